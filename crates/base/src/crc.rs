@@ -1,0 +1,49 @@
+//! Checksums with the seeds that the formats use. All are *raw*: no inversion before or after.
+
+/// CRC-32C (Castagnoli) over `bytes`, continuing from `seed`, without the usual final inversion.
+///
+/// ext4, jbd2 and btrfs seed it with `!0` or with the checksum of a UUID: the kernel's `crc32c()`.
+pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
+    // The crate inverts before and after; undo both.
+    !crc32c::crc32c_append(!seed, bytes)
+}
+
+/// Plain CRC-32 (IEEE, little-endian) continuing from `seed`, no inversion: the kernel's
+/// `crc32_le()`.
+pub fn crc32_le(seed: u32, bytes: &[u8]) -> u32 {
+    let mut h = crc32fast::Hasher::new_with_initial(!seed);
+    h.update(bytes);
+    !h.finalize()
+}
+
+/// CRC-16/ANSI (polynomial 0xA001, reflected) continuing from `seed`: the kernel's `crc16()`, which
+/// guards ext4's group descriptors under `uninit_bg`.
+pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
+    bytes.iter().fold(seed, |mut crc, b| {
+        crc ^= u16::from(*b);
+        for _ in 0..8 {
+            crc = if crc & 1 != 0 { (crc >> 1) ^ 0xA001 } else { crc >> 1 };
+        }
+        crc
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_vectors() {
+        assert_eq!(!crc32c(!0, b"123456789"), 0xE306_9283);
+        assert_eq!(!crc32_le(!0, b"123456789"), 0xCBF4_3926);
+        assert_eq!(crc16(0, b"123456789"), 0xBB3D);
+    }
+
+    #[test]
+    fn continuing_equals_one_piece() {
+        let whole = crc32c(!0, b"hello world");
+        assert_eq!(whole, crc32c(crc32c(!0, b"hello "), b"world"));
+        let whole = crc32_le(!0, b"hello world");
+        assert_eq!(whole, crc32_le(crc32_le(!0, b"hello "), b"world"));
+    }
+}

@@ -1,0 +1,305 @@
+//! What happened, typed: the one schema of events that traces, tests and reports read.
+//!
+//! A [`Probe`] is cheap to clone and costs one load and one untaken branch while its class is off.
+//! Nothing is formatted here.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::units::{Sector, Span, Time};
+
+/// Operation of a bio or request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Op {
+    /// Device to memory.
+    Read,
+    /// Memory to device.
+    Write,
+    /// Empty the device's volatile cache; no data.
+    Flush,
+    /// The range's contents are no longer needed.
+    Discard,
+}
+
+/// Flags of a bio or request (a bit set).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(pub u32);
+
+impl Flags {
+    /// None.
+    pub const NONE: Flags = Flags(0);
+    /// Flush the device cache before the data.
+    pub const PREFLUSH: Flags = Flags(1);
+    /// The data must be on the medium at completion.
+    pub const FUA: Flags = Flags(2);
+    /// Somebody waits for it.
+    pub const SYNC: Flags = Flags(4);
+    /// File-system metadata.
+    pub const META: Flags = Flags(8);
+    /// Read ahead of need; may be dropped.
+    pub const RAHEAD: Flags = Flags(16);
+    /// Boosted priority.
+    pub const PRIO: Flags = Flags(32);
+    /// The submitter expects more I/O soon (the elevator should not idle on it).
+    pub const IDLE: Flags = Flags(64);
+    /// Order-preserving within its epoch (BarrierFS).
+    pub const ORDERED: Flags = Flags(128);
+    /// Ends its epoch (BarrierFS).
+    pub const BARRIER: Flags = Flags(256);
+
+    /// Are all of `other` set?
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// Is any of `other` set?
+    pub const fn any(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// Without `other`.
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+impl std::ops::BitOrAssign for Flags {
+    fn bitor_assign(&mut self, other: Flags) {
+        self.0 |= other.0;
+    }
+}
+impl std::fmt::Debug for Flags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NAMES: [&str; 9] =
+            ["PREFLUSH", "FUA", "SYNC", "META", "RAHEAD", "PRIO", "IDLE", "ORDERED", "BARRIER"];
+        let set: Vec<&str> = NAMES
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| self.0 & (1 << i) != 0)
+            .map(|(_, n)| *n)
+            .collect();
+        f.write_str(&set.join("|"))
+    }
+}
+
+/// The letters that blktrace prints for an operation and its flags, such as `FWFS`.
+///
+/// Order (blkparse `fill_rwbs`): F preflush; D, W, R or N; F fua; A readahead; S sync; M meta.
+pub fn rwbs(op: Op, flags: Flags) -> String {
+    let mut s = String::with_capacity(4);
+    if flags.has(Flags::PREFLUSH) {
+        s.push('F');
+    }
+    s.push(match op {
+        Op::Discard => 'D',
+        // The kernel sends a cache flush as an empty write.
+        Op::Write | Op::Flush => 'W',
+        Op::Read => 'R',
+    });
+    if flags.has(Flags::FUA) {
+        s.push('F');
+    }
+    if flags.has(Flags::RAHEAD) {
+        s.push('A');
+    }
+    if flags.has(Flags::SYNC) {
+        s.push('S');
+    }
+    if flags.has(Flags::META) {
+        s.push('M');
+    }
+    s
+}
+
+/// What the block layer did, by blktrace's letters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum BlockAction {
+    /// `Q`: a bio entered the queue.
+    Queue,
+    /// `A`: remapped from a partition to its device.
+    Remap,
+    /// `X`: split.
+    Split,
+    /// `G`: a request was allocated for it.
+    GetRequest,
+    /// `M`: merged at the back of a request.
+    BackMerge,
+    /// `F`: merged at the front of a request.
+    FrontMerge,
+    /// `P`: the queue is plugged by a task.
+    Plug,
+    /// `U`: unplugged.
+    Unplug,
+    /// `I`: the request entered the elevator.
+    Insert,
+    /// `D`: the request was issued to the driver.
+    Issue,
+    /// `R`: the device was busy; the request went back.
+    Requeue,
+    /// `C`: the request completed.
+    Complete,
+}
+
+impl BlockAction {
+    /// blktrace's letter.
+    pub const fn letter(self) -> char {
+        match self {
+            BlockAction::Queue => 'Q',
+            BlockAction::Remap => 'A',
+            BlockAction::Split => 'X',
+            BlockAction::GetRequest => 'G',
+            BlockAction::BackMerge => 'M',
+            BlockAction::FrontMerge => 'F',
+            BlockAction::Plug => 'P',
+            BlockAction::Unplug => 'U',
+            BlockAction::Insert => 'I',
+            BlockAction::Issue => 'D',
+            BlockAction::Requeue => 'R',
+            BlockAction::Complete => 'C',
+        }
+    }
+}
+
+/// One event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The block layer. Sectors are absolute device sectors (after partition remap) except in the
+    /// first field of `Remap`'s pair.
+    Block {
+        /// What was done.
+        action: BlockAction,
+        /// To which operation.
+        op: Op,
+        /// With which flags.
+        flags: Flags,
+        /// First sector. For `Plug`/`Unplug`: 0.
+        at: Sector,
+        /// Sectors; for `Unplug` the number of requests.
+        sectors: u32,
+        /// For `Remap`: sector within the partition. For `Complete`: queue-to-complete nanoseconds.
+        extra: u64,
+    },
+    /// A journal commit changed phase (jbd2 trace-event name without `jbd2_`).
+    Jbd2 {
+        /// `start_commit`, `commit_locking`, `commit_flushing`, `commit_logging`, `end_commit`,
+        /// `checkpoint`, `submit_inode_data`, `file_inode`, …
+        what: &'static str,
+        /// Transaction id.
+        tid: u32,
+        /// Event's own number (inode, blocks, …).
+        value: u64,
+    },
+    /// A task was charged modelled CPU time, by operation.
+    Cpu {
+        /// Name of the operation in the cost profile.
+        what: &'static str,
+        /// Nanoseconds.
+        span: Span,
+    },
+    /// A system call began.
+    SyscallEnter {
+        /// Its name.
+        name: &'static str,
+        /// Sequence number that the exit repeats.
+        id: u64,
+        /// Path or descriptor as text.
+        target: Rc<str>,
+    },
+    /// A system call returned.
+    SyscallExit {
+        /// Its name.
+        name: &'static str,
+        /// Sequence number of its enter.
+        id: u64,
+        /// Bytes, descriptor or 0; the negative errno is not modelled: `ok` says.
+        value: u64,
+        /// Did it succeed?
+        ok: bool,
+    },
+    /// A note that an experiment puts in the trace (phase marks).
+    Mark {
+        /// Its text.
+        text: Rc<str>,
+    },
+}
+
+/// Classes of events, for the mask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Class(pub u32);
+
+impl Class {
+    /// [`Event::Block`].
+    pub const BLOCK: Class = Class(1);
+    /// [`Event::Jbd2`].
+    pub const JBD2: Class = Class(2);
+    /// [`Event::Cpu`].
+    pub const CPU: Class = Class(4);
+    /// [`Event::SyscallEnter`] and [`Event::SyscallExit`].
+    pub const SYSCALL: Class = Class(8);
+    /// [`Event::Mark`].
+    pub const MARK: Class = Class(16);
+    /// Everything.
+    pub const ALL: Class = Class(u32::MAX);
+}
+
+/// An event with its time and the task that was running.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// When.
+    pub at: Time,
+    /// Name of the running task; `swapper` in completion context.
+    pub task: Rc<str>,
+    /// What.
+    pub event: Event,
+}
+
+/// Where events go. Clones share one log.
+#[derive(Clone, Default)]
+pub struct Probe(Rc<ProbeInner>);
+
+#[derive(Default)]
+struct ProbeInner {
+    mask: Cell<u32>,
+    log: RefCell<Vec<Record>>,
+}
+
+impl Probe {
+    /// A probe with everything off.
+    pub fn new() -> Probe {
+        Probe::default()
+    }
+    /// Switches classes on; the others go off.
+    pub fn set_mask(&self, class: Class) {
+        self.0.mask.set(class.0);
+    }
+    /// Is the class on?
+    #[inline]
+    pub fn on(&self, class: Class) -> bool {
+        self.0.mask.get() & class.0 != 0
+    }
+    /// Appends a record. Call only when its class is on.
+    pub fn push(&self, record: Record) {
+        self.0.log.borrow_mut().push(record);
+    }
+    /// Records so far.
+    pub fn len(&self) -> usize {
+        self.0.log.borrow().len()
+    }
+    /// No record yet?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Takes all records out.
+    pub fn take(&self) -> Vec<Record> {
+        std::mem::take(&mut self.0.log.borrow_mut())
+    }
+    /// A copy of the records from index `from`.
+    pub fn since(&self, from: usize) -> Vec<Record> {
+        self.0.log.borrow()[from..].to_vec()
+    }
+}

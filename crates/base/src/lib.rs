@@ -1,0 +1,14 @@
+//! Units, errors, checksums, random streams and the event schema: what every other crate speaks.
+//!
+//! Invariant: nothing here knows the operating system, a clock, or any other crate of the project.
+
+pub mod crc;
+pub mod error;
+pub mod event;
+pub mod live;
+pub mod rng;
+pub mod units;
+
+pub use error::{Corruption, FsError, FsResult};
+pub use rng::Rng;
+pub use units::{BlockSize, Ino, SECTOR_BYTES, Sector, Span, Time};

@@ -1,0 +1,300 @@
+//! Contents: zeroes, a pattern that is computed, or bytes that are held.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use wp_base::live::{Kind, Tally};
+use wp_base::rng::mix64;
+
+/// Bytes in a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// 4096 zero bytes.
+pub static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+
+/// 4096 bytes in memory, shared by reference and copied when a shared one is written to.
+///
+/// A page handed to the block layer is a clone; whoever modifies the original afterwards gets a
+/// copy, so what was submitted is what lands.
+#[derive(Clone)]
+pub struct Page(Rc<PageBuf>);
+
+struct PageBuf {
+    id: OnceCell<u128>,
+    bytes: [u8; PAGE_BYTES],
+    _tally: Tally,
+}
+
+impl Clone for PageBuf {
+    fn clone(&self) -> PageBuf {
+        PageBuf { id: self.id.clone(), bytes: self.bytes, _tally: Tally::new(Kind::Page) }
+    }
+}
+
+impl Page {
+    /// A page of zeroes.
+    pub fn zeroed() -> Page {
+        Page(Rc::new(PageBuf {
+            id: OnceCell::new(),
+            bytes: ZERO_PAGE,
+            _tally: Tally::new(Kind::Page),
+        }))
+    }
+
+    /// A page that starts with `bytes` and is zero after them. Panics if they are more than a page.
+    pub fn from_bytes(bytes: &[u8]) -> Page {
+        let mut page = Page::zeroed();
+        page.make_mut()[..bytes.len()].copy_from_slice(bytes);
+        page
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8; PAGE_BYTES] {
+        &self.0.bytes
+    }
+
+    /// Its bytes for writing; copies them first if anyone else holds this page.
+    pub fn make_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
+        let buf = Rc::make_mut(&mut self.0);
+        buf.id = OnceCell::new();
+        &mut buf.bytes
+    }
+
+    /// Does anyone else hold it?
+    pub fn is_shared(&self) -> bool {
+        Rc::strong_count(&self.0) > 1
+    }
+
+    /// Identity of the whole page's contents, computed at the first call. Same bytes, same id.
+    pub fn id(&self) -> u128 {
+        *self.0.id.get_or_init(|| hash_bytes(&self.0.bytes))
+    }
+
+    /// Are they the same page in memory (cheaper than comparing contents)?
+    pub fn same(&self, other: &Page) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl std::fmt::Debug for Page {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Page({:032x})", self.id())
+    }
+}
+
+/// What stands at a place.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Zeroes; also what was never written or was discarded.
+    Zero,
+    /// The computed stream of this tag; see [`pattern_word`].
+    Pattern(u64),
+    /// Bytes of a page.
+    Bytes(Page),
+}
+
+/// Eight bytes (little-endian) of the pattern `tag` at byte offset `8 * word`.
+pub const fn pattern_word(tag: u64, word: u64) -> u64 {
+    mix64(tag ^ word.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// A run of bytes of one content.
+///
+/// Shape: `len` bytes from offset `off` of the content; `off` is at most 4096 for a page, any
+/// position of the stream for a pattern, and always 0 for zeroes.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    content: Content,
+    off: u64,
+    len: u32,
+}
+
+impl Slice {
+    /// `len` zeroes.
+    pub fn zero(len: u32) -> Slice {
+        Slice { content: Content::Zero, off: 0, len }
+    }
+
+    /// `len` bytes of pattern `tag` from position `off` of its stream.
+    pub fn pattern(tag: u64, off: u64, len: u32) -> Slice {
+        Slice { content: Content::Pattern(tag), off, len }
+    }
+
+    /// Bytes `off..off + len` of `page`. Panics if they reach beyond it.
+    pub fn of_page(page: Page, off: u32, len: u32) -> Slice {
+        assert!(off as usize + len as usize <= PAGE_BYTES, "{off}+{len} is beyond the page");
+        Slice { content: Content::Bytes(page), off: u64::from(off), len }
+    }
+
+    /// `bytes`, in a page of their own. Panics if they are more than a page.
+    pub fn from_bytes(bytes: &[u8]) -> Slice {
+        Slice::of_page(Page::from_bytes(bytes), 0, bytes.len() as u32)
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Is it of no length?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What it is a part of.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// Where in its content it starts.
+    pub fn offset(&self) -> u64 {
+        self.off
+    }
+
+    /// `len` bytes of it, `from` bytes in. Panics if they reach beyond it.
+    pub fn sub(&self, from: u32, len: u32) -> Slice {
+        assert!(from + len <= self.len, "{from}+{len} is beyond {} bytes", self.len);
+        match &self.content {
+            Content::Zero => Slice::zero(len),
+            c => Slice { content: c.clone(), off: self.off + u64::from(from), len },
+        }
+    }
+
+    /// Copies it to `out`, which must be as long as it is.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        assert_eq!(out.len(), self.len as usize);
+        match &self.content {
+            Content::Zero => out.fill(0),
+            Content::Bytes(page) => {
+                let off = self.off as usize;
+                out.copy_from_slice(&page.bytes()[off..off + out.len()]);
+            }
+            Content::Pattern(tag) => {
+                let mut done = 0usize;
+                while done < out.len() {
+                    let at = self.off + done as u64;
+                    let word = pattern_word(*tag, at / 8).to_le_bytes();
+                    let skip = (at % 8) as usize;
+                    let n = (8 - skip).min(out.len() - done);
+                    out[done..done + n].copy_from_slice(&word[skip..skip + n]);
+                    done += n;
+                }
+            }
+        }
+    }
+
+    /// Its bytes as a vector.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut v = vec![0; self.len as usize];
+        self.copy_to(&mut v);
+        v
+    }
+
+    /// A page whose first bytes are these. By reference where it is a whole page already.
+    pub fn to_page(&self) -> Page {
+        if let (Content::Bytes(page), 0, len) = (&self.content, self.off, self.len)
+            && len as usize == PAGE_BYTES
+        {
+            return page.clone();
+        }
+        let mut page = Page::zeroed();
+        self.copy_to(&mut page.make_mut()[..self.len as usize]);
+        page
+    }
+
+    /// Does `next` continue this one in the same content, so that the two could be one slice?
+    pub fn continues_with(&self, next: &Slice) -> bool {
+        match (&self.content, &next.content) {
+            (Content::Zero, Content::Zero) => true,
+            (Content::Pattern(a), Content::Pattern(b)) => {
+                a == b && self.off + u64::from(self.len) == next.off
+            }
+            (Content::Bytes(a), Content::Bytes(b)) => {
+                a.same(b) && self.off + u64::from(self.len) == next.off
+            }
+            _ => false,
+        }
+    }
+
+    /// Identity of these bytes: equal for equal bytes, whatever holds them.
+    ///
+    /// Whole pages answer from the page's own cache.
+    pub fn id(&self) -> u128 {
+        match &self.content {
+            Content::Bytes(page) if self.off == 0 && self.len as usize == PAGE_BYTES => page.id(),
+            Content::Bytes(page) => {
+                let off = self.off as usize;
+                hash_bytes(&page.bytes()[off..off + self.len as usize])
+            }
+            _ => hash_bytes(&self.to_vec()),
+        }
+    }
+}
+
+impl PartialEq for Slice {
+    /// Same bytes.
+    fn eq(&self, other: &Slice) -> bool {
+        if self.len != other.len {
+            return false;
+        }
+        match (&self.content, &other.content) {
+            (Content::Zero, Content::Zero) => true,
+            (Content::Pattern(a), Content::Pattern(b)) if a == b && self.off == other.off => true,
+            (Content::Bytes(a), Content::Bytes(b)) if a.same(b) && self.off == other.off => true,
+            _ => self.to_vec() == other.to_vec(),
+        }
+    }
+}
+impl Eq for Slice {}
+
+/// A 128-bit hash of two independent 64-bit multiply-fold lanes. Not cryptographic: contents are
+/// not adversarial, and pruning re-checks a sample in full.
+fn hash_bytes(bytes: &[u8]) -> u128 {
+    const K: [u64; 2] = [0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB];
+    let mut lane = [bytes.len() as u64 ^ K[0], mix64(bytes.len() as u64) ^ K[1]];
+    for chunk in bytes.chunks(16) {
+        let mut word = [0u8; 16];
+        word[..chunk.len()].copy_from_slice(chunk);
+        let w = u128::from_le_bytes(word);
+        let (lo, hi) = (w as u64, (w >> 64) as u64);
+        lane[0] = fold(lane[0] ^ lo, K[0] ^ hi);
+        lane[1] = fold(lane[1].rotate_left(23) ^ hi, K[1] ^ lo);
+    }
+    (u128::from(mix64(lane[0] ^ lane[1].rotate_left(32))) << 64) | u128::from(mix64(lane[1]))
+}
+
+fn fold(a: u64, b: u64) -> u64 {
+    let wide = u128::from(a) * u128::from(b);
+    (wide as u64) ^ ((wide >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writing_to_a_shared_page_copies_it() {
+        let mut a = Page::from_bytes(b"before");
+        let sent = a.clone();
+        a.make_mut()[0] = b'B';
+        assert_eq!(&sent.bytes()[..6], b"before");
+        assert_eq!(&a.bytes()[..6], b"Before");
+        assert!(!a.same(&sent));
+    }
+
+    #[test]
+    fn equal_bytes_have_equal_ids() {
+        let p = Slice::pattern(9, 4096, 4096);
+        let held = Slice::of_page(p.to_page(), 0, 4096);
+        assert_eq!(p.id(), held.id());
+        assert_eq!(p, held);
+        assert_eq!(Slice::zero(512).id(), Slice::from_bytes(&[0; 512]).id());
+        assert_ne!(Slice::pattern(9, 0, 512).id(), Slice::pattern(8, 0, 512).id());
+    }
+
+    #[test]
+    fn a_part_of_a_pattern_is_the_same_bytes() {
+        let whole = Slice::pattern(3, 100, 64).to_vec();
+        assert_eq!(Slice::pattern(3, 100, 64).sub(13, 20).to_vec(), whole[13..33]);
+    }
+}

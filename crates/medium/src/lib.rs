@@ -1,0 +1,15 @@
+//! Contents with identity, and the persistent medium that holds them.
+//!
+//! Picture:    [`Slice`] = part of a [`Content`]; [`Medium`] = sector -> `Slice`, cloned in O(1).
+//! Invariants: 1. a [`Page`] that two holders share never changes: writing to it copies first.
+//!             2. nothing here has a clock; timing is the device's business.
+
+mod content;
+mod medium;
+mod tree;
+mod view;
+mod walk;
+
+pub use content::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE, pattern_word};
+pub use medium::Medium;
+pub use view::{MediumView, Overlay, View};

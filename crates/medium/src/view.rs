@@ -1,0 +1,120 @@
+//! Reading an image, whatever holds it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use wp_base::{FsResult, SECTOR_BYTES, Sector};
+
+use crate::{Medium, Page, Slice};
+
+/// A readable block device or image, for code that recovers, checks or lists without a runtime.
+pub trait View {
+    /// Its length in bytes.
+    fn len_bytes(&self) -> u64;
+    /// Fills `out` from byte address `at`. Errors: `Io` if the range is not all there or cannot be
+    /// read.
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()>;
+}
+
+/// A medium with a length.
+pub struct MediumView {
+    /// What is read.
+    pub medium: Medium,
+    /// First sector of the view in the medium (a partition's start).
+    pub start: Sector,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+impl View for MediumView {
+    fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        if at.checked_add(out.len() as u64).is_none_or(|end| end > self.bytes) {
+            return Err(wp_base::FsError::Io);
+        }
+        self.medium.read_bytes(self.start.bytes() + at, out);
+        Ok(())
+    }
+}
+
+/// A view with 4 KiB pages laid over it: what recovery changes, without touching what is below.
+pub struct Overlay<'a> {
+    below: &'a dyn View,
+    pages: RefCell<BTreeMap<u64, Page>>,
+}
+
+impl<'a> Overlay<'a> {
+    /// Nothing laid over `below` yet.
+    pub fn new(below: &'a dyn View) -> Overlay<'a> {
+        Overlay { below, pages: RefCell::new(BTreeMap::new()) }
+    }
+
+    /// Lays `bytes` over byte address `at`. Errors: `Io` beyond the end.
+    pub fn write_at(&self, at: u64, bytes: &[u8]) -> FsResult<()> {
+        if at.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len_bytes()) {
+            return Err(wp_base::FsError::Io);
+        }
+        let mut done = 0usize;
+        while done < bytes.len() {
+            let pos = at + done as u64;
+            let (index, off) = (pos / 4096, (pos % 4096) as usize);
+            let n = (4096 - off).min(bytes.len() - done);
+            let mut page = match self.pages.borrow().get(&index) {
+                Some(p) => p.clone(),
+                None => {
+                    let mut page = Page::zeroed();
+                    let have = (self.len_bytes() - index * 4096).min(4096) as usize;
+                    self.below.read_at(index * 4096, &mut page.make_mut()[..have])?;
+                    page
+                }
+            };
+            page.make_mut()[off..off + n].copy_from_slice(&bytes[done..done + n]);
+            self.pages.borrow_mut().insert(index, page);
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Pages laid over, in order: (page index, contents).
+    pub fn pages(&self) -> Vec<(u64, Page)> {
+        self.pages.borrow().iter().map(|(i, p)| (*i, p.clone())).collect()
+    }
+
+    /// What lies over, as (sector, contents), ready to be written to the device in order.
+    pub fn writes(&self) -> Vec<(Sector, Slice)> {
+        let len = self.len_bytes();
+        self.pages()
+            .into_iter()
+            .map(|(i, p)| {
+                let have = (len - i * 4096).min(4096) as u32;
+                (Sector(i * 4096 / SECTOR_BYTES), Slice::of_page(p, 0, have))
+            })
+            .collect()
+    }
+}
+
+impl View for Overlay<'_> {
+    fn len_bytes(&self) -> u64 {
+        self.below.len_bytes()
+    }
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        if at.checked_add(out.len() as u64).is_none_or(|end| end > self.len_bytes()) {
+            return Err(wp_base::FsError::Io);
+        }
+        let pages = self.pages.borrow();
+        let mut done = 0usize;
+        while done < out.len() {
+            let pos = at + done as u64;
+            let (index, off) = (pos / 4096, (pos % 4096) as usize);
+            let n = (4096 - off).min(out.len() - done);
+            match pages.get(&index) {
+                Some(p) => out[done..done + n].copy_from_slice(&p.bytes()[off..off + n]),
+                None => self.below.read_at(pos, &mut out[done..done + n])?,
+            }
+            done += n;
+        }
+        Ok(())
+    }
+}

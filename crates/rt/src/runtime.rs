@@ -1,0 +1,377 @@
+//! The handle [`Rt`].
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, RawWakerVTable, Waker};
+
+use wp_base::event::{Class, Event, Probe, Record};
+use wp_base::live::{Kind, Tally};
+use wp_base::{Rng, Span, Time};
+
+use crate::cpu::{CostProfile, Cpu, CpuModel, CpuOp};
+use crate::inbox::{Clock, Inbox, Remote, TaskWaker};
+use crate::join::{Join, JoinState};
+use crate::report::{RtStats, Waiting};
+use crate::sleep::{Sleep, Yield};
+use crate::state::State;
+use crate::tasks::{Body, Task, TaskId};
+use crate::timers::{Fire, TimerKey};
+
+/// Where time comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeMode {
+    /// Time jumps from event to event.
+    Virtual,
+    /// The wall clock, from the runtime's making on. [`Rt::run`] sleeps until the next timer or
+    /// inbox message.
+    Real,
+}
+
+/// A callback in interrupt context: there is no current task.
+pub trait TimerSink {
+    /// The timer armed with `token` has come. May wake, spawn, submit and arm; cannot wait.
+    fn fire(self: Rc<Self>, now: Time, token: u64);
+}
+
+/// A callback when a task is about to wait, in the task's own context (Linux: `schedule()` flushes
+/// the task's plug).
+pub trait SuspendHook {
+    /// The task is about to wait.
+    fn suspended(self: Rc<Self>);
+}
+
+/// The only source of time, tasks and randomness. Cheap to clone, bound to one thread.
+#[derive(Clone)]
+pub struct Rt(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    seed: u64,
+    /// `None` in virtual mode.
+    clock: Option<Clock>,
+    profile: CostProfile,
+    /// Does CPU time pass?
+    pub modelled: bool,
+    pub now: Cell<Time>,
+    pub current: Cell<Option<TaskId>>,
+    /// The waker that the current task is polled with, to know it again.
+    own_waker: Cell<(*const (), *const RawWakerVTable)>,
+    pub running: Cell<bool>,
+    pub stopping: Cell<bool>,
+    pub cutting: Cell<bool>,
+    swapper: Rc<str>,
+    probe: Probe,
+    pub state: RefCell<State>,
+    pub remote: Arc<Remote>,
+    _tally: Tally,
+}
+
+impl Rt {
+    /// Virtual time, no modelled CPU cost.
+    pub fn new(seed: u64) -> Rt {
+        Rt::with(TimeMode::Virtual, seed, CpuModel::free())
+    }
+
+    /// CPU cost is modelled only in virtual time. Panics if there is no core.
+    pub fn with(mode: TimeMode, seed: u64, cpu: CpuModel) -> Rt {
+        assert!(cpu.cores > 0, "a machine needs a core");
+        let modelled = mode == TimeMode::Virtual && !cpu.profile.is_zero();
+        Rt(Rc::new(Inner {
+            seed,
+            clock: (mode == TimeMode::Real).then(Clock::start),
+            profile: cpu.profile,
+            modelled,
+            now: Cell::new(Time::ZERO),
+            current: Cell::new(None),
+            own_waker: Cell::new((ptr::null(), ptr::null())),
+            running: Cell::new(false),
+            stopping: Cell::new(false),
+            cutting: Cell::new(false),
+            swapper: Rc::from("swapper"),
+            probe: Probe::new(),
+            state: RefCell::new(State::new(cpu.cores)),
+            remote: Arc::new(Remote::default()),
+            _tally: Tally::new(Kind::World),
+        }))
+    }
+
+    /// Nanoseconds since power-on.
+    #[inline]
+    pub fn now(&self) -> Time {
+        match &self.0.clock {
+            None => self.0.now.get(),
+            Some(clock) => clock.now(),
+        }
+    }
+
+    /// Virtual or real?
+    pub fn mode(&self) -> TimeMode {
+        if self.0.clock.is_none() { TimeMode::Virtual } else { TimeMode::Real }
+    }
+
+    /// The world's seed.
+    pub fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    /// Where events go.
+    pub fn probe(&self) -> &Probe {
+        &self.0.probe
+    }
+
+    /// Records an event if its class is on; `f` is not called otherwise.
+    #[inline]
+    pub fn emit(&self, class: Class, f: impl FnOnce() -> Event) {
+        if self.0.probe.on(class) {
+            let event = f();
+            self.0.probe.push(Record { at: self.now(), task: self.current_name(), event });
+        }
+    }
+
+    /// Starts a foreground task: [`Rt::run`] goes on until it has ended. Its first poll comes after
+    /// those of the tasks that are ready now. After a cut, `fut` is dropped and the result never
+    /// comes.
+    pub fn spawn<T: 'static>(
+        &self,
+        name: impl Into<Rc<str>>,
+        fut: impl Future<Output = T> + 'static,
+    ) -> Join<T> {
+        let state = JoinState::new();
+        let (rt, result) = (self.clone(), state.clone());
+        let body = async move {
+            let value = fut.await;
+            result.finish(&rt, value);
+        };
+        let id = self.start(name.into(), false, Box::pin(body));
+        Join::new(self.clone(), id, state)
+    }
+
+    /// Starts a kernel thread: its waiting is no deadlock and does not keep [`Rt::run`] going.
+    pub fn spawn_daemon(
+        &self,
+        name: impl Into<Rc<str>>,
+        fut: impl Future<Output = ()> + 'static,
+    ) -> TaskId {
+        self.start(name.into(), true, Box::pin(fut))
+    }
+
+    fn start(
+        &self,
+        name: Rc<str>,
+        daemon: bool,
+        future: std::pin::Pin<Box<dyn Future<Output = ()>>>,
+    ) -> TaskId {
+        if self.0.cutting.get() {
+            // No power: the future is dropped here, where no borrow is held. The id names nothing.
+            return TaskId::NOBODY;
+        }
+        let now = self.now();
+        let mut state = self.0.state.borrow_mut();
+        let s = &mut *state;
+        let id = s.tasks.insert(Task::new(name, daemon, now, s.spawned));
+        s.spawned += 1;
+        s.foreground += usize::from(!daemon);
+        s.foreground_ran = now;
+        let waker = Waker::from(Arc::new(TaskWaker { id, remote: self.0.remote.clone() }));
+        s.tasks.get_mut(id).expect("just inserted").body = Some(Body { future, waker });
+        s.wake(id);
+        id
+    }
+
+    /// The running task; `None` in interrupt context and outside [`Rt::run`].
+    #[inline]
+    pub fn current(&self) -> Option<TaskId> {
+        self.0.current.get()
+    }
+
+    /// The running task's name; `swapper` when there is none.
+    pub fn current_name(&self) -> Rc<str> {
+        self.current()
+            .and_then(|id| self.0.state.borrow().tasks.get(id).map(|t| t.name.clone()))
+            .unwrap_or_else(|| self.0.swapper.clone())
+    }
+
+    /// The name of a task that has not ended.
+    pub fn name_of(&self, id: TaskId) -> Option<Rc<str>> {
+        self.0.state.borrow().tasks.get(id).map(|t| t.name.clone())
+    }
+
+    /// Waits: for `span` of time. A span of zero is over at once, without a turn for others.
+    #[inline]
+    pub fn sleep(&self, span: Span) -> Sleep {
+        Sleep::new(self.clone(), self.now() + span)
+    }
+
+    /// Waits: until `at`.
+    #[inline]
+    pub fn sleep_until(&self, at: Time) -> Sleep {
+        Sleep::new(self.clone(), at)
+    }
+
+    /// Lets every task that is ready now run first. No suspend hook is called, as Linux's
+    /// `schedule()` flushes no plug for a task that stays runnable.
+    pub fn yield_now(&self) -> Yield {
+        Yield::new(self.clone())
+    }
+
+    /// An independent random stream: adding a consumer never shifts another's numbers.
+    pub fn rng(&self, stream: &str) -> Rng {
+        Rng::stream(self.0.seed, stream)
+    }
+
+    /// Charges `n` times the cost of `op`: the current task computes that long and keeps its core.
+    /// Ready at once when that is nothing, in real-time mode, and in interrupt context.
+    #[inline]
+    pub fn cpu(&self, op: CpuOp, n: u64) -> Cpu<'_> {
+        let cost = if self.0.modelled { Span(self.0.profile.get(op) * n) } else { Span::ZERO };
+        Cpu::new(self, op, cost)
+    }
+
+    /// Nanoseconds that one `op` costs.
+    pub(crate) fn cost_of(&self, op: CpuOp) -> u64 {
+        self.0.profile.get(op)
+    }
+
+    /// Begins a burst of the current task; returns its end.
+    pub(crate) fn charge(&self, op: CpuOp, cost: Span) -> Option<Time> {
+        let id = self.current()?;
+        self.emit(Class::CPU, || Event::Cpu { what: op.name(), span: cost });
+        let mut s = self.0.state.borrow_mut();
+        let end = s.burst(id, self.0.now.get(), cost);
+        s.tasks.get_mut(id).expect("the current task is alive").waiting = Waiting::Cpu(op);
+        Some(end)
+    }
+
+    /// Calls `sink` in interrupt context at `at`, or as the next timer if that has passed. Timers
+    /// of the same time fire in the order in which they were set; tasks that are ready run before.
+    pub fn timer(&self, at: Time, sink: Rc<dyn TimerSink>, token: u64) {
+        if self.0.cutting.get() {
+            return;
+        }
+        let at = at.max(self.0.now.get());
+        self.0.state.borrow_mut().timers.push(at, Fire::Sink(sink, token));
+    }
+
+    /// Calls `sink` in interrupt context right after the current poll or callback, before any other
+    /// task runs and before time moves.
+    pub fn soon(&self, sink: Rc<dyn TimerSink>, token: u64) {
+        if self.0.cutting.get() {
+            return;
+        }
+        self.0.state.borrow_mut().soon.push_back((sink, token));
+    }
+
+    /// Sets the current task's suspend hook; returns the one before. It is called whenever a poll
+    /// of the task ends in waiting, except when it waits for CPU time ([`Rt::cpu`]) or was woken
+    /// already. Without a current task nothing is set.
+    pub fn set_suspend_hook(
+        &self,
+        hook: Option<Rc<dyn SuspendHook>>,
+    ) -> Option<Rc<dyn SuspendHook>> {
+        let id = self.current()?;
+        let mut s = self.0.state.borrow_mut();
+        let task = s.tasks.get_mut(id)?;
+        std::mem::replace(&mut task.hook, hook)
+    }
+
+    /// A handle for other threads.
+    pub fn inbox(&self) -> Inbox {
+        Inbox::new(self.0.remote.clone())
+    }
+
+    /// Makes [`Rt::run`] return [`crate::Outcome::Stopped`] after the current poll; when it is not
+    /// running, the next one does so at once.
+    pub fn stop(&self) {
+        self.0.stopping.set(true);
+    }
+
+    /// From now on the next ready task is drawn from the stream `seed`; `None`: first come, first
+    /// served. Searches interleavings: whatever a program guarantees must hold under every seed.
+    pub fn set_chaos(&self, seed: Option<u64>) {
+        self.0.state.borrow_mut().chaos = seed.map(|seed| Rng::stream(seed, "chaos"));
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> RtStats {
+        let s = self.0.state.borrow();
+        RtStats {
+            polls: s.polls,
+            timers_fired: s.fired,
+            tasks_spawned: s.spawned,
+            context_switches: s.switches,
+            core_busy: s.cores.iter().map(|c| c.busy).collect(),
+        }
+    }
+
+    // ---- for the futures of this crate ----
+
+    pub(crate) fn wake_task(&self, id: TaskId) {
+        self.0.state.borrow_mut().wake(id);
+    }
+
+    /// Remembers what the current task waits for.
+    #[inline]
+    pub(crate) fn note(&self, waiting: Waiting) {
+        if let Some(id) = self.current()
+            && let Some(t) = self.0.state.borrow_mut().tasks.get_mut(id)
+        {
+            t.waiting = waiting;
+        }
+    }
+
+    pub(crate) fn set_own_waker(&self, waker: &Waker) {
+        self.0.own_waker.set((waker.data(), ptr::from_ref(waker.vtable())));
+    }
+
+    /// Is it the waker that the current task is polled with (and not that of some combinator)?
+    #[inline]
+    pub(crate) fn is_own_waker(&self, waker: &Waker) -> bool {
+        self.0.own_waker.get() == (waker.data(), ptr::from_ref(waker.vtable()))
+    }
+
+    /// Arms a timer for the future polled with `cx`.
+    #[inline]
+    pub(crate) fn arm(&self, at: Time, cx: &Context<'_>) -> TimerKey {
+        let Some(id) = self.current().filter(|_| self.is_own_waker(cx.waker())) else {
+            self.note(Waiting::Sleep(at));
+            return self.0.state.borrow_mut().timers.push(at, Fire::Foreign(cx.waker().clone()));
+        };
+        let mut state = self.0.state.borrow_mut();
+        let s = &mut *state;
+        if let Some(t) = s.tasks.get_mut(id) {
+            t.waiting = Waiting::Sleep(at);
+        }
+        s.timers.push(at, Fire::Task(id))
+    }
+
+    /// If the timer has not fired, has it wake the future polled with `cx`. False: it has fired.
+    #[inline]
+    pub(crate) fn rearm(&self, key: TimerKey, at: Time, cx: &Context<'_>) -> bool {
+        let before = {
+            let mut state = self.0.state.borrow_mut();
+            let s = &mut *state;
+            let Some(fire) = s.timers.get_mut(key) else {
+                return false;
+            };
+            if let Some(t) = self.current().and_then(|id| s.tasks.get_mut(id)) {
+                t.waiting = Waiting::Sleep(at);
+            }
+            std::mem::replace(fire, Fire::from(self.who(cx)))
+        };
+        drop(before);
+        true
+    }
+
+    pub(crate) fn disarm(&self, key: TimerKey) {
+        let fire = self.0.state.borrow_mut().timers.cancel(key);
+        drop(fire);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Wakers and handles of other threads may outlive the runtime; what they hold must not.
+        drop(self.remote.close());
+    }
+}
