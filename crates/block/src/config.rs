@@ -1,0 +1,157 @@
+//! What distinguishes one queue from another: elevator, driver, and the habits of kernels of
+//! different years.
+
+use wp_base::Span;
+
+use crate::elevator::ElevatorKind;
+
+/// How the driver moves a request's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DriverKind {
+    /// One command for the whole request, by scatter-gather DMA.
+    ScatterGather,
+    /// A device without scatter-gather: one command for each segment (for a read, each 4 KiB). The
+    /// request completes when all have; each counts against the queue depth.
+    OneSegmentPerDma,
+}
+
+/// Which plugged requests a new bio is compared with (`attempt_plug_merge()`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlugScan {
+    /// All, newest first: single-queue kernels (2.6.39 to 4.20).
+    All,
+    /// The newest only: `blk_attempt_plug_merge()` of multi-queue kernels (6.1).
+    Newest,
+}
+
+/// Who runs the queue when a plug is flushed because its task waits.
+///
+/// The kernel does either, by the kind of wait, which a suspend hook cannot tell apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitUnplug {
+    /// The task itself: what `io_schedule()` does (a wait for I/O, for a request, for a page).
+    Task,
+    /// `kworker/0:1H`, a moment later: what `schedule()` does (a wait for a lock, for a kernel
+    /// thread), as the task's stack may be deep (`blk_schedule_flush_plug()`). Seen on 3.10.61: `D`
+    /// of a flusher's data by `kworker/0:1H`.
+    Kblockd,
+}
+
+/// How bios are held back in a task's plug. Source: behaviour of `blk_queue_bio()` and
+/// `blk_flush_plug_list()`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlugPolicy {
+    /// Requests after which the next one flushes the plug first (`BLK_MAX_REQUEST_COUNT`): 16 until
+    /// 5.11.
+    pub requests_max: u32,
+    /// Are they sorted by sector when they are flushed? Not in 3.4.2 and 3.8.0, yes in 4.6.2: order
+    /// of `I` after a checkpoint's `Q` in real traces.
+    pub sort: bool,
+    /// What a bio is compared with.
+    pub scan: PlugScan,
+    /// Who issues after a flush that a wait caused. Waits under a plug are nearly always for I/O.
+    pub on_wait: WaitUnplug,
+}
+
+/// Habits that show in a trace or change the order of dispatch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Habits {
+    /// Emit `A` (remap) before `Q` for bios of a partition? `Q` carries the absolute sector either
+    /// way. Every kernel does; traces that list only Q I M D C leave it out.
+    pub remap_event: bool,
+    /// Emit `C` for the flush machine's own cache flush (`C FWS 0`)? Not in 3.4.2, 3.8.0 and
+    /// 3.10.61, yes in 4.6.2 (real traces). The change lies in `blk_update_request()`, which used
+    /// to return before its trace point when a request had no bio.
+    pub flush_done_event: bool,
+    /// Does the driver take a request off the elevator, and is `D` seen, before it finds the device
+    /// full (`blk_peek_request()` before the check of the queue depth)? True for every SCSI or ATA
+    /// disk of the single-queue kernels: one request more than the queue depth is issued. False:
+    /// what the device has no room for stays in the elevator, where bios can still join it
+    /// (multi-queue kernels).
+    pub issue_ahead: bool,
+    /// Can the device take other commands beside a cache flush (`flush_queueable`)? False for SATA
+    /// since 2.6.40: while one runs, nothing new is taken from the elevator.
+    pub flush_beside_others: bool,
+    /// How long a flush may be put off by data of other flush sequences (`FLUSH_PENDING_TIMEOUT`):
+    /// 5 s. It is looked at only when some flush sequence moves on, as in the kernel.
+    pub flush_patience: Span,
+}
+
+/// A queue's set-up.
+#[derive(Clone, Debug)]
+pub struct QueueConfig {
+    /// Order of service.
+    pub elevator: ElevatorKind,
+    /// Requests of each kind (synchronous, asynchronous) that `submit_throttled` allows at once
+    /// (`/sys/block/*/queue/nr_requests`). 128 in every kernel here (`BLKDEV_MAX_RQ`).
+    pub nr_requests: u32,
+    /// How data moves.
+    pub driver: DriverKind,
+    /// How bios are held back.
+    pub plug: PlugPolicy,
+    /// Kernel habits.
+    pub habits: Habits,
+    /// Does the device turn? CFQ idles for such devices (`QUEUE_FLAG_NONROT` clear).
+    pub rotational: bool,
+    /// The device's name, such as `sdb`.
+    pub name: String,
+    /// Its major number.
+    pub major: u32,
+    /// Its minor number.
+    pub minor: u32,
+}
+
+impl QueueConfig {
+    /// As in Linux 3.4.2 (and ≤ 3.7): CFQ, no sort in the plug.
+    pub fn linux_3_4() -> QueueConfig {
+        let mut config = QueueConfig::linux_4_6();
+        config.plug.sort = false;
+        config.habits.flush_done_event = false;
+        config
+    }
+
+    /// As in Linux 3.8.0: in this layer the same as 3.4.2 (identical shapes in real traces).
+    pub fn linux_3_8() -> QueueConfig {
+        QueueConfig::linux_3_4()
+    }
+
+    /// As in Linux 4.6.2: CFQ, plug sorted, `C` of flushes.
+    pub fn linux_4_6() -> QueueConfig {
+        QueueConfig {
+            elevator: ElevatorKind::Cfq,
+            nr_requests: 128,
+            driver: DriverKind::ScatterGather,
+            plug: PlugPolicy {
+                requests_max: 16,
+                sort: true,
+                scan: PlugScan::All,
+                on_wait: WaitUnplug::Task,
+            },
+            habits: Habits {
+                remap_event: false,
+                flush_done_event: true,
+                issue_ahead: true,
+                flush_beside_others: true,
+                flush_patience: Span::secs(5),
+            },
+            rotational: false,
+            name: "sdb".to_string(),
+            major: 8,
+            minor: 16,
+        }
+    }
+
+    /// With another elevator.
+    #[must_use]
+    pub fn with_elevator(mut self, elevator: ElevatorKind) -> QueueConfig {
+        self.elevator = elevator;
+        self
+    }
+}
+
+impl Default for QueueConfig {
+    /// [`QueueConfig::linux_4_6`].
+    fn default() -> QueueConfig {
+        QueueConfig::linux_4_6()
+    }
+}

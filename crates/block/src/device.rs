@@ -1,0 +1,225 @@
+//! What a block device is to everything above it: a state machine with requests in and effects out.
+//!
+//! Picture:    `submit`/`timer` -> [`DeviceModel`] -> [`Effects`] (completions, timers to set).
+//! Invariants: 1. a model never awaits and never reads a clock: it knows only the `now` that it is
+//!                told, and `now` never goes back;
+//!             2. an accepted request is completed exactly once, in some later or the same call's
+//!                effects;
+//!             3. what `crash_view` says is a function of the calls so far: nothing is drawn at
+//!                random there.
+//! Left out:   zones, epochs and write hints; they come as fields with defaults when the first
+//! model needs them.
+
+use wp_base::event::{Flags, Op};
+use wp_base::{SECTOR_BYTES, Sector, Time};
+use wp_medium::{Medium, Slice};
+
+/// What a device says of itself (`struct queue_limits`, and the cache bits of
+/// `blk_queue_write_cache()`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Capacity in sectors of 512 bytes.
+    pub sectors: u64,
+    /// Smallest addressable unit in bytes; requests are aligned to it.
+    pub logical_bytes: u32,
+    /// Smallest unit in bytes that is written without read-modify-write; also the unit that cannot
+    /// tear.
+    pub physical_bytes: u32,
+    /// Requests that the device holds at once; one more is answered with [`Admit::Busy`].
+    pub queue_depth: u32,
+    /// Largest request in sectors. A discard may be larger.
+    pub max_sectors: u32,
+    /// Most segments (slices that do not continue one another in memory) of a request.
+    pub max_segments: u32,
+    /// Does it report a volatile write cache? If not, it is never sent a flush.
+    pub volatile_cache: bool,
+    /// Does it honour [`Flags::FUA`]? If not, it is never sent one.
+    pub fua: bool,
+    /// Does it take [`Op::Discard`]?
+    pub discard: bool,
+    /// Discards that do not cover this many aligned sectors may be ignored. 0 when `discard` is
+    /// not.
+    pub discard_granularity_sectors: u32,
+}
+
+/// A request as the driver hands it to the device: one or more merged bios.
+///
+/// Shape: `data` holds `sectors * 512` bytes in order for a write and nothing for the others;
+///        `sectors` is 0 for a
+/// flush. Of the flags only [`Flags::FUA`] means anything to a device: the flush machine has taken
+/// the others apart.
+#[derive(Clone, Debug)]
+pub struct DevRequest {
+    /// Name of the request; comes back in [`Done::id`]. Unique among those in flight.
+    pub id: u64,
+    /// What to do.
+    pub op: Op,
+    /// How.
+    pub flags: Flags,
+    /// First sector.
+    pub at: Sector,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// What to write, by reference.
+    pub data: Vec<Slice>,
+}
+
+/// How a request failed (`blk_status_t`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// `BLK_STS_IOERR`: the device could not do it, or the range is beyond its end.
+    Io,
+    /// `BLK_STS_NOTSUPP`: it does not know the operation.
+    NotSupported,
+}
+
+/// Did the device take the request?
+#[derive(Debug)]
+#[must_use]
+pub enum Admit {
+    /// It did; it will complete it.
+    Accepted,
+    /// It holds `queue_depth` requests already: here it is back, unchanged.
+    Busy(DevRequest),
+}
+
+/// A completed request.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// [`DevRequest::id`].
+    pub id: u64,
+    /// How it went.
+    pub status: Result<(), Status>,
+    /// What a read found: `sectors * 512` bytes in order. Empty for everything else.
+    pub data: Vec<Slice>,
+}
+
+/// What a call into the device caused. The caller empties it; the device only appends.
+#[derive(Default, Debug)]
+pub struct Effects {
+    /// Completions, in order; they happen at the `now` of the call.
+    pub done: Vec<Done>,
+    /// One-shot timers to set: call [`DeviceModel::timer`] at that time with that token. Never
+    /// earlier than `now`.
+    pub timers: Vec<(Time, u64)>,
+}
+
+impl Effects {
+    /// Nothing yet.
+    pub fn new() -> Effects {
+        Effects::default()
+    }
+
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.done.clear();
+        self.timers.clear();
+    }
+
+    /// Appends a successful completion that carries no data.
+    pub fn complete(&mut self, id: u64) {
+        self.done.push(Done { id, status: Ok(()), data: Vec::new() });
+    }
+
+    /// Appends a failed completion.
+    pub fn fail(&mut self, id: u64, status: Status) {
+        self.done.push(Done { id, status: Err(status), data: Vec::new() });
+    }
+}
+
+/// Why a unit of data may be missing after a power cut.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LossWhy {
+    /// In the volatile buffer, no program started.
+    InBuffer,
+    /// Being programmed.
+    Programming,
+    /// On its way from the host, or waiting for buffer space; never acknowledged.
+    InTransfer,
+}
+
+/// Data that is not yet durable: at a power cut the device may keep it, lose it, or (beyond
+/// [`Limits::physical_bytes`]) keep any part of it.
+#[derive(Clone, Debug)]
+pub struct LossUnit {
+    /// First sector.
+    pub at: Sector,
+    /// What was written there, in order.
+    pub data: Vec<Slice>,
+    /// Has the device completed the request that this belongs to?
+    pub acked: bool,
+    /// Where it is.
+    pub why: LossWhy,
+    /// Order in which the device received it. Later units overwrite earlier ones; units of one
+    /// request share it.
+    pub seq: u64,
+}
+
+impl LossUnit {
+    /// Its length in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.data.iter().map(|s| u64::from(s.len())).sum::<u64>() / SECTOR_BYTES
+    }
+
+    /// Writes it to `medium`: what happens when it is kept.
+    pub fn apply(&self, medium: &mut Medium) {
+        let mut at = self.at;
+        for slice in &self.data {
+            medium.write(at, slice);
+            at = at.advance(u64::from(slice.len()) / SECTOR_BYTES);
+        }
+    }
+}
+
+/// What a power cut at an instant can leave.
+///
+/// A legal image is `medium` with any subset of `loss` applied in the order of `seq`. Models with a
+/// narrower contract (barriers, zones) say so in their own documentation.
+#[derive(Clone, Debug)]
+pub struct CrashView {
+    /// What is durable: everything flushed, written with FUA, or programmed by the device on its
+    /// own account.
+    pub medium: Medium,
+    /// What may be missing, in device order (ascending `seq`).
+    pub loss: Vec<LossUnit>,
+}
+
+impl CrashView {
+    /// The image in which everything that may be missing is there.
+    pub fn all_kept(&self) -> Medium {
+        let mut medium = self.medium.clone();
+        for unit in &self.loss {
+            unit.apply(&mut medium);
+        }
+        medium
+    }
+}
+
+/// A block device. The trait lives here; models live in `wp-device`; wrappers may inject faults.
+pub trait DeviceModel {
+    /// What it says of itself; does not change.
+    fn limits(&self) -> &Limits;
+
+    /// Hands it a request at `now`. It completes in `fx` of this or a later call; [`Admit::Busy`]
+    /// hands it back when `queue_depth` requests are in the device. Malformed requests (beyond the
+    /// end, unaligned, an operation that [`Limits`] does not offer) are accepted and completed with
+    /// an error.
+    fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit;
+
+    /// A timer of an earlier effect fired. Timers of one instant fire in the order in which they
+    /// were set.
+    fn timer(&mut self, now: Time, token: u64, fx: &mut Effects);
+
+    /// What a power cut at `now` can leave. Asking changes nothing.
+    fn crash_view(&self, now: Time) -> CrashView;
+
+    /// A copy-on-write clone in the same state: cheap enough to take at every completion. The
+    /// timers that the original has set must be set for the clone as well, by whoever drives it.
+    fn fork(&self) -> Box<dyn DeviceModel>;
+
+    /// Contents as a reader would see them now: completed writes included, wherever they are.
+    fn medium(&self) -> Medium;
+
+    /// Counters for reports: (name with its unit, value), always all of them, in a fixed order.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}

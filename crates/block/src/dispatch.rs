@@ -1,0 +1,283 @@
+//! From the elevator to the device, and back.
+//!
+//! Picture:    elevator -> dispatch queue -> driver -> device; a completion ends the bios and runs
+//!             the queue again, in interrupt context: whatever found the device full is issued by
+//!             `swapper`.
+//! Source:     behaviour of `blk_peek_request()`, `scsi_request_fn()`, `blk_update_request()`
+//!             (Linux 3.x–4.x).
+
+use std::collections::VecDeque;
+
+use wp_base::event::{BlockAction, Flags, Op};
+use wp_base::{SECTOR_BYTES, Sector};
+use wp_medium::Slice;
+
+use crate::bio::{BioEnd, split_front};
+use crate::config::DriverKind;
+use crate::device::{Admit, DevRequest, DeviceModel, Done};
+use crate::engine::{Core, Ctx};
+use crate::pool::{RqId, State};
+
+/// Sectors that a driver without scatter-gather reads at once: a page.
+const PAGE_SECTORS: u32 = 8;
+
+/// A request of which the driver sends one segment at a time.
+pub(crate) struct Current {
+    rq: RqId,
+    pieces: VecDeque<Piece>,
+    /// Number of the next command.
+    number: u32,
+}
+
+struct Piece {
+    at: Sector,
+    sectors: u32,
+    data: Vec<Slice>,
+}
+
+impl Core {
+    /// Issues as much as the device takes (`__blk_run_queue()`).
+    pub fn run(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel) {
+        loop {
+            if self.blocked {
+                return;
+            }
+            let room = self.in_device < cx.limits.queue_depth;
+            if !room && (self.current.is_some() || !cx.config.habits.issue_ahead) {
+                return;
+            }
+            if self.current.is_some() {
+                self.send_piece(cx, dev);
+                continue;
+            }
+            let rq = match self.dispatch.front() {
+                Some(rq) => *rq,
+                None => match self.pull(cx) {
+                    Some(rq) => rq,
+                    None => return,
+                },
+            };
+            if !self.pool[rq].state.has(State::STARTED) {
+                self.issue(cx, rq);
+            }
+            if !room {
+                return;
+            }
+            self.dispatch.pop_front();
+            self.send(cx, dev, rq);
+        }
+    }
+
+    /// Takes the elevator's next request to the end of the dispatch queue.
+    fn pull(&mut self, cx: &Ctx) -> Option<RqId> {
+        if self.elevator.queued() == 0
+            || (self.flush.is_running() && !cx.config.habits.flush_beside_others)
+        {
+            return None;
+        }
+        let rq = self.elv(cx, |e, elv| e.next(elv))?;
+        self.merge.remove(&mut self.pool, rq);
+        self.dispatch.push_back(rq);
+        Some(rq)
+    }
+
+    /// The driver sees the request.
+    fn issue(&mut self, cx: &Ctx, rq: RqId) {
+        let r = &mut self.pool[rq];
+        r.state.set(State::STARTED);
+        cx.event(BlockAction::Issue, r.op, r.flags, r.at, r.sectors, 0);
+        self.counters.issued += 1;
+        if r.state.has(State::SORTED) {
+            self.elv(cx, |e, elv| e.issued(elv, rq));
+        }
+    }
+
+    /// Sends a request's commands, as many as there is room for.
+    fn send(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, rq: RqId) {
+        let r = &self.pool[rq];
+        let (op, at, sectors, segments) = (r.op, r.at, r.sectors, r.segments);
+        let data = self.pool.take_data(rq);
+        let single = cx.config.driver == DriverKind::ScatterGather
+            || segments <= 1
+            || matches!(op, Op::Discard | Op::Flush);
+        if single {
+            let piece = Piece { at, sectors, data };
+            if let Err(piece) = self.send_command(cx, dev, rq, piece, 0) {
+                self.pool.give_data(rq, piece.data);
+                self.requeue(cx, rq);
+            }
+            return;
+        }
+        let pieces = match op {
+            Op::Write => write_pieces(at, data),
+            _ => read_pieces(at, sectors),
+        };
+        self.current = Some(Current { rq, pieces, number: 0 });
+    }
+
+    /// Sends the next segment of the current request.
+    fn send_piece(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel) {
+        let mut current = self.current.take().expect("called while there is one");
+        let (rq, number) = (current.rq, current.number);
+        let piece = current.pieces.pop_front().expect("a current request has segments left");
+        match self.send_command(cx, dev, rq, piece, number) {
+            Ok(()) => current.number += 1,
+            Err(piece) => current.pieces.push_front(piece),
+        }
+        if !current.pieces.is_empty() {
+            self.current = Some(current);
+        }
+    }
+
+    fn send_command(
+        &mut self,
+        cx: &Ctx,
+        dev: &mut dyn DeviceModel,
+        rq: RqId,
+        piece: Piece,
+        number: u32,
+    ) -> Result<(), Piece> {
+        let r = &mut self.pool[rq];
+        let (op, flags) = (r.op, r.flags.without(Flags::PREFLUSH));
+        r.commands += 1;
+        let id = self.pool.name(rq, number);
+        let command =
+            DevRequest { id, op, flags, at: piece.at, sectors: piece.sectors, data: piece.data };
+        let answer = dev.submit(cx.rt.now(), command, &mut self.fx);
+        match answer {
+            Admit::Accepted => {
+                self.in_device += 1;
+                if !self.fx.done.is_empty() {
+                    self.done_soon.extend(self.fx.done.drain(..));
+                }
+                Ok(())
+            }
+            Admit::Busy(back) => {
+                self.pool[rq].commands -= 1;
+                self.blocked = true;
+                self.counters.busy += 1;
+                Err(Piece { at: back.at, sectors: back.sectors, data: back.data })
+            }
+        }
+    }
+
+    /// The device did not take it: to the head of the dispatch queue.
+    fn requeue(&mut self, cx: &Ctx, rq: RqId) {
+        let r = &mut self.pool[rq];
+        r.state.clear(State::STARTED);
+        cx.event(BlockAction::Requeue, r.op, r.flags, r.at, r.sectors, 0);
+        self.dispatch.push_front(rq);
+    }
+
+    /// A command has completed.
+    pub fn command_done(&mut self, cx: &Ctx, done: Done) {
+        let (rq, number) = self.pool.resolve(done.id);
+        self.in_device -= 1;
+        self.blocked = false;
+        let r = &mut self.pool[rq];
+        r.commands -= 1;
+        if done.status.is_err() {
+            r.status = done.status;
+        }
+        let sending = self.current.as_ref().is_some_and(|c| c.rq == rq);
+        let open = sending || self.pool[rq].commands > 0;
+        if number == 0 && !open && !self.pieces.contains_key(&rq) {
+            self.request_done(cx, rq, done.data);
+            return;
+        }
+        let pieces = self.pieces.entry(rq).or_default();
+        let at = number as usize;
+        if pieces.len() <= at {
+            pieces.resize(at + 1, Vec::new());
+        }
+        pieces[at] = done.data;
+        if !open {
+            let data = self.pieces.remove(&rq).unwrap_or_default().into_iter().flatten().collect();
+            self.request_done(cx, rq, data);
+        }
+    }
+
+    /// All of a request's commands have completed.
+    fn request_done(&mut self, cx: &Ctx, rq: RqId, data: Vec<Slice>) {
+        let state = self.pool[rq].state;
+        if state.has(State::FLUSH_RQ) {
+            self.flush_done(cx, rq);
+            return;
+        }
+        self.completed(cx, rq, self.pool[rq].at, self.pool[rq].sectors);
+        if state.has(State::FLUSH_SEQ) {
+            self.flush_data_done(cx, rq);
+            return;
+        }
+        self.end_bios(rq, data);
+        if state.has(State::SORTED) {
+            self.elv(cx, |e, elv| e.completed(elv, rq));
+        }
+        self.free(cx, rq);
+        self.counters.completed += 1;
+    }
+
+    /// Emits `C`.
+    pub fn completed(&mut self, cx: &Ctx, rq: RqId, at: Sector, sectors: u32) {
+        let r = &self.pool[rq];
+        let took = cx.rt.now().since(r.queued).0;
+        cx.event(BlockAction::Complete, r.op, r.flags, at, sectors, took);
+    }
+
+    /// Ends a request's bios, in order; each gets its part of what was read.
+    pub fn end_bios(&mut self, rq: RqId, mut data: Vec<Slice>) {
+        let (status, reads) = (self.pool[rq].status, self.pool[rq].op == Op::Read);
+        if status.is_err() || !reads {
+            data.clear();
+        }
+        while let Some(bio) = self.pool.detach(rq) {
+            let more = self.pool[rq].first != crate::pool::NONE;
+            let part = if more && !data.is_empty() {
+                split_front(&mut data, u64::from(bio.sectors) * SECTOR_BYTES)
+            } else {
+                std::mem::take(&mut data)
+            };
+            self.ended.push((bio.end, BioEnd { status, data: part }));
+        }
+    }
+}
+
+/// One piece for each run of slices that continue one another in memory.
+fn write_pieces(at: Sector, data: Vec<Slice>) -> VecDeque<Piece> {
+    let mut pieces: VecDeque<Piece> = VecDeque::new();
+    let mut at = at;
+    for slice in data {
+        let sectors = slice.len() / SECTOR_BYTES as u32;
+        match pieces.back_mut() {
+            Some(last) if last.data.last().is_some_and(|l| l.continues_with(&slice)) => {
+                last.sectors += sectors;
+                last.data.push(slice);
+            }
+            _ => pieces.push_back(Piece { at, sectors, data: vec![slice] }),
+        }
+        at = at.advance(u64::from(sectors));
+    }
+    pieces
+}
+
+/// One piece for each page.
+fn read_pieces(at: Sector, sectors: u32) -> VecDeque<Piece> {
+    (0..sectors)
+        .step_by(PAGE_SECTORS as usize)
+        .map(|from| Piece {
+            at: at.advance(u64::from(from)),
+            sectors: PAGE_SECTORS.min(sectors - from),
+            data: Vec::new(),
+        })
+        .collect()
+}
+
+/// Segments of a bio as the driver sees them.
+pub(crate) fn segments_of(op: Op, segs: &[Slice], sectors: u32) -> u32 {
+    match op {
+        Op::Read => sectors.div_ceil(PAGE_SECTORS),
+        Op::Write if segs.len() <= 1 => segs.len() as u32,
+        Op::Write => 1 + segs.windows(2).filter(|w| !w[0].continues_with(&w[1])).count() as u32,
+        Op::Flush | Op::Discard => 0,
+    }
+}

@@ -1,0 +1,217 @@
+//! A bio's first steps: checks, remap, split; and the ways to wait for it.
+//!
+//! Source: behaviour of `generic_make_request_checks()`, `blk_partition_remap()`,
+//!         `blk_queue_split()`.
+
+use std::collections::VecDeque;
+
+use wp_base::event::{BlockAction, Flags, Op};
+use wp_base::{SECTOR_BYTES, Sector};
+use wp_medium::Slice;
+use wp_rt::CpuOp;
+
+use crate::bio::{Bio, BioEnd, bytes_of, split_front};
+use crate::device::Status;
+use crate::dispatch::segments_of;
+use crate::engine::{Ready, Whole};
+use crate::pool::{BioInfo, End, is_sync};
+use crate::queue::BlockQueue;
+
+/// Part of a device, as its submitter sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    pub start: Sector,
+    pub sectors: u64,
+}
+
+/// What became of a bio that was looked at.
+enum Entered {
+    /// It will end by itself.
+    Ended,
+    One(Ready),
+    /// It was split.
+    Many(VecDeque<Ready>),
+}
+
+impl BlockQueue {
+    pub(crate) fn submit_in(&self, mut bio: Bio, range: Range) {
+        let end = bio.end.take().map_or(End::Nobody, End::Call);
+        self.start(bio, end, range);
+    }
+
+    fn start(&self, bio: Bio, end: End, range: Range) {
+        match self.enter(bio, end, range) {
+            Entered::Ended => {}
+            Entered::One(ready) => self.place(ready),
+            Entered::Many(parts) => parts.into_iter().for_each(|ready| self.place(ready)),
+        }
+    }
+
+    /// Merges it or makes it a request.
+    fn place(&self, ready: Ready) {
+        let mut core = self.core.borrow_mut();
+        if let Err(ready) = core.join(&self.cx, ready) {
+            core.add(&self.cx, &mut **self.device.borrow_mut(), ready);
+            self.settle(&mut core);
+        }
+    }
+
+    pub(crate) async fn submit_wait_in(
+        &self,
+        bio: Bio,
+        range: Range,
+    ) -> Result<Vec<Slice>, Status> {
+        assert!(bio.end.is_none(), "whoever waits for a bio is its end");
+        self.cx.rt.cpu(CpuOp::BioSubmit, 1).await;
+        let slot = self.waiters.borrow_mut().start(&self.cx.rt);
+        let waiting = Waiting { queue: self, slot };
+        self.start(bio, End::Waiter(slot), range);
+        let done = self.waiters.borrow().completion(slot);
+        done.wait().await;
+        let end = self.waiters.borrow_mut().finish(slot);
+        std::mem::forget(waiting);
+        end.status.map(|()| end.data)
+    }
+
+    pub(crate) async fn submit_throttled_in(&self, mut bio: Bio, range: Range) {
+        self.cx.rt.cpu(CpuOp::BioSubmit, 1).await;
+        let end = bio.end.take().map_or(End::Nobody, End::Call);
+        let parts = match self.enter(bio, end, range) {
+            Entered::Ended => return,
+            Entered::One(ready) => VecDeque::from([ready]),
+            Entered::Many(parts) => parts,
+        };
+        for ready in parts {
+            let joined = self.core.borrow_mut().join(&self.cx, ready);
+            let Err(ready) = joined else { continue };
+            self.wait_room(is_sync(ready.info.op, ready.info.flags)).await;
+            let mut core = self.core.borrow_mut();
+            core.add(&self.cx, &mut **self.device.borrow_mut(), ready);
+            self.settle(&mut core);
+        }
+    }
+
+    /// Checks a bio, remaps and splits it (`generic_make_request_checks()`).
+    fn enter(&self, bio: Bio, end: End, range: Range) -> Entered {
+        let Bio { mut op, mut flags, at, segs, sectors, end: _ } = bio;
+        let limits = &self.cx.limits;
+        let sectors = match op {
+            Op::Write => {
+                let bytes = bytes_of(&segs);
+                assert!(
+                    bytes.is_multiple_of(SECTOR_BYTES),
+                    "a write of {bytes} bytes is not of whole sectors"
+                );
+                (bytes / SECTOR_BYTES) as u32
+            }
+            Op::Flush => 0,
+            Op::Read | Op::Discard => sectors,
+        };
+        let is_flush =
+            op == Op::Flush || (op == Op::Write && sectors == 0 && flags.has(Flags::PREFLUSH));
+        assert!(sectors > 0 || is_flush, "an empty bio that is no flush");
+        if is_flush {
+            (op, flags) = (Op::Flush, flags | Flags::PREFLUSH);
+        }
+        if at.0.checked_add(u64::from(sectors)).is_none_or(|end| end > range.sectors) {
+            return self.end_soon(end, Err(Status::Io));
+        }
+        if op == Op::Discard && !limits.discard {
+            return self.end_soon(end, Err(Status::NotSupported));
+        }
+        if !limits.volatile_cache {
+            flags = flags.without(Flags::PREFLUSH | Flags::FUA);
+            if is_flush {
+                return self.end_soon(end, Ok(()));
+            }
+        }
+        let absolute = if is_flush { Sector(0) } else { range.start.advance(at.0) };
+        if self.cx.config.habits.remap_event && range.start != Sector(0) && !is_flush {
+            self.cx.event(BlockAction::Remap, op, flags, absolute, sectors, at.0);
+        }
+        self.cx.event(BlockAction::Queue, op, flags, absolute, sectors, 0);
+        self.core.borrow_mut().counters.bios += 1;
+        let segments = segments_of(op, &segs, sectors);
+        let task = self.cx.rt.current();
+        let info = BioInfo { op, flags, at: absolute, sectors, segments, task };
+        let ready = Ready { info, segs, end };
+        let too_large = sectors > limits.max_sectors || segments > limits.max_segments;
+        if too_large && op != Op::Discard {
+            Entered::Many(self.split(ready))
+        } else {
+            Entered::One(ready)
+        }
+    }
+
+    /// Splits a bio into parts within the limits (`blk_queue_split()`). Kernels before 4.3 had no
+    /// such thing: there whoever makes bios keeps to the limits.
+    fn split(&self, bio: Ready) -> VecDeque<Ready> {
+        let limits = &self.cx.limits;
+        let Ready { mut info, mut segs, end } = bio;
+        let mut parts = VecDeque::new();
+        while info.sectors > 0 {
+            let mut take = info.sectors.min(limits.max_sectors);
+            if info.segments > limits.max_segments {
+                take = take.min(sectors_within(&info, &segs, limits.max_segments));
+            }
+            let mut front = info;
+            front.sectors = take;
+            let data = match info.op {
+                Op::Write => split_front(&mut segs, u64::from(take) * SECTOR_BYTES),
+                _ => Vec::new(),
+            };
+            front.segments = segments_of(info.op, &data, take);
+            info.at = info.at.advance(u64::from(take));
+            info.sectors -= take;
+            info.segments = segments_of(info.op, &segs, info.sectors);
+            if info.sectors > 0 {
+                self.cx.event(BlockAction::Split, front.op, front.flags, front.at, take, info.at.0);
+            }
+            parts.push_back(Ready { info: front, segs: data, end: End::Nobody });
+        }
+        let left = parts.len() as u32;
+        let data = vec![Vec::new(); parts.len()];
+        let whole = self.core.borrow_mut().wholes.put(Whole { left, status: Ok(()), data, end });
+        for (i, part) in (0u32..).zip(&mut parts) {
+            part.end = End::Part(whole, i);
+        }
+        parts
+    }
+
+    /// Ends a bio that did not get into the queue.
+    fn end_soon(&self, end: End, status: Result<(), Status>) -> Entered {
+        self.core.borrow_mut().ended_soon.push_back((end, BioEnd::without_data(status)));
+        self.arm_soon();
+        Entered::Ended
+    }
+}
+
+/// Most sectors from the start of a bio that have no more than `most` segments.
+fn sectors_within(info: &BioInfo, segs: &[Slice], most: u32) -> u32 {
+    if info.op == Op::Read {
+        return most.saturating_mul(8);
+    }
+    let (mut bytes, mut count) = (0u64, 0u32);
+    for (i, seg) in segs.iter().enumerate() {
+        count += u32::from(i == 0 || !segs[i - 1].continues_with(seg));
+        if count > most {
+            break;
+        }
+        bytes += u64::from(seg.len());
+    }
+    let sectors = (bytes / SECTOR_BYTES) as u32;
+    assert!(sectors > 0, "{most} segments of a bio are not a sector");
+    sectors
+}
+
+/// A task in `submit_wait`. Dropped before the end: nobody waits for the bio any more.
+struct Waiting<'a> {
+    queue: &'a BlockQueue,
+    slot: u32,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.queue.waiters.borrow_mut().abandon(self.slot);
+    }
+}

@@ -1,0 +1,180 @@
+//! The flush machine: what becomes of [`Flags::PREFLUSH`] and [`Flags::FUA`] on a device with a
+//! volatile cache.
+//!
+//! A request is a sequence of up to three steps; which ones it needs follows from its flags and the
+//! device:
+//!
+//! | request        | device with FUA         | without FUA           |
+//! |----------------|-------------------------|-----------------------|
+//! | flush, no data | preflush                | preflush              |
+//! | PREFLUSH       | preflush, data          | preflush, data        |
+//! | FUA            | data with FUA (plain)   | data, postflush       |
+//! | PREFLUSH, FUA  | preflush, data with FUA | preflush, data, postflush |
+//!
+//! (Without a volatile cache the flags are dropped when the bio enters the queue, and a flush has
+//! ended there.)
+//!
+//! Sharing:    a request that needs a flush waits in the pending list. One flush at a time is in
+//!             the device; when it is issued, all that is pending becomes running and moves on
+//!             together when it completes, while the next ones gather in the other list. While any
+//!             sequence has its data under way, a flush is put off, so that those data can share
+//!             their postflush; but not longer than `Habits::flush_patience`.
+//! Invariants: 1. a flush that serves a request's step was issued after the step before it had
+//!                completed;
+//!             2. at most one flush is in the device or on its way there.
+//! Events:     `I` of the request with its flags; `D FWS 0` of each flush; `D`, `C` of the data; at
+//!             the end of the sequence a second `C` with 0 sectors. The first flush is issued by
+//!             whoever submits, the rest by the completion of the step before (`swapper`).
+//! Source:     behaviour of `block/blk-flush.c`; events of real traces of 3.4.2, 3.8.0 and 4.6.2.
+
+use wp_base::event::{BlockAction, Flags, Op};
+use wp_base::{Sector, Time};
+
+use crate::device::Status;
+use crate::engine::{Core, Ctx};
+use crate::pool::{BioInfo, RqId, State};
+
+const PREFLUSH: u8 = 1;
+const DATA: u8 = 2;
+const POSTFLUSH: u8 = 4;
+const STEPS: u8 = PREFLUSH | DATA | POSTFLUSH;
+
+/// The state of one queue's flush sequences.
+#[derive(Default)]
+pub(crate) struct FlushMachine {
+    /// Double buffer: requests that wait for a flush.
+    waiting: [Vec<RqId>; 2],
+    /// Which of the two is pending. The other one is running if a flush is under way, else empty.
+    pending: usize,
+    /// The flush under way.
+    running: Option<RqId>,
+    /// When the first request of the pending list came.
+    pending_since: Time,
+    /// Requests of sequences whose data are under way.
+    data_in_flight: u32,
+}
+
+impl FlushMachine {
+    /// Is a flush under way?
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+}
+
+impl Core {
+    /// Takes a request with PREFLUSH or FUA (`blk_insert_flush()`).
+    pub fn flush_insert(&mut self, cx: &Ctx, rq: RqId) {
+        let r = &mut self.pool[rq];
+        let mut needed = 0;
+        if r.flags.has(Flags::PREFLUSH) || r.op == Op::Flush {
+            needed |= PREFLUSH;
+        }
+        if r.sectors > 0 {
+            needed |= DATA;
+        }
+        if r.flags.has(Flags::FUA) && !cx.limits.fua {
+            needed |= POSTFLUSH;
+            r.flags = r.flags.without(Flags::FUA);
+        }
+        r.flags = r.flags.without(Flags::PREFLUSH) | Flags::SYNC;
+        if needed == DATA {
+            self.dispatch.push_back(rq);
+            return;
+        }
+        r.state.set(State::FLUSH_SEQ);
+        self.flush_step(cx, rq, STEPS & !needed, Ok(()));
+    }
+
+    /// `steps` of the request are done: on to the next one (`blk_flush_complete_seq()`).
+    fn flush_step(&mut self, cx: &Ctx, rq: RqId, steps: u8, status: Result<(), Status>) {
+        let r = &mut self.pool[rq];
+        assert!(r.steps & steps == 0, "a flush step is done once");
+        r.steps |= steps;
+        let left = STEPS & !r.steps;
+        // The lowest bit is the next step.
+        let next = left & left.wrapping_neg();
+        if status.is_err() || next == 0 {
+            if status.is_err() {
+                r.status = status;
+            }
+            self.flush_end(cx, rq);
+        } else if next == DATA {
+            self.flush.data_in_flight += 1;
+            self.dispatch.push_front(rq);
+        } else {
+            let pending = &mut self.flush.waiting[self.flush.pending];
+            if pending.is_empty() {
+                self.flush.pending_since = cx.rt.now();
+            }
+            pending.push(rq);
+        }
+        self.flush_kick(cx);
+    }
+
+    /// The whole sequence is done.
+    fn flush_end(&mut self, cx: &Ctx, rq: RqId) {
+        // The request's range has been completed before (or never was one): what is left of it is
+        // nothing, at its end.
+        self.completed(cx, rq, self.pool[rq].end(), 0);
+        self.end_bios(rq, Vec::new());
+        self.free(cx, rq);
+        self.counters.completed += 1;
+    }
+
+    /// Issues a flush if one is wanted and none stands against it (`blk_kick_flush()`).
+    fn flush_kick(&mut self, cx: &Ctx) {
+        let f = &mut self.flush;
+        if f.running.is_some() || f.waiting[f.pending].is_empty() {
+            return;
+        }
+        let now = cx.rt.now();
+        if f.data_in_flight > 0 && now < f.pending_since + cx.config.habits.flush_patience {
+            return;
+        }
+        f.pending ^= 1;
+        let info = BioInfo {
+            op: Op::Flush,
+            flags: Flags::PREFLUSH | Flags::SYNC,
+            at: Sector(0),
+            sectors: 0,
+            segments: 0,
+            task: None,
+        };
+        let rq = self.pool.alloc(&info, now);
+        self.pool[rq].state.set(State::FLUSH_RQ);
+        self.flush.running = Some(rq);
+        self.counters.flushes += 1;
+        self.dispatch.push_back(rq);
+    }
+
+    /// The flush has completed: what waited for it moves on (`flush_end_io()`).
+    pub fn flush_done(&mut self, cx: &Ctx, flush: RqId) {
+        assert_eq!(self.flush.running, Some(flush), "one flush at a time");
+        let (status, op, flags) =
+            (self.pool[flush].status, self.pool[flush].op, self.pool[flush].flags);
+        if cx.config.habits.flush_done_event {
+            let took = cx.rt.now().since(self.pool[flush].queued).0;
+            cx.event(BlockAction::Complete, op, flags, Sector(0), 0, took);
+        }
+        self.pool.free(flush);
+        let running = self.flush.pending ^ 1;
+        let mut list = std::mem::take(&mut self.flush.waiting[running]);
+        self.flush.running = None;
+        self.counters.flush_steps += list.len() as u64;
+        for rq in list.drain(..) {
+            let left = STEPS & !self.pool[rq].steps;
+            self.flush_step(cx, rq, left & left.wrapping_neg(), status);
+        }
+        // The list's memory, unless somebody has begun a new one.
+        if self.flush.waiting[running].capacity() == 0 {
+            self.flush.waiting[running] = list;
+        }
+    }
+
+    /// A sequence's data have completed.
+    pub fn flush_data_done(&mut self, cx: &Ctx, rq: RqId) {
+        self.flush.data_in_flight -= 1;
+        let status = self.pool[rq].status;
+        self.flush_step(cx, rq, DATA, status);
+    }
+}

@@ -1,0 +1,51 @@
+//! The block layer: from bios to commands of a device, as the single-queue layer of Linux 3.x and
+//! 4.x did it.
+//!
+//! Picture:    `Bio` -> `Partition` (remap) -> `BlockQueue`: plug of the task -> elevator ->
+//!             dispatch queue -> driver -> [`DeviceModel`]; completion -> ends of the bios -> next
+//!             dispatch, in interrupt context (`swapper`).
+//! Invariants: 1. a bio ends exactly once (or never, if the power goes), in interrupt context;
+//!             2. without flags nothing is ordered: requests that overlap in time and place are the
+//!                submitter's affair; [`wp_base::event::Flags::PREFLUSH`] and `FUA` mean what the
+//!                flush machine says (`flush.rs`);
+//!             3. events are emitted where the kernel's trace points are: Q G M F P U I D R C, and
+//!                A and X.
+//! Left out:   request timeouts and retries, failfast, integrity, zones, write-same, several
+//!             hardware queues.
+//!
+//! Files:      `bio` → `queue`, `entry` (checks, split) → `engine` (merge, plug, insert) →
+//!             `elevator/*` → `dispatch` → device; `flush` beside the elevator; `merge`, `sorted`,
+//!             `pool`, `slab`, `waiters` hold the data; `trace` prints.
+
+mod bio;
+mod config;
+mod device;
+mod dispatch;
+mod elevator;
+mod engine;
+mod entry;
+mod flush;
+mod kblockd;
+mod merge;
+mod partition;
+mod plug;
+mod pool;
+mod queue;
+mod slab;
+mod sorted;
+pub mod trace;
+mod waiters;
+
+pub use bio::{Bio, BioEnd, EndIo};
+pub use config::{DriverKind, Habits, PlugPolicy, PlugScan, QueueConfig, WaitUnplug};
+pub use device::{
+    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossUnit, LossWhy, Status,
+};
+pub use elevator::{
+    Cfq, CfqTunables, ELEVATORS, Elevator, ElevatorEntry, ElevatorKind, ElvCx, ElvSetup, Kick, Noop,
+};
+pub use engine::QueueCounters;
+pub use partition::Partition;
+pub use plug::PlugGuard;
+pub use pool::{BioInfo, List, Pool, Request, RqId};
+pub use queue::BlockQueue;

@@ -1,0 +1,200 @@
+//! Every command takes the same time, whatever its size; many at once.
+//!
+//! The kernel's null_blk with `completion_nsec`, `irqmode=2`, `cache_size` and `fua`: on it, the
+//! duration of a call divided by the latency is the length of its chain of device waits, and can be
+//! compared with the real kernel's.
+
+use std::collections::VecDeque;
+
+use wp_base::event::{Flags, Op};
+use wp_base::{Span, Time};
+use wp_block::{
+    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossUnit, LossWhy,
+};
+use wp_medium::Medium;
+
+use crate::check::check;
+use crate::config::{ConfigError, Settings};
+use crate::contents::{Contents, Put, zeroes};
+
+/// What one is like.
+#[derive(Clone, Copy, Debug)]
+pub struct FixedConfig {
+    /// Time from submission to completion of every command, flushes included.
+    pub latency: Span,
+    /// Bytes that the volatile cache holds; 0 for none.
+    pub cache_bytes: u64,
+    /// What it says of itself.
+    pub limits: Limits,
+}
+
+impl FixedConfig {
+    /// From a preset's values. Errors: a count out of its range, or FUA without a cache to bypass.
+    pub fn from_settings(s: &Settings) -> Result<FixedConfig, ConfigError> {
+        Ok(FixedConfig {
+            latency: Span(s.get("latency_ns")),
+            cache_bytes: s.get("cache_bytes"),
+            limits: simple_limits(s)?,
+        })
+    }
+}
+
+/// Limits of the devices without geometry.
+pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
+    let discard = s.switch("discard")?;
+    Ok(Limits {
+        sectors: s.capacity_sectors("capacity_bytes")?,
+        logical_bytes: 512,
+        physical_bytes: 4096,
+        queue_depth: s.count("queue_depth", 65536)?,
+        max_sectors: s.count("max_request_sectors", 1 << 21)?,
+        max_segments: s.count("max_segments", 65536)?,
+        volatile_cache: s.get("cache_bytes") > 0,
+        fua: s.switch("fua")?,
+        discard,
+        discard_granularity_sectors: if discard { 8 } else { 0 },
+    })
+}
+
+/// The device.
+#[derive(Clone)]
+pub struct Fixed {
+    config: FixedConfig,
+    contents: Contents,
+    /// Commands in flight, in the order in which they will complete: one latency for all, so that
+    /// of submission.
+    flying: VecDeque<Flying>,
+    counts: Counts,
+}
+
+#[derive(Clone)]
+struct Flying {
+    rq: DevRequest,
+    /// For a flush: what was complete when it was submitted.
+    mark: u64,
+}
+
+/// Commands by kind, and sectors.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) flushes: u64,
+    pub(crate) discards: u64,
+    pub(crate) fua_writes: u64,
+    pub(crate) read_sectors: u64,
+    pub(crate) written_sectors: u64,
+}
+
+impl Counts {
+    pub(crate) fn note(&mut self, rq: &DevRequest) {
+        let sectors = u64::from(rq.sectors);
+        match rq.op {
+            Op::Read => {
+                self.reads += 1;
+                self.read_sectors += sectors;
+            }
+            Op::Write => {
+                self.writes += 1;
+                self.written_sectors += sectors;
+                self.fua_writes += u64::from(rq.flags.has(Flags::FUA));
+            }
+            Op::Flush => self.flushes += 1,
+            Op::Discard => self.discards += 1,
+        }
+    }
+
+    pub(crate) fn list(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("reads", self.reads),
+            ("writes", self.writes),
+            ("flushes", self.flushes),
+            ("discards", self.discards),
+            ("fua_writes", self.fua_writes),
+            ("read_sectors", self.read_sectors),
+            ("written_sectors", self.written_sectors),
+        ]
+    }
+}
+
+/// Loss units of requests in flight: none of them was acknowledged.
+pub(crate) fn in_transfer<'a>(
+    rqs: impl Iterator<Item = &'a DevRequest>,
+    first_seq: u64,
+) -> Vec<LossUnit> {
+    let changing = rqs.filter(|rq| matches!(rq.op, Op::Write | Op::Discard));
+    let units = changing.zip(first_seq..).map(|(rq, seq)| LossUnit {
+        at: rq.at,
+        data: if rq.op == Op::Write { rq.data.clone() } else { zeroes(u64::from(rq.sectors)) },
+        acked: false,
+        why: LossWhy::InTransfer,
+        seq,
+    });
+    units.collect()
+}
+
+impl Fixed {
+    /// All zero, idle.
+    pub fn new(config: FixedConfig) -> Fixed {
+        Fixed {
+            config,
+            contents: Contents::new(config.cache_bytes),
+            flying: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl DeviceModel for Fixed {
+    fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
+        if self.flying.len() >= self.config.limits.queue_depth as usize {
+            return Admit::Busy(rq);
+        }
+        if let Err(status) = check(&self.config.limits, &rq) {
+            fx.fail(rq.id, status);
+            return Admit::Accepted;
+        }
+        self.counts.note(&rq);
+        self.flying.push_back(Flying { rq, mark: self.contents.mark() });
+        fx.timers.push((now + self.config.latency, 0));
+        Admit::Accepted
+    }
+
+    fn timer(&mut self, _now: Time, _token: u64, fx: &mut Effects) {
+        let Flying { rq, mark } =
+            self.flying.pop_front().expect("a timer for each command in flight");
+        let mut done = Done { id: rq.id, status: Ok(()), data: Vec::new() };
+        match rq.op {
+            Op::Read => done.data = self.contents.current().read(rq.at, rq.sectors),
+            Op::Write => {
+                let put = if rq.flags.has(Flags::FUA) { Put::Through } else { Put::Cached };
+                self.contents.write(rq.at, u64::from(rq.sectors), rq.data, put);
+            }
+            Op::Flush => self.contents.flush_to(mark),
+            Op::Discard => self.contents.discard(rq.at, u64::from(rq.sectors)),
+        }
+        fx.done.push(done);
+    }
+
+    fn crash_view(&self, _now: Time) -> CrashView {
+        let mut view = self.contents.crash_view();
+        view.loss.extend(in_transfer(self.flying.iter().map(|f| &f.rq), self.contents.mark()));
+        view
+    }
+
+    fn fork(&self) -> Box<dyn DeviceModel> {
+        Box::new(self.clone())
+    }
+
+    fn medium(&self) -> Medium {
+        self.contents.current().clone()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counts.list()
+    }
+}

@@ -1,0 +1,132 @@
+//! Flash: what an operation on a die takes, given what the die and its channel do already.
+//!
+//! Picture:    a read holds its die for tR and until its data have left over the channel; a program
+//!             holds it from the first byte over the channel until tPROG is over; an erase for
+//!             tBERS.
+//! Laws:       a die serves one operation at a time, in the order in which they are given; a
+//!             channel moves one transfer at a time, and one that is ready goes before one that is
+//!             reserved for later.
+//! Left out:   suspending programs and erases for reads, cache reads and cache programs, lower and
+//! upper pages of
+//!             different speed, wear.
+
+mod geometry;
+
+pub use geometry::{Geometry, SLOT_BYTES};
+
+use wp_base::{Span, Time};
+
+use crate::config::{ConfigError, Settings, transfer_ns};
+use crate::lane::Lane;
+
+/// Times of the flash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// tR: flash page to the die's register.
+    pub read: Span,
+    /// tPROG: register to flash pages, all of a program unit.
+    pub program: Span,
+    /// tBERS: one flash block of every plane.
+    pub erase: Span,
+    /// One slot over the channel.
+    pub slot: Span,
+    /// A whole program unit over the channel.
+    pub unit: Span,
+}
+
+impl Timing {
+    /// From a preset's values. Errors: a bus without speed.
+    pub fn from_settings(s: &Settings, geometry: &Geometry) -> Result<Timing, ConfigError> {
+        let bus = u64::from(s.count("bus_mb_s", 1_000_000)?);
+        Ok(Timing {
+            read: Span(s.get("read_ns")),
+            program: Span(s.get("program_ns")),
+            erase: Span(s.get("erase_ns")),
+            slot: Span(transfer_ns(SLOT_BYTES, bus)),
+            unit: Span(transfer_ns(geometry.unit_bytes(), bus)),
+        })
+    }
+}
+
+/// Operations that the flash has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NandCounts {
+    /// Reads of a row of pages.
+    pub reads: u64,
+    /// Programs of a unit.
+    pub programs: u64,
+    /// Erases of one die's blocks.
+    pub erases: u64,
+}
+
+/// The dies and channels of a device.
+#[derive(Clone)]
+pub struct Nand {
+    geometry: Geometry,
+    timing: Timing,
+    /// When each die is free.
+    dies: Vec<Time>,
+    channels: Vec<Lane>,
+    counts: NandCounts,
+}
+
+impl Nand {
+    /// All idle.
+    pub fn new(geometry: Geometry, timing: Timing) -> Nand {
+        Nand {
+            geometry,
+            timing,
+            dies: vec![Time::ZERO; geometry.dies as usize],
+            channels: vec![Lane::default(); geometry.channels as usize],
+            counts: NandCounts::default(),
+        }
+    }
+
+    /// Its sizes.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> NandCounts {
+        self.counts
+    }
+
+    /// Reads `slots` from slot `first` of program unit `unit`, not before `ready`. Returns when the
+    /// last of them has come over the channel.
+    pub fn read(&mut self, now: Time, ready: Time, unit: u32, first: u32, slots: u32) -> Time {
+        let die = self.geometry.die_of(unit);
+        let row_slots = self.geometry.page_slots * self.geometry.planes;
+        let channel = &mut self.channels[(die % self.geometry.channels) as usize];
+        let free = &mut self.dies[die as usize];
+        let (mut first, mut left) = (first, slots);
+        while left > 0 {
+            let n = left.min(row_slots - first % row_slots);
+            let sensed = ready.max(*free) + self.timing.read;
+            *free = channel.reserve(now, sensed, self.timing.slot.times(u64::from(n)));
+            self.counts.reads += 1;
+            first += n;
+            left -= n;
+        }
+        *free
+    }
+
+    /// Programs a unit on `die`, not before `ready`. Returns (start of the transfer, end of the
+    /// program).
+    pub fn program(&mut self, now: Time, ready: Time, die: u32) -> (Time, Time) {
+        let channel = &mut self.channels[(die % self.geometry.channels) as usize];
+        let free = &mut self.dies[die as usize];
+        let moved = channel.reserve(now, ready.max(*free), self.timing.unit);
+        *free = moved + self.timing.program;
+        self.counts.programs += 1;
+        (moved.before(self.timing.unit), *free)
+    }
+
+    /// Erases a block of every plane of `die`. Returns the end.
+    pub fn erase(&mut self, now: Time, die: u32) -> Time {
+        let free = &mut self.dies[die as usize];
+        *free = now.max(*free) + self.timing.erase;
+        self.counts.erases += 1;
+        *free
+    }
+}

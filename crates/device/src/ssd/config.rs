@@ -1,0 +1,145 @@
+//! What an SSD is like, and which numbers make none.
+
+use wp_base::{SECTOR_BYTES, Span};
+use wp_block::Limits;
+
+use crate::config::{ConfigError, Settings};
+use crate::nand::{Geometry, SLOT_BYTES, Timing};
+
+/// What an SSD is like.
+#[derive(Clone, Copy, Debug)]
+pub struct SsdConfig {
+    /// What it says of itself.
+    pub limits: Limits,
+    /// Sizes of its flash.
+    pub geometry: Geometry,
+    /// Times of its flash.
+    pub timing: Timing,
+    /// Rate of the host link in megabytes (10^6 bytes) per second.
+    pub link_mb_s: u32,
+    /// Do reads and writes move at once (PCIe), or one at a time (SATA)?
+    pub link_full_duplex: bool,
+    /// Time that the controller spends on a command; one command at a time.
+    pub command: Span,
+    /// Time that a read takes besides, holding nothing up.
+    pub read_overhead: Span,
+    /// The same for a write, after its data have arrived.
+    pub write_overhead: Span,
+    /// The same for a flush, after everything has been programmed.
+    pub flush_overhead: Span,
+    /// The same for a discard.
+    pub discard_overhead: Span,
+    /// Slots (tokens) of the write buffer.
+    pub buffer_slots: u32,
+    /// A program unit that has been filling for so long is padded and programmed; zero is never.
+    pub internal_flush: Span,
+    /// Does the buffer survive a power cut?
+    pub plp: bool,
+    /// Garbage is collected while fewer superblocks than these are free.
+    pub gc_low: u32,
+    /// Slots that the host can address.
+    pub user_slots: u32,
+}
+
+impl SsdConfig {
+    /// From a preset's values. Errors: a number out of range; a buffer that cannot hold a request;
+    /// a geometry with no room for garbage collection.
+    pub fn from_settings(s: &Settings) -> Result<SsdConfig, ConfigError> {
+        let geometry = Geometry::from_settings(s)?;
+        let timing = Timing::from_settings(s, &geometry)?;
+        let plp = s.switch("plp")?;
+        let discard = s.switch("discard")?;
+        let sectors = s.capacity_sectors("capacity_bytes")?;
+        let max_sectors = s.count("max_request_sectors", 1 << 16)?;
+        let limits = Limits {
+            sectors,
+            logical_bytes: SECTOR_BYTES as u32,
+            physical_bytes: SLOT_BYTES as u32,
+            queue_depth: s.count("queue_depth", 65536)?,
+            max_sectors,
+            max_segments: s.count("max_segments", 65536)?,
+            volatile_cache: !plp,
+            fua: s.switch("fua")?,
+            discard,
+            discard_granularity_sectors: if discard {
+                (SLOT_BYTES / SECTOR_BYTES) as u32
+            } else {
+                0
+            },
+        };
+        let gc_low = s.count("gc_low_superblocks", 1 << 20)?;
+        if gc_low < 2 {
+            let reason = "must be at least 2: one is kept for moved data";
+            return Err(ConfigError::new("gc_low_superblocks", u64::from(gc_low), reason));
+        }
+        let user_slots = sectors * SECTOR_BYTES / SLOT_BYTES;
+        check_space(s, &geometry, gc_low, user_slots)?;
+        Ok(SsdConfig {
+            limits,
+            geometry,
+            timing,
+            link_mb_s: s.count("link_mb_s", 1_000_000)?,
+            link_full_duplex: s.switch("link_full_duplex")?,
+            command: Span(s.get("command_ns")),
+            read_overhead: Span(s.get("read_overhead_ns")),
+            write_overhead: Span(s.get("write_overhead_ns")),
+            flush_overhead: Span(s.get("flush_overhead_ns")),
+            discard_overhead: Span(s.get("discard_overhead_ns")),
+            buffer_slots: buffer_slots(s, &geometry, max_sectors)?,
+            internal_flush: Span(s.get("internal_flush_ns")),
+            plp,
+            gc_low,
+            // Fewer than the flash has slots, and those were counted in 32 bits.
+            user_slots: user_slots as u32,
+        })
+    }
+}
+
+/// The buffer's tokens. A write that waits for tokens must get them from programs in flight alone:
+/// what lies in a unit that is not full yet comes back only when somebody fills it. So the largest
+/// request and a unit must fit at once.
+fn buffer_slots(s: &Settings, geometry: &Geometry, max_sectors: u32) -> Result<u32, ConfigError> {
+    let bytes = s.get("buffer_bytes");
+    // An unaligned request touches one slot more than its length says.
+    let request = u64::from(max_sectors).div_ceil(SLOT_BYTES / SECTOR_BYTES) + 1;
+    let least = (request + u64::from(geometry.unit_slots)) * SLOT_BYTES;
+    match u32::try_from(bytes / SLOT_BYTES) {
+        Ok(slots) if bytes.is_multiple_of(SLOT_BYTES) && bytes >= least => Ok(slots),
+        _ => {
+            let reason = format!(
+                "must be a multiple of 4096 and at least {least}: the largest request and a program unit of {} bytes",
+                geometry.unit_bytes()
+            );
+            Err(ConfigError::new("buffer_bytes", bytes, reason))
+        }
+    }
+}
+
+/// Garbage collection must always find a superblock that gives more room than moving it takes.
+fn check_space(
+    s: &Settings,
+    g: &Geometry,
+    gc_low: u32,
+    user_slots: u64,
+) -> Result<(), ConfigError> {
+    let superblock = u64::from(g.superblock_slots);
+    // One open for the host, one for moved data, and those kept free.
+    let Some(holding) = g.superblocks.checked_sub(gc_low + 2) else {
+        let reason = format!("must be at least gc_low_superblocks + 3 = {}", gc_low + 3);
+        return Err(ConfigError::new("blocks_per_plane", u64::from(g.superblocks), reason));
+    };
+    // Moving a superblock may waste a unit to padding, so two units of waste in each are the least
+    // that helps.
+    let waste = 2 * u64::from(g.unit_slots) * u64::from(holding);
+    let most = (u64::from(holding) * superblock).saturating_sub(waste);
+    if user_slots > most {
+        let reason = format!(
+            "{} superblocks of {} bytes, less {gc_low} kept free, 2 open and spare for garbage collection, hold {} bytes",
+            g.superblocks,
+            superblock * SLOT_BYTES,
+            most * SLOT_BYTES
+        );
+        return Err(ConfigError::new("capacity_bytes", s.get("capacity_bytes"), reason));
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! What a power cut leaves, and what a reader would see.
+
+use wp_base::Time;
+use wp_base::event::Op;
+use wp_block::{CrashView, LossUnit, LossWhy};
+use wp_medium::Medium;
+
+use crate::contents::{cut, write_all, zeroes};
+use crate::nand::SLOT_BYTES;
+use crate::ssd::Ssd;
+use crate::ssd::buffer::UnitState;
+use crate::ssd::durable::{SLOT_SECTORS, sector_of};
+use crate::ssd::runmap::NONE;
+
+impl Ssd {
+    /// See [`wp_block::DeviceModel::crash_view`].
+    pub(super) fn view_after_crash(&self, now: Time) -> CrashView {
+        let mut loss = Vec::new();
+        for unit in self.buffer.units() {
+            let why = match unit.state {
+                UnitState::Programming { start } if start <= now => LossWhy::Programming,
+                _ => LossWhy::InBuffer,
+            };
+            for entry in unit.entries.iter() {
+                self.durable.not_newer(entry.lpn, entry.slots, entry.seq, |lpn, slots| {
+                    let skip = u64::from(lpn - entry.lpn) * SLOT_BYTES;
+                    let data = cut(&entry.data, skip, u64::from(slots) * SLOT_BYTES);
+                    let acked = entry.waiter == NONE;
+                    loss.push(LossUnit { at: sector_of(lpn), data, acked, why, seq: entry.seq });
+                });
+            }
+        }
+        for d in self.durable.discards() {
+            self.durable.not_newer(d.lpn, d.slots, d.seq, |lpn, slots| {
+                let data = zeroes(u64::from(slots) * SLOT_SECTORS);
+                let (at, why) = (sector_of(lpn), LossWhy::InBuffer);
+                loss.push(LossUnit { at, data, acked: true, why, seq: d.seq });
+            });
+        }
+        loss.sort_by_key(|unit| (unit.seq, unit.at));
+        let mut medium = self.durable.medium().clone();
+        if self.config.plp {
+            // The buffer is programmed on the capacitors.
+            loss.iter().for_each(|unit| unit.apply(&mut medium));
+            loss.clear();
+        }
+        loss.extend(self.in_transfer());
+        CrashView { medium, loss }
+    }
+
+    /// Writes that have not reached the buffer, and discards that are being decoded: none was
+    /// acknowledged.
+    fn in_transfer(&self) -> Vec<LossUnit> {
+        let requests = self.pool.in_order().into_iter();
+        let changing =
+            requests.filter(|r| r.op == Op::Discard || (r.op == Op::Write && r.in_transfer));
+        let units = changing.zip(self.seq + 1..).map(|(r, seq)| LossUnit {
+            at: r.at,
+            data: if r.op == Op::Write { r.data.clone() } else { zeroes(u64::from(r.sectors)) },
+            acked: false,
+            why: LossWhy::InTransfer,
+            seq,
+        });
+        units.collect()
+    }
+
+    /// See [`wp_block::DeviceModel::medium`].
+    pub(super) fn current(&self) -> Medium {
+        let mut medium = self.durable.medium().clone();
+        for d in self.durable.discards() {
+            self.durable.not_newer(d.lpn, d.slots, d.seq, |lpn, slots| {
+                medium.discard(sector_of(lpn), u64::from(slots) * SLOT_SECTORS);
+            });
+        }
+        // The newest version of a slot is the one that the map points to.
+        let unit_slots = self.config.geometry.unit_slots;
+        for unit in self.buffer.units() {
+            for entry in unit.entries.iter() {
+                for i in 0..entry.slots {
+                    let ppa = unit.number * unit_slots + entry.first + i;
+                    if self.ftl.find_one(entry.lpn + i) == ppa {
+                        let data = cut(&entry.data, u64::from(i) * SLOT_BYTES, SLOT_BYTES);
+                        write_all(&mut medium, sector_of(entry.lpn + i), &data);
+                    }
+                }
+            }
+        }
+        medium
+    }
+}

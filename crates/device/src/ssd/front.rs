@@ -1,0 +1,496 @@
+//! From a request to its completion.
+
+use std::rc::Rc;
+
+use wp_base::event::{Flags, Op};
+use wp_base::{SECTOR_BYTES, Sector, Span, Time};
+use wp_block::{DevRequest, Done, Effects};
+use wp_medium::Slice;
+
+use crate::check::check;
+use crate::config::transfer_ns;
+use crate::contents::cut;
+use crate::nand::{Geometry, SLOT_BYTES};
+use crate::ssd::buffer::{Buffer, Entry, Unit, UnitState};
+use crate::ssd::durable::{Discard, SLOT_SECTORS, sector_of};
+use crate::ssd::ftl::{Stream, Superblock};
+use crate::ssd::pool::Request;
+use crate::ssd::runmap::{NONE, Run};
+use crate::ssd::{PendingFlush, Ssd, Timer};
+
+/// Host slots that a range of sectors touches: (first, how many).
+fn slots_of(at: Sector, sectors: u32) -> (u32, u32) {
+    let first = at.0 / SLOT_SECTORS;
+    let end = (at.0 + u64::from(sectors)).div_ceil(SLOT_SECTORS);
+    // Checked against the capacity, whose slots are counted in 32 bits.
+    (first as u32, (end - first) as u32)
+}
+
+/// Calls `f` for the host slots of `old` whose version on the flash is still in the buffer.
+fn contest_flying(
+    geometry: &Geometry,
+    superblocks: &[Superblock],
+    buffer: &Buffer,
+    old: Run,
+    mut f: impl FnMut(u32, u32),
+) {
+    let mut done = 0;
+    while old.value != NONE && done < old.len {
+        let ppa = old.value + done;
+        let n = (geometry.unit_slots - ppa % geometry.unit_slots).min(old.len - done);
+        // Asking the superblock first spares nearly everybody the search for the unit.
+        if superblocks[(ppa / geometry.superblock_slots) as usize].flying > 0
+            && buffer.find(ppa / geometry.unit_slots).is_some_and(|u| u.stream == Stream::Host)
+        {
+            f(old.at + done, n);
+        }
+        done += n;
+    }
+}
+
+impl Ssd {
+    /// Takes a request for which there is room in the queue.
+    pub(super) fn accept(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) {
+        if let Err(status) = check(&self.config.limits, &rq) {
+            fx.fail(rq.id, status);
+            return;
+        }
+        self.counts.requests.note(&rq);
+        self.controller = self.controller.max(now) + self.config.command;
+        let decoded = self.controller;
+        let DevRequest { id, op, flags, at, sectors, data } = rq;
+        // With a buffer that survives, being in it is being durable.
+        let fua = flags.has(Flags::FUA) && !self.config.plp;
+        let request = Request {
+            id,
+            op,
+            fua,
+            in_transfer: op == Op::Write,
+            at,
+            sectors,
+            decoded,
+            left: 0,
+            data,
+        };
+        match op {
+            Op::Read => {
+                // Where it is and what it is: two ways through memory that need not wait for each other.
+                self.durable.touch(slots_of(at, sectors).0);
+                self.read(now, decoded, request, fx);
+            }
+            Op::Write => {
+                self.ftl.touch_soon(slots_of(at, sectors).0);
+                let key = self.pool.insert(request);
+                if self.token_queue.is_empty() && self.take_tokens(now, key, fx) {
+                    return;
+                }
+                self.counts.token_waits += 1;
+                self.token_queue.push_back(key);
+            }
+            Op::Flush => self.flush(now, decoded, request, fx),
+            Op::Discard => {
+                let key = self.pool.insert(request);
+                Timer::Complete.set(decoded + self.config.discard_overhead, u64::from(key), fx);
+            }
+        }
+    }
+
+    /// Lets write `key` on the link once it is decoded, if there are tokens for it.
+    fn take_tokens(&mut self, now: Time, key: u32, fx: &mut Effects) -> bool {
+        let request = self.pool.get(key);
+        let (_, slots) = slots_of(request.at, request.sectors);
+        let Some(left) = self.buffer.tokens.checked_sub(slots) else { return false };
+        self.buffer.tokens = left;
+        let (ready, sectors) = (request.decoded.max(now), request.sectors);
+        let moved = self.link(usize::from(self.config.link_full_duplex), now, ready, sectors);
+        Timer::Arrived.set(moved + self.config.write_overhead, u64::from(key), fx);
+        true
+    }
+
+    /// Moves `sectors` over the link, not before `ready`. Returns the end.
+    fn link(&mut self, lane: usize, now: Time, ready: Time, sectors: u32) -> Time {
+        let bytes = u64::from(sectors) * SECTOR_BYTES;
+        let span = Span(transfer_ns(bytes, u64::from(self.config.link_mb_s)));
+        self.links[lane].reserve(now, ready, span)
+    }
+
+    /// Programs have given tokens back: writes that wait may go.
+    fn admit_waiting(&mut self, now: Time, fx: &mut Effects) {
+        while let Some(key) = self.token_queue.front().copied() {
+            if !self.take_tokens(now, key, fx) {
+                break;
+            }
+            self.token_queue.pop_front();
+        }
+    }
+
+    /// The data of write `key` have come.
+    pub(super) fn arrived(&mut self, now: Time, key: u32, fx: &mut Effects) {
+        if self.space_queue.is_empty() && self.has_room(key) {
+            self.place(now, key, fx);
+        } else {
+            self.counts.space_waits += 1;
+            self.space_queue.push_back(key);
+            self.collect_garbage(now, fx);
+        }
+    }
+
+    fn has_room(&self, key: u32) -> bool {
+        let request = self.pool.get(key);
+        let (_, slots) = slots_of(request.at, request.sectors);
+        let unit = self.config.geometry.unit_slots;
+        let here = self.buffer.open_room(Stream::Host, unit);
+        slots <= here || (slots - here).div_ceil(unit) <= self.ftl.units_left(Stream::Host)
+    }
+
+    /// Superblocks have become free: writes that wait for room may go.
+    pub(super) fn place_waiting(&mut self, now: Time, fx: &mut Effects) {
+        while let Some(key) = self.space_queue.front().copied() {
+            if !self.has_room(key) {
+                break;
+            }
+            self.space_queue.pop_front();
+            self.place(now, key, fx);
+        }
+    }
+
+    /// Puts write `key` into program units, and completes it unless it is FUA.
+    fn place(&mut self, now: Time, key: u32, fx: &mut Effects) {
+        self.seq += 1;
+        let request = self.pool.get_mut(key);
+        request.in_transfer = false;
+        let (at, sectors, fua) = (request.at, request.sectors, request.fua);
+        let data = std::mem::take(&mut request.data);
+        let (lpn, slots) = slots_of(at, sectors);
+        let (data, ready) = self.whole_slots(now, at, sectors, data);
+        self.counts.slots_written += u64::from(slots);
+        let waiter = if fua { key } else { NONE };
+        let entries = self.fill_units(now, ready, (lpn, slots), waiter, data, fx);
+        if fua {
+            self.pool.get_mut(key).left = u64::from(entries);
+            self.pad_and_close(now, Stream::Host, fx);
+        } else {
+            fx.complete(self.pool.remove(key).id);
+        }
+    }
+
+    /// `data` with the rest of the slots that they begin and end in, and when these old parts have
+    /// been read.
+    fn whole_slots(
+        &mut self,
+        now: Time,
+        at: Sector,
+        sectors: u32,
+        data: Vec<Slice>,
+    ) -> (Vec<Slice>, Time) {
+        let (lpn, slots) = slots_of(at, sectors);
+        let (head, end) = (at.0 - sector_of(lpn).0, at.0 + u64::from(sectors));
+        let slots_end = sector_of(lpn + slots).0;
+        if head == 0 && end == slots_end {
+            return (data, now);
+        }
+        let mut ready = now;
+        // The old parts are of one slot or of two.
+        let last = lpn + slots - 1;
+        let mut old = vec![lpn, last];
+        old.dedup();
+        for old in old {
+            let cut_here = (old == lpn && head > 0) || (old == last && end < slots_end);
+            let ppa = self.ftl.find_one(old);
+            if cut_here && ppa != NONE && self.unit_in_buffer(ppa).is_none() {
+                self.counts.read_modify_writes += 1;
+                let unit = self.config.geometry.unit_slots;
+                ready = ready.max(self.nand.read(now, now, ppa / unit, ppa % unit, 1));
+            }
+        }
+        let mut whole = self.look_up(sector_of(lpn), head as u32);
+        whole.extend(data);
+        whole.extend(self.look_up(Sector(end), (slots_end - end) as u32));
+        (whole, ready)
+    }
+
+    /// Lays slots into the host's units, programming each that is full. Returns into how many
+    /// pieces they came.
+    fn fill_units(
+        &mut self,
+        now: Time,
+        ready: Time,
+        (lpn, slots): (u32, u32),
+        waiter: u32,
+        data: Vec<Slice>,
+        fx: &mut Effects,
+    ) -> u32 {
+        let unit_slots = self.config.geometry.unit_slots;
+        let (mut done, mut pieces) = (0, 0);
+        let mut data = data;
+        while done < slots {
+            let unit_key = self.open_unit(now, Stream::Host, fx);
+            let unit = self.buffer.unit_mut(unit_key);
+            let (first, number) = (unit.filled, unit.number);
+            let n = (slots - done).min(unit_slots - first);
+            let piece = if n == slots {
+                std::mem::take(&mut data)
+            } else {
+                cut(&data, u64::from(done) * SLOT_BYTES, u64::from(n) * SLOT_BYTES)
+            };
+            let entry =
+                Entry { lpn: lpn + done, first, slots: n, waiter, seq: self.seq, data: piece };
+            Rc::make_mut(&mut unit.entries).push(entry);
+            unit.filled += n;
+            unit.ready = unit.ready.max(ready);
+            self.map_host(lpn + done, n, number * unit_slots + first);
+            if first + n == unit_slots {
+                self.close_unit(now, Stream::Host, fx);
+            }
+            done += n;
+            pieces += 1;
+        }
+        pieces
+    }
+
+    /// Maps slots of the host stream, and notes which of them have an older version on its way to
+    /// the flash.
+    fn map_host(&mut self, lpn: u32, slots: u32, ppa: u32) {
+        let Ssd { ftl, buffer, durable, seq, config, .. } = self;
+        ftl.map(lpn, slots, ppa, |superblocks, old| {
+            contest_flying(&config.geometry, superblocks, buffer, old, |lpn, n| {
+                durable.contest(lpn, n, *seq)
+            });
+            durable.rewrite(old.at, old.len, *seq);
+        });
+    }
+
+    /// The unit that `stream` fills; begins one if none is open. There must be one left.
+    pub(super) fn open_unit(&mut self, now: Time, stream: Stream, fx: &mut Effects) -> u32 {
+        if let Some(key) = self.buffer.open(stream) {
+            return key;
+        }
+        let number = self.ftl.take_unit(stream);
+        let serial = self.buffer.next_serial();
+        let key = self.buffer.begin(stream, number, now);
+        if stream == Stream::Host {
+            if self.config.internal_flush > Span::ZERO {
+                Timer::Overdue.set(now + self.config.internal_flush, serial, fx);
+            }
+            self.collect_garbage(now, fx);
+        }
+        key
+    }
+
+    /// The open unit of `stream` is full, or is to be programmed as it is.
+    pub(super) fn close_unit(&mut self, now: Time, stream: Stream, fx: &mut Effects) {
+        let Some(key) = self.buffer.open(stream) else { return };
+        let die = self.config.geometry.die_of(self.buffer.unit(key).number);
+        self.buffer.close(stream, die);
+        self.start_next(now, die, fx);
+    }
+
+    /// Pads the open unit of `stream`, if it holds anything, and programs it.
+    pub(super) fn pad_and_close(&mut self, now: Time, stream: Stream, fx: &mut Effects) {
+        let unit_slots = self.config.geometry.unit_slots;
+        let room = self.buffer.open_room(stream, unit_slots);
+        // One that was only just begun has nothing to program.
+        if room > 0 && room < unit_slots {
+            self.counts.units_padded += 1;
+            self.counts.slots_padded += u64::from(room);
+            self.close_unit(now, stream, fx);
+        }
+    }
+
+    /// The unit of this serial has been filling for long.
+    pub(super) fn overdue(&mut self, now: Time, serial: u64, fx: &mut Effects) {
+        let open = self.buffer.open(Stream::Host);
+        if open.is_some_and(|key| self.buffer.unit(key).serial == serial) {
+            self.counts.internal_flushes += 1;
+            self.pad_and_close(now, Stream::Host, fx);
+        }
+    }
+
+    /// Lets `die` program the next unit that waits for it, if it programs none.
+    fn start_next(&mut self, now: Time, die: u32, fx: &mut Effects) {
+        if let Some(key) = self.buffer.next_of(die) {
+            let unit = self.buffer.unit_mut(key);
+            let (start, end) = self.nand.program(now, unit.ready.max(now), die);
+            unit.state = UnitState::Programming { start };
+            Timer::Programmed.set(end, u64::from(key), fx);
+        }
+    }
+
+    /// Unit `key` is on the flash.
+    pub(super) fn programmed(&mut self, now: Time, key: u32, fx: &mut Effects) {
+        let die = self.config.geometry.die_of(self.buffer.unit(key).number);
+        let unit = self.buffer.programmed(key, die);
+        self.ftl.unit_programmed(unit.number);
+        // All at once, and then each: see `Medium::touch`.
+        unit.entries.iter().for_each(|e| self.durable.touch(e.lpn));
+        for entry in unit.entries.iter() {
+            self.durable.programmed(entry.lpn, entry.slots, entry.seq, &entry.data);
+            self.buffer.tokens += entry.slots;
+            if entry.waiter != NONE {
+                let request = self.pool.get_mut(entry.waiter);
+                request.left -= 1;
+                if request.left == 0 {
+                    fx.complete(self.pool.remove(entry.waiter).id);
+                }
+            }
+        }
+        if unit.stream == Stream::Host {
+            self.note_for_flushes(now, unit.serial, fx);
+            // Now and then is enough: what is contested for too long only costs a look.
+            if unit.serial.is_multiple_of(16) && self.durable.is_contested() {
+                let entries = self.buffer.units().flat_map(|u| u.entries.first());
+                let oldest = entries.map(|e| e.seq).min().unwrap_or(u64::MAX);
+                self.durable.prune(oldest);
+            }
+        }
+        self.buffer.recycle(unit.entries);
+        self.start_next(now, die, fx);
+        self.admit_waiting(now, fx);
+        self.erase_emptied(now, fx);
+        self.collect_garbage(now, fx);
+    }
+
+    fn note_for_flushes(&mut self, now: Time, serial: u64, fx: &mut Effects) {
+        let overhead = self.config.flush_overhead;
+        for flush in self.flushes.iter_mut().filter(|f| serial < f.before_serial) {
+            flush.units -= 1;
+            if flush.units == 0 {
+                Timer::Complete.set(now + overhead, u64::from(flush.key), fx);
+            }
+        }
+        self.flushes.retain(|f| f.units > 0);
+    }
+
+    fn flush(&mut self, now: Time, decoded: Time, mut request: Request, fx: &mut Effects) {
+        request.left = self.seq;
+        let key = self.pool.insert(request);
+        if !self.config.plp {
+            if let Some(open) = self.buffer.open(Stream::Host) {
+                let unit = self.buffer.unit_mut(open);
+                unit.ready = unit.ready.max(decoded);
+            }
+            self.pad_and_close(now, Stream::Host, fx);
+            let units = self.buffer.outstanding[Stream::Host as usize];
+            if units > 0 {
+                let before_serial = self.buffer.next_serial();
+                self.flushes.push(PendingFlush { key, before_serial, units });
+                return;
+            }
+        }
+        Timer::Complete.set(decoded + self.config.flush_overhead, u64::from(key), fx);
+    }
+
+    /// A read, a flush or a discard is over.
+    pub(super) fn complete(&mut self, key: u32, fx: &mut Effects) {
+        let request = self.pool.remove(key);
+        match request.op {
+            Op::Flush => self.durable.settle_discards(request.left),
+            Op::Discard => self.discard(request.at, request.sectors),
+            Op::Read | Op::Write => {}
+        }
+        fx.done.push(Done { id: request.id, status: Ok(()), data: request.data });
+    }
+
+    /// Forgets the whole slots of the range; of its ends, parts of slots stay as they are.
+    fn discard(&mut self, at: Sector, sectors: u32) {
+        let first = at.0.div_ceil(SLOT_SECTORS);
+        let end = (at.0 + u64::from(sectors)) / SLOT_SECTORS;
+        let Some(slots) = end.checked_sub(first).filter(|n| *n > 0) else { return };
+        // Within the capacity, whose slots are counted in 32 bits.
+        let (lpn, slots) = (first as u32, slots as u32);
+        self.seq += 1;
+        let Ssd { ftl, buffer, durable, seq, config, .. } = self;
+        ftl.unmap(lpn, slots, |superblocks, old| {
+            contest_flying(&config.geometry, superblocks, buffer, old, |lpn, n| {
+                durable.contest(lpn, n, *seq)
+            });
+        });
+        durable.discard(Discard { seq: *seq, lpn, slots });
+        if config.plp {
+            durable.settle_discards(*seq);
+        }
+    }
+
+    /// Plans a read: every piece from where it is, then over the link.
+    fn read(&mut self, now: Time, decoded: Time, mut request: Request, fx: &mut Effects) {
+        let (at, end) = (request.at.0, request.at.0 + u64::from(request.sectors));
+        let (lpn, slots) = slots_of(request.at, request.sectors);
+        let unit_slots = self.config.geometry.unit_slots;
+        let (mut done, mut last, mut from_flash) = (0, decoded, 0);
+        while done < slots {
+            let run = self.ftl.find(lpn + done, slots - done);
+            let mut n = run.len;
+            let mut ready = decoded;
+            if run.value != NONE {
+                let first = run.value % unit_slots;
+                n = n.min(unit_slots - first);
+                if self.unit_in_buffer(run.value).is_some() {
+                    self.counts.slots_read_from_buffer += u64::from(n);
+                } else {
+                    ready = self.nand.read(now, decoded, run.value / unit_slots, first, n);
+                    self.counts.slots_read_from_flash += u64::from(n);
+                    from_flash += n;
+                }
+            }
+            let from = sector_of(lpn + done).0.max(at);
+            let to = sector_of(lpn + done + n).0.min(end);
+            last = last.max(self.link(0, now, ready, (to - from) as u32));
+            done += n;
+        }
+        request.data = if from_flash == slots {
+            self.durable.medium().read(request.at, request.sectors)
+        } else {
+            self.look_up(request.at, request.sectors)
+        };
+        let key = self.pool.insert(request);
+        Timer::Complete.set(last + self.config.read_overhead, u64::from(key), fx);
+    }
+
+    /// The unit in the buffer that holds flash slot `ppa`, if it is there still.
+    pub(super) fn unit_in_buffer(&self, ppa: u32) -> Option<&Unit> {
+        if !self.ftl.may_be_flying(ppa) {
+            return None;
+        }
+        self.buffer.find(ppa / self.config.geometry.unit_slots)
+    }
+
+    /// What a reader sees: from the buffer where the newest is there, else from the flash.
+    pub(super) fn look_up(&self, at: Sector, sectors: u32) -> Vec<Slice> {
+        if sectors == 0 {
+            return Vec::new();
+        }
+        let end = at.0 + u64::from(sectors);
+        let (lpn, slots) = slots_of(at, sectors);
+        let unit_slots = self.config.geometry.unit_slots;
+        let (mut out, mut done) = (Vec::new(), 0);
+        while done < slots {
+            let run = self.ftl.find(lpn + done, slots - done);
+            let mut n = run.len;
+            let here = sector_of(lpn + done).0;
+            let range = |n: u32| (here.max(at.0), (here + u64::from(n) * SLOT_SECTORS).min(end));
+            if run.value == NONE {
+                let (from, to) = range(n);
+                out.push(Slice::zero(((to - from) * SECTOR_BYTES) as u32));
+                done += n;
+                continue;
+            }
+            let first = run.value % unit_slots;
+            n = n.min(unit_slots - first);
+            match self.unit_in_buffer(run.value).and_then(|u| u.entry_at(first)) {
+                Some(entry) => {
+                    n = n.min(entry.first + entry.slots - first);
+                    let (from, to) = range(n);
+                    let skip =
+                        u64::from(first - entry.first) * SLOT_BYTES + (from - here) * SECTOR_BYTES;
+                    out.extend(cut(&entry.data, skip, (to - from) * SECTOR_BYTES));
+                }
+                None => {
+                    let (from, to) = range(n);
+                    out.extend(self.durable.medium().read(Sector(from), (to - from) as u32));
+                }
+            }
+            done += n;
+        }
+        out
+    }
+}

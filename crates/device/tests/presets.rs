@@ -1,0 +1,102 @@
+//! Presets and what is refused.
+
+mod common;
+
+use common::{World, bytes, small_config};
+use wp_base::event::{Flags, Op};
+use wp_device::{DEVICES, find};
+use wp_medium::Slice;
+
+#[test]
+fn every_preset_makes_a_device_that_reads_back_what_it_wrote() {
+    for entry in DEVICES {
+        let mut w = World::new(entry.make(&[]).unwrap_or_else(|e| panic!("{}: {e}", entry.name)));
+        let id = w.submit(Op::Write, Flags::NONE, 80, 8, vec![Slice::pattern(1, 0, 4096)]);
+        w.wait(id);
+        let id = w.flush();
+        w.wait(id);
+        let id = w.read(80, 8);
+        assert_eq!(
+            bytes(&w.wait(id).1.data),
+            Slice::pattern(1, 0, 4096).to_vec(),
+            "{}",
+            entry.name
+        );
+        let view = w.device.crash_view(w.now);
+        assert_eq!(view.medium.runs().count(), 1, "{}", entry.name);
+        assert!(view.loss.is_empty());
+    }
+}
+
+#[test]
+fn every_number_has_a_unit_and_a_source() {
+    for entry in DEVICES {
+        for p in entry.params {
+            assert!(
+                ["bytes", "ns", "MB/s", "sectors", "count", "switch"].contains(&p.unit),
+                "{}",
+                p.name
+            );
+            assert!(p.source.len() >= 7, "{} of {}", p.name, entry.name);
+            assert_eq!(entry.params.iter().filter(|q| q.name == p.name).count(), 1, "{}", p.name);
+        }
+        assert!(std::ptr::eq(*entry, find(entry.name).expect("it is in the list")));
+    }
+}
+
+#[test]
+fn devices_without_fua_and_with_a_volatile_cache_are_what_linux_sees() {
+    let of = |name: &str| *find(name).expect("in the list").make(&[]).expect("possible").limits();
+    assert!(of("fixed").fua && of("fixed").volatile_cache);
+    for name in ["fixed-nofua", "sata-disk-nofua", "ssd-128"] {
+        assert!(!of(name).fua && of(name).volatile_cache, "{name}");
+    }
+    assert_eq!(of("sata-disk-nofua").queue_depth, 31);
+    assert_eq!(of("ssd-128").sectors, 250_069_680);
+}
+
+#[test]
+fn impossible_devices_are_refused_by_name_value_and_reason() {
+    let cases: [(&str, u64, &str); 14] = [
+        ("channels", 0, "from 1 to"),
+        ("page_bytes", 6000, "multiple of 4096"),
+        ("pages_per_program", 3, ""),
+        ("pages_per_block", 0, "from 1 to"),
+        ("blocks_per_plane", 4, "gc_low_superblocks + 3"),
+        ("blocks_per_plane", 1 << 20, ""),
+        ("capacity_bytes", 4096 * 2560, "garbage collection"),
+        ("capacity_bytes", 1000, "multiple of 4096"),
+        ("buffer_bytes", 4096 * 20, "largest request"),
+        ("buffer_bytes", 1_000_000, "multiple of 4096"),
+        ("gc_low_superblocks", 1, "at least 2"),
+        ("bus_mb_s", 0, "from 1 to"),
+        ("plp", 2, "0 or 1"),
+        ("chanels", 2, ""),
+    ];
+    for (key, value, reason) in cases {
+        let replaced = [(key, value)];
+        if key == "chanels" {
+            let error =
+                find("ssd-128").expect("in the list").make(&replaced).err().expect("no such key");
+            assert!(error.to_string().contains("channels"), "{error}");
+            continue;
+        }
+        match small_config(&replaced) {
+            Ok(_) => {
+                assert_eq!(
+                    (key, value),
+                    ("blocks_per_plane", 1 << 20),
+                    "{key} = {value} is accepted"
+                )
+            }
+            Err(e) => {
+                let named = [key, "pages_per_block"].contains(&e.key.as_str());
+                assert!(named && e.reason.contains(reason), "{key} = {value}: {e}");
+            }
+        }
+    }
+    // More slots than addresses.
+    let error = small_config(&[("blocks_per_plane", 1 << 20), ("pages_per_block", 4096)])
+        .expect_err("too large");
+    assert_eq!(error.key, "blocks_per_plane");
+}
