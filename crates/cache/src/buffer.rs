@@ -1,0 +1,216 @@
+//! One cached block and its state (`struct buffer_head`).
+
+use std::cell::{Cell, OnceCell, RefCell};
+
+use wp_base::live::{Kind, Tally};
+use wp_medium::{Content, Page, Slice};
+use wp_rt::{Rt, WaitQueue};
+
+/// A bit of a buffer's state. Names are those of `BH_*`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum BufFlag {
+    /// The contents are those of the medium, or newer.
+    Uptodate = 1 << 0,
+    /// To be written to its home. Set and cleared through [`crate::Bdev`] or [`crate::Mapping`].
+    Dirty = 1 << 1,
+    /// Dirty, but the journal must log it before it may go home.
+    JbdDirty = 1 << 2,
+    /// Its contents are under journal I/O without a copy.
+    Shadow = 1 << 3,
+    /// A write to its home is in flight.
+    Writeback = 1 << 4,
+    /// A read is in flight.
+    Reading = 1 << 5,
+    /// Has a place on the device ([`Buffer::phys`]).
+    Mapped = 1 << 6,
+    /// Space is reserved, the place not chosen yet (delayed allocation).
+    Delay = 1 << 7,
+    /// Just allocated: what stands on the device is garbage.
+    New = 1 << 8,
+    /// Allocated as an unwritten extent.
+    Unwritten = 1 << 9,
+    /// Freed by the committing transaction; must not be checkpointed.
+    Freed = 1 << 10,
+    /// Revoked in the running transaction.
+    Revoked = 1 << 11,
+    /// [`BufFlag::Revoked`] is meaningful.
+    RevokeValid = 1 << 12,
+    /// File-system metadata: home writes carry META.
+    Meta = 1 << 13,
+    /// The last write to its home failed.
+    WriteError = 1 << 14,
+    /// Its checksum has been verified since it was read.
+    Verified = 1 << 15,
+    /// Home writes carry PRIO.
+    Prio = 1 << 16,
+    /// A file system's own use.
+    Private1 = 1 << 17,
+    /// A file system's own use.
+    Private2 = 1 << 18,
+}
+
+/// One cached block.
+///
+/// `index` is its place in its mapping: the device block for metadata, the logical block for file
+/// data. `phys` is where file data goes on the device, valid while `Mapped`.
+pub struct Buffer {
+    index: u64,
+    phys: Cell<u64>,
+    len: u32,
+    data: RefCell<Slice>,
+    flags: Cell<u32>,
+    jh: Cell<u32>,
+    rt: Rt,
+    wait: OnceCell<Box<WaitQueue>>,
+    _tally: Tally,
+}
+
+impl Buffer {
+    /// A block of `len` zero bytes, in no state.
+    pub fn new(rt: &Rt, index: u64, len: u32) -> Buffer {
+        assert!(len as usize <= wp_medium::PAGE_BYTES, "a buffer is at most a page");
+        Buffer {
+            index,
+            phys: Cell::new(u64::MAX),
+            len,
+            data: RefCell::new(Slice::zero(len)),
+            flags: Cell::new(0),
+            jh: Cell::new(0),
+            rt: rt.clone(),
+            wait: OnceCell::new(),
+            _tally: Tally::new(Kind::Buffer),
+        }
+    }
+
+    /// Its place in its mapping; the device block for metadata.
+    pub fn block(&self) -> u64 {
+        self.index
+    }
+
+    /// Where file data lives on the device, in blocks. Meaningful while `Mapped`.
+    pub fn phys(&self) -> u64 {
+        debug_assert!(self.flag(BufFlag::Mapped));
+        self.phys.get()
+    }
+
+    /// Gives file data its place on the device.
+    pub fn map_to(&self, phys: u64) {
+        self.phys.set(phys);
+        self.set(BufFlag::Mapped);
+    }
+
+    /// Its length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Shows its bytes.
+    pub fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        self.hold_bytes();
+        let data = self.data.borrow();
+        match data.content() {
+            Content::Bytes(page) => {
+                let off = data.offset() as usize;
+                f(&page.bytes()[off..off + self.len as usize])
+            }
+            _ => unreachable!("hold_bytes left a page"),
+        }
+    }
+
+    /// Shows its bytes for writing. Copies them first if a bio, a journal copy or the medium holds
+    /// them too.
+    pub fn with_mut<R>(&self, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut page = self.take_page();
+        let out = f(&mut page.make_mut()[..self.len as usize]);
+        *self.data.borrow_mut() = Slice::of_page(page, 0, self.len);
+        out
+    }
+
+    /// Its contents, by reference: later writes to the buffer do not change them.
+    pub fn snapshot(&self) -> Slice {
+        self.data.borrow().clone()
+    }
+
+    /// Replaces its contents, by reference. `contents` must be as long as the buffer.
+    pub fn set_contents(&self, contents: Slice) {
+        assert_eq!(contents.len(), self.len);
+        *self.data.borrow_mut() = contents;
+    }
+
+    /// Makes the contents a page of bytes that starts at offset 0 or stays as it is.
+    fn hold_bytes(&self) {
+        let is_bytes = matches!(self.data.borrow().content(), Content::Bytes(_));
+        if !is_bytes {
+            let page = self.data.borrow().to_page();
+            *self.data.borrow_mut() = Slice::of_page(page, 0, self.len);
+        }
+    }
+
+    /// The contents as a page that starts with them; leaves zeroes behind so that the page is not
+    /// shared with this buffer itself.
+    fn take_page(&self) -> Page {
+        let data = std::mem::replace(&mut *self.data.borrow_mut(), Slice::zero(self.len));
+        match data.content() {
+            Content::Bytes(page) if data.offset() == 0 => {
+                let page = page.clone();
+                drop(data);
+                page
+            }
+            _ => data.to_page(),
+        }
+    }
+
+    /// Is the bit set?
+    pub fn flag(&self, f: BufFlag) -> bool {
+        self.flags.get() & f as u32 != 0
+    }
+
+    /// Sets the bit.
+    pub fn set(&self, f: BufFlag) {
+        self.flags.set(self.flags.get() | f as u32);
+    }
+
+    /// Clears the bit; true if it was set.
+    pub fn clear(&self, f: BufFlag) -> bool {
+        let was = self.flag(f);
+        self.flags.set(self.flags.get() & !(f as u32));
+        was
+    }
+
+    /// The journal's private word (a slab key; 0 = none).
+    pub fn jh(&self) -> u32 {
+        self.jh.get()
+    }
+
+    /// Sets the journal's private word.
+    pub fn set_jh(&self, key: u32) {
+        self.jh.set(key);
+    }
+
+    /// Woken when a read or a write of it ends, and when its `Shadow` is cleared.
+    pub fn io_wait(&self) -> &WaitQueue {
+        self.wait.get_or_init(|| Box::new(WaitQueue::new(&self.rt, "buffer I/O")))
+    }
+
+    /// Wakes those who wait on it, if there ever were any.
+    pub fn wake(&self) {
+        if let Some(w) = self.wait.get() {
+            w.wake_all();
+        }
+    }
+
+    /// Waits while the bit is set. Waits: for [`Buffer::wake`].
+    pub async fn wait_clear(&self, f: BufFlag) {
+        while self.flag(f) {
+            self.io_wait().wait().await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} flags {:#x} jh {})", self.index, self.flags.get(), self.jh.get())
+    }
+}

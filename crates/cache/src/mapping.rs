@@ -1,0 +1,332 @@
+//! A cached address space: a file's blocks, or the block device's.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
+
+use wp_base::live::{Kind, Tally};
+use wp_base::{FsError, FsResult, Time};
+use wp_rt::{Rt, WaitQueue};
+
+use crate::Fut;
+use crate::buffer::{BufFlag, Buffer};
+use crate::writeback::Writeback;
+
+/// How a mapping is to be cleaned (`struct writeback_control`).
+#[derive(Debug)]
+pub struct WbControl {
+    /// The caller waits for the result: I/O is sent as SYNC, locked pages are waited for
+    /// (`WB_SYNC_ALL`).
+    pub sync: bool,
+    /// How many blocks may still be written; the writer subtracts.
+    pub budget: Cell<u64>,
+    /// First and last index to write, inclusive.
+    pub range: (u64, u64),
+    /// Start where the last pass ended and wrap around.
+    pub cyclic: bool,
+    /// Only blocks that have a place already; never allocate (the journal's own data writes).
+    pub mapped_only: bool,
+}
+
+impl WbControl {
+    /// Everything, for a waiting caller.
+    pub fn sync_all() -> WbControl {
+        WbControl {
+            sync: true,
+            budget: Cell::new(u64::MAX),
+            range: (0, u64::MAX),
+            cyclic: false,
+            mapped_only: false,
+        }
+    }
+    /// As the flusher does it in the background.
+    pub fn background(budget: u64) -> WbControl {
+        WbControl {
+            sync: false,
+            budget: Cell::new(budget),
+            range: (0, u64::MAX),
+            cyclic: true,
+            mapped_only: false,
+        }
+    }
+}
+
+/// What a file system does for a mapping of its own.
+pub trait WbOps {
+    /// Cleans dirty blocks: the only place where a file system decides where blocks go.
+    ///
+    /// Submits; waits only for what it needs to submit. Completion clears `Writeback` on each
+    /// buffer.
+    fn writepages<'a>(&'a self, map: &'a Rc<Mapping>, wbc: &'a WbControl) -> Fut<'a, ()>;
+}
+
+/// A cached address space.
+pub struct Mapping {
+    rt: Rt,
+    name: &'static str,
+    block_bytes: u32,
+    ops: RefCell<Weak<dyn WbOps>>,
+    wb: Weak<Writeback>,
+    blocks: RefCell<BTreeMap<u64, Rc<Buffer>>>,
+    /// Indices with the dirty tag. The tag outlives the buffer's own `Dirty` when the journal takes
+    /// the buffer over, as a Linux page's tag outlives its buffers' bits.
+    tags: RefCell<BTreeSet<u64>>,
+    writeback: Cell<u64>,
+    writeback_done: WaitQueue,
+    /// When it went on the dirty list, in jiffies; `None` while clean.
+    dirtied: Cell<Option<u64>>,
+    next_index: Cell<u64>,
+    error: Cell<bool>,
+    _tally: Tally,
+}
+
+impl Mapping {
+    /// An empty mapping of `block_bytes` blocks, cleaned by `wb` through `ops` (set later with
+    /// [`Mapping::set_ops`] where owner and mapping know each other).
+    pub fn new(rt: &Rt, name: &'static str, block_bytes: u32, wb: &Rc<Writeback>) -> Rc<Mapping> {
+        struct Nothing;
+        impl WbOps for Nothing {
+            fn writepages<'a>(&'a self, _: &'a Rc<Mapping>, _: &'a WbControl) -> Fut<'a, ()> {
+                Box::pin(async { Ok(()) })
+            }
+        }
+        let none: Weak<Nothing> = Weak::new();
+        Rc::new(Mapping {
+            rt: rt.clone(),
+            name,
+            block_bytes,
+            ops: RefCell::new(none),
+            wb: Rc::downgrade(wb),
+            blocks: RefCell::default(),
+            tags: RefCell::default(),
+            writeback: Cell::new(0),
+            writeback_done: WaitQueue::new(rt, "page writeback"),
+            dirtied: Cell::new(None),
+            next_index: Cell::new(0),
+            error: Cell::new(false),
+            _tally: Tally::new(Kind::Mapping),
+        })
+    }
+
+    /// Who cleans it. Held weakly: the owner holds the mapping.
+    pub fn set_ops(&self, ops: Weak<dyn WbOps>) {
+        *self.ops.borrow_mut() = ops;
+    }
+
+    /// Kind of mapping, for reports.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The cached block, if there is one.
+    pub fn peek(&self, index: u64) -> Option<Rc<Buffer>> {
+        self.blocks.borrow().get(&index).cloned()
+    }
+
+    /// The cached block; a fresh one, not up to date, if there was none.
+    pub fn get(&self, index: u64) -> Rc<Buffer> {
+        self.blocks
+            .borrow_mut()
+            .entry(index)
+            .or_insert_with(|| Rc::new(Buffer::new(&self.rt, index, self.block_bytes)))
+            .clone()
+    }
+
+    /// Cached blocks in `from..to`, in order.
+    pub fn range(&self, from: u64, to: u64) -> Vec<Rc<Buffer>> {
+        self.blocks.borrow().range(from..to).map(|(_, b)| b.clone()).collect()
+    }
+
+    /// Number of cached blocks.
+    pub fn len(&self) -> usize {
+        self.blocks.borrow().len()
+    }
+
+    /// Nothing cached?
+    pub fn is_empty(&self) -> bool {
+        self.blocks.borrow().is_empty()
+    }
+
+    /// Forgets cached blocks from index `from` on, dirty or not. Waits: for writes of them in
+    /// flight.
+    pub async fn truncate(&self, from: u64) {
+        loop {
+            let gone: Vec<Rc<Buffer>> = self.range(from, u64::MAX);
+            let Some(busy) = gone.iter().find(|b| b.flag(BufFlag::Writeback)) else { break };
+            busy.wait_clear(BufFlag::Writeback).await;
+        }
+        let mut blocks = self.blocks.borrow_mut();
+        let gone = blocks.split_off(&from);
+        drop(blocks);
+        self.tags.borrow_mut().split_off(&from);
+        if let Some(wb) = self.wb.upgrade() {
+            for b in gone.values() {
+                if b.clear(BufFlag::Dirty) {
+                    wb.account_clean(1);
+                }
+            }
+        }
+    }
+
+    /// Drops clean, idle blocks in `from..to` from the cache; returns how many.
+    pub fn invalidate(&self, from: u64, to: u64) -> usize {
+        let mut blocks = self.blocks.borrow_mut();
+        let idle: Vec<u64> = blocks
+            .range(from..to)
+            .filter(|(_, b)| {
+                Rc::strong_count(b) == 1
+                    && b.jh() == 0
+                    && ![
+                        BufFlag::Dirty,
+                        BufFlag::JbdDirty,
+                        BufFlag::Writeback,
+                        BufFlag::Reading,
+                        BufFlag::Delay,
+                    ]
+                    .iter()
+                    .any(|f| b.flag(*f))
+            })
+            .map(|(i, _)| *i)
+            .collect();
+        for i in &idle {
+            blocks.remove(i);
+            self.tags.borrow_mut().remove(i);
+        }
+        idle.len()
+    }
+
+    /// Marks a block to be written, and the mapping as dirty from now on if it was clean.
+    pub fn mark_dirty(self: &Rc<Self>, b: &Rc<Buffer>) {
+        let Some(wb) = self.wb.upgrade() else { return };
+        if !b.flag(BufFlag::Dirty) {
+            b.set(BufFlag::Dirty);
+            wb.account_dirty(1);
+        }
+        if self.tags.borrow_mut().insert(b.block()) {
+            self.mark_inode_dirty();
+        }
+    }
+
+    /// Puts the mapping on the dirty list (a change of metadata alone does that too).
+    pub fn mark_inode_dirty(self: &Rc<Self>) {
+        if self.dirtied.get().is_none()
+            && let Some(wb) = self.wb.upgrade()
+        {
+            self.dirtied.set(Some(wb.jiffies()));
+            wb.enqueue(self);
+        }
+    }
+
+    /// Clears a block's `Dirty` without writing it; true if it was set. Its tag stays.
+    pub fn clear_dirty(&self, b: &Buffer) -> bool {
+        let was = b.clear(BufFlag::Dirty);
+        if was && let Some(wb) = self.wb.upgrade() {
+            wb.account_clean(1);
+        }
+        was
+    }
+
+    /// Moves a block from dirty to under writeback. The caller then submits it and calls
+    /// [`Mapping::end_writeback`] at completion.
+    pub fn begin_writeback(&self, b: &Buffer) {
+        self.clear_dirty(b);
+        self.tags.borrow_mut().remove(&b.block());
+        assert!(!b.flag(BufFlag::Writeback), "block {} is under writeback already", b.block());
+        b.set(BufFlag::Writeback);
+        self.writeback.set(self.writeback.get() + 1);
+        if let Some(wb) = self.wb.upgrade() {
+            wb.account_submitted(1);
+        }
+    }
+
+    /// Completion of what [`Mapping::begin_writeback`] began.
+    pub fn end_writeback(&self, b: &Buffer, failed: bool) {
+        if failed {
+            b.set(BufFlag::WriteError);
+            self.error.set(true);
+        }
+        b.clear(BufFlag::Writeback);
+        self.writeback.set(self.writeback.get() - 1);
+        if let Some(wb) = self.wb.upgrade() {
+            wb.account_written(1);
+        }
+        b.wake();
+        if self.writeback.get() == 0 {
+            self.writeback_done.wake_all();
+        }
+    }
+
+    /// Drops the dirty tag of an index that turned out to have nothing to write.
+    pub fn drop_tag(&self, index: u64) {
+        self.tags.borrow_mut().remove(&index);
+    }
+
+    /// Is anything tagged dirty?
+    pub fn has_dirty(&self) -> bool {
+        !self.tags.borrow().is_empty()
+    }
+
+    /// Tagged indices from `from` on, at most `max`, in order.
+    pub fn tagged(&self, from: u64, to: u64, max: usize) -> Vec<u64> {
+        if from > to {
+            return Vec::new();
+        }
+        self.tags.borrow().range(from..=to).take(max).copied().collect()
+    }
+
+    /// Blocks under writeback.
+    pub fn under_writeback(&self) -> u64 {
+        self.writeback.get()
+    }
+
+    /// Waits until nothing is under writeback. Errors: `Io`, once, if a write failed since the last
+    /// call.
+    pub async fn wait_writeback(&self) -> FsResult<()> {
+        while self.writeback.get() > 0 {
+            self.writeback_done.wait().await;
+        }
+        if self.error.replace(false) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Cleans it through its owner. Waits: for what its owner waits for.
+    pub async fn writepages(self: &Rc<Self>, wbc: &WbControl) -> FsResult<()> {
+        if !self.has_dirty() {
+            return Ok(());
+        }
+        let ops = self.ops.borrow().upgrade();
+        match ops {
+            Some(ops) => ops.writepages(self, wbc).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes everything dirty and waits for it (`filemap_write_and_wait`).
+    pub async fn write_and_wait(self: &Rc<Self>) -> FsResult<()> {
+        let written = self.writepages(&WbControl::sync_all()).await;
+        self.wait_writeback().await.and(written)
+    }
+
+    /// Where a cyclic pass goes on.
+    pub fn next_index(&self) -> u64 {
+        self.next_index.get()
+    }
+
+    /// Remembers where a cyclic pass ended.
+    pub fn set_next_index(&self, index: u64) {
+        self.next_index.set(index);
+    }
+
+    /// When it went on the dirty list, in jiffies.
+    pub(crate) fn dirtied(&self) -> Option<u64> {
+        self.dirtied.get()
+    }
+
+    pub(crate) fn set_dirtied(&self, jiffies: Option<u64>) {
+        self.dirtied.set(jiffies);
+    }
+
+    /// Now, for owners that stamp.
+    pub fn now(&self) -> Time {
+        self.rt.now()
+    }
+}

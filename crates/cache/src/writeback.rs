@@ -1,0 +1,308 @@
+//! One device's flusher: who is cleaned, when, and how much.
+//!
+//! Picture:    dirty list (by age) -> io list -> `Mapping::writepages`. A tick every 5 s writes
+//!             what is older than 30 s; work items (sync) and the background limit write at once.
+//! Units:      ages are in jiffies, as in the kernel: whether a mapping that was dirtied a
+//!             millisecond after another expires at the same tick depends on that, and is seen in
+//!             the traces.
+//! Source:     `fs/fs-writeback.c` (`wb_check_old_data_flush`, `queue_io`, `wb_writeback`),
+//!             `mm/page-writeback.c` (`balance_dirty_pages`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use wp_base::{FsResult, Span, Time};
+use wp_block::Partition;
+use wp_rt::{Completion, Rt, WaitQueue};
+
+use crate::mapping::{Mapping, WbControl};
+
+/// Blocks that one mapping may write before the next one has its turn (`MAX_WRITEBACK_PAGES`).
+const CHUNK_BLOCKS: u64 = 1024;
+
+/// How a flusher behaves: kernel settings and what differs between eras.
+#[derive(Clone, Debug)]
+pub struct WbPolicy {
+    /// Name of the flusher's task as traces show it: `flush-8:16`, later `kworker/u4:1`.
+    pub task: String,
+    /// Timer ticks a second. 250 is what the paper's distributions and the reference kernels use.
+    pub hz: u64,
+    /// `dirty_writeback_centisecs`: how often the flusher looks (5 s).
+    pub interval: Span,
+    /// `dirty_expire_centisecs`: the age at which data must be written (30 s).
+    pub expire: Span,
+    /// One plug around all inodes of a pass ("writeback: plug writeback at a high level", 4.3)
+    /// rather than one an inode: neighbouring files' blocks then share a request.
+    pub plug_across_inodes: bool,
+    /// Dirty blocks above which the flusher starts by itself (`dirty_background_ratio`).
+    pub background_blocks: u64,
+    /// Dirty blocks above which writers wait (`dirty_ratio`).
+    pub dirty_blocks: u64,
+}
+
+impl Default for WbPolicy {
+    fn default() -> WbPolicy {
+        WbPolicy {
+            task: "kworker/u4:1".to_owned(),
+            hz: 250,
+            interval: Span::secs(5),
+            expire: Span::secs(30),
+            plug_across_inodes: true,
+            // 10 % and 20 % of the 6 GB of the paper's PC, in 4 KiB blocks.
+            background_blocks: 157_000,
+            dirty_blocks: 314_000,
+        }
+    }
+}
+
+struct Work {
+    sync: bool,
+    done: Rc<Completion>,
+}
+
+/// A device's flusher.
+pub struct Writeback {
+    rt: Rt,
+    policy: WbPolicy,
+    part: Partition,
+    /// Dirty mappings, oldest first.
+    dirty: RefCell<VecDeque<Rc<Mapping>>>,
+    works: RefCell<VecDeque<Work>>,
+    wake: Rc<WaitQueue>,
+    /// Jiffy at which the flusher looks next; `None`: when somebody calls it.
+    next_look: Cell<Option<u64>>,
+    last_old_flush: Cell<Option<u64>>,
+    nr_dirty: Cell<u64>,
+    nr_writeback: Cell<u64>,
+    room: WaitQueue,
+    idle: WaitQueue,
+    stopped: Cell<bool>,
+}
+
+impl Writeback {
+    /// A flusher for what lies on `part`, with its task started.
+    pub fn new(rt: &Rt, part: Partition, policy: WbPolicy) -> Rc<Writeback> {
+        let wb = Rc::new(Writeback {
+            rt: rt.clone(),
+            part,
+            dirty: RefCell::default(),
+            works: RefCell::default(),
+            wake: Rc::new(WaitQueue::new(rt, "flusher work")),
+            next_look: Cell::new(None),
+            last_old_flush: Cell::new(None),
+            nr_dirty: Cell::new(0),
+            nr_writeback: Cell::new(0),
+            room: WaitQueue::new(rt, "dirty limit"),
+            idle: WaitQueue::new(rt, "all writeback"),
+            stopped: Cell::new(false),
+            policy,
+        });
+        // The task holds the flusher weakly between rounds, so that a dropped world is freed.
+        let (weak, wake) = (Rc::downgrade(&wb), wb.wake.clone());
+        rt.spawn_daemon(wb.policy.task.as_str(), run(weak, wake, rt.clone()));
+        wb
+    }
+
+    /// The policy it follows.
+    pub fn policy(&self) -> &WbPolicy {
+        &self.policy
+    }
+
+    /// Timer ticks since power-on.
+    pub fn jiffies(&self) -> u64 {
+        self.jiffies_of(self.rt.now())
+    }
+
+    fn jiffies_of(&self, at: Time) -> u64 {
+        (u128::from(at.0) * u128::from(self.policy.hz) / 1_000_000_000) as u64
+    }
+
+    fn time_of(&self, jiffies: u64) -> Time {
+        Time((u128::from(jiffies) * 1_000_000_000).div_ceil(u128::from(self.policy.hz)) as u64)
+    }
+
+    fn span_jiffies(&self, span: Span) -> u64 {
+        (u128::from(span.0) * u128::from(self.policy.hz)).div_ceil(1_000_000_000) as u64
+    }
+
+    /// Blocks dirty now, over all mappings.
+    pub fn dirty_blocks(&self) -> u64 {
+        self.nr_dirty.get()
+    }
+
+    pub(crate) fn account_dirty(&self, blocks: u64) {
+        self.nr_dirty.set(self.nr_dirty.get() + blocks);
+        if self.nr_dirty.get() == self.policy.background_blocks + 1 {
+            self.wake.wake_all();
+        }
+    }
+
+    pub(crate) fn account_clean(&self, blocks: u64) {
+        self.nr_dirty.set(self.nr_dirty.get() - blocks);
+    }
+
+    pub(crate) fn account_submitted(&self, blocks: u64) {
+        self.nr_writeback.set(self.nr_writeback.get() + blocks);
+    }
+
+    pub(crate) fn account_written(&self, blocks: u64) {
+        self.nr_writeback.set(self.nr_writeback.get() - blocks);
+        if self.nr_writeback.get() == 0 {
+            self.idle.wake_all();
+        }
+        self.room.wake_all();
+    }
+
+    /// Puts a mapping that has just become dirty on the list, and sets the alarm if it is the
+    /// first.
+    pub(crate) fn enqueue(&self, map: &Rc<Mapping>) {
+        let mut dirty = self.dirty.borrow_mut();
+        if dirty.is_empty() && self.next_look.get().is_none() {
+            self.next_look.set(Some(self.jiffies() + self.span_jiffies(self.policy.interval)));
+            self.wake.wake_all();
+        }
+        dirty.push_back(map.clone());
+    }
+
+    /// Lets a writer wait while too much is dirty (`balance_dirty_pages`).
+    ///
+    /// Waits: until dirty and in-flight blocks are below the midpoint of the two limits.
+    pub async fn balance_dirty(&self) {
+        let (low, high) = (self.policy.background_blocks, self.policy.dirty_blocks);
+        if self.nr_dirty.get() + self.nr_writeback.get() <= high {
+            return;
+        }
+        self.wake.wake_all();
+        while self.nr_dirty.get() + self.nr_writeback.get() > low.midpoint(high) {
+            self.room.wait().await;
+        }
+    }
+
+    /// Has the flusher write everything that is dirty; with `sync` as SYNC I/O.
+    ///
+    /// Waits: until all of it has been submitted.
+    pub async fn write_all(&self, sync: bool) {
+        let done = Rc::new(Completion::new(&self.rt, "flusher work item"));
+        self.works.borrow_mut().push_back(Work { sync, done: done.clone() });
+        self.wake.wake_all();
+        done.wait().await;
+    }
+
+    /// Waits until no block of any mapping is under writeback.
+    pub async fn wait_idle(&self) {
+        while self.nr_writeback.get() > 0 {
+            self.idle.wait().await;
+        }
+    }
+
+    /// Ends the task at its next look. For unmount.
+    pub fn stop(&self) {
+        self.stopped.set(true);
+        self.wake.wake_all();
+    }
+
+    /// Moves what is old enough (or everything) out of the dirty list, oldest first.
+    fn take_expired(&self, older_than: Option<u64>) -> VecDeque<Rc<Mapping>> {
+        let mut dirty = self.dirty.borrow_mut();
+        match older_than {
+            None => std::mem::take(&mut *dirty),
+            Some(limit) => {
+                let (old, young) = std::mem::take(&mut *dirty)
+                    .into_iter()
+                    .partition(|m: &Rc<Mapping>| m.dirtied().is_none_or(|d| d <= limit));
+                *dirty = young;
+                old
+            }
+        }
+    }
+
+    /// Writes the mappings that are older than `older_than` jiffies (all if `None`).
+    async fn pass(&self, older_than: Option<u64>, sync: bool, stop_below: Option<u64>) {
+        let mut io = self.take_expired(older_than);
+        let outer = self.policy.plug_across_inodes.then(|| self.part.plug());
+        while let Some(map) = io.pop_front() {
+            if stop_below.is_some_and(|b| self.nr_dirty.get() <= b) {
+                io.push_front(map);
+                break;
+            }
+            let wbc =
+                if sync { WbControl::sync_all() } else { WbControl::background(CHUNK_BLOCKS) };
+            let written: FsResult<()> = map.writepages(&wbc).await;
+            if !map.has_dirty() {
+                map.set_dirtied(None);
+            } else if written.is_err() || wbc.budget.get() > 0 {
+                // Dirtied again meanwhile, or it could not be written: a full age from now, not in
+                // a circle.
+                map.set_dirtied(Some(self.jiffies()));
+                self.dirty.borrow_mut().push_back(map);
+            } else {
+                io.push_back(map);
+            }
+        }
+        drop(outer);
+        // What was taken and not written goes back where it was: before everything younger.
+        let mut dirty = self.dirty.borrow_mut();
+        while let Some(map) = io.pop_back() {
+            dirty.push_front(map);
+        }
+    }
+
+    /// One look: work items, old data, the background limit.
+    async fn look(&self) {
+        loop {
+            let work = self.works.borrow_mut().pop_front();
+            let Some(work) = work else { break };
+            self.pass(None, work.sync, None).await;
+            work.done.done();
+        }
+        let now = self.jiffies();
+        let due = self
+            .last_old_flush
+            .get()
+            .is_none_or(|last| now >= last + self.span_jiffies(self.policy.interval));
+        if due {
+            self.last_old_flush.set(Some(now));
+            if self.nr_dirty.get() > 0 || !self.dirty.borrow().is_empty() {
+                let limit = now.checked_sub(self.span_jiffies(self.policy.expire));
+                if let Some(limit) = limit {
+                    self.pass(Some(limit), false, None).await;
+                }
+            }
+        }
+        if self.nr_dirty.get() > self.policy.background_blocks {
+            self.pass(None, false, Some(self.policy.background_blocks)).await;
+        }
+    }
+}
+
+/// The flusher's task.
+async fn run(weak: Weak<Writeback>, wake: Rc<WaitQueue>, rt: Rt) {
+    loop {
+        let Some(wb) = weak.upgrade() else { return };
+        if wb.stopped.get() {
+            return;
+        }
+        let alarm = wb.next_look.get().map(|j| wb.time_of(j));
+        let pending = !wb.works.borrow().is_empty()
+            || alarm.is_some_and(|at| at <= rt.now())
+            || wb.nr_dirty.get() > wb.policy.background_blocks;
+        if !pending {
+            drop(wb);
+            match alarm {
+                Some(at) => {
+                    let span = at.since(rt.now());
+                    wp_rt::wait_timeout(&wake, span).await;
+                }
+                None => wake.wait().await,
+            }
+            continue;
+        }
+        wb.next_look.set(None);
+        wb.look().await;
+        let more = !wb.dirty.borrow().is_empty();
+        if more && wb.next_look.get().is_none() {
+            wb.next_look.set(Some(wb.jiffies() + wb.span_jiffies(wb.policy.interval)));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Extended attributes: after the extra fields of an inode, and in a block of their own.
+//!
+//! Picture:    block = [`XattrHeader`], entries ascending, four zero bytes, gap, values from the
+//!             end downwards; inode = [`XattrIbodyHeader`], entries in any order, four zero bytes,
+//!             gap, values. An entry's value offset counts from the block's start, or from the
+//!             inode's first entry.
+
+use std::mem::offset_of;
+
+use wp_base::Corruption;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{index, wide};
+
+/// Header of an attribute block. `struct ext4_xattr_header`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct XattrHeader {
+    /// `h_magic`, always [`MAGIC`].
+    pub magic: U32,
+    /// `h_refcount`, inodes that share the block.
+    pub refcount: U32,
+    /// `h_blocks`, always 1.
+    pub blocks: U32,
+    /// `h_hash` of all entries, see [`block_hash`].
+    pub hash: U32,
+    /// `h_checksum`.
+    pub checksum: U32,
+    /// `h_reserved`.
+    pub reserved: [U32; 3],
+}
+const _: () = assert!(size_of::<XattrHeader>() == 32);
+const _: () = assert!(offset_of!(XattrHeader, checksum) == 16);
+
+/// Header of the attributes in an inode. `struct ext4_xattr_ibody_header`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct XattrIbodyHeader {
+    /// `h_magic`, always [`MAGIC`].
+    pub magic: U32,
+}
+const _: () = assert!(size_of::<XattrIbodyHeader>() == 4);
+
+/// What precedes an attribute's name. `struct ext4_xattr_entry`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct XattrEntryHeader {
+    /// `e_name_len`, bytes, without the prefix that `name_index` stands for.
+    pub name_len: u8,
+    /// `e_name_index`, see [`PREFIXES`].
+    pub name_index: u8,
+    /// `e_value_offs`.
+    pub value_offs: U16,
+    /// `e_value_inum`, inode that holds the value; 0 is here.
+    pub value_inum: U32,
+    /// `e_value_size`, bytes.
+    pub value_size: U32,
+    /// `e_hash`, see [`entry_hash`]; 0 in inodes before Linux 4.13.
+    pub hash: U32,
+}
+const _: () = assert!(size_of::<XattrEntryHeader>() == ENTRY_BYTES);
+const _: () = assert!(offset_of!(XattrEntryHeader, hash) == 12);
+
+/// `EXT4_XATTR_MAGIC`.
+pub const MAGIC: u32 = 0xEA02_0000;
+/// Bytes of an entry before its name.
+pub const ENTRY_BYTES: usize = 16;
+/// `EXT4_XATTR_REFCOUNT_MAX`.
+pub const REFCOUNT_MAX: u32 = 1024;
+/// `EXT4_XATTR_INDEX_SYSTEM`, whose attribute "data" holds what does not fit `i_block` of inline
+/// data.
+pub const INDEX_SYSTEM: u8 = 7;
+/// Name of that attribute, without prefix.
+pub const INLINE_DATA_NAME: &[u8] = b"data";
+
+/// (`e_name_index`, prefix). The two POSIX ACL names are whole and have no further name.
+pub const PREFIXES: &[(u8, &str)] = &[
+    (0, ""),
+    (1, "user."),
+    (2, "system.posix_acl_access"),
+    (3, "system.posix_acl_default"),
+    (4, "trusted."),
+    (6, "security."),
+    (INDEX_SYSTEM, "system."),
+    (8, "system.richacl"),
+    (9, "encryption."),
+    (10, "gnu."),
+];
+
+/// Splits a full name into `e_name_index` and the rest; the longest prefix wins.
+pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
+    PREFIXES
+        .iter()
+        .filter(|(i, _)| *i != 0)
+        .filter_map(|(i, p)| full.strip_prefix(p.as_bytes()).map(|rest| (p.len(), *i, rest)))
+        .max_by_key(|(len, ..)| *len)
+        .map(|(_, i, rest)| (i, rest))
+}
+
+/// Bytes of an entry with a name of `name_len` bytes (`EXT4_XATTR_LEN`).
+pub const fn entry_space(name_len: usize) -> usize {
+    (ENTRY_BYTES + name_len).next_multiple_of(4)
+}
+
+/// Bytes that a value takes (`EXT4_XATTR_SIZE`).
+pub const fn value_space(bytes: usize) -> usize {
+    bytes.next_multiple_of(4)
+}
+
+/// An attribute in place.
+#[derive(Clone, Copy, Debug)]
+pub struct XattrEntry<'a> {
+    /// Where its entry starts, in bytes from the first entry.
+    pub offset: usize,
+    /// The fixed fields.
+    pub header: XattrEntryHeader,
+    /// Name without prefix.
+    pub name: &'a [u8],
+    /// Value; empty if it lies in an inode of its own.
+    pub value: &'a [u8],
+}
+
+/// The attributes listed from byte `first` of `area`; value offsets count from byte `base` of
+/// `area`.
+///
+/// For a block: the whole block, `first` 32, `base` 0. For an inode: the bytes after
+/// `i_extra_isize`, `first` 4, `base` 4. `at` is the byte address of `area`. The list ends with
+/// four zero bytes.
+/// Errors: an entry or a value that does not lie in `area`.
+pub fn load(
+    area: &[u8],
+    at: u64,
+    first: usize,
+    base: usize,
+) -> Result<Vec<XattrEntry<'_>>, Corruption> {
+    let mut out = Vec::new();
+    let mut pos = first;
+    loop {
+        let wrong = |field, found: usize, expected: &str| Corruption {
+            structure: "ext4 xattr entry",
+            field,
+            at: at.saturating_add(wide(pos)),
+            found: wide(found),
+            expected: expected.to_owned(),
+        };
+        let rest = area.get(pos..).unwrap_or(&[]);
+        let Some(word) = rest.first_chunk::<4>() else {
+            return Err(wrong("e_name_len", rest.len(), "a list that ends with four zero bytes"));
+        };
+        if *word == [0; 4] {
+            return Ok(out);
+        }
+        let Ok((header, names)) = XattrEntryHeader::read_from_prefix(rest) else {
+            return Err(wrong("e_name_len", rest.len(), "an entry within its area"));
+        };
+        let name_len = usize::from(header.name_len);
+        let Some(name) = names.get(..name_len) else {
+            return Err(wrong("e_name_len", name_len, "a name within its area"));
+        };
+        let size = index(header.value_size.get());
+        let value = if size == 0 || header.value_inum.get() != 0 {
+            &[][..]
+        } else {
+            let from = base + usize::from(header.value_offs.get());
+            let Some(value) = from.checked_add(size).and_then(|to| area.get(from..to)) else {
+                return Err(wrong("e_value_size", size, "a value within its area"));
+            };
+            value
+        };
+        out.push(XattrEntry { offset: pos - first, header, name, value });
+        pos += entry_space(name_len);
+    }
+}
+
+/// `e_hash` of a name (without prefix) and a value, as today's kernels compute it.
+///
+/// Characters count as unsigned (Linux 6.2 and later; before that as the machine's `char`, so that
+/// names beyond ASCII had other hashes). The value counts in words of four bytes, padded with
+/// zeroes.
+pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
+    let hash = name.iter().fold(0u32, |h, c| h << 5 ^ h >> 27 ^ u32::from(*c));
+    value.chunks(4).fold(hash, |h, chunk| {
+        let mut word = [0u8; 4];
+        word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+        h << 16 ^ h >> 16 ^ u32::from_le_bytes(word)
+    })
+}
+
+/// `h_hash` of a block from its entries' hashes in order; 0 (never shared) if any of them is 0.
+pub fn block_hash(hashes: impl IntoIterator<Item = u32>) -> u32 {
+    let mut all = 0u32;
+    for h in hashes {
+        if h == 0 {
+            return 0;
+        }
+        all = all << 16 ^ all >> 16 ^ h;
+    }
+    all
+}

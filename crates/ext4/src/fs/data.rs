@@ -1,0 +1,567 @@
+//! File data: reading, buffered writing, delayed allocation and writeback.
+//!
+//! Three kinds of write are told apart, because the eras treat them differently: *allocating* (the
+//! block has no place yet), *extending inside a block* (the block has its place, the size grows),
+//! *overwrite*.
+//! Source: Linux `fs/ext4/inode.c` (`ext4_da_write_begin/end`, `ext4_writepages`).
+
+use std::rc::Rc;
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult};
+use wp_block::Bio;
+use wp_cache::{BufFlag, Buffer, Fut, Mapping, WbControl, WbOps};
+use wp_jbd2::{Handle, Ordered};
+use wp_medium::Slice;
+use wp_rt::CpuOp;
+
+use super::inode::Inode;
+use super::mount::Ext4;
+
+/// Blocks in one bio of file data (`BIO_MAX_PAGES`).
+const BIO_BLOCKS: usize = 256;
+/// Credits of a handle that allocates one run: a path of nodes that may split, inode, bitmap,
+/// descriptor.
+const CREDITS_ALLOCATE: u32 = 40;
+/// How often an allocation that found no space is tried again after a commit
+/// (`ext4_should_retry_alloc`).
+const RETRIES: u32 = 3;
+
+impl Ext4 {
+    /// Block `index` of a file, up to date: from the cache, the device, or zeroes where there is
+    /// none.
+    pub(super) async fn data_block(&self, inode: &Inode, index: u64) -> FsResult<Rc<Buffer>> {
+        let b = inode.map.get(index);
+        loop {
+            if b.flag(BufFlag::Uptodate) {
+                return Ok(b);
+            }
+            if b.flag(BufFlag::Reading) {
+                b.wait_clear(BufFlag::Reading).await;
+                continue;
+            }
+            b.set(BufFlag::Reading);
+            let got = self.fill_block(inode, &b).await;
+            b.clear(BufFlag::Reading);
+            b.wake();
+            got?;
+        }
+    }
+
+    async fn fill_block(&self, inode: &Inode, b: &Rc<Buffer>) -> FsResult<()> {
+        let mapped = if b.flag(BufFlag::Mapped) {
+            Some(b.phys())
+        } else {
+            match self.lookup(inode, b.block()).await? {
+                Ok(run) => {
+                    if !run.unwritten {
+                        b.map_to(run.phys);
+                    }
+                    (!run.unwritten).then_some(run.phys)
+                }
+                Err(_) => None,
+            }
+        };
+        let contents = match mapped {
+            None => Slice::zero(self.bs().bytes()),
+            Some(phys) => {
+                let bio = Bio::read(self.bs().sector_of(phys), self.bs().sectors(), Flags::NONE);
+                let got = self.bdev.queue().submit_wait(bio).await.map_err(|_| FsError::Io)?;
+                join(got)
+            }
+        };
+        if !b.flag(BufFlag::Uptodate) {
+            b.set_contents(contents);
+            b.set(BufFlag::Uptodate);
+        }
+        Ok(())
+    }
+
+    /// Reads up to `len` bytes from `offset`, by reference where blocks are whole.
+    pub(super) async fn read_data(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        len: u64,
+    ) -> FsResult<Vec<Slice>> {
+        let bs = u64::from(self.bs().bytes());
+        let end = inode.size.get().min(offset.saturating_add(len));
+        let mut out = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let index = at / bs;
+            self.read_ahead(inode, index, (end - 1) / bs).await?;
+            let b = self.data_block(inode, index).await?;
+            self.rt.cpu(CpuOp::PageRead, 1).await;
+            let skip = at % bs;
+            let n = (bs - skip).min(end - at);
+            out.push(b.snapshot().sub(skip as u32, n as u32));
+            at += n;
+        }
+        Ok(out)
+    }
+
+    /// Starts reading the run of uncached blocks from `index` in one bio, if there is more than
+    /// one.
+    async fn read_ahead(&self, inode: &Inode, index: u64, last: u64) -> FsResult<()> {
+        let missing = |i: u64| {
+            inode
+                .map
+                .peek(i)
+                .is_none_or(|b| !b.flag(BufFlag::Uptodate) && !b.flag(BufFlag::Reading))
+        };
+        if last <= index || !missing(index) {
+            return Ok(());
+        }
+        let Ok(run) = self.lookup(inode, index).await? else { return Ok(()) };
+        if run.unwritten {
+            return Ok(());
+        }
+        let most = u64::from(run.len).min(last - index + 1).min(BIO_BLOCKS as u64);
+        let n = (index..index + most).take_while(|i| missing(*i)).count();
+        if n < 2 {
+            return Ok(());
+        }
+        let bufs: Vec<Rc<Buffer>> = (index..index + n as u64).map(|i| inode.map.get(i)).collect();
+        for (i, b) in bufs.iter().enumerate() {
+            b.map_to(run.phys + i as u64);
+            b.set(BufFlag::Reading);
+        }
+        let block_bytes = self.bs().bytes();
+        let bio =
+            Bio::read(self.bs().sector_of(run.phys), self.bs().sectors() * n as u32, Flags::RAHEAD);
+        let bio = bio.on_end(move |end| {
+            let mut pieces = Pieces::new(&end.data);
+            for b in &bufs {
+                b.clear(BufFlag::Reading);
+                if end.status.is_ok() && !b.flag(BufFlag::Uptodate) {
+                    b.set_contents(join(pieces.take(block_bytes)));
+                    b.set(BufFlag::Uptodate);
+                } else if end.status.is_ok() {
+                    pieces.take(block_bytes);
+                }
+                b.wake();
+            }
+        });
+        self.bdev.queue().submit(bio);
+        Ok(())
+    }
+
+    /// Buffered write (`generic_file_write` over the delalloc operations). The caller holds the
+    /// inode's `lock`.
+    ///
+    /// Returns the bytes written: fewer than asked if space ran out after some. Errors: `NoSpace`,
+    /// `TooBig`.
+    pub(super) async fn write_data(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        data: &[Slice],
+    ) -> FsResult<u64> {
+        let bs = u64::from(self.bs().bytes());
+        let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
+        let end = offset.checked_add(len).ok_or(FsError::TooBig)?;
+        if end.div_ceil(bs) >= u64::from(u32::MAX) {
+            return Err(FsError::TooBig);
+        }
+        if len == 0 {
+            return Ok(0);
+        }
+        self.update_time(inode).await?;
+        let mut pieces = Pieces::new(data);
+        let mut at = offset;
+        while at < end {
+            let skip = at % bs;
+            let n = (bs - skip).min(end - at) as u32;
+            let chunk = pieces.take(n);
+            match self.write_block(inode, at, &chunk, n).await {
+                Ok(()) => at += u64::from(n),
+                Err(e) if at == offset => return Err(e),
+                Err(_) => break,
+            }
+            self.wb.balance_dirty().await;
+        }
+        Ok(at - offset)
+    }
+
+    /// New times, at the resolution of the tick: a second write within it changes nothing
+    /// (`file_update_time`).
+    async fn update_time(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
+        let now = self.time();
+        if inode.mtime() == now && inode.ctime() == now {
+            return Ok(());
+        }
+        inode.set_mtime(now);
+        inode.set_ctime(now);
+        self.dirty_inode(inode).await
+    }
+
+    async fn write_block(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        at: u64,
+        chunk: &[Slice],
+        n: u32,
+    ) -> FsResult<()> {
+        for _ in 0..RETRIES {
+            match self.write_block_once(inode, at, chunk, n).await {
+                Err(FsError::NoSpace) if self.commit_for_space().await? => {}
+                other => return other,
+            }
+        }
+        self.write_block_once(inode, at, chunk, n).await
+    }
+
+    /// Blocks freed by a transaction come back when it is durable. `false`: there is none to wait
+    /// for.
+    pub(super) async fn commit_for_space(&self) -> FsResult<bool> {
+        let j = self.journal();
+        if j.running_tid().is_none() && j.committing_tid().is_none() {
+            return Ok(false);
+        }
+        self.wb.write_all(false).await;
+        j.force_commit().await?;
+        Ok(true)
+    }
+
+    async fn write_block_once(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        at: u64,
+        chunk: &[Slice],
+        n: u32,
+    ) -> FsResult<()> {
+        let bs = self.bs().bytes();
+        let index = at / u64::from(bs);
+        let skip = (at % u64::from(bs)) as u32;
+        let delay = self.opts.delalloc && !self.is_tight();
+        let h = self.start(if delay { 1 } else { CREDITS_ALLOCATE }).await?;
+        let out = async {
+            let b = inode.map.get(index);
+            if self.opts.era.stable_pages {
+                b.wait_clear(BufFlag::Writeback).await;
+            }
+            let allocated = self.prepare_block(&h, inode, &b, delay).await?;
+            if n < bs && !b.flag(BufFlag::Uptodate) {
+                if b.flag(BufFlag::New) || b.flag(BufFlag::Delay) {
+                    b.set_contents(Slice::zero(bs));
+                    b.set(BufFlag::Uptodate);
+                } else {
+                    self.data_block(inode, index).await?;
+                }
+            }
+            self.rt.cpu(CpuOp::PageWrite, 1).await;
+            copy_in(&b, skip, n, chunk);
+            b.set(BufFlag::Uptodate);
+            let end = at + u64::from(n);
+            self.end_write(&h, inode, &b, end, delay, allocated).await?;
+            inode.map.mark_dirty(&b);
+            Ok(())
+        }
+        .await;
+        self.stop(h, out).await
+    }
+
+    /// Free space is short against what is promised: allocate at once (`ext4_nonda_switch`).
+    fn is_tight(&self) -> bool {
+        let (free, dirty) = (self.groups.free_blocks.get(), self.reserved_blocks.get());
+        2 * free < 3 * dirty || free < dirty + 4 * 32
+    }
+
+    /// Gives the block a place, or a promise of one. `true`: it was allocated now.
+    async fn prepare_block(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        b: &Rc<Buffer>,
+        delay: bool,
+    ) -> FsResult<bool> {
+        if b.flag(BufFlag::Mapped) || (b.flag(BufFlag::Delay) && delay) {
+            return Ok(false);
+        }
+        let map = inode.map_lock.lock().await;
+        match self.lookup(inode, b.block()).await? {
+            Ok(run) if !run.unwritten => {
+                b.map_to(run.phys);
+                return Ok(false);
+            }
+            Ok(_) => return Err(FsError::Unsupported("writing to unwritten extents".into())),
+            Err(_) => {}
+        }
+        // What is promised to other blocks is not there to be taken, by either kind of write.
+        if self.free_for_delay() == 0 && !b.flag(BufFlag::Delay) {
+            return Err(FsError::NoSpace);
+        }
+        if delay {
+            b.set(BufFlag::Delay);
+            inode.reserved.set(inode.reserved.get() + 1);
+            self.reserved_blocks.set(self.reserved_blocks.get() + 1);
+            return Ok(false);
+        }
+        let run = self.allocate(h, inode, b.block(), 1).await?;
+        drop(map);
+        if b.clear(BufFlag::Delay) {
+            self.unreserve(inode, 1);
+        }
+        b.map_to(run.phys);
+        b.set(BufFlag::New);
+        Ok(true)
+    }
+
+    fn unreserve(&self, inode: &Inode, blocks: u64) {
+        inode.reserved.set(inode.reserved.get() - blocks);
+        self.reserved_blocks.set(self.reserved_blocks.get() - blocks);
+    }
+
+    /// What follows the copy: sizes, and in some eras the ordered list.
+    async fn end_write(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        b: &Buffer,
+        end: u64,
+        delay: bool,
+        allocated: bool,
+    ) -> FsResult<()> {
+        let era = &self.opts.era;
+        let grows = end > inode.size.get();
+        let mapped = b.flag(BufFlag::Mapped);
+        if !delay {
+            if era.files_every_nodelalloc_write || (allocated && era.files_in_map_blocks) {
+                self.file_inode(h, inode)?;
+            }
+        } else if grows && mapped && end > inode.disksize.get() && era.files_extending_write {
+            self.file_inode(h, inode)?;
+        }
+        if grows {
+            inode.size.set(end);
+        }
+        // The size on disk moves only over blocks that have their place.
+        if mapped && end > inode.disksize.get() {
+            inode.disksize.set(end);
+            self.write_inode(h, inode).await?;
+            inode.datasync_tid.set(h.tid());
+        } else if grows {
+            inode.map.mark_inode_dirty();
+        }
+        Ok(())
+    }
+
+    /// Puts the inode on the transaction's ordered list.
+    fn file_inode(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>) -> FsResult<()> {
+        h.file_inode(&self.jinode(inode), Ordered::WriteAndWait)
+    }
+
+    /// Allocates what `bufs` (consecutive, promised) wait for, as far as one run reaches.
+    async fn allocate_delayed(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        bufs: &[Rc<Buffer>],
+    ) -> FsResult<()> {
+        let first = bufs[0].block();
+        let map = inode.map_lock.lock().await;
+        let run = self.allocate(h, inode, first, bufs.len() as u32).await?;
+        for (i, b) in bufs.iter().take(run.len as usize).enumerate() {
+            b.map_to(run.phys + i as u64);
+            if b.clear(BufFlag::Delay) {
+                self.unreserve(inode, 1);
+            }
+        }
+        drop(map);
+        let era = &self.opts.era;
+        if era.files_allocating_writeback || era.files_in_map_blocks {
+            self.file_inode(h, inode)?;
+        }
+        let reach = (first + u64::from(run.len)) * u64::from(self.bs().bytes());
+        let disksize = reach.min(inode.size.get());
+        if disksize > inode.disksize.get() {
+            inode.disksize.set(disksize);
+            self.write_inode(h, inode).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a run of consecutive blocks with consecutive places.
+    fn submit_run(&self, inode: &Rc<Inode>, run: &[Rc<Buffer>], sync: bool) {
+        for part in run.chunks(BIO_BLOCKS) {
+            for b in part {
+                b.clear(BufFlag::New);
+                inode.map.begin_writeback(b);
+            }
+            let segs: Vec<Slice> = part.iter().map(|b| b.snapshot()).collect();
+            let at = self.bs().sector_of(part[0].phys());
+            let (map, bufs) = (inode.map.clone(), part.to_vec());
+            let bio = Bio::write(at, segs, if sync { Flags::SYNC } else { Flags::NONE });
+            self.bdev.queue().submit(bio.on_end(move |end| {
+                for b in &bufs {
+                    map.end_writeback(b, end.status.is_err());
+                }
+            }));
+        }
+    }
+
+    /// Consecutive dirty blocks from `index` on that can be written together: all promised, or all
+    /// placed one after another.
+    fn dirty_run(&self, inode: &Inode, index: u64, last: u64, budget: u64) -> Vec<Rc<Buffer>> {
+        let mut run: Vec<Rc<Buffer>> = Vec::new();
+        for i in index..=last {
+            let Some(b) = inode.map.peek(i) else { break };
+            if !b.flag(BufFlag::Dirty) || b.flag(BufFlag::Writeback) || run.len() as u64 >= budget {
+                break;
+            }
+            if let Some(prev) = run.last() {
+                let placed = b.flag(BufFlag::Mapped);
+                if placed != prev.flag(BufFlag::Mapped) || (placed && b.phys() != prev.phys() + 1) {
+                    break;
+                }
+            }
+            run.push(b);
+        }
+        run
+    }
+
+    async fn writepages_range(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        wbc: &WbControl,
+        from: u64,
+        to: u64,
+    ) -> FsResult<()> {
+        let mut next = from;
+        let mut handle_seen = false;
+        while wbc.budget.get() > 0 {
+            let Some(index) = inode.map.tagged(next, to, 1).first().copied() else { break };
+            next = index + 1;
+            let Some(b) = inode.map.peek(index) else {
+                inode.map.drop_tag(index);
+                continue;
+            };
+            if !b.flag(BufFlag::Dirty) {
+                inode.map.drop_tag(index);
+                continue;
+            }
+            if b.flag(BufFlag::Writeback) {
+                if !wbc.sync {
+                    continue;
+                }
+                b.wait_clear(BufFlag::Writeback).await;
+            }
+            let mut run = self.dirty_run(inode, index, to, wbc.budget.get());
+            if run.is_empty() {
+                continue;
+            }
+            let placed = run[0].flag(BufFlag::Mapped);
+            if !placed && wbc.mapped_only {
+                next = index + run.len() as u64;
+                continue;
+            }
+            if !placed
+                || (self.opts.era.writeback_starts_handle && !wbc.mapped_only && !handle_seen)
+            {
+                handle_seen = true;
+                let h = self.start(CREDITS_ALLOCATE).await?;
+                // A block of the run may have gone or been written while the handle was waited for.
+                run = self.dirty_run(inode, index, to, wbc.budget.get());
+                let promised = run.first().is_some_and(|b| b.flag(BufFlag::Delay));
+                let out =
+                    if promised { self.allocate_delayed(&h, inode, &run).await } else { Ok(()) };
+                run = self.dirty_run(inode, index, to, wbc.budget.get());
+                run.retain(|b| b.flag(BufFlag::Mapped));
+                if out.is_ok() && !run.is_empty() {
+                    self.submit_run(inode, &run, wbc.sync);
+                }
+                let done = run.len() as u64;
+                next = index + done.max(1);
+                wbc.budget.set(wbc.budget.get().saturating_sub(done));
+                self.stop(h, out).await?;
+            } else {
+                self.submit_run(inode, &run, wbc.sync);
+                next = index + run.len() as u64;
+                wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
+            }
+            self.rt.cpu(CpuOp::BioSubmit, run.len().div_ceil(BIO_BLOCKS) as u64).await;
+            self.rt.cpu(CpuOp::PageWriteback, run.len() as u64).await;
+            inode.map.set_next_index(next);
+        }
+        Ok(())
+    }
+}
+
+impl WbOps for Inode {
+    fn writepages<'a>(&'a self, map: &'a Rc<Mapping>, wbc: &'a WbControl) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let Some(fs) = self.fs.upgrade() else { return Ok(()) };
+            // The inode as a shared pointer: it is in the table as long as it has dirty blocks.
+            let Some(me) = fs.inodes.borrow().get(&self.ino).cloned() else { return Ok(()) };
+            let _ = map;
+            let plug = fs.bdev.queue().plug();
+            let start = if wbc.cyclic { me.map.next_index() } else { wbc.range.0 };
+            fs.writepages_range(&me, wbc, start, wbc.range.1).await?;
+            if wbc.cyclic && start > 0 {
+                fs.writepages_range(&me, wbc, 0, start - 1).await?;
+            }
+            drop(plug);
+            Ok(())
+        })
+    }
+}
+
+/// Puts `n` bytes of `chunk` at `skip` of the block: by reference if they are all of it.
+fn copy_in(b: &Buffer, skip: u32, n: u32, chunk: &[Slice]) {
+    if n == b.len()
+        && let [whole] = chunk
+    {
+        b.set_contents(whole.clone());
+        return;
+    }
+    b.with_mut(|bytes| {
+        let mut at = skip as usize;
+        for s in chunk {
+            let end = at + s.len() as usize;
+            s.copy_to(&mut bytes[at..end]);
+            at = end;
+        }
+    });
+}
+
+/// Slices as one: by reference if it is one, else copied to a page.
+fn join(mut slices: Vec<Slice>) -> Slice {
+    if slices.len() == 1 {
+        return slices.remove(0);
+    }
+    let bytes: Vec<u8> = slices.iter().flat_map(Slice::to_vec).collect();
+    Slice::from_bytes(&bytes)
+}
+
+/// Takes slices apart from the front.
+struct Pieces<'a> {
+    slices: &'a [Slice],
+    used: u32,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(slices: &'a [Slice]) -> Pieces<'a> {
+        Pieces { slices, used: 0 }
+    }
+
+    /// The next `bytes` bytes.
+    fn take(&mut self, bytes: u32) -> Vec<Slice> {
+        let mut out = Vec::with_capacity(1);
+        let mut left = bytes;
+        while left > 0 {
+            let Some(first) = self.slices.first() else { break };
+            let n = (first.len() - self.used).min(left);
+            if n > 0 {
+                out.push(first.sub(self.used, n));
+            }
+            self.used += n;
+            left -= n;
+            if self.used == first.len() {
+                self.slices = &self.slices[1..];
+                self.used = 0;
+            }
+        }
+        out
+    }
+}

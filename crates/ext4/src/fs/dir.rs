@@ -1,0 +1,239 @@
+//! Directories: finding, adding and removing names.
+//!
+//! A directory block lives in the block device's cache, as in Linux. Hash trees are read as the
+//! linear blocks that they also are; a name is added to them only by turning the directory linear
+//! first: the hash root is a valid linear block, and without the index flag kernels and e2fsck take
+//! it as one.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_cache::{BufFlag, Buffer};
+use wp_jbd2::Handle;
+
+use super::inode::Inode;
+use super::mount::Ext4;
+use crate::disk::dir::{self, DirIter, Wipe};
+use crate::disk::inode::flag;
+
+/// Where a name stands.
+pub(super) struct Place {
+    pub buf: Rc<Buffer>,
+    pub offset: usize,
+    pub ino: u32,
+}
+
+impl Ext4 {
+    fn dir_blocks(&self, dir: &Inode) -> u64 {
+        dir.size.get() / u64::from(self.bs().bytes())
+    }
+
+    /// Block `n` of a directory, verified.
+    pub(super) async fn dir_block(&self, dir: &Inode, n: u64) -> FsResult<Rc<Buffer>> {
+        let run = self.lookup(dir, n).await?;
+        let Ok(run) = run else {
+            return Err(FsError::corrupt(
+                "ext4 directory",
+                "hole at block",
+                0,
+                n,
+                "a mapped block",
+            ));
+        };
+        let buf = self.bdev.read(run.phys).await?;
+        if !buf.flag(BufFlag::Verified) {
+            let at = buf.block() * u64::from(self.bs().bytes());
+            let seed = self.csum.inode_seed(dir.ino, dir.disk.borrow().generation.get());
+            let indexed = dir.has(flag::INDEX);
+            let ok = buf.with(|b| {
+                self.csum.dir_block_ok(seed, b)
+                    || (indexed
+                        && crate::disk::htree::entries_at(b)
+                            .is_some_and(|e| self.csum.htree_block_ok(seed, b, e)))
+            });
+            if !ok {
+                return Err(FsError::corrupt(
+                    "ext4 directory block",
+                    "checksum",
+                    at,
+                    u64::from(dir.ino),
+                    "its checksum",
+                ));
+            }
+            let inodes = self.geo.inodes_count;
+            buf.with(|b| DirIter::new(b, at, inodes).try_for_each(|e| e.map(|_| ())))?;
+            buf.set(BufFlag::Verified);
+        }
+        Ok(buf)
+    }
+
+    /// Finds a name.
+    pub(super) async fn find(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
+        if !dir.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        if name.len() > dir::NAME_MAX {
+            return Err(FsError::NameTooLong);
+        }
+        let inodes = self.geo.inodes_count;
+        for n in 0..self.dir_blocks(dir) {
+            let buf = self.dir_block(dir, n).await?;
+            let found = buf.with(|b| {
+                DirIter::new(b, 0, inodes)
+                    .flatten()
+                    .find(|e| e.inode != 0 && e.name == name)
+                    .map(|e| (e.offset, e.inode))
+            });
+            if let Some((offset, ino)) = found {
+                return Ok(Some(Place { buf, offset, ino }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Every entry in use: (name, inode, type byte), `.` and `..` included.
+    pub(super) async fn list(&self, dir: &Inode) -> FsResult<Vec<(Vec<u8>, u32, u8)>> {
+        let inodes = self.geo.inodes_count;
+        let mut out = Vec::new();
+        for n in 0..self.dir_blocks(dir) {
+            let buf = self.dir_block(dir, n).await?;
+            buf.with(|b| {
+                for e in DirIter::new(b, 0, inodes).flatten().filter(|e| e.inode != 0) {
+                    out.push((e.name.to_vec(), e.inode, e.file_type));
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    /// Seals a changed directory block and gives it to the journal.
+    pub(super) fn dirty_dir_block(
+        &self,
+        h: &Handle,
+        dir: &Inode,
+        buf: &Rc<Buffer>,
+    ) -> FsResult<()> {
+        let seed = self.csum.inode_seed(dir.ino, dir.disk.borrow().generation.get());
+        buf.with_mut(|b| self.csum.seal_dir_block(seed, b));
+        buf.set(BufFlag::Verified);
+        self.dirty(h, buf)
+    }
+
+    /// A hash tree becomes a linear directory: its inner blocks look like free entries, so only
+    /// flag, root and inner checksums change.
+    async fn make_linear(&self, h: &Handle, dir: &Rc<Inode>) -> FsResult<()> {
+        if !dir.has(flag::INDEX) {
+            return Ok(());
+        }
+        if self.csum.metadata() {
+            // Inner blocks have no room for a leaf's checksum where their entries are.
+            return Err(FsError::Unsupported(
+                "adding names to a hash-tree directory with metadata_csum".into(),
+            ));
+        }
+        {
+            let mut d = dir.disk.borrow_mut();
+            d.flags = (d.flags.get() & !flag::INDEX).into();
+        }
+        self.write_inode(h, dir).await
+    }
+
+    /// Adds a name. The caller has checked that it is not there. Errors: `NoSpace`, `NameTooLong`.
+    pub(super) async fn add_name(
+        self: &Rc<Self>,
+        h: &Handle,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        ino: u32,
+        kind: u8,
+    ) -> FsResult<()> {
+        if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+            return Err(FsError::Invalid("a name may not be empty, nor hold '/' or a zero byte"));
+        }
+        if name.len() > dir::NAME_MAX {
+            return Err(FsError::NameTooLong);
+        }
+        self.make_linear(h, dir).await?;
+        let inodes = self.geo.inodes_count;
+        let mut target = None;
+        for n in 0..self.dir_blocks(dir) {
+            let buf = self.dir_block(dir, n).await?;
+            if let Some(offset) = buf.with(|b| dir::find_room(b, 0, inodes, name.len()))? {
+                target = Some((buf, offset));
+                break;
+            }
+        }
+        let (buf, offset) = match target {
+            Some((buf, offset)) => {
+                h.get_write_access(&buf).await?;
+                (buf, offset)
+            }
+            None => (self.append_dir_block(h, dir).await?, 0),
+        };
+        buf.with_mut(|b| dir::insert(b, offset, ino, name, kind));
+        self.dirty_dir_block(h, dir, &buf)?;
+        let now = self.time();
+        dir.set_mtime(now);
+        dir.set_ctime(now);
+        self.write_inode(h, dir).await
+    }
+
+    /// Adds an empty block at the end of a directory.
+    pub(super) async fn append_dir_block(
+        self: &Rc<Self>,
+        h: &Handle,
+        dir: &Rc<Inode>,
+    ) -> FsResult<Rc<Buffer>> {
+        let bs = u64::from(self.bs().bytes());
+        let map = dir.map_lock.lock().await;
+        let run = self.allocate(h, dir, self.dir_blocks(dir), 1).await?;
+        drop(map);
+        let buf = self.bdev.get(run.phys);
+        h.get_create_access(&buf).await?;
+        buf.with_mut(|b| dir::format(b, self.csum.metadata()));
+        buf.set(BufFlag::Uptodate);
+        buf.set(BufFlag::Verified);
+        dir.size.set(dir.size.get() + bs);
+        dir.disksize.set(dir.size.get());
+        self.write_inode(h, dir).await?;
+        Ok(buf)
+    }
+
+    /// Removes the name at `place`.
+    pub(super) async fn remove_name(
+        &self,
+        h: &Handle,
+        dir: &Rc<Inode>,
+        place: &Place,
+    ) -> FsResult<()> {
+        h.get_write_access(&place.buf).await?;
+        let wipe = if self.opts.era.wipes_dirents { Wipe::Zero } else { Wipe::Keep };
+        let at = place.buf.block() * u64::from(self.bs().bytes());
+        let inodes = self.geo.inodes_count;
+        place.buf.with_mut(|b| dir::remove(b, at, inodes, place.offset, wipe))?;
+        self.dirty_dir_block(h, dir, &place.buf)?;
+        let now = self.time();
+        dir.set_mtime(now);
+        dir.set_ctime(now);
+        self.write_inode(h, dir).await
+    }
+
+    /// Points the name at `place` to another inode.
+    pub(super) async fn retarget(
+        &self,
+        h: &Handle,
+        dir: &Rc<Inode>,
+        place: &Place,
+        ino: u32,
+        kind: u8,
+    ) -> FsResult<()> {
+        h.get_write_access(&place.buf).await?;
+        place.buf.with_mut(|b| dir::set_target(b, place.offset, ino, kind));
+        self.dirty_dir_block(h, dir, &place.buf)
+    }
+
+    /// Is there nothing but `.` and `..`?
+    pub(super) async fn is_empty_dir(&self, dir: &Inode) -> FsResult<bool> {
+        Ok(self.list(dir).await?.iter().all(|(n, _, _)| n == b"." || n == b".."))
+    }
+}

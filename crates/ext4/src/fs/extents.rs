@@ -1,0 +1,505 @@
+//! The block map: extent trees, their lookup, growth and cutting.
+//!
+//! Picture:    root in the inode (4 entries) -> inner nodes -> leaves, a block each.
+//! Invariants: 1. the tree changes only under the inode's `map_lock` and in a handle.
+//!             2. a node's block belongs to the inode and is counted in `i_blocks`.
+//! Source:     Linux `fs/ext4/extents.c`.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_cache::{BufFlag, Buffer};
+use wp_jbd2::Handle;
+use zerocopy::IntoBytes;
+
+use super::balloc::Request;
+use super::inode::Inode;
+use super::mount::Ext4;
+use crate::disk::extent::ExtentEntries;
+use crate::disk::{Extent, ExtentHeader, ExtentIdx, ExtentNode, inode::flag};
+
+/// A run of mapped blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Run {
+    /// First logical block.
+    pub logical: u64,
+    /// First block on the device.
+    pub phys: u64,
+    /// Blocks.
+    pub len: u32,
+    /// Allocated, reads as zeroes.
+    pub unwritten: bool,
+}
+
+/// A node held for changing.
+#[derive(Clone)]
+struct Node {
+    /// `None`: the root, in the inode.
+    buf: Option<Rc<Buffer>>,
+    header: ExtentHeader,
+    leaf: Vec<Extent>,
+    inner: Vec<ExtentIdx>,
+    /// Which entry the path took (inner), or where the search ended (leaf).
+    pos: usize,
+}
+
+impl Node {
+    fn is_leaf(&self) -> bool {
+        self.header.depth.get() == 0
+    }
+    fn len(&self) -> usize {
+        if self.is_leaf() { self.leaf.len() } else { self.inner.len() }
+    }
+    fn is_full(&self) -> bool {
+        self.len() >= usize::from(self.header.entries_max.get())
+    }
+    fn first_logical(&self) -> Option<u32> {
+        if self.is_leaf() {
+            self.leaf.first().map(Extent::logical)
+        } else {
+            self.inner.first().map(ExtentIdx::logical)
+        }
+    }
+}
+
+impl Ext4 {
+    fn load_node(
+        &self,
+        inode: &Inode,
+        buf: Option<Rc<Buffer>>,
+        depth: Option<u16>,
+    ) -> FsResult<Node> {
+        let parse = |bytes: &[u8], at: u64| -> FsResult<Node> {
+            let node = ExtentNode::verify(bytes, at, depth)?;
+            let (leaf, inner) = match node.entries() {
+                ExtentEntries::Leaf(l) => (l.to_vec(), Vec::new()),
+                ExtentEntries::Inner(i) => (Vec::new(), i.to_vec()),
+            };
+            Ok(Node { buf: None, header: *node.header(), leaf, inner, pos: 0 })
+        };
+        match buf {
+            None => {
+                let d = inode.disk.borrow();
+                parse(&d.block, 0)
+            }
+            Some(b) => {
+                let at = b.block() * u64::from(self.bs().bytes());
+                if !b.flag(BufFlag::Verified) {
+                    let seed =
+                        self.csum.inode_seed(inode.ino, inode.disk.borrow().generation.get());
+                    if !b.with(|bytes| self.csum.extent_block_ok(seed, bytes)) {
+                        return Err(FsError::corrupt(
+                            "ext4 extent node",
+                            "et_checksum",
+                            at,
+                            u64::from(inode.ino),
+                            "its checksum",
+                        ));
+                    }
+                    b.set(BufFlag::Verified);
+                }
+                let mut node = b.with(|bytes| parse(bytes, at))?;
+                node.buf = Some(b);
+                Ok(node)
+            }
+        }
+    }
+
+    /// Nodes from the root to the leaf that covers `logical`.
+    async fn path(&self, inode: &Inode, logical: u32) -> FsResult<Vec<Node>> {
+        let mut path = vec![self.load_node(inode, None, None)?];
+        loop {
+            let node = path.last_mut().expect("the root is there");
+            if node.is_leaf() {
+                node.pos = node.leaf.partition_point(|e| e.logical() <= logical);
+                return Ok(path);
+            }
+            node.pos = node.inner.partition_point(|e| e.logical() <= logical).saturating_sub(1);
+            let depth = node.header.depth.get() - 1;
+            let child = node.inner[node.pos].leaf();
+            if !self.geo.holds(child, 1) {
+                return Err(FsError::corrupt(
+                    "ext4 extent index",
+                    "ei_leaf",
+                    0,
+                    child,
+                    "a block of this file system",
+                ));
+            }
+            let buf = self.bdev.read(child).await?;
+            path.push(self.load_node(inode, Some(buf), Some(depth))?);
+        }
+    }
+
+    /// Looks up `logical`. `Ok(run)`: mapped, from `logical` on; `Err(hole)`: not mapped for so
+    /// many blocks.
+    pub(super) async fn lookup(&self, inode: &Inode, logical: u64) -> FsResult<Result<Run, u64>> {
+        if !inode.has(flag::EXTENTS) {
+            return Err(FsError::Unsupported("writing to files with indirect blocks".into()));
+        }
+        let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
+        let path = self.path(inode, l).await?;
+        let leaf = path.last().expect("a path has a leaf");
+        if let Some(e) = leaf.pos.checked_sub(1).map(|i| leaf.leaf[i])
+            && logical < e.end()
+        {
+            let skip = logical - u64::from(e.logical());
+            if !self.geo.holds(e.start(), u64::from(e.blocks())) {
+                return Err(FsError::corrupt(
+                    "ext4 extent",
+                    "ee_start",
+                    0,
+                    e.start(),
+                    "blocks of this file system",
+                ));
+            }
+            return Ok(Ok(Run {
+                logical,
+                phys: e.start() + skip,
+                len: e.blocks() - skip as u32,
+                unwritten: e.is_unwritten(),
+            }));
+        }
+        // The hole ends at the next extent: in this leaf, or where the next subtree begins.
+        let mut next = leaf.leaf.get(leaf.pos).map(|e| u64::from(e.logical()));
+        for node in path.iter().rev().skip(1) {
+            next = next.or(node.inner.get(node.pos + 1).map(|i| u64::from(i.logical())));
+        }
+        Ok(Err(next.map_or(u64::MAX - logical, |n| n.saturating_sub(logical))))
+    }
+
+    /// Where the next block of the file should go (`ext4_ext_find_goal`): (goal, it continues an
+    /// extent).
+    async fn goal(&self, inode: &Inode, logical: u32) -> FsResult<(u64, bool)> {
+        let path = self.path(inode, logical).await?;
+        let leaf = path.last().expect("a path has a leaf");
+        if let Some(e) = leaf.pos.checked_sub(1).map(|i| leaf.leaf[i]) {
+            let gap = u64::from(logical) - u64::from(e.logical());
+            return Ok((e.start() + gap, u64::from(logical) == e.end()));
+        }
+        if let Some(e) = leaf.leaf.get(leaf.pos) {
+            let gap = u64::from(e.logical()) - u64::from(logical);
+            if e.start() > gap {
+                return Ok((e.start() - gap, false));
+            }
+        }
+        if let Some(b) = &leaf.buf {
+            return Ok((b.block(), false));
+        }
+        Ok((self.first_goal(inode), false))
+    }
+
+    /// Allocates up to `want` blocks at `logical`, which must be a hole, and puts them in the tree.
+    ///
+    /// Returns the run. The caller holds `map_lock`. Waits: for bitmaps, nodes, the journal.
+    /// Errors: `NoSpace`.
+    pub(super) async fn allocate(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        logical: u64,
+        want: u32,
+    ) -> FsResult<Run> {
+        let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
+        let (goal, adjacent) = self.goal(inode, l).await?;
+        let want = want.min(u32::from(Extent::LEN_MAX));
+        let rq = Request {
+            goal,
+            adjacent,
+            want,
+            from_group_prealloc: self.wants_group_prealloc(inode, logical + u64::from(want)),
+        };
+        let (phys, len) = self.take_blocks(h, &rq).await?;
+        let sectors = self.bs().sectors();
+        if let Err(e) = self.insert(h, inode, Extent::new(l, phys, len, false)).await {
+            // The tree has no room and the disk no block for a node: hand the data blocks back.
+            self.return_blocks(h, phys, len, false).await?;
+            return Err(e);
+        }
+        inode.add_blocks(i64::from(len), sectors);
+        self.write_inode(h, inode).await?;
+        inode.datasync_tid.set(h.tid());
+        Ok(Run { logical, phys, len, unwritten: false })
+    }
+
+    /// Writes a node's entries to where it lives.
+    async fn store_node(&self, h: &Handle, inode: &Inode, node: &mut Node) -> FsResult<()> {
+        node.header.entries = (node.len() as u16).into();
+        let fill = |bytes: &mut [u8], node: &Node| {
+            node.header.write_to_prefix(bytes).expect("a node holds its header");
+            let head = size_of::<ExtentHeader>();
+            let body: &[u8] =
+                if node.is_leaf() { node.leaf.as_bytes() } else { node.inner.as_bytes() };
+            bytes[head..head + body.len()].copy_from_slice(body);
+        };
+        match &node.buf {
+            None => {
+                fill(&mut inode.disk.borrow_mut().block, node);
+                self.write_inode(h, inode).await
+            }
+            Some(buf) => {
+                h.get_write_access(buf).await?;
+                let seed = self.csum.inode_seed(inode.ino, inode.disk.borrow().generation.get());
+                buf.with_mut(|bytes| {
+                    fill(bytes, node);
+                    self.csum.seal_extent_block(seed, bytes);
+                });
+                self.dirty(h, buf)
+            }
+        }
+    }
+
+    /// Puts an extent into the tree, merged with a neighbour where they continue each other.
+    async fn insert(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>, new: Extent) -> FsResult<()> {
+        let mut path = self.path(inode, new.logical()).await?;
+        let leaf = path.last_mut().expect("a path has a leaf");
+        let pos = leaf.pos;
+        let max = |e: &Extent| u32::from(Extent::LEN_MAX) - u32::from(e.is_unwritten());
+        let joins = |a: &Extent, b: &Extent| {
+            a.is_unwritten() == b.is_unwritten()
+                && a.end() == u64::from(b.logical())
+                && a.start() + u64::from(a.blocks()) == b.start()
+                && a.blocks() + b.blocks() <= max(a)
+        };
+        if pos > 0 && joins(&leaf.leaf[pos - 1], &new) {
+            let a = leaf.leaf[pos - 1];
+            let mut whole =
+                Extent::new(a.logical(), a.start(), a.blocks() + new.blocks(), a.is_unwritten());
+            if let Some(b) = leaf.leaf.get(pos).copied()
+                && joins(&whole, &b)
+            {
+                whole = Extent::new(
+                    a.logical(),
+                    a.start(),
+                    whole.blocks() + b.blocks(),
+                    a.is_unwritten(),
+                );
+                leaf.leaf.remove(pos);
+            }
+            leaf.leaf[pos - 1] = whole;
+            let mut node = leaf.clone();
+            return self.store_node(h, inode, &mut node).await;
+        }
+        if let Some(b) = leaf.leaf.get(pos).copied()
+            && joins(&new, &b)
+        {
+            leaf.leaf[pos] = Extent::new(
+                new.logical(),
+                new.start(),
+                new.blocks() + b.blocks(),
+                b.is_unwritten(),
+            );
+            return self.store_and_fix(h, inode, &mut path).await;
+        }
+        if leaf.is_full() {
+            self.make_room(h, inode, new.logical()).await?;
+            path = self.path(inode, new.logical()).await?;
+        }
+        let leaf = path.last_mut().expect("a path has a leaf");
+        assert!(!leaf.is_full(), "make_room left a leaf of inode {} full", inode.ino);
+        leaf.leaf.insert(leaf.pos, new);
+        self.store_and_fix(h, inode, &mut path).await
+    }
+
+    /// Stores the leaf, and corrects the indices above it if its first block changed.
+    async fn store_and_fix(&self, h: &Handle, inode: &Inode, path: &mut [Node]) -> FsResult<()> {
+        let (leaf, above) = path.split_last_mut().expect("a path has a leaf");
+        self.store_node(h, inode, leaf).await?;
+        let mut first = leaf.first_logical();
+        for node in above.iter_mut().rev() {
+            let Some(f) = first else { break };
+            let pos = node.pos;
+            if node.inner[pos].logical() == f {
+                break;
+            }
+            node.inner[pos] = ExtentIdx::new(f, node.inner[pos].leaf());
+            self.store_node(h, inode, node).await?;
+            first = if pos == 0 { node.first_logical() } else { None };
+        }
+        Ok(())
+    }
+
+    /// A fresh block for a node of the inode's tree.
+    async fn node_block(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Inode,
+        goal: u64,
+    ) -> FsResult<Rc<Buffer>> {
+        let rq = Request { goal, adjacent: false, want: 1, from_group_prealloc: false };
+        let (block, _) = self.take_blocks(h, &rq).await?;
+        inode.add_blocks(1, self.bs().sectors());
+        let buf = self.bdev.get(block);
+        h.get_create_access(&buf).await?;
+        buf.with_mut(|b| b.fill(0));
+        buf.set(BufFlag::Uptodate);
+        buf.set(BufFlag::Verified);
+        Ok(buf)
+    }
+
+    fn block_slots(&self) -> u16 {
+        let tail = usize::from(self.csum.metadata()) * size_of::<crate::disk::ExtentTail>();
+        ExtentHeader::empty(self.bs().bytes() as usize - tail, 0).entries_max.get()
+    }
+
+    /// Splits nodes, or grows the tree by a level, until the leaf for `logical` has room.
+    async fn make_room(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        logical: u32,
+    ) -> FsResult<()> {
+        loop {
+            let path = self.path(inode, logical).await?;
+            if !path.last().expect("a path has a leaf").is_full() {
+                return Ok(());
+            }
+            // The lowest node that is full while its parent is not can be split; if all are, the
+            // tree grows.
+            let split =
+                (1..path.len()).rev().find(|i| path[*i].is_full() && !path[*i - 1].is_full());
+            match split {
+                Some(level) => self.split(h, inode, path, level, logical).await?,
+                None => self.grow(h, inode).await?,
+            }
+        }
+    }
+
+    /// Moves the root's entries to a block of their own and makes the root an index of one entry.
+    async fn grow(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>) -> FsResult<()> {
+        let mut root = self.load_node(inode, None, None)?;
+        let depth = root.header.depth.get();
+        if depth >= ExtentHeader::DEPTH_MAX {
+            return Err(FsError::TooBig);
+        }
+        let buf = self.node_block(h, inode, self.first_goal(inode)).await?;
+        let block = buf.block();
+        let mut child = root.clone();
+        child.buf = Some(buf);
+        child.header.entries_max = self.block_slots().into();
+        let first = root.first_logical().unwrap_or(0);
+        self.store_node(h, inode, &mut child).await?;
+        root.header.depth = (depth + 1).into();
+        root.leaf.clear();
+        root.inner = vec![ExtentIdx::new(first, block)];
+        self.store_node(h, inode, &mut root).await
+    }
+
+    /// Splits the full node at `level`. A file that grows at its end gets an empty right sibling,
+    /// so that the left one stays full, as in Linux.
+    async fn split(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        mut path: Vec<Node>,
+        level: usize,
+        logical: u32,
+    ) -> FsResult<()> {
+        let goal = path[level].buf.as_ref().map_or(0, |b| b.block());
+        let buf = self.node_block(h, inode, goal).await?;
+        let block = buf.block();
+        let node = &mut path[level];
+        let mut right = Node {
+            buf: Some(buf),
+            header: ExtentHeader::empty(12, 0),
+            leaf: vec![],
+            inner: vec![],
+            pos: 0,
+        };
+        right.header.depth = node.header.depth;
+        right.header.entries_max = self.block_slots().into();
+        let border = if node.is_leaf() {
+            let at = if node.pos >= node.leaf.len() { node.leaf.len() } else { node.pos };
+            right.leaf = node.leaf.split_off(at);
+            right.leaf.first().map_or(logical, Extent::logical)
+        } else {
+            let at = node.pos + 1;
+            right.inner = node.inner.split_off(at);
+            right.inner.first().map_or(logical, ExtentIdx::logical)
+        };
+        if !right.is_leaf() && right.inner.is_empty() {
+            // An empty inner node cannot be: give it the last child of the left one.
+            let last = node.inner.pop().expect("a full node has entries");
+            right.inner.push(last);
+        }
+        let border = right.first_logical().unwrap_or(border);
+        let mut left = node.clone();
+        self.store_node(h, inode, &mut right).await?;
+        self.store_node(h, inode, &mut left).await?;
+        let parent = &mut path[level - 1];
+        parent.inner.insert(parent.pos + 1, ExtentIdx::new(border, block));
+        let mut parent = parent.clone();
+        self.store_node(h, inode, &mut parent).await
+    }
+
+    /// Removes the last leaf's extents from `from` on, one leaf per call. `true`: nothing is left
+    /// to remove.
+    ///
+    /// `metadata`: the blocks held metadata (a directory, a symbolic link's target).
+    pub(super) async fn cut_once(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        from: u64,
+        metadata: bool,
+    ) -> FsResult<bool> {
+        let mut path = self.path(inode, u32::MAX - 1).await?;
+        let sectors = self.bs().sectors();
+        let leaf = path.last_mut().expect("a path has a leaf");
+        let mut freed: Vec<(u64, u32)> = Vec::new();
+        let mut more_here = false;
+        while let Some(e) = leaf.leaf.last().copied() {
+            if e.end() <= from {
+                break;
+            }
+            if freed.len() >= 64 {
+                more_here = true;
+                break;
+            }
+            let keep =
+                from.saturating_sub(u64::from(e.logical())).min(u64::from(e.blocks())) as u32;
+            freed.push((e.start() + u64::from(keep), e.blocks() - keep));
+            leaf.leaf.pop();
+            if keep > 0 {
+                leaf.leaf.push(Extent::new(e.logical(), e.start(), keep, e.is_unwritten()));
+                break;
+            }
+        }
+        let cut_to_nothing = leaf.leaf.is_empty();
+        for (start, len) in &freed {
+            inode.add_blocks(-i64::from(*len), sectors);
+            self.return_blocks(h, *start, *len, metadata).await?;
+        }
+        if !cut_to_nothing || path.len() == 1 {
+            let mut node = path.pop().expect("a path has a leaf");
+            if !freed.is_empty() {
+                self.store_node(h, inode, &mut node).await?;
+            }
+            let emptied_root = path.is_empty() && node.leaf.is_empty();
+            return Ok(
+                !more_here && (emptied_root || node.leaf.last().is_none_or(|e| e.end() <= from))
+            );
+        }
+        // The leaf is empty: remove it, and every index above it that becomes empty.
+        while path.len() > 1 {
+            let node = path.pop().expect("longer than one");
+            if node.len() > 0 {
+                let mut node = node;
+                self.store_node(h, inode, &mut node).await?;
+                return Ok(false);
+            }
+            let block = node.buf.as_ref().expect("only the root is without a block").block();
+            inode.add_blocks(-1, sectors);
+            self.return_blocks(h, block, 1, true).await?;
+            let parent = path.last_mut().expect("the root is there");
+            parent.inner.remove(parent.pos);
+        }
+        let mut root = path.pop().expect("the root is there");
+        if root.inner.is_empty() {
+            root.header.depth = 0.into();
+        }
+        self.store_node(h, inode, &mut root).await?;
+        let done = root.is_leaf();
+        Ok(done)
+    }
+}

@@ -1,0 +1,176 @@
+//! Which inodes are given out, and how they are taken and returned.
+//!
+//! Left out:   Orlov's spreading of top-level directories: directories go to their parent's flex
+//!             group.
+//! Source:     Linux `fs/ext4/ialloc.c`.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_cache::{BufFlag, Buffer};
+use wp_jbd2::Handle;
+
+use super::inode::{Inode, NewInode};
+use super::mount::Ext4;
+use crate::disk::GroupDesc;
+
+impl Ext4 {
+    /// The group's inode bitmap buffer, verified; computed if the group has no inode yet.
+    async fn inode_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
+        let desc = self.group_desc(group);
+        let at = desc.inode_bitmap();
+        let n = self.geo.inode_bitmap_bytes();
+        if desc.has(GroupDesc::INODE_UNINIT) && self.csum.descriptors() {
+            let b = self.bdev.get(at);
+            if !b.flag(BufFlag::Uptodate) {
+                b.with_mut(|bytes| {
+                    bytes.fill(0);
+                    bytes[n..].fill(0xFF);
+                });
+                b.set(BufFlag::Uptodate);
+                b.set(BufFlag::Verified);
+            }
+            return Ok(b);
+        }
+        let b = self.bdev.read(at).await?;
+        if !b.flag(BufFlag::Verified) {
+            if !b.with(|bytes| {
+                self.csum.bitmap_ok(&bytes[..n], self.group_desc(group).inode_bitmap_csum())
+            }) {
+                return Err(FsError::corrupt(
+                    "ext4 inode bitmap",
+                    "checksum",
+                    at * u64::from(self.bs().bytes()),
+                    u64::from(group),
+                    "the checksum in its group descriptor",
+                ));
+            }
+            b.set(BufFlag::Verified);
+        }
+        Ok(b)
+    }
+
+    /// Are all other inodes of `ino`'s table block free, so that its contents do not matter?
+    pub(super) async fn itable_block_is_unused(
+        &self,
+        group: u32,
+        table_block: u32,
+        ino: u32,
+    ) -> FsResult<bool> {
+        let b = self.inode_bitmap(group).await?;
+        let per = self.bs().bytes() / u32::from(self.geo.inode_bytes);
+        let own = (ino - 1) % self.geo.inodes_per_group;
+        let first = table_block * per;
+        Ok(b.with(|bytes| {
+            (first..first + per).all(|i| i == own || bytes[i as usize / 8] >> (i % 8) & 1 == 0)
+        }))
+    }
+
+    /// The group for a new inode: the parent's, then those after it.
+    fn choose_group(&self, parent: u32) -> Option<u32> {
+        let start = self.geo.inode_slot(parent).map_or(0, |s| s.group);
+        (0..self.geo.groups)
+            .map(|i| (start + i) % self.geo.groups)
+            .find(|g| self.group_desc(*g).free_inodes_count() > 0)
+    }
+
+    /// Takes an inode near `parent` and makes it in memory; the caller fills and writes it.
+    ///
+    /// Errors: `NoSpace`.
+    pub(super) async fn take_inode(
+        self: &Rc<Self>,
+        h: &Handle,
+        parent: u32,
+        new: &NewInode,
+    ) -> FsResult<Rc<Inode>> {
+        let is_dir = new.mode & 0xF000 == 0x4000;
+        loop {
+            let group = self.choose_group(parent).ok_or(FsError::NoSpace)?;
+            let buf = self.inode_bitmap(group).await?;
+            h.get_write_access(&buf).await?;
+            let per = self.geo.inodes_per_group;
+            let first = if group == 0 { self.geo.first_inode - 1 } else { 0 };
+            let free = buf.with(|b| (first..per).find(|i| b[*i as usize / 8] >> (i % 8) & 1 == 0));
+            let Some(index) = free else {
+                if self.group_desc(group).free_inodes_count() == 0 {
+                    // Another task took the last one while we waited for the bitmap.
+                    continue;
+                }
+                return Err(FsError::corrupt(
+                    "ext4 group descriptor",
+                    "bg_free_inodes_count",
+                    0,
+                    u64::from(group),
+                    "0, since its bitmap is full",
+                ));
+            };
+            buf.with_mut(|b| b[index as usize / 8] |= 1 << (index % 8));
+            buf.set(BufFlag::Verified);
+            self.dirty(h, &buf)?;
+            self.init_group_blocks(h, group).await?;
+            let n = self.geo.inode_bitmap_bytes();
+            let csum = buf.with(|b| self.csum.bitmap(&b[..n]));
+            self.change_desc(h, group, |d| {
+                if self.csum.descriptors() {
+                    // The table is in use up to this inode.
+                    let unused = if d.has(GroupDesc::INODE_UNINIT) {
+                        d.flags = (d.flags.get() & !GroupDesc::INODE_UNINIT).into();
+                        per
+                    } else {
+                        d.itable_unused()
+                    };
+                    d.set_itable_unused(unused.min(per - index - 1));
+                }
+                d.set_free_inodes_count(d.free_inodes_count() - 1);
+                if is_dir {
+                    d.set_used_dirs_count(d.used_dirs_count() + 1);
+                }
+                if self.csum.metadata() {
+                    d.set_inode_bitmap_csum(csum);
+                }
+            })
+            .await?;
+            self.groups.free_inodes.set(self.groups.free_inodes.get() - 1);
+            let ino = group * per + index + 1;
+            return Ok(self.new_inode(ino, new));
+        }
+    }
+
+    /// Returns an inode.
+    pub(super) async fn return_inode(
+        &self,
+        h: &Handle,
+        inode: &Inode,
+        was_dir: bool,
+    ) -> FsResult<()> {
+        let slot = self.geo.inode_slot(inode.ino).expect("an inode in memory has a number");
+        let buf = self.inode_bitmap(slot.group).await?;
+        h.get_write_access(&buf).await?;
+        let index = slot.index;
+        if buf.with(|b| b[index as usize / 8] >> (index % 8) & 1 == 0) {
+            return Err(FsError::corrupt(
+                "ext4 inode bitmap",
+                "bit",
+                buf.block() * u64::from(self.bs().bytes()),
+                u64::from(inode.ino),
+                "an inode in use",
+            ));
+        }
+        buf.with_mut(|b| b[index as usize / 8] &= !(1 << (index % 8)));
+        let n = self.geo.inode_bitmap_bytes();
+        let csum = buf.with(|b| self.csum.bitmap(&b[..n]));
+        self.dirty(h, &buf)?;
+        self.change_desc(h, slot.group, |d| {
+            d.set_free_inodes_count(d.free_inodes_count() + 1);
+            if was_dir {
+                d.set_used_dirs_count(d.used_dirs_count() - 1);
+            }
+            if self.csum.metadata() {
+                d.set_inode_bitmap_csum(csum);
+            }
+        })
+        .await?;
+        self.groups.free_inodes.set(self.groups.free_inodes.get() + 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+//! Inodes in memory, and their way to and from the inode table.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use wp_base::live::{Kind, Tally};
+use wp_base::{FsError, FsResult};
+use wp_cache::{BufFlag, Buffer, Mapping};
+use wp_jbd2::{Handle, JournalInode};
+use wp_rt::Lock;
+use wp_vfs::{Attr, FileType, TimeSpec};
+
+use super::mount::Ext4;
+use crate::disk::{self, InodeExtra, Stamp, inode::flag};
+
+/// An inode in memory.
+pub(super) struct Inode {
+    pub ino: u32,
+    /// All bytes of its slot in the inode table: what this struct does not keep apart stays as it
+    /// was.
+    raw: RefCell<Vec<u8>>,
+    pub disk: RefCell<disk::Inode>,
+    pub extra: RefCell<InodeExtra>,
+    /// `i_size`: what readers see.
+    pub size: Cell<u64>,
+    /// `i_disksize`: what the inode table says, behind `size` while data waits for allocation.
+    pub disksize: Cell<u64>,
+    /// Blocks reserved for delayed allocation.
+    pub reserved: Cell<u64>,
+    pub map: Rc<Mapping>,
+    pub jinode: RefCell<Option<Rc<JournalInode>>>,
+    /// `i_mutex`.
+    pub lock: Lock<()>,
+    /// `i_data_sem`: the block map.
+    pub map_lock: Lock<()>,
+    pub sync_tid: Cell<u32>,
+    pub datasync_tid: Cell<u32>,
+    pub opens: Cell<u32>,
+    /// Descriptors open for writing (`i_writecount`).
+    pub writers: Cell<u32>,
+    /// Being freed: no longer to be found.
+    pub gone: Cell<bool>,
+    pub fs: Weak<Ext4>,
+    _tally: Tally,
+}
+
+impl Inode {
+    /// Has it the extents flag?
+    pub fn has(&self, flags: u32) -> bool {
+        self.disk.borrow().has(flags)
+    }
+
+    pub fn is_dir(&self) -> bool {
+        self.disk.borrow().is_dir()
+    }
+
+    pub fn nlink(&self) -> u16 {
+        self.disk.borrow().links_count.get()
+    }
+
+    pub fn set_nlink(&self, n: u16) {
+        self.disk.borrow_mut().links_count = n.into();
+    }
+
+    pub fn kind(&self) -> FileType {
+        FileType::from_mode(u32::from(self.disk.borrow().mode.get())).unwrap_or(FileType::File)
+    }
+
+    /// Adds `blocks` (may be negative) file-system blocks to `i_blocks`.
+    pub fn add_blocks(&self, blocks: i64, sectors_per_block: u32) {
+        let mut d = self.disk.borrow_mut();
+        let unit = if d.has(flag::HUGE_FILE) { 1 } else { i64::from(sectors_per_block) };
+        let now = d.blocks_raw() as i64 + blocks * unit;
+        assert!(now >= 0, "inode {} would own {now} sectors", self.ino);
+        d.set_blocks_raw(now as u64);
+    }
+
+    pub fn mtime(&self) -> TimeSpec {
+        time_of(Stamp::decode(self.disk.borrow().mtime, self.extra.borrow().mtime_extra))
+    }
+
+    pub fn ctime(&self) -> TimeSpec {
+        time_of(Stamp::decode(self.disk.borrow().ctime, self.extra.borrow().ctime_extra))
+    }
+
+    pub fn set_mtime(&self, t: TimeSpec) {
+        (self.disk.borrow_mut().mtime, self.extra.borrow_mut().mtime_extra) = stamp_of(t).encode();
+    }
+
+    pub fn set_ctime(&self, t: TimeSpec) {
+        (self.disk.borrow_mut().ctime, self.extra.borrow_mut().ctime_extra) = stamp_of(t).encode();
+    }
+
+    pub fn set_atime(&self, t: TimeSpec) {
+        (self.disk.borrow_mut().atime, self.extra.borrow_mut().atime_extra) = stamp_of(t).encode();
+    }
+
+    pub fn set_crtime(&self, t: TimeSpec) {
+        let mut e = self.extra.borrow_mut();
+        (e.crtime, e.crtime_extra) = stamp_of(t).encode();
+    }
+
+    pub fn attr(&self, sectors_per_block: u32) -> Attr {
+        let (d, e) = (self.disk.borrow(), self.extra.borrow());
+        Attr {
+            ino: wp_base::Ino(u64::from(self.ino)),
+            kind: FileType::from_mode(u32::from(d.mode.get())).unwrap_or(FileType::File),
+            mode: u32::from(d.mode.get()) & 0o7777,
+            nlink: u32::from(d.links_count.get()),
+            uid: d.uid(),
+            gid: d.gid(),
+            size: self.size.get(),
+            blocks_512: d.sectors(sectors_per_block)
+                + self.reserved.get() * u64::from(sectors_per_block),
+            atime: time_of(Stamp::decode(d.atime, e.atime_extra)),
+            mtime: time_of(Stamp::decode(d.mtime, e.mtime_extra)),
+            ctime: time_of(Stamp::decode(d.ctime, e.ctime_extra)),
+        }
+    }
+
+    /// The whole slot with this inode's fields in it, checksum not set.
+    fn slot_bytes(&self) -> Vec<u8> {
+        let mut raw = self.raw.borrow().clone();
+        let mut d = *self.disk.borrow();
+        d.set_size(self.disksize.get());
+        d.store(&mut raw);
+        if raw.len() > disk::Inode::BYTES {
+            self.extra.borrow().store(&mut raw);
+        }
+        raw
+    }
+}
+
+pub(super) fn time_of(s: Stamp) -> TimeSpec {
+    TimeSpec { secs: s.secs, nanos: s.nanos }
+}
+
+pub(super) fn stamp_of(t: TimeSpec) -> Stamp {
+    Stamp { secs: t.secs, nanos: t.nanos }
+}
+
+/// What a new inode starts with.
+pub(super) struct NewInode {
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub flags: u32,
+    pub generation: u32,
+}
+
+impl Ext4 {
+    /// The inode, from memory or from its table. Errors: `Corrupt` if the image says nonsense,
+    /// `Io`.
+    pub(super) async fn inode(self: &Rc<Self>, ino: u32) -> FsResult<Rc<Inode>> {
+        if let Some(i) = self.inodes.borrow().get(&ino) {
+            return Ok(i.clone());
+        }
+        let Some(slot) = self.geo.inode_slot(ino) else {
+            return Err(FsError::corrupt(
+                "ext4 directory entry",
+                "inode",
+                0,
+                u64::from(ino),
+                "an inode number",
+            ));
+        };
+        let table = self.group_desc(slot.group).inode_table();
+        let buf = self.bdev.read(table + u64::from(slot.table_block)).await?;
+        // Somebody may have read it while we waited.
+        if let Some(i) = self.inodes.borrow().get(&ino) {
+            return Ok(i.clone());
+        }
+        let bytes = usize::from(self.geo.inode_bytes);
+        let raw = buf.with(|b| b[slot.offset as usize..slot.offset as usize + bytes].to_vec());
+        let at = buf.block() * u64::from(self.bs().bytes()) + u64::from(slot.offset);
+        if !self.csum.inode_ok(ino, &raw) {
+            return Err(FsError::corrupt(
+                "ext4 inode",
+                "i_checksum",
+                at,
+                u64::from(ino),
+                "its checksum",
+            ));
+        }
+        let d = disk::Inode::load(&raw).expect("a slot has 128 bytes or more");
+        // Without links it is free, or waits on the orphan chain to be freed.
+        if d.links_count.get() == 0 && !self.orphan_found(ino) {
+            return Err(FsError::NotFound);
+        }
+        let inode = self.adopt(ino, raw);
+        let tid = self.journal().running_tid().or(self.journal().committing_tid()).unwrap_or(0);
+        inode.sync_tid.set(tid);
+        inode.datasync_tid.set(tid);
+        Ok(inode)
+    }
+
+    /// Makes an inode in memory from the bytes of its slot.
+    fn adopt(self: &Rc<Self>, ino: u32, raw: Vec<u8>) -> Rc<Inode> {
+        let d = disk::Inode::load(&raw).expect("a slot has 128 bytes or more");
+        let extra = InodeExtra::load(&raw);
+        let inode = Rc::new(Inode {
+            ino,
+            size: Cell::new(d.size()),
+            disksize: Cell::new(d.size()),
+            disk: RefCell::new(d),
+            extra: RefCell::new(extra),
+            raw: RefCell::new(raw),
+            reserved: Cell::new(0),
+            map: Mapping::new(&self.rt, "file", self.bs().bytes(), &self.wb),
+            jinode: RefCell::new(None),
+            lock: Lock::new(&self.rt, "i_mutex", ()),
+            map_lock: Lock::new(&self.rt, "i_data_sem", ()),
+            sync_tid: Cell::new(0),
+            datasync_tid: Cell::new(0),
+            opens: Cell::new(0),
+            writers: Cell::new(0),
+            gone: Cell::new(false),
+            fs: Rc::downgrade(self),
+            _tally: Tally::new(Kind::Inode),
+        });
+        let ops: Rc<dyn wp_cache::WbOps> = inode.clone();
+        inode.map.set_ops(Rc::downgrade(&ops));
+        self.inodes.borrow_mut().insert(ino, inode.clone());
+        inode
+    }
+
+    /// A new inode in memory; its slot is written by [`Ext4::write_inode`].
+    pub(super) fn new_inode(self: &Rc<Self>, ino: u32, new: &NewInode) -> Rc<Inode> {
+        let mut raw = vec![0u8; usize::from(self.geo.inode_bytes)];
+        let mut d = disk::Inode::zeroed();
+        d.mode = new.mode.into();
+        d.set_owner(new.uid, new.gid);
+        d.flags = new.flags.into();
+        d.generation = new.generation.into();
+        if new.flags & flag::EXTENTS != 0 {
+            let root = disk::ExtentHeader::empty(d.block.len(), 0);
+            zerocopy::IntoBytes::write_to_prefix(&root, &mut d.block)
+                .expect("60 bytes hold a header");
+        }
+        d.store(&mut raw);
+        if raw.len() > disk::Inode::BYTES {
+            let mut e = InodeExtra::zeroed();
+            e.extra_isize = self.sb.borrow().want_extra_isize;
+            e.store(&mut raw);
+        }
+        let inode = self.adopt(ino, raw);
+        let now = self.time();
+        inode.set_atime(now);
+        inode.set_mtime(now);
+        inode.set_ctime(now);
+        inode.set_crtime(now);
+        inode
+    }
+
+    /// The inode-table block of `ino`, an inode that is in memory whole. A block whose other inodes
+    /// are all free is not read but zeroed, as `__ext4_get_inode_loc` does: what a discard or lazy
+    /// initialisation left there does not matter.
+    pub(super) async fn itable_buffer(&self, ino: u32) -> FsResult<Rc<Buffer>> {
+        let slot = self.geo.inode_slot(ino).ok_or(FsError::Invalid("inode number"))?;
+        let table = self.group_desc(slot.group).inode_table();
+        let block = table + u64::from(slot.table_block);
+        if self.bdev.peek(block).is_some_and(|b| b.flag(BufFlag::Uptodate)) {
+            return Ok(self.bdev.get(block));
+        }
+        if self.itable_block_is_unused(slot.group, slot.table_block, ino).await? {
+            let b = self.bdev.get(block);
+            if !b.flag(BufFlag::Uptodate) {
+                b.with_mut(|bytes| bytes.fill(0));
+                b.set(BufFlag::Uptodate);
+            }
+            return Ok(b);
+        }
+        self.bdev.read(block).await
+    }
+
+    /// Logs the inode's slot. Waits: for the table block, and for the journal (conflicts).
+    pub(super) async fn write_inode(&self, h: &Handle, inode: &Inode) -> FsResult<()> {
+        let buf = self.itable_buffer(inode.ino).await?;
+        h.get_write_access(&buf).await?;
+        let slot = self.geo.inode_slot(inode.ino).expect("an inode in memory has a number");
+        let mut raw = inode.slot_bytes();
+        self.csum.seal_inode(inode.ino, &mut raw);
+        let (start, end) = (slot.offset as usize, slot.offset as usize + raw.len());
+        let size_before = buf.with(|b| disk::Inode::load(&b[start..end]).map_or(0, |d| d.size()));
+        buf.with_mut(|b| b[start..end].copy_from_slice(&raw));
+        *inode.raw.borrow_mut() = raw;
+        self.dirty(h, &buf)?;
+        inode.sync_tid.set(h.tid());
+        if size_before != inode.disksize.get() {
+            inode.datasync_tid.set(h.tid());
+        }
+        Ok(())
+    }
+
+    /// [`Ext4::write_inode`] in a handle of its own (`ext4_dirty_inode`).
+    pub(super) async fn dirty_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
+        let h = self.start(2).await?;
+        let out = self.write_inode(&h, inode).await;
+        inode.map.mark_inode_dirty();
+        self.stop(h, out).await
+    }
+
+    /// The inode's ordered-data handle for the journal.
+    pub(super) fn jinode(self: &Rc<Self>, inode: &Rc<Inode>) -> Rc<JournalInode> {
+        let mut slot = inode.jinode.borrow_mut();
+        slot.get_or_insert_with(|| {
+            let data: Rc<dyn wp_jbd2::OrderedData> = inode.clone();
+            self.journal().new_inode(Rc::downgrade(&data))
+        })
+        .clone()
+    }
+
+    /// Forgets an inode in memory.
+    pub(super) fn forget_inode(&self, ino: u32) {
+        self.inodes.borrow_mut().remove(&ino);
+    }
+}

@@ -1,0 +1,29 @@
+//! The mounted file system: ext4 on a block layer, with its journal, in virtual or real time.
+//!
+//! Picture:    namei/dir (names) -> inode -> extents (where) -> balloc (space); data (page cache)
+//!             and fsync above them; every change of a block goes through a jbd2 handle.
+//! Invariants: 1. no metadata block changes outside a handle; home locations are written only by
+//!                the flusher, by checkpoints and at unmount.
+//!             2. a block freed in a transaction is not given out before that transaction is
+//!                durable.
+//!             3. a name never leads to an inode that is not in the same or an older transaction.
+//! Left out:   quotas, encryption, casefolding, bigalloc, inline data (read-only code reads them),
+//!             hash-tree insertion, multi-block preallocation of large files.
+//! Source:     Linux `fs/ext4`; behaviour checked against the reference kernels.
+
+mod balloc;
+mod data;
+mod dir;
+pub mod era;
+mod extents;
+mod ialloc;
+mod inode;
+mod mount;
+mod namei;
+mod ops;
+mod orphan;
+mod sync;
+mod truncate;
+
+pub use mount::{Ext4, MountOptions};
+pub use ops::Mounted;

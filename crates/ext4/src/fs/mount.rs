@@ -1,0 +1,489 @@
+//! Mounting and unmounting; what is shared by all of the file system.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use wp_base::event::Flags;
+use wp_base::live::{Kind, Tally};
+use wp_base::{BlockSize, FsError, FsResult, Span};
+use wp_block::{Bio, Partition};
+use wp_cache::{Bdev, BufFlag, Buffer, WbPolicy, Writeback};
+use wp_jbd2::{EraPolicy, Handle, Journal, JournalOptions, LogMap, RecoverPolicy};
+use wp_medium::{MediumView, Overlay};
+use wp_rt::{CpuOp, Lock, Rt};
+use wp_vfs::TimeSpec;
+
+use super::balloc::Groups;
+use super::era::Era;
+use super::inode::Inode;
+use crate::disk::{
+    Checksums, Geometry, GroupDesc, SuperBlock, compat, feature, incompat, ino, ro_compat,
+};
+
+/// Features that the runtime can write.
+const INCOMPAT_WRITABLE: u32 = incompat::FILETYPE
+    | incompat::RECOVER
+    | incompat::EXTENTS
+    | incompat::BIT64
+    | incompat::FLEX_BG
+    | incompat::CSUM_SEED;
+const RO_COMPAT_WRITABLE: u32 = ro_compat::SPARSE_SUPER
+    | ro_compat::LARGE_FILE
+    | ro_compat::HUGE_FILE
+    | ro_compat::GDT_CSUM
+    | ro_compat::DIR_NLINK
+    | ro_compat::EXTRA_ISIZE
+    | ro_compat::METADATA_CSUM;
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Kernel whose rules apply.
+    pub era: Era,
+    /// `barrier` / `nobarrier`.
+    pub barrier: bool,
+    /// `delalloc` / `nodelalloc`.
+    pub delalloc: bool,
+    /// `commit=`: the journal's interval.
+    pub commit_interval: Span,
+    /// Name of the disk as the kernel has it, for task names: `sdb1`.
+    pub disk: String,
+    /// Seconds since 1970 at power-on.
+    pub epoch_secs: i64,
+    /// The flusher's settings.
+    pub writeback: WbPolicy,
+}
+
+impl MountOptions {
+    /// The kernel's defaults in `era`, on disk `disk` with device number `major:minor`.
+    pub fn new(era: Era, disk: &str, major: u32, minor: u32) -> MountOptions {
+        let task = if era.flusher_is_kworker {
+            "kworker/u4:1".to_owned()
+        } else {
+            format!("flush-{major}:{minor}")
+        };
+        MountOptions {
+            era,
+            barrier: true,
+            delalloc: true,
+            commit_interval: Span::secs(5),
+            disk: disk.to_owned(),
+            epoch_secs: 1_700_000_000,
+            writeback: WbPolicy {
+                task,
+                plug_across_inodes: era.plugs_across_inodes,
+                ..WbPolicy::default()
+            },
+        }
+    }
+}
+
+/// A mounted ext4.
+pub struct Ext4 {
+    pub(super) rt: Rt,
+    pub(super) bdev: Rc<Bdev>,
+    pub(super) wb: Rc<Writeback>,
+    pub(super) opts: MountOptions,
+    pub(super) sb: RefCell<SuperBlock>,
+    pub(super) geo: Geometry,
+    pub(super) csum: Checksums,
+    sb_buf: Rc<Buffer>,
+    gdt: Vec<Rc<Buffer>>,
+    journal: RefCell<Option<Rc<Journal>>>,
+    pub(super) groups: Groups,
+    pub(super) inodes: RefCell<BTreeMap<u32, Rc<Inode>>>,
+    /// Head of the orphan chain in memory order, newest first.
+    pub(super) orphans: RefCell<Vec<u32>>,
+    pub(super) orphans_loading: Cell<bool>,
+    pub(super) orphan_lock: Lock<()>,
+    /// Renames and other operations on two directories go one after another (`s_vfs_rename_mutex`).
+    pub(super) rename_lock: Lock<()>,
+    pub(super) reserved_blocks: Cell<u64>,
+    mounted: Cell<bool>,
+    _tally: Tally,
+}
+
+impl Ext4 {
+    /// Mounts what lies on `part`: replays the journal if it must, reads descriptors, starts
+    /// journal and flusher, finishes what orphans left undone, marks the image as in use.
+    ///
+    /// Errors: `Corrupt` (with the place), `Unsupported` for features that this cannot write, `Io`.
+    pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Ext4>> {
+        let sb = read_super(rt, &part).await?;
+        check_features(&sb)?;
+        let geo = Geometry::from_super(&sb)?;
+        let bytes = part.sectors() * wp_base::SECTOR_BYTES;
+        let need = geo.blocks_count * u64::from(geo.block_size.bytes());
+        if need > bytes {
+            return Err(FsError::corrupt(
+                "ext4 super block",
+                "s_blocks_count",
+                1024,
+                geo.blocks_count,
+                format!(
+                    "at most the {} blocks of the device",
+                    bytes / u64::from(geo.block_size.bytes())
+                ),
+            ));
+        }
+        if sb.has_incompat(incompat::RECOVER) {
+            replay(rt, &part, opts.era).await?;
+        }
+        let sb = read_super(rt, &part).await?;
+        let bs = geo.block_size;
+        let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
+        let bdev = Bdev::new(rt, part, bs, &wb);
+        let sb_block = SuperBlock::AT / u64::from(bs.bytes());
+        let sb_buf = bdev.read(sb_block).await?;
+        let mut gdt = Vec::new();
+        let (first, _) = geo.desc_place(0);
+        for n in 0..u64::from(geo.gdt_blocks) {
+            gdt.push(bdev.read(first + n).await?);
+        }
+        let fs = Rc::new(Ext4 {
+            rt: rt.clone(),
+            csum: Checksums::of(&sb),
+            groups: Groups::new(rt, geo.groups),
+            bdev,
+            wb,
+            opts,
+            sb: RefCell::new(sb),
+            geo,
+            sb_buf,
+            gdt,
+            journal: RefCell::new(None),
+            inodes: RefCell::default(),
+            orphans: RefCell::default(),
+            orphans_loading: Cell::new(false),
+            orphan_lock: Lock::new(rt, "orphan list", ()),
+            rename_lock: Lock::new(rt, "rename", ()),
+            reserved_blocks: Cell::new(0),
+            mounted: Cell::new(true),
+            _tally: Tally::new(Kind::World),
+        });
+        fs.verify_descriptors()?;
+        fs.count_free();
+        let journal = fs.open_journal().await?;
+        *fs.journal.borrow_mut() = Some(journal);
+        fs.mark_in_use().await?;
+        fs.clean_orphans().await?;
+        Ok(fs)
+    }
+
+    async fn open_journal(self: &Rc<Self>) -> FsResult<Rc<Journal>> {
+        let sb = *self.sb.borrow();
+        if !sb.has_internal_journal() {
+            return Err(FsError::Unsupported(
+                "an ext4 without an internal journal; make one with has_journal".into(),
+            ));
+        }
+        let log = self.journal_map()?;
+        let v = self.opts.era.version;
+        let opts = JournalOptions {
+            ino_name: format!("jbd2/{}-{}", self.opts.disk, sb.journal_inum.get()),
+            commit_interval: self.opts.commit_interval,
+            barrier: self.opts.barrier,
+            policy: EraPolicy::linux(u32::from(v.0), u32::from(v.1)),
+            epoch_secs: self.opts.epoch_secs as u64,
+            ..JournalOptions::default()
+        };
+        Journal::load(&self.rt, &self.bdev, log, opts).await
+    }
+
+    /// Where the journal inode's blocks lie.
+    fn journal_map(&self) -> FsResult<LogMap> {
+        crate::evidence::journal_map(&view_of(self.bdev.queue()))
+    }
+
+    pub(super) fn journal(&self) -> Rc<Journal> {
+        self.journal.borrow().clone().expect("a mounted file system has its journal")
+    }
+
+    /// The journal, for reports.
+    pub fn journal_handle(&self) -> Rc<Journal> {
+        self.journal()
+    }
+
+    pub(super) fn bs(&self) -> BlockSize {
+        self.geo.block_size
+    }
+
+    /// The block cache, for reports.
+    pub fn bdev(&self) -> &Rc<Bdev> {
+        &self.bdev
+    }
+
+    /// Its layout.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geo
+    }
+
+    /// Calendar time at the resolution of the kernel's tick (`current_fs_time`).
+    pub(super) fn time(&self) -> TimeSpec {
+        let hz = self.opts.writeback.hz;
+        let tick = 1_000_000_000 / hz;
+        let ns = self.rt.now().0 / tick * tick;
+        TimeSpec {
+            secs: self.opts.epoch_secs + (ns / 1_000_000_000) as i64,
+            nanos: (ns % 1_000_000_000) as u32,
+        }
+    }
+
+    /// Starts a handle. Errors: `ReadOnly` after unmount or an abort.
+    pub(super) async fn start(&self, credits: u32) -> FsResult<Handle> {
+        if !self.mounted.get() {
+            return Err(FsError::ReadOnly);
+        }
+        self.rt.cpu(CpuOp::HandleStart, 1).await;
+        self.journal().start(credits).await
+    }
+
+    /// Ends a handle; the first error of the two is the answer.
+    pub(super) async fn stop<T>(&self, h: Handle, out: FsResult<T>) -> FsResult<T> {
+        let stopped = h.stop().await;
+        let value = out?;
+        stopped.map(|()| value)
+    }
+
+    /// Gives a changed buffer to the journal.
+    pub(super) fn dirty(&self, h: &Handle, b: &Rc<Buffer>) -> FsResult<()> {
+        if self.opts.era.marks_metadata {
+            b.set(BufFlag::Meta);
+            b.set(BufFlag::Prio);
+        }
+        b.set(BufFlag::Uptodate);
+        h.dirty_metadata(b)
+    }
+
+    // ---- group descriptors ----
+
+    fn desc_place(&self, group: u32) -> (usize, usize) {
+        let per = self.bs().bytes() as usize / usize::from(self.geo.desc_bytes);
+        (group as usize / per, group as usize % per * usize::from(self.geo.desc_bytes))
+    }
+
+    pub(super) fn group_desc(&self, group: u32) -> GroupDesc {
+        let (n, at) = self.desc_place(group);
+        let len = usize::from(self.geo.desc_bytes);
+        self.gdt[n].with(|b| GroupDesc::load(&b[at..at + len]))
+    }
+
+    /// Changes a descriptor in a handle, and seals it.
+    pub(super) async fn change_desc(
+        &self,
+        h: &Handle,
+        group: u32,
+        change: impl FnOnce(&mut GroupDesc),
+    ) -> FsResult<()> {
+        let (n, at) = self.desc_place(group);
+        let len = usize::from(self.geo.desc_bytes);
+        let buf = self.gdt[n].clone();
+        h.get_write_access(&buf).await?;
+        let mut desc = self.group_desc(group);
+        change(&mut desc);
+        self.csum.seal_group_desc(group, &mut desc);
+        buf.with_mut(|b| desc.store(&mut b[at..at + len]));
+        self.dirty(h, &buf)
+    }
+
+    fn verify_descriptors(&self) -> FsResult<()> {
+        for group in 0..self.geo.groups {
+            let (n, at) = self.desc_place(group);
+            let place = self.gdt[n].block() * u64::from(self.bs().bytes()) + at as u64;
+            let desc = self.group_desc(group);
+            if !self.csum.group_desc_ok(group, &desc) {
+                return Err(FsError::corrupt(
+                    "ext4 group descriptor",
+                    "bg_checksum",
+                    place,
+                    u64::from(desc.checksum.get()),
+                    format!("{:#x}", self.csum.group_desc(group, &desc)),
+                ));
+            }
+            let table = desc.inode_table();
+            let itable = u64::from(self.geo.itable_blocks);
+            for (field, block, n) in [
+                ("bg_block_bitmap", desc.block_bitmap(), 1),
+                ("bg_inode_bitmap", desc.inode_bitmap(), 1),
+                ("bg_inode_table", table, itable),
+            ] {
+                if !self.geo.holds(block, n) {
+                    return Err(FsError::corrupt(
+                        "ext4 group descriptor",
+                        field,
+                        place,
+                        block,
+                        "blocks of this file system",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count_free(&self) {
+        let (mut blocks, mut inodes) = (0u64, 0u64);
+        for group in 0..self.geo.groups {
+            let d = self.group_desc(group);
+            blocks += u64::from(d.free_blocks_count());
+            inodes += u64::from(d.free_inodes_count());
+        }
+        self.groups.free_blocks.set(blocks);
+        self.groups.free_inodes.set(inodes);
+    }
+
+    // ---- super block ----
+
+    /// Puts the super block in memory into its buffer, sealed.
+    pub(super) fn store_super(&self) {
+        let mut sb = *self.sb.borrow();
+        if sb.has_metadata_csum() {
+            sb.checksum = Checksums::super_block(&sb).into();
+        }
+        *self.sb.borrow_mut() = sb;
+        let at = (SuperBlock::AT % u64::from(self.bs().bytes())) as usize;
+        let bytes = zerocopy::IntoBytes::as_bytes(&sb).to_vec();
+        self.sb_buf.with_mut(|b| b[at..at + SuperBlock::BYTES].copy_from_slice(&bytes));
+    }
+
+    /// Changes the super block in a handle.
+    pub(super) async fn change_super(
+        &self,
+        h: &Handle,
+        change: impl FnOnce(&mut SuperBlock),
+    ) -> FsResult<()> {
+        let buf = self.sb_buf.clone();
+        h.get_write_access(&buf).await?;
+        change(&mut self.sb.borrow_mut());
+        self.store_super();
+        self.dirty(h, &buf)
+    }
+
+    /// Writes the super block at once, outside the journal (`ext4_commit_super`).
+    async fn commit_super(&self) -> FsResult<()> {
+        self.store_super();
+        self.sb_buf.wait_clear(BufFlag::Writeback).await;
+        let barrier = if self.opts.barrier { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
+        // The kernel waits for it and, since 4.x, asks for FUA; before the mount is complete
+        // nothing else runs.
+        self.bdev.submit_write(&self.sb_buf, Flags::SYNC | barrier);
+        self.bdev.wait_on(&self.sb_buf).await
+    }
+
+    async fn mark_in_use(&self) -> FsResult<()> {
+        let now = self.time().secs as u32;
+        {
+            let mut sb = self.sb.borrow_mut();
+            sb.feature_incompat = (sb.feature_incompat.get() | incompat::RECOVER).into();
+            sb.state = (sb.state.get() & !SuperBlock::STATE_VALID).into();
+            sb.mnt_count = sb.mnt_count.get().wrapping_add(1).into();
+            sb.mtime = now.into();
+            sb.wtime = now.into();
+        }
+        self.commit_super().await
+    }
+
+    /// Writes everything, empties the journal, marks the image clean. Later calls answer
+    /// `ReadOnly`.
+    pub(super) async fn unmount_all(self: &Rc<Self>) -> FsResult<()> {
+        if !self.mounted.get() {
+            return Ok(());
+        }
+        self.sync_everything().await?;
+        self.mounted.set(false);
+        self.journal().destroy().await?;
+        self.bdev.sync().await?;
+        {
+            let mut sb = self.sb.borrow_mut();
+            sb.feature_incompat = (sb.feature_incompat.get() & !incompat::RECOVER).into();
+            sb.state = (sb.state.get() | SuperBlock::STATE_VALID).into();
+            sb.set_free_blocks_count(self.groups.free_blocks.get());
+            sb.free_inodes_count = (self.groups.free_inodes.get() as u32).into();
+            sb.wtime = (self.time().secs as u32).into();
+        }
+        self.commit_super().await?;
+        self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        self.wb.stop();
+        self.inodes.borrow_mut().clear();
+        Ok(())
+    }
+}
+
+async fn read_super(rt: &Rt, part: &Partition) -> FsResult<SuperBlock> {
+    let _ = rt;
+    if part.sectors() < 4 {
+        return Err(FsError::corrupt(
+            "ext4 super block",
+            "device length",
+            0,
+            part.sectors() * 512,
+            "2048 bytes or more",
+        ));
+    }
+    let got = part.submit_wait(Bio::read(wp_base::Sector(2), 2, Flags::SYNC | Flags::META)).await;
+    let bytes: Vec<u8> = got.map_err(|_| FsError::Io)?.iter().flat_map(|s| s.to_vec()).collect();
+    let sb = SuperBlock::load(&bytes).ok_or(FsError::Io)?;
+    sb.verify(SuperBlock::AT)?;
+    Ok(sb)
+}
+
+fn check_features(sb: &SuperBlock) -> FsResult<()> {
+    let unknown = sb.feature_incompat.get() & !INCOMPAT_WRITABLE;
+    if unknown != 0 {
+        return Err(FsError::Unsupported(format!(
+            "mounting an ext4 with incompat feature {}: this build cannot write it",
+            feature::names(unknown, incompat::NAMES)
+        )));
+    }
+    let unknown = sb.feature_ro_compat.get() & !RO_COMPAT_WRITABLE;
+    if unknown != 0 {
+        return Err(FsError::Unsupported(format!(
+            "mounting an ext4 read-write with ro_compat feature {}: this build cannot write it",
+            feature::names(unknown, ro_compat::NAMES)
+        )));
+    }
+    if sb.has_compat(compat::FAST_COMMIT) {
+        return Err(FsError::Unsupported("mounting an ext4 with fast_commit".into()));
+    }
+    let _ = ino::ROOT;
+    Ok(())
+}
+
+/// Replays the journal: recovery is a pure function of the image; what it changed is then written,
+/// flushed, and only then is the journal marked empty, in the kernel's order.
+async fn replay(rt: &Rt, part: &Partition, era: Era) -> FsResult<()> {
+    let view = view_of(part);
+    let overlay = Overlay::new(&view);
+    let v = era.version;
+    let policy = RecoverPolicy::linux(u32::from(v.0), u32::from(v.1));
+    crate::evidence::replay(&overlay, &policy)?;
+    let log = crate::evidence::journal_super_sector(&view)?;
+    let (journal_super, home): (Vec<_>, Vec<_>) =
+        overlay.writes().into_iter().partition(|(at, _)| at.0 / 8 == log.0 / 8);
+    for stage in [home, journal_super] {
+        let plug = part.plug();
+        let mut waits = Vec::new();
+        for (at, data) in stage {
+            let p = part.clone();
+            waits.push(rt.spawn("mount", async move {
+                p.submit_wait(Bio::write(at, vec![data], Flags::SYNC)).await
+            }));
+        }
+        drop(plug);
+        for w in waits {
+            w.await.map_err(|_| FsError::Io)?;
+        }
+        part.flush().await.map_err(|_| FsError::Io)?;
+    }
+    Ok(())
+}
+
+/// The partition as it would be read now, in no time: recovery is a pure function of the image.
+fn view_of(part: &Partition) -> MediumView {
+    MediumView {
+        medium: part.queue().with_device(|d| d.medium()),
+        start: part.start(),
+        bytes: part.sectors() * wp_base::SECTOR_BYTES,
+    }
+}

@@ -1,0 +1,254 @@
+//! The file system as the VFS sees it.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult, Ino};
+use wp_cache::Fut;
+use wp_medium::Slice;
+use wp_vfs::{Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, StatFs, SyncKind};
+
+use super::inode::Inode;
+use super::mount::Ext4;
+use crate::disk;
+
+/// A mounted ext4, as an object.
+pub struct Mounted(pub Rc<Ext4>);
+
+impl Mounted {
+    async fn get(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+        let n = u32::try_from(ino.0).map_err(|_| FsError::NotFound)?;
+        self.0.inode(n).await
+    }
+
+    async fn dir(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+        let d = self.get(ino).await?;
+        if d.is_dir() { Ok(d) } else { Err(FsError::NotDir) }
+    }
+
+    fn sectors(&self) -> u32 {
+        self.0.bs().sectors()
+    }
+}
+
+impl FileSystem for Mounted {
+    fn name(&self) -> &'static str {
+        "ext4"
+    }
+
+    fn root(&self) -> Ino {
+        Ino(u64::from(disk::ino::ROOT))
+    }
+
+    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, Ino> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let place = self.0.find(&d, name).await?.ok_or(FsError::NotFound)?;
+            Ok(Ino(u64::from(place.ino)))
+        })
+    }
+
+    fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let _mutex = d.lock.lock().await;
+            let inode = self.0.create_node(&d, name, spec).await?;
+            Ok(Ino(u64::from(inode.ino)))
+        })
+    }
+
+    fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let _mutex = d.lock.lock().await;
+            self.0.unlink_name(&d, name, false).await
+        })
+    }
+
+    fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let _mutex = d.lock.lock().await;
+            self.0.unlink_name(&d, name, true).await
+        })
+    }
+
+    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let (a, b) = (self.dir(from.0).await?, self.dir(to.0).await?);
+            let _one = self.0.rename_lock.lock().await;
+            // Two directories are locked in one order, so that two renames cannot wait for each
+            // other.
+            let (first, second) = if a.ino <= b.ino { (&a, &b) } else { (&b, &a) };
+            let _first = first.lock.lock().await;
+            let _second = if a.ino == b.ino { None } else { Some(second.lock.lock().await) };
+            self.0.rename_name((&a, from.1), (&b, to.1)).await
+        })
+    }
+
+    fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let d = self.dir(dir).await?;
+            let _mutex = d.lock.lock().await;
+            self.0.link_name(&inode, &d, name).await
+        })
+    }
+
+    fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.kind() != FileType::Symlink {
+                return Err(FsError::Invalid("not a symbolic link"));
+            }
+            if inode.disk.borrow().is_fast_symlink(self.sectors()) && inode.map.is_empty() {
+                let n = (inode.size.get() as usize).min(disk::Inode::FAST_SYMLINK_MAX);
+                return Ok(inode.disk.borrow().block[..n].to_vec());
+            }
+            let got = self.0.read_data(&inode, 0, inode.size.get()).await?;
+            Ok(got.iter().flat_map(Slice::to_vec).collect())
+        })
+    }
+
+    fn attr<'a>(&'a self, ino: Ino) -> Fut<'a, Attr> {
+        Box::pin(async move { Ok(self.get(ino).await?.attr(self.sectors())) })
+    }
+
+    fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let _mutex = inode.lock.lock().await;
+            if let Some(size) = change.size {
+                if inode.is_dir() {
+                    return Err(FsError::IsDir);
+                }
+                if inode.kind() != FileType::File {
+                    return Err(FsError::Invalid("only regular files have a length to change"));
+                }
+                self.0.set_size(&inode, size).await?;
+            }
+            let AttrChange { size: _, mode, uid, gid, atime, mtime } = change;
+            if mode.is_none()
+                && uid.is_none()
+                && gid.is_none()
+                && atime.is_none()
+                && mtime.is_none()
+            {
+                return Ok(());
+            }
+            {
+                let mut d = inode.disk.borrow_mut();
+                if let Some(m) = mode {
+                    d.mode = ((d.mode.get() & 0xF000) | (*m & 0o7777) as u16).into();
+                }
+                let (u, g) = (uid.unwrap_or(d.uid()), gid.unwrap_or(d.gid()));
+                d.set_owner(u, g);
+            }
+            if let Some(t) = atime {
+                inode.set_atime(*t);
+            }
+            if let Some(t) = mtime {
+                inode.set_mtime(*t);
+            }
+            inode.set_ctime(self.0.time());
+            self.0.dirty_inode(&inode).await
+        })
+    }
+
+    fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let mut out = Vec::new();
+            for (name, ino, kind) in self.0.list(&d).await? {
+                if name == b"." || name == b".." {
+                    continue;
+                }
+                let kind = match disk::FileType::load(kind) {
+                    Some(disk::FileType::File) => FileType::File,
+                    Some(disk::FileType::Dir) => FileType::Dir,
+                    Some(disk::FileType::Symlink) => FileType::Symlink,
+                    Some(disk::FileType::CharDevice) => FileType::Char,
+                    Some(disk::FileType::BlockDevice) => FileType::Block,
+                    Some(disk::FileType::Fifo) => FileType::Fifo,
+                    Some(disk::FileType::Socket) => FileType::Socket,
+                    _ => self.0.inode(ino).await?.kind(),
+                };
+                out.push(DirEntry { name, ino: Ino(u64::from(ino)), kind });
+            }
+            Ok(out)
+        })
+    }
+
+    fn open<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            inode.opens.set(inode.opens.get() + 1);
+            if write {
+                inode.writers.set(inode.writers.get() + 1);
+            }
+            Ok(())
+        })
+    }
+
+    fn release<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.opens.get() == 0 || (write && inode.writers.get() == 0) {
+                return Err(FsError::BadFile);
+            }
+            inode.opens.set(inode.opens.get() - 1);
+            if write {
+                inode.writers.set(inode.writers.get() - 1);
+            }
+            self.0.free_if_unused(&inode).await
+        })
+    }
+
+    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.is_dir() {
+                return Err(FsError::IsDir);
+            }
+            self.0.read_data(&inode, offset, len).await
+        })
+    }
+
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let _mutex = inode.lock.lock().await;
+            let at = offset.unwrap_or(inode.size.get());
+            self.0.write_data(&inode, at, data).await
+        })
+    }
+
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            self.0.fsync(&inode, kind).await
+        })
+    }
+
+    fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(async move { self.0.sync_everything().await })
+    }
+
+    fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {
+        Box::pin(async move {
+            let sb = self.0.sb.borrow();
+            let free = self.0.groups.free_blocks.get().saturating_sub(self.0.reserved_blocks.get());
+            Ok(StatFs {
+                block_bytes: self.0.bs().bytes(),
+                blocks: sb.blocks_count(),
+                blocks_free: free,
+                blocks_available: free.saturating_sub(sb.r_blocks_count()),
+                inodes: u64::from(sb.inodes_count.get()),
+                inodes_free: self.0.groups.free_inodes.get(),
+            })
+        })
+    }
+
+    fn unmount<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(async move { self.0.unmount_all().await })
+    }
+}

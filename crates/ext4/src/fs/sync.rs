@@ -1,0 +1,63 @@
+//! `fsync`, `sync`, and the data that the journal writes itself.
+//!
+//! Source: Linux `ext4_sync_file` (`fs/ext4/fsync.c`), `sync_filesystem`, `ext4_sync_fs`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_cache::WbControl;
+use wp_jbd2::OrderedData;
+use wp_vfs::SyncKind;
+
+use super::inode::Inode;
+use super::mount::Ext4;
+
+/// The inode's data as the committing journal sees it.
+impl OrderedData for Inode {
+    fn ino(&self) -> u64 {
+        u64::from(self.ino)
+    }
+
+    /// Dirty blocks that have their place already: the journal may not allocate in its own commit.
+    fn submit<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
+        Box::pin(async move {
+            let wbc = WbControl { mapped_only: true, ..WbControl::sync_all() };
+            self.map.writepages(&wbc).await
+        })
+    }
+
+    fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
+        Box::pin(async move { self.map.wait_writeback().await })
+    }
+}
+
+impl Ext4 {
+    /// Makes one file durable. Waits: for its data, for the commit of its transaction, for a flush
+    /// if that commit will not send one.
+    pub(super) async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, kind: SyncKind) -> FsResult<()> {
+        inode.map.write_and_wait().await?;
+        let _mutex = inode.lock.lock().await;
+        let tid = match kind {
+            SyncKind::Full => inode.sync_tid.get(),
+            SyncKind::DataOnly => inode.datasync_tid.get(),
+        };
+        let journal = self.journal();
+        let needs_flush = self.opts.barrier && !journal.will_send_data_barrier(tid);
+        journal.complete_transaction(tid).await?;
+        if needs_flush {
+            self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        }
+        Ok(())
+    }
+
+    /// `sync`: data of all files, then the journal, then metadata at home.
+    pub(super) async fn sync_everything(self: &Rc<Self>) -> FsResult<()> {
+        self.wb.write_all(false).await;
+        self.wb.write_all(true).await;
+        self.wb.wait_idle().await;
+        self.journal().force_commit().await?;
+        self.bdev.sync().await
+    }
+}

@@ -1,0 +1,171 @@
+//! Extended attributes as `getxattr` shows them.
+
+use wp_base::{Corruption, FsError, FsResult};
+use zerocopy::FromBytes;
+
+use crate::disk::Inode;
+use crate::disk::inode::flag;
+use crate::disk::xattr::{self, XattrEntry, XattrHeader};
+
+use super::{Image, InodeRecord};
+
+/// An attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Xattr {
+    /// Full name, with its prefix.
+    pub name: Vec<u8>,
+    /// Value.
+    pub value: Vec<u8>,
+}
+
+/// Bytes that hold attributes, with what it takes to find them there.
+pub(super) struct Area {
+    pub(super) bytes: Vec<u8>,
+    pub(super) at: u64,
+    first: usize,
+    base: usize,
+}
+
+impl Area {
+    pub(super) fn entries(&self) -> Result<Vec<XattrEntry<'_>>, Corruption> {
+        xattr::load(&self.bytes, self.at, self.first, self.base)
+    }
+}
+
+impl Image<'_> {
+    /// All attributes of an inode, sorted by name. ACLs are in the form that programs see.
+    pub fn xattrs(&self, record: &InodeRecord) -> FsResult<Vec<Xattr>> {
+        let mut out = Vec::new();
+        for area in self.inode_attributes(record)?.into_iter().chain(self.block_attributes(record)?)
+        {
+            for e in area.entries()? {
+                let is_inline = record.inode.has(flag::INLINE_DATA)
+                    && e.header.name_index == xattr::INDEX_SYSTEM
+                    && e.name == xattr::INLINE_DATA_NAME;
+                if !is_inline {
+                    out.push(self.attribute(&e, area.at)?);
+                }
+            }
+        }
+        out.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(out)
+    }
+
+    fn attribute(&self, e: &XattrEntry<'_>, at: u64) -> FsResult<Xattr> {
+        let index = e.header.name_index;
+        let Some((_, prefix)) = xattr::PREFIXES.iter().find(|(i, _)| *i == index) else {
+            let found = index.into();
+            return Err(FsError::corrupt(
+                "ext4 xattr entry",
+                "e_name_index",
+                at,
+                found,
+                "a known prefix",
+            ));
+        };
+        let mut name = prefix.as_bytes().to_vec();
+        name.extend_from_slice(e.name);
+        let value = match e.header.value_inum.get() {
+            0 => e.value.to_vec(),
+            inode => self.value_inode(inode, e.header.value_size.get(), at)?,
+        };
+        let value = if matches!(index, 2 | 3) { acl_value(&value, at)? } else { value };
+        Ok(Xattr { name, value })
+    }
+
+    /// The value that fills an inode of its own.
+    fn value_inode(&self, number: u32, size: u32, at: u64) -> FsResult<Vec<u8>> {
+        let record = self.inode(number)?;
+        // XATTR_SIZE_MAX of Linux; more would be a way to make us read for ever.
+        let fits = record.inode.has(flag::EA_INODE)
+            && record.inode.size() == u64::from(size)
+            && size <= 65536;
+        if !fits {
+            let expected = "an inode that holds a value of this size, at most 65536 bytes";
+            return Err(FsError::corrupt(
+                "ext4 xattr entry",
+                "e_value_inum",
+                at,
+                number.into(),
+                expected,
+            ));
+        }
+        let mut value = Vec::with_capacity(size as usize);
+        self.read_file(&record, &mut |bytes| value.extend_from_slice(bytes))?;
+        Ok(value)
+    }
+
+    /// The area behind the inode's fields, if it has attributes.
+    pub(super) fn inode_attributes(&self, record: &InodeRecord) -> FsResult<Option<Area>> {
+        let from = Inode::BYTES + usize::from(record.extra.extra_isize.get());
+        let area = record.raw.get(from..).unwrap_or(&[]);
+        let has_magic =
+            area.first_chunk::<4>().is_some_and(|b| u32::from_le_bytes(*b) == xattr::MAGIC);
+        if record.extra.extra_isize.get() == 0 || !has_magic {
+            return Ok(None);
+        }
+        Ok(Some(Area { bytes: area.to_vec(), at: record.at + from as u64, first: 4, base: 4 }))
+    }
+
+    /// The attribute block, if there is one.
+    pub(super) fn block_attributes(&self, record: &InodeRecord) -> FsResult<Option<Area>> {
+        let block = record.inode.file_acl();
+        if block == 0 {
+            return Ok(None);
+        }
+        if !self.g.holds(block, 1) {
+            let expected = format!("a block of the device (inode {})", record.number);
+            return Err(FsError::corrupt("ext4 inode", "i_file_acl", record.at, block, expected));
+        }
+        let bytes = self.read_block(block, "ext4 xattr block")?;
+        let at = self.byte_of(block);
+        let wrong = |field, found: u64, expected: &str| {
+            Err(FsError::corrupt("ext4 xattr block", field, at, found, expected))
+        };
+        let Ok((header, _)) = XattrHeader::read_from_prefix(&bytes) else {
+            return wrong("h_magic", 0, "a whole header");
+        };
+        if header.magic.get() != xattr::MAGIC {
+            return wrong("h_magic", header.magic.get().into(), "0xea020000");
+        }
+        if header.blocks.get() != 1 {
+            return wrong("h_blocks", header.blocks.get().into(), "1");
+        }
+        if !self.sums.xattr_block_ok(block, &bytes) {
+            let right = format!("{:#x}", self.sums.xattr_block(block, &bytes));
+            return wrong("h_checksum", header.checksum.get().into(), &right);
+        }
+        Ok(Some(Area { bytes, at, first: size_of::<XattrHeader>(), base: 0 }))
+    }
+}
+
+/// From ext4's ACL (version 1, ids only where they mean something) to the interface's (version 2,
+/// eight bytes an entry). Source: `ext4_acl_from_disk`, `posix_acl_to_xattr`.
+fn acl_value(disk: &[u8], at: u64) -> FsResult<Vec<u8>> {
+    const USER: u16 = 2;
+    const GROUP: u16 = 8;
+    let wrong = |found: usize| {
+        FsError::corrupt("ext4 acl", "length", at, found as u64, "version 1 and whole entries")
+    };
+    let Some((version, mut rest)) = disk.split_first_chunk::<4>() else {
+        return Err(wrong(disk.len()));
+    };
+    if u32::from_le_bytes(*version) != 1 {
+        return Err(wrong(disk.len()));
+    }
+    let mut out = 2u32.to_le_bytes().to_vec();
+    while let Some((head, after)) = rest.split_first_chunk::<4>() {
+        let [a, b, ..] = *head;
+        let tag = u16::from_le_bytes([a, b]);
+        out.extend_from_slice(head);
+        rest = after;
+        if tag == USER || tag == GROUP {
+            let (id, after) = rest.split_first_chunk::<4>().ok_or_else(|| wrong(disk.len()))?;
+            out.extend_from_slice(id);
+            rest = after;
+        } else {
+            out.extend_from_slice(&[0xFF; 4]);
+        }
+    }
+    if rest.is_empty() { Ok(out) } else { Err(wrong(disk.len())) }
+}

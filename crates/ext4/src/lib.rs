@@ -1,0 +1,15 @@
+//! ext4: the format, its maker and readers, and the mounted file system.
+//!
+//! Picture:    [`disk`] (bytes) <- [`mkfs`], [`image`] (pure readers), [`evidence`] (what runs are
+//!             judged by) <- [`fs`] (the runtime, on jbd2).
+//! Invariant:  only `disk` knows offsets; maker, readers and runtime share nothing else.
+
+pub mod disk;
+mod entry;
+pub mod evidence;
+pub mod fs;
+pub mod image;
+pub mod mkfs;
+
+pub use entry::ENTRY;
+pub use fs::era;

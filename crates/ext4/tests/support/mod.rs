@@ -1,0 +1,180 @@
+//! What the tests of the mounted file system share: a world, and the real tools that judge its
+//! images.
+
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+
+use wp_base::{FsResult, Sector, live};
+use wp_block::{Bio, BlockQueue, Partition, QueueConfig};
+use wp_ext4::fs::era::{Era, Version};
+use wp_ext4::fs::{Ext4, MountOptions, Mounted};
+use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
+use wp_medium::{Medium, Slice};
+use wp_rt::Rt;
+use wp_vfs::Vfs;
+
+/// A runtime with one disk.
+pub struct World {
+    pub rt: Rt,
+    pub queue: Rc<BlockQueue>,
+    pub part: Partition,
+}
+
+/// What to make.
+#[derive(Clone)]
+pub struct Setup {
+    pub mib: u64,
+    pub block_size: u32,
+    pub era: &'static str,
+    pub features: Features,
+    pub device: &'static str,
+    pub seed: u64,
+    pub nodelalloc: bool,
+}
+
+impl Setup {
+    pub fn new(era: &'static str) -> Setup {
+        Setup {
+            mib: 64,
+            block_size: 4096,
+            era,
+            features: Features::era_2012(),
+            device: "fixed",
+            seed: 1,
+            nodelalloc: false,
+        }
+    }
+
+    pub fn mount_options(&self) -> MountOptions {
+        let era = Era::of(Version::parse(self.era).expect("a version"));
+        MountOptions { delalloc: !self.nodelalloc, ..MountOptions::new(era, "sdb1", 8, 16) }
+    }
+
+    pub fn image(&self) -> Medium {
+        let mut o = MkfsOptions::new(self.mib << 20, self.features);
+        o.block_size = Some(self.block_size);
+        o.uuid = [7; 16];
+        o.hash_seed = [9; 16];
+        o.now = 1_388_534_400;
+        let mut m = Medium::new();
+        mkfs(&o).expect("possible options").write_to(&mut m, Sector(0));
+        m
+    }
+}
+
+impl World {
+    /// A disk that holds `image`.
+    pub fn with_image(setup: &Setup, image: &Medium) -> World {
+        let rt = Rt::new(setup.seed);
+        let device = wp_device::find(setup.device).expect("a preset").make(&[]).expect("a device");
+        let queue = BlockQueue::new(&rt, QueueConfig::default(), device);
+        let part = queue.partition(Sector(0), setup.mib << 11);
+        let (p, image) = (part.clone(), image.clone());
+        rt.block_on("load", async move {
+            for (at, sectors) in image.runs() {
+                let mut done = 0;
+                while done < sectors {
+                    let n = (sectors - done).min(512) as u32;
+                    let bio = Bio::write(
+                        at.advance(done),
+                        image.read(at.advance(done), n),
+                        Default::default(),
+                    );
+                    p.submit_wait(bio).await.expect("written");
+                    done += u64::from(n);
+                }
+            }
+            p.flush().await.expect("flushed");
+        })
+        .expect("loads");
+        World { rt, queue, part }
+    }
+
+    pub fn fresh(setup: &Setup) -> World {
+        World::with_image(setup, &setup.image())
+    }
+
+    pub fn mount(&self, setup: &Setup) -> FsResult<Vfs> {
+        let (rt, part, o) = (self.rt.clone(), self.part.clone(), setup.mount_options());
+        let rt2 = rt.clone();
+        let fs =
+            rt2.block_on("mount", async move { Ext4::mount(&rt, part, o).await }).expect("runs")?;
+        Ok(Vfs::new(&self.rt, Rc::new(Mounted(fs))))
+    }
+
+    pub fn run<T: 'static>(&self, fut: impl Future<Output = T> + 'static) -> T {
+        self.rt.block_on("test", fut).unwrap_or_else(|o| panic!("{o:?}"))
+    }
+
+    pub fn unmount(&self, vfs: &Vfs) {
+        let fs = vfs.fs().clone();
+        self.run(async move { fs.unmount().await }).expect("unmounts");
+    }
+
+    pub fn medium(&self) -> Medium {
+        self.queue.with_device(|d| d.medium())
+    }
+
+    /// Power off: everything must go.
+    pub fn end(self) {
+        let rt = self.rt.clone();
+        drop(self);
+        rt.cut();
+        drop(rt);
+    }
+}
+
+/// Nothing of a world may outlive it.
+pub fn assert_nothing_lives() {
+    let left: Vec<_> = live::census().into_iter().filter(|(_, n)| *n > 0).collect();
+    assert!(left.is_empty(), "still alive: {left:?}");
+}
+
+pub fn save(medium: &Medium, mib: u64, path: &Path) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::create(path).expect("created");
+    file.set_len(mib << 20).expect("sized");
+    for (at, sectors) in medium.runs() {
+        let bytes: Vec<u8> = (0..sectors.div_ceil(256))
+            .flat_map(|i| {
+                let n = (sectors - i * 256).min(256) as u32;
+                medium
+                    .read(at.advance(i * 256), n)
+                    .iter()
+                    .flat_map(Slice::to_vec)
+                    .collect::<Vec<u8>>()
+            })
+            .collect();
+        file.write_all_at(&bytes, at.bytes()).expect("written");
+    }
+}
+
+/// Is the tool there? Says so, and where `./test` lists it, if not.
+pub fn has(tool: &str, check: &str) -> bool {
+    let found = Command::new(tool).arg("-V").output().is_ok();
+    if !found {
+        let line = format!("{check}: {tool} is not installed");
+        eprintln!("SKIPPED: {line}");
+        if let Some(path) = std::env::var_os("WRITEPATH_SKIPS") {
+            use std::io::Write;
+            let f = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            f.and_then(|mut f| writeln!(f, "{line}")).expect("the skip list can be written");
+        }
+    }
+    found
+}
+
+/// `e2fsck -fn` finds nothing to say.
+pub fn assert_e2fsck_clean(medium: &Medium, mib: u64, what: &str) {
+    if !has("e2fsck", what) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("image");
+    save(medium, mib, &path);
+    let out = Command::new("e2fsck").args(["-fn"]).arg(&path).output().expect("runs");
+    let text =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{what}: e2fsck says\n{text}");
+}

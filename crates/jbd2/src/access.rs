@@ -1,0 +1,386 @@
+//! Access to buffers: who may change what, and what happens when the committing transaction is in
+//! the way.
+//!
+//! Picture:    get_*_access -> change the bytes -> dirty_metadata; or forget. [`Conflict`] names
+//!             the cases.
+//! Invariants: 1. bytes that the committing transaction still has to log never change: they are
+//!                copied first, or the handle waits.
+//!             2. a buffer under a transaction is not written to its home.
+//! Left out:   commit-time triggers (`t_frozen`).
+//! Source:     Linux 6.1 `do_get_write_access`,
+//!             `jbd2_journal_{get_create_access,get_undo_access,dirty_metadata, forget}`. Copies
+//!             are references: the bytes are copied by whoever writes to shared ones.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult, Span};
+use wp_cache::{BufFlag, Buffer, Mapping};
+
+use crate::handle::Handle;
+use crate::heads::{On, home_of};
+use crate::options::Conflict;
+use crate::state::Busy;
+
+/// May the buffer's bytes be copied although its transaction has logged them?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copy {
+    IfNeeded,
+    /// For undo: the copy becomes the committed contents.
+    Always,
+}
+
+impl Handle {
+    /// Says that this handle is about to change the buffer.
+    ///
+    /// Waits:  while the buffer is being written to its home; while its only copy is being written
+    ///         to the log by the committing transaction (conflict case 3).
+    /// Errors: `ReadOnly` on an aborted journal.
+    /// Crash:  the change is in this handle's transaction, or nowhere.
+    pub async fn get_write_access(&self, b: &Rc<Buffer>) -> FsResult<()> {
+        self.get_write_access_met(b).await.map(|_| ())
+    }
+
+    /// As [`Handle::get_write_access`]; answers what it met.
+    pub async fn get_write_access_met(&self, b: &Rc<Buffer>) -> FsResult<Conflict> {
+        self.access(self.journal().bdev.mapping(), b, Copy::IfNeeded).await
+    }
+
+    /// As [`Handle::get_write_access`] for a block of a file's data under `data=journal`: `b` is
+    /// cached in `map`, and its home is [`Buffer::phys`].
+    pub async fn get_write_access_in(
+        &self,
+        map: &Rc<Mapping>,
+        b: &Rc<Buffer>,
+    ) -> FsResult<Conflict> {
+        assert!(b.flag(BufFlag::Mapped), "data is journaled only with a place to go");
+        self.access(map, b, Copy::IfNeeded).await
+    }
+
+    /// As [`Handle::get_write_access`], and keeps the contents as committed until this transaction
+    /// has committed: see [`crate::Journal::committed_contents`].
+    pub async fn get_undo_access(&self, b: &Rc<Buffer>) -> FsResult<()> {
+        self.access(self.journal().bdev.mapping(), b, Copy::Always).await?;
+        let mut st = self.journal().st.borrow_mut();
+        let h = st.heads.get_mut(b.jh());
+        if h.committed.is_none() {
+            h.committed = Some(b.snapshot());
+        }
+        Ok(())
+    }
+
+    /// Says that this handle fills a buffer for a block that was just allocated.
+    ///
+    /// Waits:  while the buffer is being written to its home (its block's earlier life).
+    /// Errors: `ReadOnly` on an aborted journal, and if a transaction still has the buffer's
+    ///         earlier life: then two owners think that the block is theirs, and the journal is
+    ///         aborted.
+    /// Source: `jbd2_journal_get_create_access`.
+    pub async fn get_create_access(&self, b: &Rc<Buffer>) -> FsResult<()> {
+        self.wait_home_write(b).await;
+        let j = self.journal();
+        let tid = self.tid();
+        let possible = {
+            let mut st = j.st.borrow_mut();
+            if st.aborted() {
+                return Err(FsError::ReadOnly);
+            }
+            let key = st.heads.of(b, j.bdev.mapping());
+            let committing = st.committing;
+            let h = st.heads.get_mut(key);
+            let by_committing = h.owner.is_some() && h.owner == committing && h.on == On::Forget;
+            let possible = (h.owner.is_none() || h.owner == Some(tid) || by_committing)
+                && h.next_owner.is_none();
+            if possible && h.owner.is_none() {
+                // A checkpoint of the block's earlier life is no longer wanted: who freed it has
+                // committed.
+                h.modified = false;
+                h.map.clear_dirty(b);
+                st.file(key, tid, On::Reserved);
+            } else if possible && h.owner != Some(tid) {
+                h.modified = false;
+                h.next_owner = Some(tid);
+            }
+            possible
+        };
+        if !possible {
+            j.abort(FsError::ReadOnly);
+            return Err(FsError::ReadOnly);
+        }
+        j.cancel_revoke(b);
+        Ok(())
+    }
+
+    /// Says that the buffer was changed: it will be logged.
+    ///
+    /// Errors: `Invalid` without access in this handle's transaction; `NoSpace` without credits;
+    ///         `ReadOnly` on an aborted journal. Source: `jbd2_journal_dirty_metadata`.
+    pub fn dirty_metadata(&self, b: &Rc<Buffer>) -> FsResult<()> {
+        let j = self.journal();
+        let tid = self.tid();
+        let mut st = j.st.borrow_mut();
+        if b.jh() == 0 {
+            return Err(FsError::Invalid("dirty_metadata without access"));
+        }
+        let key = b.jh();
+        let h = st.heads.get(key);
+        if h.owner != Some(tid) && h.next_owner != Some(tid) {
+            return Err(FsError::Invalid("dirty_metadata without access in this transaction"));
+        }
+        if h.modified && (h.owner != Some(tid) || h.on == On::Metadata) {
+            return Ok(());
+        }
+        if st.aborted() {
+            return Err(FsError::ReadOnly);
+        }
+        if !st.heads.get(key).modified {
+            if self.credits.get() <= 0 {
+                return Err(FsError::NoSpace);
+            }
+            self.credits.set(self.credits.get() - 1);
+            st.heads.get_mut(key).modified = true;
+        }
+        b.set(BufFlag::JbdDirty);
+        let h = st.heads.get(key);
+        // One that the committing transaction owns is moved when that one is done with it.
+        if h.owner == Some(tid) && h.on != On::Metadata {
+            assert!(h.frozen.is_none(), "block {} is frozen in its own transaction", b.block());
+            st.file(key, tid, On::Metadata);
+        }
+        Ok(())
+    }
+
+    /// Says that the buffer's block was freed: what this transaction changed in it need not be
+    /// logged.
+    ///
+    /// Waits:  for a write of the buffer to its home, if that could not be cancelled.
+    /// Errors: `Io` for a buffer with undo contents; `ReadOnly` on an aborted journal.
+    /// Source: `jbd2_journal_forget`.
+    pub async fn forget(&self, b: &Rc<Buffer>) -> FsResult<()> {
+        let j = self.journal();
+        let tid = self.tid();
+        let (wait, dropped) = {
+            let mut st = j.st.borrow_mut();
+            if st.aborted() {
+                return Err(FsError::ReadOnly);
+            }
+            if b.jh() == 0 {
+                j.bdev.clear_dirty(b);
+                return Ok(());
+            }
+            let key = b.jh();
+            let h = st.heads.get_mut(key);
+            if h.committed.is_some() {
+                return Err(FsError::Io);
+            }
+            let was_modified = std::mem::replace(&mut h.modified, false);
+            let mut give_back = false;
+            let mut wait = false;
+            let mut dropped = None;
+            match h.owner {
+                Some(owner) if owner == tid => {
+                    assert!(h.frozen.is_none());
+                    give_back = was_modified;
+                    let checkpointed = h.checkpoint.is_some();
+                    h.map.clear_dirty(b);
+                    b.clear(BufFlag::JbdDirty);
+                    if checkpointed {
+                        // This commit makes the older log copy obsolete; until then it is needed.
+                        st.file_forget(key, tid);
+                    } else {
+                        st.unfile(key);
+                    }
+                }
+                Some(_) => {
+                    // The committing transaction logs it all the same; afterwards it must not go
+                    // home.
+                    b.set(BufFlag::Freed);
+                    match h.next_owner {
+                        None => h.next_owner = Some(tid),
+                        Some(next) => {
+                            assert_eq!(next, tid);
+                            give_back = was_modified;
+                        }
+                    }
+                }
+                None => match st.try_remove_checkpoint(key) {
+                    Ok(d) => dropped = d,
+                    Err(Busy) => {
+                        st.heads.get(key).map.clear_dirty(b);
+                        wait = true;
+                        st.file(key, tid, On::Forget);
+                    }
+                },
+            }
+            if give_back {
+                self.credits.set(self.credits.get() + 1);
+            }
+            (wait, dropped)
+        };
+        j.emit_dropped(dropped);
+        if wait {
+            b.wait_clear(BufFlag::Writeback).await;
+        }
+        Ok(())
+    }
+
+    /// `lock_buffer`: a buffer on its way home is locked.
+    async fn wait_home_write(&self, b: &Rc<Buffer>) {
+        if b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading) {
+            self.journal().st.borrow_mut().counters.home_write_waits += 1;
+            b.wait_clear(BufFlag::Writeback).await;
+            b.wait_clear(BufFlag::Reading).await;
+        }
+    }
+
+    async fn access(&self, map: &Rc<Mapping>, b: &Rc<Buffer>, copy: Copy) -> FsResult<Conflict> {
+        let j = self.journal();
+        let mut met = None;
+        loop {
+            let granted = self.granted(b, copy);
+            if !granted {
+                self.wait_home_write(b).await;
+            }
+            let case = self.try_access(map, b, copy)?;
+            if case != Conflict::Shadow {
+                j.note_conflict(b, case, Span::ZERO);
+                if !granted {
+                    j.cancel_revoke(b);
+                }
+                return Ok(met.unwrap_or(case));
+            }
+            met = Some(case);
+            let since = j.rt.now();
+            b.wait_clear(BufFlag::Shadow).await;
+            j.note_conflict(b, case, j.rt.now().since(since));
+        }
+    }
+
+    /// The quick look: nothing to do at all. Source: `jbd2_write_access_granted`.
+    fn granted(&self, b: &Buffer, copy: Copy) -> bool {
+        if b.flag(BufFlag::Dirty) || b.jh() == 0 {
+            return false;
+        }
+        let st = self.journal().st.borrow();
+        let h = st.heads.get(b.jh());
+        let ours = h.owner == Some(self.tid()) || h.next_owner == Some(self.tid());
+        ours && (copy == Copy::IfNeeded || h.committed.is_some())
+    }
+
+    /// One round of `do_get_write_access`: takes the buffer, or answers `Shadow`.
+    fn try_access(&self, map: &Rc<Mapping>, b: &Rc<Buffer>, copy: Copy) -> FsResult<Conflict> {
+        let j = self.journal();
+        let tid = self.tid();
+        let mut st = j.st.borrow_mut();
+        if st.aborted() {
+            return Err(FsError::ReadOnly);
+        }
+        let key = st.heads.of(b, map);
+        if st.heads.get(key).owner.is_some() && map.clear_dirty(b) {
+            // Somebody dirtied it behind our back (a tool writing to the device): it goes through
+            // the log now.
+            b.set(BufFlag::JbdDirty);
+        }
+        let committing = st.committing;
+        let h = st.heads.get_mut(key);
+        if h.owner == Some(tid) {
+            return Ok(Conflict::None);
+        }
+        if h.next_owner == Some(tid) {
+            return Ok(Conflict::Joined);
+        }
+        h.modified = false;
+        let Some(owner) = h.owner else {
+            assert!(h.next_owner.is_none());
+            // A pending write home is cancelled: the log will have something newer. `file` moves
+            // the dirty bit.
+            st.file(key, tid, On::Reserved);
+            return Ok(Conflict::None);
+        };
+        assert!(h.next_owner.is_none(), "block {} is wanted by two transactions", b.block());
+        assert_eq!(Some(owner), committing, "block {} is owned by a stranger", b.block());
+        if h.frozen.is_some() {
+            h.next_owner = Some(tid);
+            return Ok(Conflict::Frozen);
+        }
+        if b.flag(BufFlag::Shadow) {
+            return Ok(Conflict::Shadow);
+        }
+        let mut case = Conflict::Logged;
+        if h.on == On::Metadata || copy == Copy::Always {
+            h.frozen = Some(b.snapshot());
+            case = Conflict::Copy;
+        }
+        h.next_owner = Some(tid);
+        Ok(case)
+    }
+}
+
+impl crate::journal::Journal {
+    fn note_conflict(&self, b: &Buffer, case: Conflict, waited: Span) {
+        {
+            let mut st = self.st.borrow_mut();
+            st.counters.conflicts[case as usize] += 1;
+            st.counters.shadow_wait_ns += waited.0;
+        }
+        if case != Conflict::None
+            && let Some(observer) = &self.opts.observer
+        {
+            observer.conflict(home_of(b), case, waited);
+        }
+    }
+
+    /// A file's journaled block is truncated away: it must not be logged by the running
+    /// transaction, nor go home after the committing one. Its owner drops it from the cache
+    /// afterwards.
+    ///
+    /// Waits: while the buffer is being written to its home. Source: `journal_unmap_buffer`.
+    pub async fn invalidate(&self, b: &Rc<Buffer>) {
+        b.wait_clear(BufFlag::Writeback).await;
+        if b.jh() == 0 {
+            return;
+        }
+        let mut st = self.st.borrow_mut();
+        let key = b.jh();
+        let (running, committing) = (st.running, st.committing);
+        let h = st.heads.get(key);
+        let dropped = match h.owner {
+            Some(owner) if Some(owner) == committing => {
+                b.set(BufFlag::Freed);
+                if b.flag(BufFlag::JbdDirty) && running.is_some() {
+                    let h = st.heads.get_mut(key);
+                    h.next_owner = running;
+                    h.modified = false;
+                }
+                None
+            }
+            Some(owner) => {
+                st.dispose(key, owner);
+                None
+            }
+            // The log copy is needed until the truncate itself has committed.
+            None => match (st.try_remove_checkpoint(key), running.or(committing)) {
+                (Ok(dropped), _) => dropped,
+                (Err(Busy), Some(tid)) => {
+                    st.dispose(key, tid);
+                    None
+                }
+                (Err(Busy), None) => {
+                    st.heads.get(key).map.clear_dirty(b);
+                    st.remove_checkpoint(key)
+                }
+            },
+        };
+        drop(st);
+        self.emit_dropped(dropped);
+    }
+
+    /// The buffer's contents as last committed, if a handle has undo access to it; else as they
+    /// are.
+    pub fn committed_contents(&self, b: &Buffer) -> wp_medium::Slice {
+        if b.jh() == 0 {
+            return b.snapshot();
+        }
+        let st = self.st.borrow();
+        st.heads.get(b.jh()).committed.clone().unwrap_or_else(|| b.snapshot())
+    }
+}

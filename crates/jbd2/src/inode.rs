@@ -1,0 +1,206 @@
+//! Ordered data: inodes whose data must be on the device before the transaction that they are filed
+//!               in commits.
+//!
+//! Picture:    file_inode -> transaction's list -> (commit) submit, newest first -> wait -> next
+//!             transaction or none.
+//! Invariants: 1. an inode is on at most one list; a newer transaction that wants it too is
+//!                remembered beside.
+//!             2. the journal holds the file's data weakly: who frees an inode releases it here
+//!                first.
+//! Left out:   byte ranges (5.3 and later): every mapped dirty block of the file is written.
+//! Source:     Linux 6.1 `jbd2_journal_file_inode`, `journal_submit_data_buffers`,
+//!             `journal_finish_inode_data_buffers`.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+
+use wp_base::event::{Class, Event};
+use wp_base::{FsError, FsResult};
+use wp_rt::WaitQueue;
+
+use crate::handle::Handle;
+use crate::journal::Journal;
+
+/// A file's data, as a commit sees it.
+pub trait OrderedData {
+    /// Inode number, for events.
+    fn ino(&self) -> u64;
+    /// Submits the file's dirty blocks that have a place on the device, as SYNC writes; never
+    /// allocates.
+    fn submit<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
+    /// Waits until the file's writes are complete. Errors: `Io` if one failed.
+    fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
+}
+
+/// What a commit does with a filed inode's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ordered {
+    /// Write it and wait (`JI_WRITE_DATA | JI_WAIT_DATA`).
+    WriteAndWait,
+    /// Somebody has submitted it: only wait (`JI_WAIT_DATA`, 4.7 and later).
+    Wait,
+}
+
+/// A file's place in ordered mode. `struct jbd2_inode`.
+pub struct JournalInode {
+    data: Weak<dyn OrderedData>,
+    ino: u64,
+    pub(crate) owner: Cell<Option<u32>>,
+    pub(crate) next_owner: Cell<Option<u32>>,
+    write: Cell<bool>,
+    wait: Cell<bool>,
+    /// The commit thread is at it.
+    busy: Cell<bool>,
+    idle: WaitQueue,
+}
+
+impl Journal {
+    /// A file's place in ordered mode, on no list.
+    ///
+    /// Held weakly: a `data` that is gone has nothing to write. Call [`Journal::release_inode`]
+    /// before the file's cache is dropped, or a commit in between would not write it.
+    pub fn new_inode(&self, data: Weak<dyn OrderedData>) -> Rc<JournalInode> {
+        let ino = data.upgrade().map_or(0, |d| d.ino());
+        Rc::new(JournalInode {
+            data,
+            ino,
+            owner: Cell::new(None),
+            next_owner: Cell::new(None),
+            write: Cell::new(false),
+            wait: Cell::new(false),
+            busy: Cell::new(false),
+            idle: WaitQueue::new(&self.rt, "ordered data of an inode"),
+        })
+    }
+
+    /// Takes a file off the lists. Waits: while a commit is at its data.
+    /// Source: `jbd2_journal_release_jbd_inode`.
+    pub async fn release_inode(&self, inode: &Rc<JournalInode>) {
+        while inode.busy.get() {
+            inode.idle.wait().await;
+        }
+        if let Some(tid) = inode.owner.take() {
+            let mut st = self.st.borrow_mut();
+            if let Some(t) = st.transactions.get_mut(&tid) {
+                t.inodes.retain(|i| !Rc::ptr_eq(i, inode));
+            }
+        }
+        inode.next_owner.set(None);
+    }
+
+    /// Writes a file's data if the committing transaction still needs it, before a truncate throws
+    /// it away.
+    ///
+    /// Waits: for what submitting waits for. Errors: `Io`, which also aborts the journal.
+    /// Source: `jbd2_journal_begin_ordered_truncate`.
+    pub async fn begin_ordered_truncate(&self, inode: &Rc<JournalInode>) -> FsResult<()> {
+        let committing = self.committing_tid();
+        if committing.is_none() || inode.owner.get() != committing {
+            return Ok(());
+        }
+        let Some(data) = inode.data.upgrade() else { return Ok(()) };
+        let done = data.submit().await;
+        if let Err(e) = &done {
+            self.abort(e.clone());
+        }
+        done
+    }
+
+    /// Submits the data of every inode filed in `tid`.
+    pub(crate) async fn submit_ordered(&self, tid: u32) -> FsResult<()> {
+        let mut result = Ok(());
+        for inode in self.ordered(tid) {
+            // Only the one at hand is kept from being released.
+            if inode.owner.get() != Some(tid) || !inode.write.get() {
+                continue;
+            }
+            inode.busy.set(true);
+            self.emit("submit_inode_data", tid, inode.ino);
+            if let Some(data) = inode.data.upgrade() {
+                result = result.and(data.submit().await);
+            }
+            inode.busy.set(false);
+            inode.idle.wake_all();
+        }
+        result
+    }
+
+    /// Waits for the data of every inode filed in `tid` and hands the inodes on.
+    pub(crate) async fn finish_ordered(&self, tid: u32) -> FsResult<()> {
+        let mut result = Ok(());
+        for inode in self.ordered(tid) {
+            if inode.owner.get() != Some(tid) || !inode.wait.get() {
+                continue;
+            }
+            inode.busy.set(true);
+            if let Some(data) = inode.data.upgrade() {
+                result = result.and(data.wait().await);
+            }
+            inode.busy.set(false);
+            inode.idle.wake_all();
+        }
+        let mut st = self.st.borrow_mut();
+        let inodes = std::mem::take(&mut st.transaction_mut(tid).inodes);
+        for inode in self.in_walk_order(inodes) {
+            let next = inode.next_owner.take();
+            inode.owner.set(next);
+            match next {
+                Some(next) => st.transaction_mut(next).inodes.push(inode),
+                None => {
+                    inode.write.set(false);
+                    inode.wait.set(false);
+                }
+            }
+        }
+        result
+    }
+
+    /// The inodes of `tid` in the order in which a commit walks them.
+    fn ordered(&self, tid: u32) -> Vec<Rc<JournalInode>> {
+        let inodes = self.st.borrow().transaction(tid).inodes.clone();
+        self.in_walk_order(inodes)
+    }
+
+    fn in_walk_order(&self, mut inodes: Vec<Rc<JournalInode>>) -> Vec<Rc<JournalInode>> {
+        if self.opts.policy.file_inode_lifo {
+            inodes.reverse();
+        }
+        inodes
+    }
+}
+
+impl Handle {
+    /// Files a file's data in this handle's transaction.
+    ///
+    /// Errors: `ReadOnly` on an aborted journal. Source: `jbd2_journal_file_inode`.
+    pub fn file_inode(&self, inode: &Rc<JournalInode>, how: Ordered) -> FsResult<()> {
+        let tid = self.tid();
+        let mut st = self.journal().st.borrow_mut();
+        if st.aborted() {
+            return Err(FsError::ReadOnly);
+        }
+        self.journal().rt.emit(Class::JBD2, || Event::Jbd2 {
+            what: "file_inode",
+            tid,
+            value: inode.ino,
+        });
+        inode.wait.set(true);
+        if how == Ordered::WriteAndWait {
+            inode.write.set(true);
+        }
+        if inode.owner.get() == Some(tid) || inode.next_owner.get() == Some(tid) {
+            return Ok(());
+        }
+        st.transaction_mut(tid).need_data_flush = true;
+        if inode.owner.get().is_some() {
+            assert!(inode.next_owner.get().is_none() && inode.owner.get() == st.committing);
+            inode.next_owner.set(Some(tid));
+            return Ok(());
+        }
+        inode.owner.set(Some(tid));
+        st.transaction_mut(tid).inodes.push(inode.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,490 @@
+//! A mounted journal: loading it, its thread, asking for commits and waiting for them, closing it.
+//!
+//! Picture:    [`Journal::load`] starts the thread -> handles -> requests, age or lack of room wake
+//!             the thread -> it commits -> waiters -> [`Journal::destroy`].
+//! Invariants: 1. one commit at a time; transaction ids are committed in order.
+//!             2. no borrow of the state is held while anything waits.
+//!             3. the thread and the timer hold the journal weakly while idle: a dropped world is
+//!                freed.
+//! Source:     Linux 6.1 `fs/jbd2/journal.c`.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::{Rc, Weak};
+
+use wp_base::event::{Class, Event, Flags};
+use wp_base::live::{Kind, Tally};
+use wp_base::{BlockSize, FsError, FsResult, Span, Time};
+use wp_cache::Bdev;
+use wp_rt::{Lock, Rt, TimerSink, WaitQueue};
+use zerocopy::byteorder::big_endian::U32;
+
+use crate::disk::{self, Format, SuperBlock, tid_after, tid_at_least};
+use crate::heads::Heads;
+use crate::log::LogMap;
+use crate::options::{CreditRule, JournalCounters, JournalOptions};
+use crate::recover::verify_super;
+use crate::state::{Dropped, State, TransactionState};
+use crate::superblock::SuperState;
+
+/// A file system's journal, loaded.
+pub struct Journal {
+    pub(crate) rt: Rt,
+    pub(crate) bdev: Rc<Bdev>,
+    pub(crate) bs: BlockSize,
+    pub(crate) log: LogMap,
+    pub(crate) opts: JournalOptions,
+    pub(crate) format: Cell<Format>,
+    pub(crate) sb: SuperState,
+    pub(crate) errno_unwritten: Cell<bool>,
+    pub(crate) st: RefCell<State>,
+    /// Who moves the tail or writes the log's start (`j_checkpoint_mutex`).
+    pub(crate) checkpoint_lock: Lock<()>,
+    /// Handle starts that wait for a transaction to take them.
+    pub(crate) wait_transaction_locked: WaitQueue,
+    /// Those who wait for a commit, or for the thread's end.
+    pub(crate) wait_done_commit: WaitQueue,
+    /// The thread, when it has nothing to do.
+    wait_commit: Rc<WaitQueue>,
+    /// The commit, for the transaction's last handle.
+    pub(crate) wait_updates: WaitQueue,
+    pub(crate) wait_reserved: WaitQueue,
+    me: Weak<Journal>,
+    _tally: Tally,
+}
+
+impl Journal {
+    /// Opens the log at `log`, which must be empty or just recovered, and starts its thread.
+    ///
+    /// Waits:  for the superblock's read; for its write if a recovery left the log's start on disk.
+    /// Errors: `Corrupt` or `Unsupported` for a superblock that cannot be; `Invalid` if the log
+    ///         needs recovery or is shorter than 1024 blocks; `Io`.
+    /// Source: `jbd2_journal_load`, `journal_reset`.
+    pub async fn load(
+        rt: &Rt,
+        bdev: &Rc<Bdev>,
+        log: LogMap,
+        opts: JournalOptions,
+    ) -> FsResult<Rc<Journal>> {
+        let bs = bdev.block_size();
+        if bs.bytes() < 1024 {
+            return Err(FsError::Invalid("a journal needs blocks of 1024 bytes at least"));
+        }
+        let at = log.block(0).ok_or(FsError::Invalid("the journal has no first block"))?;
+        let buffer = bdev.read(at).await?;
+        let sb_state = SuperState::new(rt, buffer);
+        let sb = sb_state.get();
+        verify_super(&sb, &log, bs, at * u64::from(bs.bytes()), opts.policy.incompat_known)?;
+        if sb.start.get() != 0 && opts.recovered.is_none() {
+            return Err(FsError::Invalid("the journal needs recovery"));
+        }
+        let st = fresh_state(&sb, &opts)?;
+        if !opts.fast_commit {
+            // As the kernel: what the last mount wanted does not matter.
+            sb_state.set(|sb| {
+                let on = sb.feature_incompat.get() & !disk::INCOMPAT_FAST_COMMIT;
+                if sb.header.blocktype.get() == disk::SUPER_V2 {
+                    sb.feature_incompat = U32::new(on);
+                }
+            });
+        }
+        let journal = Rc::new_cyclic(|me| Journal {
+            rt: rt.clone(),
+            bdev: bdev.clone(),
+            bs,
+            log,
+            format: Cell::new(Format::of(&sb)),
+            sb: sb_state,
+            errno_unwritten: Cell::new(false),
+            st: RefCell::new(st),
+            checkpoint_lock: Lock::new(rt, "checkpoint", ()),
+            wait_transaction_locked: WaitQueue::new(rt, "journal transaction locked"),
+            wait_done_commit: WaitQueue::new(rt, "journal commit done"),
+            wait_commit: Rc::new(WaitQueue::new(rt, "journal commit request")),
+            wait_updates: WaitQueue::new(rt, "journal handles"),
+            wait_reserved: WaitQueue::new(rt, "journal reserved credits"),
+            opts,
+            me: me.clone(),
+            _tally: Tally::new(Kind::World),
+        });
+        if journal.opts.async_commit {
+            journal.set_features(0, disk::INCOMPAT_ASYNC_COMMIT)?;
+        }
+        journal.refresh_format();
+        if sb.start.get() != 0 {
+            let guard = journal.checkpoint_lock.lock().await;
+            let (tid, block) = {
+                let st = journal.st.borrow();
+                (st.tail_sequence, st.tail)
+            };
+            // FUA: new transactions reuse the log at once.
+            journal.write_log_tail(&guard, tid, block, Flags::FUA).await?;
+        }
+        let thread = run(journal.me.clone(), journal.wait_commit.clone());
+        rt.spawn_daemon(journal.opts.ino_name.as_str(), thread);
+        Ok(journal)
+    }
+
+    /// Recomputes what follows from the feature words.
+    pub(crate) fn refresh_format(&self) {
+        let format = Format::of(&self.sb.get());
+        self.format.set(format);
+        let mut st = self.st.borrow_mut();
+        st.base_credits = base_credits(&self.opts, &format, self.bs, st.max_buffers);
+    }
+
+    pub(crate) fn revokes_per_block(&self) -> u32 {
+        self.format.get().revokes_per_block(self.bs.bytes() as usize)
+    }
+
+    pub(crate) fn emit(&self, what: &'static str, tid: u32, value: u64) {
+        self.rt.emit(Class::JBD2, || Event::Jbd2 { what, tid, value });
+    }
+
+    pub(crate) fn emit_dropped(&self, dropped: impl IntoIterator<Item = Dropped>) {
+        for d in dropped {
+            self.emit("checkpoint_stats", d.tid, u64::from(d.buffers));
+        }
+    }
+
+    /// What it runs with.
+    pub fn options(&self) -> &JournalOptions {
+        &self.opts
+    }
+
+    /// The transaction that takes handles, if there is one.
+    pub fn running_tid(&self) -> Option<u32> {
+        self.st.borrow().running
+    }
+
+    /// The transaction that is being committed.
+    pub fn committing_tid(&self) -> Option<u32> {
+        self.st.borrow().committing
+    }
+
+    /// State of a transaction that is not gone yet.
+    pub fn transaction_state(&self, tid: u32) -> Option<TransactionState> {
+        self.st.borrow().transactions.get(&tid).map(|t| t.state)
+    }
+
+    /// Newest transaction that has committed.
+    pub fn commit_sequence(&self) -> u32 {
+        self.st.borrow().commit_sequence
+    }
+
+    /// Oldest transaction that the log on disk holds, and its first log block.
+    pub fn tail(&self) -> (u32, u32) {
+        let st = self.st.borrow();
+        (st.tail_sequence, st.tail)
+    }
+
+    /// Most blocks that one transaction may hold.
+    pub fn transaction_blocks_max(&self) -> u32 {
+        self.st.borrow().max_buffers as u32
+    }
+
+    /// Log blocks that are free.
+    pub fn free_blocks(&self) -> u32 {
+        self.st.borrow().free.max(0) as u32
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> JournalCounters {
+        self.st.borrow().counters
+    }
+
+    /// Is a transaction of this id neither running nor committing?
+    pub fn is_committed(&self, tid: u32) -> bool {
+        let st = self.st.borrow();
+        st.running != Some(tid) && st.committing != Some(tid)
+    }
+
+    /// Starts a transaction, and its clock.
+    pub(crate) fn begin_transaction(&self, st: &mut RefMut<'_, State>) -> u32 {
+        let tid = st.begin_transaction(self.rt.now(), self.opts.commit_interval);
+        if st.timer_armed.is_none() {
+            let at = timer_at(st.transaction(tid).expires);
+            st.timer_armed = Some(at);
+            self.arm(at);
+        }
+        tid
+    }
+
+    fn arm(&self, at: Time) {
+        let timer = CommitTimer { journal: self.me.clone() };
+        self.rt.timer(at, Rc::new(timer), 0);
+    }
+
+    /// Asks for the commit of `tid`, if it is the running one and nobody has asked. Never waits.
+    /// Source: `jbd2_log_start_commit`.
+    pub fn request_commit(&self, tid: u32) {
+        let wake = self.st.borrow_mut().request_commit(tid);
+        if wake {
+            self.wait_commit.wake_all();
+        }
+    }
+
+    /// Waits until `tid` has committed. It must have been requested, or be committing or older.
+    ///
+    /// Errors: `Io` on an aborted journal. Source: `jbd2_log_wait_commit`.
+    pub async fn wait_commit(&self, tid: u32) -> FsResult<()> {
+        if tid_after(tid, self.commit_sequence()) {
+            self.wait_commit.wake_all();
+            self.wait_done_commit.wait_until(|| !tid_after(tid, self.commit_sequence())).await;
+        }
+        if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Commits `tid` if it has not been, and waits for it. A stale id is committed already.
+    ///
+    /// Errors: `Io` on a journal that is aborted while this waits. Source:
+    ///         `jbd2_complete_transaction`.
+    pub async fn complete_transaction(&self, tid: u32) -> FsResult<()> {
+        let (running, committing) = {
+            let st = self.st.borrow();
+            (st.running == Some(tid), st.committing == Some(tid))
+        };
+        if running {
+            self.request_commit(tid);
+        } else if !committing {
+            return Ok(());
+        }
+        self.wait_commit(tid).await
+    }
+
+    /// Commits what is running, or waits for what is committing. The caller has no handle open.
+    ///
+    /// Errors: `Io` on an aborted journal. Source: `jbd2_journal_force_commit`.
+    pub async fn force_commit(&self) -> FsResult<()> {
+        let (running, tid) = {
+            let st = self.st.borrow();
+            (st.running.is_some(), st.running.or(st.committing))
+        };
+        let Some(tid) = tid else { return Ok(()) };
+        if running {
+            self.request_commit(tid);
+        }
+        self.wait_commit(tid).await
+    }
+
+    /// Will the commit of `tid` still flush the device's cache? If not, what was written for it
+    /// before this call may need a flush of its own. Source: `jbd2_trans_will_send_data_barrier`.
+    pub fn will_send_data_barrier(&self, tid: u32) -> bool {
+        if !self.opts.barrier {
+            return false;
+        }
+        let st = self.st.borrow();
+        if tid_at_least(st.commit_sequence, tid) {
+            return false;
+        }
+        st.committing != Some(tid) || st.transaction(tid).state < TransactionState::CommitJflush
+    }
+
+    /// Has the journal been aborted?
+    pub fn is_aborted(&self) -> bool {
+        self.st.borrow().aborted()
+    }
+
+    /// Why it was aborted.
+    pub fn error(&self) -> Option<FsError> {
+        self.st.borrow().abort.clone()
+    }
+
+    /// Stops the journal for good: nothing further is committed, later starts answer `ReadOnly`.
+    ///
+    /// The reason is written to the superblock; nobody waits for that. Source:
+    /// `jbd2_journal_abort`.
+    pub fn abort(&self, why: FsError) {
+        let errno = errno_of(&why);
+        let running = {
+            let mut st = self.st.borrow_mut();
+            if st.aborted() {
+                return;
+            }
+            st.abort = Some(why);
+            st.running
+        };
+        if let Some(tid) = running {
+            self.request_commit(tid);
+        }
+        self.emit("abort", running.unwrap_or(0), u64::from(errno));
+        self.sb.set(|sb| sb.errno = U32::new(errno.wrapping_neg()));
+        self.errno_unwritten.set(true);
+        self.write_errno();
+    }
+
+    /// Closes the journal cleanly: commits, writes everything home, marks the log empty, ends the
+    /// thread.
+    ///
+    /// Waits: for all of that. The caller has ended every handle. Errors: `Io` on an aborted
+    /// journal; the log then stays as it is, for recovery. Source: `jbd2_journal_destroy`.
+    pub async fn destroy(self: &Rc<Self>) -> FsResult<()> {
+        self.st.borrow_mut().unmount = true;
+        while self.st.borrow().thread_alive {
+            self.wait_commit.wake_all();
+            self.wait_done_commit.wait_until(|| !self.st.borrow().thread_alive).await;
+        }
+        if self.running_tid().is_some() {
+            self.commit().await;
+        }
+        let mut result = Ok(());
+        while result.is_ok() && !self.st.borrow().checkpoint.is_empty() {
+            result = self.checkpoint_oldest().await;
+        }
+        if result.is_err() {
+            let dropped = self.st.borrow_mut().clean_checkpoints(true);
+            self.emit_dropped(dropped);
+        }
+        let home_failed = self.st.borrow().checkpoint_error;
+        if home_failed {
+            self.abort(FsError::Io);
+        }
+        if self.is_aborted() {
+            return Err(FsError::Io);
+        }
+        let guard = self.checkpoint_lock.lock().await;
+        {
+            let mut st = self.st.borrow_mut();
+            assert!(st.running.is_none() && st.committing.is_none() && st.checkpoint.is_empty());
+            st.sequence = st.sequence.wrapping_add(1);
+            st.tail_sequence = st.sequence;
+        }
+        self.mark_empty(&guard, Flags::PREFLUSH | Flags::FUA).await?;
+        drop(guard);
+        let left = self.st.borrow().heads.len();
+        assert!(left == 0, "{left} buffers are still in the closed journal");
+        result
+    }
+}
+
+/// Credits that every transaction starts with: a commit record and the descriptors of a full
+/// transaction.
+fn base_credits(opts: &JournalOptions, format: &Format, bs: BlockSize, max_buffers: i64) -> i64 {
+    match opts.policy.credits {
+        CreditRule::Plain | CreditRule::Shift => 0,
+        CreditRule::Descriptors => {
+            let tags = u64::from(format.tags_per_descriptor(bs.bytes() as usize));
+            1 + (max_buffers as u64).div_ceil(tags) as i64
+        }
+    }
+}
+
+/// The state of a log in which nothing has been written yet.
+fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
+    let (first, maxlen) = (sb.first.get(), sb.maxlen.get());
+    let area = if opts.fast_commit { sb.fast_commit_blocks() } else { 0 };
+    let last = maxlen.saturating_sub(area);
+    if u64::from(first) + u64::from(disk::LOG_BLOCKS_MIN) > u64::from(last) + 1 {
+        return Err(FsError::Invalid("the journal is too short"));
+    }
+    let (sequence, recorded) = match &opts.recovered {
+        Some(report) => (report.next_sequence, report.head),
+        None => (sb.sequence.get().wrapping_add(1), sb.head.get()),
+    };
+    let cycles = opts.policy.cycle_record && (first..last).contains(&recorded);
+    let head = if cycles { recorded } else { first };
+    Ok(State {
+        sequence,
+        commit_sequence: sequence.wrapping_sub(1),
+        commit_request: sequence.wrapping_sub(1),
+        tail_sequence: sequence,
+        head,
+        tail: head,
+        free: i64::from(last - first),
+        first,
+        last,
+        max_buffers: i64::from((maxlen - area) / opts.policy.transaction_divisor),
+        base_credits: 0,
+        control_shift: (opts.policy.credits == CreditRule::Shift).then_some(5),
+        transactions: BTreeMap::new(),
+        running: None,
+        committing: None,
+        checkpoint: VecDeque::new(),
+        heads: Heads::default(),
+        revokes: [BTreeSet::new(), BTreeSet::new()],
+        revoke_now: 0,
+        reserved_credits: 0,
+        flushed: sb.start.get() == 0,
+        unmount: false,
+        thread_alive: true,
+        abort: None,
+        checkpoint_error: false,
+        average_commit: Span::ZERO,
+        last_sync_writer: None,
+        timer_armed: None,
+        counters: JournalCounters::default(),
+    })
+}
+
+/// The errno's number, as `s_errno` and traces have it.
+fn errno_of(e: &FsError) -> u32 {
+    match e {
+        FsError::Io => 5,
+        FsError::ReadOnly => 30,
+        FsError::NoSpace => 28,
+        FsError::Corrupt(_) => 117,
+        _ => 22,
+    }
+}
+
+/// The thread. Source: `kjournald2`.
+async fn run(weak: Weak<Journal>, wake: Rc<WaitQueue>) {
+    loop {
+        let Some(j) = weak.upgrade() else { return };
+        let (unmount, asked) = {
+            let st = j.st.borrow();
+            (st.unmount, st.commit_sequence != st.commit_request)
+        };
+        if unmount {
+            j.st.borrow_mut().thread_alive = false;
+            j.wait_done_commit.wake_all();
+            return;
+        }
+        if asked {
+            j.commit().await;
+            continue;
+        }
+        let expired = {
+            let mut st = j.st.borrow_mut();
+            let old = st.running.filter(|tid| j.rt.now() >= st.transaction(*tid).expires);
+            if let Some(tid) = old {
+                st.commit_request = tid;
+            }
+            old.is_some()
+        };
+        if !expired {
+            drop(j);
+            wake.wait().await;
+        }
+    }
+}
+
+/// When the timer of a transaction that expires at `at` fires: at the next whole second, as the
+/// kernel rounds (`round_jiffies_up`), so that timers of many devices share a wake-up.
+fn timer_at(at: Time) -> Time {
+    Time::ZERO + Span::secs(at.secs() + 1)
+}
+
+/// Wakes the thread when the running transaction is old enough. One is armed at a time, so that a
+/// busy journal does not fill the timer queue.
+struct CommitTimer {
+    journal: Weak<Journal>,
+}
+
+impl TimerSink for CommitTimer {
+    fn fire(self: Rc<Self>, now: Time, _token: u64) {
+        let Some(j) = self.journal.upgrade() else { return };
+        let mut st = j.st.borrow_mut();
+        st.timer_armed = None;
+        let Some(tid) = st.running else { return };
+        let at = timer_at(st.transaction(tid).expires);
+        if at > now {
+            st.timer_armed = Some(at);
+            drop(st);
+            j.arm(at);
+            return;
+        }
+        drop(st);
+        j.wait_commit.wake_all();
+    }
+}

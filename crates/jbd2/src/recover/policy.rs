@@ -1,0 +1,128 @@
+//! What recovery is told and what it answers.
+
+use crate::disk;
+
+/// What a complete transaction with a wrong commit checksum means, where the log is not
+/// asynchronous.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadCommit {
+    /// The file system cannot be mounted (Linux): what came before is replayed, then recovery
+    /// fails.
+    Refuse,
+    /// The log ends before it (e2fsck): said in [`RecoveryReport::failed_commit`].
+    StopBefore,
+}
+
+/// Rules of recovery that differ between kernels and tools.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecoverPolicy {
+    /// What to do at a wrong commit checksum.
+    pub bad_commit: BadCommit,
+    /// A commit record whose used 60 bytes are right counts although the rest of its block is not.
+    /// "jbd2: avoid mount failed when commit block is partial submitted"; in 6.12, not in 6.1.
+    pub partial_commit: bool,
+    /// A checksum error in a transaction older than the one before it is left-over from an earlier
+    /// file system: the log ends there. "jbd2: avoid transaction reuse after reformatting", 5.10.
+    pub stale_by_time: bool,
+    /// Write the journal superblock as a checker does: empty, next sequence. A kernel that mounts
+    /// leaves it to [`crate::Journal::load`], which starts the log anew.
+    pub mark_empty: bool,
+    /// Record the log's head in `s_head` when marking empty ("jbd2: continue to record log between
+    /// each mount", 6.4).
+    pub record_head: bool,
+    /// Incompatible features that this kernel knows; any other is an error.
+    pub incompat_known: u32,
+}
+
+impl RecoverPolicy {
+    /// The rules of Linux `major.minor`, which marks the log empty afterwards.
+    pub const fn linux(major: u32, minor: u32) -> RecoverPolicy {
+        let v = major * 1000 + minor;
+        let mut incompat_known =
+            disk::INCOMPAT_REVOKE | disk::INCOMPAT_64BIT | disk::INCOMPAT_ASYNC_COMMIT;
+        if v >= 3005 {
+            incompat_known |= disk::INCOMPAT_CSUM_V2;
+        }
+        if v >= 3018 {
+            incompat_known |= disk::INCOMPAT_CSUM_V3;
+        }
+        if v >= 5010 {
+            incompat_known |= disk::INCOMPAT_FAST_COMMIT;
+        }
+        RecoverPolicy {
+            bad_commit: BadCommit::Refuse,
+            partial_commit: v >= 6010,
+            stale_by_time: v >= 5010,
+            mark_empty: true,
+            record_head: v >= 6004,
+            incompat_known,
+        }
+    }
+
+    /// The rules of e2fsck 1.47.
+    pub const fn e2fsck() -> RecoverPolicy {
+        RecoverPolicy {
+            bad_commit: BadCommit::StopBefore,
+            partial_commit: false,
+            stale_by_time: true,
+            mark_empty: true,
+            record_head: false,
+            incompat_known: disk::INCOMPAT_KNOWN,
+        }
+    }
+}
+
+/// Why the scan found no further transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanEnd {
+    /// `s_start` was 0: nothing to recover.
+    Clean,
+    /// The next block is no control block.
+    NoMagic,
+    /// The next control block is of another transaction than the expected one.
+    OtherSequence(u32),
+    /// The next control block is of an unknown type.
+    UnknownType(u32),
+    /// A commit record or, with checksum v1, its transaction has a wrong checksum.
+    BadChecksum,
+    /// A wrong checksum in something older than the transaction before it.
+    Stale,
+    /// A logged block cannot be read (checksum v1 only).
+    Unreadable,
+    /// Every block of the log was walked.
+    WholeLog,
+}
+
+/// What recovery found and did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecoveryReport {
+    /// Id of the first transaction that was expected.
+    pub first_tid: u32,
+    /// Id after the last transaction that was replayed (equal to `first_tid` if none was).
+    pub end_tid: u32,
+    /// Logged blocks written to their homes.
+    pub blocks_replayed: u64,
+    /// Logged blocks not written because they are revoked.
+    pub blocks_revoked: u64,
+    /// Revoke records seen.
+    pub revoke_records: u64,
+    /// Why the scan ended.
+    pub scan_end: ScanEnd,
+    /// The transaction with the wrong commit checksum, if one ended the log.
+    pub failed_commit: Option<u32>,
+    /// First id that a new transaction may have: beyond everything seen.
+    pub next_sequence: u32,
+    /// Log block at which the next transaction would go in a log that continues.
+    pub head: u32,
+    /// Fast-commit area: (first log block, blocks), if the log has one.
+    pub fast_commit: Option<(u32, u32)>,
+    /// `s_errno` as found: why an earlier mount aborted the journal; 0 = it did not.
+    pub errno: u32,
+}
+
+impl RecoveryReport {
+    /// Transactions that were replayed.
+    pub fn transactions(&self) -> u32 {
+        self.end_tid.wrapping_sub(self.first_tid)
+    }
+}

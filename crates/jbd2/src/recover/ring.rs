@@ -1,0 +1,171 @@
+//! The log as a ring of blocks, and a walk over its control blocks.
+
+use std::mem::size_of;
+
+use wp_base::{BlockSize, FsError, FsResult};
+use wp_medium::{Overlay, View};
+use zerocopy::FromBytes;
+
+use super::ScanEnd;
+use crate::disk::{self, Format, Header, SuperBlock};
+use crate::log::LogMap;
+
+/// The ring of log blocks, as one recovery sees it.
+pub(super) struct Ring<'a, 'b> {
+    pub dev: &'a Overlay<'b>,
+    log: &'a LogMap,
+    bs: BlockSize,
+    pub format: Format,
+    /// First block of the ring.
+    first: u32,
+    /// Block after its last.
+    last: u32,
+    /// Blocks of the log, fast-commit area included.
+    total: u32,
+    pub fast_commit: Option<(u32, u32)>,
+}
+
+impl<'a, 'b> Ring<'a, 'b> {
+    pub fn new(
+        dev: &'a Overlay<'b>,
+        log: &'a LogMap,
+        bs: BlockSize,
+        sb: &SuperBlock,
+    ) -> FsResult<Ring<'a, 'b>> {
+        let (first, total) = (sb.first.get(), sb.maxlen.get());
+        let fc = sb.fast_commit_blocks();
+        let mut last = total;
+        let mut fast_commit = None;
+        if fc != 0 && total.saturating_sub(fc) >= disk::LOG_BLOCKS_MIN {
+            last = total - fc;
+            // The kernel leaves the block at `last` unused: its area starts one later.
+            fast_commit = Some((last + 1, fc - 1));
+        }
+        if first >= last {
+            return Err(FsError::corrupt(
+                "jbd2 superblock",
+                "s_num_fc_blks",
+                0,
+                u64::from(fc),
+                "room for a log before the fast-commit area",
+            ));
+        }
+        Ok(Ring { dev, log, bs, format: Format::of(sb), first, last, total, fast_commit })
+    }
+
+    pub fn byte(&self, log: u32) -> Option<u64> {
+        self.log.block(log)?.checked_mul(u64::from(self.bs.bytes()))
+    }
+
+    pub fn read(&self, log: u32, out: &mut [u8]) -> FsResult<()> {
+        if log >= self.total {
+            return Err(FsError::corrupt(
+                "jbd2 log",
+                "position",
+                0,
+                u64::from(log),
+                "a block of the log",
+            ));
+        }
+        self.dev.read_at(self.byte(log).ok_or(FsError::Io)?, out)
+    }
+
+    /// The position `by` blocks on: one turn around the ring at most, as `wrap()` does.
+    fn advance(&self, at: u32, by: u32) -> u32 {
+        let next = u64::from(at) + u64::from(by);
+        if next >= u64::from(self.last) {
+            (next - u64::from(self.last - self.first)) as u32
+        } else {
+            next as u32
+        }
+    }
+
+    pub fn block_bytes(&self) -> usize {
+        self.bs.bytes() as usize
+    }
+}
+
+/// One pass over the log: yields control blocks while they belong to it.
+pub(super) struct Walk<'r, 'a, 'b> {
+    ring: &'r Ring<'a, 'b>,
+    /// Next block to read.
+    pub at: u32,
+    /// Log blocks passed.
+    walked: u64,
+    /// The control block last read.
+    pub block: Vec<u8>,
+}
+
+/// What stands at the walk's position.
+pub(super) enum Step {
+    Control(u32),
+    End(ScanEnd),
+}
+
+impl<'r, 'a, 'b> Walk<'r, 'a, 'b> {
+    pub fn new(ring: &'r Ring<'a, 'b>, sb: &SuperBlock) -> Walk<'r, 'a, 'b> {
+        Walk { ring, at: sb.start.get(), walked: 0, block: vec![0; ring.block_bytes()] }
+    }
+
+    /// Reads the next block, which should be a control block of `tid`.
+    pub fn step(&mut self, tid: u32) -> FsResult<Step> {
+        // A log can be crafted so that it never ends; a real one is no longer than itself.
+        if self.walked > u64::from(self.ring.last) {
+            return Ok(Step::End(ScanEnd::WholeLog));
+        }
+        self.ring.read(self.at, &mut self.block)?;
+        self.skip(1);
+        let Ok((h, _)) = Header::read_from_prefix(&self.block) else {
+            return Ok(Step::End(ScanEnd::NoMagic));
+        };
+        if h.magic.get() != disk::MAGIC {
+            return Ok(Step::End(ScanEnd::NoMagic));
+        }
+        if h.sequence.get() != tid {
+            return Ok(Step::End(ScanEnd::OtherSequence(h.sequence.get())));
+        }
+        match h.blocktype.get() {
+            t @ (disk::DESCRIPTOR | disk::COMMIT | disk::REVOKE) => Ok(Step::Control(t)),
+            t => Ok(Step::End(ScanEnd::UnknownType(t))),
+        }
+    }
+
+    pub fn skip(&mut self, blocks: u32) {
+        self.at = self.ring.advance(self.at, blocks);
+        self.walked += u64::from(blocks);
+    }
+
+    pub fn tags(&self) -> u32 {
+        Tags::new(&self.ring.format, &self.block).count() as u32
+    }
+}
+
+/// The tags of a descriptor block, in order.
+pub(super) struct Tags<'a> {
+    format: &'a Format,
+    block: &'a [u8],
+    at: usize,
+    done: bool,
+}
+
+impl<'a> Tags<'a> {
+    pub fn new(format: &'a Format, block: &'a [u8]) -> Tags<'a> {
+        Tags { format, block, at: size_of::<Header>(), done: false }
+    }
+}
+
+impl Iterator for Tags<'_> {
+    type Item = disk::ParsedTag;
+    fn next(&mut self) -> Option<disk::ParsedTag> {
+        if self.done {
+            return None;
+        }
+        let tag = self.format.tag(self.block, self.at)?;
+        self.at += self.format.tag_bytes();
+        if tag.flags & disk::TAG_SAME_UUID == 0 {
+            self.at += disk::UUID_BYTES;
+        }
+        self.done = tag.flags & disk::TAG_LAST != 0;
+        Some(tag)
+    }
+}

@@ -1,0 +1,10 @@
+//! The running journal: commits, conflicts, credits, checkpoints, errors, and every power cut.
+
+mod abort;
+mod commit;
+mod conflicts;
+mod crash;
+mod data;
+mod format;
+mod space;
+mod world;

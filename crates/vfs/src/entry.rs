@@ -1,0 +1,245 @@
+//! What a file system registers: one [`FsEntry`], from which command line, tests and lists know it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_block::Partition;
+use wp_cache::Fut;
+use wp_medium::{Medium, View};
+use wp_rt::Rt;
+
+use crate::fs::FileSystem;
+
+/// All that a file system may touch.
+#[derive(Clone)]
+pub struct Env {
+    /// Time, tasks, randomness.
+    pub rt: Rt,
+    /// Where it lies.
+    pub part: Partition,
+    /// Name of that partition as the kernel has it (`sdb1`), for task names.
+    pub disk: String,
+    /// Device number of the whole disk.
+    pub device: (u32, u32),
+    /// Seconds since 1970 at power-on.
+    pub epoch_secs: i64,
+}
+
+/// When an option counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// When the image is made.
+    Mkfs,
+    /// When it is mounted.
+    Mount,
+    /// Both.
+    Always,
+}
+
+/// An option that a file system knows.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Its key.
+    pub key: &'static str,
+    /// When it counts.
+    pub when: When,
+    /// What stands for it if it is not given; empty: nothing.
+    pub default: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+/// An option that cannot be: which, what was given, and the way out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OptionError {
+    /// The key.
+    pub key: String,
+    /// What was given.
+    pub value: String,
+    /// Why it cannot be, and what can.
+    pub why: String,
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "option {}={}: {}", self.key, self.value, self.why)
+    }
+}
+
+/// Options given to a file system: key to value, checked against its [`OptionSpec`]s.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options(BTreeMap<String, String>);
+
+impl Options {
+    /// Parses `key=value,key,…` against `specs`; a key alone means `true`. Errors: a key that
+    /// nobody knows.
+    pub fn parse(text: &str, specs: &[OptionSpec]) -> Result<Options, OptionError> {
+        let mut out = Options::default();
+        for part in text.split(',').filter(|p| !p.is_empty()) {
+            let (key, value) = part.split_once('=').unwrap_or((part, "true"));
+            out.set(key, value, specs)?;
+        }
+        Ok(out)
+    }
+
+    /// Sets one option. Errors: a key that `specs` does not have.
+    pub fn set(&mut self, key: &str, value: &str, specs: &[OptionSpec]) -> Result<(), OptionError> {
+        if !specs.iter().any(|s| s.key == key) {
+            let known: Vec<&str> = specs.iter().map(|s| s.key).collect();
+            let near = known.iter().min_by_key(|k| distance(k, key)).copied().unwrap_or("");
+            return Err(OptionError {
+                key: key.to_owned(),
+                value: value.to_owned(),
+                why: format!("no such option; did you mean `{near}`? Known: {}", known.join(", ")),
+            });
+        }
+        self.0.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    /// The value given, or the default of `specs`; `None` if there is neither.
+    pub fn get<'a>(&'a self, key: &str, specs: &'a [OptionSpec]) -> Option<&'a str> {
+        self.0.get(key).map(String::as_str).or_else(|| {
+            specs.iter().find(|s| s.key == key).map(|s| s.default).filter(|d| !d.is_empty())
+        })
+    }
+
+    /// What was given, in order of keys.
+    pub fn given(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+}
+
+/// Edit distance, for "did you mean".
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let change = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// A file of an image, as `inspect` lists it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedFile {
+    /// Path without a leading slash.
+    pub path: String,
+    /// `file`, `dir`, `symlink`, …
+    pub kind: &'static str,
+    /// Inode number.
+    pub ino: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// SHA-256 of the contents, in hexadecimal, for regular files if hashing was asked for.
+    pub sha256: Option<String>,
+    /// Target of a symbolic link.
+    pub target: Option<String>,
+    /// Extended attributes: name and value (escaped where it is not text).
+    pub xattrs: Vec<(String, String)>,
+}
+
+/// What `inspect` finds in an image, after recovering in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Inspection {
+    /// Did it have to be recovered?
+    pub recovered: bool,
+    /// What is wrong or worth knowing.
+    pub findings: Vec<String>,
+    /// Every file but the root and lost+found, by path.
+    pub files: Vec<ListedFile>,
+}
+
+/// Classes of an image's blocks, read from its bytes.
+pub trait BlockMap {
+    /// Block size in bytes.
+    fn block_bytes(&self) -> u32;
+    /// Class of a block: `superblock`, `gdt`, `block_bitmap`, `inode_bitmap`, `inode_table`,
+    /// `journal`, `directory`, `data`, `free`, ….
+    fn class(&self, block: u64) -> &'static str;
+    /// For file data and the like: the inode and the logical block.
+    fn owner(&self, block: u64) -> Option<(u64, u64)>;
+}
+
+/// An era as `list eras` shows it: policy, whether it holds, and where it comes from.
+#[derive(Clone, Debug)]
+pub struct EraRule {
+    /// Short name.
+    pub name: &'static str,
+    /// What the kernel does while it holds.
+    pub what: &'static str,
+    /// Commit that introduced it.
+    pub commit: &'static str,
+    /// First version; empty: as far back as there is evidence.
+    pub from: String,
+    /// First version without it; empty: still so.
+    pub until: String,
+    /// Does it hold in the version asked for?
+    pub holds: bool,
+}
+
+/// Contents by the sector where they go, in the order in which they are to be written.
+pub type Writes = Vec<(wp_base::Sector, wp_medium::Slice)>;
+
+/// A file system, as the registry has it.
+pub struct FsEntry {
+    /// Its name.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// Its options.
+    pub options: &'static [OptionSpec],
+    /// Makes an image of `bytes` bytes: what must be written to a zeroed device.
+    pub mkfs: fn(&Options, u64) -> Result<Medium, FsError>,
+    /// Mounts what lies on the environment's partition.
+    pub mount: for<'a> fn(&'a Env, &'a Options) -> Fut<'a, Rc<dyn FileSystem>>,
+    /// Does the image look like one of this file system's?
+    pub probe: fn(&dyn View) -> bool,
+    /// Recovers in memory and lists; with `hash`, hashes every file. Never writes.
+    pub inspect: fn(&dyn View, &Options, bool) -> FsResult<Inspection>,
+    /// Recovers in memory; what must be written, in order.
+    pub recover: fn(&dyn View, &Options) -> FsResult<Writes>,
+    /// Classes of the image's blocks as it stands, without recovery.
+    pub blocks: fn(&dyn View) -> FsResult<Box<dyn BlockMap>>,
+    /// What a kernel version resolves to.
+    pub eras: fn(&str) -> Option<Vec<EraRule>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPECS: &[OptionSpec] = &[
+        OptionSpec { key: "era", when: When::Always, default: "4.6", help: "" },
+        OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "" },
+    ];
+
+    #[test]
+    fn options_have_defaults_and_names_alone_mean_true() {
+        let o = Options::parse("nobarrier", SPECS).expect("known");
+        assert_eq!(o.get("nobarrier", SPECS), Some("true"));
+        assert_eq!(o.get("era", SPECS), Some("4.6"));
+    }
+
+    #[test]
+    fn an_unknown_option_names_the_nearest() {
+        let e = Options::parse("nobarier=1", SPECS).expect_err("unknown");
+        assert!(e.why.contains("`nobarrier`"), "{e}");
+    }
+}

@@ -1,0 +1,225 @@
+//! What a mounted file system offers.
+
+use wp_base::Ino;
+use wp_cache::Fut;
+use wp_medium::Slice;
+
+/// Kind of a directory entry or inode.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FileType {
+    /// Regular file.
+    File,
+    /// Directory.
+    Dir,
+    /// Symbolic link.
+    Symlink,
+    /// Character device.
+    Char,
+    /// Block device.
+    Block,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+}
+
+impl FileType {
+    /// The type bits of `st_mode`.
+    pub const fn mode_bits(self) -> u32 {
+        match self {
+            FileType::Fifo => 0o010_000,
+            FileType::Char => 0o020_000,
+            FileType::Dir => 0o040_000,
+            FileType::Block => 0o060_000,
+            FileType::File => 0o100_000,
+            FileType::Symlink => 0o120_000,
+            FileType::Socket => 0o140_000,
+        }
+    }
+
+    /// From `st_mode`; `None` for bits that mean nothing.
+    pub const fn from_mode(mode: u32) -> Option<FileType> {
+        Some(match mode & 0o170_000 {
+            0o010_000 => FileType::Fifo,
+            0o020_000 => FileType::Char,
+            0o040_000 => FileType::Dir,
+            0o060_000 => FileType::Block,
+            0o100_000 => FileType::File,
+            0o120_000 => FileType::Symlink,
+            0o140_000 => FileType::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The word that listings use.
+    pub const fn word(self) -> &'static str {
+        match self {
+            FileType::File => "file",
+            FileType::Dir => "dir",
+            FileType::Symlink => "symlink",
+            FileType::Char => "char",
+            FileType::Block => "block",
+            FileType::Fifo => "fifo",
+            FileType::Socket => "socket",
+        }
+    }
+}
+
+/// A point in calendar time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct TimeSpec {
+    /// Seconds since 1970.
+    pub secs: i64,
+    /// Nanoseconds within the second.
+    pub nanos: u32,
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    /// Kind.
+    pub kind: FileType,
+    /// Permission bits (low 12).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Where a symbolic link points; empty otherwise.
+    pub target: Vec<u8>,
+}
+
+impl NodeSpec {
+    /// A node of root's with these permission bits.
+    pub fn new(kind: FileType, mode: u32) -> NodeSpec {
+        NodeSpec { kind, mode, uid: 0, gid: 0, target: Vec::new() }
+    }
+}
+
+/// What `stat` tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: Ino,
+    /// Kind.
+    pub kind: FileType,
+    /// Permission bits (low 12).
+    pub mode: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Space in units of 512 bytes.
+    pub blocks_512: u64,
+    /// Last access.
+    pub atime: TimeSpec,
+    /// Last change of contents.
+    pub mtime: TimeSpec,
+    /// Last change of the inode.
+    pub ctime: TimeSpec,
+}
+
+/// What `setattr` changes; `None` leaves a field alone.
+#[derive(Clone, Debug, Default)]
+pub struct AttrChange {
+    /// New length in bytes.
+    pub size: Option<u64>,
+    /// New permission bits.
+    pub mode: Option<u32>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New access time.
+    pub atime: Option<TimeSpec>,
+    /// New modification time.
+    pub mtime: Option<TimeSpec>,
+}
+
+/// A name in a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// The name; never `.` or `..`.
+    pub name: Vec<u8>,
+    /// Where it leads.
+    pub ino: Ino,
+    /// Kind, as the directory says.
+    pub kind: FileType,
+}
+
+/// What `statfs` tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatFs {
+    /// Block size in bytes.
+    pub block_bytes: u32,
+    /// Blocks for data in all.
+    pub blocks: u64,
+    /// Free ones.
+    pub blocks_free: u64,
+    /// Free ones for others than root.
+    pub blocks_available: u64,
+    /// Inodes in all.
+    pub inodes: u64,
+    /// Free ones.
+    pub inodes_free: u64,
+}
+
+/// What an application asks to be made durable or ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncKind {
+    /// `fdatasync`: data, and the metadata needed to read it.
+    DataOnly,
+    /// `fsync`: data and all metadata.
+    Full,
+}
+
+/// A mounted file system. One boxed future an operation; plain code below.
+///
+/// Inode numbers given out stay valid until the file is unlinked and every [`FileSystem::open`] of
+/// it has been followed by a [`FileSystem::release`].
+pub trait FileSystem {
+    /// Its name, as `list fs` prints it.
+    fn name(&self) -> &'static str;
+    /// The root directory.
+    fn root(&self) -> Ino;
+    /// Finds `name` in `dir`. Errors: `NotFound`, `NotDir`, `NameTooLong`.
+    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, Ino>;
+    /// Makes a node. Errors: `Exists`, `NoSpace`, `NameTooLong`, `TooManyLinks`.
+    fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino>;
+    /// Removes a name that is not a directory's.
+    fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()>;
+    /// Removes an empty directory. Errors: `NotEmpty`, `NotDir`.
+    fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()>;
+    /// Moves a name, replacing what stands at the new one.
+    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()>;
+    /// Adds a name to an inode.
+    fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()>;
+    /// Where a symbolic link points.
+    fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>>;
+    /// What `stat` tells.
+    fn attr<'a>(&'a self, ino: Ino) -> Fut<'a, Attr>;
+    /// Changes attributes; a new size truncates or extends.
+    fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()>;
+    /// All entries but `.` and `..`, in the directory's own order.
+    fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>>;
+    /// One more open descriptor; `write` if it may write.
+    fn open<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()>;
+    /// One fewer; the last of an unlinked file frees it.
+    fn release<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()>;
+    /// Reads up to `len` bytes from `offset`; fewer at the end of the file.
+    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>>;
+    /// Writes `data` at `offset` (at the end if `None`); returns the bytes written.
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64>;
+    /// Makes one file durable.
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind) -> Fut<'a, ()>;
+    /// Makes everything durable.
+    fn sync_all<'a>(&'a self) -> Fut<'a, ()>;
+    /// Space and inodes.
+    fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs>;
+    /// Writes everything and marks the image clean. The file system is read-only afterwards.
+    fn unmount<'a>(&'a self) -> Fut<'a, ()>;
+}

@@ -1,0 +1,21 @@
+//! System calls: paths, descriptors, and the trait that a mounted file system offers.
+//!
+//! Picture:    program -> [`Vfs`] (path walk, descriptor table, syscall events) -> [`FileSystem`].
+//! Invariants: 1. every call is one [`wp_base::event::Event::SyscallEnter`] and one exit, whatever
+//!                happens.
+//!             2. nothing here knows a format or a device.
+//! Left out:   permission checks (one user, root); a name cache (lookups read cached directory
+//!             blocks).
+
+mod entry;
+mod fs;
+mod syscall;
+
+pub use entry::{
+    BlockMap, Env, EraRule, FsEntry, Inspection, ListedFile, OptionError, OptionSpec, Options,
+    When, Writes,
+};
+pub use fs::{
+    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, StatFs, SyncKind, TimeSpec,
+};
+pub use syscall::{Fd, OpenFlags, Vfs};

@@ -1,0 +1,390 @@
+//! System calls on a mounted file system.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+
+use wp_base::event::{Class, Event};
+use wp_base::{FsError, FsResult, Ino};
+use wp_medium::Slice;
+use wp_rt::{CpuOp, Rt};
+
+use crate::fs::{Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, StatFs, SyncKind};
+
+/// Longest chain of symbolic links that a path walk follows (Linux `MAXSYMLINKS`).
+const LINKS_MAX: u32 = 40;
+/// Longest name in a directory.
+const NAME_MAX: usize = 255;
+
+/// An open descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fd(pub u32);
+
+/// How to open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenFlags {
+    /// For writing (`O_WRONLY`/`O_RDWR`); reading is always possible.
+    pub write: bool,
+    /// Make it if it is not there (`O_CREAT`).
+    pub create: bool,
+    /// With `create`: fail if it is there (`O_EXCL`).
+    pub exclusive: bool,
+    /// Cut to length 0 (`O_TRUNC`).
+    pub truncate: bool,
+    /// Every write goes to the end (`O_APPEND`).
+    pub append: bool,
+}
+
+impl OpenFlags {
+    /// `O_RDONLY`.
+    pub const READ: OpenFlags =
+        OpenFlags { write: false, create: false, exclusive: false, truncate: false, append: false };
+    /// `O_RDWR`.
+    pub const WRITE: OpenFlags =
+        OpenFlags { write: true, create: false, exclusive: false, truncate: false, append: false };
+    /// `O_RDWR|O_CREAT`.
+    pub const CREATE: OpenFlags =
+        OpenFlags { write: true, create: true, exclusive: false, truncate: false, append: false };
+}
+
+#[derive(Clone, Copy)]
+struct OpenFile {
+    ino: Ino,
+    write: bool,
+    append: bool,
+    pos: u64,
+}
+
+/// The system-call interface of one mounted file system. Clones share descriptors.
+#[derive(Clone)]
+pub struct Vfs(Rc<Inner>);
+
+struct Inner {
+    rt: Rt,
+    fs: Rc<dyn FileSystem>,
+    files: RefCell<BTreeMap<u32, OpenFile>>,
+    next_fd: Cell<u32>,
+    next_call: Cell<u64>,
+}
+
+impl Vfs {
+    /// System calls on `fs`.
+    pub fn new(rt: &Rt, fs: Rc<dyn FileSystem>) -> Vfs {
+        Vfs(Rc::new(Inner {
+            rt: rt.clone(),
+            fs,
+            files: RefCell::default(),
+            next_fd: Cell::new(3),
+            next_call: Cell::new(0),
+        }))
+    }
+
+    /// The file system below.
+    pub fn fs(&self) -> &Rc<dyn FileSystem> {
+        &self.0.fs
+    }
+
+    /// The runtime it lives on.
+    pub fn rt(&self) -> &Rt {
+        &self.0.rt
+    }
+
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        target: impl FnOnce() -> String,
+        value: impl FnOnce(&T) -> u64,
+        body: impl Future<Output = FsResult<T>>,
+    ) -> FsResult<T> {
+        let rt = &self.0.rt;
+        let id = self.0.next_call.get();
+        self.0.next_call.set(id + 1);
+        rt.emit(Class::SYSCALL, || Event::SyscallEnter { name, id, target: target().into() });
+        rt.cpu(CpuOp::Syscall, 1).await;
+        let out = body.await;
+        rt.emit(Class::SYSCALL, || Event::SyscallExit {
+            name,
+            id,
+            value: out.as_ref().map(value).unwrap_or(0),
+            ok: out.is_ok(),
+        });
+        out
+    }
+
+    fn file(&self, fd: Fd) -> FsResult<OpenFile> {
+        self.0.files.borrow().get(&fd.0).copied().ok_or(FsError::BadFile)
+    }
+
+    /// Walks to the directory that holds the last name of `path`.
+    async fn parent<'p>(&self, path: &'p str) -> FsResult<(Ino, &'p [u8])> {
+        let path = path.trim_end_matches('/');
+        let (dir, name) = match path.rfind('/') {
+            Some(i) => (&path[..i], &path[i + 1..]),
+            None => ("", path),
+        };
+        if name.is_empty() {
+            return Err(FsError::Exists);
+        }
+        if name.len() > NAME_MAX {
+            return Err(FsError::NameTooLong);
+        }
+        Ok((self.walk(dir).await?, name.as_bytes()))
+    }
+
+    /// Walks to what `path` names, following symbolic links.
+    async fn walk(&self, path: &str) -> FsResult<Ino> {
+        let fs = &self.0.fs;
+        let mut todo: Vec<Vec<u8>> = split(path.as_bytes());
+        let mut at = vec![fs.root()];
+        let mut links = 0;
+        while let Some(name) = todo.pop() {
+            let here = *at.last().expect("the root stays");
+            if name == b".." {
+                if at.len() > 1 {
+                    at.pop();
+                }
+                continue;
+            }
+            if name.len() > NAME_MAX {
+                return Err(FsError::NameTooLong);
+            }
+            let ino = fs.lookup(here, &name).await?;
+            if fs.attr(ino).await?.kind == FileType::Symlink {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(FsError::Loop);
+                }
+                let target = fs.read_link(ino).await?;
+                if target.first() == Some(&b'/') {
+                    at.truncate(1);
+                }
+                todo.extend(split(&target));
+            } else {
+                at.push(ino);
+            }
+        }
+        Ok(*at.last().expect("the root stays"))
+    }
+
+    /// Opens `path`. Errors: `NotFound`, `Exists`, `IsDir` for writing a directory, and what
+    /// creation says.
+    pub async fn open(&self, path: &str, flags: OpenFlags, mode: u32) -> FsResult<Fd> {
+        let body = async {
+            let fs = &self.0.fs;
+            let found = loop {
+                match self.walk(path).await {
+                    Ok(_) if flags.create && flags.exclusive => return Err(FsError::Exists),
+                    Ok(ino) => {
+                        if flags.write && fs.attr(ino).await?.kind == FileType::Dir {
+                            return Err(FsError::IsDir);
+                        }
+                        break ino;
+                    }
+                    Err(FsError::NotFound) if flags.create => {
+                        let (dir, name) = self.parent(path).await?;
+                        let spec = NodeSpec::new(FileType::File, mode);
+                        match fs.create(dir, name, &spec).await {
+                            // Another task was quicker between our look and our making it.
+                            Err(FsError::Exists) if !flags.exclusive => {}
+                            made => break made?,
+                        }
+                    }
+                    Err(e) => return Err(e),
+                }
+            };
+            fs.open(found, flags.write).await?;
+            if flags.truncate && flags.write {
+                fs.set_attr(found, &AttrChange { size: Some(0), ..AttrChange::default() }).await?;
+            }
+            let fd = self.0.next_fd.get();
+            self.0.next_fd.set(fd + 1);
+            let file = OpenFile { ino: found, write: flags.write, append: flags.append, pos: 0 };
+            self.0.files.borrow_mut().insert(fd, file);
+            Ok(Fd(fd))
+        };
+        self.call("open", || path.to_owned(), |fd| u64::from(fd.0), body).await
+    }
+
+    /// Closes a descriptor.
+    pub async fn close(&self, fd: Fd) -> FsResult<()> {
+        let body = async {
+            let file = self.0.files.borrow_mut().remove(&fd.0).ok_or(FsError::BadFile)?;
+            self.0.fs.release(file.ino, file.write).await
+        };
+        self.call("close", || fd.0.to_string(), |()| 0, body).await
+    }
+
+    /// Writes at an offset. Errors: `BadFile` if not open for writing, `NoSpace`, `TooBig`.
+    pub async fn pwrite(&self, fd: Fd, offset: u64, data: &[Slice]) -> FsResult<u64> {
+        let body = async {
+            let file = self.file(fd)?;
+            if !file.write {
+                return Err(FsError::BadFile);
+            }
+            self.0.fs.write(file.ino, (!file.append).then_some(offset), data).await
+        };
+        self.call("pwrite64", || fd.0.to_string(), |n| *n, body).await
+    }
+
+    /// Writes at the descriptor's position and moves it.
+    pub async fn write(&self, fd: Fd, data: &[Slice]) -> FsResult<u64> {
+        let body = async {
+            let file = self.file(fd)?;
+            if !file.write {
+                return Err(FsError::BadFile);
+            }
+            let at = (!file.append).then_some(file.pos);
+            let n = self.0.fs.write(file.ino, at, data).await?;
+            if let Some(f) = self.0.files.borrow_mut().get_mut(&fd.0) {
+                f.pos = file.pos + n;
+            }
+            Ok(n)
+        };
+        self.call("write", || fd.0.to_string(), |n| *n, body).await
+    }
+
+    /// Reads from an offset; fewer bytes at the end of the file.
+    pub async fn pread(&self, fd: Fd, offset: u64, len: u64) -> FsResult<Vec<Slice>> {
+        let body = async { self.0.fs.read(self.file(fd)?.ino, offset, len).await };
+        self.call("pread64", || fd.0.to_string(), |s| total(s), body).await
+    }
+
+    /// Makes the file durable.
+    pub async fn fsync(&self, fd: Fd) -> FsResult<()> {
+        let body = async { self.0.fs.sync_file(self.file(fd)?.ino, SyncKind::Full).await };
+        self.call("fsync", || fd.0.to_string(), |()| 0, body).await
+    }
+
+    /// Makes the file's data durable.
+    pub async fn fdatasync(&self, fd: Fd) -> FsResult<()> {
+        let body = async { self.0.fs.sync_file(self.file(fd)?.ino, SyncKind::DataOnly).await };
+        self.call("fdatasync", || fd.0.to_string(), |()| 0, body).await
+    }
+
+    /// Makes everything durable.
+    pub async fn sync(&self) -> FsResult<()> {
+        self.call("sync", String::new, |()| 0, self.0.fs.sync_all()).await
+    }
+
+    /// Cuts or extends an open file.
+    pub async fn ftruncate(&self, fd: Fd, size: u64) -> FsResult<()> {
+        let body = async {
+            let file = self.file(fd)?;
+            if !file.write {
+                return Err(FsError::BadFile);
+            }
+            let change = AttrChange { size: Some(size), ..AttrChange::default() };
+            self.0.fs.set_attr(file.ino, &change).await
+        };
+        self.call("ftruncate", || fd.0.to_string(), |()| 0, body).await
+    }
+
+    /// Cuts or extends a file by path.
+    pub async fn truncate(&self, path: &str, size: u64) -> FsResult<()> {
+        let body = async {
+            let ino = self.walk(path).await?;
+            self.0.fs.set_attr(ino, &AttrChange { size: Some(size), ..AttrChange::default() }).await
+        };
+        self.call("truncate", || path.to_owned(), |()| 0, body).await
+    }
+
+    /// Removes a name.
+    pub async fn unlink(&self, path: &str) -> FsResult<()> {
+        let body = async {
+            let (dir, name) = self.parent(path).await?;
+            self.0.fs.unlink(dir, name).await
+        };
+        self.call("unlink", || path.to_owned(), |()| 0, body).await
+    }
+
+    /// Makes a directory.
+    pub async fn mkdir(&self, path: &str, mode: u32) -> FsResult<()> {
+        let body = async {
+            let (dir, name) = self.parent(path).await?;
+            self.0.fs.create(dir, name, &NodeSpec::new(FileType::Dir, mode)).await.map(|_| ())
+        };
+        self.call("mkdir", || path.to_owned(), |()| 0, body).await
+    }
+
+    /// Makes a symbolic link at `path` that points to `target`.
+    pub async fn symlink(&self, target: &str, path: &str) -> FsResult<()> {
+        let body = async {
+            let (dir, name) = self.parent(path).await?;
+            let mut spec = NodeSpec::new(FileType::Symlink, 0o777);
+            spec.target = target.as_bytes().to_vec();
+            self.0.fs.create(dir, name, &spec).await.map(|_| ())
+        };
+        self.call("symlink", || path.to_owned(), |()| 0, body).await
+    }
+
+    /// Removes an empty directory.
+    pub async fn rmdir(&self, path: &str) -> FsResult<()> {
+        let body = async {
+            let (dir, name) = self.parent(path).await?;
+            self.0.fs.rmdir(dir, name).await
+        };
+        self.call("rmdir", || path.to_owned(), |()| 0, body).await
+    }
+
+    /// Moves a name.
+    pub async fn rename(&self, from: &str, to: &str) -> FsResult<()> {
+        let body = async {
+            let from = self.parent(from).await?;
+            let to = self.parent(to).await?;
+            self.0.fs.rename(from, to).await
+        };
+        self.call("rename", || format!("{from} -> {to}"), |()| 0, body).await
+    }
+
+    /// Adds a name to a file.
+    pub async fn link(&self, from: &str, to: &str) -> FsResult<()> {
+        let body = async {
+            let ino = self.walk(from).await?;
+            let (dir, name) = self.parent(to).await?;
+            self.0.fs.link(ino, dir, name).await
+        };
+        self.call("link", || format!("{from} -> {to}"), |()| 0, body).await
+    }
+
+    /// Attributes by path.
+    pub async fn stat(&self, path: &str) -> FsResult<Attr> {
+        let body = async { self.0.fs.attr(self.walk(path).await?).await };
+        self.call("stat", || path.to_owned(), |a: &Attr| a.size, body).await
+    }
+
+    /// Attributes of an open file.
+    pub async fn fstat(&self, fd: Fd) -> FsResult<Attr> {
+        let body = async { self.0.fs.attr(self.file(fd)?.ino).await };
+        self.call("fstat", || fd.0.to_string(), |a: &Attr| a.size, body).await
+    }
+
+    /// Entries of a directory.
+    pub async fn read_dir(&self, path: &str) -> FsResult<Vec<DirEntry>> {
+        let body = async { self.0.fs.read_dir(self.walk(path).await?).await };
+        self.call("getdents64", || path.to_owned(), |v: &Vec<DirEntry>| v.len() as u64, body).await
+    }
+
+    /// Space and inodes.
+    pub async fn stat_fs(&self) -> FsResult<StatFs> {
+        self.call("statfs", String::new, |s: &StatFs| s.blocks_free, self.0.fs.stat_fs()).await
+    }
+
+    /// The inode behind a descriptor.
+    pub fn ino(&self, fd: Fd) -> FsResult<Ino> {
+        self.file(fd).map(|f| f.ino)
+    }
+}
+
+/// The names of a path, last first, without empty ones and `.`.
+fn split(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|b| *b == b'/')
+        .filter(|n| !n.is_empty() && *n != b".")
+        .rev()
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+fn total(slices: &[Slice]) -> u64 {
+    slices.iter().map(|s| u64::from(s.len())).sum()
+}
