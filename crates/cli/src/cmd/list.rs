@@ -1,0 +1,187 @@
+//! `list`.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use wp_lab::{claims::Claims, paper, profile, registry};
+use wp_vfs::OptionSpec;
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// fs, devices, elevators, workloads, papers, eras or cpus.
+    what: String,
+    /// For `eras`: a kernel version, to see which rules hold in it.
+    version: Option<String>,
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let listed = match a.what.as_str() {
+        "fs" => fs(),
+        "devices" => devices(),
+        "elevators" => elevators(),
+        "workloads" => workloads(),
+        "papers" => papers(),
+        "eras" => match eras(a.version.as_deref()) {
+            Some(l) => l,
+            None => {
+                let v = a.version.clone().unwrap_or_default();
+                return out.fail(
+                    Exit::Usage,
+                    "version",
+                    &format!("`{v}` is not a kernel version"),
+                    "write 3.4, 4.6.2, …",
+                );
+            }
+        },
+        "cpus" => cpus(),
+        other => {
+            return out.fail(
+                Exit::Usage,
+                "what",
+                &format!("there is no list of `{other}`"),
+                "fs, devices, elevators, workloads, papers, eras, cpus",
+            );
+        }
+    };
+    out.result(&json!({ "schema": "writepath.list/1", a.what.as_str(): listed.0 }), &listed.1)
+}
+
+fn options(specs: &[OptionSpec], text: &mut String) -> Value {
+    for s in specs {
+        let default =
+            if s.default.is_empty() { String::new() } else { format!(" [{}]", s.default) };
+        writeln!(text, "    {:<18} {}{default}", s.key, s.help).expect("a string takes it");
+    }
+    specs
+        .iter()
+        .map(|s| {
+            let when = format!("{:?}", s.when).to_lowercase();
+            json!({ "key": s.key, "when": when, "default": s.default, "help": s.help })
+        })
+        .collect()
+}
+
+fn fs() -> (Value, String) {
+    let mut text = String::new();
+    let all = registry::FILE_SYSTEMS
+        .iter()
+        .map(|f| {
+            writeln!(text, "{:<10} {}", f.name, f.about).expect("a string takes it");
+            json!({ "name": f.name, "about": f.about, "options": options(f.options, &mut text) })
+        })
+        .collect();
+    (all, text)
+}
+
+fn workloads() -> (Value, String) {
+    let mut text = String::new();
+    let all = registry::WORKLOADS
+        .iter()
+        .map(|w| {
+            writeln!(text, "{:<12} {}", w.name, w.about).expect("a string takes it");
+            json!({ "name": w.name, "about": w.about, "options": options(w.options, &mut text) })
+        })
+        .collect();
+    (all, text)
+}
+
+fn devices() -> (Value, String) {
+    let mut text = String::new();
+    let all = registry::DEVICES
+        .iter()
+        .map(|d| {
+            writeln!(text, "{:<18} {}", d.name, d.about).expect("a string takes it");
+            for p in d.params {
+                let (name, value) = (p.name, p.value);
+                writeln!(text, "    {name:<26} {value:>14} {:<8} {}", p.unit, p.source)
+                    .expect("a string takes it");
+            }
+            let params: Vec<Value> = d
+                .params
+                .iter()
+                .map(|p| {
+                    json!({ "name": p.name, "value": p.value, "unit": p.unit, "source": p.source })
+                })
+                .collect();
+            json!({ "name": d.name, "about": d.about, "parameters": params })
+        })
+        .collect();
+    (all, text)
+}
+
+fn elevators() -> (Value, String) {
+    let names: Vec<&str> = wp_block::ELEVATORS.iter().map(|e| e.name).collect();
+    (json!(names), names.join("\n") + "\n")
+}
+
+fn papers() -> (Value, String) {
+    let claims = Claims::fixed();
+    let slugs = [paper::ext4_fsync::SLUG];
+    let mut text = String::new();
+    let all = slugs
+        .iter()
+        .map(|s| {
+            let n = claims.of(s).count();
+            writeln!(text, "{s:<18} {n} claims").expect("a string takes it");
+            json!({ "slug": s, "claims": n })
+        })
+        .collect();
+    (all, text)
+}
+
+fn eras(version: Option<&str>) -> Option<(Value, String)> {
+    let mut text = String::new();
+    let mut all = Vec::new();
+    for f in registry::FILE_SYSTEMS {
+        let versions: Vec<&str> = match version {
+            Some(v) => vec![v],
+            None => paper::ext4_fsync::ERAS.to_vec(),
+        };
+        for v in versions {
+            let rules = (f.eras)(v)?;
+            writeln!(text, "{} in {v}", f.name).expect("a string takes it");
+            let list: Vec<Value> = rules
+                .iter()
+                .map(|r| {
+                    let mark = if r.holds { '+' } else { '-' };
+                    let range = format!("{}..{}", r.from, r.until);
+                    writeln!(text, "  {mark} {:<30} {range:<16} {}", r.name, r.commit)
+                        .expect("a string takes it");
+                    json!({
+                        "name": r.name, "holds": r.holds, "what": r.what, "commit": r.commit,
+                        "from": r.from, "until": r.until,
+                    })
+                })
+                .collect();
+            all.push(json!({ "fs": f.name, "version": v, "rules": list }));
+        }
+    }
+    Some((json!(all), text))
+}
+
+fn cpus() -> (Value, String) {
+    let mut text = String::new();
+    let all = profile::PROFILES
+        .iter()
+        .map(|p| {
+            writeln!(text, "{:<12} {} core(s): {}", p.name, p.cores, p.about)
+                .expect("a string takes it");
+            let costs: Vec<Value> = p
+                .costs
+                .iter()
+                .map(|c| {
+                    writeln!(text, "    {:<18} {:>8} ns  {}", c.op.name(), c.ns, c.source)
+                        .expect("a string takes it");
+                    json!({ "operation": c.op.name(), "ns": c.ns, "source": c.source })
+                })
+                .collect();
+            json!({ "name": p.name, "about": p.about, "cores": p.cores, "costs": costs })
+        })
+        .collect();
+    (all, text)
+}

@@ -1,0 +1,265 @@
+//! `reproduce`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use wp_lab::claims::{Judged, Verdict};
+use wp_lab::paper::ext4_fsync::{self, Point, Reproduction, Row};
+use wp_lab::paper::kernels::{self, Comparison};
+use wp_lab::reference::What;
+use wp_lab::results::Results;
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Papers; all that this build knows if left out.
+    papers: Vec<String>,
+    /// Fewer and shorter runs; claims that need the others are `not-modelled` then.
+    #[arg(long)]
+    quick: bool,
+    /// Seed of every random stream.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where results go.
+    #[arg(long, default_value = "results")]
+    out: PathBuf,
+}
+
+/// Runs the verb. Exit 1 if a claim differs.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    if let Some(p) = a.papers.iter().find(|p| *p != ext4_fsync::SLUG) {
+        return out.fail(
+            Exit::Usage,
+            "paper",
+            &format!("no paper called `{p}` in this build"),
+            "writepath list papers",
+        );
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        out.note(&format!("note: an interrupt will end this at once ({e})"));
+    }
+    let live = std::io::stderr().is_terminal();
+    let mut progress = |done: usize, all: usize, name: &str| {
+        if live {
+            eprint!("\r[{done:>2}/{all}] {name:<20}");
+        }
+        !stop.load(Ordering::SeqCst)
+    };
+    let done =
+        ext4_fsync::reproduce(a.seed, a.quick, &mut progress).and_then(|found| match found {
+            Some(found) => Ok(kernels::compare_all(a.seed, &mut progress)?.map(|k| (found, k))),
+            None => Ok(None),
+        });
+    if live {
+        eprint!("\r{:<40}\r", "");
+    }
+    let found = match done {
+        Ok(Some(r)) => r,
+        Ok(None) => {
+            return out.fail(
+                Exit::Interrupted,
+                "interrupted",
+                "interrupted before the last run",
+                "the runs are short; start again",
+            );
+        }
+        Err(e) => return out.machine_error(&e),
+    };
+    report(a, out, &found.0, &found.1)
+}
+
+fn report(a: &Args, out: &Out, found: &Reproduction, real: &Comparison) -> ExitCode {
+    let doc = json!({
+        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [ext4_fsync::SLUG],
+        "rows": found.rows, "figures_10_11": found.points, "claims": found.claims,
+        "real_kernels": kernels_json(real),
+        "variations": found.variations, "impossible_variations": found.impossible,
+    });
+    let mut text = String::new();
+    tables(&mut text, &found.rows);
+    figures(&mut text, &found.points);
+    real_kernels(&mut text, real);
+    claims(&mut text, &found.claims);
+    if found.variations > 0 {
+        writeln!(
+            text,
+            "Intervals: each assumed parameter halved and half as much again, {} variations, {} of them no possible device.",
+            found.variations,
+            found.impossible.len()
+        )
+        .expect("a string takes it");
+    }
+    let mut results = Results::default();
+    results.add(
+        "resolved.toml",
+        format!(
+            "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\n",
+            ext4_fsync::SLUG,
+            a.seed,
+            a.quick
+        ),
+    );
+    results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
+    results.add("tables.txt", text.clone());
+    for r in &found.runs {
+        results.add(
+            &format!("{}.events.ndjson", r.plan.name()),
+            wp_lab::results::events_to_ndjson(&r.records),
+        );
+    }
+    match results.write(&a.out, &format!("reproduce-{}", ext4_fsync::SLUG)) {
+        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Err(e) => return out.host_error(&a.out, &e),
+    }
+    let differs =
+        found.claims.iter().any(|c| c.verdict == Verdict::Differs) || !real.findings.is_empty();
+    out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
+}
+
+fn tables(t: &mut String, rows: &[Row]) {
+    let line = "a string takes it";
+    writeln!(t, "Paper ext4-fsync: N files, one write each, fsync of the last. Blocks of 4 KiB; all predictions.\n").expect(line);
+    writeln!(
+        t,
+        "{:<5} {:<7} {:>5} | {:>11} {:>8} | {:>7} {:>7} {:>7} | {:>10}",
+        "era", "case", "files", "data blocks", "journal", "D on", "table", "size", "fsync"
+    )
+    .expect(line);
+    writeln!(
+        t,
+        "{:<5} {:<7} {:>5} | {:>11} {:>8} | {:>7} {:>7} {:>7} | {:>10}",
+        "", "", "", "(fig. 11)", "blocks", "disk", "logged", "logged", "us"
+    )
+    .expect(line);
+    for r in rows {
+        writeln!(
+            t,
+            "{:<5} {:<7} {:>5} | {:>11} {:>8} | {:>7} {:>7} {:>7} | {:>10.1}",
+            r.era,
+            r.case,
+            r.files,
+            r.data_blocks,
+            r.journal_blocks,
+            r.data_files,
+            r.table_files,
+            r.size_files,
+            r.fsync_ns as f64 / 1e3
+        )
+        .expect(line);
+    }
+    writeln!(t, "\nD on disk, table logged, size logged (fig. 9): files whose data is on disk, whose inode-table block is in the").expect(line);
+    writeln!(t, "journal, and whose logged inode has this write's size, when fsync returns.\n")
+        .expect(line);
+}
+
+fn kernels_json(real: &Comparison) -> serde_json::Value {
+    let findings: Vec<String> = real.findings.iter().map(ToString::to_string).collect();
+    json!({ "runs": real.lines(), "listed_differences": real.listed, "findings": findings })
+}
+
+/// The same program on the real kernels: who dispatched how many blocks of which class, with which
+/// flags, when.
+fn real_kernels(t: &mut String, real: &Comparison) {
+    let line = "a string takes it";
+    let equal = real.pairs.iter().filter(|p| p.differences.is_empty()).count();
+    writeln!(
+        t,
+        "The same program on real Linux 3.4.2, 3.8.0 and 4.6.2 (recorded runs; blocks by class and issuer, flags,\n\
+         filings, seconds): {} runs, {equal} equal in everything. Differences by kind, each of\n\
+         them listed in papers/ext4-fsync/differences.toml with the kernel function:\n",
+        real.pairs.len()
+    )
+    .expect(line);
+    writeln!(t, "{:<36} {:>7} {:>7} {:>7} {:>7}", "run", "blocks", "flags", "issuer", "seconds")
+        .expect(line);
+    for p in &real.pairs {
+        let count = |w: What| match p.differences.iter().filter(|d| d.what == w).count() {
+            0 => "=".to_owned(),
+            n => n.to_string(),
+        };
+        writeln!(
+            t,
+            "{:<36} {:>7} {:>7} {:>7} {:>7}",
+            p.kernel.spec.name,
+            count(What::Blocks),
+            count(What::Flags),
+            count(What::Issuer),
+            count(What::Seconds)
+        )
+        .expect(line);
+    }
+    for f in &real.findings {
+        writeln!(t, "NOT AS LISTED: {f}").expect(line);
+    }
+    writeln!(t).expect(line);
+}
+
+fn figures(t: &mut String, points: &[Point]) {
+    let line = "a string takes it";
+    writeln!(t, "Figures 10 and 11: writes of 2 KB; latency of the fsync in us / data blocks that it wrote.\n").expect(line);
+    let mut files: Vec<u32> = points.iter().map(|p| p.files).collect();
+    files.sort_unstable();
+    files.dedup();
+    write!(t, "{:<5} {:<7}", "era", "case").expect(line);
+    for n in &files {
+        write!(t, " {:>16}", format!("N={n}")).expect(line);
+    }
+    writeln!(t).expect(line);
+    for row in points.chunks(files.len().max(1)) {
+        write!(t, "{:<5} {:<7}", row[0].era, row[0].case).expect(line);
+        for p in row {
+            write!(t, " {:>16}", format!("{:.1} / {}", p.fsync_ns as f64 / 1e3, p.data_blocks))
+                .expect(line);
+        }
+        writeln!(t).expect(line);
+    }
+    writeln!(t).expect(line);
+}
+
+fn claims(t: &mut String, claims: &[Judged]) {
+    let line = "a string takes it";
+    writeln!(t, "{:<42} {:>10} {:>10} {:<8} verdict", "claim", "paper", "ours", "unit")
+        .expect(line);
+    for c in claims {
+        let ours = c.ours.map_or("-".to_owned(), |v| {
+            format!("{:.4}", v).trim_end_matches('0').trim_end_matches('.').to_owned()
+        });
+        let interval = c.interval.map_or(String::new(), |[a, b]| format!("  [{a:.3}, {b:.3}]"));
+        let why = if c.why.is_empty() { String::new() } else { format!("  ({})", c.why) };
+        writeln!(
+            t,
+            "{:<42} {:>10} {ours:>10} {:<8} {}{interval}{why}",
+            c.id,
+            paper_value(c),
+            c.unit.as_deref().unwrap_or(""),
+            c.verdict.name()
+        )
+        .expect(line);
+    }
+    let count = |v: Verdict| claims.iter().filter(|c| c.verdict == v).count();
+    writeln!(t, "\n{} claims: {} match, {} differ, {} follow from inputs, {} paper-inconsistent, {} not modelled",
+        claims.len(),
+        count(Verdict::Match),
+        count(Verdict::Differs),
+        count(Verdict::FollowsFromInputs),
+        count(Verdict::PaperInconsistent), count(Verdict::NotModelled)).expect(line);
+}
+
+fn paper_value(c: &Judged) -> String {
+    serde_json::to_value(&c.paper_value).map_or_else(
+        |_| "?".to_owned(),
+        |v| match v {
+            serde_json::Value::String(s) => s,
+            other => other.to_string(),
+        },
+    )
+}

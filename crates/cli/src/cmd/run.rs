@@ -1,0 +1,204 @@
+//! `run`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use wp_base::Sector;
+use wp_base::event::Class;
+use wp_lab::machine::{Machine, MachineSpec};
+use wp_lab::results::{Results, events_to_ndjson};
+use wp_lab::{profile, registry};
+use wp_vfs::Options;
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// File system and options: `ext4,era=3.4,nodelalloc`.
+    #[arg(long, default_value = "ext4,era=4.6")]
+    fs: String,
+    /// Device preset and replaced parameters: `ssd-128,queue_depth=1`.
+    #[arg(long, default_value = "ssd-128")]
+    device: String,
+    /// Workload and options: `fsync-last,n=10,case=extend`.
+    #[arg(long, default_value = "fsync-last")]
+    workload: String,
+    /// Elevator.
+    #[arg(long, default_value = "cfq")]
+    elevator: String,
+    /// CPU profile.
+    #[arg(long, default_value = "i7-4770")]
+    cpu: String,
+    /// Seed of every random stream.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// First sector of the partition.
+    #[arg(long, default_value_t = 2048)]
+    partition_start: u64,
+    /// Size of the partition (`29GiB`); the rest of the device if left out.
+    #[arg(long)]
+    partition_size: Option<String>,
+    /// Start from this image instead of a fresh file system.
+    #[arg(long)]
+    image: Option<PathBuf>,
+    /// Save the partition after unmount to this file.
+    #[arg(long)]
+    save_image: Option<PathBuf>,
+    /// Where results go.
+    #[arg(long, default_value = "results")]
+    out: PathBuf,
+}
+
+fn spec(
+    a: &Args,
+) -> Result<(MachineSpec, &'static wp_lab::workload::WorkloadEntry, Options), String> {
+    let (fs, fs_options) = super::file_system(&a.fs)?;
+    let (device, params) = super::name_and_rest(&a.device);
+    let mut device_params = Vec::new();
+    for p in params.split(',').filter(|p| !p.is_empty()) {
+        let (key, value) =
+            p.split_once('=').ok_or_else(|| format!("device parameter `{p}`: write key=number"))?;
+        let value = value
+            .parse()
+            .map_err(|_| format!("device parameter {key}: `{value}` is not a whole number"))?;
+        device_params.push((key.to_owned(), value));
+    }
+    let (name, rest) = super::name_and_rest(&a.workload);
+    let workload = registry::find("workload", registry::WORKLOADS, |w| w.name, name)?;
+    let options =
+        Options::parse(rest, workload.options).map_err(|e| format!("workload {name}: {e}"))?;
+    (workload.check)(&options).map_err(|e| format!("workload {name}: {e}"))?;
+    let profile = profile::PROFILES.iter().find(|p| p.name == a.cpu).ok_or_else(|| {
+        let known: Vec<&str> = profile::PROFILES.iter().map(|p| p.name).collect();
+        format!("no CPU profile called `{}`; there are: {}", a.cpu, known.join(", "))
+    })?;
+    let era = fs_options.get("era", fs.options).unwrap_or("4.6").to_owned();
+    let version = wp_ext4::era::Version::parse(&era)
+        .ok_or_else(|| format!("`{era}` is not a kernel version"))?;
+    let sectors = a.partition_size.as_deref().map(super::size).transpose()?.map(|b| b / 512);
+    let spec = MachineSpec {
+        seed: a.seed,
+        cpu: profile.model(),
+        device: device.to_owned(),
+        device_params,
+        elevator: a.elevator.clone(),
+        start: Sector(a.partition_start),
+        sectors,
+        fs,
+        fs_options,
+        disk: "sdb1".to_owned(),
+        device_number: (8, 16),
+        kernel: (version.0, version.1),
+    };
+    Ok((spec, workload, options))
+}
+
+/// What was asked, every default filled in: what the result's name is the hash of.
+fn resolved(
+    a: &Args,
+    spec: &MachineSpec,
+    workload: &wp_lab::workload::WorkloadEntry,
+    options: &Options,
+) -> String {
+    let mut t = String::new();
+    let mut line = |k: &str, v: String| writeln!(t, "{k} = {v}").expect("a string takes it");
+    line("schema", "\"writepath/1\"".into());
+    line("seed", a.seed.to_string());
+    line("fs", format!("{:?}", spec.fs.name));
+    for o in spec.fs.options {
+        if let Some(v) = spec.fs_options.get(o.key, spec.fs.options) {
+            line(&format!("fs.{}", o.key), format!("{v:?}"));
+        }
+    }
+    line("device", format!("{:?}", spec.device));
+    for (k, v) in &spec.device_params {
+        line(&format!("device.{k}"), v.to_string());
+    }
+    line("elevator", format!("{:?}", spec.elevator));
+    line("cpu", format!("{:?}", a.cpu));
+    line("partition_start", spec.start.0.to_string());
+    line("partition_sectors", spec.sectors.map_or("\"rest\"".into(), |s| s.to_string()));
+    line("workload", format!("{:?}", workload.name));
+    for o in workload.options {
+        if let Some(v) = options.get(o.key, workload.options) {
+            line(&format!("workload.{}", o.key), format!("{v:?}"));
+        }
+    }
+    t
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let (spec, workload, options) = match spec(a) {
+        Ok(x) => x,
+        Err(e) => {
+            return out.fail(Exit::Usage, "config", &e, "`writepath list` shows what there is");
+        }
+    };
+    let mut toml = resolved(a, &spec, workload, &options);
+    let image = match &a.image {
+        None => None,
+        Some(path) => match wp_lab::files::load(path) {
+            Ok((m, bytes)) => {
+                writeln!(toml, "image_bytes = {bytes}").expect("a string takes it");
+                Some(m)
+            }
+            Err(e) => return out.host_error(path, &e),
+        },
+    };
+    let outcome = (|| {
+        let machine = Machine::new(spec, image)?;
+        let vfs = machine.mount()?;
+        machine.record(Class::ALL);
+        let v = vfs.clone();
+        let o = options.clone();
+        let report = machine
+            .block_on("w2", async move { (workload.run)(&v, &o).await })?
+            .map_err(|error| wp_lab::machine::MachineError::Fs { during: "workload", error })?;
+        let records = machine.rt.probe().take();
+        machine.record(Class(0));
+        machine.unmount(&vfs)?;
+        Ok((machine, report, records))
+    })();
+    let (machine, report, records) = match outcome {
+        Ok(x) => x,
+        Err(e) => return out.machine_error(&e),
+    };
+    if let Some(path) = &a.save_image {
+        let view = machine.view();
+        if let Err(e) = wp_lab::files::save(&view.medium, view.start, view.bytes, path) {
+            return out.host_error(path, &e);
+        }
+    }
+    let counters: serde_json::Map<String, Value> = machine
+        .queue
+        .with_device(|d| d.counters())
+        .into_iter()
+        .map(|(k, v)| (k.to_owned(), json!(v)))
+        .collect();
+    let numbers: serde_json::Map<String, Value> =
+        report.numbers.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+    let summary = json!({
+        "schema": "writepath.run/1", "workload": workload.name, "numbers": numbers,
+        "device_counters": counters, "events": records.len(), "virtual_time_ns": machine.rt.now().0,
+    });
+    let mut results = Results::default();
+    results.add("resolved.toml", toml);
+    results.add("summary.json", serde_json::to_vec_pretty(&summary).unwrap_or_default());
+    results.add("events.ndjson", events_to_ndjson(&records));
+    let dir = match results.write(&a.out, workload.name) {
+        Ok(d) => d,
+        Err(e) => return out.host_error(&a.out, &e),
+    };
+    let mut text = String::new();
+    for (k, v) in &report.numbers {
+        writeln!(text, "{k:<12} {v}").expect("a string takes it");
+    }
+    writeln!(text, "result       {}", dir.display()).expect("a string takes it");
+    let mut doc = summary;
+    doc["result"] = json!(dir);
+    out.result(&doc, &text)
+}

@@ -1,0 +1,72 @@
+//! The `writepath` command: argument parsing and printing only.
+
+mod cmd;
+mod output;
+
+use clap::{Parser, Subcommand};
+
+use output::{Exit, Out};
+
+/// The write path from a system call to the flash page, as one deterministic program.
+///
+/// Exit codes: 0 ok · 1 the answer is no (claim not met, difference, corruption found) · 2 usage or
+/// syntax · 3 unsupported · 4 simulated error that the experiment did not expect · 5 internal bug ·
+/// 74 host I/O error · 130 interrupted (what is done is kept).
+#[derive(Parser)]
+#[command(name = "writepath", version, max_term_width = 100)]
+struct Cli {
+    /// One JSON document on stdout instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Reproduce a paper: runs, tables, and a verdict for each claim.
+    Reproduce(cmd::reproduce::Args),
+    /// Run one workload on one file system, elevator and device.
+    Run(cmd::run::Args),
+    /// Show what a run did: its events as blkparse prints them, in the paper's format, or as CSV.
+    Trace(cmd::trace::Args),
+    /// Make a file system in an image file.
+    Mkfs(cmd::mkfs::Args),
+    /// List what an image holds, after recovering in memory. Never writes.
+    Inspect(cmd::inspect::Args),
+    /// Replay an image's journal, in place or into a copy.
+    Recover(cmd::recover::Args),
+    /// List what there is: file systems, devices, elevators, workloads, papers, eras, CPU profiles.
+    List(cmd::list::Args),
+}
+
+fn main() -> std::process::ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // clap's own text goes where it belongs: help to stdout, errors to stderr.
+            let code = if e.use_stderr() { Exit::Usage } else { Exit::Ok };
+            let json = std::env::args().any(|a| a == "--json");
+            if json && e.use_stderr() {
+                return Out::new(true).fail(
+                    Exit::Usage,
+                    "usage",
+                    &e.to_string(),
+                    "writepath --help",
+                );
+            }
+            let printed = e.print();
+            return if printed.is_ok() { code.into() } else { Exit::HostIo.into() };
+        }
+    };
+    let out = Out::new(cli.json);
+    match cli.verb {
+        Verb::Reproduce(a) => cmd::reproduce::run(&a, &out),
+        Verb::Run(a) => cmd::run::run(&a, &out),
+        Verb::Trace(a) => cmd::trace::run(&a, &out),
+        Verb::Mkfs(a) => cmd::mkfs::run(&a, &out),
+        Verb::Inspect(a) => cmd::inspect::run(&a, &out),
+        Verb::Recover(a) => cmd::recover::run(&a, &out),
+        Verb::List(a) => cmd::list::run(&a, &out),
+    }
+}

@@ -1,0 +1,227 @@
+//! From a measurement to a verdict.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Claim, ClaimError, Kind, PaperValue};
+
+/// A null predictor within this share of ours explains it: `|null - ours| <= 3 % of |ours|`.
+const NULL_NEARNESS: f64 = 0.03;
+
+/// What we say about a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Ours is in the band, and so is all that ±50 % on each assumed parameter gives.
+    Match,
+    /// It is not.
+    Differs,
+    /// A closed form of the inputs is in the band too, and within 3 % of ours.
+    FollowsFromInputs,
+    /// The paper contradicts itself, its own trace or the kernel source; `why` is the proof.
+    PaperInconsistent,
+    /// We have no number; `why` says why.
+    NotModelled,
+}
+
+impl Verdict {
+    /// The word that stands in reports and pins.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Match => "match",
+            Verdict::Differs => "differs",
+            Verdict::FollowsFromInputs => "follows-from-inputs",
+            Verdict::PaperInconsistent => "paper-inconsistent",
+            Verdict::NotModelled => "not-modelled",
+        }
+    }
+}
+
+/// Judges a number by its claim.
+///
+/// `ours` `None` is `NotModelled`. `interval` is what ±50 % on each assumed parameter gives: a
+/// value inside the band whose interval leaves it does not count, and is `Differs`.
+/// Errors: `NotFinite` for NaN and infinity; `Interval` if it does not hold `ours`.
+pub fn judge(
+    claim: &Claim,
+    ours: Option<f64>,
+    null: Option<f64>,
+    interval: Option<[f64; 2]>,
+) -> Result<Verdict, ClaimError> {
+    let numbers = ours.iter().chain(&null).chain(interval.iter().flatten());
+    if !numbers.into_iter().all(|number| number.is_finite()) {
+        return Err(ClaimError::NotFinite(claim.id.clone()));
+    }
+    let Some(ours) = ours else {
+        return Ok(Verdict::NotModelled);
+    };
+    let inside = |value: f64| claim.band[0] <= value && value <= claim.band[1];
+    if let Some([low, high]) = interval {
+        if !(low <= ours && ours <= high) {
+            return Err(ClaimError::Interval(claim.id.clone()));
+        }
+        if !(inside(low) && inside(high)) {
+            return Ok(Verdict::Differs);
+        }
+    }
+    if !inside(ours) {
+        return Ok(Verdict::Differs);
+    }
+    let explained = |null: f64| inside(null) && (null - ours).abs() <= NULL_NEARNESS * ours.abs();
+    Ok(if null.is_some_and(explained) { Verdict::FollowsFromInputs } else { Verdict::Match })
+}
+
+/// What a run found for one claim.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    ours: Option<f64>,
+    null: Option<f64>,
+    interval: Option<[f64; 2]>,
+    why: String,
+    inconsistent: bool,
+}
+
+impl Measured {
+    /// A number, in the claim's unit.
+    pub fn value(ours: f64) -> Measured {
+        Measured { ours: Some(ours), ..Measured::default() }
+    }
+
+    /// A question with the answer yes (1) or no (0).
+    pub fn answer(yes: bool) -> Measured {
+        Measured::value(f64::from(u8::from(yes)))
+    }
+
+    /// No number, and why.
+    pub fn not_modelled(why: impl Into<String>) -> Measured {
+        Measured { why: why.into(), ..Measured::default() }
+    }
+
+    /// What the null predictor gives.
+    pub fn null(self, null: f64) -> Measured {
+        Measured { null: Some(null), ..self }
+    }
+
+    /// What ±50 % on each assumed parameter gives, lowest and highest.
+    pub fn interval(self, low: f64, high: f64) -> Measured {
+        Measured { interval: Some([low, high]), ..self }
+    }
+
+    /// A remark for the report.
+    pub fn why(self, why: impl Into<String>) -> Measured {
+        Measured { why: why.into(), ..self }
+    }
+
+    /// The paper contradicts itself, its own trace or the kernel source: the proof.
+    pub fn inconsistent(self, proof: impl Into<String>) -> Measured {
+        Measured { why: proof.into(), inconsistent: true, ..self }
+    }
+
+    /// The verdict on this measurement.
+    ///
+    /// Errors: those of [`judge`]; `NoReason` for a missing number or a declared inconsistency
+    /// without a reason.
+    pub fn judge(self, claim: &Claim) -> Result<Judged, ClaimError> {
+        let judged = judge(claim, self.ours, self.null, self.interval)?;
+        let declared = self.inconsistent || judged == Verdict::NotModelled;
+        // What no number shows has to be said; and an inconsistency needs the number beside it.
+        let has_no_number = self.inconsistent && self.ours.is_none();
+        if (declared && self.why.trim().is_empty()) || has_no_number {
+            return Err(ClaimError::NoReason(claim.id.clone()));
+        }
+        let verdict = if self.inconsistent { Verdict::PaperInconsistent } else { judged };
+        let why = match (verdict, self.why.is_empty()) {
+            (Verdict::Differs, true) => reason(claim, self.ours, self.interval),
+            _ => self.why,
+        };
+        Ok(Judged {
+            paper: claim.paper.clone(),
+            id: claim.id.clone(),
+            what: claim.what.clone(),
+            paper_value: claim.paper_value.clone(),
+            ours: self.ours,
+            unit: claim.unit.clone(),
+            band: claim.band,
+            kind: claim.kind,
+            null: self.null,
+            interval: self.interval,
+            verdict,
+            why,
+        })
+    }
+}
+
+fn reason(claim: &Claim, ours: Option<f64>, interval: Option<[f64; 2]>) -> String {
+    let [low, high] = claim.band;
+    match (ours, interval) {
+        (Some(value), Some([from, to])) if low <= value && value <= high => format!(
+            "inside [{low}, {high}], but ±50 % on the assumed parameters gives [{from}, {to}]"
+        ),
+        (Some(value), _) => format!("{value} is outside [{low}, {high}]"),
+        (None, _) => String::new(),
+    }
+}
+
+/// A claim with our number and the verdict; serialised, it is one element of `claims.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// Slug of the paper.
+    pub paper: String,
+    /// Id of the claim.
+    pub id: String,
+    /// What is claimed.
+    pub what: String,
+    /// The paper's value.
+    pub paper_value: PaperValue,
+    /// Our value; `None` only with `NotModelled`.
+    #[serde(serialize_with = "plain_option")]
+    pub ours: Option<f64>,
+    /// Unit of the values.
+    pub unit: Option<String>,
+    /// Lowest and highest value that matches.
+    #[serde(serialize_with = "plain_pair")]
+    pub band: [f64; 2],
+    /// Prediction or input.
+    pub kind: Kind,
+    /// What the null predictor gives.
+    #[serde(serialize_with = "plain_option")]
+    pub null: Option<f64>,
+    /// What ±50 % on each assumed parameter gives.
+    #[serde(serialize_with = "plain_pair_option")]
+    pub interval: Option<[f64; 2]>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Reason, proof or remark; may be empty for a match.
+    pub why: String,
+}
+
+/// Whole numbers below this are exact in an `f64`, and are written without a fraction.
+const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
+
+/// Writes 8.0 as 8: a count is a count.
+pub fn plain<S: Serializer>(value: &f64, out: S) -> Result<S::Ok, S::Error> {
+    Plain(*value).serialize(out)
+}
+
+fn plain_option<S: Serializer>(value: &Option<f64>, out: S) -> Result<S::Ok, S::Error> {
+    value.map(Plain).serialize(out)
+}
+
+fn plain_pair<S: Serializer>(pair: &[f64; 2], out: S) -> Result<S::Ok, S::Error> {
+    pair.map(Plain).serialize(out)
+}
+
+fn plain_pair_option<S: Serializer>(pair: &Option<[f64; 2]>, out: S) -> Result<S::Ok, S::Error> {
+    pair.map(|pair| pair.map(Plain)).serialize(out)
+}
+
+struct Plain(f64);
+
+impl Serialize for Plain {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        if self.0.fract() == 0.0 && self.0.abs() < EXACT_BELOW {
+            out.serialize_i64(self.0 as i64)
+        } else {
+            out.serialize_f64(self.0)
+        }
+    }
+}

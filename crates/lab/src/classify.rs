@@ -1,0 +1,128 @@
+//! From what happened to what it was: events of a run as lines with the class of their blocks.
+//!
+//! Classes come from the image's bytes (super block, descriptors, inodes, extent trees, log
+//! blocks), never from what our own file system believes it wrote.
+
+use std::collections::BTreeMap;
+
+use wp_base::FsResult;
+use wp_base::event::{BlockAction, Event, Op, Record, rwbs};
+use wp_base::{Sector, Time};
+use wp_medium::View;
+use wp_vfs::{BlockMap, FsEntry, Options};
+
+use crate::reference::TraceLine;
+
+/// Names blocks of an image.
+pub struct Classifier {
+    map: Box<dyn BlockMap>,
+    names: BTreeMap<u64, String>,
+    start: Sector,
+}
+
+impl Classifier {
+    /// Reads an image of the partition that starts at `start` of its device.
+    pub fn new(
+        fs: &FsEntry,
+        options: &Options,
+        view: &dyn View,
+        start: Sector,
+    ) -> FsResult<Classifier> {
+        let listing = (fs.inspect)(view, options, false)?;
+        let names = listing.files.into_iter().map(|f| (f.ino, f.path)).collect();
+        Ok(Classifier { map: (fs.blocks)(view)?, names, start })
+    }
+
+    /// Class of one block of the image; file data with the file's name: `data:f_3`.
+    pub fn block(&self, block: u64) -> String {
+        let class = self.map.class(block);
+        match self.map.owner(block).and_then(|(ino, _)| self.names.get(&ino)) {
+            Some(name) if class == "data" => format!("data:{name}"),
+            _ => class.to_owned(),
+        }
+    }
+
+    /// Classes of a device range: `journal*5`, `inode_table*2+gdt`, `data:f_0+data:f_1`.
+    pub fn range(&self, at: Sector, sectors: u32) -> String {
+        let per = u64::from(self.map.block_bytes() / 512);
+        let Some(rel) = at.0.checked_sub(self.start.0) else { return "outside".to_owned() };
+        let mut runs: Vec<(String, u32)> = Vec::new();
+        let last = (rel + u64::from(sectors)).div_ceil(per);
+        for block in rel / per..last {
+            let class = self.block(block);
+            match runs.last_mut() {
+                Some((c, n)) if *c == class && !class.starts_with("data:") => *n += 1,
+                _ => runs.push((class, 1)),
+            }
+        }
+        let parts: Vec<String> =
+            runs.into_iter().map(|(c, n)| if n == 1 { c } else { format!("{c}*{n}") }).collect();
+        parts.join("+")
+    }
+
+    /// Block and journal events as lines, times counted from the record at index `zero`. What
+    /// happened in the same nanosecond but before it counts as one nanosecond earlier.
+    pub fn lines(&self, records: &[Record], zero: usize) -> Vec<TraceLine> {
+        let at = records.get(zero).map_or(Time::ZERO, |r| r.at);
+        let all = records.iter().enumerate().filter_map(|(i, r)| {
+            let mut line = self.line(r, at)?;
+            if i < zero && line.ns_from_fsync_start >= 0 {
+                line.ns_from_fsync_start = -1;
+            }
+            Some(line)
+        });
+        all.collect()
+    }
+
+    fn line(&self, r: &Record, zero: Time) -> Option<TraceLine> {
+        let ns_from_fsync_start = r.at.0 as i64 - zero.0 as i64;
+        let comm = r.task.to_string();
+        match &r.event {
+            Event::Block { action, op, flags, at, sectors, .. } => {
+                let wanted = matches!(
+                    action,
+                    BlockAction::Queue
+                        | BlockAction::BackMerge
+                        | BlockAction::FrontMerge
+                        | BlockAction::Insert
+                        | BlockAction::Issue
+                        | BlockAction::Complete
+                );
+                if !wanted {
+                    return None;
+                }
+                let empty = *sectors == 0;
+                let class = match (empty, action) {
+                    (true, BlockAction::Complete) => "flush_done".to_owned(),
+                    (true, _) => "flush".to_owned(),
+                    _ => self.range(*at, *sectors),
+                };
+                let op = if empty { Op::Write } else { *op };
+                Some(TraceLine {
+                    ns_from_fsync_start,
+                    action: action.letter(),
+                    rwbs: rwbs(op, *flags),
+                    sector: (!empty).then_some(at.0),
+                    sectors: *sectors,
+                    class,
+                    comm,
+                })
+            }
+            Event::Jbd2 { what, tid, value } => Some(TraceLine {
+                ns_from_fsync_start,
+                action: 'J',
+                rwbs: (*what).to_owned(),
+                sector: None,
+                sectors: 0,
+                class: format!("transaction {tid} value {value}"),
+                comm,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Index of the first mark with this text.
+pub fn mark(records: &[Record], text: &str) -> Option<usize> {
+    records.iter().position(|r| matches!(&r.event, Event::Mark { text: t } if &**t == text))
+}

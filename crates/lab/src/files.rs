@@ -1,0 +1,90 @@
+//! Image files of the host: read in place, read into memory, written sparsely.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
+use wp_medium::{Medium, Slice, View};
+
+/// Bytes read at a time when a whole image is taken into memory.
+const CHUNK: usize = 1 << 20;
+
+/// An image file, read in place. Never written.
+pub struct FileView {
+    file: File,
+    bytes: u64,
+}
+
+impl FileView {
+    /// Opens an image. Errors: the host's.
+    pub fn open(path: &Path) -> io::Result<FileView> {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(FileView { file, bytes })
+    }
+}
+
+impl View for FileView {
+    fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        self.file.read_exact_at(out, at).map_err(|_| FsError::Io)
+    }
+}
+
+/// Takes a whole image into memory; runs of zeroes take none. A torn last sector is an error.
+pub fn load(path: &Path) -> io::Result<(Medium, u64)> {
+    let view = FileView::open(path)?;
+    if !view.bytes.is_multiple_of(SECTOR_BYTES) {
+        return Err(io::Error::other(format!(
+            "{}: {} bytes are not a whole number of 512-byte sectors",
+            path.display(),
+            view.bytes
+        )));
+    }
+    let mut medium = Medium::new();
+    let mut buf = vec![0u8; CHUNK];
+    let mut at = 0u64;
+    while at < view.bytes {
+        let n = (view.bytes - at).min(CHUNK as u64) as usize;
+        view.file.read_exact_at(&mut buf[..n], at)?;
+        for (i, page) in buf[..n].chunks(4096).enumerate() {
+            if page.iter().any(|b| *b != 0) {
+                let sector = Sector((at + i as u64 * 4096) / SECTOR_BYTES);
+                medium.write(sector, &Slice::from_bytes(page));
+            }
+        }
+        at += n as u64;
+    }
+    Ok((medium, view.bytes))
+}
+
+/// Writes `bytes` bytes of a medium from `start` on as a sparse file, under a temporary name until
+/// it is whole.
+pub fn save(medium: &Medium, start: Sector, bytes: u64, path: &Path) -> io::Result<()> {
+    let part = path.with_extension("part");
+    let file = File::create(&part)?;
+    file.set_len(bytes)?;
+    let end = start.advance(bytes / SECTOR_BYTES);
+    for (at, sectors) in medium.runs() {
+        let (from, to) = (at.0.max(start.0), (at.0 + sectors).min(end.0));
+        let mut done = from;
+        while done < to {
+            let n = (to - done).min(CHUNK as u64 / SECTOR_BYTES);
+            let mut data = Vec::with_capacity(CHUNK);
+            for s in medium.read(Sector(done), n as u32) {
+                data.extend_from_slice(&s.to_vec());
+            }
+            if data.iter().any(|b| *b != 0) {
+                file.write_all_at(&data, (done - start.0) * SECTOR_BYTES)?;
+            }
+            done += n;
+        }
+    }
+    file.sync_all()?;
+    std::fs::rename(&part, path)
+}

@@ -1,0 +1,20 @@
+//! Experiments: machines put together by name, workloads, the papers, and how their claims are
+//!              judged.
+//!
+//! Invariant: nothing here decides what a file system or device does; it builds, runs, reads and
+//!            judges.
+
+pub mod claims;
+pub mod classify;
+pub mod files;
+pub mod machine;
+pub mod paper;
+pub mod profile;
+pub mod reference;
+pub mod registry;
+pub mod results;
+pub mod testing;
+pub mod workload;
+
+/// Seconds since 1970 at power-on of every machine: 2014-01-01, the year of the papers' kernels.
+pub const EPOCH_SECS: i64 = 1_388_534_400;

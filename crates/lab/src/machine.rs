@@ -1,0 +1,222 @@
+//! A machine put together from registry names: CPUs, a device, a block queue, a partition, a file
+//! system.
+
+use std::fmt;
+use std::rc::Rc;
+
+use wp_base::event::{Class, Flags};
+use wp_base::{FsError, Sector};
+use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig, WaitUnplug};
+use wp_medium::{Medium, MediumView};
+use wp_rt::{CpuModel, Outcome, Rt, TimeMode};
+use wp_vfs::{Env, FileSystem, FsEntry, Options, Vfs};
+
+/// Sectors in one write of an image.
+const IMAGE_BIO_SECTORS: u64 = 1024;
+
+/// What a machine is made of.
+#[derive(Clone)]
+pub struct MachineSpec {
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// CPUs and their costs.
+    pub cpu: CpuModel,
+    /// Device preset and replaced parameters.
+    pub device: String,
+    /// Replaced device parameters.
+    pub device_params: Vec<(String, u64)>,
+    /// Elevator.
+    pub elevator: String,
+    /// First sector of the partition.
+    pub start: Sector,
+    /// Length of the partition in sectors; `None`: the rest of the device.
+    pub sectors: Option<u64>,
+    /// File system.
+    pub fs: &'static FsEntry,
+    /// Its options (mkfs and mount).
+    pub fs_options: Options,
+    /// Name of the partition (`sdb1`).
+    pub disk: String,
+    /// Device number of the whole disk.
+    pub device_number: (u32, u32),
+    /// Kernel version for the habits of the block layer; from the file system's era.
+    pub kernel: (u16, u16),
+}
+
+/// Why a machine could not be built or did not finish.
+#[derive(Debug)]
+pub enum MachineError {
+    /// A name or number that cannot be.
+    Config(String),
+    /// The file system answered an error that the experiment did not expect.
+    Fs {
+        /// During what.
+        during: &'static str,
+        /// The error.
+        error: FsError,
+    },
+    /// The simulation stopped before it was done.
+    Stall(String),
+}
+
+impl fmt::Display for MachineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MachineError::Config(what) => f.write_str(what),
+            MachineError::Fs { during, error } => write!(f, "{during}: {error}"),
+            MachineError::Stall(what) => write!(f, "the simulation cannot go on: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for MachineError {}
+
+/// A machine that runs.
+pub struct Machine {
+    /// Its runtime.
+    pub rt: Rt,
+    /// Its block queue.
+    pub queue: Rc<BlockQueue>,
+    /// Its partition.
+    pub part: Partition,
+    spec: MachineSpec,
+}
+
+impl Machine {
+    /// Builds device and queue, and puts an image on the partition: `image`, or what mkfs makes.
+    ///
+    /// Errors: impossible parameters, a partition beyond the device.
+    pub fn new(spec: MachineSpec, image: Option<Medium>) -> Result<Machine, MachineError> {
+        let rt = Rt::with(TimeMode::Virtual, spec.seed, spec.cpu.clone());
+        let entry =
+            crate::registry::find("device", crate::registry::DEVICES, |d| d.name, &spec.device)
+                .map_err(MachineError::Config)?;
+        let params: Vec<(&str, u64)> =
+            spec.device_params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+        let device = entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))?;
+        let total = device.limits().sectors;
+        let sectors = spec.sectors.unwrap_or(total.saturating_sub(spec.start.0));
+        if spec.start.0.checked_add(sectors).is_none_or(|end| end > total) || sectors == 0 {
+            return Err(MachineError::Config(format!(
+                "a partition of {sectors} sectors at sector {} does not fit device {} of {total} sectors",
+                spec.start.0, spec.device
+            )));
+        }
+        let image = match image {
+            Some(i) => i,
+            None => (spec.fs.mkfs)(&spec.fs_options, sectors * wp_base::SECTOR_BYTES)
+                .map_err(|error| MachineError::Fs { during: "mkfs", error })?,
+        };
+        let elevator = ElevatorKind::from_name(&spec.elevator).ok_or_else(|| {
+            let known: Vec<&str> = wp_block::ELEVATORS.iter().map(|e| e.name).collect();
+            MachineError::Config(format!(
+                "no elevator called `{}`; there are: {}",
+                spec.elevator,
+                known.join(", ")
+            ))
+        })?;
+        let base = match spec.kernel {
+            k if k < (3, 8) => QueueConfig::linux_3_4(),
+            k if k < (3, 9) => QueueConfig::linux_3_8(),
+            _ => QueueConfig::linux_4_6(),
+        };
+        let mut base = base.with_elevator(elevator);
+        // Every wait under a plug in what runs here is for I/O: `io_schedule()` has the task itself
+        // dispatch.
+        base.plug.on_wait = WaitUnplug::Task;
+        let config =
+            QueueConfig { major: spec.device_number.0, minor: spec.device_number.1, ..base };
+        let queue = BlockQueue::new(&rt, config, device);
+        let part = queue.partition(spec.start, sectors);
+        let machine = Machine { rt, queue, part, spec };
+        machine.put_image(image)?;
+        Ok(machine)
+    }
+
+    /// Writes an image through the queue, as mkfs would, and flushes. Events are not recorded yet.
+    fn put_image(&self, image: Medium) -> Result<(), MachineError> {
+        let part = self.part.clone();
+        self.block_on("mkfs", async move {
+            for (at, sectors) in image.runs() {
+                let mut done = 0u64;
+                while done < sectors {
+                    let n = (sectors - done).min(IMAGE_BIO_SECTORS) as u32;
+                    let from = at.advance(done);
+                    part.submit_throttled(Bio::write(from, image.read(from, n), Flags::NONE)).await;
+                    done += u64::from(n);
+                }
+            }
+            part.flush().await
+        })?
+        .map_err(|_| MachineError::Fs { during: "mkfs", error: FsError::Io })
+    }
+
+    /// What it was made of.
+    pub fn spec(&self) -> &MachineSpec {
+        &self.spec
+    }
+
+    /// Switches event classes on.
+    pub fn record(&self, class: Class) {
+        self.rt.probe().set_mask(class);
+    }
+
+    /// Runs a future to its end on this machine.
+    pub fn block_on<T: 'static>(
+        &self,
+        name: &str,
+        fut: impl Future<Output = T> + 'static,
+    ) -> Result<T, MachineError> {
+        self.rt.block_on(name, fut).map_err(|o| MachineError::Stall(describe(&o)))
+    }
+
+    /// Mounts the partition's file system.
+    pub fn mount(&self) -> Result<Vfs, MachineError> {
+        let env = Env {
+            rt: self.rt.clone(),
+            part: self.part.clone(),
+            disk: self.spec.disk.clone(),
+            device: self.spec.device_number,
+            epoch_secs: crate::EPOCH_SECS,
+        };
+        let (entry, options) = (self.spec.fs, self.spec.fs_options.clone());
+        let mounted: Result<Rc<dyn FileSystem>, FsError> =
+            self.block_on("mount", async move { (entry.mount)(&env, &options).await })?;
+        let fs = mounted.map_err(|error| MachineError::Fs { during: "mount", error })?;
+        Ok(Vfs::new(&self.rt, fs))
+    }
+
+    /// Unmounts.
+    pub fn unmount(&self, vfs: &Vfs) -> Result<(), MachineError> {
+        let fs = vfs.fs().clone();
+        self.block_on("umount", async move { fs.unmount().await })?
+            .map_err(|error| MachineError::Fs { during: "unmount", error })
+    }
+
+    /// The partition's contents as a reader would see them now.
+    pub fn view(&self) -> MediumView {
+        MediumView {
+            medium: self.queue.with_device(|d| d.medium()),
+            start: self.spec.start,
+            bytes: self.part.sectors() * wp_base::SECTOR_BYTES,
+        }
+    }
+}
+
+/// A stop as text: every task and what it waits for.
+pub fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Deadlock(tasks) => {
+            let lines: Vec<String> = tasks
+                .iter()
+                .map(|t| format!("{} waits for {} since {}", t.name, t.waits_for, t.since))
+                .collect();
+            format!("deadlock: {}", lines.join("; "))
+        }
+        Outcome::Livelock(tasks) => {
+            let names: Vec<&str> = tasks.iter().map(|t| &*t.name).collect();
+            format!("livelock among {}", names.join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}

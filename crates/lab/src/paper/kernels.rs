@@ -1,0 +1,103 @@
+//! Our eras held against recorded runs of the real kernels: same program, same disk layout, same
+//! classes.
+//!
+//! The differences that we know and can explain are listed in `papers/ext4-fsync/differences.toml`;
+//! one that is not listed, or is listed and gone, is a finding.
+
+use serde::Serialize;
+
+use super::ext4_fsync::{RunPlan, run};
+use crate::machine::MachineError;
+use crate::reference::{
+    Difference, Finding, KernelRun, ListedDifference, RunSummary, WriteCase, check_differences,
+    compare, kernel_runs, parse_differences,
+};
+
+/// The list of known differences.
+pub const DIFFERENCES_TOML: &str = include_str!("../../../../papers/ext4-fsync/differences.toml");
+
+/// One run beside the kernel's.
+pub struct Pair {
+    /// The recorded run.
+    pub kernel: KernelRun,
+    /// Ours.
+    pub ours: RunSummary,
+    /// How they differ.
+    pub differences: Vec<Difference>,
+}
+
+/// What the comparison found.
+pub struct Comparison {
+    /// Every run, in the order of the recordings.
+    pub pairs: Vec<Pair>,
+    /// Differences that are known.
+    pub listed: Vec<ListedDifference>,
+    /// Where list and runs disagree; empty if all is as it should be.
+    pub findings: Vec<Finding>,
+}
+
+/// A line of the overview.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// Run.
+    pub run: String,
+    /// Differences, all of them listed if the comparison has no findings.
+    pub differences: usize,
+}
+
+impl Comparison {
+    /// The overview.
+    pub fn lines(&self) -> Vec<Line> {
+        self.pairs
+            .iter()
+            .map(|p| Line { run: p.kernel.spec.name.clone(), differences: p.differences.len() })
+            .collect()
+    }
+}
+
+/// Can this build do the run at all?
+fn is_ours(k: &KernelRun) -> bool {
+    let s = &k.spec;
+    super::ext4_fsync::ERAS.contains(&s.kernel.as_str()) && !s.dioread_lock && s.files <= 100
+}
+
+/// The run's plan: the references' disk has a volatile cache and no FUA.
+fn plan(k: &KernelRun, seed: u64) -> RunPlan {
+    let s = &k.spec;
+    let case = match s.case {
+        WriteCase::Alloc => "alloc",
+        WriteCase::Extend => "extend",
+        WriteCase::Over => "over",
+    };
+    RunPlan {
+        elevator: s.elevator.clone(),
+        device: "sata-disk-nofua".to_owned(),
+        nodelalloc: s.nodelalloc,
+        watch: s.window_ns() as u64 / 1_000_000_000 + 2,
+        ..RunPlan::paper(&s.kernel, case, s.files, seed)
+    }
+}
+
+/// Runs every recorded run that this build can do, and compares.
+pub fn compare_all(
+    seed: u64,
+    progress: &mut dyn FnMut(usize, usize, &str) -> bool,
+) -> Result<Option<Comparison>, MachineError> {
+    let kernels: Vec<KernelRun> = kernel_runs().into_iter().filter(is_ours).collect();
+    let config = |e: &dyn std::fmt::Display| MachineError::Config(e.to_string());
+    let listed = parse_differences(DIFFERENCES_TOML).map_err(|e| config(&e))?;
+    let all = kernels.len();
+    let mut pairs = Vec::new();
+    for (i, kernel) in kernels.into_iter().enumerate() {
+        if !progress(i, all, &kernel.spec.name) {
+            return Ok(None);
+        }
+        let ours = run(&plan(&kernel, seed))?.summary;
+        let differences = compare(&kernel.spec.name, &ours, &kernel.summary);
+        pairs.push(Pair { kernel, ours, differences });
+    }
+    let found: Vec<Difference> = pairs.iter().flat_map(|p| p.differences.clone()).collect();
+    let ran: Vec<&str> = pairs.iter().map(|p| p.kernel.spec.name.as_str()).collect();
+    let findings = check_differences(&listed, &found, &ran);
+    Ok(Some(Comparison { pairs, listed, findings }))
+}

@@ -1,0 +1,4 @@
+//! The papers, as experiments.
+
+pub mod ext4_fsync;
+pub mod kernels;

@@ -1,0 +1,68 @@
+//! What the modelled CPUs are charged: one profile a machine, used by every experiment on it.
+
+use wp_rt::{CostProfile, CpuModel, CpuOp};
+
+/// A cost with where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Operation.
+    pub op: CpuOp,
+    /// Nanoseconds each.
+    pub ns: u64,
+    /// Source, or `assumed`.
+    pub source: &'static str,
+}
+
+/// A machine: cores and costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// Its name.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
+    /// Cores.
+    pub cores: u32,
+    /// Costs; what is not named is free.
+    pub costs: &'static [Cost],
+}
+
+const fn assumed(op: CpuOp, ns: u64) -> Cost {
+    Cost { op, ns, source: "assumed: order of magnitude of a desktop CPU of 2013" }
+}
+
+/// Machines.
+pub static PROFILES: &[Profile] = &[
+    Profile {
+        name: "free",
+        about: "CPU costs nothing: durations are chains of device waits, as in the virtual-time references",
+        cores: 1,
+        costs: &[],
+    },
+    Profile {
+        name: "i7-4770",
+        about: "the PC of paper ext4-fsync (4 cores); every cost is assumed, none is fitted",
+        cores: 4,
+        costs: &[
+            assumed(CpuOp::Syscall, 250),
+            assumed(CpuOp::PageWrite, 600),
+            assumed(CpuOp::PageRead, 400),
+            assumed(CpuOp::BlockAlloc, 1500),
+            assumed(CpuOp::HandleStart, 300),
+            assumed(CpuOp::JournalBlock, 700),
+            assumed(CpuOp::BioSubmit, 800),
+            assumed(CpuOp::ContextSwitch, 1500),
+            assumed(CpuOp::PageWriteback, 500),
+        ],
+    },
+];
+
+impl Profile {
+    /// The model for a runtime.
+    pub fn model(&self) -> CpuModel {
+        let mut profile = CostProfile::zero();
+        for c in self.costs {
+            profile.set(c.op, c.ns);
+        }
+        CpuModel { cores: self.cores, profile }
+    }
+}

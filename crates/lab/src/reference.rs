@@ -1,0 +1,47 @@
+//! Recorded runs of real kernels, and how ours differ from them.
+//!
+//! ```text
+//! *.tsv -> Trace ─┐
+//! our run ────────┴─> RunSummary: phase x class -> {issuer: blocks, requests, flags}, moments
+//!                         │
+//!                         └─ compare(run, ours, theirs) -> Difference…  <-> differences.toml
+//! ```
+//! Invariants: 1. both sides go through the same summary; nothing of it comes from our own beliefs
+//!                about what a kernel does.
+//!             2. `differences.toml` lists exactly the differences: an unlisted one and a stale
+//!                one are both findings.
+//! Left out:   how data is split into requests and the microseconds: matters of that disk and of
+//!             an emulated machine (the requests are in the table, not in the comparison).
+//! Source:     the READMEs of the folders linux-3.4, linux-3.8 and linux-4.6 of the reference data.
+
+mod compare;
+mod known;
+mod summary;
+mod table;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::fmt;
+
+pub use compare::parse_differences;
+pub use compare::{Difference, Finding, ListedDifference, What, check_differences, compare};
+pub use known::{
+    KERNEL_RUNS_JSON, KernelRun, RunSpec, WriteCase, kernel_runs, kernel_runs_to_json,
+    parse_kernel_runs, read_folder,
+};
+pub use summary::{ClassSummary, Filed, Issuer, Moment, Phase, RunSummary, Share, summarise};
+pub use table::{Row, SideBySide, side_by_side};
+pub use trace::{Trace, TraceLine, parse_tsv};
+
+/// Why recorded data is refused; says where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReferenceError(pub String);
+
+impl fmt::Display for ReferenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ReferenceError {}

@@ -1,0 +1,27 @@
+//! Four tables: what there is to run. A new file system, device, elevator or workload is one line
+//!              here.
+
+use wp_device::DeviceEntry;
+use wp_vfs::FsEntry;
+
+use crate::workload::WorkloadEntry;
+
+/// File systems.
+pub static FILE_SYSTEMS: &[&FsEntry] = &[&wp_ext4::ENTRY];
+/// Devices.
+pub static DEVICES: &[&DeviceEntry] = wp_device::DEVICES;
+/// Workloads.
+pub static WORKLOADS: &[&WorkloadEntry] = &[&crate::workload::fsync_last::ENTRY];
+
+/// A table's entry by name; `Err` lists what there is.
+pub fn find<'a, T>(
+    kind: &str,
+    table: &'a [&'a T],
+    name_of: fn(&T) -> &'static str,
+    name: &str,
+) -> Result<&'a T, String> {
+    table.iter().find(|e| name_of(e) == name).copied().ok_or_else(|| {
+        let known: Vec<&str> = table.iter().map(|e| name_of(e)).collect();
+        format!("no {kind} called `{name}`; there are: {}", known.join(", "))
+    })
+}

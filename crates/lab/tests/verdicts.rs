@@ -1,0 +1,30 @@
+//! Every verdict is pinned: a change of one is a reviewed diff of `papers/verdicts.toml`.
+
+use wp_lab::claims::check_pins;
+use wp_lab::paper::ext4_fsync;
+use wp_lab::testing::{blessing, repository};
+
+#[test]
+fn every_claim_of_ext4_fsync_has_the_pinned_verdict() {
+    let found = ext4_fsync::reproduce(1, false, &mut |_, _, _| true)
+        .expect("runs")
+        .expect("not interrupted");
+    let path = repository("papers/verdicts.toml");
+    let changes = check_pins(&path, ext4_fsync::SLUG, &found.claims, blessing()).expect("readable");
+    assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
+}
+
+/// Files whose data is on disk, blocks that fsync writes: the same for every seed, for they are not
+/// chance.
+#[test]
+fn counts_do_not_depend_on_the_seed() {
+    for (era, case) in [("3.4", "extend"), ("3.8", "alloc"), ("4.6", "over")] {
+        let count = |seed| {
+            let r =
+                ext4_fsync::run(&ext4_fsync::RunPlan::paper(era, case, 10, seed)).expect("runs");
+            let on_disk = r.data_on_disk.iter().filter(|b| **b).count();
+            (on_disk, r.lines.iter().filter(|l| l.action == 'D').count())
+        };
+        assert_eq!(count(1), count(2), "{era} {case}");
+    }
+}
