@@ -63,7 +63,8 @@ fn place() -> impl Strategy<Value = (u64, u64)> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (place(), 0..6u8).prop_map(|((at, sectors), f)| Step::Write { at, sectors, fua: f == 0 }),
+        8 => (place(), 0..6u8)
+            .prop_map(|((at, sectors), f)| Step::Write { at, sectors, fua: f == 0 }),
         1 => place().prop_map(|(at, sectors)| Step::Discard { at, sectors }),
         1 => place().prop_map(|(at, sectors)| Step::Read { at, sectors }),
         1 => Just(Step::Flush),
@@ -88,7 +89,9 @@ fn run(steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn what_was_flushed_survives_any_cut(steps in prop::collection::vec(step(), 1..150)) {

@@ -74,7 +74,8 @@ impl Ssd {
         };
         match op {
             Op::Read => {
-                // Where it is and what it is: two ways through memory that need not wait for each other.
+                // Where it is and what it is: two ways through memory that need not wait for each
+                // other.
                 self.durable.touch(slots_of(at, sectors).0);
                 self.read(now, decoded, request, fx);
             }

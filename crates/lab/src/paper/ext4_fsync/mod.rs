@@ -1,0 +1,163 @@
+//! Paper `ext4-fsync`: what fsync makes the block layer, jbd2 and the disk do, in three eras of
+//! ext4.
+//!
+//! Nothing here is a number of the paper: runs are made, events and image bytes are counted, and
+//! the claims (fixed in `papers/claims.toml`) are judged.
+
+mod judge;
+mod latency;
+mod run;
+
+use serde::Serialize;
+use wp_base::Sector;
+
+use self::judge::judge;
+use self::latency::{Latency, variations};
+use crate::claims::Judged;
+use crate::machine::MachineError;
+use crate::reference::Phase;
+
+pub use run::{RunOutcome, RunPlan, profile, run};
+
+/// The paper's slug.
+pub const SLUG: &str = "ext4-fsync";
+/// Its eras.
+pub const ERAS: [&str; 3] = ["3.4", "3.8", "4.6"];
+/// The three kinds of write. The paper's non-allocating case is `extend`; see mechanisms.md DIFF 1.
+pub const CASES: [&str; 3] = ["alloc", "extend", "over"];
+/// Numbers of files that this build can do. 1000 needs hash-tree directories.
+pub const FILES: [u32; 3] = [1, 10, 100];
+/// First sector of the paper's partition.
+pub const PARTITION_START: Sector = Sector(187_035_648);
+/// Its length: 29 GiB.
+pub const PARTITION_SECTORS: u64 = 29 * 1024 * 1024 * 2;
+
+/// A block of figure 11 or of the traces, for the report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Era.
+    pub era: String,
+    /// Case.
+    pub case: String,
+    /// Files.
+    pub files: u32,
+    /// Data blocks that the fsync wrote to the data area.
+    pub data_blocks: u32,
+    /// Journal blocks with descriptors, without the commit record.
+    pub journal_blocks: u32,
+    /// Files whose data is on disk at return.
+    pub data_files: u32,
+    /// Files whose inode-table block is in the journal at return.
+    pub table_files: u32,
+    /// Files whose logged inode has this write's size.
+    pub size_files: u32,
+    /// Duration of the fsync.
+    pub fsync_ns: u64,
+}
+
+/// A run of figures 10 and 11.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// Era.
+    pub era: String,
+    /// Case.
+    pub case: String,
+    /// Files.
+    pub files: u32,
+    /// Data blocks that the fsync wrote to the data area (figure 11).
+    pub data_blocks: u32,
+    /// Duration of the fsync (figure 10).
+    pub fsync_ns: u64,
+}
+
+/// Everything that `reproduce ext4-fsync` found.
+pub struct Reproduction {
+    /// One row a run of the traces and figure 9 (3 KB).
+    pub rows: Vec<Row>,
+    /// Figures 10 and 11 (2 KB).
+    pub points: Vec<Point>,
+    /// Judged claims.
+    pub claims: Vec<Judged>,
+    /// The runs behind `rows`.
+    pub runs: Vec<RunOutcome>,
+    /// Variations of assumed parameters behind the intervals.
+    pub variations: usize,
+    /// Those of them that no device can have.
+    pub impossible: Vec<String>,
+}
+
+/// Runs everything and judges. `progress(done, all, name)` is called before each run; `false`
+/// stops.
+///
+/// With `quick`, no runs of 100 files and no intervals.
+pub fn reproduce(
+    seed: u64,
+    quick: bool,
+    progress: &mut dyn FnMut(usize, usize, &str) -> bool,
+) -> Result<Option<Reproduction>, MachineError> {
+    let files: &[u32] = if quick { &FILES[..2] } else { &FILES };
+    let each = |f: fn(&str, &str, u32, u64) -> RunPlan| -> Vec<RunPlan> {
+        let mut plans = Vec::new();
+        for era in ERAS {
+            for case in CASES {
+                plans.extend(files.iter().map(|n| f(era, case, *n, seed)));
+            }
+        }
+        plans
+    };
+    let (traces, figures) = (each(RunPlan::paper), each(RunPlan::figure_10));
+    let varied = if quick { Vec::new() } else { variations() };
+    let all = traces.len() + figures.len() + varied.len();
+    let mut runs = Vec::new();
+    for plan in &traces {
+        if !progress(runs.len(), all, &plan.name()) {
+            return Ok(None);
+        }
+        runs.push(run(plan)?);
+    }
+    let mut points = Vec::new();
+    for plan in &figures {
+        if !progress(traces.len() + points.len(), all, &format!("{} 2 KB", plan.name())) {
+            return Ok(None);
+        }
+        points.push(point(&run(plan)?));
+    }
+    let mut latency = Latency::measure(seed, &|p| p)?;
+    let mut impossible = Vec::new();
+    for (i, v) in varied.iter().enumerate() {
+        if !progress(traces.len() + figures.len() + i, all, &v.name) {
+            return Ok(None);
+        }
+        match Latency::measure(seed, &|p| (v.change)(p)) {
+            Ok(l) => latency.widen(&l),
+            // Half of a flash array does not hold its capacity: that device cannot be.
+            Err(MachineError::Config(_)) => impossible.push(v.name.clone()),
+            Err(e) => return Err(e),
+        }
+    }
+    let rows: Vec<Row> = runs.iter().map(row).collect();
+    let claims = judge(&runs, &points, &latency, quick)?;
+    Ok(Some(Reproduction { rows, points, claims, runs, variations: varied.len(), impossible }))
+}
+
+fn point(r: &RunOutcome) -> Point {
+    let row = row(r);
+    let Row { era, case, files, data_blocks, fsync_ns, .. } = row;
+    Point { era, case, files, data_blocks, fsync_ns }
+}
+
+fn row(r: &RunOutcome) -> Row {
+    let count = |v: &[bool]| v.iter().filter(|b| **b).count() as u32;
+    let blocks = |class: &str| r.summary.class(Phase::Fsync, class).map_or(0, |c| c.blocks());
+    Row {
+        era: r.plan.era.clone(),
+        case: r.plan.case.clone(),
+        files: r.plan.files,
+        data_blocks: blocks("data_last") + blocks("data_others"),
+        journal_blocks: blocks("journal"),
+        data_files: count(&r.data_on_disk),
+        table_files: count(&r.table_logged),
+        size_files: count(&r.size_logged),
+        fsync_ns: r.fsync_ns,
+    }
+}

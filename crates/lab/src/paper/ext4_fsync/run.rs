@@ -1,0 +1,233 @@
+//! One run of the paper's program: the plan, and what it left.
+
+use std::collections::BTreeMap;
+
+use wp_base::event::{Class, Record};
+use wp_medium::{MediumView, View};
+use wp_rt::CpuModel;
+use wp_vfs::Options;
+
+use super::{PARTITION_SECTORS, PARTITION_START};
+use crate::classify::{Classifier, mark};
+use crate::machine::{Machine, MachineError, MachineSpec};
+use crate::reference::{Filed, RunSummary, TraceLine, summarise};
+use crate::workload::fsync_last::{self, MARK_FSYNC, MARK_RETURN};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// Kernel era.
+    pub era: String,
+    /// `alloc`, `extend`, `over`.
+    pub case: String,
+    /// Files.
+    pub files: u32,
+    /// Elevator.
+    pub elevator: String,
+    /// Device preset.
+    pub device: String,
+    /// Delayed allocation off?
+    pub nodelalloc: bool,
+    /// Replaced device parameters.
+    pub device_params: Vec<(String, u64)>,
+    /// CPUs and their costs.
+    pub cpu: CpuModel,
+    /// Seed.
+    pub seed: u64,
+    /// Seconds watched after the fsync.
+    pub watch: u64,
+    /// Bytes of each file afterwards.
+    pub bytes: u32,
+    /// `extend`: bytes that are there before.
+    pub first: u32,
+}
+
+impl RunPlan {
+    /// The paper's PC.
+    pub fn paper(era: &str, case: &str, files: u32, seed: u64) -> RunPlan {
+        RunPlan {
+            era: era.to_owned(),
+            case: case.to_owned(),
+            files,
+            elevator: "cfq".to_owned(),
+            device: "ssd-128".to_owned(),
+            nodelalloc: false,
+            device_params: Vec::new(),
+            cpu: profile("i7-4770").model(),
+            seed,
+            watch: 76,
+            bytes: 3072,
+            first: 1024,
+        }
+    }
+
+    /// The runs of figures 10 and 11: writes of 2 KB, nothing watched afterwards.
+    pub fn figure_10(era: &str, case: &str, files: u32, seed: u64) -> RunPlan {
+        let bytes = if case == "extend" { 4096 } else { 2048 };
+        RunPlan { bytes, first: 2048, watch: 3, ..RunPlan::paper(era, case, files, seed) }
+    }
+
+    /// A short name for progress and results.
+    pub fn name(&self) -> String {
+        format!("{}-{}-n{}", self.era, self.case, self.files)
+    }
+}
+
+/// A CPU profile that exists.
+pub fn profile(name: &str) -> &'static crate::profile::Profile {
+    crate::profile::PROFILES.iter().find(|p| p.name == name).expect("a profile of our own table")
+}
+
+/// What a run left.
+pub struct RunOutcome {
+    /// The plan.
+    pub plan: RunPlan,
+    /// Every event of the run's traced part.
+    pub records: Vec<Record>,
+    /// Block and journal events with the classes of their blocks.
+    pub lines: Vec<TraceLine>,
+    /// Summary in the references' terms.
+    pub summary: RunSummary,
+    /// Duration of the fsync.
+    pub fsync_ns: u64,
+    /// Per file: is its data on the medium when fsync returns?
+    pub data_on_disk: Vec<bool>,
+    /// Per file: is the inode-table block that holds its inode in the journal when fsync returns?
+    pub table_logged: Vec<bool>,
+    /// Per file: does a logged copy of its inode have this write's size?
+    pub size_logged: Vec<bool>,
+    /// The partition after a clean unmount.
+    pub image: MediumView,
+}
+
+pub(super) fn config(e: impl std::fmt::Display) -> MachineError {
+    MachineError::Config(e.to_string())
+}
+
+/// Runs one case on a fresh file system.
+pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
+    let fs =
+        crate::registry::find("file system", crate::registry::FILE_SYSTEMS, |f| f.name, "ext4")
+            .map_err(config)?;
+    let mut text = format!("era={}", plan.era);
+    if plan.nodelalloc {
+        text.push_str(",nodelalloc");
+    }
+    let fs_options = Options::parse(&text, fs.options).map_err(config)?;
+    let version = wp_ext4::era::Version::parse(&plan.era)
+        .ok_or_else(|| config(format!("`{}` is not a kernel version", plan.era)))?;
+    let spec = MachineSpec {
+        seed: plan.seed,
+        cpu: plan.cpu.clone(),
+        device: plan.device.clone(),
+        device_params: plan.device_params.clone(),
+        elevator: plan.elevator.clone(),
+        start: PARTITION_START,
+        sectors: Some(PARTITION_SECTORS),
+        fs,
+        fs_options: fs_options.clone(),
+        disk: "sdb1".to_owned(),
+        device_number: (8, 16),
+        kernel: (version.0, version.1),
+    };
+    let machine = Machine::new(spec, None)?;
+    let vfs = machine.mount()?;
+    machine.record(Class(Class::BLOCK.0 | Class::JBD2.0 | Class::SYSCALL.0 | Class::MARK.0));
+    let workload = Options::parse(
+        &format!(
+            "n={},case={},watch={},bytes={},first={}",
+            plan.files, plan.case, plan.watch, plan.bytes, plan.first
+        ),
+        fsync_last::ENTRY.options,
+    )
+    .map_err(config)?;
+    let v = vfs.clone();
+    let report =
+        machine.block_on("w2", async move { (fsync_last::ENTRY.run)(&v, &workload).await })?;
+    let report = report.map_err(|error| MachineError::Fs { during: "workload", error })?;
+    let records = machine.rt.probe().take();
+    machine.record(Class(0));
+    machine.unmount(&vfs)?;
+    let view = machine.view();
+    finish(plan, &machine, records, view, &fs_options, report.numbers)
+}
+
+fn finish(
+    plan: &RunPlan,
+    machine: &Machine,
+    records: Vec<Record>,
+    view: MediumView,
+    options: &Options,
+    numbers: Vec<(String, u64)>,
+) -> Result<RunOutcome, MachineError> {
+    let fs = machine.spec().fs;
+    let wrong = |error| MachineError::Fs { during: "reading the image", error };
+    let classifier = Classifier::new(fs, options, &view, PARTITION_START).map_err(wrong)?;
+    let zero = mark(&records, MARK_FSYNC).ok_or_else(|| config("the trace has no fsync"))?;
+    let end = mark(&records, MARK_RETURN).ok_or_else(|| config("the trace has no end of fsync"))?;
+    let from = mark(&records, fsync_last::MARK_WRITE).unwrap_or(0);
+    let lines = classifier.lines(&records[from..], zero - from);
+    let fsync_ns = records[end].at.since(records[zero].at).0;
+    let filed = Filed::count(&lines, fsync_ns as i64);
+    let window = (plan.watch as i64 - 2) * 1_000_000_000;
+    let summary = summarise(&lines, fsync_ns as i64, plan.files, window, filed).map_err(config)?;
+    debug_assert!(numbers.iter().any(|(k, v)| k == "fsync_ns" && *v == fsync_ns));
+    let state = OnDisk::at_return(&lines, fsync_ns, plan, &view, fs, options).map_err(wrong)?;
+    Ok(RunOutcome {
+        plan: plan.clone(),
+        records,
+        lines,
+        summary,
+        fsync_ns,
+        data_on_disk: state.data,
+        table_logged: state.table,
+        size_logged: state.size,
+        image: view,
+    })
+}
+
+/// Figure 9: what of each file is on disk when fsync returns.
+struct OnDisk {
+    data: Vec<bool>,
+    table: Vec<bool>,
+    size: Vec<bool>,
+}
+
+impl OnDisk {
+    /// Data: a request that holds the file's block completed before the return. Metadata: from the
+    /// log blocks that were written before the return, read from the image (the log does not wrap
+    /// in this run).
+    fn at_return(
+        lines: &[TraceLine],
+        fsync_ns: u64,
+        plan: &RunPlan,
+        view: &dyn View,
+        fs: &wp_vfs::FsEntry,
+        options: &Options,
+    ) -> wp_base::FsResult<OnDisk> {
+        let before = |l: &&TraceLine| l.action == 'C' && l.ns_from_fsync_start <= fsync_ns as i64;
+        let done: Vec<&TraceLine> = lines.iter().filter(before).filter(|l| l.sectors > 0).collect();
+        let data = (0..plan.files)
+            .map(|i| {
+                let name = format!("data:f_{i}");
+                done.iter().any(|l| l.class.split('+').any(|c| c == name))
+            })
+            .collect();
+        let listing = (fs.inspect)(view, options, false)?;
+        let inos: BTreeMap<&str, u64> =
+            listing.files.iter().map(|f| (f.path.as_str(), f.ino)).collect();
+        let logged: Vec<(u64, u32)> = done
+            .iter()
+            .filter(|l| l.class.starts_with("journal"))
+            .filter_map(|l| l.sector.map(|s| (s - PARTITION_START.0, l.sectors)))
+            .collect();
+        let (mut table, mut size) = (Vec::new(), Vec::new());
+        for i in 0..plan.files {
+            let ino = inos.get(format!("f_{i}").as_str()).copied().unwrap_or(0) as u32;
+            let copies = wp_ext4::evidence::logged_inodes(view, &logged, ino)?;
+            table.push(!copies.is_empty());
+            size.push(copies.iter().any(|s| *s == u64::from(plan.bytes)));
+        }
+        Ok(OnDisk { data, table, size })
+    }
+}
