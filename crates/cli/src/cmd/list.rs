@@ -144,7 +144,9 @@ fn eras(version: Option<&str>) -> Option<(Value, String)> {
         };
         for v in versions {
             let rules = (f.eras)(v)?;
-            writeln!(text, "{} in {v}", f.name).expect("a string takes it");
+            let known = wp_ext4::era::Version::parse(v).is_some_and(|v| v.has_evidence());
+            let mark = if known { "" } else { " (not held against a real kernel)" };
+            writeln!(text, "{} in {v}{mark}", f.name).expect("a string takes it");
             let list: Vec<Value> = rules
                 .iter()
                 .map(|r| {
@@ -158,7 +160,7 @@ fn eras(version: Option<&str>) -> Option<(Value, String)> {
                     })
                 })
                 .collect();
-            all.push(json!({ "fs": f.name, "version": v, "rules": list }));
+            all.push(json!({ "fs": f.name, "version": v, "has_evidence": known, "rules": list }));
         }
     }
     Some((json!(all), text))

@@ -109,13 +109,9 @@ policies! {
         Some(Version(4, 3, 0)), None,
         "the flusher holds one plug for a whole pass, so that neighbouring files share a request";
     /// Writeback without anything to allocate still starts a handle.
-    writeback_starts_handle = "the reference kernels: lone commit seen on 3.4.2, 3.8.0, 4.6.2, gone in 5.10",
+    writeback_starts_handle = "not known; the lone commit is seen on 3.4.2, 3.8.0 and 4.6.2 and gone in 5.10",
         None, Some(Version(4, 7, 0)),
         "ext4_writepages starts a handle even if nothing is to be allocated; the empty transaction commits";
-    /// Plugged requests are sorted by sector, not only by queue.
-    sorts_plug = "block: fix ordering of plugged requests (sector order)",
-        Some(Version(3, 9, 0)), None,
-        "plugged requests enter the elevator in sector order";
     /// Removed directory entries are zeroed.
     wipes_dirents = "ext4: wipe ext4_dir_entry2 upon file deletion",
         Some(Version(5, 13, 0)), None,
@@ -130,8 +126,15 @@ policies! {
 pub const PAPER_ERAS: [(&str, Version); 3] =
     [("3.4", Version(3, 4, 2)), ("3.8", Version(3, 8, 0)), ("4.6", Version(4, 6, 2))];
 
-/// Oldest and newest versions for which we have evidence from a real kernel.
+/// Oldest and newest versions whose behaviour was held against a real kernel.
 pub const EVIDENCE: (Version, Version) = (Version(3, 4, 0), Version(4, 6, 99));
+
+impl Version {
+    /// Was the behaviour of such kernels held against a real one? If not, policies may be missing.
+    pub fn has_evidence(self) -> bool {
+        (EVIDENCE.0..=EVIDENCE.1).contains(&self)
+    }
+}
 
 #[cfg(test)]
 mod tests {
