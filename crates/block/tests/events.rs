@@ -625,3 +625,48 @@ fn cfq_does_not_merge_a_synchronous_bio_into_an_asynchronous_request() {
     w.rt.run();
     assert_eq!(w.queue.counters().back_merges, 0);
 }
+
+fn sectors_of(trace: &str) -> Vec<&str> {
+    trace.lines().map(|l| l.split(' ').nth(2).expect("a sector")).collect()
+}
+
+#[test]
+fn deadline_serves_a_batch_upwards_by_sector() {
+    let config = QueueConfig::linux_3_4().with_elevator(ElevatorKind::Deadline);
+    let w = world(config, TestDevice::new(wp_block::Limits { queue_depth: 1, ..limits() }));
+    let q = w.queue.clone();
+    w.rt.spawn("t", async move {
+        for at in [8000, 1000, 5000, 3000, 7000, 2000] {
+            q.submit(block(at, at, Flags::NONE));
+        }
+    });
+    w.rt.run();
+    w.rt.run_until(Time(1_000_000_000));
+    // 8000 and 1000 were with the driver before the others came. Then the oldest begins a batch that
+    // goes upwards, and the next oldest another.
+    assert_eq!(sectors_of(&w.shape("D")), ["8000", "1000", "5000", "7000", "3000", "2000"]);
+}
+
+#[test]
+fn deadline_lets_two_batches_of_reads_pass_and_then_writes() {
+    let config = QueueConfig::linux_3_4().with_elevator(ElevatorKind::Deadline);
+    let w = world(config, TestDevice::new(wp_block::Limits { queue_depth: 1, ..limits() }));
+    let q = w.queue.clone();
+    w.rt.spawn("t", async move {
+        for i in 0..3 {
+            q.submit(block(1_000_000 + 80 * i, i, Flags::NONE));
+        }
+        for i in 0..60 {
+            q.submit(Bio::read(Sector(80 * i), 8, Flags::NONE));
+        }
+    });
+    w.rt.run();
+    w.rt.run_until(Time(10_000_000_000));
+    let trace = w.shape("D");
+    let kinds: Vec<bool> = trace.lines().map(|l| l.starts_with("D R")).collect();
+    assert_eq!(kinds.len(), 63);
+    // Two writes were with the driver before any read came; the third waits for two batches of 16.
+    let third =
+        kinds.iter().enumerate().filter(|(_, read)| !**read).nth(2).expect("three writes").0;
+    assert_eq!(third, 2 + 32, "{trace}");
+}

@@ -201,7 +201,11 @@ async fn commit(q: &Rc<BlockQueue>, m: &Rc<Model>, rng: &mut Rng) {
 
 fn random_config(rng: &mut Rng) -> (QueueConfig, Limits) {
     let mut c = QueueConfig::linux_4_6();
-    c.elevator = if rng.below(3) == 0 { ElevatorKind::Noop } else { ElevatorKind::Cfq };
+    c.elevator = match rng.below(4) {
+        0 => ElevatorKind::Noop,
+        1 => ElevatorKind::Deadline,
+        _ => ElevatorKind::Cfq,
+    };
     c.nr_requests = 4 + rng.below(40) as u32;
     c.driver =
         if rng.below(3) == 0 { DriverKind::OneSegmentPerDma } else { DriverKind::ScatterGather };

@@ -9,6 +9,7 @@
 //! To add one: a file, a variant of [`ElevatorKind`], a line in [`ELEVATORS`].
 
 mod cfq;
+mod deadline;
 mod noop;
 
 use wp_base::{Sector, Time};
@@ -17,6 +18,7 @@ use crate::device::Limits;
 use crate::pool::{BioInfo, Pool, RqId};
 
 pub use cfq::{Cfq, CfqTunables};
+pub use deadline::{Deadline, DeadlineTunables};
 pub use noop::Noop;
 
 /// What an elevator works on.
@@ -88,6 +90,8 @@ pub enum ElevatorKind {
     Noop,
     /// Completely fair queueing.
     Cfq,
+    /// Batches by sector, reads first, none older than its deadline.
+    Deadline,
 }
 
 /// An elevator that can be chosen.
@@ -104,6 +108,11 @@ pub struct ElevatorEntry {
 pub static ELEVATORS: &[ElevatorEntry] = &[
     ElevatorEntry { name: "noop", kind: ElevatorKind::Noop, make: |_| Box::new(Noop::new()) },
     ElevatorEntry { name: "cfq", kind: ElevatorKind::Cfq, make: |setup| Box::new(Cfq::new(setup)) },
+    ElevatorEntry {
+        name: "deadline",
+        kind: ElevatorKind::Deadline,
+        make: |_| Box::new(Deadline::new()),
+    },
 ];
 
 impl ElevatorKind {
