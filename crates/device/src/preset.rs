@@ -119,6 +119,39 @@ const SSD_128: [Param; 28] = [
     p("gc_low_superblocks", 8, "count", "assumed"),
 ];
 
+/// The paper's drive with power-loss protection: no volatile cache to flush.
+const SSD_128_PLP: [Param; 28] =
+    replaced(SSD_128, 6, p("plp", 1, "switch", "hypothetical: the same drive with capacitors"));
+
+/// 500,118,192 sectors: what a drive sold as 256 GB has.
+const BYTES_256_GB: u64 = 256_060_514_304;
+const RATED_850: &str = "assumed: makes the 850 Pro's rated 520 MB/s sequential write; within MLC V-NAND's 50 MB/s a die";
+
+/// Samsung 850 PRO 256 GB, as a class: rated like the 840 Pro at depth 1 and 32, twice the flash,
+/// V-NAND that programs faster (review specifications).
+const SSD_850_256: [Param; 28] = {
+    let params = replaced(
+        SSD_128,
+        0,
+        p("capacity_bytes", BYTES_256_GB, "bytes", "IDEMA LBA count for 256 GB (SFF-8447)"),
+    );
+    let params = replaced(
+        params,
+        BLOCKS_PER_PLANE,
+        p("blocks_per_plane", 4096, "count", "256 GiB raw of 256 GB: 7 % spare"),
+    );
+    replaced(params, PROGRAM_NS, p("program_ns", 472_000, "ns", RATED_850))
+};
+
+/// Where a parameter stands in [`SSD_128`]; checked below.
+const BLOCKS_PER_PLANE: usize = 22;
+const PROGRAM_NS: usize = 24;
+const _: () = {
+    assert!(matches!(SSD_128[6].name.as_bytes(), b"plp"));
+    assert!(matches!(SSD_128[BLOCKS_PER_PLANE].name.as_bytes(), b"blocks_per_plane"));
+    assert!(matches!(SSD_128[PROGRAM_NS].name.as_bytes(), b"program_ns"));
+};
+
 const RATED_WRITE: &str = "assumed: makes the 128 GB 840 Pro's rated 390 MB/s sequential write; within MLC's 500 to 1300 us";
 
 /// All devices, in the order in which they are listed.
@@ -145,6 +178,18 @@ pub static DEVICES: &[&DeviceEntry] = &[
         name: "ssd-128",
         about: "SATA SSD of 128 GB and 2013: volatile write buffer, no FUA, MLC on 8 channels (the ext4 paper's PC)",
         params: &SSD_128,
+        build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+    },
+    &DeviceEntry {
+        name: "ssd-128-plp",
+        about: "as ssd-128, with power-loss protection: what it has completed is durable",
+        params: &SSD_128_PLP,
+        build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+    },
+    &DeviceEntry {
+        name: "850pro-256",
+        about: "class of the Samsung 850 PRO 256 GB (paper journal-conflict), not that drive",
+        params: &SSD_850_256,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
     },
 ];

@@ -4,6 +4,7 @@ mod common;
 
 use common::{World, bytes, small_config};
 use wp_base::event::{Flags, Op};
+use wp_block::DeviceModel;
 use wp_device::{DEVICES, find};
 use wp_medium::Slice;
 
@@ -53,6 +54,30 @@ fn devices_without_fua_and_with_a_volatile_cache_are_what_linux_sees() {
     }
     assert_eq!(of("sata-disk-nofua").queue_depth, 31);
     assert_eq!(of("ssd-128").sectors, 250_069_680);
+    assert_eq!(of("850pro-256").sectors, 500_118_192);
+    assert!(!of("ssd-128-plp").volatile_cache, "nothing that a flush would have to save");
+}
+
+#[test]
+fn rated_drives_write_in_sequence_at_their_rated_speed() {
+    for (name, rated_mb_s) in [("ssd-128", 390), ("850pro-256", 520)] {
+        let mut w = World::new(find(name).expect("in the list").make(&[]).expect("possible"));
+        let (each, all) = (1024u64, 1000u64);
+        let submit = |w: &mut World<dyn DeviceModel>, i: u64| {
+            let data: Vec<Slice> =
+                (0..each / 8).map(|p| Slice::pattern(1, (i * each / 8 + p) * 4096, 4096)).collect();
+            w.submit(Op::Write, Flags::NONE, i * each, each as u32, data)
+        };
+        let mut flying: Vec<u64> = (0..16).map(|i| submit(&mut w, i)).collect();
+        for i in 16..all {
+            w.wait(flying.remove(0));
+            flying.push(submit(&mut w, i));
+        }
+        flying.into_iter().for_each(|id| drop(w.wait(id)));
+        let mb_s = all * each * 512 * 1000 / w.now.0;
+        let band = rated_mb_s * 97 / 100..=rated_mb_s * 103 / 100;
+        assert!(band.contains(&mb_s), "{name}: {mb_s} MB/s, rated {rated_mb_s}");
+    }
 }
 
 #[test]
