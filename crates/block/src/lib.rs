@@ -42,7 +42,8 @@ pub use device::{
     Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossUnit, LossWhy, Status,
 };
 pub use elevator::{
-    Cfq, CfqTunables, ELEVATORS, Elevator, ElevatorEntry, ElevatorKind, ElvCx, ElvSetup, Kick, Noop,
+    Cfq, CfqTunables, Deadline, DeadlineTunables, ELEVATORS, Elevator, ElevatorEntry, ElevatorKind,
+    ElvCx, ElvSetup, Kick, Noop,
 };
 pub use engine::QueueCounters;
 pub use partition::Partition;
