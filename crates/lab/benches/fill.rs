@@ -16,7 +16,7 @@ const REQUEST: u64 = 512 * 1024;
 fn resident_mib() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("Linux tells");
-    pages * 4096 >> 20
+    (pages * 4096) >> 20
 }
 
 fn main() {

@@ -214,7 +214,7 @@ mod tests {
             (1..40).for_each(|i| b.add(Op::Read, 500_000 + 80 * i));
             let first: Vec<u64> = (0..16).filter_map(|_| b.next()).collect();
             assert!(!first.contains(&far), "a batch goes upwards");
-            b.now = b.now + age;
+            b.now += age;
             b.next()
         };
         // 499 ms: sector order goes on. 500 ms: the oldest, which is far behind.
