@@ -642,8 +642,8 @@ fn deadline_serves_a_batch_upwards_by_sector() {
     });
     w.rt.run();
     w.rt.run_until(Time(1_000_000_000));
-    // 8000 and 1000 were with the driver before the others came. Then the oldest begins a batch that
-    // goes upwards, and the next oldest another.
+    // 8000 and 1000 were with the driver before the others came. Then the oldest begins a batch
+    // that goes upwards, and the next oldest another.
     assert_eq!(sectors_of(&w.shape("D")), ["8000", "1000", "5000", "7000", "3000", "2000"]);
 }
 
