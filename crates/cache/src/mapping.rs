@@ -1,7 +1,7 @@
 //! A cached address space: a file's blocks, or the block device's.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
 use wp_base::live::{Kind, Tally};
@@ -11,6 +11,9 @@ use wp_rt::{Rt, WaitQueue};
 use crate::Fut;
 use crate::buffer::{BufFlag, Buffer};
 use crate::writeback::Writeback;
+
+/// Cached blocks of one mapping above which idle ones are dropped, oldest first.
+const BLOCKS_MAX: usize = 1 << 18;
 
 /// How a mapping is to be cleaned (`struct writeback_control`).
 #[derive(Debug)]
@@ -68,6 +71,9 @@ pub struct Mapping {
     ops: RefCell<Weak<dyn WbOps>>,
     wb: Weak<Writeback>,
     blocks: RefCell<BTreeMap<u64, Rc<Buffer>>>,
+    /// Indices in the order in which they entered the cache; some are gone since.
+    order: RefCell<VecDeque<u64>>,
+    limit: Cell<usize>,
     /// Indices with the dirty tag. The tag outlives the buffer's own `Dirty` when the journal takes
     /// the buffer over, as a Linux page's tag outlives its buffers' bits.
     tags: RefCell<BTreeSet<u64>>,
@@ -98,6 +104,8 @@ impl Mapping {
             ops: RefCell::new(none),
             wb: Rc::downgrade(wb),
             blocks: RefCell::default(),
+            order: RefCell::default(),
+            limit: Cell::new(BLOCKS_MAX),
             tags: RefCell::default(),
             writeback: Cell::new(0),
             writeback_done: WaitQueue::new(rt, "page writeback"),
@@ -125,11 +133,48 @@ impl Mapping {
 
     /// The cached block; a fresh one, not up to date, if there was none.
     pub fn get(&self, index: u64) -> Rc<Buffer> {
-        self.blocks
-            .borrow_mut()
-            .entry(index)
-            .or_insert_with(|| Rc::new(Buffer::new(&self.rt, index, self.block_bytes)))
-            .clone()
+        if let Some(b) = self.blocks.borrow().get(&index) {
+            return b.clone();
+        }
+        self.shrink();
+        let b = Rc::new(Buffer::new(&self.rt, index, self.block_bytes));
+        self.blocks.borrow_mut().insert(index, b.clone());
+        self.order.borrow_mut().push_back(index);
+        b
+    }
+
+    /// Sets how many blocks may be cached before idle ones are dropped.
+    pub fn set_limit(&self, blocks: usize) {
+        self.limit.set(blocks);
+    }
+
+    /// Drops idle blocks, oldest first, if there are too many. Looks at each at most once, and at
+    /// few where many are busy.
+    fn shrink(&self) {
+        let (mut blocks, mut order) = (self.blocks.borrow_mut(), self.order.borrow_mut());
+        if order.len() > 2 * blocks.len() + 64 {
+            // Truncates and invalidations leave their indices behind.
+            let mut seen = BTreeSet::new();
+            order.retain(|i| blocks.contains_key(i) && seen.insert(*i));
+        }
+        let mut looks = order.len().min(64);
+        while blocks.len() >= self.limit.get() && looks > 0 {
+            looks -= 1;
+            let Some(index) = order.pop_front() else { break };
+            match blocks.get(&index) {
+                None => {}
+                Some(b) if is_idle(b) => {
+                    blocks.remove(&index);
+                    self.tags.borrow_mut().remove(&index);
+                }
+                Some(_) => order.push_back(index),
+            }
+        }
+    }
+
+    /// Nothing to write, nothing in flight, on no list of the flusher: its owner may forget it.
+    pub fn is_idle(&self) -> bool {
+        !self.has_dirty() && self.writeback.get() == 0 && self.dirtied.get().is_none()
     }
 
     /// Cached blocks in `from..to`, in order.
@@ -159,35 +204,19 @@ impl Mapping {
         let gone = blocks.split_off(&from);
         drop(blocks);
         self.tags.borrow_mut().split_off(&from);
-        if let Some(wb) = self.wb.upgrade() {
-            for b in gone.values() {
-                if b.clear(BufFlag::Dirty) {
-                    wb.account_clean(1);
-                }
-            }
+        let dirty = gone.values().filter(|b| b.clear(BufFlag::Dirty)).count() as u64;
+        if dirty > 0
+            && let Some(wb) = self.wb.upgrade()
+        {
+            wb.account_dropped(dirty);
         }
     }
 
     /// Drops clean, idle blocks in `from..to` from the cache; returns how many.
     pub fn invalidate(&self, from: u64, to: u64) -> usize {
         let mut blocks = self.blocks.borrow_mut();
-        let idle: Vec<u64> = blocks
-            .range(from..to)
-            .filter(|(_, b)| {
-                Rc::strong_count(b) == 1
-                    && b.jh() == 0
-                    && ![
-                        BufFlag::Dirty,
-                        BufFlag::JbdDirty,
-                        BufFlag::Writeback,
-                        BufFlag::Reading,
-                        BufFlag::Delay,
-                    ]
-                    .iter()
-                    .any(|f| b.flag(*f))
-            })
-            .map(|(i, _)| *i)
-            .collect();
+        let idle: Vec<u64> =
+            blocks.range(from..to).filter(|(_, b)| is_idle(b)).map(|(i, _)| *i).collect();
         for i in &idle {
             blocks.remove(i);
             self.tags.borrow_mut().remove(i);
@@ -329,4 +358,11 @@ impl Mapping {
     pub fn now(&self) -> Time {
         self.rt.now()
     }
+}
+
+/// Clean, unused, and of no interest to the journal.
+fn is_idle(b: &Rc<Buffer>) -> bool {
+    let busy =
+        [BufFlag::Dirty, BufFlag::JbdDirty, BufFlag::Writeback, BufFlag::Reading, BufFlag::Delay];
+    Rc::strong_count(b) == 1 && b.jh() == 0 && !busy.iter().any(|f| b.flag(*f))
 }

@@ -75,9 +75,13 @@ pub struct Writeback {
     last_old_flush: Cell<Option<u64>>,
     nr_dirty: Cell<u64>,
     nr_writeback: Cell<u64>,
+    /// Blocks ever sent to be written.
+    nr_written: Cell<u64>,
     room: WaitQueue,
     idle: WaitQueue,
     stopped: Cell<bool>,
+    /// The last pass above the background limit could write nothing: wait for time or a call.
+    stuck: Cell<bool>,
 }
 
 impl Writeback {
@@ -93,9 +97,11 @@ impl Writeback {
             last_old_flush: Cell::new(None),
             nr_dirty: Cell::new(0),
             nr_writeback: Cell::new(0),
+            nr_written: Cell::new(0),
             room: WaitQueue::new(rt, "dirty limit"),
             idle: WaitQueue::new(rt, "all writeback"),
             stopped: Cell::new(false),
+            stuck: Cell::new(false),
             policy,
         });
         // The task holds the flusher weakly between rounds, so that a dropped world is freed.
@@ -142,8 +148,15 @@ impl Writeback {
         self.nr_dirty.set(self.nr_dirty.get() - blocks);
     }
 
+    /// Dirty blocks were thrown away: that makes room as well.
+    pub(crate) fn account_dropped(&self, blocks: u64) {
+        self.account_clean(blocks);
+        self.room.wake_all();
+    }
+
     pub(crate) fn account_submitted(&self, blocks: u64) {
         self.nr_writeback.set(self.nr_writeback.get() + blocks);
+        self.nr_written.set(self.nr_written.get() + blocks);
     }
 
     pub(crate) fn account_written(&self, blocks: u64) {
@@ -183,6 +196,9 @@ impl Writeback {
     ///
     /// Waits: until all of it has been submitted.
     pub async fn write_all(&self, sync: bool) {
+        if self.stopped.get() {
+            return;
+        }
         let done = Rc::new(Completion::new(&self.rt, "flusher work item"));
         self.works.borrow_mut().push_back(Work { sync, done: done.clone() });
         self.wake.wake_all();
@@ -271,7 +287,10 @@ impl Writeback {
             }
         }
         if self.nr_dirty.get() > self.policy.background_blocks {
+            let before = (self.nr_dirty.get(), self.nr_written.get());
             self.pass(None, false, Some(self.policy.background_blocks)).await;
+            // A device that fails every write must not keep the flusher in a circle.
+            self.stuck.set(before == (self.nr_dirty.get(), self.nr_written.get()));
         }
     }
 }
@@ -286,8 +305,9 @@ async fn run(weak: Weak<Writeback>, wake: Rc<WaitQueue>, rt: Rt) {
         let alarm = wb.next_look.get().map(|j| wb.time_of(j));
         let pending = !wb.works.borrow().is_empty()
             || alarm.is_some_and(|at| at <= rt.now())
-            || wb.nr_dirty.get() > wb.policy.background_blocks;
+            || (wb.nr_dirty.get() > wb.policy.background_blocks && !wb.stuck.get());
         if !pending {
+            wb.stuck.set(false);
             drop(wb);
             match alarm {
                 Some(at) => {

@@ -7,9 +7,11 @@ use wp_cache::Fut;
 use wp_jbd2::RecoverPolicy;
 use wp_medium::{Medium, Overlay, Slice, View};
 use wp_vfs::{
-    BlockMap, Env, EraRule, FileSystem, FsEntry, Inspection, ListedFile, OptionSpec, Options, When,
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
+    OptionSpec, Options, When,
 };
 
+use crate::check::{self, CheckOptions};
 use crate::disk::SuperBlock;
 use crate::fs::era::{Era, POLICIES, Version};
 use crate::fs::{Ext4, MountOptions, Mounted};
@@ -61,6 +63,7 @@ pub static ENTRY: FsEntry = FsEntry {
     probe,
     inspect,
     recover,
+    check,
     blocks,
     eras,
 };
@@ -193,6 +196,28 @@ fn attribute(value: &[u8]) -> String {
         Ok(s) if !s.chars().any(char::is_control) => s.to_owned(),
         _ => value.iter().fold("0x".to_owned(), |t, b| t + &format!("{b:02x}")),
     }
+}
+
+fn check(view: &dyn View, o: &Options, recover: bool) -> FsResult<Checked> {
+    let options = CheckOptions { recover, policy: policy(o)?, now: NOW, ..Default::default() };
+    let report = check::check(view, &options)?;
+    Ok(Checked {
+        is_clean: report.is_clean(),
+        recovered: report.recovered,
+        left_out: report.left_out,
+        faults: report
+            .findings
+            .into_iter()
+            .map(|f| Fault {
+                kind: f.kind.name(),
+                structure: f.kind.class().name(),
+                severity: f.severity.name(),
+                place: f.place,
+                found: f.found,
+                expected: f.expected,
+            })
+            .collect(),
+    })
 }
 
 fn blocks(view: &dyn View) -> FsResult<Box<dyn BlockMap>> {

@@ -58,18 +58,30 @@ pub fn landmarks(view: &dyn View) -> FsResult<Landmarks> {
     })
 }
 
-/// Sizes that logged copies of inode `ino` have: one entry a copy of its inode-table block found
-/// among the log blocks `written` (partition sector, sectors), which must hold whole transactions'
-/// descriptors and blocks.
-pub fn logged_inodes(view: &dyn View, written: &[(u64, u32)], ino: u32) -> FsResult<Vec<u64>> {
+/// What a log holds of some inodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logged {
+    /// Blocks that descriptors name: neither descriptors nor commit records.
+    pub blocks: u32,
+    /// For each inode the sizes that copies of it have, one entry a copy of its inode-table block.
+    pub sizes: Vec<Vec<u64>>,
+}
+
+/// What is found among the log blocks `written` (partition sector, sectors), which must hold whole
+/// transactions' descriptors and blocks, of the inodes `inos`.
+pub fn logged(view: &dyn View, written: &[(u64, u32)], inos: &[u32]) -> FsResult<Logged> {
     let image = Image::open(view)?;
     let bs = image.geometry().block_size.bytes();
     let log = journal_map(view)?;
-    let slot = image
-        .geometry()
-        .inode_slot(ino)
-        .ok_or_else(|| FsError::corrupt("ext4", "inode number", 0, u64::from(ino), "an inode"))?;
-    let home = image.groups()[slot.group as usize].inode_table() + u64::from(slot.table_block);
+    // Where each inode lives: block, byte in it.
+    let mut homes: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
+    for (i, ino) in inos.iter().enumerate() {
+        let slot = image.geometry().inode_slot(*ino).ok_or_else(|| {
+            FsError::corrupt("ext4", "inode number", 0, u64::from(*ino), "an inode")
+        })?;
+        let home = image.groups()[slot.group as usize].inode_table() + u64::from(slot.table_block);
+        homes.entry(home).or_default().push((i, slot.offset as usize));
+    }
     let super_at = log.block(0).unwrap_or(0) * u64::from(bs);
     let mut bytes = vec![0u8; bs as usize];
     view.read_at(super_at, &mut bytes)?;
@@ -77,13 +89,13 @@ pub fn logged_inodes(view: &dyn View, written: &[(u64, u32)], ino: u32) -> FsRes
         .map_err(|_| FsError::Io)?
         .0;
     let format = log_disk::Format::of(&jsb);
-    let mut sizes = Vec::new();
+    let mut found = Logged { blocks: 0, sizes: vec![Vec::new(); inos.len()] };
     for (sector, sectors) in written {
         let first = sector * SECTOR_BYTES / u64::from(bs);
-        let count = u64::from(*sectors) * SECTOR_BYTES / u64::from(bs);
+        let end = first + u64::from(*sectors) * SECTOR_BYTES / u64::from(bs);
         // A descriptor is followed by the blocks that its tags name, in this request.
         let mut block = first;
-        while block < first + count {
+        while block < end {
             view.read_at(block * u64::from(bs), &mut bytes)?;
             let is_descriptor = block_type(&bytes) == Some(log_disk::DESCRIPTOR);
             block += 1;
@@ -92,11 +104,12 @@ pub fn logged_inodes(view: &dyn View, written: &[(u64, u32)], ino: u32) -> FsRes
             }
             let mut at = size_of::<log_disk::Header>();
             while let Some(tag) = format.tag(&bytes, at) {
-                if tag.block == home && block < first + count {
+                if block < end {
+                    found.blocks += 1;
                     let mut copy = vec![0u8; bs as usize];
-                    view.read_at(block * u64::from(bs), &mut copy)?;
-                    if let Some(i) = Inode::load(&copy[slot.offset as usize..]) {
-                        sizes.push(i.size());
+                    for (i, offset) in homes.get(&tag.block).into_iter().flatten() {
+                        view.read_at(block * u64::from(bs), &mut copy)?;
+                        found.sizes[*i].extend(Inode::load(&copy[*offset..]).map(|i| i.size()));
                     }
                 }
                 block += 1;
@@ -110,7 +123,7 @@ pub fn logged_inodes(view: &dyn View, written: &[(u64, u32)], ino: u32) -> FsRes
             }
         }
     }
-    Ok(sizes)
+    Ok(found)
 }
 
 /// Sector of the journal's super block, from the start of the partition.

@@ -166,6 +166,36 @@ pub struct Inspection {
     pub files: Vec<ListedFile>,
 }
 
+/// One thing that a check of an image found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// What, by a stable name.
+    pub kind: &'static str,
+    /// The part of the format that it is about.
+    pub structure: &'static str,
+    /// `error`, `fixed-by-replay` or `harmless`.
+    pub severity: &'static str,
+    /// Where.
+    pub place: String,
+    /// What stands there.
+    pub found: String,
+    /// What would have been right.
+    pub expected: String,
+}
+
+/// The outcome of a check of an image.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    /// Is nothing wrong? Harmless faults, and those that a replay puts right, do not count.
+    pub is_clean: bool,
+    /// Did it have to be recovered first?
+    pub recovered: bool,
+    /// What was found.
+    pub faults: Vec<Fault>,
+    /// Faults beyond those listed.
+    pub left_out: u64,
+}
+
 /// Classes of an image's blocks, read from its bytes.
 pub trait BlockMap {
     /// Block size in bytes.
@@ -215,6 +245,8 @@ pub struct FsEntry {
     pub inspect: fn(&dyn View, &Options, bool) -> FsResult<Inspection>,
     /// Recovers in memory; what must be written, in order.
     pub recover: fn(&dyn View, &Options) -> FsResult<Writes>,
+    /// Checks the whole image; with `recover`, what recovery in memory makes of it. Never writes.
+    pub check: fn(&dyn View, &Options, bool) -> FsResult<Checked>,
     /// Classes of the image's blocks as it stands, without recovery.
     pub blocks: fn(&dyn View) -> FsResult<Box<dyn BlockMap>>,
     /// What a kernel version resolves to.

@@ -12,8 +12,8 @@ mod fs;
 mod syscall;
 
 pub use entry::{
-    BlockMap, Env, EraRule, FsEntry, Inspection, ListedFile, OptionError, OptionSpec, Options,
-    When, Writes,
+    BlockMap, Checked, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, OptionError,
+    OptionSpec, Options, When, Writes,
 };
 pub use fs::{
     Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, StatFs, SyncKind, TimeSpec,

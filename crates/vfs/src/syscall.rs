@@ -14,8 +14,6 @@ use crate::fs::{Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Stat
 
 /// Longest chain of symbolic links that a path walk follows (Linux `MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
-/// Longest name in a directory.
-const NAME_MAX: usize = 255;
 
 /// An open descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -126,33 +124,78 @@ impl Vfs {
         if name.is_empty() {
             return Err(FsError::Exists);
         }
-        if name.len() > NAME_MAX {
-            return Err(FsError::NameTooLong);
+        let dir = self.walk(dir).await?;
+        if self.0.fs.attr(dir).await?.kind != FileType::Dir {
+            return Err(FsError::NotDir);
         }
-        Ok((self.walk(dir).await?, name.as_bytes()))
+        Ok((dir, name.as_bytes()))
     }
 
     /// Walks to what `path` names, following symbolic links.
     async fn walk(&self, path: &str) -> FsResult<Ino> {
+        self.walk_on(&mut vec![self.0.fs.root()], split(path.as_bytes()), &mut 0).await
+    }
+
+    /// Where `open` makes a file: beside the last name of `path`, or where the symbolic links that
+    /// stand there lead in the end.
+    async fn creation(&self, path: &str) -> FsResult<(Ino, Vec<u8>)> {
         let fs = &self.0.fs;
-        let mut todo: Vec<Vec<u8>> = split(path.as_bytes());
         let mut at = vec![fs.root()];
+        let mut todo = split(path.as_bytes());
         let mut links = 0;
+        loop {
+            if todo.is_empty() {
+                return Err(FsError::IsDir);
+            }
+            let name = todo.remove(0);
+            let dir = self.walk_on(&mut at, todo, &mut links).await?;
+            if name == b".." {
+                return Err(FsError::IsDir);
+            }
+            let found = match fs.lookup(dir, &name).await {
+                Err(FsError::NotFound) => return Ok((dir, name)),
+                other => other?,
+            };
+            if fs.attr(found).await?.kind != FileType::Symlink {
+                // Another task was quicker: creating it will say so.
+                return Ok((dir, name));
+            }
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(FsError::Loop);
+            }
+            let target = fs.read_link(found).await?;
+            if target.first() == Some(&b'/') {
+                at.truncate(1);
+            }
+            todo = split(&target);
+        }
+    }
+
+    /// Walks the names `todo` (last first) from the end of `at`, the way from the root so far,
+    /// which it extends. Every directory that a name or `..` is looked up in must be one.
+    async fn walk_on(
+        &self,
+        at: &mut Vec<Ino>,
+        mut todo: Vec<Vec<u8>>,
+        links: &mut u32,
+    ) -> FsResult<Ino> {
+        let fs = &self.0.fs;
         while let Some(name) = todo.pop() {
             let here = *at.last().expect("the root stays");
             if name == b".." {
+                if fs.attr(here).await?.kind != FileType::Dir {
+                    return Err(FsError::NotDir);
+                }
                 if at.len() > 1 {
                     at.pop();
                 }
                 continue;
             }
-            if name.len() > NAME_MAX {
-                return Err(FsError::NameTooLong);
-            }
             let ino = fs.lookup(here, &name).await?;
             if fs.attr(ino).await?.kind == FileType::Symlink {
-                links += 1;
-                if links > LINKS_MAX {
+                *links += 1;
+                if *links > LINKS_MAX {
                     return Err(FsError::Loop);
                 }
                 let target = fs.read_link(ino).await?;
@@ -172,9 +215,14 @@ impl Vfs {
     pub async fn open(&self, path: &str, flags: OpenFlags, mode: u32) -> FsResult<Fd> {
         let body = async {
             let fs = &self.0.fs;
+            let spec = NodeSpec::new(FileType::File, mode);
             let found = loop {
+                if flags.create && flags.exclusive {
+                    // Whatever stands there, a link too, is in the way.
+                    let (dir, name) = self.parent(path).await?;
+                    break fs.create(dir, name, &spec).await?;
+                }
                 match self.walk(path).await {
-                    Ok(_) if flags.create && flags.exclusive => return Err(FsError::Exists),
                     Ok(ino) => {
                         if flags.write && fs.attr(ino).await?.kind == FileType::Dir {
                             return Err(FsError::IsDir);
@@ -182,11 +230,10 @@ impl Vfs {
                         break ino;
                     }
                     Err(FsError::NotFound) if flags.create => {
-                        let (dir, name) = self.parent(path).await?;
-                        let spec = NodeSpec::new(FileType::File, mode);
-                        match fs.create(dir, name, &spec).await {
+                        let (dir, name) = self.creation(path).await?;
+                        match fs.create(dir, &name, &spec).await {
                             // Another task was quicker between our look and our making it.
-                            Err(FsError::Exists) if !flags.exclusive => {}
+                            Err(FsError::Exists) => {}
                             made => break made?,
                         }
                     }
@@ -195,7 +242,11 @@ impl Vfs {
             };
             fs.open(found, flags.write).await?;
             if flags.truncate && flags.write {
-                fs.set_attr(found, &AttrChange { size: Some(0), ..AttrChange::default() }).await?;
+                let change = AttrChange { size: Some(0), ..AttrChange::default() };
+                if let Err(e) = fs.set_attr(found, &change).await {
+                    fs.release(found, flags.write).await?;
+                    return Err(e);
+                }
             }
             let fd = self.0.next_fd.get();
             self.0.next_fd.set(fd + 1);
@@ -337,10 +388,16 @@ impl Vfs {
         self.call("rename", || format!("{from} -> {to}"), |()| 0, body).await
     }
 
-    /// Adds a name to a file.
+    /// Adds a name to a file; to a symbolic link itself, not to where it points.
     pub async fn link(&self, from: &str, to: &str) -> FsResult<()> {
         let body = async {
-            let ino = self.walk(from).await?;
+            let ino = match self.parent(from).await? {
+                (dir, b"." | b"..") => {
+                    let _ = dir;
+                    self.walk(from).await?
+                }
+                (dir, name) => self.0.fs.lookup(dir, name).await?,
+            };
             let (dir, name) = self.parent(to).await?;
             self.0.fs.link(ino, dir, name).await
         };

@@ -22,6 +22,7 @@ pub mod fast_commit;
 pub mod feature;
 pub mod geometry;
 pub mod group;
+pub mod hash;
 pub mod htree;
 pub mod inode;
 pub mod orphan;

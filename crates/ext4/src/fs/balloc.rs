@@ -20,6 +20,7 @@ use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
 use wp_rt::{CpuOp, Lock, Rt};
 
+use super::bits::Bits;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::GroupDesc;
@@ -28,9 +29,6 @@ use crate::disk::GroupDesc;
 const GROUP_PREALLOC: u32 = 512;
 /// Files above this many blocks are not small (`s_mb_stream_request`).
 const STREAM_REQUEST: u64 = 16;
-/// Free runs looked at before the best so far is taken (`s_mb_max_to_scan`).
-const MAX_TO_SCAN: usize = 200;
-
 /// Free-space state of all groups.
 pub(super) struct Groups {
     bits: RefCell<Vec<Option<Bits>>>,
@@ -40,6 +38,8 @@ pub(super) struct Groups {
     pub free_blocks: Cell<u64>,
     /// Free inodes over all groups.
     pub free_inodes: Cell<u64>,
+    /// Of the free blocks: freed by transactions that are not durable yet, so not to be given out.
+    pending: Cell<u64>,
     generations: RefCell<Option<wp_base::Rng>>,
 }
 
@@ -48,106 +48,6 @@ pub(super) struct Groups {
 struct Prealloc {
     next: u64,
     left: u32,
-}
-
-/// A group's blocks: 1 = not to be given out.
-struct Bits {
-    words: Vec<u64>,
-    blocks: u32,
-}
-
-impl Bits {
-    fn from_bytes(bytes: &[u8], blocks: u32) -> Bits {
-        let mut words = vec![u64::MAX; (blocks as usize).div_ceil(64)];
-        for (w, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
-            let mut word = [0xFFu8; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            *w = u64::from_le_bytes(word);
-        }
-        let mut bits = Bits { words, blocks };
-        let tail = blocks % 64;
-        if tail != 0
-            && let Some(last) = bits.words.last_mut()
-        {
-            *last |= u64::MAX << tail;
-        }
-        bits
-    }
-
-    fn is_free(&self, bit: u32) -> bool {
-        bit < self.blocks && self.words[bit as usize / 64] & (1 << (bit % 64)) == 0
-    }
-
-    fn set(&mut self, start: u32, len: u32, busy: bool) {
-        for bit in start..start + len {
-            let mask = 1u64 << (bit % 64);
-            let w = &mut self.words[bit as usize / 64];
-            if busy { *w |= mask } else { *w &= !mask }
-        }
-    }
-
-    /// The next bit of this value at or after `from`.
-    fn next(&self, from: u32, free: bool) -> Option<u32> {
-        let mut i = from as usize / 64;
-        let mut skip = u64::MAX << (from % 64);
-        while i < self.words.len() {
-            let w = (if free { !self.words[i] } else { self.words[i] }) & skip;
-            if w != 0 {
-                let bit = i as u32 * 64 + w.trailing_zeros();
-                return (bit < self.blocks).then_some(bit);
-            }
-            skip = u64::MAX;
-            i += 1;
-        }
-        None
-    }
-
-    /// Free runs from bit `from` on: (start, length).
-    fn runs(&self, from: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let mut at = from;
-        std::iter::from_fn(move || {
-            let start = self.next(at, true)?;
-            let end = self.next(start, false).unwrap_or(self.blocks);
-            at = end;
-            Some((start, end - start))
-        })
-    }
-
-    /// The first free buddy of at least `order`, smallest sufficient order first, lowest address
-    /// first.
-    fn buddy(&self, order: u32, max_order: u32) -> Option<u32> {
-        let mut found: Option<(u32, u32)> = None;
-        for (start, len) in self.runs(0) {
-            let end = start + len;
-            let mut at = start;
-            while at < end {
-                let align = if at == 0 { max_order } else { at.trailing_zeros().min(max_order) };
-                let fit = (end - at).ilog2().min(align);
-                if fit >= order && found.is_none_or(|(o, _)| fit < o) {
-                    found = Some((fit, at));
-                }
-                at += 1 << fit;
-            }
-        }
-        found.map(|(_, at)| at)
-    }
-
-    /// The free run that fits `want` best: the shortest that holds it, else the longest (`cr` 1 and
-    /// 2).
-    fn best(&self, from: u32, want: u32) -> Option<(u32, u32)> {
-        let mut best: Option<(u32, u32)> = None;
-        for (start, len) in self.runs(from).take(MAX_TO_SCAN) {
-            if len == want {
-                return Some((start, len));
-            }
-            let better =
-                best.is_none_or(|(_, b)| if b < want { len > b } else { len > want && len < b });
-            if better {
-                best = Some((start, len));
-            }
-        }
-        best
-    }
 }
 
 /// What is asked for.
@@ -160,6 +60,9 @@ pub(super) struct Request {
     pub want: u32,
     /// Take from what is set aside for small files.
     pub from_group_prealloc: bool,
+    /// The space was promised to the caller, or a promise cannot be kept without it (a tree's
+    /// node): others' promises do not stand in the way.
+    pub promised: bool,
 }
 
 impl Groups {
@@ -170,6 +73,7 @@ impl Groups {
             prealloc: RefCell::new(None),
             free_blocks: Cell::new(0),
             free_inodes: Cell::new(0),
+            pending: Cell::new(0),
             generations: RefCell::new(None),
         }
     }
@@ -178,6 +82,11 @@ impl Groups {
     pub(super) fn next_generation(&self, rt: &Rt) -> u32 {
         self.generations.borrow_mut().get_or_insert_with(|| rt.rng("ext4 generation")).next_u64()
             as u32
+    }
+
+    /// Would a commit give blocks back?
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.get() > 0
     }
 
     fn with<R>(&self, group: u32, f: impl FnOnce(&mut Bits) -> R) -> R {
@@ -250,6 +159,18 @@ impl Ext4 {
         let b = self.block_bitmap(group).await?;
         let blocks = self.geo.blocks_in_group(group);
         let bits = b.with(|bytes| Bits::from_bytes(bytes, blocks));
+        // Nothing of this group was taken or returned before it was loaded, so the two must agree
+        // (`ext4_mb_generate_buddy`).
+        let (says, has) = (self.group_desc(group).free_blocks_count(), bits.free_blocks());
+        if says != has {
+            return Err(FsError::corrupt(
+                "ext4 group descriptor",
+                "bg_free_blocks_count",
+                self.desc_address(group),
+                u64::from(says),
+                format!("{has}, what the block bitmap of group {group} says"),
+            ));
+        }
         self.groups.bits.borrow_mut()[group as usize] = Some(bits);
         Ok(())
     }
@@ -300,6 +221,10 @@ impl Ext4 {
     /// Waits: for bitmaps, for the journal. Errors: `NoSpace`.
     pub(super) async fn take_blocks(&self, h: &Handle, rq: &Request) -> FsResult<(u64, u32)> {
         self.rt.cpu(CpuOp::BlockAlloc, 1).await;
+        // What is promised to delayed writes is not there to be taken.
+        if !rq.promised && self.free_for_delay() == 0 {
+            return Err(FsError::NoSpace);
+        }
         let (start, len) = match self.choose(rq).await? {
             Some(run) => run,
             None => {
@@ -524,47 +449,17 @@ impl Ext4 {
             }
             self.load_group(group).await?;
             self.record(h, at, n, false).await?;
+            let groups = &self.groups;
+            groups.pending.set(groups.pending.get() + u64::from(n));
             let weak = Rc::downgrade(self);
             h.on_commit(Box::new(move || {
                 if let Some(fs) = weak.upgrade() {
                     fs.groups.with(group, |b| b.set(bit, n, false));
+                    fs.groups.pending.set(fs.groups.pending.get() - u64::from(n));
                 }
             }));
             at += u64::from(n);
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Group 1 of the paper's disk: its first 1025 blocks are a copy of super block and
-    /// descriptors.
-    fn paper_group() -> Bits {
-        let mut b = Bits::from_bytes(&[0; 4096], 32768);
-        b.set(0, 1025, true);
-        b
-    }
-
-    #[test]
-    fn small_open_files_start_at_the_first_aligned_chunk_of_512() {
-        // Sector 187310080 in the reference traces: block 34304 = 32768 + 1536.
-        assert_eq!(paper_group().buddy(9, 13), Some(1536));
-    }
-
-    #[test]
-    fn one_block_is_taken_from_the_shortest_run() {
-        let mut b = paper_group();
-        b.set(1536, 512, true);
-        assert_eq!(b.best(0, 1), Some((1025, 511)));
-    }
-
-    #[test]
-    fn a_short_last_group_has_no_blocks_beyond_its_end() {
-        let b = Bits::from_bytes(&[0; 16], 70);
-        assert!(b.is_free(69) && !b.is_free(70));
-        assert_eq!(b.runs(0).collect::<Vec<_>>(), [(0, 70)]);
     }
 }

@@ -10,22 +10,23 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
-use wp_cache::{BufFlag, Buffer, Fut, Mapping, WbControl, WbOps};
+use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::{Handle, Ordered};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
 
+use super::extents::Run;
 use super::inode::Inode;
 use super::mount::Ext4;
 
 /// Blocks in one bio of file data (`BIO_MAX_PAGES`).
-const BIO_BLOCKS: usize = 256;
+pub(super) const BIO_BLOCKS: usize = 256;
 /// Credits of a handle that allocates one run: a path of nodes that may split, inode, bitmap,
 /// descriptor.
-const CREDITS_ALLOCATE: u32 = 40;
+pub(super) const CREDITS_ALLOCATE: u32 = 40;
 /// How often an allocation that found no space is tried again after a commit
 /// (`ext4_should_retry_alloc`).
-const RETRIES: u32 = 3;
+pub(super) const RETRIES: u32 = 3;
 
 impl Ext4 {
     /// Block `index` of a file, up to date: from the cache, the device, or zeroes where there is
@@ -48,11 +49,17 @@ impl Ext4 {
         }
     }
 
+    /// [`Ext4::lookup`] for those who do not hold the map: not in the middle of another's change.
+    pub(super) async fn find_run(&self, inode: &Inode, index: u64) -> FsResult<Result<Run, u64>> {
+        let _map = inode.map_lock.lock().await;
+        self.lookup(inode, index).await
+    }
+
     async fn fill_block(&self, inode: &Inode, b: &Rc<Buffer>) -> FsResult<()> {
         let mapped = if b.flag(BufFlag::Mapped) {
             Some(b.phys())
         } else {
-            match self.lookup(inode, b.block()).await? {
+            match self.find_run(inode, b.block()).await? {
                 Ok(run) => {
                     if !run.unwritten {
                         b.map_to(run.phys);
@@ -88,13 +95,19 @@ impl Ext4 {
         let end = inode.size.get().min(offset.saturating_add(len));
         let mut out = Vec::new();
         let mut at = offset;
-        while at < end {
+        // A truncate may come between two blocks: beyond its end nothing may enter the cache.
+        while at < end.min(inode.size.get()) {
             let index = at / bs;
             self.read_ahead(inode, index, (end - 1) / bs).await?;
             let b = self.data_block(inode, index).await?;
             self.rt.cpu(CpuOp::PageRead, 1).await;
             let skip = at % bs;
             let n = (bs - skip).min(end - at);
+            // Cut off since: what stood there is no longer the file's.
+            let n = n.min(inode.size.get().saturating_sub(at));
+            if n == 0 {
+                break;
+            }
             out.push(b.snapshot().sub(skip as u32, n as u32));
             at += n;
         }
@@ -113,10 +126,12 @@ impl Ext4 {
         if last <= index || !missing(index) {
             return Ok(());
         }
-        let Ok(run) = self.lookup(inode, index).await? else { return Ok(()) };
-        if run.unwritten {
+        let Ok(run) = self.find_run(inode, index).await? else { return Ok(()) };
+        let size_blocks = inode.size.get().div_ceil(u64::from(self.bs().bytes()));
+        if run.unwritten || index >= size_blocks {
             return Ok(());
         }
+        let last = last.min(size_blocks - 1);
         let most = u64::from(run.len).min(last - index + 1).min(BIO_BLOCKS as u64);
         let n = (index..index + most).take_while(|i| missing(*i)).count();
         if n < 2 {
@@ -213,14 +228,12 @@ impl Ext4 {
     }
 
     /// Blocks freed by a transaction come back when it is durable. `false`: there is none to wait
-    /// for.
+    /// for. The caller has no handle open.
     pub(super) async fn commit_for_space(&self) -> FsResult<bool> {
-        let j = self.journal();
-        if j.running_tid().is_none() && j.committing_tid().is_none() {
+        if !self.groups.has_pending() {
             return Ok(false);
         }
-        self.wb.write_all(false).await;
-        j.force_commit().await?;
+        self.journal().force_commit().await?;
         Ok(true)
     }
 
@@ -298,7 +311,7 @@ impl Ext4 {
             self.reserved_blocks.set(self.reserved_blocks.get() + 1);
             return Ok(false);
         }
-        let run = self.allocate(h, inode, b.block(), 1).await?;
+        let run = self.allocate(h, inode, b.block(), 1, true).await?;
         drop(map);
         if b.clear(BufFlag::Delay) {
             self.unreserve(inode, 1);
@@ -308,7 +321,7 @@ impl Ext4 {
         Ok(true)
     }
 
-    fn unreserve(&self, inode: &Inode, blocks: u64) {
+    pub(super) fn unreserve(&self, inode: &Inode, blocks: u64) {
         inode.reserved.set(inode.reserved.get() - blocks);
         self.reserved_blocks.set(self.reserved_blocks.get() - blocks);
     }
@@ -348,162 +361,8 @@ impl Ext4 {
     }
 
     /// Puts the inode on the transaction's ordered list.
-    fn file_inode(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>) -> FsResult<()> {
+    pub(super) fn file_inode(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>) -> FsResult<()> {
         h.file_inode(&self.jinode(inode), Ordered::WriteAndWait)
-    }
-
-    /// Allocates what `bufs` (consecutive, promised) wait for, as far as one run reaches.
-    async fn allocate_delayed(
-        self: &Rc<Self>,
-        h: &Handle,
-        inode: &Rc<Inode>,
-        bufs: &[Rc<Buffer>],
-    ) -> FsResult<()> {
-        let first = bufs[0].block();
-        let map = inode.map_lock.lock().await;
-        let run = self.allocate(h, inode, first, bufs.len() as u32).await?;
-        for (i, b) in bufs.iter().take(run.len as usize).enumerate() {
-            b.map_to(run.phys + i as u64);
-            if b.clear(BufFlag::Delay) {
-                self.unreserve(inode, 1);
-            }
-        }
-        drop(map);
-        let era = &self.opts.era;
-        if era.files_allocating_writeback || era.files_in_map_blocks {
-            self.file_inode(h, inode)?;
-        }
-        let reach = (first + u64::from(run.len)) * u64::from(self.bs().bytes());
-        let disksize = reach.min(inode.size.get());
-        if disksize > inode.disksize.get() {
-            inode.disksize.set(disksize);
-            self.write_inode(h, inode).await?;
-        }
-        Ok(())
-    }
-
-    /// Sends a run of consecutive blocks with consecutive places.
-    fn submit_run(&self, inode: &Rc<Inode>, run: &[Rc<Buffer>], sync: bool) {
-        for part in run.chunks(BIO_BLOCKS) {
-            for b in part {
-                b.clear(BufFlag::New);
-                inode.map.begin_writeback(b);
-            }
-            let segs: Vec<Slice> = part.iter().map(|b| b.snapshot()).collect();
-            let at = self.bs().sector_of(part[0].phys());
-            let (map, bufs) = (inode.map.clone(), part.to_vec());
-            let bio = Bio::write(at, segs, if sync { Flags::SYNC } else { Flags::NONE });
-            self.bdev.queue().submit(bio.on_end(move |end| {
-                for b in &bufs {
-                    map.end_writeback(b, end.status.is_err());
-                }
-            }));
-        }
-    }
-
-    /// Consecutive dirty blocks from `index` on that can be written together: all promised, or all
-    /// placed one after another.
-    fn dirty_run(&self, inode: &Inode, index: u64, last: u64, budget: u64) -> Vec<Rc<Buffer>> {
-        let mut run: Vec<Rc<Buffer>> = Vec::new();
-        for i in index..=last {
-            let Some(b) = inode.map.peek(i) else { break };
-            if !b.flag(BufFlag::Dirty) || b.flag(BufFlag::Writeback) || run.len() as u64 >= budget {
-                break;
-            }
-            if let Some(prev) = run.last() {
-                let placed = b.flag(BufFlag::Mapped);
-                if placed != prev.flag(BufFlag::Mapped) || (placed && b.phys() != prev.phys() + 1) {
-                    break;
-                }
-            }
-            run.push(b);
-        }
-        run
-    }
-
-    async fn writepages_range(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        wbc: &WbControl,
-        from: u64,
-        to: u64,
-    ) -> FsResult<()> {
-        let mut next = from;
-        let mut handle_seen = false;
-        while wbc.budget.get() > 0 {
-            let Some(index) = inode.map.tagged(next, to, 1).first().copied() else { break };
-            next = index + 1;
-            let Some(b) = inode.map.peek(index) else {
-                inode.map.drop_tag(index);
-                continue;
-            };
-            if !b.flag(BufFlag::Dirty) {
-                inode.map.drop_tag(index);
-                continue;
-            }
-            if b.flag(BufFlag::Writeback) {
-                if !wbc.sync {
-                    continue;
-                }
-                b.wait_clear(BufFlag::Writeback).await;
-            }
-            let mut run = self.dirty_run(inode, index, to, wbc.budget.get());
-            if run.is_empty() {
-                continue;
-            }
-            let placed = run[0].flag(BufFlag::Mapped);
-            if !placed && wbc.mapped_only {
-                next = index + run.len() as u64;
-                continue;
-            }
-            if !placed
-                || (self.opts.era.writeback_starts_handle && !wbc.mapped_only && !handle_seen)
-            {
-                handle_seen = true;
-                let h = self.start(CREDITS_ALLOCATE).await?;
-                // A block of the run may have gone or been written while the handle was waited for.
-                run = self.dirty_run(inode, index, to, wbc.budget.get());
-                let promised = run.first().is_some_and(|b| b.flag(BufFlag::Delay));
-                let out =
-                    if promised { self.allocate_delayed(&h, inode, &run).await } else { Ok(()) };
-                run = self.dirty_run(inode, index, to, wbc.budget.get());
-                run.retain(|b| b.flag(BufFlag::Mapped));
-                if out.is_ok() && !run.is_empty() {
-                    self.submit_run(inode, &run, wbc.sync);
-                }
-                let done = run.len() as u64;
-                next = index + done.max(1);
-                wbc.budget.set(wbc.budget.get().saturating_sub(done));
-                self.stop(h, out).await?;
-            } else {
-                self.submit_run(inode, &run, wbc.sync);
-                next = index + run.len() as u64;
-                wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
-            }
-            self.rt.cpu(CpuOp::BioSubmit, run.len().div_ceil(BIO_BLOCKS) as u64).await;
-            self.rt.cpu(CpuOp::PageWriteback, run.len() as u64).await;
-            inode.map.set_next_index(next);
-        }
-        Ok(())
-    }
-}
-
-impl WbOps for Inode {
-    fn writepages<'a>(&'a self, map: &'a Rc<Mapping>, wbc: &'a WbControl) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let Some(fs) = self.fs.upgrade() else { return Ok(()) };
-            // The inode as a shared pointer: it is in the table as long as it has dirty blocks.
-            let Some(me) = fs.inodes.borrow().get(&self.ino).cloned() else { return Ok(()) };
-            let _ = map;
-            let plug = fs.bdev.queue().plug();
-            let start = if wbc.cyclic { me.map.next_index() } else { wbc.range.0 };
-            fs.writepages_range(&me, wbc, start, wbc.range.1).await?;
-            if wbc.cyclic && start > 0 {
-                fs.writepages_range(&me, wbc, 0, start - 1).await?;
-            }
-            drop(plug);
-            Ok(())
-        })
     }
 }
 

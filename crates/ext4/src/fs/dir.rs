@@ -1,9 +1,7 @@
 //! Directories: finding, adding and removing names.
 //!
-//! A directory block lives in the block device's cache, as in Linux. Hash trees are read as the
-//! linear blocks that they also are; a name is added to them only by turning the directory linear
-//! first: the hash root is a valid linear block, and without the index flag kernels and e2fsck take
-//! it as one.
+//! A directory block lives in the block device's cache, as in Linux. A hash tree (`htree`) is
+//! listed as the linear blocks that it also is.
 
 use std::rc::Rc;
 
@@ -14,6 +12,7 @@ use wp_jbd2::Handle;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::dir::{self, DirIter, Wipe};
+use crate::disk::htree;
 use crate::disk::inode::flag;
 
 /// Where a name stands.
@@ -24,13 +23,13 @@ pub(super) struct Place {
 }
 
 impl Ext4 {
-    fn dir_blocks(&self, dir: &Inode) -> u64 {
+    pub(super) fn dir_blocks(&self, dir: &Inode) -> u64 {
         dir.size.get() / u64::from(self.bs().bytes())
     }
 
     /// Block `n` of a directory, verified.
     pub(super) async fn dir_block(&self, dir: &Inode, n: u64) -> FsResult<Rc<Buffer>> {
-        let run = self.lookup(dir, n).await?;
+        let run = self.find_run(dir, n).await?;
         let Ok(run) = run else {
             return Err(FsError::corrupt(
                 "ext4 directory",
@@ -48,7 +47,7 @@ impl Ext4 {
             let ok = buf.with(|b| {
                 self.csum.dir_block_ok(seed, b)
                     || (indexed
-                        && crate::disk::htree::entries_at(b)
+                        && htree::entries_at(b)
                             .is_some_and(|e| self.csum.htree_block_ok(seed, b, e)))
             });
             if !ok {
@@ -75,28 +74,53 @@ impl Ext4 {
         if name.len() > dir::NAME_MAX {
             return Err(FsError::NameTooLong);
         }
-        let inodes = self.geo.inodes_count;
+        loop {
+            let size = dir.size.get();
+            let found = if dir.has(flag::INDEX) {
+                self.find_indexed(dir, name).await?
+            } else {
+                self.find_linear(dir, name).await?
+            };
+            // A lookup does not lock the directory: a name may have moved to a block that was added
+            // meanwhile.
+            if found.is_some() || dir.size.get() == size {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn find_linear(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
         for n in 0..self.dir_blocks(dir) {
             let buf = self.dir_block(dir, n).await?;
-            let found = buf.with(|b| {
-                DirIter::new(b, 0, inodes)
-                    .flatten()
-                    .find(|e| e.inode != 0 && e.name == name)
-                    .map(|e| (e.offset, e.inode))
-            });
-            if let Some((offset, ino)) = found {
-                return Ok(Some(Place { buf, offset, ino }));
+            if let Some(place) = self.find_in_block(&buf, name) {
+                return Ok(Some(place));
             }
         }
         Ok(None)
     }
 
+    /// Finds a name in one block.
+    pub(super) fn find_in_block(&self, buf: &Rc<Buffer>, name: &[u8]) -> Option<Place> {
+        let inodes = self.geo.inodes_count;
+        let (offset, ino) = buf.with(|b| {
+            DirIter::new(b, 0, inodes)
+                .flatten()
+                .find(|e| e.inode != 0 && e.name == name)
+                .map(|e| (e.offset, e.inode))
+        })?;
+        Some(Place { buf: buf.clone(), offset, ino })
+    }
+
     /// Every entry in use: (name, inode, type byte), `.` and `..` included.
     pub(super) async fn list(&self, dir: &Inode) -> FsResult<Vec<(Vec<u8>, u32, u8)>> {
+        // All blocks first, and then at one instant: names move between blocks.
+        let mut blocks = Vec::new();
+        while (blocks.len() as u64) < self.dir_blocks(dir) {
+            blocks.push(self.dir_block(dir, blocks.len() as u64).await?);
+        }
         let inodes = self.geo.inodes_count;
         let mut out = Vec::new();
-        for n in 0..self.dir_blocks(dir) {
-            let buf = self.dir_block(dir, n).await?;
+        for buf in blocks {
             buf.with(|b| {
                 for e in DirIter::new(b, 0, inodes).flatten().filter(|e| e.inode != 0) {
                     out.push((e.name.to_vec(), e.inode, e.file_type));
@@ -114,28 +138,14 @@ impl Ext4 {
         buf: &Rc<Buffer>,
     ) -> FsResult<()> {
         let seed = self.csum.inode_seed(dir.ino, dir.disk.borrow().generation.get());
-        buf.with_mut(|b| self.csum.seal_dir_block(seed, b));
+        // With checksums a leaf never looks like an inner block: its tail is an entry.
+        let indexed = dir.has(flag::INDEX) && self.csum.metadata();
+        buf.with_mut(|b| match htree::entries_at(b).filter(|_| indexed) {
+            Some(entries_at) => self.csum.seal_htree_block(seed, b, entries_at),
+            None => self.csum.seal_dir_block(seed, b),
+        });
         buf.set(BufFlag::Verified);
         self.dirty(h, buf)
-    }
-
-    /// A hash tree becomes a linear directory: its inner blocks look like free entries, so only
-    /// flag, root and inner checksums change.
-    async fn make_linear(&self, h: &Handle, dir: &Rc<Inode>) -> FsResult<()> {
-        if !dir.has(flag::INDEX) {
-            return Ok(());
-        }
-        if self.csum.metadata() {
-            // Inner blocks have no room for a leaf's checksum where their entries are.
-            return Err(FsError::Unsupported(
-                "adding names to a hash-tree directory with metadata_csum".into(),
-            ));
-        }
-        {
-            let mut d = dir.disk.borrow_mut();
-            d.flags = (d.flags.get() & !flag::INDEX).into();
-        }
-        self.write_inode(h, dir).await
     }
 
     /// Adds a name. The caller has checked that it is not there. Errors: `NoSpace`, `NameTooLong`.
@@ -153,22 +163,10 @@ impl Ext4 {
         if name.len() > dir::NAME_MAX {
             return Err(FsError::NameTooLong);
         }
-        self.make_linear(h, dir).await?;
-        let inodes = self.geo.inodes_count;
-        let mut target = None;
-        for n in 0..self.dir_blocks(dir) {
-            let buf = self.dir_block(dir, n).await?;
-            if let Some(offset) = buf.with(|b| dir::find_room(b, 0, inodes, name.len()))? {
-                target = Some((buf, offset));
-                break;
-            }
-        }
-        let (buf, offset) = match target {
-            Some((buf, offset)) => {
-                h.get_write_access(&buf).await?;
-                (buf, offset)
-            }
-            None => (self.append_dir_block(h, dir).await?, 0),
+        let (buf, offset) = if dir.has(flag::INDEX) {
+            self.room_indexed(h, dir, name).await?
+        } else {
+            self.room_linear(h, dir, name).await?
         };
         buf.with_mut(|b| dir::insert(b, offset, ino, name, kind));
         self.dirty_dir_block(h, dir, &buf)?;
@@ -176,6 +174,27 @@ impl Ext4 {
         dir.set_mtime(now);
         dir.set_ctime(now);
         self.write_inode(h, dir).await
+    }
+
+    /// Finds, or makes, room for `name`: a block with write access, and the offset.
+    async fn room_linear(
+        self: &Rc<Self>,
+        h: &Handle,
+        dir: &Rc<Inode>,
+        name: &[u8],
+    ) -> FsResult<(Rc<Buffer>, usize)> {
+        let inodes = self.geo.inodes_count;
+        for n in 0..self.dir_blocks(dir) {
+            let buf = self.dir_block(dir, n).await?;
+            if let Some(offset) = buf.with(|b| dir::find_room(b, 0, inodes, name.len()))? {
+                h.get_write_access(&buf).await?;
+                return Ok((buf, offset));
+            }
+            if self.may_index(dir) {
+                return self.make_indexed(h, dir, &buf, name).await;
+            }
+        }
+        Ok((self.append_dir_block(h, dir).await?, 0))
     }
 
     /// Adds an empty block at the end of a directory.
@@ -186,7 +205,7 @@ impl Ext4 {
     ) -> FsResult<Rc<Buffer>> {
         let bs = u64::from(self.bs().bytes());
         let map = dir.map_lock.lock().await;
-        let run = self.allocate(h, dir, self.dir_blocks(dir), 1).await?;
+        let run = self.allocate(h, dir, self.dir_blocks(dir), 1, false).await?;
         drop(map);
         let buf = self.bdev.get(run.phys);
         h.get_create_access(&buf).await?;

@@ -116,6 +116,10 @@ policies! {
     wipes_dirents = "ext4: wipe ext4_dir_entry2 upon file deletion",
         Some(Version(5, 13, 0)), None,
         "the bytes of a removed directory entry are zeroed";
+    /// `sync` flushes the device's cache itself if no commit will.
+    sync_flushes = "ext4: fix data integrity for ext4_sync_fs",
+        Some(Version(3, 11, 0)), None,
+        "sync() without a transaction to commit flushes the device's cache";
     /// The flusher is a kworker, not `flush-8:16`.
     flusher_is_kworker = "writeback: replace custom worker pool implementation with unbound workqueue",
         Some(Version(3, 10, 0)), None,

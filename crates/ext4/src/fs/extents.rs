@@ -18,6 +18,14 @@ use super::mount::Ext4;
 use crate::disk::extent::ExtentEntries;
 use crate::disk::{Extent, ExtentHeader, ExtentIdx, ExtentNode, inode::flag};
 
+/// Groups that one step of a cut may return blocks to.
+const GROUPS_PER_CUT: usize = 16;
+
+/// Blocks of metadata that one step of a cut may return: each takes a revoke credit.
+const METADATA_PER_CUT: u32 = 512;
+/// Revoke credits of a handle for one step of a cut: its blocks and a path of nodes.
+pub(super) const REVOKES_CUT: u32 = METADATA_PER_CUT + 8;
+
 /// A run of mapped blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Run {
@@ -199,6 +207,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         logical: u64,
         want: u32,
+        promised: bool,
     ) -> FsResult<Run> {
         let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
         let (goal, adjacent) = self.goal(inode, l).await?;
@@ -208,18 +217,35 @@ impl Ext4 {
             adjacent,
             want,
             from_group_prealloc: self.wants_group_prealloc(inode, logical + u64::from(want)),
+            promised,
         };
         let (phys, len) = self.take_blocks(h, &rq).await?;
+        if !inode.is_dir() {
+            self.forget_aliases(phys, len).await;
+        }
         let sectors = self.bs().sectors();
         if let Err(e) = self.insert(h, inode, Extent::new(l, phys, len, false)).await {
-            // The tree has no room and the disk no block for a node: hand the data blocks back.
+            // The tree has no room and the disk no block for a node: hand the data blocks back. The
+            // tree may have become higher meanwhile.
             self.return_blocks(h, phys, len, false).await?;
+            self.write_inode(h, inode).await?;
             return Err(e);
         }
-        inode.add_blocks(i64::from(len), sectors);
+        inode.add_blocks(i64::from(len), sectors)?;
         self.write_inode(h, inode).await?;
         inode.datasync_tid.set(h.tid());
         Ok(Run { logical, phys, len, unwritten: false })
+    }
+
+    /// Blocks that were metadata become data: a home write of the old contents must not come after
+    /// the first of the new (`clean_bdev_aliases`).
+    async fn forget_aliases(&self, first: u64, len: u32) {
+        for block in first..first + u64::from(len) {
+            if let Some(old) = self.bdev.peek(block) {
+                self.bdev.clear_dirty(&old);
+                old.wait_clear(BufFlag::Writeback).await;
+            }
+        }
     }
 
     /// Writes a node's entries to where it lives.
@@ -326,9 +352,10 @@ impl Ext4 {
         inode: &Inode,
         goal: u64,
     ) -> FsResult<Rc<Buffer>> {
-        let rq = Request { goal, adjacent: false, want: 1, from_group_prealloc: false };
+        let rq =
+            Request { goal, adjacent: false, want: 1, from_group_prealloc: false, promised: true };
         let (block, _) = self.take_blocks(h, &rq).await?;
-        inode.add_blocks(1, self.bs().sectors());
+        inode.add_blocks(1, self.bs().sectors())?;
         let buf = self.bdev.get(block);
         h.get_create_access(&buf).await?;
         buf.with_mut(|b| b.fill(0));
@@ -409,7 +436,9 @@ impl Ext4 {
         right.header.depth = node.header.depth;
         right.header.entries_max = self.block_slots().into();
         let border = if node.is_leaf() {
-            let at = if node.pos >= node.leaf.len() { node.leaf.len() } else { node.pos };
+            // The left one keeps its first extent even if the new one comes before it: two indices
+            // of one block cannot be.
+            let at = node.pos.clamp(1, node.leaf.len());
             right.leaf = node.leaf.split_off(at);
             right.leaf.first().map_or(logical, Extent::logical)
         } else {
@@ -447,17 +476,29 @@ impl Ext4 {
         let sectors = self.bs().sectors();
         let leaf = path.last_mut().expect("a path has a leaf");
         let mut freed: Vec<(u64, u32)> = Vec::new();
+        let mut groups: Vec<u32> = Vec::new();
+        let mut room = if metadata { METADATA_PER_CUT } else { u32::MAX };
         let mut more_here = false;
         while let Some(e) = leaf.leaf.last().copied() {
             if e.end() <= from {
                 break;
             }
-            if freed.len() >= 64 {
+            // One step must fit the handle: a bitmap and perhaps a descriptor block a group.
+            let group = self.geo.locate_block(e.start()).map_or(0, |(g, _)| g);
+            let new_group = !groups.contains(&group);
+            if freed.len() >= 64 || room == 0 || (new_group && groups.len() >= GROUPS_PER_CUT) {
                 more_here = true;
                 break;
             }
+            if new_group {
+                groups.push(group);
+            }
             let keep =
                 from.saturating_sub(u64::from(e.logical())).min(u64::from(e.blocks())) as u32;
+            let wanted = keep;
+            let keep = keep.max(e.blocks().saturating_sub(room));
+            more_here |= keep > wanted;
+            room = room.saturating_sub(e.blocks() - keep);
             freed.push((e.start() + u64::from(keep), e.blocks() - keep));
             leaf.leaf.pop();
             if keep > 0 {
@@ -467,8 +508,12 @@ impl Ext4 {
         }
         let cut_to_nothing = leaf.leaf.is_empty();
         for (start, len) in &freed {
-            inode.add_blocks(-i64::from(*len), sectors);
+            inode.add_blocks(-i64::from(*len), sectors)?;
             self.return_blocks(h, *start, *len, metadata).await?;
+        }
+        // Each step is a whole change: a crash between two must find what the inode owns counted.
+        if !freed.is_empty() && !cut_to_nothing && path.len() > 1 {
+            self.write_inode(h, inode).await?;
         }
         if !cut_to_nothing || path.len() == 1 {
             let mut node = path.pop().expect("a path has a leaf");
@@ -486,10 +531,11 @@ impl Ext4 {
             if node.len() > 0 {
                 let mut node = node;
                 self.store_node(h, inode, &mut node).await?;
+                self.write_inode(h, inode).await?;
                 return Ok(false);
             }
             let block = node.buf.as_ref().expect("only the root is without a block").block();
-            inode.add_blocks(-1, sectors);
+            inode.add_blocks(-1, sectors)?;
             self.return_blocks(h, block, 1, true).await?;
             let parent = path.last_mut().expect("the root is there");
             parent.inner.remove(parent.pos);

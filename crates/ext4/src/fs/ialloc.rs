@@ -50,6 +50,13 @@ impl Ext4 {
         Ok(b)
     }
 
+    /// Does the inode bitmap say that `ino` is in use?
+    pub(super) async fn is_taken(&self, ino: u32) -> FsResult<bool> {
+        let Some(slot) = self.geo.inode_slot(ino) else { return Ok(false) };
+        let b = self.inode_bitmap(slot.group).await?;
+        Ok(b.with(|bytes| bytes[slot.index as usize / 8] >> (slot.index % 8) & 1 == 1))
+    }
+
     /// Are all other inodes of `ino`'s table block free, so that its contents do not matter?
     pub(super) async fn itable_block_is_unused(
         &self,
@@ -121,7 +128,7 @@ impl Ext4 {
                     };
                     d.set_itable_unused(unused.min(per - index - 1));
                 }
-                d.set_free_inodes_count(d.free_inodes_count() - 1);
+                d.set_free_inodes_count(d.free_inodes_count().saturating_sub(1));
                 if is_dir {
                     d.set_used_dirs_count(d.used_dirs_count() + 1);
                 }
@@ -130,7 +137,7 @@ impl Ext4 {
                 }
             })
             .await?;
-            self.groups.free_inodes.set(self.groups.free_inodes.get() - 1);
+            self.groups.free_inodes.set(self.groups.free_inodes.get().saturating_sub(1));
             let ino = group * per + index + 1;
             return Ok(self.new_inode(ino, new));
         }
@@ -163,7 +170,7 @@ impl Ext4 {
         self.change_desc(h, slot.group, |d| {
             d.set_free_inodes_count(d.free_inodes_count() + 1);
             if was_dir {
-                d.set_used_dirs_count(d.used_dirs_count() - 1);
+                d.set_used_dirs_count(d.used_dirs_count().saturating_sub(1));
             }
             if self.csum.metadata() {
                 d.set_inode_bitmap_csum(csum);

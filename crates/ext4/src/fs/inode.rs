@@ -1,6 +1,7 @@
 //! Inodes in memory, and their way to and from the inode table.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 
 use wp_base::live::{Kind, Tally};
@@ -45,6 +46,20 @@ pub(super) struct Inode {
 }
 
 impl Inode {
+    /// Does nobody use it, and does the inode table (or its cached block) say all that is known
+    /// of it?
+    fn is_idle(self: &Rc<Self>) -> bool {
+        // A journal's list holds the file's place in ordered mode, and that leads here.
+        let filed = self.jinode.borrow().as_ref().is_some_and(|j| Rc::strong_count(j) > 1);
+        Rc::strong_count(self) == 1
+            && !filed
+            && self.opens.get() == 0
+            && !self.gone.get()
+            && self.reserved.get() == 0
+            && self.size.get() == self.disksize.get()
+            && self.map.is_idle()
+    }
+
     /// Has it the extents flag?
     pub fn has(&self, flags: u32) -> bool {
         self.disk.borrow().has(flags)
@@ -66,13 +81,23 @@ impl Inode {
         FileType::from_mode(u32::from(self.disk.borrow().mode.get())).unwrap_or(FileType::File)
     }
 
-    /// Adds `blocks` (may be negative) file-system blocks to `i_blocks`.
-    pub fn add_blocks(&self, blocks: i64, sectors_per_block: u32) {
+    /// Adds `blocks` (may be negative) file-system blocks to `i_blocks`. Errors: `Corrupt` if the
+    /// inode frees more than its image says it owns.
+    pub fn add_blocks(&self, blocks: i64, sectors_per_block: u32) -> FsResult<()> {
         let mut d = self.disk.borrow_mut();
         let unit = if d.has(flag::HUGE_FILE) { 1 } else { i64::from(sectors_per_block) };
         let now = d.blocks_raw() as i64 + blocks * unit;
-        assert!(now >= 0, "inode {} would own {now} sectors", self.ino);
+        if now < 0 {
+            return Err(FsError::corrupt(
+                "ext4 inode",
+                "i_blocks",
+                0,
+                d.blocks_raw(),
+                format!("at least the {} blocks that inode {} frees", -blocks, self.ino),
+            ));
+        }
         d.set_blocks_raw(now as u64);
+        Ok(())
     }
 
     pub fn mtime(&self) -> TimeSpec {
@@ -220,8 +245,33 @@ impl Ext4 {
         });
         let ops: Rc<dyn wp_cache::WbOps> = inode.clone();
         inode.map.set_ops(Rc::downgrade(&ops));
+        inode.map.set_limit(self.limits.get().1);
+        self.drop_idle_inodes();
         self.inodes.borrow_mut().insert(ino, inode.clone());
+        self.inode_order.borrow_mut().push_back(ino);
         inode
+    }
+
+    /// Drops idle inodes, oldest first, if there are too many.
+    fn drop_idle_inodes(&self) {
+        let (mut inodes, mut order) = (self.inodes.borrow_mut(), self.inode_order.borrow_mut());
+        if order.len() > 2 * inodes.len() + 64 {
+            // Freed inodes leave their numbers behind.
+            let mut seen = BTreeSet::new();
+            order.retain(|i| inodes.contains_key(i) && seen.insert(*i));
+        }
+        let mut looks = order.len().min(64);
+        while inodes.len() >= self.limits.get().0 && looks > 0 {
+            looks -= 1;
+            let Some(ino) = order.pop_front() else { break };
+            match inodes.get(&ino) {
+                None => {}
+                Some(i) if i.is_idle() && !self.orphans.borrow().contains(&ino) => {
+                    inodes.remove(&ino);
+                }
+                Some(_) => order.push_back(ino),
+            }
+        }
     }
 
     /// A new inode in memory; its slot is written by [`Ext4::write_inode`].
@@ -310,8 +360,11 @@ impl Ext4 {
         .clone()
     }
 
-    /// Forgets an inode in memory.
-    pub(super) fn forget_inode(&self, ino: u32) {
-        self.inodes.borrow_mut().remove(&ino);
+    /// Forgets an inode in memory, unless its number leads to another by now.
+    pub(super) fn forget_inode(&self, inode: &Rc<Inode>) {
+        let mut inodes = self.inodes.borrow_mut();
+        if inodes.get(&inode.ino).is_some_and(|i| Rc::ptr_eq(i, inode)) {
+            inodes.remove(&inode.ino);
+        }
     }
 }

@@ -8,14 +8,16 @@
 //!                durable.
 //!             3. a name never leads to an inode that is not in the same or an older transaction.
 //! Left out:   quotas, encryption, casefolding, bigalloc, inline data (read-only code reads them),
-//!             hash-tree insertion, multi-block preallocation of large files.
+//!             hash trees of three levels, multi-block preallocation of large files.
 //! Source:     Linux `fs/ext4`; behaviour checked against the reference kernels.
 
 mod balloc;
+mod bits;
 mod data;
 mod dir;
 pub mod era;
 mod extents;
+mod htree;
 mod ialloc;
 mod inode;
 mod mount;
@@ -24,6 +26,7 @@ mod ops;
 mod orphan;
 mod sync;
 mod truncate;
+mod writeback;
 
 pub use mount::{Ext4, MountOptions};
 pub use ops::Mounted;

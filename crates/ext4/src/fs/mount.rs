@@ -1,7 +1,7 @@
 //! Mounting and unmounting; what is shared by all of the file system.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use wp_base::event::Flags;
@@ -9,7 +9,7 @@ use wp_base::live::{Kind, Tally};
 use wp_base::{BlockSize, FsError, FsResult, Span};
 use wp_block::{Bio, Partition};
 use wp_cache::{Bdev, BufFlag, Buffer, WbPolicy, Writeback};
-use wp_jbd2::{EraPolicy, Handle, Journal, JournalOptions, LogMap, RecoverPolicy};
+use wp_jbd2::{Credits, EraPolicy, Handle, Journal, JournalOptions, LogMap, RecoverPolicy};
 use wp_medium::{MediumView, Overlay};
 use wp_rt::{CpuOp, Lock, Rt};
 use wp_vfs::TimeSpec;
@@ -35,6 +35,9 @@ const RO_COMPAT_WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::DIR_NLINK
     | ro_compat::EXTRA_ISIZE
     | ro_compat::METADATA_CSUM;
+
+/// Inodes in memory, and cached blocks of each, above which idle ones are dropped.
+const LIMITS: (usize, usize) = (1 << 16, 1 << 18);
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -93,6 +96,10 @@ pub struct Ext4 {
     journal: RefCell<Option<Rc<Journal>>>,
     pub(super) groups: Groups,
     pub(super) inodes: RefCell<BTreeMap<u32, Rc<Inode>>>,
+    /// Inode numbers in the order in which they came to memory; some are gone since.
+    pub(super) inode_order: RefCell<VecDeque<u32>>,
+    /// Inodes kept in memory before idle ones are dropped, and blocks of each.
+    pub(super) limits: Cell<(usize, usize)>,
     /// Head of the orphan chain in memory order, newest first.
     pub(super) orphans: RefCell<Vec<u32>>,
     pub(super) orphans_loading: Cell<bool>,
@@ -100,6 +107,8 @@ pub struct Ext4 {
     /// Renames and other operations on two directories go one after another (`s_vfs_rename_mutex`).
     pub(super) rename_lock: Lock<()>,
     pub(super) reserved_blocks: Cell<u64>,
+    /// File data was sent to the device since the last `sync`.
+    pub(super) data_unflushed: Cell<bool>,
     mounted: Cell<bool>,
     _tally: Tally,
 }
@@ -154,11 +163,14 @@ impl Ext4 {
             gdt,
             journal: RefCell::new(None),
             inodes: RefCell::default(),
+            inode_order: RefCell::default(),
+            limits: Cell::new(LIMITS),
             orphans: RefCell::default(),
             orphans_loading: Cell::new(false),
             orphan_lock: Lock::new(rt, "orphan list", ()),
             rename_lock: Lock::new(rt, "rename", ()),
             reserved_blocks: Cell::new(0),
+            data_unflushed: Cell::new(false),
             mounted: Cell::new(true),
             _tally: Tally::new(Kind::World),
         });
@@ -166,9 +178,32 @@ impl Ext4 {
         fs.count_free();
         let journal = fs.open_journal().await?;
         *fs.journal.borrow_mut() = Some(journal);
+        fs.check_root().await?;
+        let orphans = fs.read_orphans().await?;
         fs.mark_in_use().await?;
-        fs.clean_orphans().await?;
+        fs.clean_orphans(orphans).await?;
         Ok(fs)
+    }
+
+    /// Nothing can be done without a root directory.
+    async fn check_root(self: &Rc<Self>) -> FsResult<()> {
+        let root = self.inode(ino::ROOT).await;
+        let mode = match &root {
+            Ok(i) => i.disk.borrow().mode.get(),
+            Err(FsError::NotFound) => 0,
+            Err(e) => return Err(e.clone()),
+        };
+        match root {
+            Ok(i) if i.is_dir() && i.size.get() > 0 => Ok(()),
+            _ => Err(FsError::corrupt(
+                "ext4 root inode",
+                "i_mode",
+                self.group_desc(0).inode_table() * u64::from(self.bs().bytes())
+                    + u64::from(self.geo.inode_bytes),
+                u64::from(mode),
+                "a directory with links and a length",
+            )),
+        }
     }
 
     async fn open_journal(self: &Rc<Self>) -> FsResult<Rc<Journal>> {
@@ -214,6 +249,14 @@ impl Ext4 {
         &self.bdev
     }
 
+    /// Sets how many inodes, and how many blocks of each file and of the metadata, are kept in
+    /// memory before idle ones are dropped, oldest first. For tests, and machines with little.
+    pub fn set_cache_limits(&self, inodes: usize, blocks: usize) {
+        self.limits.set((inodes, blocks));
+        self.bdev.mapping().set_limit(blocks);
+        self.inodes.borrow().values().for_each(|i| i.map.set_limit(blocks));
+    }
+
     /// Its layout.
     pub fn geometry(&self) -> &Geometry {
         &self.geo
@@ -232,15 +275,25 @@ impl Ext4 {
 
     /// Starts a handle. Errors: `ReadOnly` after unmount or an abort.
     pub(super) async fn start(&self, credits: u32) -> FsResult<Handle> {
+        self.start_revoking(credits, 0).await
+    }
+
+    /// [`Ext4::start`] of a handle that may free `revokes` metadata blocks.
+    pub(super) async fn start_revoking(&self, credits: u32, revokes: u32) -> FsResult<Handle> {
         if !self.mounted.get() {
             return Err(FsError::ReadOnly);
         }
         self.rt.cpu(CpuOp::HandleStart, 1).await;
-        self.journal().start(credits).await
+        self.journal().start_with(Credits { blocks: credits, revokes, reserve: 0 }).await
     }
 
-    /// Ends a handle; the first error of the two is the answer.
+    /// Ends a handle; the first error of the two is the answer. An image that turned out to
+    /// contradict itself in the middle of a change stops the journal: half a change must not become
+    /// durable.
     pub(super) async fn stop<T>(&self, h: Handle, out: FsResult<T>) -> FsResult<T> {
+        if let Err(e @ FsError::Corrupt(_)) = &out {
+            self.journal().abort(e.clone());
+        }
         let stopped = h.stop().await;
         let value = out?;
         stopped.map(|()| value)
@@ -261,6 +314,12 @@ impl Ext4 {
     fn desc_place(&self, group: u32) -> (usize, usize) {
         let per = self.bs().bytes() as usize / usize::from(self.geo.desc_bytes);
         (group as usize / per, group as usize % per * usize::from(self.geo.desc_bytes))
+    }
+
+    /// Where a group's descriptor stands, in bytes.
+    pub(super) fn desc_address(&self, group: u32) -> u64 {
+        let (n, at) = self.desc_place(group);
+        self.gdt[n].block() * u64::from(self.bs().bytes()) + at as u64
     }
 
     pub(super) fn group_desc(&self, group: u32) -> GroupDesc {
@@ -289,8 +348,7 @@ impl Ext4 {
 
     fn verify_descriptors(&self) -> FsResult<()> {
         for group in 0..self.geo.groups {
-            let (n, at) = self.desc_place(group);
-            let place = self.gdt[n].block() * u64::from(self.bs().bytes()) + at as u64;
+            let place = self.desc_address(group);
             let desc = self.group_desc(group);
             if !self.csum.group_desc_ok(group, &desc) {
                 return Err(FsError::corrupt(
@@ -384,11 +442,24 @@ impl Ext4 {
         self.commit_super().await
     }
 
+    pub(super) fn is_mounted(&self) -> bool {
+        self.mounted.get()
+    }
+
     /// Writes everything, empties the journal, marks the image clean. Later calls answer
     /// `ReadOnly`.
     pub(super) async fn unmount_all(self: &Rc<Self>) -> FsResult<()> {
         if !self.mounted.get() {
             return Ok(());
+        }
+        // Who still had files open is gone: what only they kept is freed, as at their exit.
+        let orphans = self.orphans.borrow().clone();
+        for ino in orphans {
+            let inode = self.inode(ino).await?;
+            if inode.nlink() == 0 && !inode.gone.get() {
+                inode.opens.set(0);
+                self.delete_inode(&inode).await?;
+            }
         }
         self.sync_everything().await?;
         self.mounted.set(false);
@@ -446,7 +517,6 @@ fn check_features(sb: &SuperBlock) -> FsResult<()> {
     if sb.has_compat(compat::FAST_COMMIT) {
         return Err(FsError::Unsupported("mounting an ext4 with fast_commit".into()));
     }
-    let _ = ino::ROOT;
     Ok(())
 }
 
@@ -458,6 +528,8 @@ async fn replay(rt: &Rt, part: &Partition, era: Era) -> FsResult<()> {
     let v = era.version;
     let policy = RecoverPolicy::linux(u32::from(v.0), u32::from(v.1));
     crate::evidence::replay(&overlay, &policy)?;
+    // What came out of the log must be what we can mount, before a byte of it is written.
+    check_features(crate::image::Image::open(&overlay)?.super_block())?;
     let log = crate::evidence::journal_super_sector(&view)?;
     let (journal_super, home): (Vec<_>, Vec<_>) =
         overlay.writes().into_iter().partition(|(at, _)| at.0 / 8 == log.0 / 8);

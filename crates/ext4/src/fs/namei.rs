@@ -5,10 +5,13 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
+use wp_cache::BufFlag;
 use wp_jbd2::Handle;
 use wp_medium::Slice;
+use wp_rt::LockGuard;
 use wp_vfs::{FileType, NodeSpec};
 
+use super::data::RETRIES;
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
 use crate::disk::inode::flag;
@@ -19,6 +22,8 @@ const LINK_MAX: u16 = 65000;
 /// Credits of creating or removing a name: two directory paths, bitmaps, descriptors, inodes, super
 /// block.
 const CREDITS_NAME: u32 = 64;
+/// Revoke credits for taking a failed creation back: a directory's or a link's blocks.
+const REVOKES_UNDO: u32 = 16;
 /// Flags that a new inode inherits from its directory (`EXT4_FL_INHERITED` of what this build
 /// knows).
 const INHERITED: u32 =
@@ -36,21 +41,15 @@ impl Ext4 {
         name: &[u8],
         spec: &NodeSpec,
     ) -> FsResult<Rc<Inode>> {
+        let mut tries = 0;
         loop {
             match self.create_once(dir, name, spec).await {
-                Err(FsError::NoSpace)
-                    if self.journal().running_tid().is_some() && self.pending_frees() =>
-                {
-                    self.journal().force_commit().await?;
+                Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+                    tries += 1;
                 }
                 other => return other,
             }
         }
-    }
-
-    /// Does a transaction hold blocks or inodes back that its commit would give?
-    fn pending_frees(&self) -> bool {
-        self.groups.free_blocks.get() > self.reserved_blocks.get()
     }
 
     async fn create_once(
@@ -77,18 +76,9 @@ impl Ext4 {
         {
             return Err(FsError::TooManyLinks);
         }
-        let h = self.start(CREDITS_NAME).await?;
+        let h = self.start_revoking(CREDITS_NAME, REVOKES_UNDO).await?;
         let out = self.create_in(&h, dir, name, spec).await;
-        let inode = self.stop(h, out).await?;
-        if spec.kind == FileType::Symlink
-            && spec.target.len() > crate::disk::Inode::FAST_SYMLINK_MAX
-        {
-            let written = self.write_data(&inode, 0, &[Slice::from_bytes(&spec.target)]).await;
-            if written != Ok(spec.target.len() as u64) {
-                return Err(written.err().unwrap_or(FsError::NoSpace));
-            }
-        }
-        Ok(inode)
+        self.stop(h, out).await
     }
 
     async fn create_in(
@@ -125,6 +115,8 @@ impl Ext4 {
         let made = async {
             if spec.kind == FileType::Dir {
                 self.fill_new_dir(h, &inode, dir.ino).await?;
+            } else if spec.kind == FileType::Symlink && !fast_link {
+                self.fill_link(h, &inode, &spec.target).await?;
             }
             self.write_inode(h, &inode).await?;
             self.add_name(h, dir, name, inode.ino, self.type_byte(new.mode)).await
@@ -150,6 +142,7 @@ impl Ext4 {
         was_dir: bool,
     ) -> FsResult<()> {
         inode.set_nlink(0);
+        self.drop_blocks(inode, 0).await;
         if inode.has(flag::EXTENTS) {
             while !self.cut_once(h, inode, 0, was_dir).await? {}
         }
@@ -157,8 +150,34 @@ impl Ext4 {
         inode.disksize.set(0);
         inode.disk.borrow_mut().dtime = (self.time().secs as u32).into();
         self.write_inode(h, inode).await?;
+        self.forget_inode(inode);
         self.return_inode(h, inode, was_dir).await?;
-        self.forget_inode(inode.ino);
+        let jinode = inode.jinode.borrow_mut().take();
+        if let Some(j) = jinode {
+            self.journal().release_inode(&j).await;
+        }
+        Ok(())
+    }
+
+    /// The target of a long symbolic link: placed in the handle that makes the name, and written
+    /// before it commits, so that no crash shows a link without a target.
+    async fn fill_link(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        target: &[u8],
+    ) -> FsResult<()> {
+        let run = self.allocate(h, inode, 0, 1, false).await?;
+        let mut bytes = target.to_vec();
+        bytes.resize(self.bs().bytes() as usize, 0);
+        let b = inode.map.get(0);
+        b.set_contents(Slice::from_bytes(&bytes));
+        b.set(BufFlag::Uptodate);
+        b.map_to(run.phys);
+        inode.size.set(target.len() as u64);
+        inode.disksize.set(target.len() as u64);
+        self.file_inode(h, inode)?;
+        inode.map.mark_dirty(&b);
         Ok(())
     }
 
@@ -198,6 +217,12 @@ impl Ext4 {
         name: &[u8],
         want_dir: bool,
     ) -> FsResult<()> {
+        if want_dir && name == b"." {
+            return Err(FsError::Invalid("'.' cannot be removed"));
+        }
+        if want_dir && name == b".." {
+            return Err(FsError::NotEmpty);
+        }
         let place = self.find(dir, name).await?.ok_or(FsError::NotFound)?;
         let inode = self.inode(place.ino).await?;
         match (inode.is_dir(), want_dir) {
@@ -205,12 +230,12 @@ impl Ext4 {
             (false, true) => return Err(FsError::NotDir),
             _ => {}
         }
-        if want_dir && (name == b"." || name == b"..") {
-            return Err(FsError::Invalid("'.' and '..' cannot be removed"));
-        }
+        // Nobody may add a name to it, or in it, from here on.
+        let victim = self.lock_victim(dir, &inode).await?;
         if want_dir && !self.is_empty_dir(&inode).await? {
             return Err(FsError::NotEmpty);
         }
+        self.check_can_free(&inode)?;
         let h = self.start(CREDITS_NAME).await?;
         let out = async {
             self.remove_name(&h, dir, &place).await?;
@@ -223,7 +248,37 @@ impl Ext4 {
         }
         .await;
         self.stop(h, out).await?;
+        drop(victim);
         self.free_if_unused(&inode).await
+    }
+
+    /// Locks an inode that is about to lose a name. The caller holds the lock of its directory,
+    /// which comes first.
+    async fn lock_victim<'a>(&self, dir: &Inode, inode: &'a Inode) -> FsResult<LockGuard<'a, ()>> {
+        if dir.ino == inode.ino {
+            return Err(FsError::corrupt(
+                "ext4 directory entry",
+                "inode",
+                0,
+                u64::from(dir.ino),
+                "another inode than the directory's own",
+            ));
+        }
+        Ok(inode.lock.lock().await)
+    }
+
+    /// Can what the inode owns be given back, if this was its last name?
+    pub(super) fn check_can_free(&self, inode: &Inode) -> FsResult<()> {
+        let d = inode.disk.borrow();
+        let owns = d.is_file() || d.is_dir() || d.is_symlink();
+        let mapped = owns && !d.is_fast_symlink(self.bs().sectors());
+        if mapped && !d.has(flag::EXTENTS) {
+            return Err(FsError::Unsupported("freeing a file with indirect blocks".into()));
+        }
+        if d.file_acl_lo.get() != 0 || d.file_acl_hi.get() != 0 {
+            return Err(FsError::Unsupported("freeing a block of extended attributes".into()));
+        }
+        Ok(())
     }
 
     /// One name fewer: at none left the inode goes on the orphan chain.
@@ -257,18 +312,37 @@ impl Ext4 {
         dir: &Rc<Inode>,
         name: &[u8],
     ) -> FsResult<()> {
+        if self.find(dir, name).await?.is_some() {
+            return Err(FsError::Exists);
+        }
         if inode.is_dir() {
             return Err(FsError::NotPermitted);
+        }
+        // Its last name may go while we wait.
+        let _inode = inode.lock.lock().await;
+        if inode.nlink() == 0 || inode.gone.get() || dir.nlink() == 0 {
+            return Err(FsError::NotFound);
         }
         if inode.nlink() >= LINK_MAX {
             return Err(FsError::TooManyLinks);
         }
-        if inode.nlink() == 0 {
-            return Err(FsError::NotFound);
+        let mut tries = 0;
+        loop {
+            match self.link_once(inode, dir, name).await {
+                Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+                    tries += 1;
+                }
+                other => return other,
+            }
         }
-        if self.find(dir, name).await?.is_some() {
-            return Err(FsError::Exists);
-        }
+    }
+
+    async fn link_once(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        dir: &Rc<Inode>,
+        name: &[u8],
+    ) -> FsResult<()> {
         let h = self.start(CREDITS_NAME).await?;
         let mode = inode.disk.borrow().mode.get();
         let out = async {
@@ -282,7 +356,7 @@ impl Ext4 {
     }
 
     /// Is `ino` the directory `dir` or one of its parents?
-    async fn is_above(self: &Rc<Self>, ino: u32, dir: &Rc<Inode>) -> FsResult<bool> {
+    pub(super) async fn is_above(self: &Rc<Self>, ino: u32, dir: &Rc<Inode>) -> FsResult<bool> {
         let mut at = dir.clone();
         for _ in 0..self.geo.inodes_count {
             if at.ino == ino {
@@ -303,6 +377,25 @@ impl Ext4 {
         (from_dir, from): (&Rc<Inode>, &[u8]),
         (to_dir, to): (&Rc<Inode>, &[u8]),
     ) -> FsResult<()> {
+        let mut tries = 0;
+        loop {
+            match self.rename_once((from_dir, from), (to_dir, to)).await {
+                Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+                    tries += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn rename_once(
+        self: &Rc<Self>,
+        (from_dir, from): (&Rc<Inode>, &[u8]),
+        (to_dir, to): (&Rc<Inode>, &[u8]),
+    ) -> FsResult<()> {
+        if to_dir.gone.get() || to_dir.nlink() == 0 {
+            return Err(FsError::NotFound);
+        }
         let source = self.find(from_dir, from).await?.ok_or(FsError::NotFound)?;
         let inode = self.inode(source.ino).await?;
         let is_dir = inode.is_dir();
@@ -315,13 +408,21 @@ impl Ext4 {
             Some(t) => Some(self.inode(t.ino).await?),
             None => None,
         };
+        let mut victim = None;
         if let Some(r) = &replaced {
+            if r.is_dir() && self.is_above(r.ino, from_dir).await? {
+                return Err(FsError::NotEmpty);
+            }
             match (is_dir, r.is_dir()) {
                 (true, false) => return Err(FsError::NotDir),
                 (false, true) => return Err(FsError::IsDir),
-                (true, true) if !self.is_empty_dir(r).await? => return Err(FsError::NotEmpty),
                 _ => {}
             }
+            victim = Some(self.lock_victim(to_dir, r).await?);
+            if is_dir && !self.is_empty_dir(r).await? {
+                return Err(FsError::NotEmpty);
+            }
+            self.check_can_free(r)?;
         }
         let moves_up = is_dir && from_dir.ino != to_dir.ino;
         let h = self.start(2 * CREDITS_NAME).await?;
@@ -364,6 +465,7 @@ impl Ext4 {
         }
         .await;
         self.stop(h, out).await?;
+        drop(victim);
         match replaced {
             Some(r) => self.free_if_unused(&r).await,
             None => Ok(()),

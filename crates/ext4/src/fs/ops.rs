@@ -14,6 +14,22 @@ use crate::disk;
 /// A mounted ext4, as an object.
 pub struct Mounted(pub Rc<Ext4>);
 
+/// An inode in the middle of a call, as good as open: it is not freed under the call.
+struct InUse(Rc<Inode>);
+
+impl InUse {
+    fn new(inode: &Rc<Inode>) -> InUse {
+        inode.opens.set(inode.opens.get() + 1);
+        InUse(inode.clone())
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.opens.set(self.0.opens.get() - 1);
+    }
+}
+
 impl Mounted {
     async fn get(&self, ino: Ino) -> FsResult<Rc<Inode>> {
         let n = u32::try_from(ino.0).map_err(|_| FsError::NotFound)?;
@@ -27,6 +43,51 @@ impl Mounted {
 
     fn sectors(&self) -> u32 {
         self.0.bs().sectors()
+    }
+
+    /// Ends a use of an inode: if its last name went meanwhile, it is freed now.
+    async fn done<T>(&self, user: InUse, out: FsResult<T>) -> FsResult<T> {
+        let inode = user.0.clone();
+        drop(user);
+        let freed = self.0.free_if_unused(&inode).await;
+        let value = out?;
+        freed.map(|()| value)
+    }
+
+    /// Changes attributes; the caller holds the inode's `lock`.
+    async fn change(&self, inode: &Rc<Inode>, change: &AttrChange) -> FsResult<()> {
+        if inode.gone.get() {
+            return Err(FsError::NotFound);
+        }
+        if let Some(size) = change.size {
+            if inode.is_dir() {
+                return Err(FsError::IsDir);
+            }
+            if inode.kind() != FileType::File {
+                return Err(FsError::Invalid("only regular files have a length to change"));
+            }
+            self.0.set_size(inode, size).await?;
+        }
+        let AttrChange { size: _, mode, uid, gid, atime, mtime } = change;
+        if mode.is_none() && uid.is_none() && gid.is_none() && atime.is_none() && mtime.is_none() {
+            return Ok(());
+        }
+        {
+            let mut d = inode.disk.borrow_mut();
+            if let Some(m) = mode {
+                d.mode = ((d.mode.get() & 0xF000) | (*m & 0o7777) as u16).into();
+            }
+            let (u, g) = (uid.unwrap_or(d.uid()), gid.unwrap_or(d.gid()));
+            d.set_owner(u, g);
+        }
+        if let Some(t) = atime {
+            inode.set_atime(*t);
+        }
+        if let Some(t) = mtime {
+            inode.set_mtime(*t);
+        }
+        inode.set_ctime(self.0.time());
+        self.0.dirty_inode(inode).await
     }
 }
 
@@ -42,8 +103,20 @@ impl FileSystem for Mounted {
     fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, Ino> {
         Box::pin(async move {
             let d = self.dir(dir).await?;
-            let place = self.0.find(&d, name).await?.ok_or(FsError::NotFound)?;
-            Ok(Ino(u64::from(place.ino)))
+            loop {
+                let place = self.0.find(&d, name).await?.ok_or(FsError::NotFound)?;
+                // With the inode in memory the caller's next call does not wait for it. While it
+                // was read, the name may have gone, and the number become another file's.
+                let waits = !self.0.inodes.borrow().contains_key(&place.ino);
+                let inode = self.0.inode(place.ino).await;
+                if !waits {
+                    return inode.map(|_| Ino(u64::from(place.ino)));
+                }
+                let now = self.0.find(&d, name).await?.ok_or(FsError::NotFound)?;
+                if now.ino == place.ino {
+                    return inode.map(|_| Ino(u64::from(place.ino)));
+                }
+            }
         })
     }
 
@@ -77,8 +150,11 @@ impl FileSystem for Mounted {
             let (a, b) = (self.dir(from.0).await?, self.dir(to.0).await?);
             let _one = self.0.rename_lock.lock().await;
             // Two directories are locked in one order, so that two renames cannot wait for each
-            // other.
-            let (first, second) = if a.ino <= b.ino { (&a, &b) } else { (&b, &a) };
+            // other; one above the other first, as a removal locks them.
+            let b_first = a.ino != b.ino
+                && (self.0.is_above(b.ino, &a).await?
+                    || (b.ino < a.ino && !self.0.is_above(a.ino, &b).await?));
+            let (first, second) = if b_first { (&b, &a) } else { (&a, &b) };
             let _first = first.lock.lock().await;
             let _second = if a.ino == b.ino { None } else { Some(second.lock.lock().await) };
             self.0.rename_name((&a, from.1), (&b, to.1)).await
@@ -88,9 +164,12 @@ impl FileSystem for Mounted {
     fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
             let d = self.dir(dir).await?;
-            let _mutex = d.lock.lock().await;
-            self.0.link_name(&inode, &d, name).await
+            let mutex = d.lock.lock().await;
+            let out = self.0.link_name(&inode, &d, name).await;
+            drop(mutex);
+            self.done(user, out).await
         })
     }
 
@@ -116,41 +195,11 @@ impl FileSystem for Mounted {
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
-            let _mutex = inode.lock.lock().await;
-            if let Some(size) = change.size {
-                if inode.is_dir() {
-                    return Err(FsError::IsDir);
-                }
-                if inode.kind() != FileType::File {
-                    return Err(FsError::Invalid("only regular files have a length to change"));
-                }
-                self.0.set_size(&inode, size).await?;
-            }
-            let AttrChange { size: _, mode, uid, gid, atime, mtime } = change;
-            if mode.is_none()
-                && uid.is_none()
-                && gid.is_none()
-                && atime.is_none()
-                && mtime.is_none()
-            {
-                return Ok(());
-            }
-            {
-                let mut d = inode.disk.borrow_mut();
-                if let Some(m) = mode {
-                    d.mode = ((d.mode.get() & 0xF000) | (*m & 0o7777) as u16).into();
-                }
-                let (u, g) = (uid.unwrap_or(d.uid()), gid.unwrap_or(d.gid()));
-                d.set_owner(u, g);
-            }
-            if let Some(t) = atime {
-                inode.set_atime(*t);
-            }
-            if let Some(t) = mtime {
-                inode.set_mtime(*t);
-            }
-            inode.set_ctime(self.0.time());
-            self.0.dirty_inode(&inode).await
+            let user = InUse::new(&inode);
+            let mutex = inode.lock.lock().await;
+            let out = self.change(&inode, change).await;
+            drop(mutex);
+            self.done(user, out).await
         })
     }
 
@@ -181,6 +230,9 @@ impl FileSystem for Mounted {
     fn open<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
+            if inode.gone.get() {
+                return Err(FsError::NotFound);
+            }
             inode.opens.set(inode.opens.get() + 1);
             if write {
                 inode.writers.set(inode.writers.get() + 1);
@@ -209,23 +261,30 @@ impl FileSystem for Mounted {
             if inode.is_dir() {
                 return Err(FsError::IsDir);
             }
-            self.0.read_data(&inode, offset, len).await
+            let user = InUse::new(&inode);
+            let out = self.0.read_data(&inode, offset, len).await;
+            self.done(user, out).await
         })
     }
 
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
-            let _mutex = inode.lock.lock().await;
+            let user = InUse::new(&inode);
+            let mutex = inode.lock.lock().await;
             let at = offset.unwrap_or(inode.size.get());
-            self.0.write_data(&inode, at, data).await
+            let out = self.0.write_data(&inode, at, data).await;
+            drop(mutex);
+            self.done(user, out).await
         })
     }
 
     fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
-            self.0.fsync(&inode, kind).await
+            let user = InUse::new(&inode);
+            let out = self.0.fsync(&inode, kind).await;
+            self.done(user, out).await
         })
     }
 

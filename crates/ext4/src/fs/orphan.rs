@@ -4,6 +4,7 @@
 //! Source:     Linux `fs/ext4/orphan.c` (`ext4_orphan_add`, `ext4_orphan_del`,
 //!             `ext4_orphan_cleanup`).
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
@@ -51,32 +52,44 @@ impl Ext4 {
         self.orphans_loading.get() || self.orphans.borrow().contains(&ino)
     }
 
-    /// After a crash: cuts or frees what the chain names. Bounded by the number of inodes.
-    pub(super) async fn clean_orphans(self: &Rc<Self>) -> FsResult<()> {
+    /// Reads the chain from the image, oldest last. Bounded by the number of inodes; changes
+    /// nothing.
+    pub(super) async fn read_orphans(self: &Rc<Self>) -> FsResult<Vec<Rc<Inode>>> {
         self.orphans_loading.set(true);
-        let mut chain = Vec::new();
+        let mut chain: Vec<Rc<Inode>> = Vec::new();
+        let mut seen = BTreeSet::new();
         let mut at = self.sb.borrow().last_orphan.get();
         while at != 0 {
-            if chain.len() > self.geo.inodes_count as usize || chain.contains(&at) {
+            let reserved = at < self.geo.first_inode;
+            if !seen.insert(at) || reserved || !self.is_taken(at).await? {
                 return Err(FsError::corrupt(
                     "ext4 orphan chain",
                     "i_dtime",
                     0,
                     u64::from(at),
-                    "a chain without a loop",
+                    "a chain of files' inodes in use, without a loop",
                 ));
             }
-            chain.push(at);
             let inode = self.inode(at).await?;
+            if inode.nlink() == 0 {
+                self.check_can_free(&inode)?;
+            }
             at = inode.disk.borrow().dtime.get();
+            chain.push(inode);
         }
-        *self.orphans.borrow_mut() = chain.clone();
         self.orphans_loading.set(false);
-        for ino in chain {
-            let inode = self.inode(ino).await?;
+        Ok(chain)
+    }
+
+    /// After a crash: cuts or frees what the chain names.
+    pub(super) async fn clean_orphans(self: &Rc<Self>, chain: Vec<Rc<Inode>>) -> FsResult<()> {
+        *self.orphans.borrow_mut() = chain.iter().map(|i| i.ino).collect();
+        for inode in chain {
             if inode.nlink() == 0 {
                 self.delete_inode(&inode).await?;
             } else {
+                // What the cut left of the last block may not have been zeroed yet.
+                self.zero_tail(&inode, inode.size.get()).await?;
                 self.finish_truncate(&inode).await?;
             }
         }

@@ -54,10 +54,24 @@ impl Ext4 {
 
     /// `sync`: data of all files, then the journal, then metadata at home.
     pub(super) async fn sync_everything(self: &Rc<Self>) -> FsResult<()> {
+        if !self.is_mounted() {
+            return Err(FsError::ReadOnly);
+        }
         self.wb.write_all(false).await;
         self.wb.write_all(true).await;
         self.wb.wait_idle().await;
-        self.journal().force_commit().await?;
+        let journal = self.journal();
+        let tid = journal.running_tid().or(journal.committing_tid());
+        // Without a commit that flushes after it, data is only in the device's cache. (The kernel
+        // does not remember whether there is any, and flushes for nothing now and then.)
+        let needs_flush = self.data_unflushed.replace(false)
+            && self.opts.barrier
+            && self.opts.era.sync_flushes
+            && !tid.is_some_and(|t| journal.will_send_data_barrier(t));
+        journal.force_commit().await?;
+        if needs_flush {
+            self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        }
         self.bdev.sync().await
     }
 }

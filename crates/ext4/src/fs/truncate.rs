@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use wp_base::FsResult;
+use wp_base::{FsError, FsResult};
 use wp_cache::BufFlag;
 
+use super::extents::REVOKES_CUT;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::inode::flag;
@@ -20,7 +21,13 @@ impl Ext4 {
     pub(super) async fn set_size(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
         if size.div_ceil(bs) >= u64::from(u32::MAX) {
-            return Err(wp_base::FsError::TooBig);
+            return Err(FsError::TooBig);
+        }
+        if inode.gone.get() {
+            return Err(FsError::NotFound);
+        }
+        if !inode.has(flag::EXTENTS) {
+            return Err(FsError::Unsupported("changing files with indirect blocks".into()));
         }
         let old = inode.size.get();
         if size >= old {
@@ -34,6 +41,7 @@ impl Ext4 {
             inode.datasync_tid.set(h.tid());
             return self.stop(h, out).await;
         }
+        self.write_ordered(inode).await?;
         let h = self.start(8).await?;
         let out = async {
             self.add_orphan(&h, inode).await?;
@@ -44,10 +52,18 @@ impl Ext4 {
         .await;
         self.stop(h, out).await?;
         self.drop_blocks(inode, size.div_ceil(bs)).await;
-        if !size.is_multiple_of(bs) {
-            self.zero_tail(inode, size).await?;
-        }
+        self.zero_tail(inode, size).await?;
         self.finish_truncate(inode).await
+    }
+
+    /// Writes data that a committing transaction has promised to write, before it is thrown away
+    /// (`ext4_begin_ordered_truncate`): its blocks would come out of a crash with what stood there.
+    async fn write_ordered(&self, inode: &Inode) -> FsResult<()> {
+        let jinode = inode.jinode.borrow().clone();
+        match jinode {
+            Some(j) => self.journal().begin_ordered_truncate(&j).await,
+            None => Ok(()),
+        }
     }
 
     /// Drops cached blocks from `first` on, and what was reserved for them.
@@ -61,12 +77,15 @@ impl Ext4 {
     }
 
     /// Zeroes the last block beyond the new end (`ext4_block_truncate_page`), as ordered data.
-    async fn zero_tail(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> FsResult<()> {
+    pub(super) async fn zero_tail(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
+        if size.is_multiple_of(bs) || !inode.has(flag::EXTENTS) {
+            return Ok(());
+        }
         let index = size / bs;
-        let cached = inode.map.peek(index);
-        let mapped = self.lookup(inode, index).await?.is_ok();
-        if cached.is_none() && !mapped {
+        let promised = inode.map.peek(index).is_some_and(|b| b.flag(BufFlag::Delay));
+        if !promised && !self.find_run(inode, index).await?.is_ok_and(|r| !r.unwritten) {
+            // A hole, or what reads as one: there is nothing to write.
             return Ok(());
         }
         let b = self.data_block(inode, index).await?;
@@ -84,7 +103,7 @@ impl Ext4 {
     /// (`ext4_truncate`).
     pub(super) async fn finish_truncate(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
-        self.cut(inode, inode.disksize.get().div_ceil(bs), inode.is_dir()).await?;
+        self.cut(inode, inode.disksize.get().div_ceil(bs), is_metadata(inode)).await?;
         let h = self.start(8).await?;
         let out = async {
             let now = self.time();
@@ -104,7 +123,7 @@ impl Ext4 {
             return Ok(());
         }
         loop {
-            let h = self.start(CREDITS_CUT).await?;
+            let h = self.start_revoking(CREDITS_CUT, REVOKES_CUT).await?;
             let map = inode.map_lock.lock().await;
             let out = self.cut_once(&h, inode, from, metadata).await;
             drop(map);
@@ -118,7 +137,8 @@ impl Ext4 {
     pub(super) async fn delete_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         inode.gone.set(true);
         let was_dir = inode.is_dir();
-        let metadata = was_dir || inode.disk.borrow().is_symlink();
+        let metadata = is_metadata(inode);
+        self.write_ordered(inode).await?;
         self.drop_blocks(inode, 0).await;
         let h = self.start(8).await?;
         let out = async {
@@ -137,6 +157,8 @@ impl Ext4 {
             self.remove_orphan(&h, inode).await?;
             inode.disk.borrow_mut().dtime = (self.time().secs as u32).into();
             self.write_inode(&h, inode).await?;
+            // Its number may be another's as soon as it is returned.
+            self.forget_inode(inode);
             self.return_inode(&h, inode, was_dir).await
         }
         .await;
@@ -145,7 +167,12 @@ impl Ext4 {
         if let Some(j) = jinode {
             self.journal().release_inode(&j).await;
         }
-        self.forget_inode(inode.ino);
         out
     }
+}
+
+/// Do its blocks count as metadata, to be revoked when they are freed?
+fn is_metadata(inode: &Inode) -> bool {
+    let disk = inode.disk.borrow();
+    disk.is_dir() || disk.is_symlink()
 }

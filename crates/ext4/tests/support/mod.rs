@@ -10,7 +10,7 @@ use wp_block::{Bio, BlockQueue, Partition, QueueConfig};
 use wp_ext4::fs::era::{Era, Version};
 use wp_ext4::fs::{Ext4, MountOptions, Mounted};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
-use wp_medium::{Medium, Slice};
+use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::Rt;
 use wp_vfs::Vfs;
 
@@ -150,23 +150,31 @@ pub fn save(medium: &Medium, mib: u64, path: &Path) {
     }
 }
 
-/// Is the tool there? Says so, and where `./test` lists it, if not.
+/// Says that `check` could not run, and why, where `./test` lists it.
+pub fn skip(check: &str, why: &str) {
+    let line = format!("{check}: {why}");
+    eprintln!("SKIPPED: {line}");
+    if let Some(path) = std::env::var_os("WRITEPATH_SKIPS") {
+        use std::io::Write;
+        let f = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        f.and_then(|mut f| writeln!(f, "{line}")).expect("the skip list can be written");
+    }
+}
+
+/// Is the tool there? Says so if not.
 pub fn has(tool: &str, check: &str) -> bool {
     let found = Command::new(tool).arg("-V").output().is_ok();
     if !found {
-        let line = format!("{check}: {tool} is not installed");
-        eprintln!("SKIPPED: {line}");
-        if let Some(path) = std::env::var_os("WRITEPATH_SKIPS") {
-            use std::io::Write;
-            let f = std::fs::OpenOptions::new().append(true).create(true).open(path);
-            f.and_then(|mut f| writeln!(f, "{line}")).expect("the skip list can be written");
-        }
+        skip(check, &format!("{tool} is not installed"));
     }
     found
 }
 
-/// `e2fsck -fn` finds nothing to say.
+/// `e2fsck -fn` and our own check find nothing to say.
 pub fn assert_e2fsck_clean(medium: &Medium, mib: u64, what: &str) {
+    let view = MediumView { medium: medium.clone(), start: Sector(0), bytes: mib << 20 };
+    let report = wp_ext4::check::check(&view, &Default::default()).expect("can be checked");
+    assert!(report.is_clean_as_it_stands(), "{what}: our check says {:?}", report.findings);
     if !has("e2fsck", what) {
         return;
     }

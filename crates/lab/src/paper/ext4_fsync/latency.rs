@@ -2,7 +2,7 @@
 
 use wp_rt::CpuOp;
 
-use super::run::{RunPlan, config, run};
+use super::run::{RunPlan, config, fsync_ns, run};
 use super::{CASES, ERAS};
 use crate::claims::Measured;
 use crate::machine::MachineError;
@@ -49,9 +49,16 @@ pub(super) fn variations() -> Vec<Variation> {
 /// The latencies that claims are about: value, and the range over the variations.
 pub(super) struct Latency {
     /// 3.4 extend, N=10 over N=1, less one.
-    pub(super) growth: Range,
+    pub(super) min_growth: Range,
+    /// 3.4 extend, the largest of all N over N=1, less one.
+    pub(super) max_growth: Range,
     /// 3.4 over 3.8, N=10, first dispatch to dispatch of the commit record.
     pub(super) ratio: Range,
+    /// For each era: allocating, does the latency grow with N at every step (1 = yes)?
+    pub(super) grows: [Range; ERAS.len()],
+    /// Allocating: increase from N=100 to 1000 over increase from 1 to 100, in the era where this
+    /// is smallest.
+    pub(super) step: Range,
 }
 
 #[derive(Clone, Copy)]
@@ -77,27 +84,53 @@ impl Range {
 impl Latency {
     pub(super) fn measure(
         seed: u64,
+        files: &[u32],
         change: &dyn Fn(RunPlan) -> RunPlan,
     ) -> Result<Latency, MachineError> {
-        let figure = |n| {
-            Ok::<_, MachineError>(
-                run(&change(RunPlan::figure_10("3.4", "extend", n, seed)))?.fsync_ns,
-            )
+        let figure = |era: &str, case: &str| -> Result<Vec<f64>, MachineError> {
+            let plans = files.iter().map(|n| change(RunPlan::figure_10(era, case, *n, seed)));
+            plans.map(|p| Ok(fsync_ns(&p)? as f64)).collect()
         };
         let span = |era: &str| -> Result<f64, MachineError> {
             let plan = RunPlan { watch: 3, ..RunPlan::paper(era, "extend", 10, seed) };
             dispatch_span(&run(&change(plan))?.lines)
                 .ok_or_else(|| config("no commit record in the trace"))
         };
+        let extend = figure("3.4", "extend")?;
+        let mut grows = [Range::new(0.0); ERAS.len()];
+        let mut step = f64::MAX;
+        for (era, grows) in ERAS.iter().zip(&mut grows) {
+            let alloc = figure(era, "alloc")?;
+            let yes = alloc.windows(2).all(|w| w[0] < w[1]);
+            *grows = Range::new(f64::from(u8::from(yes)));
+            step = step.min(increase_ratio(&alloc));
+        }
         Ok(Latency {
-            growth: Range::new(figure(10)? as f64 / figure(1)? as f64 - 1.0),
+            min_growth: Range::new(extend[1] / extend[0] - 1.0),
+            max_growth: Range::new(extend.iter().fold(0.0, |a, b| b.max(a)) / extend[0] - 1.0),
             ratio: Range::new(span("3.4")? / span("3.8")?),
+            grows,
+            step: Range::new(step),
         })
     }
 
-    pub(super) fn widen(&mut self, other: &Latency) {
-        self.growth.widen(other.growth.value);
-        self.ratio.widen(other.ratio.value);
+    fn ranges(&mut self) -> impl Iterator<Item = &mut Range> {
+        [&mut self.min_growth, &mut self.max_growth, &mut self.ratio, &mut self.step]
+            .into_iter()
+            .chain(&mut self.grows)
+    }
+
+    pub(super) fn widen(&mut self, mut other: Latency) {
+        self.ranges().zip(other.ranges()).for_each(|(ours, other)| ours.widen(other.value));
+    }
+}
+
+/// Of latencies for N = 1, 10, 100, 1000: the increase of the last step over that of the others
+/// together. 0 without N = 1000; a nanosecond where nothing increases before.
+fn increase_ratio(latency: &[f64]) -> f64 {
+    match latency {
+        [one, _, hundred, thousand] => (thousand - hundred) / (hundred - one).max(1.0),
+        _ => 0.0,
     }
 }
 

@@ -1,11 +1,11 @@
 //! One run of the paper's program: the plan, and what it left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::event::{Class, Record};
 use wp_medium::{MediumView, View};
 use wp_rt::CpuModel;
-use wp_vfs::Options;
+use wp_vfs::{Options, Vfs};
 
 use super::{PARTITION_SECTORS, PARTITION_START};
 use crate::classify::{Classifier, mark};
@@ -96,6 +96,8 @@ pub struct RunOutcome {
     pub table_logged: Vec<bool>,
     /// Per file: does a logged copy of its inode have this write's size?
     pub size_logged: Vec<bool>,
+    /// Metadata blocks in the journal when fsync returns: neither descriptors nor commit records.
+    pub metadata_logged: u32,
     /// The partition after a clean unmount.
     pub image: MediumView,
 }
@@ -104,8 +106,16 @@ pub(super) fn config(e: impl std::fmt::Display) -> MachineError {
     MachineError::Config(e.to_string())
 }
 
-/// Runs one case on a fresh file system.
-pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
+/// A machine on which the program has run.
+struct Played {
+    machine: Machine,
+    vfs: Vfs,
+    options: Options,
+    numbers: Vec<(String, u64)>,
+}
+
+/// Runs the program on a fresh file system, recording `classes`.
+fn play(plan: &RunPlan, classes: Class) -> Result<Played, MachineError> {
     let fs =
         crate::registry::find("file system", crate::registry::FILE_SYSTEMS, |f| f.name, "ext4")
             .map_err(config)?;
@@ -132,7 +142,7 @@ pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
     };
     let machine = Machine::new(spec, None)?;
     let vfs = machine.mount()?;
-    machine.record(Class(Class::BLOCK.0 | Class::JBD2.0 | Class::SYSCALL.0 | Class::MARK.0));
+    machine.record(classes);
     let workload = Options::parse(
         &format!(
             "n={},case={},watch={},bytes={},first={}",
@@ -145,11 +155,27 @@ pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
     let report =
         machine.block_on("w2", async move { (fsync_last::ENTRY.run)(&v, &workload).await })?;
     let report = report.map_err(|error| MachineError::Fs { during: "workload", error })?;
+    Ok(Played { machine, vfs, options: fs_options, numbers: report.numbers })
+}
+
+/// Runs one case on a fresh file system.
+pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
+    let classes = Class::BLOCK.0 | Class::JBD2.0 | Class::SYSCALL.0 | Class::MARK.0;
+    let Played { machine, vfs, options, numbers } = play(plan, Class(classes))?;
     let records = machine.rt.probe().take();
     machine.record(Class(0));
     machine.unmount(&vfs)?;
     let view = machine.view();
-    finish(plan, &machine, records, view, &fs_options, report.numbers)
+    finish(plan, &machine, records, view, &options, numbers)
+}
+
+/// Only how long the fsync takes, in nanoseconds: nothing is recorded, nothing watched afterwards.
+pub(super) fn fsync_ns(plan: &RunPlan) -> Result<u64, MachineError> {
+    let played = play(&RunPlan { watch: 0, ..plan.clone() }, Class(0))?;
+    let found = played.numbers.iter().find(|(k, _)| k == "fsync_ns").map(|(_, v)| *v);
+    drop(played.vfs);
+    played.machine.rt.cut();
+    found.ok_or_else(|| config("the workload says nothing of its fsync"))
 }
 
 fn finish(
@@ -182,6 +208,7 @@ fn finish(
         data_on_disk: state.data,
         table_logged: state.table,
         size_logged: state.size,
+        metadata_logged: state.blocks,
         image: view,
     })
 }
@@ -191,6 +218,8 @@ struct OnDisk {
     data: Vec<bool>,
     table: Vec<bool>,
     size: Vec<bool>,
+    /// Metadata blocks in the log.
+    blocks: u32,
 }
 
 impl OnDisk {
@@ -207,27 +236,23 @@ impl OnDisk {
     ) -> wp_base::FsResult<OnDisk> {
         let before = |l: &&TraceLine| l.action == 'C' && l.ns_from_fsync_start <= fsync_ns as i64;
         let done: Vec<&TraceLine> = lines.iter().filter(before).filter(|l| l.sectors > 0).collect();
-        let data = (0..plan.files)
-            .map(|i| {
-                let name = format!("data:f_{i}");
-                done.iter().any(|l| l.class.split('+').any(|c| c == name))
-            })
-            .collect();
+        let classes: BTreeSet<&str> = done.iter().flat_map(|l| l.class.split('+')).collect();
+        let data =
+            (0..plan.files).map(|i| classes.contains(format!("data:f_{i}").as_str())).collect();
         let listing = (fs.inspect)(view, options, false)?;
-        let inos: BTreeMap<&str, u64> =
+        let by_name: BTreeMap<&str, u64> =
             listing.files.iter().map(|f| (f.path.as_str(), f.ino)).collect();
         let logged: Vec<(u64, u32)> = done
             .iter()
             .filter(|l| l.class.starts_with("journal"))
             .filter_map(|l| l.sector.map(|s| (s - PARTITION_START.0, l.sectors)))
             .collect();
-        let (mut table, mut size) = (Vec::new(), Vec::new());
-        for i in 0..plan.files {
-            let ino = inos.get(format!("f_{i}").as_str()).copied().unwrap_or(0) as u32;
-            let copies = wp_ext4::evidence::logged_inodes(view, &logged, ino)?;
-            table.push(!copies.is_empty());
-            size.push(copies.iter().any(|s| *s == u64::from(plan.bytes)));
-        }
-        Ok(OnDisk { data, table, size })
+        let inos: Vec<u32> = (0..plan.files)
+            .map(|i| by_name.get(format!("f_{i}").as_str()).copied().unwrap_or(0) as u32)
+            .collect();
+        let found = wp_ext4::evidence::logged(view, &logged, &inos)?;
+        let table = found.sizes.iter().map(|sizes| !sizes.is_empty()).collect();
+        let size = found.sizes.iter().map(|s| s.contains(&u64::from(plan.bytes))).collect();
+        Ok(OnDisk { data, table, size, blocks: found.blocks })
     }
 }

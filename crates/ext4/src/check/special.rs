@@ -1,0 +1,233 @@
+//! Inodes with a meaning of their own: reserved ones, journal, resize inode, orphan file.
+
+use wp_jbd2::disk as log;
+use zerocopy::FromBytes;
+
+use crate::disk::inode::flag;
+use crate::disk::orphan::{self, OrphanTail};
+use crate::disk::{Inode, compat, incompat, ino, ro_compat};
+
+use super::finding::Kind;
+use super::state::{State, Used};
+use super::{blocks, inodes};
+
+/// An inode below the first free one, root excepted, that is not all zero.
+pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
+    let quota = [s.sb.usr_quota_inum.get(), s.sb.grp_quota_inum.get(), s.sb.prj_quota_inum.get()];
+    let is_quota = s.sb.has_ro_compat(ro_compat::QUOTA) && quota.contains(&number);
+    let has_journal = s.sb.has_internal_journal() && number == s.sb.journal_inum.get();
+    if number == ino::RESIZE && s.sb.has_compat(compat::RESIZE_INODE) {
+        hidden(s, number, i);
+        return resize(s, i);
+    }
+    if has_journal || is_quota {
+        hidden(s, number, i);
+        if !i.is_file() {
+            let kind = if has_journal { Kind::JournalInode } else { Kind::InodeMode };
+            s.add(kind, format!("inode {number}, i_mode"), i.mode.get(), "a regular file");
+            if i.kind() != 0 {
+                return;
+            }
+        }
+        return if has_journal { journal(s, number, i) } else { inodes::file(s, number, i) };
+    }
+    // What mke2fs and kernels leave in the others are times.
+    let place = |field: &str| format!("inode {number}, {field}");
+    if number == ino::USER_QUOTA || number == ino::GROUP_QUOTA {
+        if i.links_count.get() != 0
+            || i.blocks_lo.get() != 0
+            || i.pointer(0) != 0
+            || i.has(flag::INLINE_DATA)
+        {
+            s.add(Kind::InodeReserved, place("i_block"), i.pointer(0), "an inode not in use");
+        }
+        return;
+    }
+    if number == 1 {
+        // Blocks that the device cannot read; where they lie is not its fault.
+        for p in (0..12).map(|n| u64::from(i.pointer(n))).filter(|p| *p != 0) {
+            s.claimed.add(p);
+            if !s.g.holds(p, 1) {
+                s.add(Kind::BlockRange, place("i_block"), p, "a block of the device");
+            }
+        }
+    }
+    let has_blocks = i.blocks_raw() != 0 && number != 1;
+    let has_attributes = s.g.holds(i.file_acl(), 1) || i.file_acl() == 1;
+    if i.mode.get() != 0 || has_blocks || has_attributes || i.has(flag::INLINE_DATA) {
+        let expected = "an inode that is not in use";
+        s.add(Kind::InodeReserved, place("i_mode"), i.mode.get(), expected);
+    }
+    if !inodes::fits_pointers(s, i.size()) {
+        s.add(Kind::InodeSize, place("i_size"), i.size(), "what the map can hold");
+    }
+    if (1..s.g.inodes_count).contains(&i.dtime.get()) {
+        let expected = "a time, not the next orphan";
+        s.add(Kind::InodeDtime, place("i_dtime"), i.dtime.get(), expected);
+    }
+}
+
+/// In use without a name.
+fn hidden(s: &mut State<'_>, number: u32, i: &Inode) {
+    let links = i.links_count.get();
+    s.used.insert(number, Used { mode: i.mode.get(), links, names: u32::from(links) });
+}
+
+fn journal(s: &mut State<'_>, number: u32, i: &Inode) {
+    let map = blocks::walk(s, number, i, true);
+    inodes::file_of(s, number, i, &map);
+    let mut next = 0u64;
+    for (logical, _, n) in &map.runs {
+        if u64::from(*logical) != next || map.has_unwritten {
+            let expected = "a log without holes";
+            s.add(Kind::JournalInode, format!("inode {number}, i_block"), next, expected);
+            break;
+        }
+        next += u64::from(*n);
+    }
+    let Some((0, first, _)) = map.runs.first().copied() else {
+        let expected = "a log";
+        s.add(Kind::JournalInode, format!("inode {number}, i_block"), "no block", expected);
+        return;
+    };
+    let Some(bytes) = (s.g.holds(first, 1)).then(|| s.read(first)).flatten() else { return };
+    let Ok((sb, _)) = log::SuperBlock::read_from_prefix(&bytes) else { return };
+    let mut value = |field: &str, is_right: bool, found: u32, expected: &dyn ToString| {
+        if !is_right {
+            let place = format!("journal super block, {field}");
+            s.report.add(Kind::JournalSuper, place, found, expected.to_string());
+        }
+    };
+    let h = &sb.header;
+    value("h_magic", h.magic.get() == log::MAGIC, h.magic.get(), &log::MAGIC);
+    let version = h.blocktype.get();
+    value("h_blocktype", version == log::SUPER_V1 || version == log::SUPER_V2, version, &"3 or 4");
+    let bs = s.g.block_size.bytes();
+    value("s_blocksize", sb.blocksize.get() == bs, sb.blocksize.get(), &bs);
+    let len = sb.maxlen.get();
+    let fits = u64::from(len) <= next && len >= log::LOG_BLOCKS_MIN;
+    value("s_maxlen", fits, len, &format!("1024 to {next}"));
+    let format = log::Format::of(&sb);
+    if version == log::SUPER_V2 {
+        let unknown = format.incompat & !log::INCOMPAT_KNOWN;
+        value("s_feature_incompat", unknown == 0, unknown, &"features that exist");
+        let ro = sb.feature_ro_compat.get();
+        value("s_feature_ro_compat", ro == 0, ro, &0);
+        let users = sb.nr_users.get();
+        value("s_nr_users", users <= 1, users, &"at most 1");
+        let both = log::INCOMPAT_CSUM_V2 | log::INCOMPAT_CSUM_V3;
+        value("s_feature_incompat", format.incompat & both != both, both, &"one kind of checksum");
+        let left = len.saturating_sub(sb.fast_commit_blocks());
+        let is_enough = sb.fast_commit_blocks() == 0 || left >= log::LOG_BLOCKS_MIN;
+        value("s_num_fc_blks", is_enough, sb.fast_commit_blocks(), &"a log of 1024 blocks left");
+        if format.csum_v2or3() {
+            let kind = sb.checksum_type;
+            value("s_checksum_type", kind == log::CHECKSUM_TYPE_CRC32C, kind.into(), &4);
+            let right = sb.checksum_now();
+            value("s_checksum", sb.checksum.get() == right, sb.checksum.get(), &right);
+        }
+    }
+    let (start, head) = (sb.start.get(), sb.first.get());
+    value("s_first", head >= 1 && head < len, head, &"1 or more, within the log");
+    if start != 0 && !s.sb.has_incompat(incompat::RECOVER) {
+        let place = "journal super block, s_start".to_owned();
+        // A mount empties it.
+        s.harmless(Kind::JournalDirty, place, start, "0, or needs_recovery");
+    }
+}
+
+/// The resize inode owns each reserved descriptor block of group 0, and each of those lists its
+/// copies in the groups with backups.
+fn resize(s: &mut State<'_>, i: &Inode) {
+    let wrong = |s: &mut State<'_>, field: &str, found: u64, expected: u64| {
+        s.add(Kind::ResizeInode, format!("inode 7, {field}"), found, expected);
+    };
+    if !i.is_file() || i.links_count.get() == 0 {
+        wrong(s, "i_mode", i.mode.get().into(), 0o100_600);
+        return;
+    }
+    if i.file_acl() != 0 {
+        wrong(s, "i_file_acl", i.file_acl(), 0);
+    }
+    let others: u32 = (0..15).filter(|n| *n != 13).map(|n| i.pointer(n)).fold(0, |a, p| a | p);
+    let reserved = u64::from(s.g.reserved_gdt_blocks);
+    let double = u64::from(i.pointer(13));
+    if others != 0 || double == 0 {
+        wrong(s, "i_block", others.into(), 0);
+        return;
+    }
+    if !blocks::claim(s, "inode 7, i_block", double) {
+        return;
+    }
+    let Some(list) = s.read(double) else { return };
+    let per_block = s.block_bytes() as u64 / 4;
+    let word = |bytes: &[u8], n: u64| {
+        let (words, _) = bytes.as_chunks::<4>();
+        words.get(n as usize).map_or(0, |w| u64::from(u32::from_le_bytes(*w)))
+    };
+    let (first, gdt) = (u64::from(s.g.first_data_block), u64::from(s.g.gdt_blocks));
+    let backups: Vec<u32> = (1..s.g.groups).filter(|n| s.g.has_super(*n)).collect();
+    let (mut owned, mut complained) = (1u64, false);
+    for n in 0..reserved {
+        let block = first + 1 + gdt + n;
+        let found = word(&list, (gdt + n) % per_block);
+        owned += 1 + backups.len() as u64;
+        if found != block && !complained {
+            complained = true;
+            wrong(s, "double indirect block", found, block);
+        }
+        let Some(copies) = s.read(block) else { continue };
+        for (k, group) in (0u64..).zip(&backups) {
+            let copy = block + u64::from(*group) * u64::from(s.g.blocks_per_group);
+            let found = word(&copies, k);
+            if found != copy && !complained {
+                complained = true;
+                wrong(s, "indirect block", found, copy);
+            }
+        }
+    }
+    let right = owned * u64::from(s.g.block_size.sectors());
+    if i.blocks_raw() != right {
+        wrong(s, "i_blocks", i.blocks_raw(), right);
+    }
+}
+
+/// The orphan file, and the chain of orphans.
+pub(super) fn pass(s: &mut State<'_>) {
+    let chain = s.sb.last_orphan.get();
+    if chain != 0 {
+        let place = "super block, s_last_orphan".to_owned();
+        s.harmless(Kind::OrphanChain, place, chain, "0 after a clean unmount");
+    }
+    if !s.sb.has_compat(compat::ORPHAN_FILE) {
+        return;
+    }
+    let number = s.sb.orphan_file_inum.get();
+    let place = format!("orphan file, inode {number}");
+    let Some((_, i)) = s.inode(number).filter(|(_, i)| i.is_file()) else {
+        return s.add(Kind::OrphanFile, place, number, "a regular file");
+    };
+    if let Some(u) = s.used.get_mut(&number) {
+        u.names = u32::from(u.links);
+    }
+    let has_orphans = s.sb.has_ro_compat(ro_compat::ORPHAN_PRESENT);
+    let seed = s.sums.inode_seed(number, i.generation.get());
+    for (_, start, n) in std::mem::take(&mut s.orphan_runs) {
+        if !s.g.holds(start, n.into()) {
+            continue;
+        }
+        for block in start..start + u64::from(n) {
+            let Some(bytes) = s.read(block) else { return };
+            let Some(tail) = OrphanTail::load(&bytes) else { return };
+            let right = s.sums.orphan_block(seed, block, &bytes);
+            let place = format!("orphan file, block {block}");
+            if tail.magic.get() != OrphanTail::MAGIC {
+                s.add(Kind::OrphanFile, place, tail.magic.get(), OrphanTail::MAGIC);
+            } else if s.sums.metadata() && tail.checksum.get() != right {
+                s.add(Kind::OrphanFile, place, tail.checksum.get(), right);
+            } else if !has_orphans && orphan::slots(&bytes).iter().any(|n| n.get() != 0) {
+                s.add(Kind::OrphanFile, place, "entries", "none without orphan_present");
+            }
+        }
+    }
+}

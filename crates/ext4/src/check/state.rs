@@ -1,0 +1,146 @@
+//! What the passes share.
+
+use std::collections::BTreeMap;
+
+use wp_base::FsResult;
+use wp_medium::View;
+
+use crate::disk::{Checksums, Geometry, GroupDesc, Inode, SuperBlock};
+
+use super::bits::Bits;
+use super::finding::{Kind, Report, Severity};
+use super::supers;
+
+/// What pass 1 learns about a directory.
+#[derive(Default)]
+pub(super) struct Dir {
+    /// Blocks by logical number.
+    pub blocks: BTreeMap<u32, u64>,
+    /// Length in blocks.
+    pub len: u32,
+    /// Has it a hash tree?
+    pub is_indexed: bool,
+    /// Seed of its blocks' checksums.
+    pub seed: u32,
+    /// What its `..` names; 0 if there is none.
+    pub dot_dot: u32,
+    /// The directory that has a name for it; 0 if none was found.
+    pub parent: u32,
+}
+
+/// What pass 1 learns about an inode in use.
+pub(super) struct Used {
+    /// `i_mode`.
+    pub mode: u16,
+    /// `i_links_count`.
+    pub links: u16,
+    /// Names found.
+    pub names: u32,
+}
+
+/// Everything known so far.
+pub(super) struct State<'a> {
+    pub view: &'a dyn View,
+    pub sb: SuperBlock,
+    pub g: Geometry,
+    pub sums: Checksums,
+    pub groups: Vec<GroupDesc>,
+    pub report: Report,
+    /// Blocks of super blocks, descriptors, bitmaps and inode tables.
+    pub meta: Bits,
+    /// All blocks that something owns.
+    pub claimed: Bits,
+    pub used: BTreeMap<u32, Used>,
+    pub dirs: BTreeMap<u32, Dir>,
+    /// Attribute blocks: (users seen, `h_refcount`).
+    pub xattr_blocks: BTreeMap<u64, (u32, u32)>,
+    /// The orphan file's runs.
+    pub orphan_runs: Vec<(u32, u64, u32)>,
+    /// Blocks that may still be walked.
+    pub budget: u64,
+}
+
+impl<'a> State<'a> {
+    /// Reads super block and descriptors. `None`: `report` says why nothing more can be checked.
+    pub(super) fn open(view: &'a dyn View, report: &mut Report) -> FsResult<Option<State<'a>>> {
+        let Some((sb, g)) = supers::super_block(view, report)? else { return Ok(None) };
+        let mut state = State {
+            view,
+            sb,
+            g,
+            sums: Checksums::of(&sb),
+            groups: Vec::new(),
+            report: report.clone(),
+            meta: Bits::new(g.blocks_count),
+            claimed: Bits::new(g.blocks_count),
+            used: BTreeMap::new(),
+            dirs: BTreeMap::new(),
+            xattr_blocks: BTreeMap::new(),
+            orphan_runs: Vec::new(),
+            budget: 4 * g.blocks_count + 1024,
+        };
+        supers::descriptors(&mut state);
+        Ok(Some(state))
+    }
+
+    pub(super) fn finish(self, report: &mut Report) {
+        *report = self.report;
+    }
+
+    pub(super) fn add(
+        &mut self,
+        kind: Kind,
+        place: String,
+        found: impl ToString,
+        expected: impl ToString,
+    ) {
+        self.report.add(kind, place, found, expected);
+    }
+
+    pub(super) fn harmless(
+        &mut self,
+        kind: Kind,
+        place: String,
+        found: impl ToString,
+        expected: impl ToString,
+    ) {
+        self.report.add_as(Severity::Harmless, kind, place, found, expected);
+    }
+
+    pub(super) fn block_bytes(&self) -> usize {
+        self.g.block_size.bytes() as usize
+    }
+
+    /// A block's bytes; a finding if it cannot be read.
+    pub(super) fn read(&mut self, block: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0u8; self.block_bytes()];
+        let at = block.checked_mul(self.g.block_size.bytes().into())?;
+        if block < self.g.blocks_count && self.view.read_at(at, &mut bytes).is_ok() {
+            return Some(bytes);
+        }
+        self.add(Kind::ReadError, format!("block {block}"), "no bytes", "a block of the image");
+        None
+    }
+
+    /// All bytes of an inode.
+    pub(super) fn inode(&mut self, ino: u32) -> Option<(Vec<u8>, Inode)> {
+        let slot = self.g.inode_slot(ino)?;
+        let table = self.groups.get(slot.group as usize)?.inode_table();
+        let block = self.read(table + u64::from(slot.table_block))?;
+        let raw = block.get(slot.offset as usize..)?.get(..usize::from(self.g.inode_bytes))?;
+        Some((raw.to_vec(), Inode::load(raw)?))
+    }
+
+    /// Takes `n` from the budget; once it is used up, says so once and answers no.
+    pub(super) fn spend(&mut self, n: u64) -> bool {
+        if self.budget == 0 {
+            return false;
+        }
+        self.budget = self.budget.saturating_sub(n);
+        if self.budget == 0 {
+            let expected = "at most a few times as many blocks as there are";
+            self.add(Kind::WalkBudget, "block maps".to_owned(), "too many blocks", expected);
+        }
+        self.budget > 0
+    }
+}

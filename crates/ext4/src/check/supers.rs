@@ -1,0 +1,243 @@
+//! Super block, group descriptors, and the places that they name.
+
+use wp_base::{FsError, FsResult};
+use wp_medium::View;
+
+use crate::disk::{
+    Checksums, Geometry, GroupDesc, SuperBlock, compat, feature, incompat, ino, ro_compat,
+};
+
+use super::finding::{Kind, Report, Severity};
+use super::state::State;
+
+/// Features that we know and cannot check.
+const INCOMPAT_BEYOND_US: u32 = incompat::META_BG
+    | incompat::JOURNAL_DEV
+    | incompat::EA_INODE
+    | incompat::INLINE_DATA
+    | incompat::ENCRYPT
+    | incompat::CASEFOLD;
+const RO_COMPAT_BEYOND_US: u32 =
+    ro_compat::BIGALLOC | ro_compat::VERITY | ro_compat::SHARED_BLOCKS | ro_compat::READONLY;
+/// Features that nobody implements.
+const INCOMPAT_NEVER: u32 = incompat::COMPRESSION | incompat::DIRDATA;
+const RO_COMPAT_NEVER: u32 = ro_compat::BTREE_DIR | ro_compat::REPLICA;
+
+fn all(table: &[(u32, &str)]) -> u32 {
+    table.iter().fold(0, |bits, (bit, _)| bits | bit)
+}
+
+/// Reads and checks the super block. `None`: it is so wrong that nothing can be made of the rest.
+pub(super) fn super_block(
+    view: &dyn View,
+    report: &mut Report,
+) -> FsResult<Option<(SuperBlock, Geometry)>> {
+    let place = |field: &str| format!("super block, {field}");
+    let mut bytes = [0u8; SuperBlock::BYTES];
+    let end = SuperBlock::AT + SuperBlock::BYTES as u64;
+    if view.len_bytes() < end {
+        report.add(Kind::DeviceTooShort, place("length"), view.len_bytes(), end);
+        return Ok(None);
+    }
+    view.read_at(SuperBlock::AT, &mut bytes)?;
+    let sb = SuperBlock::load(&bytes).ok_or(FsError::Io)?;
+    if sb.magic.get() != SuperBlock::MAGIC {
+        report.add(Kind::SuperMagic, place("s_magic"), sb.magic.get(), SuperBlock::MAGIC);
+        return Ok(None);
+    }
+    if let Err(c) = sb.verify(SuperBlock::AT) {
+        let kind = if c.field == "s_checksum" { Kind::SuperChecksum } else { Kind::SuperValue };
+        report.add(kind, place(c.field), c.found, c.expected);
+        if kind == Kind::SuperValue {
+            return Ok(None);
+        }
+    }
+    let words = [
+        (sb.feature_compat.get() & !all(compat::NAMES), compat::NAMES),
+        (sb.feature_incompat.get() & (!all(incompat::NAMES) | INCOMPAT_NEVER), incompat::NAMES),
+        (sb.feature_ro_compat.get() & (!all(ro_compat::NAMES) | RO_COMPAT_NEVER), ro_compat::NAMES),
+    ];
+    for (unknown, names) in words {
+        if unknown != 0 {
+            let found = feature::names(unknown, names);
+            report.add(Kind::SuperFeature, place("features"), found, "features that exist");
+            return Ok(None);
+        }
+    }
+    let beyond = [
+        (sb.feature_incompat.get() & INCOMPAT_BEYOND_US, incompat::NAMES),
+        (sb.feature_ro_compat.get() & RO_COMPAT_BEYOND_US, ro_compat::NAMES),
+    ];
+    for (bits, names) in beyond {
+        if bits != 0 {
+            let names = feature::names(bits, names);
+            return Err(FsError::Unsupported(format!("checking ext4 with {names}")));
+        }
+    }
+    let g = match Geometry::from_super(&sb) {
+        Ok(g) => g,
+        Err(FsError::Corrupt(c)) => {
+            report.add(Kind::SuperValue, place(c.field), c.found, c.expected);
+            return Ok(None);
+        }
+        Err(e) => return Err(e),
+    };
+    if g.bytes() > view.len_bytes() {
+        report.add(Kind::DeviceTooShort, place("s_blocks_count"), g.bytes(), view.len_bytes());
+        return Ok(None);
+    }
+    values(&sb, &g, report);
+    Ok(Some((sb, g)))
+}
+
+fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
+    let place = |field: &str| format!("super block, {field}");
+    let mut value = |field: &str, is_right: bool, found: u64, expected: &str| {
+        if !is_right {
+            report.add(Kind::SuperValue, place(field), found, expected);
+        }
+    };
+    let (blocks, reserved) = (g.blocks_count, sb.r_blocks_count());
+    value("s_r_blocks_count", reserved <= blocks / 2, reserved, "at most half of the blocks");
+    let desc = sb.desc_size.get();
+    value("s_desc_size", desc <= 1024, desc.into(), "at most 1024");
+    let log = sb.log_cluster_size.get();
+    value("s_log_cluster_size", log == sb.log_block_size.get(), log.into(), "s_log_block_size");
+    let per = sb.clusters_per_group.get();
+    value("s_clusters_per_group", per == g.blocks_per_group, per.into(), "s_blocks_per_group");
+    let journal = sb.journal_inum.get();
+    let has_journal = sb.has_compat(compat::HAS_JOURNAL);
+    value("s_journal_inum", has_journal || journal == 0, journal.into(), "0 without has_journal");
+    value(
+        "s_journal_inum",
+        !has_journal || journal == 0 || journal == ino::JOURNAL,
+        journal.into(),
+        "8",
+    );
+    let gdt = sb.reserved_gdt_blocks.get();
+    value(
+        "s_reserved_gdt_blocks",
+        gdt == 0 || sb.has_compat(compat::RESIZE_INODE),
+        gdt.into(),
+        "0 without resize_inode",
+    );
+    value("s_uuid", sb.uuid != [0; 16], 0, "an identity");
+    let mut feature = |is_wrong: bool, found: &str| {
+        if is_wrong {
+            report.add(Kind::SuperFeature, place("features"), found, "features that go together");
+        }
+    };
+    let has_csum = sb.has_metadata_csum();
+    feature(has_csum && sb.has_ro_compat(ro_compat::GDT_CSUM), "metadata_csum and uninit_bg");
+    feature(
+        sb.has_incompat(incompat::RECOVER) && !has_journal,
+        "needs_recovery without has_journal",
+    );
+    if sb.state.get() & SuperBlock::STATE_ERROR != 0 {
+        let found = sb.state.get();
+        let expected = "no errors seen";
+        report.add_as(Severity::Harmless, Kind::SuperState, place("s_state"), found, expected);
+    }
+}
+
+/// Reads all descriptors and checks their checksums.
+pub(super) fn descriptors(s: &mut State<'_>) {
+    let mut table = (u64::MAX, Vec::new());
+    for n in 0..s.g.groups {
+        let (block, offset) = s.g.desc_place(n);
+        if table.0 != block {
+            table = (block, s.read(block).unwrap_or_default());
+        }
+        let bytes = table.1.get(offset..).and_then(|b| b.get(..usize::from(s.g.desc_bytes)));
+        let desc = GroupDesc::load(bytes.unwrap_or(&[]));
+        if !s.sums.group_desc_ok(n, &desc) {
+            let right = s.sums.group_desc(n, &desc);
+            s.add(Kind::GroupChecksum, format!("group {n}"), desc.checksum.get(), right);
+        }
+        s.groups.push(desc);
+    }
+}
+
+/// Claims the blocks of super blocks, descriptors, bitmaps and inode tables. Can the inodes be
+/// read?
+pub(super) fn tables(s: &mut State<'_>) -> bool {
+    let mut is_usable = true;
+    for n in 0..s.g.groups {
+        let start = s.g.group_start(n);
+        for block in start..start + u64::from(s.g.base_meta_blocks(n)) {
+            s.meta.add(block);
+            s.claimed.add(block);
+        }
+        backup(s, n);
+    }
+    // With 1 KiB blocks, block 0 belongs to nobody and has no bit.
+    let descs = s.groups.clone();
+    for (n, desc) in (0u32..).zip(&descs) {
+        let (first, last) = if s.g.groups_per_flex > 1 || s.sb.has_incompat(incompat::FLEX_BG) {
+            (u64::from(s.g.first_data_block), s.g.blocks_count)
+        } else {
+            (s.g.group_start(n), s.g.group_start(n) + u64::from(s.g.blocks_in_group(n)))
+        };
+        let places = [
+            ("block bitmap", desc.block_bitmap(), 1),
+            ("inode bitmap", desc.inode_bitmap(), 1),
+            ("inode table", desc.inode_table(), u64::from(s.g.itable_blocks)),
+        ];
+        for (what, block, blocks) in places {
+            if block < first || block.checked_add(blocks).is_none_or(|end| end > last) {
+                let expected = format!("{blocks} blocks within {first}..{last}");
+                s.add(Kind::GroupPlace, format!("group {n}, {what}"), block, expected);
+                is_usable = false;
+                continue;
+            }
+            let mut overlaps = false;
+            for b in block..block + blocks {
+                s.meta.add(b);
+                overlaps |= !s.claimed.add(b);
+            }
+            if overlaps {
+                let expected = "blocks of its own";
+                s.add(Kind::GroupOverlap, format!("group {n}, {what}"), block, expected);
+                // Tables on each other would make a small image hold any number of inodes.
+                is_usable = false;
+            }
+        }
+        let per = s.g.inodes_per_group;
+        let unused = desc.itable_unused();
+        let flags = GroupDesc::INODE_UNINIT | GroupDesc::BLOCK_UNINIT;
+        let is_last = n + 1 == s.g.groups;
+        if s.sums.descriptors() && is_last && desc.has(GroupDesc::BLOCK_UNINIT) {
+            // Its bitmap must say where the device ends.
+            let expected = "a bitmap in the last group";
+            s.add(Kind::GroupFlags, format!("group {n}, bg_flags"), desc.flags.get(), expected);
+        }
+        let has_hints = desc.flags.get() & flags != 0 || unused != 0;
+        if s.sums.descriptors() && unused > per {
+            let place = format!("group {n}, bg_itable_unused");
+            if desc.has(GroupDesc::INODE_UNINIT) {
+                s.harmless(Kind::GroupFlags, place, unused, per);
+            } else {
+                s.add(Kind::GroupFlags, place, unused, per);
+            }
+        } else if !s.sums.descriptors() && has_hints {
+            let expected = "none without checksums of descriptors";
+            let place = format!("group {n}, bg_flags");
+            s.harmless(Kind::GroupFlags, place, desc.flags.get(), expected);
+        }
+    }
+    is_usable
+}
+
+/// A backup's contents matter to nobody until the first copy is lost.
+fn backup(s: &mut State<'_>, n: u32) {
+    if n == 0 || !s.g.has_super(n) {
+        return;
+    }
+    let Some(bytes) = s.read(s.g.group_start(n)) else { return };
+    let Some(copy) = SuperBlock::load(&bytes) else { return };
+    if copy.magic.get() != SuperBlock::MAGIC || copy.verify(0).is_err() || copy.uuid != s.sb.uuid {
+        let place = format!("group {n}, backup of the super block");
+        let right = Checksums::super_block(&copy);
+        s.harmless(Kind::SuperBackup, place, copy.checksum.get(), right);
+    }
+}
