@@ -28,12 +28,19 @@ enum Verb {
     Reproduce(cmd::reproduce::Args),
     /// Run one workload on one file system, elevator and device.
     Run(cmd::run::Args),
-    /// Show what a run did: its events as blkparse prints them, in the paper's format, or as CSV.
+    /// Show what a run did: its events as blkparse prints them, in the paper's format, as CSV, or
+    /// as a file for blktrace's tools or the Perfetto viewer.
     Trace(cmd::trace::Args),
+    /// Why an fsync of a run took its time: its critical path, in shares that add up to 100 %.
+    Explain(cmd::explain::Args),
+    /// What two runs did differently, event by event. Exit code 1 if they differ.
+    Diff(cmd::diff::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
     /// List what an image holds, after recovering in memory. Never writes.
     Inspect(cmd::inspect::Args),
+    /// Check all of an image: structures, claims, names, links, bitmaps, counts. Never writes.
+    Fsck(cmd::fsck::Args),
     /// Replay an image's journal, in place or into a copy.
     Recover(cmd::recover::Args),
     /// List what there is: file systems, devices, elevators, workloads, papers, eras, CPU profiles.
@@ -64,8 +71,11 @@ fn main() -> std::process::ExitCode {
         Verb::Reproduce(a) => cmd::reproduce::run(&a, &out),
         Verb::Run(a) => cmd::run::run(&a, &out),
         Verb::Trace(a) => cmd::trace::run(&a, &out),
+        Verb::Explain(a) => cmd::explain::run(&a, &out),
+        Verb::Diff(a) => cmd::diff::run(&a, &out),
         Verb::Mkfs(a) => cmd::mkfs::run(&a, &out),
         Verb::Inspect(a) => cmd::inspect::run(&a, &out),
+        Verb::Fsck(a) => cmd::fsck::run(&a, &out),
         Verb::Recover(a) => cmd::recover::run(&a, &out),
         Verb::List(a) => cmd::list::run(&a, &out),
     }

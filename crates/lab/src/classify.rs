@@ -4,6 +4,7 @@
 //! blocks), never from what our own file system believes it wrote.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use wp_base::FsResult;
 use wp_base::event::{BlockAction, Event, Op, Record, rwbs};
@@ -79,16 +80,7 @@ impl Classifier {
         let comm = r.task.to_string();
         match &r.event {
             Event::Block { action, op, flags, at, sectors, .. } => {
-                let wanted = matches!(
-                    action,
-                    BlockAction::Queue
-                        | BlockAction::BackMerge
-                        | BlockAction::FrontMerge
-                        | BlockAction::Insert
-                        | BlockAction::Issue
-                        | BlockAction::Complete
-                );
-                if !wanted {
+                if !is_listed(r) {
                     return None;
                 }
                 let empty = *sectors == 0;
@@ -122,7 +114,65 @@ impl Classifier {
     }
 }
 
+/// Does the event become a line? Those of the journal, and Q, M, F, I, D and C.
+pub fn is_listed(r: &Record) -> bool {
+    match r.event {
+        Event::Block { action, .. } => matches!(
+            action,
+            BlockAction::Queue
+                | BlockAction::BackMerge
+                | BlockAction::FrontMerge
+                | BlockAction::Insert
+                | BlockAction::Issue
+                | BlockAction::Complete
+        ),
+        Event::Jbd2 { .. } => true,
+        _ => false,
+    }
+}
+
+/// Lines in the format of the recorded kernels' files ([`crate::reference::parse_tsv`]).
+pub fn lines_to_tsv(lines: &[TraceLine], fsync_end_ns: i64) -> String {
+    let mut out = format!("#fsync_end {}\n", seconds(fsync_end_ns));
+    for l in lines {
+        let sector = l.sector.map_or("-".to_owned(), |s| s.to_string());
+        let (time, action, rwbs) = (seconds(l.ns_from_fsync_start), l.action, &l.rwbs);
+        let TraceLine { sectors, class, comm, .. } = l;
+        writeln!(out, "{time}\t{action}\t{rwbs}\t{sector}\t{sectors}\t{class}\t{comm}")
+            .expect("a string takes it");
+    }
+    out
+}
+
+fn seconds(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
 /// Index of the first mark with this text.
 pub fn mark(records: &[Record], text: &str) -> Option<usize> {
     records.iter().position(|r| matches!(&r.event, Event::Mark { text: t } if &**t == text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::parse_tsv;
+
+    #[test]
+    fn lines_survive_a_file() {
+        let line = |ns, sector| TraceLine {
+            ns_from_fsync_start: ns,
+            action: 'D',
+            rwbs: "WS".to_owned(),
+            sector,
+            sectors: 8,
+            class: "data:f_0".to_owned(),
+            comm: "w2".to_owned(),
+        };
+        let lines = [line(-1, Some(8)), line(1_000_000_001, None)];
+        let read = parse_tsv(&lines_to_tsv(&lines, 5)).expect("our own format");
+        assert_eq!((read.lines.as_slice(), read.fsync_end_ns), (&lines[..], 5));
+    }
 }

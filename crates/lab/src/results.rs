@@ -1,18 +1,22 @@
 //! Result directories: what a run leaves on the host, under the hash of what was asked.
 //!
-//! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.ndjson` and
-//! `MANIFEST.json` (file -> SHA-256). Written under a temporary name and renamed; the same inputs
-//! give the same bytes.
+//! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.ndjson`, `lines.tsv`
+//! (classes of the blocks) and `MANIFEST.json` (file -> SHA-256). Written under a temporary name
+//! and renamed; the same inputs give the same bytes.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use wp_base::event::{BlockAction, Event, Flags, Op, Record};
-use wp_base::{Sector, Time};
+use wp_base::{Sector, Span, Time};
+
+use crate::classify;
 
 /// Version of what a run's bytes depend on besides its inputs. Raise it with any change of results.
 pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
@@ -97,42 +101,128 @@ pub fn events_to_ndjson(records: &[Record]) -> Vec<u8> {
 /// The block events of a result's `events.ndjson`. Errors: the host's, or a line that is none of
 /// ours.
 pub fn read_block_events(path: &Path) -> io::Result<Vec<Record>> {
+    read_lines(path, |v| v["e"] == "block")
+}
+
+/// All events of a result's `events.ndjson`. Errors: the host's, or a line that is none of ours.
+pub fn read_events(path: &Path) -> io::Result<Vec<Record>> {
+    read_lines(path, |_| true)
+}
+
+/// Classes of the blocks of a result's block events, by index into `records`, from its `lines.tsv`.
+///
+/// Empty if the result has none. Errors: the host's, or lines that are not those of `records`.
+pub fn read_classes(path: &Path, records: &[Record]) -> io::Result<BTreeMap<usize, String>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(e) => return Err(e),
+    };
+    let wrong = |what: &str| io::Error::other(format!("{}: {what}", path.display()));
+    let trace = crate::reference::parse_tsv(&text).map_err(|e| wrong(&e.0))?;
+    let mut lines = trace.lines.into_iter();
+    let mut out = BTreeMap::new();
+    let other = || wrong("it does not go with the events beside it");
+    for (index, r) in records.iter().enumerate().filter(|(_, r)| classify::is_listed(r)) {
+        let line = lines.next().ok_or_else(other)?;
+        if let Event::Block { action, sectors, .. } = r.event {
+            if line.action != action.letter() || line.sectors != sectors {
+                return Err(other());
+            }
+            out.insert(index, line.class);
+        }
+    }
+    if lines.next().is_some() { Err(other()) } else { Ok(out) }
+}
+
+fn read_lines(path: &Path, wanted: impl Fn(&Value) -> bool) -> io::Result<Vec<Record>> {
     let file = std::fs::File::open(path)?;
-    let mut out = Vec::new();
+    let mut tasks: BTreeSet<Rc<str>> = BTreeSet::new();
+    let mut out: Vec<Record> = Vec::new();
     for (n, line) in BufReader::new(file).lines().enumerate() {
-        let line = line?;
-        let wrong = |what: &str| io::Error::other(format!("{}:{}: {what}", path.display(), n + 1));
-        let v: Value = serde_json::from_str(&line).map_err(|e| wrong(&e.to_string()))?;
-        if v["e"] != "block" {
+        let wrong =
+            |what: String| io::Error::other(format!("{}:{}: {what}", path.display(), n + 1));
+        let v: Value = serde_json::from_str(&line?).map_err(|e| wrong(e.to_string()))?;
+        if !wanted(&v) {
             continue;
         }
-        let num = |key: &str| v[key].as_u64().ok_or_else(|| wrong(&format!("no number `{key}`")));
-        let text = |key: &str| v[key].as_str().ok_or_else(|| wrong(&format!("no text `{key}`")));
-        let action = ACTIONS
-            .into_iter()
-            .find(|a| v["a"] == a.letter().to_string().as_str())
-            .ok_or_else(|| wrong("an unknown action"))?;
-        let op = OPS
-            .into_iter()
-            .find(|o| v["op"] == format!("{o:?}").as_str())
-            .ok_or_else(|| wrong("an unknown operation"))?;
-        let small = |key: &str| {
-            u32::try_from(num(key)?).map_err(|_| wrong(&format!("`{key}` is too large")))
-        };
-        out.push(Record {
-            at: Time(num("t")?),
-            task: text("task")?.into(),
-            event: Event::Block {
-                action,
-                op,
+        let record = record(&v, &mut tasks).map_err(wrong)?;
+        if out.last().is_some_and(|last| last.at > record.at) {
+            return Err(wrong("it is earlier than the line before".to_owned()));
+        }
+        out.push(record);
+    }
+    Ok(out)
+}
+
+fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
+    let num = |key: &str| v[key].as_u64().ok_or_else(|| format!("no number `{key}`"));
+    let text = |key: &str| v[key].as_str().ok_or_else(|| format!("no text `{key}`"));
+    let small = |key: &str| u32::try_from(num(key)?).map_err(|_| format!("`{key}` is too large"));
+    let event = match text("e")? {
+        "block" => {
+            let letter = text("a")?;
+            Event::Block {
+                action: ACTIONS
+                    .into_iter()
+                    .find(|a| letter.chars().eq([a.letter()]))
+                    .ok_or("an unknown action")?,
+                op: OPS
+                    .into_iter()
+                    .find(|o| v["op"] == format!("{o:?}").as_str())
+                    .ok_or("an unknown operation")?,
                 flags: Flags(small("fl")?),
                 at: Sector(num("s")?),
                 sectors: small("n")?,
                 extra: num("x")?,
-            },
-        });
-    }
-    Ok(out)
+            }
+        }
+        "jbd2" => Event::Jbd2 { what: name(text("what")?)?, tid: small("tid")?, value: num("v")? },
+        "cpu" => Event::Cpu { what: name(text("what")?)?, span: Span(num("ns")?) },
+        "enter" => Event::SyscallEnter {
+            name: name(text("name")?)?,
+            id: num("id")?,
+            target: text("target")?.into(),
+        },
+        "exit" => Event::SyscallExit {
+            name: name(text("name")?)?,
+            id: num("id")?,
+            value: num("v")?,
+            ok: v["ok"].as_bool().ok_or("no truth value `ok`")?,
+        },
+        "mark" => Event::Mark { text: text("text")?.into() },
+        other => return Err(format!("an unknown event `{other}`")),
+    };
+    let task = text("task")?;
+    let task = tasks.get(task).cloned().unwrap_or_else(|| {
+        let new: Rc<str> = task.into();
+        tasks.insert(new.clone());
+        new
+    });
+    Ok(Record { at: Time(num("t")?), task, event })
+}
+
+/// Most different names of operations, phases and calls that a process reads.
+const NAMES_MAX: usize = 1024;
+
+thread_local! {
+    static NAMES: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// A name as events have it, which is for ever. There are a few dozen, so each is kept once; a file
+/// with more than [`NAMES_MAX`] is none of ours.
+fn name(text: &str) -> Result<&'static str, String> {
+    NAMES.with_borrow_mut(|names| {
+        if let Some(&known) = names.get(text) {
+            return Ok(known);
+        }
+        if names.len() >= NAMES_MAX {
+            return Err(format!("`{text}`: more names than any run has"));
+        }
+        let kept: &'static str = Box::leak(text.to_owned().into_boxed_str());
+        names.insert(kept);
+        Ok(kept)
+    })
 }
 
 const ACTIONS: [BlockAction; 12] = [
@@ -173,6 +263,30 @@ mod tests {
         let path = dir.path().join("events.ndjson");
         std::fs::write(&path, events_to_ndjson(std::slice::from_ref(&record))).expect("written");
         assert_eq!(read_block_events(&path).expect("read"), [record]);
+    }
+
+    #[test]
+    fn every_kind_of_event_survives_a_file() {
+        let events = [
+            Event::Jbd2 { what: "start_commit", tid: 7, value: 1 },
+            Event::Cpu { what: "syscall", span: Span(250) },
+            Event::SyscallEnter { name: "fsync", id: 3, target: "22".into() },
+            Event::SyscallExit { name: "fsync", id: 3, value: 0, ok: true },
+            Event::Mark { text: "end".into() },
+        ];
+        let records: Vec<Record> = (1..)
+            .zip(events)
+            .map(|(t, event)| Record { at: Time(t), task: "w2".into(), event })
+            .collect();
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("events.ndjson");
+        std::fs::write(&path, events_to_ndjson(&records)).expect("written");
+        assert_eq!(read_events(&path).expect("read"), records);
+        assert_eq!(read_block_events(&path).expect("read"), []);
+        let back: Vec<Record> = records.into_iter().rev().collect();
+        std::fs::write(&path, events_to_ndjson(&back)).expect("written");
+        let e = read_events(&path).expect_err("time falls");
+        assert!(e.to_string().contains("events.ndjson:2"), "{e}");
     }
 
     #[test]

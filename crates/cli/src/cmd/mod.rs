@@ -1,5 +1,8 @@
 //! One module a verb.
 
+pub mod diff;
+pub mod explain;
+pub mod fsck;
 pub mod inspect;
 pub mod list;
 pub mod mkfs;
@@ -8,8 +11,16 @@ pub mod reproduce;
 pub mod run;
 pub mod trace;
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use wp_base::event::Record;
 use wp_lab::registry;
+use wp_lab::results::{read_classes, read_events};
 use wp_vfs::{FsEntry, Options};
+
+use crate::output::Out;
 
 /// Splits `ext4,era=3.4,nobarrier` into an entry's name and its options.
 pub fn name_and_rest(text: &str) -> (&str, &str) {
@@ -40,4 +51,32 @@ pub fn size(text: &str) -> Result<u64, String> {
             other => return Err(format!("`{other}` is not a unit; use K, M, G or T")),
         };
     n.checked_mul(unit).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+/// What a result holds: its events, and the classes of their blocks where it has them.
+pub struct Recorded {
+    /// All events.
+    pub records: Vec<Record>,
+    /// Classes of block events, by record index.
+    pub classes: BTreeMap<usize, String>,
+    /// The result's directory.
+    pub dir: PathBuf,
+}
+
+/// A result's directory and its events file, from either.
+pub fn result_paths(run: &Path) -> (PathBuf, PathBuf) {
+    if run.is_dir() {
+        return (run.to_owned(), run.join("events.ndjson"));
+    }
+    let dir = run.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
+    (dir, run.to_owned())
+}
+
+/// Reads a result; on failure says why and with which code to end.
+pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {
+    let (dir, events) = result_paths(run);
+    let records = read_events(&events).map_err(|e| out.host_error(&events, &e))?;
+    let lines = dir.join("lines.tsv");
+    let classes = read_classes(&lines, &records).map_err(|e| out.host_error(&lines, &e))?;
+    Ok(Recorded { records, classes, dir })
 }

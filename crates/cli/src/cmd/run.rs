@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use wp_base::Sector;
-use wp_base::event::Class;
+use wp_base::event::{Class, Record};
+use wp_base::{FsResult, Sector};
+use wp_lab::classify::{Classifier, lines_to_tsv, mark};
 use wp_lab::machine::{Machine, MachineSpec};
-use wp_lab::results::{Results, events_to_ndjson};
+use wp_lab::results::{Results, events_to_ndjson, sha256};
+use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::{profile, registry};
 use wp_vfs::Options;
 
@@ -110,13 +112,13 @@ fn resolved(
     let mut line = |k: &str, v: String| writeln!(t, "{k} = {v}").expect("a string takes it");
     line("schema", "\"writepath/1\"".into());
     line("seed", a.seed.to_string());
-    line("fs", format!("{:?}", spec.fs.name));
+    line("fs.name", format!("{:?}", spec.fs.name));
     for o in spec.fs.options {
         if let Some(v) = spec.fs_options.get(o.key, spec.fs.options) {
             line(&format!("fs.{}", o.key), format!("{v:?}"));
         }
     }
-    line("device", format!("{:?}", spec.device));
+    line("device.name", format!("{:?}", spec.device));
     for (k, v) in &spec.device_params {
         line(&format!("device.{k}"), v.to_string());
     }
@@ -124,13 +126,24 @@ fn resolved(
     line("cpu", format!("{:?}", a.cpu));
     line("partition_start", spec.start.0.to_string());
     line("partition_sectors", spec.sectors.map_or("\"rest\"".into(), |s| s.to_string()));
-    line("workload", format!("{:?}", workload.name));
+    line("workload.name", format!("{:?}", workload.name));
     for o in workload.options {
         if let Some(v) = options.get(o.key, workload.options) {
             line(&format!("workload.{}", o.key), format!("{v:?}"));
         }
     }
     t
+}
+
+/// Block and journal events with the classes of their blocks, if the workload marks its fsync.
+fn lines(machine: &Machine, records: &[Record]) -> Option<FsResult<String>> {
+    let zero = mark(records, MARK_FSYNC)?;
+    let end = mark(records, MARK_RETURN)?;
+    let spec = machine.spec();
+    let view = machine.view();
+    let named = Classifier::new(spec.fs, &spec.fs_options, &view, spec.start);
+    let took = records[end].at.0 as i64 - records[zero].at.0 as i64;
+    Some(named.map(|c| lines_to_tsv(&c.lines(records, zero), took)))
 }
 
 /// Runs the verb.
@@ -142,6 +155,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         }
     };
     let mut toml = resolved(a, &spec, workload, &options);
+    let inputs = match (workload.inputs)(&options) {
+        Ok(i) => i,
+        Err(e) => return out.fail(Exit::Usage, "config", &e.to_string(), ""),
+    };
+    for (n, (_, bytes)) in inputs.iter().enumerate() {
+        writeln!(toml, "input.{n} = {:?}", sha256(bytes)).expect("a string takes it");
+    }
     let image = match &a.image {
         None => None,
         Some(path) => match wp_lab::files::load(path) {
@@ -192,6 +212,21 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     results.add("resolved.toml", toml);
     results.add("summary.json", serde_json::to_vec_pretty(&summary).unwrap_or_default());
     results.add("events.ndjson", events_to_ndjson(&records));
+    for (n, (_, bytes)) in inputs.into_iter().enumerate() {
+        results.add(&format!("input-{n}"), bytes);
+    }
+    for (name, document) in &report.documents {
+        results.add(name, serde_json::to_vec_pretty(document).unwrap_or_default());
+    }
+    for note in &report.notes {
+        out.note(note);
+    }
+    if let Some(lines) = lines(&machine, &records) {
+        match lines {
+            Ok(tsv) => results.add("lines.tsv", tsv),
+            Err(e) => return out.fs_error("classes of blocks", &e),
+        }
+    }
     let dir = match results.write(&a.out, workload.name) {
         Ok(d) => d,
         Err(e) => return out.host_error(&a.out, &e),

@@ -1,13 +1,13 @@
 //! `trace`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
 use wp_base::event::{Event, rwbs};
 use wp_block::trace::{Issues, TraceDevice};
-use wp_lab::results::read_block_events;
+use wp_lab::results::{read_block_events, read_events};
 
 use crate::output::{Exit, Out};
 
@@ -16,18 +16,37 @@ use crate::output::{Exit, Out};
 pub struct Args {
     /// A result directory of `run`.
     run: PathBuf,
-    /// blkparse (its default text), paper (`-f "%T.%9t %a %d %S + %n [%C]\n" -a issue`) or csv.
+    /// blkparse (its default text), paper (`-f "%T.%9t %a %d %S + %n [%C]\n" -a issue`), csv;
+    /// into a file: blktrace (binary, for blkparse, btt and fio) or perfetto (for its viewer).
     #[arg(long, default_value = "blkparse")]
     to: String,
+    /// File to write to instead of stdout; blktrace and perfetto need it. blkparse and btt find
+    /// NAME.blktrace.0 as NAME.
+    #[arg(long)]
+    out: Option<PathBuf>,
 }
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let path = if a.run.is_dir() { a.run.join("events.ndjson") } else { a.run.clone() };
-    let records = match read_block_events(&path) {
+    let (_, path) = super::result_paths(&a.run);
+    // A file of block events alone is a trace too, but not for a viewer that shows system calls.
+    let read = if a.to == "perfetto" { read_events } else { read_block_events };
+    let records = match read(&path) {
         Ok(r) => r,
         Err(e) => return out.host_error(&path, &e),
     };
+    let binary = match a.to.as_str() {
+        "blktrace" => Some(wp_report::blktrace::write(&records, TraceDevice::default())),
+        "perfetto" => Some(wp_report::perfetto::write(&records)),
+        _ => None,
+    };
+    if let Some(bytes) = binary {
+        let Some(file) = &a.out else {
+            let what = format!("{} is binary", a.to);
+            return out.fail(Exit::Usage, "out", &what, "say where to write it: --out FILE");
+        };
+        return written(a, file, &bytes, out);
+    }
     let text = match a.to.as_str() {
         "blkparse" => wp_block::trace::blkparse(&records, TraceDevice::default()),
         "paper" => wp_block::trace::issues(&records, Issues::All),
@@ -54,10 +73,23 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
                 Exit::Usage,
                 "to",
                 &format!("`{other}` is not a format"),
-                "blkparse, paper or csv",
+                "blkparse, paper, csv, blktrace or perfetto",
             );
         }
     };
+    if let Some(file) = &a.out {
+        return written(a, file, text.as_bytes(), out);
+    }
     let lines: Vec<&str> = text.lines().collect();
     out.result(&json!({ "schema": "writepath.trace/1", "format": a.to, "lines": lines }), &text)
+}
+
+fn written(a: &Args, file: &Path, bytes: &[u8], out: &Out) -> ExitCode {
+    if let Err(e) = std::fs::write(file, bytes) {
+        return out.host_error(file, &e);
+    }
+    let doc = json!({
+        "schema": "writepath.trace/1", "format": a.to, "file": file, "bytes": bytes.len(),
+    });
+    out.result(&doc, &format!("{} bytes in {}\n", bytes.len(), file.display()))
 }

@@ -60,6 +60,7 @@ pub static ENTRY: WorkloadEntry = WorkloadEntry {
     about: "N files, a small write to each, fsync of the last (paper ext4-fsync)",
     options: OPTIONS,
     check: |o| Plan::of(o).map(|_| ()),
+    inputs: |_| Ok(Vec::new()),
     run: |vfs, o| run(vfs, o),
 };
 
@@ -185,5 +186,6 @@ async fn trace(vfs: &Vfs, plan: &Plan) -> FsResult<WorkloadReport> {
             ("write_ns".to_owned(), start.since(write_start).0),
             ("fsync_ns".to_owned(), end.since(start).0),
         ],
+        ..WorkloadReport::default()
     })
 }

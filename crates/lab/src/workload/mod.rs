@@ -11,7 +11,14 @@ use wp_vfs::{OptionError, OptionSpec, Options, Vfs};
 pub struct WorkloadReport {
     /// Named numbers, in order.
     pub numbers: Vec<(String, u64)>,
+    /// Documents, by file name.
+    pub documents: Vec<(String, serde_json::Value)>,
+    /// What its user should know.
+    pub notes: Vec<String>,
 }
+
+/// Host files that an entry's options name: file name, and bytes.
+pub type Inputs = Vec<(String, Vec<u8>)>;
 
 /// A workload, as the registry has it.
 pub struct WorkloadEntry {
@@ -23,6 +30,8 @@ pub struct WorkloadEntry {
     pub options: &'static [OptionSpec],
     /// Are its options possible?
     pub check: fn(&Options) -> Result<(), OptionError>,
+    /// Host files that its options name; their hashes are part of a result's name.
+    pub inputs: fn(&Options) -> Result<Inputs, OptionError>,
     /// Runs it.
     pub run: for<'a> fn(&'a Vfs, &'a Options) -> Fut<'a, WorkloadReport>,
 }

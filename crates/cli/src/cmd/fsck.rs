@@ -1,0 +1,80 @@
+//! `fsck`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use wp_lab::files::FileView;
+use wp_lab::registry;
+use wp_vfs::{Fault, Options};
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Image file.
+    image: PathBuf,
+    /// Recover in memory first, and check the result.
+    #[arg(long)]
+    recover: bool,
+    /// Kernel whose recovery rules apply.
+    #[arg(long, default_value = "6.18")]
+    era: String,
+}
+
+/// Runs the verb. Exit 1 if the image is wrong.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let view = match FileView::open(&a.image) {
+        Ok(v) => v,
+        Err(e) => return out.host_error(&a.image, &e),
+    };
+    let Some(fs) = registry::FILE_SYSTEMS.iter().find(|f| (f.probe)(&view)) else {
+        return out.fail(
+            Exit::No,
+            "no-file-system",
+            &format!("{}: no file system that this build knows", a.image.display()),
+            "",
+        );
+    };
+    let mut options = Options::default();
+    if let Err(e) = options.set("era", &a.era, fs.options) {
+        return out.fail(Exit::Usage, "era", &e.to_string(), "");
+    }
+    let report = match (fs.check)(&view, &options, a.recover) {
+        Ok(r) => r,
+        Err(e) => return out.fs_error(&a.image.display().to_string(), &e),
+    };
+    let state = match (report.is_clean, report.recovered) {
+        (true, false) => "clean",
+        (true, true) => "clean after recovery in memory",
+        (false, false) => "not clean",
+        (false, true) => "not clean after recovery in memory",
+    };
+    let mut text = format!("{}: {}, {state}\n", a.image.display(), fs.name);
+    for f in &report.faults {
+        writeln!(
+            text,
+            "  {}: {} ({}): {}: found {}, expected {}",
+            f.severity, f.kind, f.structure, f.place, f.found, f.expected
+        )
+        .expect("a string takes it");
+    }
+    if report.left_out > 0 {
+        writeln!(text, "  and {} more", report.left_out).expect("a string takes it");
+    }
+    let doc = json!({
+        "schema": "writepath.fsck/1", "image": a.image, "fs": fs.name, "clean": report.is_clean,
+        "recovered": report.recovered, "left_out": report.left_out,
+        "findings": report.faults.iter().map(fault_json).collect::<Vec<_>>(),
+    });
+    out.answer(if report.is_clean { Exit::Ok } else { Exit::No }, &doc, &text)
+}
+
+fn fault_json(f: &Fault) -> Value {
+    json!({
+        "kind": f.kind, "structure": f.structure, "severity": f.severity, "place": f.place,
+        "found": f.found, "expected": f.expected,
+    })
+}

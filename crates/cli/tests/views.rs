@@ -1,0 +1,74 @@
+//! `trace`, `explain` and `diff` on results that `run` left.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn writepath(args: &[&str]) -> (i32, String, String) {
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_writepath")).args(args).output().expect("it was built");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (out.status.code().expect("it ends by itself"), text(out.stdout), text(out.stderr))
+}
+
+fn run(dir: &Path, extra: &[&str]) -> PathBuf {
+    let out = dir.to_str().expect("text");
+    let mut args = vec!["run", "--json", "--partition-size", "64M", "--out", out];
+    args.extend_from_slice(extra);
+    let (code, stdout, stderr) = writepath(&args);
+    assert_eq!(code, 0, "{stderr}");
+    let doc: serde_json::Value = serde_json::from_str(&stdout).expect("one JSON document");
+    PathBuf::from(doc["result"].as_str().expect("a path"))
+}
+
+fn json(args: &[&str]) -> (i32, serde_json::Value) {
+    let (code, stdout, stderr) = writepath(args);
+    (code, serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("{e}: {stdout}{stderr}")))
+}
+
+#[test]
+fn a_result_is_explained_and_compared_and_written_for_other_tools() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let old =
+        run(dir.path(), &["--fs", "ext4,era=3.4", "--workload", "fsync-last,n=3,case=extend"]);
+    let elsewhere = ["--partition-start", "4096"];
+    let moved =
+        [&["--fs", "ext4,era=3.4", "--workload", "fsync-last,n=3,case=extend"][..], &elsewhere];
+    let moved = run(dir.path(), &moved.concat());
+    let new =
+        run(dir.path(), &["--fs", "ext4,era=3.8", "--workload", "fsync-last,n=3,case=extend"]);
+    let (old, moved, new) =
+        (old.to_str().expect("text"), moved.to_str().expect("text"), new.to_str().expect("text"));
+
+    let resolved = std::fs::read_to_string(Path::new(old).join("resolved.toml")).expect("there");
+    resolved.parse::<toml::Table>().expect("it is TOML");
+
+    let (code, doc) = json(&["explain", old, "--json"]);
+    assert_eq!((code, &doc["schema"]), (0, &"writepath.explain/1".into()));
+    let percents = doc["stages"].as_array().expect("a list").iter();
+    let hundredths = |s: &serde_json::Value| {
+        s["percent"].as_str().and_then(|p| p.replace('.', "").parse::<u64>().ok())
+    };
+    assert_eq!(percents.map(|s| hundredths(s).expect("a number")).sum::<u64>(), 10_000);
+    assert_eq!(json(&["explain", old, "--op", "9", "--json"]).0, 2);
+
+    assert_eq!(json(&["diff", old, old, "--times", "--json"]).0, 0);
+    assert_eq!(json(&["diff", old, moved, "--json"]).0, 0, "another partition, the same run");
+    let (code, doc) = json(&["diff", old, new, "--actions", "D", "--json"]);
+    assert_eq!(code, 1);
+    let fsync = doc["phases"].as_array().expect("a list").iter().find(|p| p["phase"] == "fsync");
+    let first = &fsync.expect("the phase of the fsync")["differences"][0];
+    assert_eq!(first["kind"], "only-a", "era 3.4 writes the other files' data: {doc}");
+
+    let file = dir.path().join("t.blktrace.0");
+    let file = file.to_str().expect("text");
+    for format in ["blktrace", "perfetto", "blkparse"] {
+        let (code, _, stderr) = writepath(&["trace", old, "--to", format, "--out", file]);
+        assert_eq!(code, 0, "{stderr}");
+        assert!(std::fs::metadata(file).expect("written").len() > 1000);
+    }
+    assert_eq!(
+        writepath(&["trace", old, "--to", "blktrace"]).0,
+        2,
+        "a terminal is no place for it"
+    );
+}

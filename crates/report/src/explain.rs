@@ -1,0 +1,394 @@
+//! Why one fsync took its time: its critical path, as a table whose shares add up to 100 %.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use serde_json::{Value, json};
+use wp_base::Time;
+use wp_base::event::{Event, Flags, Op, Record, rwbs};
+
+use crate::requests::Request;
+use crate::walk::{Doing, Role, Step, Walk, length};
+
+/// Hundredths of a percent in the whole.
+const WHOLE: u64 = 10_000;
+
+/// Why there is nothing to explain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NoSuchSync {
+    /// The run has fewer.
+    Fewer {
+        /// Which was asked for, from 1.
+        asked: usize,
+        /// How many there are.
+        there: usize,
+    },
+    /// It does not return within the run.
+    Open,
+}
+
+impl fmt::Display for NoSuchSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoSuchSync::Fewer { asked, there } => {
+                write!(f, "there is no fsync number {asked}: the run has {there}")
+            }
+            NoSuchSync::Open => f.write_str("the fsync does not return within the run"),
+        }
+    }
+}
+
+impl std::error::Error for NoSuchSync {}
+
+/// One step of the critical path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Nanoseconds since the call.
+    pub from_ns: u64,
+    /// Its length.
+    pub ns: u64,
+    /// The task that ran, or that waited.
+    pub who: String,
+    /// The stage: one of few names.
+    pub stage: String,
+    /// What it ran, or what it waited for and who had issued that.
+    pub what: String,
+    /// Hundredths of a percent of the call.
+    pub share: u64,
+}
+
+/// A stage: links of one name together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    /// Nanoseconds.
+    pub ns: u64,
+    /// Hundredths of a percent; those of all stages add up to 10000.
+    pub share: u64,
+}
+
+/// The critical path of a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// `fsync` or `fdatasync`.
+    pub call: String,
+    /// What it was called on.
+    pub target: String,
+    /// By whom.
+    pub task: String,
+    /// When, nanoseconds of virtual time.
+    pub at_ns: u64,
+    /// How long it took.
+    pub total_ns: u64,
+    /// The path, in order of time; lengths add up to the total.
+    pub links: Vec<Link>,
+    /// The same by stage, in the order in which they begin; shares add up to 10000.
+    pub stages: Vec<Stage>,
+}
+
+/// Explains the `op`-th fsync or fdatasync (from 1). `classes`: what the blocks of a block event
+/// are, by the record's index, where that is known.
+pub fn explain(
+    records: &[Record],
+    classes: &BTreeMap<usize, String>,
+    op: usize,
+) -> Result<Explanation, NoSuchSync> {
+    let calls: Vec<(usize, u64, &str, &str)> = records
+        .iter()
+        .enumerate()
+        .filter_map(|(i, r)| match &r.event {
+            Event::SyscallEnter { name: name @ ("fsync" | "fdatasync"), id, target } => {
+                Some((i, *id, *name, &**target))
+            }
+            _ => None,
+        })
+        .collect();
+    let &(enter, call, name, target) = op
+        .checked_sub(1)
+        .and_then(|i| calls.get(i))
+        .ok_or(NoSuchSync::Fewer { asked: op, there: calls.len() })?;
+    let exit = (enter..records.len())
+        .find(|&i| matches!(records[i].event, Event::SyscallExit { id, .. } if id == call))
+        .ok_or(NoSuchSync::Open)?;
+    let start = records[enter].at;
+    let walk = Walk::new(records);
+    let steps = walk.back(exit, start);
+    let named = Namer { records, classes, walk: &walk };
+    let links = named.links(&steps, start);
+    let total_ns = records[exit].at.since(start).0;
+    Ok(Explanation {
+        call: name.to_owned(),
+        target: target.to_owned(),
+        task: records[enter].task.to_string(),
+        at_ns: start.0,
+        total_ns,
+        stages: stages(&links),
+        links,
+    })
+}
+
+struct Namer<'a> {
+    records: &'a [Record],
+    classes: &'a BTreeMap<usize, String>,
+    walk: &'a Walk<'a>,
+}
+
+impl Namer<'_> {
+    /// Steps with names; work in a row is one link, named by what it leads to.
+    fn links(&self, steps: &[Step], start: Time) -> Vec<Link> {
+        let mut out: Vec<Link> = Vec::new();
+        // Latest first: what CPU time leads to is known when it is met.
+        let mut leads_to: Option<String> = None;
+        for s in steps.iter().rev() {
+            let (stage, what) = match &s.doing {
+                Doing::Cpu(what) => {
+                    let stage = leads_to.as_ref().map_or("wake up and return".to_owned(), |to| {
+                        format!("prepare and dispatch: {to}")
+                    });
+                    (stage, (*what).to_owned())
+                }
+                Doing::Request(i, role) => {
+                    let r = &self.walk.requests[*i];
+                    let kind = self.kind(r, *role);
+                    let goal = match role {
+                        Role::PreFlush => "commit record".to_owned(),
+                        _ => kind.clone(),
+                    };
+                    leads_to = Some(goal);
+                    (format!("wait: {kind}"), self.describe(r))
+                }
+                Doing::Elevator(i) => {
+                    let r = &self.walk.requests[*i];
+                    (format!("in the elevator: {}", self.kind(r, Role::Own)), self.describe(r))
+                }
+                Doing::Unknown => ("other wait".to_owned(), "no event ends it".to_owned()),
+            };
+            let from_ns = s.from.since(start).0;
+            let cpu = matches!(s.doing, Doing::Cpu(_));
+            match out.last_mut() {
+                Some(l) if cpu && l.stage == stage && l.who == s.who => {
+                    l.from_ns = from_ns;
+                    l.ns += length(s).0;
+                    l.what = format!("{what}, {}", l.what);
+                }
+                _ => out.push(Link {
+                    from_ns,
+                    ns: length(s).0,
+                    who: s.who.clone(),
+                    stage,
+                    what,
+                    share: 0,
+                }),
+            }
+        }
+        out.reverse();
+        let worked = |l: &&mut Link| l.stage.starts_with("prepare") || l.stage.starts_with("wake");
+        for l in out.iter_mut().filter(worked) {
+            l.what = counted(&l.what);
+        }
+        let shares = shares(&out.iter().map(|l| l.ns).collect::<Vec<_>>());
+        for (link, share) in out.iter_mut().zip(shares) {
+            link.share = share;
+        }
+        out
+    }
+
+    /// What a request is, in a few words.
+    fn kind(&self, r: &Request, role: Role) -> String {
+        match role {
+            Role::PreFlush => return "pre-flush".to_owned(),
+            Role::PostFlush => return "post-flush".to_owned(),
+            Role::Flush => return "flush".to_owned(),
+            Role::Ahead => return "requests ahead in the device".to_owned(),
+            Role::Own => {}
+        }
+        let first = r.bios.first().map(|b| b.queued.index);
+        let journal = first.is_some_and(|i| self.records[i].task.starts_with("jbd2"));
+        let class = first.and_then(|i| self.classes.get(&i)).map_or("", String::as_str);
+        match r.op {
+            Op::Read => "read",
+            Op::Discard => "discard",
+            Op::Flush => "flush",
+            Op::Write if r.sectors == 0 => "flush",
+            Op::Write if r.flags.any(Flags::PREFLUSH | Flags::FUA) => "commit record",
+            Op::Write if class.starts_with("journal") => "journal blocks",
+            Op::Write if class.starts_with("data") => self.data(journal),
+            Op::Write if !class.is_empty() => "metadata",
+            Op::Write if journal && first.is_some_and(|i| self.logging(i)) => "journal blocks",
+            Op::Write => self.data(journal),
+        }
+        .to_owned()
+    }
+
+    fn data(&self, journal: bool) -> &'static str {
+        if journal { "ordered data of other files" } else { "data" }
+    }
+
+    /// Is the journal past the data of its transaction at this record?
+    fn logging(&self, index: usize) -> bool {
+        let phase = self.records[..index].iter().rev().find_map(|r| match r.event {
+            Event::Jbd2 { what, .. } if what.starts_with("commit_") => Some(what),
+            _ => None,
+        });
+        phase.is_none_or(|p| p == "commit_logging")
+    }
+
+    /// Requests that were in the device when it was issued.
+    fn ahead(&self, r: &Request) -> usize {
+        let Some(issued) = r.issued else { return 0 };
+        let within = |o: &&Request| {
+            o.issued.is_some_and(|m| m.index < issued.index)
+                && o.done.is_none_or(|m| m.index > issued.index)
+        };
+        self.walk.requests.iter().filter(within).count()
+    }
+
+    fn describe(&self, r: &Request) -> String {
+        let issuer = r.issued.map_or("nobody", |m| &*self.records[m.index].task);
+        if r.sectors == 0 {
+            return format!("flush of the device's cache, issued by {issuer}");
+        }
+        let queued = r.bios.first().map(|b| b.queued.index);
+        let by = queued.map_or(issuer, |i| &*self.records[i].task);
+        let mut text = format!("{} {} + {} of {by}", rwbs(r.op, r.flags), r.at.0, r.sectors);
+        if issuer != by {
+            write!(text, ", issued by {issuer}").expect("a string takes it");
+        }
+        if let Some(class) = r.issued.and_then(|m| self.classes.get(&m.index)) {
+            write!(text, " ({class})").expect("a string takes it");
+        }
+        let ahead = self.ahead(r);
+        if ahead > 0 {
+            write!(text, ", with {ahead} ahead of it in the device").expect("a string takes it");
+        }
+        text
+    }
+}
+
+/// `a, b, a` as `a x2, b`.
+fn counted(list: &str) -> String {
+    let mut names: Vec<(&str, u32)> = Vec::new();
+    for name in list.split(", ") {
+        match names.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, count)) => *count += 1,
+            None => names.push((name, 1)),
+        }
+    }
+    let times = |&(n, c): &(&str, u32)| if c == 1 { n.to_owned() } else { format!("{n} x{c}") };
+    names.iter().map(times).collect::<Vec<_>>().join(", ")
+}
+
+/// Hundredths of a percent that add up to exactly [`WHOLE`], by largest remainder.
+fn shares(parts: &[u64]) -> Vec<u64> {
+    let total: u128 = parts.iter().map(|&p| u128::from(p)).sum();
+    if total == 0 {
+        return vec![0; parts.len()];
+    }
+    let scaled = |p: u64| u128::from(p) * u128::from(WHOLE);
+    let mut out: Vec<u64> = parts.iter().map(|&p| (scaled(p) / total) as u64).collect();
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(scaled(parts[i]) % total));
+    let missing = WHOLE - out.iter().sum::<u64>();
+    for &i in order.iter().take(missing as usize) {
+        out[i] += 1;
+    }
+    out
+}
+
+fn stages(links: &[Link]) -> Vec<Stage> {
+    let mut out: Vec<Stage> = Vec::new();
+    for l in links {
+        match out.iter_mut().find(|s| s.name == l.stage) {
+            Some(s) => s.ns += l.ns,
+            None => out.push(Stage { name: l.stage.clone(), ns: l.ns, share: 0 }),
+        }
+    }
+    let shares = shares(&out.iter().map(|s| s.ns).collect::<Vec<_>>());
+    for (stage, share) in out.iter_mut().zip(shares) {
+        stage.share = share;
+    }
+    out
+}
+
+fn micros(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1000, ns % 1000)
+}
+
+fn percent(share: u64) -> String {
+    format!("{}.{:02}", share / 100, share % 100)
+}
+
+impl Explanation {
+    /// Two tables: stages, and the path.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let total = micros(self.total_ns);
+        let mut line = |text: String| writeln!(out, "{text}").expect("a string takes it");
+        line(format!("{}({}) by {}: {total} us", self.call, self.target, self.task));
+        line(String::new());
+        let width = self.stages.iter().map(|s| s.name.chars().count()).max().unwrap_or(0).max(5);
+        line(format!("{:<width$} {:>12} {:>7}", "stage", "us", "%"));
+        for s in &self.stages {
+            let (us, share) = (micros(s.ns), percent(s.share));
+            line(format!("{:<width$} {us:>12} {share:>7}", s.name));
+        }
+        let whole = percent(self.stages.iter().map(|s| s.share).sum());
+        line(format!("{:<width$} {total:>12} {whole:>7}", "total"));
+        line(String::new());
+        let who = self.links.iter().map(|l| l.who.chars().count()).max().unwrap_or(0).max(3);
+        line(format!(
+            "{:>12} {:>12} {:>7}  {:<who$}  {:<width$}  what",
+            "from us", "us", "%", "who", "stage"
+        ));
+        for l in &self.links {
+            let (from, us, share) = (micros(l.from_ns), micros(l.ns), percent(l.share));
+            line(format!(
+                "{from:>12} {us:>12} {share:>7}  {:<who$}  {:<width$}  {}",
+                l.who, l.stage, l.what
+            ));
+        }
+        out
+    }
+
+    /// As a JSON document. Shares are in percent.
+    pub fn json(&self) -> Value {
+        let links: Vec<Value> = self
+            .links
+            .iter()
+            .map(|l| {
+                json!({ "from_ns": l.from_ns, "ns": l.ns, "percent": percent(l.share),
+                    "who": l.who, "stage": l.stage, "what": l.what })
+            })
+            .collect();
+        let stages: Vec<Value> = self
+            .stages
+            .iter()
+            .map(|s| json!({ "stage": s.name, "ns": s.ns, "percent": percent(s.share) }))
+            .collect();
+        json!({
+            "schema": "writepath.explain/1", "call": self.call, "target": self.target,
+            "task": self.task, "at_ns": self.at_ns, "total_ns": self.total_ns,
+            "stages": stages, "path": links,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_any_parts_add_up_to_the_whole() {
+        for parts in [vec![1, 1, 1], vec![7], vec![0, 3, 5, 1_000_000_007], vec![u64::MAX, 1, 2]] {
+            assert_eq!(shares(&parts).iter().sum::<u64>(), WHOLE, "{parts:?}");
+        }
+        assert_eq!(shares(&[0, 0]), [0, 0]);
+    }
+
+    #[test]
+    fn a_missing_fsync_is_counted() {
+        let e = explain(&[], &BTreeMap::new(), 1).expect_err("none");
+        assert_eq!(e.to_string(), "there is no fsync number 1: the run has 0");
+    }
+}

@@ -1,0 +1,13 @@
+//! Views of what a run recorded: files for other tools, and answers to "why" and "what differs".
+//!
+//! Invariant: everything here is a function of recorded events; nothing runs, reads or writes
+//! files.
+
+pub mod blktrace;
+pub mod diff;
+pub mod explain;
+pub mod latency;
+mod myers;
+pub mod perfetto;
+pub mod requests;
+mod walk;
