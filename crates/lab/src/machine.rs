@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use wp_base::event::{Class, Flags};
-use wp_base::{FsError, Sector};
+use wp_base::{FsError, Sector, Span};
 use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig, WaitUnplug};
 use wp_medium::{Medium, MediumView};
 use wp_rt::{CpuModel, Outcome, Rt, TimeMode};
@@ -13,6 +13,9 @@ use wp_vfs::{Env, FileSystem, FsEntry, Options, Vfs};
 
 /// Sectors in one write of an image.
 const IMAGE_BIO_SECTORS: u64 = 1024;
+
+/// Between two looks at whether the queue is empty.
+const POLL: Span = Span::micros(10);
 
 /// What a machine is made of.
 #[derive(Clone)]
@@ -133,9 +136,10 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Writes an image through the queue, as mkfs would, and flushes. Events are not recorded yet.
+    /// Writes an image through the queue, as mkfs would, waits for all of it and flushes. Events are
+    /// not recorded yet.
     fn put_image(&self, image: Medium) -> Result<(), MachineError> {
-        let part = self.part.clone();
+        let (part, rt) = (self.part.clone(), self.rt.clone());
         self.block_on("mkfs", async move {
             for (at, sectors) in image.runs() {
                 let mut done = 0u64;
@@ -145,6 +149,10 @@ impl Machine {
                     part.submit_throttled(Bio::write(from, image.read(from, n), Flags::NONE)).await;
                     done += u64::from(n);
                 }
+            }
+            // A flush covers what has ended: it may overtake writes that are still queued.
+            while part.queue().pending() > 0 {
+                rt.sleep(POLL).await;
             }
             part.flush().await
         })?

@@ -13,6 +13,12 @@ use crate::reference::{
     compare, kernel_runs, parse_differences,
 };
 
+/// Microseconds after a tick (HZ = 250) at which our writes may begin. Where in a tick the recorded
+/// program began is not known, and decides whether what was dirtied a tick apart is written at one
+/// look of the flusher or at two; a run is held against all of these, in order, until one has no
+/// difference, else against the first of those with the fewest.
+pub const PHASES_US: [u64; 4] = [500, 1500, 2500, 3500];
+
 /// The list of known differences.
 pub const DIFFERENCES_TOML: &str = include_str!("../../../../papers/ext4-fsync/differences.toml");
 
@@ -22,6 +28,8 @@ pub struct Pair {
     pub kernel: KernelRun,
     /// Ours.
     pub ours: RunSummary,
+    /// The one of [`PHASES_US`] at which ours began.
+    pub phase_us: u64,
     /// How they differ.
     pub differences: Vec<Difference>,
 }
@@ -78,6 +86,23 @@ fn plan(k: &KernelRun, seed: u64) -> RunPlan {
     }
 }
 
+/// Ours at the phase that fits best.
+fn best_phase(kernel: KernelRun, seed: u64) -> Result<Pair, MachineError> {
+    let mut best: Option<(u64, RunSummary, Vec<Difference>)> = None;
+    for phase in PHASES_US {
+        let ours = run(&RunPlan { phase, ..plan(&kernel, seed) })?.summary;
+        let found = compare(&kernel.spec.name, &ours, &kernel.summary);
+        if best.as_ref().is_none_or(|(_, _, least)| found.len() < least.len()) {
+            best = Some((phase, ours, found));
+        }
+        if best.as_ref().is_some_and(|(_, _, least)| least.is_empty()) {
+            break;
+        }
+    }
+    let (phase_us, ours, differences) = best.expect("there are phases");
+    Ok(Pair { kernel, ours, phase_us, differences })
+}
+
 /// Runs every recorded run that this build can do, and compares.
 pub fn compare_all(
     seed: u64,
@@ -92,9 +117,7 @@ pub fn compare_all(
         if !progress(i, all, &kernel.spec.name) {
             return Ok(None);
         }
-        let ours = run(&plan(&kernel, seed))?.summary;
-        let differences = compare(&kernel.spec.name, &ours, &kernel.summary);
-        pairs.push(Pair { kernel, ours, differences });
+        pairs.push(best_phase(kernel, seed)?);
     }
     let found: Vec<Difference> = pairs.iter().flat_map(|p| p.differences.clone()).collect();
     let ran: Vec<&str> = pairs.iter().map(|p| p.kernel.spec.name.as_str()).collect();

@@ -4,7 +4,7 @@
 //! the inode bitmap and the super block are not part of what is traced.
 
 use wp_base::event::{Class, Event};
-use wp_base::{FsError, FsResult, Span};
+use wp_base::{FsError, FsResult, Span, Time};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{OpenFlags, OptionError, OptionSpec, Options, Vfs, When};
@@ -52,6 +52,12 @@ const OPTIONS: &[OptionSpec] = &[
         default: "76",
         help: "seconds watched after the fsync",
     },
+    OptionSpec {
+        key: "phase",
+        when: When::Always,
+        default: "1000",
+        help: "microseconds after a multiple of 20 ms (a tick of the kernel at any HZ from 50 on) at which the writes begin",
+    },
 ];
 
 /// The workload.
@@ -73,7 +79,11 @@ struct Plan {
     first: u32,
     idle: u64,
     watch: u64,
+    phase: u64,
 }
+
+/// Ticks of every HZ that kernels have (100, 250, 300, 1000) meet here.
+const TICKS: Span = Span::millis(20);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Case {
@@ -107,6 +117,7 @@ impl Plan {
             first: number("first", 4096)? as u32,
             idle: number("idle", 1_000_000)?,
             watch: number("watch", 1_000_000)?,
+            phase: number("phase", TICKS.0 / 1000 - 1)?,
         };
         if plan.n == 0 {
             return Err(wrong("n", "at least 1"));
@@ -150,6 +161,9 @@ async fn prepare(vfs: &Vfs, plan: &Plan) -> FsResult<()> {
     rt.sleep(Span::secs(7)).await;
     vfs.sync().await?;
     rt.sleep(Span::secs(plan.idle)).await;
+    // Whether two events fall into one tick decides what is old enough when: the phase is an input.
+    let tick = rt.now().0.next_multiple_of(TICKS.0);
+    rt.sleep_until(Time(tick + plan.phase * 1000)).await;
     Ok(())
 }
 

@@ -40,6 +40,8 @@ pub struct RunPlan {
     pub bytes: u32,
     /// `extend`: bytes that are there before.
     pub first: u32,
+    /// Microseconds after a tick of the kernel at which the writes begin.
+    pub phase: u64,
 }
 
 impl RunPlan {
@@ -58,6 +60,7 @@ impl RunPlan {
             watch: 76,
             bytes: 3072,
             first: 1024,
+            phase: 1000,
         }
     }
 
@@ -145,8 +148,8 @@ fn play(plan: &RunPlan, classes: Class) -> Result<Played, MachineError> {
     machine.record(classes);
     let workload = Options::parse(
         &format!(
-            "n={},case={},watch={},bytes={},first={}",
-            plan.files, plan.case, plan.watch, plan.bytes, plan.first
+            "n={},case={},watch={},bytes={},first={},phase={}",
+            plan.files, plan.case, plan.watch, plan.bytes, plan.first, plan.phase
         ),
         fsync_last::ENTRY.options,
     )
