@@ -38,6 +38,10 @@ pub enum FsError {
     NotPermitted,
     /// `ELOOP`: too many symbolic links.
     Loop,
+    /// `ENODATA`: no such extended attribute.
+    NoData,
+    /// `ERANGE`: a name beyond what attributes may have.
+    Range,
     /// `EOPNOTSUPP`: the format or this build cannot do it; says what.
     Unsupported(String),
     /// `EUCLEAN`: the image contradicts itself.
@@ -82,6 +86,8 @@ impl FsError {
             FsError::CrossDevice => "EXDEV",
             FsError::NotPermitted => "EPERM",
             FsError::Loop => "ELOOP",
+            FsError::NoData => "ENODATA",
+            FsError::Range => "ERANGE",
             FsError::Unsupported(_) => "EOPNOTSUPP",
             FsError::Corrupt(_) => "EUCLEAN",
         }

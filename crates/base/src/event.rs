@@ -6,6 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+mod device;
+
+pub use device::{DeviceWork, Die, Work};
+
 use crate::units::{Sector, Span, Time};
 
 /// Operation of a bio or request.
@@ -89,9 +93,15 @@ impl std::fmt::Debug for Flags {
 
 /// The letters that blktrace prints for an operation and its flags, such as `FWFS`.
 ///
+/// A flush that nobody waits for by itself, `FF`, is one that blk-mq's flush machine made
+/// (`REQ_OP_FLUSH | REQ_PREFLUSH`, since 4.10).
+///
 /// Order (blkparse `fill_rwbs`): F preflush; D, W, R or N; F fua; A readahead; S sync; M meta.
 pub fn rwbs(op: Op, flags: Flags) -> String {
     let mut s = String::with_capacity(4);
+    if op == Op::Flush && flags.has(Flags::PREFLUSH) && !flags.has(Flags::SYNC) {
+        return "FF".to_owned();
+    }
     if flags.has(Flags::PREFLUSH) {
         s.push('F');
     }
@@ -226,6 +236,28 @@ pub enum Event {
         /// Its text.
         text: Rc<str>,
     },
+    /// The device took a command: a request, or a part of it.
+    Command {
+        /// Its number in this trace, from 1.
+        id: u64,
+        /// What to do.
+        op: Op,
+        /// How; only [`Flags::FUA`] means anything to a device.
+        flags: Flags,
+        /// First sector.
+        at: Sector,
+        /// Sectors; 0 for a flush.
+        sectors: u32,
+    },
+    /// The device completed a command.
+    CommandEnd {
+        /// Its number.
+        id: u64,
+        /// Did it succeed?
+        ok: bool,
+    },
+    /// What the device did within.
+    Device(Box<DeviceWork>),
 }
 
 /// Classes of events, for the mask.
@@ -243,6 +275,8 @@ impl Class {
     pub const SYSCALL: Class = Class(8);
     /// [`Event::Mark`].
     pub const MARK: Class = Class(16);
+    /// [`Event::Command`], [`Event::CommandEnd`] and [`Event::Device`].
+    pub const DEVICE: Class = Class(32);
     /// Everything.
     pub const ALL: Class = Class(u32::MAX);
 }

@@ -57,6 +57,8 @@ impl Trivial {
             volatile_cache: true,
             fua: true,
             discard: false,
+            flush_beside_others: true,
+            barrier: false,
             discard_granularity_sectors: 0,
         };
         Trivial { limits, slots: vec![(0, Op::Read); 32], free: (0..32).collect() }

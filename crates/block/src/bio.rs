@@ -75,6 +75,12 @@ impl Bio {
         }
     }
 
+    /// A cache barrier: see [`crate::BlockQueue::barrier`].
+    pub fn barrier() -> Bio {
+        let flush = Bio::flush();
+        Bio { flags: flush.flags | Flags::BARRIER, ..flush }
+    }
+
     /// With `end` to be called at its end.
     #[must_use]
     pub fn on_end(mut self, end: impl FnOnce(BioEnd) + 'static) -> Bio {

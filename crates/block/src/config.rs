@@ -3,7 +3,7 @@
 
 use wp_base::Span;
 
-use crate::elevator::ElevatorKind;
+use crate::elevator::{ELEVATORS, ElevatorEntry, ElevatorKind};
 
 /// How the driver moves a request's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,6 +13,18 @@ pub enum DriverKind {
     /// A device without scatter-gather: one command for each segment (for a read, each 4 KiB). The
     /// request completes when all have; each counts against the queue depth.
     OneSegmentPerDma,
+}
+
+/// Which of Linux's two block layers.
+///
+/// Until 4.20 a SCSI, ATA or MMC disk has one locked queue (`scsi_mod.use_blk_mq=0`, the default);
+/// from 5.0 on there is nothing but blk-mq. What follows from that is in `mq.rs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layer {
+    /// One queue: elevators noop, deadline, cfq. Whoever submits or completes issues.
+    Single,
+    /// blk-mq: elevators none, mq-deadline. What is not issued by its submitter, is by kblockd.
+    Multi,
 }
 
 /// Which plugged requests a new bio is compared with (`attempt_plug_merge()`).
@@ -41,9 +53,12 @@ pub enum WaitUnplug {
 /// `blk_flush_plug_list()`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlugPolicy {
-    /// Requests after which the next one flushes the plug first (`BLK_MAX_REQUEST_COUNT`): 16 until
-    /// 5.11.
+    /// Requests after which the next one flushes the plug first (`BLK_MAX_REQUEST_COUNT`): 16 in
+    /// 3.4 to 5.15, 32 in 6.1 (the change came with 5.16, as far as we remember; not looked up).
     pub requests_max: u32,
+    /// A plugged request of so many bytes or more flushes the plug before the next is added
+    /// (`BLK_PLUG_FLUSH_SIZE`, 128 KiB since 4.10; 0: never).
+    pub flush_bytes: u32,
     /// Are they sorted by sector when they are flushed? Not in 3.4.2 and 3.8.0, yes in 4.6.2: order
     /// of `I` after a checkpoint's `Q` in real traces.
     pub sort: bool,
@@ -69,9 +84,6 @@ pub struct Habits {
     /// what the device has no room for stays in the elevator, where bios can still join it
     /// (multi-queue kernels).
     pub issue_ahead: bool,
-    /// Can the device take other commands beside a cache flush (`flush_queueable`)? False for SATA
-    /// since 2.6.40: while one runs, nothing new is taken from the elevator.
-    pub flush_beside_others: bool,
     /// How long a flush may be put off by data of other flush sequences (`FLUSH_PENDING_TIMEOUT`):
     /// 5 s. It is looked at only when some flush sequence moves on, as in the kernel.
     pub flush_patience: Span,
@@ -80,6 +92,10 @@ pub struct Habits {
 /// A queue's set-up.
 #[derive(Clone, Debug)]
 pub struct QueueConfig {
+    /// Which block layer; it must be that of the elevator.
+    pub layer: Layer,
+    /// The kernel's version: priorities of mq-deadline came with 5.14.
+    pub kernel: (u16, u16),
     /// Order of service.
     pub elevator: ElevatorKind,
     /// Requests of each kind (synchronous, asynchronous) that `submit_throttled` allows at once
@@ -105,6 +121,7 @@ impl QueueConfig {
     /// As in Linux 3.4.2 (and ≤ 3.7): CFQ, no sort in the plug.
     pub fn linux_3_4() -> QueueConfig {
         let mut config = QueueConfig::linux_4_6();
+        config.kernel = (3, 4);
         config.plug.sort = false;
         config.habits.flush_done_event = false;
         config
@@ -118,11 +135,14 @@ impl QueueConfig {
     /// As in Linux 4.6.2: CFQ, plug sorted, `C` of flushes.
     pub fn linux_4_6() -> QueueConfig {
         QueueConfig {
+            layer: Layer::Single,
+            kernel: (4, 6),
             elevator: ElevatorKind::Cfq,
             nr_requests: 128,
             driver: DriverKind::ScatterGather,
             plug: PlugPolicy {
                 requests_max: 16,
+                flush_bytes: 0,
                 sort: true,
                 scan: PlugScan::All,
                 on_wait: WaitUnplug::Task,
@@ -131,7 +151,6 @@ impl QueueConfig {
                 remap_event: false,
                 flush_done_event: true,
                 issue_ahead: true,
-                flush_beside_others: true,
                 flush_patience: Span::secs(5),
             },
             rotational: false,
@@ -141,10 +160,82 @@ impl QueueConfig {
         }
     }
 
-    /// With another elevator.
+    /// As in Linux 5.10: blk-mq with mq-deadline, what a disk with one hardware queue gets.
+    ///
+    /// The plug is not sorted (only one that holds requests of several queues is), and what a wait
+    /// flushes is issued by kblockd (`blk_schedule_flush_plug()`, since 4.11 for `io_schedule()`
+    /// too). Source: events of real traces of 5.10.223.
+    pub fn linux_5_10() -> QueueConfig {
+        let base = QueueConfig::linux_4_6();
+        QueueConfig {
+            layer: Layer::Multi,
+            kernel: (5, 10),
+            elevator: ElevatorKind::MqDeadline,
+            plug: PlugPolicy {
+                flush_bytes: 128 << 10,
+                sort: false,
+                on_wait: WaitUnplug::Kblockd,
+                ..base.plug
+            },
+            habits: Habits { issue_ahead: false, ..base.habits },
+            ..base
+        }
+    }
+
+    /// As in Linux 6.1: larger plugs, of which a bio is compared with the newest request only.
+    pub fn linux_6_1() -> QueueConfig {
+        let base = QueueConfig::linux_5_10();
+        let plug = PlugPolicy { requests_max: 32, scan: PlugScan::Newest, ..base.plug };
+        QueueConfig { kernel: (6, 1), plug, ..base }
+    }
+
+    /// The set-up of a disk in kernel `version`, with the elevator of that name, or the kernel's
+    /// default one: cfq until 4.20, mq-deadline from 5.0 on.
+    ///
+    /// Errors: no such elevator; one that the kernel does not have. (`noop` is taken for `none` by
+    /// kernels that have only that: the same order of service under its new name.)
+    pub fn for_kernel(version: (u16, u16), elevator: Option<&str>) -> Result<QueueConfig, String> {
+        let mut base = match version {
+            v if v < (3, 8) => QueueConfig::linux_3_4(),
+            v if v < (3, 9) => QueueConfig::linux_3_8(),
+            v if v < (5, 0) => QueueConfig::linux_4_6(),
+            v if v < (5, 16) => QueueConfig::linux_5_10(),
+            _ => QueueConfig::linux_6_1(),
+        };
+        base.kernel = version;
+        let Some(name) = elevator else { return Ok(base) };
+        let name = if name == "noop" && base.layer == Layer::Multi { "none" } else { name };
+        let names = |has: fn(&ElevatorEntry, (u16, u16)) -> bool| -> String {
+            let found: Vec<&str> =
+                ELEVATORS.iter().filter(|e| has(e, version)).map(|e| e.name).collect();
+            found.join(", ")
+        };
+        let Some(kind) = ElevatorKind::from_name(name) else {
+            let known = names(|_, _| true);
+            return Err(format!("no elevator called `{name}`; there are: {known}"));
+        };
+        if !kind.entry().is_in(version) {
+            let (major, minor) = version;
+            let known = names(ElevatorEntry::is_in);
+            return Err(format!("Linux {major}.{minor} has no elevator `{name}`; it has: {known}"));
+        }
+        Ok(base.with_elevator(kind))
+    }
+
+    /// With another elevator, and the block layer that it belongs to.
     #[must_use]
     pub fn with_elevator(mut self, elevator: ElevatorKind) -> QueueConfig {
         self.elevator = elevator;
+        let layer = elevator.entry().layer;
+        if layer != self.layer {
+            let of = match layer {
+                Layer::Multi => QueueConfig::linux_5_10(),
+                Layer::Single => QueueConfig::linux_4_6(),
+            };
+            self.layer = layer;
+            self.plug = of.plug;
+            self.habits.issue_ahead = of.habits.issue_ahead;
+        }
         self
     }
 }

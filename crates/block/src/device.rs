@@ -10,7 +10,7 @@
 //! Left out:   zones, epochs and write hints; they come as fields with defaults when the first
 //! model needs them.
 
-use wp_base::event::{Flags, Op};
+use wp_base::event::{DeviceWork, Flags, Op};
 use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_medium::{Medium, Slice};
 
@@ -40,14 +40,23 @@ pub struct Limits {
     /// Discards that do not cover this many aligned sectors may be ignored. 0 when `discard` is
     /// not.
     pub discard_granularity_sectors: u32,
+    /// Can it be sent a cache flush beside other commands? Not over SATA, where FLUSH CACHE is no
+    /// queued command: libata lets the queue run empty before it (`ata_std_qc_defer()`), and the
+    /// single-queue layer takes nothing from the elevator while it runs (`flush_not_queueable`,
+    /// since 2.6.40). Nor over eMMC, whose command line is one.
+    pub flush_beside_others: bool,
+    /// Does it take a cache barrier ([`Flags::BARRIER`] on an [`Op::Flush`]: eMMC 5.1
+    /// `BARRIER_EN`)? If not, the block layer makes a cache flush of one.
+    pub barrier: bool,
 }
 
 /// A request as the driver hands it to the device: one or more merged bios.
 ///
 /// Shape: `data` holds `sectors * 512` bytes in order for a write and nothing for the others;
 ///        `sectors` is 0 for a
-/// flush. Of the flags only [`Flags::FUA`] means anything to a device: the flush machine has taken
-/// the others apart.
+/// flush. Of the flags [`Flags::FUA`] means something to a device, and [`Flags::BARRIER`] on a
+/// flush where the device has barriers: it is a cache barrier then, no flush. The flush machine has
+/// taken the others apart.
 #[derive(Clone, Debug)]
 pub struct DevRequest {
     /// Name of the request; comes back in [`Done::id`]. Unique among those in flight.
@@ -102,6 +111,10 @@ pub struct Effects {
     /// One-shot timers to set: call [`DeviceModel::timer`] at that time with that token. Never
     /// earlier than `now`.
     pub timers: Vec<(Time, u64)>,
+    /// Does somebody listen to what the device does within? The caller sets it.
+    pub listening: bool,
+    /// What it does, if somebody listens; commands are called by their [`DevRequest::id`].
+    pub works: Vec<DeviceWork>,
 }
 
 impl Effects {
@@ -114,6 +127,15 @@ impl Effects {
     pub fn clear(&mut self) {
         self.done.clear();
         self.timers.clear();
+        self.works.clear();
+    }
+
+    /// Tells a piece of work; `make` runs only if somebody listens.
+    #[inline]
+    pub fn tell(&mut self, make: impl FnOnce() -> DeviceWork) {
+        if self.listening {
+            self.works.push(make());
+        }
     }
 
     /// Appends a successful completion that carries no data.
@@ -150,6 +172,9 @@ pub struct LossUnit {
     pub acked: bool,
     /// Where it is.
     pub why: LossWhy,
+    /// Cache barriers that the device had completed when it received this (0 without barriers):
+    /// what of an epoch is kept presupposes all of the epochs before.
+    pub epoch: u32,
     /// Order in which the device received it. Later units overwrite earlier ones; units of one
     /// request share it.
     pub seq: u64,
@@ -173,8 +198,9 @@ impl LossUnit {
 
 /// What a power cut at an instant can leave.
 ///
-/// A legal image is `medium` with any subset of `loss` applied in the order of `seq`. Models with a
-/// narrower contract (barriers, zones) say so in their own documentation.
+/// A legal image is `medium` with any subset of `loss` applied in the order of `seq`, provided that
+/// nothing of an epoch is kept unless all of the epochs before is ([`CrashView::is_legal`]). Models
+/// with another narrower contract (zones) say so in their own documentation.
 #[derive(Clone, Debug)]
 pub struct CrashView {
     /// What is durable: everything flushed, written with FUA, or programmed by the device on its
@@ -185,6 +211,16 @@ pub struct CrashView {
 }
 
 impl CrashView {
+    /// May a power cut keep just these (`kept(i)`: is `loss[i]` kept?)?
+    ///
+    /// Without cache barriers always. With them some whole number of epochs is there, of the next
+    /// one anything, of later ones nothing (eMMC 5.1, 6.6.37).
+    pub fn is_legal(&self, kept: impl Fn(usize) -> bool) -> bool {
+        let units = || self.loss.iter().enumerate();
+        let last = units().filter(|(i, _)| kept(*i)).map(|(_, u)| u.epoch).max();
+        last.is_none_or(|last| units().all(|(i, u)| u.epoch >= last || kept(i)))
+    }
+
     /// The image in which everything that may be missing is there.
     pub fn all_kept(&self) -> Medium {
         let mut medium = self.medium.clone();

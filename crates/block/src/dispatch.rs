@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use wp_base::event::{BlockAction, Flags, Op};
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_medium::Slice;
+use wp_rt::CpuOp;
 
 use crate::bio::{BioEnd, split_front};
 use crate::config::DriverKind;
@@ -44,6 +45,9 @@ impl Core {
             }
             let room = self.in_device < cx.limits.queue_depth;
             if !room && (self.current.is_some() || !cx.config.habits.issue_ahead) {
+                if cx.is_mq() && self.elevator.queued() > 0 {
+                    self.pressed(true);
+                }
                 return;
             }
             if self.current.is_some() {
@@ -65,13 +69,16 @@ impl Core {
             }
             self.dispatch.pop_front();
             self.send(cx, dev, rq);
+            if cx.is_mq() {
+                self.pressed(self.blocked);
+            }
         }
     }
 
     /// Takes the elevator's next request to the end of the dispatch queue.
     fn pull(&mut self, cx: &Ctx) -> Option<RqId> {
         if self.elevator.queued() == 0
-            || (self.flush.is_running() && !cx.config.habits.flush_beside_others)
+            || (self.flush.is_running() && !cx.limits.flush_beside_others && !cx.is_mq())
         {
             return None;
         }
@@ -82,18 +89,24 @@ impl Core {
     }
 
     /// The driver sees the request.
-    fn issue(&mut self, cx: &Ctx, rq: RqId) {
+    pub fn issue(&mut self, cx: &Ctx, rq: RqId) {
         let r = &mut self.pool[rq];
         r.state.set(State::STARTED);
         cx.event(BlockAction::Issue, r.op, r.flags, r.at, r.sectors, 0);
         self.counters.issued += 1;
+        cx.rt.spend(CpuOp::RequestDispatch, 1);
         if r.state.has(State::SORTED) {
             self.elv(cx, |e, elv| e.issued(elv, rq));
         }
     }
 
     /// Sends a request's commands, as many as there is room for.
-    fn send(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, rq: RqId) {
+    pub fn send(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, rq: RqId) {
+        if !cx.limits.flush_beside_others && self.must_wait_alone(rq) {
+            self.refused();
+            self.requeue(cx, rq);
+            return;
+        }
         let r = &self.pool[rq];
         let (op, at, sectors, segments) = (r.op, r.at, r.sectors, r.segments);
         let data = self.pool.take_data(rq);
@@ -115,8 +128,20 @@ impl Core {
         self.current = Some(Current { rq, pieces, number: 0 });
     }
 
+    /// Must a command wait until the device is empty, as it or what is there is a cache flush
+    /// (`ata_std_qc_defer()`)?
+    fn must_wait_alone(&self, rq: RqId) -> bool {
+        self.in_device > 0 && (self.pool[rq].op == Op::Flush || self.flush_in_device)
+    }
+
+    /// The driver or the device has turned a command down.
+    fn refused(&mut self) {
+        self.blocked = true;
+        self.counters.busy += 1;
+    }
+
     /// Sends the next segment of the current request.
-    fn send_piece(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel) {
+    pub fn send_piece(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel) {
         let mut current = self.current.take().expect("called while there is one");
         let (rq, number) = (current.rq, current.number);
         let piece = current.pieces.pop_front().expect("a current request has segments left");
@@ -143,10 +168,17 @@ impl Core {
         let id = self.pool.name(rq, number);
         let command =
             DevRequest { id, op, flags, at: piece.at, sectors: piece.sectors, data: piece.data };
+        self.fx.listening = cx.listening();
+        let named = self.fx.listening.then(|| DevRequest { data: Vec::new(), ..command });
         let answer = dev.submit(cx.rt.now(), command, &mut self.fx);
         match answer {
             Admit::Accepted => {
                 self.in_device += 1;
+                self.flush_in_device |= op == Op::Flush;
+                if let Some(named) = named {
+                    self.told.command(cx, &named);
+                    self.told.works(cx, &mut self.fx.works);
+                }
                 if !self.fx.done.is_empty() {
                     self.done_soon.extend(self.fx.done.drain(..));
                 }
@@ -154,8 +186,7 @@ impl Core {
             }
             Admit::Busy(back) => {
                 self.pool[rq].commands -= 1;
-                self.blocked = true;
-                self.counters.busy += 1;
+                self.refused();
                 Err(Piece { at: back.at, sectors: back.sectors, data: back.data })
             }
         }
@@ -171,11 +202,15 @@ impl Core {
 
     /// A command has completed.
     pub fn command_done(&mut self, cx: &Ctx, done: Done) {
+        self.told.done(cx, &done);
         let (rq, number) = self.pool.resolve(done.id);
         self.in_device -= 1;
         self.blocked = false;
         let r = &mut self.pool[rq];
         r.commands -= 1;
+        if r.op == Op::Flush {
+            self.flush_in_device = false;
+        }
         if done.status.is_err() {
             r.status = done.status;
         }

@@ -13,20 +13,22 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use wp_base::event::{BlockAction, Class, Event, Flags, Op};
-use wp_base::{Sector, Time};
+use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_medium::Slice;
 use wp_rt::{Rt, TaskId};
 
 use crate::bio::BioEnd;
-use crate::config::{PlugScan, QueueConfig, WaitUnplug};
+use crate::config::{Layer, PlugScan, QueueConfig, WaitUnplug};
 use crate::device::{DeviceModel, Done, Effects, Limits};
 use crate::dispatch::Current;
 use crate::elevator::{Elevator, ElvCx, Kick};
 use crate::flush::FlushMachine;
 use crate::merge::{self, MergeIndex, Side};
+use crate::mq::MqState;
 use crate::plug::Plugs;
-use crate::pool::{BioInfo, End, Pool, RqId, State, is_sync};
+use crate::pool::{BioInfo, End, IoClass, Pool, RqId, State, is_sync};
 use crate::slab::Slab;
+use crate::told::Told;
 
 /// What does not change: set-up and surroundings.
 pub(crate) struct Ctx {
@@ -50,8 +52,19 @@ impl Ctx {
         self.rt.emit(Class::BLOCK, || Event::Block { action, op, flags, at, sectors, extra });
     }
 
+    /// Is it a queue of blk-mq?
+    pub fn is_mq(&self) -> bool {
+        self.config.layer == Layer::Multi
+    }
+
+    /// Does somebody listen to what the device does within?
+    #[inline]
+    pub fn listening(&self) -> bool {
+        self.rt.probe().on(Class::DEVICE)
+    }
+
     /// Emits an event that concerns the queue as a whole.
-    fn queue_event(&self, action: BlockAction, requests: u32) {
+    pub fn queue_event(&self, action: BlockAction, requests: u32) {
         self.event(action, Op::Write, Flags::NONE, Sector(0), requests, 0);
     }
 }
@@ -76,6 +89,8 @@ pub(crate) struct Whole {
 pub struct QueueCounters {
     /// Bios that entered (`Q`).
     pub bios: u64,
+    /// Sectors of the writes that entered (`STAT_WRITE`, which Linux counts at their completion).
+    pub sectors_written: u64,
     /// Bios that joined a request at its back.
     pub back_merges: u64,
     /// Bios that joined a request at its front.
@@ -108,6 +123,8 @@ pub(crate) struct Core {
     pub pieces: BTreeMap<RqId, Vec<Vec<Slice>>>,
     /// Commands in the device.
     pub in_device: u32,
+    /// Is one of them a cache flush?
+    pub flush_in_device: bool,
     /// The device said that it is busy: wait for a completion.
     pub blocked: bool,
     /// Requests: [asynchronous, synchronous].
@@ -122,6 +139,8 @@ pub(crate) struct Core {
     /// Completions that a `submit` to the device caused, and ends of bios that never got that far:
     /// told in interrupt context.
     pub done_soon: VecDeque<Done>,
+    /// Completions whose interrupt is being served.
+    pub served: VecDeque<Done>,
     pub ended_soon: VecDeque<(End, BioEnd)>,
     pub wholes: Slab<Whole>,
     /// When the elevator wants its timer, and the timer that is armed.
@@ -129,7 +148,13 @@ pub(crate) struct Core {
     pub timer_armed: Option<Time>,
     /// Is the timer armed that asks a busy device again?
     pub retry_armed: bool,
+    /// What blk-mq has besides.
+    pub mq: MqState,
+    /// Classes of I/O priority of tasks that asked for one.
+    pub classes: BTreeMap<TaskId, IoClass>,
     pub counters: QueueCounters,
+    /// Commands by their numbers in the trace.
+    pub told: Told,
 }
 
 impl Core {
@@ -144,6 +169,7 @@ impl Core {
             current: None,
             pieces: BTreeMap::new(),
             in_device: 0,
+            flush_in_device: false,
             blocked: false,
             allocated: [0; 2],
             congested: [false; 2],
@@ -151,13 +177,25 @@ impl Core {
             ended: Vec::new(),
             fx: Effects::new(),
             done_soon: VecDeque::new(),
+            served: VecDeque::new(),
             ended_soon: VecDeque::new(),
             wholes: Slab::default(),
             timer_wanted: None,
             timer_armed: None,
             retry_armed: false,
+            mq: MqState::default(),
+            classes: BTreeMap::new(),
             counters: QueueCounters::default(),
+            told: Told::default(),
         }
+    }
+
+    /// The class of a task's I/O.
+    pub fn class_of(&self, task: Option<TaskId>) -> IoClass {
+        if self.classes.is_empty() {
+            return IoClass::BestEffort;
+        }
+        task.and_then(|t| self.classes.get(&t).copied()).unwrap_or_default()
     }
 
     /// Calls the elevator.
@@ -260,7 +298,9 @@ impl Core {
                 rq
             }
         };
-        self.merge.last = Some(kept);
+        if self.pool[kept].state.has(State::HASHED) {
+            self.merge.last = Some(kept);
+        }
     }
 
     /// Appends `gone`, which is in the elevator or just about to be, to `kept`, which is.
@@ -290,9 +330,16 @@ impl Core {
         let rq = self.pool.alloc(&info, cx.rt.now());
         self.count(cx, rq);
         self.pool.attach(rq, info.sectors, bio.segs, bio.end, false);
+        if cx.is_mq() && self.add_mq(cx, dev, rq) {
+            return;
+        }
         if let Some(plug) = self.plugs.of(info.task) {
-            let full = plug.list.len() >= cx.config.plug.requests_max as usize;
-            if full {
+            let most = cx.config.plug.flush_bytes;
+            let large = most > 0
+                && plug.list.last().is_some_and(|last| {
+                    u64::from(self.pool[*last].sectors) * SECTOR_BYTES >= u64::from(most)
+                });
+            if large || plug.list.len() >= cx.config.plug.requests_max as usize {
                 self.flush_plug(cx, dev, info.task, None);
             }
             let plug = self.plugs.of(info.task).expect("a flush does not end the plug");
@@ -342,8 +389,11 @@ impl Core {
     }
 
     /// Hands a request to the elevator, or to the flush machine (`__elv_add_request()`).
-    fn insert(&mut self, cx: &Ctx, rq: RqId, from_plug: bool) -> Kick {
+    pub fn insert(&mut self, cx: &Ctx, rq: RqId, from_plug: bool) -> Kick {
         let r = &self.pool[rq];
+        if cx.is_mq() {
+            return self.insert_mq(cx, rq);
+        }
         cx.event(BlockAction::Insert, r.op, r.flags, r.at, r.sectors, 0);
         if r.op == Op::Flush || r.flags.any(Flags::PREFLUSH | Flags::FUA) {
             self.flush_insert(cx, rq);
@@ -364,7 +414,7 @@ impl Core {
 
     /// Appends a request that comes from a plug to one in the elevator, if one ends where it starts
     /// (`elv_attempt_insert_merge()`), and that one to another, and so on.
-    fn insert_by_merge(&mut self, cx: &Ctx, rq: RqId) -> bool {
+    pub fn insert_by_merge(&mut self, cx: &Ctx, rq: RqId) -> bool {
         let last = self.merge.last.filter(|l| merge::can_append(&self.pool, *l, rq, &cx.limits));
         if let Some(last) = last {
             self.absorb(cx, last, rq);
@@ -420,6 +470,9 @@ impl Core {
             list.sort_by_key(|rq| self.pool[*rq].at);
         }
         let requests = list.len() as u32;
+        if cx.is_mq() {
+            return self.flush_list_mq(cx, dev, list, on_wait);
+        }
         for rq in list {
             if self.insert(cx, *rq, true) == Kick::Run {
                 self.run(cx, dev);

@@ -130,10 +130,18 @@ impl BlockQueue {
             self.cx.event(BlockAction::Remap, op, flags, absolute, sectors, at.0);
         }
         self.cx.event(BlockAction::Queue, op, flags, absolute, sectors, 0);
-        self.core.borrow_mut().counters.bios += 1;
+        {
+            let counters = &mut self.core.borrow_mut().counters;
+            counters.bios += 1;
+            if op == Op::Write {
+                counters.sectors_written += u64::from(sectors);
+            }
+        }
         let segments = segments_of(op, &segs, sectors);
         let task = self.cx.rt.current();
-        let info = BioInfo { op, flags, at: absolute, sectors, segments, task };
+        let core = self.cx.rt.core();
+        let class = self.core.borrow().class_of(task);
+        let info = BioInfo { op, flags, at: absolute, sectors, segments, task, core, class };
         let ready = Ready { info, segs, end };
         let too_large = sectors > limits.max_sectors || segments > limits.max_segments;
         if too_large && op != Op::Discard {

@@ -14,6 +14,10 @@
 //! (Without a volatile cache the flags are dropped when the bio enters the queue, and a flush has
 //! ended there.)
 //!
+//! A flush with [`Flags::BARRIER`] is a cache barrier (eMMC 5.1): one command of its own where the
+//! device has such, else a flush. It orders what has completed before it and what is submitted
+//! after its completion, and waits for no flash.
+//!
 //! Sharing:    a request that needs a flush waits in the pending list. One flush at a time is in
 //!             the device; when it is issued, all that is pending becomes running and moves on
 //!             together when it completes, while the next ones gather in the other list. While any
@@ -24,7 +28,8 @@
 //!             2. at most one flush is in the device or on its way there.
 //! Events:     `I` of the request with its flags; `D FWS 0` of each flush; `D`, `C` of the data; at
 //!             the end of the sequence a second `C` with 0 sectors. The first flush is issued by
-//!             whoever submits, the rest by the completion of the step before (`swapper`).
+//!             whoever submits, the rest by the completion of the step before (`swapper`). blk-mq
+//!             has kblockd issue all of them (`FF`), and no `I`.
 //! Source:     behaviour of `block/blk-flush.c`; events of real traces of 3.4.2, 3.8.0 and 4.6.2.
 
 use wp_base::event::{BlockAction, Flags, Op};
@@ -32,7 +37,7 @@ use wp_base::{Sector, Time};
 
 use crate::device::Status;
 use crate::engine::{Core, Ctx};
-use crate::pool::{BioInfo, RqId, State};
+use crate::pool::{BioInfo, IoClass, RqId, State};
 
 const PREFLUSH: u8 = 1;
 const DATA: u8 = 2;
@@ -76,8 +81,9 @@ impl Core {
             needed |= POSTFLUSH;
             r.flags = r.flags.without(Flags::FUA);
         }
+        let is_barrier = r.op == Op::Flush && r.flags.has(Flags::BARRIER) && cx.limits.barrier;
         r.flags = r.flags.without(Flags::PREFLUSH) | Flags::SYNC;
-        if needed == DATA {
+        if needed == DATA || is_barrier {
             self.dispatch.push_back(rq);
             return;
         }
@@ -100,7 +106,7 @@ impl Core {
             self.flush_end(cx, rq);
         } else if next == DATA {
             self.flush.data_in_flight += 1;
-            self.dispatch.push_front(rq);
+            self.flush_queue(cx, rq, true);
         } else {
             let pending = &mut self.flush.waiting[self.flush.pending];
             if pending.is_empty() {
@@ -134,17 +140,30 @@ impl Core {
         f.pending ^= 1;
         let info = BioInfo {
             op: Op::Flush,
-            flags: Flags::PREFLUSH | Flags::SYNC,
+            flags: if cx.is_mq() { Flags::PREFLUSH } else { Flags::PREFLUSH | Flags::SYNC },
             at: Sector(0),
             sectors: 0,
             segments: 0,
             task: None,
+            core: 0,
+            class: IoClass::BestEffort,
         };
         let rq = self.pool.alloc(&info, now);
         self.pool[rq].state.set(State::FLUSH_RQ);
         self.flush.running = Some(rq);
         self.counters.flushes += 1;
-        self.dispatch.push_back(rq);
+        self.flush_queue(cx, rq, false);
+    }
+
+    /// Queues a step (`blk_flush_queue_rq()`): blk-mq leaves it to kblockd.
+    fn flush_queue(&mut self, cx: &Ctx, rq: RqId, at_head: bool) {
+        if cx.is_mq() {
+            self.requeue_mq(rq, at_head);
+        } else if at_head {
+            self.dispatch.push_front(rq);
+        } else {
+            self.dispatch.push_back(rq);
+        }
     }
 
     /// The flush has completed: what waited for it moves on (`flush_end_io()`).
@@ -152,7 +171,7 @@ impl Core {
         assert_eq!(self.flush.running, Some(flush), "one flush at a time");
         let (status, op, flags) =
             (self.pool[flush].status, self.pool[flush].op, self.pool[flush].flags);
-        if cx.config.habits.flush_done_event {
+        if cx.config.habits.flush_done_event || cx.is_mq() {
             let took = cx.rt.now().since(self.pool[flush].queued).0;
             cx.event(BlockAction::Complete, op, flags, Sector(0), 0, took);
         }

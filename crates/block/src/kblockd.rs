@@ -29,7 +29,7 @@ async fn kblockd(me: Kblockd, work: Rc<Work>) {
     loop {
         work.line.wait_until(|| work.wanted.take()).await;
         let Some(queue) = me.0.upgrade() else { return };
-        queue.run();
+        queue.run_by_kblockd();
     }
 }
 

@@ -1,5 +1,6 @@
 //! The block layer: from bios to commands of a device, as the single-queue layer of Linux 3.x and
-//! 4.x did it.
+//! 4.x did it (noop, deadline, cfq; every disk until 4.20), and as blk-mq does since 5.0 (none,
+//! mq-deadline).
 //!
 //! Picture:    `Bio` -> `Partition` (remap) -> `BlockQueue`: plug of the task -> elevator ->
 //!             dispatch queue -> driver -> [`DeviceModel`]; completion -> ends of the bios -> next
@@ -10,11 +11,13 @@
 //!                flush machine says (`flush.rs`);
 //!             3. events are emitted where the kernel's trace points are: Q G M F P U I D R C, and
 //!                A and X.
-//! Left out:   request timeouts and retries, failfast, integrity, zones, write-same, several
-//!             hardware queues.
+//! Left out:   request timeouts and retries, failfast, integrity, zones (and mq-deadline's zone
+//!             write lock), write-same, several hardware queues, kyber and bfq, writeback
+//!             throttling.
 //!
 //! Files:      `bio` → `queue`, `entry` (checks, split) → `engine` (merge, plug, insert) →
-//!             `elevator/*` → `dispatch` → device; `flush` beside the elevator; `merge`, `sorted`,
+//!             `elevator/*` → `dispatch` → device; `mq`: what blk-mq does otherwise; `flush` beside
+//!             the elevator; `merge`, `sorted`,
 //!             `pool`, `slab`, `waiters` hold the data; `trace` prints.
 
 mod bio;
@@ -27,26 +30,28 @@ mod entry;
 mod flush;
 mod kblockd;
 mod merge;
+mod mq;
 mod partition;
 mod plug;
 mod pool;
 mod queue;
 mod slab;
 mod sorted;
+mod told;
 pub mod trace;
 mod waiters;
 
 pub use bio::{Bio, BioEnd, EndIo};
-pub use config::{DriverKind, Habits, PlugPolicy, PlugScan, QueueConfig, WaitUnplug};
+pub use config::{DriverKind, Habits, Layer, PlugPolicy, PlugScan, QueueConfig, WaitUnplug};
 pub use device::{
     Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossUnit, LossWhy, Status,
 };
 pub use elevator::{
     Cfq, CfqTunables, Deadline, DeadlineTunables, ELEVATORS, Elevator, ElevatorEntry, ElevatorKind,
-    ElvCx, ElvSetup, Kick, Noop,
+    ElvCx, ElvSetup, Kick, MqDeadline, NoElevator, Noop,
 };
 pub use engine::QueueCounters;
 pub use partition::Partition;
 pub use plug::PlugGuard;
-pub use pool::{BioInfo, List, Pool, Request, RqId};
+pub use pool::{BioInfo, IoClass, List, Pool, Request, RqId};
 pub use queue::BlockQueue;

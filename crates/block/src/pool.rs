@@ -24,6 +24,18 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RqId(pub(crate) u32);
 
+/// Class of a task's I/O priority (`ioprio_set()`). Only mq-deadline since 5.14 looks at it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum IoClass {
+    /// Before all others.
+    RealTime,
+    /// As everybody who asks for nothing else.
+    #[default]
+    BestEffort,
+    /// When nobody else wants the disk.
+    Idle,
+}
+
 /// What a bio would be as a request: what merging is decided on.
 #[derive(Clone, Copy, Debug)]
 pub struct BioInfo {
@@ -39,6 +51,10 @@ pub struct BioInfo {
     pub segments: u32,
     /// Who submits it; `None` in interrupt context.
     pub task: Option<TaskId>,
+    /// The modelled core that it is submitted on.
+    pub core: u32,
+    /// The submitter's class of I/O priority.
+    pub class: IoClass,
 }
 
 impl BioInfo {
@@ -69,6 +85,10 @@ pub struct Request {
     pub queued: Time,
     /// The task that it was allocated for; `None` in interrupt context.
     pub task: Option<TaskId>,
+    /// The core that it was allocated on.
+    pub core: u32,
+    /// Its class of I/O priority.
+    pub class: IoClass,
     /// The elevator's: when it should be served at the latest.
     pub deadline: Time,
     /// The elevator's: a number of its own.
@@ -194,6 +214,8 @@ impl Pool {
             segments: bio.segments,
             queued: now,
             task: bio.task,
+            core: bio.core,
+            class: bio.class,
             deadline: Time::NEVER,
             elv: NONE,
             state: State::default(),
@@ -357,6 +379,10 @@ impl List {
     /// The first.
     pub fn first(&self) -> Option<RqId> {
         some(self.head)
+    }
+    /// The last.
+    pub fn last(&self) -> Option<RqId> {
+        some(self.tail)
     }
     /// The request before `rq` in its list, and the one after.
     pub fn around(pool: &Pool, rq: RqId) -> (Option<RqId>, Option<RqId>) {

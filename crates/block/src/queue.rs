@@ -6,18 +6,18 @@ use std::rc::{Rc, Weak};
 use wp_base::live::{Kind, Tally};
 use wp_base::{Sector, Span, Time};
 use wp_medium::Slice;
-use wp_rt::{Rt, SuspendHook, TimerSink, WaitQueue};
+use wp_rt::{CpuOp, Rt, SuspendHook, TimerSink, WaitQueue};
 
 use crate::bio::{Bio, BioEnd};
 use crate::config::QueueConfig;
-use crate::device::{DeviceModel, Effects, Limits, Status};
+use crate::device::{DeviceModel, Done, Effects, Limits, Status};
 use crate::elevator::ElvSetup;
 use crate::engine::{Core, Ctx, QueueCounters};
 use crate::entry::Range;
 use crate::kblockd::{self, Work};
 use crate::partition::Partition;
 use crate::plug::{PlugGuard, PlugHook};
-use crate::pool::End;
+use crate::pool::{End, IoClass};
 use crate::waiters::Waiters;
 
 /// A device that is busy though nothing of ours is in it is asked again after this
@@ -28,6 +28,7 @@ const BUSY_RETRY: Span = Span::millis(3);
 const SOON: u64 = 0;
 const ELEVATOR: u64 = 1;
 const RETRY: u64 = 2;
+const SERVED: u64 = 3;
 
 /// A block device's request queue, with its elevator, driver and device.
 ///
@@ -60,6 +61,7 @@ impl TimerSink for OwnTimers {
         match token {
             SOON => queue.soon(),
             ELEVATOR => queue.elevator_timer(),
+            SERVED => queue.served(),
             _ => queue.retry(),
         }
     }
@@ -81,7 +83,7 @@ impl BlockQueue {
             limits.max_sectors >= 8 && limits.max_segments > 0,
             "a request holds at least a page"
         );
-        let setup = ElvSetup { limits, rotational: config.rotational };
+        let setup = ElvSetup { limits, rotational: config.rotational, kernel: config.kernel };
         let elevator = (config.elevator.entry().make)(&setup);
         let work = Rc::new(Work::new(rt));
         let queue = Rc::new_cyclic(|me: &Weak<BlockQueue>| BlockQueue {
@@ -195,6 +197,23 @@ impl BlockQueue {
         self.submit_wait(Bio::flush()).await.map(|_| ())
     }
 
+    /// Orders the device's volatile cache: what has completed is on the medium before anything that
+    /// is submitted after this, once a power cut has come. A cache barrier where the device has one
+    /// (eMMC 5.1 `BARRIER_EN`), else a flush; ready at once without a volatile cache.
+    ///
+    /// Waits: for the command. Nothing is durable after a mere barrier.
+    pub async fn barrier(&self) -> Result<(), Status> {
+        if !self.cx.limits.volatile_cache {
+            return Ok(());
+        }
+        self.submit_wait(Bio::barrier()).await.map(|_| ())
+    }
+
+    /// Gives a task's I/O a class of priority (`ioprio_set()`), until it is given another.
+    pub fn set_io_class(&self, task: wp_rt::TaskId, class: IoClass) {
+        self.core.borrow_mut().classes.insert(task, class);
+    }
+
     /// What the device says of itself.
     pub fn limits(&self) -> Limits {
         self.cx.limits
@@ -216,12 +235,14 @@ impl BlockQueue {
     /// interrupt context or outside `run`.
     pub fn device_event(&self, f: impl FnOnce(&mut dyn DeviceModel, Time, &mut Effects)) {
         let mut fx = std::mem::take(&mut self.scratch.borrow_mut().0);
+        fx.listening = self.cx.listening();
         f(&mut **self.device.borrow_mut(), self.cx.rt.now(), &mut fx);
+        if !fx.works.is_empty() {
+            self.core.borrow_mut().told.works(&self.cx, &mut fx.works);
+        }
         self.arm(&mut fx);
         for done in fx.done.drain(..) {
-            self.core.borrow_mut().command_done(&self.cx, done);
-            self.tell_ends();
-            self.run();
+            self.interrupt(done);
         }
         self.scratch.borrow_mut().0 = fx;
     }
@@ -261,6 +282,10 @@ impl BlockQueue {
         if !core.fx.timers.is_empty() {
             self.arm(&mut core.fx);
         }
+        if core.mq.wanted {
+            core.mq.wanted = false;
+            self.kblockd.want();
+        }
         if !core.done_soon.is_empty() {
             self.arm_soon();
         }
@@ -298,6 +323,17 @@ impl BlockQueue {
         let mut core = self.core.borrow_mut();
         core.run(&self.cx, &mut **self.device.borrow_mut());
         self.settle(&mut core);
+        self.make_room(&mut core);
+    }
+
+    /// kblockd's turn.
+    pub(crate) fn run_by_kblockd(&self) {
+        self.core.borrow_mut().take_requeued();
+        self.run();
+    }
+
+    /// Wakes tasks that wait for a request.
+    fn make_room(&self, core: &mut Core) {
         for sync in 0..2 {
             while core.room[sync] > 0 {
                 core.room[sync] -= 1;
@@ -307,6 +343,41 @@ impl BlockQueue {
     }
 
     // ---- interrupt context, nothing borrowed ----
+
+    /// The device says that a command has completed. Where that costs CPU time its effects come
+    /// when the interrupt has been served.
+    fn interrupt(&self, done: Done) {
+        match self.cx.rt.spend(CpuOp::Completion, 1) {
+            None => self.command_done(done),
+            Some(at) => {
+                self.core.borrow_mut().served.push_back(done);
+                self.cx.rt.timer(at, self.own.clone(), SERVED);
+            }
+        }
+    }
+
+    /// An interrupt has been served: they are, in the order in which they came.
+    fn served(&self) {
+        let done = self.core.borrow_mut().served.pop_front();
+        if let Some(done) = done {
+            self.command_done(done);
+        }
+    }
+
+    /// A command has completed: ends its bios, and issues what waited for room; blk-mq leaves that
+    /// to kblockd.
+    fn command_done(&self, done: Done) {
+        self.core.borrow_mut().command_done(&self.cx, done);
+        self.tell_ends();
+        if self.cx.is_mq() {
+            let mut core = self.core.borrow_mut();
+            core.restart_mq();
+            self.settle(&mut core);
+            self.make_room(&mut core);
+        } else {
+            self.run();
+        }
+    }
 
     /// Tells the ends of bios.
     fn tell_ends(&self) {
@@ -357,9 +428,7 @@ impl BlockQueue {
         loop {
             let done = self.core.borrow_mut().done_soon.pop_front();
             let Some(done) = done else { break };
-            self.core.borrow_mut().command_done(&self.cx, done);
-            self.tell_ends();
-            self.run();
+            self.interrupt(done);
         }
         loop {
             let ended = self.core.borrow_mut().ended_soon.pop_front();
@@ -444,10 +513,12 @@ impl BlockQueue {
         let mut core = self.core.borrow_mut();
         core.plugs.clear();
         let elevator = self.cx.config.elevator.entry();
-        let setup = ElvSetup { limits: self.cx.limits, rotational: self.cx.config.rotational };
+        let (limits, config) = (self.cx.limits, &self.cx.config);
+        let setup = ElvSetup { limits, rotational: config.rotational, kernel: config.kernel };
         let mut old = std::mem::replace(&mut *core, Core::new((elevator.make)(&setup)));
         core.plugs = std::mem::take(&mut old.plugs);
         core.counters = old.counters;
+        core.told = old.told.after_cut();
         drop(core);
         // Whatever the ends own is dropped here, with nothing borrowed.
         drop(old);

@@ -549,9 +549,8 @@ fn a_flush_that_other_commands_cannot_run_beside_holds_the_queue() {
         (true, "D FWS 0 0 a\nD WS 80 8 b\nC WS 80 8 swapper\nC WS 0 0 swapper\n"),
         (false, "D FWS 0 0 a\nC WS 0 0 swapper\nD WS 80 8 swapper\nC WS 80 8 swapper\n"),
     ] {
-        let mut config = QueueConfig::linux_3_4();
-        config.habits.flush_beside_others = beside;
-        let w = world(config, TestDevice::new(limits()));
+        let limits = wp_block::Limits { flush_beside_others: beside, ..limits() };
+        let w = world(QueueConfig::linux_3_4(), TestDevice::new(limits));
         let (a, b) = (w.queue.clone(), w.queue.clone());
         w.rt.spawn("a", async move { a.flush().await.expect("flushed") });
         w.rt.spawn("b", async move {

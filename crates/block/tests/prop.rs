@@ -200,11 +200,13 @@ async fn commit(q: &Rc<BlockQueue>, m: &Rc<Model>, rng: &mut Rng) {
 }
 
 fn random_config(rng: &mut Rng) -> (QueueConfig, Limits) {
-    let mut c = QueueConfig::linux_4_6();
-    c.elevator = match rng.below(4) {
-        0 => ElevatorKind::Noop,
-        1 => ElevatorKind::Deadline,
-        _ => ElevatorKind::Cfq,
+    let mut c = match rng.below(7) {
+        0 => QueueConfig::linux_4_6().with_elevator(ElevatorKind::Noop),
+        1 => QueueConfig::linux_4_6().with_elevator(ElevatorKind::Deadline),
+        2 => QueueConfig::linux_5_10(),
+        3 => QueueConfig::linux_6_1(),
+        4 => QueueConfig::linux_6_1().with_elevator(ElevatorKind::None),
+        _ => QueueConfig::linux_4_6(),
     };
     c.nr_requests = 4 + rng.below(40) as u32;
     c.driver =
@@ -214,7 +216,7 @@ fn random_config(rng: &mut Rng) -> (QueueConfig, Limits) {
     c.plug.scan = if rng.below(2) == 0 { PlugScan::All } else { PlugScan::Newest };
     c.plug.on_wait = if rng.below(2) == 0 { WaitUnplug::Kblockd } else { WaitUnplug::Task };
     c.habits.issue_ahead = rng.below(2) == 0;
-    c.habits.flush_beside_others = rng.below(2) == 0;
+    let beside = rng.below(2) == 0;
     c.rotational = rng.below(2) == 0;
     let l = Limits {
         queue_depth: [1, 2, 4, 31][rng.below(4) as usize],
@@ -222,6 +224,7 @@ fn random_config(rng: &mut Rng) -> (QueueConfig, Limits) {
         max_segments: [2, 3, 168][rng.below(3) as usize],
         volatile_cache: rng.below(4) != 0,
         fua: rng.below(2) == 0,
+        flush_beside_others: beside,
         ..limits()
     };
     (c, l)

@@ -25,7 +25,7 @@ pub struct Bdev {
 impl Bdev {
     /// An empty cache over `part`, in blocks of `block` (at most 4096 bytes), cleaned by `wb`.
     pub fn new(rt: &Rt, part: Partition, block: BlockSize, wb: &Rc<Writeback>) -> Rc<Bdev> {
-        let map = Mapping::new(rt, "block device", block.bytes(), wb);
+        let map = Mapping::new(rt, crate::mapping::DEVICE, block.bytes(), wb);
         let dev = Rc::new(Bdev { rt: rt.clone(), part, block, map, wb: Rc::downgrade(wb) });
         let ops: Rc<dyn WbOps> = dev.clone();
         dev.map.set_ops(Rc::downgrade(&ops));
@@ -73,7 +73,7 @@ impl Bdev {
                 .part
                 .submit_wait(Bio {
                     op: Op::Read,
-                    flags: Flags::SYNC | Flags::META | Flags::PRIO,
+                    flags: Flags::META | Flags::PRIO,
                     at: self.block.sector_of(block),
                     segs: Vec::new(),
                     sectors: self.block.sectors(),
@@ -94,6 +94,31 @@ impl Bdev {
             b.wake();
             done?;
         }
+    }
+
+    /// Starts reading a block that is not cached (`sb_breadahead`); nobody waits, and an error is
+    /// found by whoever reads it.
+    pub fn read_ahead(&self, block: u64) {
+        let b = self.map.get(block);
+        if b.flag(BufFlag::Uptodate) || b.flag(BufFlag::Reading) {
+            return;
+        }
+        b.set(BufFlag::Reading);
+        self.part.submit(Bio {
+            op: Op::Read,
+            flags: Flags::META | Flags::PRIO | Flags::RAHEAD,
+            at: self.block.sector_of(block),
+            segs: Vec::new(),
+            sectors: self.block.sectors(),
+            end: Some(Box::new(move |end| {
+                b.clear(BufFlag::Reading);
+                if end.status.is_ok() && !b.flag(BufFlag::Uptodate) {
+                    fill(&b, &end.data);
+                    b.set(BufFlag::Uptodate);
+                }
+                b.wake();
+            })),
+        });
     }
 
     /// The block as it is cached; a fresh one, not up to date, if it is not (`getblk`).
@@ -141,6 +166,12 @@ impl Bdev {
     pub async fn wait_on(&self, b: &Rc<Buffer>) -> FsResult<()> {
         b.wait_clear(BufFlag::Writeback).await;
         if b.clear(BufFlag::WriteError) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Sends everything dirty to be written (`sync_blockdev_nowait`). Waits only for blocks that
+    /// are being written already.
+    pub async fn start_sync(&self) -> FsResult<()> {
+        self.map.writepages(&WbControl::sync_all()).await
     }
 
     /// Writes everything dirty and waits for it (`sync_blockdev`).

@@ -86,7 +86,15 @@ pub struct Mapping {
     _tally: Tally,
 }
 
+/// The name of a block device's mapping.
+pub(crate) const DEVICE: &str = "block device";
+
 impl Mapping {
+    /// Is it the block device's own?
+    pub(crate) fn is_device(&self) -> bool {
+        self.name == DEVICE
+    }
+
     /// An empty mapping of `block_bytes` blocks, cleaned by `wb` through `ops` (set later with
     /// [`Mapping::set_ops`] where owner and mapping know each other).
     pub fn new(rt: &Rt, name: &'static str, block_bytes: u32, wb: &Rc<Writeback>) -> Rc<Mapping> {
@@ -195,15 +203,24 @@ impl Mapping {
     /// Forgets cached blocks from index `from` on, dirty or not. Waits: for writes of them in
     /// flight.
     pub async fn truncate(&self, from: u64) {
+        self.truncate_range(from, u64::MAX).await;
+    }
+
+    /// [`Mapping::truncate`] of indices `from..to` only (`truncate_pagecache_range`).
+    pub async fn truncate_range(&self, from: u64, to: u64) {
         loop {
-            let gone: Vec<Rc<Buffer>> = self.range(from, u64::MAX);
+            let gone: Vec<Rc<Buffer>> = self.range(from, to);
             let Some(busy) = gone.iter().find(|b| b.flag(BufFlag::Writeback)) else { break };
             busy.wait_clear(BufFlag::Writeback).await;
         }
         let mut blocks = self.blocks.borrow_mut();
-        let gone = blocks.split_off(&from);
+        let mut gone = blocks.split_off(&from);
+        blocks.append(&mut gone.split_off(&to));
         drop(blocks);
-        self.tags.borrow_mut().split_off(&from);
+        let mut tags = self.tags.borrow_mut();
+        let mut after = tags.split_off(&from).split_off(&to);
+        tags.append(&mut after);
+        drop(tags);
         let dirty = gone.values().filter(|b| b.clear(BufFlag::Dirty)).count() as u64;
         if dirty > 0
             && let Some(wb) = self.wb.upgrade()
@@ -236,6 +253,19 @@ impl Mapping {
         }
     }
 
+    /// Tags a block as dirty though its buffer is not: the journal has it, and will make it so
+    /// (a dirty page with clean buffers).
+    pub fn tag(self: &Rc<Self>, b: &Buffer) {
+        if self.tags.borrow_mut().insert(b.block()) {
+            self.mark_inode_dirty();
+        }
+    }
+
+    /// Does a journal hold any of its blocks? Looks at each.
+    pub fn is_journalled(&self) -> bool {
+        self.blocks.borrow().values().any(|b| b.jh() != 0)
+    }
+
     /// Puts the mapping on the dirty list (a change of metadata alone does that too).
     pub fn mark_inode_dirty(self: &Rc<Self>) {
         if self.dirtied.get().is_none()
@@ -264,7 +294,7 @@ impl Mapping {
         b.set(BufFlag::Writeback);
         self.writeback.set(self.writeback.get() + 1);
         if let Some(wb) = self.wb.upgrade() {
-            wb.account_submitted(1);
+            wb.account_submitted(1, self.is_device());
         }
     }
 
@@ -277,7 +307,7 @@ impl Mapping {
         b.clear(BufFlag::Writeback);
         self.writeback.set(self.writeback.get() - 1);
         if let Some(wb) = self.wb.upgrade() {
-            wb.account_written(1);
+            wb.account_written(1, self.is_device());
         }
         b.wake();
         if self.writeback.get() == 0 {

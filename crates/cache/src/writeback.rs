@@ -14,7 +14,7 @@ use std::rc::{Rc, Weak};
 
 use wp_base::{FsResult, Span, Time};
 use wp_block::Partition;
-use wp_rt::{Completion, Rt, WaitQueue};
+use wp_rt::{Completion, Rt, Ticks, WaitQueue};
 
 use crate::mapping::{Mapping, WbControl};
 
@@ -35,6 +35,11 @@ pub struct WbPolicy {
     /// One plug around all inodes of a pass ("writeback: plug writeback at a high level", 4.3)
     /// rather than one an inode: neighbouring files' blocks then share a request.
     pub plug_across_inodes: bool,
+    /// Timers are kept in a wheel without cascading (4.8): see [`wp_rt::Ticks`].
+    pub wheel_timers: bool,
+    /// The flusher is a thread of its own and not a kworker (before 3.10): between two looks it
+    /// sleeps by `schedule_timeout`, which knows no slack.
+    pub own_thread: bool,
     /// Dirty blocks above which the flusher starts by itself (`dirty_background_ratio`).
     pub background_blocks: u64,
     /// Dirty blocks above which writers wait (`dirty_ratio`).
@@ -49,6 +54,8 @@ impl Default for WbPolicy {
             interval: Span::secs(5),
             expire: Span::secs(30),
             plug_across_inodes: true,
+            wheel_timers: false,
+            own_thread: false,
             // 10 % and 20 % of the 6 GB of the paper's PC, in 4 KiB blocks.
             background_blocks: 157_000,
             dirty_blocks: 314_000,
@@ -58,6 +65,8 @@ impl Default for WbPolicy {
 
 struct Work {
     sync: bool,
+    /// Files only, not the device's own mapping: the work is for one super block.
+    files_only: bool,
     done: Rc<Completion>,
 }
 
@@ -75,6 +84,8 @@ pub struct Writeback {
     last_old_flush: Cell<Option<u64>>,
     nr_dirty: Cell<u64>,
     nr_writeback: Cell<u64>,
+    /// Those of them that are files', not the device's own.
+    files_writeback: Cell<u64>,
     /// Blocks ever sent to be written.
     nr_written: Cell<u64>,
     room: WaitQueue,
@@ -97,6 +108,7 @@ impl Writeback {
             last_old_flush: Cell::new(None),
             nr_dirty: Cell::new(0),
             nr_writeback: Cell::new(0),
+            files_writeback: Cell::new(0),
             nr_written: Cell::new(0),
             room: WaitQueue::new(rt, "dirty limit"),
             idle: WaitQueue::new(rt, "all writeback"),
@@ -120,16 +132,31 @@ impl Writeback {
         self.jiffies_of(self.rt.now())
     }
 
+    fn ticks(&self) -> Ticks {
+        Ticks { hz: self.policy.hz, wheel: self.policy.wheel_timers }
+    }
+
     fn jiffies_of(&self, at: Time) -> u64 {
-        (u128::from(at.0) * u128::from(self.policy.hz) / 1_000_000_000) as u64
+        self.ticks().at(at)
     }
 
     fn time_of(&self, jiffies: u64) -> Time {
-        Time((u128::from(jiffies) * 1_000_000_000).div_ceil(u128::from(self.policy.hz)) as u64)
+        self.ticks().time(jiffies)
     }
 
     fn span_jiffies(&self, span: Span) -> u64 {
-        (u128::from(span.0) * u128::from(self.policy.hz)).div_ceil(1_000_000_000) as u64
+        self.ticks().of(span)
+    }
+
+    /// The jiffy of the next look, an interval from now; `woken` by whoever makes the first thing
+    /// dirty (`bdi_wakeup_thread_delayed`), not by the flusher itself.
+    fn alarm(&self, woken: bool) -> u64 {
+        let now = self.jiffies();
+        let at = now + self.span_jiffies(self.policy.interval);
+        if self.policy.own_thread && !woken {
+            return at;
+        }
+        self.ticks().fires(now, at)
     }
 
     /// Blocks dirty now, over all mappings.
@@ -154,14 +181,20 @@ impl Writeback {
         self.room.wake_all();
     }
 
-    pub(crate) fn account_submitted(&self, blocks: u64) {
+    pub(crate) fn account_submitted(&self, blocks: u64, device: bool) {
+        if !device {
+            self.files_writeback.set(self.files_writeback.get() + blocks);
+        }
         self.nr_writeback.set(self.nr_writeback.get() + blocks);
         self.nr_written.set(self.nr_written.get() + blocks);
     }
 
-    pub(crate) fn account_written(&self, blocks: u64) {
+    pub(crate) fn account_written(&self, blocks: u64, device: bool) {
         self.nr_writeback.set(self.nr_writeback.get() - blocks);
-        if self.nr_writeback.get() == 0 {
+        if !device {
+            self.files_writeback.set(self.files_writeback.get() - blocks);
+        }
+        if self.nr_writeback.get() == 0 || (!device && self.files_writeback.get() == 0) {
             self.idle.wake_all();
         }
         self.room.wake_all();
@@ -172,7 +205,7 @@ impl Writeback {
     pub(crate) fn enqueue(&self, map: &Rc<Mapping>) {
         let mut dirty = self.dirty.borrow_mut();
         if dirty.is_empty() && self.next_look.get().is_none() {
-            self.next_look.set(Some(self.jiffies() + self.span_jiffies(self.policy.interval)));
+            self.next_look.set(Some(self.alarm(true)));
             self.wake.wake_all();
         }
         dirty.push_back(map.clone());
@@ -196,11 +229,22 @@ impl Writeback {
     ///
     /// Waits: until all of it has been submitted.
     pub async fn write_all(&self, sync: bool) {
-        if self.stopped.get() {
+        self.write_what(sync, false).await;
+    }
+
+    /// [`Writeback::write_all`] of the files, not of the device's own mapping, which is another
+    /// super block's (`writeback_inodes_sb`, `sync_inodes_sb`).
+    pub async fn write_files(&self, sync: bool) {
+        self.write_what(sync, true).await;
+    }
+
+    async fn write_what(&self, sync: bool, files_only: bool) {
+        // Without anything on its lists the flusher is not asked (`wb_has_dirty_io`).
+        if self.stopped.get() || (files_only && self.dirty.borrow().is_empty()) {
             return;
         }
         let done = Rc::new(Completion::new(&self.rt, "flusher work item"));
-        self.works.borrow_mut().push_back(Work { sync, done: done.clone() });
+        self.works.borrow_mut().push_back(Work { sync, files_only, done: done.clone() });
         self.wake.wake_all();
         done.wait().await;
     }
@@ -212,6 +256,13 @@ impl Writeback {
         }
     }
 
+    /// Waits until no block of any file is under writeback (`wait_sb_inodes`).
+    pub async fn wait_files(&self) {
+        while self.files_writeback.get() > 0 {
+            self.idle.wait().await;
+        }
+    }
+
     /// Ends the task at its next look. For unmount.
     pub fn stop(&self) {
         self.stopped.set(true);
@@ -219,23 +270,23 @@ impl Writeback {
     }
 
     /// Moves what is old enough (or everything) out of the dirty list, oldest first.
-    fn take_expired(&self, older_than: Option<u64>) -> VecDeque<Rc<Mapping>> {
+    fn take_expired(&self, older_than: Option<u64>, files_only: bool) -> VecDeque<Rc<Mapping>> {
         let mut dirty = self.dirty.borrow_mut();
-        match older_than {
-            None => std::mem::take(&mut *dirty),
-            Some(limit) => {
-                let (old, young) = std::mem::take(&mut *dirty)
-                    .into_iter()
-                    .partition(|m: &Rc<Mapping>| m.dirtied().is_none_or(|d| d <= limit));
-                *dirty = young;
-                old
-            }
-        }
+        let (old, young) = std::mem::take(&mut *dirty).into_iter().partition(|m: &Rc<Mapping>| {
+            let expired = older_than.is_none_or(|limit| m.dirtied().is_none_or(|d| d <= limit));
+            expired && !(files_only && m.is_device())
+        });
+        *dirty = young;
+        old
     }
 
     /// Writes the mappings that are older than `older_than` jiffies (all if `None`).
     async fn pass(&self, older_than: Option<u64>, sync: bool, stop_below: Option<u64>) {
-        let mut io = self.take_expired(older_than);
+        let io = self.take_expired(older_than, false);
+        self.write_list(io, sync, stop_below).await;
+    }
+
+    async fn write_list(&self, mut io: VecDeque<Rc<Mapping>>, sync: bool, stop_below: Option<u64>) {
         let outer = self.policy.plug_across_inodes.then(|| self.part.plug());
         while let Some(map) = io.pop_front() {
             if stop_below.is_some_and(|b| self.nr_dirty.get() <= b) {
@@ -269,7 +320,8 @@ impl Writeback {
         loop {
             let work = self.works.borrow_mut().pop_front();
             let Some(work) = work else { break };
-            self.pass(None, work.sync, None).await;
+            let io = self.take_expired(None, work.files_only);
+            self.write_list(io, work.sync, None).await;
             work.done.done();
         }
         let now = self.jiffies();
@@ -322,7 +374,7 @@ async fn run(weak: Weak<Writeback>, wake: Rc<WaitQueue>, rt: Rt) {
         wb.look().await;
         let more = !wb.dirty.borrow().is_empty();
         if more && wb.next_look.get().is_none() {
-            wb.next_look.set(Some(wb.jiffies() + wb.span_jiffies(wb.policy.interval)));
+            wb.next_look.set(Some(wb.alarm(false)));
         }
     }
 }

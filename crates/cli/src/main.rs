@@ -28,13 +28,18 @@ enum Verb {
     Reproduce(cmd::reproduce::Args),
     /// Run one workload on one file system, elevator and device.
     Run(cmd::run::Args),
+    /// fio job files: what of them is exact here.
+    Fio(cmd::fio::Args),
     /// Show what a run did: its events as blkparse prints them, in the paper's format, as CSV, or
     /// as a file for blktrace's tools or the Perfetto viewer.
     Trace(cmd::trace::Args),
-    /// Why an fsync of a run took its time: its critical path, in shares that add up to 100 %.
+    /// Why an fsync of a run took its time: its critical path, through the device too, in shares
+    /// that add up to 100 %.
     Explain(cmd::explain::Args),
     /// What two runs did differently, event by event. Exit code 1 if they differ.
     Diff(cmd::diff::Args),
+    /// Ours beside real kernels: device waits of every call of the same program.
+    Kernels(cmd::kernels::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
     /// List what an image holds, after recovering in memory. Never writes.
@@ -70,9 +75,11 @@ fn main() -> std::process::ExitCode {
     match cli.verb {
         Verb::Reproduce(a) => cmd::reproduce::run(&a, &out),
         Verb::Run(a) => cmd::run::run(&a, &out),
+        Verb::Fio(a) => cmd::fio::run(&a, &out),
         Verb::Trace(a) => cmd::trace::run(&a, &out),
         Verb::Explain(a) => cmd::explain::run(&a, &out),
         Verb::Diff(a) => cmd::diff::run(&a, &out),
+        Verb::Kernels(a) => cmd::kernels::run(&a, &out),
         Verb::Mkfs(a) => cmd::mkfs::run(&a, &out),
         Verb::Inspect(a) => cmd::inspect::run(&a, &out),
         Verb::Fsck(a) => cmd::fsck::run(&a, &out),

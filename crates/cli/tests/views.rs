@@ -72,3 +72,34 @@ fn a_result_is_explained_and_compared_and_written_for_other_tools() {
         "a terminal is no place for it"
     );
 }
+
+/// A result of before the device told anything.
+#[test]
+fn a_result_without_the_devices_events_is_read_as_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let result = run(dir.path(), &["--workload", "fsync-last,n=3,case=extend"]);
+    let events = result.join("events.ndjson");
+    let text = std::fs::read_to_string(&events).expect("there");
+    let result = result.to_str().expect("text");
+    let (_, new) = json(&["explain", result, "--json"]);
+    let told = ["command", "done", "device"].map(|e| format!("\"e\":\"{e}\""));
+    let old: String =
+        text.split_inclusive('\n').filter(|l| !told.iter().any(|t| l.contains(t))).collect();
+    assert!(old.len() < text.len());
+    std::fs::write(&events, old).expect("written");
+    let (code, doc) = json(&["explain", result, "--json"]);
+    assert_eq!((code, &doc["total_ns"]), (0, &new["total_ns"]));
+    let stages = |doc: &serde_json::Value| -> Vec<(String, u64)> {
+        let all = doc["stages"].as_array().expect("a list").iter();
+        let of = |s: &serde_json::Value| {
+            (s["stage"].to_string(), s["ns"].as_u64().expect("nanoseconds"))
+        };
+        all.map(of).collect()
+    };
+    assert_eq!(stages(&doc), stages(&new), "what the device tells changes no stage");
+    let list = doc["stages"].as_array().expect("a list");
+    assert!(list.iter().all(|s| s["parts"].as_array().is_some_and(Vec::is_empty)));
+    let file = dir.path().join("t.pftrace");
+    let to = ["--to", "perfetto", "--out", file.to_str().expect("text")];
+    assert_eq!(writepath(&[&["trace", result][..], &to].concat()).0, 0);
+}

@@ -18,6 +18,8 @@ struct Dirty {
     pieces: Vec<Piece>,
     /// Sectors of cache that it takes.
     room: u64,
+    /// Barriers before it.
+    epoch: u32,
 }
 
 #[derive(Clone)]
@@ -54,6 +56,8 @@ pub(crate) struct Contents {
     dirty: Chain<Dirty>,
     dirty_sectors: u64,
     cache_sectors: u64,
+    /// Barriers so far.
+    epoch: u32,
 }
 
 /// `sectors` of zeroes as slices.
@@ -103,6 +107,7 @@ impl Contents {
             dirty: Chain::new(),
             dirty_sectors: 0,
             cache_sectors: cache_bytes / SECTOR_BYTES,
+            epoch: 0,
         }
     }
 
@@ -149,10 +154,26 @@ impl Contents {
 
     fn push(&mut self, piece: Piece, room: u64) {
         self.dirty_sectors += room;
-        self.dirty.push(Dirty { pieces: vec![piece], room });
+        self.dirty.push(Dirty { pieces: vec![piece], room, epoch: self.epoch });
         while self.dirty_sectors > self.cache_sectors {
             self.settle_first();
         }
+    }
+
+    /// A cache barrier: what is in the cache becomes durable before anything that comes later.
+    pub(crate) fn barrier(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// Does the cache hold anything of before the last barrier?
+    pub(crate) fn holds_older_epoch(&self) -> bool {
+        let first = self.dirty.first();
+        first < self.dirty.end() && self.dirty.get(first).epoch < self.epoch
+    }
+
+    /// Barriers so far.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// Everything written so far is before this mark.
@@ -169,7 +190,7 @@ impl Contents {
 
     /// Makes the oldest entry durable.
     fn settle_first(&mut self) {
-        let Dirty { pieces, room } = self.dirty.get(self.dirty.first());
+        let Dirty { pieces, room, .. } = self.dirty.get(self.dirty.first());
         for piece in pieces {
             write_all(&mut self.durable, piece.at, &piece.data);
         }
@@ -180,8 +201,10 @@ impl Contents {
     /// What a power cut can leave, apart from requests in flight, which the device appends.
     pub(crate) fn crash_view(&self) -> CrashView {
         let medium = if self.cache_sectors == 0 { &self.current } else { &self.durable };
-        let pieces = self.dirty.iter().flat_map(|(n, d)| d.pieces.iter().map(move |p| (n, p)));
-        let loss = pieces.map(|(seq, p)| LossUnit {
+        let pieces =
+            self.dirty.iter().flat_map(|(n, d)| d.pieces.iter().map(move |p| (n, d.epoch, p)));
+        let loss = pieces.map(|(seq, epoch, p)| LossUnit {
+            epoch,
             at: p.at,
             data: p.data.clone(),
             acked: true,

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use wp_base::event::{Flags, Op};
+use wp_base::event::{DeviceWork, Flags, Op, Work};
 use wp_base::{Span, Time};
 use wp_block::{
     Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossUnit, LossWhy,
@@ -52,6 +52,8 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         volatile_cache: s.get("cache_bytes") > 0,
         fua: s.switch("fua")?,
         discard,
+        flush_beside_others: s.switch("flush_beside_others")?,
+        barrier: false,
         discard_granularity_sectors: if discard { 8 } else { 0 },
     })
 }
@@ -124,6 +126,7 @@ pub(crate) fn in_transfer<'a>(
 ) -> Vec<LossUnit> {
     let changing = rqs.filter(|rq| matches!(rq.op, Op::Write | Op::Discard));
     let units = changing.zip(first_seq..).map(|(rq, seq)| LossUnit {
+        epoch: 0,
         at: rq.at,
         data: if rq.op == Op::Write { rq.data.clone() } else { zeroes(u64::from(rq.sectors)) },
         acked: false,
@@ -159,8 +162,10 @@ impl DeviceModel for Fixed {
             return Admit::Accepted;
         }
         self.counts.note(&rq);
+        let end = now + self.config.latency;
+        fx.tell(|| DeviceWork::front(Work::Serve, rq.id, now, now, end));
         self.flying.push_back(Flying { rq, mark: self.contents.mark() });
-        fx.timers.push((now + self.config.latency, 0));
+        fx.timers.push((end, 0));
         Admit::Accepted
     }
 

@@ -1,19 +1,21 @@
 //! Block devices as state machines: where time goes, and what a power cut leaves.
 //!
-//! Picture:    [`fixed`] one latency for everything · [`plain`] one request after another · [`ssd`]
-//!             buffer and page-mapping FTL on the NAND core [`nand`]. [`DEVICES`] lists them
+//! Picture:    [`fixed`] one latency for everything · [`plain`] one request after another ·
+//!             [`emmc`] one bus, a cache with flush and barrier · [`ssd`] buffer and page-mapping
+//!             FTL on the NAND core [`nand`]. [`DEVICES`] lists them
 //!             ready-made, with the source of every number.
 //! Invariants: 1. nothing here has a clock, a random number or a float in a decision: same calls,
 //!                same effects;
 //!             2. contents move by reference, from the request to the medium;
 //!             3. what was completed before a flush was submitted is in `crash_view().medium` when
 //!                the flush completes.
-//! Left out:   zones, eMMC and barriers (they will stand on the same NAND core); media errors.
+//! Left out:   zones (they will stand on the same NAND core); media errors.
 
 mod chain;
 mod check;
 pub mod config;
 mod contents;
+pub mod emmc;
 pub mod fixed;
 mod lane;
 pub mod nand;

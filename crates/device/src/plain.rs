@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use wp_base::event::{Flags, Op};
+use wp_base::event::{DeviceWork, Flags, Op, Work};
 use wp_base::{SECTOR_BYTES, Span, Time};
 use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits};
 use wp_medium::Medium;
@@ -82,23 +82,28 @@ impl Plain {
         let c = &self.config;
         let bytes = u64::from(first.rq.sectors) * SECTOR_BYTES;
         let through = first.rq.flags.has(Flags::FUA);
-        let span = match first.rq.op {
-            Op::Flush => {
-                c.flush.0 + transfer_ns(self.contents.dirty_bytes(), u64::from(c.writeback_mb_s))
-            }
-            Op::Discard => c.command.0,
-            Op::Read => c.command.0 + transfer_ns(bytes, u64::from(c.link_mb_s)),
+        let link = transfer_ns(bytes, u64::from(c.link_mb_s));
+        let write_back = |bytes: u64| transfer_ns(bytes, u64::from(c.writeback_mb_s));
+        let (serve, moved, back) = match first.rq.op {
+            Op::Flush => (c.flush.0, 0, write_back(self.contents.dirty_bytes())),
+            Op::Discard => (c.command.0, 0, 0),
+            Op::Read => (c.command.0, link, 0),
             Op::Write => {
                 // What does not fit has to be written back first.
                 let over =
                     (self.contents.dirty_bytes() + bytes).saturating_sub(c.cache_bytes).min(bytes);
                 let back = if through || c.cache_bytes == 0 { bytes } else { over };
-                c.command.0
-                    + transfer_ns(bytes, u64::from(c.link_mb_s))
-                    + transfer_ns(back, u64::from(c.writeback_mb_s))
+                (c.command.0, link, write_back(back))
             }
         };
-        fx.timers.push((now + Span(span), 0));
+        let mut at = now;
+        let parts = [(Work::Serve, serve), (Work::Transfer, moved), (Work::WriteBack, back)];
+        for (what, ns) in parts.into_iter().filter(|p| p.1 > 0) {
+            let from = at;
+            at += Span(ns);
+            fx.tell(|| DeviceWork::front(what, first.rq.id, from, from, at));
+        }
+        fx.timers.push((at, 0));
     }
 }
 

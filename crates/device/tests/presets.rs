@@ -49,6 +49,10 @@ fn every_number_has_a_unit_and_a_source() {
 fn devices_without_fua_and_with_a_volatile_cache_are_what_linux_sees() {
     let of = |name: &str| *find(name).expect("in the list").make(&[]).expect("possible").limits();
     assert!(of("fixed").fua && of("fixed").volatile_cache);
+    for name in ["sata-disk-nofua", "ssd-128", "ssd-128-plp", "840pro-128", "850pro-256"] {
+        assert!(!of(name).flush_beside_others, "{name} is a SATA disk");
+    }
+    assert!(of("fixed").flush_beside_others && of("emmc-5.1").barrier);
     for name in ["fixed-nofua", "sata-disk-nofua", "ssd-128"] {
         assert!(!of(name).fua && of(name).volatile_cache, "{name}");
     }
@@ -60,7 +64,7 @@ fn devices_without_fua_and_with_a_volatile_cache_are_what_linux_sees() {
 
 #[test]
 fn rated_drives_write_in_sequence_at_their_rated_speed() {
-    for (name, rated_mb_s) in [("ssd-128", 390), ("850pro-256", 520)] {
+    for (name, rated_mb_s) in [("ssd-128", 390), ("840pro-128", 390), ("850pro-256", 520)] {
         let mut w = World::new(find(name).expect("in the list").make(&[]).expect("possible"));
         let (each, all) = (1024u64, 1000u64);
         let submit = |w: &mut World<dyn DeviceModel>, i: u64| {
@@ -124,4 +128,22 @@ fn impossible_devices_are_refused_by_name_value_and_reason() {
     let error = small_config(&[("blocks_per_plane", 1 << 20), ("pages_per_block", 4096)])
         .expect_err("too large");
     assert_eq!(error.key, "blocks_per_plane");
+}
+
+#[test]
+fn the_840_pro_does_its_rated_random_commands_at_depth_1() {
+    let mut w = World::new(find("840pro-128").expect("in the list").make(&[]).expect("possible"));
+    let at = |i: u64| (i * 7919 % 1000) * 1024;
+    let mut per_second = |op: Op| {
+        let start = w.now;
+        for i in 0..1000 {
+            let data = if op == Op::Write { vec![Slice::pattern(i, 0, 4096)] } else { Vec::new() };
+            let id = w.submit(op, Flags::NONE, at(i), 8, data);
+            w.wait(id);
+        }
+        1000 * 1_000_000_000 / w.now.since(start).0
+    };
+    let (writes, reads) = (per_second(Op::Write), per_second(Op::Read));
+    assert!((30_000..=32_000).contains(&writes), "{writes} writes/s");
+    assert!((9_700..=10_100).contains(&reads), "{reads} reads/s");
 }

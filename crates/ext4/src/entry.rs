@@ -14,9 +14,9 @@ use wp_vfs::{
 use crate::check::{self, CheckOptions};
 use crate::disk::SuperBlock;
 use crate::fs::era::{Era, POLICIES, Version};
-use crate::fs::{Ext4, MountOptions, Mounted};
+use crate::fs::{DataMode, Ext4, MountOptions, Mounted};
 use crate::image;
-use crate::mkfs::{Features, InodeTables, MkfsOptions, mkfs};
+use crate::mkfs::{Features, InodeTables, JournalSize, MkfsOptions, mkfs};
 
 /// Time stamp of what is made or recovered without a clock: 2014-01-01, the year of the papers'
 /// kernels.
@@ -43,20 +43,69 @@ const OPTIONS: &[OptionSpec] = &[
         help: "identity; seeds all checksums",
     },
     OptionSpec {
+        key: "hash_seed",
+        when: When::Mkfs,
+        default: "",
+        help: "seed of directory hashes; the uuid if left out",
+    },
+    OptionSpec {
         key: "lazy_itable_init",
         when: When::Mkfs,
         default: "",
         help: "leave inode tables to the kernel to zero",
     },
+    OptionSpec {
+        key: "features",
+        when: When::Mkfs,
+        default: "",
+        help: "joined by +: first 2012 (uninit_bg) or today (metadata_csum, 64bit) if not as the era's mke2fs, then as mke2fs -O has them: today+^64bit",
+    },
+    OptionSpec {
+        key: "journal_mb",
+        when: When::Mkfs,
+        default: "",
+        help: "MiB of the journal (mke2fs -J size=); by the device's size if left out",
+    },
+    OptionSpec {
+        key: "data",
+        when: When::Mount,
+        default: "ordered",
+        help: "ordered, writeback or journal",
+    },
     OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec { key: "nodelalloc", when: When::Mount, default: "", help: "allocate in write()" },
+    OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks a second" },
+    OptionSpec {
+        key: "dioread_nolock",
+        when: When::Mount,
+        default: "",
+        help: "allocate buffered writes unwritten, convert when the data has arrived; since 5.6 the default",
+    },
+    OptionSpec {
+        key: "dioread_lock",
+        when: When::Mount,
+        default: "",
+        help: "the opposite: allocate written extents",
+    },
     OptionSpec { key: "commit", when: When::Mount, default: "5", help: "seconds between commits" },
+    OptionSpec {
+        key: "init_itable",
+        when: When::Mount,
+        default: "10",
+        help: "pauses between zeroing inode tables, in multiples of the time for the first",
+    },
+    OptionSpec {
+        key: "noinit_itable",
+        when: When::Mount,
+        default: "",
+        help: "leave inode tables as mkfs left them",
+    },
 ];
 
 /// ext4.
 pub static ENTRY: FsEntry = FsEntry {
     name: "ext4",
-    about: "ext4 with jbd2, eras 3.4, 3.8 and 4.6 (paper ext4-fsync)",
+    about: "ext4 with jbd2, eras 3.4, 3.8 and 4.6 (paper ext4-fsync), 5.10",
     options: OPTIONS,
     mkfs: make,
     mount,
@@ -102,14 +151,33 @@ fn features(era: Era) -> Features {
 }
 
 fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
-    let mut m = MkfsOptions::new(bytes, features(era_of(o)?));
+    let mut named = o.get("features", OPTIONS).unwrap_or_default().split('+').peekable();
+    let features = match named.peek().copied() {
+        Some("2012") => Features::era_2012(),
+        Some("today") => Features::today(),
+        _ => features(era_of(o)?),
+    };
+    named.next_if(|n| matches!(*n, "2012" | "today"));
+    let mut m = MkfsOptions::new(bytes, features);
     m.block_size = Some(number(o, "block_size", "block_size: 1024, 2048 or 4096")?);
     m.inode_size =
         number(o, "inode_size", "inode_size: a power of two from 128 to the block size")?;
     m.uuid = uuid(o.get("uuid", OPTIONS).unwrap_or_default())
         .ok_or(FsError::Invalid("uuid: 32 hexadecimal digits"))?;
-    m.hash_seed = m.uuid;
+    m.hash_seed = match o.get("hash_seed", OPTIONS) {
+        Some(text) => uuid(text).ok_or(FsError::Invalid("hash_seed: 32 hexadecimal digits"))?,
+        None => m.uuid,
+    };
     m.now = NOW;
+    for name in named.filter(|n| !n.is_empty()) {
+        let (name, on) = name.strip_prefix('^').map_or((name, true), |n| (n, false));
+        m.features =
+            m.features.set(name, on).map_err(|e| FsError::Unsupported(format!("mkfs: {e}")))?;
+    }
+    if o.get("journal_mb", OPTIONS).is_some() {
+        let mb = number(o, "journal_mb", "journal_mb: a whole number of MiB")?;
+        m.journal = JournalSize::Mebibytes(mb);
+    }
     if switch(o, "lazy_itable_init") {
         m.inode_tables = InodeTables::Lazy;
     }
@@ -126,12 +194,31 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         if commit == 0 || commit > 3600 {
             return Err(FsError::Invalid("commit: from 1 to 3600 seconds"));
         }
+        let data = DataMode::from_name(o.get("data", OPTIONS).unwrap_or("ordered"))
+            .ok_or(FsError::Invalid("data: ordered, writeback or journal"))?;
+        let hz = u64::from(number(o, "hz", "hz: timer ticks a second")?);
+        if !(100..=1000).contains(&hz) || 1000 % hz != 0 {
+            return Err(FsError::Invalid("hz: 100, 125, 200, 250, 500 or 1000"));
+        }
+        let multiplier = number(o, "init_itable", "init_itable: a multiple of time")?;
         let base = MountOptions::new(era, &env.disk, env.device.0, env.device.1);
         let options = MountOptions {
             barrier: !switch(o, "nobarrier"),
-            delalloc: !switch(o, "nodelalloc"),
+            // `data=journal` switches delayed allocation off (`ext4_check_opt_consistency`).
+            delalloc: !switch(o, "nodelalloc") && data != DataMode::Journal,
+            data,
+            dioread_nolock: match (switch(o, "dioread_nolock"), switch(o, "dioread_lock")) {
+                (true, true) => {
+                    return Err(FsError::Invalid("dioread_nolock or dioread_lock, not both"));
+                }
+                (true, false) => Some(true),
+                (false, true) => Some(false),
+                (false, false) => None,
+            },
             commit_interval: wp_base::Span::secs(u64::from(commit)),
+            init_itable: (!switch(o, "noinit_itable")).then_some(multiplier),
             epoch_secs: env.epoch_secs,
+            writeback: wp_cache::WbPolicy { hz, ..base.writeback.clone() },
             ..base
         };
         let fs = Ext4::mount(&env.rt, env.part.clone(), options).await?;

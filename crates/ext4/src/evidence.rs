@@ -11,7 +11,7 @@ use wp_medium::{Overlay, View};
 use wp_vfs::BlockMap;
 
 use crate::disk::Inode;
-use crate::image::{BlockClass, BlockClasses, Image, log_map};
+use crate::image::{BlockClass, BlockClasses, Image, log_map, refuse_fast_commit};
 
 /// Where the internal journal's blocks lie. Errors: those of [`Image::open`], and of a journal that
 /// is none.
@@ -23,11 +23,14 @@ pub fn journal_map(view: &dyn View) -> FsResult<LogMap> {
     log_map(&image)
 }
 
-/// Replays the journal into `overlay`. Orphans are left to the mount.
+/// Replays the journal into `overlay`. Orphans are left to the mount. Errors: those of recovery,
+/// and `Unsupported` if fast commits follow.
 pub fn replay(overlay: &Overlay<'_>, policy: &RecoverPolicy) -> FsResult<RecoveryReport> {
     let bs = Image::open(overlay)?.geometry().block_size;
     let log = journal_map(overlay)?;
-    wp_jbd2::recover(overlay, &log, bs, policy)
+    let report = wp_jbd2::recover(overlay, &log, bs, policy)?;
+    refuse_fast_commit(&Image::open(overlay)?, &log, &report)?;
+    Ok(report)
 }
 
 /// Places that the paper's traces name, in blocks.

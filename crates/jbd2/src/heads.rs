@@ -213,6 +213,8 @@ mod tests {
                     volatile_cache: false,
                     fua: false,
                     discard: false,
+                    flush_beside_others: true,
+                    barrier: false,
                     discard_granularity_sectors: 0,
                 }
             }

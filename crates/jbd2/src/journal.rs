@@ -203,11 +203,25 @@ impl Journal {
     pub(crate) fn begin_transaction(&self, st: &mut RefMut<'_, State>) -> u32 {
         let tid = st.begin_transaction(self.rt.now(), self.opts.commit_interval);
         if st.timer_armed.is_none() {
-            let at = timer_at(st.transaction(tid).expires);
+            let at = self.timer_at(st.transaction(tid).expires);
             st.timer_armed = Some(at);
             self.arm(at);
         }
         tid
+    }
+
+    /// When the timer of a transaction that expires at `at` fires: at the next whole second, as the
+    /// kernel rounds (`round_jiffies_up`), so that timers of many devices share a wake-up; since
+    /// 4.8 whole seconds of the kernel's own count. Then the timers have their turn.
+    fn timer_at(&self, at: Time) -> Time {
+        let ticks = self.opts.ticks;
+        let start = ticks.at(at.before(self.opts.commit_interval));
+        let at = if ticks.wheel {
+            ticks.round_up(ticks.at(at))
+        } else {
+            ticks.at(Time::ZERO + Span::secs(at.secs() + 1))
+        };
+        ticks.time(ticks.fires(start, at))
     }
 
     fn arm(&self, at: Time) {
@@ -459,12 +473,6 @@ async fn run(weak: Weak<Journal>, wake: Rc<WaitQueue>) {
     }
 }
 
-/// When the timer of a transaction that expires at `at` fires: at the next whole second, as the
-/// kernel rounds (`round_jiffies_up`), so that timers of many devices share a wake-up.
-fn timer_at(at: Time) -> Time {
-    Time::ZERO + Span::secs(at.secs() + 1)
-}
-
 /// Wakes the thread when the running transaction is old enough. One is armed at a time, so that a
 /// busy journal does not fill the timer queue.
 struct CommitTimer {
@@ -477,8 +485,9 @@ impl TimerSink for CommitTimer {
         let mut st = j.st.borrow_mut();
         st.timer_armed = None;
         let Some(tid) = st.running else { return };
-        let at = timer_at(st.transaction(tid).expires);
-        if at > now {
+        // Armed when the transaction began, or (one armed at a time here) too early for it.
+        let at = j.timer_at(st.transaction(tid).expires);
+        if at > now && st.transaction(tid).expires > now {
             st.timer_armed = Some(at);
             drop(st);
             j.arm(at);

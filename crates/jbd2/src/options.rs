@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use wp_base::Span;
 use wp_base::event::Flags;
+use wp_rt::Ticks;
 
 use crate::disk;
 
@@ -150,6 +151,8 @@ pub struct JournalOptions {
     pub ino_name: String,
     /// Age at which a transaction is committed (`commit=`, 5 s).
     pub commit_interval: Span,
+    /// Ticks a second, and how the timer that commits is rounded.
+    pub ticks: Ticks,
     /// What differs between kernels.
     pub policy: EraPolicy,
     /// Flush the device and force the record (`barrier`).
@@ -182,6 +185,7 @@ impl Default for JournalOptions {
         JournalOptions {
             ino_name: "jbd2/sdb1-8".to_owned(),
             commit_interval: Span::secs(5),
+            ticks: Ticks { hz: 250, wheel: false },
             policy: EraPolicy::default(),
             barrier: true,
             async_commit: false,

@@ -232,6 +232,16 @@ impl Journal {
         Ok(())
     }
 
+    /// The errno that an abort left in the superblock, 0 for none; it is forgotten, on disk with
+    /// the next superblock write. Source: `jbd2_journal_clear_err`.
+    pub fn clear_error(&self) -> u32 {
+        let errno = self.sb.get().errno.get();
+        if errno != 0 {
+            self.sb.set(|sb| sb.errno = U32::new(0));
+        }
+        errno
+    }
+
     /// Turns features off in memory. Source: `jbd2_journal_clear_features`.
     pub fn clear_features(&self, compat: u32, incompat: u32) {
         self.sb.set(|sb| {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use wp_base::FsResult;
-use wp_base::event::{BlockAction, Event, Op, Record, rwbs};
+use wp_base::event::{BlockAction, Event, Record, rwbs};
 use wp_base::{Sector, Time};
 use wp_medium::View;
 use wp_vfs::{BlockMap, FsEntry, Options};
@@ -89,11 +89,10 @@ impl Classifier {
                     (true, _) => "flush".to_owned(),
                     _ => self.range(*at, *sectors),
                 };
-                let op = if empty { Op::Write } else { *op };
                 Some(TraceLine {
                     ns_from_fsync_start,
                     action: action.letter(),
-                    rwbs: rwbs(op, *flags),
+                    rwbs: rwbs(*op, *flags),
                     sector: (!empty).then_some(at.0),
                     sectors: *sectors,
                     class,

@@ -14,6 +14,7 @@ pub mod reference;
 pub mod registry;
 pub mod results;
 pub mod testing;
+pub mod vtime;
 pub mod workload;
 
 /// Seconds since 1970 at power-on of every machine: 2014-01-01, the year of the papers' kernels.

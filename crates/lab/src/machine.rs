@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use wp_base::event::{Class, Flags};
 use wp_base::{FsError, Sector, Span};
-use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig, WaitUnplug};
+use wp_block::{Bio, BlockQueue, Layer, Partition, QueueConfig, WaitUnplug};
 use wp_medium::{Medium, MediumView};
 use wp_rt::{CpuModel, Outcome, Rt, TimeMode};
 use wp_vfs::{Env, FileSystem, FsEntry, Options, Vfs};
@@ -28,7 +28,7 @@ pub struct MachineSpec {
     pub device: String,
     /// Replaced device parameters.
     pub device_params: Vec<(String, u64)>,
-    /// Elevator.
+    /// Elevator; empty: the kernel's default one.
     pub elevator: String,
     /// First sector of the partition.
     pub start: Sector,
@@ -110,23 +110,13 @@ impl Machine {
             None => (spec.fs.mkfs)(&spec.fs_options, sectors * wp_base::SECTOR_BYTES)
                 .map_err(|error| MachineError::Fs { during: "mkfs", error })?,
         };
-        let elevator = ElevatorKind::from_name(&spec.elevator).ok_or_else(|| {
-            let known: Vec<&str> = wp_block::ELEVATORS.iter().map(|e| e.name).collect();
-            MachineError::Config(format!(
-                "no elevator called `{}`; there are: {}",
-                spec.elevator,
-                known.join(", ")
-            ))
-        })?;
-        let base = match spec.kernel {
-            k if k < (3, 8) => QueueConfig::linux_3_4(),
-            k if k < (3, 9) => QueueConfig::linux_3_8(),
-            _ => QueueConfig::linux_4_6(),
-        };
-        let mut base = base.with_elevator(elevator);
-        // Every wait under a plug in what runs here is for I/O: `io_schedule()` has the task itself
-        // dispatch.
-        base.plug.on_wait = WaitUnplug::Task;
+        let name = Some(spec.elevator.as_str()).filter(|name| !name.is_empty());
+        let mut base = QueueConfig::for_kernel(spec.kernel, name).map_err(MachineError::Config)?;
+        if base.layer == Layer::Single {
+            // Every wait under a plug in what runs here is for I/O: `io_schedule()` has the task
+            // itself dispatch.
+            base.plug.on_wait = WaitUnplug::Task;
+        }
         let config =
             QueueConfig { major: spec.device_number.0, minor: spec.device_number.1, ..base };
         let queue = BlockQueue::new(&rt, config, device);
@@ -136,8 +126,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Writes an image through the queue, as mkfs would, waits for all of it and flushes. Events are
-    /// not recorded yet.
+    /// Writes an image through the queue, as mkfs would, waits for all of it and flushes. Events
+    /// are not recorded yet.
     fn put_image(&self, image: Medium) -> Result<(), MachineError> {
         let (part, rt) = (self.part.clone(), self.rt.clone());
         self.block_on("mkfs", async move {

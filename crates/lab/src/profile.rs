@@ -30,6 +30,14 @@ const fn assumed(op: CpuOp, ns: u64) -> Cost {
     Cost { op, ns, source: "assumed: order of magnitude of a desktop CPU of 2013" }
 }
 
+const fn phone(op: CpuOp, ns: u64) -> Cost {
+    Cost {
+        op,
+        ns,
+        source: "assumed: three times the desktop's; no measurement of that phone is at hand",
+    }
+}
+
 /// Machines.
 pub static PROFILES: &[Profile] = &[
     Profile {
@@ -50,8 +58,28 @@ pub static PROFILES: &[Profile] = &[
             assumed(CpuOp::HandleStart, 300),
             assumed(CpuOp::JournalBlock, 700),
             assumed(CpuOp::BioSubmit, 800),
+            assumed(CpuOp::RequestDispatch, 1000),
+            assumed(CpuOp::Completion, 2000),
             assumed(CpuOp::ContextSwitch, 1500),
             assumed(CpuOp::PageWriteback, 500),
+        ],
+    },
+    Profile {
+        name: "snapdragon-800",
+        about: "the phone of paper ext4-fsync (Nexus 5, 4 cores): every cost three times the PC's, all assumed",
+        cores: 4,
+        costs: &[
+            phone(CpuOp::Syscall, 750),
+            phone(CpuOp::PageWrite, 1800),
+            phone(CpuOp::PageRead, 1200),
+            phone(CpuOp::BlockAlloc, 4500),
+            phone(CpuOp::HandleStart, 900),
+            phone(CpuOp::JournalBlock, 2100),
+            phone(CpuOp::BioSubmit, 2400),
+            phone(CpuOp::RequestDispatch, 3000),
+            phone(CpuOp::Completion, 6000),
+            phone(CpuOp::ContextSwitch, 4500),
+            phone(CpuOp::PageWriteback, 1500),
         ],
     },
 ];

@@ -12,18 +12,22 @@
 //!                one are both findings.
 //! Left out:   how data is split into requests and the microseconds: matters of that disk and of
 //!             an emulated machine (the requests are in the table, not in the comparison).
-//! Source:     the READMEs of the folders linux-3.4, linux-3.8 and linux-4.6 of the reference data.
+//! Source:     the READMEs of the folders linux-3.4, linux-3.8, linux-4.6 and linux-5.10 of the
+//!             reference data.
 
+mod bios;
 mod compare;
 mod known;
 mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
+mod today;
 mod trace;
 
 use std::fmt;
 
+pub use bios::{CaseBios, PhaseBios, QueuedBio, compare_bios};
 pub use compare::parse_differences;
 pub use compare::{Difference, Finding, ListedDifference, What, check_differences, compare};
 pub use known::{
@@ -32,6 +36,7 @@ pub use known::{
 };
 pub use summary::{ClassSummary, Filed, Issuer, Moment, Phase, RunSummary, Share, summarise};
 pub use table::{Row, SideBySide, side_by_side};
+pub use today::{TODAY_RUNS_JSON, TodayCase, TodayRun, read_today, today_runs, today_runs_to_json};
 pub use trace::{Trace, TraceLine, parse_tsv};
 
 /// Why recorded data is refused; says where.

@@ -11,7 +11,11 @@ pub static FILE_SYSTEMS: &[&FsEntry] = &[&wp_ext4::ENTRY];
 /// Devices.
 pub static DEVICES: &[&DeviceEntry] = wp_device::DEVICES;
 /// Workloads.
-pub static WORKLOADS: &[&WorkloadEntry] = &[&crate::workload::fsync_last::ENTRY];
+pub static WORKLOADS: &[&WorkloadEntry] = &[
+    &crate::workload::fsync_last::ENTRY,
+    &crate::workload::fsync_create::ENTRY,
+    &crate::workload::fio::ENTRY,
+];
 
 /// A table's entry by name; `Err` lists what there is.
 pub fn find<'a, T>(

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use wp_base::event::{BlockAction, Event, Flags, Op, Record};
+use wp_base::event::{BlockAction, DeviceWork, Die, Event, Flags, Op, Record, Work};
 use wp_base::{Sector, Span, Time};
 
 use crate::classify;
@@ -87,6 +87,12 @@ pub fn events_to_ndjson(records: &[Record]) -> Vec<u8> {
                 json!({ "e": "exit", "name": name, "id": id, "v": value, "ok": ok })
             }
             Event::Mark { text } => json!({ "e": "mark", "text": &**text }),
+            Event::Command { id, op, flags, at, sectors } => json!({
+                "e": "command", "id": id, "op": format!("{op:?}"), "fl": flags.0, "s": at.0,
+                "n": sectors,
+            }),
+            Event::CommandEnd { id, ok } => json!({ "e": "done", "id": id, "ok": ok }),
+            Event::Device(work) => device_work(work),
         };
         if let Value::Object(m) = &mut v {
             m.insert("t".into(), json!(r.at.0));
@@ -96,6 +102,70 @@ pub fn events_to_ndjson(records: &[Record]) -> Vec<u8> {
         out.push(b'\n');
     }
     out
+}
+
+/// Zeroes and empty lists are left out.
+fn device_work(w: &DeviceWork) -> Value {
+    let mut m = serde_json::Map::new();
+    m.insert("e".into(), json!("device"));
+    m.insert("what".into(), json!(w.what.name()));
+    for (key, at) in [("r", w.ready), ("f", w.from), ("to", w.to)] {
+        m.insert(key.into(), json!(at.0));
+    }
+    if let Some(Die { channel, die }) = w.die {
+        m.insert("die".into(), json!([channel, die]));
+    }
+    for (key, n) in [("bus", w.bus.0), ("cells", w.cells.0), ("b", w.bytes)] {
+        if n > 0 {
+            m.insert(key.into(), json!(n));
+        }
+    }
+    if w.gc {
+        m.insert("gc".into(), json!(true));
+    }
+    if !w.commands.is_empty() {
+        m.insert("of".into(), json!(w.commands));
+    }
+    Value::Object(m)
+}
+
+fn read_device_work(v: &Value) -> Result<DeviceWork, String> {
+    let time = |key: &str| v[key].as_u64().map(Time).ok_or_else(|| format!("no time `{key}`"));
+    let number = |key: &str| match &v[key] {
+        Value::Null => Ok(0),
+        n => n.as_u64().ok_or_else(|| format!("`{key}` is no number")),
+    };
+    let die = match &v["die"] {
+        Value::Null => None,
+        two => {
+            let part = |i: usize| two[i].as_u64().and_then(|n| u32::try_from(n).ok());
+            let (channel, die) = part(0).zip(part(1)).ok_or("`die` is not channel and die")?;
+            Some(Die { channel, die })
+        }
+    };
+    let commands = match &v["of"] {
+        Value::Null => Some(Vec::new()),
+        list => list.as_array().and_then(|l| l.iter().map(Value::as_u64).collect()),
+    };
+    let work = DeviceWork {
+        what: Work::ALL
+            .into_iter()
+            .find(|w| v["what"] == w.name())
+            .ok_or("an unknown work of a device")?,
+        die,
+        ready: time("r")?,
+        from: time("f")?,
+        to: time("to")?,
+        bus: Span(number("bus")?),
+        cells: Span(number("cells")?),
+        bytes: number("b")?,
+        gc: v["gc"] == true,
+        commands: commands.ok_or("`of` is no list of commands")?,
+    };
+    if work.ready > work.from || work.from > work.to {
+        return Err("it ends before it begins".to_owned());
+    }
+    Ok(work)
 }
 
 /// The block events of a result's `events.ndjson`. Errors: the host's, or a line that is none of
@@ -159,6 +229,11 @@ fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
     let num = |key: &str| v[key].as_u64().ok_or_else(|| format!("no number `{key}`"));
     let text = |key: &str| v[key].as_str().ok_or_else(|| format!("no text `{key}`"));
     let small = |key: &str| u32::try_from(num(key)?).map_err(|_| format!("`{key}` is too large"));
+    let truth = || v["ok"].as_bool().ok_or("no truth value `ok`");
+    let operation = || {
+        let found = OPS.into_iter().find(|o| v["op"] == format!("{o:?}").as_str());
+        found.ok_or("an unknown operation")
+    };
     let event = match text("e")? {
         "block" => {
             let letter = text("a")?;
@@ -167,10 +242,7 @@ fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
                     .into_iter()
                     .find(|a| letter.chars().eq([a.letter()]))
                     .ok_or("an unknown action")?,
-                op: OPS
-                    .into_iter()
-                    .find(|o| v["op"] == format!("{o:?}").as_str())
-                    .ok_or("an unknown operation")?,
+                op: operation()?,
                 flags: Flags(small("fl")?),
                 at: Sector(num("s")?),
                 sectors: small("n")?,
@@ -188,9 +260,18 @@ fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
             name: name(text("name")?)?,
             id: num("id")?,
             value: num("v")?,
-            ok: v["ok"].as_bool().ok_or("no truth value `ok`")?,
+            ok: truth()?,
         },
         "mark" => Event::Mark { text: text("text")?.into() },
+        "command" => Event::Command {
+            id: num("id")?,
+            op: operation()?,
+            flags: Flags(small("fl")?),
+            at: Sector(num("s")?),
+            sectors: small("n")?,
+        },
+        "done" => Event::CommandEnd { id: num("id")?, ok: truth()? },
+        "device" => Event::Device(Box::new(read_device_work(v)?)),
         other => return Err(format!("an unknown event `{other}`")),
     };
     let task = text("task")?;
@@ -273,6 +354,27 @@ mod tests {
             Event::SyscallEnter { name: "fsync", id: 3, target: "22".into() },
             Event::SyscallExit { name: "fsync", id: 3, value: 0, ok: true },
             Event::Mark { text: "end".into() },
+            Event::Command {
+                id: 9,
+                op: Op::Write,
+                flags: Flags::FUA,
+                at: Sector(2048),
+                sectors: 8,
+            },
+            Event::CommandEnd { id: 9, ok: true },
+            Event::Device(Box::new(DeviceWork::front(Work::Decode, 9, Time(1), Time(2), Time(3)))),
+            Event::Device(Box::new(DeviceWork {
+                what: Work::Program,
+                die: Some(Die { channel: 1, die: 7 }),
+                ready: Time(5),
+                from: Time(6),
+                to: Time(u64::MAX),
+                bus: Span(2),
+                cells: Span(3),
+                bytes: 4096,
+                gc: true,
+                commands: vec![9, 11],
+            })),
         ];
         let records: Vec<Record> = (1..)
             .zip(events)

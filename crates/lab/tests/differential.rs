@@ -4,9 +4,10 @@
 //! Needs root and loop devices for what the kernel judges; skipped by name elsewhere.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::FileExt;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use wp_base::{FsResult, Rng, Sector, Span, live};
 use wp_lab::machine::{Machine, MachineSpec};
@@ -15,7 +16,7 @@ use wp_lab::results::{events_to_ndjson, sha256};
 use wp_lab::testing::skipped;
 use wp_lab::{files, registry};
 use wp_medium::{Medium, Slice};
-use wp_vfs::{FileType, OpenFlags, Options, Vfs};
+use wp_vfs::{FileType, OpenFlags, Options, Reserve, Vfs, XattrSet};
 
 /// Path to (links, size, hash of contents or target); directories with size 0 and no hash.
 type Tree = BTreeMap<String, (u64, u64, String)>;
@@ -183,7 +184,35 @@ enum Call {
     Mkdir(String),
     Rmdir(String),
     List(String),
+    SetXattr(String, String, u64, u32),
+    GetXattr(String, String),
+    RemoveXattr(String, String),
     Sync,
+    /// `O_DIRECT`, and with the last field `O_DSYNC`.
+    Direct(String, u64, u64, u32, bool),
+    DirectRead(String),
+    Reserve(String, Reserve, u64, u64),
+}
+
+/// [`call`], a quarter of them past the cache or without data.
+fn wide_call(rng: &mut Rng, step: u64) -> Call {
+    if rng.below(4) > 0 {
+        return call(rng, step);
+    }
+    let a = name(rng);
+    let (at, len) = (rng.below(150_000), 1 + rng.below(60_000));
+    let keep_size = rng.below(2) == 0;
+    match rng.below(8) {
+        0..=2 => {
+            let unit = [512, 4096, 1][rng.below(9).min(2).min(rng.below(3)) as usize];
+            let (at, len) = (at / unit * unit, len.next_multiple_of(unit) as u32);
+            Call::Direct(a, step, at, len, rng.below(4) == 0)
+        }
+        3 => Call::DirectRead(a),
+        4 => Call::Reserve(a, Reserve::Space { keep_size }, at, len),
+        5 => Call::Reserve(a, Reserve::Zero { keep_size }, at, len),
+        _ => Call::Reserve(a, Reserve::Punch, at, len),
+    }
 }
 
 fn name(rng: &mut Rng) -> String {
@@ -232,6 +261,22 @@ fn call(rng: &mut Rng, step: u64) -> Call {
     }
 }
 
+/// [`call`], with some calls on extended attributes among the others.
+fn call_or_xattr(rng: &mut Rng, step: u64) -> Call {
+    if rng.below(5) != 0 {
+        return call(rng, step);
+    }
+    let (path, name) = (name(rng), format!("user.k{}", rng.below(6)));
+    match rng.below(4) {
+        0..=1 => {
+            let len = if rng.below(4) == 0 { rng.below(3_500) } else { rng.below(60) };
+            Call::SetXattr(path, name, rng.below(3), len as u32)
+        }
+        2 => Call::GetXattr(path, name),
+        _ => Call::RemoveXattr(path, name),
+    }
+}
+
 async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
     match c {
         Call::Write(n, seed, at, len) => {
@@ -275,7 +320,68 @@ async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
             names.sort();
             Ok(sha256(&names.concat()))
         }
+        Call::SetXattr(p, n, seed, len) => {
+            let value = Slice::pattern(*seed, 0, *len).to_vec();
+            v.set_xattr(p, n, &value, XattrSet::Any).await.map(|()| String::new())
+        }
+        Call::GetXattr(p, n) => v.get_xattr(p, n).await.map(|b| sha256(&b)),
+        Call::RemoveXattr(p, n) => v.remove_xattr(p, n).await.map(|()| String::new()),
         Call::Sync => v.sync().await.map(|()| String::new()),
+        Call::Direct(n, seed, at, len, dsync) => {
+            let flags = OpenFlags { direct: true, dsync: *dsync, ..OpenFlags::CREATE };
+            let fd = v.open(n, flags, 0o644).await?;
+            let out = v.pwrite(fd, *at, &[Slice::pattern(*seed, 0, *len)]).await;
+            v.close(fd).await?;
+            out.map(|n| n.to_string())
+        }
+        Call::DirectRead(n) => {
+            let fd = v.open(n, OpenFlags { direct: true, ..OpenFlags::READ }, 0).await?;
+            let out = v.pread(fd, 0, DIRECT_READ as u64).await;
+            v.close(fd).await?;
+            out.map(|s| sha256(&s.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>()))
+        }
+        Call::Reserve(n, how, at, len) => {
+            let fd = v.open(n, OpenFlags::CREATE, 0o644).await?;
+            let out = v.fallocate(fd, *how, *at, *len).await;
+            v.close(fd).await?;
+            out.map(|()| String::new())
+        }
+    }
+}
+
+/// Bytes of a direct read: more than any file has.
+const DIRECT_READ: usize = 1 << 18;
+/// `O_DIRECT` and `O_DSYNC` of Linux on x86-64 and most others.
+const O_DIRECT: i32 = 0o40_000;
+const O_DSYNC: i32 = 0o10_000;
+
+/// `len` bytes at an address that direct I/O takes.
+fn aligned(len: usize) -> (Vec<u8>, std::ops::Range<usize>) {
+    let bytes = vec![0u8; len + 4096];
+    let skip = bytes.as_ptr().align_offset(4096);
+    (bytes, skip..skip + len)
+}
+
+/// `fallocate` by its command: the standard library has no such call.
+fn their_fallocate(at: &Path, how: Reserve, offset: u64, len: u64) -> std::io::Result<String> {
+    let mut args = vec!["-o".to_owned(), offset.to_string(), "-l".to_owned(), len.to_string()];
+    args.extend(
+        match how {
+            Reserve::Space { keep_size: true } => vec!["-n"],
+            Reserve::Punch => vec!["-p"],
+            Reserve::Zero { keep_size: true } => vec!["-z", "-n"],
+            Reserve::Zero { keep_size: false } => vec!["-z"],
+            _ => vec![],
+        }
+        .into_iter()
+        .map(str::to_owned),
+    );
+    args.push(at.display().to_string());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match tool("fallocate", &args) {
+        Some((true, _)) => Ok(String::new()),
+        Some((false, text)) => Err(std::io::Error::other(text)),
+        None => Err(std::io::Error::other("fallocate is not installed")),
     }
 }
 
@@ -315,7 +421,95 @@ fn theirs(root: &Path, c: &Call) -> std::io::Result<String> {
             names.sort();
             Ok(sha256(&names.concat()))
         }
+        Call::SetXattr(..) | Call::GetXattr(..) | Call::RemoveXattr(..) => {
+            unreachable!("the host's attributes are asked of python")
+        }
         Call::Sync => Ok(String::new()),
+        Call::Direct(n, seed, at, len, dsync) => {
+            let flags = O_DIRECT | if *dsync { O_DSYNC } else { 0 };
+            let f =
+                open().write(true).create(true).truncate(false).custom_flags(flags).open(p(n))?;
+            let (mut bytes, place) = aligned(*len as usize);
+            bytes[place.clone()].copy_from_slice(&Slice::pattern(*seed, 0, *len).to_vec());
+            f.write_at(&bytes[place], *at).map(|n| n.to_string())
+        }
+        Call::DirectRead(n) => {
+            use std::io::Read;
+            let mut f = open().read(true).custom_flags(O_DIRECT).open(p(n))?;
+            let (mut bytes, place) = aligned(DIRECT_READ);
+            let got = f.read(&mut bytes[place.clone()])?;
+            Ok(sha256(&bytes[place.start..place.start + got]))
+        }
+        Call::Reserve(n, how, at, len) => {
+            let path = p(n);
+            drop(open().write(true).create(true).truncate(false).open(&path)?);
+            their_fallocate(&path, *how, *at, *len)
+        }
+    }
+}
+
+/// Calls on the host's extended attributes, which the standard library cannot make.
+struct HostXattrs {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+const PYTHON: &str = r#"
+import errno, hashlib, os, sys
+for line in sys.stdin:
+    w = line.rstrip("\n").split("\t")
+    try:
+        if w[0] == "set":
+            os.setxattr(w[1], w[2], bytes.fromhex(w[3])); out = "ok "
+        elif w[0] == "get":
+            out = "ok " + hashlib.sha256(os.getxattr(w[1], w[2])).hexdigest()
+        else:
+            os.removexattr(w[1], w[2]); out = "ok "
+    except OSError as e:
+        out = "no " + errno.errorcode[e.errno]
+    print(out, flush=True)
+"#;
+
+impl HostXattrs {
+    fn new() -> Option<HostXattrs> {
+        let mut child = Command::new("python3")
+            .args(["-c", PYTHON])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let input = child.stdin.take()?;
+        let output = BufReader::new(child.stdout.take()?);
+        Some(HostXattrs { child, input, output })
+    }
+
+    fn ask(&mut self, root: &Path, c: &Call) -> Result<String, String> {
+        let p = |n: &String| root.join(n).display().to_string();
+        let line = match c {
+            Call::SetXattr(path, n, seed, len) => {
+                let value = Slice::pattern(*seed, 0, *len).to_vec();
+                let hex: String = value.iter().map(|b| format!("{b:02x}")).collect();
+                format!("set\t{}\t{n}\t{hex}", p(path))
+            }
+            Call::GetXattr(path, n) => format!("get\t{}\t{n}", p(path)),
+            Call::RemoveXattr(path, n) => format!("rm\t{}\t{n}", p(path)),
+            other => return theirs(root, other).map_err(|e| errno_name(&e)),
+        };
+        writeln!(self.input, "{line}").expect("python reads");
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).expect("python answers");
+        match answer.trim_end_matches('\n').split_once(' ') {
+            Some(("ok", text)) => Ok(text.to_owned()),
+            Some((_, errno)) => Err(errno.to_owned()),
+            None => panic!("python answers {answer:?}"),
+        }
+    }
+}
+
+impl Drop for HostXattrs {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
@@ -333,6 +527,8 @@ fn errno_name(e: &std::io::Error) -> String {
         (36, "ENAMETOOLONG"),
         (39, "ENOTEMPTY"),
         (40, "ELOOP"),
+        (61, "ENODATA"),
+        (95, "EOPNOTSUPP"),
     ];
     let n = e.raw_os_error().unwrap_or(0);
     names.iter().find(|(k, _)| *k == n).map_or(format!("errno {n}"), |(_, s)| (*s).to_owned())
@@ -343,17 +539,48 @@ fn the_same_program_gives_the_same_answers_here_and_on_the_host_kernel() {
     if !can_mount("programs here and on the host kernel") {
         return;
     }
-    for (seed, options) in [
-        (1, "era=3.4,block_size=1024"),
-        (2, "era=4.6"),
-        (3, "era=3.8,nodelalloc"),
-        (4, "era=4.6"),
-        (5, "era=6.1,block_size=1024"),
-        (6, "era=4.6"),
-        (7, "era=3.4"),
-        (8, "era=4.6"),
-        (9, "era=4.6,block_size=1024"),
-    ] {
+    same_program(
+        call,
+        &[
+            (1, "era=3.4,block_size=1024"),
+            (2, "era=4.6"),
+            (3, "era=3.8,nodelalloc"),
+            (4, "era=4.6"),
+            (5, "era=6.1,block_size=1024"),
+            (6, "era=4.6"),
+            (7, "era=3.4"),
+            (8, "era=4.6"),
+            (9, "era=4.6,block_size=1024"),
+        ],
+    );
+}
+
+#[test]
+fn direct_and_reserved_space_give_the_same_answers_here_and_on_the_host_kernel() {
+    if !can_mount("direct I/O and fallocate here and on the host kernel") {
+        return;
+    }
+    if tool("fallocate", &["--version"]).is_none() {
+        skipped("fallocate here and on the host kernel", "fallocate is not installed");
+        return;
+    }
+    same_program(
+        wide_call,
+        &[
+            (21, "era=6.18"),
+            (22, "era=6.18,block_size=1024"),
+            (23, "era=5.10"),
+            (24, "era=4.6"),
+            (25, "era=3.4,block_size=1024"),
+            (26, "era=6.18,nodelalloc"),
+            (27, "era=6.18"),
+            (28, "era=6.12,dioread_lock"),
+        ],
+    );
+}
+
+fn same_program(next: fn(&mut Rng, u64) -> Call, worlds: &[(u64, &str)]) {
+    for (seed, options) in worlds.iter().copied() {
         let dir = tempfile::tempdir().expect("a directory");
         let (image, at) = (dir.path().join("image"), dir.path().join("mnt"));
         std::fs::create_dir(&at).expect("made");
@@ -362,7 +589,7 @@ fn the_same_program_gives_the_same_answers_here_and_on_the_host_kernel() {
         assert!(tool("mke2fs", &["-q", "-F", "-t", "ext4", &i]).expect("runs").0);
         assert!(tool("mount", &["-o", "loop", &i, &m]).expect("runs").0);
         let mut rng = Rng::stream(seed, "calls");
-        let calls: Vec<Call> = (0..1500).map(|step| call(&mut rng, step)).collect();
+        let calls: Vec<Call> = (0..1500).map(|step| next(&mut rng, step)).collect();
         let expected: Vec<Result<String, String>> =
             calls.iter().map(|c| theirs(&at, c).map_err(|e| errno_name(&e))).collect();
         let mut tree = Tree::new();
@@ -391,12 +618,83 @@ fn the_same_program_gives_the_same_answers_here_and_on_the_host_kernel() {
     }
 }
 
+/// Features of an image made today, by name: e2fsprogs older than 1.47.1 must be told.
+const TODAY: &str = "-O orphan_file,metadata_csum_seed";
+
+/// An image that `mkfs.ext4` makes with these arguments.
+fn real_image(args: &str, mib: u64) -> Medium {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("image");
+    std::fs::File::create(&image).and_then(|f| f.set_len(mib << 20)).expect("made");
+    let name = image.display().to_string();
+    let mut all: Vec<&str> = vec!["-q", "-F"];
+    all.extend(args.split_whitespace());
+    all.push(&name);
+    let (ok, text) = tool("mkfs.ext4", &all).expect("mkfs.ext4 exists");
+    assert!(ok, "mkfs.ext4 {args}: {text}");
+    files::load(&image).expect("read").0
+}
+
+#[test]
+fn images_of_the_real_mkfs_serve_the_same_program_with_attributes_as_the_host_kernel() {
+    if !can_mount("programs with attributes on default images, here and on the host kernel") {
+        return;
+    }
+    for (seed, args) in [
+        (21, format!("{TODAY} -b 4096")),
+        (22, format!("{TODAY} -b 1024")),
+        (23, "-O ^extents,^64bit -b 1024".to_owned()),
+        (24, "-I 128 -b 2048".to_owned()),
+    ] {
+        let Some(mut host) = HostXattrs::new() else {
+            skipped("programs with attributes on default images", "python3 is not installed");
+            return;
+        };
+        let start = real_image(&args, 64);
+        let dir = tempfile::tempdir().expect("a directory");
+        let (image, at) = (dir.path().join("image"), dir.path().join("mnt"));
+        std::fs::create_dir(&at).expect("made");
+        files::save(&start, Sector(0), 64 << 20, &image).expect("saved");
+        let (i, m) = (image.display().to_string(), at.display().to_string());
+        assert!(tool("mount", &["-o", "loop", &i, &m]).expect("runs").0);
+        let mut rng = Rng::stream(seed, "calls");
+        let calls: Vec<Call> = (0..1500).map(|step| call_or_xattr(&mut rng, step)).collect();
+        let expected: Vec<Result<String, String>> =
+            calls.iter().map(|c| host.ask(&at, c)).collect();
+        let mut tree = Tree::new();
+        host_tree(&at, "", &mut tree);
+        drop(host);
+        unmount(&m);
+
+        let here = machine("era=6.1", 64, "noop", seed, Some(start));
+        let vfs = here.mount().expect("mounts");
+        let v = vfs.clone();
+        let what = args.clone();
+        let got = here
+            .block_on("calls", async move {
+                for (i, (c, want)) in calls.iter().zip(&expected).enumerate() {
+                    let got = ours(&v, c).await.map_err(|e| e.errno().to_owned());
+                    assert_eq!(got, *want, "{what}, call {i}: {c:?}");
+                }
+                our_tree(&v).await
+            })
+            .expect("runs");
+        assert_eq!(got, tree, "{args}");
+        here.unmount(&vfs).expect("unmounts");
+        let medium = here.view().medium;
+        assert_clean(&medium, 64, &args);
+        assert_eq!(kernel_tree(&medium, 64), Ok(got), "{args}: the kernel reads ours");
+        drop(vfs);
+        here.rt.cut();
+    }
+}
+
 // ---- many tasks ----
 
 async fn worker(v: Vfs, who: u64, seed: u64, steps: u64) {
     let mut rng = Rng::stream(seed * 100 + who, "worker");
     for step in 0..steps {
-        let c = call(&mut rng, who * 1_000_000 + step);
+        let c = wide_call(&mut rng, who * 1_000_000 + step);
         // Any answer will do, if it is one that the call can have.
         if let Err(e) = ours(&v, &c).await {
             let known = [
@@ -470,8 +768,14 @@ fn crowd(options: &str, mib: u64, elevator: &str, seed: u64, tasks: u64) -> Stri
 #[test]
 fn many_tasks_on_the_same_names_leave_a_clean_image_and_one_history() {
     let before = live::census();
-    let eras =
-        ["era=3.4,block_size=1024", "era=3.8", "era=4.6,nodelalloc", "era=4.6,block_size=1024"];
+    let eras = [
+        "era=3.4,block_size=1024",
+        "era=3.8",
+        "era=4.6,nodelalloc",
+        "era=4.6,block_size=1024",
+        "era=6.18",
+        "era=6.18,block_size=1024",
+    ];
     for (i, options) in eras.iter().enumerate() {
         for (elevator, tasks) in [("cfq", 8), ("noop", 5)] {
             let seed = i as u64 + 1;
@@ -489,6 +793,7 @@ fn many_tasks_on_the_same_names_leave_a_clean_image_and_one_history() {
     // A disk that is full most of the time.
     for seed in 10..13 {
         crowd("era=4.6,block_size=1024", 10, "cfq", seed, 6);
+        crowd("era=6.18,block_size=1024", 10, "cfq", seed, 6);
     }
     assert_eq!(live::census(), before);
 }
@@ -506,6 +811,24 @@ async fn orphan_maker(v: Vfs, who: u64, seed: u64) {
         }
         if rng.below(2) == 0 {
             v.fsync(fd).await.expect("syncs");
+        }
+        match rng.below(5) {
+            0 => {
+                // A direct write that grows the file is an orphan while its data is under way.
+                let flags = OpenFlags { direct: true, append: true, ..OpenFlags::WRITE };
+                let size = v.fstat(fd).await.expect("tells").size.next_multiple_of(4096);
+                v.ftruncate(fd, size).await.expect("extends");
+                let direct = v.open(&n, flags, 0).await.expect("opens");
+                let data = Slice::pattern(step, 7, 4096 * (1 + rng.below(20)) as u32);
+                v.write(direct, &[data]).await.expect("writes");
+                v.close(direct).await.expect("closes");
+            }
+            1 => {
+                let space = Reserve::Space { keep_size: true };
+                v.fallocate(fd, space, 100_000, 500_000).await.expect("reserves");
+                v.fallocate(fd, Reserve::Punch, 9_000, 90_000).await.expect("punches");
+            }
+            _ => {}
         }
         match rng.below(4) {
             0 => v.unlink(&n).await.expect("removes"),
@@ -529,10 +852,17 @@ fn orphans_and_half_done_cuts_are_finished_alike_here_and_by_the_host_kernel() {
     if !can_mount("orphans after a crash, here and on the host kernel") {
         return;
     }
-    for (options, seed) in
-        [("era=3.4,block_size=1024", 1), ("era=4.6", 2), ("era=4.6,block_size=1024", 3)]
-    {
-        let m = machine(options, 48, "cfq", seed, None);
+    for (options, seed) in [
+        ("era=3.4,block_size=1024", 1),
+        ("era=4.6", 2),
+        ("era=4.6,block_size=1024", 3),
+        ("era=6.18", 4),
+        ("era=6.18,block_size=1024", 5),
+        ("era=6.1", 6),
+    ] {
+        // The last one lists its orphans in a file.
+        let image = (seed == 6).then(|| real_image(&format!("{TODAY} -b 1024"), 48));
+        let m = machine(options, 48, "cfq", seed, image);
         let vfs = m.mount().expect("mounts");
         for who in 0..3 {
             drop(m.rt.spawn(format!("maker-{who}"), orphan_maker(vfs.clone(), who, seed)));

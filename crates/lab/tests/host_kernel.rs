@@ -27,6 +27,44 @@ fn tool(name: &str, args: &[&str]) -> Option<(bool, String)> {
     Some((out.status.success(), text))
 }
 
+/// An image that the host's kernel has mounted, through a loop device that goes with it.
+struct Mounted<'a> {
+    at: Option<&'a str>,
+}
+
+impl<'a> Mounted<'a> {
+    /// Errors: what `mount` says.
+    fn new(image: &str, at: &'a str) -> Result<Mounted<'a>, String> {
+        match tool("mount", &["-o", "loop", "-t", "ext4", image, at]) {
+            Some((true, _)) => Ok(Mounted { at: Some(at) }),
+            Some((false, text)) => Err(text),
+            None => Err("mount is not installed".to_owned()),
+        }
+    }
+
+    /// Panics if it cannot be: what was written is not all in the image then, and the mount would
+    /// stay behind.
+    fn unmount(mut self) {
+        let at = self.at.expect("it is unmounted once");
+        let (ok, text) = tool("umount", &[at]).expect("umount stands beside mount");
+        assert!(ok, "umount {at}: {text}");
+        self.at = None;
+    }
+}
+
+impl Drop for Mounted<'_> {
+    /// The test has failed meanwhile: nothing of it may stay on the host.
+    fn drop(&mut self) {
+        if let Some(at) = self.at {
+            let done = tool("umount", &[at]).is_some_and(|r| r.0)
+                || tool("umount", &["--lazy", at]).is_some_and(|r| r.0);
+            if !done {
+                eprintln!("{at} is still mounted");
+            }
+        }
+    }
+}
+
 /// Can this host mount an image at all?
 fn can_mount(check: &str) -> bool {
     let dir = tempfile::tempdir().expect("a directory");
@@ -34,17 +72,16 @@ fn can_mount(check: &str) -> bool {
     std::fs::create_dir(&at).expect("made");
     std::fs::File::create(&image).and_then(|f| f.set_len(16 << 20)).expect("made");
     let (i, m) = (image.display().to_string(), at.display().to_string());
-    let ok = tool("mke2fs", &["-q", "-F", "-t", "ext4", &i]).is_some_and(|r| r.0)
-        && tool("mount", &["-o", "loop", "-t", "ext4", &i, &m]).is_some_and(|r| r.0);
-    if ok {
-        tool("umount", &[&m]);
-    } else {
-        skipped(
-            check,
-            "this host cannot mount an ext4 image through a loop device (root and mke2fs are needed)",
-        );
+    let made = tool("mke2fs", &["-q", "-F", "-t", "ext4", &i]).is_some_and(|r| r.0);
+    if let (true, Ok(mounted)) = (made, Mounted::new(&i, &m)) {
+        mounted.unmount();
+        return true;
     }
-    ok
+    skipped(
+        check,
+        "this host cannot mount an ext4 image through a loop device (root and mke2fs are needed)",
+    );
+    false
 }
 
 fn walk(dir: &Path, prefix: &str, out: &mut Tree) {
@@ -73,13 +110,10 @@ fn kernel_tree(medium: &Medium, start: Sector, bytes: u64) -> Result<Tree, Strin
     std::fs::create_dir(&at).expect("made");
     files::save(medium, start, bytes, &image).expect("saved");
     let (i, m) = (image.display().to_string(), at.display().to_string());
-    let (ok, text) = tool("mount", &["-o", "loop", "-t", "ext4", &i, &m]).expect("mount exists");
-    if !ok {
-        return Err(text);
-    }
+    let mounted = Mounted::new(&i, &m)?;
     let mut tree = Tree::new();
     walk(&at, "", &mut tree);
-    tool("umount", &[&m]);
+    mounted.unmount();
     let (clean, text) = tool("e2fsck", &["-fn", &i]).expect("e2fsck exists");
     if clean { Ok(tree) } else { Err(format!("e2fsck after the kernel's recovery:\n{text}")) }
 }
@@ -207,7 +241,14 @@ fn crashed_anywhere_the_host_kernel_and_we_recover_the_same_files() {
     if !can_mount("host kernel replays our crashed journals") {
         return;
     }
-    for (era, block_size, seed) in [("3.4", 4096, 11), ("3.8", 1024, 12), ("4.6", 4096, 13)] {
+    for (era, block_size, seed) in [
+        ("3.4", 4096, 11),
+        ("3.8", 1024, 12),
+        ("4.6", 4096, 13),
+        ("4.6,data=journal", 1024, 14),
+        ("6.18,data=journal", 4096, 15),
+        ("6.18,data=writeback", 4096, 16),
+    ] {
         let completions = {
             let m = Machine::new(spec(era, 48, block_size, seed), None).expect("builds");
             let vfs = m.mount().expect("mounts");

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use wp_base::Time;
 use wp_base::event::{Event, Flags, Op, Record, rwbs};
 
+use crate::commands::{Inside, Part};
 use crate::requests::Request;
 use crate::walk::{Doing, Role, Step, Walk, length};
 
@@ -51,6 +52,10 @@ pub struct Link {
     pub who: String,
     /// The stage: one of few names.
     pub stage: String,
+    /// What the device did meanwhile; empty if that is not known, or not in the device.
+    pub part: String,
+    /// The die that did it; empty if none did.
+    pub place: String,
     /// What it ran, or what it waited for and who had issued that.
     pub what: String,
     /// Hundredths of a percent of the call.
@@ -66,6 +71,8 @@ pub struct Stage {
     pub ns: u64,
     /// Hundredths of a percent; those of all stages add up to 10000.
     pub share: u64,
+    /// The same by what the device did; empty if that is not known. Adds up to this stage.
+    pub parts: Vec<Stage>,
 }
 
 /// The critical path of a call.
@@ -114,7 +121,8 @@ pub fn explain(
     let start = records[enter].at;
     let walk = Walk::new(records);
     let steps = walk.back(exit, start);
-    let named = Namer { records, classes, walk: &walk };
+    let inside = Inside::new(records, &walk.requests);
+    let named = Namer { records, classes, walk: &walk, inside: &inside };
     let links = named.links(&steps, start);
     let total_ns = records[exit].at.since(start).0;
     Ok(Explanation {
@@ -132,6 +140,7 @@ struct Namer<'a> {
     records: &'a [Record],
     classes: &'a BTreeMap<usize, String>,
     walk: &'a Walk<'a>,
+    inside: &'a Inside,
 }
 
 impl Namer<'_> {
@@ -166,20 +175,38 @@ impl Namer<'_> {
             };
             let from_ns = s.from.since(start).0;
             let cpu = matches!(s.doing, Doing::Cpu(_));
+            let parts = match s.doing {
+                Doing::Request(i, _) => self.inside.parts(i, s.from, s.to),
+                _ => Vec::new(),
+            };
+            let link = Link {
+                from_ns,
+                ns: length(s).0,
+                who: s.who.clone(),
+                stage: stage.clone(),
+                part: String::new(),
+                place: String::new(),
+                what: what.clone(),
+                share: 0,
+            };
+            if !parts.is_empty() {
+                let of = |p: Part| Link {
+                    from_ns: p.from.since(start).0,
+                    ns: p.to.since(p.from).0,
+                    part: p.name.to_owned(),
+                    place: p.place,
+                    ..link.clone()
+                };
+                out.extend(parts.into_iter().rev().map(of));
+                continue;
+            }
             match out.last_mut() {
                 Some(l) if cpu && l.stage == stage && l.who == s.who => {
                     l.from_ns = from_ns;
                     l.ns += length(s).0;
                     l.what = format!("{what}, {}", l.what);
                 }
-                _ => out.push(Link {
-                    from_ns,
-                    ns: length(s).0,
-                    who: s.who.clone(),
-                    stage,
-                    what,
-                    share: 0,
-                }),
+                _ => out.push(link),
             }
         }
         out.reverse();
@@ -299,16 +326,32 @@ fn shares(parts: &[u64]) -> Vec<u64> {
 fn stages(links: &[Link]) -> Vec<Stage> {
     let mut out: Vec<Stage> = Vec::new();
     for l in links {
-        match out.iter_mut().find(|s| s.name == l.stage) {
-            Some(s) => s.ns += l.ns,
-            None => out.push(Stage { name: l.stage.clone(), ns: l.ns, share: 0 }),
+        let stage = named(&mut out, &l.stage);
+        stage.ns += l.ns;
+        named(&mut stage.parts, &l.part).ns += l.ns;
+    }
+    // Of the smallest parts, so that these add up as well.
+    let all: Vec<u64> = out.iter().flat_map(|s| &s.parts).map(|p| p.ns).collect();
+    let mut shares = shares(&all).into_iter();
+    for stage in &mut out {
+        for (part, share) in stage.parts.iter_mut().zip(&mut shares) {
+            part.share = share;
+            stage.share += share;
+        }
+        if stage.parts.iter().all(|p| p.name.is_empty()) {
+            stage.parts.clear();
         }
     }
-    let shares = shares(&out.iter().map(|s| s.ns).collect::<Vec<_>>());
-    for (stage, share) in out.iter_mut().zip(shares) {
-        stage.share = share;
-    }
     out
+}
+
+/// The stage of this name, made if there is none.
+fn named<'a>(stages: &'a mut Vec<Stage>, name: &str) -> &'a mut Stage {
+    let i = stages.iter().position(|s| s.name == name).unwrap_or_else(|| {
+        stages.push(Stage { name: name.to_owned(), ns: 0, share: 0, parts: Vec::new() });
+        stages.len() - 1
+    });
+    &mut stages[i]
 }
 
 fn micros(ns: u64) -> String {
@@ -319,33 +362,52 @@ fn percent(share: u64) -> String {
     format!("{}.{:02}", share / 100, share % 100)
 }
 
+/// What the device did, and where.
+fn part_of(l: &Link) -> String {
+    if l.place.is_empty() { l.part.clone() } else { format!("{}, {}", l.part, l.place) }
+}
+
 impl Explanation {
-    /// Two tables: stages, and the path.
+    /// Two tables: stages, with the device's parts of each under it, and the path.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let total = micros(self.total_ns);
         let mut line = |text: String| writeln!(out, "{text}").expect("a string takes it");
         line(format!("{}({}) by {}: {total} us", self.call, self.target, self.task));
         line(String::new());
-        let width = self.stages.iter().map(|s| s.name.chars().count()).max().unwrap_or(0).max(5);
+        let width = |s: &Stage| s.name.chars().count();
+        let parts = |s: &Stage| s.parts.iter().map(width).max().map_or(0, |w| w + 2);
+        let width = self.stages.iter().map(|s| width(s).max(parts(s))).max().unwrap_or(0).max(5);
         line(format!("{:<width$} {:>12} {:>7}", "stage", "us", "%"));
         for s in &self.stages {
             let (us, share) = (micros(s.ns), percent(s.share));
             line(format!("{:<width$} {us:>12} {share:>7}", s.name));
+            for p in &s.parts {
+                let (us, share) = (micros(p.ns), percent(p.share));
+                let name = if p.name.is_empty() { "not told" } else { &p.name };
+                line(format!("  {name:<0$} {us:>12} {share:>7}", width - 2));
+            }
         }
         let whole = percent(self.stages.iter().map(|s| s.share).sum());
         line(format!("{:<width$} {total:>12} {whole:>7}", "total"));
         line(String::new());
         let who = self.links.iter().map(|l| l.who.chars().count()).max().unwrap_or(0).max(3);
+        let stage = self.links.iter().map(|l| l.stage.chars().count()).max().unwrap_or(0).max(5);
+        let part = self.links.iter().map(|l| part_of(l).chars().count()).max().unwrap_or(0);
+        let part = if part == 0 { 0 } else { part.max(9) + 2 };
+        let head = if part == 0 { "" } else { "in device" };
         line(format!(
-            "{:>12} {:>12} {:>7}  {:<who$}  {:<width$}  what",
+            "{:>12} {:>12} {:>7}  {:<who$}  {:<stage$}  {head:<part$}what",
             "from us", "us", "%", "who", "stage"
         ));
         for l in &self.links {
             let (from, us, share) = (micros(l.from_ns), micros(l.ns), percent(l.share));
             line(format!(
-                "{from:>12} {us:>12} {share:>7}  {:<who$}  {:<width$}  {}",
-                l.who, l.stage, l.what
+                "{from:>12} {us:>12} {share:>7}  {:<who$}  {:<stage$}  {:<part$}{}",
+                l.who,
+                l.stage,
+                part_of(l),
+                l.what
             ));
         }
         out
@@ -358,13 +420,18 @@ impl Explanation {
             .iter()
             .map(|l| {
                 json!({ "from_ns": l.from_ns, "ns": l.ns, "percent": percent(l.share),
-                    "who": l.who, "stage": l.stage, "what": l.what })
+                    "who": l.who, "stage": l.stage, "part": l.part, "place": l.place,
+                    "what": l.what })
             })
             .collect();
+        let part = |p: &Stage| json!({ "part": p.name, "ns": p.ns, "percent": percent(p.share) });
         let stages: Vec<Value> = self
             .stages
             .iter()
-            .map(|s| json!({ "stage": s.name, "ns": s.ns, "percent": percent(s.share) }))
+            .map(|s| {
+                json!({ "stage": s.name, "ns": s.ns, "percent": percent(s.share),
+                    "parts": s.parts.iter().map(part).collect::<Vec<_>>() })
+            })
             .collect();
         json!({
             "schema": "writepath.explain/1", "call": self.call, "target": self.target,

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use wp_base::event::Record;
+use wp_base::event::{BlockAction, Event, Record};
+use wp_base::{Sector, Time};
 
 use crate::requests::{Moment, requests};
 
@@ -17,9 +18,21 @@ pub struct Sum {
     pub ns: u128,
     /// Intervals.
     pub n: u64,
+    /// The shortest; at least 1.
+    pub least: u64,
+    /// The longest.
+    pub most: u64,
 }
 
 impl Sum {
+    fn add(&mut self, from: Time, to: Time) {
+        let ns = to.since(from).0.max(1);
+        self.least = if self.n == 0 { ns } else { self.least.min(ns) };
+        self.most = self.most.max(ns);
+        self.ns += u128::from(ns);
+        self.n += 1;
+    }
+
     /// The average in nanoseconds, to the nearest.
     pub fn average(&self) -> u64 {
         let n = u128::from(self.n.max(1));
@@ -27,34 +40,54 @@ impl Sum {
     }
 }
 
-/// Intervals by btt's names: `Q2G`, `G2I`, `Q2I`, `Q2M`, `I2D`, `M2D`, `D2C`, `Q2C`.
+/// Does the event's range start here?
+fn starts(r: &Record, sector: Sector) -> bool {
+    matches!(r.event, Event::Block { at, .. } if at == sector)
+}
+
+/// Intervals by btt's names: `Q2Q` (from one bio to the next), `Q2G`, `G2I`, `Q2I`, `Q2M`, `I2D`,
+/// `M2D`, `D2C`, `Q2C`.
 ///
 /// Every bio counts for itself: the bios of a merged request have one `D` and one `C` in common.
-/// Flush commands count nowhere.
+/// An `I` is that of the bio with which the request begins then: if one was merged at the front
+/// under the plug, of that one. Flush commands count nowhere. Each part of a split bio counts;
+/// `btt` leaves such bios out behind `G`.
 pub fn stages(records: &[Record]) -> BTreeMap<&'static str, Sum> {
     let mut out: BTreeMap<&'static str, Sum> = BTreeMap::new();
     let mut add = |name, from: Option<Moment>, to: Option<Moment>| {
         if let (Some(from), Some(to)) = (from, to) {
-            let sum = out.entry(name).or_default();
-            sum.ns += u128::from(to.at.since(from.at).0.max(1));
-            sum.n += 1;
+            out.entry(name).or_default().add(from.at, to.at);
         }
     };
     for r in requests(records) {
         let (Some(_), true) = (r.done, r.sectors > 0) else { continue };
         for bio in &r.bios {
             let queued = Some(bio.queued);
+            let (got, inserted) = bio.was.unwrap_or((r.got, r.inserted));
+            let inserted = inserted.filter(|m| starts(&records[m.index], bio.at));
             if bio.merged.is_some() {
                 add("Q2M", queued, bio.merged);
-                add("M2D", bio.merged, r.issued);
             } else {
-                add("Q2G", queued, r.got);
-                add("G2I", r.got, r.inserted);
-                add("Q2I", queued, r.inserted);
-                add("I2D", r.inserted, r.issued);
+                add("Q2G", queued, got);
+                add("G2I", got, inserted);
+                add("Q2I", queued, inserted);
+            }
+            match inserted {
+                Some(_) => add("I2D", inserted, r.issued),
+                None => add("M2D", bio.merged, r.issued),
             }
             add("D2C", r.issued, r.done);
             add("Q2C", queued, r.done);
+        }
+    }
+    let queued = |r: &Record| match r.event {
+        Event::Block { action: BlockAction::Queue, sectors: 1.., .. } => Some(r.at),
+        _ => None,
+    };
+    let mut last = None;
+    for at in records.iter().filter_map(queued) {
+        if let Some(before) = last.replace(at) {
+            out.entry("Q2Q").or_default().add(before, at);
         }
     }
     out

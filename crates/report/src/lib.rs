@@ -4,6 +4,7 @@
 //! files.
 
 pub mod blktrace;
+pub mod commands;
 pub mod diff;
 pub mod explain;
 pub mod latency;

@@ -29,6 +29,8 @@ pub struct Bio {
     pub queued: Moment,
     /// `M` or `F`, if it was merged.
     pub merged: Option<Moment>,
+    /// `G` and `I` of the request that it was in, if that was merged into another without a word.
+    pub was: Option<(Option<Moment>, Option<Moment>)>,
 }
 
 /// A request.
@@ -105,6 +107,13 @@ fn traced_flush_ends(records: &[Record]) -> bool {
     count(BlockAction::Complete) > count(BlockAction::Queue)
 }
 
+impl Bio {
+    fn new(e: Ev, queued: Moment) -> Bio {
+        let Ev { flags, at, sectors, .. } = e;
+        Bio { at, sectors, flags, queued, merged: None, was: None }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Ev {
     op: Op,
@@ -129,18 +138,10 @@ impl Builder {
             BlockAction::Queue => {
                 // The rest of a split bio is queued again.
                 self.loose.retain(|(_, b)| b.at != e.at || b.sectors != e.sectors);
-                let bio =
-                    Bio { at: e.at, sectors: e.sectors, flags: e.flags, queued: now, merged: None };
-                self.loose.push((e.op, bio));
+                self.loose.push((e.op, Bio::new(e, now)));
             }
             BlockAction::GetRequest => {
-                let bio = self.take(e).unwrap_or(Bio {
-                    at: e.at,
-                    sectors: e.sectors,
-                    flags: e.flags,
-                    queued: now,
-                    merged: None,
-                });
+                let bio = self.take(e).unwrap_or(Bio::new(e, now));
                 self.begin(e, vec![bio], Some(now));
             }
             BlockAction::BackMerge | BlockAction::FrontMerge => self.merge(now, action, e),
@@ -243,9 +244,10 @@ impl Builder {
             })
             .collect();
         for &o in &inside {
+            let was = Some((self.all[o].got, self.all[o].inserted));
             let mut bios = std::mem::take(&mut self.all[o].bios);
             for bio in &mut bios {
-                bio.merged.get_or_insert(now);
+                bio.was = bio.was.or(was);
             }
             self.all[i].bios.append(&mut bios);
             self.all[o].sectors = 0;

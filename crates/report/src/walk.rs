@@ -12,6 +12,8 @@ use crate::requests::{Request, requests};
 
 /// The task of interrupt context.
 const SWAPPER: &str = "swapper";
+/// What is shown for time that interrupts took from a task.
+const INTERRUPTS: &str = "interrupts";
 
 /// What a stretch of time went into.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,6 +65,9 @@ pub(crate) struct Walk<'a> {
     flush_ends: BTreeMap<Time, usize>,
     /// Where a modelled CPU stopped running a task -> its record.
     cpu_ends: BTreeMap<Time, Vec<usize>>,
+    /// CPU record -> when that work began and ended: what a task is charged at one instant is
+    /// worked off one after another.
+    bursts: BTreeMap<usize, (Time, Time)>,
 }
 
 /// Who is looked at, and up to which record.
@@ -84,6 +89,7 @@ impl<'a> Walk<'a> {
             issued: BTreeMap::new(),
             flush_ends: BTreeMap::new(),
             cpu_ends: BTreeMap::new(),
+            bursts: BTreeMap::new(),
         };
         for (i, r) in requests.iter().enumerate() {
             for m in [r.done, r.ended].into_iter().flatten() {
@@ -98,10 +104,15 @@ impl<'a> Walk<'a> {
             }
         }
         w.requests = requests;
-        for (i, r) in records.iter().enumerate() {
+        let mut busy_until: BTreeMap<&str, Time> = BTreeMap::new();
+        for (i, r) in records.iter().enumerate().filter(|(_, r)| !of_device(r)) {
             w.by_task.entry(&r.task).or_default().push(i);
             if let Event::Cpu { span, .. } = r.event {
-                w.cpu_ends.entry(r.at + span).or_default().push(i);
+                let until = busy_until.entry(&r.task).or_insert(r.at);
+                let start = r.at.max(*until);
+                *until = start + span;
+                w.bursts.insert(i, (start, *until));
+                w.cpu_ends.entry(*until).or_default().push(i);
             }
         }
         w
@@ -128,20 +139,48 @@ impl<'a> Walk<'a> {
             }
         };
         let own = self.by_task.get(p.task).map_or(&[][..], Vec::as_slice);
-        let Some(&last) = own[..own.partition_point(|&i| i < p.before)].last() else {
-            push(from, p.at, Doing::Unknown);
-            return Place { at: from, ..p };
-        };
-        let r = &self.records[last];
-        let (ends, cpu) = match r.event {
-            Event::Cpu { what, span } => (r.at + span, Some(what)),
-            _ => (r.at, None),
-        };
-        if ends >= p.at {
-            if let Some(what) = cpu {
-                push(r.at, p.at, Doing::Cpu(what));
+        let last = own[..own.partition_point(|&i| i < p.before)].last().copied();
+        // A task that waits since before the trace has done nothing in it.
+        let mut ends = Time::ZERO;
+        if let Some(last) = last {
+            let r = &self.records[last];
+            let (starts, cpu);
+            (starts, ends, cpu) = match (&r.event, self.bursts.get(&last)) {
+                (Event::Cpu { what, .. }, Some(&(start, end))) => (start, end, Some(*what)),
+                _ => (r.at, r.at, None),
+            };
+            let stolen = cpu.is_some() && ends < p.at && self.interrupted(starts, ends, p.at);
+            if stolen {
+                push(ends, p.at, Doing::Cpu(INTERRUPTS));
             }
-            return Place { at: r.at.min(p.at), before: last, ..p };
+            if ends >= p.at || stolen {
+                if let Some(what) = cpu {
+                    push(starts, ends.min(p.at), Doing::Cpu(what));
+                }
+                return Place { at: starts.min(p.at), before: last, ..p };
+            }
+        }
+        // Work that was charged before its last record may still have been worked off behind it.
+        let behind = self.cpu_ends.get(&p.at).into_iter().flatten().rev().copied().find(|&i| {
+            i < p.before && &*self.records[i].task == p.task && self.bursts[&i].0 < p.at
+        });
+        if let (Some(i), Event::Cpu { what, .. }) =
+            (behind, &self.records[behind.unwrap_or(0)].event)
+        {
+            let start = self.bursts[&i].0;
+            push(start, p.at, Doing::Cpu(what));
+            return Place { at: start, before: i, ..p };
+        }
+        let latest = own[..own.partition_point(|&i| i < p.before)]
+            .iter()
+            .rev()
+            .find_map(|i| self.bursts.get(i).copied());
+        if let Some((start, end)) = latest
+            && (ends..p.at).contains(&end)
+            && self.interrupted(start, end, p.at)
+        {
+            push(end, p.at, Doing::Cpu(INTERRUPTS));
+            return Place { at: end, ..p };
         }
         // It did nothing between `ends` and `p.at`: something ended its wait.
         match self.waker(&p, last) {
@@ -151,14 +190,28 @@ impl<'a> Walk<'a> {
             }
             None => {
                 push(ends, p.at, Doing::Unknown);
-                Place { at: ends.max(from), before: last + 1, ..p }
+                Place { at: ends.max(from), before: last.map_or(0, |i| i + 1), ..p }
             }
         }
     }
 
+    /// Did interrupts take the time from `end` to `until` from work that began at `start`? They are
+    /// all served by one core, and delay what computes there.
+    fn interrupted(&self, start: Time, end: Time, until: Time) -> bool {
+        let own = self.by_task.get(SWAPPER).map_or(&[][..], Vec::as_slice);
+        let from = own
+            .partition_point(|i| self.bursts.get(i).map_or(self.records[*i].at, |b| b.1) <= start);
+        let bursts = own[from..].iter().take_while(|i| self.records[**i].at < until);
+        let taken: u64 = bursts
+            .filter_map(|i| self.bursts.get(i))
+            .map(|(a, b)| b.min(&until).0.saturating_sub(a.max(&start).0))
+            .sum();
+        taken >= until.since(end).0
+    }
+
     /// What happened when the wait of `p` ended, and after record `last` of its own.
-    fn waker(&self, p: &Place<'a>, last: usize) -> Option<Waker> {
-        let now = self.at(p.at, p.before).filter(|&i| i > last);
+    fn waker(&self, p: &Place<'a>, last: Option<usize>) -> Option<Waker> {
+        let now = self.at(p.at, p.before).filter(|&i| last.is_none_or(|last| i > last));
         let mut tasks = None;
         let mut completion = None;
         for i in now {
@@ -187,7 +240,8 @@ impl<'a> Walk<'a> {
     fn at(&self, at: Time, before: usize) -> impl Iterator<Item = usize> + '_ {
         // Times of records never fall.
         let end = self.records[..before].partition_point(|r| r.at <= at);
-        (0..end).rev().take_while(move |&i| self.records[i].at == at)
+        let now = (0..end).rev().take_while(move |&i| self.records[i].at == at);
+        now.filter(|&i| !of_device(&self.records[i]))
     }
 
     /// Over a completed request to whoever issued it.
@@ -222,6 +276,11 @@ impl<'a> Walk<'a> {
         push: &mut impl FnMut(Time, Time, Doing),
     ) -> Place<'a> {
         let Some(issued) = self.requests[request].issued else {
+            // A flush that another's command did: that is what was waited for.
+            let shared = self.flush_ends.get(&until).copied();
+            if let Some(flush) = shared.filter(|&f| self.requests[f].issued.is_some()) {
+                return self.over(who, until, flush, Role::Flush, push);
+            }
             // Its beginning is not in the trace, or it was an empty flush that needed no command.
             let start = self.requests[request].start();
             let (at, before) = start.map_or((Time::ZERO, 0), |m| (m.at, m.index));
@@ -236,20 +295,15 @@ impl<'a> Walk<'a> {
         self.dispatched(who, request, push)
     }
 
-    /// Interrupt context issued it: what had ended?
-    fn dispatched(
-        &self,
-        who: &'a str,
-        request: usize,
-        push: &mut impl FnMut(Time, Time, Doing),
-    ) -> Place<'a> {
+    /// What ended at `at` and let interrupt context issue `request`, and what it was to that.
+    fn ended(&self, at: Time, request: usize) -> Option<(usize, Role)> {
         let r = &self.requests[request];
-        let issued = r.issued.expect("the caller came from its D");
-        let flush = self.flush_ends.get(&issued.at).copied().filter(|&f| f != request);
+        let issued = r.issued?;
+        let flush = self.flush_ends.get(&at).copied().filter(|&f| f != request);
         if let (Some(flush), false, true) = (flush, r.is_flush(), r.flags.has(Flags::PREFLUSH)) {
-            return self.over(who, issued.at, flush, Role::PreFlush, push);
+            return Some((flush, Role::PreFlush));
         }
-        let ended = self.at(issued.at, issued.index).find_map(|i| {
+        let ended = self.at(at, issued.index).find_map(|i| {
             let &done = self.done.get(&i)?;
             (done != request).then_some(done)
         });
@@ -259,18 +313,55 @@ impl<'a> Walk<'a> {
                 d if d.is_flush() => Role::Flush,
                 _ => Role::Ahead,
             };
-            return self.over(who, issued.at, done, role, push);
+            return Some((done, role));
         }
-        if let Some(flush) = flush {
-            return self.over(who, issued.at, flush, Role::Flush, push);
+        flush.map(|f| (f, Role::Flush))
+    }
+
+    /// Interrupt context issued it: what had ended?
+    fn dispatched(
+        &self,
+        who: &'a str,
+        request: usize,
+        push: &mut impl FnMut(Time, Time, Doing),
+    ) -> Place<'a> {
+        let r = &self.requests[request];
+        let issued = r.issued.expect("the caller came from its D");
+        // What ended may have ended before the interrupt's work that comes between.
+        let mut at = issued.at;
+        loop {
+            if let Some((done, role)) = self.ended(at, request) {
+                push(at, issued.at, Doing::Cpu(INTERRUPTS));
+                return self.over(who, at, done, role, push);
+            }
+            let before = self.cpu_ends.get(&at).into_iter().flatten().find(|i| {
+                &*self.records[**i].task == SWAPPER && self.bursts[i].0 < at && **i < issued.index
+            });
+            match before {
+                Some(i) => at = self.bursts[i].0,
+                None => break,
+            }
         }
         let Some(entered) = r.inserted.or(r.start()).filter(|m| m.index < issued.index) else {
-            return Place { task: who, at: issued.at, before: issued.index };
+            // A flush for several: each waited since its own bio, for the flush before.
+            let own = self.by_task.get(who).map_or(&[][..], Vec::as_slice);
+            let last = own[..own.partition_point(|&i| i < issued.index)].last().copied();
+            let Some(last) = last.filter(|_| r.is_flush()) else {
+                return Place { task: who, at: issued.at, before: issued.index };
+            };
+            let begins = self.bursts.get(&last).map_or(self.records[last].at, |b| b.1);
+            push(begins.min(issued.at), issued.at, Doing::Elevator(request));
+            return Place { task: who, at: begins.min(issued.at), before: last + 1 };
         };
         push(entered.at, issued.at, Doing::Elevator(request));
         let task: &'a str = &self.records[entered.index].task;
         Place { task, at: entered.at, before: entered.index + 1 }
     }
+}
+
+/// Does the record tell of the device's inside? Such work is no task's.
+fn of_device(r: &Record) -> bool {
+    matches!(r.event, Event::Command { .. } | Event::CommandEnd { .. } | Event::Device(_))
 }
 
 enum Waker {

@@ -1,8 +1,9 @@
 //! Modelled CPUs: a number of cores and what each operation costs.
 //!
 //! A task needs a core to be polled. It keeps the core while it computes ([`crate::Rt::cpu`]) and
-//! gives it up when it waits for anything else. Tasks get cores first come, first served. With a
-//! profile of zeroes there are no cores and no events at all.
+//! gives it up when it waits for anything else. Tasks get cores first come, first served. Work in
+//! interrupt context ([`crate::Rt::spend`]) delays whatever runs on core 0, which takes the
+//! interrupts. With a profile of zeroes there are no cores and no events at all.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -129,6 +130,8 @@ pub(crate) struct Core {
     /// Who held it last.
     pub last: Option<TaskId>,
     pub busy: Span,
+    /// Interrupts keep it until then; no task begins on it before.
+    pub interrupted_until: Time,
 }
 
 /// Future of [`Rt::cpu`]: the task computes. Dropping it does not give the time back.

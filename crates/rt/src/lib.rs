@@ -28,6 +28,7 @@ mod semaphore;
 mod sleep;
 mod state;
 mod tasks;
+mod ticks;
 mod timers;
 mod wait;
 
@@ -43,4 +44,5 @@ pub use select::{Either, join_all, race, timeout};
 pub use semaphore::{Acquire, Permit, Semaphore};
 pub use sleep::{Sleep, Yield};
 pub use tasks::TaskId;
+pub use ticks::Ticks;
 pub use wait::{Completion, Wait, WaitQueue, wait_timeout};

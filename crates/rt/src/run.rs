@@ -223,16 +223,21 @@ impl Rt {
             (t.core, t.last_core, t.dispatched) = (core, core, now);
             let switched = t.blocked || previous != Some(id);
             s.switches += u64::from(switched);
-            let cost = Span(self.cost_of(CpuOp::ContextSwitch));
-            if cost == Span::ZERO || !switched {
+            let held = s.cores[core as usize].interrupted_until.max(now).since(now);
+            let cost = if switched { Span(self.cost_of(CpuOp::ContextSwitch)) } else { Span::ZERO };
+            // The interrupt's time was counted as busy when it came.
+            let busy = &mut s.cores[core as usize].busy;
+            *busy = Span(busy.0.saturating_sub(held.0));
+            if cost + held == Span::ZERO {
                 return Some(id);
             }
-            if self.probe().on(Class::CPU) {
+            let t = s.tasks.get_mut(id).expect("it was there a moment ago");
+            if cost > Span::ZERO && self.probe().on(Class::CPU) {
                 let event = Event::Cpu { what: CpuOp::ContextSwitch.name(), span: cost };
                 self.probe().push(Record { at: now, task: t.name.clone(), event });
             }
             t.waiting = Waiting::Cpu(CpuOp::ContextSwitch);
-            s.burst(id, now, cost);
+            s.burst(id, now, held + cost);
         }
         None
     }

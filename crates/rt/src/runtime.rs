@@ -228,6 +228,39 @@ impl Rt {
         Cpu::new(self, op, cost)
     }
 
+    /// Charges `n` times the cost of `op` to whoever is running, without a wait here: for code that
+    /// cannot await. Returns when that is worked off; `None` if it costs nothing.
+    ///
+    /// A task holds its core that much longer before it goes on or waits. In interrupt context it
+    /// is core 0 that is kept, and the task that computes there is delayed (a softirq on the core
+    /// that takes the disk's interrupts; `rq_affinity=1` leaves it there when all cores share a
+    /// cache).
+    #[inline]
+    pub fn spend(&self, op: CpuOp, n: u64) -> Option<Time> {
+        if !self.0.modelled {
+            return None;
+        }
+        let cost = Span(self.0.profile.get(op) * n);
+        if cost == Span::ZERO {
+            return None;
+        }
+        self.charge(op, cost).or_else(|| Some(self.interrupt(op, cost)))
+    }
+
+    /// Keeps core 0 for `cost`; returns when that is over.
+    fn interrupt(&self, op: CpuOp, cost: Span) -> Time {
+        self.emit(Class::CPU, || Event::Cpu { what: op.name(), span: cost });
+        self.0.state.borrow_mut().interrupt(self.0.now.get(), cost)
+    }
+
+    /// The modelled core that the current task is on; 0 in interrupt context, and where CPU is not
+    /// modelled.
+    pub fn core(&self) -> u32 {
+        let Some(id) = self.current() else { return 0 };
+        let s = self.0.state.borrow();
+        s.tasks.get(id).map_or(0, |t| if t.core == crate::tasks::NO_CORE { 0 } else { t.core })
+    }
+
     /// Nanoseconds that one `op` costs.
     pub(crate) fn cost_of(&self, op: CpuOp) -> u64 {
         self.0.profile.get(op)

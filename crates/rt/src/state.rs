@@ -114,6 +114,24 @@ impl State {
         end
     }
 
+    /// An interrupt takes core 0 for `cost`, after those before it; returns when it ends. The task
+    /// that computes there ends that much later.
+    pub fn interrupt(&mut self, now: Time, cost: Span) -> Time {
+        let core = self.cores.first_mut().expect("called only where CPU is modelled");
+        let end = now.max(core.interrupted_until) + cost;
+        core.interrupted_until = end;
+        core.busy += cost;
+        if let Some(id) = core.task
+            && let Some(t) = self.tasks.get_mut(id)
+            && t.cpu_until > now
+        {
+            t.cpu_until += cost;
+            let until = t.cpu_until;
+            self.timers.push(until, Fire::Cpu(id));
+        }
+        end
+    }
+
     /// Takes a task's body out for a poll. `None`: the task is gone.
     #[inline]
     pub fn take_body(&mut self, id: TaskId, now: Time) -> Option<Body> {

@@ -1,6 +1,6 @@
 //! What a mounted file system offers.
 
-use wp_base::Ino;
+use wp_base::{FsError, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 
@@ -177,6 +177,38 @@ pub enum SyncKind {
     Full,
 }
 
+/// What `fallocate` does to a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reserve {
+    /// Gives it space (mode 0); with `keep_size` the file's length stays (`FALLOC_FL_KEEP_SIZE`).
+    Space {
+        /// The length stays.
+        keep_size: bool,
+    },
+    /// Takes its space away; it reads as zeroes (`FALLOC_FL_PUNCH_HOLE|FALLOC_FL_KEEP_SIZE`).
+    Punch,
+    /// Makes it read as zeroes, with space (`FALLOC_FL_ZERO_RANGE`).
+    Zero {
+        /// The length stays.
+        keep_size: bool,
+    },
+    /// Takes the range out of the file (`FALLOC_FL_COLLAPSE_RANGE`).
+    Collapse,
+    /// Puts a hole between what is before and after (`FALLOC_FL_INSERT_RANGE`).
+    Insert,
+}
+
+/// What must be true of an attribute that is set (`setxattr`'s flags).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XattrSet {
+    /// It is made or replaced.
+    Any,
+    /// It must not be there (`XATTR_CREATE`).
+    Create,
+    /// It must be there (`XATTR_REPLACE`); so also for removal.
+    Replace,
+}
+
 /// A mounted file system. One boxed future an operation; plain code below.
 ///
 /// Inode numbers given out stay valid until the file is unlinked and every [`FileSystem::open`] of
@@ -216,10 +248,74 @@ pub trait FileSystem {
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64>;
     /// Makes one file durable.
     fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind) -> Fut<'a, ()>;
+    /// Makes durable what a write to bytes `from..to` changed (`generic_write_sync`).
+    fn sync_range<'a>(&'a self, ino: Ino, kind: SyncKind, from: u64, to: u64) -> Fut<'a, ()> {
+        let _ = (from, to);
+        self.sync_file(ino, kind)
+    }
+    /// Reads past the cache (`O_DIRECT`). Errors: `Invalid` for a range that is not aligned as the
+    /// device wants it, `Unsupported` where the file system has no direct I/O.
+    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        let _ = (ino, offset, len);
+        Box::pin(async { Err(FsError::Unsupported("direct I/O".into())) })
+    }
+    /// Writes past the cache (`O_DIRECT`), at the end if `offset` is `None`; with `sync` the data
+    /// is durable as if that call had followed. Returns the bytes written. Errors: as
+    /// [`FileSystem::read_direct`] and [`FileSystem::write`].
+    fn write_direct<'a>(
+        &'a self,
+        ino: Ino,
+        offset: Option<u64>,
+        data: &'a [Slice],
+        sync: Option<SyncKind>,
+    ) -> Fut<'a, u64> {
+        let _ = (ino, offset, data, sync);
+        Box::pin(async { Err(FsError::Unsupported("direct I/O".into())) })
+    }
+    /// `fallocate`. Errors: `Unsupported` for what the file system cannot do, `NoSpace`, `TooBig`.
+    fn reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()> {
+        let _ = (ino, how, offset, len);
+        Box::pin(async { Err(FsError::Unsupported("fallocate".into())) })
+    }
+    /// Makes the metadata of `reserve` durable, for a descriptor with `O_SYNC` or `O_DSYNC`: a
+    /// commit, without the file's data or a flush of its own.
+    fn sync_reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()> {
+        let _ = (how, offset, len);
+        self.sync_file(ino, SyncKind::Full)
+    }
     /// Makes everything durable.
     fn sync_all<'a>(&'a self) -> Fut<'a, ()>;
+    /// Makes everything of this file system durable, as `syncfs` does, which sends less and waits
+    /// in another order than `sync`.
+    fn sync_fs<'a>(&'a self) -> Fut<'a, ()> {
+        self.sync_all()
+    }
+    /// The value of an extended attribute, by its full name. Errors: `NoData` if it is not there,
+    /// `Range` for a name that cannot be, `Unsupported`.
+    fn get_xattr<'a>(&'a self, _ino: Ino, _name: &'a [u8]) -> Fut<'a, Vec<u8>> {
+        Box::pin(async { Err(no_xattrs()) })
+    }
+    /// The full names of all extended attributes.
+    fn list_xattrs<'a>(&'a self, _ino: Ino) -> Fut<'a, Vec<Vec<u8>>> {
+        Box::pin(async { Err(no_xattrs()) })
+    }
+    /// Sets an extended attribute, or removes it (`None`). Errors: `Exists`, `NoData` as `how`
+    /// says, `NoSpace`, `NotPermitted`, `Range`, `Unsupported`.
+    fn set_xattr<'a>(
+        &'a self,
+        _ino: Ino,
+        _name: &'a [u8],
+        _value: Option<&'a [u8]>,
+        _how: XattrSet,
+    ) -> Fut<'a, ()> {
+        Box::pin(async { Err(no_xattrs()) })
+    }
     /// Space and inodes.
     fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs>;
     /// Writes everything and marks the image clean. The file system is read-only afterwards.
     fn unmount<'a>(&'a self) -> Fut<'a, ()>;
+}
+
+fn no_xattrs() -> FsError {
+    FsError::Unsupported("extended attributes of this file system".into())
 }

@@ -16,6 +16,7 @@ pub use entry::{
     OptionSpec, Options, When, Writes,
 };
 pub use fs::{
-    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, StatFs, SyncKind, TimeSpec,
+    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
+    TimeSpec, XattrSet,
 };
 pub use syscall::{Fd, OpenFlags, Vfs};

@@ -10,7 +10,9 @@ use wp_base::{FsError, FsResult, Ino};
 use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt};
 
-use crate::fs::{Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, StatFs, SyncKind};
+use crate::fs::{
+    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, XattrSet,
+};
 
 /// Longest chain of symbolic links that a path walk follows (Linux `MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
@@ -32,18 +34,30 @@ pub struct OpenFlags {
     pub truncate: bool,
     /// Every write goes to the end (`O_APPEND`).
     pub append: bool,
+    /// Past the cache (`O_DIRECT`).
+    pub direct: bool,
+    /// A write is durable when it returns, as if fdatasync followed (`O_DSYNC`).
+    pub dsync: bool,
+    /// The same, as if fsync followed (`O_SYNC`).
+    pub sync: bool,
 }
 
 impl OpenFlags {
     /// `O_RDONLY`.
-    pub const READ: OpenFlags =
-        OpenFlags { write: false, create: false, exclusive: false, truncate: false, append: false };
+    pub const READ: OpenFlags = OpenFlags {
+        write: false,
+        create: false,
+        exclusive: false,
+        truncate: false,
+        append: false,
+        direct: false,
+        dsync: false,
+        sync: false,
+    };
     /// `O_RDWR`.
-    pub const WRITE: OpenFlags =
-        OpenFlags { write: true, create: false, exclusive: false, truncate: false, append: false };
+    pub const WRITE: OpenFlags = OpenFlags { write: true, ..OpenFlags::READ };
     /// `O_RDWR|O_CREAT`.
-    pub const CREATE: OpenFlags =
-        OpenFlags { write: true, create: true, exclusive: false, truncate: false, append: false };
+    pub const CREATE: OpenFlags = OpenFlags { create: true, ..OpenFlags::WRITE };
 }
 
 #[derive(Clone, Copy)]
@@ -51,6 +65,8 @@ struct OpenFile {
     ino: Ino,
     write: bool,
     append: bool,
+    direct: bool,
+    sync: Option<SyncKind>,
     pos: u64,
 }
 
@@ -210,8 +226,8 @@ impl Vfs {
         Ok(*at.last().expect("the root stays"))
     }
 
-    /// Opens `path`. Errors: `NotFound`, `Exists`, `IsDir` for writing a directory, and what
-    /// creation says.
+    /// Opens `path`. Errors: `NotFound`, `Exists`, `IsDir` for writing a directory, `Invalid` for
+    /// `O_DIRECT` on what is no file, and what creation says.
     pub async fn open(&self, path: &str, flags: OpenFlags, mode: u32) -> FsResult<Fd> {
         let body = async {
             let fs = &self.0.fs;
@@ -240,6 +256,9 @@ impl Vfs {
                     Err(e) => return Err(e),
                 }
             };
+            if flags.direct && fs.attr(found).await?.kind != FileType::File {
+                return Err(FsError::Invalid("O_DIRECT is for regular files"));
+            }
             fs.open(found, flags.write).await?;
             if flags.truncate && flags.write {
                 let change = AttrChange { size: Some(0), ..AttrChange::default() };
@@ -250,7 +269,19 @@ impl Vfs {
             }
             let fd = self.0.next_fd.get();
             self.0.next_fd.set(fd + 1);
-            let file = OpenFile { ino: found, write: flags.write, append: flags.append, pos: 0 };
+            let sync = match (flags.sync, flags.dsync) {
+                (true, _) => Some(SyncKind::Full),
+                (false, true) => Some(SyncKind::DataOnly),
+                _ => None,
+            };
+            let file = OpenFile {
+                ino: found,
+                write: flags.write,
+                append: flags.append,
+                direct: flags.direct,
+                sync,
+                pos: 0,
+            };
             self.0.files.borrow_mut().insert(fd, file);
             Ok(Fd(fd))
         };
@@ -273,7 +304,7 @@ impl Vfs {
             if !file.write {
                 return Err(FsError::BadFile);
             }
-            self.0.fs.write(file.ino, (!file.append).then_some(offset), data).await
+            self.write_to(&file, (!file.append).then_some(offset), data).await
         };
         self.call("pwrite64", || fd.0.to_string(), |n| *n, body).await
     }
@@ -286,7 +317,7 @@ impl Vfs {
                 return Err(FsError::BadFile);
             }
             let at = (!file.append).then_some(file.pos);
-            let n = self.0.fs.write(file.ino, at, data).await?;
+            let n = self.write_to(&file, at, data).await?;
             if let Some(f) = self.0.files.borrow_mut().get_mut(&fd.0) {
                 f.pos = file.pos + n;
             }
@@ -295,9 +326,50 @@ impl Vfs {
         self.call("write", || fd.0.to_string(), |n| *n, body).await
     }
 
+    /// A write as the descriptor's flags have it.
+    async fn write_to(&self, file: &OpenFile, at: Option<u64>, data: &[Slice]) -> FsResult<u64> {
+        let fs = &self.0.fs;
+        if file.direct {
+            return fs.write_direct(file.ino, at, data, file.sync).await;
+        }
+        let n = fs.write(file.ino, at, data).await?;
+        if let Some(kind) = file.sync
+            && n > 0
+        {
+            let from = match at {
+                Some(from) => from,
+                None => fs.attr(file.ino).await?.size.saturating_sub(n),
+            };
+            fs.sync_range(file.ino, kind, from, from + n).await?;
+        }
+        Ok(n)
+    }
+
+    /// `fallocate`. Errors: `BadFile` if not open for writing, and what the file system says.
+    pub async fn fallocate(&self, fd: Fd, how: Reserve, offset: u64, len: u64) -> FsResult<()> {
+        let body = async {
+            let file = self.file(fd)?;
+            if !file.write {
+                return Err(FsError::BadFile);
+            }
+            self.0.fs.reserve(file.ino, how, offset, len).await?;
+            if file.sync.is_some() {
+                self.0.fs.sync_reserve(file.ino, how, offset, len).await?;
+            }
+            Ok(())
+        };
+        self.call("fallocate", || fd.0.to_string(), |()| 0, body).await
+    }
+
     /// Reads from an offset; fewer bytes at the end of the file.
     pub async fn pread(&self, fd: Fd, offset: u64, len: u64) -> FsResult<Vec<Slice>> {
-        let body = async { self.0.fs.read(self.file(fd)?.ino, offset, len).await };
+        let body = async {
+            let file = self.file(fd)?;
+            if file.direct {
+                return self.0.fs.read_direct(file.ino, offset, len).await;
+            }
+            self.0.fs.read(file.ino, offset, len).await
+        };
         self.call("pread64", || fd.0.to_string(), |s| total(s), body).await
     }
 
@@ -316,6 +388,15 @@ impl Vfs {
     /// Makes everything durable.
     pub async fn sync(&self) -> FsResult<()> {
         self.call("sync", String::new, |()| 0, self.0.fs.sync_all()).await
+    }
+
+    /// Makes everything of the file system durable on which `fd` is open.
+    pub async fn syncfs(&self, fd: Fd) -> FsResult<()> {
+        let body = async {
+            self.file(fd)?;
+            self.0.fs.sync_fs().await
+        };
+        self.call("syncfs", || fd.0.to_string(), |()| 0, body).await
     }
 
     /// Cuts or extends an open file.
@@ -420,6 +501,46 @@ impl Vfs {
     pub async fn read_dir(&self, path: &str) -> FsResult<Vec<DirEntry>> {
         let body = async { self.0.fs.read_dir(self.walk(path).await?).await };
         self.call("getdents64", || path.to_owned(), |v: &Vec<DirEntry>| v.len() as u64, body).await
+    }
+
+    /// The value of an extended attribute. Errors: `NoData`, and what the file system says.
+    pub async fn get_xattr(&self, path: &str, name: &str) -> FsResult<Vec<u8>> {
+        let body = async { self.0.fs.get_xattr(self.walk(path).await?, name.as_bytes()).await };
+        self.call("getxattr", || format!("{path} {name}"), |v: &Vec<u8>| v.len() as u64, body).await
+    }
+
+    /// The names of all extended attributes.
+    pub async fn list_xattrs(&self, path: &str) -> FsResult<Vec<Vec<u8>>> {
+        let body = async { self.0.fs.list_xattrs(self.walk(path).await?).await };
+        self.call("listxattr", || path.to_owned(), |v: &Vec<Vec<u8>>| v.len() as u64, body).await
+    }
+
+    /// Sets an extended attribute. Errors: `TooBig` for a value of more than 64 KiB (`E2BIG` in
+    /// Linux); and what the file system says.
+    pub async fn set_xattr(
+        &self,
+        path: &str,
+        name: &str,
+        value: &[u8],
+        how: XattrSet,
+    ) -> FsResult<()> {
+        let body = async {
+            // `XATTR_SIZE_MAX`
+            if value.len() > 65536 {
+                return Err(FsError::TooBig);
+            }
+            self.0.fs.set_xattr(self.walk(path).await?, name.as_bytes(), Some(value), how).await
+        };
+        self.call("setxattr", || format!("{path} {name}"), |()| 0, body).await
+    }
+
+    /// Removes an extended attribute. Errors: `NoData`, and what the file system says.
+    pub async fn remove_xattr(&self, path: &str, name: &str) -> FsResult<()> {
+        let body = async {
+            let ino = self.walk(path).await?;
+            self.0.fs.set_xattr(ino, name.as_bytes(), None, XattrSet::Replace).await
+        };
+        self.call("removexattr", || format!("{path} {name}"), |()| 0, body).await
     }
 
     /// Space and inodes.

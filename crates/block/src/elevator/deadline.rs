@@ -4,12 +4,11 @@
 //! Picture:    one FIFO and one sector index a direction. A batch runs upwards by sector until it
 //!             has issued `fifo_batch` requests or has no neighbour; the next batch is of reads,
 //!             unless writes have been passed over `writes_starved` times.
-//! Left out:   I/O priorities and zone write locks (those are mq-deadline's).
 //! Source:     behaviour of `block/deadline-iosched.c` up to 4.20 and `block/mq-deadline.c` (6.1),
-//!             whose order of service without priorities is the same.
+//!             whose order of service without priorities is nearly the same (`mq_deadline.rs`).
 
 use wp_base::event::Op;
-use wp_base::{Sector, Span};
+use wp_base::{Sector, Span, Time};
 
 use crate::elevator::{Elevator, ElvCx, Kick};
 use crate::pool::{BioInfo, List, Pool, RqId};
@@ -51,15 +50,25 @@ struct Side {
     next: Option<RqId>,
 }
 
+/// How far the present batch is. mq-deadline has one for all classes of priority.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Batch {
+    /// Requests issued in this batch.
+    batched: u32,
+    /// Batches of reads since the last of writes.
+    starved: u32,
+    /// Direction of the batch (`last_dir`).
+    dir: usize,
+}
+
 /// The elevator `deadline`.
 #[derive(Default)]
 pub struct Deadline {
     tunables: DeadlineTunables,
     sides: [Side; 2],
-    /// Requests issued in this batch.
-    batched: u32,
-    /// Batches of reads since the last of writes.
-    starved: u32,
+    batch: Batch,
+    /// Does a direction keep its place while the other has its batch (mq-deadline since 5.14)?
+    keeps_place: bool,
 }
 
 fn side_of(op: Op) -> usize {
@@ -70,6 +79,11 @@ impl Deadline {
     /// An empty one with the kernel's settings.
     pub fn new() -> Deadline {
         Deadline::default()
+    }
+
+    /// An empty one that keeps each direction's place.
+    pub(super) fn keeping_place() -> Deadline {
+        Deadline { keeps_place: true, ..Deadline::default() }
     }
 
     /// Takes a request out of its side; a batch that was to go on with it has lost its place.
@@ -96,10 +110,10 @@ impl Deadline {
         }
     }
 
-    fn choose(&mut self, cx: &ElvCx<'_>) -> Option<RqId> {
-        let going_on = self.sides[WRITE].next.or(self.sides[READ].next);
-        if let Some(rq) = going_on
-            && self.batched < self.tunables.fifo_batch
+    fn choose(&self, cx: &ElvCx<'_>, batch: &mut Batch) -> Option<RqId> {
+        // Of the single-queue elevator only the direction of the batch has a place.
+        if let Some(rq) = self.sides[batch.dir].next
+            && batch.batched < self.tunables.fifo_batch
         {
             return Some(rq);
         }
@@ -108,13 +122,41 @@ impl Deadline {
             (false, false) => return None,
             (true, false) => READ,
             (false, true) => WRITE,
-            (true, true) if self.starved >= self.tunables.writes_starved => WRITE,
+            (true, true) if batch.starved >= self.tunables.writes_starved => WRITE,
             (true, true) => READ,
         };
         let passed_over = dir == READ && has(WRITE);
-        self.starved = if passed_over { self.starved + 1 } else { 0 };
-        self.batched = 0;
+        batch.starved = if passed_over { batch.starved + 1 } else { 0 };
+        (batch.batched, batch.dir) = (0, dir);
         self.first_of_batch(cx, dir)
+    }
+
+    /// The next request, if it was queued at `latest` or before.
+    pub(super) fn next_of(
+        &mut self,
+        cx: &mut ElvCx<'_>,
+        batch: &mut Batch,
+        latest: Option<Time>,
+    ) -> Option<RqId> {
+        let rq = self.choose(cx, batch)?;
+        let dir = side_of(cx.pool[rq].op);
+        if latest.is_some_and(|at| cx.pool[rq].deadline > at + self.patience(dir)) {
+            return None;
+        }
+        let (_, after) = self.sides[dir].sorted.around(cx.pool[rq].at, rq);
+        self.take(cx.pool, rq);
+        if !self.keeps_place {
+            self.sides[READ].next = None;
+            self.sides[WRITE].next = None;
+        }
+        self.sides[dir].next = after;
+        batch.batched += 1;
+        Some(rq)
+    }
+
+    /// Age at which a request of a direction jumps the batch.
+    fn patience(&self, dir: usize) -> Span {
+        if dir == READ { self.tunables.read_expire } else { self.tunables.write_expire }
     }
 }
 
@@ -129,9 +171,7 @@ impl Elevator for Deadline {
 
     fn insert(&mut self, cx: &mut ElvCx<'_>, rq: RqId) -> Kick {
         let dir = side_of(cx.pool[rq].op);
-        let patience =
-            if dir == READ { self.tunables.read_expire } else { self.tunables.write_expire };
-        cx.pool[rq].deadline = cx.now + patience;
+        cx.pool[rq].deadline = cx.now + self.patience(dir);
         let side = &mut self.sides[dir];
         side.sorted.insert(cx.pool[rq].at, rq);
         side.fifo.push(cx.pool, rq);
@@ -157,15 +197,10 @@ impl Elevator for Deadline {
     }
 
     fn next(&mut self, cx: &mut ElvCx<'_>) -> Option<RqId> {
-        let rq = self.choose(cx)?;
-        let dir = side_of(cx.pool[rq].op);
-        let (_, after) = self.sides[dir].sorted.around(cx.pool[rq].at, rq);
-        self.take(cx.pool, rq);
-        self.sides[READ].next = None;
-        self.sides[WRITE].next = None;
-        self.sides[dir].next = after;
-        self.batched += 1;
-        Some(rq)
+        let mut batch = self.batch;
+        let rq = self.next_of(cx, &mut batch, None);
+        self.batch = batch;
+        rq
     }
 
     fn queued(&self) -> usize {
@@ -176,7 +211,7 @@ impl Elevator for Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wp_base::Time;
+    use crate::pool::IoClass;
     use wp_base::event::Flags;
 
     struct Bench {
@@ -192,7 +227,8 @@ mod tests {
         }
         fn add(&mut self, op: Op, at: u64) {
             let (at, flags) = (Sector(at), Flags::NONE);
-            let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task: None };
+            let (core, class) = (0, IoClass::BestEffort);
+            let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task: None, core, class };
             let rq = self.pool.alloc(&info, self.now);
             let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };
             self.deadline.insert(&mut cx, rq);

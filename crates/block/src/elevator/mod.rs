@@ -10,15 +10,20 @@
 
 mod cfq;
 mod deadline;
+mod mq_deadline;
+mod none;
 mod noop;
 
 use wp_base::{Sector, Time};
 
+use crate::config::Layer;
 use crate::device::Limits;
 use crate::pool::{BioInfo, Pool, RqId};
 
 pub use cfq::{Cfq, CfqTunables};
 pub use deadline::{Deadline, DeadlineTunables};
+pub use mq_deadline::MqDeadline;
+pub use none::NoElevator;
 pub use noop::Noop;
 
 /// What an elevator works on.
@@ -70,6 +75,9 @@ pub trait Elevator {
     fn timer(&mut self, _cx: &mut ElvCx<'_>) -> Kick {
         Kick::No
     }
+    /// Did the device refuse a request in the last while (`hctx->dispatch_busy`)? Told before each
+    /// [`Elevator::next`] of blk-mq.
+    fn pressed(&mut self, _busy: bool) {}
     /// Requests that it holds.
     fn queued(&self) -> usize;
 }
@@ -81,6 +89,8 @@ pub struct ElvSetup {
     pub limits: Limits,
     /// Does the device turn (`QUEUE_FLAG_NONROT` clear)?
     pub rotational: bool,
+    /// The kernel's version.
+    pub kernel: (u16, u16),
 }
 
 /// Which elevator.
@@ -92,6 +102,10 @@ pub enum ElevatorKind {
     Cfq,
     /// Batches by sector, reads first, none older than its deadline.
     Deadline,
+    /// blk-mq without one: each core's own queue, first in, first out.
+    None,
+    /// `deadline` for blk-mq, with classes of priority since 5.14.
+    MqDeadline,
 }
 
 /// An elevator that can be chosen.
@@ -100,18 +114,63 @@ pub struct ElevatorEntry {
     pub name: &'static str,
     /// Its kind.
     pub kind: ElevatorKind,
+    /// The block layer that it belongs to.
+    pub layer: Layer,
+    /// The first kernel that has it, and the first that has it no more.
+    pub versions: ((u16, u16), (u16, u16)),
     /// Makes one.
     pub make: fn(&ElvSetup) -> Box<dyn Elevator>,
 }
 
+impl ElevatorEntry {
+    /// Does that kernel have it, for a disk that is set up as its kernel does by default?
+    ///
+    /// blk-mq exists since 3.13 and mq-deadline since 4.11, but disks of SCSI, ATA and MMC went
+    /// over to them with 5.0, where the single-queue layer was removed.
+    pub fn is_in(&self, version: (u16, u16)) -> bool {
+        (self.versions.0..self.versions.1).contains(&version)
+    }
+}
+
+/// No version is as high.
+const STILL: (u16, u16) = (u16::MAX, 0);
+
 /// All elevators.
 pub static ELEVATORS: &[ElevatorEntry] = &[
-    ElevatorEntry { name: "noop", kind: ElevatorKind::Noop, make: |_| Box::new(Noop::new()) },
-    ElevatorEntry { name: "cfq", kind: ElevatorKind::Cfq, make: |setup| Box::new(Cfq::new(setup)) },
+    ElevatorEntry {
+        name: "noop",
+        kind: ElevatorKind::Noop,
+        layer: Layer::Single,
+        versions: ((2, 6), (5, 0)),
+        make: |_| Box::new(Noop::new()),
+    },
+    ElevatorEntry {
+        name: "cfq",
+        kind: ElevatorKind::Cfq,
+        layer: Layer::Single,
+        versions: ((2, 6), (5, 0)),
+        make: |setup| Box::new(Cfq::new(setup)),
+    },
     ElevatorEntry {
         name: "deadline",
         kind: ElevatorKind::Deadline,
+        layer: Layer::Single,
+        versions: ((2, 6), (5, 0)),
         make: |_| Box::new(Deadline::new()),
+    },
+    ElevatorEntry {
+        name: "none",
+        kind: ElevatorKind::None,
+        layer: Layer::Multi,
+        versions: ((3, 13), STILL),
+        make: |_| Box::new(NoElevator::new()),
+    },
+    ElevatorEntry {
+        name: "mq-deadline",
+        kind: ElevatorKind::MqDeadline,
+        layer: Layer::Multi,
+        versions: ((4, 11), STILL),
+        make: |setup| Box::new(MqDeadline::new(setup.kernel)),
     },
 ];
 

@@ -189,6 +189,8 @@ pub fn limits() -> Limits {
         volatile_cache: true,
         fua: false,
         discard: true,
+        flush_beside_others: true,
+        barrier: false,
         discard_granularity_sectors: 8,
     }
 }

@@ -116,7 +116,21 @@ fn devices() -> (Value, String) {
 
 fn elevators() -> (Value, String) {
     let names: Vec<&str> = wp_block::ELEVATORS.iter().map(|e| e.name).collect();
-    (json!(names), names.join("\n") + "\n")
+    let mut text = String::new();
+    for e in wp_block::ELEVATORS {
+        let ((major, minor), (no_major, no_minor)) = e.versions;
+        let until = match no_major {
+            u16::MAX => "on".to_owned(),
+            _ => format!("until before {no_major}.{no_minor}"),
+        };
+        let layer = match e.layer {
+            wp_block::Layer::Single => "single queue",
+            wp_block::Layer::Multi => "blk-mq",
+        };
+        writeln!(text, "{:<12} {layer}, Linux {major}.{minor} {until}", e.name)
+            .expect("a string takes it");
+    }
+    (json!(names), text)
 }
 
 fn papers() -> (Value, String) {

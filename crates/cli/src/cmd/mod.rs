@@ -2,13 +2,16 @@
 
 pub mod diff;
 pub mod explain;
+pub mod fio;
 pub mod fsck;
 pub mod inspect;
+pub mod kernels;
 pub mod list;
 pub mod mkfs;
 pub mod recover;
 pub mod reproduce;
 pub mod run;
+pub mod today;
 pub mod trace;
 
 use std::collections::BTreeMap;

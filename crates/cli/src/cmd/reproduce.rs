@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use wp_lab::claims::{Judged, Verdict};
-use wp_lab::paper::ext4_fsync::{self, Point, Reproduction, Row};
+use wp_lab::paper::ext4_fsync::{self, Nulls, Point, Reproduction, Row};
 use wp_lab::paper::kernels::{self, Comparison};
+use wp_lab::paper::today::{TodayComparison, compare_today};
 use wp_lab::reference::What;
 use wp_lab::results::Results;
 
@@ -56,7 +57,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     };
     let done =
         ext4_fsync::reproduce(a.seed, a.quick, &mut progress).and_then(|found| match found {
-            Some(found) => Ok(kernels::compare_all(a.seed, &mut progress)?.map(|k| (found, k))),
+            Some(found) => {
+                let Some(old) = kernels::compare_all(a.seed, &mut progress)? else {
+                    return Ok(None);
+                };
+                let today = compare_today(a.seed, &|_| true, &mut progress)?;
+                Ok(today.map(|today| (found, old, today)))
+            }
             None => Ok(None),
         });
     if live {
@@ -74,20 +81,30 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         }
         Err(e) => return out.machine_error(&e),
     };
-    report(a, out, &found.0, &found.1)
+    report(a, out, &found.0, &found.1, &found.2)
 }
 
-fn report(a: &Args, out: &Out, found: &Reproduction, real: &Comparison) -> ExitCode {
+fn report(
+    a: &Args,
+    out: &Out,
+    found: &Reproduction,
+    real: &Comparison,
+    today: &TodayComparison,
+) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [ext4_fsync::SLUG],
-        "rows": found.rows, "figures_10_11": found.points, "claims": found.claims,
-        "real_kernels": kernels_json(real),
+        "rows": found.rows, "figures_10_11": found.points, "figures_10_11_phone": found.phone,
+        "null_predictors": found.nulls, "claims": found.claims,
+        "real_kernels": kernels_json(real), "linux_6_18": super::today::to_json(today),
         "variations": found.variations, "impossible_variations": found.impossible,
     });
     let mut text = String::new();
     tables(&mut text, &found.rows);
-    figures(&mut text, &found.points);
+    figures(&mut text, "PC, ssd-128", &found.points);
+    figures(&mut text, "phone, emmc-16", &found.phone);
+    nulls(&mut text, &found.nulls);
     real_kernels(&mut text, real);
+    super::today::table(&mut text, today);
     claims(&mut text, &found.claims);
     if found.variations > 0 {
         writeln!(
@@ -120,8 +137,9 @@ fn report(a: &Args, out: &Out, found: &Reproduction, real: &Comparison) -> ExitC
         Ok(dir) => out.note(&format!("results: {}", dir.display())),
         Err(e) => return out.host_error(&a.out, &e),
     }
-    let differs =
-        found.claims.iter().any(|c| c.verdict == Verdict::Differs) || !real.findings.is_empty();
+    let differs = found.claims.iter().any(|c| c.verdict == Verdict::Differs)
+        || !real.findings.is_empty()
+        || !today.findings.is_empty();
     out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
 }
 
@@ -203,9 +221,9 @@ fn real_kernels(t: &mut String, real: &Comparison) {
     writeln!(t).expect(line);
 }
 
-fn figures(t: &mut String, points: &[Point]) {
+fn figures(t: &mut String, machine: &str, points: &[Point]) {
     let line = "a string takes it";
-    writeln!(t, "Figures 10 and 11: writes of 2 KB; latency of the fsync in us / data blocks that it wrote.\n").expect(line);
+    writeln!(t, "Figures 10 and 11 ({machine}): writes of 2 KB; latency of the fsync in us / data blocks that it wrote.\n").expect(line);
     let mut files: Vec<u32> = points.iter().map(|p| p.files).collect();
     files.sort_unstable();
     files.dedup();
@@ -223,6 +241,27 @@ fn figures(t: &mut String, points: &[Point]) {
         writeln!(t).expect(line);
     }
     writeln!(t).expect(line);
+}
+
+/// Ours beside predictors that know no mechanism.
+fn nulls(t: &mut String, nulls: &Nulls) {
+    let line = "a string takes it";
+    let [ours, counts, log, no_era] = nulls.distance[..] else { return };
+    writeln!(
+        t,
+        "Ratios of latencies of figure 10, ours beside null predictors (blocks and flushes times\n\
+         constants; log N by the paper's largest growth; no difference between eras), and the\n\
+         mean |ln(predicted / paper)| of each:\n"
+    )
+    .expect(line);
+    let head = ["paper", "ours", "counts", "log N", "no era"];
+    writeln!(t, "{:<32}{}", "", head.map(|h| format!("{h:>9}")).concat()).expect(line);
+    for r in &nulls.ratios {
+        let all = [r.paper, r.ours, r.counts, r.log_linear, r.no_era];
+        writeln!(t, "{:<32}{}", r.id, all.map(|v| format!("{v:>9.3}")).concat()).expect(line);
+    }
+    let all = [ours, counts, log, no_era].map(|v| format!("{v:>9.3}")).concat();
+    writeln!(t, "{:<32}{:>9}{all}\n", "mean distance", "").expect(line);
 }
 
 fn claims(t: &mut String, claims: &[Judged]) {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use wp_base::event::{Class, Record};
 use wp_base::{FsResult, Sector};
+use wp_block::QueueConfig;
 use wp_lab::classify::{Classifier, lines_to_tsv, mark};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::results::{Results, events_to_ndjson, sha256};
@@ -28,9 +29,9 @@ pub struct Args {
     /// Workload and options: `fsync-last,n=10,case=extend`.
     #[arg(long, default_value = "fsync-last")]
     workload: String,
-    /// Elevator.
-    #[arg(long, default_value = "cfq")]
-    elevator: String,
+    /// Elevator; by default the kernel's: cfq until 4.20, mq-deadline since 5.0.
+    #[arg(long)]
+    elevator: Option<String>,
     /// CPU profile.
     #[arg(long, default_value = "i7-4770")]
     cpu: String,
@@ -49,6 +50,9 @@ pub struct Args {
     /// Save the partition after unmount to this file.
     #[arg(long)]
     save_image: Option<PathBuf>,
+    /// Also write what fio's `--output-format=json` would say (workload fio).
+    #[arg(long)]
+    fio_json: Option<PathBuf>,
     /// Where results go.
     #[arg(long, default_value = "results")]
     out: PathBuf,
@@ -84,19 +88,21 @@ fn spec(
         eprintln!("note: the rules of Linux {version} were not held against a real kernel");
     }
     let sectors = a.partition_size.as_deref().map(super::size).transpose()?.map(|b| b / 512);
+    let kernel = (version.0, version.1);
+    let elevator = QueueConfig::for_kernel(kernel, a.elevator.as_deref())?.elevator;
     let spec = MachineSpec {
         seed: a.seed,
         cpu: profile.model(),
         device: device.to_owned(),
         device_params,
-        elevator: a.elevator.clone(),
+        elevator: elevator.name().to_owned(),
         start: Sector(a.partition_start),
         sectors,
         fs,
         fs_options,
         disk: "sdb1".to_owned(),
         device_number: (8, 16),
-        kernel: (version.0, version.1),
+        kernel,
     };
     Ok((spec, workload, options))
 }
@@ -217,6 +223,17 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     for (name, document) in &report.documents {
         results.add(name, serde_json::to_vec_pretty(document).unwrap_or_default());
+    }
+    if let Some(path) = &a.fio_json {
+        let found = report.documents.iter().find(|(name, _)| name == wp_lab::workload::fio::REPORT);
+        let Some((_, document)) = found else {
+            let help = "use `--workload fio,job=FILE`";
+            return out.fail(Exit::Usage, "fio-json", "this workload has no fio report", help);
+        };
+        let bytes = serde_json::to_vec_pretty(document).unwrap_or_default();
+        if let Err(e) = std::fs::write(path, bytes) {
+            return out.host_error(path, &e);
+        }
     }
     for note in &report.notes {
         out.note(note);

@@ -17,7 +17,8 @@ pub struct Args {
     /// A result directory of `run`.
     run: PathBuf,
     /// blkparse (its default text), paper (`-f "%T.%9t %a %d %S + %n [%C]\n" -a issue`), csv;
-    /// into a file: blktrace (binary, for blkparse, btt and fio) or perfetto (for its viewer).
+    /// into a file: blktrace (binary, for blkparse, btt and fio) or perfetto (for ui.perfetto.dev:
+    /// calls, journal, bios, requests, commands, flash dies, and a flow from each fsync).
     #[arg(long, default_value = "blkparse")]
     to: String,
     /// File to write to instead of stdout; blktrace and perfetto need it. blkparse and btt find

@@ -87,6 +87,11 @@ impl Nand {
         &self.geometry
     }
 
+    /// When `die` has done all that it was given.
+    pub fn free(&self, die: u32) -> Time {
+        self.dies[die as usize]
+    }
+
     /// What it has done.
     pub fn counts(&self) -> NandCounts {
         self.counts

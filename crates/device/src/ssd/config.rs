@@ -61,6 +61,8 @@ impl SsdConfig {
             volatile_cache: !plp,
             fua: s.switch("fua")?,
             discard,
+            flush_beside_others: s.switch("flush_beside_others")?,
+            barrier: false,
             discard_granularity_sectors: if discard {
                 (SLOT_BYTES / SECTOR_BYTES) as u32
             } else {

@@ -26,7 +26,14 @@ impl Ssd {
                     let skip = u64::from(lpn - entry.lpn) * SLOT_BYTES;
                     let data = cut(&entry.data, skip, u64::from(slots) * SLOT_BYTES);
                     let acked = entry.waiter == NONE;
-                    loss.push(LossUnit { at: sector_of(lpn), data, acked, why, seq: entry.seq });
+                    loss.push(LossUnit {
+                        at: sector_of(lpn),
+                        data,
+                        acked,
+                        why,
+                        seq: entry.seq,
+                        epoch: 0,
+                    });
                 });
             }
         }
@@ -34,7 +41,7 @@ impl Ssd {
             self.durable.not_newer(d.lpn, d.slots, d.seq, |lpn, slots| {
                 let data = zeroes(u64::from(slots) * SLOT_SECTORS);
                 let (at, why) = (sector_of(lpn), LossWhy::InBuffer);
-                loss.push(LossUnit { at, data, acked: true, why, seq: d.seq });
+                loss.push(LossUnit { at, data, acked: true, why, seq: d.seq, epoch: 0 });
             });
         }
         loss.sort_by_key(|unit| (unit.seq, unit.at));
@@ -55,6 +62,7 @@ impl Ssd {
         let changing =
             requests.filter(|r| r.op == Op::Discard || (r.op == Op::Write && r.in_transfer));
         let units = changing.zip(self.seq + 1..).map(|(r, seq)| LossUnit {
+            epoch: 0,
             at: r.at,
             data: if r.op == Op::Write { r.data.clone() } else { zeroes(u64::from(r.sectors)) },
             acked: false,

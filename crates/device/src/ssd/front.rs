@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use wp_base::event::{Flags, Op};
+use wp_base::event::{DeviceWork, Flags, Op, Work};
 use wp_base::{SECTOR_BYTES, Sector, Span, Time};
 use wp_block::{DevRequest, Done, Effects};
 use wp_medium::Slice;
@@ -16,6 +16,7 @@ use crate::ssd::durable::{Discard, SLOT_SECTORS, sector_of};
 use crate::ssd::ftl::{Stream, Superblock};
 use crate::ssd::pool::Request;
 use crate::ssd::runmap::{NONE, Run};
+use crate::ssd::tell::Cause;
 use crate::ssd::{PendingFlush, Ssd, Timer};
 
 /// Host slots that a range of sectors touches: (first, how many).
@@ -59,6 +60,7 @@ impl Ssd {
         self.controller = self.controller.max(now) + self.config.command;
         let decoded = self.controller;
         let DevRequest { id, op, flags, at, sectors, data } = rq;
+        self.tell_decoded(now, decoded, id, fx);
         // With a buffer that survives, being in it is being durable.
         let fua = flags.has(Flags::FUA) && !self.config.plp;
         let request = Request {
@@ -103,16 +105,24 @@ impl Ssd {
         let Some(left) = self.buffer.tokens.checked_sub(slots) else { return false };
         self.buffer.tokens = left;
         let (ready, sectors) = (request.decoded.max(now), request.sectors);
+        let (id, decoded) = (request.id, request.decoded);
         let moved = self.link(usize::from(self.config.link_full_duplex), now, ready, sectors);
+        self.tell_wait(Work::AwaitBuffer, decoded, now, id, fx);
+        self.tell_transfer(ready, moved, sectors, id, fx);
         Timer::Arrived.set(moved + self.config.write_overhead, u64::from(key), fx);
         true
     }
 
     /// Moves `sectors` over the link, not before `ready`. Returns the end.
     fn link(&mut self, lane: usize, now: Time, ready: Time, sectors: u32) -> Time {
-        let bytes = u64::from(sectors) * SECTOR_BYTES;
-        let span = Span(transfer_ns(bytes, u64::from(self.config.link_mb_s)));
+        let span = self.link_span(sectors);
         self.links[lane].reserve(now, ready, span)
+    }
+
+    /// What moving `sectors` takes.
+    pub(super) fn link_span(&self, sectors: u32) -> Span {
+        let bytes = u64::from(sectors) * SECTOR_BYTES;
+        Span(transfer_ns(bytes, u64::from(self.config.link_mb_s)))
     }
 
     /// Programs have given tokens back: writes that wait may go.
@@ -131,7 +141,7 @@ impl Ssd {
             self.place(now, key, fx);
         } else {
             self.counts.space_waits += 1;
-            self.space_queue.push_back(key);
+            self.space_queue.push_back((key, now));
             self.collect_garbage(now, fx);
         }
     }
@@ -146,11 +156,12 @@ impl Ssd {
 
     /// Superblocks have become free: writes that wait for room may go.
     pub(super) fn place_waiting(&mut self, now: Time, fx: &mut Effects) {
-        while let Some(key) = self.space_queue.front().copied() {
+        while let Some((key, since)) = self.space_queue.front().copied() {
             if !self.has_room(key) {
                 break;
             }
             self.space_queue.pop_front();
+            self.tell_wait(Work::AwaitErased, since, now, self.pool.get(key).id, fx);
             self.place(now, key, fx);
         }
     }
@@ -160,10 +171,10 @@ impl Ssd {
         self.seq += 1;
         let request = self.pool.get_mut(key);
         request.in_transfer = false;
-        let (at, sectors, fua) = (request.at, request.sectors, request.fua);
+        let (id, at, sectors, fua) = (request.id, request.at, request.sectors, request.fua);
         let data = std::mem::take(&mut request.data);
         let (lpn, slots) = slots_of(at, sectors);
-        let (data, ready) = self.whole_slots(now, at, sectors, data);
+        let (data, ready) = self.whole_slots(now, (at, sectors), data, id, fx);
         self.counts.slots_written += u64::from(slots);
         let waiter = if fua { key } else { NONE };
         let entries = self.fill_units(now, ready, (lpn, slots), waiter, data, fx);
@@ -180,9 +191,10 @@ impl Ssd {
     fn whole_slots(
         &mut self,
         now: Time,
-        at: Sector,
-        sectors: u32,
+        (at, sectors): (Sector, u32),
         data: Vec<Slice>,
+        id: u64,
+        fx: &mut Effects,
     ) -> (Vec<Slice>, Time) {
         let (lpn, slots) = slots_of(at, sectors);
         let (head, end) = (at.0 - sector_of(lpn).0, at.0 + u64::from(sectors));
@@ -201,7 +213,8 @@ impl Ssd {
             if cut_here && ppa != NONE && self.unit_in_buffer(ppa).is_none() {
                 self.counts.read_modify_writes += 1;
                 let unit = self.config.geometry.unit_slots;
-                ready = ready.max(self.nand.read(now, now, ppa / unit, ppa % unit, 1));
+                let what = (ppa / unit, ppa % unit, 1);
+                ready = ready.max(self.read_flash((now, now), what, Cause::Command(id), fx));
             }
         }
         let mut whole = self.look_up(sector_of(lpn), head as u32);
@@ -281,7 +294,9 @@ impl Ssd {
     /// The open unit of `stream` is full, or is to be programmed as it is.
     pub(super) fn close_unit(&mut self, now: Time, stream: Stream, fx: &mut Effects) {
         let Some(key) = self.buffer.open(stream) else { return };
-        let die = self.config.geometry.die_of(self.buffer.unit(key).number);
+        let unit = self.buffer.unit_mut(key);
+        unit.ready = unit.ready.max(now);
+        let die = self.config.geometry.die_of(unit.number);
         self.buffer.close(stream, die);
         self.start_next(now, die, fx);
     }
@@ -321,6 +336,9 @@ impl Ssd {
     pub(super) fn programmed(&mut self, now: Time, key: u32, fx: &mut Effects) {
         let die = self.config.geometry.die_of(self.buffer.unit(key).number);
         let unit = self.buffer.programmed(key, die);
+        if let UnitState::Programming { start } = unit.state {
+            self.tell_program(start, now, &unit, fx);
+        }
         self.ftl.unit_programmed(unit.number);
         // All at once, and then each: see `Medium::touch`.
         unit.entries.iter().for_each(|e| self.durable.touch(e.lpn));
@@ -427,15 +445,23 @@ impl Ssd {
                 n = n.min(unit_slots - first);
                 if self.unit_in_buffer(run.value).is_some() {
                     self.counts.slots_read_from_buffer += u64::from(n);
+                    fx.tell(|| DeviceWork {
+                        bytes: u64::from(n) * SLOT_BYTES,
+                        ..DeviceWork::front(Work::BufferHit, request.id, decoded, decoded, decoded)
+                    });
                 } else {
-                    ready = self.nand.read(now, decoded, run.value / unit_slots, first, n);
+                    let what = (run.value / unit_slots, first, n);
+                    let cause = Cause::Command(request.id);
+                    ready = self.read_flash((now, decoded), what, cause, fx);
                     self.counts.slots_read_from_flash += u64::from(n);
                     from_flash += n;
                 }
             }
             let from = sector_of(lpn + done).0.max(at);
             let to = sector_of(lpn + done + n).0.min(end);
-            last = last.max(self.link(0, now, ready, (to - from) as u32));
+            let moved = self.link(0, now, ready, (to - from) as u32);
+            self.tell_transfer(ready, moved, (to - from) as u32, request.id, fx);
+            last = last.max(moved);
             done += n;
         }
         request.data = if from_flash == slots {

@@ -16,6 +16,7 @@ use wp_block::Effects;
 
 use crate::ssd::ftl::Stream;
 use crate::ssd::runmap::NONE;
+use crate::ssd::tell::Cause;
 use crate::ssd::{Ssd, Timer};
 
 /// Stretch of valid slots of a victim that has been read.
@@ -106,7 +107,8 @@ impl Ssd {
                         slots: now_at.len,
                     });
                     let (unit, first) = (here / geometry.unit_slots, here % geometry.unit_slots);
-                    end = end.max(self.nand.read(now, now, unit, first, now_at.len));
+                    let what = (unit, first, now_at.len);
+                    end = end.max(self.read_flash((now, now), what, Cause::Gc, fx));
                     found += now_at.len;
                 }
                 at_owner += now_at.len;
@@ -169,7 +171,7 @@ impl Ssd {
         self.gc.emptied = wait;
         for (victim, _) in ready {
             let dies = 0..self.config.geometry.dies;
-            let end = dies.map(|die| self.nand.erase(now, die)).max().unwrap_or(now);
+            let end = dies.map(|die| self.erase_die(now, die, fx)).max().unwrap_or(now);
             self.gc.erasing.push(victim);
             Timer::Erased.set(end, u64::from(victim), fx);
         }

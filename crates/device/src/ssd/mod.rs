@@ -33,6 +33,7 @@ mod ftl;
 mod gc;
 mod pool;
 mod runmap;
+mod tell;
 
 pub use config::SsdConfig;
 
@@ -64,8 +65,9 @@ pub struct Ssd {
     pool: Pool,
     /// Writes that wait for tokens, in order.
     token_queue: VecDeque<u32>,
-    /// Writes whose data have arrived and that wait for a free superblock, in order.
-    space_queue: VecDeque<u32>,
+    /// Writes whose data have arrived and that wait for a free superblock, in order, each since
+    /// when.
+    space_queue: VecDeque<(u32, Time)>,
     /// Flushes that wait for programs.
     flushes: Vec<PendingFlush>,
     /// When the controller takes its next command.

@@ -6,7 +6,7 @@ pub mod oracle;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use wp_base::event::{Flags, Op};
+use wp_base::event::{DeviceWork, Flags, Op};
 use wp_base::{Sector, Time};
 use wp_block::{Admit, DevRequest, DeviceModel, Done, Effects};
 use wp_device::ssd::{Ssd, SsdConfig};
@@ -24,6 +24,8 @@ pub struct World<D: DeviceModel + ?Sized> {
     /// Completions in order: (time, id).
     pub log: Vec<(Time, u64)>,
     pub device: Box<D>,
+    /// What the device told, if it is listened to.
+    pub works: Vec<DeviceWork>,
 }
 
 impl<D: DeviceModel + ?Sized> World<D> {
@@ -37,10 +39,17 @@ impl<D: DeviceModel + ?Sized> World<D> {
             done: BTreeMap::new(),
             log: Vec::new(),
             device,
+            works: Vec::new(),
         }
     }
 
+    /// Listens to what the device does within.
+    pub fn listen(&mut self) {
+        self.fx.listening = true;
+    }
+
     fn absorb(&mut self) {
+        self.works.append(&mut self.fx.works);
         for (at, token) in self.fx.timers.drain(..) {
             assert!(at >= self.now, "a timer in the past");
             self.set += 1;
@@ -152,6 +161,7 @@ pub fn forked(world: &World<dyn DeviceModel>) -> World<dyn DeviceModel> {
         done: world.done.clone(),
         log: world.log.clone(),
         device: world.device.fork(),
+        works: Vec::new(),
     }
 }
 

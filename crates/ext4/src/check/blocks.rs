@@ -1,7 +1,7 @@
 //! An inode's blocks: extent trees and indirect blocks, every block claimed for its owner.
 
 use crate::disk::Inode;
-use crate::disk::extent::{ExtentEntries, ExtentNode};
+use crate::disk::extent::{ExtentEntries, ExtentHeader, ExtentNode};
 use crate::disk::inode::flag;
 
 use super::finding::Kind;
@@ -148,14 +148,22 @@ impl Walk<'_, '_> {
         if !self.claim(block, 1) {
             return;
         }
-        let Some(bytes) = self.s.read(block) else { return };
+        let Some(mut bytes) = self.s.read(block) else { return };
+        if !self.s.sums.extent_block_ok(self.seed, &bytes) {
+            self.wrong(Kind::ExtentChecksum, "et_checksum", block, "the right checksum");
+        }
+        if let Err(c) = ExtentNode::verify(&bytes, 0, Some(depth))
+            && c.field == "eh_depth"
+        {
+            self.wrong(Kind::ExtentNode, c.field, c.found, c.expected);
+            // What is left of it is read as what the parent says.
+            let at = std::mem::offset_of!(ExtentHeader, depth);
+            bytes.iter_mut().skip(at).zip(depth.to_le_bytes()).for_each(|(to, b)| *to = b);
+        }
         let child = match ExtentNode::verify(&bytes, 0, Some(depth)) {
             Ok(child) => child,
             Err(c) => return self.wrong(Kind::ExtentNode, c.field, c.found, c.expected),
         };
-        if !self.s.sums.extent_block_ok(self.seed, &bytes) {
-            self.wrong(Kind::ExtentChecksum, "et_checksum", block, "the right checksum");
-        }
         let first = match child.entries() {
             ExtentEntries::Leaf(l) => l.first().map(|e| e.logical()),
             ExtentEntries::Inner(i) => i.first().map(|e| e.logical()),

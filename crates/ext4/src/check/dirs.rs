@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::disk::dir::{DirIter, FileType};
+use crate::disk::dir::{DirIter, FileType, HEADER_BYTES};
 use crate::disk::{DirEntry, DirEntryTail, ino};
 
 use super::finding::Kind;
@@ -71,6 +71,11 @@ fn one(
             let before = position;
             position += 1;
             if before < 2 {
+                let end = e.offset + HEADER_BYTES + e.name.len();
+                if e.inode != 0 && bytes.get(end).is_some_and(|b| *b != 0) {
+                    let place = format!("{place}, entry {before}");
+                    s.add(Kind::DirDot, place, "other bytes", "a zero byte behind `.` and `..`");
+                }
                 dot(s, number, dir, before, &e, &place);
                 continue;
             }
@@ -96,6 +101,9 @@ fn one(
         if position < 2 {
             s.add(Kind::DirDot, place, position, "`.` and `..` first");
         }
+    }
+    if blocks.is_empty() {
+        s.add(Kind::DirHole, format!("inode {number}"), "no block", "a block with `.` and `..`");
     }
     dir.blocks = blocks;
     if let Some(at) = hole {

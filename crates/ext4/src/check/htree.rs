@@ -78,6 +78,10 @@ impl Tree {
         if logical != 0 && htree::entries_at(&bytes) != Some(entries_at) {
             return s.add(Kind::HtreeNode, place, "no node", "one free entry, then hashes");
         }
+        if logical != 0 && bytes.get(6..8) != Some(&[0, 0]) {
+            let expected = "a free entry without name and type";
+            s.add(Kind::HtreeNode, place.clone(), "name_len or file_type", expected);
+        }
         let entries = match htree::load_entries(&bytes, 0, entries_at, s.sums.metadata()) {
             Ok(entries) => entries,
             Err(c) => return s.add(Kind::HtreeNode, place, c.found, c.expected),

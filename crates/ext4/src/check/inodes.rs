@@ -39,6 +39,10 @@ pub(super) fn pass(s: &mut State<'_>) {
             s.add(Kind::InodeMode, format!("inode {number}"), "not in use", "in use");
         }
     }
+    // All zero, it has been passed over.
+    if s.sb.has_compat(compat::RESIZE_INODE) && !s.used.contains_key(&ino::RESIZE) {
+        s.add(Kind::ResizeInode, "inode 7".to_owned(), "not in use", "in use");
+    }
     xattrs::refcounts(s);
 }
 
@@ -52,10 +56,11 @@ fn one(s: &mut State<'_>, number: u32, raw: &[u8]) {
         let right = s.sums.inode(number, raw);
         s.add(Kind::InodeChecksum, place(number, "i_checksum"), i.checksum_lo.get(), right);
     }
-    if number < s.g.first_inode && number != ino::ROOT {
+    if number < s.g.first_inode && number != ino::ROOT || special::is_hidden(s, number) {
         return special::reserved(s, number, &i);
     }
     if i.links_count.get() == 0 && number != ino::ROOT {
+        special::low_dtime(s, number, &i);
         if i.dtime.get() == 0 && i.mode.get() != 0 {
             let expected = "when it was deleted";
             s.add(Kind::InodeDtime, place(number, "i_dtime"), 0, expected);
@@ -173,6 +178,10 @@ pub(super) fn file_of(s: &mut State<'_>, number: u32, i: &Inode, map: &Map) {
     let per_page = 4096 / bs;
     let fits = map.last_written.is_none_or(|last| i.size() >= last / per_page * per_page * bs);
     size_in(s, number, i, fits, "behind the last block that is written");
+    if i.is_file() && i.size() > 0x7FFF_FFFF && !s.sb.has_ro_compat(ro_compat::LARGE_FILE) {
+        let place = place(number, "i_size");
+        s.add(Kind::SuperFeature, place, i.size(), "2 GiB at most without large_file");
+    }
     let max = if i.has(flag::EXTENTS) { (bs << 32) - 1 } else { u64::MAX };
     let fits = i.size() <= max && (i.has(flag::EXTENTS) || fits_pointers(s, i.size()));
     size_in(s, number, i, fits, "what the map can hold");

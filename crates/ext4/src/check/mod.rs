@@ -12,7 +12,8 @@
 //! Left out:   quota files' contents, multiple-mount protection's block, contents of the log;
 //!             `Unsupported`: inline data, attribute inodes, encryption, casefold, verity,
 //!             bigalloc, meta_bg.
-//! Source:     Linux Documentation/filesystems/ext4; what e2fsck 1.47.0 minds was found by trying.
+//! Source:     Linux Documentation/filesystems/ext4; what e2fsck 1.47.0 minds was found by trying
+//!             and from its messages. tests/damage/exceptions.rs lists where we differ on purpose.
 
 #![deny(clippy::indexing_slicing)]
 

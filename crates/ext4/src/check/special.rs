@@ -11,10 +11,19 @@ use super::finding::Kind;
 use super::state::{State, Used};
 use super::{blocks, inodes};
 
+/// `EXT4_BOOT_LOADER_INO`: may hold a boot loader, without a name.
+const BOOT_LOADER: u32 = 5;
+
+/// Is it a quota file? That of projects has no reserved number.
+pub(super) fn is_hidden(s: &State<'_>, number: u32) -> bool {
+    let quota = [s.sb.usr_quota_inum.get(), s.sb.grp_quota_inum.get(), s.sb.prj_quota_inum.get()];
+    s.sb.has_ro_compat(ro_compat::QUOTA) && quota.contains(&number)
+}
+
 /// An inode below the first free one, root excepted, that is not all zero.
 pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
-    let quota = [s.sb.usr_quota_inum.get(), s.sb.grp_quota_inum.get(), s.sb.prj_quota_inum.get()];
-    let is_quota = s.sb.has_ro_compat(ro_compat::QUOTA) && quota.contains(&number);
+    low_dtime(s, number, i);
+    let is_quota = is_hidden(s, number);
     let has_journal = s.sb.has_internal_journal() && number == s.sb.journal_inum.get();
     if number == ino::RESIZE && s.sb.has_compat(compat::RESIZE_INODE) {
         hidden(s, number, i);
@@ -43,27 +52,50 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
         }
         return;
     }
+    let is_boot = number == BOOT_LOADER && !i.is_dir();
+    if is_boot && i.is_file() {
+        hidden(s, number, i);
+        return inodes::file(s, number, i);
+    }
     if number == 1 {
+        if i.uid_lo.get() != 0 || i.gid_lo.get() != 0 || i.links_count.get() != 0 {
+            let expected = "no owner and no links";
+            s.add(Kind::InodeReserved, place("i_links_count"), i.links_count.get(), expected);
+        }
         // Blocks that the device cannot read; where they lie is not its fault.
         for p in (0..12).map(|n| u64::from(i.pointer(n))).filter(|p| *p != 0) {
             s.claimed.add(p);
-            if !s.g.holds(p, 1) {
+            let first = u64::from(s.g.first_data_block);
+            if (first..=first + u64::from(s.g.gdt_blocks)).contains(&p) {
+                let expected = "no block of the super block and the descriptors";
+                s.add(Kind::BlockTwice, place("i_block"), p, expected);
+            } else if !s.g.holds(p, 1) {
                 s.add(Kind::BlockRange, place("i_block"), p, "a block of the device");
             }
         }
     }
     let has_blocks = i.blocks_raw() != 0 && number != 1;
-    let has_attributes = s.g.holds(i.file_acl(), 1) || i.file_acl() == 1;
-    if i.mode.get() != 0 || has_blocks || has_attributes || i.has(flag::INLINE_DATA) {
+    let has_attributes =
+        s.sb.has_compat(compat::EXT_ATTR) && (s.g.holds(i.file_acl(), 1) || i.file_acl() == 1);
+    let has_mode = i.mode.get() != 0 && !is_boot;
+    if has_mode || has_blocks || has_attributes || i.has(flag::INLINE_DATA) {
         let expected = "an inode that is not in use";
         s.add(Kind::InodeReserved, place("i_mode"), i.mode.get(), expected);
     }
-    if !inodes::fits_pointers(s, i.size()) {
+    if number != 1 && !inodes::fits_pointers(s, i.size()) {
         s.add(Kind::InodeSize, place("i_size"), i.size(), "what the map can hold");
     }
-    if (1..s.g.inodes_count).contains(&i.dtime.get()) {
+}
+
+/// Numbers so low in place of a time are those of a next orphan, if clocks have been right.
+pub(super) fn low_dtime(s: &mut State<'_>, number: u32, i: &Inode) {
+    let (count, found) = (s.g.inodes_count, i.dtime.get());
+    let is_old = |t: u32| t != 0 && t < count;
+    let clock_is_wrong =
+        is_old(s.sb.wtime.get()) || is_old(s.sb.mtime.get()) || is_old(s.sb.mkfs_time.get());
+    if found != 0 && found < count && !clock_is_wrong {
         let expected = "a time, not the next orphan";
-        s.add(Kind::InodeDtime, place("i_dtime"), i.dtime.get(), expected);
+        s.add(Kind::InodeDtime, format!("inode {number}, i_dtime"), found, expected);
     }
 }
 
@@ -143,8 +175,10 @@ fn resize(s: &mut State<'_>, i: &Inode) {
         s.add(Kind::ResizeInode, format!("inode 7, {field}"), found, expected);
     };
     if !i.is_file() || i.links_count.get() == 0 {
-        wrong(s, "i_mode", i.mode.get().into(), 0o100_600);
-        return;
+        wrong(s, "i_mode or i_links_count", i.mode.get().into(), 0o100_600);
+        if !i.is_file() {
+            return;
+        }
     }
     if i.file_acl() != 0 {
         wrong(s, "i_file_acl", i.file_acl(), 0);
@@ -177,6 +211,10 @@ fn resize(s: &mut State<'_>, i: &Inode) {
             wrong(s, "double indirect block", found, block);
         }
         let Some(copies) = s.read(block) else { continue };
+        let others = (backups.len() as u64..per_block).map(|k| word(&copies, k));
+        for found in others.filter(|w| *w != 0) {
+            wrong(s, "behind the copies in an indirect block", found, 0);
+        }
         for (k, group) in (0u64..).zip(&backups) {
             let copy = block + u64::from(*group) * u64::from(s.g.blocks_per_group);
             let found = word(&copies, k);
@@ -184,6 +222,12 @@ fn resize(s: &mut State<'_>, i: &Inode) {
                 complained = true;
                 wrong(s, "indirect block", found, copy);
             }
+        }
+    }
+    let is_ours = |n: u64| (n + per_block - gdt % per_block) % per_block < reserved;
+    for found in (0..per_block).filter(|n| !is_ours(*n)).map(|n| word(&list, n)) {
+        if found != 0 {
+            wrong(s, "other words of the double indirect block", found, 0);
         }
     }
     let right = owned * u64::from(s.g.block_size.sectors());

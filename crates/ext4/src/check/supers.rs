@@ -100,7 +100,8 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
     let (blocks, reserved) = (g.blocks_count, sb.r_blocks_count());
     value("s_r_blocks_count", reserved <= blocks / 2, reserved, "at most half of the blocks");
     let desc = sb.desc_size.get();
-    value("s_desc_size", desc <= 1024, desc.into(), "at most 1024");
+    let is_size = desc <= 1024 && (desc == 0 || desc.is_power_of_two());
+    value("s_desc_size", is_size, desc.into(), "0 or a power of two up to 1024");
     let log = sb.log_cluster_size.get();
     value("s_log_cluster_size", log == sb.log_block_size.get(), log.into(), "s_log_block_size");
     let per = sb.clusters_per_group.get();
@@ -121,6 +122,8 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
         gdt.into(),
         "0 without resize_inode",
     );
+    let outside = sb.journal_uuid.iter().any(|b| *b != 0);
+    value("s_journal_uuid", !outside, 1, "0, as the journal is not on another device");
     value("s_uuid", sb.uuid != [0; 16], 0, "an identity");
     let mut feature = |is_wrong: bool, found: &str| {
         if is_wrong {
@@ -133,6 +136,29 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
         sb.has_incompat(incompat::RECOVER) && !has_journal,
         "needs_recovery without has_journal",
     );
+    feature(
+        sb.has_incompat(incompat::CSUM_SEED) && !has_csum,
+        "metadata_csum_seed without metadata_csum",
+    );
+    feature(
+        sb.has_incompat(incompat::BIT64) && !sb.has_incompat(incompat::EXTENTS),
+        "64bit without extent",
+    );
+    if g.inode_bytes > 128 {
+        let room = g.inode_bytes - 128;
+        let sizes = [
+            ("s_min_extra_isize", sb.min_extra_isize.get()),
+            ("s_want_extra_isize", sb.want_extra_isize.get()),
+        ];
+        for (field, n) in sizes {
+            // Kernels use a size of their own then.
+            if n != 0 && (!(4..=room).contains(&n) || !n.is_multiple_of(4)) {
+                let expected = format!("a multiple of 4, from 4 to {room}");
+                let kind = Kind::SuperValue;
+                report.add_as(Severity::Harmless, kind, place(field), n, expected);
+            }
+        }
+    }
     if sb.state.get() & SuperBlock::STATE_ERROR != 0 {
         let found = sb.state.get();
         let expected = "no errors seen";
@@ -170,6 +196,7 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
         }
         backup(s, n);
     }
+    mmp(s);
     // With 1 KiB blocks, block 0 belongs to nobody and has no bit.
     let descs = s.groups.clone();
     for (n, desc) in (0u32..).zip(&descs) {
@@ -219,6 +246,9 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
             } else {
                 s.add(Kind::GroupFlags, place, unused, per);
             }
+        } else if s.sums.descriptors() && unused > desc.free_inodes_count() {
+            let expected = format!("at most {}, bg_free_inodes_count", desc.free_inodes_count());
+            s.add(Kind::GroupFlags, format!("group {n}, bg_itable_unused"), unused, expected);
         } else if !s.sums.descriptors() && has_hints {
             let expected = "none without checksums of descriptors";
             let place = format!("group {n}, bg_flags");
@@ -226,6 +256,21 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
         }
     }
     is_usable
+}
+
+/// The block of multiple-mount protection.
+fn mmp(s: &mut State<'_>) {
+    let block = s.sb.mmp_block.get();
+    if !s.sb.has_incompat(incompat::MMP) {
+        return;
+    }
+    if !s.g.holds(block, 1) {
+        let expected = "a block of the device";
+        s.add(Kind::SuperValue, "super block, s_mmp_block".to_owned(), block, expected);
+        return;
+    }
+    s.meta.add(block);
+    s.claimed.add(block);
 }
 
 /// A backup's contents matter to nobody until the first copy is lost.

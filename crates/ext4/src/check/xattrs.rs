@@ -2,8 +2,8 @@
 
 use zerocopy::FromBytes;
 
-use crate::disk::Inode;
 use crate::disk::xattr::{self, XattrEntry, XattrHeader};
+use crate::disk::{Inode, compat};
 
 use super::blocks;
 use super::finding::Kind;
@@ -34,7 +34,8 @@ fn entries(
     for e in &list {
         let stored = e.header.hash.get();
         let right = xattr::entry_hash(e.name, e.value);
-        let is_ascii = e.name.is_ascii();
+        // Kernels before 6.2 counted characters as signed where their machine did.
+        let is_right = stored == right || stored == signed_hash(e);
         let is_unset = hash_may_be_0 && stored == 0;
         if e.header.name_index == 0 {
             s.add(Kind::XattrEntry, format!("{place}, e_name_index"), 0, "a prefix that exists");
@@ -42,10 +43,23 @@ fn entries(
             let expected = "no attribute inodes without their feature";
             let found = e.header.value_inum.get();
             s.add(Kind::XattrEntry, format!("{place}, e_value_inum"), found, expected);
-        } else if is_ascii && stored != right && !is_unset {
+        } else if !is_right && !is_unset {
             s.add(Kind::XattrEntry, format!("{place}, e_hash"), stored, right);
         }
     }
+}
+
+/// [`xattr::entry_hash`] with signed characters.
+fn signed_hash(e: &XattrEntry<'_>) -> u32 {
+    // A character from 128 on has all higher bits set: flip those of what it adds.
+    let extra = e
+        .name
+        .iter()
+        .fold(0u32, |h, c| h << 5 ^ h >> 27 ^ if c.is_ascii() { 0 } else { 0xFFFF_FF00 });
+    // Both parts go through the value's words alike, as all of it is rotations and exclusive or.
+    let words = e.value.len().div_ceil(4);
+    let turned = if words.is_multiple_of(2) { extra } else { extra << 16 ^ extra >> 16 };
+    xattr::entry_hash(e.name, e.value) ^ turned
 }
 
 /// The attribute block of an inode; how many blocks it has of them, 0 or 1.
@@ -55,6 +69,10 @@ pub(super) fn block(s: &mut State<'_>, number: u32, i: &Inode) -> u64 {
         return 0;
     }
     let place = format!("inode {number}, i_file_acl");
+    if !s.sb.has_compat(compat::EXT_ATTR) {
+        s.add(Kind::XattrBlock, place, at, "0 without ext_attr");
+        return 0;
+    }
     if !s.g.holds(at, 1) {
         s.add(Kind::XattrBlock, place, at, "a block of the device");
         return 0;

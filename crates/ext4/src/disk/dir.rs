@@ -256,6 +256,26 @@ impl<'a> Iterator for DirIter<'a> {
     }
 }
 
+/// Offset and inode of the entry in use of that name. For blocks that have been verified: a
+/// malformed entry ends the search and is not reported.
+pub fn find(block: &[u8], name: &[u8]) -> Option<(usize, u32)> {
+    let mut offset = 0;
+    loop {
+        let (header, names) = DirEntryHeader::ref_from_prefix(block.get(offset..)?).ok()?;
+        if usize::from(header.name_len) == name.len()
+            && names.starts_with(name)
+            && header.inode.get() != 0
+        {
+            return Some((offset, header.inode.get()));
+        }
+        let rec_len = rec_len_load(header.rec_len.get(), block.len());
+        if rec_len < REC_LEN_MIN {
+            return None;
+        }
+        offset += rec_len;
+    }
+}
+
 /// Writes an entry of `rec_len` bytes at `offset` of `block`; bytes after the name stay as they
 /// are. Panics if it does not fit.
 pub fn put(

@@ -124,6 +124,8 @@ pub mod flag {
     pub const VERITY: u32 = 0x10_0000;
     /// `EXT4_EA_INODE_FL`: holds the value of a large attribute.
     pub const EA_INODE: u32 = 0x20_0000;
+    /// `EXT4_EOFBLOCKS_FL`: blocks are allocated beyond the end (kernels before 5.7).
+    pub const EOFBLOCKS: u32 = 0x40_0000;
     /// `EXT4_INLINE_DATA_FL`: data lie in `i_block` and in an attribute.
     pub const INLINE_DATA: u32 = 0x1000_0000;
     /// `EXT4_PROJINHERIT_FL`.

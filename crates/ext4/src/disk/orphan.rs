@@ -38,3 +38,10 @@ pub fn slots(block: &[u8]) -> &[U32] {
     let count = block.len().saturating_sub(OrphanTail::BYTES) / 4;
     <[U32]>::ref_from_prefix_with_elems(block, count).map_or(&[], |(slots, _)| slots)
 }
+
+/// Sets a slot of a block of the orphan file; the tail is the caller's. Panics beyond the slots.
+pub fn set_slot(block: &mut [u8], slot: usize, ino: u32) {
+    let count = block.len().saturating_sub(OrphanTail::BYTES) / 4;
+    let (slots, _) = <[U32]>::mut_from_prefix_with_elems(block, count).expect("slots fit a block");
+    *slots.get_mut(slot).expect("the slot was found in this block") = ino.into();
+}

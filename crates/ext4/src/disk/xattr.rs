@@ -204,3 +204,102 @@ pub fn block_hash(hashes: impl IntoIterator<Item = u32>) -> u32 {
     }
     all
 }
+
+/// An attribute on its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attribute {
+    /// `e_name_index`.
+    pub index: u8,
+    /// Name without prefix.
+    pub name: Vec<u8>,
+    /// Value.
+    pub value: Vec<u8>,
+}
+
+impl Attribute {
+    /// The order of entries in a block (`xattr_find_entry`): by prefix, length of name, name.
+    pub fn order(&self) -> (u8, usize, &[u8]) {
+        (self.index, self.name.len(), &self.name)
+    }
+}
+
+/// Bytes that attributes take behind the header, with the zero word that ends their list.
+pub fn space(all: &[Attribute]) -> usize {
+    all.iter().map(|a| entry_space(a.name.len()) + value_space(a.value.len())).sum::<usize>() + 4
+}
+
+/// Writes attributes to `area` as [`load`] reads them, all behind `first` anew; returns their
+/// hashes. `hashed`: the entries carry them (those in inodes do not). Panics if they do not fit.
+pub fn store(
+    area: &mut [u8],
+    first: usize,
+    base: usize,
+    all: &[Attribute],
+    hashed: bool,
+) -> Vec<u32> {
+    let fits = "the caller has counted the space";
+    area.get_mut(first..).expect(fits).fill(0);
+    let (mut at, mut end) = (first, area.len());
+    let mut hashes = Vec::new();
+    for a in all {
+        let hash = entry_hash(&a.name, &a.value);
+        hashes.push(hash);
+        let mut value_offs = 0;
+        if !a.value.is_empty() {
+            end -= value_space(a.value.len());
+            area.get_mut(end..end + a.value.len()).expect(fits).copy_from_slice(&a.value);
+            value_offs = end - base;
+        }
+        let head = XattrEntryHeader {
+            name_len: u8::try_from(a.name.len()).expect("names have 255 bytes at most"),
+            name_index: a.index,
+            value_offs: u16::try_from(value_offs).expect("a block has 64 KiB at most").into(),
+            value_inum: 0.into(),
+            value_size: u32::try_from(a.value.len()).expect("a value fits its area").into(),
+            hash: if hashed { hash } else { 0 }.into(),
+        };
+        head.write_to_prefix(area.get_mut(at..).expect(fits)).expect(fits);
+        let name = at + ENTRY_BYTES;
+        area.get_mut(name..name + a.name.len()).expect(fits).copy_from_slice(&a.name);
+        at += entry_space(a.name.len());
+    }
+    assert!(at + 4 <= end, "attributes overlap");
+    hashes
+}
+
+/// From ext4's ACL (version 1, ids only where they mean something) to the interface's (version 2,
+/// eight bytes an entry). Source: `ext4_acl_from_disk`, `posix_acl_to_xattr`.
+///
+/// `at` is the value's byte address. Errors: another version, half an entry.
+pub fn acl_value(disk: &[u8], at: u64) -> Result<Vec<u8>, Corruption> {
+    const USER: u16 = 2;
+    const GROUP: u16 = 8;
+    let wrong = |found: usize| Corruption {
+        structure: "ext4 acl",
+        field: "length",
+        at,
+        found: wide(found),
+        expected: "version 1 and whole entries".to_owned(),
+    };
+    let Some((version, mut rest)) = disk.split_first_chunk::<4>() else {
+        return Err(wrong(disk.len()));
+    };
+    if u32::from_le_bytes(*version) != 1 {
+        return Err(wrong(disk.len()));
+    }
+    let mut out = 2u32.to_le_bytes().to_vec();
+    while let Some((head, after)) = rest.split_first_chunk::<4>() {
+        let [a, b, ..] = *head;
+        let tag = u16::from_le_bytes([a, b]);
+        out.extend_from_slice(head);
+        rest = after;
+        if tag == USER || tag == GROUP {
+            let (id, after) = rest.split_first_chunk::<4>().ok_or_else(|| wrong(disk.len()))?;
+            out.extend_from_slice(id);
+            rest = after;
+        } else {
+            out.extend_from_slice(&[0xFF; 4]);
+        }
+    }
+    if rest.is_empty() { Ok(out) } else { Err(wrong(disk.len())) }
+}

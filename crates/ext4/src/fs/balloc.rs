@@ -96,7 +96,7 @@ impl Groups {
 
 impl Ext4 {
     /// The group's block bitmap buffer, verified; computed if the group was never used.
-    async fn block_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
+    pub(super) async fn block_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
         let desc = self.group_desc(group);
         let at = desc.block_bitmap();
         if desc.has(GroupDesc::BLOCK_UNINIT) && self.csum.descriptors() {
@@ -443,8 +443,7 @@ impl Ext4 {
             let n = u64::from(self.geo.blocks_in_group(group) - bit).min(end - at) as u32;
             if metadata {
                 for block in at..at + u64::from(n) {
-                    let cached = self.bdev.peek(block);
-                    h.revoke(block, cached.as_ref()).await?;
+                    self.forget_block(h, block).await?;
                 }
             }
             self.load_group(group).await?;

@@ -24,6 +24,8 @@ pub(super) const BIO_BLOCKS: usize = 256;
 /// Credits of a handle that allocates one run: a path of nodes that may split, inode, bitmap,
 /// descriptor.
 pub(super) const CREDITS_ALLOCATE: u32 = 40;
+/// Whoever allocates, or files an inode, has a handle.
+const ALLOCATES: &str = "only a delayed write of 5.15 and later has no handle";
 /// How often an allocation that found no space is tried again after a commit
 /// (`ext4_should_retry_alloc`).
 pub(super) const RETRIES: u32 = 3;
@@ -56,7 +58,9 @@ impl Ext4 {
     }
 
     async fn fill_block(&self, inode: &Inode, b: &Rc<Buffer>) -> FsResult<()> {
-        let mapped = if b.flag(BufFlag::Mapped) {
+        let mapped = if b.flag(BufFlag::Unwritten) {
+            None
+        } else if b.flag(BufFlag::Mapped) {
             Some(b.phys())
         } else {
             match self.find_run(inode, b.block()).await? {
@@ -176,13 +180,16 @@ impl Ext4 {
         let bs = u64::from(self.bs().bytes());
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         let end = offset.checked_add(len).ok_or(FsError::TooBig)?;
-        if end.div_ceil(bs) >= u64::from(u32::MAX) {
-            return Err(FsError::TooBig);
-        }
+        self.check_size(inode, offset.saturating_add(1))?;
+        let end = end.min(self.size_limit(inode));
         if len == 0 {
             return Ok(0);
         }
+        self.announce_size(end).await?;
         self.update_time(inode).await?;
+        if offset > inode.size.get() && self.opts.era.zeroes_tail_on_extension {
+            self.zero_tail(inode, inode.size.get()).await?;
+        }
         let mut pieces = Pieces::new(data);
         let mut at = offset;
         while at < end {
@@ -201,7 +208,7 @@ impl Ext4 {
 
     /// New times, at the resolution of the tick: a second write within it changes nothing
     /// (`file_update_time`).
-    async fn update_time(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
+    pub(super) async fn update_time(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         let now = self.time();
         if inode.mtime() == now && inode.ctime() == now {
             return Ok(());
@@ -247,14 +254,18 @@ impl Ext4 {
         let bs = self.bs().bytes();
         let index = at / u64::from(bs);
         let skip = (at % u64::from(bs)) as u32;
-        let delay = self.opts.delalloc && !self.is_tight();
-        let h = self.start(if delay { 1 } else { CREDITS_ALLOCATE }).await?;
+        let delay = self.opts.delalloc && !self.is_tight() && !self.journals_data(inode);
+        let h = match delay {
+            true if self.opts.era.delalloc_write_without_handle => None,
+            true => Some(self.start(1).await?),
+            false => Some(self.start(CREDITS_ALLOCATE).await?),
+        };
         let out = async {
             let b = inode.map.get(index);
             if self.opts.era.stable_pages {
                 b.wait_clear(BufFlag::Writeback).await;
             }
-            let allocated = self.prepare_block(&h, inode, &b, delay).await?;
+            let allocated = self.prepare_block(h.as_ref(), inode, &b, delay).await?;
             if n < bs && !b.flag(BufFlag::Uptodate) {
                 if b.flag(BufFlag::New) || b.flag(BufFlag::Delay) {
                     b.set_contents(Slice::zero(bs));
@@ -263,16 +274,29 @@ impl Ext4 {
                     self.data_block(inode, index).await?;
                 }
             }
+            let journalled = self.journals_data(inode);
+            // Journalled data is never delayed: it has its handle.
+            if let (true, Some(h)) = (journalled, &h) {
+                self.data_access(h, inode, &b).await?;
+            }
             self.rt.cpu(CpuOp::PageWrite, 1).await;
             copy_in(&b, skip, n, chunk);
             b.set(BufFlag::Uptodate);
             let end = at + u64::from(n);
-            self.end_write(&h, inode, &b, end, delay, allocated).await?;
-            inode.map.mark_dirty(&b);
+            if let (true, Some(h)) = (journalled, &h) {
+                self.data_dirty(h, inode, &b)?;
+            }
+            self.end_write(h.as_ref(), inode, &b, end, delay, allocated).await?;
+            if !journalled {
+                inode.map.mark_dirty(&b);
+            }
             Ok(())
         }
         .await;
-        self.stop(h, out).await
+        match h {
+            Some(h) => self.stop(h, out).await,
+            None => out,
+        }
     }
 
     /// Free space is short against what is promised: allocate at once (`ext4_nonda_switch`).
@@ -284,12 +308,13 @@ impl Ext4 {
     /// Gives the block a place, or a promise of one. `true`: it was allocated now.
     async fn prepare_block(
         self: &Rc<Self>,
-        h: &Handle,
+        h: Option<&Handle>,
         inode: &Rc<Inode>,
         b: &Rc<Buffer>,
         delay: bool,
     ) -> FsResult<bool> {
-        if b.flag(BufFlag::Mapped) || (b.flag(BufFlag::Delay) && delay) {
+        let unwritten = b.flag(BufFlag::Unwritten);
+        if (b.flag(BufFlag::Mapped) && (delay || !unwritten)) || (b.flag(BufFlag::Delay) && delay) {
             return Ok(false);
         }
         let map = inode.map_lock.lock().await;
@@ -298,7 +323,21 @@ impl Ext4 {
                 b.map_to(run.phys);
                 return Ok(false);
             }
-            Ok(_) => return Err(FsError::Unsupported("writing to unwritten extents".into())),
+            Ok(run) => {
+                b.map_to(run.phys);
+                b.set(BufFlag::New);
+                if delay {
+                    // Writeback splits it off and has it converted.
+                    b.set(BufFlag::Unwritten);
+                    return Ok(false);
+                }
+                let h = h.expect(ALLOCATES);
+                self.initialise(h, inode, b.block(), b.block() + 1).await?;
+                self.write_inode(h, inode).await?;
+                inode.datasync_tid.set(h.tid());
+                b.clear(BufFlag::Unwritten);
+                return Ok(true);
+            }
             Err(_) => {}
         }
         // What is promised to other blocks is not there to be taken, by either kind of write.
@@ -311,6 +350,7 @@ impl Ext4 {
             self.reserved_blocks.set(self.reserved_blocks.get() + 1);
             return Ok(false);
         }
+        let h = h.expect(ALLOCATES);
         let run = self.allocate(h, inode, b.block(), 1, true).await?;
         drop(map);
         if b.clear(BufFlag::Delay) {
@@ -329,7 +369,7 @@ impl Ext4 {
     /// What follows the copy: sizes, and in some eras the ordered list.
     async fn end_write(
         self: &Rc<Self>,
-        h: &Handle,
+        h: Option<&Handle>,
         inode: &Rc<Inode>,
         b: &Buffer,
         end: u64,
@@ -338,13 +378,15 @@ impl Ext4 {
     ) -> FsResult<()> {
         let era = &self.opts.era;
         let grows = end > inode.size.get();
-        let mapped = b.flag(BufFlag::Mapped);
-        if !delay {
+        let mapped = b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten);
+        if !self.orders_data(inode) {
+            // Nobody waits for its data, or it goes through the journal.
+        } else if !delay {
             if era.files_every_nodelalloc_write || (allocated && era.files_in_map_blocks) {
-                self.file_inode(h, inode)?;
+                self.file_inode(h.expect(ALLOCATES), inode)?;
             }
         } else if grows && mapped && end > inode.disksize.get() && era.files_extending_write {
-            self.file_inode(h, inode)?;
+            self.file_inode(h.expect(ALLOCATES), inode)?;
         }
         if grows {
             inode.size.set(end);
@@ -352,8 +394,17 @@ impl Ext4 {
         // The size on disk moves only over blocks that have their place.
         if mapped && end > inode.disksize.get() {
             inode.disksize.set(end);
-            self.write_inode(h, inode).await?;
+            let own = match h {
+                Some(_) => None,
+                None => Some(self.start(2).await?),
+            };
+            let h = h.or(own.as_ref()).expect("one of the two");
+            let out = self.write_inode(h, inode).await;
             inode.datasync_tid.set(h.tid());
+            match own {
+                Some(own) => self.stop(own, out).await?,
+                None => out?,
+            }
         } else if grows {
             inode.map.mark_inode_dirty();
         }
@@ -385,7 +436,7 @@ fn copy_in(b: &Buffer, skip: u32, n: u32, chunk: &[Slice]) {
 }
 
 /// Slices as one: by reference if it is one, else copied to a page.
-fn join(mut slices: Vec<Slice>) -> Slice {
+pub(super) fn join(mut slices: Vec<Slice>) -> Slice {
     if slices.len() == 1 {
         return slices.remove(0);
     }
@@ -394,18 +445,18 @@ fn join(mut slices: Vec<Slice>) -> Slice {
 }
 
 /// Takes slices apart from the front.
-struct Pieces<'a> {
+pub(super) struct Pieces<'a> {
     slices: &'a [Slice],
     used: u32,
 }
 
 impl<'a> Pieces<'a> {
-    fn new(slices: &'a [Slice]) -> Pieces<'a> {
+    pub fn new(slices: &'a [Slice]) -> Pieces<'a> {
         Pieces { slices, used: 0 }
     }
 
     /// The next `bytes` bytes.
-    fn take(&mut self, bytes: u32) -> Vec<Slice> {
+    pub fn take(&mut self, bytes: u32) -> Vec<Slice> {
         let mut out = Vec::with_capacity(1);
         let mut left = bytes;
         while left > 0 {

@@ -101,13 +101,7 @@ impl Ext4 {
 
     /// Finds a name in one block.
     pub(super) fn find_in_block(&self, buf: &Rc<Buffer>, name: &[u8]) -> Option<Place> {
-        let inodes = self.geo.inodes_count;
-        let (offset, ino) = buf.with(|b| {
-            DirIter::new(b, 0, inodes)
-                .flatten()
-                .find(|e| e.inode != 0 && e.name == name)
-                .map(|e| (e.offset, e.inode))
-        })?;
+        let (offset, ino) = buf.with(|b| dir::find(b, name))?;
         Some(Place { buf: buf.clone(), offset, ino })
     }
 

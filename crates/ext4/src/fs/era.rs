@@ -109,9 +109,73 @@ policies! {
         Some(Version(4, 3, 0)), None,
         "the flusher holds one plug for a whole pass, so that neighbouring files share a request";
     /// Writeback without anything to allocate still starts a handle.
-    writeback_starts_handle = "not known; the lone commit is seen on 3.4.2, 3.8.0 and 4.6.2 and gone in 5.10",
-        None, Some(Version(4, 7, 0)),
+    writeback_starts_handle = "ext4: avoid unnecessary transaction starts during writeback",
+        None, Some(Version(5, 8, 0)),
         "ext4_writepages starts a handle even if nothing is to be allocated; the empty transaction commits";
+    /// The rest of the last block is zeroed when the size moves beyond it.
+    zeroes_tail_on_extension = "ext4: partial zero eof block on unaligned inode size extension",
+        Some(Version(6, 12, 117)), None,
+        "an ftruncate that extends an unaligned file zeroes and dirties its last block (6.13; in 6.12's stable series by 6.12.117)";
+    /// Punching a hole first writes what is dirty in it.
+    punch_writes_back = "ext4: don't write back data before punch hole in nojournal mode",
+        None, Some(Version(6, 12, 117)),
+        "FALLOC_FL_PUNCH_HOLE writes the range's dirty blocks and waits before it drops them (until 6.14; in 6.12's stable series by 6.12.117)";
+    /// A write that only promises blocks starts no handle.
+    delalloc_write_without_handle = "ext4: drop unnecessary journal handle in delalloc write",
+        Some(Version(5, 15, 0)), None,
+        "a delayed write() starts no handle, and so no transaction, unless i_disksize moves";
+    /// Block bitmaps are read in the background after the mount.
+    prefetches_bitmaps = "ext4: make prefetch_block_bitmaps default",
+        Some(Version(5, 13, 0)), None,
+        "ext4lazyinit reads the block bitmaps within five seconds of the mount";
+    /// Allocating writeback asks the journal to wait for the data, not to write it.
+    delalloc_data_waits_only = "ext4: do not ask jbd2 to write data for delalloc buffers",
+        Some(Version(4, 7, 0)), None,
+        "an inode that writeback files is only waited for in a commit: its data was submitted by writeback";
+    /// Buffered writes are allocated unwritten by default.
+    dioread_nolock_default = "ext4: make dioread_nolock the default",
+        Some(Version(5, 6, 0)), None,
+        "writeback allocates unwritten extents and converts them when the data has arrived (mount option dioread_nolock)";
+    /// That default is for blocks of any size; else for blocks of a page only.
+    dioread_nolock_default_small_early = "ext4: don't set dioread_nolock by default for blocksize < pagesize",
+        Some(Version(5, 6, 0)), Some(Version(5, 8, 0)),
+        "dioread_nolock is the default for blocks smaller than a page too";
+    /// The same again, later.
+    dioread_nolock_default_small = "ext4: enable dioread_nolock as default for bs < ps case",
+        Some(Version(6, 8, 0)), None,
+        "dioread_nolock is the default for blocks smaller than a page too, again";
+    /// The option can be had with blocks smaller than a page.
+    dioread_nolock_small = "ext4: Add support for blocksize < pagesize in dioread_nolock",
+        Some(Version(5, 6, 0)), None,
+        "dioread_nolock may be asked for with blocks smaller than a page";
+    /// Without delayed allocation nothing is allocated unwritten.
+    dioread_needs_delalloc = "ext4: disable dioread_nolock whenever delayed allocation is disabled",
+        Some(Version(5, 6, 0)), None,
+        "dioread_nolock has no effect under nodelalloc";
+    /// Conversion runs in a reserved handle, and writeback ends after it.
+    reserved_conversion = "ext4: defer clearing of PageWriteback after extent conversion",
+        Some(Version(3, 11, 0)), None,
+        "pages stay under writeback until their unwritten extents were converted, in a handle reserved before";
+    /// fsync takes the inode's mutex.
+    fsync_takes_mutex = "ext4: remove i_mutex from ext4_file_sync()",
+        None, Some(Version(3, 11, 0)),
+        "fsync holds i_mutex while it waits for the commit: a write to the same file waits too";
+    /// Extents whose write failed stay unwritten.
+    keeps_failed_unwritten = "ext4: do not convert the unwritten extents if data writeback fails",
+        Some(Version(6, 15, 0)), None,
+        "an unwritten extent is not converted if its data could not be written";
+    /// What is zeroed rather than split off is 32 KiB, not 7 blocks.
+    zeroes_by_kib = "ext4: make the zero-out chunk size tunable",
+        Some(Version(3, 8, 0)), None,
+        "pieces of an unwritten extent up to 32 KiB (before: 7 blocks) are zeroed, not split off";
+    /// Inodes with blocks beyond their end carry a flag.
+    eofblocks_flag = "ext4: remove EXT4_EOFBLOCKS_FL and associated code",
+        None, Some(Version(5, 7, 0)),
+        "fallocate beyond the end of a file sets EXT4_EOFBLOCKS_FL";
+    /// Direct writes that need no metadata go out with FUA.
+    direct_dsync_fua = "ext4: introduce direct I/O write using iomap infrastructure",
+        Some(Version(5, 5, 0)), None,
+        "an O_DIRECT|O_DSYNC write to written blocks is one FUA write where the device has FUA";
     /// Removed directory entries are zeroed.
     wipes_dirents = "ext4: wipe ext4_dir_entry2 upon file deletion",
         Some(Version(5, 13, 0)), None,
@@ -120,6 +184,27 @@ policies! {
     sync_flushes = "ext4: fix data integrity for ext4_sync_fs",
         Some(Version(3, 11, 0)), None,
         "sync() without a transaction to commit flushes the device's cache";
+    /// Metadata checksums bring checksums of the journal, of version 3.
+    journal_checksums = "ext4: enable journal checksum when metadata checksum feature enabled",
+        Some(Version(3, 18, 0)), None,
+        "an image with metadata_csum gets a journal with checksums of version 3 at mount";
+    /// Orphans are listed in a file where the image has one.
+    orphan_file = "ext4: Speedup ext4 orphan inode handling",
+        Some(Version(5, 15, 0)), None,
+        "orphan_file images list orphans in the orphan file; the chain is for when it is full";
+    /// The first open of a file journals the super block, which remembers the mount point.
+    samples_mount_point = "ext4: convert last user of ext4_mark_super_dirty() to ext4_handle_dirty_super()",
+        Some(Version(3, 6, 0)), None,
+        "the first open writes s_last_mounted through the journal (ext4_sample_last_mounted)";
+    /// A journalled block makes its page dirty at once, and writeback of it waits for the commit;
+    /// before, the commit made it dirty and fsync only forced that.
+    journalled_data_home = "ext4: Convert data=journal writeback to use ext4_writepages()",
+        Some(Version(6, 4, 0)), None,
+        "writeback of journalled data waits for its commit and then writes it to its place";
+    /// Timers of 5 s fire up to a quarter of a second late, not up to 16 ms: see `wp_rt::Ticks`.
+    wheel_timers = "timers: Switch to a non-cascading wheel",
+        Some(Version(4, 8, 0)), None,
+        "timeouts of seconds (flusher, commit) are rounded up to the granularity of the timer wheel";
     /// The flusher is a kworker, not `flush-8:16`.
     flusher_is_kworker = "writeback: replace custom worker pool implementation with unbound workqueue",
         Some(Version(3, 10, 0)), None,
@@ -131,7 +216,7 @@ pub const PAPER_ERAS: [(&str, Version); 3] =
     [("3.4", Version(3, 4, 2)), ("3.8", Version(3, 8, 0)), ("4.6", Version(4, 6, 2))];
 
 /// Oldest and newest versions whose behaviour was held against a real kernel.
-pub const EVIDENCE: (Version, Version) = (Version(3, 4, 0), Version(4, 6, 99));
+pub const EVIDENCE: (Version, Version) = (Version(3, 4, 0), Version(5, 10, u16::MAX));
 
 impl Version {
     /// Was the behaviour of such kernels held against a real one? If not, policies may be missing.

@@ -16,13 +16,13 @@ use super::balloc::Request;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::extent::ExtentEntries;
-use crate::disk::{Extent, ExtentHeader, ExtentIdx, ExtentNode, inode::flag};
+use crate::disk::{Extent, ExtentHeader, ExtentIdx, ExtentNode};
 
 /// Groups that one step of a cut may return blocks to.
-const GROUPS_PER_CUT: usize = 16;
+pub(super) const GROUPS_PER_CUT: usize = 16;
 
 /// Blocks of metadata that one step of a cut may return: each takes a revoke credit.
-const METADATA_PER_CUT: u32 = 512;
+pub(super) const METADATA_PER_CUT: u32 = 512;
 /// Revoke credits of a handle for one step of a cut: its blocks and a path of nodes.
 pub(super) const REVOKES_CUT: u32 = METADATA_PER_CUT + 8;
 
@@ -41,25 +41,56 @@ pub(super) struct Run {
 
 /// A node held for changing.
 #[derive(Clone)]
-struct Node {
+pub(super) struct Node {
     /// `None`: the root, in the inode.
-    buf: Option<Rc<Buffer>>,
+    pub buf: Option<Rc<Buffer>>,
     header: ExtentHeader,
-    leaf: Vec<Extent>,
-    inner: Vec<ExtentIdx>,
+    pub leaf: Vec<Extent>,
+    pub inner: Vec<ExtentIdx>,
     /// Which entry the path took (inner), or where the search ended (leaf).
-    pos: usize,
+    pub pos: usize,
+}
+
+/// What an allocation is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fill {
+    /// Written at once.
+    Written,
+    /// Reads as zeroes until somebody writes it (`EXT4_GET_BLOCKS_UNWRIT_EXT`).
+    Unwritten,
+    /// The same, and its data is on the way: kept apart from its neighbours until it is converted
+    /// (`EXT4_GET_BLOCKS_PRE_IO`).
+    BeforeIo,
+}
+
+/// Longest extent of its kind.
+pub(super) fn longest(unwritten: bool) -> u32 {
+    u32::from(Extent::LEN_MAX) - u32::from(unwritten)
+}
+
+/// Do two extents continue each other, and may they be one (`ext4_can_extents_be_merged`)?
+pub(super) fn joins(a: &Extent, b: &Extent) -> bool {
+    a.is_unwritten() == b.is_unwritten()
+        && a.end() == u64::from(b.logical())
+        && a.start() + u64::from(a.blocks()) == b.start()
+        && a.blocks() + b.blocks() <= longest(a.is_unwritten())
 }
 
 impl Node {
-    fn is_leaf(&self) -> bool {
+    pub(super) fn is_leaf(&self) -> bool {
         self.header.depth.get() == 0
     }
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         if self.is_leaf() { self.leaf.len() } else { self.inner.len() }
     }
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.len() >= usize::from(self.header.entries_max.get())
+    }
+    /// A root without children is an empty leaf.
+    pub(super) fn flatten_if_empty(&mut self) {
+        if self.len() == 0 {
+            self.header.depth = 0.into();
+        }
     }
     fn first_logical(&self) -> Option<u32> {
         if self.is_leaf() {
@@ -114,7 +145,7 @@ impl Ext4 {
     }
 
     /// Nodes from the root to the leaf that covers `logical`.
-    async fn path(&self, inode: &Inode, logical: u32) -> FsResult<Vec<Node>> {
+    pub(super) async fn path(&self, inode: &Inode, logical: u32) -> FsResult<Vec<Node>> {
         let mut path = vec![self.load_node(inode, None, None)?];
         loop {
             let node = path.last_mut().expect("the root is there");
@@ -139,12 +170,12 @@ impl Ext4 {
         }
     }
 
-    /// Looks up `logical`. `Ok(run)`: mapped, from `logical` on; `Err(hole)`: not mapped for so
-    /// many blocks.
-    pub(super) async fn lookup(&self, inode: &Inode, logical: u64) -> FsResult<Result<Run, u64>> {
-        if !inode.has(flag::EXTENTS) {
-            return Err(FsError::Unsupported("writing to files with indirect blocks".into()));
-        }
+    /// See [`Ext4::lookup`].
+    pub(super) async fn extent_lookup(
+        &self,
+        inode: &Inode,
+        logical: u64,
+    ) -> FsResult<Result<Run, u64>> {
         let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
         let path = self.path(inode, l).await?;
         let leaf = path.last().expect("a path has a leaf");
@@ -197,21 +228,20 @@ impl Ext4 {
         Ok((self.first_goal(inode), false))
     }
 
-    /// Allocates up to `want` blocks at `logical`, which must be a hole, and puts them in the tree.
-    ///
-    /// Returns the run. The caller holds `map_lock`. Waits: for bitmaps, nodes, the journal.
-    /// Errors: `NoSpace`.
-    pub(super) async fn allocate(
+    /// See [`Ext4::allocate_as`].
+    pub(super) async fn extent_allocate(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,
         logical: u64,
         want: u32,
         promised: bool,
+        fill: Fill,
     ) -> FsResult<Run> {
+        let unwritten = fill != Fill::Written;
         let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
         let (goal, adjacent) = self.goal(inode, l).await?;
-        let want = want.min(u32::from(Extent::LEN_MAX));
+        let want = want.min(longest(unwritten));
         let rq = Request {
             goal,
             adjacent,
@@ -224,7 +254,8 @@ impl Ext4 {
             self.forget_aliases(phys, len).await;
         }
         let sectors = self.bs().sectors();
-        if let Err(e) = self.insert(h, inode, Extent::new(l, phys, len, false)).await {
+        let new = Extent::new(l, phys, len, unwritten);
+        if let Err(e) = self.insert(h, inode, new, fill != Fill::BeforeIo).await {
             // The tree has no room and the disk no block for a node: hand the data blocks back. The
             // tree may have become higher meanwhile.
             self.return_blocks(h, phys, len, false).await?;
@@ -234,12 +265,12 @@ impl Ext4 {
         inode.add_blocks(i64::from(len), sectors)?;
         self.write_inode(h, inode).await?;
         inode.datasync_tid.set(h.tid());
-        Ok(Run { logical, phys, len, unwritten: false })
+        Ok(Run { logical, phys, len, unwritten })
     }
 
     /// Blocks that were metadata become data: a home write of the old contents must not come after
     /// the first of the new (`clean_bdev_aliases`).
-    async fn forget_aliases(&self, first: u64, len: u32) {
+    pub(super) async fn forget_aliases(&self, first: u64, len: u32) {
         for block in first..first + u64::from(len) {
             if let Some(old) = self.bdev.peek(block) {
                 self.bdev.clear_dirty(&old);
@@ -249,8 +280,19 @@ impl Ext4 {
     }
 
     /// Writes a node's entries to where it lives.
-    async fn store_node(&self, h: &Handle, inode: &Inode, node: &mut Node) -> FsResult<()> {
+    pub(super) async fn store_node(
+        &self,
+        h: &Handle,
+        inode: &Inode,
+        node: &mut Node,
+    ) -> FsResult<()> {
         node.header.entries = (node.len() as u16).into();
+        debug_assert!(
+            node.leaf.is_sorted_by(|a, b| a.end() <= u64::from(b.logical())),
+            "extents of inode {} overlap: {:?}",
+            inode.ino,
+            node.leaf.iter().map(|e| (e.logical(), e.blocks())).collect::<Vec<_>>()
+        );
         let fill = |bytes: &mut [u8], node: &Node| {
             node.header.write_to_prefix(bytes).expect("a node holds its header");
             let head = size_of::<ExtentHeader>();
@@ -275,19 +317,19 @@ impl Ext4 {
         }
     }
 
-    /// Puts an extent into the tree, merged with a neighbour where they continue each other.
-    async fn insert(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>, new: Extent) -> FsResult<()> {
+    /// Puts an extent into the tree; with `merge` as part of a neighbour where they continue each
+    /// other.
+    pub(super) async fn insert(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        new: Extent,
+        merge: bool,
+    ) -> FsResult<()> {
         let mut path = self.path(inode, new.logical()).await?;
         let leaf = path.last_mut().expect("a path has a leaf");
         let pos = leaf.pos;
-        let max = |e: &Extent| u32::from(Extent::LEN_MAX) - u32::from(e.is_unwritten());
-        let joins = |a: &Extent, b: &Extent| {
-            a.is_unwritten() == b.is_unwritten()
-                && a.end() == u64::from(b.logical())
-                && a.start() + u64::from(a.blocks()) == b.start()
-                && a.blocks() + b.blocks() <= max(a)
-        };
-        if pos > 0 && joins(&leaf.leaf[pos - 1], &new) {
+        if merge && pos > 0 && joins(&leaf.leaf[pos - 1], &new) {
             let a = leaf.leaf[pos - 1];
             let mut whole =
                 Extent::new(a.logical(), a.start(), a.blocks() + new.blocks(), a.is_unwritten());
@@ -306,7 +348,8 @@ impl Ext4 {
             let mut node = leaf.clone();
             return self.store_node(h, inode, &mut node).await;
         }
-        if let Some(b) = leaf.leaf.get(pos).copied()
+        if merge
+            && let Some(b) = leaf.leaf.get(pos).copied()
             && joins(&new, &b)
         {
             leaf.leaf[pos] = Extent::new(
@@ -328,7 +371,12 @@ impl Ext4 {
     }
 
     /// Stores the leaf, and corrects the indices above it if its first block changed.
-    async fn store_and_fix(&self, h: &Handle, inode: &Inode, path: &mut [Node]) -> FsResult<()> {
+    pub(super) async fn store_and_fix(
+        &self,
+        h: &Handle,
+        inode: &Inode,
+        path: &mut [Node],
+    ) -> FsResult<()> {
         let (leaf, above) = path.split_last_mut().expect("a path has a leaf");
         self.store_node(h, inode, leaf).await?;
         let mut first = leaf.first_logical();
@@ -346,7 +394,7 @@ impl Ext4 {
     }
 
     /// A fresh block for a node of the inode's tree.
-    async fn node_block(
+    pub(super) async fn node_block(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Inode,
@@ -461,11 +509,8 @@ impl Ext4 {
         self.store_node(h, inode, &mut parent).await
     }
 
-    /// Removes the last leaf's extents from `from` on, one leaf per call. `true`: nothing is left
-    /// to remove.
-    ///
-    /// `metadata`: the blocks held metadata (a directory, a symbolic link's target).
-    pub(super) async fn cut_once(
+    /// See [`Ext4::cut_once`]: one leaf a call.
+    pub(super) async fn extent_cut(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,

@@ -22,11 +22,11 @@ use wp_jbd2::Handle;
 use super::dir::Place;
 use super::inode::Inode;
 use super::mount::Ext4;
+use crate::disk::compat;
 use crate::disk::dir::{self, DirEntryTail, DirIter};
 use crate::disk::hash::{DirHash, NameHash};
 use crate::disk::htree::{self, BLOCK_MASK, DxEntry, DxRootInfo, NODE_ENTRIES_AT, ROOT_ENTRIES_AT};
 use crate::disk::inode::flag;
-use crate::disk::{FileType, compat};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Levels of inner blocks, the root included, without large_dir (`EXT4_HTREE_LEVEL_COMPAT`).
@@ -309,7 +309,7 @@ impl Ext4 {
         });
         first.with_mut(|b| {
             b.fill(0);
-            let kind = FileType::Dir.byte();
+            let kind = self.type_byte(crate::disk::inode::mode::DIR);
             dir::put(b, 0, dir::space(1), dir.ino, b".", kind);
             dir::put(b, dir::space(1), bytes - dir::space(1), parent, b"..", kind);
             let info = DxRootInfo {

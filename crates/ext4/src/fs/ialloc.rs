@@ -117,6 +117,7 @@ impl Ext4 {
             self.init_group_blocks(h, group).await?;
             let n = self.geo.inode_bitmap_bytes();
             let csum = buf.with(|b| self.csum.bitmap(&b[..n]));
+            let _not_zeroing = self.itable_guard(group).await;
             self.change_desc(h, group, |d| {
                 if self.csum.descriptors() {
                     // The table is in use up to this inode.
@@ -139,7 +140,10 @@ impl Ext4 {
             .await?;
             self.groups.free_inodes.set(self.groups.free_inodes.get().saturating_sub(1));
             let ino = group * per + index + 1;
-            return Ok(self.new_inode(ino, new));
+            let inode = self.new_inode(ino, new);
+            // Without it even fdatasync would not make the file findable.
+            inode.datasync_tid.set(h.tid());
+            return Ok(inode);
         }
     }
 

@@ -8,11 +8,13 @@ use wp_base::live::{Kind, Tally};
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_jbd2::{Handle, JournalInode};
-use wp_rt::Lock;
+use wp_rt::{Lock, WaitQueue};
 use wp_vfs::{Attr, FileType, TimeSpec};
+use zerocopy::little_endian::U32;
 
+use super::era::Version;
 use super::mount::Ext4;
-use crate::disk::{self, InodeExtra, Stamp, inode::flag};
+use crate::disk::{self, InodeExtra, Stamp, inode::flag, ro_compat};
 
 /// An inode in memory.
 pub(super) struct Inode {
@@ -39,6 +41,9 @@ pub(super) struct Inode {
     pub opens: Cell<u32>,
     /// Descriptors open for writing (`i_writecount`).
     pub writers: Cell<u32>,
+    /// Direct I/O under way without `lock` (`i_dio_count`).
+    pub dio: Cell<u32>,
+    pub dio_done: WaitQueue,
     /// Being freed: no longer to be found.
     pub gone: Cell<bool>,
     pub fs: Weak<Ext4>,
@@ -58,6 +63,7 @@ impl Inode {
             && self.reserved.get() == 0
             && self.size.get() == self.disksize.get()
             && self.map.is_idle()
+            && !self.map.is_journalled()
     }
 
     /// Has it the extents flag?
@@ -108,21 +114,38 @@ impl Inode {
         time_of(Stamp::decode(self.disk.borrow().ctime, self.extra.borrow().ctime_extra))
     }
 
+    /// A time as this inode can hold it: without its extra word, which lies up to byte `end` of
+    /// what `i_extra_isize` counts, only the seconds that 32 bits hold (`EXT4_INODE_SET_XTIME`).
+    fn encode(&self, t: TimeSpec, end: u16) -> (U32, U32) {
+        if self.extra.borrow().extra_isize.get() >= end {
+            return stamp_of(t).encode();
+        }
+        let secs = t.secs.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+        (Stamp { secs, nanos: 0 }.encode().0, 0.into())
+    }
+
     pub fn set_mtime(&self, t: TimeSpec) {
-        (self.disk.borrow_mut().mtime, self.extra.borrow_mut().mtime_extra) = stamp_of(t).encode();
+        let (secs, extra) = self.encode(t, 12);
+        self.disk.borrow_mut().mtime = secs;
+        self.extra.borrow_mut().mtime_extra = extra;
     }
 
     pub fn set_ctime(&self, t: TimeSpec) {
-        (self.disk.borrow_mut().ctime, self.extra.borrow_mut().ctime_extra) = stamp_of(t).encode();
+        let (secs, extra) = self.encode(t, 8);
+        self.disk.borrow_mut().ctime = secs;
+        self.extra.borrow_mut().ctime_extra = extra;
     }
 
     pub fn set_atime(&self, t: TimeSpec) {
-        (self.disk.borrow_mut().atime, self.extra.borrow_mut().atime_extra) = stamp_of(t).encode();
+        let (secs, extra) = self.encode(t, 16);
+        self.disk.borrow_mut().atime = secs;
+        self.extra.borrow_mut().atime_extra = extra;
     }
 
     pub fn set_crtime(&self, t: TimeSpec) {
+        let (secs, extra) = self.encode(t, 24);
         let mut e = self.extra.borrow_mut();
-        (e.crtime, e.crtime_extra) = stamp_of(t).encode();
+        (e.crtime, e.crtime_extra) = (secs, extra);
     }
 
     pub fn attr(&self, sectors_per_block: u32) -> Attr {
@@ -141,6 +164,24 @@ impl Inode {
             mtime: time_of(Stamp::decode(d.mtime, e.mtime_extra)),
             ctime: time_of(Stamp::decode(d.ctime, e.ctime_extra)),
         }
+    }
+
+    /// The bytes behind the fields, which hold attributes. Empty if the inode has none.
+    pub fn xattr_area(&self) -> Vec<u8> {
+        let isize = usize::from(self.extra.borrow().extra_isize.get());
+        let raw = self.raw.borrow();
+        if isize == 0 {
+            Vec::new()
+        } else {
+            raw.get(disk::Inode::BYTES + isize..).unwrap_or(&[]).to_vec()
+        }
+    }
+
+    /// Puts bytes of the length of [`Self::xattr_area`] in its place.
+    pub fn set_xattr_area(&self, area: &[u8]) {
+        let mut raw = self.raw.borrow_mut();
+        let at = raw.len() - area.len();
+        raw[at..].copy_from_slice(area);
     }
 
     /// The whole slot with this inode's fields in it, checksum not set.
@@ -190,7 +231,11 @@ impl Ext4 {
             ));
         };
         let table = self.group_desc(slot.group).inode_table();
-        let buf = self.bdev.read(table + u64::from(slot.table_block)).await?;
+        let block = table + u64::from(slot.table_block);
+        if self.bdev.peek(block).is_none_or(|b| !b.flag(BufFlag::Uptodate)) {
+            self.read_table_ahead(slot.group, slot.table_block);
+        }
+        let buf = self.bdev.read(block).await?;
         // Somebody may have read it while we waited.
         if let Some(i) = self.inodes.borrow().get(&ino) {
             return Ok(i.clone());
@@ -239,6 +284,8 @@ impl Ext4 {
             datasync_tid: Cell::new(0),
             opens: Cell::new(0),
             writers: Cell::new(0),
+            dio: Cell::new(0),
+            dio_done: WaitQueue::new(&self.rt, "direct I/O on an inode"),
             gone: Cell::new(false),
             fs: Rc::downgrade(self),
             _tally: Tally::new(Kind::Inode),
@@ -266,12 +313,25 @@ impl Ext4 {
             let Some(ino) = order.pop_front() else { break };
             match inodes.get(&ino) {
                 None => {}
-                Some(i) if i.is_idle() && !self.orphans.borrow().contains(&ino) => {
+                Some(i) if i.is_idle() && !self.is_orphan(ino) => {
                     inodes.remove(&ino);
                 }
                 Some(_) => order.push_back(ino),
             }
         }
+    }
+
+    /// `i_extra_isize` of a new inode: what the kernel knows of fields, or more if the super block
+    /// says so, if there is room (`ext4_fill_super`; `i_projid` came with 4.5).
+    fn new_extra_isize(&self) -> u16 {
+        let known = if self.opts.era.version >= Version(4, 5, 0) { 32 } else { 28 };
+        let sb = self.sb.borrow();
+        let mut size: u16 = known;
+        if sb.has_ro_compat(ro_compat::EXTRA_ISIZE) {
+            size = size.max(sb.want_extra_isize.get()).max(sb.min_extra_isize.get());
+        }
+        let room = self.geo.inode_bytes - disk::Inode::BYTES as u16;
+        if size > room { known } else { size }
     }
 
     /// A new inode in memory; its slot is written by [`Ext4::write_inode`].
@@ -290,7 +350,7 @@ impl Ext4 {
         d.store(&mut raw);
         if raw.len() > disk::Inode::BYTES {
             let mut e = InodeExtra::zeroed();
-            e.extra_isize = self.sb.borrow().want_extra_isize;
+            e.extra_isize = self.new_extra_isize().into();
             e.store(&mut raw);
         }
         let inode = self.adopt(ino, raw);

@@ -8,25 +8,41 @@
 //!                durable.
 //!             3. a name never leads to an inode that is not in the same or an older transaction.
 //! Left out:   quotas, encryption, casefolding, bigalloc, inline data (read-only code reads them),
+//!             fast commits, setting POSIX ACLs and inheriting them,
 //!             hash trees of three levels, multi-block preallocation of large files.
 //! Source:     Linux `fs/ext4`; behaviour checked against the reference kernels.
 
 mod balloc;
 mod bits;
+mod block_map;
+mod convert;
 mod data;
+mod data_journal;
 mod dir;
+mod direct;
 pub mod era;
 mod extents;
+mod features;
 mod htree;
 mod ialloc;
+mod indirect;
 mod inode;
+mod lazy_init;
 mod mount;
 mod namei;
 mod ops;
 mod orphan;
+mod orphan_file;
+mod prefetch;
+mod punch;
+mod super_block;
 mod sync;
+mod syncfs;
 mod truncate;
+mod unwritten;
 mod writeback;
+mod xattr;
 
+pub use data_journal::DataMode;
 pub use mount::{Ext4, MountOptions};
 pub use ops::Mounted;

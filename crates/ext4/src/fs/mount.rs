@@ -11,30 +11,18 @@ use wp_block::{Bio, Partition};
 use wp_cache::{Bdev, BufFlag, Buffer, WbPolicy, Writeback};
 use wp_jbd2::{Credits, EraPolicy, Handle, Journal, JournalOptions, LogMap, RecoverPolicy};
 use wp_medium::{MediumView, Overlay};
-use wp_rt::{CpuOp, Lock, Rt};
+use wp_rt::{CpuOp, Lock, Rt, Ticks};
 use wp_vfs::TimeSpec;
 
 use super::balloc::Groups;
+use super::convert::{Conversions, dioread_nolock};
+use super::data_journal::DataMode;
 use super::era::Era;
+use super::features;
 use super::inode::Inode;
-use crate::disk::{
-    Checksums, Geometry, GroupDesc, SuperBlock, compat, feature, incompat, ino, ro_compat,
-};
-
-/// Features that the runtime can write.
-const INCOMPAT_WRITABLE: u32 = incompat::FILETYPE
-    | incompat::RECOVER
-    | incompat::EXTENTS
-    | incompat::BIT64
-    | incompat::FLEX_BG
-    | incompat::CSUM_SEED;
-const RO_COMPAT_WRITABLE: u32 = ro_compat::SPARSE_SUPER
-    | ro_compat::LARGE_FILE
-    | ro_compat::HUGE_FILE
-    | ro_compat::GDT_CSUM
-    | ro_compat::DIR_NLINK
-    | ro_compat::EXTRA_ISIZE
-    | ro_compat::METADATA_CSUM;
+use super::lazy_init::LazyInit;
+use super::orphan_file::OrphanFile;
+use crate::disk::{Checksums, Geometry, GroupDesc, SuperBlock, incompat, ino};
 
 /// Inodes in memory, and cached blocks of each, above which idle ones are dropped.
 const LIMITS: (usize, usize) = (1 << 16, 1 << 18);
@@ -48,10 +36,22 @@ pub struct MountOptions {
     pub barrier: bool,
     /// `delalloc` / `nodelalloc`.
     pub delalloc: bool,
+    /// `dioread_nolock` / `dioread_lock`: buffered writes are allocated unwritten, and converted
+    /// when their data has arrived. `None`: as the era has it by default.
+    pub dioread_nolock: Option<bool>,
+    /// Name of the task that converts (a kworker of `ext4-rsv-conversion`).
+    pub conversion_task: String,
+    /// `data=`: how data and metadata of a file keep together.
+    pub data: DataMode,
+    /// Where it is mounted; the super block remembers it.
+    pub mount_point: String,
     /// `commit=`: the journal's interval.
     pub commit_interval: Span,
     /// Name of the disk as the kernel has it, for task names: `sdb1`.
     pub disk: String,
+    /// `init_itable=`: how many times as long as zeroing the first inode table took it is waited
+    /// between tables; `None` is `noinit_itable`.
+    pub init_itable: Option<u32>,
     /// Seconds since 1970 at power-on.
     pub epoch_secs: i64,
     /// The flusher's settings.
@@ -70,12 +70,19 @@ impl MountOptions {
             era,
             barrier: true,
             delalloc: true,
+            dioread_nolock: None,
+            conversion_task: "kworker/u4:2".to_owned(),
+            data: DataMode::Ordered,
+            mount_point: "/mnt".to_owned(),
             commit_interval: Span::secs(5),
             disk: disk.to_owned(),
+            init_itable: Some(10),
             epoch_secs: 1_700_000_000,
             writeback: WbPolicy {
                 task,
                 plug_across_inodes: era.plugs_across_inodes,
+                wheel_timers: era.wheel_timers,
+                own_thread: !era.flusher_is_kworker,
                 ..WbPolicy::default()
             },
         }
@@ -91,7 +98,7 @@ pub struct Ext4 {
     pub(super) sb: RefCell<SuperBlock>,
     pub(super) geo: Geometry,
     pub(super) csum: Checksums,
-    sb_buf: Rc<Buffer>,
+    pub(super) sb_buf: Rc<Buffer>,
     gdt: Vec<Rc<Buffer>>,
     journal: RefCell<Option<Rc<Journal>>>,
     pub(super) groups: Groups,
@@ -102,13 +109,22 @@ pub struct Ext4 {
     pub(super) limits: Cell<(usize, usize)>,
     /// Head of the orphan chain in memory order, newest first.
     pub(super) orphans: RefCell<Vec<u32>>,
+    pub(super) lazy: LazyInit,
+    pub(super) orphan_file: RefCell<Option<OrphanFile>>,
     pub(super) orphans_loading: Cell<bool>,
     pub(super) orphan_lock: Lock<()>,
     /// Renames and other operations on two directories go one after another (`s_vfs_rename_mutex`).
     pub(super) rename_lock: Lock<()>,
     pub(super) reserved_blocks: Cell<u64>,
-    /// File data was sent to the device since the last `sync`.
-    pub(super) data_unflushed: Cell<bool>,
+    /// Buffered writes of files are allocated unwritten.
+    pub(super) dioread_nolock: bool,
+    /// Writeback that waits for its conversion.
+    pub(super) conversions: Conversions,
+    /// `s_kbytes_written` when it was mounted, and what the device had been sent by then.
+    pub(super) kbytes_at_mount: Cell<u64>,
+    pub(super) sectors_at_mount: Cell<u64>,
+    /// The super block knows where this is mounted (`EXT4_MF_MNTDIR_SAMPLED`).
+    pub(super) mount_point_sampled: Cell<bool>,
     mounted: Cell<bool>,
     _tally: Tally,
 }
@@ -120,7 +136,7 @@ impl Ext4 {
     /// Errors: `Corrupt` (with the place), `Unsupported` for features that this cannot write, `Io`.
     pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Ext4>> {
         let sb = read_super(rt, &part).await?;
-        check_features(&sb)?;
+        features::check(&sb)?;
         let geo = Geometry::from_super(&sb)?;
         let bytes = part.sectors() * wp_base::SECTOR_BYTES;
         let need = geo.blocks_count * u64::from(geo.block_size.bytes());
@@ -136,6 +152,7 @@ impl Ext4 {
                 ),
             ));
         }
+        let dioread_nolock = dioread_nolock(&opts, geo.block_size)?;
         if sb.has_incompat(incompat::RECOVER) {
             replay(rt, &part, opts.era).await?;
         }
@@ -166,22 +183,37 @@ impl Ext4 {
             inode_order: RefCell::default(),
             limits: Cell::new(LIMITS),
             orphans: RefCell::default(),
+            lazy: LazyInit::new(rt),
+            orphan_file: RefCell::default(),
             orphans_loading: Cell::new(false),
             orphan_lock: Lock::new(rt, "orphan list", ()),
             rename_lock: Lock::new(rt, "rename", ()),
             reserved_blocks: Cell::new(0),
-            data_unflushed: Cell::new(false),
+            dioread_nolock,
+            conversions: Conversions::new(rt),
+            kbytes_at_mount: Cell::new(0),
+            sectors_at_mount: Cell::new(0),
+            mount_point_sampled: Cell::new(false),
             mounted: Cell::new(true),
             _tally: Tally::new(Kind::World),
         });
         fs.verify_descriptors()?;
         fs.count_free();
         let journal = fs.open_journal().await?;
+        fs.take_journal_error(&journal);
+        fs.set_journal_features(&journal)?;
         *fs.journal.borrow_mut() = Some(journal);
+        if fs.dioread_nolock {
+            fs.start_conversions();
+        }
         fs.check_root().await?;
         let orphans = fs.read_orphans().await?;
         fs.mark_in_use().await?;
+        if let Some(multiplier) = fs.opts.init_itable {
+            fs.start_lazy_init(multiplier);
+        }
         fs.clean_orphans(orphans).await?;
+        fs.start_prefetch();
         Ok(fs)
     }
 
@@ -218,6 +250,7 @@ impl Ext4 {
         let opts = JournalOptions {
             ino_name: format!("jbd2/{}-{}", self.opts.disk, sb.journal_inum.get()),
             commit_interval: self.opts.commit_interval,
+            ticks: Ticks { hz: self.opts.writeback.hz, wheel: self.opts.era.wheel_timers },
             barrier: self.opts.barrier,
             policy: EraPolicy::linux(u32::from(v.0), u32::from(v.1)),
             epoch_secs: self.opts.epoch_secs as u64,
@@ -266,6 +299,8 @@ impl Ext4 {
     pub(super) fn time(&self) -> TimeSpec {
         let hz = self.opts.writeback.hz;
         let tick = 1_000_000_000 / hz;
+        // Inodes of 128 bytes know whole seconds only (`s_time_gran`).
+        let tick = if self.geo.inode_bytes > 128 { tick } else { 1_000_000_000 };
         let ns = self.rt.now().0 / tick * tick;
         TimeSpec {
             secs: self.opts.epoch_secs + (ns / 1_000_000_000) as i64,
@@ -280,11 +315,16 @@ impl Ext4 {
 
     /// [`Ext4::start`] of a handle that may free `revokes` metadata blocks.
     pub(super) async fn start_revoking(&self, credits: u32, revokes: u32) -> FsResult<Handle> {
+        self.start_with(Credits { blocks: credits, revokes, reserve: 0 }).await
+    }
+
+    /// [`Ext4::start`] with all that a handle can ask for.
+    pub(super) async fn start_with(&self, wanted: Credits) -> FsResult<Handle> {
         if !self.mounted.get() {
             return Err(FsError::ReadOnly);
         }
         self.rt.cpu(CpuOp::HandleStart, 1).await;
-        self.journal().start_with(Credits { blocks: credits, revokes, reserve: 0 }).await
+        self.journal().start_with(wanted).await
     }
 
     /// Ends a handle; the first error of the two is the answer. An image that turned out to
@@ -293,6 +333,9 @@ impl Ext4 {
     pub(super) async fn stop<T>(&self, h: Handle, out: FsResult<T>) -> FsResult<T> {
         if let Err(e @ FsError::Corrupt(_)) = &out {
             self.journal().abort(e.clone());
+        }
+        if let Err(FsError::Corrupt(why)) = &out {
+            self.save_error(why).await;
         }
         let stopped = h.stop().await;
         let value = out?;
@@ -391,57 +434,6 @@ impl Ext4 {
         self.groups.free_inodes.set(inodes);
     }
 
-    // ---- super block ----
-
-    /// Puts the super block in memory into its buffer, sealed.
-    pub(super) fn store_super(&self) {
-        let mut sb = *self.sb.borrow();
-        if sb.has_metadata_csum() {
-            sb.checksum = Checksums::super_block(&sb).into();
-        }
-        *self.sb.borrow_mut() = sb;
-        let at = (SuperBlock::AT % u64::from(self.bs().bytes())) as usize;
-        let bytes = zerocopy::IntoBytes::as_bytes(&sb).to_vec();
-        self.sb_buf.with_mut(|b| b[at..at + SuperBlock::BYTES].copy_from_slice(&bytes));
-    }
-
-    /// Changes the super block in a handle.
-    pub(super) async fn change_super(
-        &self,
-        h: &Handle,
-        change: impl FnOnce(&mut SuperBlock),
-    ) -> FsResult<()> {
-        let buf = self.sb_buf.clone();
-        h.get_write_access(&buf).await?;
-        change(&mut self.sb.borrow_mut());
-        self.store_super();
-        self.dirty(h, &buf)
-    }
-
-    /// Writes the super block at once, outside the journal (`ext4_commit_super`).
-    async fn commit_super(&self) -> FsResult<()> {
-        self.store_super();
-        self.sb_buf.wait_clear(BufFlag::Writeback).await;
-        let barrier = if self.opts.barrier { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
-        // The kernel waits for it and, since 4.x, asks for FUA; before the mount is complete
-        // nothing else runs.
-        self.bdev.submit_write(&self.sb_buf, Flags::SYNC | barrier);
-        self.bdev.wait_on(&self.sb_buf).await
-    }
-
-    async fn mark_in_use(&self) -> FsResult<()> {
-        let now = self.time().secs as u32;
-        {
-            let mut sb = self.sb.borrow_mut();
-            sb.feature_incompat = (sb.feature_incompat.get() | incompat::RECOVER).into();
-            sb.state = (sb.state.get() & !SuperBlock::STATE_VALID).into();
-            sb.mnt_count = sb.mnt_count.get().wrapping_add(1).into();
-            sb.mtime = now.into();
-            sb.wtime = now.into();
-        }
-        self.commit_super().await
-    }
-
     pub(super) fn is_mounted(&self) -> bool {
         self.mounted.get()
     }
@@ -452,8 +444,9 @@ impl Ext4 {
         if !self.mounted.get() {
             return Ok(());
         }
+        self.stop_lazy_init().await;
         // Who still had files open is gone: what only they kept is freed, as at their exit.
-        let orphans = self.orphans.borrow().clone();
+        let orphans = self.all_orphans();
         for ino in orphans {
             let inode = self.inode(ino).await?;
             if inode.nlink() == 0 && !inode.gone.get() {
@@ -465,17 +458,10 @@ impl Ext4 {
         self.mounted.set(false);
         self.journal().destroy().await?;
         self.bdev.sync().await?;
-        {
-            let mut sb = self.sb.borrow_mut();
-            sb.feature_incompat = (sb.feature_incompat.get() & !incompat::RECOVER).into();
-            sb.state = (sb.state.get() | SuperBlock::STATE_VALID).into();
-            sb.set_free_blocks_count(self.groups.free_blocks.get());
-            sb.free_inodes_count = (self.groups.free_inodes.get() as u32).into();
-            sb.wtime = (self.time().secs as u32).into();
-        }
-        self.commit_super().await?;
+        self.mark_clean().await?;
         self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
         self.wb.stop();
+        self.conversions.stop();
         self.inodes.borrow_mut().clear();
         Ok(())
     }
@@ -499,27 +485,6 @@ async fn read_super(rt: &Rt, part: &Partition) -> FsResult<SuperBlock> {
     Ok(sb)
 }
 
-fn check_features(sb: &SuperBlock) -> FsResult<()> {
-    let unknown = sb.feature_incompat.get() & !INCOMPAT_WRITABLE;
-    if unknown != 0 {
-        return Err(FsError::Unsupported(format!(
-            "mounting an ext4 with incompat feature {}: this build cannot write it",
-            feature::names(unknown, incompat::NAMES)
-        )));
-    }
-    let unknown = sb.feature_ro_compat.get() & !RO_COMPAT_WRITABLE;
-    if unknown != 0 {
-        return Err(FsError::Unsupported(format!(
-            "mounting an ext4 read-write with ro_compat feature {}: this build cannot write it",
-            feature::names(unknown, ro_compat::NAMES)
-        )));
-    }
-    if sb.has_compat(compat::FAST_COMMIT) {
-        return Err(FsError::Unsupported("mounting an ext4 with fast_commit".into()));
-    }
-    Ok(())
-}
-
 /// Replays the journal: recovery is a pure function of the image; what it changed is then written,
 /// flushed, and only then is the journal marked empty, in the kernel's order.
 async fn replay(rt: &Rt, part: &Partition, era: Era) -> FsResult<()> {
@@ -529,7 +494,7 @@ async fn replay(rt: &Rt, part: &Partition, era: Era) -> FsResult<()> {
     let policy = RecoverPolicy::linux(u32::from(v.0), u32::from(v.1));
     crate::evidence::replay(&overlay, &policy)?;
     // What came out of the log must be what we can mount, before a byte of it is written.
-    check_features(crate::image::Image::open(&overlay)?.super_block())?;
+    features::check(crate::image::Image::open(&overlay)?.super_block())?;
     let log = crate::evidence::journal_super_sector(&view)?;
     let (journal_super, home): (Vec<_>, Vec<_>) =
         overlay.writes().into_iter().partition(|(at, _)| at.0 / 8 == log.0 / 8);

@@ -14,14 +14,19 @@ use wp_vfs::{FileType, NodeSpec};
 use super::data::RETRIES;
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
-use crate::disk::inode::flag;
-use crate::disk::{FileType as DirType, dir, ro_compat};
+use crate::disk::inode::{flag, mode};
+use crate::disk::{FileType as DirType, dir, incompat, ro_compat};
 
 /// Most links of an inode (`EXT4_LINK_MAX`); directories beyond it count as having one.
 const LINK_MAX: u16 = 65000;
 /// Credits of creating or removing a name: two directory paths, bitmaps, descriptors, inodes, super
 /// block.
 const CREDITS_NAME: u32 = 64;
+/// Credits of making a node: a data block's (`EXT4_DATA_TRANS_BLOCKS`, 24 with extents), a new
+/// block and a split of the directory's index (`EXT4_INDEX_EXTRA_TRANS_BLOCKS`, 12), the inode, its
+/// bitmap and descriptor (3), and the security attribute that a kernel with `CONFIG_SECURITY` may
+/// have to store (`ext4_xattr_credits_for_new_inode`, 7). How many show when a transaction is full.
+const CREDITS_CREATE: u32 = 24 + 12 + 3 + 7;
 /// Revoke credits for taking a failed creation back: a directory's or a link's blocks.
 const REVOKES_UNDO: u32 = 16;
 /// Flags that a new inode inherits from its directory (`EXT4_FL_INHERITED` of what this build
@@ -30,8 +35,14 @@ const INHERITED: u32 =
     flag::SYNC | flag::NODUMP | flag::NOATIME | flag::DIRSYNC | flag::JOURNAL_DATA;
 
 impl Ext4 {
-    fn type_byte(&self, mode: u16) -> u8 {
-        DirType::of_mode(mode).byte()
+    /// The type byte of a name; without the `filetype` feature the byte is the upper half of a
+    /// length, and zero (`ext4_set_de_type`).
+    pub(super) fn type_byte(&self, mode: u16) -> u8 {
+        if self.sb.borrow().has_incompat(incompat::FILETYPE) {
+            DirType::of_mode(mode).byte()
+        } else {
+            0
+        }
     }
 
     /// Makes a node. The caller holds the directory's `lock`.
@@ -64,6 +75,7 @@ impl Ext4 {
         if self.find(dir, name).await?.is_some() {
             return Err(FsError::Exists);
         }
+        self.check_may_add(dir)?;
         if spec.kind == FileType::Symlink
             && spec.target.len() as u64 >= u64::from(self.bs().bytes())
         {
@@ -76,7 +88,7 @@ impl Ext4 {
         {
             return Err(FsError::TooManyLinks);
         }
-        let h = self.start_revoking(CREDITS_NAME, REVOKES_UNDO).await?;
+        let h = self.start_revoking(CREDITS_CREATE, REVOKES_UNDO).await?;
         let out = self.create_in(&h, dir, name, spec).await;
         self.stop(h, out).await
     }
@@ -92,7 +104,8 @@ impl Ext4 {
         let fast_link = spec.kind == FileType::Symlink
             && spec.target.len() <= crate::disk::Inode::FAST_SYMLINK_MAX;
         let mut flags = dir.disk.borrow().flags.get() & INHERITED;
-        if !fast_link && matches!(spec.kind, FileType::File | FileType::Dir | FileType::Symlink) {
+        let mapped = matches!(spec.kind, FileType::File | FileType::Dir | FileType::Symlink);
+        if !fast_link && mapped && self.sb.borrow().has_incompat(incompat::EXTENTS) {
             flags |= flag::EXTENTS;
         }
         let generation = self.groups.next_generation(&self.rt);
@@ -143,9 +156,7 @@ impl Ext4 {
     ) -> FsResult<()> {
         inode.set_nlink(0);
         self.drop_blocks(inode, 0).await;
-        if inode.has(flag::EXTENTS) {
-            while !self.cut_once(h, inode, 0, was_dir).await? {}
-        }
+        while !self.cut_once(h, inode, 0, was_dir).await? {}
         inode.size.set(0);
         inode.disksize.set(0);
         inode.disk.borrow_mut().dtime = (self.time().secs as u32).into();
@@ -189,7 +200,7 @@ impl Ext4 {
         parent: u32,
     ) -> FsResult<()> {
         let buf = self.append_dir_block(h, inode).await?;
-        let kind = DirType::Dir.byte();
+        let kind = self.type_byte(mode::DIR);
         buf.with_mut(|b| {
             let at = dir::insert(b, 0, inode.ino, b".", kind);
             dir::insert(b, at, parent, b"..", kind);
@@ -235,7 +246,7 @@ impl Ext4 {
         if want_dir && !self.is_empty_dir(&inode).await? {
             return Err(FsError::NotEmpty);
         }
-        self.check_can_free(&inode)?;
+        self.check_may_remove(dir, &inode)?;
         let h = self.start(CREDITS_NAME).await?;
         let out = async {
             self.remove_name(&h, dir, &place).await?;
@@ -267,18 +278,26 @@ impl Ext4 {
         Ok(inode.lock.lock().await)
     }
 
-    /// Can what the inode owns be given back, if this was its last name?
-    pub(super) fn check_can_free(&self, inode: &Inode) -> FsResult<()> {
-        let d = inode.disk.borrow();
-        let owns = d.is_file() || d.is_dir() || d.is_symlink();
-        let mapped = owns && !d.is_fast_symlink(self.bs().sectors());
-        if mapped && !d.has(flag::EXTENTS) {
-            return Err(FsError::Unsupported("freeing a file with indirect blocks".into()));
+    /// Errors: `NotPermitted` for an inode that may not be changed, or only be appended to
+    /// (`IS_IMMUTABLE`, `IS_APPEND`).
+    pub(super) fn check_mutable(&self, inode: &Inode) -> FsResult<()> {
+        let flags = inode.disk.borrow().flags.get();
+        if flags & (flag::IMMUTABLE | flag::APPEND) == 0 {
+            Ok(())
+        } else {
+            Err(FsError::NotPermitted)
         }
-        if d.file_acl_lo.get() != 0 || d.file_acl_hi.get() != 0 {
-            return Err(FsError::Unsupported("freeing a block of extended attributes".into()));
-        }
-        Ok(())
+    }
+
+    /// May a name be added to the directory? Errors: `NotPermitted`.
+    fn check_may_add(&self, dir: &Inode) -> FsResult<()> {
+        if dir.has(flag::IMMUTABLE) { Err(FsError::NotPermitted) } else { Ok(()) }
+    }
+
+    /// May `inode` lose its name in `dir` (`may_delete`)? Errors: `NotPermitted`.
+    fn check_may_remove(&self, dir: &Inode, inode: &Inode) -> FsResult<()> {
+        self.check_mutable(dir)?;
+        self.check_mutable(inode)
     }
 
     /// One name fewer: at none left the inode goes on the orphan chain.
@@ -323,6 +342,8 @@ impl Ext4 {
         if inode.nlink() == 0 || inode.gone.get() || dir.nlink() == 0 {
             return Err(FsError::NotFound);
         }
+        self.check_may_add(dir)?;
+        self.check_mutable(inode)?;
         if inode.nlink() >= LINK_MAX {
             return Err(FsError::TooManyLinks);
         }
@@ -402,6 +423,8 @@ impl Ext4 {
         if is_dir && self.is_above(inode.ino, to_dir).await? {
             return Err(FsError::Invalid("a directory cannot move into itself"));
         }
+        self.check_may_remove(from_dir, &inode)?;
+        self.check_may_add(to_dir)?;
         let target = self.find(to_dir, to).await?;
         let replaced = match &target {
             Some(t) if t.ino == inode.ino => return Ok(()),
@@ -422,7 +445,7 @@ impl Ext4 {
             if is_dir && !self.is_empty_dir(r).await? {
                 return Err(FsError::NotEmpty);
             }
-            self.check_can_free(r)?;
+            self.check_may_remove(to_dir, r)?;
         }
         let moves_up = is_dir && from_dir.ino != to_dir.ino;
         let h = self.start(2 * CREDITS_NAME).await?;
@@ -445,7 +468,7 @@ impl Ext4 {
             self.remove_name(&h, from_dir, &source).await?;
             if moves_up {
                 let up = self.find(&inode, b"..").await?.ok_or(FsError::NotFound)?;
-                self.retarget(&h, &inode, &up, to_dir.ino, DirType::Dir.byte()).await?;
+                self.retarget(&h, &inode, &up, to_dir.ino, self.type_byte(mode::DIR)).await?;
             }
             if let Some(r) = &replaced {
                 self.drop_link(&h, r, is_dir).await?;

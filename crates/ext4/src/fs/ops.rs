@@ -5,7 +5,9 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
-use wp_vfs::{Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, StatFs, SyncKind};
+use wp_vfs::{
+    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, XattrSet,
+};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -59,6 +61,7 @@ impl Mounted {
         if inode.gone.get() {
             return Err(FsError::NotFound);
         }
+        self.0.check_mutable(inode)?;
         if let Some(size) = change.size {
             if inode.is_dir() {
                 return Err(FsError::IsDir);
@@ -196,7 +199,7 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             let inode = self.get(ino).await?;
             let user = InUse::new(&inode);
-            let mutex = inode.lock.lock().await;
+            let mutex = self.0.lock_alone(&inode).await;
             let out = self.change(&inode, change).await;
             drop(mutex);
             self.done(user, out).await
@@ -232,6 +235,12 @@ impl FileSystem for Mounted {
             let inode = self.get(ino).await?;
             if inode.gone.get() {
                 return Err(FsError::NotFound);
+            }
+            if inode.disk.borrow().is_file() {
+                self.0.sample_mount_point().await?;
+            }
+            if write && inode.has(disk::inode::flag::IMMUTABLE) {
+                return Err(FsError::NotPermitted);
             }
             inode.opens.set(inode.opens.get() + 1);
             if write {
@@ -271,7 +280,11 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             let inode = self.get(ino).await?;
             let user = InUse::new(&inode);
-            let mutex = inode.lock.lock().await;
+            let mutex = self.0.lock_alone(&inode).await;
+            // Without O_APPEND an append-only file cannot be opened for writing.
+            if offset.is_some() && inode.has(disk::inode::flag::APPEND) {
+                return Err(FsError::NotPermitted);
+            }
             let at = offset.unwrap_or(inode.size.get());
             let out = self.0.write_data(&inode, at, data).await;
             drop(mutex);
@@ -288,8 +301,113 @@ impl FileSystem for Mounted {
         })
     }
 
+    fn sync_range<'a>(&'a self, ino: Ino, kind: SyncKind, from: u64, to: u64) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let bs = u64::from(self.0.bs().bytes());
+            let range = (from / bs, to.max(from + 1).div_ceil(bs) - 1);
+            let out = self.0.fsync_range(&inode, kind, range).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.is_dir() {
+                return Err(FsError::IsDir);
+            }
+            let user = InUse::new(&inode);
+            let out = self.0.read_direct(&inode, offset, len).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn write_direct<'a>(
+        &'a self,
+        ino: Ino,
+        offset: Option<u64>,
+        data: &'a [Slice],
+        sync: Option<SyncKind>,
+    ) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.write_direct(&inode, offset, data, sync).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.reserve(&inode, how, offset, len).await;
+            self.done(user, out).await
+        })
+    }
+
+    /// Only `ext4_fallocate` without a mode of its own, and `ext4_zero_range` where it zeroes parts
+    /// of blocks, look at `O_SYNC`.
+    fn sync_reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let whole = (offset | len).is_multiple_of(u64::from(self.0.bs().bytes()));
+            match how {
+                Reserve::Space { .. } => {}
+                Reserve::Zero { .. } if !whole => {}
+                _ => return Ok(()),
+            }
+            let inode = self.get(ino).await?;
+            self.0.journal().complete_transaction(inode.sync_tid.get()).await
+        })
+    }
+
     fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
         Box::pin(async move { self.0.sync_everything().await })
+    }
+
+    fn sync_fs<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(async move { self.0.sync_file_system().await })
+    }
+
+    fn get_xattr<'a>(&'a self, ino: Ino, name: &'a [u8]) -> Fut<'a, Vec<u8>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.get_xattr(&inode, name).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn list_xattrs<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<Vec<u8>>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.list_xattrs(&inode).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn set_xattr<'a>(
+        &'a self,
+        ino: Ino,
+        name: &'a [u8],
+        value: Option<&'a [u8]>,
+        how: XattrSet,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let mutex = inode.lock.lock().await;
+            let out = if inode.gone.get() {
+                Err(FsError::NotFound)
+            } else {
+                self.0.set_xattr(&inode, name, value, how).await
+            };
+            drop(mutex);
+            self.done(user, out).await
+        })
     }
 
     fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {

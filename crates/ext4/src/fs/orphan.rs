@@ -1,6 +1,8 @@
-//! The orphan chain: inodes that a crash must not leave half freed or half cut.
+//! Orphans: inodes that a crash must not leave half freed or half cut.
 //!
-//! Picture:    `s_last_orphan` -> inode -> (its `i_dtime` field) -> inode -> 0.
+//! Picture:    the chain: `s_last_orphan` -> inode -> (its `i_dtime` field) -> inode -> 0; where
+//!             the image has an orphan file, its slots ([`super::orphan_file`]), and the chain only
+//!             when those are full.
 //! Source:     Linux `fs/ext4/orphan.c` (`ext4_orphan_add`, `ext4_orphan_del`,
 //!             `ext4_orphan_cleanup`).
 
@@ -12,12 +14,15 @@ use wp_jbd2::Handle;
 
 use super::inode::Inode;
 use super::mount::Ext4;
+use crate::disk::SuperBlock;
 
 impl Ext4 {
-    /// Puts the inode on the chain, unless it is there.
+    /// Lists the inode as an orphan, unless it is listed.
     pub(super) async fn add_orphan(&self, h: &Handle, inode: &Inode) -> FsResult<()> {
         let _one = self.orphan_lock.lock().await;
-        if self.orphans.borrow().contains(&inode.ino) {
+        if self.orphans.borrow().contains(&inode.ino)
+            || self.add_to_orphan_file(h, inode.ino).await?
+        {
             return Ok(());
         }
         let head = self.sb.borrow().last_orphan.get();
@@ -27,9 +32,12 @@ impl Ext4 {
         self.write_inode(h, inode).await
     }
 
-    /// Takes the inode off the chain, if it is there. The caller writes the inode.
+    /// Takes the inode off the list, if it is there. The caller writes the inode.
     pub(super) async fn remove_orphan(self: &Rc<Self>, h: &Handle, inode: &Inode) -> FsResult<()> {
         let _one = self.orphan_lock.lock().await;
+        if self.remove_from_orphan_file(h, inode.ino).await? {
+            return Ok(());
+        }
         let Some(pos) = self.orphans.borrow().iter().position(|i| *i == inode.ino) else {
             return Ok(());
         };
@@ -47,44 +55,72 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Is the inode on the chain, or is the chain still being read?
-    pub(super) fn orphan_found(&self, ino: u32) -> bool {
-        self.orphans_loading.get() || self.orphans.borrow().contains(&ino)
+    /// Is the inode listed as an orphan?
+    pub(super) fn is_orphan(&self, ino: u32) -> bool {
+        self.orphans.borrow().contains(&ino) || self.orphan_file_holds(ino)
     }
 
-    /// Reads the chain from the image, oldest last. Bounded by the number of inodes; changes
-    /// nothing.
+    /// Is the inode an orphan, or are the lists still being read?
+    pub(super) fn orphan_found(&self, ino: u32) -> bool {
+        self.orphans_loading.get() || self.is_orphan(ino)
+    }
+
+    /// Every orphan, in the order in which a mount finishes them.
+    pub(super) fn all_orphans(&self) -> Vec<u32> {
+        let mut all = self.orphans.borrow().clone();
+        all.extend(self.orphan_file_inodes());
+        all
+    }
+
+    /// Reads the lists from the image. Bounded by the number of inodes; changes nothing on it.
     pub(super) async fn read_orphans(self: &Rc<Self>) -> FsResult<Vec<Rc<Inode>>> {
+        self.load_orphan_file().await?;
+        if self.sb.borrow().state.get() & SuperBlock::STATE_ERROR != 0 {
+            // Nobody trusts the lists of an image with errors; the chain is forgotten.
+            self.sb.borrow_mut().last_orphan = 0.into();
+            self.forget_orphan_file_slots();
+            return Ok(Vec::new());
+        }
         self.orphans_loading.set(true);
-        let mut chain: Vec<Rc<Inode>> = Vec::new();
+        let mut found: Vec<Rc<Inode>> = Vec::new();
         let mut seen = BTreeSet::new();
         let mut at = self.sb.borrow().last_orphan.get();
         while at != 0 {
-            let reserved = at < self.geo.first_inode;
-            if !seen.insert(at) || reserved || !self.is_taken(at).await? {
-                return Err(FsError::corrupt(
-                    "ext4 orphan chain",
-                    "i_dtime",
-                    0,
-                    u64::from(at),
-                    "a chain of files' inodes in use, without a loop",
-                ));
-            }
-            let inode = self.inode(at).await?;
-            if inode.nlink() == 0 {
-                self.check_can_free(&inode)?;
-            }
+            let inode = self.read_orphan("ext4 orphan chain", "i_dtime", at, &mut seen).await?;
             at = inode.disk.borrow().dtime.get();
-            chain.push(inode);
+            found.push(inode);
+        }
+        *self.orphans.borrow_mut() = found.iter().map(|i| i.ino).collect();
+        for ino in self.orphan_file_inodes() {
+            found.push(self.read_orphan("ext4 orphan file", "slot", ino, &mut seen).await?);
         }
         self.orphans_loading.set(false);
-        Ok(chain)
+        Ok(found)
     }
 
-    /// After a crash: cuts or frees what the chain names.
-    pub(super) async fn clean_orphans(self: &Rc<Self>, chain: Vec<Rc<Inode>>) -> FsResult<()> {
-        *self.orphans.borrow_mut() = chain.iter().map(|i| i.ino).collect();
-        for inode in chain {
+    async fn read_orphan(
+        self: &Rc<Self>,
+        structure: &'static str,
+        field: &'static str,
+        ino: u32,
+        seen: &mut BTreeSet<u32>,
+    ) -> FsResult<Rc<Inode>> {
+        let reserved = ino < self.geo.first_inode;
+        if !seen.insert(ino) || reserved || !self.is_taken(ino).await? {
+            return Err(FsError::corrupt(
+                structure,
+                field,
+                0,
+                u64::from(ino),
+                "files' inodes in use, each once",
+            ));
+        }
+        self.inode(ino).await
+    }
+
+    /// After a crash: cuts or frees what the lists name (`ext4_process_orphan`).
+    pub(super) async fn clean_orphans(self: &Rc<Self>, found: Vec<Rc<Inode>>) -> FsResult<()> {
+        for inode in found {
             if inode.nlink() == 0 {
                 self.delete_inode(&inode).await?;
             } else {

@@ -37,13 +37,33 @@ impl Ext4 {
     /// Makes one file durable. Waits: for its data, for the commit of its transaction, for a flush
     /// if that commit will not send one.
     pub(super) async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, kind: SyncKind) -> FsResult<()> {
-        inode.map.write_and_wait().await?;
-        let _mutex = inode.lock.lock().await;
+        self.fsync_range(inode, kind, (0, u64::MAX)).await
+    }
+
+    /// [`Ext4::fsync`] that writes only the data of blocks `range`, both ends included: what
+    /// follows an `O_SYNC` write (`generic_write_sync`).
+    pub(super) async fn fsync_range(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        kind: SyncKind,
+        range: (u64, u64),
+    ) -> FsResult<()> {
+        let wbc = WbControl { range, ..WbControl::sync_all() };
+        let written = inode.map.writepages(&wbc).await;
+        inode.map.wait_writeback().await.and(written)?;
+        let _mutex =
+            if self.opts.era.fsync_takes_mutex { Some(inode.lock.lock().await) } else { None };
         let tid = match kind {
             SyncKind::Full => inode.sync_tid.get(),
             SyncKind::DataOnly => inode.datasync_tid.get(),
         };
         let journal = self.journal();
+        let forces = self.journals_data(inode) && !self.opts.era.journalled_data_home;
+        if inode.is_dir() || forces {
+            // What is no regular file counts as journalled data (`ext4_inode_journal_mode`):
+            // whatever transaction runs is committed, and without one nothing is flushed.
+            return journal.force_commit().await;
+        }
         let needs_flush = self.opts.barrier && !journal.will_send_data_barrier(tid);
         journal.complete_transaction(tid).await?;
         if needs_flush {
@@ -62,10 +82,9 @@ impl Ext4 {
         self.wb.wait_idle().await;
         let journal = self.journal();
         let tid = journal.running_tid().or(journal.committing_tid());
-        // Without a commit that flushes after it, data is only in the device's cache. (The kernel
-        // does not remember whether there is any, and flushes for nothing now and then.)
-        let needs_flush = self.data_unflushed.replace(false)
-            && self.opts.barrier
+        // Without a commit that flushes after it, data may be only in the device's cache. Nobody
+        // remembers whether there is any, so this flushes for nothing now and then.
+        let needs_flush = self.opts.barrier
             && self.opts.era.sync_flushes
             && !tid.is_some_and(|t| journal.will_send_data_barrier(t));
         journal.force_commit().await?;

@@ -20,17 +20,19 @@ impl Ext4 {
     /// Waits: for writeback of what is cut off, for the journal. Errors: `TooBig`.
     pub(super) async fn set_size(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
-        if size.div_ceil(bs) >= u64::from(u32::MAX) {
-            return Err(FsError::TooBig);
-        }
+        self.check_size(inode, size)?;
         if inode.gone.get() {
             return Err(FsError::NotFound);
         }
-        if !inode.has(flag::EXTENTS) {
-            return Err(FsError::Unsupported("changing files with indirect blocks".into()));
-        }
+        self.announce_size(size).await?;
         let old = inode.size.get();
-        if size >= old {
+        if size == old && !self.has_blocks_from(inode, size.div_ceil(bs)).await? {
+            return self.touch(inode).await;
+        }
+        if size > old {
+            if self.opts.era.zeroes_tail_on_extension {
+                self.zero_tail(inode, old).await?;
+            }
             let h = self.start(2).await?;
             inode.size.set(size);
             inode.disksize.set(size);
@@ -38,7 +40,6 @@ impl Ext4 {
             inode.set_mtime(now);
             inode.set_ctime(now);
             let out = self.write_inode(&h, inode).await;
-            inode.datasync_tid.set(h.tid());
             return self.stop(h, out).await;
         }
         self.write_ordered(inode).await?;
@@ -54,6 +55,24 @@ impl Ext4 {
         self.drop_blocks(inode, size.div_ceil(bs)).await;
         self.zero_tail(inode, size).await?;
         self.finish_truncate(inode).await
+    }
+
+    /// Is anything allocated from block `from` on?
+    async fn has_blocks_from(&self, inode: &Inode, from: u64) -> FsResult<bool> {
+        Ok(match self.find_run(inode, from).await? {
+            Ok(_) => true,
+            Err(hole) => from.saturating_add(hole) < u64::from(u32::MAX),
+        })
+    }
+
+    /// New times for a change that changed nothing. fdatasync does not wait for them.
+    async fn touch(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
+        let h = self.start(2).await?;
+        let now = self.time();
+        inode.set_mtime(now);
+        inode.set_ctime(now);
+        let out = self.write_inode(&h, inode).await;
+        self.stop(h, out).await
     }
 
     /// Writes data that a committing transaction has promised to write, before it is thrown away
@@ -73,24 +92,55 @@ impl Ext4 {
                 as u64;
         inode.reserved.set(inode.reserved.get() - promised);
         self.reserved_blocks.set(self.reserved_blocks.get() - promised);
+        self.invalidate_journalled(inode, first).await;
         inode.map.truncate(first).await;
     }
 
     /// Zeroes the last block beyond the new end (`ext4_block_truncate_page`), as ordered data.
     pub(super) async fn zero_tail(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
-        if size.is_multiple_of(bs) || !inode.has(flag::EXTENTS) {
+        if size.is_multiple_of(bs) || !self.has_map(inode) {
             return Ok(());
         }
-        let index = size / bs;
-        let promised = inode.map.peek(index).is_some_and(|b| b.flag(BufFlag::Delay));
-        if !promised && !self.find_run(inode, index).await?.is_ok_and(|r| !r.unwritten) {
+        self.zero_part(inode, size / bs, size % bs, bs).await
+    }
+
+    /// Zeroes bytes `from..to` of a block in the cache, as ordered data
+    /// (`ext4_block_zero_page_range`).
+    pub(super) async fn zero_part(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        index: u64,
+        from: u64,
+        to: u64,
+    ) -> FsResult<()> {
+        // A cached block counts, wherever its extent stands: its data may be on the way.
+        let cached = inode.map.peek(index).is_some_and(|b| {
+            b.flag(BufFlag::Delay) || (b.flag(BufFlag::Mapped) && b.flag(BufFlag::Uptodate))
+        });
+        let run = self.find_run(inode, index).await?.ok().filter(|r| !r.unwritten);
+        if !cached && run.is_none() {
             // A hole, or what reads as one: there is nothing to write.
             return Ok(());
         }
         let b = self.data_block(inode, index).await?;
-        b.with_mut(|bytes| bytes[(size % bs) as usize..].fill(0));
-        if b.flag(BufFlag::Mapped) {
+        if let Some(run) = run
+            && !b.flag(BufFlag::Mapped)
+        {
+            // Read as a hole before, and zeroed on the device since.
+            b.map_to(run.phys);
+        }
+        if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
+            return self.zero_journalled(inode, &b, from as usize..to as usize).await;
+        }
+        if self.opts.era.stable_pages {
+            b.wait_clear(BufFlag::Writeback).await;
+        }
+        if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
+            return self.zero_journalled(inode, &b, from as usize..to as usize).await;
+        }
+        b.with_mut(|bytes| bytes[from as usize..to as usize].fill(0));
+        if b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) && self.orders_data(inode) {
             let h = self.start(1).await?;
             let filed = h.file_inode(&self.jinode(inode), wp_jbd2::Ordered::WriteAndWait);
             self.stop(h, filed).await?;
@@ -103,25 +153,26 @@ impl Ext4 {
     /// (`ext4_truncate`).
     pub(super) async fn finish_truncate(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
-        self.cut(inode, inode.disksize.get().div_ceil(bs), is_metadata(inode)).await?;
+        self.cut(inode, inode.disksize.get().div_ceil(bs), self.is_logged(inode)).await?;
         let h = self.start(8).await?;
         let out = async {
             let now = self.time();
             inode.set_mtime(now);
             inode.set_ctime(now);
             self.remove_orphan(&h, inode).await?;
+            {
+                let mut d = inode.disk.borrow_mut();
+                d.flags = (d.flags.get() & !flag::EOFBLOCKS).into();
+            }
             self.write_inode(&h, inode).await
         }
         .await;
-        inode.datasync_tid.set(h.tid());
+        // A changed size was logged before; only that concerns fdatasync (`ext4_do_update_inode`).
         self.stop(h, out).await
     }
 
-    /// Removes extents from block `from` on, in as many handles as it takes.
+    /// Removes blocks of the map from block `from` on, in as many handles as it takes.
     async fn cut(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, metadata: bool) -> FsResult<()> {
-        if !inode.has(flag::EXTENTS) {
-            return Ok(());
-        }
         loop {
             let h = self.start_revoking(CREDITS_CUT, REVOKES_CUT).await?;
             let map = inode.map_lock.lock().await;
@@ -137,7 +188,7 @@ impl Ext4 {
     pub(super) async fn delete_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         inode.gone.set(true);
         let was_dir = inode.is_dir();
-        let metadata = is_metadata(inode);
+        let metadata = self.is_logged(inode);
         self.write_ordered(inode).await?;
         self.drop_blocks(inode, 0).await;
         let h = self.start(8).await?;
@@ -152,8 +203,9 @@ impl Ext4 {
         if !fast_link {
             self.cut(inode, 0, metadata).await?;
         }
-        let h = self.start(16).await?;
+        let h = self.start_revoking(24, 1).await?;
         let out = async {
+            self.drop_xattrs(&h, inode).await?;
             self.remove_orphan(&h, inode).await?;
             inode.disk.borrow_mut().dtime = (self.time().secs as u32).into();
             self.write_inode(&h, inode).await?;
@@ -169,10 +221,13 @@ impl Ext4 {
         }
         out
     }
-}
 
-/// Do its blocks count as metadata, to be revoked when they are freed?
-fn is_metadata(inode: &Inode) -> bool {
-    let disk = inode.disk.borrow();
-    disk.is_dir() || disk.is_symlink()
+    /// Are its blocks logged, so that freeing one must revoke it?
+    fn is_logged(&self, inode: &Inode) -> bool {
+        if self.journals_data(inode) {
+            return true;
+        }
+        let disk = inode.disk.borrow();
+        disk.is_dir() || disk.is_symlink()
+    }
 }

@@ -8,59 +8,150 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer, Fut, Mapping, WbControl, WbOps};
-use wp_jbd2::Handle;
+use wp_jbd2::{Credits, Handle, Ordered, Reserved};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
 
+use super::convert::IoEnd;
 use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
+use super::extents::Fill;
 use super::inode::Inode;
 use super::mount::Ext4;
 
+/// What is known of where a dirty block goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nothing: space is promised.
+    Promised,
+    /// Its place, in an unwritten extent.
+    Unwritten,
+    /// Its place.
+    Known,
+}
+
+impl Place {
+    fn of(b: &Rc<Buffer>) -> Place {
+        match (b.flag(BufFlag::Mapped), b.flag(BufFlag::Unwritten)) {
+            (false, _) => Place::Promised,
+            (true, true) => Place::Unwritten,
+            (true, false) => Place::Known,
+        }
+    }
+}
+
 impl Ext4 {
-    /// Allocates what `bufs` (consecutive, promised) wait for, as far as one run reaches.
-    async fn allocate_delayed(
+    /// Gives places to `bufs`, consecutive blocks that are all promised or all lie in unwritten
+    /// extents, as far as one run reaches. `true`: they are unwritten, and must be converted when
+    /// their data has arrived; and where the run ends.
+    async fn map_dirty(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,
         bufs: &[Rc<Buffer>],
-    ) -> FsResult<()> {
+    ) -> FsResult<(bool, u64)> {
         let first = bufs[0].block();
         let map = inode.map_lock.lock().await;
+        let state = Place::of(&bufs[0]);
         // A truncate may have taken them back while we waited; from here on it waits for the map,
         // and cuts what we allocate.
         let still = |b: &&Rc<Buffer>| {
-            b.flag(BufFlag::Delay)
+            Place::of(b) == state
                 && inode.map.peek(b.block()).is_some_and(|now| Rc::ptr_eq(&now, b))
         };
         let bufs = &bufs[..bufs.iter().take_while(still).count()];
-        if bufs.is_empty() {
-            return Ok(());
+        if bufs.is_empty() || state == Place::Known {
+            return Ok((false, first));
         }
-        let run = self.allocate(h, inode, first, bufs.len() as u32, true).await?;
-        for (i, b) in bufs.iter().take(run.len as usize).enumerate() {
-            b.map_to(run.phys + i as u64);
-            // If not, a truncate took the promise back meanwhile.
-            if b.clear(BufFlag::Delay) {
-                self.unreserve(inode, 1);
+        let convert = self.writes_unwritten(inode);
+        let to = if state == Place::Promised {
+            let fill = if convert { Fill::BeforeIo } else { Fill::Written };
+            let run = self.allocate_as(h, inode, first, bufs.len() as u32, true, fill).await?;
+            for (i, b) in bufs.iter().take(run.len as usize).enumerate() {
+                b.map_to(run.phys + i as u64);
+                // If not, a truncate took the promise back meanwhile.
+                if b.clear(BufFlag::Delay) {
+                    self.unreserve(inode, 1);
+                }
             }
-        }
+            first + u64::from(run.len)
+        } else {
+            self.map_unwritten(h, inode, bufs, convert).await?
+        };
         drop(map);
-        let era = &self.opts.era;
-        if era.files_allocating_writeback || era.files_in_map_blocks {
-            self.file_inode(h, inode)?;
+        if !convert && self.files_delayed(inode) {
+            self.file_written(h, inode)?;
         }
-        let reach = (first + u64::from(run.len)) * u64::from(self.bs().bytes());
-        let disksize = reach.min(inode.size.get());
+        let disksize = (to * u64::from(self.bs().bytes())).min(inode.size.get());
         if disksize > inode.disksize.get() {
             inode.disksize.set(disksize);
             self.write_inode(h, inode).await?;
         }
-        Ok(())
+        Ok((convert, to))
     }
 
-    /// Sends a run of consecutive blocks with consecutive places.
-    fn submit_run(&self, inode: &Rc<Inode>, run: &[Rc<Buffer>], sync: bool) {
-        self.data_unflushed.set(true);
+    /// The part of [`Ext4::map_dirty`] for blocks of unwritten extents: splits off what is written,
+    /// and converts it at once if it will not be later. Returns where that ends.
+    async fn map_unwritten(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        bufs: &[Rc<Buffer>],
+        convert: bool,
+    ) -> FsResult<u64> {
+        let first = bufs[0].block();
+        let last = first + bufs.len() as u64;
+        let to = match self.lookup(inode, first).await? {
+            Ok(run) if run.unwritten => last.min(first + u64::from(run.len)),
+            Ok(run) => {
+                // Written since by another way; nothing is left to do for it.
+                let to = last.min(first + u64::from(run.len));
+                bufs.iter().take_while(|b| b.block() < to).for_each(|b| {
+                    b.clear(BufFlag::Unwritten);
+                });
+                return Ok(to);
+            }
+            Err(_) => {
+                return Err(FsError::corrupt(
+                    "ext4 extent tree",
+                    "ee_block",
+                    0,
+                    first,
+                    "the extent that the cached block was found in",
+                ));
+            }
+        };
+        if convert {
+            self.split_at(h, inode, first).await?;
+            self.split_at(h, inode, to).await?;
+        } else {
+            self.initialise(h, inode, first, to).await?;
+            inode.datasync_tid.set(h.tid());
+        }
+        self.write_inode(h, inode).await?;
+        bufs.iter().take_while(|b| b.block() < to).for_each(|b| {
+            b.clear(BufFlag::Unwritten);
+        });
+        Ok(to)
+    }
+
+    /// Puts the inode on the ordered list for data that writeback is about to submit.
+    fn file_written(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>) -> FsResult<()> {
+        let wait_only = self.opts.era.delalloc_data_waits_only;
+        let how = if wait_only { Ordered::Wait } else { Ordered::WriteAndWait };
+        h.file_inode(&self.jinode(inode), how)
+    }
+
+    /// Sends a run of consecutive blocks with consecutive places. With `convert`, the credits for
+    /// the conversion of their unwritten extent.
+    pub(super) fn submit_run(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        run: &[Rc<Buffer>],
+        sync: bool,
+        convert: Option<Option<Reserved>>,
+    ) {
+        let bios = run.len().div_ceil(BIO_BLOCKS);
+        let io = convert.map(|reserved| IoEnd::new(inode, run, reserved, bios));
         for part in run.chunks(BIO_BLOCKS) {
             for b in part {
                 b.clear(BufFlag::New);
@@ -68,19 +159,38 @@ impl Ext4 {
             }
             let segs: Vec<Slice> = part.iter().map(|b| b.snapshot()).collect();
             let at = self.bs().sector_of(part[0].phys());
-            let (map, bufs) = (inode.map.clone(), part.to_vec());
             let bio = Bio::write(at, segs, if sync { Flags::SYNC } else { Flags::NONE });
-            self.bdev.queue().submit(bio.on_end(move |end| {
-                for b in &bufs {
-                    map.end_writeback(b, end.status.is_err());
+            let bio = match &io {
+                Some(io) => {
+                    let (fs, io) = (Rc::downgrade(self), io.clone());
+                    bio.on_end(move |end| {
+                        if let Some(fs) = fs.upgrade() {
+                            fs.bio_done(&io, &end);
+                        }
+                    })
                 }
-            }));
+                None => {
+                    let (map, bufs) = (inode.map.clone(), part.to_vec());
+                    bio.on_end(move |end| {
+                        for b in &bufs {
+                            map.end_writeback(b, end.status.is_err());
+                        }
+                    })
+                }
+            };
+            self.bdev.queue().submit(bio);
         }
     }
 
-    /// Consecutive dirty blocks from `index` on that can be written together: all promised, or all
-    /// placed one after another.
-    fn dirty_run(&self, inode: &Inode, index: u64, last: u64, budget: u64) -> Vec<Rc<Buffer>> {
+    /// Consecutive dirty blocks from `index` on that can be written together: all promised, all in
+    /// unwritten extents, or all placed one after another.
+    pub(super) fn dirty_run(
+        &self,
+        inode: &Inode,
+        index: u64,
+        last: u64,
+        budget: u64,
+    ) -> Vec<Rc<Buffer>> {
         let mut run: Vec<Rc<Buffer>> = Vec::new();
         for i in index..=last {
             let Some(b) = inode.map.peek(i) else { break };
@@ -88,8 +198,10 @@ impl Ext4 {
                 break;
             }
             if let Some(prev) = run.last() {
-                let placed = b.flag(BufFlag::Mapped);
-                if placed != prev.flag(BufFlag::Mapped) || (placed && b.phys() != prev.phys() + 1) {
+                let place = Place::of(&b);
+                if place != Place::of(prev)
+                    || (place != Place::Promised && b.phys() != prev.phys() + 1)
+                {
                     break;
                 }
             }
@@ -129,7 +241,7 @@ impl Ext4 {
             if run.is_empty() {
                 continue;
             }
-            let placed = run[0].flag(BufFlag::Mapped);
+            let placed = Place::of(&run[0]) == Place::Known;
             if !placed && wbc.mapped_only {
                 next = index + run.len() as u64;
                 continue;
@@ -138,18 +250,31 @@ impl Ext4 {
                 || (self.opts.era.writeback_starts_handle && !wbc.mapped_only && !handle_seen)
             {
                 handle_seen = true;
-                let h = self.start(CREDITS_ALLOCATE).await?;
+                let reserve =
+                    if self.writes_unwritten(inode) { self.credits_one_extent(inode) } else { 0 };
+                let h = self
+                    .start_with(Credits { blocks: CREDITS_ALLOCATE, revokes: 0, reserve })
+                    .await?;
                 // A block of the run may have gone or been written while the handle was waited for.
                 run = self.dirty_run(inode, index, to, wbc.budget.get());
-                let promised = run.first().is_some_and(|b| b.flag(BufFlag::Delay));
-                let out =
-                    if promised { self.allocate_delayed(&h, inode, &run).await } else { Ok(()) };
+                let first = run.first().map(Place::of);
+                let mapped = match first {
+                    None | Some(Place::Known) => Ok((false, u64::MAX)),
+                    Some(_) => self.map_dirty(&h, inode, &run).await,
+                };
                 run = self.dirty_run(inode, index, to, wbc.budget.get());
-                run.retain(|b| b.flag(BufFlag::Mapped));
-                if out.is_ok() && !run.is_empty() {
-                    self.submit_run(inode, &run, wbc.sync);
+                run.retain(|b| Place::of(b) == Place::Known);
+                if let Ok((_, end)) = mapped {
+                    run.retain(|b| b.block() < end);
+                }
+                if let Ok((convert, _)) = mapped
+                    && !run.is_empty()
+                {
+                    let reserved = convert.then(|| h.take_reserved());
+                    self.submit_run(inode, &run, wbc.sync, reserved);
                 }
                 let done = run.len() as u64;
+                let out = mapped.map(|_| ());
                 next = index + done.max(1);
                 wbc.budget.set(wbc.budget.get().saturating_sub(done));
                 match self.stop(h, out).await {
@@ -161,7 +286,7 @@ impl Ext4 {
                     other => other?,
                 }
             } else {
-                self.submit_run(inode, &run, wbc.sync);
+                self.submit_run(inode, &run, wbc.sync, None);
                 next = index + run.len() as u64;
                 wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
             }
@@ -184,6 +309,9 @@ impl WbOps for Inode {
                 return Ok(());
             }
             let plug = fs.bdev.queue().plug();
+            if fs.journals_data(&me) {
+                return fs.write_journalled(&me, wbc).await;
+            }
             let start = if wbc.cyclic { me.map.next_index() } else { wbc.range.0 };
             fs.writepages_range(&me, wbc, start, wbc.range.1).await?;
             if wbc.cyclic && start > 0 {

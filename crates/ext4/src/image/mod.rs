@@ -30,6 +30,7 @@ pub use classes::{BlockClass, BlockClasses};
 pub use dirs::DirName;
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
 pub use map::{FileMap, Run};
+pub(crate) use recovery::refuse_fast_commit;
 pub use recovery::{Recovery, log_map, recover};
 pub use xattrs::Xattr;
 
@@ -173,8 +174,11 @@ impl<'a> Image<'a> {
                     format!("{right:#x} (group {n})"),
                 );
             }
-            let (first, last) = if g.groups_per_flex > 1 {
-                (g.first_data_block.into(), g.blocks_count)
+            // The first block of all is the super block's; that of another group may be a bitmap.
+            let (first, last) = if n == 0 || self.sb.has_incompat(incompat::FLEX_BG) {
+                let end = g.group_start(0) + u64::from(g.blocks_in_group(0));
+                let flex = self.sb.has_incompat(incompat::FLEX_BG);
+                (u64::from(g.first_data_block) + 1, if flex { g.blocks_count } else { end })
             } else {
                 (g.group_start(n), g.group_start(n) + u64::from(g.blocks_in_group(n)))
             };
@@ -184,7 +188,7 @@ impl<'a> Image<'a> {
                 ("bg_inode_table", desc.inode_table(), u64::from(g.itable_blocks)),
             ];
             for (field, block, blocks) in places {
-                if block <= first || block.checked_add(blocks).is_none_or(|end| end > last) {
+                if block < first || block.checked_add(blocks).is_none_or(|end| end > last) {
                     return wrong(field, block, format!("{blocks} blocks within {first}..{last}"));
                 }
             }

@@ -104,8 +104,12 @@ pub fn log_map(image: &Image<'_>) -> FsResult<LogMap> {
 }
 
 /// Fast commits that a kernel would replay now are beyond us: without them files would silently be
-/// old.
-fn refuse_fast_commit(image: &Image<'_>, log: &LogMap, report: &RecoveryReport) -> FsResult<()> {
+/// old. Errors: `Unsupported` if there are any.
+pub(crate) fn refuse_fast_commit(
+    image: &Image<'_>,
+    log: &LogMap,
+    report: &RecoveryReport,
+) -> FsResult<()> {
     let Some((first, blocks)) = report.fast_commit else { return Ok(()) };
     if report.scan_end == wp_jbd2::ScanEnd::Clean
         || !image.super_block().has_compat(compat::FAST_COMMIT)

@@ -69,7 +69,7 @@ impl Image<'_> {
             0 => e.value.to_vec(),
             inode => self.value_inode(inode, e.header.value_size.get(), at)?,
         };
-        let value = if matches!(index, 2 | 3) { acl_value(&value, at)? } else { value };
+        let value = if matches!(index, 2 | 3) { xattr::acl_value(&value, at)? } else { value };
         Ok(Xattr { name, value })
     }
 
@@ -137,35 +137,4 @@ impl Image<'_> {
         }
         Ok(Some(Area { bytes, at, first: size_of::<XattrHeader>(), base: 0 }))
     }
-}
-
-/// From ext4's ACL (version 1, ids only where they mean something) to the interface's (version 2,
-/// eight bytes an entry). Source: `ext4_acl_from_disk`, `posix_acl_to_xattr`.
-fn acl_value(disk: &[u8], at: u64) -> FsResult<Vec<u8>> {
-    const USER: u16 = 2;
-    const GROUP: u16 = 8;
-    let wrong = |found: usize| {
-        FsError::corrupt("ext4 acl", "length", at, found as u64, "version 1 and whole entries")
-    };
-    let Some((version, mut rest)) = disk.split_first_chunk::<4>() else {
-        return Err(wrong(disk.len()));
-    };
-    if u32::from_le_bytes(*version) != 1 {
-        return Err(wrong(disk.len()));
-    }
-    let mut out = 2u32.to_le_bytes().to_vec();
-    while let Some((head, after)) = rest.split_first_chunk::<4>() {
-        let [a, b, ..] = *head;
-        let tag = u16::from_le_bytes([a, b]);
-        out.extend_from_slice(head);
-        rest = after;
-        if tag == USER || tag == GROUP {
-            let (id, after) = rest.split_first_chunk::<4>().ok_or_else(|| wrong(disk.len()))?;
-            out.extend_from_slice(id);
-            rest = after;
-        } else {
-            out.extend_from_slice(&[0xFF; 4]);
-        }
-    }
-    if rest.is_empty() { Ok(out) } else { Err(wrong(disk.len())) }
 }

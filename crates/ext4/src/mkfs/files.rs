@@ -283,7 +283,77 @@ impl Maker<'_> {
         (start..=end).fold(start, |best, n| if free(n) > free(best) { n } else { best })
     }
 
+    /// The journal of a file system without extents: block by block from the start of its inode's
+    /// group, each block of pointers just before the first block that it leads to.
+    fn pointed_journal(&mut self, inode: &mut Inode) -> Result<u64, MkfsError> {
+        const WHAT: &str = "the journal";
+        let per = self.block_bytes() / 4;
+        let mut goal = self.g.group_start(0);
+        let mut nodes: Vec<(u64, Vec<u8>)> = Vec::new();
+        // The open block of pointers of each level, and how many of its slots are used.
+        let mut open: [Option<(usize, usize)>; 3] = [None; 3];
+        let mut pieces: Vec<(u32, u64, u32)> = Vec::new();
+        for n in 0..self.plan.journal_blocks {
+            let mut slots: Option<usize> = None;
+            if n < 12 {
+                slots = Some(n as usize);
+            } else if open[0].is_none_or(|(_, used)| used == per) {
+                // A new block of pointers to data, and above it what it needs.
+                let behind = n as usize - 12;
+                let level = if behind < per {
+                    1
+                } else if behind < per + per * per {
+                    2
+                } else {
+                    3
+                };
+                for l in (0..level).rev() {
+                    if l > 0 && open[l].is_some_and(|(_, used)| used < per) {
+                        continue;
+                    }
+                    let at = self.alloc(goal, WHAT)?;
+                    goal = at + 1;
+                    match open.get(l + 1).copied().flatten().filter(|_| l + 1 < level) {
+                        None => inode.set_pointer(12 + l, lo32(at)),
+                        Some((parent, used)) => {
+                            put_pointer(&mut nodes[parent].1, used, at);
+                            open[l + 1] = Some((parent, used + 1));
+                        }
+                    }
+                    open[l] = Some((nodes.len(), 0));
+                    nodes.push((at, vec![0u8; self.block_bytes()]));
+                }
+            }
+            let at = self.alloc(goal, WHAT)?;
+            goal = at + 1;
+            match (slots, open[0]) {
+                (Some(slot), _) => inode.set_pointer(slot, lo32(at)),
+                (None, Some((node, used))) => {
+                    put_pointer(&mut nodes[node].1, used, at);
+                    open[0] = Some((node, used + 1));
+                }
+                (None, None) => unreachable!("a block of pointers was just opened"),
+            }
+            match pieces.last_mut() {
+                Some((_, start, len)) if *start + u64::from(*len) == at => *len += 1,
+                _ => pieces.push((n, at, 1)),
+            }
+        }
+        let count = nodes.len() as u64;
+        self.blocks.extend(nodes);
+        self.made.journal = pieces;
+        Ok(count)
+    }
+
     fn journal(&mut self) -> Result<(), MkfsError> {
+        if !self.sb.has_incompat(incompat::EXTENTS) {
+            let mut inode = Inode::zeroed();
+            inode.mode = (mode::FILE | 0o600).into();
+            inode.links_count = 1.into();
+            let nodes = self.pointed_journal(&mut inode)?;
+            self.keep_journal(inode, nodes);
+            return Ok(());
+        }
         let no_room = MkfsError::NoRoom("the journal");
         let total = self.plan.journal_blocks;
         let mut goal = self.g.group_start(self.journal_group());
@@ -311,7 +381,17 @@ impl Maker<'_> {
         if let Some(node) = node {
             self.journal_leaf(&mut inode, node, &pieces)?;
         }
-        let size = u64::from(total) * self.block_bytes() as u64;
+        self.made.journal = pieces;
+        self.made.journal_node = node;
+        self.keep_journal(inode, u64::from(node.is_some()));
+        Ok(())
+    }
+
+    /// Keeps the journal's inode, with `nodes` blocks of its map, its copy in the super block and
+    /// the log's first block.
+    fn keep_journal(&mut self, inode: Inode, nodes: u64) {
+        let total = u64::from(self.plan.journal_blocks);
+        let size = total * self.block_bytes() as u64;
         let (words, _) = inode.block.as_chunks::<4>();
         for (to, from) in self.sb.jnl_blocks.iter_mut().zip(words) {
             *to = u32::from_le_bytes(*from).into();
@@ -320,12 +400,10 @@ impl Maker<'_> {
         self.sb.jnl_blocks[16] = lo32(size).into();
         self.sb.jnl_backup_type = 1;
         self.sb.journal_inum = ino::JOURNAL.into();
-        self.put_new(ino::JOURNAL, inode, size, u64::from(total) + u64::from(node.is_some()));
+        self.put_new(ino::JOURNAL, inode, size, total + nodes);
         let log_super = self.log_super_block();
-        self.blocks.insert(pieces[0].1, log_super);
-        self.made.journal = pieces;
-        self.made.journal_node = node;
-        Ok(())
+        let first = self.made.journal[0].1;
+        self.blocks.insert(first, log_super);
     }
 
     /// Puts all extents into the leaf `node` and its index into the root. The root's other slots

@@ -148,12 +148,6 @@ fn effective_features(o: &MkfsOptions, blocks: u64) -> Result<Features, MkfsErro
     let needs = [
         (f.has_incompat(incompat::BIT64), "64bit", f.has_incompat(incompat::EXTENTS), "extent"),
         (
-            f.has_compat(compat::HAS_JOURNAL),
-            "has_journal",
-            f.has_incompat(incompat::EXTENTS),
-            "extent",
-        ),
-        (
             f.has_compat(compat::RESIZE_INODE),
             "resize_inode",
             f.has_ro_compat(ro_compat::SPARSE_SUPER),

@@ -1,5 +1,12 @@
 //! Seeded damage to an image: one field of one structure, its checksum put right afterwards or not.
 
+pub mod bases;
+pub mod exceptions;
+mod fuzz;
+mod raw;
+mod shape;
+pub mod words;
+
 use wp_base::Rng;
 use wp_ext4::disk::inode::flag;
 use wp_ext4::disk::{GroupDesc, SuperBlock, htree, ino};
@@ -147,6 +154,7 @@ const XATTR: Fields = &[
 pub struct Target<'a> {
     image: Image<'a>,
     inodes: Vec<InodeRecord>,
+    blocks: raw::Blocks,
 }
 
 fn pick<'a, T>(rng: &mut Rng, list: &'a [T]) -> &'a T {
@@ -164,7 +172,8 @@ impl<'a> Target<'a> {
         let image = Image::open(view).expect("a sound image");
         let numbers = image.used_inodes().expect("bitmaps");
         let inodes = numbers.iter().map(|n| image.inode(*n).expect("a sound inode")).collect();
-        Target { image, inodes }
+        let blocks = raw::blocks(&image);
+        Target { image, inodes, blocks }
     }
 
     fn bs(&self) -> u64 {
@@ -174,7 +183,10 @@ impl<'a> Target<'a> {
     /// Damages `o` by `seed`; says what it did.
     pub fn damage(&self, o: &Overlay<'_>, rng: &mut Rng) -> String {
         let seal = rng.below(4) != 0;
-        let what = match rng.below(20) {
+        let what = match rng.below(40) {
+            20..=30 => self.raw(o, rng, seal),
+            31 => self.swap(o, rng),
+            32..=39 => self.shape(o, rng, seal),
             0 | 1 => self.super_block(o, rng, seal),
             2 | 3 => self.group(o, rng, seal),
             4 | 5 => self.bitmap(o, rng, seal),
@@ -357,18 +369,22 @@ impl<'a> Target<'a> {
             }
             _ => Self::field(rng, &mut bytes[at..], fields),
         };
+        self.put_dir(o, r, block, &mut bytes, seal);
+        format!("directory {}, block {block}, byte {at}: {what}", r.number)
+    }
+
+    fn put_dir(&self, o: &Overlay<'_>, r: &InodeRecord, block: u64, bytes: &mut [u8], seal: bool) {
         let sums = self.image.checksums();
-        let is_node = r.inode.has(flag::INDEX) && htree::entries_at(&bytes).is_some();
+        let is_node = r.inode.has(flag::INDEX) && htree::entries_at(bytes).is_some();
         if seal && is_node {
-            let from = htree::entries_at(&bytes).expect("just seen");
-            if sums.htree_block(0, &bytes, from).is_some() {
-                sums.seal_htree_block(self.seed(r), &mut bytes, from);
+            let from = htree::entries_at(bytes).expect("just seen");
+            if sums.htree_block(0, bytes, from).is_some() {
+                sums.seal_htree_block(self.seed(r), bytes, from);
             }
         } else if seal {
-            sums.seal_dir_block(self.seed(r), &mut bytes);
+            sums.seal_dir_block(self.seed(r), bytes);
         }
-        o.write_at(block * self.bs(), &bytes).expect("written");
-        format!("directory {}, block {block}, byte {at}: {what}", r.number)
+        o.write_at(block * self.bs(), bytes).expect("written");
     }
 
     fn journal(&self, o: &Overlay<'_>, rng: &mut Rng) -> String {

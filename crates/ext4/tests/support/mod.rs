@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use wp_base::{FsResult, Sector, live};
-use wp_block::{Bio, BlockQueue, Partition, QueueConfig};
+use wp_base::{FsResult, Sector, Span, live};
+use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig};
 use wp_ext4::fs::era::{Era, Version};
-use wp_ext4::fs::{Ext4, MountOptions, Mounted};
+use wp_ext4::fs::{DataMode, Ext4, MountOptions, Mounted};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::Rt;
@@ -29,8 +29,14 @@ pub struct Setup {
     pub era: &'static str,
     pub features: Features,
     pub device: &'static str,
+    pub device_params: &'static [(&'static str, u64)],
     pub seed: u64,
     pub nodelalloc: bool,
+    /// `None`: the queue's default.
+    pub elevator: Option<ElevatorKind>,
+    /// The flusher looks ten times a second and writes what is as old as that.
+    pub eager_flusher: bool,
+    pub data: DataMode,
 }
 
 impl Setup {
@@ -41,14 +47,26 @@ impl Setup {
             era,
             features: Features::era_2012(),
             device: "fixed",
+            device_params: &[],
             seed: 1,
             nodelalloc: false,
+            elevator: None,
+            eager_flusher: false,
+            data: DataMode::Ordered,
         }
     }
 
     pub fn mount_options(&self) -> MountOptions {
         let era = Era::of(Version::parse(self.era).expect("a version"));
-        MountOptions { delalloc: !self.nodelalloc, ..MountOptions::new(era, "sdb1", 8, 16) }
+        let mut o = MountOptions {
+            delalloc: !self.nodelalloc && self.data != DataMode::Journal,
+            data: self.data,
+            ..MountOptions::new(era, "sdb1", 8, 16)
+        };
+        if self.eager_flusher {
+            (o.writeback.interval, o.writeback.expire) = (Span::millis(100), Span::millis(100));
+        }
+        o
     }
 
     pub fn image(&self) -> Medium {
@@ -67,8 +85,13 @@ impl World {
     /// A disk that holds `image`.
     pub fn with_image(setup: &Setup, image: &Medium) -> World {
         let rt = Rt::new(setup.seed);
-        let device = wp_device::find(setup.device).expect("a preset").make(&[]).expect("a device");
-        let queue = BlockQueue::new(&rt, QueueConfig::default(), device);
+        let device = wp_device::find(setup.device)
+            .expect("a preset")
+            .make(setup.device_params)
+            .expect("a device");
+        let mut config = QueueConfig::default();
+        config.elevator = setup.elevator.unwrap_or(config.elevator);
+        let queue = BlockQueue::new(&rt, config, device);
         let part = queue.partition(Sector(0), setup.mib << 11);
         let (p, image) = (part.clone(), image.clone());
         rt.block_on("load", async move {

@@ -63,9 +63,9 @@ fn first_commit_writes_start_then_one_merged_request_then_the_record() {
     assert_eq!(
         block_lines(&w, &[BlockAction::Issue]),
         [
-            "D RSM home 10 1 test",
-            "D RSM home 11 1 test",
-            "D RSM home 12 1 test",
+            "D RM home 10 1 test",
+            "D RM home 11 1 test",
+            "D RM home 12 1 test",
             // Phase 0: the log was empty on disk.
             "D WS log+0 1 jbd2/sdb1-8",
             // Descriptor and three blocks in one request.
@@ -309,7 +309,7 @@ fn commit_callbacks_run_in_order_before_the_waiters() {
 }
 
 #[test]
-fn old_transaction_is_committed_at_the_next_whole_second() {
+fn old_transaction_is_committed_soon_after_the_next_whole_second() {
     let w = world(&era(4, 6));
     let rt = w.rt.clone();
     w.run(async move { rt.sleep(Span::millis(300)).await });
@@ -323,8 +323,8 @@ fn old_transaction_is_committed_at_the_next_whole_second() {
         .iter()
         .find(|r| matches!(r.event, Event::Jbd2 { what: "start_commit", .. }))
         .expect("commits by age");
-    // Phase 0 came first.
-    assert!(start.at >= Time(6_000_000_000) && start.at < Time(6_001_000_000), "{:?}", start.at);
+    // Phase 0 came first. A timer of 6 s may be late by a 256th of that (`apply_slack`).
+    assert!(start.at >= Time(6_000_000_000) && start.at < Time(6_025_000_000), "{:?}", start.at);
     assert_eq!(&*start.task, "jbd2/sdb1-8");
     // Every transaction has its own timer.
     set(&w, 2, &[10]);
@@ -422,7 +422,7 @@ fn asynchronous_commit_sends_the_record_with_the_transaction() {
     force(&w);
     assert_eq!(
         block_lines(&w, &[BlockAction::Issue]),
-        ["D RSM home 11 1 test", "D WS log+4 4 jbd2/sdb1-8", "D FWS - 0 jbd2/sdb1-8"],
+        ["D RM home 11 1 test", "D WS log+4 4 jbd2/sdb1-8", "D FWS - 0 jbd2/sdb1-8"],
         "descriptor, two blocks and the record in one request, then one flush"
     );
     let view = w.view(w.durable());

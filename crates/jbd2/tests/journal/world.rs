@@ -114,6 +114,7 @@ impl DeviceModel for TestDevice {
         let latency = self.latency(base);
         if rq.op == Op::Write {
             self.shared.store.borrow_mut().pending.push(LossUnit {
+                epoch: 0,
                 at: rq.at,
                 data: rq.data.clone(),
                 acked: false,
@@ -292,6 +293,8 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         volatile_cache: true,
         fua: c.fua,
         discard: false,
+        flush_beside_others: true,
+        barrier: false,
         discard_granularity_sectors: 0,
     };
     let device = TestDevice {

@@ -63,10 +63,20 @@ impl Comparison {
     }
 }
 
+/// Later kernels that were recorded with the paper's program.
+const LATER: [&str; 1] = ["5.10"];
+
 /// Can this build do the run at all?
 fn is_ours(k: &KernelRun) -> bool {
     let s = &k.spec;
-    super::ext4_fsync::ERAS.contains(&s.kernel.as_str()) && !s.dioread_lock && s.files <= 100
+    let known = super::ext4_fsync::ERAS.iter().chain(&LATER).any(|era| *era == s.kernel);
+    known && s.files <= 100
+}
+
+/// The recorded elevator, or the nearest that is built.
+fn elevator(name: &str) -> String {
+    let built = wp_block::ELEVATORS.iter().any(|e| e.name == name);
+    if built { name.to_owned() } else { name.trim_start_matches("mq-").to_owned() }
 }
 
 /// The run's plan: the references' disk has a volatile cache and no FUA.
@@ -78,9 +88,12 @@ fn plan(k: &KernelRun, seed: u64) -> RunPlan {
         WriteCase::Over => "over",
     };
     RunPlan {
-        elevator: s.elevator.clone(),
+        elevator: elevator(&s.elevator),
         device: "sata-disk-nofua".to_owned(),
         nodelalloc: s.nodelalloc,
+        dioread_lock: s.dioread_lock,
+        // All were made with the features of the paper's time.
+        features: Some("2012"),
         watch: s.window_ns() as u64 / 1_000_000_000 + 2,
         ..RunPlan::paper(&s.kernel, case, s.files, seed)
     }

@@ -2,3 +2,4 @@
 
 pub mod ext4_fsync;
 pub mod kernels;
+pub mod today;

@@ -27,6 +27,10 @@ pub enum What {
     Seconds,
     /// How often an inode was filed.
     Filed,
+    /// In which order.
+    Order,
+    /// Whether it can be run at all.
+    Run,
 }
 
 impl What {
@@ -38,6 +42,8 @@ impl What {
             What::Flags => "flags",
             What::Seconds => "seconds",
             What::Filed => "filed",
+            What::Order => "order",
+            What::Run => "run",
         }
     }
 }

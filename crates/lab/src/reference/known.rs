@@ -13,6 +13,8 @@ pub const KERNEL_RUNS_JSON: &str = include_str!("../../../../papers/ext4-fsync/k
 const WINDOW_NS: i64 = 74_000_000_000;
 /// The same of the runs that were mounted `nodelalloc` (6 s by the READMEs).
 const WINDOW_NODELALLOC_NS: i64 = 6_000_000_000;
+/// The same of the runs that were mounted `dioread_lock` (45 s by the README).
+const WINDOW_DIOREAD_LOCK_NS: i64 = 44_000_000_000;
 
 /// What the traced program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +91,11 @@ impl RunSpec {
 
     /// How long the run was watched, nanoseconds since fsync was called.
     pub fn window_ns(&self) -> i64 {
-        if self.nodelalloc { WINDOW_NODELALLOC_NS } else { WINDOW_NS }
+        match (self.nodelalloc, self.dioread_lock) {
+            (true, _) => WINDOW_NODELALLOC_NS,
+            (_, true) => WINDOW_DIOREAD_LOCK_NS,
+            _ => WINDOW_NS,
+        }
     }
 }
 

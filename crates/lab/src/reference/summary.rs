@@ -25,10 +25,14 @@ pub enum Phase {
     Fsync,
     /// After fsync returned.
     After,
+    /// In the `sync` that ended the watching, where a recorded run has one.
+    Sync,
 }
 
 impl Phase {
-    /// All phases, in order.
+    /// All phases of a run that ends with one `sync`, in order.
+    pub const SYNCED: [Phase; 4] = [Phase::Write, Phase::Fsync, Phase::After, Phase::Sync];
+    /// All phases of the older recordings, in order.
     pub const ALL: [Phase; 3] = [Phase::Write, Phase::Fsync, Phase::After];
 
     /// The word that stands in files and tables.
@@ -37,6 +41,7 @@ impl Phase {
             Phase::Write => "write",
             Phase::Fsync => "fsync",
             Phase::After => "after",
+            Phase::Sync => "sync",
         }
     }
 
@@ -185,7 +190,7 @@ impl Filed {
             *match Phase::of(line.ns_from_fsync_start, fsync_end_ns) {
                 Phase::Write => &mut filed.write,
                 Phase::Fsync => &mut filed.fsync,
-                Phase::After => &mut filed.after,
+                Phase::After | Phase::Sync => &mut filed.after,
             } += 1;
         }
         filed
@@ -196,7 +201,7 @@ impl Filed {
         match phase {
             Phase::Write => self.write,
             Phase::Fsync => self.fsync,
-            Phase::After => self.after,
+            Phase::After | Phase::Sync => self.after,
         }
     }
 }

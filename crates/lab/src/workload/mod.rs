@@ -1,5 +1,7 @@
 //! Workloads: programs that make system calls.
 
+pub mod fio;
+pub mod fsync_create;
 pub mod fsync_last;
 
 use wp_base::FsResult;

@@ -5,6 +5,7 @@ use wp_base::{Sector, Time};
 
 use super::*;
 use crate::device::Limits;
+use crate::pool::IoClass;
 
 struct Bench {
     cfq: Cfq,
@@ -24,16 +25,27 @@ impl Bench {
             volatile_cache: true,
             fua: false,
             discard: false,
+            flush_beside_others: true,
+            barrier: false,
             discard_granularity_sectors: 0,
         };
-        let cfq = Cfq::new(&ElvSetup { limits, rotational });
+        let cfq = Cfq::new(&ElvSetup { limits, rotational, kernel: (4, 6) });
         Bench { cfq, pool: Pool::default(), now: Time(1_000_000_000) }
     }
     fn add(&mut self, at: u64, flags: Flags) -> RqId {
         self.add_for(at, flags, None)
     }
     fn add_for(&mut self, at: u64, flags: Flags, task: Option<TaskId>) -> RqId {
-        let info = BioInfo { op: Op::Write, flags, at: Sector(at), sectors: 8, segments: 1, task };
+        let info = BioInfo {
+            op: Op::Write,
+            flags,
+            at: Sector(at),
+            sectors: 8,
+            segments: 1,
+            task,
+            core: 0,
+            class: IoClass::BestEffort,
+        };
         let rq = self.pool.alloc(&info, self.now);
         let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };
         self.cfq.insert(&mut cx, rq);

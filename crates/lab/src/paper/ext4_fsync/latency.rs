@@ -2,7 +2,7 @@
 
 use wp_rt::CpuOp;
 
-use super::run::{RunPlan, config, fsync_ns, run};
+use super::run::{RunPlan, Short, config, run, short};
 use super::{CASES, ERAS};
 use crate::claims::Measured;
 use crate::machine::MachineError;
@@ -31,7 +31,9 @@ pub(super) fn variations() -> Vec<Variation> {
             });
         }
     }
-    for op in CpuOp::ALL.iter().copied() {
+    // What costs nothing is nothing when halved, too.
+    let costs = |op: &CpuOp| paper.cpu.profile.get(*op) > 0;
+    for op in CpuOp::ALL.iter().copied().filter(costs) {
         for (num, den) in [(1, 2), (3, 2)] {
             out.push(Variation {
                 name: format!("cpu {} x{num}/{den}", op.name()),
@@ -59,6 +61,8 @@ pub(super) struct Latency {
     /// Allocating: increase from N=100 to 1000 over increase from 1 to 100, in the era where this
     /// is smallest.
     pub(super) step: Range,
+    /// Data blocks that the fsync writes (figure 11): era, case, N.
+    pub(super) data: Vec<(&'static str, &'static str, u32, Range)>,
 }
 
 #[derive(Clone, Copy)]
@@ -87,10 +91,18 @@ impl Latency {
         files: &[u32],
         change: &dyn Fn(RunPlan) -> RunPlan,
     ) -> Result<Latency, MachineError> {
-        let figure = |era: &str, case: &str| -> Result<Vec<f64>, MachineError> {
-            let plans = files.iter().map(|n| change(RunPlan::figure_10(era, case, *n, seed)));
-            plans.map(|p| Ok(fsync_ns(&p)? as f64)).collect()
-        };
+        let mut data = Vec::new();
+        let mut figure =
+            |era: &'static str, case: &'static str| -> Result<Vec<f64>, MachineError> {
+                let mut latencies = Vec::new();
+                for n in files {
+                    let plan = change(RunPlan::figure_10(era, case, *n, seed));
+                    let Short { fsync_ns, data_blocks } = short(&plan)?;
+                    latencies.push(fsync_ns as f64);
+                    data.push((era, case, *n, Range::new(f64::from(data_blocks))));
+                }
+                Ok(latencies)
+            };
         let span = |era: &str| -> Result<f64, MachineError> {
             let plan = RunPlan { watch: 3, ..RunPlan::paper(era, "extend", 10, seed) };
             dispatch_span(&run(&change(plan))?.lines)
@@ -99,7 +111,10 @@ impl Latency {
         let extend = figure("3.4", "extend")?;
         let mut grows = [Range::new(0.0); ERAS.len()];
         let mut step = f64::MAX;
-        for (era, grows) in ERAS.iter().zip(&mut grows) {
+        for (era, grows) in ERAS.into_iter().zip(&mut grows) {
+            if era != ERAS[0] {
+                figure(era, "extend")?;
+            }
             let alloc = figure(era, "alloc")?;
             let yes = alloc.windows(2).all(|w| w[0] < w[1]);
             *grows = Range::new(f64::from(u8::from(yes)));
@@ -111,6 +126,7 @@ impl Latency {
             ratio: Range::new(span("3.4")? / span("3.8")?),
             grows,
             step: Range::new(step),
+            data,
         })
     }
 
@@ -118,6 +134,7 @@ impl Latency {
         [&mut self.min_growth, &mut self.max_growth, &mut self.ratio, &mut self.step]
             .into_iter()
             .chain(&mut self.grows)
+            .chain(self.data.iter_mut().map(|(_, _, _, blocks)| blocks))
     }
 
     pub(super) fn widen(&mut self, mut other: Latency) {

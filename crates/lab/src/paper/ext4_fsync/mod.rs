@@ -6,17 +6,19 @@
 
 mod judge;
 mod latency;
+mod null;
 mod run;
 
 use serde::Serialize;
 use wp_base::Sector;
 
-use self::judge::judge;
+use self::judge::{beside, judge};
 use self::latency::{Latency, variations};
 use crate::claims::Judged;
 use crate::machine::MachineError;
 use crate::reference::Phase;
 
+pub use null::{Beside, Nulls};
 pub use run::{RunOutcome, RunPlan, profile, run};
 
 /// The paper's slug.
@@ -56,9 +58,14 @@ pub struct Row {
     pub fsync_ns: u64,
 }
 
+/// The preset that stands for the PC's drive.
+const DEVICE: &str = "ssd-128";
+
 /// A run of figures 10 and 11.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
+    /// Device preset.
+    pub device: String,
     /// Era.
     pub era: String,
     /// Case.
@@ -79,6 +86,10 @@ pub struct Reproduction {
     pub rows: Vec<Row>,
     /// Figures 10 and 11 (2 KB).
     pub points: Vec<Point>,
+    /// The same on the phone: the paper has era 3.4 there, and no claim of ours is about it.
+    pub phone: Vec<Point>,
+    /// Ours and the null predictors beside the paper. Nothing with `quick`.
+    pub nulls: Nulls,
     /// Judged claims.
     pub claims: Vec<Judged>,
     /// The runs behind `rows`.
@@ -110,8 +121,9 @@ pub fn reproduce(
     };
     let (traces, figures) =
         (each(RunPlan::paper, &FILES[..few]), each(RunPlan::figure_10, &FILES[..many]));
+    let phones = each(RunPlan::phone, &FILES[..many]);
     let varied = if quick { Vec::new() } else { variations() };
-    let all = traces.len() + figures.len() + varied.len();
+    let all = traces.len() + figures.len() + phones.len() + varied.len();
     let mut runs = Vec::new();
     for plan in &traces {
         if !progress(runs.len(), all, &plan.name()) {
@@ -120,16 +132,18 @@ pub fn reproduce(
         runs.push(run(plan)?);
     }
     let mut points = Vec::new();
-    for plan in &figures {
-        if !progress(traces.len() + points.len(), all, &format!("{} 2 KB", plan.name())) {
+    for plan in figures.iter().chain(&phones) {
+        let name = format!("{} {} 2 KB", plan.device, plan.name());
+        if !progress(traces.len() + points.len(), all, &name) {
             return Ok(None);
         }
         points.push(point(&run(plan)?));
     }
+    let phone = points.split_off(figures.len());
     let mut latency = Latency::measure(seed, &FILES[..many], &|p| p)?;
     let mut impossible = Vec::new();
     for (i, v) in varied.iter().enumerate() {
-        if !progress(traces.len() + figures.len() + i, all, &v.name) {
+        if !progress(traces.len() + figures.len() + phones.len() + i, all, &v.name) {
             return Ok(None);
         }
         match Latency::measure(seed, &FILES, &|p| (v.change)(p)) {
@@ -141,13 +155,16 @@ pub fn reproduce(
     }
     let rows: Vec<Row> = runs.iter().map(row).collect();
     let claims = judge(&runs, &points, &latency, quick)?;
-    Ok(Some(Reproduction { rows, points, claims, runs, variations: varied.len(), impossible }))
+    let nulls = if quick { Nulls::default() } else { beside(&points, &latency)? };
+    let variations = varied.len();
+    Ok(Some(Reproduction { rows, points, phone, nulls, claims, runs, variations, impossible }))
 }
 
 fn point(r: &RunOutcome) -> Point {
     let row = row(r);
     let Row { era, case, files, data_blocks, fsync_ns, .. } = row;
-    Point { era, case, files, data_blocks, metadata_blocks: r.metadata_logged, fsync_ns }
+    let device = r.plan.device.clone();
+    Point { device, era, case, files, data_blocks, metadata_blocks: r.metadata_logged, fsync_ns }
 }
 
 fn row(r: &RunOutcome) -> Row {

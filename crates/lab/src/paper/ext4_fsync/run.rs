@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wp_base::event::{Class, Record};
+use wp_base::Sector;
+use wp_base::event::{BlockAction, Class, Event, Op, Record};
 use wp_medium::{MediumView, View};
 use wp_rt::CpuModel;
 use wp_vfs::{Options, Vfs};
@@ -28,6 +29,10 @@ pub struct RunPlan {
     pub device: String,
     /// Delayed allocation off?
     pub nodelalloc: bool,
+    /// Mounted `dioread_lock`?
+    pub dioread_lock: bool,
+    /// Features of the image, if not those of its era.
+    pub features: Option<&'static str>,
     /// Replaced device parameters.
     pub device_params: Vec<(String, u64)>,
     /// CPUs and their costs.
@@ -42,6 +47,8 @@ pub struct RunPlan {
     pub first: u32,
     /// Microseconds after a tick of the kernel at which the writes begin.
     pub phase: u64,
+    /// First sector of the partition, and its length in sectors.
+    pub partition: (Sector, u64),
 }
 
 impl RunPlan {
@@ -54,6 +61,8 @@ impl RunPlan {
             elevator: "cfq".to_owned(),
             device: "ssd-128".to_owned(),
             nodelalloc: false,
+            dioread_lock: false,
+            features: None,
             device_params: Vec::new(),
             cpu: profile("i7-4770").model(),
             seed,
@@ -61,6 +70,20 @@ impl RunPlan {
             bytes: 3072,
             first: 1024,
             phase: 1000,
+            partition: (PARTITION_START, PARTITION_SECTORS),
+        }
+    }
+
+    /// Figures 10 and 11 on the paper's phone: its eMMC, its CPU, and the last 12 GiB of the device
+    /// (assumed: as large as the user's partition of a 16 GB phone).
+    pub fn phone(era: &str, case: &str, files: u32, seed: u64) -> RunPlan {
+        const SECTORS: u64 = 12 << 21;
+        let total = 15_758_000_128 / wp_base::SECTOR_BYTES;
+        RunPlan {
+            device: "emmc-16".to_owned(),
+            cpu: profile("snapdragon-800").model(),
+            partition: (Sector(total - SECTORS), SECTORS),
+            ..RunPlan::figure_10(era, case, files, seed)
         }
     }
 
@@ -126,6 +149,13 @@ fn play(plan: &RunPlan, classes: Class) -> Result<Played, MachineError> {
     if plan.nodelalloc {
         text.push_str(",nodelalloc");
     }
+    if plan.dioread_lock {
+        text.push_str(",dioread_lock");
+    }
+    if let Some(features) = plan.features {
+        text.push_str(",features=");
+        text.push_str(features);
+    }
     let fs_options = Options::parse(&text, fs.options).map_err(config)?;
     let version = wp_ext4::era::Version::parse(&plan.era)
         .ok_or_else(|| config(format!("`{}` is not a kernel version", plan.era)))?;
@@ -135,8 +165,8 @@ fn play(plan: &RunPlan, classes: Class) -> Result<Played, MachineError> {
         device: plan.device.clone(),
         device_params: plan.device_params.clone(),
         elevator: plan.elevator.clone(),
-        start: PARTITION_START,
-        sectors: Some(PARTITION_SECTORS),
+        start: plan.partition.0,
+        sectors: Some(plan.partition.1),
         fs,
         fs_options: fs_options.clone(),
         disk: "sdb1".to_owned(),
@@ -172,13 +202,53 @@ pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
     finish(plan, &machine, records, view, &options, numbers)
 }
 
-/// Only how long the fsync takes, in nanoseconds: nothing is recorded, nothing watched afterwards.
-pub(super) fn fsync_ns(plan: &RunPlan) -> Result<u64, MachineError> {
-    let played = play(&RunPlan { watch: 0, ..plan.clone() }, Class(0))?;
-    let found = played.numbers.iter().find(|(k, _)| k == "fsync_ns").map(|(_, v)| *v);
-    drop(played.vfs);
-    played.machine.rt.cut();
-    found.ok_or_else(|| config("the workload says nothing of its fsync"))
+/// What the fsync did, in short.
+pub(super) struct Short {
+    pub(super) fsync_ns: u64,
+    /// Data blocks that it wrote.
+    pub(super) data_blocks: u32,
+}
+
+/// Only how long the fsync takes and how much data it writes: nothing is watched afterwards.
+pub(super) fn short(plan: &RunPlan) -> Result<Short, MachineError> {
+    let plan = RunPlan { watch: 0, ..plan.clone() };
+    let Played { machine, vfs, numbers, .. } = play(&plan, Class(Class::BLOCK.0 | Class::MARK.0))?;
+    let records = machine.rt.probe().take();
+    let found = numbers.iter().find(|(k, _)| k == "fsync_ns").map(|(_, v)| *v);
+    drop(vfs);
+    let journal = journal_sectors(&plan, &machine)
+        .map_err(|error| MachineError::Fs { during: "reading the image", error })?;
+    machine.rt.cut();
+    let fsync_ns = found.ok_or_else(|| config("the workload says nothing of its fsync"))?;
+    Ok(Short { fsync_ns, data_blocks: data_blocks(&records, &journal)? })
+}
+
+/// Sectors of the device that the journal lies in.
+fn journal_sectors(plan: &RunPlan, machine: &Machine) -> wp_base::FsResult<std::ops::Range<u64>> {
+    let at = wp_ext4::evidence::landmarks(&machine.view())?;
+    let start = plan.partition.0.0 + at.journal * SECTORS_PER_BLOCK;
+    Ok(start..start + JOURNAL_BLOCKS * SECTORS_PER_BLOCK)
+}
+
+const SECTORS_PER_BLOCK: u64 = 8;
+/// `mke2fs` makes a journal of 128 MiB on partitions of 2 to 32 GiB.
+const JOURNAL_BLOCKS: u64 = 32_768;
+
+/// Blocks that were dispatched in the fsync elsewhere than to the journal: an fsync writes no
+/// metadata to their places.
+fn data_blocks(records: &[Record], journal: &std::ops::Range<u64>) -> Result<u32, MachineError> {
+    let of = |text| mark(records, text).ok_or_else(|| config("the trace has no fsync"));
+    let (from, to) = (of(MARK_FSYNC)?, of(MARK_RETURN)?);
+    let sectors: u64 = records[from..to]
+        .iter()
+        .filter_map(|r| match r.event {
+            Event::Block { action: BlockAction::Issue, op: Op::Write, at, sectors, .. } => {
+                (!journal.contains(&at.0)).then_some(u64::from(sectors))
+            }
+            _ => None,
+        })
+        .sum();
+    Ok((sectors / SECTORS_PER_BLOCK) as u32)
 }
 
 fn finish(
@@ -191,7 +261,7 @@ fn finish(
 ) -> Result<RunOutcome, MachineError> {
     let fs = machine.spec().fs;
     let wrong = |error| MachineError::Fs { during: "reading the image", error };
-    let classifier = Classifier::new(fs, options, &view, PARTITION_START).map_err(wrong)?;
+    let classifier = Classifier::new(fs, options, &view, plan.partition.0).map_err(wrong)?;
     let zero = mark(&records, MARK_FSYNC).ok_or_else(|| config("the trace has no fsync"))?;
     let end = mark(&records, MARK_RETURN).ok_or_else(|| config("the trace has no end of fsync"))?;
     let from = mark(&records, fsync_last::MARK_WRITE).unwrap_or(0);
@@ -248,7 +318,7 @@ impl OnDisk {
         let logged: Vec<(u64, u32)> = done
             .iter()
             .filter(|l| l.class.starts_with("journal"))
-            .filter_map(|l| l.sector.map(|s| (s - PARTITION_START.0, l.sectors)))
+            .filter_map(|l| l.sector.map(|s| (s - plan.partition.0.0, l.sectors)))
             .collect();
         let inos: Vec<u32> = (0..plan.files)
             .map(|i| by_name.get(format!("f_{i}").as_str()).copied().unwrap_or(0) as u32)

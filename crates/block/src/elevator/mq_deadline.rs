@@ -1,0 +1,190 @@
+//! `mq-deadline`: `deadline` for blk-mq; since 5.14 with classes of I/O priority.
+//!
+//! Picture:    one [`Deadline`] a class: real time, best effort, idle. A class is served only when
+//!             those above have nothing queued and nothing in the device; a request of a lower
+//!             class that has waited for [`AGING`] goes first.
+//! Differs:    from 5.14 on batches are counted over all classes, as in the kernel's
+//!             `deadline_data`; a machine whose tasks have one class does not see it.
+//! Left out:   the zone write lock (no zoned device exists yet); `async_depth`, as requests are
+//!             limited by `nr_requests` a direction.
+//! Source:     behaviour of `block/mq-deadline.c` (5.10, 6.1): commits "block/mq-deadline: Add I/O
+//!             priority support" (5.14), "block/mq-deadline: Prioritize high-priority requests"
+//!             (5.17).
+
+use wp_base::{Sector, Span};
+
+use crate::elevator::deadline::{Batch, Deadline};
+use crate::elevator::{Elevator, ElvCx, Kick};
+use crate::pool::{BioInfo, IoClass, Pool, RqId};
+
+/// Age at which a request of a lower class goes before those above (`prio_aging_expire`).
+const AGING: Span = Span::secs(10);
+
+/// The elevator `mq-deadline`.
+pub struct MqDeadline {
+    /// By class; all requests are in the middle one before 5.14.
+    classes: [Deadline; 3],
+    /// Inserted and neither completed nor merged away, by class (`dd_queued()`).
+    open: [u32; 3],
+    batch: Batch,
+    has_classes: bool,
+    ages: bool,
+}
+
+impl MqDeadline {
+    /// An empty one, as in kernel `version`.
+    pub fn new(version: (u16, u16)) -> MqDeadline {
+        MqDeadline {
+            classes: std::array::from_fn(|_| {
+                if version >= (5, 14) { Deadline::keeping_place() } else { Deadline::new() }
+            }),
+            open: [0; 3],
+            batch: Batch::default(),
+            has_classes: version >= (5, 14),
+            ages: version >= (5, 17),
+        }
+    }
+
+    fn class(&self, class: IoClass) -> usize {
+        if self.has_classes { class as usize } else { IoClass::BestEffort as usize }
+    }
+
+    fn of(&self, pool: &Pool, rq: RqId) -> usize {
+        self.class(pool[rq].class)
+    }
+}
+
+impl Elevator for MqDeadline {
+    fn allow_merge(&self, pool: &Pool, rq: RqId, bio: &BioInfo) -> bool {
+        // `blk_rq_merge_ok()`
+        !self.has_classes || pool[rq].class == bio.class
+    }
+
+    fn starting_at_end(&self, pool: &Pool, bio: &BioInfo) -> Option<RqId> {
+        self.classes[self.class(bio.class)].starting_at_end(pool, bio)
+    }
+
+    fn neighbours(&self, pool: &Pool, rq: RqId) -> (Option<RqId>, Option<RqId>) {
+        self.classes[self.of(pool, rq)].neighbours(pool, rq)
+    }
+
+    fn insert(&mut self, cx: &mut ElvCx<'_>, rq: RqId) -> Kick {
+        let class = self.of(cx.pool, rq);
+        self.open[class] += 1;
+        self.classes[class].insert(cx, rq)
+    }
+
+    fn moved(&mut self, cx: &mut ElvCx<'_>, rq: RqId, old_at: Sector) {
+        let class = self.of(cx.pool, rq);
+        self.classes[class].moved(cx, rq, old_at);
+    }
+
+    fn absorbed(&mut self, cx: &mut ElvCx<'_>, kept: RqId, gone: RqId) {
+        let class = self.of(cx.pool, gone);
+        self.open[class] -= 1;
+        self.classes[class].absorbed(cx, kept, gone);
+    }
+
+    fn next(&mut self, cx: &mut ElvCx<'_>) -> Option<RqId> {
+        let batch = &mut self.batch;
+        // Nothing is that old before.
+        let can_be_old = self.ages && cx.now.0 > AGING.0;
+        if can_be_old && self.open.iter().filter(|n| **n > 0).count() > 1 {
+            let latest = cx.now.before(AGING);
+            for class in &mut self.classes[IoClass::BestEffort as usize..] {
+                let aged = class.next_of(cx, batch, Some(latest));
+                if aged.is_some() {
+                    return aged;
+                }
+            }
+        }
+        for (class, open) in self.classes.iter_mut().zip(self.open) {
+            let rq = class.next_of(cx, batch, None);
+            if rq.is_some() {
+                return rq;
+            }
+            // Before 5.17 a lower class did not wait for what is in the device.
+            if self.ages && open > 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn completed(&mut self, cx: &mut ElvCx<'_>, rq: RqId) {
+        let class = self.of(cx.pool, rq);
+        self.open[class] -= 1;
+    }
+
+    fn queued(&self) -> usize {
+        self.classes.iter().map(Elevator::queued).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wp_base::Time;
+    use wp_base::event::{Flags, Op};
+
+    struct Bench {
+        elevator: MqDeadline,
+        pool: Pool,
+        now: Time,
+    }
+
+    impl Bench {
+        fn new(version: (u16, u16)) -> Bench {
+            let now = Time(60_000_000_000);
+            Bench { elevator: MqDeadline::new(version), pool: Pool::default(), now }
+        }
+        fn add(&mut self, at: u64, class: IoClass) {
+            let (at, flags) = (Sector(at), Flags::NONE);
+            let (op, task, core) = (Op::Write, None, 0);
+            let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task, core, class };
+            let rq = self.pool.alloc(&info, self.now);
+            let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };
+            self.elevator.insert(&mut cx, rq);
+        }
+        fn next(&mut self) -> Option<(RqId, u64)> {
+            let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };
+            let rq = self.elevator.next(&mut cx)?;
+            Some((rq, self.pool[rq].at.0))
+        }
+        fn complete(&mut self, rq: RqId) {
+            let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };
+            self.elevator.completed(&mut cx, rq);
+        }
+    }
+
+    #[test]
+    fn classes_are_served_by_rank_since_5_14_and_ignored_before() {
+        for (version, expected) in [((5, 10), [0, 80, 160]), ((6, 1), [160, 80, 0])] {
+            let mut b = Bench::new(version);
+            b.add(0, IoClass::Idle);
+            b.add(80, IoClass::BestEffort);
+            b.add(160, IoClass::RealTime);
+            let mut order = Vec::new();
+            while let Some((rq, at)) = b.next() {
+                order.push(at);
+                b.complete(rq);
+            }
+            assert_eq!(order, expected, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn a_lower_class_waits_for_what_is_in_the_device_until_it_is_old() {
+        let mut b = Bench::new((6, 1));
+        b.add(0, IoClass::RealTime);
+        b.add(80, IoClass::Idle);
+        let (first, at) = b.next().expect("queued");
+        assert_eq!(at, 0);
+        assert!(b.next().is_none(), "the first has not completed");
+        b.now += Span::secs(9);
+        assert!(b.next().is_none());
+        b.now += Span::secs(1);
+        assert_eq!(b.next().map(|(_, at)| at), Some(80), "ten seconds old");
+        b.complete(first);
+    }
+}

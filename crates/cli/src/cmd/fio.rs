@@ -1,0 +1,108 @@
+//! `fio`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use wp_lab::workload::fio;
+use wp_workload::fio::{OPTIONS, OptionInfo, Severity};
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Tell of each option of a job file whether it is exact, approximated or refused.
+    Check(Check),
+}
+
+#[derive(clap::Args)]
+struct Check {
+    /// The job file.
+    job: Option<PathBuf>,
+    /// What `${NAME}` stands for: `NAME:VALUE;NAME:VALUE`.
+    #[arg(long, default_value = "")]
+    vars: String,
+    /// All options of fio instead of those of a file.
+    #[arg(long, conflicts_with = "job", required_unless_present = "job")]
+    all: bool,
+}
+
+fn line(text: &mut String, key: &str, class: &str, note: &str) {
+    writeln!(text, "{key:<28} {class:<13} {note}").expect("a string takes it");
+}
+
+fn info(o: &OptionInfo) -> Value {
+    json!({ "option": o.name, "aliases": o.aliases, "class": o.class.word(), "note": o.note })
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let What::Check(check) = &a.what;
+    let mut text = String::new();
+    let Some(path) = &check.job else {
+        for o in OPTIONS {
+            line(&mut text, o.name, o.class.word(), o.note);
+        }
+        let all: Vec<Value> = OPTIONS.iter().map(info).collect();
+        return out.result(&json!({ "schema": "writepath.fio-options/1", "options": all }), &text);
+    };
+    let variables = match fio::variables(&check.vars) {
+        Ok(v) => v,
+        Err(e) => return out.fail(Exit::Usage, "vars", &e, ""),
+    };
+    let loaded = match fio::read(path, &variables) {
+        Ok(l) => l,
+        Err(e) => return out.host_error(path, &e),
+    };
+    let file = &loaded.file;
+    let mut options = Vec::new();
+    for u in &file.used {
+        let (class, note) = match u.option {
+            Some(_) if u.refused && u.option.is_some_and(|o| o.class.word() != "refused") => {
+                ("refused", "this value is not supported; see below")
+            }
+            Some(o) => (o.class.word(), o.note),
+            None => ("unknown", "no option of fio"),
+        };
+        let shown = format!("[{}] {}={}", u.section, u.key, u.value);
+        line(&mut text, &shown, class, note);
+        options.push(json!({
+            "section": u.section, "key": u.key, "value": u.value, "class": class, "note": note,
+            "line": u.at.line, "column": u.at.column,
+        }));
+    }
+    for d in &file.diagnostics {
+        write!(text, "\n{d}\n").expect("a string takes it");
+    }
+    let diagnostics: Vec<Value> = file
+        .diagnostics
+        .iter()
+        .map(|d| {
+            let severity = if d.severity == Severity::Error { "error" } else { "warning" };
+            json!({
+                "severity": severity, "file": &*d.at.file, "line": d.at.line,
+                "column": d.at.column, "message": d.message, "help": d.help,
+            })
+        })
+        .collect();
+    let doc = json!({
+        "schema": "writepath.fio-check/1", "options": options, "diagnostics": diagnostics,
+        "jobs": file.jobs.len(),
+    });
+    let exit = if !file.has_errors() {
+        Exit::Ok
+    } else if file.used.iter().any(|u| u.refused && u.option.is_some()) {
+        Exit::Unsupported
+    } else {
+        Exit::Usage
+    };
+    out.answer(exit, &doc, &text)
+}

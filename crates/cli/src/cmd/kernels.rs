@@ -1,0 +1,297 @@
+//! `kernels`: ours beside real kernels, call by call.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::json;
+use wp_lab::vtime::compare::{Compared, Report, Row};
+use wp_lab::vtime::guest::Guest;
+use wp_lab::vtime::random::{CallDifference, Extras, Verdict, both, generate};
+use wp_lab::vtime::shrink::shrink;
+use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Device waits of every system call of the recorded programs, and what the device is asked for
+    /// afterwards, against Linux 6.12. Exit code 1 if a difference is not listed, or gone.
+    Waits(WaitsArgs),
+    /// Random programs on both sides: ours, and a Linux 6.12 that boots for it (`uml.sh`). Prints
+    /// the smallest program for each configuration that differs. Exit code 1 if one does.
+    Random(RandomArgs),
+    /// Blocks that new files, fsync of the last and the 70 s after it write, by class, flags, order
+    /// and seconds, against recorded runs of Linux 6.18. Exit code 1 if a difference is not listed,
+    /// or gone.
+    Blocks(super::today::Args),
+}
+
+#[derive(clap::Args)]
+struct RandomArgs {
+    /// Seed of the first program; the others follow.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many programs.
+    #[arg(long, default_value_t = 200)]
+    programs: u32,
+    /// Calls of a program, about.
+    #[arg(long, default_value_t = 30)]
+    calls: u32,
+    /// One configuration only; in turn all that run here if left out.
+    #[arg(long, default_value = "")]
+    config: String,
+    /// Without O_DIRECT, O_DSYNC and O_SYNC.
+    #[arg(long)]
+    no_direct: bool,
+    /// Without fallocate.
+    #[arg(long)]
+    no_fallocate: bool,
+    /// How many differing programs to shrink.
+    #[arg(long, default_value_t = 3)]
+    shrink: u32,
+    /// The guest's script; what uml-setup.sh made must be in ~/.cache/kernel-guest.
+    #[arg(long)]
+    guest: Option<PathBuf>,
+    /// A program file to run instead, on --config.
+    #[arg(long)]
+    program: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct WaitsArgs {
+    /// One configuration only, such as ext4-default.
+    #[arg(long, default_value = "")]
+    config: String,
+    /// Every call and moment, equal ones too.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    match &a.what {
+        What::Waits(w) => waits(w, out),
+        What::Random(r) => random(r, out),
+        What::Blocks(b) => super::today::run(b, out),
+    }
+}
+
+fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
+    if !a.config.is_empty() && !CONFIGS.iter().any(|c| c.recorded && c.name == a.config) {
+        let known: Vec<&str> = CONFIGS.iter().filter(|c| c.recorded).map(|c| c.name).collect();
+        return out.fail(
+            Exit::Usage,
+            "config",
+            &format!("no recorded configuration called `{}`", a.config),
+            &format!("there are: {}", known.join(", ")),
+        );
+    }
+    let report = match compare_recorded(&a.config) {
+        Ok(r) => r,
+        Err(e) => return out.machine_error(&e),
+    };
+    let exit = if report.findings.is_empty() { Exit::Ok } else { Exit::No };
+    let doc = json!({ "schema": "writepath.kernels.waits/1", "report": report });
+    out.answer(exit, &doc, &text(&report, a.all))
+}
+
+fn text(report: &Report, all: bool) -> String {
+    let mut t = String::new();
+    let line = "a string takes it";
+    writeln!(
+        t,
+        "Linux 6.12 in virtual time, one latency for every request: floor(duration / latency) of each call,\n\
+         and the requests of each second after `idle`. Differences are listed with the kernel's\n\
+         function in kernels/linux-6.12/differences.toml.\n"
+    )
+    .expect(line);
+    writeln!(
+        t,
+        "{:<22} {:>7} {:>7} {:>10} {:>9} {:>7} {:>10}",
+        "configuration", "calls", "equal", "different", "moments", "equal", "different"
+    )
+    .expect(line);
+    for c in &report.configs {
+        let count = |rows: &[Row]| {
+            let equal = rows.iter().filter(|r| r.is_equal()).count();
+            (rows.len(), equal, rows.len() - equal)
+        };
+        let ((n, equal, other), (m, same, unlike)) = (count(&c.calls), count(&c.moments));
+        writeln!(t, "{:<22} {n:>7} {equal:>7} {other:>10} {m:>9} {same:>7} {unlike:>10}", c.config)
+            .expect(line);
+    }
+    writeln!(t).expect(line);
+    for c in &report.configs {
+        rows(&mut t, c, all);
+    }
+    writeln!(t, "{} differences are listed; {} findings", report.listed, report.findings.len())
+        .expect(line);
+    for f in &report.findings {
+        writeln!(t, "NOT AS LISTED: {f}").expect(line);
+    }
+    t
+}
+
+fn rows(t: &mut String, c: &Compared, all: bool) {
+    let line = "a string takes it";
+    for (case, why) in &c.not_modelled {
+        writeln!(t, "{}: {case} was not run: {why}", c.config).expect(line);
+    }
+    for r in c.calls.iter().chain(&c.moments) {
+        if all || !r.is_equal() {
+            let mark = if r.is_equal() { "=" } else { "!" };
+            writeln!(t, "{mark} {r}").expect(line);
+        }
+    }
+}
+
+/// Programs that share a boot.
+const BATCH: usize = 50;
+
+fn random(a: &RandomArgs, out: &Out) -> ExitCode {
+    let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
+    let scratch = std::env::temp_dir().join(format!("writepath-guest-{}", std::process::id()));
+    let guest = match Guest::find(&script, &scratch) {
+        Ok(g) => g,
+        Err(why) => {
+            return out.fail(
+                Exit::Unsupported,
+                "guest",
+                &format!("kernels random was skipped: {why}"),
+                "a User-Mode-Linux 6.12 with its uml.sh is needed; see --guest",
+            );
+        }
+    };
+    let done = random_on(a, out, &guest);
+    drop(std::fs::remove_dir_all(&scratch));
+    done
+}
+
+fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
+    let mut configs: Vec<&Config> = CONFIGS.iter().filter(|c| c.not_modelled.is_empty()).collect();
+    if !a.config.is_empty() {
+        match wp_lab::vtime::config::find(&a.config) {
+            Ok(c) => configs = vec![c],
+            Err(why) => return out.fail(Exit::Usage, "config", &why, ""),
+        }
+    }
+    let extras = Extras { direct: !a.no_direct, fallocate: !a.no_fallocate };
+    let mut programs: Vec<(&Config, Program)> = (0..a.programs)
+        .map(|i| {
+            let config = configs[i as usize % configs.len()];
+            (config, generate(a.seed + u64::from(i), a.calls, extras))
+        })
+        .collect();
+    if let Some(path) = &a.program {
+        let text = match std::fs::read_to_string(path) {
+            Ok(t) => t,
+            Err(e) => return out.host_error(path, &e),
+        };
+        match Program::parse(&text) {
+            Ok(p) => programs = vec![(configs[0], p)],
+            Err(why) => return out.fail(Exit::Usage, "program", &why, ""),
+        }
+    }
+    let mut verdicts = Vec::new();
+    for batch in programs.chunks(BATCH) {
+        let batch: Vec<(&Config, &Program)> = batch.iter().map(|(c, p)| (*c, p)).collect();
+        match both(guest, &batch) {
+            Ok(v) => verdicts.extend(v),
+            Err(why) => return out.fail(Exit::HostIo, "guest", &why, ""),
+        }
+    }
+    let mut small = Vec::new();
+    for ((config, program), verdict) in programs.iter().zip(&verdicts) {
+        if small.len() < a.shrink as usize && matches!(verdict, Verdict::Different(_)) {
+            match shrink(guest, config, program) {
+                Ok(p) => small.push((config.name, p)),
+                Err(why) => return out.fail(Exit::HostIo, "guest", &why, ""),
+            }
+        }
+    }
+    random_report(out, &programs, &verdicts, &small)
+}
+
+fn random_report(
+    out: &Out,
+    programs: &[(&Config, Program)],
+    verdicts: &[Verdict],
+    small: &[(&str, Program)],
+) -> ExitCode {
+    let mut t = String::new();
+    let line = "a string takes it";
+    writeln!(
+        t,
+        "{:<22} {:>9} {:>7} {:>10} {:>8} {:>10}",
+        "configuration", "programs", "equal", "different", "not run", "equal calls"
+    )
+    .expect(line);
+    let mut rows = Vec::new();
+    let mut sum = [0usize; 5];
+    for config in CONFIGS {
+        let mut n = [0usize; 5];
+        for ((_, _), v) in programs.iter().zip(verdicts).filter(|((c, _), _)| c.name == config.name)
+        {
+            n[0] += 1;
+            match v {
+                Verdict::Same(calls) => {
+                    n[1] += 1;
+                    n[4] += calls;
+                }
+                Verdict::Different(_) => n[2] += 1,
+                Verdict::NotRun(_) => n[3] += 1,
+            }
+        }
+        if n[0] > 0 {
+            row(&mut t, config.name, &n);
+            rows.push(json!({ "config": config.name, "programs": n[0], "equal": n[1],
+                "different": n[2], "not_run": n[3], "equal_calls": n[4] }));
+            sum.iter_mut().zip(n).for_each(|(s, n)| *s += n);
+        }
+    }
+    row(&mut t, "all", &sum);
+    let mut differing = Vec::new();
+    for ((config, program), v) in programs.iter().zip(verdicts) {
+        let name = program.0.iter().find_map(|s| match s {
+            wp_lab::vtime::Step::Case(name) => Some(name.as_str()),
+            _ => None,
+        });
+        let name = name.unwrap_or("-");
+        match v {
+            Verdict::Same(_) => {}
+            Verdict::NotRun(why) => {
+                writeln!(t, "{} {name}: not run: {why}", config.name).expect(line);
+            }
+            Verdict::Different(list) => {
+                let calls: Vec<String> = list.iter().map(difference).collect();
+                writeln!(t, "{} {name}: {}", config.name, calls.join("; ")).expect(line);
+                differing.push(json!({ "config": config.name, "program": name, "calls": list }));
+            }
+        }
+    }
+    let mut smallest = Vec::new();
+    for (config, program) in small {
+        writeln!(t, "\nsmallest that differs, on {config}:\n{program}").expect(line);
+        smallest.push(json!({ "config": config, "program": program.to_string() }));
+    }
+    let doc = json!({ "schema": "writepath.kernels.random/1", "configs": rows,
+        "differing": differing, "smallest": smallest });
+    out.answer(if sum[2] == 0 { Exit::Ok } else { Exit::No }, &doc, &t)
+}
+
+fn row(t: &mut String, name: &str, n: &[usize; 5]) {
+    writeln!(t, "{name:<22} {:>9} {:>7} {:>10} {:>8} {:>10}", n[0], n[1], n[2], n[3], n[4])
+        .expect("a string takes it");
+}
+
+fn difference(d: &CallDifference) -> String {
+    format!("{} ours {} theirs {}", d.call, d.ours, d.theirs)
+}

@@ -1,0 +1,141 @@
+//! Our era 6.18 beside the recorded runs of Linux 6.18: as a table, and as `kernels blocks`.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use serde_json::json;
+use wp_lab::paper::today::{TodayComparison, TodayPair, compare_today};
+use wp_lab::reference::{CaseBios, Phase};
+
+use crate::output::{Exit, Out};
+
+/// Arguments of `kernels blocks`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Recorded runs, such as `def_N100`; a name that ends in `_` stands for all that begin so. All
+    /// if left out.
+    runs: Vec<String>,
+    /// Blocks, flags, order and seconds of both sides, equal ones too.
+    #[arg(long)]
+    all: bool,
+    /// Seed of every random stream.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs `kernels blocks`. Exit 1 if a difference is not listed, or gone.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let asked = |name: &str| {
+        let fits = |r: &String| r == name || (r.ends_with('_') && name.starts_with(r.as_str()));
+        a.runs.is_empty() || a.runs.iter().any(fits)
+    };
+    let found = match compare_today(a.seed, &|r| asked(&r.run), &mut |_, _, _| true) {
+        Ok(Some(found)) => found,
+        Ok(None) => {
+            return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
+        }
+        Err(e) => return out.machine_error(&e),
+    };
+    if found.pairs.is_empty() {
+        let known: Vec<String> = wp_lab::reference::today_runs()
+            .map(|runs| runs.into_iter().map(|r| r.run).collect())
+            .unwrap_or_default();
+        let why = format!("no recorded run is called {}", a.runs.join(" or "));
+        return out.fail(Exit::Usage, "run", &why, &format!("there are: {}", known.join(", ")));
+    }
+    let mut text = String::new();
+    table(&mut text, &found);
+    if a.all {
+        found.pairs.iter().for_each(|p| both(&mut text, p));
+    }
+    let exit = if found.findings.is_empty() { Exit::Ok } else { Exit::No };
+    out.answer(exit, &to_json(&found), &text)
+}
+
+/// What was found, as JSON: both sides of each run, and how they differ.
+pub fn to_json(found: &TodayComparison) -> serde_json::Value {
+    let run = |p: &TodayPair| {
+        json!({
+            "run": p.name, "ours": p.ours, "kernel": p.theirs, "differences": p.differences,
+        })
+    };
+    let findings: Vec<String> = found.findings.iter().map(ToString::to_string).collect();
+    json!({
+        "schema": "writepath.blocks/1", "kernel": wp_lab::paper::today::ERA,
+        "runs": found.pairs.iter().map(run).collect::<Vec<_>>(),
+        "listed_differences": found.listed.len(), "findings": findings,
+    })
+}
+
+/// One line a run: blocks of fsync and of the time after it, and what differs.
+pub fn table(t: &mut String, found: &TodayComparison) {
+    let line = "a string takes it";
+    let equal = found.pairs.iter().filter(|p| p.differences.is_empty()).count();
+    writeln!(
+        t,
+        "New files written, fsync of the last, then written over, on real Linux 6.18 (recorded\n\
+         runs; blocks by class, flags, order, seconds): {} runs, {equal} equal in everything; of\n\
+         N >= 1000 files journal blocks may differ by 2. Differences are listed, with the kernel\n\
+         function, in papers/ext4-fsync/differences-6.18.toml.\n",
+        found.pairs.len()
+    )
+    .expect(line);
+    writeln!(
+        t,
+        "{:<26} {:>13} {:>13} {:>13} {:>13}  differs in",
+        "", "fsync", "fsync", "after", "after"
+    )
+    .expect(line);
+    writeln!(
+        t,
+        "{:<26} {:>13} {:>13} {:>13} {:>13}",
+        "run (ours/kernel)", "data", "journal", "data", "others"
+    )
+    .expect(line);
+    for p in &found.pairs {
+        let pair = |phase: Phase, wanted: &dyn Fn(&str) -> bool| {
+            let sum = |c: &CaseBios| -> u32 {
+                let blocks = c.phases.get(&phase).map(|p| p.blocks.iter());
+                blocks.into_iter().flatten().filter(|(k, _)| wanted(k)).map(|(_, n)| *n).sum()
+            };
+            format!("{}/{}", sum(&p.ours), sum(&p.theirs))
+        };
+        let mut kinds: Vec<&str> = p.differences.iter().map(|d| d.what.name()).collect();
+        kinds.dedup();
+        writeln!(
+            t,
+            "{:<26} {:>13} {:>13} {:>13} {:>13}  {}",
+            p.name,
+            pair(Phase::Fsync, &|c| c == "data"),
+            pair(Phase::Fsync, &|c| c == "journal"),
+            pair(Phase::After, &|c| c == "data"),
+            pair(Phase::After, &|c| c != "data"),
+            if kinds.is_empty() { "=".to_owned() } else { kinds.join(", ") }
+        )
+        .expect(line);
+    }
+    for f in &found.findings {
+        writeln!(t, "NOT AS LISTED: {f}").expect(line);
+    }
+    writeln!(t).expect(line);
+}
+
+/// Everything of one run.
+fn both(t: &mut String, p: &TodayPair) {
+    let line = "a string takes it";
+    for (who, side) in [("ours", &p.ours), ("kernel", &p.theirs)] {
+        writeln!(t, "{} {who}", p.name).expect(line);
+        for (phase, bios) in &side.phases {
+            let list = |m: &std::collections::BTreeMap<String, u32>| {
+                m.iter().map(|(k, n)| format!("{k} {n}")).collect::<Vec<_>>().join(", ")
+            };
+            writeln!(t, "  {:<6} {} | {}", phase.name(), list(&bios.blocks), list(&bios.bios))
+                .expect(line);
+        }
+        writeln!(t, "  order  {}", side.order.join(", ")).expect(line);
+        for (class, seconds) in &side.seconds {
+            let at: Vec<String> = seconds.iter().map(|(s, n)| format!("{n} at {s} s")).collect();
+            writeln!(t, "  {class:<14} {}", at.join(", ")).expect(line);
+        }
+    }
+}

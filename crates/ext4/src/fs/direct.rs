@@ -1,0 +1,497 @@
+//! Direct I/O: between the caller's memory and the device, past the cache.
+//!
+//! Picture:    lock -> (it grows: onto the orphan chain) -> write back and drop cached blocks ->
+//!             map and submit piece by piece -> wait -> convert what was unwritten -> (it grows:
+//!             new size, off the chain) -> sync if asked.
+//! Invariants: 1. blocks inside the file become written only after their data; blocks beyond its
+//!                end are written at once, and a crash cuts them off by the orphan chain.
+//!             2. a plain overwrite holds `i_dio_count`, not the lock, while its data is under way.
+//! Left out:   asynchronous calls (`io_submit`): a task a call does the same.
+//! Source:     Linux `ext4_dio_write_iter`, `ext4_dio_write_end_io` (`fs/ext4/file.c`),
+//!             `ext4_iomap_alloc` (`fs/ext4/inode.c`), `__iomap_dio_rw`; before 5.5
+//!             `ext4_direct_IO`, which takes the same steps.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
+use wp_block::{Bio, BioEnd};
+use wp_cache::WbControl;
+use wp_medium::Slice;
+use wp_rt::{Completion, LockGuard};
+use wp_vfs::SyncKind;
+
+use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, Pieces, RETRIES, join};
+use super::extents::{Fill, Run};
+use super::inode::Inode;
+use super::mount::Ext4;
+use crate::disk::inode::flag;
+
+/// Blocks that one step maps at most (`DIO_MAX_BLOCKS`).
+const MAP_BLOCKS: u64 = 4096;
+
+/// A bio under way.
+struct InFlight {
+    done: Rc<Completion>,
+    answer: Rc<RefCell<Option<BioEnd>>>,
+}
+
+impl InFlight {
+    /// What was read. Errors: `Io`.
+    async fn wait(self) -> FsResult<Vec<Slice>> {
+        self.done.wait().await;
+        let end = self.answer.take().expect("a completion brings an answer");
+        end.status.map(|()| end.data).map_err(|_| FsError::Io)
+    }
+}
+
+/// One mapped piece of a write.
+struct Piece {
+    run: Run,
+    /// Allocated or unwritten: what the data does not cover of its blocks must be zeroes.
+    fresh: bool,
+}
+
+/// Counts direct I/O that runs without the lock (`inode_dio_begin`, `inode_dio_end`).
+struct Dio(Rc<Inode>);
+
+impl Dio {
+    fn begin(inode: &Rc<Inode>) -> Dio {
+        inode.dio.set(inode.dio.get() + 1);
+        Dio(inode.clone())
+    }
+}
+
+impl Drop for Dio {
+    fn drop(&mut self) {
+        self.0.dio.set(self.0.dio.get() - 1);
+        if self.0.dio.get() == 0 {
+            self.0.dio_done.wake_all();
+        }
+    }
+}
+
+impl Ext4 {
+    /// The inode's lock, with no direct I/O under way.
+    pub(super) async fn lock_alone<'a>(&self, inode: &'a Inode) -> LockGuard<'a, ()> {
+        let guard = inode.lock.lock().await;
+        while inode.dio.get() > 0 {
+            inode.dio_done.wait().await;
+        }
+        guard
+    }
+
+    fn check_aligned(&self, offset: u64, len: u64) -> FsResult<()> {
+        let unit = u64::from(self.bdev.queue().limits().logical_bytes);
+        if !(offset | len).is_multiple_of(unit) {
+            return Err(FsError::Invalid("direct I/O: offset and length must be whole sectors"));
+        }
+        Ok(())
+    }
+
+    /// Writes back cached blocks of a range of bytes and waits (`filemap_write_and_wait_range`).
+    async fn write_back(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
+        let range = self.block_range(from, to);
+        let wbc = WbControl { range, ..WbControl::sync_all() };
+        inode.map.writepages(&wbc).await?;
+        inode.map.wait_writeback().await
+    }
+
+    /// Blocks that hold bytes `from..to`, both ends included.
+    fn block_range(&self, from: u64, to: u64) -> (u64, u64) {
+        let bs = u64::from(self.bs().bytes());
+        (from / bs, to.div_ceil(bs).max(from / bs + 1) - 1)
+    }
+
+    /// Drops the cache of a range. `false`: some of it could not be dropped.
+    fn drop_cache(&self, inode: &Inode, from: u64, to: u64) -> bool {
+        let (a, b) = self.block_range(from, to);
+        inode.map.invalidate(a, b + 1);
+        inode.map.range(a, b + 1).is_empty()
+    }
+
+    /// Reads past the cache. Waits: for writeback of the range, for the device.
+    ///
+    /// Errors: `Invalid` for a range that is not in whole sectors.
+    pub(super) async fn read_direct(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        len: u64,
+    ) -> FsResult<Vec<Slice>> {
+        if !self.takes_direct(inode) {
+            return self.read_data(inode, offset, len).await;
+        }
+        self.check_aligned(offset, len)?;
+        let lock = inode.lock.lock().await;
+        let end = inode.size.get().min(offset.saturating_add(len));
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        self.write_back(inode, offset, end).await?;
+        let _dio = Dio::begin(inode);
+        drop(lock);
+        let bs = u64::from(self.bs().bytes());
+        let unit = u64::from(self.bdev.queue().limits().logical_bytes);
+        let plug = self.bdev.queue().plug();
+        let mut parts: Vec<(u64, Option<InFlight>)> = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let (len, place) = match self.find_run(inode, at / bs).await? {
+                Ok(run) => {
+                    let room = u64::from(run.len) * bs - at % bs;
+                    (room, (!run.unwritten).then_some(run.phys))
+                }
+                Err(hole) => (hole.saturating_mul(bs).saturating_sub(at % bs), None),
+            };
+            let n = len.min(end - at).min(BIO_BLOCKS as u64 * bs);
+            let bio = place.map(|phys| {
+                let sector = self.bs().sector_of(phys).0 + at % bs / SECTOR_BYTES;
+                let sectors = n.next_multiple_of(unit) / SECTOR_BYTES;
+                Bio::read(Sector(sector), sectors as u32, Flags::NONE)
+            });
+            parts.push((n, bio.map(|b| self.send(b))));
+            at += n;
+        }
+        drop(plug);
+        let mut out = Vec::new();
+        let mut failed = false;
+        for (n, part) in parts {
+            match part {
+                None => {
+                    let mut left = n;
+                    while left > 0 {
+                        let piece = left.min(bs);
+                        out.push(Slice::zero(piece as u32));
+                        left -= piece;
+                    }
+                }
+                Some(part) => match part.wait().await {
+                    Ok(got) => out.extend(Pieces::new(&got).take(n as u32)),
+                    Err(_) => failed = true,
+                },
+            }
+        }
+        if failed { Err(FsError::Io) } else { Ok(out) }
+    }
+
+    /// Is there direct I/O for this file (`ext4_should_use_dio`)? Not where data is journalled.
+    fn takes_direct(&self, inode: &Inode) -> bool {
+        inode.disk.borrow().is_file() && inode.has(flag::EXTENTS) && !self.journals_data(inode)
+    }
+
+    /// Sends a bio from the calling task; the answer is waited for later.
+    fn send(&self, bio: Bio) -> InFlight {
+        let done = Rc::new(Completion::new(&self.rt, "direct I/O"));
+        let answer: Rc<RefCell<Option<BioEnd>>> = Rc::default();
+        let (slot, end) = (answer.clone(), done.clone());
+        self.bdev.queue().submit(bio.on_end(move |e| {
+            *slot.borrow_mut() = Some(e);
+            end.done();
+        }));
+        InFlight { done, answer }
+    }
+
+    /// Writes past the cache. Waits: for the lock, writeback of the range, the device, the journal.
+    ///
+    /// Errors: `Invalid` for a range that is not in whole sectors; `NoSpace`, when nothing counts
+    ///         as written.
+    pub(super) async fn write_direct(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: Option<u64>,
+        data: &[Slice],
+        sync: Option<SyncKind>,
+    ) -> FsResult<u64> {
+        let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
+        if !self.takes_direct(inode) {
+            let lock = self.lock_alone(inode).await;
+            let at = offset.unwrap_or(inode.size.get());
+            let n = self.write_data(inode, at, data).await?;
+            drop(lock);
+            return self.synced(inode, at, n, sync).await;
+        }
+        let lock = inode.lock.lock().await;
+        let at = offset.unwrap_or(inode.size.get());
+        if len == 0 {
+            return Ok(0);
+        }
+        let end = at.checked_add(len).ok_or(FsError::TooBig)?;
+        let bs = u64::from(self.bs().bytes());
+        if end.div_ceil(bs) >= u64::from(u32::MAX) {
+            return Err(FsError::TooBig);
+        }
+        self.check_aligned(at, len)?;
+        if inode.gone.get() {
+            return Err(FsError::NotFound);
+        }
+        let grows = end > inode.size.get() || end > inode.disksize.get();
+        let aligned = (at | len).is_multiple_of(bs);
+        let over = !grows && aligned && self.is_written(inode, at, end).await?;
+        if !over {
+            while inode.dio.get() > 0 {
+                inode.dio_done.wait().await;
+            }
+        }
+        self.update_time(inode).await?;
+        if grows {
+            let h = self.start(8).await?;
+            let out = self.add_orphan(&h, inode).await;
+            self.stop(h, out).await?;
+        }
+        let mut wrote = self.write_back(inode, at, end).await;
+        let mut fallback = false;
+        if wrote.is_ok() {
+            fallback = !self.drop_cache(inode, at, end);
+        }
+        let mut durable = false;
+        let mut lock = Some(lock);
+        if wrote.is_ok() && !fallback {
+            let dio = Dio::begin(inode);
+            if over {
+                lock = None;
+            }
+            wrote = self.transfer(inode, at, data, sync).await.map(|fua| durable = fua);
+            drop(dio);
+            self.drop_cache(inode, at, end);
+        }
+        let finished = if grows {
+            self.end_growth(inode, end, wrote.is_ok() && !fallback).await
+        } else {
+            Ok(())
+        };
+        drop(lock.take());
+        wrote?;
+        finished?;
+        if fallback {
+            // Somebody holds a cached block: through the cache, and out of it again.
+            let lock = self.lock_alone(inode).await;
+            let n = self.write_data(inode, at, data).await?;
+            drop(lock);
+            self.write_back(inode, at, at + n).await?;
+            self.drop_cache(inode, at, at + n);
+            return self.synced(inode, at, n, sync).await;
+        }
+        if durable { Ok(len) } else { self.synced(inode, at, len, sync).await }
+    }
+
+    /// `generic_write_sync`.
+    async fn synced(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        at: u64,
+        n: u64,
+        sync: Option<SyncKind>,
+    ) -> FsResult<u64> {
+        if let Some(kind) = sync
+            && n > 0
+        {
+            self.fsync_range(inode, kind, self.block_range(at, at + n)).await?;
+        }
+        Ok(n)
+    }
+
+    /// Are all blocks of a range written ones (`ext4_overwrite_io`)?
+    async fn is_written(&self, inode: &Inode, from: u64, to: u64) -> FsResult<bool> {
+        let bs = u64::from(self.bs().bytes());
+        let (mut block, end) = (from / bs, to.div_ceil(bs));
+        while block < end {
+            match self.find_run(inode, block).await? {
+                Ok(run) if !run.unwritten => block += u64::from(run.len),
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Maps, submits, waits, converts. `true`: every byte went out with FUA, nothing is left to
+    /// make durable.
+    async fn transfer(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        data: &[Slice],
+        sync: Option<SyncKind>,
+    ) -> FsResult<bool> {
+        let bs = u64::from(self.bs().bytes());
+        let limits = self.bdev.queue().limits();
+        let end = offset + data.iter().map(|s| u64::from(s.len())).sum::<u64>();
+        let mut pieces = Pieces::new(data);
+        let mut waits = Vec::new();
+        let mut unwritten = false;
+        // A write that needs no metadata is durable by itself if the device can force it.
+        let mut fua = sync == Some(SyncKind::DataOnly) && self.opts.era.direct_dsync_fua;
+        let mut at = offset;
+        let mut failed = Ok(());
+        let plug = self.bdev.queue().plug();
+        while at < end {
+            let piece = match self.map_piece(inode, at, end).await {
+                Ok(piece) => piece,
+                Err(e) => {
+                    failed = Err(e);
+                    break;
+                }
+            };
+            let first = piece.run.phys;
+            let skip = at % bs;
+            let n = (u64::from(piece.run.len) * bs - skip).min(end - at);
+            unwritten |= piece.run.unwritten;
+            let clean = self.journal().is_committed(inode.datasync_tid.get());
+            fua &= !piece.fresh && clean && (limits.fua || !limits.volatile_cache);
+            let forced = if fua && limits.fua { Flags::FUA } else { Flags::NONE };
+            let mut slices = Vec::new();
+            let mut sector = self.bs().sector_of(first).0 + skip / SECTOR_BYTES;
+            if piece.fresh && skip > 0 {
+                sector = self.bs().sector_of(first).0;
+                slices.push(Slice::zero(skip as u32));
+            }
+            let mut left = n;
+            while left > 0 {
+                let part = left.min(bs - (at + n - left) % bs);
+                slices.push(join(pieces.take(part as u32)));
+                left -= part;
+            }
+            let tail = (at + n) % bs;
+            if piece.fresh && tail > 0 {
+                slices.push(Slice::zero((bs - tail) as u32));
+            }
+            for part in slices.chunks(BIO_BLOCKS) {
+                let flags = Flags::SYNC | Flags::IDLE | forced;
+                let bio = Bio::write(Sector(sector), part.to_vec(), flags);
+                sector += u64::from(bio.sectors);
+                waits.push(self.send(bio));
+            }
+            at += n;
+        }
+        drop(plug);
+        for wait in waits {
+            if wait.wait().await.is_err() && failed.is_ok() {
+                failed = Err(FsError::Io);
+            }
+        }
+        failed?;
+        if unwritten {
+            self.convert_range(inode, offset / bs, end.div_ceil(bs)).await?;
+        }
+        Ok(fua)
+    }
+
+    /// The place of the block at byte `at`, given one if it has none, and of what follows it up to
+    /// `end` (`ext4_iomap_begin`).
+    async fn map_piece(self: &Rc<Self>, inode: &Rc<Inode>, at: u64, end: u64) -> FsResult<Piece> {
+        let bs = u64::from(self.bs().bytes());
+        let block = at / bs;
+        let last = end.div_ceil(bs).min(block + MAP_BLOCKS);
+        if end <= inode.size.get()
+            && let Ok(mut run) = self.find_run(inode, block).await?
+            && !run.unwritten
+        {
+            run.len = u64::from(run.len).min(last - block) as u32;
+            return Ok(Piece { run, fresh: false });
+        }
+        let mut tries = 0;
+        loop {
+            let h = self.start(CREDITS_ALLOCATE).await?;
+            let map = inode.map_lock.lock().await;
+            let out = self.map_in_handle(&h, inode, block, last).await;
+            drop(map);
+            match self.stop(h, out).await {
+                Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+                    tries += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn map_in_handle(
+        self: &Rc<Self>,
+        h: &wp_jbd2::Handle,
+        inode: &Rc<Inode>,
+        block: u64,
+        last: u64,
+    ) -> FsResult<Piece> {
+        let bs = u64::from(self.bs().bytes());
+        let beyond = block * bs >= inode.size.get();
+        match self.lookup(inode, block).await? {
+            Ok(mut run) => {
+                run.len = u64::from(run.len).min(last - block) as u32;
+                if !run.unwritten {
+                    return Ok(Piece { run, fresh: false });
+                }
+                let to = block + u64::from(run.len);
+                if beyond {
+                    self.initialise(h, inode, block, to).await?;
+                    run.unwritten = false;
+                    if self.opts.era.files_in_map_blocks {
+                        self.file_inode(h, inode)?;
+                    }
+                } else {
+                    self.split_at(h, inode, block).await?;
+                    self.split_at(h, inode, to).await?;
+                }
+                self.write_inode(h, inode).await?;
+                inode.datasync_tid.set(h.tid());
+                Ok(Piece { run, fresh: true })
+            }
+            Err(hole) => {
+                let free = self.free_for_delay();
+                let want = hole.min(last - block).min(free.max(1)) as u32;
+                let fill = if beyond { Fill::Written } else { Fill::BeforeIo };
+                let run = self.allocate_as(h, inode, block, want, false, fill).await?;
+                if beyond && self.opts.era.files_in_map_blocks {
+                    self.file_inode(h, inode)?;
+                }
+                Ok(Piece { run, fresh: true })
+            }
+        }
+    }
+
+    /// Converts what was unwritten in blocks `from..to`, an extent a handle
+    /// (`ext4_convert_unwritten_extents`).
+    async fn convert_range(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
+        let mut at = from;
+        while at < to {
+            let h = self.start(CREDITS_ALLOCATE).await?;
+            let map = inode.map_lock.lock().await;
+            let out = async {
+                let run = match self.lookup(inode, at).await? {
+                    Ok(run) => run,
+                    Err(hole) => return Ok(at.saturating_add(hole)),
+                };
+                let end = to.min(at + u64::from(run.len));
+                self.set_state(&h, inode, at, end, false).await?;
+                self.write_inode(&h, inode).await?;
+                inode.datasync_tid.set(h.tid());
+                Ok(end)
+            }
+            .await;
+            drop(map);
+            at = self.stop(h, out).await?;
+        }
+        Ok(())
+    }
+
+    /// The end of a write that grows the file: the new size and off the orphan chain
+    /// (`ext4_handle_inode_extension`), or everything beyond the old size is cut off again
+    /// (`ext4_truncate_failed_write`).
+    async fn end_growth(self: &Rc<Self>, inode: &Rc<Inode>, end: u64, done: bool) -> FsResult<()> {
+        if !done {
+            let bs = u64::from(self.bs().bytes());
+            self.drop_blocks(inode, inode.size.get().div_ceil(bs)).await;
+            inode.disksize.set(inode.size.get());
+            return self.finish_truncate(inode).await;
+        }
+        let h = self.start(8).await?;
+        let out = async {
+            inode.size.set(inode.size.get().max(end));
+            inode.disksize.set(inode.disksize.get().max(end));
+            self.remove_orphan(&h, inode).await?;
+            self.write_inode(&h, inode).await
+        }
+        .await;
+        inode.datasync_tid.set(h.tid());
+        self.stop(h, out).await
+    }
+}

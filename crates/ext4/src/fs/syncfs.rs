@@ -1,0 +1,50 @@
+//! `syncfs`: one file system, not the whole machine.
+//!
+//! Source: Linux `sync_filesystem` (`fs/sync.c`), `ext4_sync_fs` (`fs/ext4/super.c`).
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+
+use super::mount::Ext4;
+
+impl Ext4 {
+    /// Data of all files is sent, the commit is started, metadata of older transactions is sent
+    /// home, and then all of that is waited for in the same order.
+    ///
+    /// Waits: for data, for the commit or, where none will flush, for a flush, for metadata.
+    pub(super) async fn sync_file_system(self: &Rc<Self>) -> FsResult<()> {
+        if !self.is_mounted() {
+            return Err(FsError::ReadOnly);
+        }
+        self.wb.write_files(false).await;
+        self.sync_journal(false).await?;
+        self.bdev.start_sync().await?;
+        self.wb.write_files(true).await;
+        self.wb.wait_files().await;
+        self.sync_journal(true).await?;
+        self.bdev.sync().await
+    }
+
+    /// `ext4_sync_fs`: asks for a commit of what is running and, with `wait`, waits for it; without
+    /// a commit that will flush the device it flushes it, whether or not anything was written.
+    async fn sync_journal(self: &Rc<Self>, wait: bool) -> FsResult<()> {
+        let journal = self.journal();
+        let running = journal.running_tid().or(journal.committing_tid());
+        let latest = running.unwrap_or_else(|| journal.commit_sequence());
+        let needs_flush = wait
+            && self.opts.barrier
+            && self.opts.era.sync_flushes
+            && !journal.will_send_data_barrier(latest);
+        if let Some(tid) = running {
+            journal.request_commit(tid);
+            if wait {
+                journal.wait_commit(tid).await?;
+            }
+        }
+        if needs_flush {
+            self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        }
+        Ok(())
+    }
+}

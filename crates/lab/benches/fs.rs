@@ -1,0 +1,191 @@
+//! 4 KiB I/O per CPU-second through the whole stack: system call, ext4, journal, cache, block layer
+//! and SSD model, contents kept.
+//!
+//! `cargo bench -p wp-lab --bench fs [-- --json] [-- --elevator mq-deadline]`. Preset `ssd-128`,
+//! no modelled CPU costs, nothing recorded. The bar is 300,000 a CPU-second.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use wp_base::{Rng, Sector};
+use wp_lab::machine::{Machine, MachineSpec};
+use wp_lab::registry;
+use wp_medium::Slice;
+use wp_rt::CpuModel;
+use wp_vfs::{Fd, OpenFlags, Options, Vfs};
+
+/// Nanoseconds of CPU time of this thread, so that a busy machine matters little.
+fn cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("this kernel has schedstat")
+}
+
+fn spec(elevator: &str) -> MachineSpec {
+    let fs = registry::FILE_SYSTEMS[0];
+    let kernel = if elevator == "cfq" { "4.6" } else { "5.10" };
+    let fs_options =
+        Options::parse(&format!("era={kernel}"), fs.options).expect("an option of ext4");
+    let numbers: Vec<u16> = kernel.split('.').filter_map(|n| n.parse().ok()).collect();
+    MachineSpec {
+        seed: 1,
+        cpu: CpuModel::free(),
+        device: "ssd-128".to_owned(),
+        device_params: Vec::new(),
+        elevator: elevator.to_owned(),
+        start: Sector(2048),
+        sectors: Some(8 << 21),
+        fs,
+        fs_options,
+        disk: "sdb1".to_owned(),
+        device_number: (8, 16),
+        kernel: (numbers[0], numbers[1]),
+    }
+}
+
+/// I/O per CPU-second of `run`, which says how many it did. `prepare` is not counted.
+fn measure<P, R>(
+    elevator: &str,
+    prepare: impl FnOnce(Vfs) -> P + 'static,
+    run: impl FnOnce(Vfs, Vec<Fd>) -> R + 'static,
+) -> f64
+where
+    P: Future<Output = Vec<Fd>> + 'static,
+    R: Future<Output = u64> + 'static,
+{
+    let machine = Machine::new(spec(elevator), None).expect("a machine");
+    let vfs = machine.mount().expect("mounts");
+    let fds = machine.block_on("prepare", prepare(vfs.clone())).expect("prepares");
+    let begin = cpu_ns();
+    let done = machine.block_on("run", run(vfs, fds)).expect("runs");
+    let rate = done as f64 * 1e9 / (cpu_ns() - begin) as f64;
+    machine.rt.cut();
+    rate
+}
+
+async fn nothing(_: Vfs) -> Vec<Fd> {
+    Vec::new()
+}
+
+fn page(tag: u64, n: u64) -> [Slice; 1] {
+    [Slice::pattern(tag, n * 4096, 4096)]
+}
+
+/// 20,000 files of one block each, made, written and closed; then a sync.
+async fn create(vfs: Vfs, _: Vec<Fd>) -> u64 {
+    const DIRS: u64 = 20;
+    const FILES: u64 = 1000;
+    for d in 0..DIRS {
+        vfs.mkdir(&format!("d{d}"), 0o755).await.expect("made");
+        for f in 0..FILES {
+            let name = format!("d{d}/f{f}");
+            let fd = vfs.open(&name, OpenFlags::CREATE, 0o644).await.expect("made");
+            vfs.pwrite(fd, 0, &page(d, f)).await.expect("written");
+            vfs.close(fd).await.expect("closed");
+        }
+    }
+    vfs.sync().await.expect("synced");
+    DIRS * FILES
+}
+
+/// One file of 64 MiB in each of `count`.
+async fn filled(vfs: Vfs, count: u64) -> Vec<Fd> {
+    let mut fds = Vec::new();
+    for i in 0..count {
+        let name = format!("f{i}");
+        let flags = OpenFlags::CREATE;
+        let fd = vfs.open(&name, flags, 0o644).await.expect("made");
+        for n in 0..PAGES {
+            vfs.pwrite(fd, n * 4096, &page(100 + i, n)).await.expect("written");
+        }
+        fds.push(fd);
+    }
+    vfs.sync().await.expect("synced");
+    fds
+}
+
+const PAGES: u64 = 16_384;
+
+/// Random overwrites in the cache; the flusher and one sync at the end write them.
+async fn overwrite(vfs: Vfs, fds: Vec<Fd>) -> u64 {
+    const COUNT: u64 = 400_000;
+    let mut rng = Rng::stream(3, "fs");
+    for n in 0..COUNT {
+        vfs.pwrite(fds[0], rng.below(PAGES) * 4096, &page(7, n)).await.expect("written");
+    }
+    vfs.sync().await.expect("synced");
+    COUNT
+}
+
+/// Random overwrites, each followed by an fsync, by as many tasks as there are files.
+async fn overwrite_fsync(vfs: Vfs, fds: Vec<Fd>) -> u64 {
+    const COUNT: u64 = 10_000;
+    let tasks = fds.len() as u64;
+    let rt = vfs.rt().clone();
+    let all: Vec<_> = (0u64..)
+        .zip(fds)
+        .map(|(i, fd)| {
+            let vfs = vfs.clone();
+            rt.spawn("io", async move {
+                let mut rng = Rng::stream(i, "fs");
+                for n in 0..COUNT {
+                    let at = rng.below(PAGES) * 4096;
+                    vfs.pwrite(fd, at, &page(9 + i, n)).await.expect("written");
+                    vfs.fsync(fd).await.expect("durable");
+                }
+            })
+        })
+        .collect();
+    for task in all {
+        task.await;
+    }
+    COUNT * tasks
+}
+
+/// Reads in order of what the cache holds.
+async fn read(vfs: Vfs, fds: Vec<Fd>) -> u64 {
+    for n in 0..16 * PAGES {
+        let got = vfs.pread(fds[0], n % PAGES * 4096, 4096).await.expect("read");
+        assert_eq!(got[0].len(), 4096);
+    }
+    16 * PAGES
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let chosen = args.iter().position(|a| a == "--elevator").and_then(|i| args.get(i + 1));
+    let elevator: Rc<str> = chosen.map_or("cfq", |e| e.as_str()).into();
+    let best = |f: &dyn Fn() -> f64| (0..3).map(|_| f()).fold(0.0, f64::max);
+    let rows: [(&str, &str, f64); 5] = [
+        (
+            "create_write",
+            "create, write 4 KiB, close; sync",
+            best(&|| measure(&elevator, nothing, create)),
+        ),
+        (
+            "overwrite",
+            "random buffered overwrite; sync",
+            best(&|| measure(&elevator, |v| filled(v, 1), overwrite)),
+        ),
+        ("read", "buffered read, cached", best(&|| measure(&elevator, |v| filled(v, 1), read))),
+        (
+            "overwrite_fsync",
+            "random overwrite and fsync, 1 task",
+            best(&|| measure(&elevator, |v| filled(v, 1), overwrite_fsync)),
+        ),
+        (
+            "overwrite_fsync_8",
+            "random overwrite and fsync, 8 tasks",
+            best(&|| measure(&elevator, |v| filled(v, 8), overwrite_fsync)),
+        ),
+    ];
+    if args.iter().any(|a| a == "--json") {
+        let fields: Vec<String> =
+            rows.iter().map(|(key, _, rate)| format!("\"{key}_per_s\": {rate:.0}")).collect();
+        println!("{{{}}}", fields.join(", "));
+        return;
+    }
+    println!("ext4 on {elevator} and the SSD model, 4 KiB, contents kept, per CPU-second:");
+    for (_, what, rate) in rows {
+        println!("  {what:<40} {rate:>10.0}");
+    }
+}

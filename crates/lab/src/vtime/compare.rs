@@ -1,0 +1,242 @@
+//! Ours against the recorded kernel, and the list of the differences that are known.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::{CONFIGS, Config};
+use super::program::Program;
+use super::run::{RunError, Setup, Timed, run};
+use super::{cases, recorded, timeline};
+use crate::machine::MachineError;
+
+/// The known differences.
+pub const DIFFERENCES_TOML: &str = include_str!("../../../../kernels/linux-6.12/differences.toml");
+
+/// Most files of the recorded cases.
+const FILES: u32 = 10;
+
+/// One call, or one moment of the timeline, on both sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Configuration.
+    pub config: String,
+    /// Case, call and index; or the moment.
+    pub place: String,
+    /// Ours.
+    pub ours: String,
+    /// The kernel's.
+    pub theirs: String,
+}
+
+impl Row {
+    /// Are they the same?
+    pub fn is_equal(&self) -> bool {
+        self.ours == self.theirs
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Row { config, place, ours, theirs } = self;
+        write!(f, "{config}: {place}: ours {ours}, theirs {theirs}")
+    }
+}
+
+/// What is not as listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Finding {
+    /// A difference that `differences.toml` does not list.
+    Unlisted(String),
+    /// A line that is no difference (any more).
+    Stale(String),
+    /// An entry without a function or a reason.
+    Unexplained(String),
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Unlisted(line) => write!(f, "not listed: {line}"),
+            Finding::Stale(line) => write!(f, "listed and gone: {line}"),
+            Finding::Unexplained(line) => write!(f, "without function or reason: {line}"),
+        }
+    }
+}
+
+/// Differences with one cause.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Listed {
+    /// Function of the kernel.
+    pub kernel_function: String,
+    /// What it does that we do not.
+    pub why: String,
+    /// The differences, as [`Row`] prints them.
+    pub lines: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct File {
+    #[serde(default)]
+    difference: Vec<Listed>,
+}
+
+/// Reads a list. Errors: what is wrong with the text.
+pub fn parse_differences(text: &str) -> Result<Vec<Listed>, String> {
+    toml::from_str::<File>(text).map(|f| f.difference).map_err(|e| e.to_string())
+}
+
+/// A configuration, compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Its name.
+    pub config: String,
+    /// Calls.
+    pub calls: Vec<Row>,
+    /// Moments of the timeline.
+    pub moments: Vec<Row>,
+    /// Cases that this build cannot run, with the reason.
+    pub not_modelled: Vec<(String, String)>,
+}
+
+/// Everything, compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// By configuration.
+    pub configs: Vec<Compared>,
+    /// What is not as listed.
+    pub findings: Vec<Finding>,
+    /// Lines of `differences.toml`.
+    pub listed: usize,
+}
+
+/// Runs every recorded case of the configurations whose name begins with `only`, and compares.
+///
+/// Errors: a machine that stops, or kept tables of another form.
+pub fn compare_recorded(only: &str) -> Result<Report, MachineError> {
+    let mut configs = Vec::new();
+    let chosen: Vec<&Config> =
+        CONFIGS.iter().filter(|c| c.recorded && (only.is_empty() || c.name == only)).collect();
+    for config in &chosen {
+        configs.push(compare_config(config)?);
+    }
+    let listed = parse_differences(DIFFERENCES_TOML).map_err(MachineError::Config)?;
+    let names: Vec<&str> = chosen.iter().map(|c| c.name).collect();
+    let findings = check(&configs, &listed, &names);
+    let listed = listed.iter().map(|l| l.lines.len()).sum();
+    Ok(Report { configs, findings, listed })
+}
+
+fn check(configs: &[Compared], listed: &[Listed], chosen: &[&str]) -> Vec<Finding> {
+    let lines: BTreeSet<&str> =
+        listed.iter().flat_map(|l| l.lines.iter().map(String::as_str)).collect();
+    let found: BTreeSet<String> = configs
+        .iter()
+        .flat_map(|c| c.calls.iter().chain(&c.moments))
+        .filter(|r| !r.is_equal())
+        .map(Row::to_string)
+        .collect();
+    let mut out: Vec<Finding> = found
+        .iter()
+        .filter(|f| !lines.contains(f.as_str()))
+        .map(|f| Finding::Unlisted(f.clone()))
+        .collect();
+    let ours = |line: &str| line.split(':').next().is_some_and(|c| chosen.contains(&c));
+    let stale = lines.iter().filter(|l| ours(l) && !found.contains(**l));
+    out.extend(stale.map(|l| Finding::Stale((*l).to_owned())));
+    let bare = listed.iter().filter(|l| l.kernel_function.is_empty() || l.why.is_empty());
+    out.extend(bare.map(|l| Finding::Unexplained(l.lines.join("; "))));
+    out
+}
+
+fn compare_config(config: &Config) -> Result<Compared, MachineError> {
+    let theirs = recorded::calls(config.name).map_err(MachineError::Config)?;
+    let mut out = Compared {
+        config: config.name.to_owned(),
+        calls: Vec::new(),
+        moments: Vec::new(),
+        not_modelled: Vec::new(),
+    };
+    for group in cases::all(FILES) {
+        let Some(first) = theirs.iter().find(|t| t.case == group.name) else { continue };
+        let mut start = first.start_ns;
+        let is_idle = group.name == "idle";
+        let idle = recorded::idle(config.name).map_err(MachineError::Config)?;
+        if is_idle {
+            start = idle.0;
+        }
+        let setup = Setup {
+            latency_ns: recorded::LATENCY_NS,
+            mount_ns: recorded::mount_before(start),
+            settle_s: 10,
+            record: is_idle,
+        };
+        let ours = match run(config, &group.program, &setup) {
+            Ok(o) => o,
+            Err(RunError::NotModelled(why)) => {
+                out.not_modelled.push((group.name.clone(), why));
+                continue;
+            }
+            Err(RunError::Machine(e)) => return Err(e),
+        };
+        out.calls.extend(calls(config.name, &group.program, &ours.timed, &theirs));
+        if is_idle {
+            let begin = ours.timed.first().map_or(0, |t| t.start_ns);
+            let our =
+                timeline::requests(&ours.records, &ours.view).map_err(MachineError::Config)?;
+            let our = timeline::by_moment(begin, &our);
+            let their = timeline::by_moment(idle.0, &idle.1);
+            let all: BTreeSet<&timeline::Moment> = our.keys().chain(their.keys()).collect();
+            for m in all {
+                let text = |a: Option<&timeline::Amount>| {
+                    a.map_or("nothing".to_owned(), ToString::to_string)
+                };
+                out.moments.push(Row {
+                    config: config.name.to_owned(),
+                    place: format!("idle {m}"),
+                    ours: text(our.get(m)),
+                    theirs: text(their.get(m)),
+                });
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Rows of the calls that both sides have; one that only one has is `-` on the other.
+fn calls(config: &str, program: &Program, ours: &[Timed], theirs: &[Timed]) -> Vec<Row> {
+    let cases: BTreeSet<&str> = program
+        .0
+        .iter()
+        .filter_map(|s| match s {
+            super::Step::Case(name) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    let key = |t: &Timed| (t.case.clone(), t.op.clone(), t.index);
+    let text = |t: Option<&Timed>| {
+        t.map_or("-".to_owned(), |t| {
+            if t.ok { t.waits(recorded::LATENCY_NS).to_string() } else { "failed".to_owned() }
+        })
+    };
+    let mut rows = Vec::new();
+    for t in theirs.iter().filter(|t| cases.contains(t.case.as_str())) {
+        let our = ours.iter().find(|o| key(o) == key(t));
+        rows.push(Row {
+            config: config.to_owned(),
+            place: format!("{} {} {}", t.case, t.op, t.index),
+            ours: text(our),
+            theirs: text(Some(t)),
+        });
+    }
+    for o in ours.iter().filter(|o| !theirs.iter().any(|t| key(t) == key(o))) {
+        rows.push(Row {
+            config: config.to_owned(),
+            place: format!("{} {} {}", o.case, o.op, o.index),
+            ours: text(Some(o)),
+            theirs: "-".to_owned(),
+        });
+    }
+    rows
+}

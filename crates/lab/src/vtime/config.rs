@@ -1,0 +1,74 @@
+//! The configurations in which programs run on both sides.
+
+/// Options of mkfs.ext4 and of mount, and the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Its name, as in the recorded runs.
+    pub name: &'static str,
+    /// Options of our file system (`writepath list fs`), mkfs and mount, on top of the era's.
+    pub ours: &'static str,
+    /// Arguments of `mkfs.ext4` in the guest.
+    pub mkfs: &'static str,
+    /// Mount options in the guest.
+    pub mount: &'static str,
+    /// The device has FUA.
+    pub fua: bool,
+    /// The device has a volatile cache.
+    pub cache: bool,
+    /// Recorded runs of it are in `kernels/linux-6.12`.
+    pub recorded: bool,
+    /// Why it cannot run here; empty if it can.
+    pub not_modelled: &'static str,
+}
+
+const PLAIN: Config = Config {
+    name: "ext4-default",
+    ours: "",
+    mkfs: "",
+    mount: "",
+    fua: true,
+    cache: true,
+    recorded: true,
+    not_modelled: "",
+};
+
+/// All of them.
+pub static CONFIGS: &[Config] = &[
+    PLAIN,
+    Config { name: "ext4-default-nofua", fua: false, ..PLAIN },
+    Config { name: "ext4-default-nocache", fua: false, cache: false, ..PLAIN },
+    Config { name: "ext4-nobarrier", ours: "nobarrier", mount: "nobarrier", ..PLAIN },
+    Config { name: "ext4-nodelalloc", ours: "nodelalloc", mount: "nodelalloc", ..PLAIN },
+    Config { name: "ext4-writeback", ours: "data=writeback", mount: "data=writeback", ..PLAIN },
+    Config { name: "ext4-journal", ours: "data=journal", mount: "data=journal", ..PLAIN },
+    Config {
+        name: "ext4-fastcommit",
+        mkfs: "-O fast_commit",
+        not_modelled: "fast commits are not written here: `ext4_fc_commit` and what it tracks are missing",
+        ..PLAIN
+    },
+    Config {
+        name: "ext4-async",
+        mount: "data=writeback,journal_checksum,journal_async_commit",
+        not_modelled: "journal_async_commit is not offered as a mount option here",
+        ..PLAIN
+    },
+    Config { name: "ext4-1k", ours: "block_size=1024", mkfs: "-b 1024", recorded: false, ..PLAIN },
+    Config { name: "ext4-2k", ours: "block_size=2048", mkfs: "-b 2048", recorded: false, ..PLAIN },
+    Config {
+        name: "ext4-nodelalloc-nofua",
+        ours: "nodelalloc",
+        mount: "nodelalloc",
+        fua: false,
+        recorded: false,
+        ..PLAIN
+    },
+];
+
+/// A configuration by name. Errors: lists what there is.
+pub fn find(name: &str) -> Result<&'static Config, String> {
+    CONFIGS.iter().find(|c| c.name == name).ok_or_else(|| {
+        let known: Vec<&str> = CONFIGS.iter().map(|c| c.name).collect();
+        format!("no configuration called `{name}`; there are: {}", known.join(", "))
+    })
+}

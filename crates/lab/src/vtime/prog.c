@@ -1,0 +1,142 @@
+// Runs a program text (see program.rs) in a directory and prints, for each timed call or stretch,
+//   CASE OP INDEX START_NS DURATION_NS OK
+// in nanoseconds of CLOCK_MONOTONIC. Usage: prog FILE DIR; prog now
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FDS = 64, BYTES = 1 << 20 };
+static int fds[FDS];
+static char buf[BYTES] __attribute__((aligned(4096)));
+static char kase[128] = "-";
+
+static uint64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static void nap(uint64_t us) {
+    struct timespec t = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&t, 0);
+}
+
+static void align(void) {
+    uint64_t n = (now() / 10000000 + 1) * 10000000 + 1000000;
+    struct timespec t = {n / 1000000000, n % 1000000000};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, 0);
+}
+
+static int flags(char *text) {
+    int f = 0;
+    for (char *save, *w = strtok_r(text, ",", &save); w; w = strtok_r(0, ",", &save)) {
+        if (!strcmp(w, "rw")) f |= O_RDWR;
+        if (!strcmp(w, "creat")) f |= O_CREAT;
+        if (!strcmp(w, "trunc")) f |= O_TRUNC;
+        if (!strcmp(w, "direct")) f |= O_DIRECT;
+        if (!strcmp(w, "dsync")) f |= O_DSYNC;
+        if (!strcmp(w, "sync")) f |= O_SYNC;
+    }
+    return f;
+}
+
+// One call, already split into words; everything but the call itself is done before `start`.
+static long call(char **w, uint64_t *start, uint64_t *end) {
+    char *c = w[0];
+    unsigned n = w[1] ? atoi(w[1]) : 0;
+    long r = -1;
+    int fd = n < FDS ? fds[n] : -1;
+    uint64_t a = w[2] ? strtoull(w[2], 0, 10) : 0, b = w[3] ? strtoull(w[3], 0, 10) : 0;
+    errno = EINVAL;
+#define T(e) do { *start = now(); r = (e); *end = now(); } while (0)
+    if (!strcmp(c, "open")) {
+        int f = flags(w[3]);
+        T(open(w[2], f, 0644));
+        if (r >= 0) {
+            if (fd >= 0) close(fd);
+            fds[n] = r;
+        }
+    } else if (!strcmp(c, "close")) {
+        T(close(fd));
+        if (n < FDS) fds[n] = -1;
+    } else if (!strcmp(c, "pwrite")) {
+        memset(buf, 1 + atoi(w[4]) % 255, a);
+        T(pwrite(fd, buf, a, b));
+    } else if (!strcmp(c, "fsync")) T(fsync(fd));
+    else if (!strcmp(c, "fdatasync")) T(fdatasync(fd));
+    else if (!strcmp(c, "syncfs")) T(syncfs(fd));
+    else if (!strcmp(c, "ftruncate")) T(ftruncate(fd, a));
+    else if (!strcmp(c, "fallocate")) {
+        int m = !strcmp(w[2], "keep")    ? FALLOC_FL_KEEP_SIZE
+                : !strcmp(w[2], "punch") ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+                : !strcmp(w[2], "zero")  ? FALLOC_FL_ZERO_RANGE
+                                         : 0;
+        a = strtoull(w[4], 0, 10);
+        T(fallocate(fd, m, b, a));
+    } else if (!strcmp(c, "rename")) T(rename(w[1], w[2]));
+    else if (!strcmp(c, "link")) T(link(w[1], w[2]));
+    else if (!strcmp(c, "unlink")) T(unlink(w[1]));
+    else if (!strcmp(c, "mkdir")) T(mkdir(w[1], 0755));
+    else if (!strcmp(c, "rmdir")) T(rmdir(w[1]));
+    else T(-1);
+    return r;
+}
+
+static void done(char *op, char *index, uint64_t start, uint64_t end, long r) {
+    printf("%s\t%s\t%s\t%llu\t%llu\t%d\n", kase, op, index, (unsigned long long)start,
+           (unsigned long long)(end - start), r >= 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2) {
+        printf("%llu\n", (unsigned long long)now());
+        return 0;
+    }
+    if (argc != 3) return 2;
+    FILE *f = fopen(argv[1], "r");
+    if (!f || chdir(argv[2])) return 2;
+    static char out[1 << 20];
+    setvbuf(stdout, out, _IOFBF, sizeof out);
+    for (int i = 0; i < FDS; i++) fds[i] = -1;
+    char line[512], op[128] = "", index[16] = "";
+    uint64_t begin = 0;
+    while (fgets(line, sizeof line, f)) {
+        char *w[8] = {0}, *save;
+        int n = 0;
+        for (char *s = strtok_r(line, " \n", &save); s && n < 7; s = strtok_r(0, " \n", &save)) w[n++] = s;
+        if (!n || *w[0] == '#') continue;
+        if (!strcmp(w[0], "case")) snprintf(kase, sizeof kase, "%s", w[1]);
+        else if (!strcmp(w[0], "align")) align();
+        else if (!strcmp(w[0], "nap")) nap(strtoull(w[1], 0, 10));
+        else if (!strcmp(w[0], "begin")) {
+            snprintf(op, sizeof op, "%s", w[1]);
+            snprintf(index, sizeof index, "%s", w[2]);
+            begin = now();
+        } else if (!strcmp(w[0], "end")) done(op, index, begin, now(), 0);
+        else if (!strcmp(w[0], "exit")) {
+            for (int i = 0; i < FDS; i++)
+                if (fds[i] >= 0) close(fds[i]), fds[i] = -1;
+        } else if (*w[0] == '@') {
+            uint64_t a = 0, b = 0;
+            char *colon = strrchr(w[0], ':');
+            long r = call(w + 1, &a, &b);
+            if (colon) *colon = 0;
+            done(w[0] + 1, colon ? colon + 1 : "0", a, b, r);
+        } else {
+            uint64_t a, b;
+            if (call(w, &a, &b) < 0) {
+                perror(w[0]);
+                return 1;
+            }
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,365 @@
+//! Programs: system calls as text, one step a line.
+//!
+//! ```text
+//! case seq0                        what follows belongs to this case
+//! align                            wait for the next tick (10 ms) and one millisecond more
+//! @open_creat:0 open 0 s_a rw,creat   a timed call: its name and index, then the call
+//! pwrite 0 4096 0 1                a call that is not timed: descriptor, bytes, offset, seed
+//! begin writes 10 … end            times everything between as one
+//! nap 20000                        sleep, microseconds
+//! exit                             the process ends: every descriptor is closed
+//! ```
+//! The same text is read by `prog.c` in the guest.
+
+use std::fmt;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `O_RDWR` and not `O_RDONLY`.
+    pub write: bool,
+    /// `O_CREAT`.
+    pub create: bool,
+    /// `O_TRUNC`.
+    pub truncate: bool,
+    /// `O_DIRECT`.
+    pub direct: bool,
+    /// `O_DSYNC`.
+    pub dsync: bool,
+    /// `O_SYNC`.
+    pub sync: bool,
+}
+
+impl Flags {
+    fn parse(text: &str) -> Result<Flags, String> {
+        let mut f = Flags::default();
+        for word in text.split(',') {
+            match word {
+                "r" => {}
+                "rw" => f.write = true,
+                "creat" => f.create = true,
+                "trunc" => f.truncate = true,
+                "direct" => f.direct = true,
+                "dsync" => f.dsync = true,
+                "sync" => f.sync = true,
+                _ => {
+                    return Err(format!(
+                        "`{word}`: flags are r, rw, creat, trunc, direct, dsync, sync"
+                    ));
+                }
+            }
+        }
+        Ok(f)
+    }
+}
+
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.write { "rw" } else { "r" })?;
+        for (on, name) in [
+            (self.create, "creat"),
+            (self.truncate, "trunc"),
+            (self.direct, "direct"),
+            (self.dsync, "dsync"),
+            (self.sync, "sync"),
+        ] {
+            if on {
+                write!(f, ",{name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `fallocate` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alloc {
+    /// Mode 0: space, and the size moves.
+    Extend,
+    /// `FALLOC_FL_KEEP_SIZE`.
+    Keep,
+    /// `FALLOC_FL_PUNCH_HOLE|FALLOC_FL_KEEP_SIZE`.
+    Punch,
+    /// `FALLOC_FL_ZERO_RANGE`.
+    Zero,
+}
+
+impl Alloc {
+    const NAMES: [(&'static str, Alloc); 4] = [
+        ("extend", Alloc::Extend),
+        ("keep", Alloc::Keep),
+        ("punch", Alloc::Punch),
+        ("zero", Alloc::Zero),
+    ];
+
+    /// Its word in a program.
+    pub fn name(self) -> &'static str {
+        Alloc::NAMES.iter().find(|(_, a)| *a == self).map_or("", |(n, _)| n)
+    }
+}
+
+/// A system call. Descriptors are numbers of the program's own, below 64; `.` is the root directory
+/// of the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `open`: descriptor, path, how.
+    Open(u32, String, Flags),
+    /// `close`.
+    Close(u32),
+    /// `pwrite`.
+    Pwrite {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+        /// Seed of the contents.
+        seed: u32,
+    },
+    /// `fsync`.
+    Fsync(u32),
+    /// `fdatasync`.
+    Fdatasync(u32),
+    /// `syncfs`.
+    Syncfs(u32),
+    /// `ftruncate`.
+    Ftruncate(u32, u64),
+    /// `fallocate`: descriptor, what, offset, length.
+    Fallocate(u32, Alloc, u64, u64),
+    /// `rename`.
+    Rename(String, String),
+    /// `link`.
+    Link(String, String),
+    /// `unlink`.
+    Unlink(String),
+    /// `mkdir`.
+    Mkdir(String),
+    /// `rmdir`.
+    Rmdir(String),
+}
+
+impl Call {
+    /// The system call's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Call::Open(..) => "open",
+            Call::Close(_) => "close",
+            Call::Pwrite { .. } => "pwrite",
+            Call::Fsync(_) => "fsync",
+            Call::Fdatasync(_) => "fdatasync",
+            Call::Syncfs(_) => "syncfs",
+            Call::Ftruncate(..) => "ftruncate",
+            Call::Fallocate(..) => "fallocate",
+            Call::Rename(..) => "rename",
+            Call::Link(..) => "link",
+            Call::Unlink(_) => "unlink",
+            Call::Mkdir(_) => "mkdir",
+            Call::Rmdir(_) => "rmdir",
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self {
+            Call::Open(fd, path, how) => write!(f, "{name} {fd} {path} {how}"),
+            Call::Close(fd) | Call::Fsync(fd) | Call::Fdatasync(fd) | Call::Syncfs(fd) => {
+                write!(f, "{name} {fd}")
+            }
+            Call::Pwrite { fd, len, at, seed } => write!(f, "{name} {fd} {len} {at} {seed}"),
+            Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),
+            Call::Fallocate(fd, mode, at, len) => {
+                write!(f, "{name} {fd} {} {at} {len}", mode.name())
+            }
+            Call::Rename(a, b) | Call::Link(a, b) => write!(f, "{name} {a} {b}"),
+            Call::Unlink(a) | Call::Mkdir(a) | Call::Rmdir(a) => write!(f, "{name} {a}"),
+        }
+    }
+}
+
+/// What a timed stretch is called: a name, and which of that name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Label {
+    /// Name.
+    pub op: String,
+    /// Index.
+    pub index: u32,
+}
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// What follows belongs to this case.
+    Case(String),
+    /// Sleep to the next tick and one millisecond more.
+    Align,
+    /// Sleep, microseconds.
+    Nap(u64),
+    /// A timed stretch begins.
+    Begin(Label),
+    /// It ends.
+    End,
+    /// Every descriptor is closed.
+    Exit,
+    /// A call, timed if it has a label.
+    Call(Option<Label>, Call),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Case(name) => write!(f, "case {name}"),
+            Step::Align => f.write_str("align"),
+            Step::Nap(us) => write!(f, "nap {us}"),
+            Step::Begin(l) => write!(f, "begin {} {}", l.op, l.index),
+            Step::End => f.write_str("end"),
+            Step::Exit => f.write_str("exit"),
+            Step::Call(None, c) => write!(f, "{c}"),
+            Step::Call(Some(l), c) => write!(f, "@{}:{} {c}", l.op, l.index),
+        }
+    }
+}
+
+/// A program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program(pub Vec<Step>);
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|s| writeln!(f, "{s}"))
+    }
+}
+
+/// Most descriptors that a program has, and the longest write, bytes (`prog.c` has as much room).
+pub const LIMITS: (u32, u32) = (64, 1 << 20);
+
+struct Words<'a>(std::str::SplitWhitespace<'a>);
+
+impl<'a> Words<'a> {
+    fn text(&mut self) -> Result<&'a str, String> {
+        self.0.next().ok_or_else(|| "a word is missing".to_owned())
+    }
+    fn number(&mut self) -> Result<u64, String> {
+        let w = self.text()?;
+        w.parse().map_err(|_| format!("`{w}`: a whole number is needed"))
+    }
+    fn small(&mut self, below: u32) -> Result<u32, String> {
+        let n = self.number()?;
+        u32::try_from(n)
+            .ok()
+            .filter(|n| *n < below)
+            .ok_or_else(|| format!("{n}: must be below {below}"))
+    }
+    fn fd(&mut self) -> Result<u32, String> {
+        self.small(LIMITS.0)
+    }
+    fn owned(&mut self) -> Result<String, String> {
+        self.text().map(str::to_owned)
+    }
+}
+
+impl Program {
+    /// Reads a program; `#` starts a comment. Errors: the first wrong line, with its number.
+    pub fn parse(text: &str) -> Result<Program, String> {
+        let mut steps = Vec::new();
+        for (n, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            if line.trim().is_empty() {
+                continue;
+            }
+            steps.push(step(line).map_err(|e| format!("line {}: {e}", n + 1))?);
+        }
+        Ok(Program(steps))
+    }
+}
+
+fn step(line: &str) -> Result<Step, String> {
+    let mut w = Words(line.split_whitespace());
+    let first = w.text()?;
+    let step = if let Some(label) = first.strip_prefix('@') {
+        let (op, index) = label.rsplit_once(':').ok_or("a label is @name:index")?;
+        let index = index.parse().map_err(|_| format!("`{index}`: a label is @name:index"))?;
+        let name = w.text()?;
+        Step::Call(Some(Label { op: op.to_owned(), index }), call(name, &mut w)?)
+    } else {
+        match first {
+            "case" => Step::Case(w.owned()?),
+            "align" => Step::Align,
+            "nap" => Step::Nap(w.number()?),
+            "begin" => Step::Begin(Label { op: w.owned()?, index: w.small(u32::MAX)? }),
+            "end" => Step::End,
+            "exit" => Step::Exit,
+            name => Step::Call(None, call(name, &mut w)?),
+        }
+    };
+    match w.0.next() {
+        None => Ok(step),
+        Some(extra) => Err(format!("`{extra}` is one word too many")),
+    }
+}
+
+fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
+    Ok(match name {
+        "open" => Call::Open(w.fd()?, w.owned()?, Flags::parse(w.text()?)?),
+        "close" => Call::Close(w.fd()?),
+        "pwrite" => Call::Pwrite {
+            fd: w.fd()?,
+            len: w.small(LIMITS.1 + 1)?,
+            at: w.number()?,
+            seed: w.small(u32::MAX)?,
+        },
+        "fsync" => Call::Fsync(w.fd()?),
+        "fdatasync" => Call::Fdatasync(w.fd()?),
+        "syncfs" => Call::Syncfs(w.fd()?),
+        "ftruncate" => Call::Ftruncate(w.fd()?, w.number()?),
+        "fallocate" => {
+            let fd = w.fd()?;
+            let mode = w.text()?;
+            let mode = Alloc::NAMES
+                .iter()
+                .find(|(n, _)| *n == mode)
+                .map(|(_, a)| *a)
+                .ok_or_else(|| format!("`{mode}`: one of extend, keep, punch, zero"))?;
+            Call::Fallocate(fd, mode, w.number()?, w.number()?)
+        }
+        "rename" => Call::Rename(w.owned()?, w.owned()?),
+        "link" => Call::Link(w.owned()?, w.owned()?),
+        "unlink" => Call::Unlink(w.owned()?),
+        "mkdir" => Call::Mkdir(w.owned()?),
+        "rmdir" => Call::Rmdir(w.owned()?),
+        _ => return Err(format!("`{name}` is neither a step nor a call that programs have")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_its_text() {
+        let text = "case a\nalign\n@open:0 open 0 f rw,creat,trunc,direct,dsync,sync\n\
+                    begin w 3\npwrite 0 3072 1024 7\nend\n@s:1 fsync 0\nfdatasync 0\nsyncfs 0\n\
+                    ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
+                    mkdir d\nrmdir d\nclose 0\nnap 20000\nexit\n";
+        let p = Program::parse(text).expect("a program");
+        assert_eq!(p.to_string(), text);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_line() {
+        for bad in [
+            "fly 0",
+            "fsync",
+            "fsync 64",
+            "fsync 0 0",
+            "open 0 a w",
+            "@x fsync 0",
+            "pwrite 0 1048577 0 0",
+        ] {
+            let e = Program::parse(&format!("align\n{bad}")).expect_err(bad);
+            assert!(e.starts_with("line 2: "), "{e}");
+        }
+    }
+}

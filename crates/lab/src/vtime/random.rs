@@ -1,0 +1,327 @@
+//! Random programs, and how ours and the kernel's runs of them compare.
+
+use wp_base::rng::Rng;
+
+use super::config::Config;
+use super::guest::{Guest, Ran};
+use super::program::{Alloc, Call, Flags, Label, Program, Step};
+use super::run::{RunError, Setup, Timed, run};
+
+/// Latency of the device: so long that the guest's clock steps (256 ns a reading) never add up to
+/// one.
+pub const LATENCY_NS: u64 = 100_000;
+/// Rest after the mount, microseconds.
+pub const SETTLE_US: u64 = 10_000_000;
+/// Descriptors in use at most, and names of files.
+const NAMES: u32 = 6;
+/// Sleeps, microseconds: none, within a tick, some ticks, to the commit timer and beyond.
+const NAPS: [u64; 6] = [3_000, 20_000, 20_000, 150_000, 1_000_000, 6_000_000];
+
+/// What programs may do besides the plain calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Extras {
+    /// `O_DIRECT`, `O_DSYNC` and `O_SYNC`.
+    pub direct: bool,
+    /// `fallocate`.
+    pub fallocate: bool,
+}
+
+struct Generator {
+    rng: Rng,
+    extras: Extras,
+    /// Names that exist, and whether they are directories.
+    files: Vec<String>,
+    dirs: Vec<String>,
+    /// Open descriptors and the sizes of their files as the program believes; opened `O_DIRECT`?
+    open: Vec<(u32, u64, bool)>,
+    made: u32,
+    steps: Vec<Step>,
+}
+
+/// A program of about `calls` calls.
+pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
+    let mut g = Generator {
+        rng: Rng::stream(seed, "vtime programs"),
+        extras,
+        files: Vec::new(),
+        dirs: Vec::new(),
+        open: Vec::new(),
+        made: 0,
+        steps: vec![
+            Step::Case(format!("r{seed}")),
+            Step::Nap(SETTLE_US),
+            Step::Align,
+            Step::Call(None, Call::Open(63, ".".to_owned(), Flags::default())),
+        ],
+    };
+    for _ in 0..calls {
+        g.step();
+    }
+    g.push(Call::Syncfs(63));
+    Program(g.steps)
+}
+
+impl Generator {
+    fn below(&mut self, n: u64) -> u64 {
+        self.rng.below(n)
+    }
+
+    fn pick(&mut self, n: usize) -> usize {
+        self.below(n.max(1) as u64) as usize
+    }
+
+    fn push(&mut self, call: Call) {
+        let index = self.steps.len() as u32;
+        let label = Label { op: call.name().to_owned(), index };
+        self.steps.push(Step::Call(Some(label), call));
+    }
+
+    fn new_name(&mut self) -> String {
+        self.made += 1;
+        let name = format!("n{}", self.made);
+        match self.dirs.is_empty() || self.below(3) > 0 {
+            true => name,
+            false => {
+                let d = self.pick(self.dirs.len());
+                format!("{}/{name}", self.dirs[d])
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        if self.open.is_empty() {
+            return self.open_new();
+        }
+        let at = self.pick(self.open.len());
+        let (fd, size, direct) = self.open[at];
+        match self.below(100) {
+            0..=11 => self.open_new(),
+            12..=15 => self.open_old(),
+            16..=19 => {
+                self.open.remove(at);
+                self.push(Call::Close(fd));
+            }
+            20..=46 => self.write(at),
+            47..=59 => self.push(Call::Fsync(fd)),
+            60..=66 => self.push(Call::Fdatasync(fd)),
+            67..=69 => self.push(Call::Syncfs(fd)),
+            70..=73 => self.push(Call::Fsync(63)),
+            74..=77 => {
+                let len = if direct { size / 8192 * 4096 } else { self.below(size + 6000) };
+                self.open[at].1 = len;
+                self.push(Call::Ftruncate(fd, len));
+            }
+            78..=80 => self.rename(),
+            81..=82 => self.link(),
+            83..=85 => self.unlink(),
+            86..=87 => self.directory(),
+            88..=91 if self.extras.fallocate => self.fallocate(at),
+            _ => {
+                let n = self.pick(NAPS.len());
+                self.steps.push(Step::Nap(NAPS[n]));
+            }
+        }
+    }
+
+    fn flags(&mut self, create: bool) -> Flags {
+        let mut f = Flags { write: true, create, ..Flags::default() };
+        if self.extras.direct {
+            match self.below(8) {
+                0 => f.direct = true,
+                1 => f.dsync = true,
+                2 => (f.direct, f.dsync) = (true, true),
+                3 => f.sync = true,
+                _ => {}
+            }
+        }
+        f
+    }
+
+    fn free_fd(&self) -> Option<u32> {
+        (0..NAMES).find(|fd| !self.open.iter().any(|o| o.0 == *fd))
+    }
+
+    fn open_new(&mut self) {
+        let Some(fd) = self.free_fd() else { return };
+        let (name, flags) = (self.new_name(), self.flags(true));
+        self.files.push(name.clone());
+        self.open.push((fd, 0, flags.direct));
+        self.push(Call::Open(fd, name, flags));
+    }
+
+    fn open_old(&mut self) {
+        let Some(fd) = self.free_fd() else { return };
+        if self.files.is_empty() {
+            return;
+        }
+        let n = self.pick(self.files.len());
+        let (name, mut flags) = (self.files[n].clone(), self.flags(false));
+        flags.truncate = self.below(4) == 0;
+        // What it holds is not known here; writes go to its beginning then.
+        self.open.push((fd, 0, flags.direct));
+        self.push(Call::Open(fd, name, flags));
+    }
+
+    fn write(&mut self, at: usize) {
+        let (fd, size, direct) = self.open[at];
+        let grain = if direct || self.below(2) == 0 { 4096 } else { 512 };
+        let len = (1 + self.below(if grain == 4096 { 4 } else { 24 })) * grain;
+        let offset = match self.below(8) {
+            0..=3 => size.div_ceil(grain) * grain,
+            4..=6 => self.below(size / grain + 1) * grain,
+            _ => (size / grain + self.below(16)) * grain,
+        };
+        self.open[at].1 = size.max(offset + len);
+        let seed = self.below(1000) as u32;
+        self.push(Call::Pwrite { fd, len: len as u32, at: offset, seed });
+    }
+
+    fn rename(&mut self) {
+        if self.files.is_empty() {
+            return;
+        }
+        let from = self.pick(self.files.len());
+        let old = self.files[from].clone();
+        let new = if self.files.len() > 1 && self.below(2) == 0 {
+            let to = self.pick(self.files.len());
+            let name = self.files[to].clone();
+            if name == old {
+                return;
+            }
+            self.files.retain(|f| *f != name);
+            name
+        } else {
+            self.new_name()
+        };
+        self.files.retain(|f| *f != old);
+        self.files.push(new.clone());
+        self.push(Call::Rename(old, new));
+    }
+
+    fn link(&mut self) {
+        if self.files.is_empty() {
+            return;
+        }
+        let n = self.pick(self.files.len());
+        let (old, new) = (self.files[n].clone(), self.new_name());
+        self.files.push(new.clone());
+        self.push(Call::Link(old, new));
+    }
+
+    fn unlink(&mut self) {
+        if self.files.is_empty() {
+            return;
+        }
+        let n = self.pick(self.files.len());
+        let name = self.files.remove(n);
+        self.push(Call::Unlink(name));
+    }
+
+    fn directory(&mut self) {
+        if self.dirs.len() < 3 {
+            self.made += 1;
+            let name = format!("d{}", self.made);
+            self.dirs.push(name.clone());
+            return self.push(Call::Mkdir(name));
+        }
+        let d = self.pick(self.dirs.len());
+        let inside = format!("{}/", self.dirs[d]);
+        if !self.files.iter().any(|f| f.starts_with(&inside)) {
+            let name = self.dirs.remove(d);
+            self.push(Call::Rmdir(name));
+        }
+    }
+
+    fn fallocate(&mut self, at: usize) {
+        let (fd, size, _) = self.open[at];
+        let mode = [Alloc::Extend, Alloc::Keep, Alloc::Punch, Alloc::Zero][self.pick(4)];
+        let offset = self.below(size / 4096 + 4) * 4096;
+        let len = (1 + self.below(16)) * 4096;
+        if mode == Alloc::Extend || mode == Alloc::Zero {
+            self.open[at].1 = size.max(offset + len);
+        }
+        self.push(Call::Fallocate(fd, mode, offset, len));
+    }
+}
+
+/// A call that took another number of waits, or ended otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CallDifference {
+    /// Name and index.
+    pub call: String,
+    /// Ours: waits, or `failed`.
+    pub ours: String,
+    /// The kernel's.
+    pub theirs: String,
+}
+
+/// What came of a program.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Every call took as many waits; how many calls there were.
+    Same(usize),
+    /// These did not.
+    Different(Vec<CallDifference>),
+    /// It could not run here, or not there.
+    NotRun(String),
+}
+
+/// The program on our side, against what the kernel did. Errors: a machine of ours that stops.
+pub fn judge(config: &Config, program: &Program, theirs: &Ran) -> Verdict {
+    let setup =
+        Setup { latency_ns: LATENCY_NS, mount_ns: theirs.mount_ns, settle_s: 0, record: false };
+    let ours = match run(config, program, &setup) {
+        Ok(o) => o.timed,
+        Err(RunError::NotModelled(why)) => return Verdict::NotRun(why),
+        Err(e) => {
+            let call = e.to_string();
+            let (ours, theirs) = ("stops".to_owned(), "runs".to_owned());
+            return Verdict::Different(vec![CallDifference { call, ours, theirs }]);
+        }
+    };
+    let text = |t: Option<&Timed>| {
+        t.map_or("-".to_owned(), |t| {
+            if t.ok { t.waits(LATENCY_NS).to_string() } else { "failed".to_owned() }
+        })
+    };
+    let differences: Vec<CallDifference> = theirs
+        .timed
+        .iter()
+        .enumerate()
+        .map(|(i, t)| CallDifference {
+            call: format!("@{}:{}", t.op, t.index),
+            ours: text(ours.get(i)),
+            theirs: text(Some(t)),
+        })
+        .filter(|d| d.ours != d.theirs)
+        .collect();
+    match differences.is_empty() {
+        true => Verdict::Same(theirs.timed.len()),
+        false => Verdict::Different(differences),
+    }
+}
+
+/// Runs programs on both sides, all in one boot. Errors: a guest that does not start or end.
+pub fn both(guest: &Guest, batch: &[(&Config, &Program)]) -> Result<Vec<Verdict>, String> {
+    let theirs = guest.run(LATENCY_NS, batch)?;
+    let verdicts = batch.iter().zip(theirs).map(|((config, program), theirs)| match theirs {
+        Ok(ran) => judge(config, program, &ran),
+        Err(why) => Verdict::NotRun(why),
+    });
+    Ok(verdicts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_those_of_their_seed_and_parse() {
+        let extras = Extras { direct: true, fallocate: true };
+        for seed in 0..50 {
+            let p = generate(seed, 30, extras);
+            assert_eq!(p, generate(seed, 30, extras));
+            assert_eq!(Program::parse(&p.to_string()), Ok(p));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Running a program on our own machine, with the set-up of the recorded runs.
+//!
+//! The machine: null_blk of 512 MiB with one latency for all requests, a CPU that costs nothing, a
+//! kernel of 100 ticks a second. What it takes from the guest is where on the clock the file system
+//! was mounted: its timers round to ticks, and to multiples of 8 or 64 of them.
+
+use std::collections::BTreeMap;
+
+use wp_base::event::{Class, Record};
+use wp_base::{FsError, FsResult, Span, Time};
+use wp_device::preset;
+use wp_medium::{MediumView, Slice};
+use wp_vfs::{Fd, OpenFlags, Options, Reserve, Vfs};
+
+use super::config::Config;
+use super::program::{Alloc, Call, Flags, Label, Program, Step};
+use crate::machine::{Machine, MachineError, MachineSpec};
+use crate::profile::PROFILES;
+
+/// Bytes of the device (`guest.sh`: `size=512`).
+const DEVICE_BYTES: u64 = 512 << 20;
+/// `BLK_SAFE_MAX_SECTORS`: null_blk leaves its queue's limit at the default.
+const REQUEST_SECTORS: u64 = 255;
+/// A tick of the guest's kernel (HZ=100), nanoseconds.
+pub const TICK_NS: u64 = 10_000_000;
+/// How late a sleep ends: `timer_slack_ns` of an ordinary task, whose timer may wait so long for
+/// company and, with nothing else to wake for, does.
+const SLACK: Span = Span(50_000);
+/// Kernel whose rules apply.
+const ERA: &str = "6.12.117";
+
+/// A timed call or stretch.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Timed {
+    /// Case.
+    pub case: String,
+    /// Name.
+    pub op: String,
+    /// Which of that name.
+    pub index: u32,
+    /// Nanoseconds since power-on.
+    pub start_ns: u64,
+    /// Nanoseconds that it took.
+    pub ns: u64,
+    /// Did it succeed? (Stretches always.)
+    pub ok: bool,
+}
+
+impl Timed {
+    /// Device waits in its chain.
+    pub fn waits(&self, latency_ns: u64) -> u64 {
+        self.ns / latency_ns.max(1)
+    }
+}
+
+/// What a program did.
+pub struct Outcome {
+    /// Timed calls, in order.
+    pub timed: Vec<Timed>,
+    /// Block and journal events since the mount, if asked for.
+    pub records: Vec<Record>,
+    /// The device at the end.
+    pub view: MediumView,
+}
+
+/// How to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Latency of every request, nanoseconds.
+    pub latency_ns: u64,
+    /// When the file system is mounted, nanoseconds since power-on.
+    pub mount_ns: u64,
+    /// Seconds of rest between `sync` after the mount and the program.
+    pub settle_s: u64,
+    /// Record block and journal events.
+    pub record: bool,
+}
+
+/// Why a program did not run.
+#[derive(Debug)]
+pub enum RunError {
+    /// This build cannot do what the program or the configuration asks for.
+    NotModelled(String),
+    /// The machine failed.
+    Machine(MachineError),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::NotModelled(why) => write!(f, "not modelled: {why}"),
+            RunError::Machine(e) => e.fmt(f),
+        }
+    }
+}
+
+/// Runs `program` on a new file system. Errors: what this build cannot do, and machines that stop.
+pub fn run(config: &Config, program: &Program, setup: &Setup) -> Result<Outcome, RunError> {
+    if !config.not_modelled.is_empty() {
+        return Err(RunError::NotModelled(config.not_modelled.to_owned()));
+    }
+    let machine = machine(config, setup)?;
+    let rt = machine.rt.clone();
+    let mount = Time(setup.mount_ns);
+    if mount > rt.now() {
+        machine
+            .block_on("init", async move { rt.sleep_until(mount).await })
+            .map_err(RunError::Machine)?;
+    }
+    if setup.record {
+        machine.record(Class(Class::BLOCK.0 | Class::JBD2.0));
+    }
+    let vfs = machine.mount().map_err(|e| match e {
+        MachineError::Fs { error: FsError::Unsupported(why), .. } => RunError::NotModelled(why),
+        e => RunError::Machine(e),
+    })?;
+    let (steps, settle) = (program.0.clone(), setup.settle_s);
+    let task = async move {
+        vfs.sync().await?;
+        vfs.rt().sleep(Span::secs(settle) + SLACK).await;
+        Interpreter::new(vfs).run(&steps).await
+    };
+    let timed =
+        machine.block_on("tl", task).map_err(RunError::Machine)?.map_err(|error| match error {
+            FsError::Unsupported(why) => RunError::NotModelled(why),
+            error => RunError::Machine(MachineError::Fs { during: "a program", error }),
+        })?;
+    let records = machine.rt.probe().take();
+    Ok(Outcome { timed, records, view: machine.view() })
+}
+
+fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
+    let fs = &wp_ext4::ENTRY;
+    // `guest.sh`: `mkfs.ext4 -U … -E hash_seed=…`.
+    let uuid = "11111111-2222-3333-4444-555555555555";
+    let text = format!("era={ERA},hz=100,uuid={uuid},hash_seed={uuid},{}", config.ours);
+    let fs_options = Options::parse(&text, fs.options)
+        .map_err(|e| RunError::NotModelled(format!("option {}={}", e.key, e.value)))?;
+    let cache = if config.cache { 64 << 20 } else { 0 };
+    let params = [
+        ("capacity_bytes", DEVICE_BYTES),
+        ("latency_ns", setup.latency_ns),
+        ("cache_bytes", cache),
+        ("fua", u64::from(config.fua)),
+        ("discard", 0),
+        ("max_request_sectors", REQUEST_SECTORS),
+    ];
+    let device = preset::find("fixed").map_or("", |d| d.name);
+    let spec = MachineSpec {
+        seed: 1,
+        cpu: PROFILES[0].model(),
+        device: device.to_owned(),
+        device_params: params.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+        elevator: "noop".to_owned(),
+        start: wp_base::Sector(0),
+        sectors: None,
+        fs,
+        fs_options,
+        disk: "z0".to_owned(),
+        device_number: (253, 1),
+        kernel: (6, 12),
+    };
+    Machine::new(spec, None).map_err(|e| match e {
+        MachineError::Fs { error: FsError::Unsupported(why), .. } => RunError::NotModelled(why),
+        e => RunError::Machine(e),
+    })
+}
+
+struct Interpreter {
+    vfs: Vfs,
+    case: String,
+    open: BTreeMap<u32, Fd>,
+    timed: Vec<Timed>,
+}
+
+impl Interpreter {
+    fn new(vfs: Vfs) -> Interpreter {
+        Interpreter { vfs, case: String::new(), open: BTreeMap::new(), timed: Vec::new() }
+    }
+
+    async fn run(mut self, steps: &[Step]) -> FsResult<Vec<Timed>> {
+        let rt = self.vfs.rt().clone();
+        let mut stretch: Option<(Label, Time)> = None;
+        for step in steps {
+            match step {
+                Step::Case(name) => self.case.clone_from(name),
+                Step::Align => {
+                    let next = (rt.now().0 / TICK_NS + 1) * TICK_NS + TICK_NS / 10;
+                    rt.sleep_until(Time(next) + SLACK).await;
+                }
+                Step::Nap(us) => rt.sleep(Span(us * 1000) + SLACK).await,
+                Step::Begin(label) => stretch = Some((label.clone(), rt.now())),
+                Step::End => {
+                    if let Some((label, start)) = stretch.take() {
+                        self.note(&label, start, true);
+                    }
+                }
+                Step::Exit => {
+                    for (_, fd) in std::mem::take(&mut self.open) {
+                        self.vfs.close(fd).await?;
+                    }
+                }
+                Step::Call(label, call) => {
+                    let start = rt.now();
+                    let out = self.call(call).await;
+                    if let Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) = out {
+                        return Err(e);
+                    }
+                    match label {
+                        Some(label) => self.note(label, start, out.is_ok()),
+                        None => out?,
+                    }
+                }
+            }
+        }
+        Ok(self.timed)
+    }
+
+    fn note(&mut self, label: &Label, start: Time, ok: bool) {
+        self.timed.push(Timed {
+            case: self.case.clone(),
+            op: label.op.clone(),
+            index: label.index,
+            start_ns: start.0,
+            ns: self.vfs.rt().now().since(start).0,
+            ok,
+        });
+    }
+
+    fn fd(&self, fd: u32) -> FsResult<Fd> {
+        self.open.get(&fd).copied().ok_or(FsError::BadFile)
+    }
+
+    async fn call(&mut self, call: &Call) -> FsResult<()> {
+        let vfs = self.vfs.clone();
+        match call {
+            Call::Open(fd, path, how) => {
+                let flags = open_flags(*how);
+                let path = if path == "." { "/" } else { path.as_str() };
+                let opened = vfs.open(path, flags, 0o644).await?;
+                if let Some(old) = self.open.insert(*fd, opened) {
+                    vfs.close(old).await?;
+                }
+                Ok(())
+            }
+            Call::Close(fd) => {
+                let gone = self.open.remove(fd).ok_or(FsError::BadFile)?;
+                vfs.close(gone).await
+            }
+            Call::Pwrite { fd, len, at, seed } => {
+                let data = Slice::pattern(u64::from(*seed) + 1, *at, *len);
+                vfs.pwrite(self.fd(*fd)?, *at, &[data]).await.map(|_| ())
+            }
+            Call::Fsync(fd) => vfs.fsync(self.fd(*fd)?).await,
+            Call::Fdatasync(fd) => vfs.fdatasync(self.fd(*fd)?).await,
+            Call::Syncfs(fd) => vfs.syncfs(self.fd(*fd)?).await,
+            Call::Ftruncate(fd, len) => vfs.ftruncate(self.fd(*fd)?, *len).await,
+            Call::Fallocate(fd, how, at, len) => {
+                let how = match how {
+                    Alloc::Extend => Reserve::Space { keep_size: false },
+                    Alloc::Keep => Reserve::Space { keep_size: true },
+                    Alloc::Punch => Reserve::Punch,
+                    Alloc::Zero => Reserve::Zero { keep_size: false },
+                };
+                vfs.fallocate(self.fd(*fd)?, how, *at, *len).await
+            }
+            Call::Rename(a, b) => vfs.rename(a, b).await,
+            Call::Link(a, b) => vfs.link(a, b).await,
+            Call::Unlink(a) => vfs.unlink(a).await,
+            Call::Mkdir(a) => vfs.mkdir(a, 0o755).await,
+            Call::Rmdir(a) => vfs.rmdir(a).await,
+        }
+    }
+}
+
+fn open_flags(f: Flags) -> OpenFlags {
+    OpenFlags {
+        write: f.write,
+        create: f.create,
+        truncate: f.truncate,
+        direct: f.direct,
+        dsync: f.dsync,
+        sync: f.sync,
+        ..OpenFlags::READ
+    }
+}

@@ -1,0 +1,143 @@
+//! fio job files as a workload. Parsing and running are in `wp_workload`; here is what touches host
+//! files.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use wp_base::FsError;
+use wp_cache::Fut;
+use wp_vfs::{OptionError, OptionSpec, Options, Vfs, When};
+use wp_workload::fio::{self, JobFile, RunError, RunOptions, Severity, Variables};
+
+use super::{Inputs, WorkloadEntry, WorkloadReport};
+
+/// Name of the document that is shaped as fio's JSON.
+pub const REPORT: &str = "fio.json";
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec { key: "job", when: When::Always, default: "", help: "the job file" },
+    OptionSpec {
+        key: "compat",
+        when: When::Always,
+        default: "intended",
+        help: "bugs: sync the file that fio would sync, where that is not the one written",
+    },
+    OptionSpec {
+        key: "vars",
+        when: When::Always,
+        default: "",
+        help: "what ${NAME} stands for: NAME:VALUE;NAME:VALUE",
+    },
+];
+
+/// The workload.
+pub static ENTRY: WorkloadEntry = WorkloadEntry {
+    name: "fio",
+    about: "a fio job file (`writepath fio check` tells what of it is exact)",
+    options: OPTIONS,
+    check: |o| load(o).map(|_| ()),
+    inputs: |o| load(o).map(|l| l.inputs),
+    run: |vfs, o| Box::pin(run(vfs, o)) as Fut<'_, WorkloadReport>,
+};
+
+/// A job file with all that it includes.
+pub struct Loaded {
+    /// Its jobs.
+    pub file: JobFile,
+    /// It, and each included file.
+    pub inputs: Inputs,
+    bugs: bool,
+}
+
+/// Reads and parses a job file of the host. Errors: the host's. What is wrong in the file is in its
+/// diagnostics.
+pub fn read(path: &Path, variables: &Variables) -> std::io::Result<Loaded> {
+    let bytes = std::fs::read(path)?;
+    let name = path.to_string_lossy().into_owned();
+    let inputs = RefCell::new(vec![(name.clone(), bytes.clone())]);
+    let include = |name: &str| {
+        let bytes = std::fs::read(name).ok()?;
+        inputs.borrow_mut().push((name.to_owned(), bytes.clone()));
+        Some(bytes)
+    };
+    let file = fio::parse(&name, &bytes, &include, variables);
+    Ok(Loaded { file, inputs: inputs.into_inner(), bugs: false })
+}
+
+/// Variables from `NAME:VALUE;NAME:VALUE`.
+pub fn variables(text: &str) -> Result<Variables, String> {
+    let mut all = Variables::default();
+    for pair in text.split(';').filter(|p| !p.is_empty()) {
+        let (name, value) =
+            pair.split_once(':').ok_or_else(|| format!("`{pair}`: write NAME:VALUE"))?;
+        all.named.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(all)
+}
+
+fn load(o: &Options) -> Result<Loaded, OptionError> {
+    let text = |key: &str| o.get(key, OPTIONS).unwrap_or_default().to_owned();
+    let wrong = |key: &str, why: String| OptionError { key: key.to_owned(), value: text(key), why };
+    let bugs = match text("compat").as_str() {
+        "intended" => false,
+        "bugs" => true,
+        _ => return Err(wrong("compat", "one of intended, bugs".to_owned())),
+    };
+    let job = text("job");
+    if job.is_empty() {
+        return Err(wrong("job", "give a job file: `fio,job=FILE`".to_owned()));
+    }
+    let variables = variables(&text("vars")).map_err(|e| wrong("vars", e))?;
+    let mut loaded = read(Path::new(&job), &variables).map_err(|e| wrong("job", e.to_string()))?;
+    if loaded.file.has_errors() {
+        return Err(wrong("job", format!("\n{}", loaded.file.rendered())));
+    }
+    loaded.bugs = bugs;
+    Ok(loaded)
+}
+
+async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
+    let loaded = load(o).map_err(|_| FsError::Invalid("workload options"))?;
+    let chance = vfs.rt().rng("fio").next_u64();
+    let options = RunOptions { chance, bugs: loaded.bugs };
+    let results = match fio::run(vfs, &loaded.file, options).await {
+        Ok(r) => r,
+        Err(RunError::Fs(e)) => return Err(e),
+        Err(RunError::Job(_)) => {
+            return Err(FsError::Invalid("fio: a job's sizes and files do not fit"));
+        }
+    };
+    let mut report = WorkloadReport::default();
+    for r in &results {
+        let mut number = |what: &str, n: u64| {
+            let key = format!("{}.{}.{what}", r.job.name, r.job.subjob);
+            report.numbers.push((key, n));
+        };
+        for (word, d) in ["read", "write"].into_iter().zip(&r.directions) {
+            if d.ios > 0 {
+                number(&format!("{word}_ios"), d.ios);
+                number(&format!("{word}_bytes"), d.bytes);
+                number(&format!("{word}_runtime_ns"), d.runtime_ns);
+                number(
+                    &format!("{word}_p50_ns"),
+                    d.clat.histogram.percentile(50_000_000).unwrap_or(0),
+                );
+                number(
+                    &format!("{word}_p99_ns"),
+                    d.clat.histogram.percentile(99_000_000).unwrap_or(0),
+                );
+            }
+        }
+        // Beside the latency of writes, which has no sync in it and is often misread.
+        if r.syncs > 0 {
+            number("sync_ios", r.syncs);
+            number("sync_p50_ns", r.sync.histogram.percentile(50_000_000).unwrap_or(0));
+            number("sync_p99_ns", r.sync.histogram.percentile(99_000_000).unwrap_or(0));
+        }
+    }
+    let document = fio::report(&loaded.file, &results, crate::EPOCH_SECS, vfs.rt().now().0);
+    report.documents.push((REPORT.to_owned(), document));
+    let warnings = loaded.file.diagnostics.iter().filter(|d| d.severity == Severity::Warning);
+    report.notes.extend(warnings.map(ToString::to_string));
+    Ok(report)
+}

@@ -1,0 +1,65 @@
+//! Wait for wait: the recorded programs of Linux 6.12, and random ones on a guest that is booted.
+
+use std::path::Path;
+
+use wp_lab::testing::skipped;
+use wp_lab::vtime::guest::Guest;
+use wp_lab::vtime::random::{Extras, Verdict, both, generate};
+use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
+
+#[test]
+fn every_call_waits_as_often_as_in_linux_6_12_unless_listed() {
+    let report = compare_recorded("").expect("runs");
+    let calls: usize = report.configs.iter().map(|c| c.calls.len()).sum();
+    assert!(calls >= 7 * 240, "only {calls} calls were compared");
+    let text: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    assert!(text.is_empty(), "{} findings:\n{}", text.len(), text.join("\n"));
+}
+
+#[test]
+fn calls_that_wait_are_told_from_calls_that_do_not() {
+    // The comparison would pass without a device if every call took no time.
+    let report = compare_recorded("ext4-default").expect("runs");
+    let ours = |place: &str| {
+        let rows = &report.configs[0].calls;
+        rows.iter().find(|r| r.place == place).map(|r| r.ours.clone()).unwrap_or_default()
+    };
+    assert_eq!(ours("N10.alloc4k fsync 1"), "4");
+    assert_eq!(ours("N10.alloc4k fsync_again 2"), "1");
+    assert_eq!(ours("seq20ms over 0"), "0");
+}
+
+/// Programs of a quick look; `writepath kernels random` runs as many as asked for.
+const PROGRAMS: u64 = 20;
+
+#[test]
+fn most_random_programs_wait_as_in_a_guest() {
+    let check = "random programs beside a guest";
+    let scratch = tempfile::tempdir().expect("a directory");
+    let guest = match Guest::find(&Guest::usual_place(), scratch.path()) {
+        Ok(g) => g,
+        Err(why) => return skipped(check, &why),
+    };
+    let plain: Vec<&Config> = CONFIGS
+        .iter()
+        .filter(|c| c.not_modelled.is_empty() && !c.ours.contains("data=journal"))
+        .collect();
+    let extras = Extras { direct: true, fallocate: true };
+    let programs: Vec<(&Config, Program)> =
+        (0..PROGRAMS).map(|i| (plain[i as usize % plain.len()], generate(i, 30, extras))).collect();
+    let batch: Vec<(&Config, &Program)> = programs.iter().map(|(c, p)| (*c, p)).collect();
+    let verdicts = match both(&guest, &batch) {
+        Ok(v) => v,
+        Err(why) => return skipped(check, &why),
+    };
+    let same = verdicts.iter().filter(|v| matches!(v, Verdict::Same(_))).count() as u64;
+    let text: Vec<String> = verdicts.iter().map(|v| format!("{v:?}")).collect();
+    assert!(same * 10 >= PROGRAMS * 8, "{same} of {PROGRAMS}:\n{}", text.join("\n"));
+}
+
+#[test]
+fn without_a_guest_the_reason_is_told() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let why = Guest::find(Path::new("no/such/uml.sh"), scratch.path()).err();
+    assert!(why.is_some_and(|w| w.contains("no/such/uml.sh")));
+}

@@ -1,0 +1,480 @@
+//! Jobs: sections with their options in effect.
+
+use std::rc::Rc;
+use wp_vfs::{Reserve, SyncKind};
+
+use super::diag::{Diagnostic, Place, Severity};
+use super::ini::{self, Includes, Variables};
+use super::options::OptionInfo;
+use super::resolve;
+use super::value::Amount;
+
+/// Most jobs that one file may make.
+const JOBS_MAX: u64 = 4096;
+/// Most files of one job.
+const FILES_MAX: u64 = 1 << 20;
+/// Largest block: an I/O's length is 32 bits wide below.
+const BLOCK_MAX: u64 = 1 << 30;
+
+/// The system calls that an engine makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// `lseek` and `read`/`write`; here positioned calls, since nobody shares the descriptor.
+    Sync,
+    /// `pread`/`pwrite`.
+    Psync,
+    /// `preadv`/`pwritev` with one buffer.
+    Pvsync,
+}
+
+/// How the next file is chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileService {
+    /// By a random number.
+    Random,
+    /// One after the other.
+    RoundRobin,
+    /// The next one when one is done.
+    Sequential,
+}
+
+/// Where random offsets come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Generator {
+    /// 32-bit Tausworthe.
+    Taus88,
+    /// 64-bit Tausworthe.
+    Taus258,
+    /// Shift register.
+    Lfsr,
+}
+
+/// What is synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncWhat {
+    /// `fsync`.
+    All,
+    /// `fdatasync`.
+    Data,
+}
+
+/// One job, every option in effect. Arrays are by direction: read, write, trim.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// Number among all jobs, from 1, clones counted: part of every seed.
+    pub thread_number: u32,
+    /// Number among its clones, from 0.
+    pub subjob: u32,
+    /// Number of its group.
+    pub group: u32,
+    /// Begins when all before it are done.
+    pub stonewall: bool,
+    /// Begins a group for reporting.
+    pub new_group: bool,
+    /// Reads.
+    pub reads: bool,
+    /// Writes.
+    pub writes: bool,
+    /// In random order.
+    pub random: bool,
+    /// Random: operations for one drawn offset. (`rw=randwrite:8`)
+    pub sequence: u64,
+    /// Sequential: bytes skipped after each operation. (`rw=write:4k`)
+    pub skip: i64,
+    /// Operations between drawn offsets stay where they are.
+    pub identical: bool,
+    /// `bs`.
+    pub bs: [u64; 3],
+    /// Smallest block; 0: `bs`.
+    pub min_bs: [u64; 3],
+    /// Largest block; 0: `bs`.
+    pub max_bs: [u64; 3],
+    /// Lengths and their percentages, rarest first.
+    pub split: [Vec<(u64, u64)>; 3],
+    /// Alignment of random offsets; 0: the smallest block.
+    pub align: [u64; 3],
+    /// Lengths need not be multiples of the smallest block.
+    pub unaligned: bool,
+    /// Read lengths are for sequential, write lengths for random operations.
+    pub bs_is_seq_rand: bool,
+    /// `size`.
+    pub size: Amount,
+    /// `io_size` in bytes; 0: `size`.
+    pub io_size: u64,
+    /// `filesize` in bytes; 0: a share of `size`.
+    pub file_size: u64,
+    /// `offset` in bytes.
+    pub offset: u64,
+    /// `offset_increment` in bytes.
+    pub offset_increment: u64,
+    /// Operations at most; 0: no limit.
+    pub number_ios: u64,
+    /// Rounds.
+    pub loops: u64,
+    /// Clones.
+    pub numjobs: u64,
+    /// Percentage of reads in a mixed job.
+    pub rwmix_read: u64,
+    /// Percentage of random operations in a random job.
+    pub percent_random: [u64; 3],
+    /// Blocks may come twice.
+    pub no_map: bool,
+    /// Where random offsets come from.
+    pub generator: Generator,
+    /// Was `random_generator` given?
+    pub generator_given: bool,
+    /// `randseed`.
+    pub seed: u64,
+    /// Was `randseed` given? Then later rounds go on where the first one ended.
+    pub seed_given: bool,
+    /// Offsets are the same in each run, and in each round.
+    pub repeat: bool,
+    /// So is everything else.
+    pub all_repeat: bool,
+    /// `filename`; empty: made of job, clone and number.
+    pub filenames: Vec<String>,
+    /// `filename_format`.
+    pub filename_format: String,
+    /// `directory`.
+    pub directory: String,
+    /// Files.
+    pub nrfiles: u64,
+    /// Files open at a time; 0: all.
+    pub openfiles: u64,
+    /// How the next file is chosen.
+    pub service: FileService,
+    /// Operations before another file is chosen.
+    pub service_count: u64,
+    /// Writes go over what is there.
+    pub overwrite: bool,
+    /// Files are laid out one job after the other, before any begins.
+    pub create_serialize: bool,
+    /// A file that was laid out is synced.
+    pub create_fsync: bool,
+    /// Files are made when they are opened.
+    pub create_on_open: bool,
+    /// Only lay out files.
+    pub create_only: bool,
+    /// A new file is cut to its length first (`fallocate=truncate`).
+    pub truncate_first: bool,
+    /// A new file gets its space first (`fallocate=posix`, `keep`).
+    pub reserve_first: Option<Reserve>,
+    /// Past the cache (`direct=1`).
+    pub direct: bool,
+    /// Files are opened `O_SYNC` (fsync after each write) or `O_DSYNC`.
+    pub open_sync: Option<SyncKind>,
+    /// Remove files at the end.
+    pub unlink: bool,
+    /// An `fsync` every so many writes; 0: none.
+    pub fsync: u64,
+    /// An `fdatasync` every so many writes; 0: none.
+    pub fdatasync: u64,
+    /// An `fsync` of every file at the end.
+    pub end_fsync: bool,
+    /// An `fsync` before each close.
+    pub fsync_on_close: bool,
+    /// Engine.
+    pub engine: Engine,
+    /// As given; a synchronous engine does one at a time.
+    pub iodepth: u64,
+    /// Microseconds; 0: no limit.
+    pub runtime: u64,
+    /// Goes on until `runtime` is over.
+    pub time_based: bool,
+    /// Microseconds.
+    pub startdelay: u64,
+    /// Microseconds.
+    pub thinktime: u64,
+    /// Operations between think times.
+    pub thinktime_blocks: u64,
+    /// `zonemode=strided`: bytes done in a zone before the next one; 0: no zones.
+    pub zone_size: u64,
+    /// Bytes of a zone.
+    pub zone_range: u64,
+    /// Bytes between zones.
+    pub zone_skip: u64,
+    /// `zonemode=strided` was given.
+    pub strided: bool,
+    /// Bytes per second; 0: no limit.
+    pub rate: [u64; 3],
+    /// Operations per second; 0: no limit.
+    pub rate_iops: [u64; 3],
+    /// Zeroes are written.
+    pub zero_buffers: bool,
+    /// Every write has contents of its own.
+    pub refill: bool,
+    /// Every write has contents of its own, a little.
+    pub scramble: bool,
+    /// `buffer_pattern`, as a number.
+    pub pattern: Option<u64>,
+    /// One report a group.
+    pub group_reporting: bool,
+    /// Percentiles of completion latency.
+    pub clat_percentiles: bool,
+    /// Percentiles of total latency.
+    pub lat_percentiles: bool,
+    /// Percentiles of submission latency.
+    pub slat_percentiles: bool,
+    /// Percentiles, as millionths of a percent.
+    pub percentiles: Vec<u64>,
+    /// 1024 or 1000.
+    pub kb_base: u64,
+    /// `description`.
+    pub description: String,
+    /// Options of its own section, in order.
+    pub given: Vec<(String, String)>,
+    /// Where its section begins.
+    pub at: Place,
+}
+
+impl Job {
+    /// fio's defaults (3.33).
+    pub(super) fn new(at: &Place) -> Job {
+        Job {
+            name: String::new(),
+            thread_number: 0,
+            subjob: 0,
+            group: 0,
+            stonewall: false,
+            new_group: false,
+            reads: true,
+            writes: false,
+            random: false,
+            sequence: 1,
+            skip: 0,
+            identical: false,
+            bs: [4096; 3],
+            min_bs: [0; 3],
+            max_bs: [0; 3],
+            split: Default::default(),
+            align: [0; 3],
+            unaligned: false,
+            bs_is_seq_rand: false,
+            size: Amount::Bytes(0),
+            io_size: 0,
+            file_size: 0,
+            offset: 0,
+            offset_increment: 0,
+            number_ios: 0,
+            loops: 1,
+            numjobs: 1,
+            rwmix_read: 50,
+            percent_random: [100; 3],
+            no_map: false,
+            generator: Generator::Taus88,
+            generator_given: false,
+            seed: 0x89,
+            seed_given: false,
+            repeat: true,
+            all_repeat: false,
+            filenames: Vec::new(),
+            filename_format: "$jobname.$jobnum.$filenum".to_owned(),
+            directory: String::new(),
+            nrfiles: 1,
+            openfiles: 0,
+            service: FileService::RoundRobin,
+            service_count: 1,
+            overwrite: false,
+            create_serialize: true,
+            create_fsync: true,
+            create_on_open: false,
+            create_only: false,
+            truncate_first: false,
+            reserve_first: None,
+            direct: false,
+            open_sync: None,
+            unlink: false,
+            fsync: 0,
+            fdatasync: 0,
+            end_fsync: false,
+            fsync_on_close: false,
+            engine: Engine::Psync,
+            iodepth: 1,
+            runtime: 0,
+            time_based: false,
+            startdelay: 0,
+            thinktime: 0,
+            thinktime_blocks: 1,
+            zone_size: 0,
+            zone_range: 0,
+            zone_skip: 0,
+            strided: false,
+            rate: [0; 3],
+            rate_iops: [0; 3],
+            zero_buffers: false,
+            refill: false,
+            scramble: true,
+            pattern: None,
+            group_reporting: false,
+            clat_percentiles: true,
+            lat_percentiles: false,
+            slat_percentiles: false,
+            percentiles: resolve::PERCENTILES.to_vec(),
+            kb_base: 1024,
+            description: String::new(),
+            given: Vec::new(),
+            at: at.clone(),
+        }
+    }
+
+    /// The smallest block of any direction, trims included, as fio reckons.
+    pub fn block_min(&self) -> u64 {
+        self.min_bs.iter().copied().min().unwrap_or(1)
+    }
+
+    /// The largest block of any direction.
+    pub fn block_max(&self) -> u64 {
+        self.max_bs.iter().copied().max().unwrap_or(1)
+    }
+
+    /// Where its range begins in each file.
+    pub fn start_offset(&self) -> u64 {
+        self.offset.saturating_add(self.offset_increment.saturating_mul(u64::from(self.subjob)))
+    }
+
+    /// Paths of its files, without a leading slash.
+    pub fn paths(&self) -> Vec<String> {
+        let dir = self.directory.trim_matches('/');
+        let join = |name: &str| {
+            let name = name.trim_start_matches('/');
+            if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
+        };
+        if !self.filenames.is_empty() {
+            let n = (self.nrfiles as usize).min(self.filenames.len());
+            return self.filenames[..n].iter().map(|f| join(f)).collect();
+        }
+        (0..self.nrfiles).map(|i| join(&self.made_name(i))).collect()
+    }
+
+    fn made_name(&self, file: u64) -> String {
+        let mut name = self.filename_format.clone();
+        let words = [
+            ("$jobname", self.name.clone()),
+            ("$jobnum", self.subjob.to_string()),
+            ("$filenum", file.to_string()),
+            ("$clientuid", String::new()),
+        ];
+        for (word, text) in words {
+            name = replace_any_case(&name, word, &text);
+        }
+        name
+    }
+}
+
+fn replace_any_case(text: &str, word: &str, with: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let mut out = String::new();
+    let mut at = 0;
+    while let Some(i) = lower[at..].find(word) {
+        out.push_str(&text[at..at + i]);
+        out.push_str(with);
+        at += i + word.len();
+    }
+    out + &text[at..]
+}
+
+/// An option that a file uses, for the table of `fio check`.
+#[derive(Clone, Debug)]
+pub struct Used {
+    /// Section.
+    pub section: String,
+    /// The option; `None` for a key that no fio knows.
+    pub option: Option<&'static OptionInfo>,
+    /// As written.
+    pub key: String,
+    /// As written.
+    pub value: String,
+    /// Where.
+    pub at: Place,
+    /// Is it refused, for itself or for its value?
+    pub refused: bool,
+}
+
+/// A file of jobs.
+#[derive(Clone, Debug)]
+pub struct JobFile {
+    /// Jobs, clones counted; to be run only if there is no error.
+    pub jobs: Vec<Job>,
+    /// Options of `[global]` sections.
+    pub global: Vec<(String, String)>,
+    /// All options that stand there.
+    pub used: Vec<Used>,
+    /// What is wrong, in order.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl JobFile {
+    /// Are there errors?
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    /// Everything that was found, as text.
+    pub fn rendered(&self) -> String {
+        let all: Vec<String> = self.diagnostics.iter().map(ToString::to_string).collect();
+        all.join("\n\n")
+    }
+}
+
+/// Makes jobs of a file's bytes. Never fails: what is wrong is in the diagnostics.
+pub fn parse(name: &str, bytes: &[u8], includes: Includes<'_>, variables: &Variables) -> JobFile {
+    let mut found = Vec::new();
+    let sections = ini::split(name, bytes, includes, variables, &mut found);
+    let start = Place { file: name.into(), line: 1, column: 1, width: 1, text: Rc::from("") };
+    let mut file =
+        JobFile { jobs: Vec::new(), global: Vec::new(), used: Vec::new(), diagnostics: found };
+    let mut defaults = Job::new(&start);
+    let (mut group, mut in_group) = (0, 0u32);
+    for section in &sections {
+        // fio compares six characters: `[global2]` is global as well.
+        if section.name.starts_with("global") {
+            resolve::section(section, &mut defaults, &mut file);
+            file.global.append(&mut defaults.given);
+            continue;
+        }
+        let mut job = defaults.clone();
+        job.name.clone_from(&section.name);
+        job.at = section.at.clone();
+        resolve::section(section, &mut job, &mut file);
+        resolve::finish(&mut job, &mut file.diagnostics);
+        limits(&job, &mut file.diagnostics);
+        if file.jobs.len() as u64 + job.numjobs > JOBS_MAX {
+            let e = Diagnostic::error(&job.at, format!("more than {JOBS_MAX} jobs"), "");
+            file.diagnostics.push(e);
+            break;
+        }
+        for nth in 0..job.numjobs as u32 {
+            // fio makes clones with falling numbers: 0, then N - 1 down to 1.
+            let subjob = if nth == 0 { 0 } else { job.numjobs as u32 - nth };
+            let mut clone = job.clone();
+            clone.subjob = subjob;
+            clone.thread_number = file.jobs.len() as u32 + 1;
+            clone.stonewall &= subjob == 0;
+            clone.new_group &= subjob == 0;
+            if (clone.stonewall || clone.new_group) && in_group > 0 {
+                group += 1;
+                in_group = 0;
+            }
+            clone.group = group;
+            in_group += 1;
+            file.jobs.push(clone);
+        }
+    }
+    if file.jobs.is_empty() && !file.has_errors() {
+        let help = "add a section that is not `[global]`";
+        file.diagnostics.push(Diagnostic::error(&start, "there is no job in this file", help));
+    }
+    file
+}
+
+fn limits(job: &Job, found: &mut Vec<Diagnostic>) {
+    let mut too_many = |what: &str, n: u64, max: u64| {
+        if n > max {
+            found.push(Diagnostic::error(&job.at, format!("{what} is {n}; {max} at most"), ""));
+        }
+    };
+    too_many("nrfiles", job.nrfiles, FILES_MAX);
+    too_many("the largest block", job.block_max(), BLOCK_MAX);
+}

@@ -1,0 +1,401 @@
+//! Every option of fio 3.33, once: what it does here.
+
+/// How near to fio an option is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// As fio does it.
+    Exact,
+    /// Nearly; the note says where not.
+    Approximated,
+    /// Not at all: a job that has it does not run.
+    Refused,
+}
+
+impl Class {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Class::Exact => "exact",
+            Class::Approximated => "approximated",
+            Class::Refused => "refused",
+        }
+    }
+}
+
+/// An option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names for it.
+    pub aliases: &'static [&'static str],
+    /// How near to fio.
+    pub class: Class,
+    /// What differs, or why it is refused.
+    pub note: &'static str,
+}
+
+const fn exact(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    note: &'static str,
+) -> OptionInfo {
+    OptionInfo { name, aliases, class: Class::Exact, note }
+}
+
+const fn near(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    note: &'static str,
+) -> OptionInfo {
+    OptionInfo { name, aliases, class: Class::Approximated, note }
+}
+
+const fn no(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    note: &'static str,
+) -> OptionInfo {
+    OptionInfo { name, aliases, class: Class::Refused, note }
+}
+
+const TRIM: &str = "trims are not modelled";
+const VERIFY: &str = "nothing is read back and compared; crash checks do that";
+const REPLAY: &str = "replaying an I/O log is another workload";
+const ZONED: &str = "no zoned device yet";
+const HOST: &str = "a property of the host, of which a simulation has none";
+const LOGS: &str = "use the events of the run, or its histograms";
+const COMPRESS: &str = "contents have identity, not compressibility";
+const TARGET: &str = "asynchronous engines only, which come later";
+const ASYNC: &str = "asynchronous engines come later";
+const ONE_DEEP: &str =
+    "checked and without effect: a synchronous engine has one operation in flight";
+const NO_EFFECT: &str = "accepted without effect: it changes nothing that is simulated";
+
+/// All of them, by subject.
+pub static OPTIONS: &[OptionInfo] = &[
+    // What and how much.
+    exact("name", &[], "name of the job, for names of files"),
+    exact("description", &[], "text"),
+    near(
+        "rw",
+        &["readwrite"],
+        "exact but for no trims and random `:N` with a random map (a place may differ)",
+    ),
+    exact("rw_sequencer", &[], "sequential, identical"),
+    exact("bs", &["blocksize"], "by direction"),
+    exact("bsrange", &["blocksize_range"], "by direction"),
+    exact("bssplit", &[], "by direction"),
+    exact("bs_unaligned", &["blocksize_unaligned"], ""),
+    exact("bs_is_seq_rand", &[], ""),
+    exact("ba", &["blockalign"], "turns the random map off, as in fio"),
+    exact("size", &[], "bytes, or a share of files that are there"),
+    exact("io_size", &["io_limit"], "bytes; a share is refused"),
+    near(
+        "filesize",
+        &[],
+        "one size, a multiple of the block (fio may go beyond its end); a range is refused",
+    ),
+    exact("offset", &["fileoffset"], "bytes; a share is refused"),
+    exact("offset_increment", &[], "bytes; a share is refused"),
+    no("offset_align", &[], "only for offsets given as a share"),
+    exact("number_ios", &[], ""),
+    exact("loops", &[], ""),
+    exact("numjobs", &[], "each a task of its own"),
+    exact("rwmixread", &[], ""),
+    exact("rwmixwrite", &[], ""),
+    near(
+        "percentage_random",
+        &[],
+        "exact with norandommap; with the map a place differs now and then",
+    ),
+    exact("norandommap", &[], ""),
+    exact("softrandommap", &[], "the map never fails to be made"),
+    near("random_generator", &[], "exact: tausworthe, tausworthe64; lfsr with one block size"),
+    near("random_distribution", &[], "`random` only"),
+    exact("randseed", &[], "as in fio, random offsets follow it only with randrepeat=0"),
+    near("randrepeat", &[], "0: seeded from the machine's seed, so that runs still repeat"),
+    exact("allrandrepeat", &[], ""),
+    no("fill_device", &["fill_fs"], "give a size"),
+    no("file_append", &[], "give an offset"),
+    no("experimental_verify", &[], VERIFY),
+    // Files.
+    exact("filename", &[], "list by `:`; paths are of the simulated file system"),
+    exact("filename_format", &[], "$jobname, $jobnum, $filenum; $clientuid is empty"),
+    exact("directory", &[], "made if missing; a list by `:` is refused"),
+    exact("nrfiles", &["nr_files"], ""),
+    exact("openfiles", &[], ""),
+    near(
+        "file_service_type",
+        &[],
+        "roundrobin, sequential, random, with `:N`; not zipf and others",
+    ),
+    near("fallocate", &[], "left out means none here and native in fio"),
+    exact("overwrite", &[], "lays the file out first"),
+    exact("create_serialize", &[], "0: each job makes its files itself, side by side"),
+    exact("create_fsync", &[], ""),
+    exact("create_on_open", &[], ""),
+    exact("create_only", &[], ""),
+    exact("allow_file_create", &[], "1 only"),
+    exact("allow_mounted_write", &[], NO_EFFECT),
+    exact("unlink", &[], "at the end of the job"),
+    no("unlink_each_loop", &[], "use `unlink`"),
+    near("invalidate", &[], "the page cache keeps what it has: reads may hit where fio's do not"),
+    no("pre_read", &[], "add a job that reads before"),
+    no("opendir", &[], "list the files"),
+    no("unique_filename", &[], "for network clients"),
+    no("lockfile", &[], "no file locks"),
+    near("fadvise_hint", &[], NO_EFFECT),
+    near("write_hint", &[], "none only: devices know no hints"),
+    // Durability.
+    near(
+        "fsync",
+        &[],
+        "syncs the file last written, where fio syncs the next one (axboe/fio #1904) unless compat=bugs",
+    ),
+    near("fdatasync", &[], "as fsync"),
+    exact("end_fsync", &[], ""),
+    exact("fsync_on_close", &[], "at the end of a round, as fio's log has it"),
+    exact("sync", &[], "none, sync, dsync"),
+    no("sync_file_range", &[], "not modelled"),
+    no("write_barrier", &[], "no engine here has barrier writes"),
+    // Engine.
+    near("ioengine", &[], "sync, psync, pvsync, pvsync2; others come later"),
+    near("iodepth", &[], "1; more with a synchronous engine is 1 and a warning, as in fio"),
+    near("iodepth_batch", &["iodepth_batch_submit"], ONE_DEEP),
+    near("iodepth_batch_complete_min", &["iodepth_batch_complete"], ONE_DEEP),
+    near("iodepth_batch_complete_max", &[], ONE_DEEP),
+    near("iodepth_low", &[], ONE_DEEP),
+    near("serialize_overlap", &[], ONE_DEEP),
+    near("io_submit_mode", &[], "inline only"),
+    exact("direct", &[], "O_DIRECT"),
+    exact("buffered", &[], "the opposite of direct"),
+    no("atomic", &[], "no device here writes atomically"),
+    exact("thread", &[], "threads and processes are both tasks"),
+    // Time.
+    near("runtime", &["timeout"], "in virtual time; ends between two operations"),
+    near("time_based", &[], "in virtual time"),
+    no("ramp_time", &[], "run a job before, with `stonewall` between"),
+    near("startdelay", &["start_delay"], "one time; a range is refused"),
+    near("thinktime", &[], "virtual time, to the microsecond"),
+    near("thinktime_spin", &[], "slept, not spun: takes no CPU"),
+    exact("thinktime_blocks", &[], ""),
+    exact("thinktime_blocks_type", &[], "complete and issue are one with one operation in flight"),
+    no("thinktime_iotime", &[], "use thinktime_blocks"),
+    near("rate", &[], "waits as fio's linear process; a mixed job keeps the drawn direction"),
+    near("rate_iops", &[], "as rate"),
+    no("rate_min", &["ratemin"], "no job is ended for being slow"),
+    no("rate_iops_min", &[], "no job is ended for being slow"),
+    near("rate_process", &[], "linear only"),
+    no("rate_cycle", &["ratecycle"], "for rate_min"),
+    no("rate_ignore_thinktime", &[], "not modelled"),
+    exact("stonewall", &["wait_for_previous"], ""),
+    no("wait_for", &[], "use `stonewall`"),
+    exact("new_group", &[], ""),
+    no("exitall", &[], "jobs end by themselves"),
+    no("exit_what", &[], "jobs end by themselves"),
+    no("exitall_on_error", &[], "an error ends the run"),
+    // Contents.
+    near("zero_buffers", &[], "zeroes by reference"),
+    near("refill_buffers", &[], "every write has contents of its own, by reference; 0 repeats one"),
+    near("scramble_buffers", &[], "1 (default): every write has contents of its own"),
+    near("buffer_pattern", &[], "a computed pattern of this value's own, not its bytes"),
+    no("buffer_compress_percentage", &[], COMPRESS),
+    no("buffer_compress_chunk", &[], COMPRESS),
+    no("dedupe_percentage", &[], COMPRESS),
+    no("dedupe_mode", &[], COMPRESS),
+    no("dedupe_working_set_percentage", &[], COMPRESS),
+    no("dedupe_global", &[], COMPRESS),
+    // Report.
+    exact("group_reporting", &[], "one entry a group in the report"),
+    exact("clat_percentiles", &[], ""),
+    exact("lat_percentiles", &[], ""),
+    exact("slat_percentiles", &[], "a synchronous engine has no submission latency"),
+    exact("percentile_list", &[], "up to 20"),
+    near("unified_rw_reporting", &[], "none only"),
+    exact("significant_figures", &[], NO_EFFECT),
+    near("disk_util", &[], "the report lists no host disks"),
+    exact("stats", &[], "1 only"),
+    near("gtod_reduce", &[], "0 only: virtual time costs nothing"),
+    near("disable_lat", &[], "0 only"),
+    near("disable_clat", &[], "0 only"),
+    near("disable_slat", &[], "0 only"),
+    near("disable_bw_measurement", &["disable_bw"], NO_EFFECT),
+    exact("kb_base", &[], "1024, 1000"),
+    exact("unit_base", &[], NO_EFFECT),
+    exact("per_job_logs", &[], NO_EFFECT),
+    no("write_bw_log", &[], LOGS),
+    no("write_lat_log", &[], LOGS),
+    no("write_iops_log", &[], LOGS),
+    no("write_hist_log", &[], LOGS),
+    near("bwavgtime", &[], NO_EFFECT),
+    near("iopsavgtime", &[], NO_EFFECT),
+    near("log_entries", &[], NO_EFFECT),
+    near("log_avg_msec", &[], NO_EFFECT),
+    near("log_hist_msec", &[], NO_EFFECT),
+    near("log_hist_coarseness", &[], NO_EFFECT),
+    near("log_max_value", &[], NO_EFFECT),
+    near("log_offset", &[], NO_EFFECT),
+    near("log_prio", &[], NO_EFFECT),
+    near("log_compression", &[], NO_EFFECT),
+    near("log_compression_cpus", &[], NO_EFFECT),
+    near("log_store_compressed", &[], NO_EFFECT),
+    near("log_unix_epoch", &[], NO_EFFECT),
+    near("log_alternate_epoch", &[], NO_EFFECT),
+    near("log_alternate_epoch_clock_id", &[], NO_EFFECT),
+    no("block_error_percentiles", &[], TRIM),
+    no("steadystate", &["ss"], "give a runtime"),
+    no("steadystate_duration", &["ss_dur"], "give a runtime"),
+    no("steadystate_ramp_time", &["ss_ramp"], "give a runtime"),
+    // Verification, trims, replay, zones.
+    no("verify", &[], VERIFY),
+    near("do_verify", &[], "accepted without effect: `verify` is refused"),
+    no("verify_only", &[], VERIFY),
+    no("verify_interval", &["header_interval"], VERIFY),
+    no("verify_offset", &["header_offset"], VERIFY),
+    no("verify_pattern", &[], VERIFY),
+    no("verify_fatal", &[], VERIFY),
+    no("verify_dump", &[], VERIFY),
+    no("verify_async", &[], VERIFY),
+    no("verify_async_cpus", &[], VERIFY),
+    no("verify_backlog", &[], VERIFY),
+    no("verify_backlog_batch", &[], VERIFY),
+    no("verify_state_load", &[], VERIFY),
+    near("verify_state_save", &[], "accepted without effect: `verify` is refused"),
+    no("trim_percentage", &[], TRIM),
+    no("trim_verify_zero", &[], TRIM),
+    no("trim_backlog", &[], TRIM),
+    no("trim_backlog_batch", &[], TRIM),
+    no("write_iolog", &[], LOGS),
+    no("read_iolog", &[], REPLAY),
+    no("read_iolog_chunked", &[], REPLAY),
+    no("replay_no_stall", &[], REPLAY),
+    no("replay_redirect", &[], REPLAY),
+    no("replay_scale", &[], REPLAY),
+    no("replay_align", &[], REPLAY),
+    no("replay_time_scale", &[], REPLAY),
+    no("replay_skip", &[], REPLAY),
+    no("merge_blktrace_file", &[], REPLAY),
+    no("merge_blktrace_scalars", &[], REPLAY),
+    no("merge_blktrace_iters", &[], REPLAY),
+    near("zonemode", &[], "none, strided; no zoned device yet"),
+    near("zonesize", &[], "of zonemode=strided; exact with one file read or written in order"),
+    no("zonecapacity", &[], ZONED),
+    near("zonerange", &[], "as zonesize"),
+    near("zoneskip", &[], "as zonesize"),
+    no("read_beyond_wp", &[], ZONED),
+    no("max_open_zones", &[], ZONED),
+    no("job_max_open_zones", &[], ZONED),
+    no("ignore_zone_limits", &[], ZONED),
+    no("zone_reset_threshold", &[], ZONED),
+    no("zone_reset_frequency", &[], ZONED),
+    // Latency targets and errors.
+    no("max_latency", &[], TARGET),
+    no("latency_target", &[], TARGET),
+    no("latency_window", &[], TARGET),
+    no("latency_percentile", &[], TARGET),
+    no("latency_run", &[], TARGET),
+    no("ignore_error", &[], "an error ends the run"),
+    no("continue_on_error", &[], "an error ends the run"),
+    no("error_dump", &[], "an error ends the run"),
+    // The host.
+    near("mem", &["iomem"], NO_EFFECT),
+    near("iomem_align", &["mem_align"], NO_EFFECT),
+    near("clocksource", &[], "virtual time, always"),
+    near("gtod_cpu", &[], NO_EFFECT),
+    near("nice", &[], NO_EFFECT),
+    near("cpumask", &[], "accepted without effect: tasks share the modelled CPUs"),
+    near("cpus_allowed", &[], "accepted without effect: tasks share the modelled CPUs"),
+    near("cpus_allowed_policy", &[], NO_EFFECT),
+    near("numa_cpu_nodes", &[], NO_EFFECT),
+    near("numa_mem_policy", &[], NO_EFFECT),
+    near("hugepage-size", &[], NO_EFFECT),
+    near("lockmem", &[], NO_EFFECT),
+    no("prio", &[], "I/O priorities come with the elevators that use them"),
+    no("prioclass", &[], "I/O priorities come with the elevators that use them"),
+    no("ioscheduler", &[], "the machine's elevator is chosen with `--elevator`"),
+    no("exec_prerun", &[], HOST),
+    no("exec_postrun", &[], HOST),
+    no("profile", &[], "profiles are not supported"),
+    no("cgroup", &[], HOST),
+    no("cgroup_weight", &[], HOST),
+    no("cgroup_nodelete", &[], HOST),
+    no("uid", &[], HOST),
+    no("gid", &[], HOST),
+    no("flow", &[], "flow control between jobs is not modelled"),
+    no("flow_id", &[], "flow control between jobs is not modelled"),
+    no("flow_sleep", &[], "flow control between jobs is not modelled"),
+    // Options of engines.
+    no("hipri", &["pri"], ASYNC),
+    no("hipri_percentage", &[], ASYNC),
+    no("uncached", &[], ASYNC),
+    no("nowait", &[], ASYNC),
+    no("userspace_reap", &[], ASYNC),
+    no("cmdprio_percentage", &[], ASYNC),
+    no("cmdprio_class", &[], ASYNC),
+    no("cmdprio", &[], ASYNC),
+    no("cmdprio_bssplit", &[], ASYNC),
+    no("fixedbufs", &[], ASYNC),
+    no("registerfiles", &[], ASYNC),
+    no("sqthread_poll", &[], ASYNC),
+    no("sqthread_poll_cpu", &[], ASYNC),
+    no("nonvectored", &[], ASYNC),
+    no("force_async", &[], ASYNC),
+    no("cpuload", &[], "engine cpuio is not modelled"),
+    no("cpuchunks", &[], "engine cpuio is not modelled"),
+];
+
+/// The option of a name or alias.
+pub fn find(key: &str) -> Option<&'static OptionInfo> {
+    OPTIONS.iter().find(|o| o.name == key || o.aliases.contains(&key))
+}
+
+/// The name that is nearest to an unknown key, if any is near.
+pub fn nearest(key: &str) -> Option<&'static str> {
+    let names = OPTIONS.iter().flat_map(|o| o.aliases.iter().copied().chain([o.name]));
+    let best = names.map(|n| (distance(n, key), n)).min()?;
+    (best.0 <= 1 + key.chars().count() / 3).then_some(best.1)
+}
+
+/// Edit distance with exchange of neighbours. Keys longer than a name could be are just far.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().take(64).collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut next = vec![i];
+        for j in 1..=b.len() {
+            let change = row[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut cost = change.min(row[j] + 1).min(next[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                cost = cost.min(before[j - 2] + 1);
+            }
+            next.push(cost);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_stands_twice_and_what_is_not_exact_says_why() {
+        let mut seen = std::collections::BTreeSet::new();
+        for o in OPTIONS {
+            for n in o.aliases.iter().chain([&o.name]) {
+                assert!(seen.insert(*n), "{n} twice");
+            }
+            assert!(o.class == Class::Exact || !o.note.is_empty(), "{}", o.name);
+        }
+    }
+
+    #[test]
+    fn a_mistyped_key_finds_its_option() {
+        assert_eq!(nearest("fdatasnyc"), Some("fdatasync"));
+        assert_eq!(nearest("io_deph"), Some("iodepth"));
+        assert_eq!(nearest("zzzzqqqq"), None);
+    }
+}

@@ -1,0 +1,518 @@
+//! One option's effect on a job, and what follows from all of them together.
+
+use wp_vfs::{Reserve, SyncKind};
+
+use super::diag::Diagnostic;
+use super::ini::{Entry, Section};
+use super::job::{Engine, FileService, Generator, Job, JobFile, Used};
+use super::options::{self, Class};
+use super::value::{self, Amount, by_direction, flag, micros, whole};
+
+/// The percentiles that fio reports by default, in millionths of a percent.
+pub const PERCENTILES: [u64; 17] = [
+    1_000_000, 5_000_000, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000, 60_000_000,
+    70_000_000, 80_000_000, 90_000_000, 95_000_000, 99_000_000, 99_500_000, 99_900_000, 99_950_000,
+    99_990_000,
+];
+/// Most percentiles in a list.
+const PERCENTILES_MAX: usize = 20;
+/// Most entries of a `bssplit` for one direction.
+const SPLIT_MAX: usize = 64;
+
+/// What a value may be called that is not done here.
+enum Wrong {
+    /// The value cannot be understood.
+    Value(String),
+    /// It can, but is not supported.
+    Refused(String),
+}
+
+impl From<String> for Wrong {
+    fn from(why: String) -> Wrong {
+        Wrong::Value(why)
+    }
+}
+
+/// Applies a section's options in fio's order: `filename` counts last, `kb_base` first.
+pub fn section(section: &Section, job: &mut Job, file: &mut JobFile) {
+    let mut order: Vec<&Entry> = section.entries.iter().collect();
+    order.sort_by_key(|e| match e.key.as_str() {
+        "kb_base" => 0,
+        "filename" => 2,
+        _ => 1,
+    });
+    let first = file.used.len();
+    for entry in order {
+        one(entry, job, file, section);
+    }
+    // The table follows the file, whatever the order of effect.
+    file.used[first..].sort_by_key(|u| (u.at.line, u.at.column));
+    // As fio's report lists them: by their first name, and none that stands without a value.
+    for e in &section.entries {
+        let (Some(value), Some(option)) = (&e.value, options::find(&e.key)) else { continue };
+        job.given.retain(|(k, _)| k != option.name);
+        job.given.push((option.name.to_owned(), value.clone()));
+    }
+}
+
+fn one(entry: &Entry, job: &mut Job, file: &mut JobFile, section: &Section) {
+    let option = options::find(&entry.key);
+    let mut refused = false;
+    match option {
+        None => {
+            let help = options::nearest(&entry.key)
+                .map(|n| format!("did you mean `{n}`?"))
+                .unwrap_or_else(|| "`writepath fio check --all` lists what is known".to_owned());
+            let message = format!("fio has no option `{}`", entry.key);
+            file.diagnostics.push(Diagnostic::error(&entry.at, message, help));
+            refused = true;
+        }
+        Some(o) if o.class == Class::Refused => {
+            let message = format!("option `{}` is not supported", o.name);
+            file.diagnostics.push(Diagnostic::error(&entry.at, message, o.note));
+            refused = true;
+        }
+        Some(o) => match set(o.name, entry, job) {
+            Ok(()) => {}
+            Err(Wrong::Value(why)) => {
+                let message = format!("option `{}`: {why}", entry.key);
+                file.diagnostics.push(Diagnostic::error(&entry.value_at, message, o.note));
+            }
+            Err(Wrong::Refused(why)) => {
+                let message = format!("option `{}`: {why}", entry.key);
+                let help = format!("{}: {}", o.class.word(), o.note);
+                file.diagnostics.push(Diagnostic::error(&entry.value_at, message, help));
+                refused = true;
+            }
+        },
+    }
+    file.used.push(Used {
+        section: section.name.clone(),
+        option,
+        key: entry.key.clone(),
+        value: entry.value.clone().unwrap_or_default(),
+        at: entry.at.clone(),
+        refused,
+    });
+}
+
+/// Only one value is possible: what fio would do by it anyway.
+fn only(text: &str, possible: &[&str], why: &str) -> Result<(), Wrong> {
+    if possible.contains(&text) {
+        return Ok(());
+    }
+    Err(Wrong::Refused(format!("`{text}` is not supported: {why}")))
+}
+
+fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
+    let given = entry.value.as_deref();
+    let kb = job.kb_base;
+    let text = || match given {
+        Some(v) if !v.is_empty() => Ok(v),
+        _ => Err(Wrong::Value("a value is needed".to_owned())),
+    };
+    let bytes = |t: &str| value::bytes(t, kb);
+    match name {
+        "name" => job.name = text()?.to_owned(),
+        "description" => job.description = text()?.to_owned(),
+        "rw" => direction(text()?, job)?,
+        "rw_sequencer" => {
+            job.identical = match text()? {
+                "sequential" => false,
+                "identical" => true,
+                other => return Err(format!("`{other}`: sequential or identical").into()),
+            }
+        }
+        "bs" => {
+            by_direction(text()?, &mut job.bs, |t| positive(bytes(t)?))?;
+        }
+        "bsrange" => range(text()?, job)?,
+        "bssplit" => split(text()?, job)?,
+        "bs_unaligned" => job.unaligned = flag(given)?,
+        "bs_is_seq_rand" => job.bs_is_seq_rand = flag(given)?,
+        "ba" => by_direction(text()?, &mut job.align, bytes)?,
+        "size" => job.size = value::amount(text()?, kb)?,
+        "io_size" => job.io_size = bytes(text()?)?,
+        "filesize" => job.file_size = bytes(text()?)?,
+        "offset" => job.offset = bytes(text()?)?,
+        "offset_increment" => job.offset_increment = bytes(text()?)?,
+        "number_ios" => job.number_ios = bytes(text()?)?,
+        "loops" => job.loops = whole(text()?)?.max(1),
+        "numjobs" => job.numjobs = positive(whole(text()?)?)?,
+        "rwmixread" => job.rwmix_read = percent(text()?)?,
+        "rwmixwrite" => job.rwmix_read = 100 - percent(text()?)?,
+        "percentage_random" => {
+            by_direction(text()?, &mut job.percent_random, percent)?;
+        }
+        "norandommap" => job.no_map = flag(given)?,
+        "random_generator" => {
+            job.generator_given = true;
+            job.generator = match text()? {
+                "tausworthe" => Generator::Taus88,
+                "tausworthe64" => Generator::Taus258,
+                "lfsr" => Generator::Lfsr,
+                t => return Err(format!("`{t}`: tausworthe, tausworthe64 or lfsr").into()),
+            };
+        }
+        "random_distribution" => only(text()?, &["random"], "uniform offsets only")?,
+        "randseed" => (job.seed, job.seed_given) = (bytes(text()?)?, true),
+        "randrepeat" => job.repeat = flag(given)?,
+        "allrandrepeat" => job.all_repeat = flag(given)?,
+        "filename" => {
+            job.filenames.extend(names(text()?));
+            job.nrfiles = job.filenames.len() as u64;
+        }
+        "filename_format" => job.filename_format = text()?.to_owned(),
+        "directory" => match text()? {
+            d if d.contains(':') => return Err(Wrong::Refused("one directory only".to_owned())),
+            d => job.directory = d.to_owned(),
+        },
+        "nrfiles" => job.nrfiles = positive(whole(text()?)?)?,
+        "openfiles" => job.openfiles = whole(text()?)?,
+        "file_service_type" => service(text()?, job)?,
+        "fallocate" => {
+            let known = ["none", "0", "truncate", "native", "posix", "1", "keep"];
+            only(text()?, &known, "none, truncate, native, posix or keep")?;
+            job.truncate_first = given == Some("truncate");
+            // The native call is mode 0 on Linux, as posix_fallocate is.
+            job.reserve_first = match given {
+                Some("native" | "posix" | "1") => Some(Reserve::Space { keep_size: false }),
+                Some("keep") => Some(Reserve::Space { keep_size: true }),
+                _ => None,
+            };
+        }
+        "overwrite" => job.overwrite = flag(given)?,
+        "create_serialize" => job.create_serialize = flag(given)?,
+        "create_fsync" => job.create_fsync = flag(given)?,
+        "create_on_open" => job.create_on_open = flag(given)?,
+        "create_only" => job.create_only = flag(given)?,
+        "unlink" => job.unlink = flag(given)?,
+        "fsync" => job.fsync = whole(text()?)?,
+        "fdatasync" => job.fdatasync = whole(text()?)?,
+        "end_fsync" => job.end_fsync = flag(given)?,
+        "fsync_on_close" => job.fsync_on_close = flag(given)?,
+        "sync" => {
+            job.open_sync = match text()? {
+                "none" | "0" => None,
+                "sync" | "1" => Some(SyncKind::Full),
+                "dsync" => Some(SyncKind::DataOnly),
+                other => return Err(Wrong::Value(format!("`{other}`: none, sync or dsync"))),
+            };
+        }
+        "ioengine" => {
+            job.engine = match text()? {
+                "sync" => Engine::Sync,
+                "psync" => Engine::Psync,
+                "pvsync" | "pvsync2" => Engine::Pvsync,
+                other => {
+                    let why = format!("engine `{other}` is not supported; use psync");
+                    return Err(Wrong::Refused(why));
+                }
+            }
+        }
+        "iodepth" => job.iodepth = positive(whole(text()?)?)?,
+        "io_submit_mode" => only(text()?, &["inline"], "one task does a job's I/O")?,
+        "direct" => job.direct = flag(given)?,
+        "buffered" => job.direct = !flag(given)?,
+        "runtime" => job.runtime = micros(text()?, true)?,
+        "time_based" => job.time_based = flag(given)?,
+        "startdelay" => job.startdelay = micros(text()?, true)?,
+        "thinktime" => job.thinktime = micros(text()?, false)?,
+        "thinktime_blocks" => job.thinktime_blocks = positive(whole(text()?)?)?,
+        "thinktime_blocks_type" => only(text()?, &["complete", "issue"], "no such type")?,
+        "thinktime_spin" => drop(micros(text()?, false)?),
+        "rate" => by_direction(text()?, &mut job.rate, bytes)?,
+        "rate_iops" => by_direction(text()?, &mut job.rate_iops, bytes)?,
+        "rate_process" => only(text()?, &["linear"], "no random pauses")?,
+        "thread" | "softrandommap" | "invalidate" | "disk_util" => drop(flag(given)?),
+        "stonewall" => job.stonewall = flag(given)?,
+        "new_group" => job.new_group = flag(given)?,
+        "zero_buffers" => job.zero_buffers = flag(given)?,
+        "refill_buffers" => job.refill = flag(given)?,
+        "scramble_buffers" => job.scramble = flag(given)?,
+        "buffer_pattern" => {
+            let hash = |h: u64, b: u8| wp_base::rng::mix64(h ^ u64::from(b));
+            job.pattern = Some(text()?.bytes().fold(0x0F10_BA77, hash));
+        }
+        "group_reporting" => job.group_reporting = flag(given)?,
+        "clat_percentiles" => job.clat_percentiles = flag(given)?,
+        "lat_percentiles" => job.lat_percentiles = flag(given)?,
+        "slat_percentiles" => job.slat_percentiles = flag(given)?,
+        "percentile_list" => job.percentiles = percentiles(text()?)?,
+        "kb_base" => {
+            job.kb_base = match text()? {
+                "1000" => 1000,
+                "1024" => 1024,
+                other => return Err(format!("`{other}`: 1024 or 1000").into()),
+            }
+        }
+        "allow_file_create" | "stats" => only(given.unwrap_or("1"), &["1"], "always on")?,
+        "gtod_reduce" | "disable_lat" | "disable_clat" | "disable_slat" => {
+            only(given.unwrap_or("1"), &["0"], "latencies are always measured")?;
+        }
+        "unified_rw_reporting" => only(text()?, &["none", "0"], "reads and writes apart")?,
+        "zonemode" => {
+            only(text()?, &["none", "strided"], "no zoned device yet")?;
+            job.strided = given == Some("strided");
+        }
+        "zonesize" => job.zone_size = positive(bytes(text()?)?)?,
+        "zonerange" => job.zone_range = positive(bytes(text()?)?)?,
+        "zoneskip" => job.zone_skip = bytes(text()?)?,
+        "write_hint" => only(text()?, &["none"], "devices know no hints")?,
+        // The rest is accepted without effect, and the table says so; a key of the table that is
+        // neither would be seen by the test that walks the table.
+        _ => {}
+    }
+    Ok(())
+}
+
+fn positive(n: u64) -> Result<u64, String> {
+    if n == 0 { Err("at least 1".to_owned()) } else { Ok(n) }
+}
+
+fn percent(text: &str) -> Result<u64, String> {
+    match whole(text.trim_end_matches('%'))? {
+        n if n > 100 => Err(format!("`{text}`: at most 100")),
+        n => Ok(n),
+    }
+}
+
+fn direction(text: &str, job: &mut Job) -> Result<(), Wrong> {
+    let (word, postfix) = match text.split_once(':') {
+        Some((w, p)) => (w.trim(), Some(p.trim())),
+        None => (text, None),
+    };
+    (job.reads, job.writes, job.random) = match word {
+        "read" => (true, false, false),
+        "write" => (false, true, false),
+        "randread" => (true, false, true),
+        "randwrite" => (false, true, true),
+        "rw" | "readwrite" => (true, true, false),
+        "randrw" => (true, true, true),
+        "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => {
+            return Err(Wrong::Refused(format!("`{word}`: trims are not modelled")));
+        }
+        other => {
+            let all = "read, write, randread, randwrite, rw, readwrite, randrw";
+            return Err(format!("`{other}` is no direction; there are {all}").into());
+        }
+    };
+    (job.sequence, job.skip) = (1, 0);
+    if let Some(p) = postfix {
+        if job.random {
+            job.sequence = whole(p)?;
+        } else {
+            job.skip = value::signed_bytes(p, job.kb_base)?.0;
+        }
+    }
+    Ok(())
+}
+
+fn range(text: &str, job: &mut Job) -> Result<(), Wrong> {
+    let kb = job.kb_base;
+    let mut both: [(u64, u64); 3] = std::array::from_fn(|d| (job.min_bs[d], job.max_bs[d]));
+    by_direction(text, &mut both, |t| {
+        let (a, b) =
+            t.split_once(['-', ':']).ok_or_else(|| format!("`{t}`: write a range, `1k-4k`"))?;
+        let (a, b) = (positive(value::bytes(a, kb)?)?, positive(value::bytes(b, kb)?)?);
+        Ok((a.min(b), a.max(b)))
+    })?;
+    for (d, (min, max)) in both.into_iter().enumerate() {
+        (job.min_bs[d], job.max_bs[d]) = (min, max);
+    }
+    Ok(())
+}
+
+fn split(text: &str, job: &mut Job) -> Result<(), Wrong> {
+    let kb = job.kb_base;
+    let none: Vec<(u64, u64)> = Vec::new();
+    let mut parsed = [none.clone(), none.clone(), none];
+    by_direction(text, &mut parsed, |t| one_split(t, kb))?;
+    for (d, list) in parsed.into_iter().enumerate() {
+        if list.is_empty() {
+            continue;
+        }
+        job.min_bs[d] = list.iter().map(|s| s.0).min().unwrap_or(0);
+        job.max_bs[d] = list.iter().map(|s| s.0).max().unwrap_or(0);
+        job.split[d] = list;
+    }
+    Ok(())
+}
+
+fn one_split(text: &str, kb: u64) -> Result<Vec<(u64, u64)>, String> {
+    let mut list: Vec<(u64, Option<u64>)> = Vec::new();
+    for part in text.split(':') {
+        let (size, share) = part.split_once('/').unwrap_or((part, ""));
+        let share = match share.trim() {
+            "" => None,
+            s => Some(percent(s)?).filter(|p| *p > 0),
+        };
+        list.push((positive(value::bytes(size, kb)?)?, share));
+    }
+    if list.len() > SPLIT_MAX {
+        return Err(format!("at most {SPLIT_MAX} lengths"));
+    }
+    let given: u64 = list.iter().filter_map(|s| s.1).sum();
+    let missing = list.iter().filter(|s| s.1.is_none()).count() as u64;
+    if given > 100 || (missing == 0 && given < 100) {
+        return Err(format!("the percentages add up to {given}, not to 100"));
+    }
+    let rest = (100 - given).checked_div(missing).unwrap_or(0);
+    let mut list: Vec<(u64, u64)> =
+        list.into_iter().map(|(size, share)| (size, share.unwrap_or(rest))).collect();
+    list.sort_by_key(|s| s.1);
+    Ok(list)
+}
+
+fn names(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut name = String::new();
+    let mut escaped = false;
+    for c in text.chars() {
+        match c {
+            '\\' if !escaped => {
+                escaped = true;
+                continue;
+            }
+            ':' if !escaped => out.push(std::mem::take(&mut name)),
+            c => name.push(c),
+        }
+        escaped = false;
+    }
+    out.push(name);
+    out.retain(|n| !n.is_empty());
+    out
+}
+
+fn service(text: &str, job: &mut Job) -> Result<(), Wrong> {
+    let (word, postfix) = match text.split_once(':') {
+        Some((w, p)) => (w.trim(), Some(p.trim())),
+        None => (text, None),
+    };
+    job.service = match word {
+        "random" => FileService::Random,
+        "roundrobin" => FileService::RoundRobin,
+        "sequential" => FileService::Sequential,
+        "zipf" | "pareto" | "normal" | "gauss" => {
+            return Err(Wrong::Refused(format!("`{word}`: uniform choice only")));
+        }
+        other => return Err(format!("`{other}`: random, roundrobin or sequential").into()),
+    };
+    job.service_count = match postfix {
+        Some(p) => positive(whole(p)?)?,
+        None => 1,
+    };
+    Ok(())
+}
+
+fn percentiles(text: &str) -> Result<Vec<u64>, Wrong> {
+    let mut out = Vec::new();
+    for part in text.split(':') {
+        let (whole_part, fraction) = part.trim().split_once('.').unwrap_or((part.trim(), ""));
+        let digits = |t: &str| t.len() <= 6 && t.bytes().all(|b| b.is_ascii_digit());
+        if !digits(fraction) || whole_part.is_empty() {
+            return Err(format!("`{part}`: a number with up to six decimals").into());
+        }
+        let n = percent(whole_part)? * 1_000_000
+            + format!("{fraction:0<6}").parse::<u64>().unwrap_or(0);
+        if n == 0 || n > 100_000_000 {
+            return Err(format!("`{part}`: above 0 and at most 100").into());
+        }
+        out.push(n);
+    }
+    if out.len() > PERCENTILES_MAX {
+        return Err(format!("at most {PERCENTILES_MAX} percentiles").into());
+    }
+    out.sort_unstable();
+    Ok(out)
+}
+
+/// What follows from all options together.
+pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
+    let at = job.at.clone();
+    let mut error = |message: String, help: &str| {
+        found.push(Diagnostic::error(&at, format!("job `{}`: {message}", job.name), help));
+    };
+    for d in 0..3 {
+        if job.min_bs[d] == 0 {
+            job.min_bs[d] = job.bs[d];
+        }
+        if job.max_bs[d] == 0 {
+            job.max_bs[d] = job.bs[d];
+        }
+        if job.align[d] == 0 || !job.random {
+            job.align[d] = job.min_bs[d];
+        }
+    }
+    if job.align != job.min_bs {
+        job.no_map = true;
+    }
+    job.overwrite |= job.reads;
+    if job.openfiles == 0 || job.openfiles > job.nrfiles {
+        job.openfiles = job.nrfiles;
+    }
+    if job.rate.iter().any(|r| *r > 0) && job.rate_iops.iter().any(|r| *r > 0) {
+        error("rate and rate_iops exclude each other".to_owned(), "keep one of them");
+    }
+    if let Amount::Bytes(size @ 1..) = job.size
+        && size < job.block_min()
+    {
+        let block = job.block_min();
+        error(format!("size {size} is less than the smallest block, {block}"), "");
+    }
+    if job.time_based && job.runtime == 0 {
+        job.time_based = false;
+        let what = "time_based does nothing without runtime";
+        found.push(Diagnostic::warning(&at, what, "give `runtime=`"));
+    }
+    if !job.strided && (job.zone_size > 0 || job.zone_range > 0) {
+        let what = "zonesize and zonerange need zonemode=strided";
+        found.push(Diagnostic::error(&at, what, "fio refuses them too"));
+    }
+    if job.strided && job.zone_size == 0 {
+        found.push(Diagnostic::error(&at, "zonemode=strided needs zonesize", ""));
+    }
+    if job.zone_range == 0 {
+        job.zone_range = job.zone_size;
+    }
+    if job.strided && (job.offset > 0 || job.offset_increment > 0) {
+        let what = "zonemode=strided with an offset is not supported";
+        found.push(Diagnostic::error(&at, what, "where fio wraps then is not understood"));
+    }
+    if job.generator == Generator::Lfsr && job.min_bs[..2] != job.max_bs[..2] {
+        let what = "random_generator=lfsr with several block sizes: not fio's order";
+        found.push(Diagnostic::warning(&at, what, "fio's manual advises against it too"));
+    }
+    if job.random && (job.sequence > 1 || job.percent_random[..2] != [100; 2]) && !job.no_map {
+        let what = "runs of sequential I/O with a random map: a place may differ from fio's";
+        found.push(Diagnostic::warning(&at, what, "with `norandommap` all are the same"));
+    }
+    if job.strided && (job.random || job.nrfiles > 1 || (job.reads && job.writes)) {
+        let what = "zonemode=strided: places may differ from fio's";
+        let help = "one file, read or written in order, gives the same";
+        found.push(Diagnostic::warning(&at, what, help));
+    }
+    if job.strided && job.skip != 0 {
+        let what = "steps (`rw=write:N`) inside zones are not supported";
+        found.push(Diagnostic::error(&at, what, "leave out one of them"));
+    }
+    if job.skip < 0 && (job.offset > 0 || job.offset_increment > 0) {
+        let what = "a negative step from an offset is not supported";
+        found.push(Diagnostic::error(
+            &at,
+            what,
+            "fio's first place is not understood; leave out `offset`",
+        ));
+    }
+    if job.iodepth > 1 {
+        let what = format!("iodepth={} with a synchronous engine is a depth of 1", job.iodepth);
+        found.push(Diagnostic::warning(&at, what, "one operation is in flight at a time"));
+    }
+    if job.nrfiles > 1 && (job.fsync > 0 || job.fdatasync > 0) {
+        found.push(Diagnostic::warning(
+            &at,
+            "fio syncs the next file and not the one written (axboe/fio #1904); here the one written is synced",
+            "compat=bugs does as fio does",
+        ));
+    }
+}

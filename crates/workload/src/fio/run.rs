@@ -1,0 +1,371 @@
+//! Running jobs on a mounted file system, in virtual time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use wp_base::rng::mix64;
+use wp_base::{FsError, FsResult, Span, Time};
+use wp_medium::Slice;
+use wp_vfs::{Fd, OpenFlags, SyncKind, Vfs};
+
+use super::job::{Job, JobFile, SyncWhat};
+use super::sequence::{Action, Direction, Sequence};
+use super::setup::{self, Layout};
+use super::stats::Stat;
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions {
+    /// Seed of jobs with `randrepeat=0`.
+    pub chance: u64,
+    /// Sync the file that fio would (axboe/fio #1904).
+    pub bugs: bool,
+}
+
+/// Why jobs did not finish.
+#[derive(Debug)]
+pub enum RunError {
+    /// A job that cannot be, on the files that are there.
+    Job(String),
+    /// The file system's answer.
+    Fs(FsError),
+}
+
+impl From<FsError> for RunError {
+    fn from(e: FsError) -> RunError {
+        RunError::Fs(e)
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Job(what) => f.write_str(what),
+            RunError::Fs(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// What one direction did.
+#[derive(Clone, Debug, Default)]
+pub struct DirectionResult {
+    /// Operations.
+    pub ios: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Operations that gave less than was asked.
+    pub short: u64,
+    /// Time in which this direction could run, in nanoseconds.
+    pub runtime_ns: u64,
+    /// Latency of completion: the system call.
+    pub clat: Stat,
+}
+
+/// What a job did.
+#[derive(Clone, Debug)]
+pub struct JobResult {
+    /// The job.
+    pub job: Job,
+    /// Reads, writes.
+    pub directions: [DirectionResult; 2],
+    /// Syncs among the operations; fio neither counts nor measures those at the end of a round and
+    /// before a close.
+    pub syncs: u64,
+    /// Latency of syncs.
+    pub sync: Stat,
+    /// From the job's beginning to its end, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// Runs all jobs: lays their files out, then starts them together, group by group where `stonewall`
+/// says so.
+///
+/// Waits for all I/O. Errors: the first job's, in the file's order.
+pub async fn run(
+    vfs: &Vfs,
+    file: &JobFile,
+    options: RunOptions,
+) -> Result<Vec<JobResult>, RunError> {
+    let mut layouts = Vec::new();
+    for job in &file.jobs {
+        layouts.push(if job.create_serialize { Some(lay_out(vfs, job).await?) } else { None });
+    }
+    let mut results = Vec::new();
+    let mut tasks = Vec::new();
+    for (job, layout) in file.jobs.iter().zip(layouts) {
+        if job.stonewall {
+            for task in tasks.drain(..) {
+                results.push(task.await?);
+            }
+        }
+        let task = Task { vfs: vfs.clone(), job: job.clone(), options };
+        let name = format!("fio/{}", job.thread_number);
+        tasks.push(vfs.rt().spawn(name, task.run(layout)));
+    }
+    for task in tasks {
+        results.push(task.await?);
+    }
+    Ok(results)
+}
+
+type Outcome = Result<JobResult, RunError>;
+
+/// Makes the directories above a path.
+async fn directories(vfs: &Vfs, path: &str) -> FsResult<()> {
+    for (i, _) in path.match_indices('/') {
+        match vfs.mkdir(&path[..i], 0o755).await {
+            Ok(()) | Err(FsError::Exists) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Shares a job's bytes among its files and makes those that must be there first.
+async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
+    let mut existing = BTreeMap::new();
+    for path in job.paths() {
+        directories(vfs, &path).await?;
+        match vfs.stat(&path).await {
+            Ok(attr) => drop(existing.insert(path, attr.size)),
+            Err(FsError::NotFound) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    let layout = setup::layout(job, &mut |p| existing.get(p).copied().unwrap_or(0))
+        .map_err(|e| RunError::Job(format!("job `{}`: {e}", job.name)))?;
+    // Jobs that read need bytes there; jobs that only write begin with an empty file.
+    let filled = job.reads || job.overwrite;
+    for (n, file) in layout.files.iter().enumerate() {
+        if !file.extend || job.create_on_open {
+            continue;
+        }
+        match vfs.unlink(&file.path).await {
+            Ok(()) | Err(FsError::NotFound) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let fd = vfs.open(&file.path, OpenFlags::CREATE, 0o644).await?;
+        if let Some(how) = job.reserve_first {
+            vfs.fallocate(fd, how, 0, file.length).await?;
+        }
+        if filled || job.truncate_first {
+            vfs.ftruncate(fd, file.length).await?;
+        }
+        if filled {
+            let tag = mix64(u64::from(job.thread_number) << 32 | n as u64);
+            let mut at = 0;
+            while at < file.length {
+                let len = job.max_bs[1].min(file.length - at);
+                at += vfs.write(fd, &[Slice::pattern(tag, at, len as u32)]).await?;
+            }
+            if job.create_fsync {
+                vfs.fsync(fd).await?;
+            }
+        }
+        vfs.close(fd).await?;
+    }
+    Ok(layout)
+}
+
+struct Task {
+    vfs: Vfs,
+    job: Job,
+    options: RunOptions,
+}
+
+impl Task {
+    fn now(&self) -> Time {
+        self.vfs.rt().now()
+    }
+
+    async fn run(self, layout: Option<Layout>) -> Outcome {
+        let layout = match layout {
+            Some(l) => l,
+            None => lay_out(&self.vfs, &self.job).await?,
+        };
+        let mut sequence =
+            Sequence::new(&self.job, &layout, self.options.chance, self.options.bugs)
+                .map_err(|e| RunError::Job(format!("job `{}`: {e}", self.job.name)))?;
+        if self.job.startdelay > 0 {
+            self.vfs.rt().sleep(Span::micros(self.job.startdelay)).await;
+        }
+        let mut run = Running {
+            fds: vec![None; layout.files.len()],
+            layout,
+            epoch: self.now(),
+            round: self.now(),
+            writes: 0,
+            think_from: 0,
+            issued: [0; 2],
+            result: JobResult {
+                job: self.job.clone(),
+                directions: Default::default(),
+                syncs: 0,
+                sync: Stat::default(),
+                elapsed_ns: 0,
+            },
+        };
+        let limit = Span::micros(self.job.runtime);
+        loop {
+            if self.job.runtime > 0 && self.now().since(run.epoch) >= limit {
+                sequence.terminate();
+            }
+            match sequence.next_action() {
+                Action::Done => break,
+                action => self.act(action, &mut run).await?,
+            }
+        }
+        if self.job.unlink {
+            for file in &run.layout.files {
+                match self.vfs.unlink(&file.path).await {
+                    Ok(()) | Err(FsError::NotFound) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+        run.result.elapsed_ns = self.now().since(run.epoch).0;
+        Ok(run.result)
+    }
+
+    async fn open(&self, run: &Running, i: usize) -> FsResult<Fd> {
+        let base = if self.job.writes { OpenFlags::CREATE } else { OpenFlags::READ };
+        let flags = OpenFlags {
+            direct: self.job.direct,
+            sync: self.job.open_sync == Some(SyncKind::Full),
+            dsync: self.job.open_sync == Some(SyncKind::DataOnly),
+            ..base
+        };
+        self.vfs.open(&run.layout.files[i].path, flags, 0o644).await
+    }
+
+    async fn act(&self, action: Action, run: &mut Running) -> FsResult<()> {
+        match action {
+            Action::Open(i) => run.fds[i] = Some(self.open(run, i).await?),
+            Action::Close { file } => {
+                let fd = run.fds[file].take().ok_or(FsError::BadFile)?;
+                self.vfs.close(fd).await?;
+            }
+            Action::Io { file, direction, offset, length } => {
+                self.io(run, file, direction, offset, length).await?;
+            }
+            Action::Sync { file, what } => {
+                let fd = run.fds[file].ok_or(FsError::BadFile)?;
+                self.sync(run, fd, what).await?;
+                run.result.syncs += 1;
+            }
+            Action::RoundEnd { sync } => {
+                for i in 0..if sync { run.fds.len() } else { 0 } {
+                    match run.fds[i] {
+                        Some(fd) => self.vfs.fsync(fd).await?,
+                        None => {
+                            let fd = self.open(run, i).await?;
+                            self.vfs.fsync(fd).await?;
+                            self.vfs.close(fd).await?;
+                        }
+                    }
+                }
+                let span = self.now().since(run.round).0;
+                run.round = self.now();
+                for d in &mut run.result.directions {
+                    if d.ios > 0 {
+                        d.runtime_ns += span;
+                    }
+                }
+            }
+            Action::Done => {}
+        }
+        Ok(())
+    }
+
+    async fn sync(&self, run: &mut Running, fd: Fd, what: SyncWhat) -> FsResult<()> {
+        let start = self.now();
+        match what {
+            SyncWhat::All => self.vfs.fsync(fd).await?,
+            SyncWhat::Data => self.vfs.fdatasync(fd).await?,
+        }
+        run.result.sync.add(self.now().since(start).0);
+        Ok(())
+    }
+
+    async fn io(
+        &self,
+        run: &mut Running,
+        file: usize,
+        direction: Direction,
+        offset: u64,
+        length: u64,
+    ) -> FsResult<()> {
+        let d = direction.index();
+        self.keep_rate(run, d).await;
+        let fd = run.fds[file].ok_or(FsError::BadFile)?;
+        let start = self.now();
+        let done = match direction {
+            Direction::Write => {
+                let data = self.contents(run.writes, offset, length);
+                run.writes += 1;
+                self.vfs.pwrite(fd, offset, &[data]).await?
+            }
+            Direction::Read => {
+                let data = self.vfs.pread(fd, offset, length).await?;
+                data.iter().map(|s| u64::from(s.len())).sum()
+            }
+        };
+        let latency = self.now().since(start).0;
+        run.issued[d] += length;
+        let counts = &mut run.result.directions[d];
+        counts.ios += 1;
+        counts.bytes += done;
+        counts.short += u64::from(done < length);
+        counts.clat.add(latency);
+        let total: u64 = run.result.directions.iter().map(|d| d.ios).sum();
+        if self.job.thinktime > 0 && total >= run.think_from + self.job.thinktime_blocks {
+            self.vfs.rt().sleep(Span::micros(self.job.thinktime)).await;
+            run.think_from = total;
+        }
+        Ok(())
+    }
+
+    /// Waits until the bytes issued so far would have taken this long at the rate asked for.
+    async fn keep_rate(&self, run: &Running, d: usize) {
+        let per_second = match (self.job.rate[d], self.job.rate_iops[d]) {
+            (0, 0) => return,
+            (0, iops) => iops.saturating_mul(self.job.min_bs[d]),
+            (rate, _) => rate,
+        };
+        // fio reckons in whole microseconds.
+        let micros = u128::from(run.issued[d]) * 1_000_000 / u128::from(per_second);
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX / 2000).min(u64::MAX / 2000);
+        let due = run.epoch + Span::micros(micros);
+        if due > self.now() {
+            self.vfs.rt().sleep_until(due).await;
+        }
+    }
+
+    fn contents(&self, write: u64, offset: u64, length: u64) -> Slice {
+        let len = length as u32;
+        let job = &self.job;
+        let own = u64::from(job.thread_number) << 40;
+        if job.zero_buffers {
+            Slice::zero(len)
+        } else if let Some(pattern) = job.pattern {
+            Slice::pattern(pattern, 0, len)
+        } else if job.refill || job.scramble {
+            Slice::pattern(mix64(own + write + 1), offset, len)
+        } else {
+            Slice::pattern(mix64(own), 0, len)
+        }
+    }
+}
+
+struct Running {
+    layout: Layout,
+    fds: Vec<Option<Fd>>,
+    epoch: Time,
+    round: Time,
+    writes: u64,
+    think_from: u64,
+    issued: [u64; 2],
+    result: JobResult,
+}

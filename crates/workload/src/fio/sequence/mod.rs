@@ -1,0 +1,366 @@
+//! The operations of a job, one after the other, as a state machine without I/O.
+//!
+//! Where the rules come from: the manual (options by their names) and logs of the installed fio
+//! (`--ioengine=null --write_iolog`), which show every open, close, operation and sync. Observed
+//! there, and not in the manual:
+//! - `size` or `io_size`, and `number_ios`, times `loops` bound the whole job: it ends before the
+//!   operation that would begin beyond, and never cuts one short;
+//! - a round ends when every file is done. Another one follows while `loops` are left, or while
+//!   `io_size` lacks at least one largest block, or while time is left;
+//! - a sync is due when the operation before was none and the number of writes since the job began
+//!   is a multiple of the period. So reads of a mixed job may be followed by syncs, and the last
+//!   write of a job never is. If both are due, `fsync` goes first and `fdatasync` is left out;
+//! - a sync takes a turn of the files as any operation does (axboe/fio #1904);
+//! - the sync of `end_fsync` at the end of a round is left out if the last operation was a sync,
+//!   and one may be due again at the beginning of the next round; a round that did nothing is the
+//!   last;
+//! - `fsync_on_close` adds no sync where a file that is done is closed within a round; at the end
+//!   of a round it does what `end_fsync` does;
+//! - bytes within a zone of `zonemode=strided` are counted over all files, and the file whose turn
+//!   comes when they are enough goes to its next zone;
+//! - turns of files go on from one round to the next;
+//! - a mixed job draws a direction for each operation, and again when the file turns out done. But
+//!   where the drawn direction is another one, it is kept until it has had its share of the number
+//!   of operations of the direction before.
+
+mod length;
+mod service;
+mod streams;
+mod target;
+
+use std::collections::VecDeque;
+
+use self::service::Service;
+use self::streams::Streams;
+use self::target::{Target, Want};
+use super::job::{Job, SyncWhat};
+use super::setup::Layout;
+
+/// What an operation does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+}
+
+impl Direction {
+    /// Its place in arrays by direction.
+    pub const fn index(self) -> usize {
+        match self {
+            Direction::Read => 0,
+            Direction::Write => 1,
+        }
+    }
+}
+
+/// The next thing to do. Files are numbers in [`Layout::files`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Open a file.
+    Open(usize),
+    /// Close a file.
+    Close {
+        /// Which.
+        file: usize,
+    },
+    /// Read or write.
+    Io {
+        /// Where.
+        file: usize,
+        /// Which of both.
+        direction: Direction,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Sync.
+    Sync {
+        /// Which file.
+        file: usize,
+        /// How.
+        what: SyncWhat,
+    },
+    /// A round is over.
+    RoundEnd {
+        /// With an `fsync` of every file, those that are not open too.
+        sync: bool,
+    },
+    /// The job is over.
+    Done,
+}
+
+/// Operations and bytes that may still begin; `None`: as many as there is time for.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    bytes: Option<u64>,
+    ios: Option<u64>,
+}
+
+impl Budget {
+    fn is_spent(self) -> bool {
+        self.bytes == Some(0) || self.ios == Some(0)
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        self.bytes = self.bytes.map(|b| b.saturating_sub(bytes));
+        self.ios = self.ios.map(|n| n.saturating_sub(1));
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Running,
+    /// The round is over and its end was told.
+    Between,
+    Over,
+}
+
+/// The operations of a job.
+#[derive(Clone, Debug)]
+pub struct Sequence {
+    job: Job,
+    fresh: Streams,
+    streams: Streams,
+    files: Vec<Target>,
+    service: Service,
+    budget: Budget,
+    /// Bytes of `io_size` or `size` that are missing, for another round.
+    missing: u64,
+    rounds: u64,
+    /// Operations since the job began, by direction.
+    begun: [u64; 2],
+    /// The direction of a mixed job, and how many operations it must have had before a draw.
+    mixed: Direction,
+    owed: u64,
+    /// Bytes done in a zone, in whichever file.
+    zone_done: u64,
+    /// Operations since a place was drawn.
+    run: u64,
+    /// May a sync be due? Not right after one in the same round.
+    sync_allowed: bool,
+    last_was_sync: bool,
+    /// Was anything done in this round?
+    moved: bool,
+    last_written: Option<usize>,
+    bugs: bool,
+    stop: bool,
+    phase: Phase,
+    pending: VecDeque<Action>,
+}
+
+impl Sequence {
+    /// The sequence of a job on its files. `chance`: the seed of jobs that are not to repeat;
+    /// `bugs`: sync the file that fio syncs (axboe/fio #1904).
+    ///
+    /// Errors: a shift register that cannot move.
+    pub fn new(job: &Job, layout: &Layout, chance: u64, bugs: bool) -> Result<Sequence, String> {
+        let largest = layout.files.iter().map(|f| f.span).max().unwrap_or(0);
+        let streams = Streams::new(job, chance, Streams::wide(job, largest));
+        let files: Result<Vec<Target>, String> =
+            layout.files.iter().map(|f| Target::new(job, f, &streams)).collect();
+        let once = if job.io_size > 0 { job.io_size } else { layout.size };
+        let bytes = (!job.time_based).then(|| once.saturating_mul(job.loops));
+        let ios = (job.number_ios > 0).then(|| job.number_ios.saturating_mul(job.loops));
+        Ok(Sequence {
+            job: job.clone(),
+            fresh: streams.clone(),
+            streams,
+            files: files?,
+            service: Service::new(),
+            budget: Budget { bytes, ios },
+            missing: once,
+            rounds: job.loops,
+            begun: [0; 2],
+            mixed: Direction::Read,
+            owed: 0,
+            zone_done: 0,
+            run: 0,
+            sync_allowed: false,
+            last_was_sync: false,
+            moved: false,
+            last_written: None,
+            bugs,
+            stop: job.create_only,
+            phase: Phase::Running,
+            pending: VecDeque::new(),
+        })
+    }
+
+    /// Time is over: no operation begins any more.
+    pub fn terminate(&mut self) {
+        self.stop = true;
+    }
+
+    /// The next thing to do; [`Action::Done`] again and again at the end.
+    pub fn next_action(&mut self) -> Action {
+        loop {
+            if let Some(action) = self.pending.pop_front() {
+                return action;
+            }
+            match self.phase {
+                Phase::Running => self.operate(),
+                Phase::Between => self.begin_or_end(),
+                Phase::Over => return Action::Done,
+            }
+        }
+    }
+
+    fn operate(&mut self) {
+        if self.stop || self.budget.is_spent() {
+            return self.end_round();
+        }
+        match self.due_sync() {
+            Some(what) => self.sync(what),
+            None => self.transfer(),
+        }
+    }
+
+    fn end_round(&mut self) {
+        let asked = self.job.end_fsync || self.job.fsync_on_close;
+        let sync = asked && self.job.writes && !self.last_was_sync;
+        self.pending.push_back(Action::RoundEnd { sync });
+        self.phase = Phase::Between;
+    }
+
+    fn begin_or_end(&mut self) {
+        self.rounds = self.rounds.saturating_sub(1);
+        let more_bytes = self.missing > 0 && self.missing >= self.job.block_max();
+        // A round in which nothing was done is the last one.
+        let more = !self.stop
+            && self.moved
+            && (self.job.time_based
+                || self.rounds > 0
+                || (self.job.io_size > 0 && more_bytes && !self.budget.is_spent()));
+        for i in 0..self.files.len() {
+            self.close(i);
+        }
+        if !more {
+            self.phase = Phase::Over;
+            return;
+        }
+        if !self.job.seed_given {
+            self.streams = self.fresh.clone();
+        }
+        for file in &mut self.files {
+            file.restart(&self.streams);
+        }
+        self.service.restart();
+        self.moved = false;
+        self.sync_allowed = true;
+        self.zone_done = 0;
+        self.phase = Phase::Running;
+    }
+
+    fn due_sync(&self) -> Option<SyncWhat> {
+        if !self.sync_allowed || self.begun[1] == 0 {
+            return None;
+        }
+        let due = |every: u64| every > 0 && self.begun[1].is_multiple_of(every);
+        if due(self.job.fsync) {
+            Some(SyncWhat::All)
+        } else if due(self.job.fdatasync) {
+            Some(SyncWhat::Data)
+        } else {
+            None
+        }
+    }
+
+    fn turn(&mut self) -> Option<usize> {
+        self.service.next(&self.job, &self.files, &mut self.streams.file)
+    }
+
+    fn open(&mut self, i: usize) {
+        if !self.files[i].open {
+            self.files[i].open = true;
+            self.pending.push_back(Action::Open(i));
+        }
+    }
+
+    fn close(&mut self, i: usize) {
+        let file = &mut self.files[i];
+        if file.open {
+            file.open = false;
+            self.pending.push_back(Action::Close { file: i });
+        }
+    }
+
+    fn sync(&mut self, what: SyncWhat) {
+        let file = if self.bugs { self.turn() } else { self.last_written };
+        let Some(file) = file else { return self.end_round() };
+        self.open(file);
+        self.sync_allowed = false;
+        self.last_was_sync = true;
+        self.pending.push_back(Action::Sync { file, what });
+    }
+
+    fn direction(&mut self) -> Direction {
+        match (self.job.reads, self.job.writes) {
+            (true, true) => {}
+            (true, false) => return Direction::Read,
+            _ => return Direction::Write,
+        }
+        let current = self.mixed.index();
+        if self.begun[current] >= self.owed {
+            let read = self.streams.direction.percent() <= self.job.rwmix_read;
+            let drawn = if read { Direction::Read } else { Direction::Write };
+            if drawn != self.mixed {
+                let reads = self.job.rwmix_read;
+                let share = if read { reads } else { 100 - reads };
+                self.owed = self.begun[current].saturating_mul(share) / 100;
+                self.mixed = drawn;
+            }
+        }
+        self.mixed
+    }
+
+    /// How the place of the next operation is found.
+    fn want(&mut self, d: usize) -> Want {
+        if !self.job.random {
+            return Want::Next;
+        }
+        if self.job.sequence > 1 {
+            let first = self.run.is_multiple_of(self.job.sequence);
+            self.run += 1;
+            if !first {
+                return if self.job.identical { Want::Again } else { Want::Next };
+            }
+        }
+        let share = self.job.percent_random[d];
+        if share >= 100 || self.streams.share[d].percent() <= share {
+            Want::Drawn
+        } else {
+            Want::Next
+        }
+    }
+
+    fn transfer(&mut self) {
+        let Some(file) = self.turn() else { return self.end_round() };
+        self.open(file);
+        let direction = self.direction();
+        let d = direction.index();
+        let want = self.want(d);
+        if self.job.zone_size > 0 && self.zone_done >= self.job.zone_size {
+            self.zone_done = 0;
+            self.files[file].next_zone(&self.job);
+        }
+        let Some((offset, length)) = self.files[file].place(&self.job, d, want, &mut self.streams)
+        else {
+            self.files[file].done = true;
+            return self.close(file);
+        };
+        if direction == Direction::Write {
+            self.last_written = Some(file);
+        }
+        self.begun[d] += 1;
+        self.zone_done += length;
+        self.sync_allowed = true;
+        self.last_was_sync = false;
+        self.moved = true;
+        self.budget.spend(length);
+        self.missing = self.missing.saturating_sub(length);
+        self.pending.push_back(Action::Io { file, direction, offset, length });
+    }
+}

@@ -1,0 +1,84 @@
+//! The random streams of a job, one for each kind of choice.
+//!
+//! All of this was found by drawing raw numbers out of fio (`bs=512,size=2t,norandommap` logs 32
+//! bits of each offset, `bsrange=1-16m` with `bs_unaligned` 24 bits of each length, 1024 files ten
+//! bits of each choice of a file) and searching all 2^32 seeds of taus88 for the one that gives
+//! them:
+//! - offsets with `randrepeat=1`: `0xb1899bed` times the number of the job;
+//! - any other stream, of number `i`: `randseed` (0x89 if it was not given) times the `4 + i`th
+//!   power of 0x9e370001, times the number of the job, plus `i`;
+//! - with `allrandrepeat`: `0xb1899bed` times the number of the job, plus `i`;
+//! - numbers `i`: lengths of reads 0 and of writes 1, the direction of a mixed job 4, files 5,
+//!   offsets 6, whether an offset is random 10. Directions and shares come from narrow streams
+//!   even with `tausworthe64`;
+//! - a later round of a job begins all streams anew, unless `randseed` was given.
+
+use crate::fio::job::{Generator, Job};
+use crate::fio::random::Taus;
+
+/// The multiplier of jobs' numbers.
+const JOB: u64 = 0xb189_9bed;
+/// The multiplier from one stream to the next: Knuth's golden ratio for 32 bits, made a prime.
+const NEXT: u64 = 0x9e37_0001;
+/// Steps of the multiplier before the first stream.
+const BEFORE: u32 = 4;
+
+const LENGTH_OF_READ: u32 = 0;
+const LENGTH_OF_WRITE: u32 = 1;
+const DIRECTION: u32 = 4;
+const FILE: u32 = 5;
+const OFFSET: u32 = 6;
+const SHARE: u32 = 10;
+
+/// The streams.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    /// Lengths of reads and of writes.
+    pub length: [Taus; 2],
+    /// Reading or writing.
+    pub direction: Taus,
+    /// Which file.
+    pub file: Taus,
+    /// Which block.
+    pub offset: Taus,
+    /// Random or next offset, of reads and of writes.
+    pub share: [Taus; 2],
+    /// What a shift register begins with.
+    pub register_seed: u64,
+}
+
+impl Streams {
+    /// The streams of a job. `chance` stands in for the seed that fio takes from the clock when
+    /// nothing is to repeat; `wide`: with 64 bits.
+    pub fn new(job: &Job, chance: u64, wide: bool) -> Streams {
+        let thread = u64::from(job.thread_number);
+        let base = if job.seed_given || job.repeat || job.all_repeat { job.seed } else { chance };
+        let seed = |i: u32| {
+            if job.all_repeat {
+                return JOB.wrapping_mul(thread).wrapping_add(u64::from(i));
+            }
+            let own = base.wrapping_mul(NEXT.wrapping_pow(BEFORE + i));
+            own.wrapping_mul(thread).wrapping_add(u64::from(i))
+        };
+        let register_seed = if job.repeat { JOB.wrapping_mul(thread) } else { seed(OFFSET) };
+        let stream = |i| Taus::new(seed(i), wide);
+        let narrow = |i| Taus::new(seed(i), false);
+        Streams {
+            length: [stream(LENGTH_OF_READ), stream(LENGTH_OF_WRITE)],
+            direction: narrow(DIRECTION),
+            file: stream(FILE),
+            offset: Taus::new(register_seed, wide),
+            share: [narrow(SHARE), narrow(SHARE)],
+            register_seed,
+        }
+    }
+
+    /// Are there more blocks than 32 bits can number, or was a wide generator asked for?
+    pub fn wide(job: &Job, span: u64) -> bool {
+        match job.generator {
+            Generator::Taus258 => true,
+            Generator::Lfsr => false,
+            Generator::Taus88 => !job.generator_given && (span / job.block_min().max(1)) >> 32 > 0,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How a job's bytes are shared among its files: manual, `size`, `filesize`, `nrfiles`; that the
+//! first files take the blocks left over was observed with `--write_iolog`.
+
+use super::job::Job;
+use super::value::Amount;
+
+/// One file of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileSetup {
+    /// Path, without a leading slash.
+    pub path: String,
+    /// Bytes that are there before the job lays anything out.
+    pub existing: u64,
+    /// Where the job's range begins.
+    pub start: u64,
+    /// Bytes of the range.
+    pub span: u64,
+    /// Length of the file when the job runs.
+    pub length: u64,
+    /// Must it be made or extended first?
+    pub extend: bool,
+}
+
+/// All files of a job, and the bytes of one round.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Its files.
+    pub files: Vec<FileSetup>,
+    /// Bytes of one round, `io_size` apart.
+    pub size: u64,
+}
+
+/// Shares a job's size among its files. `existing` tells the length of a file that is there.
+///
+/// Errors: a job that has nothing to do, or a range outside its file.
+pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> u64) -> Result<Layout, String> {
+    let paths = job.paths();
+    let block = job.block_min();
+    let count = paths.len() as u64;
+    let (size, share_percent) = match job.size {
+        Amount::Bytes(n) => (n, 100),
+        Amount::Percent(p) => (0, p),
+    };
+    let lengths: Vec<u64> = paths.iter().map(|p| existing(p)).collect();
+    if lengths.iter().all(|l| *l == 0) && size == 0 && job.file_size == 0 {
+        return Err("give `size`: none of its files is there".to_owned());
+    }
+    let share = size / count.max(1);
+    let mut larger = (size - share * count) / block;
+    let start = job.start_offset();
+    let (mut files, mut total) = (Vec::new(), 0u64);
+    for (path, existing) in paths.into_iter().zip(lengths) {
+        let outside = || format!("offset {start} is beyond file `{path}`");
+        let mut span = if job.file_size == 0 {
+            let extra = if larger > 0 { block } else { 0 };
+            larger = larger.saturating_sub(1);
+            match share + extra {
+                0 => existing.checked_sub(start).ok_or_else(outside)?,
+                n => n,
+            }
+        } else if existing == job.file_size {
+            existing.checked_sub(start).ok_or_else(outside)?
+        } else {
+            job.file_size.checked_sub(start).ok_or_else(outside)?
+        };
+        if share_percent != 100 {
+            let file = span + start;
+            span = (u128::from(file) * u128::from(share_percent) / 100) as u64;
+            span = span.min(file - start);
+            span -= span % block;
+        }
+        total = total.checked_add(span).ok_or("its files are too large together")?;
+        let end = span.checked_add(start).ok_or_else(outside)?;
+        let extend = end > existing;
+        files.push(FileSetup { path, existing, start, span, length: end.max(existing), extend });
+    }
+    let size = if size == 0 || (total > 0 && size > total) { total } else { size };
+    if size < block {
+        return Err(format!("a block of {block} bytes is larger than its {size} bytes"));
+    }
+    Ok(Layout { files, size })
+}

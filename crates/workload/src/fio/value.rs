@@ -1,0 +1,175 @@
+//! Values: sizes, times, booleans, lists by direction.
+
+/// A size or a share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Amount {
+    /// Bytes.
+    Bytes(u64),
+    /// Percent.
+    Percent(u64),
+}
+
+/// A signed number with a unit of bytes. `kb_base` is 1024 (where fio's `KiB` means 1000, a joke
+/// of compatibility that its manual states) or 1000.
+pub fn signed_bytes(text: &str, kb_base: u64) -> Result<(i64, bool), String> {
+    let (negative, body) = match text.strip_prefix(['-', '+']) {
+        Some(rest) => (text.starts_with('-'), rest),
+        None => (false, text),
+    };
+    let (number, unit) = number(body)?;
+    let unit = unit.to_ascii_lowercase();
+    if unit == "%" {
+        let n = i64::try_from(number).map_err(|_| too_large(text))?;
+        return Ok((n, true));
+    }
+    let other = if kb_base == 1000 { 1024 } else { 1000 };
+    let (base, power) = match unit.as_str() {
+        "" | "b" => (1, 0),
+        "k" | "kb" => (kb_base, 1),
+        "m" | "mb" => (kb_base, 2),
+        "g" | "gb" => (kb_base, 3),
+        "t" | "tb" => (kb_base, 4),
+        "p" | "pb" => (kb_base, 5),
+        "kib" => (other, 1),
+        "mib" => (other, 2),
+        "gib" => (other, 3),
+        "tib" => (other, 4),
+        "pib" => (other, 5),
+        _ => return Err(format!("`{unit}` is no unit of size; k, m, g, t, p are")),
+    };
+    let bytes = u64::pow(base, power)
+        .checked_mul(number)
+        .and_then(|n| i64::try_from(n).ok())
+        .ok_or_else(|| too_large(text))?;
+    Ok((if negative { -bytes } else { bytes }, false))
+}
+
+/// A size in bytes, or a share.
+pub fn amount(text: &str, kb_base: u64) -> Result<Amount, String> {
+    let (n, percent) = signed_bytes(text, kb_base)?;
+    let n = u64::try_from(n).map_err(|_| format!("`{text}` is negative"))?;
+    Ok(if percent { Amount::Percent(n) } else { Amount::Bytes(n) })
+}
+
+/// A size in bytes.
+pub fn bytes(text: &str, kb_base: u64) -> Result<u64, String> {
+    match amount(text, kb_base)? {
+        Amount::Bytes(n) => Ok(n),
+        Amount::Percent(_) => Err(format!("`{text}`: a share is not possible here")),
+    }
+}
+
+/// A time in microseconds; a number alone is seconds or microseconds.
+pub fn micros(text: &str, alone_is_seconds: bool) -> Result<u64, String> {
+    let (number, unit) = number(text)?;
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" if alone_is_seconds => 1_000_000,
+        "" | "us" | "usec" => 1,
+        "ms" | "msec" => 1000,
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        "d" => 86_400_000_000,
+        other => return Err(format!("`{other}` is no unit of time; us, ms, s, m, h, d are")),
+    };
+    number.checked_mul(unit).ok_or_else(|| too_large(text))
+}
+
+/// A whole number.
+pub fn whole(text: &str) -> Result<u64, String> {
+    match number(text)? {
+        (n, "") => Ok(n),
+        _ => Err(format!("`{text}` is not a whole number")),
+    }
+}
+
+/// A switch: a key alone is yes.
+pub fn flag(text: Option<&str>) -> Result<bool, String> {
+    match text {
+        None | Some("1" | "true") => Ok(true),
+        Some("0" | "false") => Ok(false),
+        Some(other) => Err(format!("`{other}`: 0 or 1 is needed")),
+    }
+}
+
+fn number(text: &str) -> Result<(u64, &str), String> {
+    let text = text.trim();
+    if text.starts_with('(') {
+        return Err(format!("`{text}`: arithmetic is not supported; write the number"));
+    }
+    if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        return u64::from_str_radix(hex, 16)
+            .map(|n| (n, ""))
+            .map_err(|_| format!("`{text}` is not a hexadecimal number"));
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    if end == 0 {
+        return Err(format!("`{text}` is not a number"));
+    }
+    let n = text[..end].parse().map_err(|_| too_large(text))?;
+    Ok((n, text[end..].trim()))
+}
+
+fn too_large(text: &str) -> String {
+    format!("`{text}` is too large")
+}
+
+/// Values by direction (read, write, trim), as fio hands them out: an empty place leaves what is
+/// there, and the last one given stands for those that follow.
+pub fn by_direction<T: Clone>(
+    text: &str,
+    current: &mut [T; 3],
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<(), String> {
+    let mut parts = text.split(',').collect::<Vec<_>>();
+    if parts.len() > 1 && parts.last() == Some(&"") {
+        parts.pop();
+    }
+    if parts.len() > 3 {
+        return Err(format!("`{text}`: at most three values (read, write, trim)"));
+    }
+    for (i, part) in parts.iter().enumerate() {
+        if part.trim().is_empty() {
+            continue;
+        }
+        let value = parse(part.trim())?;
+        let last = if i + 1 == parts.len() { 3 } else { i + 1 };
+        current[i..last].fill(value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_the_units_of_fio() {
+        assert_eq!(bytes("4k", 1024), Ok(4096));
+        assert_eq!(bytes("4KiB", 1024), Ok(4000));
+        assert_eq!(bytes("4kb", 1000), Ok(4000));
+        assert_eq!(bytes("0x10", 1024), Ok(16));
+        assert_eq!(amount("50%", 1024), Ok(Amount::Percent(50)));
+        for bad in ["", "k", "4x", "99999999999999999999", "9999999t", "-4k", "(1+1)"] {
+            assert!(bytes(bad, 1024).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_alone_are_seconds_or_microseconds() {
+        assert_eq!(micros("10", true), Ok(10_000_000));
+        assert_eq!(micros("10", false), Ok(10));
+        assert_eq!(micros("3m", true), Ok(180_000_000));
+        assert!(micros("3 weeks", true).is_err());
+    }
+
+    #[test]
+    fn the_last_direction_given_stands_for_the_rest() {
+        let mut bs = [1, 1, 1];
+        by_direction("2,3", &mut bs, whole).expect("fine");
+        assert_eq!(bs, [2, 3, 3]);
+        by_direction(",7", &mut bs, whole).expect("fine");
+        assert_eq!(bs, [2, 7, 7]);
+        assert!(by_direction("1,2,3,4", &mut bs, whole).is_err());
+    }
+}

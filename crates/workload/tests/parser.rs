@@ -1,0 +1,191 @@
+//! Job files: what is understood, what is refused with its place, and that any bytes are taken.
+
+use std::collections::BTreeMap;
+
+use wp_base::Rng;
+use wp_workload::fio::{
+    Class, JobFile, OPTIONS, Sequence, Severity, Variables, find, layout, parse,
+};
+
+fn skipped(check: &str, reason: &str) {
+    use std::io::Write;
+    eprintln!("SKIPPED: {check}: {reason}");
+    let Some(path) = std::env::var_os("WRITEPATH_SKIPS") else { return };
+    let mut file = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .expect("it can be appended to");
+    file.write_all(format!("{check}: {reason}\n").as_bytes()).expect("written");
+}
+
+fn plain(text: &str) -> JobFile {
+    parse("t.fio", text.as_bytes(), &|_| None, &Variables::default())
+}
+
+fn first_error(text: &str) -> String {
+    let file = plain(text);
+    let d = file.diagnostics.iter().find(|d| d.severity == Severity::Error).expect("an error");
+    d.to_string()
+}
+
+#[test]
+fn global_sections_apply_to_the_jobs_after_them() {
+    let f =
+        plain("[global]\nbs=8k\nsize=1m\n[a]\n[global]\nbs=16k\n[b]\nrw=write\n[c]\nbs=4k # c\n");
+    assert!(!f.has_errors(), "{}", f.rendered());
+    let bs: Vec<u64> = f.jobs.iter().map(|j| j.bs[0]).collect();
+    assert_eq!(bs, [8192, 16384, 4096]);
+    assert_eq!(f.jobs[1].given, [("rw".to_owned(), "write".to_owned())]);
+}
+
+#[test]
+fn an_error_shows_line_column_caret_and_help() {
+    let text = first_error("[j]\nrw=write\n  fsnyc=1\n");
+    assert_eq!(
+        text,
+        "error: fio has no option `fsnyc`\n --> t.fio:3:3\n  |\n3 |   fsnyc=1\n  |   ^^^^^\n  = help: did you mean `fsync`?"
+    );
+    let text = first_error("[j]\nsize=4x\n");
+    assert!(text.contains("t.fio:2:6") && text.contains("no unit of size"), "{text}");
+}
+
+#[test]
+fn what_is_not_supported_is_an_error_with_a_way_out() {
+    for (line, says) in [
+        ("atomic=1", "atomically"),
+        ("ioengine=libaio", "use psync"),
+        ("ioengine=io_uring", "use psync"),
+        ("rw=randtrim", "trims"),
+        ("verify=crc32c", "verify"),
+        ("fallocate=strange", "posix"),
+        ("random_distribution=zipf:1.2", "uniform"),
+    ] {
+        let text = first_error(&format!("[j]\nsize=1m\n{line}\n"));
+        assert!(text.contains(says), "{line}: {text}");
+    }
+}
+
+#[test]
+fn variables_come_from_what_is_handed_in() {
+    let named = BTreeMap::from([("SIZE".to_owned(), "3m".to_owned())]);
+    let variables = Variables { named, cpus: 5, ..Variables::default() };
+    let text = b"[j]\nsize=${SIZE}\nbs=$pagesize\nnumjobs=$ncpus\n";
+    let f = parse("t.fio", text, &|_| None, &variables);
+    assert!(!f.has_errors(), "{}", f.rendered());
+    assert_eq!(f.jobs.len(), 5);
+    assert_eq!(layout(&f.jobs[0], &mut |_| 0).expect("fits").size, 3 << 20);
+    assert!(first_error("[j]\nsize=${PATH}\n").contains("no variable `PATH`"));
+}
+
+#[test]
+fn included_files_add_options_to_the_section() {
+    let include = |name: &str| (name == "d/common.fio").then(|| b"bs=2k\nrw=write\n".to_vec());
+    let f =
+        parse("d/t.fio", b"[j]\ninclude common.fio\nsize=1m\n", &include, &Variables::default());
+    assert!(!f.has_errors(), "{}", f.rendered());
+    assert_eq!(f.jobs[0].bs[1], 2048);
+    let again = |_: &str| Some(b"include x\n".to_vec());
+    let f = parse("t.fio", b"[j]\ninclude x\n", &again, &Variables::default());
+    assert!(f.rendered().contains("deep"), "{}", f.rendered());
+}
+
+#[test]
+fn names_of_files_are_made_as_fio_makes_them() {
+    let f = plain("[j]\nsize=1m\nnumjobs=3\nnrfiles=2\ndirectory=/d\n");
+    let paths: Vec<String> = f.jobs.iter().flat_map(|j| j.paths()).collect();
+    assert_eq!(paths, ["d/j.0.0", "d/j.0.1", "d/j.2.0", "d/j.2.1", "d/j.1.0", "d/j.1.1"]);
+    let f = plain("[j]\nsize=1m\nfilename=x:y\\:z\n");
+    assert_eq!(f.jobs[0].paths(), ["x", "y:z"]);
+}
+
+#[test]
+fn depth_with_a_synchronous_engine_and_wrong_file_syncs_are_warned_of() {
+    let f = plain("[j]\nsize=1m\nrw=write\niodepth=8\nnrfiles=2\nfsync=1\n");
+    assert!(!f.has_errors());
+    assert_eq!(f.diagnostics.len(), 2, "{}", f.rendered());
+}
+
+#[test]
+fn the_table_has_every_option_that_the_installed_fio_lists() {
+    let Ok(out) = std::process::Command::new("fio").arg("--cmdhelp=all").output() else {
+        skipped("fio option table", "fio is not installed");
+        return;
+    };
+    let text = String::from_utf8_lossy(&out.stdout);
+    let missing: Vec<&str> = text
+        .lines()
+        .filter_map(|l| l.split_once(": ").map(|(k, _)| k.trim()))
+        .filter(|k| find(k).is_none())
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn an_option_is_refused_or_has_an_effect_or_says_that_it_has_none() {
+    // Texts, of which none is wrong, and switches without effect for a reason that the table gives.
+    const ANY_VALUE: [&str; 8] = [
+        "name",
+        "description",
+        "filename",
+        "filename_format",
+        "directory",
+        "buffer_pattern",
+        "clocksource",
+        "significant_figures",
+    ];
+    for o in OPTIONS {
+        let wrong = plain(&format!("[j]\nsize=1m\n{}=?!\n", o.name)).has_errors();
+        let idle = o.note.contains("without effect") || ANY_VALUE.contains(&o.name);
+        assert!(wrong || idle, "{} takes any value in silence", o.name);
+        if o.class == Class::Refused {
+            assert!(plain(&format!("[j]\nsize=1m\n{}=1\n", o.name)).has_errors(), "{}", o.name);
+        }
+    }
+}
+
+#[test]
+fn any_bytes_are_parsed_without_a_panic_and_any_job_ends() {
+    let seed = b"[global]\nbs=4k\nsize=64k\nrw=randrw:3\nbsrange=1k-9k\nbssplit=1k/20:2k/:4k/\n\
+        [a]\nnrfiles=3\nfile_service_type=random:2\nfsync=2\nloops=2\npercentage_random=40,60\n\
+        [b]\nnumjobs=2\noffset=4k\noffset_increment=1k\nio_size=100k\nrandseed=3\ninclude x\n\
+        random_generator=lfsr\nfilename_format=$jobname.$filenum\n${A}=${B}\n";
+    let mut rng = Rng::stream(1, "mutations");
+    for _ in 0..1500 {
+        let mut bytes = seed.to_vec();
+        for _ in 0..=rng.below(8) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            match rng.below(4) {
+                0 => bytes[at] = rng.next_u64() as u8,
+                1 => drop(bytes.remove(at)),
+                2 => bytes.insert(at, b"[]=:,/-%$;#\n 019kmgt"[rng.below(20) as usize]),
+                _ => {
+                    let to = (at + rng.below(40) as usize).min(bytes.len());
+                    let part = bytes[at..to].to_vec();
+                    let into = rng.below(bytes.len() as u64) as usize;
+                    bytes.splice(into..into, part);
+                }
+            }
+        }
+        let f = parse("m.fio", &bytes, &|_| Some(b"bs=1k\n\xff=3".to_vec()), &Variables::default());
+        for d in &f.diagnostics {
+            assert!(!d.to_string().is_empty() && d.at.line > 0);
+        }
+        if f.has_errors() {
+            continue;
+        }
+        for job in f.jobs.iter().take(4) {
+            let Ok(plan) = layout(job, &mut |_| 0) else { continue };
+            let blocks = plan.files.iter().map(|f| f.span / job.block_min()).sum::<u64>();
+            if blocks > 1 << 20 {
+                continue;
+            }
+            let Ok(mut sequence) = Sequence::new(job, &plan, 1, false) else { continue };
+            for _ in 0..2000 {
+                if sequence.next_action() == wp_workload::fio::Action::Done {
+                    break;
+                }
+            }
+        }
+    }
+}
