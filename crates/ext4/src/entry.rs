@@ -105,7 +105,7 @@ const OPTIONS: &[OptionSpec] = &[
 /// ext4.
 pub static ENTRY: FsEntry = FsEntry {
     name: "ext4",
-    about: "ext4 with jbd2, eras 3.4, 3.8 and 4.6 (paper ext4-fsync), 5.10",
+    about: "ext4 with jbd2, eras 3.4 to 6.18; held against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
     mkfs: make,
     mount,

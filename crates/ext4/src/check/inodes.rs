@@ -71,7 +71,8 @@ fn one(s: &mut State<'_>, number: u32, raw: &[u8]) {
         let found = i.dtime.get();
         s.add(Kind::InodeDtime, place(number, "i_dtime"), found, "0 while it is in use");
     }
-    let used = Used { mode: i.mode.get(), links: i.links_count.get(), names: 0 };
+    let (mode, links, indexed) = (i.mode.get(), i.links_count.get(), i.has(flag::INDEX));
+    let used = Used { mode, links, names: 0, indexed };
     s.used.insert(number, used);
     if number == ino::ROOT && !i.is_dir() {
         s.add(Kind::InodeMode, place(number, "i_mode"), i.mode.get(), "a directory");
@@ -174,9 +175,7 @@ pub(super) fn file(s: &mut State<'_>, number: u32, i: &Inode) {
 pub(super) fn file_of(s: &mut State<'_>, number: u32, i: &Inode, map: &Map) {
     sectors(s, number, i, map.blocks);
     let bs = u64::from(s.g.block_size.bytes());
-    // A page may have blocks behind the end of file, where blocks are smaller than pages.
-    let per_page = 4096 / bs;
-    let fits = map.last_written.is_none_or(|last| i.size() >= last / per_page * per_page * bs);
+    let fits = map.last_written.is_none_or(|last| i.size() >= last * bs);
     size_in(s, number, i, fits, "behind the last block that is written");
     if i.is_file() && i.size() > 0x7FFF_FFFF && !s.sb.has_ro_compat(ro_compat::LARGE_FILE) {
         let place = place(number, "i_size");

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::disk::ino;
 use crate::disk::inode::mode;
-use crate::disk::{ino, ro_compat};
 
 use super::finding::Kind;
-use super::state::State;
+use super::state::{State, Used};
 
 /// Most links of a directory before its count says 1 (`EXT4_LINK_MAX`).
 const LINK_MAX: u32 = 65_000;
@@ -46,9 +46,8 @@ pub(super) fn pass(s: &mut State<'_>) {
             s.add(Kind::Unattached, place, "a directory without a way to it", "a name");
         }
     }
-    let used: Vec<(u32, u16, u16, u32)> =
-        s.used.iter().map(|(n, u)| (*n, u.mode, u.links, u.names)).collect();
-    for (number, m, links, names) in used {
+    let used: Vec<(u32, Used)> = s.used.iter().map(|(n, u)| (*n, *u)).collect();
+    for (number, Used { mode: m, links, names, indexed }) in used {
         if number < s.g.first_inode && number != ino::ROOT {
             continue;
         }
@@ -59,7 +58,7 @@ pub(super) fn pass(s: &mut State<'_>) {
             continue;
         }
         let right = if is_dir && names > LINK_MAX { 1 } else { names };
-        let has_any = s.sb.has_ro_compat(ro_compat::DIR_NLINK) && is_dir && links == 1;
+        let has_any = is_dir && indexed && links == 1;
         if has_any && right != 1 {
             // "Any number", which a kernel keeps once there have been too many.
             s.harmless(Kind::LinkCount, place, links, right);

@@ -43,14 +43,14 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
     // What mke2fs and kernels leave in the others are times.
     let place = |field: &str| format!("inode {number}, {field}");
     if number == ino::USER_QUOTA || number == ino::GROUP_QUOTA {
-        if i.links_count.get() != 0
-            || i.blocks_lo.get() != 0
-            || i.pointer(0) != 0
-            || i.has(flag::INLINE_DATA)
-        {
+        if i.links_count.get() != 0 || i.blocks_lo.get() != 0 || i.pointer(0) != 0 {
             s.add(Kind::InodeReserved, place("i_block"), i.pointer(0), "an inode not in use");
         }
         return;
+    }
+    if i.has(flag::CASEFOLD) {
+        let expected = "no flag of a feature that the file system has not";
+        s.add(Kind::InodeReserved, place("i_flags"), i.flags.get(), expected);
     }
     let is_boot = number == BOOT_LOADER && !i.is_dir();
     if is_boot && i.is_file() {
@@ -63,7 +63,12 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
             s.add(Kind::InodeReserved, place("i_links_count"), i.links_count.get(), expected);
         }
         // Blocks that the device cannot read; where they lie is not its fault.
-        for p in (0..12).map(|n| u64::from(i.pointer(n))).filter(|p| *p != 0) {
+        let extents = i.has(flag::EXTENTS) && s.sb.has_incompat(incompat::EXTENTS);
+        if extents {
+            blocks::walk(s, number, i, false);
+        }
+        let pointers = if extents { 0..0 } else { 0..12 };
+        for p in pointers.map(|n| u64::from(i.pointer(n))).filter(|p| *p != 0) {
             s.claimed.add(p);
             let first = u64::from(s.g.first_data_block);
             if (first..=first + u64::from(s.g.gdt_blocks)).contains(&p) {
@@ -78,7 +83,8 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
     let has_attributes =
         s.sb.has_compat(compat::EXT_ATTR) && (s.g.holds(i.file_acl(), 1) || i.file_acl() == 1);
     let has_mode = i.mode.get() != 0 && !is_boot;
-    if has_mode || has_blocks || has_attributes || i.has(flag::INLINE_DATA) {
+    let is_inline = number == 1 && i.has(flag::INLINE_DATA);
+    if has_mode || has_blocks || has_attributes || is_inline {
         let expected = "an inode that is not in use";
         s.add(Kind::InodeReserved, place("i_mode"), i.mode.get(), expected);
     }
@@ -102,7 +108,8 @@ pub(super) fn low_dtime(s: &mut State<'_>, number: u32, i: &Inode) {
 /// In use without a name.
 fn hidden(s: &mut State<'_>, number: u32, i: &Inode) {
     let links = i.links_count.get();
-    s.used.insert(number, Used { mode: i.mode.get(), links, names: u32::from(links) });
+    let (mode, names) = (i.mode.get(), u32::from(links));
+    s.used.insert(number, Used { mode, links, names, indexed: false });
 }
 
 fn journal(s: &mut State<'_>, number: u32, i: &Inode) {

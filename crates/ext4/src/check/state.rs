@@ -29,6 +29,7 @@ pub(super) struct Dir {
 }
 
 /// What pass 1 learns about an inode in use.
+#[derive(Clone, Copy)]
 pub(super) struct Used {
     /// `i_mode`.
     pub mode: u16,
@@ -36,6 +37,8 @@ pub(super) struct Used {
     pub links: u16,
     /// Names found.
     pub names: u32,
+    /// A directory with a hash tree.
+    pub indexed: bool,
 }
 
 /// Everything known so far.

@@ -216,7 +216,7 @@ pub const PAPER_ERAS: [(&str, Version); 3] =
     [("3.4", Version(3, 4, 2)), ("3.8", Version(3, 8, 0)), ("4.6", Version(4, 6, 2))];
 
 /// Oldest and newest versions whose behaviour was held against a real kernel.
-pub const EVIDENCE: (Version, Version) = (Version(3, 4, 0), Version(5, 10, u16::MAX));
+pub const EVIDENCE: (Version, Version) = (Version(3, 4, 0), Version(6, 18, u16::MAX));
 
 impl Version {
     /// Was the behaviour of such kernels held against a real one? If not, policies may be missing.

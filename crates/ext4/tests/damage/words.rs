@@ -16,6 +16,11 @@ use wp_ext4::check::Class::{self, *};
 const WORDS: &[(&str, &[Class])] = &[
     // Talk.
     ("e2fsck 1.", &[]),
+    // Second lines of messages that are mapped by their first.
+    ("+(", &[]),
+    ("marking ", &[]),
+    ("now = ", &[]),
+    ("has the casefold flag", &[Inode]),
     ("has encrypt flag", &[Inode]),
     ("invalid unused inodes count", &[Group]),
     ("external journal", &[Super]),
