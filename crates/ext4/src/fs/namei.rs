@@ -420,12 +420,13 @@ impl Ext4 {
         let source = self.find(from_dir, from).await?.ok_or(FsError::NotFound)?;
         let inode = self.inode(source.ino).await?;
         let is_dir = inode.is_dir();
+        // Both names are looked up before anything is judged (`do_renameat2`).
+        let target = self.find(to_dir, to).await?;
         if is_dir && self.is_above(inode.ino, to_dir).await? {
             return Err(FsError::Invalid("a directory cannot move into itself"));
         }
         self.check_may_remove(from_dir, &inode)?;
         self.check_may_add(to_dir)?;
-        let target = self.find(to_dir, to).await?;
         let replaced = match &target {
             Some(t) if t.ino == inode.ino => return Ok(()),
             Some(t) => Some(self.inode(t.ino).await?),
