@@ -289,7 +289,7 @@ impl<'a> Walk<'a> {
         };
         push(issued.at, until, Doing::Request(request, role));
         let task: &'a str = &self.records[issued.index].task;
-        if task != SWAPPER {
+        if !is_block_layer(task) {
             return Place { task, at: issued.at, before: issued.index + 1 };
         }
         self.dispatched(who, request, push)
@@ -335,7 +335,9 @@ impl<'a> Walk<'a> {
                 return self.over(who, at, done, role, push);
             }
             let before = self.cpu_ends.get(&at).into_iter().flatten().find(|i| {
-                &*self.records[**i].task == SWAPPER && self.bursts[i].0 < at && **i < issued.index
+                is_block_layer(&self.records[**i].task)
+                    && self.bursts[i].0 < at
+                    && **i < issued.index
             });
             match before {
                 Some(i) => at = self.bursts[i].0,
@@ -357,6 +359,11 @@ impl<'a> Walk<'a> {
         let task: &'a str = &self.records[entered.index].task;
         Place { task, at: entered.at, before: entered.index + 1 }
     }
+}
+
+/// Does the task dispatch for others: interrupt context, or kblockd (`kworker/0:1H`)?
+fn is_block_layer(task: &str) -> bool {
+    task == SWAPPER || (task.starts_with("kworker/") && task.ends_with('H'))
 }
 
 /// Does the record tell of the device's inside? Such work is no task's.
