@@ -7,7 +7,6 @@
 //!                remembered beside.
 //!             2. the journal holds the file's data weakly: who frees an inode releases it here
 //!                first.
-//! Left out:   byte ranges (5.3 and later): every mapped dirty block of the file is written.
 //! Source:     Linux 6.1 `jbd2_journal_file_inode`, `journal_submit_data_buffers`,
 //!             `journal_finish_inode_data_buffers`.
 
@@ -27,9 +26,9 @@ use crate::journal::Journal;
 pub trait OrderedData {
     /// Inode number, for events.
     fn ino(&self) -> u64;
-    /// Submits the file's dirty blocks that have a place on the device, as SYNC writes; never
-    /// allocates.
-    fn submit<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
+    /// Submits those of the file's dirty blocks in `range` (first and last index) that have a place
+    /// on the device, as SYNC writes; never allocates.
+    fn submit<'a>(&'a self, range: (u64, u64)) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
     /// Waits until the file's writes are complete. Errors: `Io` if one failed.
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
 }
@@ -49,6 +48,8 @@ pub struct JournalInode {
     ino: u64,
     pub(crate) owner: Cell<Option<u32>>,
     pub(crate) next_owner: Cell<Option<u32>>,
+    /// First and last block that were filed (`i_dirty_start`, `i_dirty_end`).
+    range: Cell<Option<(u64, u64)>>,
     write: Cell<bool>,
     wait: Cell<bool>,
     /// The commit thread is at it.
@@ -68,6 +69,7 @@ impl Journal {
             ino,
             owner: Cell::new(None),
             next_owner: Cell::new(None),
+            range: Cell::new(None),
             write: Cell::new(false),
             wait: Cell::new(false),
             busy: Cell::new(false),
@@ -90,18 +92,22 @@ impl Journal {
         inode.next_owner.set(None);
     }
 
-    /// Writes a file's data if the committing transaction still needs it, before a truncate throws
-    /// it away.
+    /// Writes a file's data from block `from` on if the committing transaction still needs it,
+    /// before a truncate throws it away.
     ///
     /// Waits: for what submitting waits for. Errors: `Io`, which also aborts the journal.
     /// Source: `jbd2_journal_begin_ordered_truncate`.
-    pub async fn begin_ordered_truncate(&self, inode: &Rc<JournalInode>) -> FsResult<()> {
+    pub async fn begin_ordered_truncate(
+        &self,
+        inode: &Rc<JournalInode>,
+        from: u64,
+    ) -> FsResult<()> {
         let committing = self.committing_tid();
         if committing.is_none() || inode.owner.get() != committing {
             return Ok(());
         }
         let Some(data) = inode.data.upgrade() else { return Ok(()) };
-        let done = data.submit().await;
+        let done = data.submit((from, u64::MAX)).await;
         if let Err(e) = &done {
             self.abort(e.clone());
         }
@@ -119,7 +125,8 @@ impl Journal {
             inode.busy.set(true);
             self.emit("submit_inode_data", tid, inode.ino);
             if let Some(data) = inode.data.upgrade() {
-                result = result.and(data.submit().await);
+                let range = inode.range.get().unwrap_or((0, u64::MAX));
+                result = result.and(data.submit(range).await);
             }
             inode.busy.set(false);
             inode.idle.wake_all();
@@ -151,6 +158,7 @@ impl Journal {
                 None => {
                     inode.write.set(false);
                     inode.wait.set(false);
+                    inode.range.set(None);
                 }
             }
         }
@@ -172,10 +180,24 @@ impl Journal {
 }
 
 impl Handle {
-    /// Files a file's data in this handle's transaction.
+    /// Files a file's data in this handle's transaction, all of it.
+    ///
+    /// Errors: as [`Handle::file_inode_range`].
+    pub fn file_inode(&self, inode: &Rc<JournalInode>, how: Ordered) -> FsResult<()> {
+        self.file_inode_range(inode, how, (0, u64::MAX))
+    }
+
+    /// Files blocks `range` (first and last index) of a file in this handle's transaction. They are
+    /// one range with what was filed before and is not committed; kernels before 5.3 write all of
+    /// the file.
     ///
     /// Errors: `ReadOnly` on an aborted journal. Source: `jbd2_journal_file_inode`.
-    pub fn file_inode(&self, inode: &Rc<JournalInode>, how: Ordered) -> FsResult<()> {
+    pub fn file_inode_range(
+        &self,
+        inode: &Rc<JournalInode>,
+        how: Ordered,
+        range: (u64, u64),
+    ) -> FsResult<()> {
         let tid = self.tid();
         let mut st = self.journal().st.borrow_mut();
         if st.aborted() {
@@ -186,6 +208,9 @@ impl Handle {
             tid,
             value: inode.ino,
         });
+        let range = if self.journal().opts.policy.ordered_ranges { range } else { (0, u64::MAX) };
+        let (first, last) = inode.range.get().unwrap_or(range);
+        inode.range.set(Some((first.min(range.0), last.max(range.1))));
         inode.wait.set(true);
         if how == Ordered::WriteAndWait {
             inode.write.set(true);

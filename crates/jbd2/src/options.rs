@@ -38,6 +38,9 @@ pub struct EraPolicy {
     /// The ordered-data list is walked newest first (`list_add` puts at the head). In every kernel
     /// so far.
     pub file_inode_lifo: bool,
+    /// A commit writes the part of a file that was filed, not all of it ("jbd2: introduce
+    /// jbd2_inode dirty range scoping", 5.3).
+    pub ordered_ranges: bool,
     /// A block stays in the shadow until the commit thread has looked at its write, not only until
     /// the write ends (up to 3.10, where being on the shadow list was the mark).
     pub shadow_until_processed: bool,
@@ -77,6 +80,7 @@ impl EraPolicy {
         EraPolicy {
             log_flags,
             file_inode_lifo: true,
+            ordered_ranges: v >= 5003,
             shadow_until_processed: v < 3011,
             credits,
             transaction_divisor: if v >= 6016 { 3 } else { 4 },

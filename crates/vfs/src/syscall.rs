@@ -232,10 +232,13 @@ impl Vfs {
         let body = async {
             let fs = &self.0.fs;
             let spec = NodeSpec::new(FileType::File, mode);
+            // What is made here is not cut as well (`FMODE_CREATED` drops `O_TRUNC`).
+            let mut truncate = flags.truncate && flags.write;
             let found = loop {
                 if flags.create && flags.exclusive {
                     // Whatever stands there, a link too, is in the way.
                     let (dir, name) = self.parent(path).await?;
+                    truncate = false;
                     break fs.create(dir, name, &spec).await?;
                 }
                 match self.walk(path).await {
@@ -250,7 +253,10 @@ impl Vfs {
                         match fs.create(dir, &name, &spec).await {
                             // Another task was quicker between our look and our making it.
                             Err(FsError::Exists) => {}
-                            made => break made?,
+                            made => {
+                                truncate = false;
+                                break made?;
+                            }
                         }
                     }
                     Err(e) => return Err(e),
@@ -260,7 +266,7 @@ impl Vfs {
                 return Err(FsError::Invalid("O_DIRECT is for regular files"));
             }
             fs.open(found, flags.write).await?;
-            if flags.truncate && flags.write {
+            if truncate {
                 let change = AttrChange { size: Some(0), ..AttrChange::default() };
                 if let Err(e) = fs.set_attr(found, &change).await {
                     fs.release(found, flags.write).await?;

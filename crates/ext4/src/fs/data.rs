@@ -12,7 +12,7 @@ use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::{Handle, Ordered};
-use wp_medium::Slice;
+use wp_medium::{PAGE_BYTES, Slice};
 use wp_rt::CpuOp;
 
 use super::extents::Run;
@@ -187,9 +187,7 @@ impl Ext4 {
         }
         self.announce_size(end).await?;
         self.update_time(inode).await?;
-        if offset > inode.size.get() && self.opts.era.zeroes_tail_on_extension {
-            self.zero_tail(inode, inode.size.get()).await?;
-        }
+        let old = inode.size.get();
         let mut pieces = Pieces::new(data);
         let mut at = offset;
         while at < end {
@@ -197,7 +195,12 @@ impl Ext4 {
             let n = (bs - skip).min(end - at) as u32;
             let chunk = pieces.take(n);
             match self.write_block(inode, at, &chunk, n).await {
-                Ok(()) => at += u64::from(n),
+                Ok(()) => {
+                    if at == offset {
+                        self.zero_gap(inode, old, offset).await?;
+                    }
+                    at += u64::from(n);
+                }
                 Err(e) if at == offset => return Err(e),
                 Err(_) => break,
             }
@@ -383,10 +386,10 @@ impl Ext4 {
             // Nobody waits for its data, or it goes through the journal.
         } else if !delay {
             if era.files_every_nodelalloc_write || (allocated && era.files_in_map_blocks) {
-                self.file_inode(h.expect(ALLOCATES), inode)?;
+                self.file_inode(h.expect(ALLOCATES), inode, b.block(), b.block() + 1)?;
             }
         } else if grows && mapped && end > inode.disksize.get() && era.files_extending_write {
-            self.file_inode(h.expect(ALLOCATES), inode)?;
+            self.file_inode(h.expect(ALLOCATES), inode, b.block(), b.block() + 1)?;
         }
         if grows {
             inode.size.set(end);
@@ -411,9 +414,41 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Puts the inode on the transaction's ordered list.
-    pub(super) fn file_inode(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>) -> FsResult<()> {
-        h.file_inode(&self.jinode(inode), Ordered::WriteAndWait)
+    /// Puts the inode on the transaction's ordered list, for blocks `from..to`.
+    pub(super) fn file_inode(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        from: u64,
+        to: u64,
+    ) -> FsResult<()> {
+        h.file_inode_range(&self.jinode(inode), Ordered::WriteAndWait, self.pages_of(from, to))
+    }
+
+    /// First and last block of the pages that hold blocks `from..to`: what is written is pages.
+    pub(super) fn pages_of(&self, from: u64, to: u64) -> (u64, u64) {
+        let n = (PAGE_BYTES as u64 / u64::from(self.bs().bytes())).max(1);
+        (from / n * n, to.max(from + 1).div_ceil(n).saturating_mul(n) - 1)
+    }
+
+    /// What follows a size that moved from `old` over a gap up to `to`: the parts of blocks at the
+    /// gap's edges are zeroed, and the inode is logged, if only as it was. The caller holds no
+    /// handle; the kernel does both in one (`ext4_da_do_write_end`, `ext4_alloc_file_blocks`).
+    pub(super) async fn zero_gap(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        old: u64,
+        to: u64,
+    ) -> FsResult<()> {
+        if old >= to || !self.opts.era.zeroes_tail_on_extension {
+            return Ok(());
+        }
+        if self.has_map(inode) {
+            self.zero_edges(inode, old, to).await?;
+        }
+        let h = self.start(2).await?;
+        let out = self.write_inode(&h, inode).await;
+        self.stop(h, out).await
     }
 }
 

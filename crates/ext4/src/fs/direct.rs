@@ -425,7 +425,7 @@ impl Ext4 {
                     self.initialise(h, inode, block, to).await?;
                     run.unwritten = false;
                     if self.opts.era.files_in_map_blocks {
-                        self.file_inode(h, inode)?;
+                        self.file_inode(h, inode, block, to)?;
                     }
                 } else {
                     self.split_at(h, inode, block).await?;
@@ -441,7 +441,7 @@ impl Ext4 {
                 let fill = if beyond { Fill::Written } else { Fill::BeforeIo };
                 let run = self.allocate_as(h, inode, block, want, false, fill).await?;
                 if beyond && self.opts.era.files_in_map_blocks {
-                    self.file_inode(h, inode)?;
+                    self.file_inode(h, inode, block, block + u64::from(run.len))?;
                 }
                 Ok(Piece { run, fresh: true })
             }

@@ -115,7 +115,11 @@ policies! {
     /// The rest of the last block is zeroed when the size moves beyond it.
     zeroes_tail_on_extension = "ext4: partial zero eof block on unaligned inode size extension",
         Some(Version(6, 12, 117)), None,
-        "an ftruncate that extends an unaligned file zeroes and dirties its last block (6.13; in 6.12's stable series by 6.12.117)";
+        "a size that moves over a gap has the parts of blocks at the gap's edges zeroed, and the inode logged (6.13; in 6.12's stable series by 6.12.117)";
+    /// `fallocate` updates the file's times before it looks at what it is to do.
+    fallocate_updates_times_first = "ext4: move out common parts into ext4_fallocate()",
+        Some(Version(6, 12, 117)), None,
+        "fallocate changes mtime and ctime even where it then finds nothing to do, such as a hole beyond the end (6.14; in 6.12's stable series by 6.12.117)";
     /// Punching a hole first writes what is dirty in it.
     punch_writes_back = "ext4: don't write back data before punch hole in nojournal mode",
         None, Some(Version(6, 12, 117)),

@@ -46,6 +46,8 @@ pub(super) struct Inode {
     pub dio_done: WaitQueue,
     /// Being freed: no longer to be found.
     pub gone: Cell<bool>,
+    /// It was cut to nothing: the next close sends what is promised (`EXT4_STATE_DA_ALLOC_CLOSE`).
+    pub alloc_on_close: Cell<bool>,
     pub fs: Weak<Ext4>,
     _tally: Tally,
 }
@@ -287,6 +289,7 @@ impl Ext4 {
             dio: Cell::new(0),
             dio_done: WaitQueue::new(&self.rt, "direct I/O on an inode"),
             gone: Cell::new(false),
+            alloc_on_close: Cell::new(false),
             fs: Rc::downgrade(self),
             _tally: Tally::new(Kind::Inode),
         });

@@ -187,7 +187,7 @@ impl Ext4 {
         b.map_to(run.phys);
         inode.size.set(target.len() as u64);
         inode.disksize.set(target.len() as u64);
-        self.file_inode(h, inode)?;
+        self.file_inode(h, inode, 0, 1)?;
         inode.map.mark_dirty(&b);
         Ok(())
     }
@@ -447,6 +447,9 @@ impl Ext4 {
                 return Err(FsError::NotEmpty);
             }
             self.check_may_remove(to_dir, r)?;
+        }
+        if replaced.is_some() {
+            self.allocate_promised(&inode).await;
         }
         let moves_up = is_dir && from_dir.ino != to_dir.ino;
         let h = self.start(2 * CREDITS_NAME).await?;

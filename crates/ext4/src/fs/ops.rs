@@ -256,6 +256,9 @@ impl FileSystem for Mounted {
             if inode.opens.get() == 0 || (write && inode.writers.get() == 0) {
                 return Err(FsError::BadFile);
             }
+            if inode.alloc_on_close.replace(false) {
+                self.0.allocate_promised(&inode).await;
+            }
             inode.opens.set(inode.opens.get() - 1);
             if write {
                 inode.writers.set(inode.writers.get() - 1);

@@ -74,6 +74,9 @@ impl Ext4 {
         if inode.gone.get() {
             return Err(FsError::NotFound);
         }
+        if self.opts.era.fallocate_updates_times_first {
+            self.update_time(inode).await?;
+        }
         match how {
             Reserve::Punch => self.punch(inode, offset, end).await,
             Reserve::Zero { keep_size } => self.zero_range(inode, offset, end, keep_size).await,
@@ -104,10 +107,12 @@ impl Ext4 {
         let mut at = from;
         let mut tries = 0;
         while at < to {
+            let old = inode.size.get();
             let h = self.start(CREDITS_ALLOCATE).await?;
             let out = self.fill_step(&h, inode, at, to, new_size, convert).await;
             match self.stop(h, out).await {
                 Ok(next) => {
+                    self.zero_gap(inode, old, inode.size.get()).await?;
                     (at, tries) = (next, 0);
                 }
                 Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
@@ -272,7 +277,12 @@ impl Ext4 {
     }
 
     /// Zeroes the parts of blocks at the edges of a range (`ext4_zero_partial_blocks`).
-    async fn zero_edges(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, end: u64) -> FsResult<()> {
+    pub(super) async fn zero_edges(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        end: u64,
+    ) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
         let (a, b) = (offset / bs, (end - 1) / bs);
         if a == b {

@@ -21,9 +21,9 @@ impl OrderedData for Inode {
     }
 
     /// Dirty blocks that have their place already: the journal may not allocate in its own commit.
-    fn submit<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
+    fn submit<'a>(&'a self, range: (u64, u64)) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
         Box::pin(async move {
-            let wbc = WbControl { mapped_only: true, ..WbControl::sync_all() };
+            let wbc = WbControl { range, mapped_only: true, ..WbControl::sync_all() };
             self.map.writepages(&wbc).await
         })
     }
@@ -48,6 +48,7 @@ impl Ext4 {
         kind: SyncKind,
         range: (u64, u64),
     ) -> FsResult<()> {
+        let range = self.pages_of(range.0, range.1.saturating_add(1));
         let wbc = WbControl { range, ..WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
         inode.map.wait_writeback().await.and(written)?;

@@ -26,6 +26,9 @@ impl Ext4 {
         }
         self.announce_size(size).await?;
         let old = inode.size.get();
+        if size == 0 {
+            inode.alloc_on_close.set(true);
+        }
         if size == old && !self.has_blocks_from(inode, size.div_ceil(bs)).await? {
             return self.touch(inode).await;
         }
@@ -42,7 +45,7 @@ impl Ext4 {
             let out = self.write_inode(&h, inode).await;
             return self.stop(h, out).await;
         }
-        self.write_ordered(inode).await?;
+        self.write_ordered(inode, size / bs).await?;
         let h = self.start(8).await?;
         let out = async {
             self.add_orphan(&h, inode).await?;
@@ -75,12 +78,13 @@ impl Ext4 {
         self.stop(h, out).await
     }
 
-    /// Writes data that a committing transaction has promised to write, before it is thrown away
+    /// Writes data from block `from` on that a committing transaction has promised to write, before
+    /// it is thrown away
     /// (`ext4_begin_ordered_truncate`): its blocks would come out of a crash with what stood there.
-    async fn write_ordered(&self, inode: &Inode) -> FsResult<()> {
+    async fn write_ordered(&self, inode: &Inode, from: u64) -> FsResult<()> {
         let jinode = inode.jinode.borrow().clone();
         match jinode {
-            Some(j) => self.journal().begin_ordered_truncate(&j).await,
+            Some(j) => self.journal().begin_ordered_truncate(&j, self.pages_of(from, from).0).await,
             None => Ok(()),
         }
     }
@@ -142,7 +146,7 @@ impl Ext4 {
         b.with_mut(|bytes| bytes[from as usize..to as usize].fill(0));
         if b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) && self.orders_data(inode) {
             let h = self.start(1).await?;
-            let filed = h.file_inode(&self.jinode(inode), wp_jbd2::Ordered::WriteAndWait);
+            let filed = self.file_inode(&h, inode, index, index + 1);
             self.stop(h, filed).await?;
         }
         inode.map.mark_dirty(&b);
@@ -189,7 +193,7 @@ impl Ext4 {
         inode.gone.set(true);
         let was_dir = inode.is_dir();
         let metadata = self.is_logged(inode);
-        self.write_ordered(inode).await?;
+        self.write_ordered(inode, 0).await?;
         self.drop_blocks(inode, 0).await;
         let h = self.start(8).await?;
         let out = async {

@@ -6,8 +6,7 @@
 //! Invariants: 1. blocks become written only when their data has reached the device, or is filed as
 //!                ordered data of the same transaction.
 //!             2. every step leaves a whole tree: a split that finds no block for a node is undone.
-//! Left out:   moving the border to a written neighbour without a split (the tree comes out the
-//!             same), and merging a lone leaf up into the inode (`ext4_ext_try_to_merge_up`).
+//! Left out:   merging a lone leaf up into the inode (`ext4_ext_try_to_merge_up`).
 //! Source:     Linux `fs/ext4/extents.c` (`ext4_split_extent`, `ext4_ext_convert_to_initialized`,
 //!             `ext4_convert_unwritten_extents_endio`, `convert_initialized_extent`).
 
@@ -151,7 +150,23 @@ impl Ext4 {
         let to = to.min(e.end());
         let bs = u64::from(self.bs().bytes());
         let eof = inode.disksize.get().div_ceil(bs).max(to);
-        let room = if e.end() <= eof { self.zeroout_blocks() } else { 0 };
+        // Where a written neighbour takes the blocks over, its border moves and nothing is split, so
+        // nothing is zeroed.
+        let i = leaf.pos - 1;
+        let neighbour = |i: usize| leaf.leaf.get(i).filter(|n| !n.is_unwritten());
+        let fits = |n: &Extent| u64::from(n.blocks()) + (to - from) < u64::from(longest(false));
+        let left = i.checked_sub(1).and_then(neighbour).filter(|n| {
+            n.end() == from && n.start() + u64::from(n.blocks()) == e.start() && fits(n)
+        });
+        let right = neighbour(i + 1).filter(|n| {
+            u64::from(n.logical()) == to
+                && e.start() + u64::from(e.blocks()) == n.start()
+                && fits(n)
+        });
+        let moves = to - from < u64::from(e.blocks())
+            && ((from == u64::from(e.logical()) && left.is_some())
+                || (to == e.end() && right.is_some()));
+        let room = if e.end() <= eof && !moves { self.zeroout_blocks() } else { 0 };
         let (first, end) = (u64::from(e.logical()), e.end());
         let place = |block: u64| e.start() + (block - first);
         let (mut a, mut b) = (from, to);

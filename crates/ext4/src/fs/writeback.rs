@@ -40,6 +40,20 @@ impl Place {
 }
 
 impl Ext4 {
+    /// Sends a file's data if some of it has no place yet: whoever replaces a file by a rename, or
+    /// by cutting it and writing it anew, rarely calls fsync (`ext4_alloc_da_blocks`, mount option
+    /// `auto_da_alloc`, on by default since 2.6.30). Errors are left to the next fsync.
+    ///
+    /// Waits: for what allocating needs, not for the data.
+    pub(super) async fn allocate_promised(self: &Rc<Self>, inode: &Rc<Inode>) {
+        if inode.reserved.get() == 0 {
+            return;
+        }
+        let wbc = WbControl { sync: false, ..WbControl::sync_all() };
+        // What found no place stays dirty; what failed on its way is remembered by the mapping.
+        drop(inode.map.writepages(&wbc).await);
+    }
+
     /// Gives places to `bufs`, consecutive blocks that are all promised or all lie in unwritten
     /// extents, as far as one run reaches. `true`: they are unwritten, and must be converted when
     /// their data has arrived; and where the run ends.
@@ -79,7 +93,7 @@ impl Ext4 {
         };
         drop(map);
         if !convert && self.files_delayed(inode) {
-            self.file_written(h, inode)?;
+            self.file_written(h, inode, first, to)?;
         }
         let disksize = (to * u64::from(self.bs().bytes())).min(inode.size.get());
         if disksize > inode.disksize.get() {
@@ -135,10 +149,16 @@ impl Ext4 {
     }
 
     /// Puts the inode on the ordered list for data that writeback is about to submit.
-    fn file_written(self: &Rc<Self>, h: &Handle, inode: &Rc<Inode>) -> FsResult<()> {
+    fn file_written(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        from: u64,
+        to: u64,
+    ) -> FsResult<()> {
         let wait_only = self.opts.era.delalloc_data_waits_only;
         let how = if wait_only { Ordered::Wait } else { Ordered::WriteAndWait };
-        h.file_inode(&self.jinode(inode), how)
+        h.file_inode_range(&self.jinode(inode), how, self.pages_of(from, to))
     }
 
     /// Sends a run of consecutive blocks with consecutive places. With `convert`, the credits for

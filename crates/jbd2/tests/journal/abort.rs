@@ -136,7 +136,10 @@ fn failed_ordered_data_aborts_only_when_asked_to() {
         fn ino(&self) -> u64 {
             12
         }
-        fn submit<'a>(&'a self) -> Pin<Box<dyn Future<Output = wp_base::FsResult<()>> + 'a>> {
+        fn submit<'a>(
+            &'a self,
+            _range: (u64, u64),
+        ) -> Pin<Box<dyn Future<Output = wp_base::FsResult<()>> + 'a>> {
             Box::pin(async { Ok(()) })
         }
         fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = wp_base::FsResult<()>> + 'a>> {

@@ -161,7 +161,10 @@ impl OrderedData for File {
     fn ino(&self) -> u64 {
         self.ino
     }
-    fn submit<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
+    fn submit<'a>(
+        &'a self,
+        _range: (u64, u64),
+    ) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
         Box::pin(async move {
             self.log.borrow_mut().push(format!("submit {}", self.ino));
             let flag = self.in_flight.clone();

@@ -31,7 +31,10 @@ impl OrderedData for SlowFile {
     fn ino(&self) -> u64 {
         12
     }
-    fn submit<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
+    fn submit<'a>(
+        &'a self,
+        _range: (u64, u64),
+    ) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
         Box::pin(async {
             self.0.sleep(Span::millis(2)).await;
             Ok(())

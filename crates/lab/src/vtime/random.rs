@@ -281,7 +281,7 @@ pub fn judge(config: &Config, program: &Program, theirs: &Ran) -> Verdict {
     };
     let text = |t: Option<&Timed>| {
         t.map_or("-".to_owned(), |t| {
-            if t.ok { t.waits(LATENCY_NS).to_string() } else { "failed".to_owned() }
+            if t.ok { t.waits_about(LATENCY_NS).to_string() } else { "failed".to_owned() }
         })
     };
     let differences: Vec<CallDifference> = theirs

@@ -51,6 +51,12 @@ impl Timed {
     pub fn waits(&self, latency_ns: u64) -> u64 {
         self.ns / latency_ns.max(1)
     }
+
+    /// The same where one wait is much longer than the guest's clock steps: a call that waits for
+    /// what an earlier one had sent began those few steps later, and is no wait shorter for it.
+    pub fn waits_about(&self, latency_ns: u64) -> u64 {
+        (self.ns + latency_ns / 20) / latency_ns.max(1)
+    }
 }
 
 /// What a program did.
