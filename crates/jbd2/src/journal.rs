@@ -202,12 +202,17 @@ impl Journal {
     /// Starts a transaction, and its clock.
     pub(crate) fn begin_transaction(&self, st: &mut RefMut<'_, State>) -> u32 {
         let tid = st.begin_transaction(self.rt.now(), self.opts.commit_interval);
-        if st.timer_armed.is_none() {
-            let at = self.timer_at(st.transaction(tid).expires);
+        let at = self.timer_at(st.transaction(tid).expires);
+        self.arm_by(st, at);
+        tid
+    }
+
+    /// Arms the timer for `at`, if it does not fire earlier.
+    fn arm_by(&self, st: &mut RefMut<'_, State>, at: Time) {
+        if st.timer_armed.is_none_or(|t| at < t) {
             st.timer_armed = Some(at);
             self.arm(at);
         }
-        tid
     }
 
     /// When the timer of a transaction that expires at `at` fires: at the next whole second, as the
@@ -483,14 +488,15 @@ impl TimerSink for CommitTimer {
     fn fire(self: Rc<Self>, now: Time, _token: u64) {
         let Some(j) = self.journal.upgrade() else { return };
         let mut st = j.st.borrow_mut();
-        st.timer_armed = None;
+        if st.timer_armed.is_some_and(|t| t <= now) {
+            st.timer_armed = None;
+        }
         let Some(tid) = st.running else { return };
-        // Armed when the transaction began, or (one armed at a time here) too early for it.
+        // Armed when the transaction began, or for an earlier one: the kernel takes a timer back
+        // when its transaction commits (`kjournald2`), so that one does not count.
         let at = j.timer_at(st.transaction(tid).expires);
-        if at > now && st.transaction(tid).expires > now {
-            st.timer_armed = Some(at);
-            drop(st);
-            j.arm(at);
+        if at > now {
+            j.arm_by(&mut st, at);
             return;
         }
         drop(st);
