@@ -14,6 +14,7 @@
 
 mod bdev;
 mod buffer;
+mod index;
 mod mapping;
 mod writeback;
 

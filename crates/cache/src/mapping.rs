@@ -1,7 +1,7 @@
 //! A cached address space: a file's blocks, or the block device's.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
 use wp_base::live::{Kind, Tally};
@@ -10,6 +10,7 @@ use wp_rt::{Rt, WaitQueue};
 
 use crate::Fut;
 use crate::buffer::{BufFlag, Buffer};
+use crate::index::Index;
 use crate::writeback::Writeback;
 
 /// Cached blocks of one mapping above which idle ones are dropped, oldest first.
@@ -70,7 +71,7 @@ pub struct Mapping {
     block_bytes: u32,
     ops: RefCell<Weak<dyn WbOps>>,
     wb: Weak<Writeback>,
-    blocks: RefCell<BTreeMap<u64, Rc<Buffer>>>,
+    blocks: RefCell<Index>,
     /// Indices in the order in which they entered the cache; some are gone since.
     order: RefCell<VecDeque<u64>>,
     limit: Cell<usize>,
@@ -136,12 +137,12 @@ impl Mapping {
 
     /// The cached block, if there is one.
     pub fn peek(&self, index: u64) -> Option<Rc<Buffer>> {
-        self.blocks.borrow().get(&index).cloned()
+        self.blocks.borrow().get(index).cloned()
     }
 
     /// The cached block; a fresh one, not up to date, if there was none.
     pub fn get(&self, index: u64) -> Rc<Buffer> {
-        if let Some(b) = self.blocks.borrow().get(&index) {
+        if let Some(b) = self.blocks.borrow().get(index) {
             return b.clone();
         }
         self.shrink();
@@ -163,16 +164,16 @@ impl Mapping {
         if order.len() > 2 * blocks.len() + 64 {
             // Truncates and invalidations leave their indices behind.
             let mut seen = BTreeSet::new();
-            order.retain(|i| blocks.contains_key(i) && seen.insert(*i));
+            order.retain(|i| blocks.contains(*i) && seen.insert(*i));
         }
         let mut looks = order.len().min(64);
         while blocks.len() >= self.limit.get() && looks > 0 {
             looks -= 1;
             let Some(index) = order.pop_front() else { break };
-            match blocks.get(&index) {
+            match blocks.get(index) {
                 None => {}
                 Some(b) if is_idle(b) => {
-                    blocks.remove(&index);
+                    blocks.remove(index);
                     self.tags.borrow_mut().remove(&index);
                 }
                 Some(_) => order.push_back(index),
@@ -187,7 +188,7 @@ impl Mapping {
 
     /// Cached blocks in `from..to`, in order.
     pub fn range(&self, from: u64, to: u64) -> Vec<Rc<Buffer>> {
-        self.blocks.borrow().range(from..to).map(|(_, b)| b.clone()).collect()
+        self.blocks.borrow().range(from, to).map(|(_, b)| b.clone()).collect()
     }
 
     /// Number of cached blocks.
@@ -197,7 +198,7 @@ impl Mapping {
 
     /// Nothing cached?
     pub fn is_empty(&self) -> bool {
-        self.blocks.borrow().is_empty()
+        self.len() == 0
     }
 
     /// Forgets cached blocks from index `from` on, dirty or not. Waits: for writes of them in
@@ -214,14 +215,14 @@ impl Mapping {
             busy.wait_clear(BufFlag::Writeback).await;
         }
         let mut blocks = self.blocks.borrow_mut();
-        let mut gone = blocks.split_off(&from);
-        blocks.append(&mut gone.split_off(&to));
+        let gone: Vec<u64> = blocks.range(from, to).map(|(i, _)| i).collect();
+        let gone: Vec<Rc<Buffer>> = gone.into_iter().filter_map(|i| blocks.remove(i)).collect();
         drop(blocks);
         let mut tags = self.tags.borrow_mut();
         let mut after = tags.split_off(&from).split_off(&to);
         tags.append(&mut after);
         drop(tags);
-        let dirty = gone.values().filter(|b| b.clear(BufFlag::Dirty)).count() as u64;
+        let dirty = gone.iter().filter(|b| b.clear(BufFlag::Dirty)).count() as u64;
         if dirty > 0
             && let Some(wb) = self.wb.upgrade()
         {
@@ -233,9 +234,9 @@ impl Mapping {
     pub fn invalidate(&self, from: u64, to: u64) -> usize {
         let mut blocks = self.blocks.borrow_mut();
         let idle: Vec<u64> =
-            blocks.range(from..to).filter(|(_, b)| is_idle(b)).map(|(i, _)| *i).collect();
+            blocks.range(from, to).filter(|(_, b)| is_idle(b)).map(|(i, _)| i).collect();
         for i in &idle {
-            blocks.remove(i);
+            blocks.remove(*i);
             self.tags.borrow_mut().remove(i);
         }
         idle.len()
@@ -331,6 +332,17 @@ impl Mapping {
             return Vec::new();
         }
         self.tags.borrow().range(from..=to).take(max).copied().collect()
+    }
+
+    /// How many indices from `from` on, at most up to `to` and at most `max`, are tagged without a
+    /// gap.
+    pub fn tagged_run(&self, from: u64, to: u64, max: u64) -> u64 {
+        if from > to {
+            return 0;
+        }
+        let tags = self.tags.borrow();
+        let run = (from..).zip(tags.range(from..=to)).take_while(|(want, tag)| want == *tag);
+        run.take(usize::try_from(max).unwrap_or(usize::MAX)).count() as u64
     }
 
     /// Blocks under writeback.

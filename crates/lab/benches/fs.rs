@@ -1,7 +1,8 @@
 //! 4 KiB I/O per CPU-second through the whole stack: system call, ext4, journal, cache, block layer
 //! and SSD model, contents kept.
 //!
-//! `cargo bench -p wp-lab --bench fs [-- --json] [-- --elevator mq-deadline]`. Preset `ssd-128`,
+//! `cargo bench -p wp-lab --bench fs [-- --json] [--elevator mq-deadline] [--only overwrite_fsync]`.
+//! Preset `ssd-128`,
 //! no modelled CPU costs, nothing recorded. The bar is 300,000 a CPU-second.
 
 use std::future::Future;
@@ -141,6 +142,18 @@ async fn overwrite_fsync(vfs: Vfs, fds: Vec<Fd>) -> u64 {
     COUNT * tasks
 }
 
+/// Random overwrites past the cache.
+async fn overwrite_direct(vfs: Vfs, _: Vec<Fd>) -> u64 {
+    const COUNT: u64 = 50_000;
+    let flags = OpenFlags { direct: true, ..OpenFlags::WRITE };
+    let fd = vfs.open("f0", flags, 0).await.expect("opened");
+    let mut rng = Rng::stream(5, "fs");
+    for n in 0..COUNT {
+        vfs.pwrite(fd, rng.below(PAGES) * 4096, &page(8, n)).await.expect("written");
+    }
+    COUNT
+}
+
 /// Reads in order of what the cache holds.
 async fn read(vfs: Vfs, fds: Vec<Fd>) -> u64 {
     for n in 0..16 * PAGES {
@@ -154,30 +167,31 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let chosen = args.iter().position(|a| a == "--elevator").and_then(|i| args.get(i + 1));
     let elevator: Rc<str> = chosen.map_or("cfq", |e| e.as_str()).into();
+    let only = args.iter().position(|a| a == "--only").and_then(|i| args.get(i + 1));
     let best = |f: &dyn Fn() -> f64| (0..3).map(|_| f()).fold(0.0, f64::max);
-    let rows: [(&str, &str, f64); 5] = [
-        (
-            "create_write",
-            "create, write 4 KiB, close; sync",
-            best(&|| measure(&elevator, nothing, create)),
-        ),
-        (
-            "overwrite",
-            "random buffered overwrite; sync",
-            best(&|| measure(&elevator, |v| filled(v, 1), overwrite)),
-        ),
-        ("read", "buffered read, cached", best(&|| measure(&elevator, |v| filled(v, 1), read))),
-        (
-            "overwrite_fsync",
-            "random overwrite and fsync, 1 task",
-            best(&|| measure(&elevator, |v| filled(v, 1), overwrite_fsync)),
-        ),
-        (
-            "overwrite_fsync_8",
-            "random overwrite and fsync, 8 tasks",
-            best(&|| measure(&elevator, |v| filled(v, 8), overwrite_fsync)),
-        ),
+    let all: [(&str, &str, &dyn Fn() -> f64); 6] = [
+        ("create_write", "create, write 4 KiB, close; sync", &|| {
+            measure(&elevator, nothing, create)
+        }),
+        ("overwrite", "random buffered overwrite; sync", &|| {
+            measure(&elevator, |v| filled(v, 1), overwrite)
+        }),
+        ("read", "buffered read, cached", &|| measure(&elevator, |v| filled(v, 1), read)),
+        ("overwrite_fsync", "random overwrite and fsync, 1 task", &|| {
+            measure(&elevator, |v| filled(v, 1), overwrite_fsync)
+        }),
+        ("overwrite_fsync_8", "random overwrite and fsync, 8 tasks", &|| {
+            measure(&elevator, |v| filled(v, 8), overwrite_fsync)
+        }),
+        ("overwrite_direct", "random overwrite with O_DIRECT", &|| {
+            measure(&elevator, |v| filled(v, 1), overwrite_direct)
+        }),
     ];
+    let rows: Vec<(&str, &str, f64)> = all
+        .iter()
+        .filter(|(key, _, _)| only.is_none_or(|only| only == key))
+        .map(|(key, what, run)| (*key, *what, best(run)))
+        .collect();
     if args.iter().any(|a| a == "--json") {
         let fields: Vec<String> =
             rows.iter().map(|(key, _, rate)| format!("\"{key}_per_s\": {rate:.0}")).collect();

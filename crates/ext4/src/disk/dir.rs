@@ -260,9 +260,12 @@ impl<'a> Iterator for DirIter<'a> {
 /// malformed entry ends the search and is not reported.
 pub fn find(block: &[u8], name: &[u8]) -> Option<(usize, u32)> {
     let mut offset = 0;
+    let last = name.len().checked_sub(1);
     loop {
         let (header, names) = DirEntryHeader::ref_from_prefix(block.get(offset..)?).ok()?;
+        // The last byte tells most names of a directory apart, without a call.
         if usize::from(header.name_len) == name.len()
+            && last.is_none_or(|at| names.get(at) == name.get(at))
             && names.starts_with(name)
             && header.inode.get() != 0
         {
@@ -330,10 +333,30 @@ pub fn find_room(
     inodes_count: u32,
     name_len: usize,
 ) -> Result<Option<usize>, Corruption> {
-    for entry in DirIter::new(block, at, inodes_count) {
+    // Entries that are as they must be are passed over here; whatever else turns up, [`DirIter`]
+    // judges it, from there on.
+    let need = space(name_len);
+    let mut offset = 0;
+    while let Some((header, rest)) =
+        block.get(offset..).and_then(|rest| DirEntryHeader::ref_from_prefix(rest).ok())
+    {
+        let rec_len = rec_len_load(header.rec_len.get(), block.len());
+        let used = space(usize::from(header.name_len));
+        let inode = header.inode.get();
+        let sound = rec_len >= REC_LEN_MIN
+            && rec_len.is_multiple_of(4)
+            && rec_len <= rest.len() + HEADER_BYTES
+            && used <= rec_len
+            && inode <= inodes_count;
+        if !sound || inode == 0 || rec_len - used >= need {
+            break;
+        }
+        offset += rec_len;
+    }
+    for entry in (DirIter { offset, ..DirIter::new(block, at, inodes_count) }) {
         let entry = entry?;
         let is_tail = entry.inode == 0 && entry.file_type == DirEntryTail::FILE_TYPE;
-        if !is_tail && entry.spare() >= space(name_len) {
+        if !is_tail && entry.spare() >= need {
             return Ok(Some(entry.offset));
         }
     }

@@ -14,6 +14,21 @@ use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
 use crate::disk::GroupDesc;
 
+/// The first clear bit of `first..end`. Full bytes are passed over whole.
+fn first_clear(bitmap: &[u8], first: u32, end: u32) -> Option<u32> {
+    let mut i = first;
+    while i < end {
+        let byte = bitmap[i as usize / 8] >> (i % 8);
+        let free = byte.trailing_ones();
+        // Shifting in zeroes: a clear bit beyond the byte is none.
+        if free < 8 - i % 8 {
+            return Some(i + free).filter(|i| *i < end);
+        }
+        i += 8 - i % 8;
+    }
+    None
+}
+
 impl Ext4 {
     /// The group's inode bitmap buffer, verified; computed if the group has no inode yet.
     async fn inode_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
@@ -97,7 +112,7 @@ impl Ext4 {
             h.get_write_access(&buf).await?;
             let per = self.geo.inodes_per_group;
             let first = if group == 0 { self.geo.first_inode - 1 } else { 0 };
-            let free = buf.with(|b| (first..per).find(|i| b[*i as usize / 8] >> (i % 8) & 1 == 0));
+            let free = buf.with(|b| first_clear(b, first, per));
             let Some(index) = free else {
                 if self.group_desc(group).free_inodes_count() == 0 {
                     // Another task took the last one while we waited for the bitmap.
@@ -183,5 +198,29 @@ impl Ext4 {
         .await?;
         self.groups.free_inodes.set(self.groups.free_inodes.get() + 1);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_clear;
+
+    #[test]
+    fn first_clear_is_that_of_looking_at_each_bit() {
+        let maps: [&[u8]; 5] = [
+            &[0; 4],
+            &[0xFF; 4],
+            &[0xFF, 0xFF, 0xFE, 0xFF],
+            &[0x7F, 0, 0xFF, 0x0F],
+            &[1, 3, 7, 15],
+        ];
+        for map in maps {
+            for first in 0..32 {
+                for end in 0..=32 {
+                    let slow = (first..end).find(|i| map[*i as usize / 8] >> (i % 8) & 1 == 0);
+                    assert_eq!(first_clear(map, first, end), slow, "{map:?} {first}..{end}");
+                }
+            }
+        }
     }
 }

@@ -212,9 +212,10 @@ impl Ext4 {
         budget: u64,
     ) -> Vec<Rc<Buffer>> {
         let mut run: Vec<Rc<Buffer>> = Vec::new();
-        for i in index..=last {
+        // What is dirty has its tag, and tags are cheaper to look at than blocks.
+        for i in index..index + inode.map.tagged_run(index, last, budget) {
             let Some(b) = inode.map.peek(i) else { break };
-            if !b.flag(BufFlag::Dirty) || b.flag(BufFlag::Writeback) || run.len() as u64 >= budget {
+            if !b.flag(BufFlag::Dirty) || b.flag(BufFlag::Writeback) {
                 break;
             }
             if let Some(prev) = run.last() {

@@ -1,0 +1,156 @@
+//! The blocks of a mapping by their index: a sparse array in small chunks (what the radix tree of
+//! an `address_space` is for).
+//!
+//! Picture:    chunk `i / 16` of the first gigabyte stands in a vector, later ones in a map.
+//! Invariants: 1. a chunk in the map holds at least one block.
+//!             2. `len` is the number of blocks.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::buffer::Buffer;
+
+/// Blocks of a chunk.
+const CHUNK: u64 = 16;
+/// Chunks in the vector at most.
+const DENSE: u64 = 1 << 14;
+
+#[derive(Default)]
+struct Chunk([Option<Rc<Buffer>>; CHUNK as usize]);
+
+impl Chunk {
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+}
+
+/// Blocks by index.
+#[derive(Default)]
+pub(crate) struct Index {
+    dense: Vec<Option<Box<Chunk>>>,
+    sparse: BTreeMap<u64, Box<Chunk>>,
+    len: usize,
+}
+
+impl Index {
+    fn chunk(&self, n: u64) -> Option<&Chunk> {
+        if n < DENSE {
+            self.dense.get(n as usize).and_then(|c| c.as_deref())
+        } else {
+            self.sparse.get(&n).map(|c| &**c)
+        }
+    }
+
+    /// The block.
+    pub fn get(&self, index: u64) -> Option<&Rc<Buffer>> {
+        self.chunk(index / CHUNK)?.0[(index % CHUNK) as usize].as_ref()
+    }
+
+    /// Is it there?
+    pub fn contains(&self, index: u64) -> bool {
+        self.get(index).is_some()
+    }
+
+    /// Puts a block in its place; the one before it is dropped.
+    pub fn insert(&mut self, index: u64, b: Rc<Buffer>) {
+        let n = index / CHUNK;
+        let chunk = if n < DENSE {
+            if self.dense.len() <= n as usize {
+                self.dense.resize_with(n as usize + 1, || None);
+            }
+            self.dense[n as usize].get_or_insert_default()
+        } else {
+            self.sparse.entry(n).or_default()
+        };
+        if chunk.0[(index % CHUNK) as usize].replace(b).is_none() {
+            self.len += 1;
+        }
+    }
+
+    /// Takes a block out.
+    pub fn remove(&mut self, index: u64) -> Option<Rc<Buffer>> {
+        let n = index / CHUNK;
+        let chunk = if n < DENSE {
+            self.dense.get_mut(n as usize)?.as_deref_mut()?
+        } else {
+            self.sparse.get_mut(&n)?
+        };
+        let b = chunk.0[(index % CHUNK) as usize].take()?;
+        self.len -= 1;
+        if chunk.is_empty() {
+            if n < DENSE {
+                self.dense[n as usize] = None;
+            } else {
+                self.sparse.remove(&n);
+            }
+        }
+        Some(b)
+    }
+
+    /// How many blocks there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Blocks of indices `from..to`, in order.
+    pub fn range(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, &Rc<Buffer>)> {
+        let (first, end) = (from / CHUNK, to.div_ceil(CHUNK).max(from / CHUNK));
+        let dense_end = end.min(self.dense.len() as u64);
+        let dense = (first.min(dense_end)..dense_end)
+            .filter_map(|n| self.dense[n as usize].as_deref().map(|c| (n, c)));
+        let sparse = self.sparse.range(first..end).map(|(n, c)| (*n, &**c));
+        dense
+            .chain(sparse)
+            .flat_map(|(n, c)| {
+                let at = move |i: usize| n * CHUNK + i as u64;
+                c.0.iter().enumerate().filter_map(move |(i, b)| b.as_ref().map(|b| (at(i), b)))
+            })
+            .filter(move |(i, _)| (from..to).contains(i))
+    }
+
+    /// Every block, in order of its index.
+    pub fn values(&self) -> impl Iterator<Item = &Rc<Buffer>> {
+        let dense = self.dense.iter().flatten();
+        dense.chain(self.sparse.values()).flat_map(|c| c.0.iter().flatten())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wp_base::Rng;
+    use wp_rt::Rt;
+
+    /// Beside an ordered map, with indices on both sides of where the vector ends.
+    #[test]
+    fn same_as_an_ordered_map() {
+        let rt = Rt::new(1);
+        let (mut ours, mut map) = (Index::default(), BTreeMap::new());
+        let mut rng = Rng::stream(1, "index");
+        let edge = DENSE * CHUNK;
+        for round in 0..20_000u64 {
+            let base = [0, edge - 64, edge + 5000, u64::MAX - 200][rng.below(4) as usize];
+            let i = base + rng.below(128);
+            if rng.below(3) == 0 {
+                let gone = ours.remove(i).map(|b| b.block());
+                assert_eq!(gone, map.remove(&i).map(|b: Rc<Buffer>| b.block()));
+            } else {
+                let b = Rc::new(Buffer::new(&rt, i, 4096));
+                ours.insert(i, b.clone());
+                map.insert(i, b);
+            }
+            assert_eq!(ours.get(i).map(|b| b.block()), map.get(&i).map(|b| b.block()));
+            assert_eq!((ours.len(), ours.contains(i)), (map.len(), map.contains_key(&i)));
+            if round % 64 == 0 {
+                let to = i.saturating_add(rng.below(300));
+                let a: Vec<u64> = ours.range(i, to).map(|(i, _)| i).collect();
+                let b: Vec<u64> = map.range(i..to).map(|(i, _)| *i).collect();
+                assert_eq!(a, b);
+                let a: Vec<u64> = ours.values().map(|b| b.block()).collect();
+                assert_eq!(a, map.keys().copied().collect::<Vec<u64>>());
+            }
+        }
+        let all: Vec<u64> = ours.range(0, u64::MAX).map(|(i, _)| i).collect();
+        assert_eq!(all, map.range(0..u64::MAX).map(|(i, _)| *i).collect::<Vec<u64>>());
+    }
+}
