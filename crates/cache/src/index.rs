@@ -1,39 +1,46 @@
-//! The blocks of a mapping by their index: a sparse array in small chunks (what the radix tree of
-//! an `address_space` is for).
+//! Things by number: the blocks of a mapping, the inodes in memory. A sparse array in small chunks
+//! (what the radix tree of an `address_space` is for).
 //!
-//! Picture:    chunk `i / 16` of the first gigabyte stands in a vector, later ones in a map.
-//! Invariants: 1. a chunk in the map holds at least one block.
-//!             2. `len` is the number of blocks.
+//! Picture:    chunk `i / 16` of the first 2^18 numbers stands in a vector, later ones in a map.
+//! Invariants: 1. a chunk in the map holds at least one thing.
+//!             2. `len` is the number of things.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use crate::buffer::Buffer;
-
-/// Blocks of a chunk.
+/// Numbers of a chunk.
 const CHUNK: u64 = 16;
 /// Chunks in the vector at most.
 const DENSE: u64 = 1 << 14;
 
-#[derive(Default)]
-struct Chunk([Option<Rc<Buffer>>; CHUNK as usize]);
+struct Chunk<T>([Option<T>; CHUNK as usize]);
 
-impl Chunk {
+impl<T> Default for Chunk<T> {
+    fn default() -> Self {
+        Chunk([const { None }; CHUNK as usize])
+    }
+}
+
+impl<T> Chunk<T> {
     fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 }
 
-/// Blocks by index.
-#[derive(Default)]
-pub(crate) struct Index {
-    dense: Vec<Option<Box<Chunk>>>,
-    sparse: BTreeMap<u64, Box<Chunk>>,
+/// Things by number, in order.
+pub struct Index<T> {
+    dense: Vec<Option<Box<Chunk<T>>>>,
+    sparse: BTreeMap<u64, Box<Chunk<T>>>,
     len: usize,
 }
 
-impl Index {
-    fn chunk(&self, n: u64) -> Option<&Chunk> {
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Index { dense: Vec::new(), sparse: BTreeMap::new(), len: 0 }
+    }
+}
+
+impl<T> Index<T> {
+    fn chunk(&self, n: u64) -> Option<&Chunk<T>> {
         if n < DENSE {
             self.dense.get(n as usize).and_then(|c| c.as_deref())
         } else {
@@ -41,18 +48,18 @@ impl Index {
         }
     }
 
-    /// The block.
-    pub fn get(&self, index: u64) -> Option<&Rc<Buffer>> {
+    /// What stands there.
+    pub fn get(&self, index: u64) -> Option<&T> {
         self.chunk(index / CHUNK)?.0[(index % CHUNK) as usize].as_ref()
     }
 
-    /// Is it there?
+    /// Does anything stand there?
     pub fn contains(&self, index: u64) -> bool {
         self.get(index).is_some()
     }
 
-    /// Puts a block in its place; the one before it is dropped.
-    pub fn insert(&mut self, index: u64, b: Rc<Buffer>) {
+    /// Puts a thing in its place; the one before it is dropped.
+    pub fn insert(&mut self, index: u64, b: T) {
         let n = index / CHUNK;
         let chunk = if n < DENSE {
             if self.dense.len() <= n as usize {
@@ -67,8 +74,8 @@ impl Index {
         }
     }
 
-    /// Takes a block out.
-    pub fn remove(&mut self, index: u64) -> Option<Rc<Buffer>> {
+    /// Takes it out.
+    pub fn remove(&mut self, index: u64) -> Option<T> {
         let n = index / CHUNK;
         let chunk = if n < DENSE {
             self.dense.get_mut(n as usize)?.as_deref_mut()?
@@ -87,13 +94,23 @@ impl Index {
         Some(b)
     }
 
-    /// How many blocks there are.
+    /// Drops all of them, in order.
+    pub fn clear(&mut self) {
+        *self = Index::default();
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many there are.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Blocks of indices `from..to`, in order.
-    pub fn range(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, &Rc<Buffer>)> {
+    /// Those of numbers `from..to`, in order.
+    pub fn range(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, &T)> {
         let (first, end) = (from / CHUNK, to.div_ceil(CHUNK).max(from / CHUNK));
         let dense_end = end.min(self.dense.len() as u64);
         let dense = (first.min(dense_end)..dense_end)
@@ -108,8 +125,8 @@ impl Index {
             .filter(move |(i, _)| (from..to).contains(i))
     }
 
-    /// Every block, in order of its index.
-    pub fn values(&self) -> impl Iterator<Item = &Rc<Buffer>> {
+    /// All of them, in order.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
         let dense = self.dense.iter().flatten();
         dense.chain(self.sparse.values()).flat_map(|c| c.0.iter().flatten())
     }
@@ -118,6 +135,9 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::rc::Rc;
+
+    use crate::buffer::Buffer;
     use wp_base::Rng;
     use wp_rt::Rt;
 
@@ -125,7 +145,7 @@ mod tests {
     #[test]
     fn same_as_an_ordered_map() {
         let rt = Rt::new(1);
-        let (mut ours, mut map) = (Index::default(), BTreeMap::new());
+        let (mut ours, mut map) = (Index::<Rc<Buffer>>::default(), BTreeMap::new());
         let mut rng = Rng::stream(1, "index");
         let edge = DENSE * CHUNK;
         for round in 0..20_000u64 {

@@ -23,6 +23,7 @@ use std::pin::Pin;
 
 pub use bdev::Bdev;
 pub use buffer::{BufFlag, Buffer};
+pub use index::Index;
 pub use mapping::{Mapping, WbControl, WbOps};
 pub use writeback::{WbPolicy, Writeback};
 

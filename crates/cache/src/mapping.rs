@@ -71,7 +71,7 @@ pub struct Mapping {
     block_bytes: u32,
     ops: RefCell<Weak<dyn WbOps>>,
     wb: Weak<Writeback>,
-    blocks: RefCell<Index>,
+    blocks: RefCell<Index<Rc<Buffer>>>,
     /// Indices in the order in which they entered the cache; some are gone since.
     order: RefCell<VecDeque<u64>>,
     limit: Cell<usize>,

@@ -260,12 +260,12 @@ impl<'a> Iterator for DirIter<'a> {
 /// malformed entry ends the search and is not reported.
 pub fn find(block: &[u8], name: &[u8]) -> Option<(usize, u32)> {
     let mut offset = 0;
-    let last = name.len().checked_sub(1);
+    let end = name.last_chunk::<2>().map(|end| (name.len() - 2, end));
     loop {
         let (header, names) = DirEntryHeader::ref_from_prefix(block.get(offset..)?).ok()?;
-        // The last byte tells most names of a directory apart, without a call.
+        // The last two bytes tell most names of a directory apart, without a call.
         if usize::from(header.name_len) == name.len()
-            && last.is_none_or(|at| names.get(at) == name.get(at))
+            && end.is_none_or(|(at, end)| names.get(at..at + 2) == Some(&end[..]))
             && names.starts_with(name)
             && header.inode.get() != 0
         {

@@ -60,12 +60,12 @@ struct Path {
 }
 
 /// An entry of a leaf that is being split.
-struct Moving {
+struct Moving<'a> {
     hash: u32,
     rec_len: usize,
     inode: u32,
     file_type: u8,
-    name: Vec<u8>,
+    name: &'a [u8],
 }
 
 fn entry(hash: u32, block: u64) -> DxEntry {
@@ -83,13 +83,13 @@ fn set_root_info(block: &mut [u8], info: DxRootInfo) {
 }
 
 /// Entries one after another without gaps; the last one takes what is left.
-fn pack(block: &mut [u8], entries: &[&Moving], has_tail: bool) {
+fn pack(block: &mut [u8], entries: &[&Moving<'_>], has_tail: bool) {
     dir::format(block, has_tail);
     let end = block.len() - if has_tail { DirEntryTail::BYTES } else { 0 };
     let mut at = 0;
     for (i, e) in entries.iter().enumerate() {
         let len = if i + 1 == entries.len() { end - at } else { dir::space(e.name.len()) };
-        dir::put(block, at, len, e.inode, &e.name, e.file_type);
+        dir::put(block, at, len, e.inode, e.name, e.file_type);
         at += len;
     }
 }
@@ -351,22 +351,20 @@ impl Ext4 {
     ) -> FsResult<Rc<Buffer>> {
         let at = leaf.block() * u64::from(self.bs().bytes());
         let inodes = self.geo.inodes_count;
+        let old = leaf.with(|b| b.to_vec());
         let mut entries = Vec::new();
-        leaf.with(|b| -> FsResult<()> {
-            for e in DirIter::new(b, at, inodes) {
-                let e = e?;
-                if e.inode != 0 && !e.name.is_empty() {
-                    entries.push(Moving {
-                        hash: wanted.rule.hash(e.name).major,
-                        rec_len: e.rec_len,
-                        inode: e.inode,
-                        file_type: e.file_type,
-                        name: e.name.to_vec(),
-                    });
-                }
+        for e in DirIter::new(&old, at, inodes) {
+            let e = e?;
+            if e.inode != 0 && !e.name.is_empty() {
+                entries.push(Moving {
+                    hash: wanted.rule.hash(e.name).major,
+                    rec_len: e.rec_len,
+                    inode: e.inode,
+                    file_type: e.file_type,
+                    name: e.name,
+                });
             }
-            Ok(())
-        })?;
+        }
         if entries.len() < 2 {
             let n = entries.len() as u64;
             return Err(self.wrong_index(leaf, "rec_len", n, "a full block has two names or more"));
@@ -375,16 +373,16 @@ impl Ext4 {
         h.get_write_access(leaf).await?;
         h.get_write_access(&node.buf).await?;
         // No await from here to the end: see invariant 1.
-        let mut order: Vec<&Moving> = entries.iter().collect();
-        order.sort_by_key(|e| e.hash);
-        let sizes: Vec<usize> = order.iter().map(|e| e.rec_len).collect();
+        let mut order: Vec<(usize, &Moving<'_>)> = entries.iter().enumerate().collect();
+        order.sort_by_key(|(_, e)| e.hash);
+        let sizes: Vec<usize> = order.iter().map(|(_, e)| e.rec_len).collect();
         let keep = kept_at_split(&sizes, self.bs().bytes() as usize);
-        let moving = order.split_off(keep);
+        let moving: Vec<&Moving<'_>> = order.split_off(keep).into_iter().map(|(_, e)| e).collect();
         let border = moving.first().map_or(0, |e| e.hash);
-        let goes_on = order.last().is_some_and(|e| e.hash == border);
+        let goes_on = order.last().is_some_and(|(_, e)| e.hash == border);
         // Those that stay keep their order.
-        let is_moving = |e: &Moving| moving.iter().any(|m| std::ptr::eq(*m, e));
-        let staying: Vec<&Moving> = entries.iter().filter(|e| !is_moving(e)).collect();
+        order.sort_by_key(|(place, _)| *place);
+        let staying: Vec<&Moving<'_>> = order.into_iter().map(|(_, e)| e).collect();
         let csum = self.csum.metadata();
         new.with_mut(|b| pack(b, &moving, csum));
         leaf.with_mut(|b| pack(b, &staying, csum));
@@ -461,12 +459,12 @@ mod tests {
 
     #[test]
     fn packed_entries_cover_their_block() {
-        let name = |n: &str| Moving {
+        let name = |n: &'static str| Moving {
             hash: 0,
             rec_len: 0,
             inode: 11,
             file_type: 1,
-            name: n.as_bytes().to_vec(),
+            name: n.as_bytes(),
         };
         let (a, b) = (name("first"), name("second one"));
         for has_tail in [false, true] {

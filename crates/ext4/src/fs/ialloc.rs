@@ -14,19 +14,18 @@ use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
 use crate::disk::GroupDesc;
 
-/// The first clear bit of `first..end`. Full bytes are passed over whole.
+/// The first clear bit of `first..end`. Full bytes are passed over whole, eight at a time.
 fn first_clear(bitmap: &[u8], first: u32, end: u32) -> Option<u32> {
-    let mut i = first;
-    while i < end {
-        let byte = bitmap[i as usize / 8] >> (i % 8);
-        let free = byte.trailing_ones();
-        // Shifting in zeroes: a clear bit beyond the byte is none.
-        if free < 8 - i % 8 {
-            return Some(i + free).filter(|i| *i < end);
-        }
-        i += 8 - i % 8;
+    let (mut byte, bit) = (first as usize / 8, first % 8);
+    let mut seen = *bitmap.get(byte)? | ((1 << bit) - 1);
+    if seen == 0xFF {
+        let rest = &bitmap[byte + 1..];
+        let full = rest.chunks_exact(8).take_while(|c| **c == [0xFF; 8]).count() * 8;
+        let more = rest[full..].iter().position(|b| *b != 0xFF)?;
+        seen = rest[full + more];
+        byte += 1 + full + more;
     }
-    None
+    Some(byte as u32 * 8 + seen.trailing_ones()).filter(|i| *i < end)
 }
 
 impl Ext4 {

@@ -220,7 +220,7 @@ impl Ext4 {
     /// The inode, from memory or from its table. Errors: `Corrupt` if the image says nonsense,
     /// `Io`.
     pub(super) async fn inode(self: &Rc<Self>, ino: u32) -> FsResult<Rc<Inode>> {
-        if let Some(i) = self.inodes.borrow().get(&ino) {
+        if let Some(i) = self.inodes.borrow().get(u64::from(ino)) {
             return Ok(i.clone());
         }
         let Some(slot) = self.geo.inode_slot(ino) else {
@@ -239,7 +239,7 @@ impl Ext4 {
         }
         let buf = self.bdev.read(block).await?;
         // Somebody may have read it while we waited.
-        if let Some(i) = self.inodes.borrow().get(&ino) {
+        if let Some(i) = self.inodes.borrow().get(u64::from(ino)) {
             return Ok(i.clone());
         }
         let bytes = usize::from(self.geo.inode_bytes);
@@ -297,7 +297,7 @@ impl Ext4 {
         inode.map.set_ops(Rc::downgrade(&ops));
         inode.map.set_limit(self.limits.get().1);
         self.drop_idle_inodes();
-        self.inodes.borrow_mut().insert(ino, inode.clone());
+        self.inodes.borrow_mut().insert(u64::from(ino), inode.clone());
         self.inode_order.borrow_mut().push_back(ino);
         inode
     }
@@ -308,16 +308,16 @@ impl Ext4 {
         if order.len() > 2 * inodes.len() + 64 {
             // Freed inodes leave their numbers behind.
             let mut seen = BTreeSet::new();
-            order.retain(|i| inodes.contains_key(i) && seen.insert(*i));
+            order.retain(|i| inodes.contains(u64::from(*i)) && seen.insert(*i));
         }
         let mut looks = order.len().min(64);
         while inodes.len() >= self.limits.get().0 && looks > 0 {
             looks -= 1;
             let Some(ino) = order.pop_front() else { break };
-            match inodes.get(&ino) {
+            match inodes.get(u64::from(ino)) {
                 None => {}
                 Some(i) if i.is_idle() && !self.is_orphan(ino) => {
-                    inodes.remove(&ino);
+                    inodes.remove(u64::from(ino));
                 }
                 Some(_) => order.push_back(ino),
             }
@@ -426,8 +426,8 @@ impl Ext4 {
     /// Forgets an inode in memory, unless its number leads to another by now.
     pub(super) fn forget_inode(&self, inode: &Rc<Inode>) {
         let mut inodes = self.inodes.borrow_mut();
-        if inodes.get(&inode.ino).is_some_and(|i| Rc::ptr_eq(i, inode)) {
-            inodes.remove(&inode.ino);
+        if inodes.get(u64::from(inode.ino)).is_some_and(|i| Rc::ptr_eq(i, inode)) {
+            inodes.remove(u64::from(inode.ino));
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Mounting and unmounting; what is shared by all of the file system.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use wp_base::event::Flags;
 use wp_base::live::{Kind, Tally};
 use wp_base::{BlockSize, FsError, FsResult, Span};
 use wp_block::{Bio, Partition};
-use wp_cache::{Bdev, BufFlag, Buffer, WbPolicy, Writeback};
+use wp_cache::{Bdev, BufFlag, Buffer, Index, WbPolicy, Writeback};
 use wp_jbd2::{Credits, EraPolicy, Handle, Journal, JournalOptions, LogMap, RecoverPolicy};
 use wp_medium::{MediumView, Overlay};
 use wp_rt::{CpuOp, Lock, Rt, Ticks};
@@ -102,7 +102,7 @@ pub struct Ext4 {
     gdt: Vec<Rc<Buffer>>,
     journal: RefCell<Option<Rc<Journal>>>,
     pub(super) groups: Groups,
-    pub(super) inodes: RefCell<BTreeMap<u32, Rc<Inode>>>,
+    pub(super) inodes: RefCell<Index<Rc<Inode>>>,
     /// Inode numbers in the order in which they came to memory; some are gone since.
     pub(super) inode_order: RefCell<VecDeque<u32>>,
     /// Inodes kept in memory before idle ones are dropped, and blocks of each.

@@ -110,7 +110,7 @@ impl FileSystem for Mounted {
                 let place = self.0.find(&d, name).await?.ok_or(FsError::NotFound)?;
                 // With the inode in memory the caller's next call does not wait for it. While it
                 // was read, the name may have gone, and the number become another file's.
-                let waits = !self.0.inodes.borrow().contains_key(&place.ino);
+                let waits = !self.0.inodes.borrow().contains(u64::from(place.ino));
                 let inode = self.0.inode(place.ino).await;
                 if !waits {
                     return inode.map(|_| Ino(u64::from(place.ino)));

@@ -324,7 +324,9 @@ impl WbOps for Inode {
         Box::pin(async move {
             let Some(fs) = self.fs.upgrade() else { return Ok(()) };
             // The inode as a shared pointer: it is in the table as long as it has dirty blocks.
-            let Some(me) = fs.inodes.borrow().get(&self.ino).cloned() else { return Ok(()) };
+            let Some(me) = fs.inodes.borrow().get(u64::from(self.ino)).cloned() else {
+                return Ok(());
+            };
             if !Rc::ptr_eq(&me.map, map) {
                 // Its number is another's by now: what it held was dropped when it was freed.
                 return Ok(());
