@@ -59,6 +59,7 @@ pub struct Buffer {
     phys: Cell<u64>,
     len: u32,
     data: RefCell<Slice>,
+    changes: Cell<u64>,
     flags: Cell<u32>,
     jh: Cell<u32>,
     rt: Rt,
@@ -75,6 +76,7 @@ impl Buffer {
             phys: Cell::new(u64::MAX),
             len,
             data: RefCell::new(Slice::zero(len)),
+            changes: Cell::new(0),
             flags: Cell::new(0),
             jh: Cell::new(0),
             rt: rt.clone(),
@@ -122,10 +124,17 @@ impl Buffer {
     /// Shows its bytes for writing. Copies them first if a bio, a journal copy or the medium holds
     /// them too.
     pub fn with_mut<R>(&self, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.changes.set(self.changes.get() + 1);
         let mut page = self.take_page();
         let out = f(&mut page.make_mut()[..self.len as usize]);
         *self.data.borrow_mut() = Slice::of_page(page, 0, self.len);
         out
+    }
+
+    /// How often its contents have been given away for writing or replaced. While it stands still,
+    /// they are the same bytes.
+    pub fn changes(&self) -> u64 {
+        self.changes.get()
     }
 
     /// Its contents, by reference: later writes to the buffer do not change them.
@@ -136,6 +145,7 @@ impl Buffer {
     /// Replaces its contents, by reference. `contents` must be as long as the buffer.
     pub fn set_contents(&self, contents: Slice) {
         assert_eq!(contents.len(), self.len);
+        self.changes.set(self.changes.get() + 1);
         *self.data.borrow_mut() = contents;
     }
 

@@ -334,6 +334,14 @@ impl Mapping {
         self.tags.borrow().range(from..=to).take(max).copied().collect()
     }
 
+    /// The first tagged index of `from..=to`.
+    pub fn first_tagged(&self, from: u64, to: u64) -> Option<u64> {
+        if from > to {
+            return None;
+        }
+        self.tags.borrow().range(from..=to).next().copied()
+    }
+
     /// How many indices from `from` on, at most up to `to` and at most `max`, are tagged without a
     /// gap.
     pub fn tagged_run(&self, from: u64, to: u64, max: u64) -> u64 {

@@ -147,16 +147,23 @@ impl Vfs {
         Ok((dir, name.as_bytes()))
     }
 
+    /// A way that starts at the root, with room for a usual depth.
+    fn way(&self) -> Vec<Ino> {
+        let mut way = Vec::with_capacity(8);
+        way.push(self.0.fs.root());
+        way
+    }
+
     /// Walks to what `path` names, following symbolic links.
     async fn walk(&self, path: &str) -> FsResult<Ino> {
-        self.walk_on(&mut vec![self.0.fs.root()], split(path.as_bytes()), &mut 0).await
+        self.walk_on(&mut self.way(), split(path.as_bytes()), &mut 0).await
     }
 
     /// Where `open` makes a file: beside the last name of `path`, or where the symbolic links that
     /// stand there lead in the end.
     async fn creation(&self, path: &str) -> FsResult<(Ino, Vec<u8>)> {
         let fs = &self.0.fs;
-        let mut at = vec![fs.root()];
+        let mut at = self.way();
         let mut todo = split(path.as_bytes());
         let mut links = 0;
         loop {

@@ -108,7 +108,7 @@ impl Ext4 {
         };
         let mut next = wbc.range.0;
         while wbc.budget.get() > 0 {
-            let Some(index) = inode.map.tagged(next, wbc.range.1, 1).first().copied() else {
+            let Some(index) = inode.map.first_tagged(next, wbc.range.1) else {
                 break;
             };
             next = index + 1;

@@ -3,7 +3,7 @@
 //! A directory block lives in the block device's cache, as in Linux. A hash tree (`htree`) is
 //! listed as the linear blocks that it also is.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
@@ -20,6 +20,34 @@ pub(super) struct Place {
     pub buf: Rc<Buffer>,
     pub offset: usize,
     pub ino: u32,
+}
+
+/// A name that was looked for in a block and not found: making a file looks three times, and a
+/// block that did not change since need not be searched again. It stands for the work of this
+/// program only; waits and modelled costs are those of a search.
+#[derive(Default)]
+pub(super) struct Missed {
+    /// Weak, so that the block counts as unused and its address is not another's.
+    buf: Weak<Buffer>,
+    changes: u64,
+    name: Vec<u8>,
+}
+
+impl Missed {
+    fn holds(&self, buf: &Rc<Buffer>, name: &[u8]) -> bool {
+        std::ptr::eq(self.buf.as_ptr(), Rc::as_ptr(buf))
+            && self.changes == buf.changes()
+            && self.name == name
+    }
+
+    fn note(&mut self, buf: &Rc<Buffer>, name: &[u8]) {
+        if !std::ptr::eq(self.buf.as_ptr(), Rc::as_ptr(buf)) {
+            self.buf = Rc::downgrade(buf);
+        }
+        self.changes = buf.changes();
+        self.name.clear();
+        self.name.extend_from_slice(name);
+    }
 }
 
 impl Ext4 {
@@ -101,7 +129,13 @@ impl Ext4 {
 
     /// Finds a name in one block.
     pub(super) fn find_in_block(&self, buf: &Rc<Buffer>, name: &[u8]) -> Option<Place> {
-        let (offset, ino) = buf.with(|b| dir::find(b, name))?;
+        if self.missed.borrow().holds(buf, name) {
+            return None;
+        }
+        let Some((offset, ino)) = buf.with(|b| dir::find(b, name)) else {
+            self.missed.borrow_mut().note(buf, name);
+            return None;
+        };
         Some(Place { buf: buf.clone(), offset, ino })
     }
 

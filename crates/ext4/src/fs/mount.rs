@@ -17,6 +17,7 @@ use wp_vfs::TimeSpec;
 use super::balloc::Groups;
 use super::convert::{Conversions, dioread_nolock};
 use super::data_journal::DataMode;
+use super::dir::Missed;
 use super::era::Era;
 use super::features;
 use super::inode::Inode;
@@ -103,6 +104,7 @@ pub struct Ext4 {
     journal: RefCell<Option<Rc<Journal>>>,
     pub(super) groups: Groups,
     pub(super) inodes: RefCell<Index<Rc<Inode>>>,
+    pub(super) missed: RefCell<Missed>,
     /// Inode numbers in the order in which they came to memory; some are gone since.
     pub(super) inode_order: RefCell<VecDeque<u32>>,
     /// Inodes kept in memory before idle ones are dropped, and blocks of each.
@@ -180,6 +182,7 @@ impl Ext4 {
             gdt,
             journal: RefCell::new(None),
             inodes: RefCell::default(),
+            missed: RefCell::default(),
             inode_order: RefCell::default(),
             limits: Cell::new(LIMITS),
             orphans: RefCell::default(),

@@ -211,9 +211,10 @@ impl Ext4 {
         last: u64,
         budget: u64,
     ) -> Vec<Rc<Buffer>> {
-        let mut run: Vec<Rc<Buffer>> = Vec::new();
         // What is dirty has its tag, and tags are cheaper to look at than blocks.
-        for i in index..index + inode.map.tagged_run(index, last, budget) {
+        let tagged = inode.map.tagged_run(index, last, budget);
+        let mut run: Vec<Rc<Buffer>> = Vec::with_capacity(tagged as usize);
+        for i in index..index + tagged {
             let Some(b) = inode.map.peek(i) else { break };
             if !b.flag(BufFlag::Dirty) || b.flag(BufFlag::Writeback) {
                 break;
@@ -242,7 +243,7 @@ impl Ext4 {
         let mut handle_seen = false;
         let mut tries = 0;
         while wbc.budget.get() > 0 {
-            let Some(index) = inode.map.tagged(next, to, 1).first().copied() else { break };
+            let Some(index) = inode.map.first_tagged(next, to) else { break };
             next = index + 1;
             let Some(b) = inode.map.peek(index) else {
                 inode.map.drop_tag(index);
@@ -281,9 +282,12 @@ impl Ext4 {
                 let first = run.first().map(Place::of);
                 let mapped = match first {
                     None | Some(Place::Known) => Ok((false, u64::MAX)),
-                    Some(_) => self.map_dirty(&h, inode, &run).await,
+                    Some(_) => {
+                        let mapped = self.map_dirty(&h, inode, &run).await;
+                        run = self.dirty_run(inode, index, to, wbc.budget.get());
+                        mapped
+                    }
                 };
-                run = self.dirty_run(inode, index, to, wbc.budget.get());
                 run.retain(|b| Place::of(b) == Place::Known);
                 if let Ok((_, end)) = mapped {
                     run.retain(|b| b.block() < end);
