@@ -1,9 +1,8 @@
 //! 4 KiB I/O per CPU-second through the whole stack: system call, ext4, journal, cache, block layer
 //! and SSD model, contents kept.
 //!
-//! `cargo bench -p wp-lab --bench fs [-- --json] [--elevator mq-deadline] [--only overwrite_fsync]`.
-//! Preset `ssd-128`,
-//! no modelled CPU costs, nothing recorded. The bar is 300,000 a CPU-second.
+//! `cargo bench -p wp-lab --bench fs [-- --json] [--elevator mq-deadline] [--only overwrite]`.
+//! Preset `ssd-128`, no modelled CPU costs, nothing recorded. The bar is 300,000 a CPU-second.
 
 use std::future::Future;
 use std::rc::Rc;
