@@ -150,8 +150,8 @@ impl Ext4 {
         let to = to.min(e.end());
         let bs = u64::from(self.bs().bytes());
         let eof = inode.disksize.get().div_ceil(bs).max(to);
-        // Where a written neighbour takes the blocks over, its border moves and nothing is split, so
-        // nothing is zeroed.
+        // Where a written neighbour takes the blocks over, its border moves and nothing is split,
+        // so nothing is zeroed.
         let i = leaf.pos - 1;
         let neighbour = |i: usize| leaf.leaf.get(i).filter(|n| !n.is_unwritten());
         let fits = |n: &Extent| u64::from(n.blocks()) + (to - from) < u64::from(longest(false));
