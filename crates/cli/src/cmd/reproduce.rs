@@ -191,9 +191,10 @@ fn real_kernels(t: &mut String, real: &Comparison) {
     let equal = real.pairs.iter().filter(|p| p.differences.is_empty()).count();
     writeln!(
         t,
-        "The same program on real Linux 3.4.2, 3.8.0 and 4.6.2 (recorded runs; blocks by class and issuer, flags,\n\
-         filings, seconds): {} runs, {equal} equal in everything. Differences by kind, each of\n\
-         them listed in papers/ext4-fsync/differences.toml with the kernel function:\n",
+        "The same program on real Linux 3.4.2, 3.8.0, 4.6.2 and 5.10.223 (recorded runs; blocks\n\
+         by class and issuer, flags, filings, seconds): {} runs, {equal} equal in everything.\n\
+         Differences by kind, each of them listed in papers/ext4-fsync/differences.toml with the\n\
+         kernel function:\n",
         real.pairs.len()
     )
     .expect(line);
