@@ -68,6 +68,8 @@ pub(crate) struct Walk<'a> {
     /// CPU record -> when that work began and ended: what a task is charged at one instant is
     /// worked off one after another.
     bursts: BTreeMap<usize, (Time, Time)>,
+    /// CPU record -> when the task began to work without a pause.
+    busy_since: BTreeMap<usize, Time>,
 }
 
 /// Who is looked at, and up to which record.
@@ -90,6 +92,7 @@ impl<'a> Walk<'a> {
             flush_ends: BTreeMap::new(),
             cpu_ends: BTreeMap::new(),
             bursts: BTreeMap::new(),
+            busy_since: BTreeMap::new(),
         };
         for (i, r) in requests.iter().enumerate() {
             for m in [r.done, r.ended].into_iter().flatten() {
@@ -104,14 +107,18 @@ impl<'a> Walk<'a> {
             }
         }
         w.requests = requests;
-        let mut busy_until: BTreeMap<&str, Time> = BTreeMap::new();
+        let mut busy: BTreeMap<&str, (Time, Time)> = BTreeMap::new();
         for (i, r) in records.iter().enumerate().filter(|(_, r)| !of_device(r)) {
             w.by_task.entry(&r.task).or_default().push(i);
             if let Event::Cpu { span, .. } = r.event {
-                let until = busy_until.entry(&r.task).or_insert(r.at);
-                let start = r.at.max(*until);
+                let (since, until) = busy.entry(&r.task).or_insert((r.at, r.at));
+                if r.at > *until {
+                    (*since, *until) = (r.at, r.at);
+                }
+                let start = *until;
                 *until = start + span;
                 w.bursts.insert(i, (start, *until));
+                w.busy_since.insert(i, *since);
                 w.cpu_ends.entry(*until).or_default().push(i);
             }
         }
@@ -149,7 +156,8 @@ impl<'a> Walk<'a> {
                 (Event::Cpu { what, .. }, Some(&(start, end))) => (start, end, Some(*what)),
                 _ => (r.at, r.at, None),
             };
-            let stolen = cpu.is_some() && ends < p.at && self.interrupted(starts, ends, p.at);
+            let since = self.busy_since.get(&last).copied().unwrap_or(starts);
+            let stolen = cpu.is_some() && ends < p.at && self.interrupted(since, ends, p.at);
             if stolen {
                 push(ends, p.at, Doing::Cpu(INTERRUPTS));
             }
@@ -174,7 +182,7 @@ impl<'a> Walk<'a> {
         let latest = own[..own.partition_point(|&i| i < p.before)]
             .iter()
             .rev()
-            .find_map(|i| self.bursts.get(i).copied());
+            .find_map(|i| Some((*self.busy_since.get(i)?, self.bursts.get(i)?.1)));
         if let Some((start, end)) = latest
             && (ends..p.at).contains(&end)
             && self.interrupted(start, end, p.at)
@@ -199,13 +207,14 @@ impl<'a> Walk<'a> {
     /// all served by one core, and delay what computes there.
     fn interrupted(&self, start: Time, end: Time, until: Time) -> bool {
         let own = self.by_task.get(SWAPPER).map_or(&[][..], Vec::as_slice);
-        let from = own
-            .partition_point(|i| self.bursts.get(i).map_or(self.records[*i].at, |b| b.1) <= start);
-        let bursts = own[from..].iter().take_while(|i| self.records[**i].at < until);
-        let taken: u64 = bursts
-            .filter_map(|i| self.bursts.get(i))
-            .map(|(a, b)| b.min(&until).0.saturating_sub(a.max(&start).0))
-            .sum();
+        // Times of records never fall, those of their work's end may; what was charged before
+        // `start` may be worked off behind it.
+        let after = own.partition_point(|i| self.records[*i].at < start);
+        let before = own[..after].iter().rev();
+        let pending = before.map_while(|i| self.bursts.get(i).filter(|b| b.1 > start));
+        let within = own[after..].iter().take_while(|i| self.records[**i].at < until);
+        let bursts = pending.chain(within.filter_map(|i| self.bursts.get(i)));
+        let taken: u64 = bursts.map(|(a, b)| b.min(&until).0.saturating_sub(a.max(&start).0)).sum();
         taken >= until.since(end).0
     }
 

@@ -230,6 +230,13 @@ fn random_report(
     let line = "a string takes it";
     writeln!(
         t,
+        "Random programs on real Linux 6.12 in virtual time and here, device waits of each call. A\n\
+         wait is 100 us; a call that lacks less than a twentieth of one counts as having waited, on both\n\
+         sides: each look at the guest's clock takes 256 ns of it.\n"
+    )
+    .expect(line);
+    writeln!(
+        t,
         "{:<22} {:>9} {:>7} {:>10} {:>8} {:>10}",
         "configuration", "programs", "equal", "different", "not run", "equal calls"
     )

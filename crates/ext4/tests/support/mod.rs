@@ -180,7 +180,8 @@ pub fn skip(check: &str, why: &str) {
     if let Some(path) = std::env::var_os("WRITEPATH_SKIPS") {
         use std::io::Write;
         let f = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        f.and_then(|mut f| writeln!(f, "{line}")).expect("the skip list can be written");
+        f.and_then(|mut f| f.write_all(format!("{line}\n").as_bytes()))
+            .expect("the skip list can be written");
     }
 }
 
