@@ -75,8 +75,10 @@ pub struct Writeback {
     rt: Rt,
     policy: WbPolicy,
     part: Partition,
-    /// Dirty mappings, oldest first.
+    /// Dirty mappings, oldest first; without those that the flusher has in hand.
     dirty: RefCell<VecDeque<Rc<Mapping>>>,
+    /// The flusher has some in hand (`b_io`, `b_more_io`).
+    in_hand: Cell<bool>,
     works: RefCell<VecDeque<Work>>,
     wake: Rc<WaitQueue>,
     /// Jiffy at which the flusher looks next; `None`: when somebody calls it.
@@ -102,6 +104,7 @@ impl Writeback {
             rt: rt.clone(),
             part,
             dirty: RefCell::default(),
+            in_hand: Cell::new(false),
             works: RefCell::default(),
             wake: Rc::new(WaitQueue::new(rt, "flusher work")),
             next_look: Cell::new(None),
@@ -240,7 +243,8 @@ impl Writeback {
 
     async fn write_what(&self, sync: bool, files_only: bool) {
         // Without anything on its lists the flusher is not asked (`wb_has_dirty_io`).
-        if self.stopped.get() || (files_only && self.dirty.borrow().is_empty()) {
+        let idle = self.dirty.borrow().is_empty() && !self.in_hand.get();
+        if self.stopped.get() || (files_only && idle) {
             return;
         }
         let done = Rc::new(Completion::new(&self.rt, "flusher work item"));
@@ -280,16 +284,22 @@ impl Writeback {
         old
     }
 
-    /// Writes the mappings that are older than `older_than` jiffies (all if `None`).
-    async fn pass(&self, older_than: Option<u64>, sync: bool, stop_below: Option<u64>) {
+    /// Writes the mappings that are older than `older_than` jiffies (all if `None`), of its own
+    /// accord.
+    async fn pass(&self, older_than: Option<u64>, stop_below: Option<u64>) {
         let io = self.take_expired(older_than, false);
-        self.write_list(io, sync, stop_below).await;
+        let stop = || {
+            // Somebody waits for a work item, this would have gone on by itself (`wb_writeback()`).
+            !self.works.borrow().is_empty() || stop_below.is_some_and(|b| self.nr_dirty.get() <= b)
+        };
+        self.write_list(io, false, &stop).await;
     }
 
-    async fn write_list(&self, mut io: VecDeque<Rc<Mapping>>, sync: bool, stop_below: Option<u64>) {
+    async fn write_list(&self, mut io: VecDeque<Rc<Mapping>>, sync: bool, stop: &dyn Fn() -> bool) {
+        self.in_hand.set(!io.is_empty());
         let outer = self.policy.plug_across_inodes.then(|| self.part.plug());
         while let Some(map) = io.pop_front() {
-            if stop_below.is_some_and(|b| self.nr_dirty.get() <= b) {
+            if stop() {
                 io.push_front(map);
                 break;
             }
@@ -313,6 +323,7 @@ impl Writeback {
         while let Some(map) = io.pop_back() {
             dirty.push_front(map);
         }
+        self.in_hand.set(false);
     }
 
     /// One look: work items, old data, the background limit.
@@ -321,7 +332,7 @@ impl Writeback {
             let work = self.works.borrow_mut().pop_front();
             let Some(work) = work else { break };
             let io = self.take_expired(None, work.files_only);
-            self.write_list(io, work.sync, None).await;
+            self.write_list(io, work.sync, &|| false).await;
             work.done.done();
         }
         let now = self.jiffies();
@@ -334,13 +345,13 @@ impl Writeback {
             if self.nr_dirty.get() > 0 || !self.dirty.borrow().is_empty() {
                 let limit = now.checked_sub(self.span_jiffies(self.policy.expire));
                 if let Some(limit) = limit {
-                    self.pass(Some(limit), false, None).await;
+                    self.pass(Some(limit), None).await;
                 }
             }
         }
         if self.nr_dirty.get() > self.policy.background_blocks {
             let before = (self.nr_dirty.get(), self.nr_written.get());
-            self.pass(None, false, Some(self.policy.background_blocks)).await;
+            self.pass(None, Some(self.policy.background_blocks)).await;
             // A device that fails every write must not keep the flusher in a circle.
             self.stuck.set(before == (self.nr_dirty.get(), self.nr_written.get()));
         }

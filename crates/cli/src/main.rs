@@ -40,6 +40,9 @@ enum Verb {
     Diff(cmd::diff::Args),
     /// Ours beside real kernels: device waits of every call of the same program.
     Kernels(cmd::kernels::Args),
+    /// Take the power away everywhere in a program, or in thousands: recover every state that the
+    /// drive may be left with, and say which rule each breaks.
+    Crash(cmd::crash::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
     /// List what an image holds, after recovering in memory. Never writes.
@@ -80,6 +83,7 @@ fn main() -> std::process::ExitCode {
         Verb::Explain(a) => cmd::explain::run(&a, &out),
         Verb::Diff(a) => cmd::diff::run(&a, &out),
         Verb::Kernels(a) => cmd::kernels::run(&a, &out),
+        Verb::Crash(a) => cmd::crash::run(&a, &out),
         Verb::Mkfs(a) => cmd::mkfs::run(&a, &out),
         Verb::Inspect(a) => cmd::inspect::run(&a, &out),
         Verb::Fsck(a) => cmd::fsck::run(&a, &out),

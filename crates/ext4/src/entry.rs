@@ -89,6 +89,24 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec { key: "commit", when: When::Mount, default: "5", help: "seconds between commits" },
     OptionSpec {
+        key: "noauto_da_alloc",
+        when: When::Mount,
+        default: "",
+        help: "give no places to promised data when a file is replaced by a rename or truncate",
+    },
+    OptionSpec {
+        key: "dirty_background_bytes",
+        when: When::Mount,
+        default: "",
+        help: "vm.dirty_background_bytes: dirty data at which the flusher starts; 10 % of 6 GB",
+    },
+    OptionSpec {
+        key: "dirty_bytes",
+        when: When::Mount,
+        default: "",
+        help: "vm.dirty_bytes: dirty data at which writers wait; 20 % of 6 GB",
+    },
+    OptionSpec {
         key: "init_itable",
         when: When::Mount,
         default: "10",
@@ -111,6 +129,7 @@ pub static ENTRY: FsEntry = FsEntry {
     mount,
     probe,
     inspect,
+    survey: |overlay, o| image::survey(overlay, &policy(o)?, NOW),
     recover,
     check,
     blocks,
@@ -218,13 +237,29 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             commit_interval: wp_base::Span::secs(u64::from(commit)),
             init_itable: (!switch(o, "noinit_itable")).then_some(multiplier),
             epoch_secs: env.epoch_secs,
-            writeback: wp_cache::WbPolicy { hz, ..base.writeback.clone() },
+            auto_da_alloc: !switch(o, "noauto_da_alloc"),
+            writeback: wp_cache::WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
             ..base
         };
         let fs = Ext4::mount(&env.rt, env.part.clone(), options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
         Ok(fs)
     })
+}
+
+/// The flusher's limits as `vm.dirty_background_bytes` and `vm.dirty_bytes` give them.
+fn dirty_limits(o: &Options, mut policy: wp_cache::WbPolicy) -> FsResult<wp_cache::WbPolicy> {
+    const BLOCK: u64 = 4096;
+    if o.get("dirty_background_bytes", OPTIONS).is_some() {
+        let n = number(o, "dirty_background_bytes", "dirty_background_bytes: bytes")?;
+        policy.background_blocks = u64::from(n) / BLOCK;
+    }
+    if o.get("dirty_bytes", OPTIONS).is_some() {
+        policy.dirty_blocks = u64::from(number(o, "dirty_bytes", "dirty_bytes: bytes")?) / BLOCK;
+    }
+    // `domain_dirty_limits()`: the background limit stays below half of the other.
+    policy.background_blocks = policy.background_blocks.min(policy.dirty_blocks / 2);
+    Ok(policy)
 }
 
 fn probe(view: &dyn View) -> bool {

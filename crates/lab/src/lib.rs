@@ -6,6 +6,7 @@
 
 pub mod claims;
 pub mod classify;
+pub mod crash;
 pub mod files;
 pub mod machine;
 pub mod paper;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use wp_base::event::{Class, Flags};
 use wp_base::{FsError, Sector, Span};
-use wp_block::{Bio, BlockQueue, Layer, Partition, QueueConfig, WaitUnplug};
+use wp_block::{Bio, BlockQueue, DeviceModel, Layer, Partition, QueueConfig, WaitUnplug};
 use wp_medium::{Medium, MediumView};
 use wp_rt::{CpuModel, Outcome, Rt, TimeMode};
 use wp_vfs::{Env, FileSystem, FsEntry, Options, Vfs};
@@ -90,6 +90,15 @@ impl Machine {
     ///
     /// Errors: impossible parameters, a partition beyond the device.
     pub fn new(spec: MachineSpec, image: Option<Medium>) -> Result<Machine, MachineError> {
+        Machine::with_device(spec, image, |device| device)
+    }
+
+    /// The same, with something put around the device. Errors: as [`Machine::new`].
+    pub fn with_device(
+        spec: MachineSpec,
+        image: Option<Medium>,
+        around: impl FnOnce(Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
+    ) -> Result<Machine, MachineError> {
         let rt = Rt::with(TimeMode::Virtual, spec.seed, spec.cpu.clone());
         let entry =
             crate::registry::find("device", crate::registry::DEVICES, |d| d.name, &spec.device)
@@ -97,6 +106,7 @@ impl Machine {
         let params: Vec<(&str, u64)> =
             spec.device_params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
         let device = entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))?;
+        let device = around(device);
         let total = device.limits().sectors;
         let sectors = spec.sectors.unwrap_or(total.saturating_sub(spec.start.0));
         if spec.start.0.checked_add(sectors).is_none_or(|end| end > total) || sectors == 0 {
@@ -189,6 +199,13 @@ impl Machine {
         let fs = vfs.fs().clone();
         self.block_on("umount", async move { fs.unmount().await })?
             .map_err(|error| MachineError::Fs { during: "unmount", error })
+    }
+
+    /// Bytes of a block of its file system. Errors: an image that is none of its file system's.
+    pub fn block_bytes(&self) -> Result<u32, MachineError> {
+        (self.spec.fs.blocks)(&self.view())
+            .map(|b| b.block_bytes())
+            .map_err(|error| MachineError::Fs { during: "a look at the image", error })
     }
 
     /// The partition's contents as a reader would see them now.

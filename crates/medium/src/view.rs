@@ -77,6 +77,11 @@ impl<'a> Overlay<'a> {
         Ok(())
     }
 
+    /// The page laid over page `index`, if one is.
+    pub fn page(&self, index: u64) -> Option<Page> {
+        self.pages.borrow().get(&index).cloned()
+    }
+
     /// Pages laid over, in order: (page index, contents).
     pub fn pages(&self) -> Vec<(u64, Page)> {
         self.pages.borrow().iter().map(|(i, p)| (*i, p.clone())).collect()

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_block::Partition;
 use wp_cache::Fut;
-use wp_medium::{Medium, View};
+use wp_medium::{Medium, Overlay, View};
 use wp_rt::Rt;
 
-use crate::fs::FileSystem;
+use crate::fs::{FileSystem, FileType};
 
 /// All that a file system may touch.
 #[derive(Clone)]
@@ -196,6 +196,47 @@ pub struct Checked {
     pub left_out: u64,
 }
 
+/// Where a run of a file's bytes lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// First byte in the file; a multiple of the block size, as is the length.
+    pub at: u64,
+    /// Byte address in the image.
+    pub place: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A file as a survey finds it: what `stat` would tell, and where its contents lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SurveyedFile {
+    /// Path without a leading slash.
+    pub path: String,
+    /// Kind.
+    pub kind: FileType,
+    /// Inode number.
+    pub ino: u64,
+    /// Hard links that the inode claims.
+    pub nlink: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Target of a symbolic link.
+    pub target: Option<String>,
+    /// What has a place and was written, in order; everything else below `size` reads as zero.
+    pub map: Vec<Run>,
+}
+
+/// What a mount after a crash would find.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// What recovery did, in words.
+    pub did: String,
+    /// Every file but the root and lost+found, by path.
+    pub files: Vec<SurveyedFile>,
+    /// Files that cannot be read, and why.
+    pub faults: Vec<String>,
+}
+
 /// Classes of an image's blocks, read from its bytes.
 pub trait BlockMap {
     /// Block size in bytes.
@@ -247,6 +288,9 @@ pub struct FsEntry {
     pub recover: fn(&dyn View, &Options) -> FsResult<Writes>,
     /// Checks the whole image; with `recover`, what recovery in memory makes of it. Never writes.
     pub check: fn(&dyn View, &Options, bool) -> FsResult<Checked>,
+    /// Recovers into the overlay as a mount would, and surveys the result: for many states a
+    /// second, so nothing is read that it does not need. Errors: what the mount would answer.
+    pub survey: fn(&Overlay<'_>, &Options) -> FsResult<Survey>,
     /// Classes of the image's blocks as it stands, without recovery.
     pub blocks: fn(&dyn View) -> FsResult<Box<dyn BlockMap>>,
     /// What a kernel version resolves to.

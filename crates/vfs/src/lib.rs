@@ -13,7 +13,7 @@ mod syscall;
 
 pub use entry::{
     BlockMap, Checked, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, OptionError,
-    OptionSpec, Options, When, Writes,
+    OptionSpec, Options, Run, Survey, SurveyedFile, When, Writes,
 };
 pub use fs::{
     Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,

@@ -1,4 +1,5 @@
-//! Programs that users already have as files: so far, fio jobs.
+//! Programs: fio jobs, which users have already as files, and short lists of system calls
+//! ([`program`]).
 //!
 //! [`fio::parse`] makes jobs of text, with a diagnostic for everything that is not understood;
 //! [`fio::Sequence`] gives the operations of a job in fio's order; [`fio::run`] does them on a
@@ -8,3 +9,4 @@
 //! here: exactly what fio does, nearly that (and where not), or nothing (an error).
 
 pub mod fio;
+pub mod program;

@@ -1,5 +1,6 @@
 //! One module a verb.
 
+pub mod crash;
 pub mod diff;
 pub mod explain;
 pub mod fio;
@@ -36,6 +37,21 @@ pub fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
     let fs = registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, name)?;
     let options = Options::parse(rest, fs.options).map_err(|e| e.to_string())?;
     Ok((fs, options))
+}
+
+/// A device preset's name and the parameters that replace its own, from `ssd-128,queue_depth=1`.
+pub fn device(text: &str) -> Result<(String, Vec<(String, u64)>), String> {
+    let (name, rest) = name_and_rest(text);
+    let mut params = Vec::new();
+    for p in rest.split(',').filter(|p| !p.is_empty()) {
+        let (key, value) =
+            p.split_once('=').ok_or_else(|| format!("device parameter `{p}`: write key=number"))?;
+        let value = value
+            .parse()
+            .map_err(|_| format!("device parameter {key}: `{value}` is not a whole number"))?;
+        params.push((key.to_owned(), value));
+    }
+    Ok((name.to_owned(), params))
 }
 
 /// Bytes from `64M`, `29GiB`, `4096`.

@@ -62,16 +62,7 @@ fn spec(
     a: &Args,
 ) -> Result<(MachineSpec, &'static wp_lab::workload::WorkloadEntry, Options), String> {
     let (fs, fs_options) = super::file_system(&a.fs)?;
-    let (device, params) = super::name_and_rest(&a.device);
-    let mut device_params = Vec::new();
-    for p in params.split(',').filter(|p| !p.is_empty()) {
-        let (key, value) =
-            p.split_once('=').ok_or_else(|| format!("device parameter `{p}`: write key=number"))?;
-        let value = value
-            .parse()
-            .map_err(|_| format!("device parameter {key}: `{value}` is not a whole number"))?;
-        device_params.push((key.to_owned(), value));
-    }
+    let (device, device_params) = super::device(&a.device)?;
     let (name, rest) = super::name_and_rest(&a.workload);
     let workload = registry::find("workload", registry::WORKLOADS, |w| w.name, name)?;
     let options =
@@ -93,7 +84,7 @@ fn spec(
     let spec = MachineSpec {
         seed: a.seed,
         cpu: profile.model(),
-        device: device.to_owned(),
+        device,
         device_params,
         elevator: elevator.name().to_owned(),
         start: Sector(a.partition_start),

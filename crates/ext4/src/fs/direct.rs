@@ -338,7 +338,9 @@ impl Ext4 {
             let n = (u64::from(piece.run.len) * bs - skip).min(end - at);
             unwritten |= piece.run.unwritten;
             let clean = self.journal().is_committed(inode.datasync_tid.get());
-            fua &= !piece.fresh && clean && (limits.fua || !limits.volatile_cache);
+            // A length that moves is metadata (`IOMAP_F_DIRTY`, `ext4_set_iomap()`).
+            fua &= !piece.fresh && clean && end <= inode.size.get();
+            fua &= limits.fua || !limits.volatile_cache;
             let forced = if fua && limits.fua { Flags::FUA } else { Flags::NONE };
             let mut slices = Vec::new();
             let mut sector = self.bs().sector_of(first).0 + skip / SECTOR_BYTES;

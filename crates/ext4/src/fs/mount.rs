@@ -40,6 +40,9 @@ pub struct MountOptions {
     /// `dioread_nolock` / `dioread_lock`: buffered writes are allocated unwritten, and converted
     /// when their data has arrived. `None`: as the era has it by default.
     pub dioread_nolock: Option<bool>,
+    /// `auto_da_alloc`: data of a file that replaces another, or was cut to nothing, gets its places
+    /// at the rename or close.
+    pub auto_da_alloc: bool,
     /// Name of the task that converts (a kworker of `ext4-rsv-conversion`).
     pub conversion_task: String,
     /// `data=`: how data and metadata of a file keep together.
@@ -72,6 +75,7 @@ impl MountOptions {
             barrier: true,
             delalloc: true,
             dioread_nolock: None,
+            auto_da_alloc: true,
             conversion_task: "kworker/u4:2".to_owned(),
             data: DataMode::Ordered,
             mount_point: "/mnt".to_owned(),

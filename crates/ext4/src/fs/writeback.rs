@@ -46,7 +46,7 @@ impl Ext4 {
     ///
     /// Waits: for what allocating needs, not for the data.
     pub(super) async fn allocate_promised(self: &Rc<Self>, inode: &Rc<Inode>) {
-        if inode.reserved.get() == 0 {
+        if inode.reserved.get() == 0 || !self.opts.auto_da_alloc {
             return;
         }
         let wbc = WbControl { sync: false, ..WbControl::sync_all() };

@@ -17,6 +17,7 @@ mod files;
 mod list;
 mod map;
 mod recovery;
+mod survey;
 mod xattrs;
 
 use wp_base::{BlockSize, FsError, FsResult};
@@ -32,6 +33,7 @@ pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect,
 pub use map::{FileMap, Run};
 pub(crate) use recovery::refuse_fast_commit;
 pub use recovery::{Recovery, log_map, recover};
+pub use survey::survey;
 pub use xattrs::Xattr;
 
 /// Incompatible features with which we can read a file system.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::program::Program;
+use wp_workload::program::Program;
 
 /// A file system made, mounted, synced and left alone for 10 s; then the program.
 pub struct Group {

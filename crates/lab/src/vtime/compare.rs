@@ -6,10 +6,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::config::{CONFIGS, Config};
-use super::program::Program;
 use super::run::{RunError, Setup, Timed, run};
 use super::{cases, recorded, timeline};
 use crate::machine::MachineError;
+use wp_workload::program::Program;
 
 /// The known differences.
 pub const DIFFERENCES_TOML: &str = include_str!("../../../../kernels/linux-6.12/differences.toml");

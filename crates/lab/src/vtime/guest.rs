@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::config::Config;
-use super::program::Program;
 use super::run::Timed;
+use wp_workload::program::Program;
 
 /// The program's runner in the guest.
 const PROG_C: &str = include_str!("prog.c");

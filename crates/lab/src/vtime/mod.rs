@@ -18,7 +18,6 @@ pub mod cases;
 pub mod compare;
 pub mod config;
 pub mod guest;
-pub mod program;
 pub mod random;
 pub mod recorded;
 pub mod run;
@@ -27,5 +26,5 @@ pub mod timeline;
 
 pub use compare::{Finding, Report, compare_recorded};
 pub use config::{CONFIGS, Config};
-pub use program::{Call, Program, Step};
 pub use run::{Outcome, Timed};
+pub use wp_workload::program::{Call, Program, Step};

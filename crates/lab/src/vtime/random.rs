@@ -4,8 +4,8 @@ use wp_base::rng::Rng;
 
 use super::config::Config;
 use super::guest::{Guest, Ran};
-use super::program::{Alloc, Call, Flags, Label, Program, Step};
 use super::run::{RunError, Setup, Timed, run};
+use wp_workload::program::{Alloc, Call, Flags, Label, Program, Step};
 
 /// Latency of the device: so long that the guest's clock steps (256 ns a reading) never add up to
 /// one.

@@ -4,16 +4,14 @@
 //! kernel of 100 ticks a second. What it takes from the guest is where on the clock the file system
 //! was mounted: its timers round to ticks, and to multiples of 8 or 64 of them.
 
-use std::collections::BTreeMap;
-
 use wp_base::event::{Class, Record};
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_device::preset;
-use wp_medium::{MediumView, Slice};
-use wp_vfs::{Fd, OpenFlags, Options, Reserve, Vfs};
+use wp_medium::MediumView;
+use wp_vfs::{Options, Vfs};
+use wp_workload::program::{Label, Player, Program, Step};
 
 use super::config::Config;
-use super::program::{Alloc, Call, Flags, Label, Program, Step};
 use crate::machine::{Machine, MachineError, MachineSpec};
 use crate::profile::PROFILES;
 
@@ -175,13 +173,14 @@ fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
 struct Interpreter {
     vfs: Vfs,
     case: String,
-    open: BTreeMap<u32, Fd>,
+    player: Player,
     timed: Vec<Timed>,
 }
 
 impl Interpreter {
     fn new(vfs: Vfs) -> Interpreter {
-        Interpreter { vfs, case: String::new(), open: BTreeMap::new(), timed: Vec::new() }
+        let player = Player::new(vfs.clone());
+        Interpreter { vfs, case: String::new(), player, timed: Vec::new() }
     }
 
     async fn run(mut self, steps: &[Step]) -> FsResult<Vec<Timed>> {
@@ -201,14 +200,10 @@ impl Interpreter {
                         self.note(&label, start, true);
                     }
                 }
-                Step::Exit => {
-                    for (_, fd) in std::mem::take(&mut self.open) {
-                        self.vfs.close(fd).await?;
-                    }
-                }
+                Step::Exit => self.player.exit().await?,
                 Step::Call(label, call) => {
                     let start = rt.now();
-                    let out = self.call(call).await;
+                    let out = self.player.call(call).await;
                     if let Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) = out {
                         return Err(e);
                     }
@@ -231,62 +226,5 @@ impl Interpreter {
             ns: self.vfs.rt().now().since(start).0,
             ok,
         });
-    }
-
-    fn fd(&self, fd: u32) -> FsResult<Fd> {
-        self.open.get(&fd).copied().ok_or(FsError::BadFile)
-    }
-
-    async fn call(&mut self, call: &Call) -> FsResult<()> {
-        let vfs = self.vfs.clone();
-        match call {
-            Call::Open(fd, path, how) => {
-                let flags = open_flags(*how);
-                let path = if path == "." { "/" } else { path.as_str() };
-                let opened = vfs.open(path, flags, 0o644).await?;
-                if let Some(old) = self.open.insert(*fd, opened) {
-                    vfs.close(old).await?;
-                }
-                Ok(())
-            }
-            Call::Close(fd) => {
-                let gone = self.open.remove(fd).ok_or(FsError::BadFile)?;
-                vfs.close(gone).await
-            }
-            Call::Pwrite { fd, len, at, seed } => {
-                let data = Slice::pattern(u64::from(*seed) + 1, *at, *len);
-                vfs.pwrite(self.fd(*fd)?, *at, &[data]).await.map(|_| ())
-            }
-            Call::Fsync(fd) => vfs.fsync(self.fd(*fd)?).await,
-            Call::Fdatasync(fd) => vfs.fdatasync(self.fd(*fd)?).await,
-            Call::Syncfs(fd) => vfs.syncfs(self.fd(*fd)?).await,
-            Call::Ftruncate(fd, len) => vfs.ftruncate(self.fd(*fd)?, *len).await,
-            Call::Fallocate(fd, how, at, len) => {
-                let how = match how {
-                    Alloc::Extend => Reserve::Space { keep_size: false },
-                    Alloc::Keep => Reserve::Space { keep_size: true },
-                    Alloc::Punch => Reserve::Punch,
-                    Alloc::Zero => Reserve::Zero { keep_size: false },
-                };
-                vfs.fallocate(self.fd(*fd)?, how, *at, *len).await
-            }
-            Call::Rename(a, b) => vfs.rename(a, b).await,
-            Call::Link(a, b) => vfs.link(a, b).await,
-            Call::Unlink(a) => vfs.unlink(a).await,
-            Call::Mkdir(a) => vfs.mkdir(a, 0o755).await,
-            Call::Rmdir(a) => vfs.rmdir(a).await,
-        }
-    }
-}
-
-fn open_flags(f: Flags) -> OpenFlags {
-    OpenFlags {
-        write: f.write,
-        create: f.create,
-        truncate: f.truncate,
-        direct: f.direct,
-        dsync: f.dsync,
-        sync: f.sync,
-        ..OpenFlags::READ
     }
 }

@@ -2,8 +2,8 @@
 
 use super::config::Config;
 use super::guest::Guest;
-use super::program::{Program, Step};
 use super::random::{SETTLE_US, Verdict, both};
+use wp_workload::program::{Program, Step};
 
 /// Takes steps away, in halves and then one by one, as long as both sides still differ. Candidates
 /// of a round share a boot. Errors: a guest that does not start or end.

@@ -9,9 +9,14 @@
 //! nap 20000                        sleep, microseconds
 //! exit                             the process ends: every descriptor is closed
 //! ```
-//! The same text is read by `prog.c` in the guest.
+//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`. [`Player`] does the calls on a
+//! mounted file system of ours.
+
+mod play;
 
 use std::fmt;
+
+pub use play::{Player, contents};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

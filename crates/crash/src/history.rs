@@ -1,0 +1,403 @@
+//! From a tape to what a power cut can leave at each of its positions.
+//!
+//! Picture:    tape -> [`Unit`]s (what is kept or lost as one) and [`Frame`]s (stretches of the tape
+//!             in which the same units are in doubt over the same durable base).
+//! Invariants: 1. an image that a cut in frame `f` can leave is `f.base` with some of `f.live` laid
+//!                over in order, and every such choice is one (but see [`Frame::epochs`]);
+//!             2. a unit is in doubt in a row of frames: from its `born` to before its `gone`;
+//!             3. it says nothing of probabilities.
+//! Source:     NVMe and SATA write-cache rules: FLUSH covers what was completed before it was sent,
+//!             FUA the command itself; a block of `atomic` bytes is old or new, never mixed.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use wp_base::event::{Flags, Op};
+use wp_base::{SECTOR_BYTES, Sector};
+use wp_medium::{Medium, Slice};
+
+use crate::tape::{Entry, Tape};
+
+/// What a drive promises, and how it breaks its promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contract {
+    /// It has a volatile cache: a completed write may be lost until it is flushed. If not, only
+    /// writes in flight may.
+    pub volatile: bool,
+    /// Bytes that are written whole or not at all, at addresses that are multiples of it: 512, 4096
+    /// or more.
+    pub atomic: u32,
+    /// FLUSH is acknowledged and not done.
+    pub lying_flush: bool,
+    /// FUA is acknowledged and taken for a plain write.
+    pub lost_fua: bool,
+}
+
+impl Contract {
+    /// An honest drive with a volatile cache and an atomic unit of 4 KiB.
+    pub const HONEST: Contract =
+        Contract { volatile: true, atomic: 4096, lying_flush: false, lost_fua: false };
+}
+
+/// A part of a write that is kept or lost as one.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// First sector.
+    pub at: Sector,
+    /// What it holds, in order.
+    pub data: Vec<Slice>,
+    /// Number of the request on the tape that it is a part of.
+    pub request: u64,
+    /// Position on the tape at which it came into doubt.
+    pub pos: usize,
+    /// First frame in which it is in doubt.
+    pub born: u32,
+    /// First frame in which it is not any more: it is durable, or covered by something durable.
+    /// `u32::MAX`: at the end of the tape it still is.
+    pub gone: u32,
+    /// Was it made durable (and not covered by something newer)?
+    pub durable: bool,
+    /// Barriers of the device before it.
+    pub epoch: u32,
+    /// What is left of it in doubt since a part was covered by something durable.
+    pub heir: Option<u32>,
+    id: OnceCell<u128>,
+}
+
+impl Unit {
+    fn new(at: Sector, data: Vec<Slice>, request: u64, pos: usize, born: u32) -> Unit {
+        Unit {
+            at,
+            data,
+            request,
+            pos,
+            born,
+            gone: u32::MAX,
+            durable: false,
+            epoch: 0,
+            heir: None,
+            id: OnceCell::new(),
+        }
+    }
+
+    /// Its length in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.data.iter().map(|s| u64::from(s.len())).sum::<u64>() / SECTOR_BYTES
+    }
+
+    /// Identity of its contents; for a unit that is one slice.
+    pub fn id(&self) -> u128 {
+        *self.id.get_or_init(|| match &self.data[..] {
+            [one] => one.id(),
+            many => many.iter().fold(0, |h: u128, s| {
+                h.rotate_left(17).wrapping_mul(0x0000_0100_0000_01B3_0000_0100_0000_01B3) ^ s.id()
+            }),
+        })
+    }
+
+    /// Lays it over `medium`.
+    pub fn apply(&self, medium: &mut Medium) {
+        let mut at = self.at;
+        for slice in &self.data {
+            medium.write(at, slice);
+            at = at.advance(u64::from(slice.len()) / SECTOR_BYTES);
+        }
+    }
+
+    fn covers(&self, other: &Unit) -> bool {
+        self.at <= other.at && other.at.0 + other.sectors() <= self.at.0 + self.sectors()
+    }
+
+    fn meets(&self, other: &Unit) -> bool {
+        self.at.0 < other.at.0 + other.sectors() && other.at.0 < self.at.0 + self.sectors()
+    }
+}
+
+/// A stretch of the tape in which nothing changes for a power cut.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Position on the tape of the entry that began it.
+    pub pos: usize,
+    /// Everything durable.
+    pub base: Medium,
+    /// Number of the base: equal numbers, equal contents.
+    pub base_number: u32,
+    /// Units in doubt, in the order in which the device got them.
+    pub live: Vec<u32>,
+    /// How many of them, at the end, are in doubt for the first time.
+    pub new: usize,
+    /// Do epochs bind: what of an epoch is kept presupposes all of the epochs before?
+    pub epochs: bool,
+}
+
+/// All that a tape says of power cuts.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Units, in order.
+    pub units: Vec<Unit>,
+    /// Frames, in order. The first is the beginning of the tape.
+    pub frames: Vec<Frame>,
+    /// Length of the tape.
+    pub end: usize,
+    /// For each unit the first frame in which it or a later one is gone.
+    first_gone: Vec<u32>,
+}
+
+/// Units of `atomic` bytes from a write.
+fn split(at: Sector, data: &[Slice], atomic: u32) -> Vec<(Sector, Vec<Slice>)> {
+    let mut out: Vec<(Sector, Vec<Slice>)> = Vec::new();
+    let mut sector = at.0;
+    let unit = u64::from(atomic) / SECTOR_BYTES;
+    for slice in data {
+        let mut done = 0u32;
+        while done < slice.len() {
+            let left_in_unit = (unit - sector % unit) * SECTOR_BYTES;
+            let n = left_in_unit.min(u64::from(slice.len() - done)) as u32;
+            let part = slice.sub(done, n);
+            match out.last_mut() {
+                Some((_, parts)) if !sector.is_multiple_of(unit) && sector != at.0 => {
+                    parts.push(part)
+                }
+                _ => out.push((Sector(sector), vec![part])),
+            }
+            sector += u64::from(n) / SECTOR_BYTES;
+            done += n;
+        }
+    }
+    out
+}
+
+struct Builder {
+    units: Vec<Unit>,
+    frames: Vec<Frame>,
+    base: Medium,
+    base_number: u32,
+    live: Vec<u32>,
+    epochs: bool,
+}
+
+impl Builder {
+    fn new(base: Medium, epochs: bool) -> Builder {
+        let first =
+            Frame { pos: 0, base: base.clone(), base_number: 0, live: Vec::new(), new: 0, epochs };
+        Builder {
+            units: Vec::new(),
+            frames: vec![first],
+            base,
+            base_number: 0,
+            live: Vec::new(),
+            epochs,
+        }
+    }
+
+    fn next(&self) -> u32 {
+        self.frames.len() as u32
+    }
+
+    fn frame(&mut self, pos: usize, new: usize) {
+        self.frames.push(Frame {
+            pos,
+            base: self.base.clone(),
+            base_number: self.base_number,
+            live: self.live.clone(),
+            new,
+            epochs: self.epochs,
+        });
+    }
+
+    /// Makes units durable, oldest first; what they cover is gone with them.
+    fn settle(&mut self, numbers: &BTreeSet<u32>) {
+        let next = self.next();
+        let mut covered = Vec::new();
+        for n in numbers {
+            let unit = &self.units[*n as usize];
+            unit.apply(&mut self.base);
+            // Older data below are worth nothing now, and must not be laid over this later.
+            for o in self.live.iter().filter(|o| *o < n && !numbers.contains(o)) {
+                if unit.meets(&self.units[*o as usize]) {
+                    covered.push((*o, *n));
+                }
+            }
+        }
+        for (older, newer) in covered {
+            self.cover(older, newer, next);
+        }
+        for n in numbers {
+            let unit = &mut self.units[*n as usize];
+            unit.gone = next;
+            unit.durable = true;
+        }
+        let units = &self.units;
+        self.live.retain(|n| units[*n as usize].gone == u32::MAX);
+        self.base_number += 1;
+    }
+
+    /// Takes from what `older` may leave the part that `newer` has made durable.
+    fn cover(&mut self, older: u32, newer: u32, next: u32) {
+        let old = self.units[older as usize].clone();
+        if old.gone == u32::MAX {
+            self.units[older as usize].gone = next;
+        }
+        let new = &self.units[newer as usize];
+        if new.covers(&old) {
+            return;
+        }
+        // Laying the durable part over it is the same as leaving that part alone.
+        let mut own = Medium::new();
+        old.apply(&mut own);
+        new.apply(&mut own);
+        let data = own.read(old.at, old.sectors() as u32);
+        let heir = Unit { gone: u32::MAX, ..Unit::new(old.at, data, old.request, old.pos, next) };
+        let number = self.units.len() as u32;
+        self.units.push(heir);
+        self.units[older as usize].heir = Some(number);
+        for n in self.live.iter_mut().filter(|n| **n == older) {
+            *n = number;
+        }
+    }
+
+    fn finish(self, end: usize) -> History {
+        let mut first_gone: Vec<u32> = self.units.iter().map(|u| u.gone).collect();
+        for i in (1..first_gone.len()).rev() {
+            first_gone[i - 1] = first_gone[i - 1].min(first_gone[i]);
+        }
+        History { units: self.units, frames: self.frames, end, first_gone }
+    }
+}
+
+impl History {
+    /// What `contract` permits after each event of the tape, whatever the device that made it.
+    pub fn permitted(tape: &Tape, contract: &Contract) -> History {
+        let mut b = Builder::new(tape.base.clone(), false);
+        // Requests in flight: number -> (its units, does it go through?).
+        let mut flying: BTreeMap<u64, (Vec<u32>, bool)> = BTreeMap::new();
+        // Cache flushes in flight: number -> what was complete when it was sent.
+        let mut flushes: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+        let mut complete: BTreeSet<u32> = BTreeSet::new();
+        for (pos, (_, entry)) in tape.entries.iter().enumerate() {
+            match entry {
+                Entry::Submit { id, op: Op::Flush, .. } => {
+                    let covered =
+                        if contract.lying_flush { BTreeSet::new() } else { complete.clone() };
+                    flushes.insert(*id, covered);
+                }
+                Entry::Submit { op: Op::Read, .. } => {}
+                Entry::Submit { id, op, flags, at, sectors, data } => {
+                    let parts = match op {
+                        Op::Discard => vec![(*at, zeroes(u64::from(*sectors)))],
+                        _ => split(*at, data, contract.atomic),
+                    };
+                    let born = b.next();
+                    let first = b.units.len() as u32;
+                    for (at, data) in parts {
+                        b.units.push(Unit::new(at, data, *id, pos, born));
+                    }
+                    let numbers: Vec<u32> = (first..b.units.len() as u32).collect();
+                    let through = !contract.volatile
+                        || flags.has(Flags::FUA) && !contract.lost_fua && *op == Op::Write;
+                    b.live.extend(&numbers);
+                    b.frame(pos, numbers.len());
+                    flying.insert(*id, (numbers, through));
+                }
+                Entry::Complete { id, ok } => {
+                    if let Some((numbers, through)) = flying.remove(id) {
+                        // A write that failed may be there or not, and no flush covers it.
+                        if *ok && through {
+                            b.settle(&numbers.into_iter().collect());
+                            b.frame(pos, 0);
+                        } else if *ok {
+                            complete.extend(numbers);
+                        }
+                    } else if let Some(covered) = flushes.remove(id) {
+                        let left: BTreeSet<u32> = covered
+                            .into_iter()
+                            .filter(|n| b.units[*n as usize].gone == u32::MAX)
+                            .collect();
+                        if *ok && !left.is_empty() {
+                            complete.retain(|n| !left.contains(n));
+                            b.settle(&left);
+                            b.frame(pos, 0);
+                        }
+                    }
+                }
+                Entry::Model(_) | Entry::Begin(_) | Entry::End(_) => {}
+            }
+        }
+        b.finish(tape.entries.len())
+    }
+
+    /// What the device that made the tape could have been left with, by its own account.
+    ///
+    /// `atomic` splits what the model holds as one, as in [`Contract::atomic`].
+    pub fn modelled(tape: &Tape, atomic: u32) -> History {
+        let mut b = Builder::new(tape.base.clone(), true);
+        // What is in doubt: (sequence, sector of the model's unit) -> our units.
+        let mut known: BTreeMap<(u64, u64), Vec<u32>> = BTreeMap::new();
+        for (pos, (_, entry)) in tape.entries.iter().enumerate() {
+            let Entry::Model(view) = entry else { continue };
+            let born = b.next();
+            let mut now: BTreeMap<(u64, u64), Vec<u32>> = BTreeMap::new();
+            let (mut live, mut fresh): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+            for unit in &view.loss {
+                let key = (unit.seq, unit.at.0);
+                if let Some(numbers) = known.remove(&key) {
+                    live.extend(&numbers);
+                    now.insert(key, numbers);
+                    continue;
+                }
+                let first = b.units.len() as u32;
+                for (at, data) in split(unit.at, &unit.data, atomic) {
+                    let mut u = Unit::new(at, data, unit.seq, pos, born);
+                    u.epoch = unit.epoch;
+                    b.units.push(u);
+                }
+                let numbers: Vec<u32> = (first..b.units.len() as u32).collect();
+                fresh.extend(&numbers);
+                now.insert(key, numbers);
+            }
+            if !known.is_empty() {
+                b.base_number += 1;
+            }
+            for n in known.values().flatten() {
+                b.units[*n as usize].gone = born;
+                b.units[*n as usize].durable = true;
+            }
+            b.base = view.medium.clone();
+            let new = fresh.len();
+            // Our numbers follow the order of the device; new ones are the latest.
+            live.extend(fresh);
+            b.live = live;
+            known = now;
+            b.frame(pos, new);
+        }
+        b.finish(tape.entries.len())
+    }
+
+    /// The last position on the tape, exclusive, at which a cut can leave what a cut in `frame` with
+    /// these of its units lost (`kept(i)`: is `live[i]` kept?) leaves.
+    pub fn until(&self, frame: usize, kept: impl Fn(usize) -> bool) -> usize {
+        let lost = self.frames[frame].live.iter().enumerate().filter(|(i, _)| !kept(*i));
+        let own = lost.map(|(_, n)| self.gone(*n)).min().unwrap_or(u32::MAX);
+        // Whatever came later is lost too.
+        let after = self.units.partition_point(|u| u.born <= frame as u32);
+        let later = self.first_gone.get(after).copied().unwrap_or(u32::MAX);
+        let gone = own.min(later) as usize;
+        self.frames.get(gone).map_or(self.end, |f| f.pos)
+    }
+
+    /// First frame in which nothing of a unit is in doubt.
+    fn gone(&self, unit: u32) -> u32 {
+        let mut unit = &self.units[unit as usize];
+        while let Some(heir) = unit.heir {
+            unit = &self.units[heir as usize];
+        }
+        unit.gone
+    }
+}
+
+fn zeroes(sectors: u64) -> Vec<Slice> {
+    const MOST: u64 = 1 << 21;
+    let whole = (0..sectors / MOST).map(|_| MOST);
+    let rest = Some(sectors % MOST).filter(|n| *n > 0);
+    whole.chain(rest).map(|n| Slice::zero((n * SECTOR_BYTES) as u32)).collect()
+}

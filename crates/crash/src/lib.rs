@@ -1,0 +1,29 @@
+//! Power cuts: what a run can leave behind at every instant, what recovery makes of each, and what
+//! of that is allowed.
+//!
+//! Picture:    run -> [`Tape`] (device events and the program's calls, in order) -> [`History`]
+//!             (units in doubt, frame by frame) -> states -> recovery ([`Subject`]) -> oracles
+//!             ([`judge`]) with a [`Ledger`] of what the program did.
+//! Invariants: 1. one run: no state needs another;
+//!             2. a state whose pages read the same as an earlier one's is not recovered again;
+//!             3. nothing here knows a file system: it is reached through its line in the registry.
+//! Left out:   probabilities. A state is possible or it is not.
+
+mod explore;
+mod history;
+mod known;
+mod ledger;
+mod oracle;
+mod state;
+mod states;
+mod subject;
+mod tape;
+
+pub use explore::{Explorer, Failure, Options, Totals};
+pub use history::{Contract, Frame, History, Unit};
+pub use ledger::{Did, Ledger};
+pub use oracle::{Profile, Rule, Violation, judge};
+pub use state::{Pages, State};
+pub use states::{Kept, Plan, Visited};
+pub use subject::{FsSubject, Outcome, Subject, Survivor};
+pub use tape::{Entry, Recorder, Tape, Taped};

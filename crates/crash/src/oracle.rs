@@ -1,0 +1,514 @@
+//! The oracles: is what recovery left allowed?
+//!
+//! Letters as in the literature's list: O0 recoverable, O1 metadata, O2 data, O3 version, O4
+//! durability, O5 order.
+
+use wp_vfs::FileType;
+
+use crate::ledger::{FileLife, Ledger, Names, Object, Scope};
+use crate::subject::{Outcome, Survivor};
+
+/// Which rule was broken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rule {
+    /// O0: it cannot be mounted, or a second recovery gives something else.
+    Recoverable,
+    /// O1: a check of the recovered image finds damage.
+    Metadata,
+    /// O2: a block holds what this file never held there.
+    Exposure,
+    /// O3: the length is of a later version than the data below it.
+    SizeAhead,
+    /// O3: no single version has these contents and this length.
+    MixedVersions,
+    /// O4: what a completed sync promised is not there.
+    LostSync,
+    /// O5: the tree of names is that of no moment.
+    Order,
+}
+
+impl Rule {
+    /// All, in order.
+    pub const ALL: [Rule; 7] = [
+        Rule::Recoverable,
+        Rule::Metadata,
+        Rule::Exposure,
+        Rule::SizeAhead,
+        Rule::MixedVersions,
+        Rule::LostSync,
+        Rule::Order,
+    ];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Recoverable => "O0-recoverable",
+            Rule::Metadata => "O1-metadata",
+            Rule::Exposure => "O2-exposure",
+            Rule::SizeAhead => "O3-size-ahead",
+            Rule::MixedVersions => "O3-mixed-versions",
+            Rule::LostSync => "O4-lost-sync",
+            Rule::Order => "O5-order",
+        }
+    }
+}
+
+/// What a file system is held to, besides what POSIX asks. Bits of BOB's persistence properties.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Profile {
+    /// `fsync` of a file also makes its names durable (ext4, btrfs; not POSIX).
+    pub fsync_keeps_names: bool,
+    /// Names change in the order of the calls: the tree is that of some moment (one journal).
+    pub names_in_order: bool,
+    /// A length never runs ahead of its data (not POSIX; data=journal, or ext4 3.4).
+    pub size_with_data: bool,
+    /// All blocks of a file are of one version (nobody but copy-on-write and data=journal).
+    pub one_version: bool,
+}
+
+impl Profile {
+    /// POSIX alone.
+    pub const POSIX: Profile = Profile {
+        fsync_keeps_names: false,
+        names_in_order: false,
+        size_with_data: false,
+        one_version: false,
+    };
+    /// ext4 with a journal.
+    pub const EXT4: Profile =
+        Profile { fsync_keeps_names: true, names_in_order: true, ..Profile::POSIX };
+}
+
+/// A broken rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// Path of the file that it is about; empty: the whole.
+    pub path: String,
+    /// Byte offset in it.
+    pub offset: Option<u64>,
+    /// What is allowed.
+    pub expected: String,
+    /// What is there.
+    pub seen: String,
+}
+
+/// Judges what is left of a cut at which the operations before `begun` had been called and those
+/// before `ended` had returned.
+pub fn judge(
+    ledger: &Ledger,
+    outcome: &Outcome,
+    (begun, ended): (u32, u32),
+    profile: &Profile,
+) -> Vec<Violation> {
+    let mut out = Vec::new();
+    let whole = |rule, expected: &str, seen: &str| Violation {
+        rule,
+        path: String::new(),
+        offset: None,
+        expected: expected.to_owned(),
+        seen: seen.to_owned(),
+    };
+    if let Some(why) = &outcome.refused {
+        out.push(whole(Rule::Recoverable, "a mount", why));
+        return out;
+    }
+    if let Some(what) = &outcome.not_idempotent {
+        out.push(whole(Rule::Recoverable, "the same after a second recovery", what));
+    }
+    if let Some(fault) = outcome.faults.first() {
+        out.push(whole(Rule::Metadata, "a clean check", fault));
+    }
+    let judge = Judge { ledger, outcome, begun, ended, profile };
+    judge.data(&mut out);
+    judge.promises(&mut out);
+    judge.order(&mut out);
+    out
+}
+
+struct Judge<'a> {
+    ledger: &'a Ledger,
+    outcome: &'a Outcome,
+    /// Versions up to this one may be there.
+    begun: u32,
+    ended: u32,
+    profile: &'a Profile,
+}
+
+/// What a block of a survivor holds.
+enum Seen<'a> {
+    Whole(u128),
+    Tail(&'a [u8]),
+}
+
+impl Judge<'_> {
+    /// The files that a survivor may be: by inode, else by path.
+    fn candidates(&self, file: &Survivor) -> Vec<Object> {
+        if let Some(objects) = self.ledger.by_ino.get(&file.ino) {
+            return objects.clone();
+        }
+        let mut found: Vec<Object> =
+            self.ledger.names.iter().filter_map(|n| n.get(&file.path)).copied().collect();
+        found.dedup();
+        found
+    }
+
+    /// The newest version at which `life` held in `block` what is seen there; `None`: never.
+    fn version_of(&self, life: &FileLife, block: u64, seen: &Seen<'_>) -> Option<u32> {
+        let none = Vec::new();
+        let versions = life.blocks.get(&block).unwrap_or(&none);
+        let held = |data: &wp_medium::Slice, id: u128| match seen {
+            Seen::Whole(seen) => *seen == id,
+            Seen::Tail(bytes) => data.sub(0, bytes.len() as u32).to_vec() == *bytes,
+        };
+        let newest = versions
+            .iter()
+            .rev()
+            .filter(|v| v.version <= self.begun)
+            .find(|v| held(&v.data, v.id))
+            .map(|v| v.version);
+        newest.or_else(|| {
+            let zero = match seen {
+                Seen::Whole(seen) => *seen == self.ledger.zero,
+                Seen::Tail(bytes) => bytes.iter().all(|b| *b == 0),
+            };
+            zero.then_some(0)
+        })
+    }
+
+    /// What stands in each block below the size that is not a hole.
+    fn seen<'f>(&self, file: &'f Survivor) -> impl Iterator<Item = (u64, Seen<'f>)> {
+        let last = file.size / self.ledger.block_bytes();
+        let tail = file.tail.as_deref().map(|t| (last, Seen::Tail(t)));
+        file.blocks.iter().map(|(b, id)| (*b, Seen::Whole(*id))).chain(tail)
+    }
+
+    fn seen_at<'f>(&self, file: &'f Survivor, block: u64) -> Seen<'f> {
+        let last = file.size / self.ledger.block_bytes();
+        match (&file.tail, file.blocks.binary_search_by_key(&block, |b| b.0)) {
+            (Some(tail), _) if block == last => Seen::Tail(tail),
+            (_, Ok(i)) => Seen::Whole(file.blocks[i].1),
+            _ if block == last => Seen::Tail(&[]),
+            _ => Seen::Whole(self.ledger.zero),
+        }
+    }
+
+    fn whose(&self, seen: &Seen<'_>) -> String {
+        let Seen::Whole(id) = seen else { return "bytes that were never there".to_owned() };
+        match self.ledger.owners.get(id) {
+            Some((object, block, version)) => {
+                let names = self.ledger.names.iter().rev();
+                let name = names
+                    .flat_map(|n| n.iter())
+                    .find(|(_, o)| *o == object)
+                    .map_or("a deleted file", |(p, _)| p);
+                format!("block {block} of {name} (`{}`)", self.ledger.text(*version))
+            }
+            None => "bytes that the program never wrote".to_owned(),
+        }
+    }
+
+    fn data(&self, out: &mut Vec<Violation>) {
+        let bs = self.ledger.block_bytes();
+        for file in self.outcome.files.iter().filter(|f| f.kind == FileType::File) {
+            let candidates = self.candidates(file);
+            let mut life = None;
+            for (block, seen) in self.seen(file) {
+                let held = candidates
+                    .iter()
+                    .map(|o| &self.ledger.files[*o as usize])
+                    .find(|l| self.version_of(l, block, &seen).is_some());
+                match held {
+                    Some(l) => life = Some(l),
+                    None => {
+                        out.push(Violation {
+                            rule: Rule::Exposure,
+                            path: file.path.clone(),
+                            offset: Some(block * bs),
+                            expected: "a version of this block, or zeroes".to_owned(),
+                            seen: self.whose(&seen),
+                        });
+                        break;
+                    }
+                }
+            }
+            if let Some(life) = life {
+                self.versions(file, life, out);
+            }
+        }
+    }
+
+    /// O3, both readings.
+    fn versions(&self, file: &Survivor, life: &FileLife, out: &mut Vec<Violation>) {
+        if !self.profile.size_with_data && !self.profile.one_version {
+            return;
+        }
+        let bs = self.ledger.block_bytes();
+        let fitting = || {
+            let may = life.sizes.iter().enumerate().filter(|(_, s)| s.version <= self.begun);
+            may.filter(|(_, s)| s.from <= file.size && file.size <= s.to)
+        };
+        // A length that a growing write gave, without what it wrote below that length.
+        let ahead = |s: &crate::ledger::SizeVersion| {
+            let (from, to) = s.wrote?;
+            (from / bs..to.min(file.size).div_ceil(bs)).find(|b| {
+                self.version_of(life, *b, &self.seen_at(file, *b)).is_some_and(|v| v < s.version)
+            })
+        };
+        if self.profile.size_with_data
+            && fitting().next().is_some()
+            && fitting().all(|(_, s)| ahead(s).is_some())
+            && let Some((_, s)) = fitting().next_back()
+        {
+            let block = ahead(s).unwrap_or(0);
+            let held = self.version_of(life, block, &self.seen_at(file, block)).unwrap_or(0);
+            out.push(Violation {
+                rule: Rule::SizeAhead,
+                path: file.path.clone(),
+                offset: Some(block * bs),
+                expected: format!("what `{}` wrote", self.ledger.text(s.version)),
+                seen: format!("length {} over data of `{}`", file.size, self.ledger.text(held)),
+            });
+        }
+        if self.profile.one_version {
+            let is = |version: u32| {
+                let of = |block: u64| {
+                    let versions = life.blocks.get(&block).map_or(&[][..], |v| &v[..]);
+                    versions.iter().rev().find(|v| v.version <= version)
+                };
+                let last = file.size.div_ceil(bs);
+                (0..last).all(|b| match (self.seen_at(file, b), of(b)) {
+                    (Seen::Whole(id), Some(v)) => id == v.id,
+                    (Seen::Whole(id), None) => id == self.ledger.zero,
+                    (Seen::Tail(t), Some(v)) => v.data.sub(0, t.len() as u32).to_vec() == t,
+                    (Seen::Tail(t), None) => t.iter().all(|b| *b == 0),
+                })
+            };
+            let whole = (0..=self.begun).rev().any(|version| {
+                let size = life.sizes.iter().rev().find(|s| s.version <= version);
+                size.is_some_and(|s| s.to == file.size) && is(version)
+            });
+            if !whole {
+                out.push(Violation {
+                    rule: Rule::MixedVersions,
+                    path: file.path.clone(),
+                    offset: None,
+                    expected: "contents and length of one moment".to_owned(),
+                    seen: format!("{} bytes of several", file.size),
+                });
+            }
+        }
+    }
+
+    fn promises(&self, out: &mut Vec<Violation>) {
+        for promise in self.ledger.promises.iter().filter(|p| p.operation < self.ended) {
+            let by = self.ledger.text(promise.operation + 1);
+            // A promise holds from the return of its call on. The cut that is judged by it comes at
+            // that moment at the earliest, and whatever was called before may show.
+            let begun = self.begun.max(promise.operation + 1);
+            let judge = Judge { begun, ..*self };
+            match promise.scope {
+                Scope::File { object, names } => {
+                    let names = names && self.profile.fsync_keeps_names;
+                    judge.kept_file(object, promise.covers, names, None, by, out);
+                }
+                Scope::Range { object, from, to } => {
+                    judge.kept_file(object, promise.covers, false, Some((from, to)), by, out);
+                }
+                Scope::Dir(object) => judge.kept_names(Some(object), promise.covers, by, out),
+                Scope::All => {
+                    judge.kept_names(None, promise.covers, by, out);
+                    let mut objects: Vec<Object> =
+                        self.ledger.names[promise.covers as usize].values().copied().collect();
+                    objects.sort_unstable();
+                    objects.dedup();
+                    for object in objects {
+                        judge.kept_file(object, promise.covers, false, None, by, out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The survivor that is `object`, if it is there.
+    fn find(&self, object: Object) -> Option<&Survivor> {
+        let life = &self.ledger.files[object as usize];
+        let at_some_time = |path: &str| {
+            self.ledger
+                .names
+                .iter()
+                .take(self.begun as usize + 1)
+                .any(|n| n.get(path) == Some(&object))
+        };
+        self.outcome.files.iter().find(|f| {
+            f.kind == life.kind && life.ino.is_none_or(|i| i == f.ino) && at_some_time(&f.path)
+        })
+    }
+
+    /// Data and length of a file, as of version `covers` or later.
+    fn kept_file(
+        &self,
+        object: Object,
+        covers: u32,
+        names: bool,
+        range: Option<(u64, u64)>,
+        by: &str,
+        out: &mut Vec<Violation>,
+    ) {
+        let life = &self.ledger.files[object as usize];
+        let then: Vec<&String> = paths(&self.ledger.names[covers as usize], object).collect();
+        let lost = |path: &str, offset, expected: String, seen: String| Violation {
+            rule: Rule::LostSync,
+            path: path.to_owned(),
+            offset,
+            expected: format!("{expected}, as `{by}` promised"),
+            seen,
+        };
+        let Some(file) = self.find(object) else {
+            let must = names && then.iter().any(|p| !self.changed(p, covers, object));
+            if must {
+                out.push(lost(then[0], None, "the file".into(), "no such file".into()));
+            }
+            return;
+        };
+        if names {
+            let gone = then.iter().find(|p| {
+                !self.changed(p, covers, object)
+                    && !self.outcome.files.iter().any(|f| f.path == ***p)
+            });
+            if let Some(path) = gone {
+                out.push(lost(path, None, "this name".into(), "no such name".into()));
+            }
+        }
+        if life.kind != FileType::File {
+            return;
+        }
+        let required = life.sizes.iter().rev().find(|s| s.version <= covers);
+        let fits = |s: &&crate::ledger::SizeVersion| {
+            required.is_some_and(|r| {
+                // Of a range only as much length is promised as makes it readable.
+                let long = |to: u64| file.size >= to;
+                s.version == r.version && range.map_or(file.size == s.to, |(_, to)| long(to))
+                    || s.version > r.version
+                        && s.version <= self.begun
+                        && s.from <= file.size
+                        && file.size <= s.to
+            })
+        };
+        if life.sizes.iter().find(fits).is_none() {
+            let want = required.map_or(0, |r| r.to);
+            out.push(lost(
+                &file.path,
+                None,
+                match range {
+                    Some((_, to)) => format!("a length of {to} or more"),
+                    None => format!("a length of {want}"),
+                },
+                format!("a length of {}", file.size),
+            ));
+            return;
+        }
+        let bs = self.ledger.block_bytes();
+        let (first, last) = range.map_or((0, u64::MAX), |(from, to)| (from / bs, to.div_ceil(bs)));
+        let last = last.min(file.size.div_ceil(bs));
+        for (block, versions) in life.blocks.range(first.min(last)..last) {
+            let Some(required) = versions.iter().rev().find(|v| v.version <= covers) else {
+                continue;
+            };
+            let seen = self.seen_at(file, *block);
+            let version = self.version_of(life, *block, &seen);
+            if version.is_none_or(|v| v < required.version) {
+                out.push(lost(
+                    &file.path,
+                    Some(block * bs),
+                    format!("what `{}` wrote or later", self.ledger.text(required.version)),
+                    match version {
+                        Some(v) => format!("what was there since `{}`", self.ledger.text(v)),
+                        None => self.whose(&seen),
+                    },
+                ));
+                return;
+            }
+        }
+    }
+
+    /// Did any operation after version `covers`, called by then, take the name from the object?
+    fn changed(&self, path: &str, covers: u32, object: Object) -> bool {
+        let later = &self.ledger.names[covers as usize..=self.begun as usize];
+        later.iter().any(|n| n.get(path) != Some(&object))
+    }
+
+    /// The names of a directory (`None`: of all) are those of version `covers` or later ones.
+    fn kept_names(&self, dir: Option<Object>, covers: u32, by: &str, out: &mut Vec<Violation>) {
+        let then = &self.ledger.names[covers as usize];
+        let within = |path: &str| match dir {
+            None => true,
+            Some(dir) => {
+                let parent = path.rsplit_once('/').map(|(p, _)| p);
+                match parent {
+                    None => dir == 0,
+                    Some(p) => then.get(p) == Some(&dir),
+                }
+            }
+        };
+        for (path, object) in then.iter().filter(|(p, _)| within(p)) {
+            let there = self.outcome.files.iter().any(|f| f.path == *path);
+            if !there && !self.changed(path, covers, *object) {
+                out.push(Violation {
+                    rule: Rule::LostSync,
+                    path: path.clone(),
+                    offset: None,
+                    expected: format!("this name, as `{by}` promised"),
+                    seen: "no such name".to_owned(),
+                });
+                return;
+            }
+        }
+        for file in self.outcome.files.iter().filter(|f| within(&f.path)) {
+            let later = &self.ledger.names[covers as usize..=self.begun as usize];
+            if !later.iter().any(|n| n.contains_key(&file.path)) {
+                out.push(Violation {
+                    rule: Rule::LostSync,
+                    path: file.path.clone(),
+                    offset: None,
+                    expected: format!("no such name, as `{by}` promised"),
+                    seen: "the name".to_owned(),
+                });
+                return;
+            }
+        }
+    }
+
+    /// O5: the tree is that of some version.
+    fn order(&self, out: &mut Vec<Violation>) {
+        if !self.profile.names_in_order {
+            return;
+        }
+        let files = &self.outcome.files;
+        let is = |names: &Names| {
+            names.len() == files.len()
+                && files.iter().all(|f| {
+                    names.get(&f.path).is_some_and(|o| {
+                        let life = &self.ledger.files[*o as usize];
+                        life.kind == f.kind && life.ino.is_none_or(|i| i == f.ino)
+                    })
+                })
+        };
+        let may = &self.ledger.names[..=self.begun as usize];
+        if !may.iter().rev().any(|n| is(n)) {
+            let list: Vec<&str> = files.iter().map(|f| f.path.as_str()).collect();
+            out.push(Violation {
+                rule: Rule::Order,
+                path: String::new(),
+                offset: None,
+                expected: "the names of some moment".to_owned(),
+                seen: format!("{{{}}}", list.join(", ")),
+            });
+        }
+    }
+}
+
+fn paths(names: &Names, object: Object) -> impl Iterator<Item = &String> {
+    names.iter().filter(move |(_, o)| **o == object).map(|(p, _)| p)
+}

@@ -1,0 +1,230 @@
+//! One state as something that can be read: the durable base, with what was kept laid over it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
+use wp_medium::{Medium, PAGE_BYTES, Page, Slice, View};
+
+use crate::history::{Frame, History};
+use crate::states::Kept;
+
+const PAGE: u64 = PAGE_BYTES as u64;
+const PAGE_SECTORS: u64 = PAGE / SECTOR_BYTES;
+
+/// Something that is read by pages, each of which has an identity.
+pub trait Pages: View {
+    /// Identity of a page's contents: same bytes, same number. Noted as a read.
+    fn page_id(&self, page: u64) -> u128;
+    /// The page itself. Noted as a read.
+    fn page(&self, page: u64) -> Slice;
+}
+
+/// The pages that a frame's units touch, and the identities of its base's pages.
+///
+/// Kept from frame to frame, as bases differ in little.
+#[derive(Default)]
+pub(crate) struct Pool {
+    /// Page of the device -> units in doubt that touch it, as indices into `live`.
+    touched: BTreeMap<u64, Vec<u32>>,
+    ids: RefCell<BTreeMap<u64, u128>>,
+    base_number: Option<u32>,
+}
+
+impl Pool {
+    /// Goes to another frame.
+    pub(crate) fn enter(&mut self, history: &History, frame: &Frame) {
+        if self.base_number != Some(frame.base_number) {
+            self.ids.borrow_mut().clear();
+            self.base_number = Some(frame.base_number);
+        }
+        self.touched.clear();
+        for (i, n) in frame.live.iter().enumerate() {
+            let unit = &history.units[*n as usize];
+            let end = (unit.at.0 + unit.sectors()).div_ceil(PAGE_SECTORS);
+            for page in unit.at.0 / PAGE_SECTORS..end {
+                self.touched.entry(page).or_default().push(i as u32);
+            }
+        }
+    }
+}
+
+/// What was read, in order of the first time.
+#[derive(Default)]
+pub(crate) struct Reads {
+    /// Pages.
+    pub(crate) order: Vec<u64>,
+    stamps: BTreeMap<u64, ()>,
+}
+
+impl Reads {
+    fn note(&mut self, page: u64) {
+        if self.order.last() != Some(&page) && self.stamps.insert(page, ()).is_none() {
+            self.order.push(page);
+        }
+    }
+}
+
+/// A state of a frame. Pages are numbered from the start of the partition that is looked at.
+pub struct State<'a> {
+    history: &'a History,
+    frame: &'a Frame,
+    kept: &'a Kept,
+    pool: &'a Pool,
+    /// First page of the partition on the device, and its length in bytes.
+    first: u64,
+    bytes: u64,
+    reads: RefCell<Reads>,
+    /// Pages of which only a part is covered by what was kept.
+    mixed: RefCell<BTreeMap<u64, Page>>,
+}
+
+impl<'a> State<'a> {
+    pub(crate) fn new(
+        (history, frame, kept): (&'a History, &'a Frame, &'a Kept),
+        pool: &'a Pool,
+        (first, bytes): (u64, u64),
+    ) -> State<'a> {
+        State {
+            history,
+            frame,
+            kept,
+            pool,
+            first,
+            bytes,
+            reads: RefCell::default(),
+            mixed: RefCell::default(),
+        }
+    }
+
+    /// The whole device in this state.
+    pub fn medium(&self) -> Medium {
+        let mut medium = self.frame.base.clone();
+        for (i, n) in self.frame.live.iter().enumerate() {
+            if self.kept.has(i) {
+                self.history.units[*n as usize].apply(&mut medium);
+            }
+        }
+        medium
+    }
+
+    pub(crate) fn take_reads(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.reads.borrow_mut()).order
+    }
+
+    /// The unit that alone says what page `page` of the device holds; `Err` if several or a part of
+    /// one do.
+    fn source(&self, page: u64) -> Result<Option<u32>, ()> {
+        let Some(list) = self.pool.touched.get(&page) else { return Ok(None) };
+        let Some(i) = list.iter().rev().find(|i| self.kept.has(**i as usize)) else {
+            return Ok(None);
+        };
+        let number = self.frame.live[*i as usize];
+        let unit = &self.history.units[number as usize];
+        let whole = unit.at.0 <= page * PAGE_SECTORS
+            && unit.at.0 + unit.sectors() >= (page + 1) * PAGE_SECTORS;
+        if whole { Ok(Some(number)) } else { Err(()) }
+    }
+
+    /// The contents of a page of the device.
+    fn slice(&self, page: u64) -> Slice {
+        match self.source(page) {
+            Ok(None) => whole(&self.frame.base, page),
+            Ok(Some(number)) => {
+                let unit = &self.history.units[number as usize];
+                match &unit.data[..] {
+                    [one] if one.len() as usize == PAGE_BYTES => one.clone(),
+                    _ => self.mixed_page(page),
+                }
+            }
+            Err(()) => self.mixed_page(page),
+        }
+    }
+
+    fn mixed_page(&self, page: u64) -> Slice {
+        if let Some(p) = self.mixed.borrow().get(&page) {
+            return Slice::of_page(p.clone(), 0, PAGE_BYTES as u32);
+        }
+        let mut own = Medium::new();
+        own.write(Sector(page * PAGE_SECTORS), &whole(&self.frame.base, page));
+        for i in &self.pool.touched[&page] {
+            if self.kept.has(*i as usize) {
+                self.history.units[self.frame.live[*i as usize] as usize].apply(&mut own);
+            }
+        }
+        let page_bytes = whole(&own, page).to_page();
+        self.mixed.borrow_mut().insert(page, page_bytes.clone());
+        Slice::of_page(page_bytes, 0, PAGE_BYTES as u32)
+    }
+
+    /// Identity of a page without noting that it was read.
+    pub(crate) fn peek(&self, page: u64) -> u128 {
+        let at = self.first + page;
+        match self.source(at) {
+            Ok(None) => *self
+                .pool
+                .ids
+                .borrow_mut()
+                .entry(at)
+                .or_insert_with(|| whole(&self.frame.base, at).id()),
+            Ok(Some(number)) => {
+                let unit = &self.history.units[number as usize];
+                match &unit.data[..] {
+                    [one] if one.len() as usize == PAGE_BYTES => unit.id(),
+                    _ => self.slice(at).id(),
+                }
+            }
+            Err(()) => self.slice(at).id(),
+        }
+    }
+}
+
+/// A page of a medium as one slice.
+fn whole(medium: &Medium, page: u64) -> Slice {
+    let parts = medium.read(Sector(page * PAGE_SECTORS), PAGE_SECTORS as u32);
+    if let [one] = &parts[..] {
+        return one.clone();
+    }
+    let mut bytes = [0u8; PAGE_BYTES];
+    medium.read_bytes(page * PAGE, &mut bytes);
+    Slice::from_bytes(&bytes)
+}
+
+impl View for State<'_> {
+    fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        if at.checked_add(out.len() as u64).is_none_or(|end| end > self.bytes) {
+            return Err(FsError::Io);
+        }
+        let mut done = 0usize;
+        while done < out.len() {
+            let pos = at + done as u64;
+            let (page, off) = (pos / PAGE, (pos % PAGE) as usize);
+            let n = (PAGE_BYTES - off).min(out.len() - done);
+            let to = &mut out[done..done + n];
+            self.reads.borrow_mut().note(page);
+            let device = self.first + page;
+            match self.pool.touched.contains_key(&device) {
+                true => self.slice(device).sub(off as u32, n as u32).copy_to(to),
+                false => self.frame.base.read_bytes(device * PAGE + off as u64, to),
+            }
+            done += n;
+        }
+        Ok(())
+    }
+}
+
+impl Pages for State<'_> {
+    fn page_id(&self, page: u64) -> u128 {
+        self.reads.borrow_mut().note(page);
+        self.peek(page)
+    }
+
+    fn page(&self, page: u64) -> Slice {
+        self.reads.borrow_mut().note(page);
+        self.slice(self.first + page)
+    }
+}

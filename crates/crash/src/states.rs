@@ -1,0 +1,166 @@
+//! Which states of a frame are looked at.
+//!
+//! A frame adds the states that contain one of its new units; all others were states of an earlier
+//! frame. Up to [`Plan::complete`] units in doubt every one is visited; beyond, the named families
+//! below, then seeded samples.
+
+use std::collections::BTreeSet;
+
+use wp_base::rng::Rng;
+
+use crate::history::{Frame, History};
+
+/// Which units in doubt are kept: bit `i` is `live[i]`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Kept(Vec<u64>);
+
+impl Kept {
+    /// None of `n`.
+    pub fn none(n: usize) -> Kept {
+        Kept(vec![0; n.div_ceil(64)])
+    }
+
+    /// All of `n`.
+    pub fn all(n: usize) -> Kept {
+        let mut k = Kept::none(n);
+        (0..n).for_each(|i| k.set(i, true));
+        k
+    }
+
+    /// Is unit `i` kept?
+    #[inline]
+    pub fn has(&self, i: usize) -> bool {
+        self.0.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)
+    }
+
+    /// Keeps or loses unit `i`.
+    pub fn set(&mut self, i: usize, kept: bool) {
+        let (word, bit) = (&mut self.0[i / 64], 1u64 << (i % 64));
+        if kept { *word |= bit } else { *word &= !bit }
+    }
+
+    /// How many are kept.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|w| w.count_ones()).sum()
+    }
+}
+
+/// How much of each frame is visited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Units in doubt up to which every state is visited.
+    pub complete: u32,
+    /// Units beyond which the family of pair losses is left out (it has n² members).
+    pub pairs: u32,
+    /// Seeded samples of a frame beyond the families.
+    pub samples: u32,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan { complete: 16, pairs: 64, samples: 64 }
+    }
+}
+
+/// States of one frame: visited, and how many there are.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Visited {
+    /// Visited.
+    pub states: u64,
+    /// Base-2 logarithm of how many choices there are (units in doubt).
+    pub of_log2: u32,
+    /// Are all that the frame adds visited?
+    pub complete: bool,
+}
+
+/// Calls `visit` for each state of frame `number` that is looked at, every one once; stops when it
+/// returns false.
+pub fn of_frame(
+    history: &History,
+    number: usize,
+    plan: &Plan,
+    seed: u64,
+    visit: &mut dyn FnMut(&Kept) -> bool,
+) -> Visited {
+    let frame = &history.frames[number];
+    let n = frame.live.len();
+    let mut out = Visited { states: 0, of_log2: n as u32, complete: true };
+    let first = number == 0;
+    if !first && frame.new == 0 {
+        return out;
+    }
+    let legal = |k: &Kept| !frame.epochs || is_legal(history, frame, k);
+    if n <= plan.complete as usize {
+        let fresh = if first { u64::MAX } else { ((1u64 << frame.new) - 1) << (n - frame.new) };
+        // From everything kept downwards: what is near to the truth comes first.
+        for mask in (0..1u64 << n).rev() {
+            let kept = Kept(vec![mask; n.div_ceil(64)]);
+            if (mask & fresh != 0 || first) && legal(&kept) {
+                out.states += 1;
+                if !visit(&kept) {
+                    return out;
+                }
+            }
+        }
+        return out;
+    }
+    out.complete = false;
+    let is_new = |k: &Kept| (n - frame.new..n).any(|i| k.has(i));
+    let mut seen = BTreeSet::new();
+    let mut go = |k: Kept| {
+        if is_new(&k) && legal(&k) && seen.insert(k.clone()) {
+            out.states += 1;
+            return visit(&k);
+        }
+        true
+    };
+    families(n, plan, &mut go);
+    let mut rng = Rng::stream(seed ^ number as u64, "crash states");
+    for _ in 0..plan.samples {
+        let mut k = Kept::none(n);
+        // Even odds for every unit would hardly ever leave nearly all or nearly none.
+        let odds = 1 + rng.below(15);
+        (0..n).for_each(|i| k.set(i, rng.below(16) < odds));
+        k.set(n - 1 - rng.below(frame.new as u64) as usize, true);
+        if !go(k) {
+            break;
+        }
+    }
+    out
+}
+
+/// Prefixes, single losses, pairs of losses, single survivals.
+fn families(n: usize, plan: &Plan, go: &mut dyn FnMut(Kept) -> bool) {
+    let mut prefix = Kept::all(n);
+    for i in (0..n).rev() {
+        if !go(prefix.clone()) {
+            return;
+        }
+        prefix.set(i, false);
+    }
+    for i in 0..n {
+        let mut k = Kept::all(n);
+        k.set(i, false);
+        let mut alone = Kept::none(n);
+        alone.set(i, true);
+        if !go(k.clone()) || !go(alone) {
+            return;
+        }
+        if n <= plan.pairs as usize {
+            for j in i + 1..n {
+                let mut pair = k.clone();
+                pair.set(j, false);
+                if !go(pair) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// With cache barriers some whole number of epochs is there, of the next anything, of later nothing.
+fn is_legal(history: &History, frame: &Frame, kept: &Kept) -> bool {
+    let epoch = |i: usize| history.units[frame.live[i] as usize].epoch;
+    let last = (0..frame.live.len()).filter(|i| kept.has(*i)).map(epoch).max();
+    last.is_none_or(|last| (0..frame.live.len()).all(|i| epoch(i) >= last || kept.has(i)))
+}

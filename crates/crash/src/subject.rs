@@ -1,0 +1,176 @@
+//! What is recovered: a file system, by its line in the registry.
+
+use wp_base::FsError;
+use wp_medium::{Overlay, PAGE_BYTES, Slice, View};
+use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
+
+use crate::state::Pages;
+
+/// A file that recovery left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Survivor {
+    /// Path without a leading slash.
+    pub path: String,
+    /// Kind.
+    pub kind: FileType,
+    /// Inode number.
+    pub ino: u64,
+    /// Hard links that its inode claims.
+    pub nlink: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Target of a symbolic link.
+    pub target: Option<String>,
+    /// Identity of each whole block below `size` that has a place: (block of the file, contents).
+    /// All others are zero.
+    pub blocks: Vec<(u64, u128)>,
+    /// Bytes of the last block up to `size`, if it has a place and `size` ends within it.
+    pub tail: Option<Vec<u8>>,
+}
+
+/// What came out of a recovery.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Why it cannot be mounted.
+    pub refused: Option<String>,
+    /// Everything below the root, by path; without `lost+found`.
+    pub files: Vec<Survivor>,
+    /// What a check of the recovered image finds.
+    pub faults: Vec<String>,
+    /// What recovery did, for people.
+    pub did: String,
+    /// Does recovering the recovered image give something else?
+    pub not_idempotent: Option<String>,
+    /// Pages that recovery wrote, in order: (page, contents).
+    pub written: Vec<(u64, Slice)>,
+}
+
+/// Something that recovers states.
+pub trait Subject {
+    /// Bytes of a block of the file system.
+    fn block_bytes(&self) -> u32;
+    /// Recovers, lists and checks; reads through `pages` only.
+    fn recover(&self, pages: &dyn Pages) -> Outcome;
+}
+
+/// A file system of the registry.
+pub struct FsSubject {
+    /// Its line.
+    pub entry: &'static FsEntry,
+    /// Its options; the era says by whose rules it is recovered.
+    pub options: Options,
+    /// Block size in bytes.
+    pub block_bytes: u32,
+    /// Check every recovered state in full?
+    pub check: bool,
+}
+
+impl Subject for FsSubject {
+    fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    fn recover(&self, pages: &dyn Pages) -> Outcome {
+        let view = Below(pages);
+        let overlay = Overlay::new(&view);
+        let mut out = Outcome::default();
+        let survey = match (self.entry.survey)(&overlay, &self.options) {
+            Ok(survey) => survey,
+            Err(e) => {
+                out.refused = Some(e.to_string());
+                return out;
+            }
+        };
+        out.did = survey.did;
+        out.written = overlay
+            .pages()
+            .into_iter()
+            .map(|(page, p)| (page, Slice::of_page(p, 0, PAGE_BYTES as u32)))
+            .collect();
+        for file in survey.files {
+            match self.survivor(file, &overlay, pages) {
+                Ok(file) => out.files.push(file),
+                Err((path, e)) => out.faults.push(format!("{path}: {e}")),
+            }
+        }
+        out.faults.extend(survey.faults);
+        if self.check {
+            match (self.entry.check)(&overlay, &self.options, false) {
+                Ok(checked) => {
+                    out.faults.extend(checked.faults.iter().filter(|f| f.severity == "error").map(
+                        |f| format!("{} {}: {}, not {}", f.kind, f.place, f.found, f.expected),
+                    ))
+                }
+                Err(e) => out.faults.push(e.to_string()),
+            }
+        }
+        out
+    }
+}
+
+impl FsSubject {
+    fn survivor(
+        &self,
+        file: SurveyedFile,
+        overlay: &Overlay<'_>,
+        pages: &dyn Pages,
+    ) -> Result<Survivor, (String, FsError)> {
+        let bs = u64::from(self.block_bytes);
+        let mut blocks = Vec::new();
+        let mut tail = None;
+        for run in &file.map {
+            let mut at = run.at;
+            while at < run.at + run.bytes && at < file.size {
+                let place = run.place + (at - run.at);
+                if at + bs <= file.size {
+                    blocks.push((at / bs, block_id(overlay, pages, place, bs)));
+                } else {
+                    let mut bytes = vec![0; (file.size - at) as usize];
+                    let read = overlay.read_at(place, &mut bytes);
+                    read.map_err(|e| (file.path.clone(), e))?;
+                    tail = Some(bytes);
+                }
+                at += bs;
+            }
+        }
+        blocks.sort_unstable();
+        Ok(Survivor {
+            path: file.path,
+            kind: file.kind,
+            ino: file.ino,
+            nlink: file.nlink,
+            size: file.size,
+            target: file.target,
+            blocks,
+            tail,
+        })
+    }
+}
+
+/// Identity of the block at byte `place`.
+fn block_id(overlay: &Overlay<'_>, pages: &dyn Pages, place: u64, bytes: u64) -> u128 {
+    let page = place / PAGE_BYTES as u64;
+    if bytes == PAGE_BYTES as u64 {
+        return match overlay.page(page) {
+            Some(over) => over.id(),
+            None => pages.page_id(page),
+        };
+    }
+    let mut block = vec![0; bytes as usize];
+    match overlay.read_at(place, &mut block) {
+        Ok(()) => Slice::from_bytes(&block).id(),
+        Err(_) => 0,
+    }
+}
+
+/// A `dyn Pages` as a `dyn View`.
+struct Below<'a>(&'a dyn Pages);
+
+impl View for Below<'_> {
+    fn len_bytes(&self) -> u64 {
+        self.0.len_bytes()
+    }
+    fn read_at(&self, at: u64, out: &mut [u8]) -> wp_base::FsResult<()> {
+        self.0.read_at(at, out)
+    }
+}

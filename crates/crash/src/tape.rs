@@ -1,0 +1,181 @@
+//! The tape: what a device was asked and answered, and what a program was told, in one order.
+//!
+//! Picture:    queue -> [`Taped`] -> device; beside it the program's calls -> [`Recorder`].
+//! Invariants: 1. the device behaves exactly as without the tape;
+//!             2. positions on the tape are the only clock of crash exploration: what is earlier on
+//!                it happened earlier.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use wp_base::event::{Flags, Op};
+use wp_base::{Sector, Time};
+use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Effects, Limits};
+use wp_medium::{Medium, Slice};
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// The device accepted a request.
+    Submit {
+        /// Its number, unique on the tape.
+        id: u64,
+        /// What.
+        op: Op,
+        /// How.
+        flags: Flags,
+        /// Where.
+        at: Sector,
+        /// Length in sectors.
+        sectors: u32,
+        /// What is written.
+        data: Vec<Slice>,
+    },
+    /// It completed it.
+    Complete {
+        /// Its number.
+        id: u64,
+        /// Well?
+        ok: bool,
+    },
+    /// What the modelled device could be left with changed; asked for with
+    /// [`Recorder::arm`].
+    Model(Rc<CrashView>),
+    /// Operation number `n` of the program was called.
+    Begin(u32),
+    /// It returned.
+    End(u32),
+}
+
+/// What happened since the tape was armed.
+#[derive(Clone, Debug, Default)]
+pub struct Tape {
+    /// Contents when it was armed, all of them durable.
+    pub base: Medium,
+    /// What happened, with its time.
+    pub entries: Vec<(Time, Entry)>,
+    armed: bool,
+    model: bool,
+    /// Units of the last model view: (sequence, sector).
+    last: Vec<(u64, u64)>,
+}
+
+/// Where a tape is written from. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder(Rc<RefCell<Tape>>);
+
+impl Recorder {
+    /// Begins: what is before is forgotten and taken as durable. With `model` what the device model
+    /// could be left with is taken down at each of its events.
+    pub fn arm(&self, base: Medium, model: bool) {
+        *self.0.borrow_mut() =
+            Tape { base, entries: Vec::new(), armed: true, model, last: Vec::new() };
+    }
+
+    /// Notes that the program's operation `n` is called, or has returned.
+    pub fn operation(&self, now: Time, n: u32, ended: bool) {
+        let mut tape = self.0.borrow_mut();
+        if tape.armed {
+            tape.entries.push((now, if ended { Entry::End(n) } else { Entry::Begin(n) }));
+        }
+    }
+
+    /// Takes the tape out; nothing is recorded any more.
+    pub fn take(&self) -> Tape {
+        std::mem::take(&mut self.0.borrow_mut())
+    }
+
+    fn note(&self, now: Time, entry: Entry) {
+        let mut tape = self.0.borrow_mut();
+        if tape.armed {
+            tape.entries.push((now, entry));
+        }
+    }
+
+    fn armed(&self) -> (bool, bool) {
+        let tape = self.0.borrow();
+        (tape.armed, tape.model)
+    }
+
+    /// Takes down what the model could be left with, if that has changed.
+    fn look(&self, now: Time, device: &dyn DeviceModel) {
+        if self.armed() != (true, true) {
+            return;
+        }
+        let view = device.crash_view(now);
+        let units: Vec<(u64, u64)> = view.loss.iter().map(|u| (u.seq, u.at.0)).collect();
+        let mut tape = self.0.borrow_mut();
+        if units != tape.last {
+            tape.last = units;
+            tape.entries.push((now, Entry::Model(Rc::new(view))));
+        }
+    }
+}
+
+/// A device with a tape.
+pub struct Taped {
+    inner: Box<dyn DeviceModel>,
+    recorder: Recorder,
+}
+
+impl Taped {
+    /// Puts a tape on `inner`; it is armed by [`Recorder::arm`].
+    pub fn new(inner: Box<dyn DeviceModel>) -> (Taped, Recorder) {
+        let recorder = Recorder::default();
+        (Taped { inner, recorder: recorder.clone() }, recorder)
+    }
+
+    fn completions(&self, now: Time, fx: &Effects, before: usize) {
+        for done in &fx.done[before..] {
+            self.recorder.note(now, Entry::Complete { id: done.id, ok: done.status.is_ok() });
+        }
+        self.recorder.look(now, &*self.inner);
+    }
+}
+
+impl DeviceModel for Taped {
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+
+    fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
+        let entry = (self.recorder.armed().0 && rq.op != Op::Read).then(|| Entry::Submit {
+            id: rq.id,
+            op: rq.op,
+            flags: rq.flags,
+            at: rq.at,
+            sectors: rq.sectors,
+            data: rq.data.clone(),
+        });
+        let before = fx.done.len();
+        let admit = self.inner.submit(now, rq, fx);
+        if let (Admit::Accepted, Some(entry)) = (&admit, entry) {
+            self.recorder.note(now, entry);
+        }
+        self.completions(now, fx, before);
+        admit
+    }
+
+    fn timer(&mut self, now: Time, token: u64, fx: &mut Effects) {
+        let before = fx.done.len();
+        self.inner.timer(now, token, fx);
+        self.completions(now, fx, before);
+    }
+
+    fn crash_view(&self, now: Time) -> CrashView {
+        self.inner.crash_view(now)
+    }
+
+    /// The copy has no tape: it is another history.
+    fn fork(&self) -> Box<dyn DeviceModel> {
+        self.inner.fork()
+    }
+
+    fn medium(&self) -> Medium {
+        self.inner.medium()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.inner.counters()
+    }
+}

@@ -1,0 +1,101 @@
+//! What a mount after a crash would find: recovery, then every name with where its contents lie.
+
+use std::collections::BTreeSet;
+
+use wp_base::FsResult;
+use wp_jbd2::RecoverPolicy;
+use wp_medium::Overlay;
+use wp_vfs::{FileType, Run, Survey, SurveyedFile};
+
+use super::{Image, InodeRecord, Recovery, recover};
+use crate::disk::ino;
+
+/// Recovers into `overlay` and surveys the result; `now` is the time of deletion of orphans.
+///
+/// Errors: those of [`recover`] and [`Image::open`]. A file or directory that cannot be read is a
+///         fault of the survey.
+pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Survey> {
+    let recovery = recover(overlay, policy, now)?;
+    let image = Image::open(overlay)?;
+    let mut out = Survey { did: in_words(&recovery), ..Survey::default() };
+    let mut seen = BTreeSet::from([ino::ROOT]);
+    let mut dirs = vec![(String::new(), ino::ROOT)];
+    while let Some((path, number)) = dirs.pop() {
+        let names = image.inode(number).and_then(|record| image.names(&record));
+        let names = match names {
+            Ok(names) => names,
+            Err(e) => {
+                out.faults.push(format!("{path}: {e}"));
+                continue;
+            }
+        };
+        for name in names {
+            if path.is_empty() && name.name == b"lost+found" {
+                continue;
+            }
+            let text = String::from_utf8_lossy(&name.name);
+            let full = if path.is_empty() { text.into_owned() } else { format!("{path}/{text}") };
+            match image.inode(name.inode).and_then(|record| file(&image, full.clone(), &record)) {
+                Ok(file) => {
+                    if file.kind == FileType::Dir && seen.insert(name.inode) {
+                        dirs.push((full, name.inode));
+                    }
+                    out.files.push(file);
+                }
+                Err(e) => out.faults.push(format!("{full}: {e}")),
+            }
+        }
+    }
+    out.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(out)
+}
+
+fn in_words(recovery: &Recovery) -> String {
+    let journal = recovery.journal.as_ref().map_or_else(
+        || "nothing to replay".to_owned(),
+        |r| format!("{} transactions, {} blocks replayed", r.transactions(), r.blocks_replayed),
+    );
+    match (recovery.orphans_deleted, recovery.orphans_truncated) {
+        (0, 0) => journal,
+        (d, t) => format!("{journal}; orphans: {d} deleted, {t} truncated"),
+    }
+}
+
+fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<SurveyedFile> {
+    let inode = &record.inode;
+    let m = inode.mode.get();
+    let kind = FileType::from_mode(m.into()).ok_or_else(|| {
+        let expected = "a known type";
+        wp_base::FsError::corrupt("ext4 inode", "i_mode", record.at, m.into(), expected)
+    })?;
+    let target = match kind {
+        FileType::Symlink => {
+            Some(String::from_utf8_lossy(&image.link_target(record)?).into_owned())
+        }
+        _ => None,
+    };
+    let bs = u64::from(image.block_size().bytes());
+    let map = match kind {
+        FileType::File => image
+            .map(record)?
+            .runs
+            .iter()
+            .filter(|r| !r.is_unwritten)
+            .map(|r| Run {
+                at: u64::from(r.logical) * bs,
+                place: r.start * bs,
+                bytes: u64::from(r.blocks) * bs,
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    Ok(SurveyedFile {
+        path,
+        kind,
+        ino: record.number.into(),
+        nlink: inode.links_count.get().into(),
+        size: inode.size(),
+        target,
+        map,
+    })
+}

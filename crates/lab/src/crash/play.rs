@@ -1,0 +1,174 @@
+//! Playing a program with a tape on the device.
+
+use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time};
+use wp_crash::{Did, Ledger, Recorder, Tape, Taped};
+use wp_medium::{Medium, MediumView, Slice};
+use wp_rt::CpuModel;
+use wp_vfs::{FsEntry, Options, Vfs};
+use wp_workload::program::{Call, Flags, Player, Program, Step};
+
+use crate::machine::{Machine, MachineError, MachineSpec};
+use crate::profile::PROFILES;
+use crate::registry;
+
+/// Tag of the pattern that a used drive holds in free blocks.
+const STALE: u64 = 0x57A1_E000_0000_0000;
+
+/// Where programs are played.
+#[derive(Clone)]
+pub struct Bench {
+    /// File system.
+    pub fs: &'static FsEntry,
+    /// Its options.
+    pub fs_options: Options,
+    /// Device preset.
+    pub device: String,
+    /// Replaced device parameters.
+    pub device_params: Vec<(String, u64)>,
+    /// Elevator; empty: the kernel's default.
+    pub elevator: String,
+    /// Kernel version for the block layer.
+    pub kernel: (u16, u16),
+    /// Seconds of rest between mount and program, so that nothing of the mount is in doubt.
+    pub settle_s: u64,
+    /// What the device held before mkfs is still in every free block: a drive that was used, and
+    /// not trimmed.
+    pub stale: bool,
+    /// Take down what the modelled device itself could be left with.
+    pub model: bool,
+}
+
+/// A program that was played.
+pub struct Played {
+    /// Device events and calls.
+    pub tape: Tape,
+    /// What the program did.
+    pub ledger: Ledger,
+    /// First byte and length of the partition on the device.
+    pub partition: (u64, u64),
+    /// Does the device say that its cache is volatile?
+    pub volatile: bool,
+    /// Bytes that the device writes whole.
+    pub atomic: u32,
+}
+
+impl Bench {
+    /// The image of a new file system. Errors: options that mkfs refuses.
+    fn image(&self) -> Result<Medium, MachineError> {
+        let fs = |error| MachineError::Fs { during: "mkfs", error };
+        let bytes = self.capacity()?;
+        let mut medium = (self.fs.mkfs)(&self.fs_options, bytes).map_err(fs)?;
+        if !self.stale {
+            return Ok(medium);
+        }
+        let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
+        let blocks = (self.fs.blocks)(&view).map_err(fs)?;
+        let block = u64::from(blocks.block_bytes());
+        for n in 0..bytes / block {
+            if blocks.class(n) == "free" {
+                let old = Slice::pattern(STALE, n * block, block as u32);
+                medium.write(Sector(n * block / SECTOR_BYTES), &old);
+            }
+        }
+        Ok(medium)
+    }
+
+    fn capacity(&self) -> Result<u64, MachineError> {
+        let entry = registry::find("device", registry::DEVICES, |d| d.name, &self.device)
+            .map_err(MachineError::Config)?;
+        let params: Vec<(&str, u64)> =
+            self.device_params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+        let device = entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))?;
+        Ok(device.limits().sectors * SECTOR_BYTES)
+    }
+
+    fn machine(&self) -> Result<(Machine, Recorder), MachineError> {
+        let spec = MachineSpec {
+            seed: 1,
+            cpu: CpuModel::clone(&PROFILES[0].model()),
+            device: self.device.clone(),
+            device_params: self.device_params.clone(),
+            elevator: self.elevator.clone(),
+            start: Sector(0),
+            sectors: None,
+            fs: self.fs,
+            fs_options: self.fs_options.clone(),
+            disk: "sdb1".to_owned(),
+            device_number: (8, 16),
+            kernel: self.kernel,
+        };
+        let mut recorder = None;
+        let machine = Machine::with_device(spec, Some(self.image()?), |device| {
+            let (taped, r) = Taped::new(device);
+            recorder = Some(r);
+            Box::new(taped)
+        })?;
+        Ok((machine, recorder.unwrap_or_default()))
+    }
+}
+
+/// Plays `program` on a new file system.
+///
+/// Errors: a machine that cannot be, and calls that answer `Unsupported` or find damage; other
+///         errors of calls are part of what the program did.
+pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
+    let (machine, recorder) = bench.machine()?;
+    let block = machine.block_bytes()?;
+    let limits = machine.queue.with_device(|d| *d.limits());
+    let vfs = machine.mount()?;
+    let rt = machine.rt.clone();
+    let settle = bench.settle_s;
+    let first = vfs.clone();
+    machine
+        .block_on("settle", async move {
+            first.sync().await?;
+            rt.sleep(Span::secs(settle)).await;
+            first.sync().await
+        })?
+        .map_err(|error| MachineError::Fs { during: "sync", error })?;
+    recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
+    let steps = program.0.clone();
+    let tape = recorder.clone();
+    let dids = machine
+        .block_on("program", async move { steps_of(vfs, &steps, &tape).await })?
+        .map_err(|error| MachineError::Fs { during: "a program", error })?;
+    Ok(Played {
+        tape: recorder.take(),
+        ledger: Ledger::new(&dids, block),
+        partition: (0, machine.part.sectors() * SECTOR_BYTES),
+        volatile: limits.volatile_cache,
+        atomic: limits.physical_bytes,
+    })
+}
+
+async fn steps_of(vfs: Vfs, steps: &[Step], tape: &Recorder) -> Result<Vec<Did>, FsError> {
+    let rt = vfs.rt().clone();
+    let mut player = Player::new(vfs);
+    let mut dids = Vec::new();
+    for step in steps {
+        match step {
+            Step::Case(_) | Step::Begin(_) | Step::End => {}
+            Step::Align => {
+                const TICK_NS: u64 = 4_000_000;
+                rt.sleep_until(Time((rt.now().0 / TICK_NS + 1) * TICK_NS)).await;
+            }
+            Step::Nap(us) => rt.sleep(Span(us * 1000)).await,
+            Step::Exit => player.exit().await?,
+            Step::Call(_, call) => {
+                let n = dids.len() as u32;
+                tape.operation(rt.now(), n, false);
+                let answer = player.call(call).await;
+                if let Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) = answer {
+                    return Err(e);
+                }
+                let ino = match call {
+                    Call::Open(fd, _, Flags { .. }) => player.ino(*fd).map(|Ino(ino)| ino),
+                    _ => None,
+                };
+                tape.operation(rt.now(), n, true);
+                dids.push(Did { call: call.clone(), ok: answer.is_ok(), ino });
+            }
+        }
+    }
+    Ok(dids)
+}

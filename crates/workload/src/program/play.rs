@@ -1,0 +1,98 @@
+//! A program's calls on a mounted file system of ours.
+
+use std::collections::BTreeMap;
+
+use wp_base::{FsError, FsResult, Ino};
+use wp_medium::Slice;
+use wp_vfs::{Fd, OpenFlags, Reserve, Vfs};
+
+use super::{Alloc, Call, Flags};
+
+/// A process that does them: its descriptors.
+pub struct Player {
+    vfs: Vfs,
+    open: BTreeMap<u32, Fd>,
+}
+
+/// What a `pwrite` with `seed` writes `at` for `len` bytes: no two seeds have a word in common.
+pub fn contents(seed: u32, at: u64, len: u32) -> Slice {
+    Slice::pattern(u64::from(seed) + 1, at, len)
+}
+
+impl Player {
+    /// Nothing is open.
+    pub fn new(vfs: Vfs) -> Player {
+        Player { vfs, open: BTreeMap::new() }
+    }
+
+    /// The inode behind one of the program's descriptors; `None` if it is not open.
+    pub fn ino(&self, fd: u32) -> Option<Ino> {
+        self.open.get(&fd).and_then(|fd| self.vfs.ino(*fd).ok())
+    }
+
+    fn fd(&self, fd: u32) -> FsResult<Fd> {
+        self.open.get(&fd).copied().ok_or(FsError::BadFile)
+    }
+
+    /// Does one call. Errors: what the call answers; `BadFile` for a descriptor that is not open.
+    pub async fn call(&mut self, call: &Call) -> FsResult<()> {
+        let vfs = self.vfs.clone();
+        match call {
+            Call::Open(fd, path, how) => {
+                let flags = open_flags(*how);
+                let path = if path == "." { "/" } else { path.as_str() };
+                let opened = vfs.open(path, flags, 0o644).await?;
+                if let Some(old) = self.open.insert(*fd, opened) {
+                    vfs.close(old).await?;
+                }
+                Ok(())
+            }
+            Call::Close(fd) => {
+                let gone = self.open.remove(fd).ok_or(FsError::BadFile)?;
+                vfs.close(gone).await
+            }
+            Call::Pwrite { fd, len, at, seed } => {
+                let data = contents(*seed, *at, *len);
+                vfs.pwrite(self.fd(*fd)?, *at, &[data]).await.map(|_| ())
+            }
+            Call::Fsync(fd) => vfs.fsync(self.fd(*fd)?).await,
+            Call::Fdatasync(fd) => vfs.fdatasync(self.fd(*fd)?).await,
+            Call::Syncfs(fd) => vfs.syncfs(self.fd(*fd)?).await,
+            Call::Ftruncate(fd, len) => vfs.ftruncate(self.fd(*fd)?, *len).await,
+            Call::Fallocate(fd, how, at, len) => {
+                let how = match how {
+                    Alloc::Extend => Reserve::Space { keep_size: false },
+                    Alloc::Keep => Reserve::Space { keep_size: true },
+                    Alloc::Punch => Reserve::Punch,
+                    Alloc::Zero => Reserve::Zero { keep_size: false },
+                };
+                vfs.fallocate(self.fd(*fd)?, how, *at, *len).await
+            }
+            Call::Rename(a, b) => vfs.rename(a, b).await,
+            Call::Link(a, b) => vfs.link(a, b).await,
+            Call::Unlink(a) => vfs.unlink(a).await,
+            Call::Mkdir(a) => vfs.mkdir(a, 0o755).await,
+            Call::Rmdir(a) => vfs.rmdir(a).await,
+        }
+    }
+
+    /// The process ends: everything is closed. Errors: what a close answers.
+    pub async fn exit(&mut self) -> FsResult<()> {
+        for (_, fd) in std::mem::take(&mut self.open) {
+            self.vfs.close(fd).await?;
+        }
+        Ok(())
+    }
+}
+
+fn open_flags(f: Flags) -> OpenFlags {
+    OpenFlags {
+        write: f.write,
+        create: f.create,
+        truncate: f.truncate,
+        direct: f.direct,
+        dsync: f.dsync,
+        sync: f.sync,
+        ..OpenFlags::READ
+    }
+}
