@@ -12,4 +12,4 @@ mod walk;
 
 pub use content::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE, pattern_word};
 pub use medium::Medium;
-pub use view::{MediumView, Overlay, View};
+pub use view::{MediumView, Overlay, View, Watched};

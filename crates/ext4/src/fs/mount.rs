@@ -495,7 +495,7 @@ async fn replay(rt: &Rt, part: &Partition, era: Era) -> FsResult<()> {
     let overlay = Overlay::new(&view);
     let v = era.version;
     let policy = RecoverPolicy::linux(u32::from(v.0), u32::from(v.1));
-    crate::evidence::replay(&overlay, &policy)?;
+    crate::image::replay_journal(&overlay, &policy)?;
     // What came out of the log must be what we can mount, before a byte of it is written.
     features::check(crate::image::Image::open(&overlay)?.super_block())?;
     let log = crate::evidence::journal_super_sector(&view)?;

@@ -27,7 +27,18 @@ pub(super) struct Editor<'a> {
 
 impl<'a> Editor<'a> {
     pub(super) fn new(dev: &'a Overlay<'a>) -> FsResult<Editor<'a>> {
-        Ok(Editor { image: Image::open(dev)?, dev, changed: BTreeSet::new() })
+        Ok(Editor::over(Image::open(dev)?, dev))
+    }
+
+    /// An image that was opened over `dev`, and has not changed since.
+    pub(super) fn over(image: Image<'a>, dev: &'a Overlay<'a>) -> Editor<'a> {
+        Editor { image, dev, changed: BTreeSet::new() }
+    }
+
+    /// Marks the file system as having errors (`EXT4_ERROR_FS`).
+    pub(super) fn mark_errors(&mut self) {
+        let state = self.image.sb.state.get();
+        self.image.sb.state = (state | SuperBlock::STATE_ERROR).into();
     }
 
     pub(super) fn image(&self) -> &Image<'a> {

@@ -16,6 +16,7 @@ mod editor;
 mod files;
 mod list;
 mod map;
+mod orphans;
 mod recovery;
 mod xattrs;
 
@@ -30,8 +31,7 @@ pub use classes::{BlockClass, BlockClasses};
 pub use dirs::DirName;
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
 pub use map::{FileMap, Run};
-pub(crate) use recovery::refuse_fast_commit;
-pub use recovery::{Recovery, log_map, recover};
+pub use recovery::{AtMount, Recovery, Stage, log_map, recover, recover_at_mount, replay_journal};
 pub use xattrs::Xattr;
 
 /// Incompatible features with which we can read a file system.
