@@ -6,13 +6,14 @@
 //! Invariants: 1. no bytes make it panic, and no walk is longer than the image is large.
 //!             2. nothing here writes, but [`recover()`] into the overlay that it is given.
 //!             3. an error says where in the image it lies.
-//! Left out:   encryption, compression, fast-commit replay: `Unsupported`.
+//! Left out:   encryption, compression: `Unsupported`.
 
 #![deny(clippy::indexing_slicing)]
 
 mod classes;
 mod dirs;
 mod editor;
+mod fast_commit;
 mod files;
 mod list;
 mod map;
@@ -29,6 +30,7 @@ use crate::disk::{Checksums, Geometry, GroupDesc, Inode, InodeExtra, SuperBlock}
 
 pub use classes::{BlockClass, BlockClasses};
 pub use dirs::DirName;
+pub use fast_commit::FastCommits;
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
 pub use map::{FileMap, Run};
 pub use recovery::{AtMount, Recovery, Stage, log_map, recover, recover_at_mount, replay_journal};

@@ -14,10 +14,11 @@ use wp_jbd2::recover::{clear_errno, end_recovery, read_super, replay_log};
 use wp_jbd2::{LogMap, RecoverPolicy, RecoveryReport};
 use wp_medium::Overlay;
 
-use crate::disk::{compat, fast_commit, incompat, ino, ro_compat};
+use crate::disk::{incompat, ino, ro_compat};
 
 use super::Image;
 use super::editor::Editor;
+use super::fast_commit::{self, FastCommits};
 use super::orphans;
 
 /// What recovery found and did.
@@ -25,6 +26,8 @@ use super::orphans;
 pub struct Recovery {
     /// Replay of the journal; `None` if it was not needed.
     pub journal: Option<RecoveryReport>,
+    /// Fast commits on top of it that were replayed.
+    pub fast_commits: FastCommits,
     /// Files without a name that were deleted.
     pub orphans_deleted: u32,
     /// Files that were cut to their size.
@@ -90,9 +93,10 @@ enum Manner {
 
 /// Recovers the file system below `dev` into it, to the state of a clean unmount.
 ///
-/// Units:  `now`, seconds since 1970, becomes the time of deletion of orphans.
+/// Units:  `now`, seconds since 1970, becomes the time of deletion of orphans, and of change of
+///         directories and files that fast commits change.
 /// Errors: those of [`Image::open`] and of [`wp_jbd2::recover()`]; `Unsupported` for an external
-///         journal and for a fast commit that a kernel would replay; `Corrupt` for an orphan that
+///         journal; `Corrupt` for a fast commit that no kernel replays, and for an orphan that
 ///         cannot be one.
 pub fn recover(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
     let mut recovery = Recovery::default();
@@ -127,7 +131,7 @@ fn run(
     recovery: &mut Recovery,
 ) -> Result<(), (Stage, FsError)> {
     let image = Image::open(dev).map_err(|e| (Stage::Open, e))?;
-    let replayed = replay_image(dev, image, policy, manner, recovery)?;
+    let replayed = replay_image(dev, image, policy, now, manner, recovery)?;
     let after = |e| (Stage::Recovered, e);
     // Without a replay nothing has changed: what was read is good.
     let mut editor = match replayed {
@@ -159,10 +163,10 @@ fn run(
 ///
 /// Orphans are left, and a recorded error stays in the log for the mount to take. Errors: those of
 /// [`recover`].
-pub fn replay_journal(dev: &Overlay<'_>, policy: &RecoverPolicy) -> FsResult<Recovery> {
+pub fn replay_journal(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
     let mut recovery = Recovery::default();
     let image = Image::open(dev)?;
-    replay_image(dev, image, policy, Manner::Mount, &mut recovery).map_err(|(_, e)| e)?;
+    replay_image(dev, image, policy, now, Manner::Mount, &mut recovery).map_err(|(_, e)| e)?;
     Ok(recovery)
 }
 
@@ -171,6 +175,7 @@ fn replay_image<'a>(
     dev: &'a Overlay<'a>,
     image: Image<'a>,
     policy: &RecoverPolicy,
+    now: u32,
     manner: Manner,
     recovery: &mut Recovery,
 ) -> Result<Option<Image<'a>>, (Stage, FsError)> {
@@ -193,7 +198,7 @@ fn replay_image<'a>(
     let log = log_map(&image).map_err(open)?;
     let report = replay_log(dev, &log, bs, policy).map_err(in_log)?;
     let is_clean = report.scan_end == wp_jbd2::ScanEnd::Clean;
-    refuse_fast_commit(&image, &log, &report).map_err(in_log)?;
+    recovery.fast_commits = fast_commit::replay(dev, &image, &log, &report, now).map_err(in_log)?;
     recovery.journal_errno = report.errno;
     recovery.journal = Some(report.clone());
     end_recovery(dev, &log, bs, policy, &report).map_err(|e| (Stage::BadCommit, e))?;
@@ -256,29 +261,4 @@ pub fn log_map(image: &Image<'_>) -> FsResult<LogMap> {
         next = run.end();
     }
     Ok(LogMap { blocks: map.runs.iter().map(|r| (r.logical, r.start, r.blocks)).collect() })
-}
-
-/// Fast commits that a kernel would replay now are beyond us: without them files would silently be
-/// old. Errors: `Unsupported` if there are any.
-pub(crate) fn refuse_fast_commit(
-    image: &Image<'_>,
-    log: &LogMap,
-    report: &RecoveryReport,
-) -> FsResult<()> {
-    let Some((first, blocks)) = report.fast_commit else { return Ok(()) };
-    if report.scan_end == wp_jbd2::ScanEnd::Clean
-        || !image.super_block().has_compat(compat::FAST_COMMIT)
-    {
-        return Ok(());
-    }
-    let mut area = Vec::new();
-    for n in first..first.saturating_add(blocks) {
-        let Some(block) = log.block(n) else { break };
-        area.push(image.read_block(block, "ext4 fast-commit area")?);
-    }
-    if fast_commit::holds_commit(area.iter().map(Vec::as_slice), report.end_tid) {
-        let what = format!("replay of the fast commit after transaction {}", report.end_tid);
-        return Err(FsError::Unsupported(what));
-    }
-    Ok(())
 }
