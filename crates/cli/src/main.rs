@@ -51,6 +51,8 @@ enum Verb {
     Fsck(cmd::fsck::Args),
     /// Replay an image's journal, in place or into a copy.
     Recover(cmd::recover::Args),
+    /// What a device held at a moment of a dm-log-writes log, as an image; or the log's entries.
+    Replay(cmd::replay::Args),
     /// List what there is: file systems, devices, elevators, workloads, papers, eras, CPU profiles.
     List(cmd::list::Args),
 }
@@ -88,6 +90,7 @@ fn main() -> std::process::ExitCode {
         Verb::Inspect(a) => cmd::inspect::run(&a, &out),
         Verb::Fsck(a) => cmd::fsck::run(&a, &out),
         Verb::Recover(a) => cmd::recover::run(&a, &out),
+        Verb::Replay(a) => cmd::replay::run(&a, &out),
         Verb::List(a) => cmd::list::run(&a, &out),
     }
 }

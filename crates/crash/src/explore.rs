@@ -132,7 +132,8 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Explores one history; `go_on` is asked before each frame. Returns whether it came to the end.
+    /// Explores one history; `go_on` is asked before each frame. Returns whether it came to the
+    /// end.
     pub fn explore(
         &mut self,
         tape: &Tape,

@@ -1,7 +1,7 @@
 //! From a tape to what a power cut can leave at each of its positions.
 //!
-//! Picture:    tape -> [`Unit`]s (what is kept or lost as one) and [`Frame`]s (stretches of the tape
-//!             in which the same units are in doubt over the same durable base).
+//! Picture:    tape -> [`Unit`]s (what is kept or lost as one) and [`Frame`]s (stretches of the
+//!             tape in which the same units are in doubt over the same durable base).
 //! Invariants: 1. an image that a cut in frame `f` can leave is `f.base` with some of `f.live` laid
 //!                over in order, and every such choice is one (but see [`Frame::epochs`]);
 //!             2. a unit is in doubt in a row of frames: from its `born` to before its `gone`;
@@ -373,8 +373,8 @@ impl History {
         b.finish(tape.entries.len())
     }
 
-    /// The last position on the tape, exclusive, at which a cut can leave what a cut in `frame` with
-    /// these of its units lost (`kept(i)`: is `live[i]` kept?) leaves.
+    /// The last position on the tape, exclusive, at which a cut can leave what a cut in `frame`
+    /// with these of its units lost (`kept(i)`: is `live[i]` kept?) leaves.
     pub fn until(&self, frame: usize, kept: impl Fn(usize) -> bool) -> usize {
         let lost = self.frames[frame].live.iter().enumerate().filter(|(i, _)| !kept(*i));
         let own = lost.map(|(_, n)| self.gone(*n)).min().unwrap_or(u32::MAX);

@@ -158,7 +158,8 @@ fn families(n: usize, plan: &Plan, go: &mut dyn FnMut(Kept) -> bool) {
     }
 }
 
-/// With cache barriers some whole number of epochs is there, of the next anything, of later nothing.
+/// With cache barriers some whole number of epochs is there, of the next anything, of later
+/// nothing.
 fn is_legal(history: &History, frame: &Frame, kept: &Kept) -> bool {
     let epoch = |i: usize| history.units[frame.live[i] as usize].epoch;
     let last = (0..frame.live.len()).filter(|i| kept.has(*i)).map(epoch).max();

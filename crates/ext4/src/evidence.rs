@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
-use wp_jbd2::{LogMap, RecoverPolicy, RecoveryReport, disk as log_disk};
-use wp_medium::{Overlay, View};
+use wp_jbd2::{LogMap, disk as log_disk};
+use wp_medium::View;
 use wp_vfs::BlockMap;
 
 use crate::disk::Inode;
-use crate::image::{BlockClass, BlockClasses, Image, log_map, refuse_fast_commit};
+use crate::image::{BlockClass, BlockClasses, Image, log_map};
 
 /// Where the internal journal's blocks lie. Errors: those of [`Image::open`], and of a journal that
 /// is none.
@@ -21,16 +21,6 @@ pub fn journal_map(view: &dyn View) -> FsResult<LogMap> {
         return Err(FsError::Unsupported("an ext4 without an internal journal".into()));
     }
     log_map(&image)
-}
-
-/// Replays the journal into `overlay`. Orphans are left to the mount. Errors: those of recovery,
-/// and `Unsupported` if fast commits follow.
-pub fn replay(overlay: &Overlay<'_>, policy: &RecoverPolicy) -> FsResult<RecoveryReport> {
-    let bs = Image::open(overlay)?.geometry().block_size;
-    let log = journal_map(overlay)?;
-    let report = wp_jbd2::recover(overlay, &log, bs, policy)?;
-    refuse_fast_commit(&Image::open(overlay)?, &log, &report)?;
-    Ok(report)
 }
 
 /// Places that the paper's traces name, in blocks.

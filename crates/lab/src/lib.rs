@@ -11,6 +11,7 @@ pub mod files;
 pub mod machine;
 pub mod paper;
 pub mod profile;
+pub mod recovered;
 pub mod reference;
 pub mod registry;
 pub mod results;

@@ -9,7 +9,8 @@ mod medium;
 mod tree;
 mod view;
 mod walk;
+pub mod write_log;
 
 pub use content::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE, pattern_word};
 pub use medium::Medium;
-pub use view::{MediumView, Overlay, View};
+pub use view::{MediumView, Overlay, View, Watched};

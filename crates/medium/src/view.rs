@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use wp_base::{FsResult, SECTOR_BYTES, Sector};
 
@@ -39,6 +40,33 @@ impl View for MediumView {
     }
 }
 
+/// A view that shows each read, with what was read, to a function.
+///
+/// Laid under an [`Overlay`], it shows what a recovery has looked at of the image below: two images
+/// that agree there are recovered alike.
+pub struct Watched<'a> {
+    below: &'a dyn View,
+    seen: &'a dyn Fn(u64, &[u8]),
+}
+
+impl<'a> Watched<'a> {
+    /// Calls `seen(byte address, bytes)` after every read of `below` that succeeds.
+    pub fn new(below: &'a dyn View, seen: &'a dyn Fn(u64, &[u8])) -> Watched<'a> {
+        Watched { below, seen }
+    }
+}
+
+impl View for Watched<'_> {
+    fn len_bytes(&self) -> u64 {
+        self.below.len_bytes()
+    }
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        self.below.read_at(at, out)?;
+        (self.seen)(at, out);
+        Ok(())
+    }
+}
+
 /// A view with 4 KiB pages laid over it: what recovery changes, without touching what is below.
 pub struct Overlay<'a> {
     below: &'a dyn View,
@@ -61,17 +89,23 @@ impl<'a> Overlay<'a> {
             let pos = at + done as u64;
             let (index, off) = (pos / 4096, (pos % 4096) as usize);
             let n = (4096 - off).min(bytes.len() - done);
-            let mut page = match self.pages.borrow().get(&index) {
-                Some(p) => p.clone(),
-                None => {
-                    let mut page = Page::zeroed();
-                    let have = (self.len_bytes() - index * 4096).min(4096) as usize;
-                    self.below.read_at(index * 4096, &mut page.make_mut()[..have])?;
-                    page
+            match self.pages.borrow_mut().entry(index) {
+                Entry::Occupied(mut held) => {
+                    held.get_mut().make_mut()[off..off + n].copy_from_slice(&bytes[done..done + n]);
                 }
-            };
-            page.make_mut()[off..off + n].copy_from_slice(&bytes[done..done + n]);
-            self.pages.borrow_mut().insert(index, page);
+                Entry::Vacant(place) => {
+                    let mut page = Page::zeroed();
+                    let inside = page.make_mut();
+                    // What is replaced as a whole is not read: who watches reads sees no need of
+                    // it.
+                    if n < 4096 {
+                        let have = (self.len_bytes() - index * 4096).min(4096) as usize;
+                        self.below.read_at(index * 4096, &mut inside[..have])?;
+                    }
+                    inside[off..off + n].copy_from_slice(&bytes[done..done + n]);
+                    place.insert(page);
+                }
+            }
             done += n;
         }
         Ok(())
@@ -85,6 +119,16 @@ impl<'a> Overlay<'a> {
     /// Pages laid over, in order: (page index, contents).
     pub fn pages(&self) -> Vec<(u64, Page)> {
         self.pages.borrow().iter().map(|(i, p)| (*i, p.clone())).collect()
+    }
+
+    /// Is nothing laid over?
+    pub fn is_empty(&self) -> bool {
+        self.pages.borrow().is_empty()
+    }
+
+    /// Calls `f(page index, contents)` for every page laid over, in order.
+    pub fn each_page(&self, mut f: impl FnMut(u64, &Page)) {
+        self.pages.borrow().iter().for_each(|(i, p)| f(*i, p));
     }
 
     /// What lies over, as (sector, contents), ready to be written to the device in order.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
+use wp_lab::recovered;
 use wp_lab::vtime::compare::{Compared, Report, Row};
 use wp_lab::vtime::guest::Guest;
 use wp_lab::vtime::random::{CallDifference, Extras, Verdict, both, generate};
@@ -32,6 +33,17 @@ enum What {
     /// and seconds, against recorded runs of Linux 6.18. Exit code 1 if a difference is not listed,
     /// or gone.
     Blocks(super::today::Args),
+    /// Files that a recovery brings back from images that real kernels left at a power cut, and
+    /// from a log of dm-log-writes cut at each mark, against what the kernels found in them. The
+    /// images are only read. Exit code 1 if anything differs.
+    Recovery(RecoveryArgs),
+}
+
+#[derive(clap::Args)]
+struct RecoveryArgs {
+    /// Folder of the reference data; `../shared/reference` beside the sources if left out.
+    #[arg(long)]
+    reference: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -81,7 +93,68 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         What::Waits(w) => waits(w, out),
         What::Random(r) => random(r, out),
         What::Blocks(b) => super::today::run(b, out),
+        What::Recovery(r) => recovery(r, out),
     }
+}
+
+fn recovery(a: &RecoveryArgs, out: &Out) -> ExitCode {
+    let folder =
+        a.reference.clone().unwrap_or_else(|| wp_lab::testing::repository("../shared/reference"));
+    let rows = match recovered::rows(&folder) {
+        Ok(rows) => rows,
+        Err(e) => {
+            return out.fail(Exit::HostIo, "reference", &e, "--reference names the folder");
+        }
+    };
+    let equal = rows.iter().filter(|r| r.is_equal()).count();
+    let doc = json!({ "schema": "writepath.kernels.recovery/1", "rows": rows });
+    let exit = if equal == rows.len() { Exit::Ok } else { Exit::No };
+    out.answer(exit, &doc, &recovery_text(&rows, equal))
+}
+
+fn recovery_text(rows: &[recovered::Row], equal: usize) -> String {
+    let mut t = String::new();
+    let line = "a string takes it";
+    writeln!(
+        t,
+        "{:<28} {:>6} {:>5} {:>6} {:>13} {:>6} {:>7} {:>12} {:>15}  mount",
+        "image",
+        "kernel",
+        "files",
+        "equal",
+        "transactions",
+        "blocks",
+        "revoked",
+        "fast commits",
+        "orphans del/cut"
+    )
+    .expect(line);
+    for r in rows {
+        let orphans = format!("{}/{}", r.deleted, r.truncated);
+        let mount = match (&r.refused, r.refused_there) {
+            (None, _) => "ok".to_owned(),
+            (Some(errno), true) => format!("{errno}, as there"),
+            (Some(errno), false) => errno.clone(),
+        };
+        writeln!(
+            t,
+            "{:<28} {:>6} {:>5} {:>6} {:>13} {:>6} {:>7} {:>12} {orphans:>15}  {mount}",
+            r.case,
+            r.kernel,
+            r.expected,
+            r.equal,
+            r.transactions,
+            r.blocks,
+            r.revoked,
+            r.fast_commits
+        )
+        .expect(line);
+        if let Some(d) = &r.difference {
+            writeln!(t, "  DIFFERS: {d}").expect(line);
+        }
+    }
+    writeln!(t, "{equal} of {} as the kernel has it", rows.len()).expect(line);
+    t
 }
 
 fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
@@ -231,8 +304,8 @@ fn random_report(
     writeln!(
         t,
         "Random programs on real Linux 6.12 in virtual time and here, device waits of each call. A\n\
-         wait is 100 us; a call that lacks less than a twentieth of one counts as having waited, on both\n\
-         sides: each look at the guest's clock takes 256 ns of it.\n"
+         wait is 100 us; a call that lacks less than a twentieth of one counts as having waited,\n\
+         on both sides: each look at the guest's clock takes 256 ns of it.\n"
     )
     .expect(line);
     writeln!(

@@ -10,6 +10,7 @@ pub mod kernels;
 pub mod list;
 pub mod mkfs;
 pub mod recover;
+pub mod replay;
 pub mod reproduce;
 pub mod run;
 pub mod today;

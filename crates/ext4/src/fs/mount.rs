@@ -40,8 +40,8 @@ pub struct MountOptions {
     /// `dioread_nolock` / `dioread_lock`: buffered writes are allocated unwritten, and converted
     /// when their data has arrived. `None`: as the era has it by default.
     pub dioread_nolock: Option<bool>,
-    /// `auto_da_alloc`: data of a file that replaces another, or was cut to nothing, gets its places
-    /// at the rename or close.
+    /// `auto_da_alloc`: data of a file that replaces another, or was cut to nothing, gets its
+    /// places at the rename or close.
     pub auto_da_alloc: bool,
     /// Name of the task that converts (a kworker of `ext4-rsv-conversion`).
     pub conversion_task: String,
@@ -160,7 +160,7 @@ impl Ext4 {
         }
         let dioread_nolock = dioread_nolock(&opts, geo.block_size)?;
         if sb.has_incompat(incompat::RECOVER) {
-            replay(rt, &part, opts.era).await?;
+            replay(rt, &part, &opts).await?;
         }
         let sb = read_super(rt, &part).await?;
         let bs = geo.block_size;
@@ -494,12 +494,14 @@ async fn read_super(rt: &Rt, part: &Partition) -> FsResult<SuperBlock> {
 
 /// Replays the journal: recovery is a pure function of the image; what it changed is then written,
 /// flushed, and only then is the journal marked empty, in the kernel's order.
-async fn replay(rt: &Rt, part: &Partition, era: Era) -> FsResult<()> {
+async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> FsResult<()> {
     let view = view_of(part);
     let overlay = Overlay::new(&view);
-    let v = era.version;
+    let v = opts.era.version;
+    let now = opts.epoch_secs.saturating_add((rt.now().0 / 1_000_000_000) as i64);
+    let now = u32::try_from(now).unwrap_or(u32::MAX);
     let policy = RecoverPolicy::linux(u32::from(v.0), u32::from(v.1));
-    crate::evidence::replay(&overlay, &policy)?;
+    crate::image::replay_journal(&overlay, &policy, now)?;
     // What came out of the log must be what we can mount, before a byte of it is written.
     features::check(crate::image::Image::open(&overlay)?.super_block())?;
     let log = crate::evidence::journal_super_sector(&view)?;

@@ -60,7 +60,7 @@ impl Image<'_> {
     }
 
     /// Block `logical` of a directory, with its byte address; checks its checksum.
-    fn dir_block(
+    pub(super) fn dir_block(
         &self,
         record: &InodeRecord,
         map: &FileMap,

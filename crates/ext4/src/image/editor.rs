@@ -1,9 +1,10 @@
 //! The few changes that cleaning up after a crash takes: freeing blocks and inodes, shortening
 //! files.
 //!
-//! Works on an overlay; descriptors are changed in memory and written by [`Editor::finish`].
+//! Works on an overlay; descriptors and bitmaps of blocks are changed in memory and written by
+//! [`Editor::finish`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
 use wp_medium::Overlay;
@@ -23,11 +24,24 @@ pub(super) struct Editor<'a> {
     image: Image<'a>,
     dev: &'a Overlay<'a>,
     changed: BTreeSet<u32>,
+    /// Bitmaps of blocks of groups that were looked at.
+    bitmaps: BTreeMap<u32, Vec<u8>>,
 }
 
 impl<'a> Editor<'a> {
     pub(super) fn new(dev: &'a Overlay<'a>) -> FsResult<Editor<'a>> {
-        Ok(Editor { image: Image::open(dev)?, dev, changed: BTreeSet::new() })
+        Ok(Editor::over(Image::open(dev)?, dev))
+    }
+
+    /// An image that was opened over `dev`, and has not changed since.
+    pub(super) fn over(image: Image<'a>, dev: &'a Overlay<'a>) -> Editor<'a> {
+        Editor { image, dev, changed: BTreeSet::new(), bitmaps: BTreeMap::new() }
+    }
+
+    /// Marks the file system as having errors (`EXT4_ERROR_FS`).
+    pub(super) fn mark_errors(&mut self) {
+        let state = self.image.sb.state.get();
+        self.image.sb.state = (state | SuperBlock::STATE_ERROR).into();
     }
 
     pub(super) fn image(&self) -> &Image<'a> {
@@ -48,25 +62,6 @@ impl<'a> Editor<'a> {
         self.dev.write_at(record.at, &record.raw)
     }
 
-    /// Clears bits of a bitmap; `Corrupt` if one of them is clear already.
-    fn clear_bits(
-        &self,
-        bits: &mut [u8],
-        first: u32,
-        count: u32,
-        at: u64,
-        what: &'static str,
-    ) -> FsResult<()> {
-        for n in first..first.saturating_add(count) {
-            let mask = 1u8 << (n % 8);
-            match bits.get_mut((n / 8) as usize) {
-                Some(byte) if *byte & mask != 0 => *byte &= !mask,
-                _ => return Err(FsError::corrupt(what, "bit", at, n.into(), "a bit that is set")),
-            }
-        }
-        Ok(())
-    }
-
     /// Frees `blocks` blocks from `start`.
     pub(super) fn free_blocks(&mut self, start: u64, blocks: u64) -> FsResult<()> {
         let mut at = start;
@@ -78,23 +73,34 @@ impl<'a> Editor<'a> {
             let left = start + blocks - at;
             let room = u64::from(self.image.g.blocks_in_group(group).saturating_sub(first));
             let n = left.min(room).max(1);
-            let Some(mut bits) = self.image.block_bitmap(group)? else {
+            let desc = self.image.groups.get(group as usize);
+            let place = self.image.byte_of(desc.map_or(0, GroupDesc::block_bitmap));
+            if self.bits(group)?.is_none() {
                 return Err(FsError::corrupt(what, "bg_flags", 0, at, "a bitmap that is in use"));
-            };
-            let block = self.image.groups.get(group as usize).map_or(0, GroupDesc::block_bitmap);
-            self.clear_bits(&mut bits, first, n as u32, self.image.byte_of(block), what)?;
-            self.write_block(block, &bits)?;
-            let own = bits.get(..self.image.g.block_bitmap_bytes()).unwrap_or(&bits);
-            let (has_csum, csum) = (self.image.sums.metadata(), self.image.sums.bitmap(own));
+            }
+            if let Some(bits) = self.bitmaps.get_mut(&group) {
+                clear_bits(bits, first, n as u32, place, what)?;
+            }
             self.change_group(group, |desc| {
                 desc.set_free_blocks_count(desc.free_blocks_count().saturating_add(n as u32));
-                if has_csum {
-                    desc.set_block_bitmap_csum(csum);
-                }
             });
             at += n;
         }
         Ok(())
+    }
+
+    /// The bitmap of a group's blocks; `None` if it was never written.
+    pub(super) fn bits(&mut self, group: u32) -> FsResult<Option<&mut Vec<u8>>> {
+        if !self.bitmaps.contains_key(&group) {
+            let Some(bits) = self.image.block_bitmap(group)? else { return Ok(None) };
+            self.bitmaps.insert(group, bits);
+        }
+        Ok(self.bitmaps.get_mut(&group))
+    }
+
+    /// Takes over the bitmap of a group's blocks, which it did not have.
+    pub(super) fn set_bits(&mut self, group: u32, bits: Vec<u8>) {
+        self.bitmaps.insert(group, bits);
     }
 
     /// Frees an inode's number. Its contents are for the caller.
@@ -106,7 +112,7 @@ impl<'a> Editor<'a> {
             return Err(FsError::corrupt(what, "bg_flags", 0, found, "a bitmap that is in use"));
         };
         let block = self.image.groups.get(slot.group as usize).map_or(0, GroupDesc::inode_bitmap);
-        self.clear_bits(&mut bits, slot.index, 1, self.image.byte_of(block), what)?;
+        clear_bits(&mut bits, slot.index, 1, self.image.byte_of(block), what)?;
         self.write_block(block, &bits)?;
         let own = bits.get(..self.image.g.inode_bitmap_bytes()).unwrap_or(&bits);
         let (has_csum, csum) = (self.image.sums.metadata(), self.image.sums.bitmap(own));
@@ -129,7 +135,7 @@ impl<'a> Editor<'a> {
         Ok(self.image.inode_bitmap(slot.group)?.is_some_and(|bits| super::bit(&bits, slot.index)))
     }
 
-    fn change_group(&mut self, group: u32, change: impl FnOnce(&mut GroupDesc)) {
+    pub(super) fn change_group(&mut self, group: u32, change: impl FnOnce(&mut GroupDesc)) {
         if let Some(desc) = self.image.groups.get_mut(group as usize) {
             change(desc);
             self.image.sums.seal_group_desc(group, desc);
@@ -296,8 +302,23 @@ impl<'a> Editor<'a> {
         Ok(())
     }
 
-    /// Writes descriptors and super block.
+    /// Writes bitmaps, descriptors and super block.
     pub(super) fn finish(mut self) -> FsResult<()> {
+        for (group, bits) in std::mem::take(&mut self.bitmaps) {
+            // One that was only looked at is as it was.
+            if !self.changed.contains(&group) {
+                continue;
+            }
+            let block = self.image.groups.get(group as usize).map_or(0, GroupDesc::block_bitmap);
+            self.write_block(block, &bits)?;
+            let own = bits.get(..self.image.g.block_bitmap_bytes()).unwrap_or(&bits);
+            let (has_csum, csum) = (self.image.sums.metadata(), self.image.sums.bitmap(own));
+            self.change_group(group, |desc| {
+                if has_csum {
+                    desc.set_block_bitmap_csum(csum);
+                }
+            });
+        }
         let free_blocks = self.image.groups.iter().map(|d| u64::from(d.free_blocks_count())).sum();
         let free_inodes =
             self.image.groups.iter().map(|d| u64::from(d.free_inodes_count())).sum::<u64>();
@@ -315,4 +336,22 @@ impl<'a> Editor<'a> {
         }
         self.dev.write_at(SuperBlock::AT, self.image.sb.as_bytes())
     }
+}
+
+/// Clears bits of a bitmap. Errors: `Corrupt` if one of them is clear already.
+fn clear_bits(
+    bits: &mut [u8],
+    first: u32,
+    count: u32,
+    at: u64,
+    what: &'static str,
+) -> FsResult<()> {
+    for n in first..first.saturating_add(count) {
+        let mask = 1u8 << (n % 8);
+        match bits.get_mut((n / 8) as usize) {
+            Some(byte) if *byte & mask != 0 => *byte &= !mask,
+            _ => return Err(FsError::corrupt(what, "bit", at, n.into(), "a bit that is set")),
+        }
+    }
+    Ok(())
 }

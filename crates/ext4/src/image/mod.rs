@@ -6,16 +6,18 @@
 //! Invariants: 1. no bytes make it panic, and no walk is longer than the image is large.
 //!             2. nothing here writes, but [`recover()`] into the overlay that it is given.
 //!             3. an error says where in the image it lies.
-//! Left out:   encryption, compression, fast-commit replay: `Unsupported`.
+//! Left out:   encryption, compression: `Unsupported`.
 
 #![deny(clippy::indexing_slicing)]
 
 mod classes;
 mod dirs;
 mod editor;
+mod fast_commit;
 mod files;
 mod list;
 mod map;
+mod orphans;
 mod recovery;
 mod survey;
 mod xattrs;
@@ -29,10 +31,10 @@ use crate::disk::{Checksums, Geometry, GroupDesc, Inode, InodeExtra, SuperBlock}
 
 pub use classes::{BlockClass, BlockClasses};
 pub use dirs::DirName;
+pub use fast_commit::FastCommits;
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
 pub use map::{FileMap, Run};
-pub(crate) use recovery::refuse_fast_commit;
-pub use recovery::{Recovery, log_map, recover};
+pub use recovery::{AtMount, Recovery, Stage, log_map, recover, recover_at_mount, replay_journal};
 pub use survey::survey;
 pub use xattrs::Xattr;
 

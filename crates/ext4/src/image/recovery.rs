@@ -1,72 +1,232 @@
-//! What a kernel does at mount after a crash, in memory: replay the journal, then finish what open
-//! and half-truncated files have left (orphans).
+//! What a kernel does at mount after a crash, in memory: replay of the journal, of its fast
+//! commits, then what open and half-truncated files have left (orphans).
 //!
-//! Source: `ext4_load_journal`, `ext4_orphan_cleanup`, Linux
-//!         Documentation/filesystems/ext4/orphan.rst.
+//! Picture:    [`replay_journal`] (shared with the mounted file system) -> [`Editor`] -> root inode
+//!             -> orphans -> super block and descriptors. All of it reads and writes one overlay.
+//! Invariants: 1. pure and synchronous: no clock, no runtime, nothing but the overlay changes.
+//!             2. reads what it needs and no more: super block, descriptors, journal inode, log
+//!                blocks from `s_start` on, and what fast commits and orphans name.
+//! Source:     `ext4_fill_super`, `ext4_load_journal`, `ext4_orphan_cleanup`, Linux
+//!             Documentation/filesystems/ext4/orphan.rst.
 
-use std::collections::BTreeSet;
-
-use wp_base::{FsError, FsResult};
+use wp_base::{BlockSize, FsError, FsResult};
+use wp_jbd2::recover::{clear_errno, end_recovery, read_super, replay_log};
 use wp_jbd2::{LogMap, RecoverPolicy, RecoveryReport};
 use wp_medium::Overlay;
 
-use crate::disk::orphan::{self, OrphanTail};
-use crate::disk::{SuperBlock, compat, fast_commit, incompat, ro_compat};
+use crate::disk::{incompat, ino, ro_compat};
 
+use super::Image;
 use super::editor::Editor;
-use super::{Image, InodeRecord};
+use super::fast_commit::{self, FastCommits};
+use super::orphans;
 
 /// What recovery found and did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recovery {
     /// Replay of the journal; `None` if it was not needed.
     pub journal: Option<RecoveryReport>,
+    /// Fast commits on top of it that were replayed.
+    pub fast_commits: FastCommits,
     /// Files without a name that were deleted.
     pub orphans_deleted: u32,
     /// Files that were cut to their size.
     pub orphans_truncated: u32,
+    /// Why the journal was aborted before (`s_errno`, negated as on disk); the file system is
+    /// marked as having errors then. 0 = it was not.
+    pub journal_errno: u32,
+    /// What a kernel reports (`ext4_error`), marks the file system for, and mounts in spite of.
+    pub reported: Vec<FsError>,
 }
 
 impl Recovery {
     /// Was there anything to recover?
     pub fn is_needed(&self) -> bool {
-        self.journal.is_some() || self.orphans_deleted > 0 || self.orphans_truncated > 0
+        self.journal.is_some()
+            || self.orphans_deleted > 0
+            || self.orphans_truncated > 0
+            || self.journal_errno != 0
     }
+}
+
+/// Where a mount was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Super block and descriptors.
+    Open,
+    /// The passes over the log, or the replay of fast commits: Linux answers `EIO` to all of it.
+    Replay,
+    /// A whole transaction with a wrong checksum: Linux answers `EUCLEAN`.
+    BadCommit,
+    /// What came out of the log.
+    Recovered,
+}
+
+/// What a mount after a crash would come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AtMount {
+    /// What was found and done; also of a mount that is refused.
+    pub recovery: Recovery,
+    /// Would the mount succeed? If not: where it ends, and what is wrong there.
+    pub mounted: Result<(), (Stage, FsError)>,
+}
+
+impl AtMount {
+    /// What `mount(2)` answers; `None` if it succeeds.
+    pub fn errno(&self) -> Option<&'static str> {
+        match &self.mounted {
+            Ok(()) => None,
+            Err((Stage::Replay, _)) => Some("EIO"),
+            Err((_, e)) => Some(e.errno()),
+        }
+    }
+}
+
+/// How strictly to go about what a kernel only reports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// The first thing that is wrong is the answer.
+    Strict,
+    /// As a mount: what only is reported is reported.
+    Mount,
 }
 
 /// Recovers the file system below `dev` into it, to the state of a clean unmount.
 ///
-/// Units:  `now`, seconds since 1970, becomes the time of deletion of orphans.
+/// Units:  `now`, seconds since 1970, becomes the time of deletion of orphans, and of change of
+///         directories and files that fast commits change.
 /// Errors: those of [`Image::open`] and of [`wp_jbd2::recover()`]; `Unsupported` for an external
-///         journal and for a fast commit that a kernel would replay; `Corrupt` for an orphan that
+///         journal; `Corrupt` for a fast commit that no kernel replays, and for an orphan that
 ///         cannot be one.
 pub fn recover(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
     let mut recovery = Recovery::default();
-    let image = Image::open(dev)?;
-    let sb = *image.super_block();
-    if sb.has_incompat(incompat::RECOVER) {
-        if !sb.has_internal_journal() {
-            return Err(FsError::Unsupported("ext4 with a journal on another device".to_owned()));
-        }
-        let log = log_map(&image)?;
-        let report = wp_jbd2::recover(dev, &log, image.geometry().block_size, policy)?;
-        refuse_fast_commit(&image, &log, &report)?;
-        recovery.journal = Some(report);
+    match run(dev, policy, now, Manner::Strict, &mut recovery) {
+        Ok(()) => Ok(recovery),
+        Err((_, e)) => Err(e),
     }
-    let mut editor = Editor::new(dev)?;
-    let was_dirty = recovery.journal.is_some();
-    if recovery.journal.as_ref().is_some_and(|r| r.errno != 0) {
-        let state = editor.super_block().state.get();
-        editor.super_block().state = (state | SuperBlock::STATE_ERROR).into();
+}
+
+/// Does what a mount (read-write, by the kernel of `policy`) and an unmount would do, and says how
+/// the mount would end.
+///
+/// The caller lays `dev` over the crashed medium (a [`wp_medium::MediumView`] of a clone, or any
+/// reader of its own), finds what was written in [`Overlay::each_page`], and what was read with a
+/// [`wp_medium::Watched`] between the two.
+///
+/// Units: as [`recover`]. Unlike it, an orphan that cannot be one does not end the mount: it is in
+///        [`Recovery::reported`], as a kernel reports it, and the rest of its list is left.
+/// Left out: what a mount checks besides (quota files, options, feature bits of a kernel that is
+///        older than the image).
+pub fn recover_at_mount(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> AtMount {
+    let mut recovery = Recovery::default();
+    let mounted = run(dev, policy, now, Manner::Mount, &mut recovery);
+    AtMount { recovery, mounted }
+}
+
+fn run(
+    dev: &Overlay<'_>,
+    policy: &RecoverPolicy,
+    now: u32,
+    manner: Manner,
+    recovery: &mut Recovery,
+) -> Result<(), (Stage, FsError)> {
+    let image = Image::open(dev).map_err(|e| (Stage::Open, e))?;
+    let replayed = replay_image(dev, image, policy, now, manner, recovery)?;
+    let after = |e| (Stage::Recovered, e);
+    // Without a replay nothing has changed: what was read is good.
+    let mut editor = match replayed {
+        Some(image) => Editor::over(image, dev),
+        None => Editor::new(dev).map_err(after)?,
+    };
+    let was_dirty = recovery.journal.is_some() || recovery.journal_errno != 0;
+    if recovery.journal_errno != 0 {
+        // `ext4_clear_journal_err`: from now on the file system knows, and no longer the log.
+        editor.mark_errors();
+        let (log, bs) = (log_map(editor.image()).map_err(after)?, block_size(&editor));
+        clear_errno(dev, &log, bs).map_err(after)?;
     }
-    let had_orphans = clean_up(&mut editor, &mut recovery, now)?;
+    if manner == Manner::Mount {
+        check_root(editor.image()).map_err(after)?;
+    }
+    let lenient = manner == Manner::Mount;
+    let had_orphans = orphans::clean_up(&mut editor, recovery, now, lenient).map_err(after)?;
     if was_dirty || had_orphans {
         let sb = editor.super_block();
         sb.feature_incompat = (sb.feature_incompat.get() & !incompat::RECOVER).into();
         sb.feature_ro_compat = (sb.feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT).into();
-        editor.finish()?;
+        editor.finish().map_err(after)?;
     }
+    Ok(())
+}
+
+/// Replays the journal of the file system below `dev`, and its fast commits, as every mount does.
+///
+/// Orphans are left, and a recorded error stays in the log for the mount to take. Errors: those of
+/// [`recover`].
+pub fn replay_journal(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
+    let mut recovery = Recovery::default();
+    let image = Image::open(dev)?;
+    replay_image(dev, image, policy, now, Manner::Mount, &mut recovery).map_err(|(_, e)| e)?;
     Ok(recovery)
+}
+
+/// Gives the image back if the log changed nothing of it.
+fn replay_image<'a>(
+    dev: &'a Overlay<'a>,
+    image: Image<'a>,
+    policy: &RecoverPolicy,
+    now: u32,
+    manner: Manner,
+    recovery: &mut Recovery,
+) -> Result<Option<Image<'a>>, (Stage, FsError)> {
+    let open = |e| (Stage::Open, e);
+    let in_log = |e| (Stage::Replay, e);
+    let bs = image.geometry().block_size;
+    if !image.super_block().has_incompat(incompat::RECOVER) {
+        // A log that need not be replayed may still say that it was aborted.
+        match recorded_error(dev, &image) {
+            Ok(errno) => recovery.journal_errno = errno,
+            Err(e) if manner == Manner::Mount => return Err((Stage::Open, e)),
+            Err(_) => {}
+        }
+        return Ok(Some(image));
+    }
+    if !image.super_block().has_internal_journal() {
+        let what = "ext4 with a journal on another device".to_owned();
+        return Err((Stage::Open, FsError::Unsupported(what)));
+    }
+    let log = log_map(&image).map_err(open)?;
+    let report = replay_log(dev, &log, bs, policy).map_err(in_log)?;
+    let is_clean = report.scan_end == wp_jbd2::ScanEnd::Clean;
+    recovery.fast_commits = fast_commit::replay(dev, &image, &log, &report, now).map_err(in_log)?;
+    recovery.journal_errno = report.errno;
+    recovery.journal = Some(report.clone());
+    end_recovery(dev, &log, bs, policy, &report).map_err(|e| (Stage::BadCommit, e))?;
+    Ok(is_clean.then_some(image))
+}
+
+/// Why the journal of an image that needs no replay was aborted; 0 = it was not.
+fn recorded_error(dev: &Overlay<'_>, image: &Image<'_>) -> FsResult<u32> {
+    if !image.super_block().has_internal_journal() {
+        return Ok(0);
+    }
+    let (log, bs) = (log_map(image)?, image.geometry().block_size);
+    Ok(read_super(dev, &log, bs)?.errno.get())
+}
+
+fn block_size(editor: &Editor<'_>) -> BlockSize {
+    editor.image().geometry().block_size
+}
+
+/// A mount ends without a root directory. Source: `__ext4_fill_super`.
+fn check_root(image: &Image<'_>) -> FsResult<()> {
+    let record = image.inode(ino::ROOT)?;
+    let i = &record.inode;
+    if i.is_dir() && i.links_count.get() > 0 && i.blocks_raw() > 0 && i.size() > 0 {
+        return Ok(());
+    }
+    let expected = "a directory with a link, blocks and a length";
+    Err(FsError::corrupt("ext4 root inode", "i_mode", record.at, i.mode.get().into(), expected))
 }
 
 /// Where the journal's blocks lie.
@@ -101,156 +261,4 @@ pub fn log_map(image: &Image<'_>) -> FsResult<LogMap> {
         next = run.end();
     }
     Ok(LogMap { blocks: map.runs.iter().map(|r| (r.logical, r.start, r.blocks)).collect() })
-}
-
-/// Fast commits that a kernel would replay now are beyond us: without them files would silently be
-/// old. Errors: `Unsupported` if there are any.
-pub(crate) fn refuse_fast_commit(
-    image: &Image<'_>,
-    log: &LogMap,
-    report: &RecoveryReport,
-) -> FsResult<()> {
-    let Some((first, blocks)) = report.fast_commit else { return Ok(()) };
-    if report.scan_end == wp_jbd2::ScanEnd::Clean
-        || !image.super_block().has_compat(compat::FAST_COMMIT)
-    {
-        return Ok(());
-    }
-    let mut area = Vec::new();
-    for n in first..first.saturating_add(blocks) {
-        let Some(block) = log.block(n) else { break };
-        area.push(image.read_block(block, "ext4 fast-commit area")?);
-    }
-    if fast_commit::holds_commit(area.iter().map(Vec::as_slice), report.end_tid) {
-        let what = format!("replay of the fast commit after transaction {}", report.end_tid);
-        return Err(FsError::Unsupported(what));
-    }
-    Ok(())
-}
-
-/// Finishes all orphans. Were there any, or a list of them?
-fn clean_up(editor: &mut Editor<'_>, recovery: &mut Recovery, now: u32) -> FsResult<bool> {
-    let sb = *editor.super_block();
-    let file = if sb.has_compat(compat::ORPHAN_FILE) { sb.orphan_file_inum.get() } else { 0 };
-    if sb.last_orphan.get() == 0 && (file == 0 || !sb.has_ro_compat(ro_compat::ORPHAN_PRESENT)) {
-        return Ok(false);
-    }
-    if sb.state.get() & SuperBlock::STATE_ERROR != 0 {
-        // A kernel trusts no chain of a file system with errors: it forgets it.
-        editor.super_block().last_orphan = 0.into();
-        return Ok(true);
-    }
-    let mut seen = BTreeSet::new();
-    let mut next = sb.last_orphan.get();
-    while next != 0 {
-        let mut record = orphan(editor, next, &mut seen)?;
-        next = record.inode.dtime.get();
-        record.inode.dtime = 0.into();
-        finish_orphan(editor, record, recovery, now)?;
-    }
-    editor.super_block().last_orphan = 0.into();
-    if file != 0 && sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) {
-        orphan_file(editor, file, &mut seen, recovery, now)?;
-    }
-    Ok(true)
-}
-
-/// Reads an orphan and checks that it can be one. Source: `ext4_orphan_get`.
-fn orphan(editor: &Editor<'_>, number: u32, seen: &mut BTreeSet<u32>) -> FsResult<InodeRecord> {
-    let image = editor.image();
-    let wrong = |expected: &str| {
-        Err(FsError::corrupt("ext4 orphan", "inode", SuperBlock::AT, number.into(), expected))
-    };
-    if number < image.geometry().first_inode || number > image.geometry().inodes_count {
-        return wrong("an inode that is not reserved");
-    }
-    if !seen.insert(number) {
-        return wrong("a list without a loop");
-    }
-    if !editor.is_inode_used(number)? {
-        return wrong("an inode that is in use");
-    }
-    image.inode(number)
-}
-
-fn finish_orphan(
-    editor: &mut Editor<'_>,
-    mut record: InodeRecord,
-    recovery: &mut Recovery,
-    now: u32,
-) -> FsResult<()> {
-    let bs = u64::from(editor.image().geometry().block_size.bytes());
-    if record.inode.links_count.get() > 0 {
-        let blocks = record.inode.size().div_ceil(bs);
-        editor.shorten(&mut record, blocks)?;
-        editor.write_inode(&mut record)?;
-        recovery.orphans_truncated += 1;
-        return Ok(());
-    }
-    editor.shorten(&mut record, 0)?;
-    editor.drop_attributes(&mut record)?;
-    if record.inode.is_file() || record.inode.is_dir() {
-        record.inode.set_size(0);
-    }
-    record.inode.dtime = now.into();
-    editor.write_inode(&mut record)?;
-    editor.free_inode(&record)?;
-    recovery.orphans_deleted += 1;
-    Ok(())
-}
-
-fn orphan_file(
-    editor: &mut Editor<'_>,
-    file: u32,
-    seen: &mut BTreeSet<u32>,
-    recovery: &mut Recovery,
-    now: u32,
-) -> FsResult<()> {
-    let record = editor.image().inode(file)?;
-    let map = editor.image().map(&record)?;
-    let seed = editor.image().seed_of(&record);
-    for run in map.runs.iter().filter(|r| !r.is_unwritten) {
-        for block in run.start..run.start + u64::from(run.blocks) {
-            let bytes = editor.image().read_block(block, "ext4 orphan file")?;
-            let at = editor.image().byte_of(block);
-            let tail = OrphanTail::load(&bytes).ok_or(FsError::Io)?;
-            let sums = *editor.image().checksums();
-            if tail.magic.get() != OrphanTail::MAGIC {
-                let found = tail.magic.get().into();
-                return Err(FsError::corrupt(
-                    "ext4 orphan file",
-                    "ob_magic",
-                    at,
-                    found,
-                    "0x0b10ca04",
-                ));
-            }
-            let right = sums.orphan_block(seed, block, &bytes);
-            if sums.metadata() && tail.checksum.get() != right {
-                let found = tail.checksum.get().into();
-                return Err(FsError::corrupt(
-                    "ext4 orphan file",
-                    "ob_checksum",
-                    at,
-                    found,
-                    format!("{right:#x}"),
-                ));
-            }
-            let numbers: Vec<u32> =
-                orphan::slots(&bytes).iter().map(|n| n.get()).filter(|n| *n != 0).collect();
-            if numbers.is_empty() {
-                continue;
-            }
-            for number in numbers {
-                let record = orphan(editor, number, seen)?;
-                finish_orphan(editor, record, recovery, now)?;
-            }
-            let mut empty = vec![0u8; bytes.len()];
-            let checksum = if sums.metadata() { sums.orphan_block(seed, block, &empty) } else { 0 };
-            OrphanTail { magic: OrphanTail::MAGIC.into(), checksum: checksum.into() }
-                .store(&mut empty);
-            editor.write_block(block, &empty)?;
-        }
-    }
-    Ok(())
 }

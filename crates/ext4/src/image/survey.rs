@@ -7,17 +7,21 @@ use wp_jbd2::RecoverPolicy;
 use wp_medium::Overlay;
 use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
-use super::{Image, InodeRecord, Recovery, recover};
+use super::{Image, InodeRecord, Recovery, recover_at_mount};
 use crate::disk::ino;
 
-/// Recovers into `overlay` and surveys the result; `now` is the time of deletion of orphans.
+/// Recovers into `overlay` as a mount would and surveys the result; `now` is the time of deletion
+/// of orphans.
 ///
-/// Errors: those of [`recover`] and [`Image::open`]. A file or directory that cannot be read is a
+/// Errors: the mount's ([`recover_at_mount`]). A file or directory that cannot be read is a
 ///         fault of the survey.
 pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Survey> {
-    let recovery = recover(overlay, policy, now)?;
+    let at_mount = recover_at_mount(overlay, policy, now);
+    at_mount.mounted.map_err(|(_, e)| e)?;
+    let recovery = at_mount.recovery;
     let image = Image::open(overlay)?;
-    let mut out = Survey { did: in_words(&recovery), ..Survey::default() };
+    let faults = recovery.reported.iter().map(|e| format!("reported at mount: {e}")).collect();
+    let mut out = Survey { did: in_words(&recovery), faults, ..Survey::default() };
     let mut seen = BTreeSet::from([ino::ROOT]);
     let mut dirs = vec![(String::new(), ino::ROOT)];
     while let Some((path, number)) = dirs.pop() {

@@ -22,18 +22,32 @@ use wp_medium::Overlay;
 use crate::log::LogMap;
 
 pub use policy::{BadCommit, RecoverPolicy, RecoveryReport, ScanEnd};
-pub use super_block::{read_super, verify_super};
+pub use super_block::{clear_errno, read_super, verify_super};
 
-/// Recovers the log at `log` into `dev`.
+/// Recovers the log at `log` into `dev`: [`replay_log`], then [`end_recovery`].
 ///
 /// Units:  `bs` is the file system's block size, which must be the log's.
-/// Errors: `Corrupt` for a superblock that no log can have, for a checksum error that a kernel
-///         refuses, and for passes that disagree; `Unsupported` for an unknown feature; `Io` where
-///         the view cannot be read. Blocks may have been replayed before an error is found, as a
-///         kernel does.
+/// Errors: those of both. Blocks may have been replayed before an error is found, as a kernel does.
 /// Crash:  the overlay is the caller's: it must reach the device before the superblock's page does.
-/// Source: `jbd2_journal_recover`, `do_one_pass`.
+/// Source: `jbd2_journal_load`.
 pub fn recover(
+    dev: &Overlay<'_>,
+    log: &LogMap,
+    bs: BlockSize,
+    policy: &RecoverPolicy,
+) -> FsResult<RecoveryReport> {
+    let report = replay_log(dev, log, bs, policy)?;
+    end_recovery(dev, log, bs, policy, &report)?;
+    Ok(report)
+}
+
+/// The three passes over the log; its superblock stays as it is.
+///
+/// Errors: `Corrupt` for a superblock that no log can have, for a checksum error outside of a
+///         commit record that a kernel stops at, and for passes that disagree; `Unsupported` for an
+///         unknown feature; `Io` where the view cannot be read.
+/// Source: `jbd2_journal_recover`, `do_one_pass`.
+pub fn replay_log(
     dev: &Overlay<'_>,
     log: &LogMap,
     bs: BlockSize,
@@ -63,23 +77,46 @@ pub fn recover(
     report.scan_end = found.why;
     report.failed_commit = found.failed;
     report.head = found.head;
-    let revoked = replay::collect_revokes(&ring, &sb, found.end_tid, &mut report)?;
+    // Without a revoke block nothing is revoked: the pass would find what the scan has seen.
+    let revoked = match found.saw_revokes {
+        true => replay::collect_revokes(&ring, &sb, found.end_tid, &mut report)?,
+        false => Default::default(),
+    };
     replay::replay(&ring, &sb, found.end_tid, &revoked, &mut report)?;
     // Ids are never used twice: what an asynchronous log holds behind its gap counts as used.
     report.next_sequence = found.newest_seen.wrapping_add(1);
-    if let (Some(tid), BadCommit::Refuse) = (found.failed, policy.bad_commit) {
+    Ok(report)
+}
+
+/// What follows the passes, and the replay of fast commits, which is not the journal's: refuses a
+/// log with a wrong commit record, or marks it empty, as `policy` says.
+///
+/// Errors: `Corrupt`, naming the transaction, under [`BadCommit::Refuse`].
+/// Source: `jbd2_journal_load`, after `jbd2_journal_recover`.
+pub fn end_recovery(
+    dev: &Overlay<'_>,
+    log: &LogMap,
+    bs: BlockSize,
+    policy: &RecoverPolicy,
+    report: &RecoveryReport,
+) -> FsResult<()> {
+    if report.scan_end == ScanEnd::Clean {
+        return Ok(());
+    }
+    if let (Some(tid), BadCommit::Refuse) = (report.failed_commit, policy.bad_commit) {
+        let at = log.block(report.head).unwrap_or(0).saturating_mul(u64::from(bs.bytes()));
         return Err(FsError::corrupt(
             "jbd2 transaction",
             "commit checksum",
-            ring.byte(found.head).unwrap_or(0),
+            at,
             u64::from(tid),
             "a transaction whose checksum is right",
         ));
     }
     if policy.mark_empty {
-        super_block::mark_empty(dev, log, bs, sb, &report, policy.record_head)?;
+        super_block::mark_empty(dev, log, bs, report, policy.record_head)?;
     }
-    Ok(report)
+    Ok(())
 }
 
 fn bad_checksum(what: &'static str, tid: u32) -> FsError {

@@ -14,6 +14,8 @@ pub(super) struct Found {
     pub why: ScanEnd,
     pub failed: Option<u32>,
     pub head: u32,
+    /// Was there a revoke block anywhere?
+    pub saw_revokes: bool,
 }
 
 /// State of the scan.
@@ -61,6 +63,7 @@ pub(super) fn scan(
         doubtful: false,
     };
     let mut walk = Walk::new(ring, sb);
+    let mut saw_revokes = false;
     let why = loop {
         let kind = match walk.step(s.tid)? {
             Step::Control(kind) => kind,
@@ -73,7 +76,10 @@ pub(super) fn scan(
                     break ScanEnd::Unreadable;
                 }
             }
-            disk::REVOKE => s.check_tail(ring, &walk.block)?,
+            disk::REVOKE => {
+                saw_revokes = true;
+                s.check_tail(ring, &walk.block)?;
+            }
             _ => match s.judge_commit(ring, &walk.block)? {
                 Verdict::Accept => {
                     s.tid = s.tid.wrapping_add(1);
@@ -98,6 +104,7 @@ pub(super) fn scan(
         why,
         failed: s.failed,
         head: s.head,
+        saw_revokes,
     })
 }
 

@@ -92,15 +92,28 @@ pub(super) fn mark_empty(
     dev: &Overlay<'_>,
     log: &LogMap,
     bs: BlockSize,
-    mut sb: SuperBlock,
     report: &RecoveryReport,
     record_head: bool,
 ) -> FsResult<()> {
+    let mut sb = read_super(dev, log, bs)?;
     sb.start = U32::new(0);
     sb.sequence = U32::new(report.next_sequence);
     if record_head {
         sb.head = U32::new(report.head);
     }
+    write_super(dev, log, bs, sb)
+}
+
+/// Forgets the recorded error, which is the file system's business from then on.
+///
+/// Source: `jbd2_journal_clear_err`, `jbd2_journal_ack_err`.
+pub fn clear_errno(dev: &Overlay<'_>, log: &LogMap, bs: BlockSize) -> FsResult<()> {
+    let mut sb = read_super(dev, log, bs)?;
+    sb.errno = U32::new(0);
+    write_super(dev, log, bs, sb)
+}
+
+fn write_super(dev: &Overlay<'_>, log: &LogMap, bs: BlockSize, mut sb: SuperBlock) -> FsResult<()> {
     if Format::of(&sb).csum_v2or3() {
         sb.checksum = U32::new(sb.checksum_now());
     }

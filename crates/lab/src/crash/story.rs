@@ -1,5 +1,5 @@
-//! A failure as a timeline: which calls, what the device was sent meanwhile, what of it was in doubt
-//! when the power went, what was lost, and what recovery made of the rest.
+//! A failure as a timeline: which calls, what the device was sent meanwhile, what of it was in
+//! doubt when the power went, what was lost, and what recovery made of the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

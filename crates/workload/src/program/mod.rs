@@ -9,8 +9,8 @@
 //! nap 20000                        sleep, microseconds
 //! exit                             the process ends: every descriptor is closed
 //! ```
-//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`. [`Player`] does the calls on a
-//! mounted file system of ours.
+//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`. [`Player`] does the calls on
+//! a mounted file system of ours.
 
 mod play;
 

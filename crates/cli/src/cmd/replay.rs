@@ -1,0 +1,123 @@
+//! `replay`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::json;
+use wp_base::{FsError, FsResult, Sector};
+use wp_lab::files::FileView;
+use wp_medium::write_log::{LogEntry, LogFlags, Until, WriteLog};
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Log of dm-log-writes: a copy of its log device.
+    log: PathBuf,
+    /// Stop at the first mark of this text.
+    #[arg(long, conflicts_with = "to_entry")]
+    to_mark: Option<String>,
+    /// Stop before the entry of this number, counted from 0.
+    #[arg(long)]
+    to_entry: Option<u64>,
+    /// Image file to make; without it the entries are listed.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Size of the image: 64M. If left out, as long as all of the log needs.
+    #[arg(long, requires = "out")]
+    size: Option<String>,
+    /// Replace the image if it is there.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let view = match FileView::open(&a.log) {
+        Ok(v) => v,
+        Err(e) => return out.host_error(&a.log, &e),
+    };
+    let name = a.log.display().to_string();
+    let until = match (&a.to_mark, a.to_entry) {
+        (Some(mark), _) => Until::Mark(mark),
+        (None, Some(n)) => Until::Entry(n),
+        (None, None) => Until::End,
+    };
+    let log = match WriteLog::open(&view) {
+        Ok(log) => log,
+        Err(e) => return out.fs_error(&name, &e),
+    };
+    let Some(image) = &a.out else { return entries(a, &log, until, out) };
+    if image.exists() && !a.force {
+        let what = format!("{} exists", image.display());
+        return out.fail(Exit::Usage, "exists", &what, "--force replaces it");
+    }
+    let (medium, needed) = match log.replay(until) {
+        Ok(x) => x,
+        Err(FsError::NotFound) => {
+            let mark = a.to_mark.as_deref().unwrap_or("");
+            let what = format!("{name}: no mark `{mark}`");
+            return out.fail(Exit::Usage, "mark", &what, "without --out the marks are listed");
+        }
+        Err(e) => return out.fs_error(&name, &e),
+    };
+    let bytes = match &a.size {
+        Some(text) => match super::size(text) {
+            Ok(bytes) if bytes >= needed => bytes,
+            Ok(_) => {
+                let what = format!("{text} is less than the {needed} bytes that the log names");
+                return out.fail(Exit::Usage, "size", &what, "");
+            }
+            Err(e) => return out.fail(Exit::Usage, "size", &e, ""),
+        },
+        // Of all the log: what comes later shows how long the device is.
+        None => {
+            let ends = log.entries().map(|e| e.map(|e| e.end_bytes()));
+            match ends.collect::<FsResult<Vec<u64>>>() {
+                Ok(ends) => ends.into_iter().max().unwrap_or(0),
+                Err(e) => return out.fs_error(&name, &e),
+            }
+        }
+    };
+    if let Err(e) = wp_lab::files::save(&medium, Sector(0), bytes, image) {
+        return out.host_error(image, &e);
+    }
+    let doc = json!({
+        "schema": "writepath.replay/1", "log": a.log, "image": image, "size_bytes": bytes,
+        "to_mark": a.to_mark, "to_entry": a.to_entry,
+    });
+    out.result(&doc, &format!("{}: {bytes} bytes\n", image.display()))
+}
+
+fn entries(a: &Args, log: &WriteLog<'_>, until: Until<'_>, out: &Out) -> ExitCode {
+    let mut text = String::new();
+    let mut docs = Vec::new();
+    for (n, entry) in (0u64..).zip(log.entries()) {
+        if until == Until::Entry(n) {
+            break;
+        }
+        let e = match entry {
+            Ok(e) => e,
+            Err(e) => return out.fs_error(&a.log.display().to_string(), &e),
+        };
+        let flags = e.flags.to_string();
+        docs.push(json!({
+            "entry": n, "sector": e.at.0, "sectors": e.sectors, "flags": flags,
+            "mark": is_mark(&e).then_some(&e.mark),
+        }));
+        let what = if is_mark(&e) { format!("`{}`", e.mark) } else { String::new() };
+        writeln!(text, "{n:>8} {:>12} + {:<8} {flags:<16} {what}", e.at.0, e.sectors)
+            .expect("a string takes it");
+        if is_mark(&e) && until == Until::Mark(&e.mark) {
+            break;
+        }
+    }
+    let doc = json!({ "schema": "writepath.replay.entries/1", "entries": docs });
+    out.result(&doc, &text)
+}
+
+fn is_mark(e: &LogEntry) -> bool {
+    e.flags.has(LogFlags::MARK)
+}

@@ -1,0 +1,268 @@
+//! Ours beside real kernels: the files that a recovery brings back.
+//!
+//! Picture:    a crashed image that a real kernel left (`ext4-*`), or a log of dm-log-writes cut at
+//!             a mark (`iolog-ext4`) -> recovery in memory -> every file, against what the manifest
+//!             says the kernel found in it.
+//! Invariants: 1. nothing is written but memory: the images stay as they are.
+//!             2. what a manifest says of a file is compared; what it does not say is not.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use wp_base::{FsError, FsResult, Sector};
+use wp_ext4::image::{AtMount, FileInfo, Image, InspectOptions, list, recover_at_mount};
+use wp_jbd2::RecoverPolicy;
+use wp_medium::write_log::{LogEntry, Until, WriteLog};
+use wp_medium::{MediumView, Overlay, View};
+
+/// Bytes in memory.
+pub struct Bytes(pub Vec<u8>);
+
+impl View for Bytes {
+    fn len_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        let from = usize::try_from(at).map_err(|_| FsError::Io)?;
+        let bytes = from.checked_add(out.len()).and_then(|to| self.0.get(from..to));
+        out.copy_from_slice(bytes.ok_or(FsError::Io)?);
+        Ok(())
+    }
+}
+
+/// One image under the rules of one kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Row {
+    /// Folder of the reference data, with `@mark` for a log.
+    pub case: String,
+    /// Kernel: `6.18`.
+    pub kernel: String,
+    /// Files that the kernel found; 0 where it refused the mount.
+    pub expected: usize,
+    /// Those of them that are the same here in everything that the manifest says.
+    pub equal: usize,
+    /// Files that only we found.
+    pub surplus: usize,
+    /// Transactions that were replayed.
+    pub transactions: u32,
+    /// Blocks of them that were written home.
+    pub blocks: u64,
+    /// Blocks that were not, being revoked.
+    pub revoked: u64,
+    /// Fast commits.
+    pub fast_commits: u32,
+    /// Orphans that were deleted.
+    pub deleted: u32,
+    /// Orphans that were cut to their size.
+    pub truncated: u32,
+    /// What `mount` answers here, where it fails.
+    pub refused: Option<String>,
+    /// Did the kernel refuse too?
+    pub refused_there: bool,
+    /// The first thing that is not as the kernel has it.
+    pub difference: Option<String>,
+}
+
+impl Row {
+    /// Is all as the kernel has it?
+    pub fn is_equal(&self) -> bool {
+        self.difference.is_none()
+    }
+}
+
+/// Every case in the folder `reference` of the reference data, in order of names.
+///
+/// Errors: what cannot be read, in words.
+pub fn rows(reference: &Path) -> Result<Vec<Row>, String> {
+    let host = |e: std::io::Error| format!("{}: {e}", reference.display());
+    let mut names: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(reference).map_err(host)? {
+        names.push(entry.map_err(host)?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    let mut rows = Vec::new();
+    for name in names {
+        let folder = reference.join(&name);
+        if name.starts_with("ext4-") && folder.join("image.img.zst").exists() {
+            images(&name, &folder, &mut rows)?;
+        }
+        if name == "iolog-ext4" {
+            marks(&name, &folder, &mut rows)?;
+        }
+    }
+    Ok(rows)
+}
+
+/// Unpacks a file of the reference data.
+pub fn unpacked(path: &Path) -> Result<Bytes, String> {
+    let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
+    let packed = std::fs::read(path).map_err(wrong)?;
+    zstd::decode_all(packed.as_slice()).map(Bytes).map_err(wrong)
+}
+
+fn manifest(folder: &Path) -> Result<Value, String> {
+    let path = folder.join("manifest.json");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Major and minor version at the start of `6.18.44-...`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The kernels that a manifest has seen recover its image, and whether they refused.
+fn kernels(manifest: &Value) -> Vec<((u32, u32), bool)> {
+    let mut out = Vec::new();
+    let first = manifest["kernel"].as_str().and_then(version);
+    out.extend(first.map(|v| (v, manifest["kernel_mount_rc"].as_i64().unwrap_or(0) != 0)));
+    let check = &manifest["cross_check"];
+    let same = check["differences"].as_array().is_some_and(Vec::is_empty);
+    let other = check["kernel"].as_str().and_then(version).filter(|_| same);
+    out.extend(other.map(|v| (v, false)));
+    // Where kernels differ, the manifest says so in words: `{"6.1.176 (UML)": "mount refused,
+    // .."}`.
+    for (kernel, said) in check.as_object().into_iter().flatten() {
+        if let (Some(v), Some(said)) = (version(kernel), said.as_str()) {
+            out.push((v, said.starts_with("mount refused")));
+        }
+    }
+    out
+}
+
+fn images(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(), String> {
+    let manifest = manifest(folder)?;
+    let image = unpacked(&folder.join("image.img.zst"))?;
+    for (kernel, refused) in kernels(&manifest) {
+        let files = manifest["expected_after_recovery"].as_array();
+        let expected = files.filter(|_| !refused).map_or(&[][..], Vec::as_slice);
+        rows.push(row(name.to_owned(), kernel, refused, &image, expected));
+    }
+    Ok(())
+}
+
+fn marks(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(), String> {
+    let manifest = manifest(folder)?;
+    let log = unpacked(&folder.join("log.img.zst"))?;
+    let log = WriteLog::open(&log).map_err(|e| format!("{name}: {e}"))?;
+    let kernel = manifest["kernel"].as_str().and_then(version).unwrap_or((6, 1));
+    // In the order of the log; the device is as long as all of it needs.
+    let entries: Vec<LogEntry> =
+        log.entries().collect::<FsResult<_>>().map_err(|e| format!("{name}: {e}"))?;
+    let bytes = entries.iter().map(LogEntry::end_bytes).max().unwrap_or(0);
+    for mark in entries.iter().map(|e| e.mark.as_str()).filter(|m| !m.is_empty()) {
+        let Some(expected) = manifest["expected_at_mark"][mark].as_array() else { continue };
+        let (medium, _) =
+            log.replay(Until::Mark(mark)).map_err(|e| format!("{name}@{mark}: {e}"))?;
+        let view = MediumView { medium, start: Sector(0), bytes };
+        rows.push(row(format!("{name}@{mark}"), kernel, false, &view, expected));
+    }
+    Ok(())
+}
+
+fn row(
+    case: String,
+    kernel: (u32, u32),
+    refused_there: bool,
+    image: &dyn View,
+    expected: &[Value],
+) -> Row {
+    let overlay = Overlay::new(image);
+    let done = recover_at_mount(&overlay, &RecoverPolicy::linux(kernel.0, kernel.1), 1);
+    let AtMount { recovery, mounted } = &done;
+    let journal = recovery.journal.as_ref();
+    let mut row = Row {
+        case,
+        kernel: format!("{}.{}", kernel.0, kernel.1),
+        expected: expected.len(),
+        equal: 0,
+        surplus: 0,
+        transactions: journal.map_or(0, |j| j.transactions()),
+        blocks: journal.map_or(0, |j| j.blocks_replayed),
+        revoked: journal.map_or(0, |j| j.blocks_revoked),
+        fast_commits: recovery.fast_commits.commits,
+        deleted: recovery.orphans_deleted,
+        truncated: recovery.orphans_truncated,
+        refused: done.errno().map(str::to_owned),
+        refused_there,
+        difference: None,
+    };
+    if let Err((stage, e)) = mounted {
+        if !refused_there {
+            row.difference = Some(format!("refused: {stage:?}: {e}"));
+        }
+        return row;
+    }
+    if refused_there {
+        row.difference = Some("mounted; the kernel refuses".to_owned());
+        return row;
+    }
+    let found = match Image::open(&overlay) {
+        Ok(image) => list(&image, &InspectOptions::default()),
+        Err(e) => {
+            row.difference = Some(e.to_string());
+            return row;
+        }
+    };
+    let (files, findings) = found;
+    row.difference = findings.first().map(|f| f.error.to_string());
+    let mut ours: BTreeMap<String, &FileInfo> =
+        files.iter().map(|f| (String::from_utf8_lossy(&f.path).into_owned(), f)).collect();
+    for file in expected {
+        let path = file["path"].as_str().unwrap_or("");
+        let difference = match ours.remove(path) {
+            None => Some(format!("{path} is missing")),
+            Some(f) => difference(f, file).map(|what| format!("{path}: {what}")),
+        };
+        match difference {
+            None => row.equal += 1,
+            some => row.difference = row.difference.or(some),
+        }
+    }
+    row.surplus = ours.len();
+    let more = ours.keys().next().map(|path| format!("{path} should not be there"));
+    row.difference = row.difference.or(more);
+    row
+}
+
+/// What of a file is not as the manifest has it.
+fn difference(f: &FileInfo, expected: &Value) -> Option<String> {
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let is_file = f.sha256.is_some();
+    for (key, theirs) in expected.as_object().into_iter().flatten() {
+        let ours = match key.as_str() {
+            "path" => continue,
+            "type" => json!(f.kind.name()),
+            "ino" => json!(f.ino),
+            "nlink" => json!(f.nlink),
+            "uid" => json!(f.uid),
+            "gid" => json!(f.gid),
+            "size" if is_file => json!(f.size),
+            "blocks512" if is_file => json!(f.sectors),
+            "sha256" => json!(f.sha256.map(|h| hex(&h))),
+            "target" => json!(f.target.as_deref().map(text)),
+            "mode" => {
+                // With the bits of the type, which `type` has too.
+                let theirs = theirs.as_str().unwrap_or("").trim_start_matches("0o");
+                let theirs = u32::from_str_radix(theirs, 8).unwrap_or(0) & 0o7777;
+                if theirs == u32::from(f.mode) {
+                    continue;
+                }
+                json!(format!("{:o}", f.mode))
+            }
+            "xattr_hex" => {
+                let pairs = f.xattrs.iter().map(|x| (text(&x.name), json!(hex(&x.value))));
+                Value::Object(pairs.collect())
+            }
+            other => json!(format!("{other} is nothing that we compare")),
+        };
+        if ours != *theirs {
+            return Some(format!("{key} is {ours}, the kernel's {theirs}"));
+        }
+    }
+    None
+}
