@@ -249,7 +249,7 @@ impl Ext4 {
         self.check_may_remove(dir, &inode)?;
         let h = self.start(CREDITS_NAME).await?;
         let out = async {
-            self.remove_name(&h, dir, &place).await?;
+            self.remove_name(&h, dir, &place, name).await?;
             self.drop_link(&h, &inode, want_dir).await?;
             if want_dir {
                 self.shrink_links(dir);
@@ -469,7 +469,7 @@ impl Ext4 {
             self.write_inode(&h, &inode).await?;
             // Adding may have moved entries about: look the old name up again.
             let source = self.find(from_dir, from).await?.ok_or(FsError::NotFound)?;
-            self.remove_name(&h, from_dir, &source).await?;
+            self.remove_name(&h, from_dir, &source, from).await?;
             if moves_up {
                 let up = self.find(&inode, b"..").await?.ok_or(FsError::NotFound)?;
                 self.retarget(&h, &inode, &up, to_dir.ino, self.type_byte(mode::DIR)).await?;
