@@ -356,6 +356,11 @@ impl Mapping {
         self.writeback.get()
     }
 
+    /// Is nothing under writeback, and has no write failed that nobody was told of?
+    pub fn is_settled(&self) -> bool {
+        self.writeback.get() == 0 && !self.error.get()
+    }
+
     /// Waits until nothing is under writeback. Errors: `Io`, once, if a write failed since the last
     /// call.
     pub async fn wait_writeback(&self) -> FsResult<()> {

@@ -33,6 +33,11 @@ pub trait OrderedData {
     fn is_clean(&self) -> bool {
         false
     }
+    /// Is no write of the file under way, and did none fail, so that [`OrderedData::wait`] would
+    /// answer at once?
+    fn is_written(&self) -> bool {
+        false
+    }
     /// Waits until the file's writes are complete. Errors: `Io` if one failed.
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
 }
@@ -146,7 +151,7 @@ impl Journal {
                 continue;
             }
             inode.busy.set(true);
-            if let Some(data) = inode.data.upgrade() {
+            if let Some(data) = inode.data.upgrade().filter(|d| !d.is_written()) {
                 result = result.and(data.wait().await);
             }
             inode.busy.set(false);

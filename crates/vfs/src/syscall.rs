@@ -156,7 +156,7 @@ impl Vfs {
             let found = loop {
                 if flags.create && flags.exclusive {
                     // Whatever stands there, a link too, is in the way.
-                    let (dir, name) = self.parent(path).await?;
+                    let (dir, name) = Box::pin(self.parent(path)).await?;
                     truncate = false;
                     break fs.create(dir, name, &spec).await?;
                 }
@@ -170,7 +170,7 @@ impl Vfs {
                     Walked::Missing(dir, name) if flags.create => (dir, name),
                     Walked::Missing(..) => return Err(FsError::NotFound),
                     Walked::Failed(FsError::NotFound) if flags.create => {
-                        let (dir, name) = self.creation(path).await?;
+                        let (dir, name) = Box::pin(self.creation(path)).await?;
                         (dir, name.into())
                     }
                     Walked::Failed(e) => return Err(e),

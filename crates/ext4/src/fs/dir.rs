@@ -40,9 +40,13 @@ impl Ext4 {
 
     /// Block `n` of a directory, verified.
     pub(super) async fn dir_block(&self, dir: &Inode, n: u64) -> FsResult<Rc<Buffer>> {
-        if let Some(buf) = self.dir_block_now(dir, n) {
-            return Ok(buf);
+        match self.dir_block_now(dir, n) {
+            Some(buf) => Ok(buf),
+            None => Box::pin(self.load_dir_block(dir, n)).await,
         }
+    }
+
+    async fn load_dir_block(&self, dir: &Inode, n: u64) -> FsResult<Rc<Buffer>> {
         let run = self.find_run(dir, n).await?;
         let Ok(run) = run else {
             return Err(FsError::corrupt(
@@ -98,9 +102,13 @@ impl Ext4 {
 
     /// Finds a name.
     pub(super) async fn find(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
-        if let Some(found) = self.find_now(dir, name) {
-            return Ok(found);
+        match self.find_now(dir, name) {
+            Some(found) => Ok(found),
+            None => Box::pin(self.find_or_wait(dir, name)).await,
         }
+    }
+
+    async fn find_or_wait(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
@@ -230,10 +238,10 @@ impl Ext4 {
                 return Ok((buf, offset));
             }
             if self.may_index(dir) {
-                return self.make_indexed(h, dir, &buf, name).await;
+                return Box::pin(self.make_indexed(h, dir, &buf, name)).await;
             }
         }
-        Ok((self.append_dir_block(h, dir).await?, 0))
+        Ok((Box::pin(self.append_dir_block(h, dir)).await?, 0))
     }
 
     /// Adds an empty block at the end of a directory.

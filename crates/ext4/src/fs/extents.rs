@@ -211,16 +211,9 @@ impl Ext4 {
     }
 
     /// See [`Ext4::lookup`].
-    pub(super) async fn extent_lookup(
-        &self,
-        inode: &Inode,
-        logical: u64,
-    ) -> FsResult<Result<Run, u64>> {
-        let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
-        if let Some(found) = self.root_lookup(inode, l)? {
-            return Ok(found);
-        }
+    pub(super) async fn extent_lookup(&self, inode: &Inode, l: u32) -> FsResult<Result<Run, u64>> {
         let path = self.path(inode, l).await?;
+        let logical = u64::from(l);
         let leaf = path.last().expect("a path has a leaf");
         if let Some(e) = leaf.pos.checked_sub(1).map(|i| leaf.leaf[i])
             && logical < e.end()
@@ -286,7 +279,7 @@ impl Ext4 {
         if let Err(e) = self.insert(h, inode, new, fill != Fill::BeforeIo).await {
             // The tree has no room and the disk no block for a node: hand the data blocks back. The
             // tree may have become higher meanwhile.
-            self.return_blocks(h, phys, len, false).await?;
+            Box::pin(self.return_blocks(h, phys, len, false)).await?;
             self.write_inode(h, inode).await?;
             return Err(e);
         }
@@ -389,7 +382,7 @@ impl Ext4 {
             return self.store_and_fix(h, inode, &mut path).await;
         }
         if leaf.is_full() {
-            self.make_room(h, inode, new.logical()).await?;
+            Box::pin(self.make_room(h, inode, new.logical())).await?;
             path = self.path(inode, new.logical()).await?;
         }
         let leaf = path.last_mut().expect("a path has a leaf");

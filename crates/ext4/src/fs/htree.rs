@@ -278,10 +278,10 @@ impl Ext4 {
                 return Ok((leaf, offset));
             }
             if self.is_full(node) {
-                self.split_index(h, dir, &mut path.nodes).await?;
+                Box::pin(self.split_index(h, dir, &mut path.nodes)).await?;
                 continue;
             }
-            let target = self.split_leaf(h, dir, node, &leaf, &path.wanted).await?;
+            let target = Box::pin(self.split_leaf(h, dir, node, &leaf, &path.wanted)).await?;
             if let Some(offset) = self.room_in_block(&target, name)? {
                 return Ok((target, offset));
             }

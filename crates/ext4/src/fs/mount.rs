@@ -353,7 +353,7 @@ impl Ext4 {
             self.journal().abort(e.clone());
         }
         if let Err(FsError::Corrupt(why)) = &out {
-            self.save_error(why).await;
+            Box::pin(self.save_error(why)).await;
         }
         let stopped = h.stop().await;
         let value = out?;

@@ -32,6 +32,10 @@ impl OrderedData for Inode {
         !self.map.has_dirty()
     }
 
+    fn is_written(&self) -> bool {
+        self.map.is_settled()
+    }
+
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
         Box::pin(async move { self.map.wait_writeback().await })
     }
