@@ -1,7 +1,7 @@
 //! Things by number: the blocks of a mapping, the inodes in memory. A sparse array in small chunks
 //! (what the radix tree of an `address_space` is for).
 //!
-//! Picture:    chunk `i / 16` of the first 2^18 numbers stands in a vector, later ones in a map. The
+//! Picture:    chunk `i / 16` of the first 2^18 numbers stands in a vector, later ones in a map. A
 //!             thing of number 0 stands by itself until another one comes: most files have one
 //!             block.
 //! Invariants: 1. a chunk in the map holds at least one thing.

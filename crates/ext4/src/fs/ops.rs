@@ -44,7 +44,8 @@ impl Mounted {
         if d.is_dir() { Ok(d) } else { Err(FsError::NotDir) }
     }
 
-    /// [`FileSystem::lookup`] where it need not wait. `None`: it may have to, or something is wrong.
+    /// [`FileSystem::lookup`] where it need not wait. `None`: it may have to, or something is
+    /// wrong.
     fn lookup_now(&self, dir: Ino, name: &[u8]) -> Option<FsResult<Ino>> {
         let inodes = self.0.inodes.borrow();
         let Some(place) = self.0.find_now(inodes.get(dir.0)?, name)? else {
