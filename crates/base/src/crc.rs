@@ -19,14 +19,39 @@ pub fn crc32_le(seed: u32, bytes: &[u8]) -> u32 {
 /// CRC-16/ANSI (polynomial 0xA001, reflected) continuing from `seed`: the kernel's `crc16()`, which
 /// guards ext4's group descriptors under `uninit_bg`.
 pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
-    bytes.iter().fold(seed, |mut crc, b| {
-        crc ^= u16::from(*b);
-        for _ in 0..8 {
-            crc = if crc & 1 != 0 { (crc >> 1) ^ 0xA001 } else { crc >> 1 };
-        }
-        crc
+    let (eights, rest) = bytes.as_chunks::<8>();
+    let crc = eights.iter().fold(seed, |crc, b| {
+        let [lo, hi] = crc.to_le_bytes();
+        let [b0, b1, after @ ..] = b;
+        let first = CRC16[7][usize::from(b0 ^ lo)] ^ CRC16[6][usize::from(b1 ^ hi)];
+        after.iter().zip(CRC16[..6].iter().rev()).fold(first, |x, (b, t)| x ^ t[usize::from(*b)])
+    });
+    rest.iter().fold(crc, |crc, b| {
+        let [lo, hi] = crc.to_le_bytes();
+        CRC16[0][usize::from(lo ^ b)] ^ u16::from(hi)
     })
 }
+
+/// `CRC16[n][b]`: what byte `b` adds to a CRC-16 with `n` bytes after it.
+static CRC16: [[u16; 256]; 8] = {
+    let mut tables = [[0u16; 256]; 8];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u16;
+        let mut n = 0;
+        while n < 8 {
+            let mut bit = 0;
+            while bit < 8 {
+                crc = if crc & 1 != 0 { (crc >> 1) ^ 0xA001 } else { crc >> 1 };
+                bit += 1;
+            }
+            tables[n][byte] = crc;
+            n += 1;
+        }
+        byte += 1;
+    }
+    tables
+};
 
 #[cfg(test)]
 mod tests {
@@ -37,6 +62,24 @@ mod tests {
         assert_eq!(!crc32c(!0, b"123456789"), 0xE306_9283);
         assert_eq!(!crc32_le(!0, b"123456789"), 0xCBF4_3926);
         assert_eq!(crc16(0, b"123456789"), 0xBB3D);
+    }
+
+    #[test]
+    fn crc16_is_that_of_one_bit_after_another() {
+        let mut bytes = [0u8; 100];
+        bytes.iter_mut().enumerate().for_each(|(i, b)| *b = (i * i * 7 + 3) as u8);
+        for len in 0..bytes.len() {
+            for seed in [0, 0xFFFF, 0x1234] {
+                let slow = bytes[..len].iter().fold(seed, |mut crc, b| {
+                    crc ^= u16::from(*b);
+                    for _ in 0..8 {
+                        crc = if crc & 1 != 0 { (crc >> 1) ^ 0xA001 } else { crc >> 1 };
+                    }
+                    crc
+                });
+                assert_eq!(crc16(seed, &bytes[..len]), slow);
+            }
+        }
     }
 
     #[test]

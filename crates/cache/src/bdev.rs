@@ -60,9 +60,17 @@ impl Bdev {
     /// The block, up to date. Waits: for the device if it is not cached. Errors: `Io`.
     pub async fn read(&self, block: u64) -> FsResult<Rc<Buffer>> {
         let b = self.map.get(block);
+        if !b.flag(BufFlag::Uptodate) {
+            Box::pin(self.fetch(&b)).await?;
+        }
+        Ok(b)
+    }
+
+    async fn fetch(&self, b: &Rc<Buffer>) -> FsResult<()> {
+        let block = b.block();
         loop {
             if b.flag(BufFlag::Uptodate) {
-                return Ok(b);
+                return Ok(());
             }
             if b.flag(BufFlag::Reading) {
                 b.wait_clear(BufFlag::Reading).await;
@@ -84,7 +92,7 @@ impl Bdev {
             let done = match got {
                 // A writer may have filled it while we read; then its bytes are newer.
                 Ok(slices) if !b.flag(BufFlag::Uptodate) => {
-                    fill(&b, &slices);
+                    fill(b, &slices);
                     b.set(BufFlag::Uptodate);
                     Ok(())
                 }

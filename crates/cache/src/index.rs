@@ -1,9 +1,12 @@
 //! Things by number: the blocks of a mapping, the inodes in memory. A sparse array in small chunks
 //! (what the radix tree of an `address_space` is for).
 //!
-//! Picture:    chunk `i / 16` of the first 2^18 numbers stands in a vector, later ones in a map.
+//! Picture:    chunk `i / 16` of the first 2^18 numbers stands in a vector, later ones in a map. A
+//!             thing of number 0 stands by itself until another one comes: most files have one
+//!             block.
 //! Invariants: 1. a chunk in the map holds at least one thing.
 //!             2. `len` is the number of things.
+//!             3. with `first` there is no chunk.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +31,7 @@ impl<T> Chunk<T> {
 
 /// Things by number, in order.
 pub struct Index<T> {
+    first: Option<T>,
     dense: Vec<Option<Box<Chunk<T>>>>,
     sparse: BTreeMap<u64, Box<Chunk<T>>>,
     len: usize,
@@ -35,7 +39,7 @@ pub struct Index<T> {
 
 impl<T> Default for Index<T> {
     fn default() -> Self {
-        Index { dense: Vec::new(), sparse: BTreeMap::new(), len: 0 }
+        Index { first: None, dense: Vec::new(), sparse: BTreeMap::new(), len: 0 }
     }
 }
 
@@ -50,6 +54,9 @@ impl<T> Index<T> {
 
     /// What stands there.
     pub fn get(&self, index: u64) -> Option<&T> {
+        if self.first.is_some() {
+            return self.first.as_ref().filter(|_| index == 0);
+        }
         self.chunk(index / CHUNK)?.0[(index % CHUNK) as usize].as_ref()
     }
 
@@ -60,6 +67,19 @@ impl<T> Index<T> {
 
     /// Puts a thing in its place; the one before it is dropped.
     pub fn insert(&mut self, index: u64, b: T) {
+        if index == 0 && (self.first.is_some() || self.len == 0) {
+            self.first = Some(b);
+            self.len = 1;
+            return;
+        }
+        if let Some(first) = self.first.take() {
+            self.len = 0;
+            self.insert_in_chunk(0, first);
+        }
+        self.insert_in_chunk(index, b);
+    }
+
+    fn insert_in_chunk(&mut self, index: u64, b: T) {
         let n = index / CHUNK;
         let chunk = if n < DENSE {
             if self.dense.len() <= n as usize {
@@ -76,6 +96,13 @@ impl<T> Index<T> {
 
     /// Takes it out.
     pub fn remove(&mut self, index: u64) -> Option<T> {
+        if self.first.is_some() {
+            if index != 0 {
+                return None;
+            }
+            self.len = 0;
+            return self.first.take();
+        }
         let n = index / CHUNK;
         let chunk = if n < DENSE {
             self.dense.get_mut(n as usize)?.as_deref_mut()?
@@ -116,19 +143,22 @@ impl<T> Index<T> {
         let dense = (first.min(dense_end)..dense_end)
             .filter_map(|n| self.dense[n as usize].as_deref().map(|c| (n, c)));
         let sparse = self.sparse.range(first..end).map(|(n, c)| (*n, &**c));
-        dense
+        let chunks = dense
             .chain(sparse)
             .flat_map(|(n, c)| {
                 let at = move |i: usize| n * CHUNK + i as u64;
                 c.0.iter().enumerate().filter_map(move |(i, b)| b.as_ref().map(|b| (at(i), b)))
             })
-            .filter(move |(i, _)| (from..to).contains(i))
+            .filter(move |(i, _)| (from..to).contains(i));
+        let first = self.first.as_ref().filter(|_| from == 0 && to > 0);
+        first.map(|b| (0, b)).into_iter().chain(chunks)
     }
 
     /// All of them, in order.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         let dense = self.dense.iter().flatten();
-        dense.chain(self.sparse.values()).flat_map(|c| c.0.iter().flatten())
+        let chunks = dense.chain(self.sparse.values()).flat_map(|c| c.0.iter().flatten());
+        self.first.iter().chain(chunks)
     }
 }
 
@@ -140,6 +170,28 @@ mod tests {
     use crate::buffer::Buffer;
     use wp_base::Rng;
     use wp_rt::Rt;
+
+    /// The same with few things, so that the first one often stands alone.
+    #[test]
+    fn same_as_an_ordered_map_of_few() {
+        let (mut ours, mut map) = (Index::<u64>::default(), BTreeMap::new());
+        let mut rng = Rng::stream(2, "index");
+        for round in 0..20_000u64 {
+            let i = rng.below(3);
+            if rng.below(2) == 0 {
+                assert_eq!(ours.remove(i), map.remove(&i));
+            } else {
+                ours.insert(i, round);
+                map.insert(i, round);
+            }
+            let (from, to) = (rng.below(3), rng.below(4));
+            assert_eq!(ours.get(from), map.get(&from));
+            assert_eq!((ours.len(), ours.is_empty()), (map.len(), map.is_empty()));
+            assert!(ours.values().eq(map.values()));
+            let right = map.iter().filter(|(i, _)| (from..to).contains(*i));
+            assert!(ours.range(from, to).eq(right.map(|(i, b)| (*i, b))));
+        }
+    }
 
     /// Beside an ordered map, with indices on both sides of where the vector ends.
     #[test]

@@ -16,6 +16,7 @@ mod bdev;
 mod buffer;
 mod index;
 mod mapping;
+mod tags;
 mod writeback;
 
 use std::future::Future;

@@ -1,7 +1,7 @@
 //! A cached address space: a file's blocks, or the block device's.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 
 use wp_base::live::{Kind, Tally};
@@ -11,6 +11,7 @@ use wp_rt::{Rt, WaitQueue};
 use crate::Fut;
 use crate::buffer::{BufFlag, Buffer};
 use crate::index::Index;
+use crate::tags::{Order, Tags};
 use crate::writeback::Writeback;
 
 /// Cached blocks of one mapping above which idle ones are dropped, oldest first.
@@ -73,11 +74,11 @@ pub struct Mapping {
     wb: Weak<Writeback>,
     blocks: RefCell<Index<Rc<Buffer>>>,
     /// Indices in the order in which they entered the cache; some are gone since.
-    order: RefCell<VecDeque<u64>>,
+    order: RefCell<Order>,
     limit: Cell<usize>,
     /// Indices with the dirty tag. The tag outlives the buffer's own `Dirty` when the journal takes
     /// the buffer over, as a Linux page's tag outlives its buffers' bits.
-    tags: RefCell<BTreeSet<u64>>,
+    tags: RefCell<Tags>,
     writeback: Cell<u64>,
     writeback_done: WaitQueue,
     /// When it went on the dirty list, in jiffies; `None` while clean.
@@ -164,7 +165,7 @@ impl Mapping {
         if order.len() > 2 * blocks.len() + 64 {
             // Truncates and invalidations leave their indices behind.
             let mut seen = BTreeSet::new();
-            order.retain(|i| blocks.contains(*i) && seen.insert(*i));
+            order.retain(|i| blocks.contains(i) && seen.insert(i));
         }
         let mut looks = order.len().min(64);
         while blocks.len() >= self.limit.get() && looks > 0 {
@@ -174,7 +175,7 @@ impl Mapping {
                 None => {}
                 Some(b) if is_idle(b) => {
                     blocks.remove(index);
-                    self.tags.borrow_mut().remove(&index);
+                    self.tags.borrow_mut().remove(index);
                 }
                 Some(_) => order.push_back(index),
             }
@@ -218,10 +219,7 @@ impl Mapping {
         let gone: Vec<u64> = blocks.range(from, to).map(|(i, _)| i).collect();
         let gone: Vec<Rc<Buffer>> = gone.into_iter().filter_map(|i| blocks.remove(i)).collect();
         drop(blocks);
-        let mut tags = self.tags.borrow_mut();
-        let mut after = tags.split_off(&from).split_off(&to);
-        tags.append(&mut after);
-        drop(tags);
+        self.tags.borrow_mut().remove_range(from, to);
         let dirty = gone.iter().filter(|b| b.clear(BufFlag::Dirty)).count() as u64;
         if dirty > 0
             && let Some(wb) = self.wb.upgrade()
@@ -237,7 +235,7 @@ impl Mapping {
             blocks.range(from, to).filter(|(_, b)| is_idle(b)).map(|(i, _)| i).collect();
         for i in &idle {
             blocks.remove(*i);
-            self.tags.borrow_mut().remove(i);
+            self.tags.borrow_mut().remove(*i);
         }
         idle.len()
     }
@@ -290,7 +288,7 @@ impl Mapping {
     /// [`Mapping::end_writeback`] at completion.
     pub fn begin_writeback(&self, b: &Buffer) {
         self.clear_dirty(b);
-        self.tags.borrow_mut().remove(&b.block());
+        self.tags.borrow_mut().remove(b.block());
         assert!(!b.flag(BufFlag::Writeback), "block {} is under writeback already", b.block());
         b.set(BufFlag::Writeback);
         self.writeback.set(self.writeback.get() + 1);
@@ -318,7 +316,7 @@ impl Mapping {
 
     /// Drops the dirty tag of an index that turned out to have nothing to write.
     pub fn drop_tag(&self, index: u64) {
-        self.tags.borrow_mut().remove(&index);
+        self.tags.borrow_mut().remove(index);
     }
 
     /// Is anything tagged dirty?
@@ -331,7 +329,7 @@ impl Mapping {
         if from > to {
             return Vec::new();
         }
-        self.tags.borrow().range(from..=to).take(max).copied().collect()
+        self.tags.borrow().range(from, to).take(max).collect()
     }
 
     /// The first tagged index of `from..=to`.
@@ -339,7 +337,7 @@ impl Mapping {
         if from > to {
             return None;
         }
-        self.tags.borrow().range(from..=to).next().copied()
+        self.tags.borrow().first(from, to)
     }
 
     /// How many indices from `from` on, at most up to `to` and at most `max`, are tagged without a
@@ -349,13 +347,18 @@ impl Mapping {
             return 0;
         }
         let tags = self.tags.borrow();
-        let run = (from..).zip(tags.range(from..=to)).take_while(|(want, tag)| want == *tag);
+        let run = (from..).zip(tags.range(from, to)).take_while(|(want, tag)| want == tag);
         run.take(usize::try_from(max).unwrap_or(usize::MAX)).count() as u64
     }
 
     /// Blocks under writeback.
     pub fn under_writeback(&self) -> u64 {
         self.writeback.get()
+    }
+
+    /// Is nothing under writeback, and has no write failed that nobody was told of?
+    pub fn is_settled(&self) -> bool {
+        self.writeback.get() == 0 && !self.error.get()
     }
 
     /// Waits until nothing is under writeback. Errors: `Io`, once, if a write failed since the last

@@ -200,7 +200,7 @@ impl Journal {
                         .wait_until(|| self.st.borrow().reserved_credits + wanted <= limit)
                         .await;
                 }
-                Delay::Space => self.wait_for_space().await,
+                Delay::Space => Box::pin(self.wait_for_space()).await,
             }
         }
     }
@@ -344,7 +344,7 @@ impl Handle {
         }
         let tid = self.tid();
         if self.sync.get() {
-            self.wait_for_company(tid).await;
+            Box::pin(self.wait_for_company(tid)).await;
             self.journal.st.borrow_mut().transaction_mut(tid).synchronous = true;
         }
         let too_old = {
@@ -360,7 +360,7 @@ impl Handle {
         drop(self.reserved.take());
         self.leave();
         if self.sync.get() {
-            return self.journal.wait_commit(tid).await;
+            return Box::pin(self.journal.wait_commit(tid)).await;
         }
         if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }
     }

@@ -29,6 +29,15 @@ pub trait OrderedData {
     /// Submits those of the file's dirty blocks in `range` (first and last index) that have a place
     /// on the device, as SYNC writes; never allocates.
     fn submit<'a>(&'a self, range: (u64, u64)) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
+    /// Is nothing of the file dirty, so that [`OrderedData::submit`] would do nothing?
+    fn is_clean(&self) -> bool {
+        false
+    }
+    /// Is no write of the file under way, and did none fail, so that [`OrderedData::wait`] would
+    /// answer at once?
+    fn is_written(&self) -> bool {
+        false
+    }
     /// Waits until the file's writes are complete. Errors: `Io` if one failed.
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
 }
@@ -124,7 +133,7 @@ impl Journal {
             }
             inode.busy.set(true);
             self.emit("submit_inode_data", tid, inode.ino);
-            if let Some(data) = inode.data.upgrade() {
+            if let Some(data) = inode.data.upgrade().filter(|d| !d.is_clean()) {
                 let range = inode.range.get().unwrap_or((0, u64::MAX));
                 result = result.and(data.submit(range).await);
             }
@@ -142,7 +151,7 @@ impl Journal {
                 continue;
             }
             inode.busy.set(true);
-            if let Some(data) = inode.data.upgrade() {
+            if let Some(data) = inode.data.upgrade().filter(|d| !d.is_written()) {
                 result = result.and(data.wait().await);
             }
             inode.busy.set(false);

@@ -1,6 +1,10 @@
 //! What a mounted file system offers.
 
-use wp_base::{FsError, Ino};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 
@@ -209,7 +213,40 @@ pub enum XattrSet {
     Replace,
 }
 
-/// A mounted file system. One boxed future an operation; plain code below.
+/// The answer of an operation that mostly need not wait: at once, or by a future.
+///
+/// It acts when it is made, so it is to be awaited at once.
+#[must_use = "an operation is to be awaited"]
+pub enum Call<'a, T> {
+    /// The answer, until it is taken.
+    Now(Option<FsResult<T>>),
+    /// It has to wait, or may have to.
+    Later(Fut<'a, T>),
+}
+
+impl<'a, T> Call<'a, T> {
+    /// An answer.
+    pub fn now(answer: FsResult<T>) -> Call<'a, T> {
+        Call::Now(Some(answer))
+    }
+
+    /// What may have to wait.
+    pub fn later(work: impl Future<Output = FsResult<T>> + 'a) -> Call<'a, T> {
+        Call::Later(Box::pin(work))
+    }
+}
+
+impl<T: Unpin> Future for Call<'_, T> {
+    type Output = FsResult<T>;
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FsResult<T>> {
+        match self.get_mut() {
+            Call::Now(answer) => Poll::Ready(answer.take().expect("polled after it was ready")),
+            Call::Later(work) => work.as_mut().poll(cx),
+        }
+    }
+}
+
+/// A mounted file system. One boxed future an operation, if it may have to wait; plain code below.
 ///
 /// Inode numbers given out stay valid until the file is unlinked and every [`FileSystem::open`] of
 /// it has been followed by a [`FileSystem::release`].
@@ -219,7 +256,7 @@ pub trait FileSystem {
     /// The root directory.
     fn root(&self) -> Ino;
     /// Finds `name` in `dir`. Errors: `NotFound`, `NotDir`, `NameTooLong`.
-    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, Ino>;
+    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Call<'a, Ino>;
     /// Makes a node. Errors: `Exists`, `NoSpace`, `NameTooLong`, `TooManyLinks`.
     fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino>;
     /// Removes a name that is not a directory's.
@@ -233,15 +270,19 @@ pub trait FileSystem {
     /// Where a symbolic link points.
     fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>>;
     /// What `stat` tells.
-    fn attr<'a>(&'a self, ino: Ino) -> Fut<'a, Attr>;
+    fn attr<'a>(&'a self, ino: Ino) -> Call<'a, Attr>;
+    /// The kind that [`FileSystem::attr`] would tell, if it can be told without waiting.
+    fn kind_in_memory(&self, _ino: Ino) -> Option<FileType> {
+        None
+    }
     /// Changes attributes; a new size truncates or extends.
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()>;
     /// All entries but `.` and `..`, in the directory's own order.
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>>;
     /// One more open descriptor; `write` if it may write.
-    fn open<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()>;
+    fn open<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()>;
     /// One fewer; the last of an unlinked file frees it.
-    fn release<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()>;
+    fn release<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()>;
     /// Reads up to `len` bytes from `offset`; fewer at the end of the file.
     fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>>;
     /// Writes `data` at `offset` (at the end if `None`); returns the bytes written.

@@ -10,13 +10,14 @@
 mod entry;
 mod fs;
 mod syscall;
+mod walk;
 
 pub use entry::{
     BlockMap, Checked, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, OptionError,
     OptionSpec, Options, Run, Survey, SurveyedFile, When, Writes,
 };
 pub use fs::{
-    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
     TimeSpec, XattrSet,
 };
 pub use syscall::{Fd, OpenFlags, Vfs};

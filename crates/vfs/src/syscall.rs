@@ -13,9 +13,7 @@ use wp_rt::{CpuOp, Rt};
 use crate::fs::{
     Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, XattrSet,
 };
-
-/// Longest chain of symbolic links that a path walk follows (Linux `MAXSYMLINKS`).
-const LINKS_MAX: u32 = 40;
+use crate::walk::Walked;
 
 /// An open descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -141,96 +139,10 @@ impl Vfs {
             return Err(FsError::Exists);
         }
         let dir = self.walk(dir).await?;
-        if self.0.fs.attr(dir).await?.kind != FileType::Dir {
+        if self.kind(dir).await? != FileType::Dir {
             return Err(FsError::NotDir);
         }
         Ok((dir, name.as_bytes()))
-    }
-
-    /// A way that starts at the root, with room for a usual depth.
-    fn way(&self) -> Vec<Ino> {
-        let mut way = Vec::with_capacity(8);
-        way.push(self.0.fs.root());
-        way
-    }
-
-    /// Walks to what `path` names, following symbolic links.
-    async fn walk(&self, path: &str) -> FsResult<Ino> {
-        self.walk_on(&mut self.way(), split(path.as_bytes()), &mut 0).await
-    }
-
-    /// Where `open` makes a file: beside the last name of `path`, or where the symbolic links that
-    /// stand there lead in the end.
-    async fn creation(&self, path: &str) -> FsResult<(Ino, Vec<u8>)> {
-        let fs = &self.0.fs;
-        let mut at = self.way();
-        let mut todo = split(path.as_bytes());
-        let mut links = 0;
-        loop {
-            if todo.is_empty() {
-                return Err(FsError::IsDir);
-            }
-            let name = todo.remove(0);
-            let dir = self.walk_on(&mut at, todo, &mut links).await?;
-            if name == b".." {
-                return Err(FsError::IsDir);
-            }
-            let found = match fs.lookup(dir, &name).await {
-                Err(FsError::NotFound) => return Ok((dir, name)),
-                other => other?,
-            };
-            if fs.attr(found).await?.kind != FileType::Symlink {
-                // Another task was quicker: creating it will say so.
-                return Ok((dir, name));
-            }
-            links += 1;
-            if links > LINKS_MAX {
-                return Err(FsError::Loop);
-            }
-            let target = fs.read_link(found).await?;
-            if target.first() == Some(&b'/') {
-                at.truncate(1);
-            }
-            todo = split(&target);
-        }
-    }
-
-    /// Walks the names `todo` (last first) from the end of `at`, the way from the root so far,
-    /// which it extends. Every directory that a name or `..` is looked up in must be one.
-    async fn walk_on(
-        &self,
-        at: &mut Vec<Ino>,
-        mut todo: Vec<Vec<u8>>,
-        links: &mut u32,
-    ) -> FsResult<Ino> {
-        let fs = &self.0.fs;
-        while let Some(name) = todo.pop() {
-            let here = *at.last().expect("the root stays");
-            if name == b".." {
-                if fs.attr(here).await?.kind != FileType::Dir {
-                    return Err(FsError::NotDir);
-                }
-                if at.len() > 1 {
-                    at.pop();
-                }
-                continue;
-            }
-            let ino = fs.lookup(here, &name).await?;
-            if fs.attr(ino).await?.kind == FileType::Symlink {
-                *links += 1;
-                if *links > LINKS_MAX {
-                    return Err(FsError::Loop);
-                }
-                let target = fs.read_link(ino).await?;
-                if target.first() == Some(&b'/') {
-                    at.truncate(1);
-                }
-                todo.extend(split(&target));
-            } else {
-                at.push(ino);
-            }
-        }
-        Ok(*at.last().expect("the root stays"))
     }
 
     /// Opens `path`. Errors: `NotFound`, `Exists`, `IsDir` for writing a directory, `Invalid` for
@@ -244,32 +156,35 @@ impl Vfs {
             let found = loop {
                 if flags.create && flags.exclusive {
                     // Whatever stands there, a link too, is in the way.
-                    let (dir, name) = self.parent(path).await?;
+                    let (dir, name) = Box::pin(self.parent(path)).await?;
                     truncate = false;
                     break fs.create(dir, name, &spec).await?;
                 }
-                match self.walk(path).await {
-                    Ok(ino) => {
-                        if flags.write && fs.attr(ino).await?.kind == FileType::Dir {
+                let (dir, name) = match self.walk_or_miss(path).await {
+                    Walked::Found(ino) => {
+                        if flags.write && self.kind(ino).await? == FileType::Dir {
                             return Err(FsError::IsDir);
                         }
                         break ino;
                     }
-                    Err(FsError::NotFound) if flags.create => {
-                        let (dir, name) = self.creation(path).await?;
-                        match fs.create(dir, &name, &spec).await {
-                            // Another task was quicker between our look and our making it.
-                            Err(FsError::Exists) => {}
-                            made => {
-                                truncate = false;
-                                break made?;
-                            }
-                        }
+                    Walked::Missing(dir, name) if flags.create => (dir, name),
+                    Walked::Missing(..) => return Err(FsError::NotFound),
+                    Walked::Failed(FsError::NotFound) if flags.create => {
+                        let (dir, name) = Box::pin(self.creation(path)).await?;
+                        (dir, name.into())
                     }
-                    Err(e) => return Err(e),
+                    Walked::Failed(e) => return Err(e),
+                };
+                match fs.create(dir, &name, &spec).await {
+                    // Another task was quicker between our look and our making it.
+                    Err(FsError::Exists) => {}
+                    made => {
+                        truncate = false;
+                        break made?;
+                    }
                 }
             };
-            if flags.direct && fs.attr(found).await?.kind != FileType::File {
+            if flags.direct && self.kind(found).await? != FileType::File {
                 return Err(FsError::Invalid("O_DIRECT is for regular files"));
             }
             fs.open(found, flags.write).await?;
@@ -565,15 +480,6 @@ impl Vfs {
     pub fn ino(&self, fd: Fd) -> FsResult<Ino> {
         self.file(fd).map(|f| f.ino)
     }
-}
-
-/// The names of a path, last first, without empty ones and `.`.
-fn split(path: &[u8]) -> Vec<Vec<u8>> {
-    path.split(|b| *b == b'/')
-        .filter(|n| !n.is_empty() && *n != b".")
-        .rev()
-        .map(<[u8]>::to_vec)
-        .collect()
 }
 
 fn total(slices: &[Slice]) -> u64 {

@@ -109,10 +109,10 @@ impl Checksums {
         !self.descriptors() || desc.checksum.get() == self.group_desc(group, desc)
     }
 
-    /// Checksum of a bitmap. `bytes`: one bit a block or inode of a full group, not the rest of the
-    /// block.
+    /// Checksum of a bitmap, 0 without one. `bytes`: one bit a block or inode of a full group, not
+    /// the rest of the block.
     pub fn bitmap(&self, bytes: &[u8]) -> u32 {
-        crc32c(self.seed(), bytes)
+        if self.metadata() { crc32c(self.seed(), bytes) } else { 0 }
     }
 
     /// Does a bitmap fit the checksum in its descriptor, or has none? A short descriptor holds 16
@@ -154,7 +154,9 @@ impl Checksums {
     /// Sets the checksum of inode `ino` in all its bytes, `raw`.
     pub fn seal_inode(&self, ino: u32, raw: &mut [u8]) {
         if self.metadata() {
-            let crc = self.inode(ino, raw);
+            let generation = Inode::load(raw).map_or(0, |i| i.generation.get());
+            self.put_inode_csum(raw, 0);
+            let crc = crc32c(self.inode_seed(ino, generation), raw);
             self.put_inode_csum(raw, crc);
         }
     }

@@ -323,20 +323,50 @@ pub fn format(block: &mut [u8], has_tail: bool) {
     }
 }
 
+/// Calls `f` with offset and name of each entry in use, as far as [`find`] would look, until it
+/// answers `false`; was it always `true`?
+pub fn each_name(block: &[u8], mut f: impl FnMut(usize, &[u8]) -> bool) -> bool {
+    let mut offset = 0;
+    while let Some((header, names)) =
+        block.get(offset..).and_then(|rest| DirEntryHeader::ref_from_prefix(rest).ok())
+    {
+        if header.inode.get() != 0
+            && let Some(name) = names.get(..usize::from(header.name_len))
+            && !f(offset, name)
+        {
+            return false;
+        }
+        let rec_len = rec_len_load(header.rec_len.get(), block.len());
+        if rec_len < REC_LEN_MIN {
+            break;
+        }
+        offset += rec_len;
+    }
+    true
+}
+
+/// Inode and name of the entry in use at `offset`, where one starts.
+pub fn entry_at(block: &[u8], offset: usize) -> Option<(u32, &[u8])> {
+    let (header, names) = DirEntryHeader::ref_from_prefix(block.get(offset..)?).ok()?;
+    let name = names.get(..usize::from(header.name_len))?;
+    (header.inode.get() != 0).then_some((header.inode.get(), name))
+}
+
 /// First entry of `block` that has room for a name of `name_len` bytes; its offset.
 ///
-/// The whole block is walked as Linux does (`ext4_find_dest_de`), first fit. `Err`: the block is
-/// wrong.
+/// The block is walked as Linux does (`ext4_find_dest_de`), first fit, from the entry at `from` on:
+/// 0, or an offset before which no entry has room. `Err`: the block is wrong.
 pub fn find_room(
     block: &[u8],
     at: u64,
     inodes_count: u32,
+    from: usize,
     name_len: usize,
 ) -> Result<Option<usize>, Corruption> {
     // Entries that are as they must be are passed over here; whatever else turns up, [`DirIter`]
     // judges it, from there on.
     let need = space(name_len);
-    let mut offset = 0;
+    let mut offset = from;
     while let Some((header, rest)) =
         block.get(offset..).and_then(|rest| DirEntryHeader::ref_from_prefix(rest).ok())
     {

@@ -207,6 +207,11 @@ impl Inode {
         Inode::read_from_prefix(bytes).ok().map(|(inode, _)| inode)
     }
 
+    /// The size in bytes of the inode `raw`; 0 if those are too few bytes.
+    pub fn size_in(raw: &[u8]) -> u64 {
+        Inode::ref_from_prefix(raw).map_or(0, |(inode, _)| inode.size())
+    }
+
     /// Writes it over the first 128 bytes of `out`. Panics if there are fewer.
     pub fn store(&self, out: &mut [u8]) {
         self.write_to_prefix(out).expect("the caller gives a whole inode");
@@ -330,6 +335,6 @@ impl InodeExtra {
         let have = usize::from(self.extra_isize.get()).min(Self::BYTES);
         let to =
             raw.get_mut(Inode::BYTES..Inode::BYTES + have).expect("extra_isize fits the inode");
-        to.iter_mut().zip(self.as_bytes()).for_each(|(to, from)| *to = *from);
+        to.copy_from_slice(self.as_bytes().get(..have).expect("no more than there are"));
     }
 }

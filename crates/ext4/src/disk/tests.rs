@@ -8,7 +8,7 @@ fn block_with(names: &[(&str, u32)]) -> Vec<u8> {
     let mut block = vec![0u8; 1024];
     dir::format(&mut block, true);
     for (name, ino) in names {
-        let at = dir::find_room(&block, 0, INODES, name.len()).unwrap().unwrap();
+        let at = dir::find_room(&block, 0, INODES, 0, name.len()).unwrap().unwrap();
         dir::insert(&mut block, at, *ino, name.as_bytes(), FileType::File.byte());
     }
     block
@@ -41,7 +41,7 @@ fn a_removed_entry_is_given_out_again() {
         dir::remove(&mut block, 0, INODES, 0, wipe).unwrap();
         assert_eq!(names_of(&block), [("third".to_owned(), 13)]);
         // The first entry grew over the second before it became free.
-        let at = dir::find_room(&block, 0, INODES, 20).unwrap();
+        let at = dir::find_room(&block, 0, INODES, 0, 20).unwrap();
         assert_eq!(at, Some(0));
         assert_eq!(dir::insert(&mut block, 0, 20, &[b'x'; 20], 1), 0);
         assert_eq!(names_of(&block).len(), 2);
@@ -53,7 +53,7 @@ fn a_full_directory_block_has_no_room() {
     let mut block = vec![0u8; 1024];
     dir::format(&mut block, true);
     let mut n = 0;
-    while let Some(at) = dir::find_room(&block, 0, INODES, 4).unwrap() {
+    while let Some(at) = dir::find_room(&block, 0, INODES, 0, 4).unwrap() {
         dir::insert(&mut block, at, 11, b"name", 1);
         n += 1;
     }

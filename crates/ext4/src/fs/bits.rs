@@ -9,6 +9,8 @@ const MAX_TO_SCAN: usize = 200;
 pub(super) struct Bits {
     words: Vec<u64>,
     pub(super) blocks: u32,
+    /// No word before this one has a free bit.
+    busy_words: usize,
 }
 
 impl Bits {
@@ -19,13 +21,14 @@ impl Bits {
             word[..chunk.len()].copy_from_slice(chunk);
             *w = u64::from_le_bytes(word);
         }
-        let mut bits = Bits { words, blocks };
+        let mut bits = Bits { words, blocks, busy_words: 0 };
         let tail = blocks % 64;
         if tail != 0
             && let Some(last) = bits.words.last_mut()
         {
             *last |= u64::MAX << tail;
         }
+        bits.skip_busy();
         bits
     }
 
@@ -43,12 +46,24 @@ impl Bits {
             let w = &mut self.words[bit as usize / 64];
             if busy { *w |= mask } else { *w &= !mask }
         }
+        if !busy {
+            self.busy_words = self.busy_words.min(start as usize / 64);
+        }
+        self.skip_busy();
+    }
+
+    fn skip_busy(&mut self) {
+        let rest = &self.words[self.busy_words..];
+        self.busy_words += rest.iter().take_while(|w| **w == u64::MAX).count();
     }
 
     /// The next bit of this value at or after `from`.
     pub(super) fn next(&self, from: u32, free: bool) -> Option<u32> {
         let mut i = from as usize / 64;
         let mut skip = u64::MAX << (from % 64);
+        if free && i < self.busy_words {
+            (i, skip) = (self.busy_words, u64::MAX);
+        }
         while i < self.words.len() {
             let w = (if free { !self.words[i] } else { self.words[i] }) & skip;
             if w != 0 {
@@ -57,6 +72,13 @@ impl Bits {
             }
             skip = u64::MAX;
             i += 1;
+            // Long runs are passed over several words at a time.
+            let same = if free { u64::MAX } else { 0 };
+            while let Some(some) = self.words.get(i..i + 8)
+                && some.iter().fold(0, |different, w| different | (w ^ same)) == 0
+            {
+                i += 8;
+            }
         }
         None
     }

@@ -28,9 +28,13 @@ impl Ext4 {
     /// least so many blocks.
     pub(super) async fn lookup(&self, inode: &Inode, logical: u64) -> FsResult<Result<Run, u64>> {
         if inode.has(flag::EXTENTS) {
-            self.extent_lookup(inode, logical).await
+            let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
+            if let Some(found) = self.root_lookup(inode, l)? {
+                return Ok(found);
+            }
+            Box::pin(self.extent_lookup(inode, l)).await
         } else {
-            self.indirect_lookup(inode, logical).await
+            Box::pin(self.indirect_lookup(inode, logical)).await
         }
     }
 
@@ -62,7 +66,7 @@ impl Ext4 {
         if inode.has(flag::EXTENTS) {
             self.extent_allocate(h, inode, logical, want, promised, fill).await
         } else if fill == Fill::Written {
-            self.indirect_allocate(h, inode, logical, want, promised).await
+            Box::pin(self.indirect_allocate(h, inode, logical, want, promised)).await
         } else {
             Err(FsError::Unsupported("unwritten blocks in a file without extents".into()))
         }

@@ -185,7 +185,9 @@ impl Ext4 {
         if len == 0 {
             return Ok(0);
         }
-        self.announce_size(end).await?;
+        if end > i32::MAX as u64 {
+            Box::pin(self.announce_size(end)).await?;
+        }
         self.update_time(inode).await?;
         let old = inode.size.get();
         let mut pieces = Pieces::new(data);
@@ -196,8 +198,8 @@ impl Ext4 {
             let chunk = pieces.take(n);
             match self.write_block(inode, at, &chunk, n).await {
                 Ok(()) => {
-                    if at == offset {
-                        self.zero_gap(inode, old, offset).await?;
+                    if at == offset && old < offset {
+                        Box::pin(self.zero_gap(inode, old, offset)).await?;
                     }
                     at += u64::from(n);
                 }
@@ -228,13 +230,15 @@ impl Ext4 {
         chunk: &[Slice],
         n: u32,
     ) -> FsResult<()> {
-        for _ in 0..RETRIES {
+        let mut tries = 0;
+        loop {
             match self.write_block_once(inode, at, chunk, n).await {
-                Err(FsError::NoSpace) if self.commit_for_space().await? => {}
+                Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+                    tries += 1;
+                }
                 other => return other,
             }
         }
-        self.write_block_once(inode, at, chunk, n).await
     }
 
     /// Blocks freed by a transaction come back when it is durable. `false`: there is none to wait
@@ -243,7 +247,7 @@ impl Ext4 {
         if !self.groups.has_pending() {
             return Ok(false);
         }
-        self.journal().force_commit().await?;
+        Box::pin(self.journal().force_commit()).await?;
         Ok(true)
     }
 
@@ -274,13 +278,13 @@ impl Ext4 {
                     b.set_contents(Slice::zero(bs));
                     b.set(BufFlag::Uptodate);
                 } else {
-                    self.data_block(inode, index).await?;
+                    Box::pin(self.data_block(inode, index)).await?;
                 }
             }
             let journalled = self.journals_data(inode);
             // Journalled data is never delayed: it has its handle.
             if let (true, Some(h)) = (journalled, &h) {
-                self.data_access(h, inode, &b).await?;
+                Box::pin(self.data_access(h, inode, &b)).await?;
             }
             self.rt.cpu(CpuOp::PageWrite, 1).await;
             copy_in(&b, skip, n, chunk);
@@ -335,7 +339,7 @@ impl Ext4 {
                     return Ok(false);
                 }
                 let h = h.expect(ALLOCATES);
-                self.initialise(h, inode, b.block(), b.block() + 1).await?;
+                Box::pin(self.initialise(h, inode, b.block(), b.block() + 1)).await?;
                 self.write_inode(h, inode).await?;
                 inode.datasync_tid.set(h.tid());
                 b.clear(BufFlag::Unwritten);
@@ -354,7 +358,7 @@ impl Ext4 {
             return Ok(false);
         }
         let h = h.expect(ALLOCATES);
-        let run = self.allocate(h, inode, b.block(), 1, true).await?;
+        let run = Box::pin(self.allocate(h, inode, b.block(), 1, true)).await?;
         drop(map);
         if b.clear(BufFlag::Delay) {
             self.unreserve(inode, 1);

@@ -3,7 +3,7 @@
 //! A directory block lives in the block device's cache, as in Linux. A hash tree (`htree`) is
 //! listed as the linear blocks that it also is.
 
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
@@ -22,41 +22,31 @@ pub(super) struct Place {
     pub ino: u32,
 }
 
-/// A name that was looked for in a block and not found: making a file looks three times, and a
-/// block that did not change since need not be searched again. It stands for the work of this
-/// program only; waits and modelled costs are those of a search.
-#[derive(Default)]
-pub(super) struct Missed {
-    /// Weak, so that the block counts as unused and its address is not another's.
-    buf: Weak<Buffer>,
-    changes: u64,
-    name: Vec<u8>,
-}
-
-impl Missed {
-    fn holds(&self, buf: &Rc<Buffer>, name: &[u8]) -> bool {
-        std::ptr::eq(self.buf.as_ptr(), Rc::as_ptr(buf))
-            && self.changes == buf.changes()
-            && self.name == name
-    }
-
-    fn note(&mut self, buf: &Rc<Buffer>, name: &[u8]) {
-        if !std::ptr::eq(self.buf.as_ptr(), Rc::as_ptr(buf)) {
-            self.buf = Rc::downgrade(buf);
-        }
-        self.changes = buf.changes();
-        self.name.clear();
-        self.name.extend_from_slice(name);
-    }
-}
-
 impl Ext4 {
     pub(super) fn dir_blocks(&self, dir: &Inode) -> u64 {
         dir.size.get() / u64::from(self.bs().bytes())
     }
 
+    /// Block `n` of a directory if neither the map nor the block need be waited for and both have
+    /// been looked at before.
+    pub(super) fn dir_block_now(&self, dir: &Inode, n: u64) -> Option<Rc<Buffer>> {
+        if dir.map_lock.is_locked() || !dir.has(flag::EXTENTS) {
+            return None;
+        }
+        let run = self.root_lookup(dir, u32::try_from(n).ok()?).ok()??.ok()?;
+        let buf = self.bdev.peek(run.phys)?;
+        (buf.flag(BufFlag::Uptodate) && buf.flag(BufFlag::Verified)).then_some(buf)
+    }
+
     /// Block `n` of a directory, verified.
     pub(super) async fn dir_block(&self, dir: &Inode, n: u64) -> FsResult<Rc<Buffer>> {
+        match self.dir_block_now(dir, n) {
+            Some(buf) => Ok(buf),
+            None => Box::pin(self.load_dir_block(dir, n)).await,
+        }
+    }
+
+    async fn load_dir_block(&self, dir: &Inode, n: u64) -> FsResult<Rc<Buffer>> {
         let run = self.find_run(dir, n).await?;
         let Ok(run) = run else {
             return Err(FsError::corrupt(
@@ -94,8 +84,31 @@ impl Ext4 {
         Ok(buf)
     }
 
+    /// [`Ext4::find`] where it need not wait. `None`: it may have to, or something is wrong.
+    pub(super) fn find_now(&self, dir: &Inode, name: &[u8]) -> Option<Option<Place>> {
+        if !dir.is_dir() || name.len() > dir::NAME_MAX {
+            return None;
+        }
+        if dir.has(flag::INDEX) {
+            return self.find_indexed_now(dir, name);
+        }
+        for n in 0..self.dir_blocks(dir) {
+            if let Some(place) = self.find_in_block(&self.dir_block_now(dir, n)?, name) {
+                return Some(Some(place));
+            }
+        }
+        Some(None)
+    }
+
     /// Finds a name.
     pub(super) async fn find(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
+        match self.find_now(dir, name) {
+            Some(found) => Ok(found),
+            None => Box::pin(self.find_or_wait(dir, name)).await,
+        }
+    }
+
+    async fn find_or_wait(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
@@ -129,14 +142,19 @@ impl Ext4 {
 
     /// Finds a name in one block.
     pub(super) fn find_in_block(&self, buf: &Rc<Buffer>, name: &[u8]) -> Option<Place> {
-        if self.missed.borrow().holds(buf, name) {
-            return None;
-        }
-        let Some((offset, ino)) = buf.with(|b| dir::find(b, name)) else {
-            self.missed.borrow_mut().note(buf, name);
-            return None;
-        };
+        let (offset, ino) = self.names.borrow_mut().find(buf, name)?;
         Some(Place { buf: buf.clone(), offset, ino })
+    }
+
+    /// Where in a block there is room for `name`, if anywhere.
+    pub(super) fn room_in_block(&self, buf: &Rc<Buffer>, name: &[u8]) -> FsResult<Option<usize>> {
+        let mut names = self.names.borrow_mut();
+        let bytes = dir::space(name.len());
+        let from = names.room_from(buf, bytes);
+        let inodes = self.geo.inodes_count;
+        let room = buf.with(|b| dir::find_room(b, 0, inodes, from, name.len()))?;
+        names.room_found(buf, bytes, room);
+        Ok(room)
     }
 
     /// Every entry in use: (name, inode, type byte), `.` and `..` included.
@@ -196,8 +214,10 @@ impl Ext4 {
         } else {
             self.room_linear(h, dir, name).await?
         };
-        buf.with_mut(|b| dir::insert(b, offset, ino, name, kind));
+        let changes = buf.changes();
+        let at = buf.with_mut(|b| dir::insert(b, offset, ino, name, kind));
         self.dirty_dir_block(h, dir, &buf)?;
+        self.names.borrow_mut().inserted(&buf, changes, at, name);
         let now = self.time();
         dir.set_mtime(now);
         dir.set_ctime(now);
@@ -211,18 +231,17 @@ impl Ext4 {
         dir: &Rc<Inode>,
         name: &[u8],
     ) -> FsResult<(Rc<Buffer>, usize)> {
-        let inodes = self.geo.inodes_count;
         for n in 0..self.dir_blocks(dir) {
             let buf = self.dir_block(dir, n).await?;
-            if let Some(offset) = buf.with(|b| dir::find_room(b, 0, inodes, name.len()))? {
+            if let Some(offset) = self.room_in_block(&buf, name)? {
                 h.get_write_access(&buf).await?;
                 return Ok((buf, offset));
             }
             if self.may_index(dir) {
-                return self.make_indexed(h, dir, &buf, name).await;
+                return Box::pin(self.make_indexed(h, dir, &buf, name)).await;
             }
         }
-        Ok((self.append_dir_block(h, dir).await?, 0))
+        Ok((Box::pin(self.append_dir_block(h, dir)).await?, 0))
     }
 
     /// Adds an empty block at the end of a directory.
@@ -246,19 +265,22 @@ impl Ext4 {
         Ok(buf)
     }
 
-    /// Removes the name at `place`.
+    /// Removes `name`, which is at `place`.
     pub(super) async fn remove_name(
         &self,
         h: &Handle,
         dir: &Rc<Inode>,
         place: &Place,
+        name: &[u8],
     ) -> FsResult<()> {
         h.get_write_access(&place.buf).await?;
         let wipe = if self.opts.era.wipes_dirents { Wipe::Zero } else { Wipe::Keep };
         let at = place.buf.block() * u64::from(self.bs().bytes());
         let inodes = self.geo.inodes_count;
+        let changes = place.buf.changes();
         place.buf.with_mut(|b| dir::remove(b, at, inodes, place.offset, wipe))?;
         self.dirty_dir_block(h, dir, &place.buf)?;
+        self.names.borrow_mut().removed(&place.buf, changes, place.offset, name);
         let now = self.time();
         dir.set_mtime(now);
         dir.set_ctime(now);

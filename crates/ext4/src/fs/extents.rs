@@ -170,34 +170,55 @@ impl Ext4 {
         }
     }
 
-    /// See [`Ext4::lookup`].
-    pub(super) async fn extent_lookup(
+    /// [`Ext4::extent_lookup`] where all extents stand in the inode; else `None`.
+    pub(super) fn root_lookup(
         &self,
         inode: &Inode,
-        logical: u64,
-    ) -> FsResult<Result<Run, u64>> {
-        let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
+        logical: u32,
+    ) -> FsResult<Option<Result<Run, u64>>> {
+        let d = inode.disk.borrow();
+        let node = ExtentNode::verify(&d.block, 0, None)?;
+        let ExtentEntries::Leaf(leaf) = node.entries() else { return Ok(None) };
+        let pos = leaf.partition_point(|e| e.logical() <= logical);
+        let logical = u64::from(logical);
+        if let Some(e) = pos.checked_sub(1).and_then(|i| leaf.get(i))
+            && logical < e.end()
+        {
+            return self.run_at(e, logical).map(|run| Some(Ok(run)));
+        }
+        let next = leaf.get(pos).map(|e| u64::from(e.logical()));
+        Ok(Some(Err(next.map_or(u64::MAX - logical, |n| n.saturating_sub(logical)))))
+    }
+
+    /// What extent `e` says of `logical`, which lies in it, and of the blocks after it.
+    fn run_at(&self, e: &Extent, logical: u64) -> FsResult<Run> {
+        let skip = logical - u64::from(e.logical());
+        if !self.geo.holds(e.start(), u64::from(e.blocks())) {
+            return Err(FsError::corrupt(
+                "ext4 extent",
+                "ee_start",
+                0,
+                e.start(),
+                "blocks of this file system",
+            ));
+        }
+        Ok(Run {
+            logical,
+            phys: e.start() + skip,
+            len: e.blocks() - skip as u32,
+            unwritten: e.is_unwritten(),
+        })
+    }
+
+    /// See [`Ext4::lookup`].
+    pub(super) async fn extent_lookup(&self, inode: &Inode, l: u32) -> FsResult<Result<Run, u64>> {
         let path = self.path(inode, l).await?;
+        let logical = u64::from(l);
         let leaf = path.last().expect("a path has a leaf");
         if let Some(e) = leaf.pos.checked_sub(1).map(|i| leaf.leaf[i])
             && logical < e.end()
         {
-            let skip = logical - u64::from(e.logical());
-            if !self.geo.holds(e.start(), u64::from(e.blocks())) {
-                return Err(FsError::corrupt(
-                    "ext4 extent",
-                    "ee_start",
-                    0,
-                    e.start(),
-                    "blocks of this file system",
-                ));
-            }
-            return Ok(Ok(Run {
-                logical,
-                phys: e.start() + skip,
-                len: e.blocks() - skip as u32,
-                unwritten: e.is_unwritten(),
-            }));
+            return self.run_at(&e, logical).map(Ok);
         }
         // The hole ends at the next extent: in this leaf, or where the next subtree begins.
         let mut next = leaf.leaf.get(leaf.pos).map(|e| u64::from(e.logical()));
@@ -258,7 +279,7 @@ impl Ext4 {
         if let Err(e) = self.insert(h, inode, new, fill != Fill::BeforeIo).await {
             // The tree has no room and the disk no block for a node: hand the data blocks back. The
             // tree may have become higher meanwhile.
-            self.return_blocks(h, phys, len, false).await?;
+            Box::pin(self.return_blocks(h, phys, len, false)).await?;
             self.write_inode(h, inode).await?;
             return Err(e);
         }
@@ -361,7 +382,7 @@ impl Ext4 {
             return self.store_and_fix(h, inode, &mut path).await;
         }
         if leaf.is_full() {
-            self.make_room(h, inode, new.logical()).await?;
+            Box::pin(self.make_room(h, inode, new.logical())).await?;
             path = self.path(inode, new.logical()).await?;
         }
         let leaf = path.last_mut().expect("a path has a leaf");

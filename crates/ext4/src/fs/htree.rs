@@ -20,6 +20,7 @@ use wp_cache::Buffer;
 use wp_jbd2::Handle;
 
 use super::dir::Place;
+use super::dir_names::Index;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::compat;
@@ -36,7 +37,7 @@ const LEVELS_MAX: usize = 2;
 struct Node {
     buf: Rc<Buffer>,
     entries_at: usize,
-    entries: Vec<DxEntry>,
+    entries: Rc<Vec<DxEntry>>,
     /// Which entry the path takes.
     pos: usize,
 }
@@ -118,24 +119,46 @@ impl Ext4 {
     /// Loads inner block `n`; `entries_at` says whether it must be the root.
     async fn index_node(&self, dir: &Inode, n: u64, entries_at: usize) -> FsResult<Node> {
         let buf = self.dir_block(dir, n).await?;
+        let blocks = self.dir_blocks(dir);
+        if let Some(known) = self.names.borrow_mut().index(&buf, entries_at, blocks) {
+            return Ok(Node { buf, entries_at, entries: known.entries, pos: 0 });
+        }
         if buf.with(htree::entries_at) != Some(entries_at) {
             return Err(self.wrong_index(&buf, "rec_len", n, "an inner block of the hash tree"));
         }
         let at = buf.block() * u64::from(self.bs().bytes());
         let csum = self.csum.metadata();
         let entries = buf.with(|b| htree::load_entries(b, at, entries_at, csum))?;
-        let blocks = self.dir_blocks(dir);
         let inside = |e: &DxEntry| (1..blocks).contains(&u64::from(e.block.get() & BLOCK_MASK));
         if let Some(e) = entries.iter().find(|e| !inside(e)) {
             let found = u64::from(e.block.get());
             return Err(self.wrong_index(&buf, "block", found, "a later block of the directory"));
         }
+        let entries = Rc::new(entries);
+        let known = Index { entries_at, entries: entries.clone(), blocks };
+        self.names.borrow_mut().note_index(&buf, known);
         Ok(Node { buf, entries_at, entries, pos: 0 })
     }
 
-    /// The path to the leaf where `name` belongs, or to the first of them.
-    async fn probe(&self, dir: &Inode, name: &[u8]) -> FsResult<Path> {
-        let root = self.index_node(dir, 0, ROOT_ENTRIES_AT).await?;
+    /// The name's hash; of the name asked for last without computing it again.
+    fn hash(&self, rule: &DirHash, name: &[u8]) -> NameHash {
+        let mut last = self.last_hash.borrow_mut();
+        if let Some((r, n, hash)) = &*last
+            && r == rule
+            && n == name
+        {
+            return *hash;
+        }
+        let hash = rule.hash(name);
+        let mut kept = last.take().map_or_else(Vec::new, |(_, kept, _)| kept);
+        kept.clear();
+        kept.extend_from_slice(name);
+        *last = Some((*rule, kept, hash));
+        hash
+    }
+
+    /// How names are hashed, and how many levels of inner blocks there are.
+    fn root_rule(&self, root: &Node) -> FsResult<(DirHash, usize)> {
         let info = root.buf.with(root_info).expect("entries_at has seen the root");
         let Some(rule) = DirHash::of(&self.sb.borrow(), info.hash_version) else {
             let found = info.hash_version.into();
@@ -150,7 +173,44 @@ impl Ext4 {
             let found = info.unused_flags.into();
             return Err(self.wrong_index(&root.buf, "unused_flags", found, "bit 0 clear"));
         }
-        let hash = rule.hash(name);
+        Ok((rule, levels))
+    }
+
+    /// [`Ext4::index_node`] where it need not wait and was read before.
+    fn index_node_now(&self, dir: &Inode, n: u64, entries_at: usize) -> Option<Node> {
+        let buf = self.dir_block_now(dir, n)?;
+        let known = self.names.borrow_mut().index(&buf, entries_at, self.dir_blocks(dir))?;
+        Some(Node { buf, entries_at, entries: known.entries, pos: 0 })
+    }
+
+    /// [`Ext4::find_indexed`] where it need not wait, and names of that hash stand in one leaf.
+    pub(super) fn find_indexed_now(&self, dir: &Inode, name: &[u8]) -> Option<Option<Place>> {
+        if name == b"." || name == b".." {
+            return None;
+        }
+        let mut node = self.index_node_now(dir, 0, ROOT_ENTRIES_AT)?;
+        let (rule, levels) = self.root_rule(&node).ok()?;
+        let hash = self.hash(&rule, name);
+        // The first hash of what follows the leaf.
+        let mut next = None;
+        for level in 1..=levels {
+            node.pos = node.entries.partition_point(|e| e.hash.get() <= hash.major) - 1;
+            next = node.entries.get(node.pos + 1).map(|e| e.hash.get()).or(next);
+            if level < levels {
+                node = self.index_node_now(dir, node.child(), NODE_ENTRIES_AT)?;
+            }
+        }
+        let leaf = self.dir_block_now(dir, node.child())?;
+        let found = self.find_in_block(&leaf, name);
+        let goes_on = next.is_some_and(|h| h & !1 == hash.major);
+        if found.is_none() && goes_on { None } else { Some(found) }
+    }
+
+    /// The path to the leaf where `name` belongs, or to the first of them.
+    async fn probe(&self, dir: &Inode, name: &[u8]) -> FsResult<Path> {
+        let root = self.index_node(dir, 0, ROOT_ENTRIES_AT).await?;
+        let (rule, levels) = self.root_rule(&root)?;
+        let hash = self.hash(&rule, name);
         let mut path = Path { nodes: vec![root], wanted: Wanted { rule, hash } };
         loop {
             let node = path.nodes.last_mut().expect("the root is there");
@@ -209,22 +269,20 @@ impl Ext4 {
         dir: &Rc<Inode>,
         name: &[u8],
     ) -> FsResult<(Rc<Buffer>, usize)> {
-        let inodes = self.geo.inodes_count;
         loop {
             let mut path = self.probe(dir, name).await?;
             let node = path.nodes.last_mut().expect("the root is there");
             let leaf = self.dir_block(dir, node.child()).await?;
-            let room = |b: &[u8]| dir::find_room(b, 0, inodes, name.len());
             h.get_write_access(&leaf).await?;
-            if let Some(offset) = leaf.with(room)? {
+            if let Some(offset) = self.room_in_block(&leaf, name)? {
                 return Ok((leaf, offset));
             }
             if self.is_full(node) {
-                self.split_index(h, dir, &mut path.nodes).await?;
+                Box::pin(self.split_index(h, dir, &mut path.nodes)).await?;
                 continue;
             }
-            let target = self.split_leaf(h, dir, node, &leaf, &path.wanted).await?;
-            if let Some(offset) = target.with(room)? {
+            let target = Box::pin(self.split_leaf(h, dir, node, &leaf, &path.wanted)).await?;
+            if let Some(offset) = self.room_in_block(&target, name)? {
                 return Ok((target, offset));
             }
         }
@@ -324,7 +382,7 @@ impl Ext4 {
         let mut root = Node {
             buf: first.clone(),
             entries_at: ROOT_ENTRIES_AT,
-            entries: vec![entry(0, n)],
+            entries: Rc::new(vec![entry(0, n)]),
             pos: 0,
         };
         self.store_index(h, dir, &root)?;
@@ -333,7 +391,7 @@ impl Ext4 {
         // It is a directory again, whatever happens from here on.
         let wanted = Wanted { rule, hash: rule.hash(name) };
         let target = self.split_leaf(h, dir, &mut root, &leaf, &wanted).await?;
-        match target.with(|b| dir::find_room(b, 0, inodes, name.len()))? {
+        match self.room_in_block(&target, name)? {
             Some(offset) => Ok((target, offset)),
             None => self.room_indexed(h, dir, name).await,
         }
@@ -386,7 +444,7 @@ impl Ext4 {
         let csum = self.csum.metadata();
         new.with_mut(|b| pack(b, &moving, csum));
         leaf.with_mut(|b| pack(b, &staying, csum));
-        node.entries.insert(node.pos + 1, entry(border + u32::from(goes_on), n));
+        Rc::make_mut(&mut node.entries).insert(node.pos + 1, entry(border + u32::from(goes_on), n));
         let (target, other) = if wanted.hash.major >= border { (&new, leaf) } else { (leaf, &new) };
         self.dirty_dir_block(h, dir, other)?;
         self.store_index(h, dir, node)?;
@@ -414,11 +472,11 @@ impl Ext4 {
             b.fill(0);
             dir::put(b, 0, b.len(), 0, &[], 0);
         });
-        let mut new = Node { buf, entries_at: NODE_ENTRIES_AT, entries: vec![], pos: 0 };
+        let mut new = Node { buf, entries_at: NODE_ENTRIES_AT, entries: Rc::default(), pos: 0 };
         h.get_write_access(&nodes[level].buf).await?;
         if level == 0 {
             let root = &mut nodes[0];
-            new.entries = std::mem::replace(&mut root.entries, vec![entry(0, n)]);
+            new.entries = std::mem::replace(&mut root.entries, Rc::new(vec![entry(0, n)]));
             root.buf.with_mut(|b| {
                 let mut info = root_info(b).expect("the root was read");
                 info.indirect_levels += 1;
@@ -430,9 +488,10 @@ impl Ext4 {
         h.get_write_access(&nodes[level - 1].buf).await?;
         let (above, below) = nodes.split_at_mut(level);
         let (parent, node) = (&mut above[level - 1], &mut below[0]);
-        new.entries = node.entries.split_off(node.entries.len() / 2);
+        let half = node.entries.len() / 2;
+        new.entries = Rc::new(Rc::make_mut(&mut node.entries).split_off(half));
         let border = new.entries[0].hash.get();
-        parent.entries.insert(parent.pos + 1, entry(border, n));
+        Rc::make_mut(&mut parent.entries).insert(parent.pos + 1, entry(border, n));
         self.store_index(h, dir, &new)?;
         self.store_index(h, dir, parent)?;
         self.store_index(h, dir, node)

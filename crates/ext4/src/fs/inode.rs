@@ -19,9 +19,10 @@ use crate::disk::{self, InodeExtra, Stamp, inode::flag, ro_compat};
 /// An inode in memory.
 pub(super) struct Inode {
     pub ino: u32,
-    /// All bytes of its slot in the inode table: what this struct does not keep apart stays as it
-    /// was.
+    /// All bytes of its slot in the inode table as they were read, or with the attributes last set:
+    /// what this struct does not keep apart stays as it was. Empty: it is all zeroes.
     raw: RefCell<Vec<u8>>,
+    slot_bytes: usize,
     pub disk: RefCell<disk::Inode>,
     pub extra: RefCell<InodeExtra>,
     /// `i_size`: what readers see.
@@ -174,6 +175,8 @@ impl Inode {
         let raw = self.raw.borrow();
         if isize == 0 {
             Vec::new()
+        } else if raw.is_empty() {
+            vec![0; self.slot_bytes.saturating_sub(disk::Inode::BYTES + isize)]
         } else {
             raw.get(disk::Inode::BYTES + isize..).unwrap_or(&[]).to_vec()
         }
@@ -182,20 +185,25 @@ impl Inode {
     /// Puts bytes of the length of [`Self::xattr_area`] in its place.
     pub fn set_xattr_area(&self, area: &[u8]) {
         let mut raw = self.raw.borrow_mut();
+        raw.resize(self.slot_bytes, 0);
         let at = raw.len() - area.len();
         raw[at..].copy_from_slice(area);
     }
 
-    /// The whole slot with this inode's fields in it, checksum not set.
-    fn slot_bytes(&self) -> Vec<u8> {
-        let mut raw = self.raw.borrow().clone();
+    /// Fills its slot in the inode table, checksum not set.
+    fn fill_slot(&self, slot: &mut [u8]) {
+        let raw = self.raw.borrow();
+        if raw.is_empty() {
+            slot.fill(0);
+        } else {
+            slot.copy_from_slice(&raw);
+        }
         let mut d = *self.disk.borrow();
         d.set_size(self.disksize.get());
-        d.store(&mut raw);
-        if raw.len() > disk::Inode::BYTES {
-            self.extra.borrow().store(&mut raw);
+        d.store(slot);
+        if slot.len() > disk::Inode::BYTES {
+            self.extra.borrow().store(slot);
         }
-        raw
     }
 }
 
@@ -232,7 +240,7 @@ impl Ext4 {
                 "an inode number",
             ));
         };
-        let table = self.group_desc(slot.group).inode_table();
+        let table = self.inode_tables[slot.group as usize];
         let block = table + u64::from(slot.table_block);
         if self.bdev.peek(block).is_none_or(|b| !b.flag(BufFlag::Uptodate)) {
             self.read_table_ahead(slot.group, slot.table_block);
@@ -259,17 +267,22 @@ impl Ext4 {
         if d.links_count.get() == 0 && !self.orphan_found(ino) {
             return Err(FsError::NotFound);
         }
-        let inode = self.adopt(ino, raw);
+        let (d, extra) = (disk::Inode::load(&raw), InodeExtra::load(&raw));
+        let inode = self.adopt(ino, raw, d.expect("a slot has 128 bytes or more"), extra);
         let tid = self.journal().running_tid().or(self.journal().committing_tid()).unwrap_or(0);
         inode.sync_tid.set(tid);
         inode.datasync_tid.set(tid);
         Ok(inode)
     }
 
-    /// Makes an inode in memory from the bytes of its slot.
-    fn adopt(self: &Rc<Self>, ino: u32, raw: Vec<u8>) -> Rc<Inode> {
-        let d = disk::Inode::load(&raw).expect("a slot has 128 bytes or more");
-        let extra = InodeExtra::load(&raw);
+    /// Makes an inode in memory from the bytes of its slot (empty: zeroes) and what they say.
+    fn adopt(
+        self: &Rc<Self>,
+        ino: u32,
+        raw: Vec<u8>,
+        d: disk::Inode,
+        extra: InodeExtra,
+    ) -> Rc<Inode> {
         let inode = Rc::new(Inode {
             ino,
             size: Cell::new(d.size()),
@@ -277,6 +290,7 @@ impl Ext4 {
             disk: RefCell::new(d),
             extra: RefCell::new(extra),
             raw: RefCell::new(raw),
+            slot_bytes: usize::from(self.geo.inode_bytes),
             reserved: Cell::new(0),
             map: Mapping::new(&self.rt, "file", self.bs().bytes(), &self.wb),
             jinode: RefCell::new(None),
@@ -339,7 +353,6 @@ impl Ext4 {
 
     /// A new inode in memory; its slot is written by [`Ext4::write_inode`].
     pub(super) fn new_inode(self: &Rc<Self>, ino: u32, new: &NewInode) -> Rc<Inode> {
-        let mut raw = vec![0u8; usize::from(self.geo.inode_bytes)];
         let mut d = disk::Inode::zeroed();
         d.mode = new.mode.into();
         d.set_owner(new.uid, new.gid);
@@ -350,13 +363,11 @@ impl Ext4 {
             zerocopy::IntoBytes::write_to_prefix(&root, &mut d.block)
                 .expect("60 bytes hold a header");
         }
-        d.store(&mut raw);
-        if raw.len() > disk::Inode::BYTES {
-            let mut e = InodeExtra::zeroed();
+        let mut e = InodeExtra::zeroed();
+        if usize::from(self.geo.inode_bytes) > disk::Inode::BYTES {
             e.extra_isize = self.new_extra_isize().into();
-            e.store(&mut raw);
         }
-        let inode = self.adopt(ino, raw);
+        let inode = self.adopt(ino, Vec::new(), d, e);
         let now = self.time();
         inode.set_atime(now);
         inode.set_mtime(now);
@@ -370,7 +381,7 @@ impl Ext4 {
     /// initialisation left there does not matter.
     pub(super) async fn itable_buffer(&self, ino: u32) -> FsResult<Rc<Buffer>> {
         let slot = self.geo.inode_slot(ino).ok_or(FsError::Invalid("inode number"))?;
-        let table = self.group_desc(slot.group).inode_table();
+        let table = self.inode_tables[slot.group as usize];
         let block = table + u64::from(slot.table_block);
         if self.bdev.peek(block).is_some_and(|b| b.flag(BufFlag::Uptodate)) {
             return Ok(self.bdev.get(block));
@@ -391,12 +402,14 @@ impl Ext4 {
         let buf = self.itable_buffer(inode.ino).await?;
         h.get_write_access(&buf).await?;
         let slot = self.geo.inode_slot(inode.ino).expect("an inode in memory has a number");
-        let mut raw = inode.slot_bytes();
-        self.csum.seal_inode(inode.ino, &mut raw);
-        let (start, end) = (slot.offset as usize, slot.offset as usize + raw.len());
-        let size_before = buf.with(|b| disk::Inode::load(&b[start..end]).map_or(0, |d| d.size()));
-        buf.with_mut(|b| b[start..end].copy_from_slice(&raw));
-        *inode.raw.borrow_mut() = raw;
+        let start = slot.offset as usize;
+        let size_before = buf.with_mut(|b| {
+            let slot = &mut b[start..start + inode.slot_bytes];
+            let size = disk::Inode::size_in(slot);
+            inode.fill_slot(slot);
+            self.csum.seal_inode(inode.ino, slot);
+            size
+        });
         self.dirty(h, &buf)?;
         inode.sync_tid.set(h.tid());
         if size_before != inode.disksize.get() {

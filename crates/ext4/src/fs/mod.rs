@@ -19,6 +19,7 @@ mod convert;
 mod data;
 mod data_journal;
 mod dir;
+mod dir_names;
 mod direct;
 pub mod era;
 mod extents;

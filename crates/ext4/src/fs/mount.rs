@@ -17,12 +17,13 @@ use wp_vfs::TimeSpec;
 use super::balloc::Groups;
 use super::convert::{Conversions, dioread_nolock};
 use super::data_journal::DataMode;
-use super::dir::Missed;
+use super::dir_names::Names;
 use super::era::Era;
 use super::features;
 use super::inode::Inode;
 use super::lazy_init::LazyInit;
 use super::orphan_file::OrphanFile;
+use crate::disk::hash::{DirHash, NameHash};
 use crate::disk::{Checksums, Geometry, GroupDesc, SuperBlock, incompat, ino};
 
 /// Inodes in memory, and cached blocks of each, above which idle ones are dropped.
@@ -105,10 +106,14 @@ pub struct Ext4 {
     pub(super) csum: Checksums,
     pub(super) sb_buf: Rc<Buffer>,
     gdt: Vec<Rc<Buffer>>,
+    /// Where each group's inode table starts, which never changes.
+    pub(super) inode_tables: Vec<u64>,
     journal: RefCell<Option<Rc<Journal>>>,
     pub(super) groups: Groups,
     pub(super) inodes: RefCell<Index<Rc<Inode>>>,
-    pub(super) missed: RefCell<Missed>,
+    pub(super) names: RefCell<Names>,
+    /// The name that was hashed last: who looks for a name does so several times.
+    pub(super) last_hash: RefCell<Option<(DirHash, Vec<u8>, NameHash)>>,
     /// Inode numbers in the order in which they came to memory; some are gone since.
     pub(super) inode_order: RefCell<VecDeque<u32>>,
     /// Inodes kept in memory before idle ones are dropped, and blocks of each.
@@ -173,6 +178,14 @@ impl Ext4 {
         for n in 0..u64::from(geo.gdt_blocks) {
             gdt.push(bdev.read(first + n).await?);
         }
+        let (per, desc_bytes) =
+            (bs.bytes() / u32::from(geo.desc_bytes), usize::from(geo.desc_bytes));
+        let table_of = |group: u32| {
+            let at = (group % per) as usize * desc_bytes;
+            let buf: &Rc<Buffer> = &gdt[(group / per) as usize];
+            buf.with(|b| GroupDesc::load(&b[at..at + desc_bytes]).inode_table())
+        };
+        let inode_tables = (0..geo.groups).map(table_of).collect();
         let fs = Rc::new(Ext4 {
             rt: rt.clone(),
             csum: Checksums::of(&sb),
@@ -184,9 +197,11 @@ impl Ext4 {
             geo,
             sb_buf,
             gdt,
+            inode_tables,
             journal: RefCell::new(None),
             inodes: RefCell::default(),
-            missed: RefCell::default(),
+            names: RefCell::default(),
+            last_hash: RefCell::default(),
             inode_order: RefCell::default(),
             limits: Cell::new(LIMITS),
             orphans: RefCell::default(),
@@ -342,7 +357,7 @@ impl Ext4 {
             self.journal().abort(e.clone());
         }
         if let Err(FsError::Corrupt(why)) = &out {
-            self.save_error(why).await;
+            Box::pin(self.save_error(why)).await;
         }
         let stopped = h.stop().await;
         let value = out?;

@@ -127,9 +127,9 @@ impl Ext4 {
         }
         let made = async {
             if spec.kind == FileType::Dir {
-                self.fill_new_dir(h, &inode, dir.ino).await?;
+                Box::pin(self.fill_new_dir(h, &inode, dir.ino)).await?;
             } else if spec.kind == FileType::Symlink && !fast_link {
-                self.fill_link(h, &inode, &spec.target).await?;
+                Box::pin(self.fill_link(h, &inode, &spec.target)).await?;
             }
             self.write_inode(h, &inode).await?;
             self.add_name(h, dir, name, inode.ino, self.type_byte(new.mode)).await
@@ -138,7 +138,7 @@ impl Ext4 {
         if let Err(e) = made {
             // No name leads to it: free it as the kernel does, through the orphan chain if blocks
             // hang on it.
-            self.undo_create(h, &inode, spec.kind == FileType::Dir).await?;
+            Box::pin(self.undo_create(h, &inode, spec.kind == FileType::Dir)).await?;
             return Err(e);
         }
         if spec.kind == FileType::Dir {
@@ -249,7 +249,7 @@ impl Ext4 {
         self.check_may_remove(dir, &inode)?;
         let h = self.start(CREDITS_NAME).await?;
         let out = async {
-            self.remove_name(&h, dir, &place).await?;
+            self.remove_name(&h, dir, &place, name).await?;
             self.drop_link(&h, &inode, want_dir).await?;
             if want_dir {
                 self.shrink_links(dir);
@@ -319,7 +319,7 @@ impl Ext4 {
     /// Frees an inode that has neither a name nor an open descriptor.
     pub(super) async fn free_if_unused(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         if inode.nlink() == 0 && inode.opens.get() == 0 && !inode.gone.get() {
-            self.delete_inode(inode).await?;
+            Box::pin(self.delete_inode(inode)).await?;
         }
         Ok(())
     }
@@ -469,7 +469,7 @@ impl Ext4 {
             self.write_inode(&h, &inode).await?;
             // Adding may have moved entries about: look the old name up again.
             let source = self.find(from_dir, from).await?.ok_or(FsError::NotFound)?;
-            self.remove_name(&h, from_dir, &source).await?;
+            self.remove_name(&h, from_dir, &source, from).await?;
             if moves_up {
                 let up = self.find(&inode, b"..").await?.ok_or(FsError::NotFound)?;
                 self.retarget(&h, &inode, &up, to_dir.ino, self.type_byte(mode::DIR)).await?;

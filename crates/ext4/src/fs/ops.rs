@@ -6,7 +6,8 @@ use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, XattrSet,
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
+    XattrSet,
 };
 
 use super::inode::Inode;
@@ -41,6 +42,16 @@ impl Mounted {
     async fn dir(&self, ino: Ino) -> FsResult<Rc<Inode>> {
         let d = self.get(ino).await?;
         if d.is_dir() { Ok(d) } else { Err(FsError::NotDir) }
+    }
+
+    /// [`FileSystem::lookup`] where it need not wait. `None`: it may have to, or something is
+    /// wrong.
+    fn lookup_now(&self, dir: Ino, name: &[u8]) -> Option<FsResult<Ino>> {
+        let inodes = self.0.inodes.borrow();
+        let Some(place) = self.0.find_now(inodes.get(dir.0)?, name)? else {
+            return Some(Err(FsError::NotFound));
+        };
+        inodes.contains(u64::from(place.ino)).then(|| Ok(Ino(u64::from(place.ino))))
     }
 
     fn sectors(&self) -> u32 {
@@ -94,6 +105,37 @@ impl Mounted {
     }
 }
 
+/// Counts a descriptor. Errors: `NotFound`, `NotPermitted`.
+fn opened(inode: &Inode, write: bool) -> FsResult<()> {
+    if inode.gone.get() {
+        return Err(FsError::NotFound);
+    }
+    if write && inode.has(disk::inode::flag::IMMUTABLE) {
+        return Err(FsError::NotPermitted);
+    }
+    inode.opens.set(inode.opens.get() + 1);
+    if write {
+        inode.writers.set(inode.writers.get() + 1);
+    }
+    Ok(())
+}
+
+fn is_open(inode: &Inode, write: bool) -> bool {
+    inode.opens.get() > 0 && (!write || inode.writers.get() > 0)
+}
+
+/// Counts a descriptor no longer. Errors: `BadFile`.
+fn closed(inode: &Inode, write: bool) -> FsResult<()> {
+    if !is_open(inode, write) {
+        return Err(FsError::BadFile);
+    }
+    inode.opens.set(inode.opens.get() - 1);
+    if write {
+        inode.writers.set(inode.writers.get() - 1);
+    }
+    Ok(())
+}
+
 impl FileSystem for Mounted {
     fn name(&self) -> &'static str {
         "ext4"
@@ -103,8 +145,11 @@ impl FileSystem for Mounted {
         Ino(u64::from(disk::ino::ROOT))
     }
 
-    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, Ino> {
-        Box::pin(async move {
+    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Call<'a, Ino> {
+        if let Some(found) = self.lookup_now(dir, name) {
+            return Call::now(found);
+        }
+        Call::later(async move {
             let d = self.dir(dir).await?;
             loop {
                 let place = self.0.find(&d, name).await?.ok_or(FsError::NotFound)?;
@@ -191,8 +236,15 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn attr<'a>(&'a self, ino: Ino) -> Fut<'a, Attr> {
-        Box::pin(async move { Ok(self.get(ino).await?.attr(self.sectors())) })
+    fn attr<'a>(&'a self, ino: Ino) -> Call<'a, Attr> {
+        if let Some(inode) = self.0.inodes.borrow().get(ino.0) {
+            return Call::now(Ok(inode.attr(self.sectors())));
+        }
+        Call::later(async move { Ok(self.get(ino).await?.attr(self.sectors())) })
+    }
+
+    fn kind_in_memory(&self, ino: Ino) -> Option<FileType> {
+        self.0.inodes.borrow().get(ino.0).map(|inode| inode.kind())
     }
 
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
@@ -230,39 +282,34 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn open<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()> {
-        Box::pin(async move {
+    fn open<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()> {
+        if self.0.mount_point_sampled.get()
+            && let Some(inode) = self.0.inodes.borrow().get(ino.0)
+        {
+            return Call::now(opened(inode, write));
+        }
+        Call::later(async move {
             let inode = self.get(ino).await?;
-            if inode.gone.get() {
-                return Err(FsError::NotFound);
-            }
-            if inode.disk.borrow().is_file() {
+            if !inode.gone.get() && inode.disk.borrow().is_file() {
                 self.0.sample_mount_point().await?;
             }
-            if write && inode.has(disk::inode::flag::IMMUTABLE) {
-                return Err(FsError::NotPermitted);
-            }
-            inode.opens.set(inode.opens.get() + 1);
-            if write {
-                inode.writers.set(inode.writers.get() + 1);
-            }
-            Ok(())
+            opened(&inode, write)
         })
     }
 
-    fn release<'a>(&'a self, ino: Ino, write: bool) -> Fut<'a, ()> {
-        Box::pin(async move {
+    fn release<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()> {
+        if let Some(inode) = self.0.inodes.borrow().get(ino.0)
+            && !inode.alloc_on_close.get()
+            && inode.nlink() > 0
+        {
+            return Call::now(closed(inode, write));
+        }
+        Call::later(async move {
             let inode = self.get(ino).await?;
-            if inode.opens.get() == 0 || (write && inode.writers.get() == 0) {
-                return Err(FsError::BadFile);
-            }
-            if inode.alloc_on_close.replace(false) {
+            if is_open(&inode, write) && inode.alloc_on_close.replace(false) {
                 self.0.allocate_promised(&inode).await;
             }
-            inode.opens.set(inode.opens.get() - 1);
-            if write {
-                inode.writers.set(inode.writers.get() - 1);
-            }
+            closed(&inode, write)?;
             self.0.free_if_unused(&inode).await
         })
     }

@@ -28,6 +28,14 @@ impl OrderedData for Inode {
         })
     }
 
+    fn is_clean(&self) -> bool {
+        !self.map.has_dirty()
+    }
+
+    fn is_written(&self) -> bool {
+        self.map.is_settled()
+    }
+
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
         Box::pin(async move { self.map.wait_writeback().await })
     }

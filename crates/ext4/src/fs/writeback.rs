@@ -89,7 +89,7 @@ impl Ext4 {
             }
             first + u64::from(run.len)
         } else {
-            self.map_unwritten(h, inode, bufs, convert).await?
+            Box::pin(self.map_unwritten(h, inode, bufs, convert)).await?
         };
         drop(map);
         if !convert && self.files_delayed(inode) {
@@ -190,9 +190,10 @@ impl Ext4 {
                     })
                 }
                 None => {
-                    let (map, bufs) = (inode.map.clone(), part.to_vec());
+                    let (map, first, more) =
+                        (inode.map.clone(), part[0].clone(), part[1..].to_vec());
                     bio.on_end(move |end| {
-                        for b in &bufs {
+                        for b in std::iter::once(&first).chain(&more) {
                             map.end_writeback(b, end.status.is_err());
                         }
                     })
@@ -337,7 +338,7 @@ impl WbOps for Inode {
             }
             let plug = fs.bdev.queue().plug();
             if fs.journals_data(&me) {
-                return fs.write_journalled(&me, wbc).await;
+                return Box::pin(fs.write_journalled(&me, wbc)).await;
             }
             let start = if wbc.cyclic { me.map.next_index() } else { wbc.range.0 };
             fs.writepages_range(&me, wbc, start, wbc.range.1).await?;
