@@ -346,6 +346,14 @@ impl Judge<'_> {
         })
     }
 
+    /// Was it deleted, and its inode given to another file, which may be what is there?
+    fn is_reused(&self, object: Object) -> bool {
+        let born = |o: Object| self.ledger.files[o as usize].sizes.first().map_or(0, |s| s.version);
+        let ino = self.ledger.files[object as usize].ino;
+        let others = ino.and_then(|ino| self.ledger.by_ino.get(&ino));
+        others.is_some_and(|o| o.iter().any(|o| *o > object && born(*o) <= self.begun))
+    }
+
     /// Data and length of a file, as of version `covers` or later.
     fn kept_file(
         &self,
@@ -356,6 +364,9 @@ impl Judge<'_> {
         by: &str,
         out: &mut Vec<Violation>,
     ) {
+        if self.is_reused(object) {
+            return;
+        }
         let life = &self.ledger.files[object as usize];
         let then: Vec<&String> = paths(&self.ledger.names[covers as usize], object).collect();
         let lost = |path: &str, offset, expected: String, seen: String| Violation {

@@ -6,7 +6,7 @@ use wp_lab::testing::{blessing, repository};
 
 #[test]
 fn every_claim_of_ext4_fsync_has_the_pinned_verdict() {
-    let found = ext4_fsync::reproduce(1, false, &mut |_, _, _| true)
+    let found = ext4_fsync::reproduce(1, false, Vec::new(), &mut |_, _, _| true)
         .expect("runs")
         .expect("not interrupted");
     let path = repository("papers/verdicts.toml");

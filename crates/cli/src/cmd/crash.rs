@@ -20,8 +20,8 @@ use crate::output::{Exit, Out};
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs), or
-    /// a file with a program.
+    /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs),
+    /// db-1, db-3 (so many databases with rollback journals), or a file with a program.
     #[arg(default_value = "seq-1")]
     programs: String,
     /// File system and options: `ext4,era=3.8,data=journal`.
@@ -98,6 +98,12 @@ fn source(a: &Args) -> Result<Source, String> {
         return match length.parse() {
             Ok(n @ 1..=3) => Ok(Source::Sequences(n)),
             _ => Err(format!("`{}`: sequences are seq-1, seq-2 and seq-3", a.programs)),
+        };
+    }
+    if let Some(journals) = a.programs.strip_prefix("db-") {
+        return match journals.parse() {
+            Ok(n @ 1..=16) => Ok(Source::Database { seed: a.seed, journals: n }),
+            _ => Err(format!("`{}`: databases are db-1 to db-16", a.programs)),
         };
     }
     if a.programs == "wild" {

@@ -11,8 +11,8 @@ use wp_crash::{Contract, Explorer, FsSubject, History, Plan, Profile, Rule, Tota
 use wp_workload::program::Program;
 
 use super::play::{Bench, Played, play};
-use super::sequences;
 use super::wild::{self, Extras};
+use super::{database, sequences};
 
 /// Programs that share what is known of recoveries.
 const CHUNK: u64 = 32;
@@ -33,6 +33,13 @@ pub enum Source {
         /// What they may do.
         extras: Extras,
     },
+    /// Databases with rollback journals.
+    Database {
+        /// Seed of the first.
+        seed: u64,
+        /// Databases of a transaction.
+        journals: u32,
+    },
 }
 
 impl Source {
@@ -41,7 +48,7 @@ impl Source {
         match self {
             Source::Text(_) => Some(1),
             Source::Sequences(length) => Some(sequences::count(*length)),
-            Source::Wild { .. } => None,
+            Source::Wild { .. } | Source::Database { .. } => None,
         }
     }
 
@@ -51,6 +58,7 @@ impl Source {
             Source::Text(p) => p.clone(),
             Source::Sequences(length) => sequences::program(*length, n),
             Source::Wild { seed, calls, extras } => wild::generate(seed + n, *calls, *extras),
+            Source::Database { seed, journals } => database::program(seed + n, *journals),
         }
     }
 }

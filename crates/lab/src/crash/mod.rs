@@ -5,6 +5,7 @@
 //!             [`wp_crash::Explorer`] -> [`Findings`]; a [`Campaign`] says all of it.
 
 mod campaign;
+pub mod database;
 mod play;
 pub mod sequences;
 mod story;

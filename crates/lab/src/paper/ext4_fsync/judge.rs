@@ -1,5 +1,6 @@
 //! From runs to claims: what is counted for each, by the rules of `papers/claims.toml`.
 
+use super::cuts::{self, CutRow};
 use super::latency::Latency;
 use super::null::Nulls;
 use super::run::{RunOutcome, config};
@@ -60,12 +61,12 @@ const STEP_DOWN: &str = "from N = 1 to 10 the fsync gets some us shorter: with o
     grows by far more there";
 const LATENCY: &str = "device and CPU are class models with assumed costs: the paper's PC takes some 60 us for \
     each single-block write that jbd2 sends, ours far less; no parameter was fitted to it";
-const CRASH: &str = "crash exploration is not built yet";
 
 pub(super) fn judge(
     runs: &[RunOutcome],
     points: &[Point],
     latency: &Latency,
+    cuts: &[CutRow],
     quick: bool,
 ) -> Result<Vec<Judged>, MachineError> {
     let claims = Claims::fixed();
@@ -106,13 +107,17 @@ pub(super) fn judge(
             }
             None => j.emit(&id, None, NOT_RUN)?,
         }
-        for id in [
-            "ordered.{}.exposure",
-            "sqlite.{}.one_journal",
-            "sqlite.{}.many_journals",
-            "size_ahead.{}",
+        for (id, what) in [
+            ("ordered.{}.exposure", "exposure"),
+            ("sqlite.{}.one_journal", "one_journal"),
+            ("sqlite.{}.many_journals", "many_journals"),
+            ("size_ahead.{}", "size_ahead"),
         ] {
-            j.emit(&id.replace("{}", era), None, CRASH)?;
+            let id = id.replace("{}", era);
+            match cuts::seen(cuts, era, what) {
+                Ok(value) => j.emit(&id, Some(value), "")?,
+                Err(why) => j.emit(&id, None, &why)?,
+            }
         }
     }
     let early = j.run("3.4", "extend", 10).map(|r| incomplete_before_commit(&r.lines) as f64);

@@ -4,6 +4,7 @@
 //! Nothing here is a number of the paper: runs are made, events and image bytes are counted, and
 //! the claims (fixed in `papers/claims.toml`) are judged.
 
+mod cuts;
 mod judge;
 mod latency;
 mod null;
@@ -18,6 +19,7 @@ use crate::claims::Judged;
 use crate::machine::MachineError;
 use crate::reference::Phase;
 
+pub use cuts::{CutRow, cut_era};
 pub use null::{Beside, Nulls};
 pub use run::{RunOutcome, RunPlan, profile, run};
 
@@ -98,15 +100,19 @@ pub struct Reproduction {
     pub variations: usize,
     /// Those of them that no device can have.
     pub impossible: Vec<String>,
+    /// Power cuts, by era and kind of program; nothing if they were not asked for.
+    pub cuts: Vec<CutRow>,
 }
 
 /// Runs everything and judges. `progress(done, all, name)` is called before each run; `false`
 /// stops.
 ///
-/// With `quick`, no runs of 100 files or more and no intervals.
+/// With `quick`, no runs of 100 files or more and no intervals. `cuts`: what [`cut_era`] found, if
+/// power cuts were tried.
 pub fn reproduce(
     seed: u64,
     quick: bool,
+    cuts: Vec<CutRow>,
     progress: &mut dyn FnMut(usize, usize, &str) -> bool,
 ) -> Result<Option<Reproduction>, MachineError> {
     let (few, many) = if quick { (2, 2) } else { (3, 4) };
@@ -154,10 +160,20 @@ pub fn reproduce(
         }
     }
     let rows: Vec<Row> = runs.iter().map(row).collect();
-    let claims = judge(&runs, &points, &latency, quick)?;
+    let claims = judge(&runs, &points, &latency, &cuts, quick)?;
     let nulls = if quick { Nulls::default() } else { beside(&points, &latency)? };
     let variations = varied.len();
-    Ok(Some(Reproduction { rows, points, phone, nulls, claims, runs, variations, impossible }))
+    Ok(Some(Reproduction {
+        rows,
+        points,
+        phone,
+        nulls,
+        claims,
+        runs,
+        variations,
+        impossible,
+        cuts,
+    }))
 }
 
 fn point(r: &RunOutcome) -> Point {
