@@ -123,7 +123,8 @@ fn kernels(manifest: &Value) -> Vec<((u32, u32), bool)> {
     let same = check["differences"].as_array().is_some_and(Vec::is_empty);
     let other = check["kernel"].as_str().and_then(version).filter(|_| same);
     out.extend(other.map(|v| (v, false)));
-    // Where kernels differ, the manifest says so in words: `{"6.1.176 (UML)": "mount refused, .."}`.
+    // Where kernels differ, the manifest says so in words: `{"6.1.176 (UML)": "mount refused,
+    // .."}`.
     for (kernel, said) in check.as_object().into_iter().flatten() {
         if let (Some(v), Some(said)) = (version(kernel), said.as_str()) {
             out.push((v, said.starts_with("mount refused")));

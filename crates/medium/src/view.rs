@@ -96,7 +96,8 @@ impl<'a> Overlay<'a> {
                 Entry::Vacant(place) => {
                     let mut page = Page::zeroed();
                     let inside = page.make_mut();
-                    // What is replaced as a whole is not read: who watches reads sees no need of it.
+                    // What is replaced as a whole is not read: who watches reads sees no need of
+                    // it.
                     if n < 4096 {
                         let have = (self.len_bytes() - index * 4096).min(4096) as usize;
                         self.below.read_at(index * 4096, &mut inside[..have])?;

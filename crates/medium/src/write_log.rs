@@ -192,8 +192,8 @@ impl<'a> WriteLog<'a> {
     /// What a device that was all zero holds after the entries up to `until`, and the length in
     /// bytes that it needs for all that the log names up to there.
     ///
-    /// Errors: those of the entries; `NotFound` for a mark that is not there, `Invalid` for an entry
-    ///         beyond the last.
+    /// Errors: those of the entries; `NotFound` for a mark that is not there, `Invalid` for an
+    ///         entry beyond the last.
     pub fn replay(&self, until: Until<'_>) -> FsResult<(Medium, u64)> {
         let mut medium = Medium::new();
         let mut bytes = 0;

@@ -304,7 +304,8 @@ fn random_report(
     writeln!(
         t,
         "Random programs on real Linux 6.12 in virtual time and here, device waits of each call. A\n\
-         wait is 100 us; a call that lacks less than a twentieth of one counts as having waited, on both\n\
+         wait is 100 us; a call that lacks less than a twentieth of one counts as having waited, \
+         on both\n\
          sides: each look at the guest's clock takes 256 ns of it.\n"
     )
     .expect(line);

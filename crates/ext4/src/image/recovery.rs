@@ -1,5 +1,5 @@
-//! What a kernel does at mount after a crash, in memory: replay of the journal, of its fast commits,
-//! then what open and half-truncated files have left (orphans).
+//! What a kernel does at mount after a crash, in memory: replay of the journal, of its fast
+//! commits, then what open and half-truncated files have left (orphans).
 //!
 //! Picture:    [`replay_journal`] (shared with the mounted file system) -> [`Editor`] -> root inode
 //!             -> orphans -> super block and descriptors. All of it reads and writes one overlay.
@@ -32,8 +32,8 @@ pub struct Recovery {
     pub orphans_deleted: u32,
     /// Files that were cut to their size.
     pub orphans_truncated: u32,
-    /// Why the journal was aborted before (`s_errno`, negated as on disk); the file system is marked
-    /// as having errors then. 0 = it was not.
+    /// Why the journal was aborted before (`s_errno`, negated as on disk); the file system is
+    /// marked as having errors then. 0 = it was not.
     pub journal_errno: u32,
     /// What a kernel reports (`ext4_error`), marks the file system for, and mounts in spite of.
     pub reported: Vec<FsError>,
