@@ -307,10 +307,14 @@ fn features_that_we_cannot_check_are_refused_by_name() {
 #[test]
 fn the_check_uses_nothing_of_the_file_system_that_it_checks() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for (dir, allowed) in [("check", ["disk", "image"]), ("image", ["disk", "image"])] {
+    let allowed = ["disk", "image"];
+    for dir in ["check", "image", "image/fast_commit"] {
         let mut files = 0;
         for entry in std::fs::read_dir(src.join(dir)).expect("lists") {
             let path = entry.expect("lists").path();
+            if path.is_dir() {
+                continue;
+            }
             let text = std::fs::read_to_string(&path).expect("read");
             files += 1;
             for part in text.split("crate::").skip(1) {
@@ -319,7 +323,7 @@ fn the_check_uses_nothing_of_the_file_system_that_it_checks() {
                 assert!(allowed.contains(&word), "{}: crate::{word}", path.display());
                 // Of the readers only recovery, if that is asked for.
                 let is_root = path.ends_with("check/mod.rs");
-                assert!(dir == "image" || word != "image" || is_root, "{}", path.display());
+                assert!(dir != "check" || word != "image" || is_root, "{}", path.display());
             }
         }
         assert!(files > 5, "{dir}: {files} files");

@@ -1,5 +1,7 @@
 //! Inodes during a replay: held in memory from the first record that names them.
 
+use std::collections::btree_map::Entry;
+
 use wp_base::{FsError, FsResult};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -15,6 +17,8 @@ pub(super) struct Held {
     pub map: Option<FileMap>,
     /// The map is no longer what `i_block` says.
     pub is_remapped: bool,
+    /// The tree has a block of its own although its extents would fit in the inode.
+    pub is_tall: bool,
     /// The inode is no longer what the overlay holds.
     pub is_changed: bool,
     /// Its blocks are marked free, and excluded.
@@ -38,7 +42,7 @@ impl Replay<'_> {
     /// impossible shape. Source: `ext4_iget`, which verifies no checksum during a replay.
     pub(super) fn hold(&mut self, number: u32) -> FsResult<bool> {
         let image = self.editor.image();
-        if !self.inodes.contains_key(&number) {
+        if let Entry::Vacant(place) = self.inodes.entry(number) {
             let is_reserved = number < image.geometry().first_inode && number != ino::ROOT;
             if is_reserved || number > image.geometry().inodes_count {
                 return Ok(false);
@@ -48,10 +52,11 @@ impl Replay<'_> {
                 record,
                 map: None,
                 is_remapped: false,
+                is_tall: false,
                 is_changed: false,
                 is_cleared: false,
             };
-            self.inodes.insert(number, held);
+            place.insert(held);
         }
         let Some(held) = self.inodes.get(&number) else { return Ok(false) };
         let record = &held.record;
@@ -78,7 +83,9 @@ impl Replay<'_> {
     pub(super) fn map(&mut self, number: u32) -> FsResult<&FileMap> {
         let held = self.inodes.get_mut(&number).ok_or(FsError::Io)?;
         if held.map.is_none() {
-            held.map = Some(self.editor.image().map(&held.record)?);
+            let map = self.editor.image().map(&held.record)?;
+            held.is_tall = !map.nodes.is_empty();
+            held.map = Some(map);
         }
         held.map.as_ref().ok_or(FsError::Io)
     }
@@ -130,6 +137,7 @@ impl Replay<'_> {
                 record: self.editor.image().inode_unchecked(number)?,
                 map: None,
                 is_remapped: false,
+                is_tall: false,
                 is_changed: false,
                 is_cleared: false,
             },
@@ -192,8 +200,9 @@ impl Replay<'_> {
         // A kernel leaves the count as it is where the tree is none.
         let Ok(map) = self.map(number) else { return Ok(()) };
         let blocks: u64 = map.runs.iter().map(|r| u64::from(r.blocks)).sum();
-        let nodes = ranges::nodes(ranges::extents(&map.runs).count(), per_node);
+        let extents = ranges::extents(&map.runs).count();
         let held = self.held(number)?;
+        let nodes = ranges::nodes(extents, per_node).max(usize::from(held.is_tall));
         let count = (blocks + nodes as u64).saturating_mul(sectors);
         held.record.inode.set_blocks_raw(count);
         let flags = held.record.inode.flags.get() & !flag::HUGE_FILE;

@@ -7,8 +7,8 @@
 //!                twice, or over data that reached home, gives the same.
 //!             2. an inode is held once; what is on the overlay may be older.
 //!             3. no block that a record names is given to a directory or a map.
-//! Differs:    a map that changed is written packed, where a kernel leaves the tree as its
-//!             insertions shaped it: blocks of the map may be others, and fewer.
+//! Differs:    the leaves of a map that changed are written packed, where a kernel leaves them as
+//!             its insertions shaped them: blocks of the map may be others, and fewer.
 //! Left out:   inline data, a third level of hash trees: `Unsupported`.
 //! Source:     Linux `fs/ext4/fast_commit.c` (`ext4_fc_replay`, `ext4_fc_replay_scan`),
 //!             `fs/jbd2/recovery.c` (`fc_do_one_pass`).

@@ -92,10 +92,14 @@ impl Replay<'_> {
             return Ok(());
         }
         let old = cut(runs, from, extent.end());
+        // What is cut out of extents makes more of them before any are merged.
+        let pieces = if old.is_empty() { 0 } else { extents(runs).count() + 1 };
         put(runs, Run { logical: extent.logical(), start, blocks, is_unwritten });
+        let at_home = |r: &Run| r.start == start + (u64::from(r.logical) - from);
+        self.resize(ino, pieces, old.iter().any(at_home))?;
         for r in old {
             // Elsewhere before: its old blocks are free, unless a modified inode still has them.
-            if r.start != start + (u64::from(r.logical) - from) {
+            if !at_home(&r) {
                 self.editor.mark_blocks(r.start, r.blocks.into(), false);
             }
         }
@@ -110,8 +114,26 @@ impl Replay<'_> {
         self.modified.insert(ino);
         let from = u64::from(logical);
         let gone = cut(&mut self.map_mut(ino)?.runs, from, from + u64::from(blocks));
+        self.resize(ino, 0, false)?;
         for r in gone {
             self.editor.mark_blocks(r.start, r.blocks.into(), false);
+        }
+        Ok(())
+    }
+
+    /// Follows the height of the tree: it grows when the inode no longer holds the extents, of
+    /// which there were `pieces` for a moment, and is merged back only by a look at all extents
+    /// below the size, or, if it `is_merged`, at others.
+    ///
+    /// Source: `ext4_ext_replay_shrink_inode`, `ext4_ext_try_to_merge_up`.
+    fn resize(&mut self, ino: u32, pieces: usize, is_merged: bool) -> FsResult<()> {
+        let bs = self.editor.image().block_bytes() as u64;
+        let now = extents(&self.map(ino)?.runs).count();
+        let held = self.held(ino)?;
+        held.is_tall |= pieces.max(now) > IN_INODE;
+        let is_looked_at = is_merged || held.record.inode.size() >= bs;
+        if now == 0 || (is_looked_at && now <= IN_INODE) {
+            held.is_tall = false;
         }
         Ok(())
     }
@@ -135,7 +157,8 @@ impl Replay<'_> {
         let mut old = map.nodes.clone().into_iter();
         let mut used = Vec::new();
         let mut depth = 0u16;
-        while entries.len() > IN_INODE {
+        let is_tall = self.held(ino)?.is_tall;
+        while entries.len() > IN_INODE || (is_tall && depth == 0 && !entries.is_empty()) {
             let mut above = Vec::new();
             for part in entries.chunks(per_node) {
                 let block = match old.next() {
@@ -205,6 +228,7 @@ fn fill(node: &mut [u8], depth: u16, entries: &[(u32, [u8; ExtentNode::ENTRY_BYT
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test that indexes wrongly fails")]
 mod tests {
     use super::*;
 
