@@ -124,7 +124,7 @@ pub struct Campaign {
     pub check: bool,
     /// Cuts during recovery, see [`wp_crash::Options::second_cuts`].
     pub second_cuts: u32,
-    /// Stop as soon as one of these rules is broken.
+    /// Stop after a chunk in which all of these rules are broken, if any are given.
     pub stop_at: Vec<Rule>,
 }
 
@@ -180,8 +180,8 @@ pub fn run(c: &Campaign, workers: usize, go_on: &(dyn Fn(&Totals) -> bool + Sync
                     }
                     let from = first + n * CHUNK;
                     let findings = chunk(c, from, end.min(from + CHUNK));
-                    let stops =
-                        findings.found.iter().any(|f| c.stop_at.contains(&f.violation.rule));
+                    let seen = |rule: &Rule| findings.totals.broken[*rule as usize] > 0;
+                    let stops = !c.stop_at.is_empty() && c.stop_at.iter().all(seen);
                     let mut sum = sum.lock().unwrap_or_else(|e| e.into_inner());
                     sum.add(&findings.totals);
                     if stops || !go_on(&sum) {

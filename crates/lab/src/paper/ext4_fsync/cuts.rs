@@ -116,7 +116,8 @@ pub fn cut_era(
             profile: Profile { size_with_data: true, ..Profile::EXT4 },
             check: false,
             second_cuts: 0,
-            stop_at: Vec::new(),
+            // What was seen twice over needs no thousand programs more.
+            stop_at: vec![Rule::Exposure, Rule::SizeAhead],
         };
         let findings = run(&campaign, workers, &|_| go_on());
         if !go_on() {
