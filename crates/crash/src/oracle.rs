@@ -5,7 +5,7 @@
 
 use wp_vfs::FileType;
 
-use crate::ledger::{FileLife, Ledger, Names, Object, Scope};
+use crate::ledger::{FileLife, Ledger, Names, Object, Promise, Scope};
 use crate::subject::{Outcome, Survivor};
 
 /// Which rule was broken.
@@ -25,11 +25,13 @@ pub enum Rule {
     LostSync,
     /// O5: the tree of names is that of no moment.
     Order,
+    /// O6: a file that took another's name is there without its contents.
+    Replaced,
 }
 
 impl Rule {
     /// All, in order.
-    pub const ALL: [Rule; 7] = [
+    pub const ALL: [Rule; 8] = [
         Rule::Recoverable,
         Rule::Metadata,
         Rule::Exposure,
@@ -37,6 +39,7 @@ impl Rule {
         Rule::MixedVersions,
         Rule::LostSync,
         Rule::Order,
+        Rule::Replaced,
     ];
 
     /// Its name in reports.
@@ -49,6 +52,7 @@ impl Rule {
             Rule::MixedVersions => "O3-mixed-versions",
             Rule::LostSync => "O4-lost-sync",
             Rule::Order => "O5-order",
+            Rule::Replaced => "O6-replaced",
         }
     }
 }
@@ -62,6 +66,11 @@ pub struct Profile {
     pub names_in_order: bool,
     /// A length never runs ahead of its data (not POSIX; data=journal, or ext4 3.4).
     pub size_with_data: bool,
+    /// A file that is renamed over another is there with its contents or not at all (not POSIX;
+    /// ext4's `auto_da_alloc`).
+    pub replaces_whole: bool,
+    /// An `O_DIRECT` write is durable when it returns (nobody; programs assume it).
+    pub direct_is_durable: bool,
     /// All blocks of a file are of one version (nobody but copy-on-write and data=journal).
     pub one_version: bool,
 }
@@ -72,6 +81,8 @@ impl Profile {
         fsync_keeps_names: false,
         names_in_order: false,
         size_with_data: false,
+        replaces_whole: false,
+        direct_is_durable: false,
         one_version: false,
     };
     /// ext4 with a journal.
@@ -124,6 +135,7 @@ pub fn judge(
     judge.data(&mut out);
     judge.promises(&mut out);
     judge.order(&mut out);
+    judge.replaced(&mut out);
     out
 }
 
@@ -302,7 +314,9 @@ impl Judge<'_> {
     }
 
     fn promises(&self, out: &mut Vec<Violation>) {
-        for promise in self.ledger.promises.iter().filter(|p| p.operation < self.ended) {
+        let counts = |p: &&Promise| !p.assumed || self.profile.direct_is_durable;
+        let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
+        for promise in made.filter(counts) {
             let by = self.ledger.text(promise.operation + 1);
             // A promise holds from the return of its call on. The cut that is judged by it comes at
             // that moment at the earliest, and whatever was called before may show.
@@ -341,7 +355,7 @@ impl Judge<'_> {
                 .take(self.begun as usize + 1)
                 .any(|n| n.get(path) == Some(&object))
         };
-        self.outcome.files.iter().find(|f| {
+        self.outcome.files.iter().map(|f| &**f).find(|f| {
             f.kind == life.kind && life.ino.is_none_or(|i| i == f.ino) && at_some_time(&f.path)
         })
     }
@@ -487,6 +501,33 @@ impl Judge<'_> {
                     seen: "the name".to_owned(),
                 });
                 return;
+            }
+        }
+    }
+
+    /// O6: whoever took another's name is not empty, if it was not then.
+    fn replaced(&self, out: &mut Vec<Violation>) {
+        if !self.profile.replaces_whole {
+            return;
+        }
+        for r in self.ledger.replacements.iter().filter(|r| r.version <= self.begun) {
+            let ino = self.ledger.files[r.object as usize].ino;
+            let mut there = self.outcome.files.iter();
+            let Some(file) = there.find(|f| f.path == r.path && Some(f.ino) == ino) else {
+                continue;
+            };
+            let life = &self.ledger.files[r.object as usize];
+            let then = life.sizes.iter().rev().find(|s| s.version <= r.version);
+            let mut later = life.sizes.iter().filter(|s| s.version > r.version);
+            let may_be_empty = then.is_none_or(|s| s.to == 0) || later.any(|s| s.to == 0);
+            if file.size == 0 && !may_be_empty && !self.is_reused(r.object) {
+                out.push(Violation {
+                    rule: Rule::Replaced,
+                    path: r.path.clone(),
+                    offset: None,
+                    expected: format!("what was there when `{}`", self.ledger.text(r.version)),
+                    seen: "an empty file".to_owned(),
+                });
             }
         }
     }

@@ -4,6 +4,7 @@
 //! Picture:    [`Source`] -> program -> [`play()`] -> [`Played`] (tape, ledger) ->
 //!             [`wp_crash::Explorer`] -> [`Findings`]; a [`Campaign`] says all of it.
 
+pub mod bugs;
 mod campaign;
 pub mod database;
 mod play;

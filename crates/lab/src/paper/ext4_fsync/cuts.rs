@@ -5,12 +5,12 @@
 //! that the contract of the drive permits is recovered and judged.
 
 use serde::Serialize;
-use wp_crash::{Plan, Profile, Rule, Totals};
+use wp_crash::{Profile, Rule, Totals};
 use wp_vfs::Options;
 
 use super::run::config;
 use crate::crash::wild::Extras;
-use crate::crash::{Bench, Campaign, Findings, Source, Space, run};
+use crate::crash::{Bench, Campaign, Findings, Source, run};
 use crate::machine::MachineError;
 
 /// Programs behind a 0 (`>= 1,000`), and recoveries (`>= 100,000 distinct`).
@@ -107,17 +107,11 @@ pub fn cut_era(
     let mut rows = Vec::new();
     for (name, count, source) in sources {
         let campaign = Campaign {
-            bench: bench(era, kernel)?,
-            source,
-            programs: (0, count.max(1)),
-            space: Space::HONEST,
-            plan: Plan::default(),
             seed,
             profile: Profile { size_with_data: true, ..Profile::EXT4 },
-            check: false,
-            second_cuts: 0,
             // What was seen twice over needs no thousand programs more.
             stop_at: vec![Rule::Exposure, Rule::SizeAhead],
+            ..Campaign::new(bench(era, kernel)?, source, (0, count.max(1)))
         };
         let findings = run(&campaign, workers, &|_| go_on());
         if !go_on() {
