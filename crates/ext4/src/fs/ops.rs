@@ -259,6 +259,9 @@ impl FileSystem for Mounted {
             if inode.alloc_on_close.replace(false) {
                 self.0.allocate_promised(&inode).await;
             }
+            if write && inode.writers.get() == 1 && inode.reserved.get() == 0 {
+                self.0.discard_prealloc(&inode);
+            }
             inode.opens.set(inode.opens.get() - 1);
             if write {
                 inode.writers.set(inode.writers.get() - 1);
