@@ -57,6 +57,10 @@ pub struct MountOptions {
     /// `init_itable=`: how many times as long as zeroing the first inode table took it is waited
     /// between tables; `None` is `noinit_itable`.
     pub init_itable: Option<u32>,
+    /// The device is a rotating disk: groups near the goal are looked at first (from 5.13).
+    pub rotational: bool,
+    /// CPUs of the machine: large files stream to as many groups (from 6.17).
+    pub cpus: u32,
     /// Seconds since 1970 at power-on.
     pub epoch_secs: i64,
     /// The flusher's settings.
@@ -83,6 +87,8 @@ impl MountOptions {
             commit_interval: Span::secs(5),
             disk: disk.to_owned(),
             init_itable: Some(10),
+            rotational: false,
+            cpus: 2,
             epoch_secs: 1_700_000_000,
             writeback: WbPolicy {
                 task,
@@ -186,10 +192,11 @@ impl Ext4 {
             buf.with(|b| GroupDesc::load(&b[at..at + desc_bytes]).inode_table())
         };
         let inode_tables = (0..geo.groups).map(table_of).collect();
+        let goals = if opts.era.stream_goals { opts.cpus.min(geo.groups.div_ceil(4)) } else { 1 };
         let fs = Rc::new(Ext4 {
             rt: rt.clone(),
             csum: Checksums::of(&sb),
-            groups: Groups::new(rt, geo.groups),
+            groups: Groups::new(rt, geo.groups, goals),
             bdev,
             wb,
             opts,
@@ -446,12 +453,16 @@ impl Ext4 {
     }
 
     fn count_free(&self) {
-        let (mut blocks, mut inodes) = (0u64, 0u64);
+        let (mut blocks, mut inodes, mut dirs) = (0u64, 0u64, 0u64);
         for group in 0..self.geo.groups {
             let d = self.group_desc(group);
             blocks += u64::from(d.free_blocks_count());
             inodes += u64::from(d.free_inodes_count());
+            dirs += u64::from(d.used_dirs_count());
         }
+        self.groups.rough.blocks.set(blocks);
+        self.groups.rough.inodes.set(inodes);
+        self.groups.rough.dirs.set(dirs);
         self.groups.free_blocks.set(blocks);
         self.groups.free_inodes.set(inodes);
     }

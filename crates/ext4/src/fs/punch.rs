@@ -233,6 +233,9 @@ impl Ext4 {
             self.drop_blocks_in(inode, first, last).await;
         }
         self.zero_edges(inode, offset, end).await?;
+        if first < last {
+            self.discard_prealloc(inode);
+        }
         let mut at = first;
         while at < last {
             let h = self.start_revoking(CREDITS_PUNCH, REVOKES_PUNCH).await?;

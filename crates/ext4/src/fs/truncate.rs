@@ -157,6 +157,7 @@ impl Ext4 {
     /// (`ext4_truncate`).
     pub(super) async fn finish_truncate(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
+        self.discard_prealloc(inode);
         self.cut(inode, inode.disksize.get().div_ceil(bs), self.is_logged(inode)).await?;
         let h = self.start(8).await?;
         let out = async {
@@ -191,6 +192,7 @@ impl Ext4 {
     /// Frees an inode without names and without users (`ext4_evict_inode`).
     pub(super) async fn delete_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         inode.gone.set(true);
+        self.discard_prealloc(inode);
         let was_dir = inode.is_dir();
         let metadata = self.is_logged(inode);
         self.write_ordered(inode, 0).await?;

@@ -18,6 +18,9 @@ use super::extents::Fill;
 use super::inode::Inode;
 use super::mount::Ext4;
 
+/// Blocks that one handle of writeback gives places to at most (`MAX_WRITEPAGES_EXTENT_LEN`).
+const EXTENT_MOST: usize = 2048;
+
 /// What is known of where a dirty block goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -72,7 +75,7 @@ impl Ext4 {
             Place::of(b) == state
                 && inode.map.peek(b.block()).is_some_and(|now| Rc::ptr_eq(&now, b))
         };
-        let bufs = &bufs[..bufs.iter().take_while(still).count()];
+        let bufs = &bufs[..bufs.iter().take(EXTENT_MOST).take_while(still).count()];
         if bufs.is_empty() || state == Place::Known {
             return Ok((false, first));
         }
@@ -86,6 +89,10 @@ impl Ext4 {
                 if b.clear(BufFlag::Delay) {
                     self.unreserve(inode, 1);
                 }
+            }
+            // Nobody is left to use what was set aside (`ext4_da_update_reserve_space`).
+            if inode.reserved.get() == 0 && inode.writers.get() == 0 {
+                self.discard_prealloc(inode);
             }
             first + u64::from(run.len)
         } else {
