@@ -25,6 +25,9 @@ pub struct Options {
     pub partition: (u64, u64),
     /// Failures kept of each rule; all are counted.
     pub keep: usize,
+    /// Recover no state that reads the same as an earlier one? (Without it the answer is the same,
+    /// later.)
+    pub prune: bool,
     /// Does recovery write what is to be last only when the rest is durable? All of them do; without
     /// it one sees what would come of one that does not.
     pub recovery_in_order: bool,
@@ -211,7 +214,9 @@ impl<'a> Explorer<'a> {
         let (first, bytes) = self.options.partition;
         let place = (first / wp_medium::PAGE_BYTES as u64, bytes);
         let state = State::new((history, frame, kept), &self.pool, place);
-        if let Some(result) = self.known.find(|page| state.peek(page)) {
+        if self.options.prune
+            && let Some(result) = self.known.find(|page| state.peek(page))
+        {
             return result;
         }
         let mut outcome = self.subject.recover(&state);

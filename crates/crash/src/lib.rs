@@ -24,6 +24,6 @@ pub use history::{Contract, Frame, History, Unit};
 pub use ledger::{Did, Ledger};
 pub use oracle::{Profile, Rule, Violation, judge};
 pub use state::{Pages, State};
-pub use states::{Kept, Plan, Visited};
+pub use states::{Kept, Plan, Visited, of_frame};
 pub use subject::{FsSubject, Outcome, Subject, Survivor};
 pub use tape::{Entry, Recorder, Tape, Taped};

@@ -78,6 +78,9 @@ pub struct Args {
     /// Cuts during each new recovery: so many choices of its writes.
     #[arg(long, default_value_t = 0)]
     second: u32,
+    /// Recover every state, also those that read the same as an earlier one: the same answer, later.
+    #[arg(long)]
+    no_prune: bool,
     /// The drive is as mkfs found it after a trim: without old data in free blocks.
     #[arg(long)]
     trimmed: bool,
@@ -197,6 +200,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         profile: profile(a)?,
         check: !a.no_check,
         second_cuts: a.second,
+        prune: !a.no_prune,
         recovery_in_order: true,
         stop_at: Vec::new(),
     })

@@ -25,8 +25,8 @@ pub struct Args {
     /// Fewer and shorter runs; claims that need the others are `not-modelled` then.
     #[arg(long)]
     quick: bool,
-    /// Cut the power in so many programs of each era, and in a tenth of it of each kind of database:
-    /// 1000 programs, some 4 minutes on two cores, are what a 0 needs.
+    /// Cut the power in so many programs of each era, and in a fiftieth of it of each kind of
+    /// database: 1000 programs, some minutes on two cores, are what a 0 needs.
     #[arg(long, value_name = "PROGRAMS", num_args = 0..=1, default_missing_value = "1000")]
     crash: Option<u64>,
     /// Seed of every random stream.

@@ -55,6 +55,7 @@ impl Campaign {
             profile: Profile::EXT4,
             check: false,
             second_cuts: 0,
+            prune: true,
             recovery_in_order: true,
             stop_at: Vec::new(),
         }
@@ -143,6 +144,8 @@ pub struct Campaign {
     pub check: bool,
     /// Cuts during recovery, see [`wp_crash::Options::second_cuts`].
     pub second_cuts: u32,
+    /// See [`wp_crash::Options::prune`].
+    pub prune: bool,
     /// See [`wp_crash::Options::recovery_in_order`].
     pub recovery_in_order: bool,
     /// Stop after a chunk in which all of these rules are broken, if any are given.
@@ -258,6 +261,7 @@ fn chunk(c: &Campaign, from: u64, to: u64) -> Findings {
         partition: first.partition,
         keep: KEEP,
         second_cuts: c.second_cuts,
+        prune: c.prune,
         recovery_in_order: c.recovery_in_order,
     };
     let mut explorer = Explorer::new(subject, options);

@@ -101,8 +101,8 @@ pub fn cut_era(
     let extras = Extras::ALL;
     let sources = [
         ("random", programs, Source::Wild { seed, calls: 40, extras }),
-        ("one journal", programs / 10, Source::Database { seed, journals: 1 }),
-        ("many journals", programs / 10, Source::Database { seed, journals: MANY }),
+        ("one journal", programs / 50, Source::Database { seed, journals: 1 }),
+        ("many journals", programs / 50, Source::Database { seed, journals: MANY }),
     ];
     let mut rows = Vec::new();
     for (name, count, source) in sources {
