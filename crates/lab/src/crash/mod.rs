@@ -6,6 +6,7 @@
 
 mod campaign;
 pub mod database;
+pub mod host;
 mod play;
 pub mod sequences;
 mod story;
