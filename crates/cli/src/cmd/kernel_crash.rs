@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads, with a loop device each. A mount waits more than it works.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 8)]
     workers: usize,
     /// The first program.
     #[arg(long, default_value_t = 0)]

@@ -7,8 +7,8 @@ use wp_medium::Slice;
 
 use super::kernel::{Found, Theirs};
 
-/// How a survey's fault begins that is not about a file: the mount succeeds in spite of it.
-const REPORTED: &str = "reported at mount: ";
+/// How a survey's fault begins that no call answers: the kernel reports it and goes on.
+const REPORTED: &str = "reported ";
 
 /// The first difference between the two, in words.
 pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String> {

@@ -6,7 +6,7 @@
 //!                two mounts;
 //!             2. nothing stays mounted or attached, whatever happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::fs::SeekFrom;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use wp_base::SECTOR_BYTES;
@@ -23,7 +23,7 @@ use wp_medium::{Medium, Slice};
 use wp_vfs::FileType;
 
 /// Bytes read or written at a time.
-const CHUNK: u64 = 1 << 20;
+const CHUNK: u64 = 256 << 10;
 /// What mount(2) answers to what is on the disk, and to nothing else.
 const REFUSALS: [Errno; 6] =
     [Errno::INVAL, Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::OPNOTSUPP, Errno::ROFS];
@@ -72,13 +72,55 @@ impl Spent {
     }
 }
 
+/// The file below the loop device, and what it shall hold. What a mount has written into it is not
+/// known: all of it is written for each state, from memory in which little changes.
+struct Image {
+    file: File,
+    state: Medium,
+    bytes: Vec<u8>,
+    /// Of each chunk: is there anything but zeros?
+    is_used: Vec<bool>,
+}
+
+impl Image {
+    fn new(file: File, bytes: u64) -> Image {
+        let (state, chunks) = (Medium::new(), bytes.div_ceil(CHUNK) as usize);
+        Image { file, state, bytes: vec![0; bytes as usize], is_used: vec![false; chunks] }
+    }
+
+    /// Makes the file what the medium is.
+    fn write(&mut self, medium: &Medium) -> io::Result<()> {
+        let (end, mut changed) = (self.bytes.len() as u64, BTreeSet::new());
+        self.state.diff(medium, &mut |at, sectors| {
+            let to = (at.bytes() + u64::from(sectors) * SECTOR_BYTES).min(end);
+            if at.bytes() < to {
+                medium.read_bytes(at.bytes(), &mut self.bytes[at.bytes() as usize..to as usize]);
+                changed.extend(at.bytes() / CHUNK..to.div_ceil(CHUNK));
+            }
+        });
+        self.state = medium.clone();
+        for (n, chunk) in self.bytes.chunks(CHUNK as usize).enumerate() {
+            let at = n as u64 * CHUNK;
+            if changed.contains(&(n as u64)) {
+                self.is_used[n] = chunk.iter().any(|b| *b != 0);
+            }
+            if self.is_used[n] {
+                self.file.write_all_at(chunk, at)?;
+            } else {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&self.file, hole, at, chunk.len() as u64)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A loop device over a file in memory, and a place to mount it.
 pub struct HostKernel {
     dir: PathBuf,
     at: PathBuf,
     device: String,
-    file: File,
-    bytes: u64,
+    image: Image,
     /// Time spent so far.
     pub spent: Spent,
 }
@@ -128,7 +170,7 @@ impl HostKernel {
         }
         let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
         let (dir, at) = (dir.to_owned(), dir.join("mnt"));
-        Ok(HostKernel { dir, at, device, file, bytes, spent: Spent::default() })
+        Ok(HostKernel { dir, at, device, image: Image::new(file, bytes), spent: Spent::default() })
     }
 
     /// The image as it is now: after [`HostKernel::recover`], as the unmount left it.
@@ -146,8 +188,8 @@ impl HostKernel {
         options: &str,
         block: u32,
     ) -> Result<Theirs, String> {
-        let HostKernel { file, bytes, spent, at, device, .. } = self;
-        timed(&mut spent.write, || write(medium, *bytes, file)).map_err(|e| text("image", e))?;
+        let HostKernel { image, spent, at, device, .. } = self;
+        timed(&mut spent.write, || image.write(medium)).map_err(|e| text("image", e))?;
         spent.mounts += 1;
         let data = std::ffi::CString::new(options).map_err(|e| text("options", e))?;
         let flags = MountFlags::NOATIME;
@@ -161,8 +203,7 @@ impl HostKernel {
         }
         let mut files = BTreeMap::new();
         timed(&mut spent.read, || walk(at, "", block, &mut files));
-        timed(&mut spent.unmount, || unmount(at.as_path(), UnmountFlags::empty()))
-            .map_err(|e| text("umount", e))?;
+        timed(&mut spent.unmount, || unmount_soon(at)).map_err(|e| text("umount", e))?;
         Ok(Theirs::Files(files))
     }
 
@@ -188,6 +229,19 @@ impl Drop for HostKernel {
     }
 }
 
+/// A program that another thread starts has every descriptor of ours until its `execve`: what is
+/// busy now is not for long.
+fn unmount_soon(at: &Path) -> Result<(), Errno> {
+    const TRIES: u32 = 2000;
+    for _ in 0..TRIES {
+        match unmount(at, UnmountFlags::empty()) {
+            Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
+            done => return done,
+        }
+    }
+    Err(Errno::BUSY)
+}
+
 fn errno(e: Errno) -> String {
     let name = match e {
         Errno::INVAL => "EINVAL",
@@ -199,23 +253,6 @@ fn errno(e: Errno) -> String {
         other => return other.to_string(),
     };
     name.to_owned()
-}
-
-/// Makes the file what the medium is.
-fn write(medium: &Medium, bytes: u64, file: &File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.set_len(bytes)?;
-    let mut buffer = vec![0; CHUNK as usize];
-    for (first, sectors) in medium.runs() {
-        let (mut at, end) = (first.bytes(), (first.0 + sectors) * SECTOR_BYTES);
-        while at < end.min(bytes) {
-            let part = &mut buffer[..(end.min(bytes) - at).min(CHUNK) as usize];
-            medium.read_bytes(at, part);
-            file.write_all_at(part, at)?;
-            at += part.len() as u64;
-        }
-    }
-    Ok(())
 }
 
 fn walk(dir: &Path, path: &str, block: u32, out: &mut BTreeMap<String, Found>) {

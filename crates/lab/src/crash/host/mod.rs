@@ -42,6 +42,8 @@ pub struct Mode {
     pub name: &'static str,
     /// Bytes of a block.
     pub block: u32,
+    /// Are free blocks full of what the drive held before? If not, it was trimmed.
+    pub is_used: bool,
 }
 
 const ERAS: [&str; 5] = ["3.4", "3.8", "4.6", "5.10", "6.18"];
@@ -68,6 +70,8 @@ impl Mode {
             era: ERAS[i % ERAS.len()],
             name: MODES[i / ERAS.len()].0,
             block: BLOCKS[block as usize],
+            // Images that are full take the longest to write.
+            is_used: n / all % 4 == 1,
         }
     }
 
@@ -92,7 +96,7 @@ impl Mode {
             elevator: String::new(),
             kernel: (number(major)?, number(minor)?),
             settle_s: 60,
-            stale: true,
+            stale: self.is_used,
             model: false,
         })
     }
@@ -332,7 +336,7 @@ impl One<'_> {
     fn source(&self) -> (Source, u64) {
         let mut rng = Rng::stream(self.ask.seed ^ (self.number << 20), "agreement");
         let sequences = Source::Sequences(2);
-        match (self.number / 50 % 3, sequences.count()) {
+        match (self.number / 25 % 3, sequences.count()) {
             (2, Some(count)) => (sequences, rng.below(count)),
             _ => {
                 let (seed, calls) = (self.ask.seed + self.number, self.ask.calls);
@@ -404,8 +408,9 @@ impl One<'_> {
             if let Some(what) = what {
                 let units: Vec<String> = lost.iter().map(usize::to_string).collect();
                 let replay = format!(
-                    "{programs} --fs {} --state {}{}{}",
+                    "{programs} --fs {}{} --state {}{}{}",
                     mode.fs(mode.era),
+                    if mode.is_used { "" } else { " --trimmed" },
                     frame,
                     if lost.is_empty() { "" } else { ":" },
                     units.join(",")
