@@ -93,10 +93,27 @@ pub struct Failure {
     pub after: u64,
 }
 
+/// A state that the explorer visits, with what it recovers to.
+#[derive(Clone, Copy)]
+pub struct Visit<'a> {
+    /// Frame.
+    pub frame: usize,
+    /// Which of its units in doubt are kept.
+    pub kept: &'a Kept,
+    /// What it recovers to.
+    pub outcome: &'a Rc<Outcome>,
+    /// Was it recovered now? If not, recovery could not tell it from one before.
+    pub is_new: bool,
+}
+
+/// What is shown every visit.
+type Watcher<'a> = Box<dyn FnMut(&Visit<'_>) + 'a>;
+
 /// Explores the histories of one subject. Recoveries are remembered from one to the next.
 pub struct Explorer<'a> {
     subject: &'a dyn Subject,
     options: Options,
+    watcher: Option<Watcher<'a>>,
     known: Known,
     outcomes: Vec<Rc<Outcome>>,
     /// Files that some recovery left: most leave the same.
@@ -132,6 +149,7 @@ impl<'a> Explorer<'a> {
         Explorer {
             subject,
             options,
+            watcher: None,
             known: Known::default(),
             outcomes: Vec::new(),
             files: BTreeSet::new(),
@@ -139,6 +157,11 @@ impl<'a> Explorer<'a> {
             totals: Totals::default(),
             failures: Vec::new(),
         }
+    }
+
+    /// Shows every visit to `watcher`, before the state is judged.
+    pub fn watch(&mut self, watcher: impl FnMut(&Visit<'_>) + 'a) {
+        self.watcher = Some(Box::new(watcher));
     }
 
     /// Explores one history; `go_on` is asked before each frame. Returns whether it came to the
@@ -168,7 +191,13 @@ impl<'a> Explorer<'a> {
             let mut after = self.totals.raw;
             let visited = states::of_frame(history, number, &plan, seed, &mut |kept| {
                 after += 1;
+                let known = self.totals.distinct;
                 let result = self.outcome(history, number, kept);
+                if let Some(watcher) = &mut self.watcher {
+                    let outcome = &self.outcomes[result as usize];
+                    let is_new = self.totals.distinct > known;
+                    watcher(&Visit { frame: number, kept, outcome, is_new });
+                }
                 let until = history.until(number, |i| kept.has(i));
                 let ended = calls.ended[until];
                 let key = (result, begun, ended);

@@ -34,9 +34,13 @@ pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResu
     let mut seen = BTreeSet::from([ino::ROOT]);
     let mut dirs = vec![(String::new(), ino::ROOT)];
     while let Some((path, number)) = dirs.pop() {
-        let names = image.inode(number).and_then(|record| image.names(&record));
-        let names = match names {
-            Ok(names) => names,
+        let listing = image.inode(number).and_then(|record| image.listing(&record));
+        let names = match listing {
+            Ok(listing) => {
+                let reported = listing.reported.iter();
+                out.faults.extend(reported.map(|e| format!("reported when listed: /{path}: {e}")));
+                listing.names
+            }
             Err(e) => {
                 out.faults.push(format!("{path}: {e}"));
                 continue;

@@ -7,6 +7,7 @@
 pub mod bugs;
 mod campaign;
 pub mod database;
+pub mod host;
 mod play;
 pub mod sequences;
 mod story;
