@@ -21,7 +21,7 @@ pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String>
         (None, Theirs::Files(files)) => files,
     };
     let ours_by_path: BTreeMap<&str, &Survivor> =
-        ours.files.iter().map(|f| (f.path.as_str(), f)).collect();
+        ours.files.iter().map(|f| (f.path.as_str(), &**f)).collect();
     let faults: Vec<&str> =
         ours.faults.iter().map(String::as_str).filter(|f| !f.starts_with(REPORTED)).collect();
     let is_fault_of = |fault: &str, path: &str| {

@@ -434,6 +434,7 @@ impl One<'_> {
             options: mode.parsed(self.era)?,
             block_bytes: mode.block,
             check: false,
+            keep_writes: false,
         };
         let options = wp_crash::Options {
             plan: Plan { complete: 6, pairs: 12, samples: 16 },
@@ -442,6 +443,8 @@ impl One<'_> {
             partition: played.partition,
             keep: 0,
             second_cuts: 0,
+            prune: true,
+            recovery_in_order: true,
         };
         let reservoir = |most, name| Reservoir {
             rng: Rng::stream(self.ask.seed ^ (self.number << 20), name),
