@@ -28,8 +28,8 @@ pub struct Options {
     /// Recover no state that reads the same as an earlier one? (Without it the answer is the same,
     /// later.)
     pub prune: bool,
-    /// Does recovery write what is to be last only when the rest is durable? All of them do; without
-    /// it one sees what would come of one that does not.
+    /// Does recovery write what is to be last only when the rest is durable? All of them do;
+    /// without it one sees what would come of one that does not.
     pub recovery_in_order: bool,
     /// Cuts during recovery: for each new recovery that writes, so many choices of its writes are
     /// recovered in turn. 0: none.

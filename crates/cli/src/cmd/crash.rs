@@ -78,7 +78,8 @@ pub struct Args {
     /// Cuts during each new recovery: so many choices of its writes.
     #[arg(long, default_value_t = 0)]
     second: u32,
-    /// Recover every state, also those that read the same as an earlier one: the same answer, later.
+    /// Recover every state, also those that read the same as an earlier one: the same answer,
+    /// later.
     #[arg(long)]
     no_prune: bool,
     /// The drive is as mkfs found it after a trim: without old data in free blocks.

@@ -170,8 +170,8 @@ fn runs(s: &Space) -> impl Iterator<Item = (u64, u32)> + '_ {
 }
 
 impl Ext4 {
-    /// A descriptor is about to be closed: the last writer's takes what was set aside with it, unless
-    /// data still wait for a place (`ext4_release_file`).
+    /// A descriptor is about to be closed: the last writer's takes what was set aside with it,
+    /// unless data still wait for a place (`ext4_release_file`).
     pub(super) fn closing(&self, inode: &Inode, write: bool) {
         if write && inode.writers.get() == 1 && inode.reserved.get() == 0 {
             self.discard_prealloc(inode);

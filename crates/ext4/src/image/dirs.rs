@@ -58,8 +58,8 @@ impl Image<'_> {
     /// The names that a kernel lists: what is wrong with an entry hides the rest of its block, and
     /// is no error of the call.
     ///
-    /// Errors: `NotDir`; `Corrupt` for a block with a wrong checksum, or none, of a directory that is
-    ///         read in order of hashes (all of one block are, with `dir_index`).
+    /// Errors: `NotDir`; `Corrupt` for a block with a wrong checksum, or none, of a directory that
+    ///         is read in order of hashes (all of one block are, with `dir_index`).
     /// Source: `ext4_readdir`, `htree_dirblock_to_tree`.
     pub fn listing(&self, record: &InodeRecord) -> FsResult<Listing> {
         let mut out = Listing::default();

@@ -22,8 +22,8 @@ pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResu
     let image = Image::open(overlay)?;
     let faults = recovery.reported.iter().map(|e| format!("reported at mount: {e}")).collect();
     let mut out = Survey { did: in_words(&recovery), faults, ..Survey::default() };
-    // The log is empty only when all of it has reached its homes (`jbd2_journal_recover()` syncs and
-    // flushes before `jbd2_journal_reset()`), and the flag in the super block goes last.
+    // The log is empty only when all of it has reached its homes (`jbd2_journal_recover()` syncs
+    // and flushes before `jbd2_journal_reset()`), and the flag in the super block goes last.
     out.last = vec![SuperBlock::AT / PAGE_BYTES as u64];
     if let Ok(log) = log_map(&image)
         && let Some((_, start, _)) = log.blocks.first()

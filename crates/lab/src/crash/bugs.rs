@@ -1,5 +1,5 @@
-//! Known bugs as acceptance tests: each is found by generated programs where it is, and is not where
-//! it was mended.
+//! Known bugs as acceptance tests: each is found by generated programs where it is, and is not
+//! where it was mended.
 //!
 //! Source: `crash.md` section 6 (A1–A35) with the commits named there.
 

@@ -1,8 +1,8 @@
 //! The claims of power cuts: what may survive one in each era.
 //!
-//! Nothing here is told where the faults are: random programs, and databases with rollback journals,
-//! on the paper's phone (eMMC, CFQ), whose flusher starts early, as with little memory. Every state
-//! that the contract of the drive permits is recovered and judged.
+//! Nothing here is told where the faults are: random programs, and databases with rollback
+//! journals, on the paper's phone (eMMC, CFQ), whose flusher starts early, as with little memory.
+//! Every state that the contract of the drive permits is recovered and judged.
 
 use serde::Serialize;
 use wp_crash::{Profile, Rule, Totals};
