@@ -42,7 +42,7 @@ fn broken(f: &Findings, rule: Rule) -> u64 {
 fn assert_clean(what: &str, f: &Findings) {
     assert!(f.not_played.is_empty(), "{what}: {:?}", f.not_played);
     assert_eq!(f.totals.broken.iter().sum::<u64>(), 0, "{what}: {:#?}", f.found);
-    assert!(f.totals.distinct > 100, "{what}: {:?}", f.totals);
+    assert!(f.totals.distinct > 20, "{what}: {:?}", f.totals);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn sequences_of_one_operation_break_no_rule_in_any_mode() {
     for (i, (options, kernel)) in modes.into_iter().enumerate() {
         // Some of the sequences each, not always the same.
         let first = i as u64 * 19;
-        let end = (first + 14).min(sequences::count(1));
+        let end = (first + 6).min(sequences::count(1));
         let c = Campaign {
             check: true,
             second_cuts: 12,
@@ -70,38 +70,58 @@ fn sequences_of_one_operation_break_no_rule_in_any_mode() {
         let found: Vec<&Found> = f.found.iter().filter(|x| !known(x)).collect();
         assert!(found.is_empty(), "{options}: {found:#?}");
         assert!(f.not_played.is_empty(), "{options}: {:?}", f.not_played);
-        assert!(f.totals.raw > 1000 && f.totals.second > 50, "{options}: {:?}", f.totals);
+        assert!(f.totals.raw > 100 && f.totals.second > 10, "{options}: {:?}", f.totals);
     }
 }
 
 #[test]
-fn the_hole_of_ordered_mode_is_in_3_8_and_not_before_or_after() {
-    let go = |bench: Bench| run(&Campaign::new(bench, wild(1), (0, 16)), 2, &|_| true);
-    let hole = go(phone("3.8", (3, 8)));
+fn the_hole_of_ordered_mode_is_in_3_8_and_lengths_run_ahead_since() {
+    let profile = Profile { size_with_data: true, ..Profile::EXT4 };
+    let campaign = |era: &str, kernel| Campaign {
+        profile,
+        ..Campaign::new(phone(era, kernel), wild(10), (0, 12))
+    };
+    let go = |era: &str, kernel| run(&campaign(era, kernel), 2, &|_| true);
+    let old = go("3.4", (3, 4));
+    assert_eq!((broken(&old, Rule::Exposure), broken(&old, Rule::SizeAhead)), (0, 0));
+    let fixed = go("4.6", (4, 6));
+    assert_eq!(broken(&fixed, Rule::Exposure), 0, "{:#?}", fixed.found);
+    assert!(broken(&fixed, Rule::SizeAhead) > 0, "{:?}", fixed.totals);
+    assert_eq!(broken(&fixed, Rule::LostSync), 0, "{:#?}", fixed.found);
+    let hole = go("3.8", (3, 8));
     assert!(broken(&hole, Rule::Exposure) > 0, "{:?}", hole.totals);
-    let fixed = go(phone("4.6", (4, 6)));
-    assert_clean("4.6", &fixed);
-    let old = go(phone("3.4", (3, 4)));
-    assert_eq!(broken(&old, Rule::Exposure), 0, "{:#?}", old.found);
+    told(&campaign("3.8", (3, 8)), &hole);
 }
 
-#[test]
-fn a_length_runs_ahead_of_its_data_since_3_8() {
-    let go = |era: &str, kernel| {
-        let profile = Profile { size_with_data: true, ..Profile::EXT4 };
-        let c = Campaign { profile, ..Campaign::new(phone(era, kernel), wild(10), (0, 16)) };
-        broken(&run(&c, 2, &|_| true), Rule::SizeAhead)
+/// A failure is told as a timeline.
+fn told(c: &Campaign, f: &Findings) {
+    let found = f.found.iter().find(|x| x.violation.rule == Rule::Exposure).expect("the hole");
+    let played = play(&c.bench, &c.source.program(found.program)).expect("played");
+    let history = c.space.history(&played);
+    let cut = Cut {
+        fs: (c.bench.fs, &c.bench.fs_options),
+        played: &played,
+        history: &history,
+        frame: found.frame,
+        lost: &found.lost,
     };
-    assert_eq!(go("3.4", (3, 4)), 0);
-    assert!(go("4.6", (4, 6)) > 0);
+    let text = cut.tell(8);
+    for word in ["the power may have gone", "journal_commit", "returned: "] {
+        assert!(text.contains(word), "{word} in\n{text}");
+    }
+    assert!(cut.files().contains(&found.violation.path));
 }
 
 #[test]
 fn the_same_comes_out_whoever_does_it_and_with_or_without_pruning() {
-    let base = Campaign::new(phone("3.8", (3, 8)), wild(3), (0, 18));
+    // More than a chunk of programs, on a drive that lies, so that there is something to find.
+    let space =
+        Space::Permitted { lying_flush: true, lost_fua: true, faulty_plp: false, atomic: None };
+    let machine = bench("era=6.18", (6, 18));
+    let base = Campaign { space, ..Campaign::new(machine, Source::Sequences(1), (0, 18)) };
     let (one, three) = (run(&base, 1, &|_| true), run(&base, 3, &|_| true));
     assert_eq!(format!("{one:?}"), format!("{three:?}"));
-    let few = Campaign { programs: (0, 8), source: Source::Sequences(1), ..base };
+    let few = Campaign { programs: (0, 3), ..base };
     let pruned = run(&few, 2, &|_| true);
     let full = run(&Campaign { prune: false, ..few }, 2, &|_| true);
     assert_eq!(full.totals.distinct, full.totals.raw);
@@ -112,18 +132,18 @@ fn the_same_comes_out_whoever_does_it_and_with_or_without_pruning() {
 
 #[test]
 fn what_the_model_leaves_is_part_of_what_the_contract_permits() {
-    for device in ["fixed", "emmc-16", "ssd-128"] {
+    for device in ["fixed", "emmc-16"] {
         let bench = Bench {
             device: device.to_owned(),
             model: true,
             ..bench("era=4.6,dirty_background_bytes=262144", (4, 6))
         };
-        let permitted = Campaign::new(bench, wild(1), (0, 3));
+        let permitted = Campaign::new(bench, wild(1), (0, 2));
         let modelled = Campaign { space: Space::Modelled, ..permitted.clone() };
         let (p, m) = (run(&permitted, 2, &|_| true), run(&modelled, 2, &|_| true));
         assert_clean(device, &p);
         assert_eq!(m.totals.broken.iter().sum::<u64>(), 0, "{device}: {:#?}", m.found);
-        assert!(m.totals.raw > 0 && m.totals.programs == 3, "{device}: {:?}", m.totals);
+        assert!(m.totals.raw > 0 && m.totals.programs == 2, "{device}: {:?}", m.totals);
     }
 }
 
@@ -136,7 +156,7 @@ fn a_drive_that_lies_is_found_out() {
             faulty_plp: false,
             atomic: None,
         },
-        ..Campaign::new(bench("era=6.18", (6, 18)), Source::Sequences(1), (0, 16))
+        ..Campaign::new(bench("era=6.18", (6, 18)), Source::Sequences(1), (0, 6))
     };
     let f = run(&c, 2, &|_| true);
     assert!(broken(&f, Rule::LostSync) > 0, "{:?}", f.totals);
@@ -167,25 +187,4 @@ fn what_was_found_stays_mended() {
         assert_eq!(f.totals.broken.iter().sum::<u64>(), 0, "{text}: {:#?}", f.found);
         assert!(f.totals.raw > 50, "{:?}", f.totals);
     }
-}
-
-#[test]
-fn a_failure_is_told_as_a_timeline() {
-    let c = Campaign::new(phone("3.8", (3, 8)), wild(1), (0, 16));
-    let f = run(&c, 1, &|_| true);
-    let found = f.found.iter().find(|x| x.violation.rule == Rule::Exposure).expect("the hole");
-    let played = play(&c.bench, &c.source.program(found.program)).expect("played");
-    let history = c.space.history(&played);
-    let cut = Cut {
-        fs: (c.bench.fs, &c.bench.fs_options),
-        played: &played,
-        history: &history,
-        frame: found.frame,
-        lost: &found.lost,
-    };
-    let text = cut.tell(8);
-    for word in ["the power may have gone", "journal_commit", "returned: "] {
-        assert!(text.contains(word), "{word} in\n{text}");
-    }
-    assert!(cut.files().contains(&found.violation.path));
 }

@@ -121,8 +121,8 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     let line = "a string takes it";
     writeln!(
         t,
-        "Crash states of generated programs, recovered here by the rules of {} and by that kernel itself:\n\
-         mount or not, every name, kind, inode number, link count, length, link target, all contents.\n",
+        "Crash states of generated programs, recovered here by the rules of {} and by it:\n\
+         mount or not, every name, kind, inode number, link count, length, link target, contents.\n",
         f.release
     )
     .expect(line);
@@ -150,9 +150,9 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     row(&mut t, "all", "", &total);
     writeln!(
         t,
-        "\nrefused: by both. faulty: with files that neither can read. again: equal/mounted, of states that\n\
-         our recovery cannot tell from one before. e2fsck'd: after the kernel's unmount, and checked here\n\
-         after our recovery; clean, or faults, on both sides.\n\
+        "\nrefused: by both. faulty: with files that neither can read. again: equal/mounted, of states\n\
+         that our recovery cannot tell from one before. e2fsck'd: after the kernel's unmount, and\n\
+         checked here after our recovery; clean, or faults, on both sides.\n\
          {} states were not mounted: another program had left the same image.",
         f.repeated
     )
@@ -163,8 +163,9 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     let cycle = s.write + s.mount + s.read + s.unmount;
     writeln!(
         t,
-        "kernel: {:.1} states a second and thread (ms: write {:.2}, mount {:.2}, read {:.2}, unmount {:.2})\n\
-         here:   {:.1} states a second and thread ({} recoveries, of which the states were chosen)\n\
+        "kernel: {:.1} states a second and thread (ms: write {:.2}, mount {:.2}, read {:.2},\n        \
+         unmount {:.2})\n\
+         here:   {:.1} states a second and thread ({} recoveries, the states are some of them)\n\
          together {:.1} states a second with {} threads, {seconds:.0} s",
         rate(s.mounts, cycle.as_secs_f64()),
         each(s.write),

@@ -112,9 +112,10 @@ fn cut_table(t: &mut String, rows: &[CutRow]) {
     }
     writeln!(
         t,
-        "Power cuts (eMMC, CFQ, data=ordered): states that the drive may be left with, each recovered;\n\
-         in how many a file shows what it never held, has a length ahead of its data, or lacks what\n\
-         a completed sync promised.\n\n{:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>9}",
+        "Power cuts (eMMC, CFQ, data=ordered): states that the drive may be left with, each\n\
+         recovered; in how many a file shows what it never held, has a length ahead of its data,\n\
+         or lacks what a completed sync promised.\n\n\
+         {:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>9}",
         "era", "programs", "cut", "states", "distinct", "exposure", "size ahead", "lost sync"
     )
     .expect(line);
