@@ -122,7 +122,7 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     writeln!(
         t,
         "Crash states of generated programs, recovered here by the rules of {} and by it:\n\
-         mount or not, every name, kind, inode number, link count, length, link target, contents.\n",
+         mount or not, every name, kind, inode, link count, length, link target, contents.\n",
         f.release
     )
     .expect(line);
