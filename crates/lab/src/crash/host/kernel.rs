@@ -336,5 +336,5 @@ fn contents(place: &Path, size: u64, block: u64) -> io::Result<Contents> {
         }
         at += part.len() as u64;
     }
-    Ok((blocks, (size % block != 0).then_some(tail)))
+    Ok((blocks, (!size.is_multiple_of(block)).then_some(tail)))
 }
