@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_difference_is_one_and_holes_are_zeros() {
-        let ours = Outcome { files: vec![survivor("a", 9000)], ..Outcome::default() };
+        let ours = Outcome { files: vec![survivor("a", 9000).into()], ..Outcome::default() };
         let diff = |t: &Theirs| difference(&ours, t, 4096);
         assert_eq!(diff(&theirs(&[survivor("a", 9000)])), None);
         let mut other = survivor("a", 9000);
