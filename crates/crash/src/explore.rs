@@ -7,7 +7,7 @@ use crate::history::History;
 use crate::known::Known;
 use crate::ledger::Ledger;
 use crate::oracle::{Profile, Rule, Violation, judge};
-use crate::state::{Pages, Pool, State};
+use crate::state::{Pages, Pool, State, Varying};
 use crate::states::{self, Kept, Plan};
 use crate::subject::{Outcome, Subject, Survivor};
 use crate::tape::{Entry, Tape};
@@ -116,6 +116,7 @@ pub struct Explorer<'a> {
     watcher: Option<Watcher<'a>>,
     known: Known,
     outcomes: Vec<Rc<Outcome>>,
+    varying: Varying,
     /// Files that some recovery left: most leave the same.
     files: BTreeSet<Rc<Survivor>>,
     pool: Pool,
@@ -152,11 +153,18 @@ impl<'a> Explorer<'a> {
             watcher: None,
             known: Known::default(),
             outcomes: Vec::new(),
+            varying: Varying::default(),
             files: BTreeSet::new(),
             pool: Pool::default(),
             totals: Totals::default(),
             failures: Vec::new(),
         }
+    }
+
+    /// Says which histories will be explored, all of them: what is the same in all of their states
+    /// need not be looked at twice. The answers are the same without it, later.
+    pub fn expect(&mut self, histories: &[History]) {
+        self.varying = Varying::of(histories);
     }
 
     /// Shows every visit to `watcher`, before the state is judged.
@@ -242,7 +250,7 @@ impl<'a> Explorer<'a> {
         let frame = &history.frames[number];
         let (first, bytes) = self.options.partition;
         let place = (first / wp_medium::PAGE_BYTES as u64, bytes);
-        let state = State::new((history, frame, kept), &self.pool, place);
+        let state = State::new((history, frame, kept), (&self.pool, &self.varying), place);
         if self.options.prune
             && let Some(result) = self.known.find(|page| state.peek(page))
         {
@@ -338,6 +346,11 @@ struct Over<'a> {
 impl wp_medium::View for Over<'_> {
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
+    }
+    fn is_fixed(&self, at: u64, bytes: u64) -> bool {
+        let page_bytes = wp_medium::PAGE_BYTES as u64;
+        let last = at.saturating_add(bytes.max(1) - 1) / page_bytes;
+        self.over.range(at / page_bytes..=last).next().is_none() && self.below.is_fixed(at, bytes)
     }
     fn read_at(&self, at: u64, out: &mut [u8]) -> wp_base::FsResult<()> {
         let page_bytes = wp_medium::PAGE_BYTES as u64;

@@ -1,7 +1,7 @@
 //! One state as something that can be read: the durable base, with what was kept laid over it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_medium::{Medium, PAGE_BYTES, Page, Slice, View};
@@ -49,6 +49,36 @@ impl Pool {
     }
 }
 
+/// Which pages can differ from one state of a set of histories to another. Of all others nobody
+/// needs to know that they were read, and what was found in them is true of every state.
+///
+/// `None`: nothing is known of the histories.
+#[derive(Default)]
+pub(crate) struct Varying(Option<BTreeSet<u64>>);
+
+impl Varying {
+    /// Pages that some unit touches, and in which the histories begin differently.
+    pub(crate) fn of(histories: &[History]) -> Varying {
+        let mut pages = BTreeSet::new();
+        let mut touch = |at: Sector, sectors: u64| {
+            pages.extend(at.0 / PAGE_SECTORS..(at.0 + sectors).div_ceil(PAGE_SECTORS));
+        };
+        for unit in histories.iter().flat_map(|h| &h.units) {
+            touch(unit.at, unit.sectors());
+        }
+        let mut bases = histories.iter().flat_map(|h| h.frames.first()).map(|f| &f.base);
+        if let Some(first) = bases.next() {
+            bases.for_each(|base| first.diff(base, &mut |at, n| touch(at, n.into())));
+        }
+        Varying(Some(pages))
+    }
+
+    /// Do these pages of the device hold the same in every state?
+    fn are_fixed(&self, first: u64, last: u64) -> bool {
+        self.0.as_ref().is_some_and(|pages| pages.range(first..=last).next().is_none())
+    }
+}
+
 /// What was read, in order of the first time.
 #[derive(Default)]
 pub(crate) struct Reads {
@@ -71,6 +101,7 @@ pub struct State<'a> {
     frame: &'a Frame,
     kept: &'a Kept,
     pool: &'a Pool,
+    varying: &'a Varying,
     /// First page of the partition on the device, and its length in bytes.
     first: u64,
     bytes: u64,
@@ -82,7 +113,7 @@ pub struct State<'a> {
 impl<'a> State<'a> {
     pub(crate) fn new(
         (history, frame, kept): (&'a History, &'a Frame, &'a Kept),
-        pool: &'a Pool,
+        (pool, varying): (&'a Pool, &'a Varying),
         (first, bytes): (u64, u64),
     ) -> State<'a> {
         State {
@@ -90,6 +121,7 @@ impl<'a> State<'a> {
             frame,
             kept,
             pool,
+            varying,
             first,
             bytes,
             reads: RefCell::default(),
@@ -106,6 +138,13 @@ impl<'a> State<'a> {
             }
         }
         medium
+    }
+
+    /// Notes that a page was read, if that tells anything.
+    fn note(&self, page: u64) {
+        if !self.varying.are_fixed(self.first + page, self.first + page) {
+            self.reads.borrow_mut().note(page);
+        }
     }
 
     pub(crate) fn take_reads(&self) -> Vec<u64> {
@@ -195,6 +234,11 @@ impl View for State<'_> {
         self.bytes
     }
 
+    fn is_fixed(&self, at: u64, bytes: u64) -> bool {
+        let last = at.saturating_add(bytes.max(1) - 1) / PAGE;
+        self.varying.are_fixed(self.first + at / PAGE, self.first + last)
+    }
+
     fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
         if at.checked_add(out.len() as u64).is_none_or(|end| end > self.bytes) {
             return Err(FsError::Io);
@@ -205,7 +249,7 @@ impl View for State<'_> {
             let (page, off) = (pos / PAGE, (pos % PAGE) as usize);
             let n = (PAGE_BYTES - off).min(out.len() - done);
             let to = &mut out[done..done + n];
-            self.reads.borrow_mut().note(page);
+            self.note(page);
             let device = self.first + page;
             match self.pool.touched.contains_key(&device) {
                 true => self.slice(device).sub(off as u32, n as u32).copy_to(to),
@@ -219,12 +263,12 @@ impl View for State<'_> {
 
 impl Pages for State<'_> {
     fn page_id(&self, page: u64) -> u128 {
-        self.reads.borrow_mut().note(page);
+        self.note(page);
         self.peek(page)
     }
 
     fn page(&self, page: u64) -> Slice {
-        self.reads.borrow_mut().note(page);
+        self.note(page);
         self.slice(self.first + page)
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use wp_base::FsError;
-use wp_medium::{Overlay, PAGE_BYTES, Slice, View};
+use wp_medium::{Overlay, PAGE_BYTES, Slice, Sound, View};
 use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
 
 use crate::state::Pages;
@@ -69,6 +69,9 @@ pub struct FsSubject {
     pub check: bool,
     /// Keep what recovery writes, for cuts of it?
     pub keep_writes: bool,
+    /// What the check found sound in states before. A subject serves one [`crate::Explorer`], whose
+    /// states are one set.
+    pub sound: Sound,
 }
 
 impl Subject for FsSubject {
@@ -101,7 +104,7 @@ impl Subject for FsSubject {
         }
         out.faults.extend(survey.faults);
         if self.check {
-            match (self.entry.check)(&overlay, &self.options, false) {
+            match (self.entry.check)(&overlay, &self.options, false, &self.sound) {
                 Ok(checked) => {
                     out.faults.extend(checked.faults.iter().filter(|f| f.severity == "error").map(
                         |f| format!("{} {}: {}, not {}", f.kind, f.place, f.found, f.expected),
@@ -178,5 +181,8 @@ impl View for Below<'_> {
     }
     fn read_at(&self, at: u64, out: &mut [u8]) -> wp_base::FsResult<()> {
         self.0.read_at(at, out)
+    }
+    fn is_fixed(&self, at: u64, bytes: u64) -> bool {
+        self.0.is_fixed(at, bytes)
     }
 }

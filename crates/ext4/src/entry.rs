@@ -5,7 +5,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult, Sector};
 use wp_cache::Fut;
 use wp_jbd2::RecoverPolicy;
-use wp_medium::{Medium, Overlay, Slice, View};
+use wp_medium::{Medium, Overlay, Slice, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
     OptionSpec, Options, When,
@@ -334,9 +334,9 @@ fn attribute(value: &[u8]) -> String {
     }
 }
 
-fn check(view: &dyn View, o: &Options, recover: bool) -> FsResult<Checked> {
+fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult<Checked> {
     let options = CheckOptions { recover, policy: policy(o)?, now: NOW, ..Default::default() };
-    let report = check::check(view, &options)?;
+    let report = check::check_one_of(view, &options, sound)?;
     Ok(Checked {
         is_clean: report.is_clean(),
         recovered: report.recovered,

@@ -75,6 +75,26 @@ fn sequences_of_one_operation_break_no_rule_in_any_mode() {
 }
 
 #[test]
+fn a_file_without_names_that_is_truncated_or_grows_is_freed_after_a_cut() {
+    for growth in ["ftruncate 0 823", "pwrite 1 8192 8192 2"] {
+        let text = format!(
+            "open 63 . r\nopen 0 f rw,creat\npwrite 0 0 8192 1\nopen 1 f rw,direct\nunlink f\n\
+             {growth}\nopen 2 g rw,creat\nfsync 2\nfsync 63\n"
+        );
+        let program = Program::parse(&text).expect("a program");
+        for era in ["era=3.4", "era=4.6", "era=6.18"] {
+            let c = Campaign {
+                check: true,
+                ..Campaign::new(bench(era, (6, 18)), Source::Text(program.clone()), (0, 1))
+            };
+            let f = run(&c, 1, &|_| true);
+            assert_eq!(broken(&f, Rule::Metadata), 0, "{era}, {growth}: {:#?}", f.found);
+            assert!(f.totals.distinct > 3 && f.not_played.is_empty(), "{:?}", f.totals);
+        }
+    }
+}
+
+#[test]
 fn the_hole_of_ordered_mode_is_in_3_8_and_lengths_run_ahead_since() {
     let profile = Profile { size_with_data: true, ..Profile::EXT4 };
     let campaign = |era: &str, kernel| Campaign {

@@ -13,4 +13,4 @@ pub mod write_log;
 
 pub use content::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE, pattern_word};
 pub use medium::Medium;
-pub use view::{MediumView, Overlay, View, Watched};
+pub use view::{MediumView, Overlay, Sound, View, Watched};

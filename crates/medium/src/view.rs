@@ -1,8 +1,8 @@
 //! Reading an image, whatever holds it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsResult, SECTOR_BYTES, Sector};
 
@@ -15,6 +15,28 @@ pub trait View {
     /// Fills `out` from byte address `at`. Errors: `Io` if the range is not all there or cannot be
     /// read.
     fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()>;
+    /// Are these bytes the same in every view of the set that this one belongs to (crash states of
+    /// a few runs, say)? No does not say that they differ.
+    fn is_fixed(&self, _at: u64, _bytes: u64) -> bool {
+        false
+    }
+}
+
+/// What a check found sound in one view of a set, and need not look at in the others as it is fixed
+/// in all of them ([`View::is_fixed`]). One for each set.
+#[derive(Default)]
+pub struct Sound(RefCell<BTreeSet<Vec<u64>>>);
+
+impl Sound {
+    /// Was this found sound? `piece`: what it is, with all else that the finding depended on.
+    pub fn has(&self, piece: &[u64]) -> bool {
+        self.0.borrow().contains(piece)
+    }
+
+    /// It is sound, and fixed.
+    pub fn add(&self, piece: Vec<u64>) {
+        self.0.borrow_mut().insert(piece);
+    }
 }
 
 /// A medium with a length.
@@ -147,6 +169,11 @@ impl<'a> Overlay<'a> {
 impl View for Overlay<'_> {
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
+    }
+    fn is_fixed(&self, at: u64, bytes: u64) -> bool {
+        let last = at.saturating_add(bytes.max(1) - 1) / 4096;
+        self.pages.borrow().range(at / 4096..=last).next().is_none()
+            && self.below.is_fixed(at, bytes)
     }
     fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
         if at.checked_add(out.len() as u64).is_none_or(|end| end > self.len_bytes()) {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_block::Partition;
 use wp_cache::Fut;
-use wp_medium::{Medium, Overlay, View};
+use wp_medium::{Medium, Overlay, Sound, View};
 use wp_rt::Rt;
 
 use crate::fs::{FileSystem, FileType};
@@ -292,7 +292,8 @@ pub struct FsEntry {
     /// Recovers in memory; what must be written, in order.
     pub recover: fn(&dyn View, &Options) -> FsResult<Writes>,
     /// Checks the whole image; with `recover`, what recovery in memory makes of it. Never writes.
-    pub check: fn(&dyn View, &Options, bool) -> FsResult<Checked>,
+    /// What it found sound in other images of the same set is passed over.
+    pub check: fn(&dyn View, &Options, bool, &Sound) -> FsResult<Checked>,
     /// Recovers into the overlay as a mount would, and surveys the result: for many states a
     /// second, so nothing is read that it does not need. Errors: what the mount would answer.
     pub survey: fn(&Overlay<'_>, &Options) -> FsResult<Survey>,

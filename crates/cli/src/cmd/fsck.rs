@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use wp_lab::files::FileView;
 use wp_lab::registry;
+use wp_medium::Sound;
 use wp_vfs::{Fault, Options};
 
 use crate::output::{Exit, Out};
@@ -42,7 +43,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Err(e) = options.set("era", &a.era, fs.options) {
         return out.fail(Exit::Usage, "era", &e.to_string(), "");
     }
-    let report = match (fs.check)(&view, &options, a.recover) {
+    let report = match (fs.check)(&view, &options, a.recover, &Sound::default()) {
         Ok(r) => r,
         Err(e) => return out.fs_error(&a.image.display().to_string(), &e),
     };

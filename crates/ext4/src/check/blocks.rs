@@ -84,12 +84,7 @@ impl Walk<'_, '_> {
             self.wrong(Kind::BlockRange, "block", start, "blocks of the device");
             return false;
         }
-        let mut twice = None;
-        for b in start..start + u64::from(blocks) {
-            if !self.s.claimed.add(b) {
-                twice = twice.or(Some(b));
-            }
-        }
+        let twice = self.s.claimed.add_run(start, blocks.into());
         if let (Some(b), false) = (twice, self.map.complained) {
             self.map.complained = true;
             let meta = self.s.meta.has(b);

@@ -1,5 +1,7 @@
 //! Bitmaps and counts against what is in use.
 
+use std::collections::BTreeMap;
+
 use crate::disk::GroupDesc;
 use crate::disk::inode::mode;
 
@@ -30,10 +32,6 @@ pub(super) fn pass(s: &mut State<'_>) {
     }
 }
 
-fn bit(bytes: &[u8], n: u32) -> bool {
-    bytes.get((n / 8) as usize).is_some_and(|b| b >> (n % 8) & 1 == 1)
-}
-
 /// What a bitmap says wrongly: first such bit, and how many.
 struct Differences {
     first: Option<(u64, bool)>,
@@ -45,9 +43,14 @@ impl Differences {
         Differences { first: None, count: 0 }
     }
 
-    fn note(&mut self, n: u64, says: bool) {
-        self.first = self.first.or(Some((n, says)));
-        self.count += 1;
+    /// Notes where `says` is not `is`: one bit a number from `n` on.
+    fn note(&mut self, n: u64, says: u64, is: u64) {
+        let wrong = says ^ is;
+        if wrong != 0 {
+            let bit = wrong.trailing_zeros();
+            self.first = self.first.or(Some((n + u64::from(bit), says >> bit & 1 == 1)));
+            self.count += u64::from(wrong.count_ones());
+        }
     }
 
     fn report(&self, s: &mut State<'_>, kind: Kind, group: u32) {
@@ -61,9 +64,23 @@ impl Differences {
     }
 }
 
+/// Word `n` of a bitmap; zeroes behind its end.
+fn word(bytes: &[u8], n: u32) -> u64 {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.get(n as usize).map_or(0, |w| u64::from_le_bytes(*w))
+}
+
+/// The bits of word `n` that stand for one of `count` things.
+fn mask(n: u32, count: u32) -> u64 {
+    u64::MAX >> (64 - (count - n * 64).min(64))
+}
+
 fn padding(s: &mut State<'_>, bytes: &[u8], from: u32, group: u32, what: &str) {
-    let bits = s.g.block_size.bytes() * 8;
-    if (from..bits).any(|n| !bit(bytes, n)) {
+    let (whole, rest) = (from.div_ceil(8) as usize, from % 8);
+    let begun = bytes.get((from / 8) as usize).filter(|_| rest != 0);
+    let is_set = begun.is_none_or(|b| b >> rest == 0xFF >> rest)
+        && bytes.get(whole..).is_none_or(|b| b.iter().all(|b| *b == 0xFF));
+    if !is_set {
         let place = format!("group {group}, {what}");
         s.add(Kind::BitmapPadding, place, "bits that are clear", "set bits behind the end");
     }
@@ -74,18 +91,15 @@ fn blocks(s: &mut State<'_>, group: u32, desc: &GroupDesc) -> u64 {
     let (start, count) = (s.g.group_start(group), s.g.blocks_in_group(group));
     let is_unwritten = s.sums.descriptors() && desc.has(GroupDesc::BLOCK_UNINIT);
     let bytes = if is_unwritten { None } else { s.read(desc.block_bitmap()) };
-    let (mut free, mut wrong) = (0u64, Differences::new());
-    for n in 0..count {
-        let block = start + u64::from(n);
-        let is_used = s.claimed.has(block);
-        let says = match &bytes {
-            Some(b) => bit(b, n),
-            None => s.meta.has(block),
-        };
-        free += u64::from(!is_used);
-        if is_used != says {
-            wrong.note(block, says);
-        }
+    let (mut free, mut wrong) = (u64::from(count), Differences::new());
+    let is_empty = bytes.is_none() && s.claimed.is_untouched(start, count.into());
+    for n in 0..if is_empty { 0 } else { count.div_ceil(64) } {
+        let (block, mask) = (start + u64::from(n) * 64, mask(n, count));
+        let used = s.claimed.at(block) & mask;
+        // A bitmap that is not there says what its group's metadata takes.
+        let says = bytes.as_ref().map_or_else(|| s.meta.at(block), |b| word(b, n)) & mask;
+        free -= u64::from(used.count_ones());
+        wrong.note(block, says, used);
     }
     wrong.report(s, Kind::BlockBitmap, group);
     if let Some(bytes) = &bytes {
@@ -109,18 +123,24 @@ fn inodes(s: &mut State<'_>, group: u32, desc: &GroupDesc) -> u64 {
     let first = group * count + 1;
     let is_unwritten = s.sums.descriptors() && desc.has(GroupDesc::INODE_UNINIT);
     let bytes = if is_unwritten { None } else { s.read(desc.inode_bitmap()) };
-    let (mut free, mut dirs, mut wrong) = (0u64, 0u64, Differences::new());
-    for n in 0..count {
-        let number = first + n;
-        let used = s.used.get(&number);
-        // Reserved inodes are never free.
-        let is_used = used.is_some() || number < s.g.first_inode;
-        dirs += u64::from(used.is_some_and(|u| u.mode & mode::TYPE == mode::DIR));
-        free += u64::from(!is_used);
-        let says = bytes.as_ref().is_some_and(|b| bit(b, n));
-        if is_used != says {
-            wrong.note(number.into(), says);
-        }
+    let (mut free, mut dirs, mut wrong) = (u64::from(count), 0u64, Differences::new());
+    let mut used = BTreeMap::new();
+    let mut take = |number: u32| {
+        let n = number - first;
+        *used.entry(n / 64).or_insert(0u64) |= 1 << (n % 64);
+    };
+    for (number, u) in s.used.range(first..=first + (count - 1)) {
+        dirs += u64::from(u.mode & mode::TYPE == mode::DIR);
+        take(*number);
+    }
+    // Reserved inodes are never free.
+    (first..s.g.first_inode).take(count as usize).for_each(take);
+    let is_empty = bytes.is_none() && used.is_empty();
+    for n in 0..if is_empty { 0 } else { count.div_ceil(64) } {
+        let used = used.get(&n).copied().unwrap_or(0);
+        let says = bytes.as_ref().map_or(0, |b| word(b, n)) & mask(n, count);
+        free -= u64::from(used.count_ones());
+        wrong.note(u64::from(first) + u64::from(n) * 64, says, used);
     }
     wrong.report(s, Kind::InodeBitmap, group);
     if let Some(bytes) = &bytes {

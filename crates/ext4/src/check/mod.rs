@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 
 use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
-use wp_medium::{Overlay, View};
+use wp_medium::{Overlay, Sound, View};
 
 use crate::disk::{SuperBlock, incompat};
 use crate::image;
@@ -74,6 +74,13 @@ impl Default for CheckOptions {
 /// Errors: `Unsupported` for features that we cannot check; `Io` where `view` cannot be read.
 ///         Whatever is wrong with the image is a finding.
 pub fn check(view: &dyn View, options: &CheckOptions) -> FsResult<Report> {
+    check_one_of(view, options, &Sound::default())
+}
+
+/// Checks one of a set of images; `sound` is the set's. What it finds is what [`check`] finds.
+///
+/// Errors: [`check`]'s.
+pub fn check_one_of(view: &dyn View, options: &CheckOptions, sound: &Sound) -> FsResult<Report> {
     let overlay = Overlay::new(view);
     let needed = needs_recovery(view);
     let recovered = if options.recover || needed {
@@ -84,22 +91,22 @@ pub fn check(view: &dyn View, options: &CheckOptions) -> FsResult<Report> {
     if options.recover {
         return match recovered {
             Ok(recovered) => {
-                let mut report = check_as_is(&overlay, options)?;
+                let mut report = check_as_is(&overlay, options, sound)?;
                 report.recovered = recovered;
                 Ok(report)
             }
             Err(FsError::Unsupported(what)) => Err(FsError::Unsupported(what)),
             Err(e) => {
-                let mut report = check_as_is(view, options)?;
+                let mut report = check_as_is(view, options, sound)?;
                 let found = e.to_string();
                 report.add(Kind::Recovery, "journal".to_owned(), found, "a log to replay");
                 Ok(report)
             }
         };
     }
-    let mut report = check_as_is(view, options)?;
+    let mut report = check_as_is(view, options, sound)?;
     if recovered == Ok(true) {
-        let after = check_as_is(&overlay, options)?;
+        let after = check_as_is(&overlay, options, sound)?;
         let left: BTreeSet<(Kind, &str)> =
             after.findings.iter().map(|f| (f.kind, f.place.as_str())).collect();
         for f in report.findings.iter_mut().filter(|f| f.severity == Severity::Error) {
@@ -120,9 +127,9 @@ fn needs_recovery(view: &dyn View) -> bool {
         })
 }
 
-fn check_as_is(view: &dyn View, options: &CheckOptions) -> FsResult<Report> {
+fn check_as_is(view: &dyn View, options: &CheckOptions, sound: &Sound) -> FsResult<Report> {
     let mut report = Report::new(options.findings_max);
-    let Some(mut state) = State::open(view, &mut report)? else { return Ok(report) };
+    let Some(mut state) = State::open(view, sound, &mut report)? else { return Ok(report) };
     if supers::tables(&mut state) {
         inodes::pass(&mut state);
         special::pass(&mut state);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wp_base::FsResult;
-use wp_medium::View;
+use wp_medium::{Sound, View};
 
 use crate::disk::{Checksums, Geometry, GroupDesc, Inode, SuperBlock};
 
@@ -44,6 +44,7 @@ pub(super) struct Used {
 /// Everything known so far.
 pub(super) struct State<'a> {
     pub view: &'a dyn View,
+    pub sound: &'a Sound,
     pub sb: SuperBlock,
     pub g: Geometry,
     pub sums: Checksums,
@@ -65,10 +66,15 @@ pub(super) struct State<'a> {
 
 impl<'a> State<'a> {
     /// Reads super block and descriptors. `None`: `report` says why nothing more can be checked.
-    pub(super) fn open(view: &'a dyn View, report: &mut Report) -> FsResult<Option<State<'a>>> {
+    pub(super) fn open(
+        view: &'a dyn View,
+        sound: &'a Sound,
+        report: &mut Report,
+    ) -> FsResult<Option<State<'a>>> {
         let Some((sb, g)) = supers::super_block(view, report)? else { return Ok(None) };
         let mut state = State {
             view,
+            sound,
             sb,
             g,
             sums: Checksums::of(&sb),

@@ -190,10 +190,9 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
     let mut is_usable = true;
     for n in 0..s.g.groups {
         let start = s.g.group_start(n);
-        for block in start..start + u64::from(s.g.base_meta_blocks(n)) {
-            s.meta.add(block);
-            s.claimed.add(block);
-        }
+        let blocks = s.g.base_meta_blocks(n).into();
+        s.meta.add_run(start, blocks);
+        s.claimed.add_run(start, blocks);
         backup(s, n);
     }
     mmp(s);
@@ -217,12 +216,8 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
                 is_usable = false;
                 continue;
             }
-            let mut overlaps = false;
-            for b in block..block + blocks {
-                s.meta.add(b);
-                overlaps |= !s.claimed.add(b);
-            }
-            if overlaps {
+            s.meta.add_run(block, blocks);
+            if s.claimed.add_run(block, blocks).is_some() {
                 let expected = "blocks of its own";
                 s.add(Kind::GroupOverlap, format!("group {n}, {what}"), block, expected);
                 // Tables on each other would make a small image hold any number of inodes.

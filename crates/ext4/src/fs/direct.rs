@@ -489,7 +489,7 @@ impl Ext4 {
         let out = async {
             inode.size.set(inode.size.get().max(end));
             inode.disksize.set(inode.disksize.get().max(end));
-            self.remove_orphan(&h, inode).await?;
+            self.remove_orphan_with_names(&h, inode).await?;
             self.write_inode(&h, inode).await
         }
         .await;

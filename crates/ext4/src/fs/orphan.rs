@@ -32,6 +32,19 @@ impl Ext4 {
         self.write_inode(h, inode).await
     }
 
+    /// Takes an inode off the list at the end of a truncate or of a write that grew it; one without
+    /// names stays there until it is freed (`ext4_truncate`, `ext4_handle_inode_extension`).
+    pub(super) async fn remove_orphan_with_names(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Inode,
+    ) -> FsResult<()> {
+        if inode.disk.borrow().links_count.get() == 0 {
+            return Ok(());
+        }
+        self.remove_orphan(h, inode).await
+    }
+
     /// Takes the inode off the list, if it is there. The caller writes the inode.
     pub(super) async fn remove_orphan(self: &Rc<Self>, h: &Handle, inode: &Inode) -> FsResult<()> {
         let _one = self.orphan_lock.lock().await;

@@ -164,7 +164,7 @@ impl Ext4 {
             let now = self.time();
             inode.set_mtime(now);
             inode.set_ctime(now);
-            self.remove_orphan(&h, inode).await?;
+            self.remove_orphan_with_names(&h, inode).await?;
             {
                 let mut d = inode.disk.borrow_mut();
                 d.flags = (d.flags.get() & !flag::EOFBLOCKS).into();

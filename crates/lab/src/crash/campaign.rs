@@ -8,9 +8,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wp_crash::{Contract, Explorer, FsSubject, History, Plan, Profile, Rule, Totals, Violation};
+use wp_medium::Sound;
 use wp_workload::program::Program;
 
-use super::play::{Bench, Played, play};
+use super::play::{Bench, Played, Stage};
 use super::wild::{self, Extras};
 use super::{database, sequences};
 
@@ -239,10 +240,14 @@ fn chunk(c: &Campaign, from: u64, to: u64) -> Findings {
     let mut out = Findings::default();
     let mut subject = None;
     let mut plays = Vec::new();
+    let stage = Stage::of(&c.bench);
     for n in from..to {
-        match play(&c.bench, &c.source.program(n)) {
+        let played = stage.as_ref().map_err(ToString::to_string);
+        let played =
+            played.and_then(|stage| stage.play(&c.source.program(n)).map_err(|e| e.to_string()));
+        match played {
             Ok(played) => plays.push((n, played)),
-            Err(e) => out.not_played.push((n, e.to_string())),
+            Err(e) => out.not_played.push((n, e)),
         }
     }
     out.done = to;
@@ -253,6 +258,7 @@ fn chunk(c: &Campaign, from: u64, to: u64) -> Findings {
         block_bytes: first.ledger.block_bytes() as u32,
         check: c.check,
         keep_writes: c.second_cuts > 0,
+        sound: Sound::default(),
     });
     let options = wp_crash::Options {
         plan: c.plan,
@@ -265,9 +271,10 @@ fn chunk(c: &Campaign, from: u64, to: u64) -> Findings {
         recovery_in_order: c.recovery_in_order,
     };
     let mut explorer = Explorer::new(subject, options);
-    for (n, played) in &plays {
-        let history = c.space.history(played);
-        explorer.explore(&played.tape, &history, &played.ledger, &mut |_| true);
+    let histories: Vec<_> = plays.iter().map(|(_, played)| c.space.history(played)).collect();
+    explorer.expect(&histories);
+    for ((n, played), history) in plays.iter().zip(&histories) {
+        explorer.explore(&played.tape, history, &played.ledger, &mut |_| true);
         for f in std::mem::take(&mut explorer.failures) {
             let same = |o: &&Found| o.violation.rule == f.violation.rule;
             if out.found.iter().filter(same).count() < KEEP {

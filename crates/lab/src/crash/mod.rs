@@ -14,5 +14,5 @@ mod story;
 pub mod wild;
 
 pub use campaign::{Campaign, Findings, Found, Source, Space, run};
-pub use play::{Bench, Played, play};
+pub use play::{Bench, Played, Stage, play};
 pub use story::Cut;

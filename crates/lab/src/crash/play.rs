@@ -82,7 +82,7 @@ impl Bench {
         Ok(device.limits().sectors * SECTOR_BYTES)
     }
 
-    fn machine(&self) -> Result<(Machine, Recorder), MachineError> {
+    fn machine(&self, image: Medium) -> Result<(Machine, Recorder), MachineError> {
         let spec = MachineSpec {
             seed: 1,
             cpu: CpuModel::clone(&PROFILES[0].model()),
@@ -98,7 +98,7 @@ impl Bench {
             kernel: self.kernel,
         };
         let mut recorder = None;
-        let machine = Machine::with_device(spec, Some(self.image()?), |device| {
+        let machine = Machine::with_device(spec, Some(image), |device| {
             let (taped, r) = Taped::new(device);
             recorder = Some(r);
             Box::new(taped)
@@ -107,12 +107,35 @@ impl Bench {
     }
 }
 
+/// Where programs are played, with the image that each begins with: making one of a large device
+/// takes longer than playing on it.
+pub struct Stage<'a> {
+    bench: &'a Bench,
+    image: Medium,
+}
+
+impl Stage<'_> {
+    /// Makes the image. Errors: options that mkfs refuses, and no such device.
+    pub fn of(bench: &Bench) -> Result<Stage<'_>, MachineError> {
+        Ok(Stage { bench, image: bench.image()? })
+    }
+
+    /// Plays `program` on the new file system. Errors: [`play`]'s.
+    pub fn play(&self, program: &Program) -> Result<Played, MachineError> {
+        play_on(self.bench, self.image.clone(), program)
+    }
+}
+
 /// Plays `program` on a new file system.
 ///
 /// Errors: a machine that cannot be, and calls that answer `Unsupported` or find damage; other
 ///         errors of calls are part of what the program did.
 pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
-    let (machine, recorder) = bench.machine()?;
+    play_on(bench, bench.image()?, program)
+}
+
+fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played, MachineError> {
+    let (machine, recorder) = bench.machine(image)?;
     let block = machine.block_bytes()?;
     let limits = machine.queue.with_device(|d| *d.limits());
     let vfs = machine.mount()?;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use wp_base::SECTOR_BYTES;
 use wp_base::rng::Rng;
 use wp_crash::{Explorer, FsSubject, History, Kept, Outcome, Plan, Profile, Visit};
-use wp_medium::{Medium, MediumView};
+use wp_medium::{Medium, MediumView, Sound};
 use wp_vfs::Options;
 
 pub use self::compare::difference;
@@ -435,6 +435,7 @@ impl One<'_> {
             block_bytes: mode.block,
             check: false,
             keep_writes: false,
+            sound: Sound::default(),
         };
         let options = wp_crash::Options {
             plan: Plan { complete: 6, pairs: 12, samples: 16 },
@@ -458,6 +459,7 @@ impl One<'_> {
         let start = Instant::now();
         let history = Space::HONEST.history(played);
         let mut explorer = Explorer::new(&subject, options);
+        explorer.expect(std::slice::from_ref(&history));
         explorer.watch(|v| if v.is_new { fresh.offer(v) } else { again.offer(v) });
         explorer.explore(&played.tape, &history, &played.ledger, &mut |t| t.distinct < ENOUGH);
         self.out.recoveries += explorer.totals.distinct;
@@ -497,7 +499,7 @@ fn our_check(
     }
     let view = MediumView { medium, start: wp_base::Sector(start / SECTOR_BYTES), bytes: BYTES };
     let options = mode.parsed(era)?;
-    let checked = (registry::FILE_SYSTEMS[0].check)(&view, &options, false);
+    let checked = (registry::FILE_SYSTEMS[0].check)(&view, &options, false, &Sound::default());
     let checked = match checked {
         Ok(checked) => checked,
         Err(e) => return Ok(Some(e.to_string())),
