@@ -78,7 +78,7 @@ fn sequences_of_one_operation_break_no_rule_in_any_mode() {
 fn a_file_without_names_that_is_truncated_or_grows_is_freed_after_a_cut() {
     for growth in ["ftruncate 0 823", "pwrite 1 8192 8192 2"] {
         let text = format!(
-            "open 63 . r\nopen 0 f rw,creat\npwrite 0 0 8192 1\nopen 1 f rw,direct\nunlink f\n\
+            "open 63 . r\nopen 0 f rw,creat\npwrite 0 8192 0 1\nopen 1 f rw,direct\nunlink f\n\
              {growth}\nopen 2 g rw,creat\nfsync 2\nfsync 63\n"
         );
         let program = Program::parse(&text).expect("a program");
