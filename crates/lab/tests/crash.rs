@@ -1,7 +1,7 @@
 //! Power cuts of generated programs on ext4: nothing that is promised is lost, in any era and mode,
 //! but where the kernel of that era lost it.
 
-use wp_crash::{Profile, Rule};
+use wp_crash::{Plan, Profile, Rule};
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Cut, Findings, Found, Source, Space, play, run, sequences};
 use wp_vfs::Options;
@@ -34,6 +34,9 @@ fn phone(era: &str, kernel: (u16, u16)) -> Bench {
 fn wild(seed: u64) -> Source {
     Source::Wild { seed, calls: 40, extras: Extras::ALL }
 }
+
+/// Another file's sync while 8 MiB are being written back.
+const HOLE: &str = include_str!("../../../papers/ext4-fsync/hole.txt");
 
 fn broken(f: &Findings, rule: Rule) -> u64 {
     f.totals.broken[rule as usize]
@@ -71,6 +74,32 @@ fn sequences_of_one_operation_break_no_rule_in_any_mode() {
         assert!(found.is_empty(), "{options}: {found:#?}");
         assert!(f.not_played.is_empty(), "{options}: {:?}", f.not_played);
         assert!(f.totals.raw > 100 && f.totals.second > 10, "{options}: {:?}", f.totals);
+    }
+}
+
+#[test]
+fn the_elevator_decides_whether_the_hole_of_3_8_shows() {
+    // As on a real 3.10: CFQ lets the sync pass the flusher, noop queues it behind (reference
+    // linux-3.10/hole and its README).
+    let program = Program::parse(HOLE).expect("a program");
+    for (era, kernel, elevator, shows) in [
+        ("3.8", (3, 8), "cfq", true),
+        ("3.8", (3, 8), "noop", false),
+        ("3.4", (3, 4), "cfq", false),
+        ("4.6", (4, 6), "cfq", false),
+    ] {
+        let machine = Bench {
+            device: "emmc-16".to_owned(),
+            elevator: elevator.to_owned(),
+            ..bench(&format!("era={era},dirty_background_bytes=1048576"), kernel)
+        };
+        let c = Campaign {
+            plan: Plan { complete: 8, pairs: 0, samples: 4 },
+            ..Campaign::new(machine, Source::Text(program.clone()), (0, 1))
+        };
+        let f = run(&c, 1, &|_| true);
+        assert_eq!(broken(&f, Rule::Exposure) > 0, shows, "{era}, {elevator}: {:#?}", f.found);
+        assert!(f.totals.raw > 1000, "{:?}", f.totals);
     }
 }
 
