@@ -394,7 +394,7 @@ impl One<'_> {
                 let mounted = ours.refused.is_none() && matches!(theirs, Theirs::Files(_));
                 if self.ask.fsck > 0 && turn == 0 && mounted {
                     let said = kernel.e2fsck()?;
-                    let fault = our_check(&mode, self.era, &medium, start, ours)?;
+                    let fault = our_check(&mode, self.era, &medium, start)?;
                     counts.checked += 1;
                     counts.clean += u64::from(said.is_none() && fault.is_none());
                     counts.both_unclean += u64::from(said.is_some() && fault.is_some());
@@ -484,22 +484,17 @@ impl One<'_> {
     }
 }
 
-/// The first fault that our check finds in what our recovery left.
+/// The first fault that our check finds in what our recovery leaves.
 fn our_check(
     mode: &Mode,
     era: &str,
     medium: &Medium,
     start: u64,
-    ours: &Outcome,
 ) -> Result<Option<String>, String> {
-    let mut medium = medium.clone();
-    for (page, data) in &ours.written {
-        let sector = wp_base::Sector(start / SECTOR_BYTES + page * (4096 / SECTOR_BYTES));
-        medium.write(sector, data);
-    }
-    let view = MediumView { medium, start: wp_base::Sector(start / SECTOR_BYTES), bytes: BYTES };
+    let start = wp_base::Sector(start / SECTOR_BYTES);
+    let view = MediumView { medium: medium.clone(), start, bytes: BYTES };
     let options = mode.parsed(era)?;
-    let checked = (registry::FILE_SYSTEMS[0].check)(&view, &options, false, &Sound::default());
+    let checked = (registry::FILE_SYSTEMS[0].check)(&view, &options, true, &Sound::default());
     let checked = match checked {
         Ok(checked) => checked,
         Err(e) => return Ok(Some(e.to_string())),
