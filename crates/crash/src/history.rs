@@ -219,8 +219,14 @@ impl Builder {
                 }
             }
         }
-        for (older, newer) in covered {
-            self.cover(older, newer, next);
+        for (mut older, newer) in covered {
+            // Of one that two of them meet the second meets what the first has left.
+            while let Some(heir) = self.units[older as usize].heir {
+                older = heir;
+            }
+            if self.units[older as usize].gone == u32::MAX {
+                self.cover(older, newer, next);
+            }
         }
         for n in numbers {
             let unit = &mut self.units[*n as usize];

@@ -44,6 +44,8 @@ pub struct Played {
     pub tape: Tape,
     /// What the program did.
     pub ledger: Ledger,
+    /// Of each of its calls: did it succeed?
+    pub answers: Vec<bool>,
     /// First byte and length of the partition on the device.
     pub partition: (u64, u64),
     /// Does the device say that its cache is volatile?
@@ -54,7 +56,7 @@ pub struct Played {
 
 impl Bench {
     /// The image of a new file system. Errors: options that mkfs refuses.
-    fn image(&self) -> Result<Medium, MachineError> {
+    pub fn image(&self) -> Result<Medium, MachineError> {
         let fs = |error| MachineError::Fs { during: "mkfs", error };
         let bytes = self.capacity()?;
         let mut medium = (self.fs.mkfs)(&self.fs_options, bytes).map_err(fs)?;
@@ -82,7 +84,7 @@ impl Bench {
         Ok(device.limits().sectors * SECTOR_BYTES)
     }
 
-    fn machine(&self) -> Result<(Machine, Recorder), MachineError> {
+    fn machine(&self, image: Medium) -> Result<(Machine, Recorder), MachineError> {
         let spec = MachineSpec {
             seed: 1,
             cpu: CpuModel::clone(&PROFILES[0].model()),
@@ -98,7 +100,7 @@ impl Bench {
             kernel: self.kernel,
         };
         let mut recorder = None;
-        let machine = Machine::with_device(spec, Some(self.image()?), |device| {
+        let machine = Machine::with_device(spec, Some(image), |device| {
             let (taped, r) = Taped::new(device);
             recorder = Some(r);
             Box::new(taped)
@@ -112,7 +114,12 @@ impl Bench {
 /// Errors: a machine that cannot be, and calls that answer `Unsupported` or find damage; other
 ///         errors of calls are part of what the program did.
 pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
-    let (machine, recorder) = bench.machine()?;
+    play_on(bench, bench.image()?, program)
+}
+
+/// As [`play()`], on an image that [`Bench::image`] made: many programs can share it.
+pub fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played, MachineError> {
+    let (machine, recorder) = bench.machine(image)?;
     let block = machine.block_bytes()?;
     let limits = machine.queue.with_device(|d| *d.limits());
     let vfs = machine.mount()?;
@@ -135,6 +142,7 @@ pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
     Ok(Played {
         tape: recorder.take(),
         ledger: Ledger::new(&dids, block),
+        answers: dids.iter().map(|d| d.ok).collect(),
         partition: (0, machine.part.sectors() * SECTOR_BYTES),
         volatile: limits.volatile_cache,
         atomic: limits.physical_bytes,

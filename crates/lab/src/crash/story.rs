@@ -46,6 +46,11 @@ impl Cut<'_> {
         MediumView { medium, start: Sector(start / SECTOR_BYTES), bytes }
     }
 
+    /// The partition as the cut leaves it.
+    pub(super) fn device(&self) -> MediumView {
+        self.view(self.medium())
+    }
+
     /// What blocks are, with everything that was ever sent in place.
     fn classes(&self) -> Option<Box<dyn BlockMap>> {
         let last = self.history.frames.last()?;
