@@ -42,7 +42,7 @@ enum Verb {
     Kernels(cmd::kernels::Args),
     /// Take the power away everywhere in a program, or in thousands: recover every state that the
     /// drive may be left with, and say which rule each breaks.
-    Crash(cmd::crash::Args),
+    Crash(Box<cmd::crash::Args>),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
     /// List what an image holds, after recovering in memory. Never writes.

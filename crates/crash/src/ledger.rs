@@ -186,6 +186,15 @@ impl Ledger {
         all.filter(|(_, o)| made(o)).map(|(p, _)| p.clone()).collect()
     }
 
+    /// A path of the file with this inode number, the last that it had.
+    pub fn name_of(&self, ino: u64) -> Option<&str> {
+        let objects = self.by_ino.get(&ino)?;
+        let named =
+            |n: &'_ Rc<Names>| -> Option<usize> { n.iter().position(|(_, o)| objects.contains(o)) };
+        let (at, names) = self.names.iter().rev().find_map(|n| Some((named(n)?, n)))?;
+        names.keys().nth(at).map(String::as_str)
+    }
+
     /// Who wrote a block of these contents: its number in the file, and the version; version 0 is
     /// zeroes. `None`: the program did not.
     pub fn writer(&self, id: u128) -> Option<(u64, u32)> {

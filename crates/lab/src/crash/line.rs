@@ -74,6 +74,9 @@ pub fn arguments(c: &Campaign) -> String {
     if !c.bench.stale {
         t += " --trimmed";
     }
+    if c.second_cuts > 0 {
+        write!(t, " --second {}", c.second_cuts).expect(line);
+    }
     if !c.recovery_in_order {
         t += " --recovery-unordered";
     }

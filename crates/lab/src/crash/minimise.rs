@@ -284,8 +284,9 @@ impl Search<'_> {
     fn tail(&mut self, best: &mut (Vec<Line>, Hit)) {
         loop {
             let called = best.1.operations.0 as usize;
-            let calls = best.0.iter().enumerate().filter(|(_, l)| matches!(l.1, Step::Call(..)));
-            let Some((end, _)) = calls.skip(called).next() else { return };
+            let mut calls =
+                best.0.iter().enumerate().filter(|(_, l)| matches!(l.1, Step::Call(..)));
+            let Some((end, _)) = calls.nth(called) else { return };
             let shorter = best.0[..end].to_vec();
             if !self.take(best, shorter) {
                 return;
@@ -327,10 +328,11 @@ impl Search<'_> {
             let took = simpler::of_step(&best.0, at).into_iter().any(|c| self.take(best, c));
             at = if took { at } else { at + 1 };
         }
-        for candidate in simpler::of_program(&best.0) {
-            // Later ones may not fit any more; then they are no candidates.
-            if candidate.len() <= best.0.len() {
-                self.take(best, candidate);
+        // What is taken changes what else there is.
+        while !self.stopped {
+            let all = simpler::of_program(&best.0);
+            if !all.into_iter().any(|c| self.take(best, c)) {
+                return;
             }
         }
     }

@@ -19,6 +19,7 @@ mod reproducer;
 pub mod sequences;
 mod simpler;
 mod story;
+mod why;
 pub mod wild;
 
 pub use campaign::{Campaign, Findings, Found, Source, Space, Watch, resume, run};

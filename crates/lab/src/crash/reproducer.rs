@@ -204,7 +204,9 @@ pub fn write(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
     write_log(&mut log, SECTOR_BYTES as u32, &entries)?;
     io::Write::flush(&mut log)?;
     fs::write(dir.join("program.txt"), r.program.to_string())?;
-    let story = format!("{}\nAfter recovery:\n{}", r.cut.tell(usize::MAX), r.cut.files());
+    let why = r.violation.map(|v| r.cut.why(v)).unwrap_or_default();
+    let (timeline, left) = (r.cut.tell(usize::MAX), r.cut.files());
+    let story = format!("{timeline}\nAfter recovery:\n{left}\n{why}");
     fs::write(dir.join("timeline.txt"), story)?;
     let state = json!({
         "schema": "writepath.crash.reproducer/1",

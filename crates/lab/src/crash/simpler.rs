@@ -137,8 +137,8 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
     steps.into_iter().map(|s| with(lines, at, s)).collect()
 }
 
-/// Changes of a whole program: descriptors of one file that become one, files that move to the
-/// root.
+/// Changes of a whole program: descriptors of one file that become one, names that become one,
+/// files that move to the root.
 pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
     let mut out = Vec::new();
     let opens: Vec<(usize, u32, &String)> = lines
@@ -162,6 +162,18 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
         }
         new.remove(*at);
         out.push(new);
+    }
+    // A name that another gets, and whatever is done with that one, done with the first.
+    for (at, (_, step)) in lines.iter().enumerate() {
+        let Step::Call(_, Call::Link(old, new) | Call::Rename(old, new)) = step else { continue };
+        let mut merged = lines.to_vec();
+        for (_, step) in &mut merged[at..] {
+            if let Step::Call(_, call) = step {
+                paths_mut(call).into_iter().filter(|p| *p == new).for_each(|p| *p = old.clone());
+            }
+        }
+        merged.remove(at);
+        out.push(merged);
     }
     let mut all: BTreeSet<String> = BTreeSet::new();
     for (_, step) in lines.iter().cloned() {
@@ -262,6 +274,13 @@ mod tests {
         let tidy = text(&tidied(&l)[0]);
         let want = "open 0 a/b rw,creat\npwrite 0 4096 0 1\nopen 1 a/b r\nfsync 1\nclose 0\n";
         assert_eq!(tidy, want);
+    }
+
+    #[test]
+    fn a_second_name_is_left_out_and_the_first_does_its_work() {
+        let l = lines("open 0 b rw,creat\nlink b c\nrename c a\n");
+        let all: Vec<String> = of_program(&l).iter().map(|c| text(c)).collect();
+        assert_eq!(all[0], "open 0 b rw,creat\nrename b a\n");
     }
 
     #[test]

@@ -23,14 +23,10 @@ const SAVE_EVERY: Duration = Duration::from_secs(5);
 fn key(a: &Args, c: &Campaign) -> String {
     let mut t = report::arguments(a, c);
     t += &format!(
-        " --first {} --end {} --complete {} --samples {} --second {}",
-        c.programs.0, c.programs.1, c.plan.complete, c.plan.samples, c.second_cuts
+        " --first {} --end {} --complete {} --samples {}",
+        c.programs.0, c.programs.1, c.plan.complete, c.plan.samples
     );
-    for (on, flag) in [
-        (!c.check, " --no-check"),
-        (!c.prune, " --no-prune"),
-        (!c.recovery_in_order, " --recovery-unordered"),
-    ] {
+    for (on, flag) in [(!c.check, " --no-check"), (!c.prune, " --no-prune")] {
         t += if on { flag } else { "" };
     }
     if let Source::Text(program) = &c.source {

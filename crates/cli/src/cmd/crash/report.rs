@@ -22,7 +22,11 @@ pub(super) struct Speed {
 /// A broken rule in a line.
 pub(super) fn violation(v: &Violation) -> String {
     let at = v.offset.map_or(String::new(), |o| format!(" at byte {o}"));
-    let path = if v.path.is_empty() { "the image" } else { &v.path };
+    let path = match (v.rule, &*v.path) {
+        (Rule::Application, "") => "the recovered files",
+        (_, "") => "the image",
+        (_, path) => path,
+    };
     format!("{path}{at}: {}; expected {}", v.seen, v.expected)
 }
 

@@ -64,7 +64,8 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
     }
     let timeline = cut.tell(CALLS);
     let files = cut.files();
-    let wrong: Vec<String> = violations.iter().map(super::report::violation).collect();
+    let wrong: Vec<(String, String)> =
+        violations.iter().map(|v| (super::report::violation(v), cut.why(v))).collect();
     let doc = json!({
         "schema": "writepath.crash.state/1",
         "program": program.to_string(),
@@ -73,10 +74,15 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
         "timeline": timeline,
         "files": files,
         "violations": violations.iter().map(super::report::violation_document).collect::<Vec<_>>(),
+        "why": wrong.iter().map(|(_, why)| why).collect::<Vec<_>>(),
     });
     let wrong = match wrong.is_empty() {
         true => "No rule is broken.\n".to_owned(),
-        false => wrong.iter().map(|w| format!("{w}\n")).collect(),
+        false => wrong
+            .iter()
+            .zip(&violations)
+            .map(|((what, why), v)| format!("{} broken: {what}\n{why}\n", v.rule.name()))
+            .collect(),
     };
     let text = format!("{program}\n{timeline}\nAfter recovery:\n{files}\n{wrong}");
     out.answer(Exit::Ok, &doc, &text)
