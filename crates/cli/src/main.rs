@@ -15,7 +15,7 @@ use output::{Exit, Out};
 #[derive(Parser)]
 #[command(name = "writepath", version, max_term_width = 100)]
 struct Cli {
-    /// One JSON document on stdout instead of text.
+    /// One JSON document on stdout instead of text; of a campaign of `crash`, one object a line.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]

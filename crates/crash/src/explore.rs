@@ -102,6 +102,8 @@ pub struct Look {
     pub cut: (usize, usize),
     /// Operations that had been called, and returned, by then.
     pub operations: (u32, u32),
+    /// Number of what it recovers to.
+    result: u32,
 }
 
 /// Broken rules of a state.
@@ -277,8 +279,9 @@ impl<'a> Explorer<'a> {
             let mut go = true;
             let visited = states::of_frame(history, number, &plan, seed, &mut |kept| {
                 after += 1;
-                let look = self.look(&mut case, number, kept);
-                go = !self.keep(number, kept, &look, after);
+                let until = history.until(number, |i| kept.has(i));
+                let look = self.look(&mut case, number, kept, until);
+                go = !self.keep(&case, number, kept, &look, after);
                 go
             });
             self.totals.cuts += 1;
@@ -292,8 +295,9 @@ impl<'a> Explorer<'a> {
         true
     }
 
-    /// Looks at states of one frame until `each` answers false; returns whether it never did.
-    /// Nothing is counted but recoveries.
+    /// Looks at states of one frame until `each` answers false; returns whether it never did. They
+    /// are judged for cuts within this frame, though some of them may be possible longer. Nothing
+    /// is counted but recoveries.
     pub fn visit(
         &mut self,
         case: &mut Case<'_>,
@@ -303,7 +307,8 @@ impl<'a> Explorer<'a> {
     ) -> bool {
         self.pool.enter(case.history, &case.history.frames[frame]);
         for kept in states {
-            let look = self.look(case, frame, &kept);
+            let until = case.history.end_of(frame);
+            let look = self.look(case, frame, &kept, until);
             if !each(&kept, &look) {
                 return false;
             }
@@ -311,13 +316,12 @@ impl<'a> Explorer<'a> {
         true
     }
 
-    /// What is wrong with a state of a frame that has been entered.
-    fn look(&mut self, case: &mut Case<'_>, number: usize, kept: &Kept) -> Look {
+    /// What is wrong with a state of a frame that has been entered, for cuts before `until`.
+    fn look(&mut self, case: &mut Case<'_>, number: usize, kept: &Kept, until: usize) -> Look {
         let history = case.history;
         let frame = &history.frames[number];
         let known = self.totals.distinct;
         let result = self.outcome(history, number, kept);
-        let until = history.until(number, |i| kept.has(i));
         let operations = (case.calls.begun[frame.pos], case.calls.ended[until]);
         let outcome = &self.outcomes[result as usize];
         let is_new = self.totals.distinct > known;
@@ -327,7 +331,7 @@ impl<'a> Explorer<'a> {
         }
         let (cut, key) = ((frame.pos, until), (result, operations.0, operations.1));
         if let Some(violations) = case.judged.get(&key) {
-            return Look { violations: violations.clone(), cut, operations };
+            return Look { violations: violations.clone(), cut, operations, result };
         }
         self.totals.judged += 1;
         let mut judged = Judged::default();
@@ -341,11 +345,18 @@ impl<'a> Explorer<'a> {
         }
         let violations = Rc::new(judged);
         case.judged.insert(key, violations.clone());
-        Look { violations, cut, operations }
+        Look { violations, cut, operations, result }
     }
 
     /// Counts what is wrong, and keeps some of it. Was it what was looked for?
-    fn keep(&mut self, frame: usize, kept: &Kept, look: &Look, after: u64) -> bool {
+    fn keep(
+        &mut self,
+        case: &Case<'_>,
+        frame: usize,
+        kept: &Kept,
+        look: &Look,
+        after: u64,
+    ) -> bool {
         for entry in &look.violations.listed {
             *self.known_failures.entry(*entry).or_default() += 1;
         }
@@ -365,17 +376,45 @@ impl<'a> Explorer<'a> {
             };
             if keep {
                 found = self.wanted.is_some();
-                self.failures.push(Failure {
-                    violation: violation.clone(),
-                    frame,
-                    kept: kept.clone(),
-                    cut: look.cut,
-                    operations: look.operations,
-                    after,
-                });
+                self.failures.push(self.pin(case, frame, kept, look, violation, after));
             }
         }
         found
+    }
+
+    /// A failure with the first frame in which a cut leaves it: what was promised only when
+    /// more had been sent was lost with what had been sent by then.
+    fn pin(
+        &self,
+        case: &Case<'_>,
+        first: usize,
+        kept: &Kept,
+        look: &Look,
+        violation: &Violation,
+        after: u64,
+    ) -> Failure {
+        let (history, outcome) = (case.history, &self.outcomes[look.result as usize]);
+        for frame in first..history.frames.len() {
+            let (pos, until) = (history.frames[frame].pos, history.end_of(frame));
+            if pos >= look.cut.1 || violation.rule != Rule::LostSync {
+                break;
+            }
+            let operations = (case.calls.begun[pos], case.calls.ended[until]);
+            let found = judge(case.ledger, outcome, operations, &self.options.profile);
+            if found.contains(violation) {
+                let kept = history.later(first, kept, frame);
+                let violation = violation.clone();
+                return Failure { violation, frame, kept, cut: (pos, until), operations, after };
+            }
+        }
+        Failure {
+            violation: violation.clone(),
+            frame: first,
+            kept: kept.clone(),
+            cut: look.cut,
+            operations: look.operations,
+            after,
+        }
     }
 
     fn kept_of(&self, rule: Rule) -> usize {

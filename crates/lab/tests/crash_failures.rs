@@ -55,7 +55,7 @@ fn liar(programs: (u64, u64)) -> Campaign {
     let space =
         Space::Permitted { lying_flush: true, lost_fua: true, faulty_plp: false, atomic: None };
     let b = Bench { elevator: String::new(), ..bench("era=6.18", (6, 18), "fixed") };
-    let plan = Plan { complete: 8, pairs: 16, samples: 8 };
+    let plan = Plan { complete: 6, pairs: 8, samples: 8 };
     Campaign { space, plan, ..Campaign::new(b, Source::Sequences(1), programs) }
 }
 
@@ -212,9 +212,9 @@ fn the_story_says_where_the_bytes_were() {
     let cut = cut_of(&c, &played, &history, (found.frame, &found.lost));
     let why = cut.why(&found.violation);
     for words in [
-        "while `syncfs 0` was under way",
+        "The power goes while `syncfs 0` is under way.",
         "commit record of transaction",
-        "at sector 16488",
+        "at sector 16488, which holds what was there before the program",
         "Before the cut nothing was sent to that sector",
         "memory of the machine",
         "1 transactions",
@@ -227,7 +227,7 @@ fn the_story_says_where_the_bytes_were() {
 
 #[test]
 fn a_campaign_that_is_stopped_ends_as_one_that_is_not() {
-    let c = liar((0, 40));
+    let c = liar((0, 34));
     let whole = run(&c, 2, &|_| true);
     assert!(whole.totals.broken[Rule::LostSync as usize] > 0 && !whole.places.is_empty());
     let dir = tempfile::tempdir().expect("a directory");
@@ -290,7 +290,8 @@ fn what_is_known_is_counted_and_is_no_failure() {
 #[test]
 fn a_command_judges_each_tree_once() {
     // A program that takes an empty file for damage, and one that reads what had returned.
-    let whole = "open 0 a rw,creat; pwrite 0 4096 0 1; fsync 0; link a b; syncfs 0";
+    let whole =
+        "open 0 a rw,creat; fsync 0; pwrite 0 4096 0 1; fsync 0; link a b; open 1 . r; syncfs 1";
     let dir = tempfile::tempdir().expect("a directory");
     let go = |n: u32, line: &str, workers: usize| {
         let command =
@@ -310,9 +311,10 @@ fn a_command_judges_each_tree_once() {
     assert!(said.contains("3") && said.contains("a is empty"), "{said}");
     assert!(runs.runs > 2 && runs.refused > 0 && runs.refused < runs.runs, "{runs:?}");
     assert!(runs.runs + runs.cached >= f.totals.judged, "{runs:?} {:?}", f.totals);
-    // After fsync has returned the file is there with its bytes: that is so in every state.
-    let check = "if grep -q '^fsync 0' \"$WRITEPATH_RETURNED\"; then [ $(stat -c %s a) = 4096 ]; fi \
-                 && [ -s \"$WRITEPATH_IMAGE\" ] && [ -d \"$WRITEPATH_TREE\" ]";
+    // After the second fsync the file is there with its bytes: that is so in every state.
+    let check = "[ $(grep -c '^fsync 0' \"$WRITEPATH_RETURNED\") -lt 2 ] || \
+                 [ $(stat -c %s a) = 4096 ] && \
+                 [ -s \"$WRITEPATH_IMAGE\" ] && [ -d \"$WRITEPATH_TREE\" ]";
     let (f, _) = go(2, check, 2);
     assert_eq!(f.totals.broken[application], 0, "{:?}", f.found);
     // Links are links.

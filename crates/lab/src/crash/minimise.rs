@@ -1,8 +1,8 @@
 //! From a failure to the least that still fails: fewest calls, simplest arguments, fewest lost
 //! units, earliest cut.
 //!
-//! Invariants: 1. what comes out breaks the same rule, about the same file if the rule is about one:
-//!                the file that the same call of the program made, whatever it is called now;
+//! Invariants: 1. what comes out breaks the same rule, about the same file if the rule is about
+//!                one: that which the same call of the program made, whatever it is called now;
 //!             2. it depends on campaign and failure only, unless it is stopped from outside;
 //!             3. every candidate is played and cut anew: nothing is inferred.
 //! Source:     Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", TSE 2002
@@ -374,11 +374,14 @@ impl Search<'_> {
             for frame in 0..history.frames.len() {
                 let here = &history.frames[frame];
                 let n = here.live.len();
-                if frame > 0 && here.new == 0 || losses > n {
+                // Without one of its new units a state is one of an earlier frame, with fewer
+                // lost; but what is promised later is broken only then.
+                let all = rule == Rule::LostSync || frame == 0;
+                if !all && here.new == 0 || losses > n {
                     continue;
                 }
                 let mut hit = None;
-                let fresh = |k: &Kept| frame == 0 || (n - here.new..n).any(|i| k.has(i));
+                let fresh = |k: &Kept| all || (n - here.new..n).any(|i| k.has(i));
                 let mut states = Losses::new(n, losses)
                     .filter(|k| fresh(k) && history.permits(frame, k))
                     .take((bound - looked.min(bound)) as usize);

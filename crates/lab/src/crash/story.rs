@@ -26,6 +26,9 @@ pub struct Cut<'a> {
     pub lost: &'a [usize],
 }
 
+/// Requests after the cut that are told.
+const NEXT: usize = 4;
+const GONE: &str = "  -- from here on the power may have gone --\n";
 const LINE: &str = "a string takes it";
 
 impl Cut<'_> {
@@ -71,7 +74,7 @@ impl Cut<'_> {
         let mut t = String::new();
         let classes = self.classes();
         let frame = &self.history.frames[self.frame];
-        let until = self.history.until(self.frame, |i| !self.lost.contains(&i));
+        let until = self.history.end_of(self.frame);
         let entries = &self.played.tape.entries;
         let begins: Vec<usize> = (0..frame.pos.min(entries.len()))
             .filter(|i| matches!(entries[*i].1, Entry::Begin(_)))
@@ -90,8 +93,8 @@ impl Cut<'_> {
         let numbers = self.numbers();
         let number = |id: &u64| numbers.get(id).copied().unwrap_or(0);
         for (pos, (at, entry)) in entries.iter().enumerate().take(until).skip(from) {
-            if pos == frame.pos + 1 {
-                writeln!(t, "  -- from here on the power may have gone --").expect(LINE);
+            if pos == self.first_moment() {
+                t += GONE;
             }
             let us = at.since(zero).0 as f64 / 1000.0;
             match entry {
@@ -139,7 +142,35 @@ impl Cut<'_> {
                 Entry::Complete { .. } | Entry::Model(_) => {}
             }
         }
+        if until <= self.first_moment() {
+            t += GONE;
+        }
+        let next = entries[until.min(entries.len())..].iter().filter_map(|(at, e)| match e {
+            Entry::Submit { id, op, flags, at: sector, sectors, .. } if *op != Op::Flush => {
+                Some((at, id, request_words(*op, *flags), sector, sectors))
+            }
+            _ => None,
+        });
+        for (at, id, what, sector, sectors) in next.take(NEXT) {
+            let us = at.since(zero).0 as f64 / 1000.0;
+            let class = self.class(classes.as_deref(), *sector, *sectors);
+            writeln!(
+                t,
+                "{us:>12.1} us    (#{} {what} {} +{sectors}{class}: would have come next)",
+                number(id),
+                sector.0
+            )
+            .expect(LINE);
+        }
         t
+    }
+
+    /// The first position on the tape at which the power can go.
+    pub(super) fn first_moment(&self) -> usize {
+        match self.frame {
+            0 => 0,
+            n => self.history.frames[n].pos + 1,
+        }
     }
 
     /// Requests by small numbers, in the order in which they were sent.

@@ -46,35 +46,30 @@ impl Place {
 }
 
 impl Cut<'_> {
-    /// Calls begun, and returned, by the cut.
-    fn operations(&self) -> (usize, usize) {
-        let frame = &self.history.frames[self.frame];
-        let until = self.history.until(self.frame, |i| !self.lost.contains(&i));
+    /// Where the program is at a position on the tape.
+    fn moment(&self, pos: usize) -> String {
         let entries = &self.played.tape.entries;
-        let count = |end: usize, f: fn(&Entry) -> bool| {
-            entries[..end.min(entries.len())].iter().filter(|(_, e)| f(e)).count()
-        };
-        let begun = count(frame.pos, |e| matches!(e, Entry::Begin(_)));
-        (begun, count(until, |e| matches!(e, Entry::End(_))))
+        let entries = &entries[..pos.min(entries.len())];
+        let count = |f: fn(&Entry) -> bool| entries.iter().filter(|(_, e)| f(e)).count() as u32;
+        let begun = count(|e| matches!(e, Entry::Begin(_)));
+        let ended = count(|e| matches!(e, Entry::End(_)));
+        let call = |n: u32| self.played.ledger.text(n);
+        match (ended, begun > ended) {
+            (0, false) => "before the first call".to_owned(),
+            (_, true) => format!("while `{}` is under way", call(begun)),
+            (_, false) => format!("after `{}` has returned", call(ended)),
+        }
     }
 
     /// The story of one broken rule.
     pub fn why(&self, v: &Violation) -> String {
         let mut t = String::new();
-        let (begun, ended) = self.operations();
-        let call = |n: usize| self.played.ledger.text(n as u32);
-        match (ended.checked_sub(1), begun > ended) {
-            (None, false) => writeln!(t, "The power went before the first call."),
-            (None, true) => writeln!(t, "The power went while `{}` was under way.", call(begun)),
-            (Some(_), true) => writeln!(
-                t,
-                "The power went after `{}` had returned, while `{}` was under way.",
-                call(ended),
-                call(begun)
-            ),
-            (Some(_), false) => {
-                writeln!(t, "The power went after `{}` had returned.", call(ended))
-            }
+        let until = self.history.end_of(self.frame);
+        let from = self.moment(self.first_moment());
+        let to = self.moment(until);
+        match from == to {
+            true => writeln!(t, "The power goes {from}."),
+            false => writeln!(t, "The power goes {from}, or as late as {to}."),
         }
         .expect(LINE);
         self.commits(&mut t);
@@ -188,7 +183,15 @@ impl Cut<'_> {
                 Some((block, version)) => {
                     format!("block {block} of `{}`", self.played.ledger.text(version))
                 }
-                None => "no block that the program wrote whole".to_owned(),
+                None => {
+                    let mut before = vec![0; held.len()];
+                    let base = &self.history.frames[0].base;
+                    base.read_bytes(sector.bytes(), &mut before);
+                    match before == held {
+                        true => "what was there before the program, of whoever had it".to_owned(),
+                        false => "no block that the program wrote whole".to_owned(),
+                    }
+                }
             },
             Err(e) => e.to_string(),
         };
@@ -279,20 +282,21 @@ impl Cut<'_> {
     fn promise(&self, v: &Violation, t: &mut String) {
         let entries = &self.played.tape.entries;
         let zero = entries.first().map_or(Time(0), |e| e.0);
+        // The oracle says there which call promised it.
         let Some((_, rest)) = v.expected.rsplit_once("as `") else { return };
         let Some(call) = rest.strip_suffix("` promised") else { return };
         let mut ends = entries.iter().enumerate().filter_map(|(pos, (time, e))| match e {
             Entry::End(n) if self.played.ledger.text(n + 1) == call => Some((pos, *time)),
             _ => None,
         });
-        let until = self.history.until(self.frame, |i| !self.lost.contains(&i));
+        let until = self.history.end_of(self.frame);
         if let Some((_, time)) = ends.rfind(|(pos, _)| *pos < until) {
             let us = time.since(zero).0 as f64 / 1000.0;
             let us = format!("{us:.1} us");
             writeln!(
                 t,
-                "`{call}` returned at {us}: what it promised had to be on the medium by then, and \
-                 until the next change there the power can go and leave this."
+                "`{call}` returned at {us}, before the power went: what it promised had to be on the \
+                 medium by then."
             )
             .expect(LINE);
         }

@@ -22,6 +22,7 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
         fs: a.against.clone().unwrap_or_else(|| a.fs.clone()),
         device: a.against_device.clone().unwrap_or_else(|| a.device.clone()),
         space: a.against_space.clone().unwrap_or_else(|| a.space.clone()),
+        check_cmd: None,
         ..a.clone()
     };
     let there = match campaign(&other) {
