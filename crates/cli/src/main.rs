@@ -15,7 +15,7 @@ use output::{Exit, Out};
 #[derive(Parser)]
 #[command(name = "writepath", version, max_term_width = 100)]
 struct Cli {
-    /// One JSON document on stdout instead of text.
+    /// One JSON document on stdout instead of text; of a campaign of `crash`, one object a line.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -42,7 +42,7 @@ enum Verb {
     Kernels(cmd::kernels::Args),
     /// Take the power away everywhere in a program, or in thousands: recover every state that the
     /// drive may be left with, and say which rule each breaks.
-    Crash(cmd::crash::Args),
+    Crash(Box<cmd::crash::Args>),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
     /// List what an image holds, after recovering in memory. Never writes.

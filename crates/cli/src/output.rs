@@ -81,6 +81,28 @@ impl Out {
         }
     }
 
+    /// One line of a stream of JSON objects, at once. Without `--json`: nothing.
+    pub fn line(&self, document: &Value) {
+        if self.json {
+            let mut stdout = std::io::stdout().lock();
+            // Whoever reads us may have had enough; the end of the stream is told by the last.
+            drop(writeln!(stdout, "{document}").and_then(|()| stdout.flush()));
+        }
+    }
+
+    /// The result of a stream: `text` for people, with `--json` the last line.
+    pub fn last_line(&self, exit: Exit, document: &Value, text: &str) -> ExitCode {
+        if !self.json {
+            return self.answer(exit, document, text);
+        }
+        let mut document = document.clone();
+        if let Value::Object(map) = &mut document {
+            map.insert("ok".to_owned(), Value::Bool(exit == Exit::Ok));
+        }
+        self.line(&document);
+        exit.into()
+    }
+
     /// One clear error: what, and the way out.
     pub fn fail(&self, exit: Exit, code: &str, message: &str, help: &str) -> ExitCode {
         if self.json {

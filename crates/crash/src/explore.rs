@@ -93,6 +93,44 @@ pub struct Failure {
     pub after: u64,
 }
 
+/// What is said of one state.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// What is wrong with it, without what is listed as known.
+    pub violations: Rc<Judged>,
+    /// Positions on the tape between which a cut can leave it.
+    pub cut: (usize, usize),
+    /// Operations that had been called, and returned, by then.
+    pub operations: (u32, u32),
+    /// Number of what it recovers to.
+    result: u32,
+}
+
+/// Broken rules of a state.
+#[derive(Clone, Debug, Default)]
+pub struct Judged {
+    /// Those that are not listed as known.
+    pub news: Vec<Violation>,
+    /// Numbers of the entries of the list for the others.
+    pub listed: Vec<usize>,
+}
+
+/// A run whose states are looked at.
+pub struct Case<'a> {
+    history: &'a History,
+    ledger: &'a Ledger,
+    calls: Calls,
+    /// Verdicts by result, operations called, operations returned.
+    judged: BTreeMap<(u32, u32, u32), Rc<Judged>>,
+}
+
+impl<'a> Case<'a> {
+    /// A run, by its tape, what the tape says of power cuts, and what the program did.
+    pub fn new(tape: &Tape, history: &'a History, ledger: &'a Ledger) -> Case<'a> {
+        Case { history, ledger, calls: Calls::of(tape), judged: BTreeMap::new() }
+    }
+}
+
 /// A state that the explorer visits, with what it recovers to.
 #[derive(Clone, Copy)]
 pub struct Visit<'a> {
@@ -104,16 +142,30 @@ pub struct Visit<'a> {
     pub outcome: &'a Rc<Outcome>,
     /// Was it recovered now? If not, recovery could not tell it from one before.
     pub is_new: bool,
+    /// Operations that had been called, and returned, by then.
+    pub operations: (u32, u32),
 }
+
+/// Rules and paths that are told apart; beyond, failures are counted by rule alone.
+const PLACES: usize = 10_000;
 
 /// What is shown every visit.
 type Watcher<'a> = Box<dyn FnMut(&Visit<'_>) + 'a>;
+/// What has its own opinion of a state.
+type Checker<'a> = Box<dyn FnMut(&Visit<'_>) -> Option<Violation> + 'a>;
+/// Which entry of a list of known failures a failure is.
+type Listed<'a> = Box<dyn Fn(&Violation) -> Option<usize> + 'a>;
+/// Is it what was looked for?
+type Wanted<'a> = Box<dyn Fn(&Violation) -> bool + 'a>;
 
 /// Explores the histories of one subject. Recoveries are remembered from one to the next.
 pub struct Explorer<'a> {
     subject: &'a dyn Subject,
     options: Options,
     watcher: Option<Watcher<'a>>,
+    checker: Option<Checker<'a>>,
+    listed: Option<Listed<'a>>,
+    wanted: Option<Wanted<'a>>,
     known: Known,
     outcomes: Vec<Rc<Outcome>>,
     varying: Varying,
@@ -124,6 +176,10 @@ pub struct Explorer<'a> {
     pub totals: Totals,
     /// Kept failures.
     pub failures: Vec<Failure>,
+    /// All failures, by rule and path: in how many states.
+    pub places: BTreeMap<(Rule, String), u64>,
+    /// Failures that are entries of the list of known ones: number of the entry, states.
+    pub known_failures: BTreeMap<usize, u64>,
 }
 
 /// Operations called and returned before each position of a tape.
@@ -151,6 +207,9 @@ impl<'a> Explorer<'a> {
             subject,
             options,
             watcher: None,
+            checker: None,
+            listed: None,
+            wanted: None,
             known: Known::default(),
             outcomes: Vec::new(),
             varying: Varying::default(),
@@ -158,13 +217,43 @@ impl<'a> Explorer<'a> {
             pool: Pool::default(),
             totals: Totals::default(),
             failures: Vec::new(),
+            places: BTreeMap::new(),
+            known_failures: BTreeMap::new(),
         }
     }
 
     /// Says which histories will be explored, all of them: what is the same in all of their states
     /// need not be looked at twice. The answers are the same without it, later.
-    pub fn expect(&mut self, histories: &[History]) {
+    pub fn expect<'h>(&mut self, histories: impl Iterator<Item = &'h History> + Clone) {
         self.varying = Varying::of(histories);
+    }
+
+    /// Asks `checker` about every state that is judged: O8.
+    pub fn check_with(&mut self, checker: impl FnMut(&Visit<'_>) -> Option<Violation> + 'a) {
+        self.checker = Some(Box::new(checker));
+    }
+
+    /// What `listed` has a number for is counted by it, and is no failure.
+    pub fn forgive(&mut self, listed: impl Fn(&Violation) -> Option<usize> + 'a) {
+        self.listed = Some(Box::new(listed));
+    }
+
+    /// Ends [`Explorer::explore`] at the first failure that is `wanted`, and keeps only such.
+    pub fn stop_at(&mut self, wanted: impl Fn(&Violation) -> bool + 'a) {
+        self.wanted = Some(Box::new(wanted));
+    }
+
+    /// Recoveries that are remembered.
+    pub fn remembered(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    /// Forgets all recoveries: the same comes out, later.
+    pub fn forget(&mut self) {
+        self.known = Known::default();
+        self.outcomes.clear();
+        self.files.clear();
+        self.pool = Pool::default();
     }
 
     /// Shows every visit to `watcher`, before the state is judged.
@@ -182,8 +271,7 @@ impl<'a> Explorer<'a> {
         go_on: &mut dyn FnMut(&Totals) -> bool,
     ) -> bool {
         self.totals.programs += 1;
-        let calls = Calls::of(tape);
-        let mut judged: BTreeMap<(u32, u32, u32), Rc<Vec<Violation>>> = BTreeMap::new();
+        let mut case = Case::new(tape, history, ledger);
         for number in 0..history.frames.len() {
             if !go_on(&self.totals) {
                 return false;
@@ -195,50 +283,146 @@ impl<'a> Explorer<'a> {
             }
             self.pool.enter(history, frame);
             let (plan, seed) = (self.options.plan, self.options.seed);
-            let begun = calls.begun[frame.pos];
             let mut after = self.totals.raw;
+            let mut go = true;
             let visited = states::of_frame(history, number, &plan, seed, &mut |kept| {
                 after += 1;
-                let known = self.totals.distinct;
-                let result = self.outcome(history, number, kept);
-                if let Some(watcher) = &mut self.watcher {
-                    let outcome = &self.outcomes[result as usize];
-                    let is_new = self.totals.distinct > known;
-                    watcher(&Visit { frame: number, kept, outcome, is_new });
-                }
                 let until = history.until(number, |i| kept.has(i));
-                let ended = calls.ended[until];
-                let key = (result, begun, ended);
-                let found = judged.get(&key).cloned().unwrap_or_else(|| {
-                    self.totals.judged += 1;
-                    let outcome = &self.outcomes[result as usize];
-                    let profile = &self.options.profile;
-                    let found = Rc::new(judge(ledger, outcome, (begun, ended), profile));
-                    judged.insert(key, found.clone());
-                    found
-                });
-                for violation in found.iter() {
-                    let rule = violation.rule as usize;
-                    self.totals.broken[rule] += 1;
-                    if self.kept_of(violation.rule) < self.options.keep {
-                        self.failures.push(Failure {
-                            violation: violation.clone(),
-                            frame: number,
-                            kept: kept.clone(),
-                            cut: (frame.pos, until),
-                            operations: (begun, ended),
-                            after,
-                        });
-                    }
-                }
-                true
+                let look = self.look(&mut case, number, kept, until);
+                go = !self.keep(&case, number, kept, &look, after);
+                go
             });
             self.totals.cuts += 1;
             self.totals.raw += visited.states;
             self.totals.cuts_sampled += u64::from(!visited.complete);
             self.totals.most_in_doubt = self.totals.most_in_doubt.max(visited.of_log2);
+            if !go {
+                return false;
+            }
         }
         true
+    }
+
+    /// Looks at states of one frame until `each` answers false; returns whether it never did. They
+    /// are judged for cuts within this frame, though some of them may be possible longer. Nothing
+    /// is counted but recoveries.
+    pub fn visit(
+        &mut self,
+        case: &mut Case<'_>,
+        frame: usize,
+        states: &mut dyn Iterator<Item = Kept>,
+        each: &mut dyn FnMut(&Kept, &Look) -> bool,
+    ) -> bool {
+        self.pool.enter(case.history, &case.history.frames[frame]);
+        for kept in states {
+            let until = case.history.end_of(frame);
+            let look = self.look(case, frame, &kept, until);
+            if !each(&kept, &look) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What is wrong with a state of a frame that has been entered, for cuts before `until`.
+    fn look(&mut self, case: &mut Case<'_>, number: usize, kept: &Kept, until: usize) -> Look {
+        let history = case.history;
+        let frame = &history.frames[number];
+        let known = self.totals.distinct;
+        let result = self.outcome(history, number, kept);
+        let operations = (case.calls.begun[frame.pos], case.calls.ended[until]);
+        let outcome = &self.outcomes[result as usize];
+        let is_new = self.totals.distinct > known;
+        let visit = Visit { frame: number, kept, outcome, is_new, operations };
+        if let Some(watcher) = &mut self.watcher {
+            watcher(&visit);
+        }
+        let (cut, key) = ((frame.pos, until), (result, operations.0, operations.1));
+        if let Some(violations) = case.judged.get(&key) {
+            return Look { violations: violations.clone(), cut, operations, result };
+        }
+        self.totals.judged += 1;
+        let mut judged = Judged::default();
+        let found = judge(case.ledger, outcome, operations, &self.options.profile);
+        let more = self.checker.as_mut().and_then(|check| check(&visit));
+        for violation in found.into_iter().chain(more) {
+            match self.listed.as_ref().and_then(|listed| listed(&violation)) {
+                Some(entry) => judged.listed.push(entry),
+                None => judged.news.push(violation),
+            }
+        }
+        let violations = Rc::new(judged);
+        case.judged.insert(key, violations.clone());
+        Look { violations, cut, operations, result }
+    }
+
+    /// Counts what is wrong, and keeps some of it. Was it what was looked for?
+    fn keep(
+        &mut self,
+        case: &Case<'_>,
+        frame: usize,
+        kept: &Kept,
+        look: &Look,
+        after: u64,
+    ) -> bool {
+        for entry in &look.violations.listed {
+            *self.known_failures.entry(*entry).or_default() += 1;
+        }
+        let mut found = false;
+        for violation in &look.violations.news {
+            let rule = violation.rule;
+            self.totals.broken[rule as usize] += 1;
+            let keep = match &self.wanted {
+                Some(wanted) => !found && wanted(violation),
+                None => {
+                    let place = (rule, violation.path.clone());
+                    if self.places.len() < PLACES || self.places.contains_key(&place) {
+                        *self.places.entry(place).or_default() += 1;
+                    }
+                    self.kept_of(rule) < self.options.keep
+                }
+            };
+            if keep {
+                found = self.wanted.is_some();
+                self.failures.push(self.pin(case, frame, kept, look, violation, after));
+            }
+        }
+        found
+    }
+
+    /// A failure with the first frame in which a cut leaves it: what was promised only when
+    /// more had been sent was lost with what had been sent by then.
+    fn pin(
+        &self,
+        case: &Case<'_>,
+        first: usize,
+        kept: &Kept,
+        look: &Look,
+        violation: &Violation,
+        after: u64,
+    ) -> Failure {
+        let (history, outcome) = (case.history, &self.outcomes[look.result as usize]);
+        for frame in first..history.frames.len() {
+            let (pos, until) = (history.frames[frame].pos, history.end_of(frame));
+            if pos >= look.cut.1 || violation.rule != Rule::LostSync {
+                break;
+            }
+            let operations = (case.calls.begun[pos], case.calls.ended[until]);
+            let found = judge(case.ledger, outcome, operations, &self.options.profile);
+            if found.contains(violation) {
+                let kept = history.later(first, kept, frame);
+                let violation = violation.clone();
+                return Failure { violation, frame, kept, cut: (pos, until), operations, after };
+            }
+        }
+        Failure {
+            violation: violation.clone(),
+            frame: first,
+            kept: kept.clone(),
+            cut: look.cut,
+            operations: look.operations,
+            after,
+        }
     }
 
     fn kept_of(&self, rule: Rule) -> usize {

@@ -16,6 +16,7 @@ use wp_base::event::{Flags, Op};
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_medium::{Medium, Slice};
 
+use crate::states::Kept;
 use crate::tape::{Entry, Tape};
 
 /// What a drive promises, and how it breaks its promise.
@@ -219,8 +220,14 @@ impl Builder {
                 }
             }
         }
-        for (older, newer) in covered {
-            self.cover(older, newer, next);
+        for (mut older, newer) in covered {
+            // Of one that two of them meet the second meets what the first has left.
+            while let Some(heir) = self.units[older as usize].heir {
+                older = heir;
+            }
+            if self.units[older as usize].gone == u32::MAX {
+                self.cover(older, newer, next);
+            }
         }
         for n in numbers {
             let unit = &mut self.units[*n as usize];
@@ -383,6 +390,32 @@ impl History {
         let later = self.first_gone.get(after).copied().unwrap_or(u32::MAX);
         let gone = own.min(later) as usize;
         self.frames.get(gone).map_or(self.end, |f| f.pos)
+    }
+
+    /// The position on the tape at which frame `number` ends.
+    pub fn end_of(&self, number: usize) -> usize {
+        self.frames.get(number + 1).map_or(self.end, |f| f.pos)
+    }
+
+    /// A choice of frame `from` as one of the later frame `to`: the same image, for a cut there.
+    /// What came into doubt meanwhile is lost.
+    pub fn later(&self, from: usize, kept: &Kept, to: usize) -> Kept {
+        let mut chosen: BTreeSet<u32> = BTreeSet::new();
+        let live = self.frames[from].live.iter().enumerate();
+        for (_, number) in live.filter(|(i, _)| kept.has(*i)) {
+            let mut unit = Some(*number);
+            while let Some(n) = unit {
+                chosen.insert(n);
+                unit = self.units[n as usize].heir;
+            }
+        }
+        let live = &self.frames[to].live;
+        let mut out = Kept::none(live.len());
+        for (i, n) in live.iter().enumerate().filter(|(_, n)| chosen.contains(n)) {
+            debug_assert!(self.units[*n as usize].gone > to as u32);
+            out.set(i, true);
+        }
+        out
     }
 
     /// First frame in which nothing of a unit is in doubt.

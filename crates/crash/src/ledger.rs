@@ -3,7 +3,7 @@
 //! Versions are numbered by the operation that made them; what was there before the program is
 //! version 0, operation `n` makes version `n + 1`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use wp_medium::Slice;
@@ -166,6 +166,42 @@ impl Ledger {
         match version {
             0 => "before the program",
             v => self.texts.get(v as usize - 1).map_or("", String::as_str),
+        }
+    }
+
+    /// Operations that made the files that had `path` at some time.
+    pub fn makers(&self, path: &str) -> BTreeSet<u32> {
+        let objects = self.names.iter().filter_map(|n| n.get(path));
+        let first = |o: &Object| self.files[*o as usize].sizes.first().map_or(0, |s| s.version);
+        objects.map(first).filter(|v| *v > 0).map(|v| v - 1).collect()
+    }
+
+    /// All paths at some time of the files that the operations `makers` made.
+    pub fn paths(&self, makers: &BTreeSet<u32>) -> BTreeSet<String> {
+        let made = |o: &Object| {
+            let first = self.files[*o as usize].sizes.first();
+            first.is_some_and(|s| s.version > 0 && makers.contains(&(s.version - 1)))
+        };
+        let all = self.names.iter().flat_map(|n| n.iter());
+        all.filter(|(_, o)| made(o)).map(|(p, _)| p.clone()).collect()
+    }
+
+    /// A path of the file with this inode number, the last that it had.
+    pub fn name_of(&self, ino: u64) -> Option<&str> {
+        let objects = self.by_ino.get(&ino)?;
+        let named =
+            |n: &'_ Rc<Names>| -> Option<usize> { n.iter().position(|(_, o)| objects.contains(o)) };
+        let (at, names) = self.names.iter().rev().find_map(|n| Some((named(n)?, n)))?;
+        names.keys().nth(at).map(String::as_str)
+    }
+
+    /// Who wrote a block of these contents: its number in the file, and the version; version 0 is
+    /// zeroes. `None`: the program did not.
+    pub fn writer(&self, id: u128) -> Option<(u64, u32)> {
+        match self.owners.get(&id) {
+            _ if id == self.zero => Some((0, 0)),
+            Some((_, block, version)) => Some((*block, *version)),
+            None => None,
         }
     }
 

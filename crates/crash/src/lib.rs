@@ -19,7 +19,7 @@ mod states;
 mod subject;
 mod tape;
 
-pub use explore::{Explorer, Failure, Options, Totals, Visit};
+pub use explore::{Case, Explorer, Failure, Judged, Look, Options, Totals, Visit};
 pub use history::{Contract, Frame, History, Unit};
 pub use ledger::{Did, Ledger};
 pub use oracle::{Profile, Rule, Violation, judge};

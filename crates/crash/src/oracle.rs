@@ -27,11 +27,13 @@ pub enum Rule {
     Order,
     /// O6: a file that took another's name is there without its contents.
     Replaced,
+    /// O8: a command of the user says that the recovered files are wrong.
+    Application,
 }
 
 impl Rule {
     /// All, in order.
-    pub const ALL: [Rule; 8] = [
+    pub const ALL: [Rule; 9] = [
         Rule::Recoverable,
         Rule::Metadata,
         Rule::Exposure,
@@ -40,7 +42,13 @@ impl Rule {
         Rule::LostSync,
         Rule::Order,
         Rule::Replaced,
+        Rule::Application,
     ];
+
+    /// The rule of a name.
+    pub fn of(name: &str) -> Option<Rule> {
+        Rule::ALL.into_iter().find(|r| r.name() == name)
+    }
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -53,6 +61,7 @@ impl Rule {
             Rule::LostSync => "O4-lost-sync",
             Rule::Order => "O5-order",
             Rule::Replaced => "O6-replaced",
+            Rule::Application => "O8-application",
         }
     }
 }

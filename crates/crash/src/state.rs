@@ -58,15 +58,15 @@ pub(crate) struct Varying(Option<BTreeSet<u64>>);
 
 impl Varying {
     /// Pages that some unit touches, and in which the histories begin differently.
-    pub(crate) fn of(histories: &[History]) -> Varying {
+    pub(crate) fn of<'h>(histories: impl Iterator<Item = &'h History> + Clone) -> Varying {
         let mut pages = BTreeSet::new();
         let mut touch = |at: Sector, sectors: u64| {
             pages.extend(at.0 / PAGE_SECTORS..(at.0 + sectors).div_ceil(PAGE_SECTORS));
         };
-        for unit in histories.iter().flat_map(|h| &h.units) {
+        for unit in histories.clone().flat_map(|h| &h.units) {
             touch(unit.at, unit.sectors());
         }
-        let mut bases = histories.iter().flat_map(|h| h.frames.first()).map(|f| &f.base);
+        let mut bases = histories.flat_map(|h| h.frames.first()).map(|f| &f.base);
         if let Some(first) = bases.next() {
             bases.for_each(|base| first.diff(base, &mut |at, n| touch(at, n.into())));
         }

@@ -158,6 +158,14 @@ fn families(n: usize, plan: &Plan, go: &mut dyn FnMut(Kept) -> bool) {
     }
 }
 
+impl History {
+    /// May a cut in frame `number` leave this choice? Without epochs every one.
+    pub fn permits(&self, number: usize, kept: &Kept) -> bool {
+        let frame = &self.frames[number];
+        !frame.epochs || is_legal(self, frame, kept)
+    }
+}
+
 /// With cache barriers some whole number of epochs is there, of the next anything, of later
 /// nothing.
 fn is_legal(history: &History, frame: &Frame, kept: &Kept) -> bool {

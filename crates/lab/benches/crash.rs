@@ -14,7 +14,7 @@ use std::process::Command;
 
 use wp_crash::{Explorer, FsSubject, Outcome, Pages, Plan, Profile, Subject, Totals};
 use wp_lab::crash::wild::Extras;
-use wp_lab::crash::{Bench, Source, Space, Stage};
+use wp_lab::crash::{Bench, Source, Space, play_on};
 use wp_lab::registry;
 use wp_medium::Sound;
 use wp_vfs::Options;
@@ -81,7 +81,7 @@ fn measure(size: (&'static str, u64), check: bool, programs: u64) -> Row {
         model: false,
     };
     let source = Source::Wild { seed: 1, calls: 24, extras: Extras::ALL };
-    let stage = Stage::of(&bench).expect("an image");
+    let image = bench.image().expect("an image");
     let mut row = Row {
         size: size.0,
         check,
@@ -93,8 +93,10 @@ fn measure(size: (&'static str, u64), check: bool, programs: u64) -> Row {
     let numbers: Vec<u64> = (0..programs).collect();
     for chunk in numbers.chunks(CHUNK) {
         let begin = cpu_ns();
-        let plays: Vec<_> =
-            chunk.iter().map(|n| stage.play(&source.program(*n)).expect("plays")).collect();
+        let plays: Vec<_> = chunk
+            .iter()
+            .map(|n| play_on(&bench, image.clone(), &source.program(*n)).expect("plays"))
+            .collect();
         row.played_ns += cpu_ns() - begin;
         let subject = FsSubject {
             entry: fs,
@@ -119,7 +121,7 @@ fn measure(size: (&'static str, u64), check: bool, programs: u64) -> Row {
         let begin = cpu_ns();
         let mut explorer = Explorer::new(&timed, options);
         let histories: Vec<_> = plays.iter().map(|p| Space::HONEST.history(p)).collect();
-        explorer.expect(&histories);
+        explorer.expect(histories.iter());
         for (played, history) in plays.iter().zip(&histories) {
             explorer.explore(&played.tape, history, &played.ledger, &mut |_| true);
         }

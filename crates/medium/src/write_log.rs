@@ -195,7 +195,12 @@ impl<'a> WriteLog<'a> {
     /// Errors: those of the entries; `NotFound` for a mark that is not there, `Invalid` for an
     ///         entry beyond the last.
     pub fn replay(&self, until: Until<'_>) -> FsResult<(Medium, u64)> {
-        let mut medium = Medium::new();
+        self.replay_over(Medium::new(), until)
+    }
+
+    /// As [`WriteLog::replay`], on a device that held `base`.
+    pub fn replay_over(&self, base: Medium, until: Until<'_>) -> FsResult<(Medium, u64)> {
+        let mut medium = base;
         let mut bytes = 0;
         for (n, entry) in (0u64..).zip(self.entries()) {
             if until == Until::Entry(n) {

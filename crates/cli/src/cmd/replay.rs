@@ -22,6 +22,9 @@ pub struct Args {
     /// Stop before the entry of this number, counted from 0.
     #[arg(long)]
     to_entry: Option<u64>,
+    /// Image of what the device held before the log; all zero if left out.
+    #[arg(long, requires = "out")]
+    base: Option<PathBuf>,
     /// Image file to make; without it the entries are listed.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -54,8 +57,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let what = format!("{} exists", image.display());
         return out.fail(Exit::Usage, "exists", &what, "--force replaces it");
     }
-    let (medium, needed) = match log.replay(until) {
-        Ok(x) => x,
+    let (base, held) = match a.base.as_deref().map(wp_lab::files::load).transpose() {
+        Ok(base) => base.unwrap_or_default(),
+        Err(e) => return out.host_error(a.base.as_deref().unwrap_or(image), &e),
+    };
+    let (medium, needed) = match log.replay_over(base, until) {
+        Ok((medium, needed)) => (medium, needed.max(held)),
         Err(FsError::NotFound) => {
             let mark = a.to_mark.as_deref().unwrap_or("");
             let what = format!("{name}: no mark `{mark}`");
@@ -67,7 +74,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Some(text) => match super::size(text) {
             Ok(bytes) if bytes >= needed => bytes,
             Ok(_) => {
-                let what = format!("{text} is less than the {needed} bytes that the log names");
+                let what = format!("{text} is less than the {needed} bytes that are needed");
                 return out.fail(Exit::Usage, "size", &what, "");
             }
             Err(e) => return out.fail(Exit::Usage, "size", &e, ""),
@@ -76,7 +83,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         None => {
             let ends = log.entries().map(|e| e.map(|e| e.end_bytes()));
             match ends.collect::<FsResult<Vec<u64>>>() {
-                Ok(ends) => ends.into_iter().max().unwrap_or(0),
+                Ok(ends) => ends.into_iter().max().unwrap_or(0).max(held),
                 Err(e) => return out.fs_error(&name, &e),
             }
         }

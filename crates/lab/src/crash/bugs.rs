@@ -219,6 +219,13 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
     })
 }
 
+/// The campaign that finds a bug where it is, and the rule that it breaks.
+///
+/// Errors: a machine that cannot be.
+pub fn affected(bug: &Bug) -> Result<(Campaign, Rule), MachineError> {
+    Ok((campaign(bug, &bug.affected, true)?, bug.rule))
+}
+
 /// Tries a bug: in the affected mode until it is found, in the mended one to the end. `None`:
 /// interrupted.
 pub fn show(

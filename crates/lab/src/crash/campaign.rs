@@ -4,14 +4,18 @@
 //!                of programs, and what recoveries are known is forgotten between chunks;
 //!             2. it can be stopped after any chunk, and goes on from there.
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use wp_crash::{Contract, Explorer, FsSubject, History, Plan, Profile, Rule, Totals, Violation};
 use wp_medium::Sound;
 use wp_workload::program::Program;
 
-use super::play::{Bench, Played, Stage};
+use super::command::Command;
+use super::known::KnownFailures;
+use super::play::{Bench, Played, play_on};
 use super::wild::{self, Extras};
 use super::{database, sequences};
 
@@ -59,6 +63,52 @@ impl Campaign {
             prune: true,
             recovery_in_order: true,
             stop_at: Vec::new(),
+            known: Arc::default(),
+            command: None,
+        }
+    }
+
+    /// What recovers the states of its runs.
+    pub(super) fn subject(&self, played: &Played, check: bool) -> FsSubject {
+        FsSubject {
+            entry: self.bench.fs,
+            options: self.bench.fs_options.clone(),
+            block_bytes: played.ledger.block_bytes() as u32,
+            check,
+            keep_writes: self.second_cuts > 0,
+            sound: Sound::default(),
+        }
+    }
+
+    /// How its runs are explored, with this plan.
+    pub(super) fn options(&self, plan: Plan, partition: (u64, u64)) -> wp_crash::Options {
+        wp_crash::Options {
+            plan,
+            seed: self.seed,
+            profile: self.profile,
+            partition,
+            keep: KEEP,
+            second_cuts: self.second_cuts,
+            prune: self.prune,
+            recovery_in_order: self.recovery_in_order,
+        }
+    }
+
+    /// Gives an explorer what this campaign looks at besides: known failures, and the command of
+    /// O8 for the run that comes next.
+    pub(super) fn equip(
+        &self,
+        explorer: &mut Explorer<'_>,
+        played: &Rc<Played>,
+        history: &Rc<History>,
+    ) {
+        if !self.known.is_empty() {
+            let known = self.known.clone();
+            explorer.forgive(move |v| known.entry_of(v));
+        }
+        if let Some(command) = &self.command {
+            let fs = (self.bench.fs, self.bench.fs_options.clone());
+            explorer.check_with(command.checker(fs, played.clone(), history.clone()));
         }
     }
 }
@@ -151,10 +201,14 @@ pub struct Campaign {
     pub recovery_in_order: bool,
     /// Stop after a chunk in which all of these rules are broken, if any are given.
     pub stop_at: Vec<Rule>,
+    /// Failures that are known, and count as none.
+    pub known: Arc<KnownFailures>,
+    /// A command that judges every recovered tree: O8.
+    pub command: Option<Arc<Command>>,
 }
 
 /// A failure, with all that is needed to see it again.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Found {
     /// Number of the program.
     pub program: u64,
@@ -171,12 +225,16 @@ pub struct Found {
 }
 
 /// What came of a campaign.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Findings {
     /// Numbers.
     pub totals: Totals,
     /// First failures of each rule, in order of programs.
     pub found: Vec<Found>,
+    /// All failures, by rule and path: in how many states. Of the first ten thousand or so.
+    pub places: BTreeMap<(Rule, String), u64>,
+    /// Known failures that were met: number of the entry, states.
+    pub known: BTreeMap<usize, u64>,
     /// Programs that could not be played, and why.
     pub not_played: Vec<(u64, String)>,
     /// One after the last program that was done.
@@ -186,95 +244,133 @@ pub struct Findings {
 /// Failures kept of each rule in a chunk.
 const KEEP: usize = 3;
 
+/// Rules and paths that are told apart.
+const PLACES: usize = 10_000;
+
+/// Who looks on.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Asked after each chunk, in order, with all that came of the campaign so far and those of
+    /// its failures that this chunk added: shall it go on?
+    pub step: &'a (dyn Fn(&Findings, &[Found]) -> bool + Sync),
+    /// Asked all the time: shall chunks that are not done be given up?
+    pub abandon: &'a (dyn Fn() -> bool + Sync),
+}
+
 /// Runs a campaign with `workers` threads; `go_on` is asked after each chunk, with what is done.
 pub fn run(c: &Campaign, workers: usize, go_on: &(dyn Fn(&Totals) -> bool + Sync)) -> Findings {
+    let step = |f: &Findings, _: &[Found]| go_on(&f.totals);
+    resume(c, workers, Findings::before(c), &Watch { step: &step, abandon: &|| false })
+}
+
+impl Findings {
+    /// Nothing is done.
+    pub fn before(c: &Campaign) -> Findings {
+        Findings { done: c.programs.0, ..Findings::default() }
+    }
+
+    /// Adds those of the next chunk; returns how many failures were kept before.
+    fn add(&mut self, next: Findings) -> usize {
+        let before = self.found.len();
+        self.totals.add(&next.totals);
+        for found in next.found {
+            let same = |o: &&Found| o.violation.rule == found.violation.rule;
+            if self.found.iter().filter(same).count() < KEEP {
+                self.found.push(found);
+            }
+        }
+        for (place, n) in next.places {
+            if self.places.len() < PLACES || self.places.contains_key(&place) {
+                *self.places.entry(place).or_default() += n;
+            }
+        }
+        for (entry, n) in next.known {
+            *self.known.entry(entry).or_default() += n;
+        }
+        self.not_played.extend(next.not_played);
+        self.done = next.done;
+        before
+    }
+}
+
+/// Findings of chunks, put together in order.
+struct Merge {
+    all: Findings,
+    next: u64,
+    waiting: BTreeMap<u64, Findings>,
+    stopped: bool,
+}
+
+/// Goes on with a campaign of which `before` came so far; what comes out in the end does not
+/// depend on where it was stopped.
+pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>) -> Findings {
     let (first, end) = c.programs;
     let chunks = (end - first).div_ceil(CHUNK);
-    let next = AtomicU64::new(0);
-    // Chunks after one that says stop do not count, whoever does them.
-    let stop_after = AtomicU64::new(u64::MAX);
-    let done: Mutex<Vec<(u64, Findings)>> = Mutex::new(Vec::new());
-    let sum = Mutex::new(Totals::default());
+    let start = before.done.saturating_sub(first).div_ceil(CHUNK);
+    let next = AtomicU64::new(start);
+    let merge =
+        Mutex::new(Merge { all: before, next: start, waiting: BTreeMap::new(), stopped: false });
+    let merged = || merge.lock().unwrap_or_else(|e| e.into_inner());
     std::thread::scope(|scope| {
         for _ in 0..workers.max(1) {
             scope.spawn(|| {
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
-                    if n >= chunks || n > stop_after.load(Ordering::SeqCst) {
+                    if n >= chunks || merged().stopped {
                         return;
                     }
                     let from = first + n * CHUNK;
-                    let findings = chunk(c, from, end.min(from + CHUNK));
-                    let seen = |rule: &Rule| findings.totals.broken[*rule as usize] > 0;
-                    let stops = !c.stop_at.is_empty() && c.stop_at.iter().all(seen);
-                    let mut sum = sum.lock().unwrap_or_else(|e| e.into_inner());
-                    sum.add(&findings.totals);
-                    if stops || !go_on(&sum) {
-                        stop_after.fetch_min(n, Ordering::SeqCst);
+                    let to = end.min(from + CHUNK);
+                    let Some(findings) = chunk(c, from, to, watch.abandon) else { return };
+                    let mut m = merged();
+                    m.waiting.insert(n, findings);
+                    while !m.stopped {
+                        let number = m.next;
+                        let Some(findings) = m.waiting.remove(&number) else { break };
+                        let seen = |rule: &Rule| findings.totals.broken[*rule as usize] > 0;
+                        let enough = !c.stop_at.is_empty() && c.stop_at.iter().all(seen);
+                        let before = m.all.add(findings);
+                        m.next += 1;
+                        // Chunks after one that says stop do not count, whoever does them.
+                        m.stopped = !(watch.step)(&m.all, &m.all.found[before..]) || enough;
                     }
-                    done.lock().unwrap_or_else(|e| e.into_inner()).push((n, findings));
                 }
             });
         }
     });
-    let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    done.sort_by_key(|(n, _)| *n);
-    let last = stop_after.load(Ordering::SeqCst);
-    let mut out = Findings::default();
-    for (_, f) in done.into_iter().filter(|(n, _)| *n <= last) {
-        out.totals.add(&f.totals);
-        for found in f.found {
-            let same = |o: &&Found| o.violation.rule == found.violation.rule;
-            if out.found.iter().filter(same).count() < KEEP {
-                out.found.push(found);
-            }
-        }
-        out.not_played.extend(f.not_played);
-        out.done = f.done;
-    }
-    out
+    merge.into_inner().unwrap_or_else(|e| e.into_inner()).all
 }
 
-/// Programs `from..to`.
-fn chunk(c: &Campaign, from: u64, to: u64) -> Findings {
-    let mut out = Findings::default();
-    let mut subject = None;
+/// Programs `from..to`. `None`: given up.
+fn chunk(c: &Campaign, from: u64, to: u64, abandon: &dyn Fn() -> bool) -> Option<Findings> {
+    let mut out = Findings { done: to, ..Findings::default() };
+    let image = match c.bench.image() {
+        Ok(image) => image,
+        Err(e) => {
+            out.not_played.extend((from..to).map(|n| (n, e.to_string())));
+            return Some(out);
+        }
+    };
     let mut plays = Vec::new();
-    let stage = Stage::of(&c.bench);
     for n in from..to {
-        let played = stage.as_ref().map_err(ToString::to_string);
-        let played =
-            played.and_then(|stage| stage.play(&c.source.program(n)).map_err(|e| e.to_string()));
-        match played {
-            Ok(played) => plays.push((n, played)),
-            Err(e) => out.not_played.push((n, e)),
+        if abandon() {
+            return None;
+        }
+        match play_on(&c.bench, image.clone(), &c.source.program(n)) {
+            Ok(played) => plays.push((n, Rc::new(played))),
+            Err(e) => out.not_played.push((n, e.to_string())),
         }
     }
-    out.done = to;
-    let Some((_, first)) = plays.first() else { return out };
-    let subject = subject.get_or_insert_with(|| FsSubject {
-        entry: c.bench.fs,
-        options: c.bench.fs_options.clone(),
-        block_bytes: first.ledger.block_bytes() as u32,
-        check: c.check,
-        keep_writes: c.second_cuts > 0,
-        sound: Sound::default(),
-    });
-    let options = wp_crash::Options {
-        plan: c.plan,
-        seed: c.seed,
-        profile: c.profile,
-        partition: first.partition,
-        keep: KEEP,
-        second_cuts: c.second_cuts,
-        prune: c.prune,
-        recovery_in_order: c.recovery_in_order,
-    };
-    let mut explorer = Explorer::new(subject, options);
-    let histories: Vec<_> = plays.iter().map(|(_, played)| c.space.history(played)).collect();
-    explorer.expect(&histories);
+    let Some((_, first)) = plays.first() else { return Some(out) };
+    let subject = c.subject(first, c.check);
+    let mut explorer = Explorer::new(&subject, c.options(c.plan, first.partition));
+    let histories: Vec<_> = plays.iter().map(|(_, p)| Rc::new(c.space.history(p))).collect();
+    explorer.expect(histories.iter().map(Rc::as_ref));
     for ((n, played), history) in plays.iter().zip(&histories) {
-        explorer.explore(&played.tape, history, &played.ledger, &mut |_| true);
+        c.equip(&mut explorer, played, history);
+        if !explorer.explore(&played.tape, history, &played.ledger, &mut |_| !abandon()) {
+            return None;
+        }
         for f in std::mem::take(&mut explorer.failures) {
             let same = |o: &&Found| o.violation.rule == f.violation.rule;
             if out.found.iter().filter(same).count() < KEEP {
@@ -290,6 +386,8 @@ fn chunk(c: &Campaign, from: u64, to: u64) -> Findings {
             }
         }
     }
+    out.places = std::mem::take(&mut explorer.places);
+    out.known = std::mem::take(&mut explorer.known_failures);
     out.totals = explorer.totals;
-    out
+    Some(out)
 }

@@ -4,15 +4,29 @@
 //! Picture:    [`Source`] -> program -> [`play()`] -> [`Played`] (tape, ledger) ->
 //!             [`wp_crash::Explorer`] -> [`Findings`]; a [`Campaign`] says all of it.
 
+pub mod against;
 pub mod bugs;
 mod campaign;
+mod campaign_file;
+mod command;
 pub mod database;
 pub mod host;
+mod known;
+pub mod line;
+mod minimise;
 mod play;
+mod reproducer;
 pub mod sequences;
+mod simpler;
 mod story;
+mod why;
 pub mod wild;
 
-pub use campaign::{Campaign, Findings, Found, Source, Space, run};
-pub use play::{Bench, Played, Stage, play};
+pub use campaign::{Campaign, Findings, Found, Source, Space, Watch, resume, run};
+pub use campaign_file::{load as load_campaign, save as save_campaign};
+pub use command::{Command, Runs};
+pub use known::{KnownFailure, KnownFailures};
+pub use minimise::{Bounds, Minimal, minimise, verdicts};
+pub use play::{Bench, Played, play, play_on};
+pub use reproducer::{Reproducer, write as write_reproducer};
 pub use story::Cut;

@@ -44,6 +44,8 @@ pub struct Played {
     pub tape: Tape,
     /// What the program did.
     pub ledger: Ledger,
+    /// Of each of its calls: did it succeed?
+    pub answers: Vec<bool>,
     /// First byte and length of the partition on the device.
     pub partition: (u64, u64),
     /// Does the device say that its cache is volatile?
@@ -54,7 +56,7 @@ pub struct Played {
 
 impl Bench {
     /// The image of a new file system. Errors: options that mkfs refuses.
-    fn image(&self) -> Result<Medium, MachineError> {
+    pub fn image(&self) -> Result<Medium, MachineError> {
         let fs = |error| MachineError::Fs { during: "mkfs", error };
         let bytes = self.capacity()?;
         let mut medium = (self.fs.mkfs)(&self.fs_options, bytes).map_err(fs)?;
@@ -107,25 +109,6 @@ impl Bench {
     }
 }
 
-/// Where programs are played, with the image that each begins with: making one of a large device
-/// takes longer than playing on it.
-pub struct Stage<'a> {
-    bench: &'a Bench,
-    image: Medium,
-}
-
-impl Stage<'_> {
-    /// Makes the image. Errors: options that mkfs refuses, and no such device.
-    pub fn of(bench: &Bench) -> Result<Stage<'_>, MachineError> {
-        Ok(Stage { bench, image: bench.image()? })
-    }
-
-    /// Plays `program` on the new file system. Errors: [`play`]'s.
-    pub fn play(&self, program: &Program) -> Result<Played, MachineError> {
-        play_on(self.bench, self.image.clone(), program)
-    }
-}
-
 /// Plays `program` on a new file system.
 ///
 /// Errors: a machine that cannot be, and calls that answer `Unsupported` or find damage; other
@@ -134,7 +117,8 @@ pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
     play_on(bench, bench.image()?, program)
 }
 
-fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played, MachineError> {
+/// As [`play()`], on an image that [`Bench::image`] made: many programs can share it.
+pub fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played, MachineError> {
     let (machine, recorder) = bench.machine(image)?;
     let block = machine.block_bytes()?;
     let limits = machine.queue.with_device(|d| *d.limits());
@@ -158,6 +142,7 @@ fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played, Ma
     Ok(Played {
         tape: recorder.take(),
         ledger: Ledger::new(&dids, block),
+        answers: dids.iter().map(|d| d.ok).collect(),
         partition: (0, machine.part.sectors() * SECTOR_BYTES),
         volatile: limits.volatile_cache,
         atomic: limits.physical_bytes,

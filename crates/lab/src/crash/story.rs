@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use wp_base::event::{Op, rwbs};
+use wp_base::event::{Flags, Op};
 use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_crash::{Entry, History};
 use wp_medium::{Medium, MediumView, Slice};
@@ -26,6 +26,9 @@ pub struct Cut<'a> {
     pub lost: &'a [usize],
 }
 
+/// Requests after the cut that are told.
+const NEXT: usize = 4;
+const GONE: &str = "  -- from here on the power may have gone --\n";
 const LINE: &str = "a string takes it";
 
 impl Cut<'_> {
@@ -46,8 +49,13 @@ impl Cut<'_> {
         MediumView { medium, start: Sector(start / SECTOR_BYTES), bytes }
     }
 
+    /// The partition as the cut leaves it.
+    pub(super) fn device(&self) -> MediumView {
+        self.view(self.medium())
+    }
+
     /// What blocks are, with everything that was ever sent in place.
-    fn classes(&self) -> Option<Box<dyn BlockMap>> {
+    pub(super) fn classes(&self) -> Option<Box<dyn BlockMap>> {
         let last = self.history.frames.last()?;
         let mut medium = last.base.clone();
         for n in &last.live {
@@ -66,7 +74,7 @@ impl Cut<'_> {
         let mut t = String::new();
         let classes = self.classes();
         let frame = &self.history.frames[self.frame];
-        let until = self.history.until(self.frame, |i| !self.lost.contains(&i));
+        let until = self.history.end_of(self.frame);
         let entries = &self.played.tape.entries;
         let begins: Vec<usize> = (0..frame.pos.min(entries.len()))
             .filter(|i| matches!(entries[*i].1, Entry::Begin(_)))
@@ -82,48 +90,100 @@ impl Cut<'_> {
             writeln!(t, "… {} entries before", from).expect(LINE);
         }
         let zero = entries.first().map_or(Time(0), |e| e.0);
+        let numbers = self.numbers();
+        let number = |id: &u64| numbers.get(id).copied().unwrap_or(0);
         for (pos, (at, entry)) in entries.iter().enumerate().take(until).skip(from) {
-            if pos == frame.pos + 1 {
-                writeln!(t, "  -- from here on the power may have gone --").expect(LINE);
+            if pos == self.first_moment() {
+                t += GONE;
             }
             let us = at.since(zero).0 as f64 / 1000.0;
             match entry {
                 Entry::Begin(n) => {
-                    writeln!(t, "{us:>14.1} us  {}", self.played.ledger.text(n + 1)).expect(LINE);
+                    writeln!(t, "{us:>12.1} us  {}", self.played.ledger.text(n + 1)).expect(LINE);
                 }
                 Entry::End(n) => {
-                    writeln!(t, "{us:>14.1} us  returned: {}", self.played.ledger.text(n + 1))
+                    let answer = match self.played.answers.get(*n as usize) {
+                        Some(false) => "failed:  ",
+                        _ => "returned:",
+                    };
+                    writeln!(t, "{us:>12.1} us  {answer} {}", self.played.ledger.text(n + 1))
                         .expect(LINE);
                 }
-                Entry::Submit { id, op, flags, at, sectors, .. } => {
-                    let what = rwbs(*op, *flags);
+                Entry::Submit { id, op, flags, at, sectors, data } => {
                     let class = match op {
                         Op::Flush => String::new(),
-                        _ => self.class(classes.as_deref(), *at, *sectors),
+                        _ => format!(
+                            "{:>9} +{sectors:<5}{}",
+                            at.0,
+                            self.class(classes.as_deref(), *at, *sectors)
+                        ),
                     };
+                    let journal = data.first().and_then(journal_block).unwrap_or_default();
                     let fate = match fates.get(id) {
                         Some(f) if pos <= frame.pos => fate_words(f),
-                        None if pos > frame.pos && *op != Op::Flush => " not there".to_owned(),
+                        None if pos > frame.pos && *op != Op::Flush => {
+                            " [after the cut: not there]".to_owned()
+                        }
                         _ => String::new(),
                     };
                     writeln!(
                         t,
-                        "{us:>14.1} us    > {what:<5} {:>9} +{sectors:<5}{class}{fate}  #{id}",
-                        at.0
+                        "{us:>12.1} us    -> #{:<3} {:<9} {class}{journal}{fate}",
+                        number(id),
+                        request_words(*op, *flags)
                     )
                     .expect(LINE);
                 }
-                Entry::Complete { id, ok } => {
+                // What was only read says nothing of power cuts.
+                Entry::Complete { id, ok } if numbers.contains_key(id) => {
                     let how = if *ok { "" } else { " with an error" };
-                    writeln!(t, "{us:>14.1} us    < #{id} done{how}").expect(LINE);
+                    writeln!(t, "{us:>12.1} us    <- #{} answered{how}", number(id)).expect(LINE);
                 }
-                Entry::Model(_) => {}
+                Entry::Complete { .. } | Entry::Model(_) => {}
             }
+        }
+        if until <= self.first_moment() {
+            t += GONE;
+        }
+        let next = entries[until.min(entries.len())..].iter().filter_map(|(at, e)| match e {
+            Entry::Submit { id, op, flags, at: sector, sectors, .. } if *op != Op::Flush => {
+                Some((at, id, request_words(*op, *flags), sector, sectors))
+            }
+            _ => None,
+        });
+        for (at, id, what, sector, sectors) in next.take(NEXT) {
+            let us = at.since(zero).0 as f64 / 1000.0;
+            let class = self.class(classes.as_deref(), *sector, *sectors);
+            writeln!(
+                t,
+                "{us:>12.1} us    (#{} {what} {} +{sectors}{class}: would have come next)",
+                number(id),
+                sector.0
+            )
+            .expect(LINE);
         }
         t
     }
 
-    fn class(&self, classes: Option<&dyn BlockMap>, at: Sector, sectors: u32) -> String {
+    /// The first position on the tape at which the power can go.
+    pub(super) fn first_moment(&self) -> usize {
+        match self.frame {
+            0 => 0,
+            n => self.history.frames[n].pos + 1,
+        }
+    }
+
+    /// Requests by small numbers, in the order in which they were sent.
+    pub(super) fn numbers(&self) -> BTreeMap<u64, u32> {
+        let entries = self.played.tape.entries.iter();
+        let ids = entries.filter_map(|(_, e)| match e {
+            Entry::Submit { id, .. } => Some(*id),
+            _ => None,
+        });
+        ids.zip(1..).collect()
+    }
+
+    pub(super) fn class(&self, classes: Option<&dyn BlockMap>, at: Sector, sectors: u32) -> String {
         let Some(map) = classes else { return String::new() };
         let per = u64::from(map.block_bytes()) / SECTOR_BYTES;
         let start = self.played.partition.0 / SECTOR_BYTES;
@@ -131,7 +191,12 @@ impl Cut<'_> {
         let mut names: Vec<String> = Vec::new();
         for block in first..first + u64::from(sectors).div_ceil(per) {
             let name = match (map.class(block), map.owner(block)) {
-                ("data", Some((ino, _))) => format!("data of inode {ino}"),
+                ("data", Some((ino, _))) => match self.played.ledger.name_of(ino) {
+                    Some(name) => format!("data of {name} (inode {ino})"),
+                    None => format!("data of inode {ino}"),
+                },
+                // A place that was free when the run ended had data that were never named.
+                ("free", _) => "data of no file yet".to_owned(),
                 (class, _) => class.to_owned(),
             };
             if !names.contains(&name) {
@@ -163,6 +228,48 @@ impl Cut<'_> {
     pub fn recovered(&self) -> wp_base::FsResult<Vec<(Sector, Slice)>> {
         (self.fs.0.recover)(&self.view(self.medium()), self.fs.1)
     }
+}
+
+/// A request in words.
+pub(super) fn request_words(op: Op, flags: Flags) -> String {
+    let name = match op {
+        Op::Flush => "flush",
+        Op::Discard => "discard",
+        Op::Read => "read",
+        Op::Write => "write",
+    };
+    match (op, flags.has(Flags::PREFLUSH), flags.has(Flags::FUA)) {
+        (Op::Write, true, true) => "flush+write FUA".to_owned(),
+        (Op::Write, true, false) => "flush+write".to_owned(),
+        (Op::Write, false, true) => "write FUA".to_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+/// What the first block of a write to the log is: kind and transaction.
+///
+/// Source: jbd2's on-disk format: magic, kind and number, big endian.
+pub(super) fn journal_block(slice: &Slice) -> Option<String> {
+    const MAGIC: u32 = 0xC03B_3998;
+    if slice.len() < 12 {
+        return None;
+    }
+    let head = slice.sub(0, 12).to_vec();
+    let word = |at: usize| head.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b));
+    if word(0)? != MAGIC {
+        return None;
+    }
+    let kind = match word(4)? {
+        1 => "begins",
+        2 => "commit record of",
+        5 => "revokes of",
+        _ => return None,
+    };
+    let tid = word(8)?;
+    Some(match kind {
+        "begins" => format!(", transaction {tid} begins"),
+        kind => format!(", {kind} transaction {tid}"),
+    })
 }
 
 fn fate_words(fates: &[(&str, u64)]) -> String {

@@ -459,7 +459,7 @@ impl One<'_> {
         let start = Instant::now();
         let history = Space::HONEST.history(played);
         let mut explorer = Explorer::new(&subject, options);
-        explorer.expect(std::slice::from_ref(&history));
+        explorer.expect(std::iter::once(&history));
         explorer.watch(|v| if v.is_new { fresh.offer(v) } else { again.offer(v) });
         explorer.explore(&played.tape, &history, &played.ledger, &mut |t| t.distinct < ENOUGH);
         self.out.recoveries += explorer.totals.distinct;

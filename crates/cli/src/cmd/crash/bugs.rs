@@ -1,0 +1,74 @@
+//! `crash --bug`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+use wp_lab::crash::bugs::{BUGS, Bug, BugResult, show as show_bug};
+
+use super::{Args, interrupt, least};
+use crate::output::{Exit, Out};
+
+/// Known bugs. Exit 1 if one is not found where it is, or found where it was mended.
+pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
+    let wanted: Vec<&Bug> = BUGS.iter().filter(|b| which == "all" || b.id == which).collect();
+    if wanted.is_empty() {
+        let known: Vec<&str> = BUGS.iter().map(|b| b.id).collect();
+        let why = format!("no bug called `{which}`; there are: all, {}", known.join(", "));
+        return out.fail(Exit::Usage, "bug", &why, "");
+    }
+    let stop = interrupt(out);
+    if let Some(n) = a.minimise.filter(|n| *n > 0) {
+        return least::bugs(a, &wanted, n, &stop, out);
+    }
+    let live = std::io::stderr().is_terminal();
+    let line = "a string takes it";
+    let mut t = String::new();
+    let mut results: Vec<BugResult> = Vec::new();
+    for bug in wanted {
+        let shown = show_bug(bug, a.workers, &|totals| {
+            if live {
+                eprint!("\r{}: {} programs, {} states   ", bug.id, totals.programs, totals.raw);
+            }
+            !stop.load(Ordering::SeqCst)
+        });
+        if live {
+            eprint!("\r{:<60}\r", "");
+        }
+        let r = match shown {
+            Ok(Some(r)) => r,
+            Ok(None) => {
+                return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
+            }
+            Err(e) => return out.machine_error(&e),
+        };
+        writeln!(t, "{:<4} {} ({})", r.id, r.what, r.rule).expect(line);
+        let found = match (&r.affected.first, r.affected.states_to_find) {
+            (Some(first), Some(n)) => format!("found after {n} states of its chunk: {first}"),
+            _ => "NOT FOUND".to_owned(),
+        };
+        let s = &r.affected;
+        writeln!(
+            t,
+            "     affected: {} programs, {} states, {} distinct: {found}",
+            s.programs, s.raw, s.distinct
+        )
+        .expect(line);
+        let s = &r.fixed;
+        let verdict = match &s.first {
+            None => "absent".to_owned(),
+            Some(first) => format!("FOUND in {} states: {first}", s.broken),
+        };
+        writeln!(
+            t,
+            "     mended:   {} programs, {} states, {} distinct: {verdict}",
+            s.programs, s.raw, s.distinct
+        )
+        .expect(line);
+        results.push(r);
+    }
+    let exit = if results.iter().all(BugResult::holds) { Exit::Ok } else { Exit::No };
+    out.answer(exit, &json!({ "schema": "writepath.crash.bugs/1", "bugs": results }), &t)
+}

@@ -1,0 +1,274 @@
+//! Failures reduced to the least that still fails.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use wp_crash::Rule;
+use wp_lab::crash::bugs::{Bug, affected};
+use wp_lab::crash::{
+    Bounds, Campaign, Cut, Found, Minimal, Reproducer, line as command_line, minimise, play, run,
+    write_reproducer,
+};
+use wp_workload::program::Step;
+
+use super::{Args, report};
+use crate::output::{Exit, Out};
+
+const LINE: &str = "a string takes it";
+/// What is small: calls, lost units, seconds (`crash.md`, section 7.6).
+const GOAL: (usize, usize, f64) = (5, 3, 30.0);
+
+/// A failure, and what was left of it.
+pub(super) struct Least {
+    first: Found,
+    /// Calls of the program that it comes from.
+    calls: usize,
+    minimal: Option<Minimal>,
+    seconds: f64,
+    reproducer: Option<PathBuf>,
+}
+
+impl Least {
+    fn of(
+        c: &Campaign,
+        found: &Found,
+        go_on: &dyn Fn() -> bool,
+        out: &Out,
+    ) -> Result<Least, ExitCode> {
+        #[expect(clippy::disallowed_methods, reason = "how long it took is of the host")]
+        let start = Instant::now();
+        // A command of the user takes a thousand times as long as a rule of ours.
+        let bounds = match found.violation.rule {
+            Rule::Application => Bounds { plays: 200, ..Bounds::default() },
+            _ => Bounds::default(),
+        };
+        let minimal = minimise(c, found, bounds, go_on);
+        let minimal = minimal.map_err(|e| out.machine_error(&e))?;
+        let program = c.source.program(found.program);
+        let calls = program.0.iter().filter(|s| matches!(s, Step::Call(..))).count();
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(Least { first: found.clone(), calls, minimal, seconds, reproducer: None })
+    }
+
+    fn replay(&self, c: &Campaign) -> String {
+        let Some(m) = &self.minimal else { return String::new() };
+        command_line::state(c, &command_line::quoted(&m.program), (m.found.frame, &m.found.lost))
+    }
+
+    /// For people.
+    pub(super) fn text(&self, c: &Campaign) -> String {
+        let rule = self.first.violation.rule.name();
+        let Some(m) = &self.minimal else {
+            return format!("\n{rule} of program {} does not show again.\n", self.first.program);
+        };
+        let mut t = String::new();
+        let unfinished = if m.finished { "" } else { ", not to the end" };
+        writeln!(
+            t,
+            "\n{rule}, reduced from {} calls and {} lost units to {} and {} in {:.1} s ({} programs, \
+             {} states{unfinished}):",
+            self.calls,
+            self.first.lost.len(),
+            m.calls,
+            m.lost(),
+            self.seconds,
+            m.work.0,
+            m.work.1
+        )
+        .expect(LINE);
+        for step in &m.program.0 {
+            writeln!(t, "    {step}").expect(LINE);
+        }
+        writeln!(t, "  {}", report::violation(&m.found.violation)).expect(LINE);
+        writeln!(t, "  {}", self.replay(c)).expect(LINE);
+        if let Some(dir) = &self.reproducer {
+            writeln!(t, "  {}: see README.md there", dir.display()).expect(LINE);
+        }
+        t
+    }
+
+    /// For programs; what does not depend on the host.
+    pub(super) fn document(&self, c: &Campaign) -> Value {
+        let Some(m) = &self.minimal else {
+            return json!({ "kind": "minimised", "rule": self.first.violation.rule.name(),
+                "program": self.first.program, "shows_again": false });
+        };
+        let mut doc = report::violation_document(&m.found.violation);
+        doc["kind"] = json!("minimised");
+        doc["of_program"] = json!(self.first.program);
+        doc["program"] = json!(m.program.to_string());
+        doc["calls"] = json!(m.calls);
+        doc["frame"] = json!(m.found.frame);
+        doc["lost"] = json!(m.found.lost);
+        doc["finished"] = json!(m.finished);
+        doc["replay"] = json!(self.replay(c));
+        doc
+    }
+
+    fn is_small(&self) -> bool {
+        let Some(m) = &self.minimal else { return false };
+        m.calls <= GOAL.0 && m.lost() <= GOAL.1 && self.seconds <= GOAL.2
+    }
+
+    fn write(&mut self, a: &Args, c: &Campaign, dir: &Path, out: &Out) -> Result<(), ExitCode> {
+        let Some(m) = &self.minimal else { return Ok(()) };
+        let played = play(&c.bench, &m.program).map_err(|e| out.machine_error(&e))?;
+        let history = Rc::new(c.space.history(&played));
+        let cut = Cut {
+            fs: (c.bench.fs, &c.bench.fs_options),
+            played: &played,
+            history: &history,
+            frame: m.found.frame,
+            lost: &m.found.lost,
+        };
+        let reproducer = Reproducer {
+            cut: &cut,
+            space: c.space,
+            program: &m.program,
+            violation: Some(&m.found.violation),
+            replay: &self.replay(c),
+            fs: &a.fs,
+        };
+        let written = write_reproducer(dir, &reproducer);
+        written.map_err(|e| out.host_error(dir, &e))?;
+        self.reproducer = Some(dir.to_owned());
+        Ok(())
+    }
+}
+
+/// The first `wanted` failures of each rule. Errors: the exit code, after saying why.
+pub(super) fn all(
+    a: &Args,
+    c: &Campaign,
+    found: &[Found],
+    wanted: usize,
+    stop: &AtomicBool,
+    out: &Out,
+) -> Result<Vec<Least>, ExitCode> {
+    let live = std::io::stderr().is_terminal();
+    let mut least = Vec::new();
+    for rule in Rule::ALL {
+        let these = found.iter().filter(|f| f.violation.rule == rule);
+        for (n, found) in these.take(wanted).enumerate() {
+            if live {
+                eprint!("\rreducing {}; an interrupt keeps what is reached   ", rule.name());
+            }
+            let mut l = Least::of(c, found, &|| !stop.load(Ordering::SeqCst), out)?;
+            if live {
+                eprint!("\r{:<78}\r", "");
+            }
+            if let Some(dir) = &a.reproducer {
+                l.write(a, c, &dir.join(format!("{}-{n}", rule.name())), out)?;
+            }
+            out.line(&l.document(c));
+            least.push(l);
+        }
+    }
+    Ok(least)
+}
+
+/// Failures of known bugs, `n` of each from different programs: how small do they become? Exit 1 if
+/// fewer than nine in ten become small.
+pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: &Out) -> ExitCode {
+    let live = std::io::stderr().is_terminal();
+    let mut t = String::new();
+    writeln!(
+        t,
+        "{:<5} {:<17} {:>8} {:>6}  {:>14} {:>15} {:>13}",
+        "bug", "rule", "failures", "small", "calls", "lost units", "seconds"
+    )
+    .expect(LINE);
+    let mut documents = Vec::new();
+    let (mut small, mut of) = (0, 0);
+    let mut examples = String::new();
+    for bug in wanted {
+        let (campaign, rule) = match affected(bug) {
+            Ok(x) => x,
+            Err(e) => return out.machine_error(&e),
+        };
+        let mut least: Vec<Least> = Vec::new();
+        for number in campaign.programs.0..campaign.programs.1 {
+            if least.len() == n || stop.load(Ordering::SeqCst) {
+                break;
+            }
+            if live {
+                eprint!("\r{}: {} failures, program {number}   ", bug.id, least.len());
+            }
+            let one = Campaign { programs: (number, number + 1), ..campaign.clone() };
+            let f = run(&one, 1, &|_| true);
+            let Some(found) = f.found.iter().find(|f| f.violation.rule == rule) else { continue };
+            match Least::of(&one, found, &|| !stop.load(Ordering::SeqCst), out) {
+                Ok(l) => least.push(l),
+                Err(e) => return e,
+            }
+        }
+        if live {
+            eprint!("\r{:<60}\r", "");
+        }
+        let range = |mut all: Vec<f64>, digits: usize| {
+            all.sort_by(f64::total_cmp);
+            match (all.first(), all.get(all.len() / 2), all.last()) {
+                (Some(a), Some(b), Some(c)) => {
+                    format!("{a:.digits$} {b:.digits$} {c:.digits$}")
+                }
+                _ => "-".to_owned(),
+            }
+        };
+        let these = |f: &dyn Fn(&Minimal) -> usize| {
+            least.iter().filter_map(|l| l.minimal.as_ref()).map(|m| f(m) as f64).collect()
+        };
+        let here = least.iter().filter(|l| l.is_small()).count();
+        small += here;
+        of += least.len();
+        writeln!(
+            t,
+            "{:<5} {:<17} {:>8} {:>6}  {:>14} {:>15} {:>13}",
+            bug.id,
+            rule.name(),
+            least.len(),
+            here,
+            range(these(&|m| m.calls), 0),
+            range(these(&|m| m.lost()), 0),
+            range(least.iter().map(|l| l.seconds).collect(), 1)
+        )
+        .expect(LINE);
+        if let Some(l) = least.first_mut() {
+            if let Some(dir) = &a.reproducer
+                && let Err(e) = l.write(a, &campaign, &dir.join(bug.id), out)
+            {
+                return e;
+            }
+            write!(examples, "\n{}: {}{}", bug.id, bug.what, l.text(&campaign)).expect(LINE);
+        }
+        documents.push(json!({
+            "bug": bug.id, "rule": rule.name(), "failures": least.len(), "small": here,
+            "minimised": least.iter().map(|l| l.document(&campaign)).collect::<Vec<_>>(),
+        }));
+    }
+    writeln!(
+        t,
+        "\nsmall: at most {} calls, {} lost units and {} s: {small} of {of} ({:.1} %).\n\
+         Three numbers are least, median and most. Every call counts, open and close too.",
+        GOAL.0,
+        GOAL.1,
+        GOAL.2,
+        100.0 * small as f64 / f64::from(u32::try_from(of.max(1)).unwrap_or(u32::MAX))
+    )
+    .expect(LINE);
+    t += &examples;
+    let exit = match (stop.load(Ordering::SeqCst), small * 10 >= of * 9) {
+        (true, _) => Exit::Interrupted,
+        (_, true) => Exit::Ok,
+        _ => Exit::No,
+    };
+    let doc = json!({
+        "schema": "writepath.crash.minimised/1", "bugs": documents, "failures": of, "small": small,
+    });
+    out.answer(exit, &doc, &t)
+}

@@ -1,0 +1,327 @@
+//! `crash`.
+
+mod against;
+mod bugs;
+mod hunt;
+mod least;
+mod report;
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use wp_crash::{Plan, Profile};
+use wp_lab::crash::wild::Extras;
+use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space};
+use wp_workload::program::Program;
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args, Clone)]
+pub struct Args {
+    /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs),
+    /// db-1, db-3 (so many databases with rollback journals), or a file with a program.
+    #[arg(default_value = "seq-1")]
+    programs: String,
+    /// File system and options: `ext4,era=3.8,data=journal`.
+    #[arg(long, default_value = "ext4,era=6.18")]
+    fs: String,
+    /// Device preset and replaced parameters.
+    #[arg(long, default_value = "fixed")]
+    device: String,
+    /// Capacity of the device.
+    #[arg(long, default_value = "64M")]
+    size: String,
+    /// Elevator; by default the kernel's.
+    #[arg(long, default_value = "")]
+    elevator: String,
+    /// How many programs; all sequences, or 100 random ones, if left out.
+    #[arg(long)]
+    count: Option<u64>,
+    /// The first program.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Seed of random programs and of samples.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Calls of a random program, about.
+    #[arg(long, default_value_t = 40)]
+    calls: u32,
+    /// Random programs without O_DIRECT, O_DSYNC and O_SYNC.
+    #[arg(long)]
+    no_direct: bool,
+    /// Which states: permitted (by the contract of the device), modelled (what this device model
+    /// could be left with at that nanosecond), or a breach of the contract: lying-flush, lost-fua,
+    /// faulty-plp.
+    #[arg(long, default_value = "permitted")]
+    space: String,
+    /// Bytes that the drive writes whole; as the device says if left out.
+    #[arg(long)]
+    atomic: Option<u32>,
+    /// Rules that the file system is held to besides POSIX, joined by +: names (fsync of a file
+    /// keeps its names), order (names change in order), size (a length never runs ahead of its
+    /// data), version (a file is of one moment), replace (a file renamed over another is there with
+    /// its contents), direct (O_DIRECT writes are durable when they return).
+    #[arg(long, default_value = "names+order")]
+    hold: String,
+    /// Units in doubt up to which every state of a cut is visited.
+    #[arg(long, default_value_t = 16)]
+    complete: u32,
+    /// Samples of a cut that has more.
+    #[arg(long, default_value_t = 64)]
+    samples: u32,
+    /// No check of each recovered image.
+    #[arg(long)]
+    no_check: bool,
+    /// Cuts during each new recovery: so many choices of its writes.
+    #[arg(long, default_value_t = 0)]
+    second: u32,
+    /// Recover every state, also those that read the same as an earlier one: the same answer,
+    /// later.
+    #[arg(long)]
+    no_prune: bool,
+    /// The drive is as mkfs found it after a trim: without old data in free blocks.
+    #[arg(long)]
+    trimmed: bool,
+    /// Threads; what comes out does not depend on it.
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// Stop after so long: 90s, 5m.
+    #[arg(long)]
+    budget: Option<String>,
+    /// Show one state: the timeline of program --first at FRAME, without its units U,V,…
+    #[arg(long, value_name = "FRAME[:U,V]")]
+    state: Option<String>,
+    /// Known bugs by number (A3), or all: each found where it is and absent where it was mended?
+    /// With --minimise N: so many failures of each, reduced, and how small they become.
+    #[arg(long)]
+    bug: Option<String>,
+    /// With --state: write the device as the cut leaves it.
+    #[arg(long)]
+    image: Option<PathBuf>,
+    /// Failures of each rule that are reduced to the fewest calls and lost units; 0: none.
+    /// [default: 1; with --bug: 0]
+    #[arg(long, value_name = "N")]
+    minimise: Option<usize>,
+    /// Write what is needed to see each reduced failure (or the --state) without this program:
+    /// images, a log of dm-log-writes, the program, the timeline, the commands.
+    #[arg(long, value_name = "DIR")]
+    reproducer: Option<PathBuf>,
+    /// Keep the campaign in a file: an interrupt or the --budget stops it, the same command goes
+    /// on, and the end is as if it had not been stopped.
+    #[arg(long, value_name = "FILE")]
+    state_file: Option<PathBuf>,
+    /// Failures that are known, as TOML: they are counted, and are no failure.
+    #[arg(long, value_name = "FILE")]
+    known: Option<PathBuf>,
+    /// Write what was found as such a list, to be looked through; with --known both.
+    #[arg(long, value_name = "FILE")]
+    accept: Option<PathBuf>,
+    /// Rule O8: run this in every recovered tree; exit status 0 is right. See WRITEPATH_RETURNED,
+    /// a file with the calls that had returned.
+    #[arg(long, value_name = "CMD")]
+    check_cmd: Option<String>,
+    /// With --check-cmd: the device before recovery as a file, WRITEPATH_IMAGE.
+    #[arg(long, requires = "check_cmd")]
+    check_image: bool,
+    /// With --check-cmd: how long one run may take.
+    #[arg(long, default_value = "10s", requires = "check_cmd")]
+    check_timeout: String,
+    /// With --check-cmd: where trees are written; best a file system in memory.
+    /// [default: the system's temporary directory]
+    #[arg(long, requires = "check_cmd", value_name = "DIR")]
+    check_dir: Option<PathBuf>,
+    /// The same programs on another file system: what cuts at the calls' boundaries leave there and
+    /// not here, and here and not there.
+    #[arg(long, value_name = "FS")]
+    against: Option<String>,
+    /// As --against, for another device.
+    #[arg(long, value_name = "DEVICE")]
+    against_device: Option<String>,
+    /// As --against, for other states.
+    #[arg(long, value_name = "SPACE")]
+    against_space: Option<String>,
+    /// Recovery empties the log before its blocks are at their homes, as none does: see A35.
+    #[arg(long)]
+    recovery_unordered: bool,
+}
+
+fn source(a: &Args) -> Result<Source, String> {
+    if let Some(length) = a.programs.strip_prefix("seq-") {
+        return match length.parse() {
+            Ok(n @ 1..=3) => Ok(Source::Sequences(n)),
+            _ => Err(format!("`{}`: sequences are seq-1, seq-2 and seq-3", a.programs)),
+        };
+    }
+    if let Some(journals) = a.programs.strip_prefix("db-") {
+        return match journals.parse() {
+            Ok(n @ 1..=16) => Ok(Source::Database { seed: a.seed, journals: n }),
+            _ => Err(format!("`{}`: databases are db-1 to db-16", a.programs)),
+        };
+    }
+    if a.programs == "wild" {
+        let extras = Extras { direct: !a.no_direct, ..Extras::ALL };
+        return Ok(Source::Wild { seed: a.seed, calls: a.calls, extras });
+    }
+    let path = Path::new(&a.programs);
+    if !path.exists() && a.programs.contains([' ', ';', '\n']) {
+        let text = a.programs.replace(';', "\n");
+        return Program::parse(&text).map(Source::Text).map_err(|e| format!("program: {e}"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        format!(
+            "{}: {e}; or one of seq-1, seq-2, wild, db-1, or the steps of a program with ; between",
+            path.display()
+        )
+    })?;
+    Program::parse(&text).map(Source::Text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn space(a: &Args) -> Result<Space, String> {
+    let permitted = |lying_flush, lost_fua, faulty_plp| Space::Permitted {
+        lying_flush,
+        lost_fua,
+        faulty_plp,
+        atomic: a.atomic,
+    };
+    if let Some(n) = a.atomic.filter(|n| !n.is_power_of_two() || !(512..=1 << 20).contains(n)) {
+        return Err(format!("atomic: {n} is no power of two from 512 to 1 MiB"));
+    }
+    match a.space.as_str() {
+        "permitted" => Ok(permitted(false, false, false)),
+        "lying-flush" => Ok(permitted(true, false, false)),
+        "lost-fua" => Ok(permitted(false, true, false)),
+        "faulty-plp" => Ok(permitted(false, false, true)),
+        "modelled" => Ok(Space::Modelled),
+        other => Err(format!(
+            "no space called `{other}`; there are: permitted, modelled, lying-flush, lost-fua, faulty-plp"
+        )),
+    }
+}
+
+fn profile(a: &Args) -> Result<Profile, String> {
+    let mut p = Profile::POSIX;
+    for word in a.hold.split('+').filter(|w| !w.is_empty()) {
+        match word {
+            "names" => p.fsync_keeps_names = true,
+            "order" => p.names_in_order = true,
+            "size" => p.size_with_data = true,
+            "version" => p.one_version = true,
+            "replace" => p.replaces_whole = true,
+            "direct" => p.direct_is_durable = true,
+            other => {
+                return Err(format!(
+                    "hold: `{other}`; there are: names, order, size, version, replace, direct"
+                ));
+            }
+        }
+    }
+    Ok(p)
+}
+
+fn campaign(a: &Args) -> Result<Campaign, String> {
+    let (fs, fs_options) = super::file_system(&a.fs)?;
+    let era = fs_options.get("era", fs.options).unwrap_or("4.6").to_owned();
+    let version = wp_ext4::era::Version::parse(&era)
+        .ok_or_else(|| format!("`{era}` is not a kernel version"))?;
+    let (device, mut device_params) = super::device(&a.device)?;
+    device_params.push(("capacity_bytes".to_owned(), super::size(&a.size)?));
+    let source = source(a)?;
+    let all = source.count().unwrap_or(u64::MAX);
+    let count = a.count.unwrap_or(if all == u64::MAX { 100 } else { all });
+    let end = a.first.saturating_add(count).min(all);
+    if a.first >= end {
+        return Err(format!("first: {} of {all} programs", a.first));
+    }
+    Ok(Campaign {
+        bench: Bench {
+            fs,
+            fs_options,
+            device,
+            device_params,
+            elevator: a.elevator.clone(),
+            kernel: (version.0, version.1),
+            settle_s: 60,
+            stale: !a.trimmed,
+            model: a.space == "modelled",
+        },
+        source,
+        programs: (a.first, end),
+        space: space(a)?,
+        plan: Plan { complete: a.complete.min(20), pairs: 64, samples: a.samples },
+        seed: a.seed,
+        profile: profile(a)?,
+        check: !a.no_check,
+        second_cuts: a.second,
+        prune: !a.no_prune,
+        recovery_in_order: !a.recovery_unordered,
+        stop_at: Vec::new(),
+        known: Arc::new(known(a)?),
+        command: command(a)?,
+    })
+}
+
+fn known(a: &Args) -> Result<KnownFailures, String> {
+    let Some(path) = &a.known else { return Ok(KnownFailures::default()) };
+    let at = |e: String| format!("{}: {e}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| at(e.to_string()))?;
+    KnownFailures::parse(&text, &setting(a)).map_err(at)
+}
+
+/// The setting, as lists of known failures have it.
+fn setting(a: &Args) -> String {
+    format!("{} {} {}", a.fs, a.device, a.space)
+}
+
+fn command(a: &Args) -> Result<Option<Arc<Command>>, String> {
+    let Some(line) = &a.check_cmd else { return Ok(None) };
+    let dir = a.check_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let dir = dir.join(format!("writepath-check-{}", std::process::id()));
+    let timeout = budget(&a.check_timeout)?;
+    let made = Command::new(line, &dir, timeout, a.check_image);
+    made.map(Some).map_err(|e| format!("{}: {e}", dir.display()))
+}
+
+/// Time from `90s`, `5m`, `2h`.
+fn budget(text: &str) -> Result<Duration, String> {
+    let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_alphabetic()).len());
+    let n: u64 = digits.parse().map_err(|_| format!("budget: `{text}`: write 90s, 5m or 2h"))?;
+    match unit {
+        "" | "s" => Ok(Duration::from_secs(n)),
+        "m" => Ok(Duration::from_secs(60 * n)),
+        "h" => Ok(Duration::from_secs(3600 * n)),
+        _ => Err(format!("budget: `{text}`: write 90s, 5m or 2h")),
+    }
+}
+
+/// Runs the verb. Exit 1 if a rule is broken.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    if let Some(which) = &a.bug {
+        return bugs::run(a, which, out);
+    }
+    let campaign = match campaign(a) {
+        Ok(c) => c,
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, "writepath crash --help"),
+    };
+    if let Some(state) = &a.state {
+        return show::run(a, &campaign, state, out);
+    }
+    if a.against.is_some() || a.against_device.is_some() || a.against_space.is_some() {
+        return against::run(a, &campaign, out);
+    }
+    hunt::run(a, &campaign, out)
+}
+
+/// A flag that an interrupt sets.
+fn interrupt(out: &Out) -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        out.note(&format!("note: an interrupt will end this at once ({e})"));
+    }
+    stop
+}

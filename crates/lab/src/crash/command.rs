@@ -1,0 +1,301 @@
+//! O8: a command of the user judges every recovered tree.
+//!
+//! Picture:    state -> recovery -> files in a directory -> `sh -c CMD` there -> exit status.
+//! Invariants: 1. the command is run once for each tree and what the program had been told by then:
+//!                the cache is by contents, and a command that always answers the same gives the
+//!                same findings with any number of threads;
+//!             2. what keeps a command from being run is an error of the campaign, not a verdict.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+use wp_base::{FsResult, Sector};
+use wp_crash::{History, Outcome, Rule, Violation, Visit};
+use wp_medium::{Overlay, View};
+use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
+
+use super::play::Played;
+use super::story::Cut;
+use crate::files;
+
+/// Bytes of a file copied at a time.
+const CHUNK: u64 = 256 << 10;
+
+/// What was run, in numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Runs {
+    /// Commands run.
+    pub runs: u64,
+    /// States that had the tree and the answers of one before.
+    pub cached: u64,
+    /// Of the runs: trees that the command refused.
+    pub refused: u64,
+    /// Time spent in runs, summed over threads.
+    pub spent: Duration,
+}
+
+/// A tree and what the program had been told: digest.
+type Key = [u8; 32];
+
+/// The command.
+pub struct Command {
+    line: String,
+    dir: PathBuf,
+    timeout: Duration,
+    image: bool,
+    next: AtomicU64,
+    verdicts: Mutex<BTreeMap<Key, Option<String>>>,
+    runs: Mutex<Runs>,
+    error: Mutex<Option<String>>,
+}
+
+impl Command {
+    /// The shell's command `line`, with trees below directory `dir`, which is made and goes with
+    /// this; a run of more than `timeout` counts as failed. With `image` the state is there as an
+    /// image file too, which takes longer.
+    ///
+    /// The command runs in the recovered tree. Environment: `WRITEPATH_TREE` (that directory),
+    /// `WRITEPATH_RETURNED` (file with the calls that had returned, one a line, failed ones with
+    /// `# ` before them), `WRITEPATH_CALLED` (file with the calls that may show besides), with
+    /// `image` `WRITEPATH_IMAGE` (the device as the cut left it, before recovery).
+    ///
+    /// Errors: the directory cannot be made.
+    pub fn new(line: &str, dir: &Path, timeout: Duration, image: bool) -> io::Result<Arc<Command>> {
+        fs::create_dir_all(dir)?;
+        Ok(Arc::new(Command {
+            line: line.to_owned(),
+            dir: dir.to_owned(),
+            timeout,
+            image,
+            next: AtomicU64::new(0),
+            verdicts: Mutex::default(),
+            runs: Mutex::default(),
+            error: Mutex::default(),
+        }))
+    }
+
+    /// What was done so far.
+    pub fn runs(&self) -> Runs {
+        *self.runs.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// What kept the command from being run, if anything did.
+    pub fn error(&self) -> Option<String> {
+        self.error.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// What an explorer asks about each state of a run.
+    pub(super) fn checker(
+        self: &Arc<Self>,
+        (fs, options): (&'static FsEntry, Options),
+        played: Rc<Played>,
+        history: Rc<History>,
+    ) -> impl FnMut(&Visit<'_>) -> Option<Violation> + 'static {
+        let command = self.clone();
+        move |visit| {
+            if visit.outcome.refused.is_some() || command.error().is_some() {
+                return None;
+            }
+            let seen = match command.judge(visit, (fs, &options), &played, &history) {
+                Ok(seen) => seen?,
+                Err(e) => {
+                    let mut error = command.error.lock().unwrap_or_else(|e| e.into_inner());
+                    error.get_or_insert(e);
+                    return None;
+                }
+            };
+            Some(Violation {
+                rule: Rule::Application,
+                path: String::new(),
+                offset: None,
+                expected: format!("exit status 0 of `{}`", command.line),
+                seen,
+            })
+        }
+    }
+
+    /// What the command has against the state. Errors: it could not be asked.
+    fn judge(
+        &self,
+        visit: &Visit<'_>,
+        fs: (&'static FsEntry, &Options),
+        played: &Played,
+        history: &History,
+    ) -> Result<Option<String>, String> {
+        let (returned, called) = told(played, visit.operations);
+        let key = key(visit.outcome, &returned, &called);
+        if let Some(known) = self.verdicts.lock().unwrap_or_else(|e| e.into_inner()).get(&key) {
+            self.runs.lock().unwrap_or_else(|e| e.into_inner()).cached += 1;
+            return Ok(known.clone());
+        }
+        #[expect(clippy::disallowed_methods, reason = "what is measured is the host")]
+        let start = Instant::now();
+        let live = history.frames[visit.frame].live.len();
+        let lost: Vec<usize> = (0..live).filter(|i| !visit.kept.has(*i)).collect();
+        let cut = Cut { fs, played, history, frame: visit.frame, lost: &lost };
+        let dir = self.dir.join(self.next.fetch_add(1, Ordering::SeqCst).to_string());
+        let verdict = self.ask(&cut, &dir, &returned, &called);
+        drop(fs::remove_dir_all(&dir));
+        let verdict = verdict.map_err(|e| format!("{}: {e}", dir.display()))?;
+        let mut runs = self.runs.lock().unwrap_or_else(|e| e.into_inner());
+        runs.runs += 1;
+        runs.refused += u64::from(verdict.is_some());
+        runs.spent += start.elapsed();
+        self.verdicts.lock().unwrap_or_else(|e| e.into_inner()).insert(key, verdict.clone());
+        Ok(verdict)
+    }
+
+    fn ask(
+        &self,
+        cut: &Cut<'_>,
+        dir: &Path,
+        returned: &str,
+        called: &str,
+    ) -> io::Result<Option<String>> {
+        let tree = dir.join("tree");
+        export(cut, &tree)?;
+        let (acks, calls, said) = (dir.join("returned"), dir.join("called"), dir.join("said"));
+        fs::write(&acks, returned)?;
+        fs::write(&calls, called)?;
+        let output = File::create(&said)?;
+        let mut process = Process::new("sh");
+        process.arg("-c").arg(&self.line).current_dir(&tree).stdin(Stdio::null());
+        process.stdout(output.try_clone()?).stderr(output);
+        process.env("WRITEPATH_TREE", &tree);
+        process.env("WRITEPATH_RETURNED", &acks).env("WRITEPATH_CALLED", &calls);
+        if self.image {
+            let image = dir.join("image");
+            let (start, bytes) = cut.played.partition;
+            files::save(&cut.medium(), Sector(0), start + bytes, &image)?;
+            process.env("WRITEPATH_IMAGE", &image);
+        }
+        let mut child = process.spawn()?;
+        #[expect(clippy::disallowed_methods, reason = "a command of the host takes its time")]
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if start.elapsed() > self.timeout {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Some(format!("no answer in {} s", self.timeout.as_secs())));
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        };
+        if status.success() {
+            return Ok(None);
+        }
+        let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
+        let line: String = said.lines().next().unwrap_or("").chars().take(200).collect();
+        Ok(Some(if line.is_empty() { status.to_string() } else { format!("{status}: {line}") }))
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        // What is left there was made here.
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// Calls that had returned, and calls that had been called besides, one a line.
+fn told(played: &Played, (begun, ended): (u32, u32)) -> (String, String) {
+    let line = |n: u32| format!("{}\n", played.ledger.text(n + 1));
+    let answer = |n: u32| match played.answers.get(n as usize) {
+        Some(false) => format!("# {}", line(n)),
+        _ => line(n),
+    };
+    let returned = (0..ended).map(answer).collect();
+    (returned, (ended..begun.max(ended)).map(line).collect())
+}
+
+fn key(outcome: &Outcome, returned: &str, called: &str) -> Key {
+    let mut hash = Sha256::new();
+    let mut put = |text: &[u8]| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    };
+    put(returned.as_bytes());
+    put(called.as_bytes());
+    let mut first: BTreeMap<u64, usize> = BTreeMap::new();
+    for (n, f) in outcome.files.iter().enumerate() {
+        // Which names are links of one another, and not which inode they have.
+        let link = *first.entry(f.ino).or_insert(n);
+        put(f.path.as_bytes());
+        put(format!("{:?} {link} {} {:?}", f.kind, f.size, f.target).as_bytes());
+        for (block, id) in &f.blocks {
+            put(&block.to_le_bytes());
+            put(&id.to_le_bytes());
+        }
+        put(f.tail.as_deref().unwrap_or_default());
+    }
+    hash.finalize().into()
+}
+
+/// Writes the recovered tree into a new directory.
+///
+/// Errors: the host's; `InvalidData` where the state cannot be read.
+fn export(cut: &Cut<'_>, dir: &Path) -> io::Result<()> {
+    let bad = |e: wp_base::FsError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+    fs::create_dir_all(dir)?;
+    let view = cut.device();
+    let overlay = Overlay::new(&view);
+    let survey = (cut.fs.0.survey)(&overlay, cut.fs.1).map_err(bad)?;
+    let mut made: BTreeMap<u64, PathBuf> = BTreeMap::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut list = survey.files;
+    // A directory comes before what is in it.
+    list.sort_by(|a, b| a.path.cmp(&b.path));
+    for file in list {
+        // Names that no directory of the host can hold are damage, which O1 is about.
+        let odd = file.path.split('/').any(|w| w.is_empty() || w == "." || w == "..");
+        if odd || !seen.insert(file.path.clone()) {
+            continue;
+        }
+        let path = dir.join(&file.path);
+        match file.kind {
+            FileType::Dir => fs::create_dir_all(&path)?,
+            FileType::Symlink => {
+                std::os::unix::fs::symlink(file.target.as_deref().unwrap_or(""), &path)?;
+            }
+            FileType::File => match made.get(&file.ino) {
+                Some(first) => fs::hard_link(first, &path)?,
+                None => {
+                    contents(&file, &overlay, &path)?;
+                    made.insert(file.ino, path);
+                }
+            },
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn contents(file: &SurveyedFile, view: &dyn View, path: &Path) -> io::Result<()> {
+    let out = File::create(path)?;
+    out.set_len(file.size)?;
+    for run in &file.map {
+        let end = (run.at + run.bytes).min(file.size);
+        let mut at = run.at;
+        while at < end {
+            let mut bytes = vec![0; (end - at).min(CHUNK) as usize];
+            let read: FsResult<()> = view.read_at(run.place + (at - run.at), &mut bytes);
+            // What cannot be read is a hole here; O1 says that it is damaged.
+            if read.is_ok() {
+                out.write_all_at(&bytes, at)?;
+            }
+            at += bytes.len() as u64;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! A campaign as the command line that makes it again.
+
+use std::fmt::Write;
+
+use wp_workload::program::Program;
+
+use super::campaign::{Campaign, Space};
+
+/// A program as one word of a shell: steps with `;` between.
+pub fn quoted(program: &Program) -> String {
+    let steps: Vec<String> = program.0.iter().map(ToString::to_string).collect();
+    format!("'{}'", steps.join("; ").replace('\'', "'\\''"))
+}
+
+/// The options of `writepath crash` that make the machine and the states of a campaign.
+pub fn arguments(c: &Campaign) -> String {
+    let line = "a string takes it";
+    let mut t = format!("--fs {}", c.bench.fs.name);
+    for (key, value) in c.bench.fs_options.given() {
+        match value {
+            "true" => write!(t, ",{key}"),
+            value => write!(t, ",{key}={value}"),
+        }
+        .expect(line);
+    }
+    let mut device = c.bench.device.clone();
+    let mut size = None;
+    for (key, value) in &c.bench.device_params {
+        match key.as_str() {
+            "capacity_bytes" => size = Some(*value),
+            key => write!(device, ",{key}={value}").expect(line),
+        }
+    }
+    if device != "fixed" {
+        write!(t, " --device {device}").expect(line);
+    }
+    match size {
+        Some(n) if n == 64 << 20 => {}
+        Some(n) if n % (1 << 20) == 0 => write!(t, " --size {}M", n >> 20).expect(line),
+        Some(n) => write!(t, " --size {n}").expect(line),
+        None => {}
+    }
+    if !c.bench.elevator.is_empty() {
+        write!(t, " --elevator {}", c.bench.elevator).expect(line);
+    }
+    if c.seed != 1 {
+        write!(t, " --seed {}", c.seed).expect(line);
+    }
+    let breach = match c.space {
+        Space::Modelled => Some("modelled"),
+        Space::Permitted { lying_flush: true, .. } => Some("lying-flush"),
+        Space::Permitted { lost_fua: true, .. } => Some("lost-fua"),
+        Space::Permitted { faulty_plp: true, .. } => Some("faulty-plp"),
+        Space::Permitted { .. } => None,
+    };
+    if let Some(breach) = breach {
+        write!(t, " --space {breach}").expect(line);
+    }
+    if let Space::Permitted { atomic: Some(n), .. } = c.space {
+        write!(t, " --atomic {n}").expect(line);
+    }
+    let held = [
+        ("names", c.profile.fsync_keeps_names),
+        ("order", c.profile.names_in_order),
+        ("size", c.profile.size_with_data),
+        ("version", c.profile.one_version),
+        ("replace", c.profile.replaces_whole),
+        ("direct", c.profile.direct_is_durable),
+    ];
+    let held: Vec<&str> = held.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    if held != ["names", "order"] {
+        write!(t, " --hold {}", held.join("+")).expect(line);
+    }
+    if !c.bench.stale {
+        t += " --trimmed";
+    }
+    if c.second_cuts > 0 {
+        write!(t, " --second {}", c.second_cuts).expect(line);
+    }
+    if !c.recovery_in_order {
+        t += " --recovery-unordered";
+    }
+    t
+}
+
+/// The command line that shows one state of a program: its frame, and the units that are lost.
+pub fn state(c: &Campaign, program: &str, (frame, lost): (usize, &[usize])) -> String {
+    let lost: Vec<String> = lost.iter().map(usize::to_string).collect();
+    let lost = if lost.is_empty() { String::new() } else { format!(":{}", lost.join(",")) };
+    format!("writepath crash {program} {} --state {frame}{lost}", arguments(c))
+}

@@ -1,0 +1,297 @@
+//! Simpler programs: what may be tried instead of a step, or of a program.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wp_workload::program::{Alloc, Call, Flags, Step};
+
+/// A step, with its place in the program that it comes from.
+pub(super) type Line = (usize, Step);
+
+/// The descriptor that a call uses, if it uses one; `open` makes it.
+fn descriptor(call: &Call) -> Option<u32> {
+    match call {
+        Call::Open(fd, ..)
+        | Call::Close(fd)
+        | Call::Pwrite { fd, .. }
+        | Call::Fsync(fd)
+        | Call::Fdatasync(fd)
+        | Call::Syncfs(fd)
+        | Call::Ftruncate(fd, _)
+        | Call::Fallocate(fd, ..) => Some(*fd),
+        _ => None,
+    }
+}
+
+fn descriptor_mut(call: &mut Call) -> Option<&mut u32> {
+    match call {
+        Call::Open(fd, ..)
+        | Call::Close(fd)
+        | Call::Pwrite { fd, .. }
+        | Call::Fsync(fd)
+        | Call::Fdatasync(fd)
+        | Call::Syncfs(fd)
+        | Call::Ftruncate(fd, _)
+        | Call::Fallocate(fd, ..) => Some(fd),
+        _ => None,
+    }
+}
+
+fn paths_mut(call: &mut Call) -> Vec<&mut String> {
+    match call {
+        Call::Open(_, p, _) | Call::Unlink(p) | Call::Mkdir(p) | Call::Rmdir(p) => vec![p],
+        Call::Rename(a, b) | Call::Link(a, b) => vec![a, b],
+        _ => Vec::new(),
+    }
+}
+
+/// From each `open` on all that is done with its descriptor, the last first: what goes together.
+pub(super) fn sessions(lines: &[Line]) -> Vec<BTreeSet<usize>> {
+    let mut out: Vec<BTreeSet<usize>> = Vec::new();
+    let mut open: BTreeMap<u32, usize> = BTreeMap::new();
+    for (i, step) in lines {
+        let Step::Call(_, call) = step else { continue };
+        let Some(fd) = descriptor(call) else { continue };
+        if matches!(call, Call::Open(..)) {
+            open.insert(fd, out.len());
+            out.push(BTreeSet::new());
+        }
+        if let Some(session) = open.get(&fd) {
+            out[*session].insert(*i);
+        }
+    }
+    out.reverse();
+    out
+}
+
+fn with(lines: &[Line], at: usize, step: Step) -> Vec<Line> {
+    let mut new = lines.to_vec();
+    new[at].1 = step;
+    new
+}
+
+/// Is the file behind a descriptor opened with `O_DIRECT` anywhere?
+fn is_direct(lines: &[Line], fd: u32) -> bool {
+    lines
+        .iter()
+        .any(|(_, s)| matches!(s, Step::Call(_, Call::Open(f, _, how)) if *f == fd && how.direct))
+}
+
+/// What may stand in place of step `at`, the simplest first.
+pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
+    const GRAIN: u32 = 4096;
+    const NAPS: [u64; 6] = [500, 20_000, 150_000, 1_000_000, 6_000_000, 31_000_000];
+    let mut steps: Vec<Step> = Vec::new();
+    match &lines[at].1 {
+        Step::Nap(us) => steps.extend(NAPS.iter().filter(|n| *n < us).map(|n| Step::Nap(*n))),
+        Step::Call(label, call) => {
+            let label = || label.clone();
+            let mut calls = Vec::new();
+            match call {
+                Call::Pwrite { fd, len, at, seed } => {
+                    let grain = if is_direct(lines, *fd) { GRAIN } else { 1 };
+                    let half = (len / 2).next_multiple_of(GRAIN);
+                    let sizes = [(GRAIN, 0), (GRAIN, *at), (half, *at), (*len, 0), (*len, at / 2)];
+                    for (len, at) in sizes {
+                        let at = at / u64::from(GRAIN) * u64::from(GRAIN);
+                        if len % grain == 0 {
+                            calls.push(Call::Pwrite { fd: *fd, len, at, seed: *seed });
+                        }
+                    }
+                    calls.retain(|c| match c {
+                        Call::Pwrite { len: l, at: a, .. } => (*l, *a) < (*len, *at),
+                        _ => false,
+                    });
+                }
+                Call::Ftruncate(fd, len) => {
+                    let sizes = [0, 4096, len / 2].into_iter().filter(|n| n < len);
+                    calls.extend(sizes.map(|n| Call::Ftruncate(*fd, n)));
+                }
+                Call::Fallocate(fd, how, at, len) => {
+                    for (at_new, len_new) in [(0, 4096), (*at, 4096), (0, *len)] {
+                        if (len_new, at_new) < (*len, *at) {
+                            calls.push(Call::Fallocate(*fd, *how, at_new, len_new));
+                        }
+                    }
+                    if *how == Alloc::Zero {
+                        calls.push(Call::Fallocate(*fd, Alloc::Extend, *at, *len));
+                    }
+                }
+                Call::Open(fd, path, how) => {
+                    let less = |f: fn(&mut Flags)| {
+                        let mut how = *how;
+                        f(&mut how);
+                        Call::Open(*fd, path.clone(), how)
+                    };
+                    calls.push(less(|f| f.sync = false));
+                    calls.push(less(|f| f.dsync = false));
+                    calls.push(less(|f| f.direct = false));
+                    calls.push(less(|f| f.truncate = false));
+                    calls.retain(|c| c != call);
+                }
+                _ => {}
+            }
+            steps.extend(calls.into_iter().map(|c| Step::Call(label(), c)));
+        }
+        _ => {}
+    }
+    steps.into_iter().map(|s| with(lines, at, s)).collect()
+}
+
+/// Changes of a whole program: descriptors of one file that become one, names that become one,
+/// files that move to the root.
+pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
+    let mut out = Vec::new();
+    let opens: Vec<(usize, u32, &String)> = lines
+        .iter()
+        .enumerate()
+        .filter_map(|(i, (_, s))| match s {
+            Step::Call(_, Call::Open(fd, path, _)) => Some((i, *fd, path)),
+            _ => None,
+        })
+        .collect();
+    for (n, (at, fd, path)) in opens.iter().enumerate() {
+        let Some((_, before, _)) = opens[..n].iter().rev().find(|o| o.2 == *path) else { continue };
+        let mut new = lines.to_vec();
+        for (_, step) in &mut new[*at..] {
+            if let Step::Call(_, call) = step
+                && let Some(d) = descriptor_mut(call)
+                && *d == *fd
+            {
+                *d = *before;
+            }
+        }
+        new.remove(*at);
+        out.push(new);
+    }
+    // A name that another gets, and whatever is done with that one, done with the first.
+    for (at, (_, step)) in lines.iter().enumerate() {
+        let Step::Call(_, Call::Link(old, new) | Call::Rename(old, new)) = step else { continue };
+        let mut merged = lines.to_vec();
+        for (_, step) in &mut merged[at..] {
+            if let Step::Call(_, call) = step {
+                paths_mut(call).into_iter().filter(|p| *p == new).for_each(|p| *p = old.clone());
+            }
+        }
+        merged.remove(at);
+        out.push(merged);
+    }
+    let mut all: BTreeSet<String> = BTreeSet::new();
+    for (_, step) in lines.iter().cloned() {
+        if let Step::Call(_, mut call) = step {
+            all.extend(paths_mut(&mut call).into_iter().map(|p| p.clone()));
+        }
+    }
+    for path in all.iter().filter(|p| p.contains('/')) {
+        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        let mut new = lines.to_vec();
+        for (_, step) in &mut new {
+            if let Step::Call(_, call) = step {
+                paths_mut(call).into_iter().filter(|p| *p == path).for_each(|p| *p = name.clone());
+            }
+        }
+        out.push(new);
+    }
+    out
+}
+
+/// The same with small numbers and short names, in order of appearance: all of it, the numbers
+/// alone, the names alone.
+pub(super) fn tidied(lines: &[Line]) -> Vec<Vec<Line>> {
+    let numbers = |lines: &[Line]| {
+        let (mut fds, mut seeds): (BTreeMap<u32, u32>, u32) = (BTreeMap::new(), 0);
+        let mut new = lines.to_vec();
+        for (_, step) in &mut new {
+            let Step::Call(_, call) = step else { continue };
+            if let Some(fd) = descriptor_mut(call) {
+                let next = fds.len() as u32;
+                *fd = *fds.entry(*fd).or_insert(next);
+            }
+            if let Call::Pwrite { seed, .. } = call {
+                seeds += 1;
+                *seed = seeds;
+            }
+        }
+        new
+    };
+    let names = |lines: &[Line]| {
+        let mut words: BTreeMap<String, String> = BTreeMap::new();
+        let mut new = lines.to_vec();
+        for (_, step) in &mut new {
+            let Step::Call(_, call) = step else { continue };
+            for path in paths_mut(call) {
+                if path == "." {
+                    continue;
+                }
+                let parts = path.split('/').map(|word| {
+                    let next = letter(words.len());
+                    words.entry(word.to_owned()).or_insert(next).clone()
+                });
+                *path = parts.collect::<Vec<_>>().join("/");
+            }
+        }
+        new
+    };
+    vec![names(&numbers(lines)), numbers(lines), names(lines)]
+}
+
+/// a, b, …, z, f26, f27, …
+fn letter(n: usize) -> String {
+    match u8::try_from(n) {
+        Ok(n) if n < 26 => char::from(b'a' + n).to_string(),
+        _ => format!("f{n}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wp_workload::program::Program;
+
+    fn lines(text: &str) -> Vec<Line> {
+        Program::parse(text).expect("a program").0.into_iter().enumerate().collect()
+    }
+
+    fn text(lines: &[Line]) -> String {
+        Program(lines.iter().map(|(_, s)| s.clone()).collect()).to_string()
+    }
+
+    #[test]
+    fn what_is_done_with_a_descriptor_goes_together() {
+        let l = lines("open 0 a rw\nopen 1 b rw\nfsync 0\nclose 1\nopen 1 c r\nfsync 1\n");
+        let sets = sessions(&l);
+        assert_eq!(sets, [[4, 5].into(), [1, 3].into(), [0, 2].into()]);
+    }
+
+    #[test]
+    fn two_descriptors_of_a_file_become_one_and_names_become_short() {
+        let l =
+            lines("open 5 d/foo rw,creat\npwrite 5 4096 0 9\nopen 3 d/foo r\nfsync 3\nclose 5\n");
+        let merged = of_program(&l);
+        let one = "open 5 d/foo rw,creat\npwrite 5 4096 0 9\nfsync 5\nclose 5\n";
+        assert_eq!(text(&merged[0]), one);
+        let flat = text(&merged[1]);
+        assert!(flat.starts_with("open 5 foo rw") && flat.contains("open 3 foo r"), "{flat}");
+        let tidy = text(&tidied(&l)[0]);
+        let want = "open 0 a/b rw,creat\npwrite 0 4096 0 1\nopen 1 a/b r\nfsync 1\nclose 0\n";
+        assert_eq!(tidy, want);
+    }
+
+    #[test]
+    fn a_second_name_is_left_out_and_the_first_does_its_work() {
+        let l = lines("open 0 b rw,creat\nlink b c\nrename c a\n");
+        let all: Vec<String> = of_program(&l).iter().map(|c| text(c)).collect();
+        assert_eq!(all[0], "open 0 b rw,creat\nrename b a\n");
+    }
+
+    #[test]
+    fn every_simpler_step_is_smaller_and_another() {
+        let l = lines("open 0 a rw,creat,direct\npwrite 0 65536 8192 1\nnap 6000000\n");
+        for at in 0..l.len() {
+            let all = of_step(&l, at);
+            assert!(!all.is_empty() && all.iter().all(|c| *c != l && c.len() == l.len()));
+        }
+        // What is smallest has nothing simpler: no candidate leads in a circle.
+        let least = lines("pwrite 0 4096 0 1\nnap 500\nftruncate 0 0\n");
+        assert!((0..3).all(|at| of_step(&least, at).is_empty()));
+    }
+}
