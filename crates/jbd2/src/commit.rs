@@ -25,6 +25,7 @@ use crate::disk::{self, CommitBlock};
 use crate::heads::{Kind, On, home_of};
 use crate::journal::Journal;
 use crate::log_io::{LogBlock, LogWrites};
+use crate::site;
 use crate::state::TransactionState;
 
 /// Shows a slice's bytes, without copying those of a page.
@@ -76,7 +77,9 @@ impl Journal {
             tail: None,
             blocks_logged: 0,
         };
-        if let Err(e) = self.submit_ordered(tid).await {
+        if site::ORDERED_SUBMIT.on()
+            && let Err(e) = self.submit_ordered(tid).await
+        {
             self.abort(e);
         }
         self.write_log(&mut c).await;
@@ -115,7 +118,7 @@ impl Journal {
     /// Phase 0: a log that is empty on disk gets its start. No flush: it becomes durable with the
     /// record.
     async fn write_start_if_empty(&self) {
-        if !self.st.borrow().flushed {
+        if !self.st.borrow().flushed || !site::LOG_START.on() {
             return;
         }
         let guard = self.checkpoint_lock.lock().await;
@@ -131,7 +134,10 @@ impl Journal {
     async fn lock(&self, tid: u32) {
         self.set_state(tid, TransactionState::Locked);
         self.emit_phase("commit_locking", tid);
-        self.wait_updates.wait_until(|| self.st.borrow().transaction(tid).updates == 0).await;
+        let open = || self.st.borrow().transaction(tid).updates > 0;
+        if open() && site::HANDLES_WAIT.on() {
+            self.wait_updates.wait_until(|| !open()).await;
+        }
         self.set_state(tid, TransactionState::Switch);
         let st = self.st.borrow();
         let outstanding = st.transaction(tid).outstanding;
@@ -217,7 +223,7 @@ impl Journal {
 
     fn write_revokes(&self, c: &mut Commit) {
         let blocks = self.take_revoke_blocks(c.tid);
-        if self.is_aborted() {
+        if self.is_aborted() || (!blocks.is_empty() && !site::REVOKES.on()) {
             return;
         }
         for bytes in blocks {
@@ -264,7 +270,9 @@ impl Journal {
                     format.put_tag(&mut descriptor, at - uuid - format.tag_bytes(), &tag);
                 }
             }
-            format.set_tail(&mut descriptor);
+            if site::DESCRIPTOR_CHECKSUM.on() {
+                format.set_tail(&mut descriptor);
+            }
             self.submit_batch(c, place, descriptor, batch);
         }
     }
@@ -330,7 +338,7 @@ impl Journal {
         let mut flags = 0;
         let mut start = [0u8; 4];
         data.sub(0, 4).copy_to(&mut start);
-        if start == disk::MAGIC.to_be_bytes() {
+        if start == disk::MAGIC.to_be_bytes() && site::ESCAPE.on() {
             // Kept unescaped: it may become the committed contents of an undo.
             h.frozen.get_or_insert_with(|| data.clone());
             let mut bytes = data.to_vec();
@@ -340,8 +348,10 @@ impl Journal {
             st.counters.escaped += 1;
         }
         st.file(key, tid, On::Shadow);
-        b.set(BufFlag::Shadow);
-        let checksum = if format.csum_v2or3() {
+        if site::SHADOW_KEEP.on() {
+            b.set(BufFlag::Shadow);
+        }
+        let checksum = if format.csum_v2or3() && site::TAG_CHECKSUM.on() {
             with_bytes(&data, |d| format.tag_checksum(tid, d))
         } else {
             0
@@ -355,7 +365,9 @@ impl Journal {
     async fn wait_log(&self, c: &mut Commit) {
         let mut failed = false;
         for slot in (0..c.metadata.len()).rev() {
-            failed |= !c.metadata.wait(slot).await;
+            if site::METADATA_WAIT.on() {
+                failed |= !c.metadata.wait(slot).await;
+            }
             let mut st = self.st.borrow_mut();
             let key = st.heads.last(st.transaction(c.tid).list(On::Shadow), Kind::Transaction);
             let b = st.heads.get(key).buffer.clone();
@@ -366,7 +378,9 @@ impl Journal {
             }
         }
         for slot in (0..c.control.len()).rev() {
-            failed |= !c.control.wait(slot).await;
+            if site::CONTROL_WAIT.on() {
+                failed |= !c.control.wait(slot).await;
+            }
         }
         c.blocks_logged = (c.metadata.len() + c.control.len()) as u64;
         if failed {
@@ -384,7 +398,7 @@ impl Journal {
         }
         let mut result: FsResult<()> = Ok(());
         if let Some(record) = c.record.take() {
-            if !record.wait(0).await {
+            if site::RECORD_WAIT.on() && !record.wait(0).await {
                 result = Err(FsError::Io);
             }
             c.blocks_logged += 1;
@@ -417,9 +431,17 @@ impl Journal {
             record.checksum[0] = U32::new(c.crc);
         }
         bytes[..size_of::<CommitBlock>()].copy_from_slice(record.as_bytes());
-        format.set_commit(&mut bytes);
+        if site::RECORD_CHECKSUM.on() {
+            format.set_commit(&mut bytes);
+        }
         let barrier = self.opts.barrier && !format.has(disk::INCOMPAT_ASYNC_COMMIT);
-        let extra = if barrier { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
+        let mut extra = Flags::NONE;
+        if barrier && site::PREFLUSH.on() {
+            extra = extra | Flags::PREFLUSH;
+        }
+        if barrier && site::RECORD_FUA.on() {
+            extra = extra | Flags::FUA;
+        }
         let writes = LogWrites::new(&self.rt);
         let log = self.control_block(c.tid);
         let block = LogBlock { log, data: Slice::from_bytes(&bytes), shadow: None };
@@ -455,7 +477,7 @@ impl Journal {
                 if next.is_none() && b.clear(BufFlag::Freed) {
                     b.clear(BufFlag::JbdDirty);
                 }
-                if b.flag(BufFlag::JbdDirty) {
+                if b.flag(BufFlag::JbdDirty) && site::CHECKPOINT_LIST.on() {
                     st.insert_checkpoint(key, tid);
                     if aborted {
                         b.clear(BufFlag::JbdDirty);

@@ -82,6 +82,10 @@ pub struct Args {
     /// Threads; what comes out does not depend on it.
     #[arg(long, default_value_t = 2)]
     workers: usize,
+    /// Leave out each step that a crash is safe by, in turn, and look who notices: `all`, or names
+    /// of `list sites` or beginnings of them, joined by commas. Machines and programs are its own.
+    #[arg(long, value_name = "SITES")]
+    mutate: Option<String>,
     /// Stop after so long: 90s, 5m.
     #[arg(long)]
     budget: Option<String>,
@@ -205,6 +209,9 @@ fn budget(text: &str) -> Result<Duration, String> {
 
 /// Runs the verb. Exit 1 if a rule is broken.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    if let Some(sites) = &a.mutate {
+        return super::mutate::run(sites, a.workers, out);
+    }
     let campaign = match campaign(a) {
         Ok(c) => c,
         Err(e) => return out.fail(Exit::Usage, "crash", &e, "writepath crash --help"),

@@ -9,6 +9,7 @@ pub mod inspect;
 pub mod kernels;
 pub mod list;
 pub mod mkfs;
+pub mod mutate;
 pub mod recover;
 pub mod replay;
 pub mod reproduce;

@@ -285,6 +285,9 @@ impl Ext4 {
     ) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
         let (a, b) = (offset / bs, (end - 1) / bs);
+        if !crate::site::EDGES.on() {
+            return Ok(());
+        }
         if a == b {
             if !offset.is_multiple_of(bs) || !end.is_multiple_of(bs) {
                 self.zero_part(inode, a, offset % bs, end - a * bs).await?;

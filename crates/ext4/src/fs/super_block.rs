@@ -28,7 +28,7 @@ impl Ext4 {
     /// Puts the super block in memory into its buffer, sealed.
     pub(super) fn store_super(&self) {
         let mut sb = *self.sb.borrow();
-        if sb.has_metadata_csum() {
+        if sb.has_metadata_csum() && crate::site::SUPER_CHECKSUM.on() {
             sb.checksum = Checksums::super_block(&sb).into();
         }
         *self.sb.borrow_mut() = sb;

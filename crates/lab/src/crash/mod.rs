@@ -6,9 +6,11 @@
 
 mod campaign;
 pub mod database;
+pub mod mutate;
 mod play;
 pub mod sequences;
 mod story;
+pub mod wear;
 pub mod wild;
 
 pub use campaign::{Campaign, Findings, Found, Source, Space, run};

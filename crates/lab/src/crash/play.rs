@@ -1,5 +1,6 @@
 //! Playing a program with a tape on the device.
 
+use wp_base::site::Armed;
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time};
 use wp_crash::{Did, Ledger, Recorder, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
@@ -112,6 +113,24 @@ impl Bench {
 /// Errors: a machine that cannot be, and calls that answer `Unsupported` or find damage; other
 ///         errors of calls are part of what the program did.
 pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
+    play_with(bench, program, || None).map(|(played, _)| played)
+}
+
+/// What sites did while a program was played.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    /// Those that were asked, if they were watched.
+    pub names: Vec<&'static str>,
+    /// How often the step that is left out would have been done.
+    pub reached: u64,
+}
+
+/// [`play()`] with a site armed, or all of them watched, from the program's first call on.
+pub(super) fn play_with(
+    bench: &Bench,
+    program: &Program,
+    arm: impl FnOnce() -> Option<Armed>,
+) -> Result<(Played, Asked), MachineError> {
     let (machine, recorder) = bench.machine()?;
     let block = machine.block_bytes()?;
     let limits = machine.queue.with_device(|d| *d.limits());
@@ -129,16 +148,22 @@ pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
     recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
     let steps = program.0.clone();
     let tape = recorder.clone();
+    let armed = arm();
     let dids = machine
         .block_on("program", async move { steps_of(vfs, &steps, &tape).await })?
         .map_err(|error| MachineError::Fs { during: "a program", error })?;
-    Ok(Played {
+    let asked = armed
+        .as_ref()
+        .map(|a| Asked { names: a.asked(), reached: a.reached() })
+        .unwrap_or_default();
+    let played = Played {
         tape: recorder.take(),
         ledger: Ledger::new(&dids, block),
         partition: (0, machine.part.sectors() * SECTOR_BYTES),
         volatile: limits.volatile_cache,
         atomic: limits.physical_bytes,
-    })
+    };
+    Ok((played, asked))
 }
 
 async fn steps_of(vfs: Vfs, steps: &[Step], tape: &Recorder) -> Result<Vec<Did>, FsError> {

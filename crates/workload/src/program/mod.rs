@@ -16,7 +16,7 @@ mod play;
 
 use std::fmt;
 
-pub use play::{Player, contents};
+pub use play::{MAGIC_SEED, Player, contents};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,9 +14,22 @@ pub struct Player {
     open: BTreeMap<u32, Fd>,
 }
 
-/// What a `pwrite` with `seed` writes `at` for `len` bytes: no two seeds have a word in common.
+/// From this seed on, a `pwrite` of one whole block of 4 KiB begins with [`MAGIC`].
+pub const MAGIC_SEED: u32 = 0xF000_0000;
+/// What control blocks of a jbd2 journal begin with: data that look like one must not be taken for
+/// one.
+const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
+
+/// What a `pwrite` with `seed` writes `at` for `len` bytes: no two seeds have a word in common, but
+/// for the first one from [`MAGIC_SEED`] on.
 pub fn contents(seed: u32, at: u64, len: u32) -> Slice {
-    Slice::pattern(u64::from(seed) + 1, at, len)
+    let data = Slice::pattern(u64::from(seed) + 1, at, len);
+    if seed < MAGIC_SEED || !at.is_multiple_of(4096) || len != 4096 {
+        return data;
+    }
+    let mut bytes = data.to_vec();
+    bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+    Slice::from_bytes(&bytes)
 }
 
 impl Player {
