@@ -51,7 +51,8 @@ pub fn run(names: &str, workers: usize, out: &Out) -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let mutants = mutate::run(&sites, SETTINGS, workers, &|m| {
         let n = done.fetch_add(1, Ordering::SeqCst) + 1;
-        let text = format!("{n} of {} sites; {}", sites.len(), m.site.name);
+        let (fate, detail) = verdict(m, &arguments);
+        let text = format!("{n} of {} sites; {}: {fate}; {detail}", sites.len(), m.site.name);
         match live {
             true => eprint!("\r{text:<78.78}"),
             false => eprintln!("{text}"),

@@ -38,6 +38,8 @@ pub fn sites() -> Vec<&'static Site> {
 enum Programs {
     /// Every sequence of one operation.
     Sequences,
+    /// Some of the sequences of two.
+    Pairs,
     /// Random ones of about so many calls.
     Wild(u32),
     /// [`wear::log`] of so many rounds.
@@ -82,101 +84,106 @@ pub enum Hold {
 }
 
 const MIB: u64 = 1 << 20;
+/// Large writes in few units: which of a hundred blocks of data are lost matters little.
+const COARSE: Option<u32> = Some(1 << 16);
 const WILD: Setting = Setting {
     name: "6.18 wild",
     fs: "era=6.18",
     device: "fixed",
-    capacity: 64 * MIB,
+    capacity: 24 * MIB,
     elevator: "",
     programs: Programs::Wild(40),
-    count: 48,
-    atomic: None,
+    count: 16,
+    atomic: COARSE,
     hold: Hold::Ext4,
+};
+const SHORT: Setting = Setting {
+    name: "6.18 sequences",
+    programs: Programs::Sequences,
+    count: 116,
+    atomic: None,
+    ..WILD
+};
+const EMMC: Setting = Setting {
+    name: "3.8 emmc cfq",
+    fs: "era=3.8,dirty_background_bytes=262144",
+    device: "emmc-16",
+    elevator: "cfq",
+    count: 12,
+    ..WILD
+};
+const LOG: Setting = Setting {
+    name: "6.18 journal log",
+    fs: "era=6.18,data=journal,journal_mb=4",
+    capacity: 32 * MIB,
+    programs: Programs::Log(14),
+    count: 10,
+    ..WILD
+};
+const SMALL: Setting = Setting {
+    name: "6.18 small",
+    fs: "era=6.18,journal_mb=4",
+    capacity: 16 * MIB,
+    programs: Programs::Space(30),
+    atomic: None,
+    ..WILD
 };
 
 /// All of them, the quickest first.
 pub const SETTINGS: &[Setting] = &[
-    Setting { name: "6.18 sequences", programs: Programs::Sequences, count: 116, ..WILD },
+    SHORT,
+    Setting { name: "6.18 pairs", programs: Programs::Pairs, count: 60, ..SHORT },
+    SMALL,
     WILD,
-    Setting {
-        name: "6.18 small",
-        capacity: 16 * MIB,
-        fs: "era=6.18,journal_mb=4",
-        programs: Programs::Space(30),
-        count: 32,
-        ..WILD
-    },
-    Setting { name: "6.18 dioread_lock", fs: "era=6.18,dioread_lock", count: 24, ..WILD },
+    Setting { name: "6.18 dioread_lock", fs: "era=6.18,dioread_lock", count: 8, ..WILD },
     Setting {
         name: "6.18 orphan_file",
         fs: "era=6.18,features=today+orphan_file",
-        count: 12,
+        count: 6,
         ..WILD
     },
     Setting {
         name: "6.18 names",
         fs: "era=6.18,block_size=1024",
-        capacity: 32 * MIB,
         programs: Programs::Names(90),
         count: 2,
         ..WILD
     },
-    Setting { name: "4.6 no FUA", fs: "era=4.6", device: "fixed-nofua", count: 32, ..WILD },
+    Setting { name: "4.6 no FUA", fs: "era=4.6", device: "fixed-nofua", count: 12, ..WILD },
     Setting {
         name: "4.6 nodelalloc",
         fs: "era=4.6,nodelalloc",
         device: "fixed-nofua",
-        count: 24,
+        count: 8,
         ..WILD
     },
-    Setting {
-        name: "3.8 emmc cfq",
-        fs: "era=3.8,dirty_background_bytes=262144",
-        device: "emmc-16",
-        elevator: "cfq",
-        count: 32,
-        ..WILD
-    },
+    EMMC,
     Setting {
         name: "3.4 emmc cfq",
         fs: "era=3.4,dirty_background_bytes=262144",
-        device: "emmc-16",
-        elevator: "cfq",
-        count: 32,
         hold: Hold::Size,
-        ..WILD
+        ..EMMC
     },
     Setting {
         name: "6.18 journal",
         fs: "era=6.18,data=journal",
         hold: Hold::Version,
-        count: 16,
+        count: 8,
         ..WILD
     },
-    Setting {
-        name: "6.18 journal log",
-        fs: "era=6.18,data=journal,journal_mb=4",
-        capacity: 32 * MIB,
-        programs: Programs::Log(14),
-        count: 24,
-        ..WILD
-    },
+    LOG,
     Setting {
         name: "4.6 journal log",
         fs: "era=4.6,data=journal,journal_mb=4",
-        capacity: 32 * MIB,
         device: "fixed-nofua",
-        programs: Programs::Log(14),
-        count: 12,
-        ..WILD
+        count: 4,
+        ..LOG
     },
     Setting {
         name: "6.18 journal small",
         fs: "era=6.18,data=journal,journal_mb=4",
-        capacity: 16 * MIB,
-        programs: Programs::Space(30),
-        count: 16,
-        ..WILD
+        count: 10,
+        ..SMALL
     },
 ];
 
@@ -185,6 +192,8 @@ impl Setting {
     pub fn program(&self, n: u64) -> Program {
         match self.programs {
             Programs::Sequences => sequences::program(1, n),
+            // A stride that has nothing in common with how they are numbered.
+            Programs::Pairs => sequences::program(2, n * 7919 % sequences::count(2)),
             Programs::Wild(calls) => wild::generate(1 + n, calls, Extras::ALL),
             Programs::Log(rounds) => wear::log(1 + n, rounds),
             Programs::Space(rounds) => wear::space(1 + n, rounds),
@@ -228,7 +237,7 @@ impl Setting {
             check: true,
         };
         let options = wp_crash::Options {
-            plan: Plan { complete: 10, pairs: 24, samples: 24 },
+            plan: Plan { complete: 9, pairs: 12, samples: 12 },
             seed: 1,
             profile: self.profile(),
             partition: played.partition,
@@ -359,20 +368,20 @@ pub fn arguments() -> Result<BTreeMap<String, Argument>, String> {
     Ok(out)
 }
 
-/// What a program does as it is.
-#[derive(Clone, Debug)]
-struct Whole {
-    /// Sites that it asks.
-    asked: Vec<&'static str>,
-    /// Rules that it breaks without any mutation.
-    broken: [u64; Rule::ALL.len()],
-}
-
 /// Everything that mutants are held against.
 struct Ground {
     settings: Vec<(Setting, Bench)>,
-    whole: Vec<Vec<OnceLock<Option<Whole>>>>,
+    /// Sites that each program asks as it is; `None`: it cannot be played.
+    asked: Vec<Vec<OnceLock<Option<Vec<&'static str>>>>>,
+    /// Rules that each program breaks without any mutation. Few are needed.
+    broken: Vec<Vec<OnceLock<Broken>>>,
 }
+
+type Broken = [u64; Rule::ALL.len()];
+
+/// Programs of each setting in the first round; the others follow when no setting's first ones
+/// showed anything.
+const FIRST: u64 = 4;
 
 impl Ground {
     fn new(settings: &[Setting]) -> Result<Ground, String> {
@@ -381,68 +390,88 @@ impl Ground {
             .map(|s| s.bench().map(|b| (*s, b)).map_err(|e| format!("{}: {e}", s.name)))
             .collect();
         let settings = settings?;
-        let whole =
-            settings.iter().map(|(s, _)| (0..s.count).map(|_| OnceLock::new()).collect()).collect();
-        Ok(Ground { settings, whole })
+        fn slots<T>(settings: &[(Setting, Bench)]) -> Vec<Vec<OnceLock<T>>> {
+            let of = |s: &Setting| (0..s.count).map(|_| OnceLock::new()).collect();
+            settings.iter().map(|(s, _)| of(s)).collect()
+        }
+        Ok(Ground { asked: slots(&settings), broken: slots(&settings), settings })
     }
 
-    /// What program `n` of setting `s` does as it is; `None`: it cannot be played.
-    fn whole(&self, s: usize, n: u64) -> Option<&Whole> {
+    /// Would program `n` of setting `s` do the step?
+    fn asks(&self, s: usize, n: u64, site: &Site) -> bool {
         let (setting, bench) = &self.settings[s];
-        let slot = &self.whole[s][n as usize];
-        let make = || {
-            let program = setting.program(n);
-            let (played, asked) = play_with(bench, &program, || Some(watch())).ok()?;
-            let explored = setting.explore(bench, &played, &[1; Rule::ALL.len()]);
-            Some(Whole { asked: asked.names, broken: explored.broken })
-        };
-        slot.get_or_init(make).as_ref()
+        let slot = self.asked[s][n as usize].get_or_init(|| {
+            let played = play_with(bench, &setting.program(n), || Some(watch()));
+            played.ok().map(|(_, asked)| asked.names)
+        });
+        slot.as_ref().is_some_and(|names| names.contains(&site.name))
     }
 
-    fn mutant(&self, site: &'static Site) -> Mutant {
+    /// Rules that program `n` of setting `s` breaks as it is.
+    fn broken(&self, s: usize, n: u64) -> &Broken {
+        let (setting, bench) = &self.settings[s];
+        self.broken[s][n as usize].get_or_init(|| {
+            match play_with(bench, &setting.program(n), || None) {
+                Ok((played, _)) => setting.explore(bench, &played, &[1; Rule::ALL.len()]).broken,
+                Err(_) => [1; Rule::ALL.len()],
+            }
+        })
+    }
+
+    fn mutant(&self, site: &'static Site, thorough: bool) -> Mutant {
         let mut out = Mutant { site, fate: Fate::NotReached, programs: 0, states: 0 };
-        for (s, (setting, bench)) in self.settings.iter().enumerate() {
-            for n in 0..setting.count {
-                let Some(whole) = self.whole(s, n) else { continue };
-                if !whole.asked.contains(&site.name) {
-                    continue;
-                }
-                let program = setting.program(n);
-                let stop = |out: &mut Mutant, why: String| {
-                    out.programs += 1;
-                    if !out.is_killed() {
-                        out.fate = Fate::Stopped { by: (setting.name, n), why };
+        let rounds = if thorough { vec![(0, FIRST), (FIRST, u64::MAX)] } else { vec![(0, FIRST)] };
+        for (from, to) in rounds {
+            for s in 0..self.settings.len() {
+                // The n-th program that does the step, not the n-th of all: some are rare.
+                let count = self.settings[s].0.count;
+                let programs = (0..count).filter(|n| self.asks(s, *n, site));
+                for n in programs.skip(from as usize).take((to - from) as usize) {
+                    self.try_one(s, n, &mut out);
+                    if matches!(out.fate, Fate::Killed { .. }) {
+                        return out;
                     }
-                };
-                let played: Result<(Played, Asked), String> =
-                    catch_unwind(AssertUnwindSafe(|| {
-                        play_with(bench, &program, || Some(site.leave_out()))
-                            .map_err(|e| e.to_string())
-                    }))
-                    .unwrap_or_else(|panic| Err(said(&*panic)));
-                let (played, asked) = match played {
-                    Ok(p) => p,
-                    Err(why) => {
-                        stop(&mut out, why);
-                        continue;
-                    }
-                };
-                if asked.reached == 0 {
-                    continue;
-                }
-                out.programs += 1;
-                let explored = setting.explore(bench, &played, &whole.broken);
-                out.states += explored.states;
-                if let Some(violation) = explored.first {
-                    out.fate = Fate::Killed { by: (setting.name, n), violation };
-                    return out;
-                }
-                if matches!(out.fate, Fate::NotReached) {
-                    out.fate = Fate::Survives;
                 }
             }
         }
         out
+    }
+
+    /// Plays program `n` of setting `s` without the step, and looks who notices.
+    fn try_one(&self, s: usize, n: u64, out: &mut Mutant) {
+        let (setting, bench) = &self.settings[s];
+        let (program, site) = (setting.program(n), out.site);
+        let played: Result<(Played, Asked), String> = catch_unwind(AssertUnwindSafe(|| {
+            play_with(bench, &program, || Some(site.leave_out())).map_err(|e| e.to_string())
+        }))
+        .unwrap_or_else(|panic| Err(said(&*panic)));
+        let (played, asked) = match played {
+            Ok(p) => p,
+            Err(why) => {
+                out.programs += 1;
+                if !out.is_killed() {
+                    out.fate = Fate::Stopped { by: (setting.name, n), why };
+                }
+                return;
+            }
+        };
+        if asked.reached == 0 {
+            return;
+        }
+        out.programs += 1;
+        let mut explored = setting.explore(bench, &played, &[0; Rule::ALL.len()]);
+        out.states += explored.states;
+        if explored.first.is_some() {
+            let known = self.broken(s, n);
+            if known.iter().any(|n| *n > 0) {
+                explored = setting.explore(bench, &played, known);
+            }
+        }
+        if let Some(violation) = explored.first {
+            out.fate = Fate::Killed { by: (setting.name, n), violation };
+        } else if matches!(out.fate, Fate::NotReached) {
+            out.fate = Fate::Survives;
+        }
     }
 }
 
@@ -453,16 +482,18 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
     format!("assertion: {}", text.unwrap_or("without a word"))
 }
 
-/// Leaves out each of `sites` in turn, with `workers` threads; `done` is told of each mutant as it
+/// Leaves out each of `sites` in turn, with `workers` threads; those that have an argument why they
+/// survive with the first programs of each setting only. `done` is told of each mutant as it
 /// is through, in no order.
 ///
-/// Errors: a setting that cannot be.
+/// Errors: a setting that cannot be, and those of [`arguments`].
 pub fn run(
     sites: &[&'static Site],
     settings: &[Setting],
     workers: usize,
     done: &(dyn Fn(&Mutant) + Sync),
 ) -> Result<Vec<Mutant>, String> {
+    let known = arguments()?;
     let ground = Ground::new(settings)?;
     let slots: Vec<OnceLock<Mutant>> = sites.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
@@ -472,7 +503,7 @@ pub fn run(
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
                     let (Some(site), Some(slot)) = (sites.get(n), slots.get(n)) else { return };
-                    done(slot.get_or_init(|| ground.mutant(site)));
+                    done(slot.get_or_init(|| ground.mutant(site, !known.contains_key(site.name))));
                 }
             });
         }
