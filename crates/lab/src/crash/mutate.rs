@@ -46,6 +46,10 @@ enum Programs {
     Log(u32),
     /// [`wear::space`] of so many rounds.
     Space(u32),
+    /// [`wear::edges`] of so many rounds.
+    Edges(u32),
+    /// [`wear::bursts`] of so many rounds.
+    Bursts(u32),
     /// [`wear::names`] of so many names.
     Names(u32),
 }
@@ -129,11 +133,22 @@ const SMALL: Setting = Setting {
     ..WILD
 };
 
+const EDGES: Setting =
+    Setting { name: "6.18 edges", programs: Programs::Edges(30), atomic: None, count: 32, ..WILD };
+const BURSTS: Setting = Setting {
+    name: "4.6 nodelalloc bursts",
+    fs: "era=4.6,nodelalloc,commit=1",
+    programs: Programs::Bursts(300),
+    count: 16,
+    ..EMMC
+};
+
 /// All of them, the quickest first.
 pub const SETTINGS: &[Setting] = &[
     SHORT,
     Setting { name: "6.18 pairs", programs: Programs::Pairs, count: 60, ..SHORT },
     SMALL,
+    EDGES,
     WILD,
     Setting { name: "6.18 dioread_lock", fs: "era=6.18,dioread_lock", count: 8, ..WILD },
     Setting {
@@ -155,6 +170,23 @@ pub const SETTINGS: &[Setting] = &[
         fs: "era=4.6,nodelalloc",
         device: "fixed-nofua",
         count: 8,
+        ..WILD
+    },
+    Setting { name: "4.6 edges", fs: "era=4.6", device: "fixed-nofua", ..EDGES },
+    Setting {
+        name: "3.4 edges",
+        fs: "era=3.4",
+        device: "emmc-16",
+        elevator: "cfq",
+        hold: Hold::Size,
+        ..EDGES
+    },
+    BURSTS,
+    Setting { name: "6.18 emmc bursts", fs: "era=6.18,commit=1", elevator: "", count: 8, ..BURSTS },
+    Setting {
+        name: "6.18 ssd wild",
+        fs: "era=6.18,dirty_background_bytes=262144",
+        device: "ssd-128",
         ..WILD
     },
     EMMC,
@@ -197,6 +229,8 @@ impl Setting {
             Programs::Wild(calls) => wild::generate(1 + n, calls, Extras::ALL),
             Programs::Log(rounds) => wear::log(1 + n, rounds),
             Programs::Space(rounds) => wear::space(1 + n, rounds),
+            Programs::Edges(rounds) => wear::edges(1 + n, rounds),
+            Programs::Bursts(rounds) => wear::bursts(1 + n, rounds),
             Programs::Names(count) => wear::names(1 + n, count),
         }
     }

@@ -77,7 +77,7 @@ pub fn log(seed: u64, rounds: u32) -> Program {
                 (0..blocks).for_each(|i| w.write(fd, at + i * BLOCK, BLOCK));
             }
             _ => {
-                let (at, blocks) = (w.rng.below(3) * BLOCK, 24 + w.rng.below(120));
+                let (at, blocks) = (w.rng.below(3) * BLOCK, 60 + w.rng.below(160));
                 w.write(fd, at, blocks * BLOCK);
             }
         }
@@ -116,7 +116,9 @@ pub fn space(seed: u64, rounds: u32) -> Program {
                 w.call(if is_dir { Call::Rmdir(name) } else { Call::Unlink(name) });
             }
             _ => {
-                let (name, blocks) = (format!("f{round}"), 1 + w.rng.below(8));
+                // Half of them fit where a directory was.
+                let blocks = if w.rng.below(2) == 0 { 1 } else { 1 + w.rng.below(8) };
+                let name = format!("f{round}");
                 let (direct, dsync) = (w.rng.below(4) == 0, w.rng.below(6) == 0);
                 w.open(1, &name, direct, dsync);
                 w.write(1, 0, blocks * BLOCK);
@@ -136,6 +138,116 @@ pub fn space(seed: u64, rounds: u32) -> Program {
             _ => {}
         }
     }
+    Program(w.steps)
+}
+
+/// Parts of blocks, and blocks that are allocated before they are written: unaligned cuts, holes and
+/// appends, `fallocate`, direct and `O_DSYNC` writes over what was not synced, and syncs of others.
+pub fn edges(seed: u64, rounds: u32) -> Program {
+    let mut w = Writer::new(seed, "edge programs");
+    // Two files, each through a plain, a direct and a direct O_DSYNC descriptor.
+    for file in 0..2 {
+        for (way, (direct, dsync)) in
+            [(false, false), (true, false), (true, true)].iter().enumerate()
+        {
+            w.open(file * 3 + way as u32, &format!("f{file}"), *direct, *dsync);
+        }
+    }
+    for round in 0..rounds {
+        let file = w.rng.below(2) as u32 * 3;
+        let (block, len) = (w.rng.below(6) * BLOCK, (1 + w.rng.below(3)) * BLOCK);
+        match w.rng.below(12) {
+            0 => {
+                let len = block + w.rng.below(BLOCK);
+                w.call(Call::Ftruncate(file, len));
+            }
+            1 => w.call(Call::Ftruncate(file, 6 * BLOCK)),
+            2..=3 => {
+                let modes = [Alloc::Extend, Alloc::Keep, Alloc::Punch, Alloc::Zero];
+                let how = modes[w.rng.below(4) as usize];
+                let (at, len) = match how {
+                    Alloc::Extend | Alloc::Keep => (block, 4 * BLOCK),
+                    _ => (block + w.rng.below(BLOCK), 1 + w.rng.below(2 * BLOCK)),
+                };
+                w.call(Call::Fallocate(file, how, at, len));
+            }
+            4..=5 => {
+                // Within a block, as an append of a record is.
+                let at = block + w.rng.below(4) * 1024;
+                w.write(file, at, 1024);
+            }
+            6..=7 => w.write(file, block, len),
+            8 => w.write(file + 1, block, len),
+            9..=10 => w.write(file + 2, block, BLOCK),
+            _ => w.call(Call::Mkdir(format!("d{round}"))),
+        }
+        match w.rng.below(8) {
+            0..=1 => w.call(Call::Fdatasync(file)),
+            2 => w.call(Call::Fsync(file)),
+            3..=4 => w.call(Call::Fsync(ROOT)),
+            5 => w.nap(),
+            _ => {}
+        }
+    }
+    w.call(Call::Fsync(ROOT));
+    Program(w.steps)
+}
+
+/// Names, cuts and appends every few milliseconds, with hardly a sync: commits begin by their timer,
+/// and find others at work on what they write.
+pub fn bursts(seed: u64, rounds: u32) -> Program {
+    let mut w = Writer::new(seed, "burst programs");
+    let mut open: Vec<(u32, String)> = Vec::new();
+    let mut dirs: Vec<String> = Vec::new();
+    for round in 0..rounds {
+        match w.rng.below(16) {
+            0..=2 if open.len() < 4 => {
+                let fd = (0..4).find(|fd| open.iter().all(|(o, _)| o != fd)).unwrap_or(0);
+                let name = format!("f{round}");
+                w.open(fd, &name, false, false);
+                open.push((fd, name));
+            }
+            3 if !open.is_empty() => {
+                let (fd, name) = open.remove(w.rng.below(open.len() as u64) as usize);
+                w.call(Call::Close(fd));
+                w.call(Call::Unlink(name));
+            }
+            4 => {
+                let name = format!("d{round}");
+                w.call(Call::Mkdir(name.clone()));
+                dirs.push(name);
+            }
+            5 if !dirs.is_empty() => {
+                let name = dirs.remove(w.rng.below(dirs.len() as u64) as usize);
+                w.call(Call::Rmdir(name));
+            }
+            n if !open.is_empty() => {
+                let (fd, name) = open[w.rng.below(open.len() as u64) as usize].clone();
+                match n {
+                    6..=7 => {
+                        let len = w.rng.below(40) * 1000;
+                        w.call(Call::Ftruncate(fd, len));
+                    }
+                    8 => {
+                        let new = format!("r{round}");
+                        w.call(Call::Rename(name, new.clone()));
+                        if let Some(o) = open.iter_mut().find(|o| o.0 == fd) {
+                            o.1 = new;
+                        }
+                    }
+                    9 if w.rng.below(8) == 0 => w.call(Call::Fsync(fd)),
+                    _ => {
+                        let (at, blocks) = (w.rng.below(10) * BLOCK, 1 + w.rng.below(64));
+                        w.write(fd, at, blocks * BLOCK);
+                    }
+                }
+            }
+            _ => {}
+        }
+        let us = 500 + w.rng.below(24_000);
+        w.steps.push(Step::Nap(us));
+    }
+    w.steps.push(Step::Nap(2_500_000));
     Program(w.steps)
 }
 
@@ -160,7 +272,9 @@ mod tests {
     #[test]
     fn programs_are_those_of_their_seed_and_parse() {
         for seed in 0..20 {
-            for p in [log(seed, 16), space(seed, 30), names(seed, 80)] {
+            for p in
+                [log(seed, 16), space(seed, 30), names(seed, 80), edges(seed, 30), bursts(seed, 90)]
+            {
                 assert_eq!(Program::parse(&p.to_string()), Ok(p));
             }
         }
