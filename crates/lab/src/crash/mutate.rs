@@ -184,10 +184,9 @@ pub const SETTINGS: &[Setting] = &[
     BURSTS,
     Setting { name: "6.18 emmc bursts", fs: "era=6.18,commit=1", elevator: "", count: 8, ..BURSTS },
     Setting {
-        name: "6.18 ssd wild",
-        fs: "era=6.18,dirty_background_bytes=262144",
-        device: "ssd-128",
-        ..WILD
+        name: "4.6 dioread_nolock emmc cfq",
+        fs: "era=4.6,dioread_nolock,dirty_background_bytes=262144",
+        ..EMMC
     },
     EMMC,
     Setting {

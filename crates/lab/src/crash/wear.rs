@@ -57,32 +57,43 @@ impl Writer {
     }
 }
 
-/// Three files, overwritten and synced `rounds` times: with `data=journal` and the smallest journal
-/// the log comes round every few of them.
+/// Three files that grow, are overwritten and synced `rounds` times, quicker than the flusher comes
+/// by: with `data=journal` and the smallest journal the log comes round every few of them, and what
+/// it holds must be written home for it.
 pub fn log(seed: u64, rounds: u32) -> Program {
     let mut w = Writer::new(seed, "log programs");
+    let mut ends = [0u64; 3];
     for fd in 0..3 {
         w.open(fd, &format!("f{fd}"), false, false);
     }
     for round in 0..rounds {
         let fd = w.rng.below(3) as u32;
-        match w.rng.below(8) {
+        let end = &mut ends[fd as usize];
+        match w.rng.below(10) {
             0 => w.call(Call::Mkdir(format!("d{round}"))),
             1 => {
                 let len = w.rng.below(100) * KIB;
+                *end = len.next_multiple_of(BLOCK);
                 w.call(Call::Ftruncate(fd, len));
             }
             2 => {
                 let (at, blocks) = (w.rng.below(8) * BLOCK, 1 + w.rng.below(6));
+                *end = (*end).max(at + blocks * BLOCK);
                 (0..blocks).for_each(|i| w.write(fd, at + i * BLOCK, BLOCK));
             }
-            _ => {
-                let (at, blocks) = (w.rng.below(3) * BLOCK, 60 + w.rng.below(160));
+            n => {
+                let blocks = 60 + w.rng.below(160);
+                let at = if n < 7 { *end } else { w.rng.below(3) * BLOCK };
+                *end = (*end).max(at + blocks * BLOCK);
                 w.write(fd, at, blocks * BLOCK);
             }
         }
-        w.sync(fd);
-        if w.rng.below(4) == 0 {
+        match w.rng.below(8) {
+            0 => w.call(Call::Syncfs(ROOT)),
+            1 => w.steps.push(Step::Nap(NAPS[1])),
+            _ => w.call(Call::Fsync(fd)),
+        }
+        if w.rng.below(16) == 0 {
             w.nap();
         }
     }
