@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::oracle::{Profile, Rule, Violation, judge};
 use crate::state::{Pages, Pool, State};
 use crate::states::{self, Kept, Plan};
-use crate::subject::{Outcome, Subject};
+use crate::subject::{Outcome, Subject, Survivor};
 use crate::tape::{Entry, Tape};
 
 /// How to explore.
@@ -25,6 +25,12 @@ pub struct Options {
     pub partition: (u64, u64),
     /// Failures kept of each rule; all are counted.
     pub keep: usize,
+    /// Recover no state that reads the same as an earlier one? (Without it the answer is the same,
+    /// later.)
+    pub prune: bool,
+    /// Does recovery write what is to be last only when the rest is durable? All of them do;
+    /// without it one sees what would come of one that does not.
+    pub recovery_in_order: bool,
     /// Cuts during recovery: for each new recovery that writes, so many choices of its writes are
     /// recovered in turn. 0: none.
     pub second_cuts: u32,
@@ -87,12 +93,31 @@ pub struct Failure {
     pub after: u64,
 }
 
+/// A state that the explorer visits, with what it recovers to.
+#[derive(Clone, Copy)]
+pub struct Visit<'a> {
+    /// Frame.
+    pub frame: usize,
+    /// Which of its units in doubt are kept.
+    pub kept: &'a Kept,
+    /// What it recovers to.
+    pub outcome: &'a Rc<Outcome>,
+    /// Was it recovered now? If not, recovery could not tell it from one before.
+    pub is_new: bool,
+}
+
+/// What is shown every visit.
+type Watcher<'a> = Box<dyn FnMut(&Visit<'_>) + 'a>;
+
 /// Explores the histories of one subject. Recoveries are remembered from one to the next.
 pub struct Explorer<'a> {
     subject: &'a dyn Subject,
     options: Options,
+    watcher: Option<Watcher<'a>>,
     known: Known,
     outcomes: Vec<Rc<Outcome>>,
+    /// Files that some recovery left: most leave the same.
+    files: BTreeSet<Rc<Survivor>>,
     pool: Pool,
     /// What was done.
     pub totals: Totals,
@@ -124,12 +149,19 @@ impl<'a> Explorer<'a> {
         Explorer {
             subject,
             options,
+            watcher: None,
             known: Known::default(),
             outcomes: Vec::new(),
+            files: BTreeSet::new(),
             pool: Pool::default(),
             totals: Totals::default(),
             failures: Vec::new(),
         }
+    }
+
+    /// Shows every visit to `watcher`, before the state is judged.
+    pub fn watch(&mut self, watcher: impl FnMut(&Visit<'_>) + 'a) {
+        self.watcher = Some(Box::new(watcher));
     }
 
     /// Explores one history; `go_on` is asked before each frame. Returns whether it came to the
@@ -159,7 +191,13 @@ impl<'a> Explorer<'a> {
             let mut after = self.totals.raw;
             let visited = states::of_frame(history, number, &plan, seed, &mut |kept| {
                 after += 1;
+                let known = self.totals.distinct;
                 let result = self.outcome(history, number, kept);
+                if let Some(watcher) = &mut self.watcher {
+                    let outcome = &self.outcomes[result as usize];
+                    let is_new = self.totals.distinct > known;
+                    watcher(&Visit { frame: number, kept, outcome, is_new });
+                }
                 let until = history.until(number, |i| kept.has(i));
                 let ended = calls.ended[until];
                 let key = (result, begun, ended);
@@ -205,12 +243,22 @@ impl<'a> Explorer<'a> {
         let (first, bytes) = self.options.partition;
         let place = (first / wp_medium::PAGE_BYTES as u64, bytes);
         let state = State::new((history, frame, kept), &self.pool, place);
-        if let Some(result) = self.known.find(|page| state.peek(page)) {
+        if self.options.prune
+            && let Some(result) = self.known.find(|page| state.peek(page))
+        {
             return result;
         }
         let mut outcome = self.subject.recover(&state);
         if self.options.second_cuts > 0 && outcome.refused.is_none() {
             self.totals.second += self.second_cuts(&state, &mut outcome);
+        }
+        for file in &mut outcome.files {
+            match self.files.get(file) {
+                Some(same) => *file = same.clone(),
+                None => {
+                    self.files.insert(file.clone());
+                }
+            }
         }
         let result = self.outcomes.len() as u32;
         self.known.note(&state.take_reads(), |page| state.peek(page), result);
@@ -222,33 +270,32 @@ impl<'a> Explorer<'a> {
     /// Cuts the recovery itself: some of its writes are there, then it is recovered again, and must
     /// come to the same. Returns how many were tried.
     ///
-    /// Writes of a recovery are not ordered among one another but for the journal's super block,
-    /// which follows a flush: without it anything of the rest may be there, with it all of it is.
+    /// Writes of a recovery are not ordered among one another but for those that follow a flush:
+    /// without them anything of the rest may be there, with one of them all of the rest is.
     fn second_cuts(&self, state: &State<'_>, outcome: &mut Outcome) -> u64 {
         let writes = std::mem::take(&mut outcome.written);
-        let n = writes.len();
-        if n == 0 {
-            return 0;
-        }
+        let last = |page: u64| self.options.recovery_in_order && outcome.last.contains(&page);
+        let (late, early): (Vec<usize>, Vec<usize>) =
+            (0..writes.len()).partition(|i| last(writes[*i].0));
+        let most = self.options.second_cuts as usize;
         let mut tried = BTreeSet::new();
-        let choices: Vec<Vec<bool>> = cuts_of(n, self.options.second_cuts);
-        for choice in choices {
-            if !tried.insert(choice.clone()) {
+        let first = cuts_of(early.len()).map(|c| pick(&early, &c));
+        let then = cuts_of(late.len()).map(|c| {
+            let mut kept = early.clone();
+            kept.extend(pick(&late, &c));
+            kept
+        });
+        for kept in first.chain(then) {
+            if tried.len() >= most || !tried.insert(kept.clone()) {
                 continue;
             }
-            let over: BTreeMap<u64, &wp_medium::Slice> = writes
-                .iter()
-                .zip(&choice)
-                .filter(|(_, kept)| **kept)
-                .map(|((page, data), _)| (*page, data))
-                .collect();
+            let over: BTreeMap<u64, &wp_medium::Slice> =
+                kept.iter().map(|i| (writes[*i].0, &writes[*i].1)).collect();
             let again = self.subject.recover(&Over { below: state, over });
             if again.refused != outcome.refused || again.files != outcome.files {
-                let lost: Vec<String> = writes
-                    .iter()
-                    .zip(&choice)
-                    .filter(|(_, kept)| !**kept)
-                    .map(|((page, _), _)| page.to_string())
+                let lost: Vec<String> = (0..writes.len())
+                    .filter(|i| !kept.contains(i))
+                    .map(|i| writes[i].0.to_string())
                     .collect();
                 outcome.not_idempotent = Some(match &again.refused {
                     Some(why) => format!("without pages {}: {why}", lost.join(", ")),
@@ -261,16 +308,25 @@ impl<'a> Explorer<'a> {
     }
 }
 
-/// Choices of `n` writes: none lost, each lost, each alone, prefixes; at most `most`.
-fn cuts_of(n: usize, most: u32) -> Vec<Vec<bool>> {
-    let mut out = vec![vec![true; n]];
-    for i in 0..n {
-        out.push((0..n).map(|j| j != i).collect());
-        out.push((0..n).map(|j| j == i).collect());
-        out.push((0..n).map(|j| j < i).collect());
+fn pick(of: &[usize], choice: &[bool]) -> Vec<usize> {
+    of.iter().zip(choice).filter(|(_, kept)| **kept).map(|(i, _)| *i).collect()
+}
+
+/// Choices of `n` writes: all up to 6 of them; beyond, none lost, each lost, each alone, prefixes.
+fn cuts_of(n: usize) -> Box<dyn Iterator<Item = Vec<bool>>> {
+    if n <= 6 {
+        return Box::new(
+            (0..1u32 << n).rev().map(move |m| (0..n).map(|i| m >> i & 1 == 1).collect()),
+        );
     }
-    out.truncate(most as usize);
-    out
+    let one = (0..n).flat_map(move |i| {
+        [
+            (0..n).map(|j| j != i).collect(),
+            (0..n).map(|j| j == i).collect(),
+            (0..n).map(|j| j < i).collect::<Vec<bool>>(),
+        ]
+    });
+    Box::new(std::iter::once(vec![true; n]).chain(one))
 }
 
 /// A state with pages of a recovery laid over it.

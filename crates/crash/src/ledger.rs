@@ -80,6 +80,19 @@ pub(crate) struct Promise {
     pub covers: u32,
     /// Of what.
     pub scope: Scope,
+    /// Nobody made it; some programs rely on it all the same.
+    pub assumed: bool,
+}
+
+/// A file that took the name of another.
+#[derive(Clone, Debug)]
+pub(crate) struct Replacement {
+    /// Version.
+    pub version: u32,
+    /// The name.
+    pub path: String,
+    /// Who has it now.
+    pub object: Object,
 }
 
 /// The tree of names: path to object.
@@ -93,6 +106,7 @@ pub struct Ledger {
     /// The tree after each version.
     pub(crate) names: Vec<Rc<Names>>,
     pub(crate) promises: Vec<Promise>,
+    pub(crate) replacements: Vec<Replacement>,
     /// Inode -> objects that had it.
     pub(crate) by_ino: BTreeMap<u64, Vec<Object>>,
     /// Contents of whole blocks -> whose they are: object, block, version.
@@ -107,6 +121,7 @@ pub struct Ledger {
 struct Open {
     object: Object,
     synced: bool,
+    direct: bool,
 }
 
 /// Object of the root directory.
@@ -123,6 +138,7 @@ impl Ledger {
             files: vec![root],
             names: vec![Rc::new(Names::new())],
             promises: Vec::new(),
+            replacements: Vec::new(),
             by_ino: BTreeMap::new(),
             owners: BTreeMap::new(),
             zero: Slice::zero(block).id(),
@@ -177,7 +193,7 @@ impl Ledger {
     }
 
     fn promise(&mut self, operation: u32, covers: u32, scope: Scope) {
-        self.promises.push(Promise { operation, covers, scope });
+        self.promises.push(Promise { operation, covers, scope, assumed: false });
     }
 
     fn scope_of(&self, object: Object, names: bool) -> Scope {
@@ -201,7 +217,10 @@ impl Ledger {
                     }
                     None => self.make(version, path, FileType::File, did.ino),
                 };
-                open.insert(*fd, Open { object, synced: how.dsync || how.sync });
+                open.insert(
+                    *fd,
+                    Open { object, synced: how.dsync || how.sync, direct: how.direct },
+                );
             }
             Call::Close(fd) => {
                 open.remove(fd);
@@ -209,9 +228,15 @@ impl Ledger {
             Call::Pwrite { fd, len, at, seed } => {
                 let Some(o) = open.get(fd).copied() else { return };
                 self.write(o.object, version, *at, &contents(*seed, *at, *len));
-                if o.synced {
+                if o.synced || o.direct {
                     let (from, to) = (*at, *at + u64::from(*len));
                     self.promise(n, version, Scope::Range { object: o.object, from, to });
+                    let assumed = !o.synced;
+                    self.promises
+                        .iter_mut()
+                        .next_back()
+                        .into_iter()
+                        .for_each(|p| p.assumed = assumed);
                 }
             }
             Call::Fsync(fd) | Call::Fdatasync(fd) => {
@@ -221,7 +246,7 @@ impl Ledger {
                     self.promise(n, version, scope);
                 }
             }
-            Call::Syncfs(_) => self.promise(n, version, Scope::All),
+            Call::Syncfs(_) | Call::Sync => self.promise(n, version, Scope::All),
             Call::Ftruncate(fd, len) => {
                 if let Some(o) = object(fd) {
                     self.resize(o, version, *len);
@@ -240,7 +265,7 @@ impl Ledger {
                     Alloc::Keep => {}
                 }
             }
-            Call::Rename(a, b) => self.rename(a, b),
+            Call::Rename(a, b) => self.rename(version, a, b),
             Call::Link(a, b) => {
                 if let Some(o) = self.at(a) {
                     self.names_now().insert(b.clone(), o);
@@ -255,11 +280,15 @@ impl Ledger {
         }
     }
 
-    fn rename(&mut self, a: &str, b: &str) {
+    fn rename(&mut self, version: u32, a: &str, b: &str) {
         let Some(object) = self.at(a) else { return };
         if self.at(b) == Some(object) {
             // Two names of one file: nothing happens.
             return;
+        }
+        let is_file = |o: Object| self.files[o as usize].kind == FileType::File;
+        if self.at(b).is_some_and(is_file) && is_file(object) {
+            self.replacements.push(Replacement { version, path: b.to_owned(), object });
         }
         let below: Vec<(String, Object)> = {
             let prefix = format!("{a}/");

@@ -19,11 +19,11 @@ mod states;
 mod subject;
 mod tape;
 
-pub use explore::{Explorer, Failure, Options, Totals};
+pub use explore::{Explorer, Failure, Options, Totals, Visit};
 pub use history::{Contract, Frame, History, Unit};
 pub use ledger::{Did, Ledger};
 pub use oracle::{Profile, Rule, Violation, judge};
 pub use state::{Pages, State};
-pub use states::{Kept, Plan, Visited};
+pub use states::{Kept, Plan, Visited, of_frame};
 pub use subject::{FsSubject, Outcome, Subject, Survivor};
 pub use tape::{Entry, Recorder, Tape, Taped};

@@ -5,7 +5,7 @@
 
 use wp_vfs::FileType;
 
-use crate::ledger::{FileLife, Ledger, Names, Object, Scope};
+use crate::ledger::{FileLife, Ledger, Names, Object, Promise, Scope};
 use crate::subject::{Outcome, Survivor};
 
 /// Which rule was broken.
@@ -25,11 +25,13 @@ pub enum Rule {
     LostSync,
     /// O5: the tree of names is that of no moment.
     Order,
+    /// O6: a file that took another's name is there without its contents.
+    Replaced,
 }
 
 impl Rule {
     /// All, in order.
-    pub const ALL: [Rule; 7] = [
+    pub const ALL: [Rule; 8] = [
         Rule::Recoverable,
         Rule::Metadata,
         Rule::Exposure,
@@ -37,6 +39,7 @@ impl Rule {
         Rule::MixedVersions,
         Rule::LostSync,
         Rule::Order,
+        Rule::Replaced,
     ];
 
     /// Its name in reports.
@@ -49,6 +52,7 @@ impl Rule {
             Rule::MixedVersions => "O3-mixed-versions",
             Rule::LostSync => "O4-lost-sync",
             Rule::Order => "O5-order",
+            Rule::Replaced => "O6-replaced",
         }
     }
 }
@@ -62,6 +66,14 @@ pub struct Profile {
     pub names_in_order: bool,
     /// A length never runs ahead of its data (not POSIX; data=journal, or ext4 3.4).
     pub size_with_data: bool,
+    /// What a cut took away does not come back when the file is longer again (not POSIX; ordered
+    /// mode writes the zeroed rest of a block before the commit).
+    pub cut_stays_cut: bool,
+    /// A file that is renamed over another is there with its contents or not at all (not POSIX;
+    /// ext4's `auto_da_alloc`).
+    pub replaces_whole: bool,
+    /// An `O_DIRECT` write is durable when it returns (nobody; programs assume it).
+    pub direct_is_durable: bool,
     /// All blocks of a file are of one version (nobody but copy-on-write and data=journal).
     pub one_version: bool,
 }
@@ -72,6 +84,9 @@ impl Profile {
         fsync_keeps_names: false,
         names_in_order: false,
         size_with_data: false,
+        cut_stays_cut: false,
+        replaces_whole: false,
+        direct_is_durable: false,
         one_version: false,
     };
     /// ext4 with a journal.
@@ -124,6 +139,7 @@ pub fn judge(
     judge.data(&mut out);
     judge.promises(&mut out);
     judge.order(&mut out);
+    judge.replaced(&mut out);
     out
 }
 
@@ -241,7 +257,8 @@ impl Judge<'_> {
 
     /// O3, both readings.
     fn versions(&self, file: &Survivor, life: &FileLife, out: &mut Vec<Violation>) {
-        if !self.profile.size_with_data && !self.profile.one_version {
+        let p = self.profile;
+        if !p.size_with_data && !p.one_version && !p.cut_stays_cut {
             return;
         }
         let bs = self.ledger.block_bytes();
@@ -269,6 +286,18 @@ impl Judge<'_> {
                 offset: Some(block * bs),
                 expected: format!("what `{}` wrote", self.ledger.text(s.version)),
                 seen: format!("length {} over data of `{}`", file.size, self.ledger.text(held)),
+            });
+        }
+        if self.profile.cut_stays_cut
+            && let Some(since) = fitting().map(|(_, s)| s.version).min()
+            && let Some((block, held, cut)) = self.cut_back(file, life, since)
+        {
+            out.push(Violation {
+                rule: Rule::SizeAhead,
+                path: file.path.clone(),
+                offset: Some(block * bs),
+                expected: format!("nothing older than `{}`", self.ledger.text(cut)),
+                seen: format!("what was there since `{}`", self.ledger.text(held)),
             });
         }
         if self.profile.one_version {
@@ -301,8 +330,28 @@ impl Judge<'_> {
         }
     }
 
+    /// A block of a file whose length is of version `since` at the earliest, with data older than a
+    /// cut before that took it away: the block, the version of its data, and the cut's.
+    fn cut_back(&self, file: &Survivor, life: &FileLife, since: u32) -> Option<(u64, u32, u32)> {
+        let bs = self.ledger.block_bytes();
+        let mut lengths = life.sizes.iter().zip(life.sizes.iter().skip(1));
+        let cuts = lengths.by_ref().filter(|(a, b)| b.to < a.to && b.version < since);
+        cuts.filter_map(|(_, cut)| {
+            let held = |b: u64| self.version_of(life, b, &self.seen_at(file, b));
+            let touched = life.blocks.range(cut.to / bs..file.size.div_ceil(bs).max(cut.to / bs));
+            let back = touched.filter_map(|(b, versions)| {
+                let was_cut = versions.iter().any(|v| v.version == cut.version);
+                held(*b).filter(|v| was_cut && *v < cut.version).map(|v| (*b, v, cut.version))
+            });
+            back.into_iter().next()
+        })
+        .next()
+    }
+
     fn promises(&self, out: &mut Vec<Violation>) {
-        for promise in self.ledger.promises.iter().filter(|p| p.operation < self.ended) {
+        let counts = |p: &&Promise| !p.assumed || self.profile.direct_is_durable;
+        let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
+        for promise in made.filter(counts) {
             let by = self.ledger.text(promise.operation + 1);
             // A promise holds from the return of its call on. The cut that is judged by it comes at
             // that moment at the earliest, and whatever was called before may show.
@@ -341,7 +390,7 @@ impl Judge<'_> {
                 .take(self.begun as usize + 1)
                 .any(|n| n.get(path) == Some(&object))
         };
-        self.outcome.files.iter().find(|f| {
+        self.outcome.files.iter().map(|f| &**f).find(|f| {
             f.kind == life.kind && life.ino.is_none_or(|i| i == f.ino) && at_some_time(&f.path)
         })
     }
@@ -487,6 +536,33 @@ impl Judge<'_> {
                     seen: "the name".to_owned(),
                 });
                 return;
+            }
+        }
+    }
+
+    /// O6: whoever took another's name is not empty, if it was not then.
+    fn replaced(&self, out: &mut Vec<Violation>) {
+        if !self.profile.replaces_whole {
+            return;
+        }
+        for r in self.ledger.replacements.iter().filter(|r| r.version <= self.begun) {
+            let ino = self.ledger.files[r.object as usize].ino;
+            let mut there = self.outcome.files.iter();
+            let Some(file) = there.find(|f| f.path == r.path && Some(f.ino) == ino) else {
+                continue;
+            };
+            let life = &self.ledger.files[r.object as usize];
+            let then = life.sizes.iter().rev().find(|s| s.version <= r.version);
+            let mut later = life.sizes.iter().filter(|s| s.version > r.version);
+            let may_be_empty = then.is_none_or(|s| s.to == 0) || later.any(|s| s.to == 0);
+            if file.size == 0 && !may_be_empty && !self.is_reused(r.object) {
+                out.push(Violation {
+                    rule: Rule::Replaced,
+                    path: r.path.clone(),
+                    offset: None,
+                    expected: format!("what was there when `{}`", self.ledger.text(r.version)),
+                    seen: "an empty file".to_owned(),
+                });
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What is recovered: a file system, by its line in the registry.
 
+use std::rc::Rc;
+
 use wp_base::FsError;
 use wp_medium::{Overlay, PAGE_BYTES, Slice, View};
 use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
@@ -7,7 +9,7 @@ use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
 use crate::state::Pages;
 
 /// A file that recovery left.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Survivor {
     /// Path without a leading slash.
     pub path: String,
@@ -34,15 +36,17 @@ pub struct Outcome {
     /// Why it cannot be mounted.
     pub refused: Option<String>,
     /// Everything below the root, by path; without `lost+found`.
-    pub files: Vec<Survivor>,
+    pub files: Vec<Rc<Survivor>>,
     /// What a check of the recovered image finds.
     pub faults: Vec<String>,
     /// What recovery did, for people.
     pub did: String,
     /// Does recovering the recovered image give something else?
     pub not_idempotent: Option<String>,
-    /// Pages that recovery wrote, in order: (page, contents).
+    /// Pages that recovery wrote: (page, contents). Nothing where they are no plain list.
     pub written: Vec<(u64, Slice)>,
+    /// Those of them that are written when the others are durable.
+    pub last: Vec<u64>,
 }
 
 /// Something that recovers states.
@@ -63,6 +67,8 @@ pub struct FsSubject {
     pub block_bytes: u32,
     /// Check every recovered state in full?
     pub check: bool,
+    /// Keep what recovery writes, for cuts of it?
+    pub keep_writes: bool,
 }
 
 impl Subject for FsSubject {
@@ -82,14 +88,14 @@ impl Subject for FsSubject {
             }
         };
         out.did = survey.did;
-        out.written = overlay
-            .pages()
-            .into_iter()
-            .map(|(page, p)| (page, Slice::of_page(p, 0, PAGE_BYTES as u32)))
-            .collect();
+        out.last = survey.last;
+        if self.keep_writes && !survey.journaled {
+            let slice = |(page, p)| (page, Slice::of_page(p, 0, PAGE_BYTES as u32));
+            out.written = overlay.pages().into_iter().map(slice).collect();
+        }
         for file in survey.files {
             match self.survivor(file, &overlay, pages) {
-                Ok(file) => out.files.push(file),
+                Ok(file) => out.files.push(Rc::new(file)),
                 Err((path, e)) => out.faults.push(format!("{path}: {e}")),
             }
         }

@@ -60,6 +60,13 @@ pub struct Tape {
     last: Vec<(u64, u64)>,
 }
 
+impl Tape {
+    /// A tape with these entries, over a device that held nothing.
+    pub fn of(entries: Vec<(Time, Entry)>) -> Tape {
+        Tape { entries, ..Tape::default() }
+    }
+}
+
 /// Where a tape is written from. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder(Rc<RefCell<Tape>>);

@@ -107,6 +107,18 @@ const OPTIONS: &[OptionSpec] = &[
         help: "vm.dirty_bytes: dirty data at which writers wait; 20 % of 6 GB",
     },
     OptionSpec {
+        key: "cpus",
+        when: When::Mount,
+        default: "2",
+        help: "CPUs of the machine: from 6.17 large files go on in as many groups",
+    },
+    OptionSpec {
+        key: "rotational",
+        when: When::Mount,
+        default: "",
+        help: "a rotating disk: from 5.13, of 16 groups or more four near the goal come first",
+    },
+    OptionSpec {
         key: "init_itable",
         when: When::Mount,
         default: "10",
@@ -236,6 +248,8 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             },
             commit_interval: wp_base::Span::secs(u64::from(commit)),
             init_itable: (!switch(o, "noinit_itable")).then_some(multiplier),
+            rotational: switch(o, "rotational"),
+            cpus: number(o, "cpus", "cpus: a number")?.max(1),
             epoch_secs: env.epoch_secs,
             auto_da_alloc: !switch(o, "noauto_da_alloc"),
             writeback: wp_cache::WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },

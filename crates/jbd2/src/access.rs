@@ -227,7 +227,7 @@ impl Handle {
             (wait, dropped)
         };
         j.emit_dropped(dropped);
-        if wait {
+        if wait && site::FORGET_WAIT.on() {
             b.wait_clear(BufFlag::Writeback).await;
         }
         Ok(())
@@ -358,7 +358,9 @@ impl crate::journal::Journal {
     ///
     /// Waits: while the buffer is being written to its home. Source: `journal_unmap_buffer`.
     pub async fn invalidate(&self, b: &Rc<Buffer>) {
-        b.wait_clear(BufFlag::Writeback).await;
+        if b.flag(BufFlag::Writeback) && site::INVALIDATE_WAIT.on() {
+            b.wait_clear(BufFlag::Writeback).await;
+        }
         if b.jh() == 0 {
             return;
         }
@@ -368,7 +370,9 @@ impl crate::journal::Journal {
         let h = st.heads.get(key);
         let dropped = match h.owner {
             Some(owner) if Some(owner) == committing => {
-                b.set(BufFlag::Freed);
+                if site::INVALIDATE_FREED.on() {
+                    b.set(BufFlag::Freed);
+                }
                 if b.flag(BufFlag::JbdDirty) && running.is_some() {
                     let h = st.heads.get_mut(key);
                     h.next_owner = running;

@@ -214,7 +214,9 @@ impl Journal {
         }
         let plug = self.bdev.queue().plug();
         for (b, map) in batch.drain(..) {
-            b.wait_clear(BufFlag::Writeback).await;
+            if b.flag(BufFlag::Writeback) && site::BATCH_WAIT.on() {
+                b.wait_clear(BufFlag::Writeback).await;
+            }
             if !b.flag(BufFlag::Dirty) {
                 continue;
             }

@@ -84,18 +84,25 @@ impl Journal {
         }
         self.write_log(&mut c).await;
         self.wait_log(&mut c).await;
-        self.write_record(&mut c).await;
-        if let Some((tail_tid, block)) = c.tail {
-            let guard = self.checkpoint_lock.lock().await;
-            let still_ahead = disk::tid_after(tail_tid, self.st.borrow().tail_sequence);
-            if still_ahead {
-                // The record's own flush covered what was written home. An error has aborted the
-                // journal.
-                let _aborted = self.move_tail(&guard, tail_tid, block).await;
-            }
+        if c.tail.is_some() && !site::TAIL_LATER.on() {
+            self.advance_tail(c.tail.take()).await;
         }
+        self.write_record(&mut c).await;
+        self.advance_tail(c.tail).await;
         self.settle(tid);
         self.finish(&c);
+    }
+
+    /// Moves the tail to where it was seen that it could go, if nobody else did meanwhile. The
+    /// record's own flush has covered what was written home.
+    async fn advance_tail(&self, to: Option<(u32, u32)>) {
+        let Some((tid, block)) = to else { return };
+        let guard = self.checkpoint_lock.lock().await;
+        let still_ahead = disk::tid_after(tid, self.st.borrow().tail_sequence);
+        if still_ahead {
+            // An error has aborted the journal.
+            let _aborted = self.move_tail(&guard, tid, block).await;
+        }
     }
 
     fn emit_start(&self, tid: u32) {
@@ -403,7 +410,7 @@ impl Journal {
             }
             c.blocks_logged += 1;
         }
-        if asynchronous && self.opts.barrier && !self.is_aborted() {
+        if asynchronous && self.opts.barrier && !self.is_aborted() && site::ASYNC_FLUSH.on() {
             let flushed = self.bdev.queue().flush().await;
             result = result.and(flushed.map_err(|_| FsError::Io));
         }

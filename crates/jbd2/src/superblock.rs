@@ -105,7 +105,9 @@ impl Journal {
     }
 
     async fn write_super(&self, flags: Flags) -> FsResult<()> {
-        self.sb.io.done.wait_until(|| !self.sb.io.busy.get()).await;
+        if self.sb.io.busy.get() && site::SUPER_ONE.on() {
+            self.sb.io.done.wait_until(|| !self.sb.io.busy.get()).await;
+        }
         self.submit_super(flags);
         let result = if site::SUPER_WAIT.on() { self.wait_super().await } else { Ok(()) };
         // An abort that came while we wrote could not say why on disk.
@@ -118,7 +120,8 @@ impl Journal {
     pub(crate) fn write_errno(&self) {
         if self.errno_unwritten.get() && !self.sb.io.busy.get() {
             self.errno_unwritten.set(false);
-            self.submit_super(Flags::FUA);
+            let force = if site::ERRNO_FUA.on() { Flags::FUA } else { Flags::NONE };
+            self.submit_super(force);
         }
     }
 
@@ -181,6 +184,13 @@ impl Journal {
         };
         if self.sb.get().start.get() == 0 {
             return Ok(());
+        }
+        let mut flags = flags;
+        if flags.has(Flags::PREFLUSH) && !site::EMPTY_PREFLUSH.on() {
+            flags = flags.without(Flags::PREFLUSH);
+        }
+        if flags.has(Flags::FUA) && !site::EMPTY_FUA.on() {
+            flags = flags.without(Flags::FUA);
         }
         let record_head = self.opts.policy.cycle_record;
         self.sb.set(|sb| {

@@ -57,6 +57,8 @@ async fn program(v: Vfs) -> Waits {
     let direct = OpenFlags { direct: true, ..OpenFlags::CREATE };
     let fd = v.open("odir", direct, 0o644).await.expect("opens");
     v.sync().await.expect("syncs");
+    // As the reference's script does after the mount: the bitmaps are read by then.
+    v.rt().sleep(Span::secs(10)).await;
     let mut t = Timer { v: v.clone(), found: Waits::new() };
     t.nap().await;
     let mut end = 0;

@@ -46,8 +46,18 @@ impl<'a> Mounted<'a> {
     /// stay behind.
     fn unmount(mut self) {
         let at = self.at.expect("it is unmounted once");
-        let (ok, text) = tool("umount", &[at]).expect("umount stands beside mount");
-        assert!(ok, "umount {at}: {text}");
+        let mut said = String::new();
+        // A child of another test that has not become its program yet may hold a file of ours open
+        // for a moment.
+        let done = (0..500).any(|_| {
+            let (ok, text) = tool("umount", &[at]).expect("umount stands beside mount");
+            said = text;
+            if !ok {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            ok
+        });
+        assert!(done, "umount {at}: {said}");
         self.at = None;
     }
 }

@@ -235,6 +235,11 @@ pub struct Survey {
     pub files: Vec<SurveyedFile>,
     /// Files that cannot be read, and why.
     pub faults: Vec<String>,
+    /// Pages of 4 KiB that recovery writes only when everything else that it wrote is durable.
+    pub last: Vec<u64>,
+    /// Does anything of the recovery go through a journal of its own, so that its writes are no
+    /// plain list?
+    pub journaled: bool,
 }
 
 /// Classes of an image's blocks, read from its bytes.

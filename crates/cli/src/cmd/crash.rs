@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use wp_base::SECTOR_BYTES;
 use wp_crash::{Plan, Profile, Rule, Totals};
+use wp_lab::crash::bugs::{BUGS, Bug, BugResult, show as show_bug};
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Cut, Findings, Found, Source, Space, play, run as explore};
 use wp_workload::program::Program;
@@ -61,7 +62,8 @@ pub struct Args {
     atomic: Option<u32>,
     /// Rules that the file system is held to besides POSIX, joined by +: names (fsync of a file
     /// keeps its names), order (names change in order), size (a length never runs ahead of its
-    /// data), version (a file is of one moment).
+    /// data), cut (what a truncate took away stays away), version (a file is of one moment), replace (a file renamed over another is there with
+    /// its contents), direct (O_DIRECT writes are durable when they return).
     #[arg(long, default_value = "names+order")]
     hold: String,
     /// Units in doubt up to which every state of a cut is visited.
@@ -76,6 +78,10 @@ pub struct Args {
     /// Cuts during each new recovery: so many choices of its writes.
     #[arg(long, default_value_t = 0)]
     second: u32,
+    /// Recover every state, also those that read the same as an earlier one: the same answer,
+    /// later.
+    #[arg(long)]
+    no_prune: bool,
     /// The drive is as mkfs found it after a trim: without old data in free blocks.
     #[arg(long)]
     trimmed: bool,
@@ -92,6 +98,9 @@ pub struct Args {
     /// Show one state: the timeline of program --first at FRAME, without its units U,V,…
     #[arg(long, value_name = "FRAME[:U,V]")]
     state: Option<String>,
+    /// Known bugs by number (A3), or all: each found where it is and absent where it was mended?
+    #[arg(long)]
+    bug: Option<String>,
     /// With --state: write the device as the cut leaves it.
     #[arg(long)]
     image: Option<PathBuf>,
@@ -149,9 +158,15 @@ fn profile(a: &Args) -> Result<Profile, String> {
             "names" => p.fsync_keeps_names = true,
             "order" => p.names_in_order = true,
             "size" => p.size_with_data = true,
+            "cut" => p.cut_stays_cut = true,
             "version" => p.one_version = true,
+            "replace" => p.replaces_whole = true,
+            "direct" => p.direct_is_durable = true,
             other => {
-                return Err(format!("hold: `{other}`; there are: names, order, size, version"));
+                return Err(format!(
+                    "hold: `{other}`; there are: names, order, size, cut, version, replace, \
+                     direct"
+                ));
             }
         }
     }
@@ -192,6 +207,8 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         profile: profile(a)?,
         check: !a.no_check,
         second_cuts: a.second,
+        prune: !a.no_prune,
+        recovery_in_order: true,
         stop_at: Vec::new(),
     })
 }
@@ -211,6 +228,9 @@ fn budget(text: &str) -> Result<Duration, String> {
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(sites) = &a.mutate {
         return super::mutate::run(sites, a.workers, out);
+    }
+    if let Some(which) = &a.bug {
+        return bugs(a, which, out);
     }
     let campaign = match campaign(a) {
         Ok(c) => c,
@@ -255,6 +275,69 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         _ => Exit::Ok,
     };
     out.answer(exit, &document(a, &campaign, &findings), &text)
+}
+
+/// Known bugs. Exit 1 if one is not found where it is, or found where it was mended.
+fn bugs(a: &Args, which: &str, out: &Out) -> ExitCode {
+    let wanted: Vec<&Bug> = BUGS.iter().filter(|b| which == "all" || b.id == which).collect();
+    if wanted.is_empty() {
+        let known: Vec<&str> = BUGS.iter().map(|b| b.id).collect();
+        let why = format!("no bug called `{which}`; there are: all, {}", known.join(", "));
+        return out.fail(Exit::Usage, "bug", &why, "");
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        out.note(&format!("note: an interrupt will end this at once ({e})"));
+    }
+    let live = std::io::stderr().is_terminal();
+    let line = "a string takes it";
+    let mut t = String::new();
+    let mut results: Vec<BugResult> = Vec::new();
+    for bug in wanted {
+        let shown = show_bug(bug, a.workers, &|totals| {
+            if live {
+                eprint!("\r{}: {} programs, {} states   ", bug.id, totals.programs, totals.raw);
+            }
+            !stop.load(Ordering::SeqCst)
+        });
+        if live {
+            eprint!("\r{:<60}\r", "");
+        }
+        let r = match shown {
+            Ok(Some(r)) => r,
+            Ok(None) => {
+                return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
+            }
+            Err(e) => return out.machine_error(&e),
+        };
+        writeln!(t, "{:<4} {} ({})", r.id, r.what, r.rule).expect(line);
+        let found = match (&r.affected.first, r.affected.states_to_find) {
+            (Some(first), Some(n)) => format!("found after {n} states of its chunk: {first}"),
+            _ => "NOT FOUND".to_owned(),
+        };
+        let s = &r.affected;
+        writeln!(
+            t,
+            "     affected: {} programs, {} states, {} distinct: {found}",
+            s.programs, s.raw, s.distinct
+        )
+        .expect(line);
+        let s = &r.fixed;
+        let verdict = match &s.first {
+            None => "absent".to_owned(),
+            Some(first) => format!("FOUND in {} states: {first}", s.broken),
+        };
+        writeln!(
+            t,
+            "     mended:   {} programs, {} states, {} distinct: {verdict}",
+            s.programs, s.raw, s.distinct
+        )
+        .expect(line);
+        results.push(r);
+    }
+    let exit = if results.iter().all(BugResult::holds) { Exit::Ok } else { Exit::No };
+    out.answer(exit, &json!({ "schema": "writepath.crash.bugs/1", "bugs": results }), &t)
 }
 
 /// The arguments that make the same machine and states.
@@ -352,6 +435,7 @@ fn text(a: &Args, c: &Campaign, f: &Findings, seconds: f64) -> String {
             Rule::SizeAhead => c.profile.size_with_data,
             Rule::MixedVersions => c.profile.one_version,
             Rule::Order => c.profile.names_in_order,
+            Rule::Replaced => c.profile.replaces_whole,
             Rule::Metadata => c.check,
             _ => true,
         };

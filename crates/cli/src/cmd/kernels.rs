@@ -37,6 +37,10 @@ enum What {
     /// from a log of dm-log-writes cut at each mark, against what the kernels found in them. The
     /// images are only read. Exit code 1 if anything differs.
     Recovery(RecoveryArgs),
+    /// Power cuts of generated programs, over eras and modes: each state is recovered here and by
+    /// the kernel of this host (loop devices; root), and every file compared. Exit code 1 if
+    /// anything differs.
+    Crash(super::kernel_crash::Args),
 }
 
 #[derive(clap::Args)]
@@ -94,6 +98,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         What::Random(r) => random(r, out),
         What::Blocks(b) => super::today::run(b, out),
         What::Recovery(r) => recovery(r, out),
+        What::Crash(c) => super::kernel_crash::run(c, out),
     }
 }
 

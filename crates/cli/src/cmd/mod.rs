@@ -6,6 +6,7 @@ pub mod explain;
 pub mod fio;
 pub mod fsck;
 pub mod inspect;
+pub mod kernel_crash;
 pub mod kernels;
 pub mod list;
 pub mod mkfs;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 use wp_base::site::Site;
-use wp_lab::crash::mutate::{self, Argument, Fate, Mutant, SETTINGS};
+use wp_lab::crash::mutate::{self, Argument, Class, Fate, Mutant, SETTINGS};
 
 use crate::output::{Exit, Out};
 
@@ -42,6 +43,12 @@ pub fn run(names: &str, workers: usize, out: &Out) -> ExitCode {
         Ok(a) => a,
         Err(e) => return out.fail(Exit::Usage, "equivalent.toml", &e, ""),
     };
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        out.note(&format!("note: an interrupt will end this at once ({e})"));
+    }
+    let go_on = || !stop.load(Ordering::SeqCst);
     let live = std::io::stderr().is_terminal();
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let start = Instant::now();
@@ -49,7 +56,7 @@ pub fn run(names: &str, workers: usize, out: &Out) -> ExitCode {
     // Mutants may run into assertions: that is an answer, and needs no trace.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let mutants = mutate::run(&sites, SETTINGS, workers, &|m| {
+    let told = |m: &Mutant| {
         let n = done.fetch_add(1, Ordering::SeqCst) + 1;
         let (fate, detail) = verdict(m, &arguments);
         let text = format!("{n} of {} sites; {}: {fate}; {detail}", sites.len(), m.site.name);
@@ -57,7 +64,8 @@ pub fn run(names: &str, workers: usize, out: &Out) -> ExitCode {
             true => eprint!("\r{text:<78.78}"),
             false => eprintln!("{text}"),
         }
-    });
+    };
+    let mutants = mutate::run(&sites, SETTINGS, workers, &told, &go_on);
     std::panic::set_hook(hook);
     if live {
         eprint!("\r{:<78}\r", "");
@@ -68,9 +76,63 @@ pub fn run(names: &str, workers: usize, out: &Out) -> ExitCode {
     };
     let wrong = wrong(&mutants, &arguments);
     let seconds = start.elapsed().as_secs_f64();
-    let exit = if wrong.is_empty() { Exit::Ok } else { Exit::No };
-    let text = text(&mutants, &arguments, &wrong, seconds);
-    out.answer(exit, &document(&mutants, &arguments, &wrong), &text)
+    let exit = match (go_on(), wrong.is_empty()) {
+        (false, _) => Exit::Interrupted,
+        (_, true) => Exit::Ok,
+        _ => Exit::No,
+    };
+    let summary = Summary::of(&mutants, &arguments);
+    let text = text(&mutants, &arguments, &wrong, &summary, seconds);
+    out.answer(exit, &document(&mutants, &arguments, &wrong, &summary), &text)
+}
+
+/// What became of all, in numbers.
+struct Summary {
+    sites: usize,
+    /// Break a rule.
+    broke: usize,
+    /// Break none, but stop the file system.
+    stopped: usize,
+    /// Nobody can tell, and why is said.
+    equivalent: usize,
+    /// Not shown, and why is said.
+    unkilled: usize,
+    /// Nobody says why.
+    unexplained: usize,
+    interrupted: usize,
+}
+
+impl Summary {
+    fn of(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>) -> Summary {
+        let mut s = Summary {
+            sites: mutants.len(),
+            broke: 0,
+            stopped: 0,
+            equivalent: 0,
+            unkilled: 0,
+            unexplained: 0,
+            interrupted: 0,
+        };
+        for m in mutants {
+            let class = arguments.get(m.site.name).map(|a| a.class);
+            *match (&m.fate, class) {
+                (Fate::Killed { .. }, _) => &mut s.broke,
+                (Fate::Stopped { .. }, _) => &mut s.stopped,
+                (Fate::Interrupted, _) => &mut s.interrupted,
+                (_, Some(Class::Equivalent)) => &mut s.equivalent,
+                (_, Some(Class::Unkilled)) => &mut s.unkilled,
+                (_, None) => &mut s.unexplained,
+            } += 1;
+        }
+        s
+    }
+
+    /// Per cent of those that are not equivalent, and are through.
+    fn killed_percent(&self) -> f64 {
+        let killed = self.broke + self.stopped;
+        let all = killed + self.unkilled + self.unexplained;
+        if all == 0 { 100.0 } else { 100.0 * killed as f64 / all as f64 }
+    }
 }
 
 /// What is not as `equivalent.toml` says.
@@ -79,6 +141,9 @@ fn wrong(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>) -> Vec<Stri
         .iter()
         .filter_map(|m| {
             let name = m.site.name;
+            if matches!(m.fate, Fate::Interrupted) {
+                return None;
+            }
             match (m.is_killed(), arguments.contains_key(name)) {
                 (false, false) => Some(format!("{name} survives, and nobody says why")),
                 (true, true) => Some(format!("{name} is noticed, though equivalent.toml says no")),
@@ -105,6 +170,7 @@ fn verdict(m: &Mutant, arguments: &BTreeMap<String, Argument>) -> (String, Strin
         }
         Fate::Survives => ("survives".to_owned(), reason),
         Fate::NotReached => ("not reached".to_owned(), reason),
+        Fate::Interrupted => ("interrupted".to_owned(), reason),
     }
 }
 
@@ -112,6 +178,7 @@ fn text(
     mutants: &[Mutant],
     arguments: &BTreeMap<String, Argument>,
     wrong: &[String],
+    summary: &Summary,
     seconds: f64,
 ) -> String {
     let mut t = format!(
@@ -130,15 +197,20 @@ fn text(
         )
         .expect(LINE);
     }
-    let count = |f: fn(&Mutant) -> bool| mutants.iter().filter(|m| f(m)).count();
+    let s = summary;
     writeln!(
         t,
-        "{} sites: {} break a rule, {} stop the file system, {} survive, {} are not reached; {seconds:.0} s",
-        mutants.len(),
-        count(|m| matches!(m.fate, Fate::Killed { .. })),
-        count(|m| matches!(m.fate, Fate::Stopped { .. })),
-        count(|m| matches!(m.fate, Fate::Survives)),
-        count(|m| matches!(m.fate, Fate::NotReached)),
+        "{} sites: {} break a rule, {} stop the file system; of the others {} are equivalent, {} \
+         unkilled, {} without an argument, {} interrupted",
+        s.sites, s.broke, s.stopped, s.equivalent, s.unkilled, s.unexplained, s.interrupted
+    )
+    .expect(LINE);
+    let killed = s.broke + s.stopped;
+    let percent = s.killed_percent();
+    writeln!(
+        t,
+        "killed: {killed} of {}, {percent:.1} % of those that are not equivalent; {seconds:.0} s",
+        killed + s.unkilled + s.unexplained,
     )
     .expect(LINE);
     for w in wrong {
@@ -147,7 +219,12 @@ fn text(
     t
 }
 
-fn document(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>, wrong: &[String]) -> Value {
+fn document(
+    mutants: &[Mutant],
+    arguments: &BTreeMap<String, Argument>,
+    wrong: &[String],
+    s: &Summary,
+) -> Value {
     let list: Vec<Value> = mutants
         .iter()
         .map(|m| {
@@ -160,7 +237,9 @@ fn document(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>, wrong: &
                 "site": m.site.name,
                 "kind": m.site.kind.name(),
                 "what": m.site.what,
+                "file": m.site.file,
                 "killed": m.is_killed(),
+                "argument": arguments.get(m.site.name).map(|a| a.class.name()),
                 "fate": fate,
                 "detail": detail,
                 "setting": by.map(|b| b.0),
@@ -170,7 +249,17 @@ fn document(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>, wrong: &
             })
         })
         .collect();
-    json!({ "schema": "writepath.mutate/1", "mutants": list, "wrong": wrong })
+    let summary = json!({
+        "sites": s.sites,
+        "break_a_rule": s.broke,
+        "stop_the_file_system": s.stopped,
+        "equivalent": s.equivalent,
+        "unkilled": s.unkilled,
+        "unexplained": s.unexplained,
+        "interrupted": s.interrupted,
+        "killed_percent": s.killed_percent(),
+    });
+    json!({ "schema": "writepath.mutate/1", "summary": summary, "mutants": list, "wrong": wrong })
 }
 
 /// `list sites`.

@@ -25,8 +25,8 @@ pub struct Args {
     /// Fewer and shorter runs; claims that need the others are `not-modelled` then.
     #[arg(long)]
     quick: bool,
-    /// Cut the power in so many programs of each era, and in a tenth of it of each kind of database:
-    /// 1000 programs, some 4 minutes on two cores, are what a 0 needs.
+    /// Cut the power in so many programs of each era, and in a fiftieth of it of each kind of
+    /// database: 1000 programs, some minutes on two cores, are what a 0 needs.
     #[arg(long, value_name = "PROGRAMS", num_args = 0..=1, default_missing_value = "1000")]
     crash: Option<u64>,
     /// Seed of every random stream.
@@ -112,9 +112,10 @@ fn cut_table(t: &mut String, rows: &[CutRow]) {
     }
     writeln!(
         t,
-        "Power cuts (eMMC, CFQ, data=ordered): states that the drive may be left with, each recovered;\n\
-         in how many a file shows what it never held, has a length ahead of its data, or lacks what\n\
-         a completed sync promised.\n\n{:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>9}",
+        "Power cuts (eMMC, CFQ, data=ordered): states that the drive may be left with, each\n\
+         recovered; in how many a file shows what it never held, has a length ahead of its data,\n\
+         or lacks what a completed sync promised.\n\n\
+         {:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>9}",
         "era", "programs", "cut", "states", "distinct", "exposure", "size ahead", "lost sync"
     )
     .expect(line);

@@ -272,7 +272,7 @@ impl Checksums {
 
     /// Sets the checksum of the attribute block `number`. Panics if it is shorter than its header.
     pub fn seal_xattr_block(&self, number: u64, block: &mut [u8]) {
-        if self.metadata() {
+        if self.metadata() && site::XATTR_CHECKSUM.on() {
             let crc = self.xattr_block(number, block);
             block.get_mut(16..20).expect("a whole block").copy_from_slice(&crc.to_le_bytes());
         }

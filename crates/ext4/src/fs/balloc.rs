@@ -1,18 +1,17 @@
-//! Which blocks are given out, and how they are taken and returned.
+//! The free space of each group, and how blocks are taken and returned.
 //!
 //! Picture:    a group's free space is a bitmap in memory: the disk's, plus blocks freed by
-//!             transactions that are not durable yet, plus blocks set aside for small open files.
-//!             From it follow the buddies that Linux' allocator would see (aligned free runs of a
-//!             power of two).
+//!             transactions that are not durable yet, plus blocks set aside. `mballoc` chooses
+//!             from it.
 //! Invariants: 1. a bit that is clear in memory is clear on disk and in every transaction that may
 //!                survive.
 //!             2. blocks are taken in memory before anything waits, so two tasks never get the
 //!                same.
-//! Left out:   preallocation to inodes: large files are allocated after their last extent.
-//! Source:     Linux `fs/ext4/mballoc.c`: goal, criteria 0 (buddies) and 1 (best fit), locality
-//!             groups.
+//! Left out:   the colour by process that `nodelalloc` adds to a file's first goal.
+//! Source:     Linux `fs/ext4/mballoc.c`, `fs/ext4/balloc.c`.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
@@ -22,55 +21,86 @@ use wp_rt::{CpuOp, Lock, Rt};
 
 use super::bits::Bits;
 use super::inode::Inode;
+use super::mballoc::{FLEX_SIZE_DIRS, Request};
 use super::mount::Ext4;
+use super::prealloc::Preallocs;
 use crate::disk::GroupDesc;
 
-/// Blocks set aside at a time for small files (`s_mb_group_prealloc`).
-const GROUP_PREALLOC: u32 = 512;
-/// Files above this many blocks are not small (`s_mb_stream_request`).
-const STREAM_REQUEST: u64 = 16;
 /// Free-space state of all groups.
 pub(super) struct Groups {
     bits: RefCell<Vec<Option<Bits>>>,
     load: Lock<()>,
-    prealloc: RefCell<Option<Prealloc>>,
+    pub(super) prealloc: RefCell<Preallocs>,
+    /// Where the last search for a large file ended, by inode number (`s_mb_last_groups`).
+    streams: Vec<Cell<u32>>,
+    /// Groups that were not loaded yet.
+    pub(super) unread: Cell<u32>,
+    /// Counts changes of groups' largest orders and mean runs.
+    joins: Cell<u64>,
+    /// Where a directory's last inode went (`i_last_alloc_group`).
+    pub(super) last_inode_group: RefCell<BTreeMap<u32, u32>>,
     /// Free blocks over all groups, as the descriptors say.
     pub free_blocks: Cell<u64>,
     /// Free inodes over all groups.
     pub free_inodes: Cell<u64>,
+    /// Free blocks, free inodes and directories as the kernel's approximate counters have them.
+    pub(super) rough: Rough,
     /// Of the free blocks: freed by transactions that are not durable yet, so not to be given out.
     pending: Cell<u64>,
     generations: RefCell<Option<wp_base::Rng>>,
 }
 
-/// Blocks set aside for small files (a locality group's preallocation).
-#[derive(Clone, Copy)]
-struct Prealloc {
-    next: u64,
-    left: u32,
+/// What `percpu_counter_read` says of counters that one CPU changes.
+#[derive(Default)]
+pub(super) struct Rough {
+    pub blocks: RoughCounter,
+    pub inodes: RoughCounter,
+    pub dirs: RoughCounter,
 }
 
-/// What is asked for.
-pub(super) struct Request {
-    /// Preferred first block.
-    pub goal: u64,
-    /// The goal continues what the file has: take it if it is free.
-    pub adjacent: bool,
-    /// Blocks wanted; fewer may be given.
-    pub want: u32,
-    /// Take from what is set aside for small files.
-    pub from_group_prealloc: bool,
-    /// The space was promised to the caller, or a promise cannot be kept without it (a tree's
-    /// node): others' promises do not stand in the way.
-    pub promised: bool,
+/// A counter whose changes are seen only when they have come to [`RoughCounter::BATCH`].
+#[derive(Default)]
+pub(super) struct RoughCounter {
+    seen: Cell<i64>,
+    own: Cell<i64>,
+}
+
+impl RoughCounter {
+    /// `percpu_counter_batch` of a machine with up to 16 CPUs.
+    const BATCH: i64 = 32;
+
+    pub(super) fn set(&self, value: u64) {
+        self.seen.set(value as i64);
+        self.own.set(0);
+    }
+
+    pub(super) fn add(&self, n: i64) {
+        let own = self.own.get() + n;
+        if own.abs() >= RoughCounter::BATCH {
+            self.seen.set(self.seen.get() + own);
+            self.own.set(0);
+        } else {
+            self.own.set(own);
+        }
+    }
+
+    pub(super) fn read(&self) -> u64 {
+        self.seen.get().max(0) as u64
+    }
 }
 
 impl Groups {
-    pub(super) fn new(rt: &Rt, groups: u32) -> Groups {
+    /// `goals`: how many groups are remembered for large files.
+    pub(super) fn new(rt: &Rt, groups: u32, goals: u32) -> Groups {
         Groups {
             bits: RefCell::new((0..groups).map(|_| None).collect()),
             load: Lock::new(rt, "block group load", ()),
-            prealloc: RefCell::new(None),
+            prealloc: RefCell::default(),
+            streams: vec![Cell::new(0); goals.max(1) as usize],
+            unread: Cell::new(groups),
+            joins: Cell::new(0),
+            last_inode_group: RefCell::default(),
+            rough: Rough::default(),
             free_blocks: Cell::new(0),
             free_inodes: Cell::new(0),
             pending: Cell::new(0),
@@ -89,8 +119,46 @@ impl Groups {
         self.pending.get() > 0
     }
 
-    fn with<R>(&self, group: u32, f: impl FnOnce(&mut Bits) -> R) -> R {
-        f(self.bits.borrow_mut()[group as usize].as_mut().expect("the group was loaded"))
+    /// Looks at a group that was loaded.
+    pub(super) fn with<R>(&self, group: u32, f: impl FnOnce(&Bits) -> R) -> R {
+        f(self.bits.borrow()[group as usize].as_ref().expect("the group was loaded"))
+    }
+
+    /// Looks at a group if it was loaded.
+    pub(super) fn peek<R>(&self, group: u32, f: impl FnOnce(&Bits) -> R) -> Option<R> {
+        self.bits.borrow()[group as usize].as_ref().map(f)
+    }
+
+    /// Which list the group is in, and when it joined it. `which`: 0 of largest orders, 1 of mean
+    /// runs.
+    pub(super) fn list_of(
+        &self,
+        group: u32,
+        which: usize,
+        list: impl FnOnce(&Bits) -> Option<u32>,
+    ) -> Option<(u32, u64)> {
+        self.peek(group, |b| list(b).map(|l| (l, b.joined[which]))).flatten()
+    }
+
+    /// Marks blocks of a loaded group busy or free in memory.
+    pub(super) fn mark(&self, group: u32, start: u32, len: u32, busy: bool) {
+        let mut bits = self.bits.borrow_mut();
+        let b = bits[group as usize].as_mut().expect("the group was loaded");
+        let lists = |b: &Bits| [b.largest_order(), b.mean_fragment().checked_ilog2()];
+        let before = lists(b);
+        b.set(start, len, busy);
+        let after = lists(b);
+        for i in 0..2 {
+            if before[i] != after[i] {
+                self.joins.set(self.joins.get() + 1);
+                b.joined[i] = self.joins.get();
+            }
+        }
+    }
+
+    /// Where the last search for a large file like this one ended.
+    pub(super) fn stream_group(&self, ino: u32) -> &Cell<u32> {
+        &self.streams[ino as usize % self.streams.len()]
     }
 }
 
@@ -148,7 +216,7 @@ impl Ext4 {
         (blocks..bits).for_each(set);
     }
 
-    async fn load_group(&self, group: u32) -> FsResult<()> {
+    pub(super) async fn load_group(&self, group: u32) -> FsResult<()> {
         if self.groups.bits.borrow()[group as usize].is_some() {
             return Ok(());
         }
@@ -158,7 +226,7 @@ impl Ext4 {
         }
         let b = self.block_bitmap(group).await?;
         let blocks = self.geo.blocks_in_group(group);
-        let bits = b.with(|bytes| Bits::from_bytes(bytes, blocks));
+        let bits = b.with(|bytes| Bits::from_bytes(bytes, blocks, self.bs().bits() + 1));
         // Nothing of this group was taken or returned before it was loaded, so the two must agree
         // (`ext4_mb_generate_buddy`).
         let (says, has) = (self.group_desc(group).free_blocks_count(), bits.free_blocks());
@@ -171,6 +239,10 @@ impl Ext4 {
                 format!("{has}, what the block bitmap of group {group} says"),
             ));
         }
+        let mut bits = bits;
+        self.groups.joins.set(self.groups.joins.get() + 1);
+        self.groups.unread.set(self.groups.unread.get() - 1);
+        bits.joined = [self.groups.joins.get(); 2];
         self.groups.bits.borrow_mut()[group as usize] = Some(bits);
         Ok(())
     }
@@ -183,167 +255,75 @@ impl Ext4 {
         self.groups.free_blocks.get().saturating_sub(self.reserved_blocks.get() + spare)
     }
 
-    /// Where a file's first block should go (`ext4_inode_to_goal_block`).
+    /// Reads the bitmaps of the groups from `first` to the end of its flex group, at most of as
+    /// many as there are, and makes them ready (`ext4_mb_might_prefetch`, `ext4_mb_prefetch_fini`).
+    pub(super) async fn read_groups_from(&self, first: u32) -> FsResult<()> {
+        let flex = self.geo.groups_per_flex;
+        let n = (flex - first % flex).min(self.geo.groups);
+        let wanted = |g: &u32| {
+            let d = self.group_desc(*g);
+            let unused = d.has(GroupDesc::BLOCK_UNINIT) && self.csum.descriptors();
+            self.groups.peek(*g, |_| ()).is_none()
+                && d.free_blocks_count() > 0
+                && (!unused || self.opts.era.prefetches_unused_groups)
+        };
+        let window = (0..n).map(|i| (first + i) % self.geo.groups);
+        let groups: Vec<u32> = window.filter(wanted).collect();
+        for group in &groups {
+            let d = self.group_desc(*group);
+            if !(d.has(GroupDesc::BLOCK_UNINIT) && self.csum.descriptors()) {
+                self.bdev.read_ahead(d.block_bitmap());
+            }
+        }
+        for group in groups {
+            self.load_group(group).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives blocks back that were busy in memory only.
+    pub(super) fn free_in_memory(&self, start: u64, len: u32) {
+        let (group, bit) = self.geo.locate_block(start).expect("it was chosen from a group");
+        self.groups.mark(group, bit, len, false);
+    }
+
+    /// Where a file's first block should go (`ext4_inode_to_goal_block`). Beyond the last block:
+    /// there is no such group, and no preference.
     pub(super) fn first_goal(&self, inode: &Inode) -> u64 {
         let mut group = self.geo.inode_slot(inode.ino).map_or(0, |s| s.group);
         let flex = self.geo.groups_per_flex;
-        if flex >= 4 {
+        if flex >= FLEX_SIZE_DIRS {
             // Data of files keeps out of the first group of a flex group, which is left to
             // directories.
             group &= !(flex - 1);
-            if !inode.is_dir() && !self.is_symlink(inode) && group + 1 < self.geo.groups {
+            if inode.disk.borrow().is_file() {
                 group += 1;
             }
         }
-        self.geo.group_start(group)
-    }
-
-    fn is_symlink(&self, inode: &Inode) -> bool {
-        inode.disk.borrow().is_symlink()
-    }
-
-    /// Should this file take from what is set aside for small files (`ext4_mb_group_or_file`)?
-    pub(super) fn wants_group_prealloc(&self, inode: &Inode, end_block: u64) -> bool {
-        let bs = u64::from(self.bs().bytes());
-        let isize = inode.size.get().div_ceil(bs);
-        if inode.is_dir() || !inode.disk.borrow().is_file() {
-            return false;
-        }
-        // A file that nobody has open for writing, allocated to its very end, grows no more.
-        if end_block == isize && inode.writers.get() == 0 {
-            return false;
-        }
-        end_block.max(isize) <= STREAM_REQUEST
+        if group < self.geo.groups { self.geo.group_start(group) } else { u64::MAX }
     }
 
     /// Takes blocks and records that in the handle. Returns (first block, count).
     ///
     /// Waits: for bitmaps, for the journal. Errors: `NoSpace`.
-    pub(super) async fn take_blocks(&self, h: &Handle, rq: &Request) -> FsResult<(u64, u32)> {
+    pub(super) async fn take_blocks(&self, h: &Handle, rq: &Request<'_>) -> FsResult<(u64, u32)> {
         self.rt.cpu(CpuOp::BlockAlloc, 1).await;
-        // What is promised to delayed writes is not there to be taken.
-        if !rq.promised && self.free_for_delay() == 0 {
+        // What is promised to delayed writes is not there to be taken: half as much may be
+        // (`ext4_claim_free_clusters`).
+        let mut want = rq.want;
+        while !rq.promised && u64::from(want) > self.free_for_delay() {
+            want /= 2;
+        }
+        if want == 0 {
             return Err(FsError::NoSpace);
         }
-        let (start, len) = match self.choose(rq).await? {
-            Some(run) => run,
-            None => {
-                self.drop_prealloc();
-                self.choose(rq).await?.ok_or(FsError::NoSpace)?
-            }
-        };
+        let (start, len) = self.choose(rq, want).await?.ok_or(FsError::NoSpace)?;
         match self.record(h, start, len, true).await {
             Ok(()) => Ok((start, len)),
             Err(e) => {
-                let (group, bit) =
-                    self.geo.locate_block(start).expect("it was chosen from a group");
-                self.groups.with(group, |b| b.set(bit, len, false));
+                self.free_in_memory(start, len);
                 Err(e)
             }
-        }
-    }
-
-    /// Chooses blocks and marks them busy in memory.
-    async fn choose(&self, rq: &Request) -> FsResult<Option<(u64, u32)>> {
-        if rq.from_group_prealloc
-            && let Some(run) = self.take_prealloc(rq).await?
-        {
-            return Ok(Some(run));
-        }
-        let (goal_group, goal_bit) = self.geo.locate_block(rq.goal).unwrap_or((0, 0));
-        if rq.adjacent {
-            self.load_group(goal_group).await?;
-            let got = self.groups.with(goal_group, |b| {
-                if !b.is_free(goal_bit) {
-                    return None;
-                }
-                let end = b.next(goal_bit, false).unwrap_or(b.blocks);
-                let len = rq.want.min(end - goal_bit);
-                b.set(goal_bit, len, true);
-                Some(len)
-            });
-            if let Some(len) = got {
-                return Ok(Some((rq.goal, len)));
-            }
-        }
-        // First a group that holds all of it in one run; then whatever is largest.
-        for whole in [true, false] {
-            for i in 0..self.geo.groups {
-                let group = (goal_group + i) % self.geo.groups;
-                if self.group_desc(group).free_blocks_count() == 0 {
-                    continue;
-                }
-                self.load_group(group).await?;
-                let start = self.geo.group_start(group);
-                let got = self.groups.with(group, |b| {
-                    let run = if whole && rq.want > 1 && rq.want.is_power_of_two() && rq.want >= 4 {
-                        b.buddy(rq.want.ilog2(), self.bs().bits() + 1).map(|at| (at, rq.want))
-                    } else {
-                        b.best(0, rq.want)
-                    };
-                    let (at, len) = run?;
-                    if whole && len < rq.want {
-                        return None;
-                    }
-                    let len = len.min(rq.want);
-                    b.set(at, len, true);
-                    Some((start + u64::from(at), len))
-                });
-                if got.is_some() {
-                    return Ok(got);
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Blocks for a small open file, from what is set aside; sets more aside if there is none left.
-    async fn take_prealloc(&self, rq: &Request) -> FsResult<Option<(u64, u32)>> {
-        let enough = self.groups.prealloc.borrow().is_some_and(|p| p.left >= rq.want);
-        if !enough {
-            let (goal_group, _) = self.geo.locate_block(rq.goal).unwrap_or((0, 0));
-            let mut fresh = None;
-            for i in 0..self.geo.groups {
-                let group = (goal_group + i) % self.geo.groups;
-                if self.group_desc(group).free_blocks_count() < GROUP_PREALLOC {
-                    continue;
-                }
-                self.load_group(group).await?;
-                let order = GROUP_PREALLOC.ilog2();
-                let got = self.groups.with(group, |b| {
-                    let at = b.buddy(order, self.bs().bits() + 1)?;
-                    b.set(at, GROUP_PREALLOC, true);
-                    Some(at)
-                });
-                if let Some(at) = got {
-                    fresh = Some(Prealloc {
-                        next: self.geo.group_start(group) + u64::from(at),
-                        left: GROUP_PREALLOC,
-                    });
-                    break;
-                }
-            }
-            let Some(fresh) = fresh else { return Ok(None) };
-            self.drop_prealloc();
-            *self.groups.prealloc.borrow_mut() = Some(fresh);
-        }
-        let mut slot = self.groups.prealloc.borrow_mut();
-        Ok(slot.as_mut().map(|p| {
-            let len = rq.want.min(p.left);
-            let run = (p.next, len);
-            p.next += u64::from(len);
-            p.left -= len;
-            run
-        }))
-    }
-
-    /// Gives back what is set aside and not used.
-    pub(super) fn drop_prealloc(&self) {
-        if let Some(p) = self.groups.prealloc.borrow_mut().take()
-            && p.left > 0
-            && let Some((group, bit)) = self.geo.locate_block(p.next)
-        {
-            self.groups.with(group, |b| b.set(bit, p.left, false));
         }
     }
 
@@ -394,6 +374,7 @@ impl Ext4 {
         } else {
             free + u64::from(len)
         });
+        self.groups.rough.blocks.add(if taken { -i64::from(len) } else { i64::from(len) });
         Ok(())
     }
 
@@ -453,7 +434,7 @@ impl Ext4 {
             let weak = Rc::downgrade(self);
             let again = Box::new(move || {
                 if let Some(fs) = weak.upgrade() {
-                    fs.groups.with(group, |b| b.set(bit, n, false));
+                    fs.groups.mark(group, bit, n, false);
                     fs.groups.pending.set(fs.groups.pending.get() - u64::from(n));
                 }
             });

@@ -342,7 +342,9 @@ impl Ext4 {
                 let h = h.expect(ALLOCATES);
                 Box::pin(self.initialise(h, inode, b.block(), b.block() + 1)).await?;
                 self.write_inode(h, inode).await?;
-                inode.datasync_tid.set(h.tid());
+                if site::INIT_TID.on() {
+                    inode.datasync_tid.set(h.tid());
+                }
                 b.clear(BufFlag::Unwritten);
                 return Ok(true);
             }

@@ -99,7 +99,7 @@ impl Ext4 {
         wbc: &WbControl,
     ) -> FsResult<()> {
         let handle = if self.opts.era.journalled_data_home {
-            if wbc.sync {
+            if wbc.sync && crate::site::JOURNAL_COMMIT.on() {
                 self.journal().complete_transaction(inode.datasync_tid.get()).await?;
             }
             // Held for pages that were dirtied behind the file system's back. There are none here,
@@ -118,7 +118,7 @@ impl Ext4 {
                 inode.map.drop_tag(index);
                 continue;
             };
-            if b.flag(BufFlag::Writeback) && wbc.sync {
+            if b.flag(BufFlag::Writeback) && wbc.sync && crate::site::JOURNAL_AGAIN.on() {
                 b.wait_clear(BufFlag::Writeback).await;
             }
             let run = self.dirty_run(inode, index, wbc.range.1, wbc.budget.get());

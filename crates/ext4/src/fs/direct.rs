@@ -388,7 +388,7 @@ impl Ext4 {
             }
         }
         failed?;
-        if unwritten {
+        if unwritten && site::DIRECT_CONVERT.on() {
             self.convert_range(inode, offset / bs, end.div_ceil(bs)).await?;
         }
         Ok(fua)
@@ -441,7 +441,7 @@ impl Ext4 {
                 if beyond {
                     self.initialise(h, inode, block, to).await?;
                     run.unwritten = false;
-                    if self.opts.era.files_in_map_blocks {
+                    if self.opts.era.files_in_map_blocks && site::DIRECT_FILE.on() {
                         self.file_inode(h, inode, block, to)?;
                     }
                 } else {
@@ -449,7 +449,9 @@ impl Ext4 {
                     self.split_at(h, inode, to).await?;
                 }
                 self.write_inode(h, inode).await?;
-                inode.datasync_tid.set(h.tid());
+                if site::DIRECT_MAP_TID.on() {
+                    inode.datasync_tid.set(h.tid());
+                }
                 Ok(Piece { run, fresh: true })
             }
             Err(hole) => {
@@ -458,7 +460,7 @@ impl Ext4 {
                 let written = beyond || !site::DIRECT_UNWRITTEN.on();
                 let fill = if written { Fill::Written } else { Fill::BeforeIo };
                 let run = self.allocate_as(h, inode, block, want, false, fill).await?;
-                if beyond && self.opts.era.files_in_map_blocks {
+                if beyond && self.opts.era.files_in_map_blocks && site::DIRECT_FILE.on() {
                     self.file_inode(h, inode, block, block + u64::from(run.len))?;
                 }
                 Ok(Piece { run, fresh: true })
@@ -511,7 +513,9 @@ impl Ext4 {
             self.write_inode(&h, inode).await
         }
         .await;
-        inode.datasync_tid.set(h.tid());
+        if site::DIRECT_GROW_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         self.stop(h, out).await
     }
 }

@@ -205,6 +205,50 @@ policies! {
     journalled_data_home = "ext4: Convert data=journal writeback to use ext4_writepages()",
         Some(Version(6, 4, 0)), None,
         "writeback of journalled data waits for its commit and then writes it to its place";
+    /// The entries of an extent tree's only leaf move into the inode when they fit.
+    leaf_into_inode = "ext4: collapse a single extent tree block into the inode if possible",
+        Some(Version(3, 7, 0)), None,
+        "when extents have merged to four or fewer, the leaf's block is freed and they stand in the inode";
+    /// Groups that were never used are made ready with the others after the mount.
+    prefetches_unused_groups = "ext4: Don't skip prefetching BLOCK_UNINIT groups",
+        Some(Version(6, 5, 0)), None,
+        "the thread that reads block bitmaps after the mount also makes those of unused groups (nothing is read)";
+    /// Files of up to 16 blocks share a space even if nobody has them open.
+    small_closed_files_together = "ext4: use locality group preallocation for small closed files",
+        Some(Version(6, 0, 0)), None,
+        "blocks of a small file that is closed come from the space for small files too, not from any group";
+    /// How many directories make a flex group full depends on its groups.
+    dir_debt_by_flex = "ext4: make directory inode spreading reflect flexbg size",
+        Some(Version(6, 0, 0)), None,
+        "a flex group takes a sixteenth of its inodes as directories above the mean, not of one group's, before a directory goes elsewhere";
+    /// Groups whose bitmaps are not in memory are passed over at first.
+    skips_unread_groups = "ext4: skip non-loaded groups at cr=0/1",
+        Some(Version(5, 9, 0)), None,
+        "a search passes over groups whose bitmaps were not read yet, until it takes what it can get, and then reads those from its goal on in the flex group (ext4_mb_prefetch)";
+    /// On 16 groups and more a search goes by lists of groups.
+    groups_by_order = "ext4: improve cr 0 / cr 1 group scanning",
+        Some(Version(5, 13, 0)), None,
+        "with 16 groups or more, groups are looked at by their largest buddy or mean free run, not by number (mb_optimize_scan)";
+    /// Those of a list in the order of their numbers, not of their last change.
+    groups_in_order = "ext4: convert free groups order lists to xarrays",
+        Some(Version(6, 17, 0)), None,
+        "groups of a list are looked at by number from the goal on, not by when they joined it";
+    /// A shortened goal before a slow search.
+    five_criteria = "ext4: Add allocation criteria 1.5 (CR1_5)",
+        Some(Version(6, 5, 0)), None,
+        "where no group's free runs suffice on average, the goal is cut by up to three orders before groups are searched in full";
+    /// Quick searches do not count runs that are too short.
+    skips_short_runs = "ext4: Avoid scanning smaller extents in CR1",
+        Some(Version(6, 5, 0)), None,
+        "free runs shorter than the goal are passed over in quick searches and do not count to the limit of 200";
+    /// What is set aside for a file stays inside the goal.
+    spaces_inside_goal = "ext4: Fix best extent lstart adjustment logic in ext4_mb_new_inode_pa()",
+        Some(Version(6, 4, 0)), None,
+        "a space shorter than the goal ends where the goal ends, if it covers what was asked for (before: aligned to its own length)";
+    /// Large files stream to several groups.
+    stream_goals = "ext4: utilize multiple global goals to reduce contention",
+        Some(Version(6, 17, 0)), None,
+        "one group in four, up to the number of CPUs, is remembered as where large files go on, by inode number";
     /// Timers of 5 s fire up to a quarter of a second late, not up to 16 ms: see `wp_rt::Ticks`.
     wheel_timers = "timers: Switch to a non-cascading wheel",
         Some(Version(4, 8, 0)), None,

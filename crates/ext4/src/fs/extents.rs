@@ -12,11 +12,12 @@ use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
 use zerocopy::IntoBytes;
 
-use super::balloc::Request;
 use super::inode::Inode;
+use super::mballoc::{Purpose, Request};
 use super::mount::Ext4;
 use crate::disk::extent::ExtentEntries;
 use crate::disk::{Extent, ExtentHeader, ExtentIdx, ExtentNode};
+use crate::site;
 
 /// Groups that one step of a cut may return blocks to.
 pub(super) const GROUPS_PER_CUT: usize = 16;
@@ -228,25 +229,33 @@ impl Ext4 {
         Ok(Err(next.map_or(u64::MAX - logical, |n| n.saturating_sub(logical))))
     }
 
-    /// Where the next block of the file should go (`ext4_ext_find_goal`): (goal, it continues an
-    /// extent).
-    async fn goal(&self, inode: &Inode, logical: u32) -> FsResult<(u64, bool)> {
-        let path = self.path(inode, logical).await?;
+    /// Where the next block of the file should go (`ext4_ext_find_goal`).
+    fn goal(&self, inode: &Inode, path: &[Node], logical: u32) -> u64 {
         let leaf = path.last().expect("a path has a leaf");
-        if let Some(e) = leaf.pos.checked_sub(1).map(|i| leaf.leaf[i]) {
-            let gap = u64::from(logical) - u64::from(e.logical());
-            return Ok((e.start() + gap, u64::from(logical) == e.end()));
+        let before = leaf.pos.checked_sub(1).map(|i| leaf.leaf[i]);
+        if let Some(e) = before.or(leaf.leaf.first().copied()) {
+            // Before the device's first block there is no goal; the kernel's number wraps.
+            let gap = i64::from(logical) - i64::from(e.logical());
+            return e.start().checked_add_signed(gap).unwrap_or(u64::MAX);
         }
-        if let Some(e) = leaf.leaf.get(leaf.pos) {
-            let gap = u64::from(e.logical()) - u64::from(logical);
-            if e.start() > gap {
-                return Ok((e.start() - gap, false));
-            }
+        leaf.buf.as_ref().map_or_else(|| self.first_goal(inode), |b| b.block())
+    }
+
+    /// The nearest blocks before and after `logical` that have a place: (logical, place) each
+    /// (`ext4_ext_search_left`, `ext4_ext_search_right`).
+    async fn neighbours(&self, inode: &Inode, path: &[Node]) -> FsResult<[Option<(u64, u64)>; 2]> {
+        let leaf = path.last().expect("a path has a leaf");
+        let left = leaf.pos.checked_sub(1).map(|i| {
+            let e = leaf.leaf[i];
+            (e.end() - 1, e.start() + u64::from(e.blocks()) - 1)
+        });
+        let mut right = leaf.leaf.get(leaf.pos).copied();
+        let next = path.iter().rev().skip(1).find_map(|n| n.inner.get(n.pos + 1));
+        if let (None, Some(next)) = (&right, next) {
+            let path = self.path(inode, next.logical()).await?;
+            right = path.last().and_then(|leaf| leaf.leaf.first().copied());
         }
-        if let Some(b) = &leaf.buf {
-            return Ok((b.block(), false));
-        }
-        Ok((self.first_goal(inode), false))
+        Ok([left, right.map(|e| (u64::from(e.logical()), e.start()))])
     }
 
     /// See [`Ext4::allocate_as`].
@@ -261,15 +270,17 @@ impl Ext4 {
     ) -> FsResult<Run> {
         let unwritten = fill != Fill::Written;
         let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
-        let (goal, adjacent) = self.goal(inode, l).await?;
-        let want = want.min(longest(unwritten));
-        let rq = Request {
-            goal,
-            adjacent,
-            want,
-            from_group_prealloc: self.wants_group_prealloc(inode, logical + u64::from(want)),
-            promised,
+        let path = self.path(inode, l).await?;
+        let [left, right] = self.neighbours(inode, &path).await?;
+        let purpose = match fill {
+            _ if !inode.disk.borrow().is_file() => Purpose::Meta,
+            // What fallocate asks for is all that is wanted (`EXT4_GET_BLOCKS_NO_NORMALIZE`).
+            Fill::Unwritten => Purpose::DataExact,
+            Fill::Written | Fill::BeforeIo => Purpose::Data,
         };
+        let want = want.min(longest(unwritten));
+        let goal = self.goal(inode, &path, l);
+        let rq = Request { inode, purpose, logical, goal, want, left, right, promised };
         let (phys, len) = self.take_blocks(h, &rq).await?;
         if !inode.is_dir() {
             self.forget_aliases(phys, len).await;
@@ -279,13 +290,16 @@ impl Ext4 {
         if let Err(e) = self.insert(h, inode, new, fill != Fill::BeforeIo).await {
             // The tree has no room and the disk no block for a node: hand the data blocks back. The
             // tree may have become higher meanwhile.
+            self.discard_prealloc(inode);
             Box::pin(self.return_blocks(h, phys, len, false)).await?;
             self.write_inode(h, inode).await?;
             return Err(e);
         }
         inode.add_blocks(i64::from(len), sectors)?;
         self.write_inode(h, inode).await?;
-        inode.datasync_tid.set(h.tid());
+        if site::ALLOC_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         Ok(Run { logical, phys, len, unwritten })
     }
 
@@ -294,8 +308,12 @@ impl Ext4 {
     pub(super) async fn forget_aliases(&self, first: u64, len: u32) {
         for block in first..first + u64::from(len) {
             if let Some(old) = self.bdev.peek(block) {
-                self.bdev.clear_dirty(&old);
-                old.wait_clear(BufFlag::Writeback).await;
+                if old.flag(BufFlag::Dirty) && site::ALIAS_CLEAN.on() {
+                    self.bdev.clear_dirty(&old);
+                }
+                if old.flag(BufFlag::Writeback) && site::ALIAS_WAIT.on() {
+                    old.wait_clear(BufFlag::Writeback).await;
+                }
             }
         }
     }
@@ -338,9 +356,42 @@ impl Ext4 {
         }
     }
 
+    /// Moves the entries of a lone leaf up into the inode, where they fit, and frees its block
+    /// (`ext4_ext_try_to_merge_up`).
+    pub(super) async fn merge_up(self: &Rc<Self>, h: &Handle, inode: &Inode) -> FsResult<()> {
+        if !self.opts.era.leaf_into_inode || inode.disk.borrow().block[6] != 1 {
+            return Ok(());
+        }
+        let mut root = self.load_node(inode, None, None)?;
+        let [only] = &root.inner[..] else { return Ok(()) };
+        let block = only.leaf();
+        let buf = self.bdev.read(block).await?;
+        let leaf = self.load_node(inode, Some(buf), Some(0))?.leaf;
+        if leaf.len() > usize::from(root.header.entries_max.get()) || !h.extend_with(2, 1) {
+            return Ok(());
+        }
+        root.header.depth = 0.into();
+        root.inner.clear();
+        root.leaf = leaf;
+        inode.add_blocks(-1, self.bs().sectors())?;
+        self.store_node(h, inode, &mut root).await?;
+        self.return_blocks(h, block, 1, true).await
+    }
+
     /// Puts an extent into the tree; with `merge` as part of a neighbour where they continue each
-    /// other.
+    /// other, and the tree's only leaf into the inode where it fits.
     pub(super) async fn insert(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        new: Extent,
+        merge: bool,
+    ) -> FsResult<()> {
+        self.insert_below(h, inode, new, merge).await?;
+        if merge { self.merge_up(h, inode).await } else { Ok(()) }
+    }
+
+    async fn insert_below(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,
@@ -421,9 +472,7 @@ impl Ext4 {
         inode: &Inode,
         goal: u64,
     ) -> FsResult<Rc<Buffer>> {
-        let rq =
-            Request { goal, adjacent: false, want: 1, from_group_prealloc: false, promised: true };
-        let (block, _) = self.take_blocks(h, &rq).await?;
+        let (block, _) = self.take_blocks(h, &Request::meta(inode, goal)).await?;
         inode.add_blocks(1, self.bs().sectors())?;
         let buf = self.bdev.get(block);
         h.get_create_access(&buf).await?;
@@ -491,7 +540,7 @@ impl Ext4 {
         level: usize,
         logical: u32,
     ) -> FsResult<()> {
-        let goal = path[level].buf.as_ref().map_or(0, |b| b.block());
+        let goal = self.goal(inode, &path, logical);
         let buf = self.node_block(h, inode, goal).await?;
         let block = buf.block();
         let node = &mut path[level];

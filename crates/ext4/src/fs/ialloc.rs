@@ -1,7 +1,5 @@
-//! Which inodes are given out, and how they are taken and returned.
+//! How inodes are taken and returned; `orlov` says in which group.
 //!
-//! Left out:   Orlov's spreading of top-level directories: directories go to their parent's flex
-//!             group.
 //! Source:     Linux `fs/ext4/ialloc.c`.
 
 use std::rc::Rc;
@@ -12,6 +10,7 @@ use wp_jbd2::Handle;
 
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
+use super::orlov::Parent;
 use crate::disk::GroupDesc;
 
 /// The first clear bit of `first..end`. Full bytes are passed over whole, eight at a time.
@@ -87,26 +86,26 @@ impl Ext4 {
         }))
     }
 
-    /// The group for a new inode: the parent's, then those after it.
-    fn choose_group(&self, parent: u32) -> Option<u32> {
-        let start = self.geo.inode_slot(parent).map_or(0, |s| s.group);
-        (0..self.geo.groups)
-            .map(|i| (start + i) % self.geo.groups)
-            .find(|g| self.group_desc(*g).free_inodes_count() > 0)
-    }
-
-    /// Takes an inode near `parent` and makes it in memory; the caller fills and writes it.
+    /// Takes an inode near directory `parent`, for `name` in it, and makes it in memory; the caller
+    /// fills and writes it.
     ///
     /// Errors: `NoSpace`.
     pub(super) async fn take_inode(
         self: &Rc<Self>,
         h: &Handle,
-        parent: u32,
+        parent: &Inode,
+        name: &[u8],
         new: &NewInode,
     ) -> FsResult<Rc<Inode>> {
         let is_dir = new.mode & 0xF000 == 0x4000;
+        let near = Parent { ino: parent.ino, flags: parent.disk.borrow().flags.get() };
+        let first = self.group_for(near, is_dir, Some(name)).ok_or(FsError::NoSpace)?;
+        let mut tries = 0..self.geo.groups;
         loop {
-            let group = self.choose_group(parent).ok_or(FsError::NoSpace)?;
+            let group = (first + tries.next().ok_or(FsError::NoSpace)?) % self.geo.groups;
+            if self.group_desc(group).free_inodes_count() == 0 {
+                continue;
+            }
             let buf = self.inode_bitmap(group).await?;
             h.get_write_access(&buf).await?;
             let per = self.geo.inodes_per_group;
@@ -153,10 +152,14 @@ impl Ext4 {
             })
             .await?;
             self.groups.free_inodes.set(self.groups.free_inodes.get().saturating_sub(1));
+            self.groups.rough.inodes.add(-1);
+            self.groups.rough.dirs.add(i64::from(is_dir));
             let ino = group * per + index + 1;
             let inode = self.new_inode(ino, new);
             // Without it even fdatasync would not make the file findable.
-            inode.datasync_tid.set(h.tid());
+            if crate::site::CREATE_TID.on() {
+                inode.datasync_tid.set(h.tid());
+            }
             return Ok(inode);
         }
     }
@@ -196,6 +199,11 @@ impl Ext4 {
         })
         .await?;
         self.groups.free_inodes.set(self.groups.free_inodes.get() + 1);
+        self.groups.rough.inodes.add(1);
+        if was_dir {
+            self.groups.rough.dirs.add(-1);
+            self.groups.last_inode_group.borrow_mut().remove(&inode.ino);
+        }
         Ok(())
     }
 }

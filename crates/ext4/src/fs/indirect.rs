@@ -15,9 +15,9 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
 
-use super::balloc::Request;
 use super::extents::{GROUPS_PER_CUT, METADATA_PER_CUT, Run};
 use super::inode::Inode;
+use super::mballoc::{Purpose, Request};
 use super::mount::Ext4;
 use crate::disk::Inode as DiskInode;
 
@@ -177,7 +177,7 @@ impl Ext4 {
 
     /// Where a block should go (`ext4_find_near`): after the block of the pointer before it; near
     /// the block of pointers that it stands in; in the inode's group.
-    fn indirect_goal(&self, inode: &Inode, slot: &Slot) -> (u64, bool) {
+    fn indirect_goal(&self, inode: &Inode, slot: &Slot) -> u64 {
         let (n, at): (usize, Option<u64>) = match slot {
             Slot::Root(n) => (*n, None),
             Slot::Node(b, n) => (*n, Some(b.block())),
@@ -187,12 +187,12 @@ impl Ext4 {
                 Slot::Root(_) => inode.disk.borrow().pointer(i),
                 Slot::Node(b, _) => b.with(|bytes| word(bytes, i)),
             };
-            (p != 0).then_some((u64::from(p) + 1, i + 1 == n))
+            (p != 0).then_some(u64::from(p))
         });
         match (before, at) {
             (Some(goal), _) => goal,
-            (None, Some(block)) => (block + 1, true),
-            (None, None) => (self.first_goal(inode), false),
+            (None, Some(block)) => block,
+            (None, None) => self.first_goal(inode),
         }
     }
 
@@ -214,23 +214,18 @@ impl Ext4 {
         } else {
             self.run_of(inode, &slot, want, |p, _| p == 0)
         };
-        let (mut goal, mut adjacent) = self.indirect_goal(inode, &slot);
+        let mut goal = self.indirect_goal(inode, &slot);
         let mut nodes: Vec<u64> = Vec::new();
         let taken = async {
             for _ in 0..missing {
-                let rq =
-                    Request { goal, adjacent, want: 1, from_group_prealloc: false, promised: true };
-                let (block, _) = self.take_blocks(h, &rq).await?;
+                let (block, _) = self.take_blocks(h, &Request::meta(inode, goal)).await?;
                 nodes.push(block);
-                (goal, adjacent) = (block + 1, true);
+                goal = block;
             }
-            let rq = Request {
-                goal,
-                adjacent,
-                want,
-                from_group_prealloc: self.wants_group_prealloc(inode, logical + u64::from(want)),
-                promised,
-            };
+            let data = inode.disk.borrow().is_file();
+            let purpose = if data { Purpose::Data } else { Purpose::Meta };
+            let (left, right) = (None, None);
+            let rq = Request { inode, purpose, logical, goal, want, left, right, promised };
             self.take_blocks(h, &rq).await
         }
         .await;
@@ -280,7 +275,9 @@ impl Ext4 {
         inode.add_blocks(i64::from(len) + nodes.len() as i64, self.bs().sectors())?;
         self.set_pointers(h, inode, &slot, &targets).await?;
         self.write_inode(h, inode).await?;
-        inode.datasync_tid.set(h.tid());
+        if crate::site::INDIRECT_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         Ok(Run { logical, phys, len, unwritten: false })
     }
 

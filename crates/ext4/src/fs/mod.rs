@@ -9,7 +9,7 @@
 //!             3. a name never leads to an inode that is not in the same or an older transaction.
 //! Left out:   quotas, encryption, casefolding, bigalloc, inline data (read-only code reads them),
 //!             fast commits, setting POSIX ACLs and inheriting them,
-//!             hash trees of three levels, multi-block preallocation of large files.
+//!             hash trees of three levels.
 //! Source:     Linux `fs/ext4`; behaviour checked against the reference kernels.
 
 mod balloc;
@@ -29,13 +29,17 @@ mod ialloc;
 mod indirect;
 mod inode;
 mod lazy_init;
+mod mballoc;
 mod mount;
 mod namei;
 mod ops;
+mod orlov;
 mod orphan;
 mod orphan_file;
+mod prealloc;
 mod prefetch;
 mod punch;
+mod search;
 mod super_block;
 mod sync;
 mod syncfs;

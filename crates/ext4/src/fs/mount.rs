@@ -25,6 +25,7 @@ use super::lazy_init::LazyInit;
 use super::orphan_file::OrphanFile;
 use crate::disk::hash::{DirHash, NameHash};
 use crate::disk::{Checksums, Geometry, GroupDesc, SuperBlock, incompat, ino};
+use crate::site;
 
 /// Inodes in memory, and cached blocks of each, above which idle ones are dropped.
 const LIMITS: (usize, usize) = (1 << 16, 1 << 18);
@@ -57,6 +58,10 @@ pub struct MountOptions {
     /// `init_itable=`: how many times as long as zeroing the first inode table took it is waited
     /// between tables; `None` is `noinit_itable`.
     pub init_itable: Option<u32>,
+    /// The device is a rotating disk: groups near the goal are looked at first (from 5.13).
+    pub rotational: bool,
+    /// CPUs of the machine: large files stream to as many groups (from 6.17).
+    pub cpus: u32,
     /// Seconds since 1970 at power-on.
     pub epoch_secs: i64,
     /// The flusher's settings.
@@ -83,6 +88,8 @@ impl MountOptions {
             commit_interval: Span::secs(5),
             disk: disk.to_owned(),
             init_itable: Some(10),
+            rotational: false,
+            cpus: 2,
             epoch_secs: 1_700_000_000,
             writeback: WbPolicy {
                 task,
@@ -186,10 +193,11 @@ impl Ext4 {
             buf.with(|b| GroupDesc::load(&b[at..at + desc_bytes]).inode_table())
         };
         let inode_tables = (0..geo.groups).map(table_of).collect();
+        let goals = if opts.era.stream_goals { opts.cpus.min(geo.groups.div_ceil(4)) } else { 1 };
         let fs = Rc::new(Ext4 {
             rt: rt.clone(),
             csum: Checksums::of(&sb),
-            groups: Groups::new(rt, geo.groups),
+            groups: Groups::new(rt, geo.groups, goals),
             bdev,
             wb,
             opts,
@@ -446,12 +454,16 @@ impl Ext4 {
     }
 
     fn count_free(&self) {
-        let (mut blocks, mut inodes) = (0u64, 0u64);
+        let (mut blocks, mut inodes, mut dirs) = (0u64, 0u64, 0u64);
         for group in 0..self.geo.groups {
             let d = self.group_desc(group);
             blocks += u64::from(d.free_blocks_count());
             inodes += u64::from(d.free_inodes_count());
+            dirs += u64::from(d.used_dirs_count());
         }
+        self.groups.rough.blocks.set(blocks);
+        self.groups.rough.inodes.set(inodes);
+        self.groups.rough.dirs.set(dirs);
         self.groups.free_blocks.set(blocks);
         self.groups.free_inodes.set(inodes);
     }
@@ -479,9 +491,13 @@ impl Ext4 {
         self.sync_everything().await?;
         self.mounted.set(false);
         self.journal().destroy().await?;
-        self.bdev.sync().await?;
+        if site::UNMOUNT_HOME.on() {
+            self.bdev.sync().await?;
+        }
         self.mark_clean().await?;
-        self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        if site::UNMOUNT_FLUSH.on() {
+            self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        }
         self.wb.stop();
         self.conversions.stop();
         self.inodes.borrow_mut().clear();
@@ -522,7 +538,11 @@ async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> FsResult<()> 
     let log = crate::evidence::journal_super_sector(&view)?;
     let (journal_super, home): (Vec<_>, Vec<_>) =
         overlay.writes().into_iter().partition(|(at, _)| at.0 / 8 == log.0 / 8);
-    for stage in [home, journal_super] {
+    let stages = match site::RECOVER_HOME_FIRST.on() {
+        true => vec![home, journal_super],
+        false => vec![[home, journal_super].concat()],
+    };
+    for stage in stages {
         let plug = part.plug();
         let mut waits = Vec::new();
         for (at, data) in stage {
@@ -535,7 +555,9 @@ async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> FsResult<()> 
         for w in waits {
             w.await.map_err(|_| FsError::Io)?;
         }
-        part.flush().await.map_err(|_| FsError::Io)?;
+        if site::RECOVER_FLUSH.on() {
+            part.flush().await.map_err(|_| FsError::Io)?;
+        }
     }
     Ok(())
 }

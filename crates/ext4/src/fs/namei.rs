@@ -116,7 +116,7 @@ impl Ext4 {
             flags,
             generation,
         };
-        let inode = self.take_inode(h, dir.ino, &new).await?;
+        let inode = self.take_inode(h, dir, name, &new).await?;
         inode.set_nlink(if spec.kind == FileType::Dir { 2 } else { 1 });
         if fast_link {
             let mut d = inode.disk.borrow_mut();

@@ -302,6 +302,7 @@ impl FileSystem for Mounted {
             && !inode.alloc_on_close.get()
             && inode.nlink() > 0
         {
+            self.0.closing(inode, write);
             return Call::now(closed(inode, write));
         }
         Call::later(async move {
@@ -312,6 +313,7 @@ impl FileSystem for Mounted {
             {
                 self.0.allocate_promised(&inode).await;
             }
+            self.0.closing(&inode, write);
             closed(&inode, write)?;
             self.0.free_if_unused(&inode).await
         })

@@ -30,11 +30,14 @@ impl Ext4 {
             for group in 0..groups {
                 let Some(fs) = weak.upgrade().filter(|fs| fs.is_mounted()) else { return };
                 let desc = fs.group_desc(group);
-                if desc.has(GroupDesc::BLOCK_UNINIT) || desc.free_blocks_count() == 0 {
+                let unused = desc.has(GroupDesc::BLOCK_UNINIT);
+                if (unused && !fs.opts.era.prefetches_unused_groups)
+                    || desc.free_blocks_count() == 0
+                {
                     continue;
                 }
                 // What cannot be read now is found out by whoever needs it.
-                drop(fs.block_bitmap(group).await);
+                drop(fs.load_group(group).await);
             }
         });
     }

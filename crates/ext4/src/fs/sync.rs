@@ -105,9 +105,15 @@ impl Ext4 {
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }
-        self.wb.write_all(false).await;
-        self.wb.write_all(true).await;
-        self.wb.wait_idle().await;
+        if site::SYNC_SEND.on() {
+            self.wb.write_all(false).await;
+        }
+        if site::SYNC_AGAIN.on() {
+            self.wb.write_all(true).await;
+        }
+        if site::SYNC_WAIT.on() {
+            self.wb.wait_idle().await;
+        }
         let journal = self.journal();
         let tid = journal.running_tid().or(journal.committing_tid());
         // Without a commit that flushes after it, data may be only in the device's cache. Nobody
@@ -115,10 +121,12 @@ impl Ext4 {
         let needs_flush = self.opts.barrier
             && self.opts.era.sync_flushes
             && !tid.is_some_and(|t| journal.will_send_data_barrier(t));
-        journal.force_commit().await?;
-        if needs_flush {
+        if site::SYNC_COMMIT.on() {
+            journal.force_commit().await?;
+        }
+        if needs_flush && site::SYNC_FLUSH.on() {
             self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
         }
-        self.bdev.sync().await
+        if site::SYNC_HOME.on() { self.bdev.sync().await } else { Ok(()) }
     }
 }

@@ -144,7 +144,7 @@ impl Ext4 {
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
             return self.zero_journalled(inode, &b, from as usize..to as usize).await;
         }
-        if self.opts.era.stable_pages {
+        if self.opts.era.stable_pages && site::ZERO_STABLE.on() {
             b.wait_clear(BufFlag::Writeback).await;
         }
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
@@ -165,6 +165,7 @@ impl Ext4 {
     /// (`ext4_truncate`).
     pub(super) async fn finish_truncate(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
+        self.discard_prealloc(inode);
         self.cut(inode, inode.disksize.get().div_ceil(bs), self.is_logged(inode)).await?;
         let h = self.start(8).await?;
         let out = async {
@@ -199,6 +200,7 @@ impl Ext4 {
     /// Frees an inode without names and without users (`ext4_evict_inode`).
     pub(super) async fn delete_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         inode.gone.set(true);
+        self.discard_prealloc(inode);
         let was_dir = inode.is_dir();
         let metadata = self.is_logged(inode);
         self.write_ordered(inode, 0).await?;

@@ -19,6 +19,9 @@ use super::inode::Inode;
 use super::mount::Ext4;
 use crate::site;
 
+/// Blocks that one handle of writeback gives places to at most (`MAX_WRITEPAGES_EXTENT_LEN`).
+const EXTENT_MOST: usize = 2048;
+
 /// What is known of where a dirty block goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -73,7 +76,7 @@ impl Ext4 {
             Place::of(b) == state
                 && inode.map.peek(b.block()).is_some_and(|now| Rc::ptr_eq(&now, b))
         };
-        let bufs = &bufs[..bufs.iter().take_while(still).count()];
+        let bufs = &bufs[..bufs.iter().take(EXTENT_MOST).take_while(still).count()];
         if bufs.is_empty() || state == Place::Known {
             return Ok((false, first));
         }
@@ -87,6 +90,10 @@ impl Ext4 {
                 if b.clear(BufFlag::Delay) {
                     self.unreserve(inode, 1);
                 }
+            }
+            // Nobody is left to use what was set aside (`ext4_da_update_reserve_space`).
+            if inode.reserved.get() == 0 && inode.writers.get() == 0 {
+                self.discard_prealloc(inode);
             }
             first + u64::from(run.len)
         } else {
@@ -262,7 +269,9 @@ impl Ext4 {
                 if !wbc.sync {
                     continue;
                 }
-                b.wait_clear(BufFlag::Writeback).await;
+                if site::WRITE_AGAIN.on() {
+                    b.wait_clear(BufFlag::Writeback).await;
+                }
             }
             let mut run = self.dirty_run(inode, index, to, wbc.budget.get());
             if run.is_empty() {

@@ -16,8 +16,8 @@ use wp_jbd2::Handle;
 use wp_vfs::{FileType, XattrSet};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::balloc::Request;
 use super::inode::Inode;
+use super::mballoc::Request;
 use super::mount::Ext4;
 use crate::disk::compat;
 use crate::disk::xattr::{self, Attribute, XattrHeader};
@@ -242,13 +242,7 @@ impl Ext4 {
                 return self.fill_xattr_block(h, buf, all);
             }
         }
-        let rq = Request {
-            goal: self.first_goal(inode),
-            adjacent: false,
-            want: 1,
-            from_group_prealloc: false,
-            promised: false,
-        };
+        let rq = Request { promised: false, ..Request::meta(inode, self.first_goal(inode)) };
         let (block, _) = self.take_blocks(h, &rq).await?;
         let buf = self.bdev.get(block);
         h.get_create_access(&buf).await?;

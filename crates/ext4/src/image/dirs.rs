@@ -3,6 +3,7 @@
 
 use wp_base::{FsError, FsResult};
 
+use crate::disk::compat;
 use crate::disk::dir::{self, DirIter};
 use crate::disk::htree;
 use crate::disk::inode::flag;
@@ -18,6 +19,15 @@ pub struct DirName {
     pub inode: u32,
     /// Type byte of the entry, see [`crate::disk::FileType::load`]; 0 without the filetype feature.
     pub file_type: u8,
+}
+
+/// What readdir(2) tells of a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Listing {
+    /// The names.
+    pub names: Vec<DirName>,
+    /// What a kernel reports (`ext4_error`) and passes over: the rest of a block is not listed.
+    pub reported: Vec<FsError>,
 }
 
 /// Bytes of inline directories before the first entry: the inode of "..".
@@ -41,6 +51,37 @@ impl Image<'_> {
         for logical in 0..self.dir_blocks(record)? {
             let (bytes, at) = self.dir_block(record, &map, logical)?;
             self.names_in(&bytes, at, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// The names that a kernel lists: what is wrong with an entry hides the rest of its block, and
+    /// is no error of the call.
+    ///
+    /// Errors: `NotDir`; `Corrupt` for a block with a wrong checksum, or none, of a directory that
+    ///         is read in order of hashes (all of one block are, with `dir_index`).
+    /// Source: `ext4_readdir`, `htree_dirblock_to_tree`.
+    pub fn listing(&self, record: &InodeRecord) -> FsResult<Listing> {
+        let mut out = Listing::default();
+        if !record.inode.is_dir() || record.inode.has(flag::INLINE_DATA) {
+            out.names = self.names(record)?;
+            return Ok(out);
+        }
+        let (map, blocks) = (self.map(record)?, self.dir_blocks(record)?);
+        let by_hash =
+            self.sb.has_compat(compat::DIR_INDEX) && (record.inode.has(flag::INDEX) || blocks == 1);
+        for logical in 0..blocks {
+            let done = self
+                .dir_block(record, &map, logical)
+                .map(|(bytes, at)| self.names_in(&bytes, at, &mut out.names));
+            match done {
+                Ok(Ok(())) => {}
+                Ok(Err(e)) => out.reported.push(e),
+                Err(e) if by_hash => return Err(e),
+                // Holes are passed over in silence.
+                Err(_) if map.block(logical).is_none() => {}
+                Err(e) => out.reported.push(e),
+            }
         }
         Ok(out)
     }

@@ -30,7 +30,7 @@ use crate::disk::inode::flag;
 use crate::disk::{Checksums, Geometry, GroupDesc, Inode, InodeExtra, SuperBlock};
 
 pub use classes::{BlockClass, BlockClasses};
-pub use dirs::DirName;
+pub use dirs::{DirName, Listing};
 pub use fast_commit::FastCommits;
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
 pub use map::{FileMap, Run};

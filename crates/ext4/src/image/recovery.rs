@@ -14,7 +14,7 @@ use wp_jbd2::recover::{clear_errno, end_recovery, read_super, replay_log};
 use wp_jbd2::{LogMap, RecoverPolicy, RecoveryReport};
 use wp_medium::Overlay;
 
-use crate::disk::{incompat, ino, ro_compat};
+use crate::disk::{SuperBlock, incompat, ino, ro_compat};
 
 use super::Image;
 use super::editor::Editor;
@@ -196,13 +196,27 @@ fn replay_image<'a>(
         return Err((Stage::Open, FsError::Unsupported(what)));
     }
     let log = log_map(&image).map_err(open)?;
-    let report = replay_log(dev, &log, bs, policy).map_err(in_log)?;
+    let report = replay_log(dev, &log, bs, policy, &has_room).map_err(in_log)?;
     let is_clean = report.scan_end == wp_jbd2::ScanEnd::Clean;
     recovery.fast_commits = fast_commit::replay(dev, &image, &log, &report, now).map_err(in_log)?;
     recovery.journal_errno = report.errno;
     recovery.journal = Some(report.clone());
     end_recovery(dev, &log, bs, policy, &report).map_err(|e| (Stage::BadCommit, e))?;
     Ok(is_clean.then_some(image))
+}
+
+/// Has the super block, as replayed so far, room for a block of the log?
+///
+/// A kernel's super block is the buffer that the replay writes into. If a write cache lost the
+/// logged copy and no checksum tells, what took its place is in force for all blocks of the log
+/// that are read after it, until a later copy heals it.
+/// Source: `jbd2_journal_bmap`, `__check_block_validity`, `ext4_sb_block_valid`.
+fn has_room(dev: &Overlay<'_>, block: u64) -> bool {
+    let at = SuperBlock::AT as usize;
+    // Until the replay has written it, it is the one that the mount began with.
+    let replayed = dev.page(0).and_then(|page| SuperBlock::load(page.bytes().get(at..)?));
+    replayed
+        .is_none_or(|sb| block > u64::from(sb.first_data_block.get()) && block < sb.blocks_count())
 }
 
 /// Why the journal of an image that needs no replay was aborted; 0 = it was not.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use wp_base::FsResult;
 use wp_jbd2::RecoverPolicy;
-use wp_medium::Overlay;
+use wp_medium::{Overlay, PAGE_BYTES};
 use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
-use super::{Image, InodeRecord, Recovery, recover_at_mount};
-use crate::disk::ino;
+use super::{Image, InodeRecord, Recovery, log_map, recover_at_mount};
+use crate::disk::{SuperBlock, ino};
 
 /// Recovers into `overlay` as a mount would and surveys the result; `now` is the time of deletion
 /// of orphans.
@@ -22,12 +22,25 @@ pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResu
     let image = Image::open(overlay)?;
     let faults = recovery.reported.iter().map(|e| format!("reported at mount: {e}")).collect();
     let mut out = Survey { did: in_words(&recovery), faults, ..Survey::default() };
+    // The log is empty only when all of it has reached its homes (`jbd2_journal_recover()` syncs
+    // and flushes before `jbd2_journal_reset()`), and the flag in the super block goes last.
+    out.last = vec![SuperBlock::AT / PAGE_BYTES as u64];
+    if let Ok(log) = log_map(&image)
+        && let Some((_, start, _)) = log.blocks.first()
+    {
+        out.last.push(start * u64::from(image.block_size().bytes()) / PAGE_BYTES as u64);
+    }
+    out.journaled = recovery.orphans_deleted + recovery.orphans_truncated > 0;
     let mut seen = BTreeSet::from([ino::ROOT]);
     let mut dirs = vec![(String::new(), ino::ROOT)];
     while let Some((path, number)) = dirs.pop() {
-        let names = image.inode(number).and_then(|record| image.names(&record));
-        let names = match names {
-            Ok(names) => names,
+        let listing = image.inode(number).and_then(|record| image.listing(&record));
+        let names = match listing {
+            Ok(listing) => {
+                let reported = listing.reported.iter();
+                out.faults.extend(reported.map(|e| format!("reported when listed: /{path}: {e}")));
+                listing.names
+            }
             Err(e) => {
                 out.faults.push(format!("{path}: {e}"));
                 continue;

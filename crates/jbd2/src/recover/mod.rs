@@ -36,14 +36,19 @@ pub fn recover(
     bs: BlockSize,
     policy: &RecoverPolicy,
 ) -> FsResult<RecoveryReport> {
-    let report = replay_log(dev, log, bs, policy)?;
+    let report = replay_log(dev, log, bs, policy, &|_, _| true)?;
     end_recovery(dev, log, bs, policy, &report)?;
     Ok(report)
 }
 
+/// Does the file system still give out block `.1` of the device as the log's, with what has been
+/// replayed into the overlay so far? The kernel asks before each block (`jbd2_journal_bmap`).
+pub type MayRead<'a> = &'a dyn Fn(&Overlay<'_>, u64) -> bool;
+
 /// The three passes over the log; its superblock stays as it is.
 ///
-/// Errors: `Corrupt` for a superblock that no log can have, for a checksum error outside of a
+/// Errors: `Corrupt` for a superblock that no log can have, for a block that `may_read` does not
+///         give out, for a checksum error outside of a
 ///         commit record that a kernel stops at, and for passes that disagree; `Unsupported` for an
 ///         unknown feature; `Io` where the view cannot be read.
 /// Source: `jbd2_journal_recover`, `do_one_pass`.
@@ -52,10 +57,11 @@ pub fn replay_log(
     log: &LogMap,
     bs: BlockSize,
     policy: &RecoverPolicy,
+    may_read: MayRead<'_>,
 ) -> FsResult<RecoveryReport> {
     let sb = read_super(dev, log, bs)?;
     verify_super(&sb, log, bs, super_block::super_at(log, bs)?, policy.incompat_known)?;
-    let ring = ring::Ring::new(dev, log, bs, &sb)?;
+    let ring = ring::Ring::new(dev, log, bs, &sb, may_read)?;
     let mut report = RecoveryReport {
         first_tid: sb.sequence.get(),
         end_tid: sb.sequence.get(),

@@ -6,9 +6,10 @@ use wp_base::{BlockSize, FsError, FsResult};
 use wp_medium::{Overlay, View};
 use zerocopy::FromBytes;
 
-use super::ScanEnd;
+use super::{MayRead, ScanEnd};
 use crate::disk::{self, Format, Header, SuperBlock};
 use crate::log::LogMap;
+use crate::site;
 
 /// The ring of log blocks, as one recovery sees it.
 pub(super) struct Ring<'a, 'b> {
@@ -23,6 +24,7 @@ pub(super) struct Ring<'a, 'b> {
     /// Blocks of the log, fast-commit area included.
     total: u32,
     pub fast_commit: Option<(u32, u32)>,
+    may_read: MayRead<'a>,
 }
 
 impl<'a, 'b> Ring<'a, 'b> {
@@ -31,6 +33,7 @@ impl<'a, 'b> Ring<'a, 'b> {
         log: &'a LogMap,
         bs: BlockSize,
         sb: &SuperBlock,
+        may_read: MayRead<'a>,
     ) -> FsResult<Ring<'a, 'b>> {
         let (first, total) = (sb.first.get(), sb.maxlen.get());
         let fc = sb.fast_commit_blocks();
@@ -50,7 +53,7 @@ impl<'a, 'b> Ring<'a, 'b> {
                 "room for a log before the fast-commit area",
             ));
         }
-        Ok(Ring { dev, log, bs, format: Format::of(sb), first, last, total, fast_commit })
+        Ok(Ring { dev, log, bs, format: Format::of(sb), first, last, total, fast_commit, may_read })
     }
 
     pub fn byte(&self, log: u32) -> Option<u64> {
@@ -66,6 +69,11 @@ impl<'a, 'b> Ring<'a, 'b> {
                 u64::from(log),
                 "a block of the log",
             ));
+        }
+        let block = self.log.block(log).ok_or(FsError::Io)?;
+        if !(self.may_read)(self.dev, block) {
+            let expected = "a block that the replayed super block has room for";
+            return Err(FsError::corrupt("jbd2 log", "block", 0, block, expected));
         }
         self.dev.read_at(self.byte(log).ok_or(FsError::Io)?, out)
     }
@@ -121,7 +129,7 @@ impl<'r, 'a, 'b> Walk<'r, 'a, 'b> {
         if h.magic.get() != disk::MAGIC {
             return Ok(Step::End(ScanEnd::NoMagic));
         }
-        if h.sequence.get() != tid {
+        if h.sequence.get() != tid && site::SCAN_SEQUENCE.on() {
             return Ok(Step::End(ScanEnd::OtherSequence(h.sequence.get())));
         }
         match h.blocktype.get() {

@@ -15,7 +15,7 @@ use super::wild::{self, Extras};
 use super::{database, sequences};
 
 /// Programs that share what is known of recoveries.
-const CHUNK: u64 = 32;
+const CHUNK: u64 = 16;
 
 /// Where programs come from.
 #[derive(Clone, Debug)]
@@ -40,6 +40,26 @@ pub enum Source {
         /// Databases of a transaction.
         journals: u32,
     },
+}
+
+impl Campaign {
+    /// Programs on a machine: honest states, the default plan, what ext4 is held to, no check.
+    pub fn new(bench: Bench, source: Source, programs: (u64, u64)) -> Campaign {
+        Campaign {
+            bench,
+            source,
+            programs,
+            space: Space::HONEST,
+            plan: Plan::default(),
+            seed: 1,
+            profile: Profile::EXT4,
+            check: false,
+            second_cuts: 0,
+            prune: true,
+            recovery_in_order: true,
+            stop_at: Vec::new(),
+        }
+    }
 }
 
 impl Source {
@@ -124,6 +144,10 @@ pub struct Campaign {
     pub check: bool,
     /// Cuts during recovery, see [`wp_crash::Options::second_cuts`].
     pub second_cuts: u32,
+    /// See [`wp_crash::Options::prune`].
+    pub prune: bool,
+    /// See [`wp_crash::Options::recovery_in_order`].
+    pub recovery_in_order: bool,
     /// Stop after a chunk in which all of these rules are broken, if any are given.
     pub stop_at: Vec<Rule>,
 }
@@ -228,6 +252,7 @@ fn chunk(c: &Campaign, from: u64, to: u64) -> Findings {
         options: c.bench.fs_options.clone(),
         block_bytes: first.ledger.block_bytes() as u32,
         check: c.check,
+        keep_writes: c.second_cuts > 0,
     });
     let options = wp_crash::Options {
         plan: c.plan,
@@ -236,6 +261,8 @@ fn chunk(c: &Campaign, from: u64, to: u64) -> Findings {
         partition: first.partition,
         keep: KEEP,
         second_cuts: c.second_cuts,
+        prune: c.prune,
+        recovery_in_order: c.recovery_in_order,
     };
     let mut explorer = Explorer::new(subject, options);
     for (n, played) in &plays {

@@ -4,8 +4,8 @@
 //! With several journals (one database each, as with ATTACH) only the last one is fsynced before
 //! the databases are written: what paper `ext4-fsync` warns of.
 //!
-//! Source: sqlite.org/fileformat.html, section 3 (rollback journal: header of one sector, records of
-//!         page number, page and checksum); paper `ext4-fsync`, section 6.
+//! Source: sqlite.org/fileformat.html, section 3 (rollback journal: header of one sector, records
+//!         of page number, page and checksum); paper `ext4-fsync`, section 6.
 
 use wp_base::rng::Rng;
 use wp_workload::program::{Call, Flags, Program, Step};

@@ -4,8 +4,10 @@
 //! Picture:    [`Source`] -> program -> [`play()`] -> [`Played`] (tape, ledger) ->
 //!             [`wp_crash::Explorer`] -> [`Findings`]; a [`Campaign`] says all of it.
 
+pub mod bugs;
 mod campaign;
 pub mod database;
+pub mod host;
 pub mod mutate;
 mod play;
 pub mod sequences;

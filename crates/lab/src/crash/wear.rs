@@ -34,9 +34,13 @@ impl Writer {
     }
 
     fn write(&mut self, fd: u32, at: u64, len: u64) {
-        self.written += 1;
-        // One block in four looks like a journal's.
         let like_a_log = len == BLOCK && self.rng.below(4) == 0;
+        self.write_as(fd, at, len, like_a_log);
+    }
+
+    /// A write whose contents look like a block of a journal, or not.
+    fn write_as(&mut self, fd: u32, at: u64, len: u64, like_a_log: bool) {
+        self.written += 1;
         let seed = self.written + if like_a_log { MAGIC_SEED } else { 0 };
         self.call(Call::Pwrite { fd, len: len as u32, at, seed });
     }
@@ -51,7 +55,7 @@ impl Writer {
             0 => self.call(Call::Fdatasync(fd)),
             1 => self.call(Call::Syncfs(ROOT)),
             2 => self.nap(),
-            3 => {}
+            3 => self.call(Call::Sync),
             _ => self.call(Call::Fsync(fd)),
         }
     }
@@ -97,6 +101,52 @@ pub fn log(seed: u64, rounds: u32) -> Program {
             w.nap();
         }
     }
+    Program(w.steps)
+}
+
+/// The image of a disk in a file, whose blocks look like those of a journal more often than not.
+pub fn image(seed: u64, rounds: u32) -> Program {
+    let mut w = Writer::new(seed, "image programs");
+    w.open(0, "image", false, false);
+    for _ in 0..rounds {
+        let (at, blocks) = (w.rng.below(64), 20 + w.rng.below(50));
+        for block in at..at + blocks {
+            let like_a_log = w.rng.below(4) > 0;
+            w.write_as(0, block * BLOCK, BLOCK, like_a_log);
+        }
+        w.call(Call::Fsync(0));
+    }
+    Program(w.steps)
+}
+
+/// A spool of mail: a message is written, synced and moved to where it is found; some are deleted.
+/// Transactions of a few blocks each: the log comes round in the middle of any of them.
+pub fn mail(seed: u64, messages: u32) -> Program {
+    let mut w = Writer::new(seed, "mail programs");
+    w.call(Call::Mkdir("tmp".to_owned()));
+    w.call(Call::Mkdir("new".to_owned()));
+    let mut there: Vec<String> = Vec::new();
+    for n in 0..messages {
+        let (from, to) = (format!("tmp/m{n}"), format!("new/m{n}"));
+        w.open(0, &from, false, false);
+        let len = 1 + w.rng.below(6 * KIB);
+        w.write(0, 0, len);
+        match w.rng.below(4) {
+            0 => w.call(Call::Fdatasync(0)),
+            _ => w.call(Call::Fsync(0)),
+        }
+        w.call(Call::Close(0));
+        w.call(Call::Rename(from, to.clone()));
+        there.push(to);
+        if there.len() > 8 || w.rng.below(4) == 0 {
+            let n = w.rng.below(there.len() as u64) as usize;
+            w.call(Call::Unlink(there.remove(n)));
+        }
+        if w.rng.below(3) == 0 {
+            w.call(Call::Fsync(ROOT));
+        }
+    }
+    w.call(Call::Fsync(ROOT));
     Program(w.steps)
 }
 
@@ -283,9 +333,9 @@ mod tests {
     #[test]
     fn programs_are_those_of_their_seed_and_parse() {
         for seed in 0..20 {
-            for p in
-                [log(seed, 16), space(seed, 30), names(seed, 80), edges(seed, 30), bursts(seed, 90)]
-            {
+            let some = [log(seed, 16), space(seed, 30), names(seed, 80), edges(seed, 30)];
+            let more = [bursts(seed, 90), image(seed, 9), mail(seed, 30)];
+            for p in some.into_iter().chain(more) {
                 assert_eq!(Program::parse(&p.to_string()), Ok(p));
             }
         }

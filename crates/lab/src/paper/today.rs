@@ -54,7 +54,9 @@ fn config(e: impl std::fmt::Display) -> MachineError {
 /// The options of mke2fs and mount, in our words.
 fn fs_options(run: &TodayRun) -> Result<String, MachineError> {
     let unknown = |what: &str| config(format!("{}: what is {what:?}?", run.run));
-    let mut out = vec![format!("era={ERA}"), format!("hash_seed={}", run.hash_seed)];
+    // The recorded runs were on loop devices, which that kernel takes for rotating.
+    let mut out =
+        vec![format!("era={ERA}"), format!("hash_seed={}", run.hash_seed), "rotational".to_owned()];
     let mut words = run.mkfs.split_whitespace();
     while let Some(option) = words.next() {
         let value = words.next().ok_or_else(|| unknown(option))?;

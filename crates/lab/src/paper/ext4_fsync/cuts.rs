@@ -1,16 +1,16 @@
 //! The claims of power cuts: what may survive one in each era.
 //!
-//! Nothing here is told where the faults are: random programs, and databases with rollback journals,
-//! on the paper's phone (eMMC, CFQ), whose flusher starts early, as with little memory. Every state
-//! that the contract of the drive permits is recovered and judged.
+//! Nothing here is told where the faults are: random programs, and databases with rollback
+//! journals, on the paper's phone (eMMC, CFQ), whose flusher starts early, as with little memory.
+//! Every state that the contract of the drive permits is recovered and judged.
 
 use serde::Serialize;
-use wp_crash::{Plan, Profile, Rule, Totals};
+use wp_crash::{Profile, Rule, Totals};
 use wp_vfs::Options;
 
 use super::run::config;
 use crate::crash::wild::Extras;
-use crate::crash::{Bench, Campaign, Findings, Source, Space, run};
+use crate::crash::{Bench, Campaign, Findings, Source, run};
 use crate::machine::MachineError;
 
 /// Programs behind a 0 (`>= 1,000`), and recoveries (`>= 100,000 distinct`).
@@ -101,23 +101,17 @@ pub fn cut_era(
     let extras = Extras::ALL;
     let sources = [
         ("random", programs, Source::Wild { seed, calls: 40, extras }),
-        ("one journal", programs / 10, Source::Database { seed, journals: 1 }),
-        ("many journals", programs / 10, Source::Database { seed, journals: MANY }),
+        ("one journal", programs / 50, Source::Database { seed, journals: 1 }),
+        ("many journals", programs / 50, Source::Database { seed, journals: MANY }),
     ];
     let mut rows = Vec::new();
     for (name, count, source) in sources {
         let campaign = Campaign {
-            bench: bench(era, kernel)?,
-            source,
-            programs: (0, count.max(1)),
-            space: Space::HONEST,
-            plan: Plan::default(),
             seed,
             profile: Profile { size_with_data: true, ..Profile::EXT4 },
-            check: false,
-            second_cuts: 0,
             // What was seen twice over needs no thousand programs more.
             stop_at: vec![Rule::Exposure, Rule::SizeAhead],
+            ..Campaign::new(bench(era, kernel)?, source, (0, count.max(1)))
         };
         let findings = run(&campaign, workers, &|_| go_on());
         if !go_on() {

@@ -1,0 +1,232 @@
+//! `kernels crash`: our recovery beside this host's, state by state.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::json;
+use wp_lab::crash::host::{Agreement, Ask, Counts, agree, cannot};
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Distinct states to reach.
+    #[arg(long, default_value_t = 1000)]
+    states: u64,
+    /// Seed of programs and of the choice of states.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads, with a loop device each. A mount waits more than it works.
+    #[arg(long, default_value_t = 8)]
+    workers: usize,
+    /// The first program.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// How many programs at most.
+    #[arg(long, default_value_t = u64::MAX)]
+    programs: u64,
+    /// Calls of a random program, about.
+    #[arg(long, default_value_t = 24)]
+    calls: u32,
+    /// States of one program at most.
+    #[arg(long, default_value_t = 40)]
+    each: usize,
+    /// One state in so many is checked by e2fsck after the kernel's unmount, and by `fsck` here
+    /// after our recovery; 0: none.
+    #[arg(long, default_value_t = 20)]
+    fsck: u64,
+    /// Where images lie: best a file system in memory.
+    #[arg(long, default_value = "/dev/shm")]
+    dir: PathBuf,
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let dir = a.dir.join(format!("writepath-agree-{}", std::process::id()));
+    if let Some(why) = cannot(&dir) {
+        return out.fail(
+            Exit::Unsupported,
+            "host",
+            &format!("kernels crash was skipped: {why}"),
+            "root, losetup and a kernel with ext4 and loop devices are needed; see --dir",
+        );
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        out.note(&format!("note: an interrupt will leave a loop device behind ({e})"));
+    }
+    let ask = Ask {
+        states: a.states,
+        seed: a.seed,
+        first: a.first,
+        programs: a.programs,
+        calls: a.calls,
+        each: a.each,
+        fsck: a.fsck,
+        dir: dir.clone(),
+    };
+    let live = std::io::stderr().is_terminal();
+    #[expect(clippy::disallowed_methods, reason = "progress and rates are of the host")]
+    let start = Instant::now();
+    let found = agree(&ask, a.workers, &|t| {
+        if live {
+            eprint!("\r{} of {} states, {} different   ", t.states, a.states, t.different);
+        }
+        !stop.load(Ordering::SeqCst)
+    });
+    if live {
+        eprint!("\r{:<78}\r", "");
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    drop(std::fs::remove_dir_all(&dir));
+    let found = match found {
+        Ok(found) => found,
+        Err(e) => return out.fail(Exit::HostIo, "host", &e, ""),
+    };
+    let exit = match (stop.load(Ordering::SeqCst), found.different.is_empty()) {
+        (true, _) => Exit::Interrupted,
+        (_, false) => Exit::No,
+        _ => Exit::Ok,
+    };
+    out.answer(exit, &document(&found), &text(a, &found, seconds))
+}
+
+fn row(t: &mut String, era: &str, mode: &str, c: &Counts) {
+    writeln!(
+        t,
+        "{era:<5} {mode:<11} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>8} {:>9} {:>6} {:>6}",
+        c.programs,
+        c.states,
+        c.equal,
+        c.different,
+        c.refused,
+        c.faulty,
+        format!("{}/{}", c.again_equal, c.again),
+        c.checked,
+        c.clean,
+        c.both_unclean
+    )
+    .expect("a string takes it");
+}
+
+fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
+    let mut t = String::new();
+    let line = "a string takes it";
+    writeln!(
+        t,
+        "Crash states of generated programs, recovered here by the rules of {} and by it:\n\
+         mount or not, every name, kind, inode, link count, length, link target, contents.\n",
+        f.release
+    )
+    .expect(line);
+    writeln!(
+        t,
+        "{:<5} {:<11} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>8} {:>9} {:>6} {:>6}",
+        "era",
+        "mode",
+        "programs",
+        "states",
+        "equal",
+        "different",
+        "refused",
+        "faulty",
+        "again",
+        "e2fsck'd",
+        "clean",
+        "faults"
+    )
+    .expect(line);
+    for ((era, mode), counts) in &f.modes {
+        row(&mut t, era, mode, counts);
+    }
+    let total = f.total();
+    row(&mut t, "all", "", &total);
+    writeln!(
+        t,
+        "\nrefused: by both. faulty: with files that neither can read. again: equal/mounted, of states\n\
+         that our recovery cannot tell from one before. e2fsck'd: after the kernel's unmount, and\n\
+         checked here after our recovery; clean, or faults, on both sides.\n\
+         {} states were not mounted: another program had left the same image.",
+        f.repeated
+    )
+    .expect(line);
+    let rate = |n: u64, s: f64| n as f64 / s.max(1e-9);
+    let each = |d: std::time::Duration| d.as_secs_f64() * 1e3 / f.spent.mounts.max(1) as f64;
+    let s = &f.spent;
+    let cycle = s.write + s.mount + s.read + s.unmount;
+    writeln!(
+        t,
+        "kernel: {:.1} states a second and thread (ms: write {:.2}, mount {:.2}, read {:.2},\n        \
+         unmount {:.2})\n\
+         here:   {:.1} states a second and thread ({} recoveries, the states are some of them)\n\
+         together {:.1} states a second with {} threads, {seconds:.0} s",
+        rate(s.mounts, cycle.as_secs_f64()),
+        each(s.write),
+        each(s.mount),
+        each(s.read),
+        each(s.unmount),
+        rate(f.recoveries, f.explored.as_secs_f64()),
+        f.recoveries,
+        rate(s.mounts, seconds),
+        a.workers
+    )
+    .expect(line);
+    for (n, why) in &f.not_played {
+        writeln!(t, "program {n} was not played: {why}").expect(line);
+    }
+    for d in &f.different {
+        writeln!(
+            t,
+            "DIFFERENT: program {} ({} {} {}): {}\n  writepath crash {} --image FILE",
+            d.program, d.mode.era, d.mode.name, d.mode.block, d.what, d.replay
+        )
+        .expect(line);
+    }
+    t
+}
+
+fn document(f: &Agreement) -> serde_json::Value {
+    let counts = |c: &Counts| {
+        json!({
+            "programs": c.programs, "states": c.states, "equal": c.equal,
+            "different": c.different, "refused": c.refused, "faulty": c.faulty,
+            "again": c.again, "again_equal": c.again_equal, "checked": c.checked,
+            "clean": c.clean, "both_unclean": c.both_unclean,
+        })
+    };
+    let modes: Vec<serde_json::Value> = f
+        .modes
+        .iter()
+        .map(|((era, mode), c)| json!({ "era": era, "mode": mode, "counts": counts(c) }))
+        .collect();
+    let different: Vec<serde_json::Value> = f
+        .different
+        .iter()
+        .map(|d| {
+            json!({
+                "program": d.program, "frame": d.frame, "lost": d.lost, "what": d.what,
+                "era": d.mode.era, "mode": d.mode.name, "block": d.mode.block,
+                "replay": format!("writepath crash {}", d.replay),
+            })
+        })
+        .collect();
+    let not_played: Vec<serde_json::Value> =
+        f.not_played.iter().map(|(n, why)| json!({ "program": n, "why": why })).collect();
+    json!({
+        "schema": "writepath.kernels.crash/1",
+        "release": f.release,
+        "modes": modes,
+        "total": counts(&f.total()),
+        "repeated": f.repeated,
+        "recoveries": f.recoveries,
+        "different": different,
+        "not_played": not_played,
+    })
+}

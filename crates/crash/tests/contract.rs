@@ -1,0 +1,197 @@
+//! What a contract permits, against a brute-force reading of its words.
+
+use std::collections::BTreeSet;
+
+use wp_base::event::{Flags, Op};
+use wp_base::rng::Rng;
+use wp_base::{Sector, Time};
+use wp_crash::{Contract, Entry, History, Kept, Plan, Tape, of_frame};
+use wp_medium::{Medium, Slice};
+
+/// Sectors of a block.
+const BLOCK: u64 = 8;
+
+fn submit(id: u64, op: Op, flags: Flags, block: u64, tag: u64) -> Entry {
+    let data = if op == Op::Write { vec![Slice::pattern(tag, 0, 4096)] } else { Vec::new() };
+    let sectors = if op == Op::Flush { 0 } else { BLOCK as u32 };
+    Entry::Submit { id, op, flags, at: Sector(block * BLOCK), sectors, data }
+}
+
+fn tape(entries: Vec<Entry>) -> Tape {
+    Tape::of(entries.into_iter().enumerate().map(|(i, e)| (Time(i as u64), e)).collect())
+}
+
+/// What stands in the first blocks of an image: tags by block, 0 for nothing.
+fn image(medium: &Medium, tags: u64) -> Vec<u64> {
+    let known: Vec<(u64, u128)> =
+        (1..=tags).map(|t| (t, Slice::pattern(t, 0, 4096).id())).collect();
+    (0..4)
+        .map(|b| {
+            let id = medium.read(Sector(b * BLOCK), BLOCK as u32)[0].id();
+            known.iter().find(|(_, i)| *i == id).map_or(0, |(t, _)| *t)
+        })
+        .collect()
+}
+
+/// Images that the explorer would visit.
+fn visited(history: &History, tags: u64) -> BTreeSet<Vec<u64>> {
+    let mut out = BTreeSet::new();
+    for (n, frame) in history.frames.iter().enumerate() {
+        of_frame(history, n, &Plan::default(), 1, &mut |kept: &Kept| {
+            let mut medium = frame.base.clone();
+            for (i, u) in frame.live.iter().enumerate() {
+                if kept.has(i) {
+                    history.units[*u as usize].apply(&mut medium);
+                }
+            }
+            out.insert(image(&medium, tags));
+            true
+        });
+    }
+    out
+}
+
+/// The same from the words: after each entry, what is not durable may be missing, in any choice.
+fn by_the_words(tape: &Tape, volatile: bool) -> BTreeSet<Vec<u64>> {
+    let mut out = BTreeSet::new();
+    for end in 0..=tape.entries.len() {
+        let seen = &tape.entries[..end];
+        let completed = |id: u64| {
+            seen.iter().position(|e| matches!(e.1, Entry::Complete { id: i, ok: true } if i == id))
+        };
+        let mut writes: Vec<(u64, u64, bool)> = Vec::new();
+        for (_, e) in seen {
+            let Entry::Submit { id, op: Op::Write, flags, at, data, .. } = e else { continue };
+            let done = completed(*id);
+            let flushed = seen.iter().enumerate().any(|(sent, (_, f))| {
+                let Entry::Submit { id, op: Op::Flush, .. } = f else { return false };
+                done.is_some_and(|d| d < sent) && completed(*id).is_some()
+            });
+            let durable = done.is_some() && (!volatile || flags.has(Flags::FUA)) || flushed;
+            let wp_medium::Content::Pattern(tag) = data[0].content() else { unreachable!() };
+            writes.push((at.0 / BLOCK, *tag, durable));
+        }
+        let open: Vec<usize> = (0..writes.len()).filter(|i| !writes[*i].2).collect();
+        for mask in 0..1u32 << open.len() {
+            let kept = |i: usize| match open.iter().position(|o| *o == i) {
+                Some(bit) => mask >> bit & 1 == 1,
+                None => true,
+            };
+            let mut blocks = vec![0; 4];
+            for (i, (block, tag, durable)) in writes.iter().enumerate() {
+                // Something durable and newer at the same place covers it.
+                let covered = writes[i + 1..].iter().any(|(b, _, d)| b == block && *d);
+                if kept(i) && (*durable || !covered) {
+                    blocks[*block as usize] = *tag;
+                }
+            }
+            out.insert(blocks);
+        }
+    }
+    out
+}
+
+/// Random traffic: writes, some with FUA, flushes, completions in any order. Writes to one block do
+/// not overtake each other, as no file system lets them.
+fn traffic(seed: u64) -> (Tape, u64) {
+    let mut rng = Rng::stream(seed, "traffic");
+    let (mut entries, mut flying, mut tag) = (Vec::new(), Vec::<(u64, Option<u64>)>::new(), 0);
+    for id in 0..24 {
+        match rng.below(5) {
+            0 => {
+                entries.push(submit(id, Op::Flush, Flags::NONE, 0, 0));
+                flying.push((id, None));
+            }
+            1 | 2 if tag < 9 => {
+                let block = rng.below(4);
+                if flying.iter().any(|f| f.1 == Some(block)) {
+                    continue;
+                }
+                tag += 1;
+                let fua = if rng.below(4) == 0 { Flags::FUA } else { Flags::NONE };
+                entries.push(submit(id, Op::Write, fua, block, tag));
+                flying.push((id, Some(block)));
+            }
+            _ if !flying.is_empty() => {
+                let n = rng.below(flying.len() as u64) as usize;
+                let (id, _) = flying.remove(n);
+                entries.push(Entry::Complete { id, ok: true });
+            }
+            _ => {}
+        }
+    }
+    (tape(entries), tag)
+}
+
+#[test]
+fn every_state_of_the_contract_is_visited_and_no_other() {
+    for seed in 0..400 {
+        let (tape, tags) = traffic(seed);
+        for volatile in [true, false] {
+            let contract = Contract { volatile, ..Contract::HONEST };
+            let history = History::permitted(&tape, &contract);
+            assert_eq!(
+                visited(&history, tags),
+                by_the_words(&tape, volatile),
+                "seed {seed}, volatile {volatile}: {:?}",
+                tape.entries
+            );
+        }
+    }
+}
+
+#[test]
+fn a_state_lasts_until_something_it_lacks_is_durable() {
+    let t = tape(vec![
+        submit(1, Op::Write, Flags::NONE, 0, 1),
+        Entry::Complete { id: 1, ok: true },
+        submit(2, Op::Flush, Flags::NONE, 0, 0),
+        submit(3, Op::Write, Flags::NONE, 1, 2),
+        Entry::Complete { id: 2, ok: true },
+        Entry::Complete { id: 3, ok: true },
+    ]);
+    let h = History::permitted(&t, &Contract::HONEST);
+    let first = h.frames.iter().position(|f| f.new == 1).expect("a frame with the first write");
+    // Without it: until the flush completes. With it: to the end, as the second is never flushed.
+    assert_eq!(h.until(first, |_| false), 4);
+    assert_eq!(h.until(first, |_| true), t.entries.len());
+    let lying = Contract { lying_flush: true, ..Contract::HONEST };
+    let h = History::permitted(&t, &lying);
+    assert_eq!(h.until(first, |_| false), t.entries.len());
+}
+
+#[test]
+fn a_block_is_torn_below_the_atomic_unit_only() {
+    let t = tape(vec![submit(1, Op::Write, Flags::NONE, 0, 1)]);
+    let units = |atomic| {
+        let contract = Contract { atomic, ..Contract::HONEST };
+        History::permitted(&t, &contract).units.len()
+    };
+    assert_eq!((units(512), units(4096), units(1 << 16)), (8, 1, 1));
+}
+
+#[test]
+fn what_fua_covers_in_part_leaves_the_rest_in_doubt() {
+    let two = |tag| vec![Slice::pattern(tag, 0, 4096), Slice::pattern(tag, 4096, 4096)];
+    let t = tape(vec![
+        Entry::Submit {
+            id: 1,
+            op: Op::Write,
+            flags: Flags::NONE,
+            at: Sector(0),
+            sectors: 16,
+            data: two(1),
+        },
+        Entry::Complete { id: 1, ok: true },
+        submit(2, Op::Write, Flags::FUA, 1, 2),
+        Entry::Complete { id: 2, ok: true },
+    ]);
+    // As one unit of 8 KiB, of which the second half is covered.
+    let h = History::permitted(&t, &Contract { atomic: 8192, ..Contract::HONEST });
+    let last = h.frames.last().expect("frames");
+    assert_eq!(last.live.len(), 1);
+    let mut kept = last.base.clone();
+    h.units[last.live[0] as usize].apply(&mut kept);
+    assert_eq!(kept.read(Sector(8), 8)[0].id(), Slice::pattern(2, 0, 4096).id());
+    assert_eq!(kept.read(Sector(0), 8)[0].id(), Slice::pattern(1, 0, 4096).id());
+}

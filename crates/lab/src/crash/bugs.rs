@@ -1,0 +1,259 @@
+//! Known bugs as acceptance tests: each is found by generated programs where it is, and is not
+//! where it was mended.
+//!
+//! Source: `crash.md` section 6 (A1–A35) with the commits named there.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use wp_crash::{Profile, Rule, Totals};
+use wp_vfs::Options;
+
+use super::campaign::{Campaign, Source, Space, run};
+use super::play::Bench;
+use super::sequences;
+use super::wild::Extras;
+use crate::machine::MachineError;
+
+/// One side of a bug.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    /// Options of ext4.
+    fs: &'static str,
+    kernel: (u16, u16),
+    /// Device preset and replaced parameters.
+    device: &'static str,
+    params: &'static [(&'static str, u64)],
+    elevator: &'static str,
+    space: Space,
+    /// Recovery writes what is to be last only when the rest is durable.
+    recovery_in_order: bool,
+}
+
+/// A bug.
+#[derive(Debug)]
+pub struct Bug {
+    /// Its number in the list.
+    pub id: &'static str,
+    /// What goes wrong.
+    pub what: &'static str,
+    affected: Side,
+    fixed: Side,
+    rule: Rule,
+    profile: Profile,
+    /// What the mended side is held to, if that is something else.
+    fixed_profile: Option<Profile>,
+    programs: Programs,
+    second_cuts: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Programs {
+    /// Every sequence of so many operations.
+    Sequences(u32),
+    /// Random ones, at most so many in the affected mode.
+    Wild(u64),
+}
+
+const PLAIN: Side = Side {
+    fs: "era=4.6",
+    kernel: (4, 6),
+    device: "fixed",
+    params: &[("capacity_bytes", 64 << 20)],
+    elevator: "cfq",
+    space: Space::HONEST,
+    recovery_in_order: true,
+};
+/// Little memory, so that the flusher is at work, and a slow device.
+const PHONE: Side =
+    Side { fs: "era=4.6,dirty_background_bytes=262144", device: "emmc-16", ..PLAIN };
+
+const BUG: Bug = Bug {
+    id: "",
+    what: "",
+    affected: PLAIN,
+    fixed: PLAIN,
+    rule: Rule::Exposure,
+    profile: Profile::EXT4,
+    fixed_profile: None,
+    programs: Programs::Sequences(1),
+    second_cuts: 0,
+};
+
+/// Those that this build can show.
+pub static BUGS: &[Bug] = &[
+    Bug {
+        id: "A1",
+        what: "a file renamed over another is there without its contents (noauto_da_alloc)",
+        affected: Side { fs: "era=4.6,noauto_da_alloc", ..PLAIN },
+        rule: Rule::Replaced,
+        profile: Profile { replaces_whole: true, ..Profile::EXT4 },
+        programs: Programs::Wild(600),
+        ..BUG
+    },
+    Bug {
+        id: "A3",
+        what: "ordered mode shows old data after a crash (3.8 to 4.6.1)",
+        affected: Side { fs: "era=3.8,dirty_background_bytes=262144", kernel: (3, 8), ..PHONE },
+        fixed: PHONE,
+        programs: Programs::Wild(200),
+        ..BUG
+    },
+    Bug {
+        id: "A6",
+        what: "nobarrier on a volatile cache: a transaction is replayed that was never whole",
+        affected: Side { fs: "era=3.4,nobarrier", kernel: (3, 4), ..PLAIN },
+        fixed: Side { fs: "era=3.4", kernel: (3, 4), ..PLAIN },
+        rule: Rule::Metadata,
+        ..BUG
+    },
+    Bug {
+        id: "A12",
+        what: "a drive that says its cache is protected, and loses it",
+        affected: Side {
+            params: &[("capacity_bytes", 64 << 20), ("cache_bytes", 0), ("fua", 0)],
+            space: Space::Permitted {
+                lying_flush: false,
+                lost_fua: false,
+                faulty_plp: true,
+                atomic: None,
+            },
+            ..PLAIN
+        },
+        fixed: Side {
+            params: &[("capacity_bytes", 64 << 20), ("cache_bytes", 0), ("fua", 0)],
+            ..PLAIN
+        },
+        rule: Rule::LostSync,
+        ..BUG
+    },
+    Bug {
+        id: "A28",
+        what: "an O_DIRECT write without fsync is lost in a volatile cache, or its length is",
+        affected: PLAIN,
+        // The mended program calls fsync, and relies on nothing else.
+        fixed_profile: Some(Profile::EXT4),
+        rule: Rule::LostSync,
+        profile: Profile { direct_is_durable: true, ..Profile::EXT4 },
+        ..BUG
+    },
+    Bug {
+        id: "A35",
+        what: "a cut during recovery: the log is emptied before its blocks are at their homes",
+        affected: Side { recovery_in_order: false, ..PLAIN },
+        rule: Rule::Recoverable,
+        second_cuts: 64,
+        ..BUG
+    },
+];
+
+/// What came of a side.
+#[derive(Clone, Debug, Serialize)]
+pub struct SideResult {
+    /// Programs cut.
+    pub programs: u64,
+    /// States visited.
+    pub raw: u64,
+    /// States recovered.
+    pub distinct: u64,
+    /// States in which the rule is broken.
+    pub broken: u64,
+    /// The first: program, frame, units lost, and what is wrong.
+    pub first: Option<String>,
+    /// States visited before the first, of those of its chunk of programs.
+    pub states_to_find: Option<u64>,
+}
+
+/// What came of a bug.
+#[derive(Clone, Debug, Serialize)]
+pub struct BugResult {
+    /// Its number.
+    pub id: &'static str,
+    /// What goes wrong.
+    pub what: &'static str,
+    /// The rule that says so.
+    pub rule: &'static str,
+    /// Where it is.
+    pub affected: SideResult,
+    /// Where it was mended.
+    pub fixed: SideResult,
+}
+
+impl BugResult {
+    /// Found where it is, and not where it is not?
+    pub fn holds(&self) -> bool {
+        self.affected.broken > 0 && self.fixed.broken == 0
+    }
+}
+
+fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineError> {
+    let fs = &wp_ext4::ENTRY;
+    let options =
+        Options::parse(side.fs, fs.options).map_err(|e| MachineError::Config(e.to_string()))?;
+    let bench = Bench {
+        fs,
+        fs_options: options,
+        device: side.device.to_owned(),
+        device_params: match side.device {
+            "fixed" => side.params.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            _ => vec![("capacity_bytes".to_owned(), 64 << 20)],
+        },
+        elevator: side.elevator.to_owned(),
+        kernel: side.kernel,
+        settle_s: 60,
+        stale: true,
+        model: false,
+    };
+    let (source, count) = match bug.programs {
+        Programs::Sequences(n) => (Source::Sequences(n), sequences::count(n)),
+        Programs::Wild(n) => (Source::Wild { seed: 1, calls: 40, extras: Extras::ALL }, n),
+    };
+    Ok(Campaign {
+        space: side.space,
+        profile: if affected { bug.profile } else { bug.fixed_profile.unwrap_or(bug.profile) },
+        check: bug.rule == Rule::Metadata,
+        second_cuts: bug.second_cuts,
+        recovery_in_order: side.recovery_in_order,
+        stop_at: if affected { vec![bug.rule] } else { Vec::new() },
+        ..Campaign::new(bench, source, (0, count))
+    })
+}
+
+/// Tries a bug: in the affected mode until it is found, in the mended one to the end. `None`:
+/// interrupted.
+pub fn show(
+    bug: &Bug,
+    workers: usize,
+    go_on: &(dyn Fn(&Totals) -> bool + Sync),
+) -> Result<Option<BugResult>, MachineError> {
+    let stopped = AtomicBool::new(false);
+    let watch = |t: &Totals| {
+        let go = go_on(t);
+        stopped.fetch_or(!go, Ordering::SeqCst);
+        go
+    };
+    let side = |side: &Side, affected| -> Result<SideResult, MachineError> {
+        let f = run(&campaign(bug, side, affected)?, workers, &watch);
+        if let Some((n, why)) = f.not_played.first() {
+            return Err(MachineError::Config(format!("{}: program {n}: {why}", bug.id)));
+        }
+        let first = f.found.iter().find(|x| x.violation.rule == bug.rule);
+        Ok(SideResult {
+            programs: f.totals.programs,
+            raw: f.totals.raw,
+            distinct: f.totals.distinct,
+            broken: f.totals.broken[bug.rule as usize],
+            first: first.map(|x| {
+                let v = &x.violation;
+                format!("program {}: {}: {}; expected {}", x.program, v.path, v.seen, v.expected)
+            }),
+            states_to_find: first.map(|x| x.after),
+        })
+    };
+    let (affected, fixed) = (side(&bug.affected, true)?, side(&bug.fixed, false)?);
+    if stopped.load(Ordering::SeqCst) {
+        return Ok(None);
+    }
+    let (id, what, rule) = (bug.id, bug.what, bug.rule.name());
+    Ok(Some(BugResult { id, what, rule, affected, fixed }))
+}

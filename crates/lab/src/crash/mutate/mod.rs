@@ -1,0 +1,362 @@
+//! Mutants: each step that a crash is safe by is left out in turn, and power is cut until somebody
+//! misses it.
+//!
+//! Picture:    [`sites`] -> for each, programs of each [`Setting`] that would do the step, played
+//!             without it -> [`wp_crash::Explorer`] -> [`Fate`]. A rule counts if it is broken in a
+//!             program that does not break it with the step in place.
+//! Invariants: 1. what comes out does not depend on the number of workers;
+//!             2. only the program is played with the step left out: mkfs and recovery are whole,
+//!                and mount and unmount where a setting has none of the device's whole life; a
+//!                step of recovery is left out when states are recovered, and only then;
+//!             3. a survivor has an argument in `equivalent.toml`, and an argument a survivor.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::Deserialize;
+use wp_base::site::{Armed, Site, watch};
+use wp_crash::{Rule, Violation};
+
+use super::play::{Asked, Bench, Played, play_with};
+pub use settings::{Hold, Recovery, SETTINGS, Setting};
+
+mod settings;
+
+/// Why survivors survive.
+pub const EQUIVALENT_TOML: &str = include_str!("equivalent.toml");
+
+/// Is it a step of recovery? Such a one is left out when states are recovered, any other when the
+/// program is played.
+pub(super) fn is_of_recovery(site: &Site) -> bool {
+    site.name.contains("/recovery/")
+}
+
+/// Every site of every crate.
+pub fn sites() -> Vec<&'static Site> {
+    [wp_block::site::ALL, wp_cache::site::ALL, wp_jbd2::site::ALL, wp_ext4::site::ALL].concat()
+}
+
+/// What became of a mutant.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    /// A rule is broken that is not without the mutation.
+    Killed {
+        /// Setting and program.
+        by: (&'static str, u64),
+        /// What is wrong.
+        violation: Violation,
+    },
+    /// No rule is, but the mounted file system itself stopped, at an assertion or at damage that it
+    /// saw.
+    Stopped {
+        /// Setting and program.
+        by: (&'static str, u64),
+        /// How.
+        why: String,
+    },
+    /// Nobody misses the step.
+    Survives,
+    /// No program does the step.
+    NotReached,
+    /// Interrupted before anything could be said.
+    Interrupted,
+}
+
+/// A step left out, and what came of that.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    /// The step.
+    pub site: &'static Site,
+    /// What came of it.
+    pub fate: Fate,
+    /// Programs that would have done it and were played without it.
+    pub programs: u64,
+    /// States that were visited.
+    pub states: u64,
+}
+
+impl Mutant {
+    /// Is it noticed?
+    pub fn is_killed(&self) -> bool {
+        matches!(self.fate, Fate::Killed { .. } | Fate::Stopped { .. })
+    }
+}
+
+/// An argument why a survivor is one.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Argument {
+    /// The site.
+    pub site: String,
+    /// What is said.
+    pub class: Class,
+    /// Why.
+    pub why: String,
+}
+
+/// What an argument says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// No observable difference can exist.
+    Equivalent,
+    /// One could; our programs, settings and rules have not shown it.
+    Unkilled,
+}
+
+impl Class {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Equivalent => "equivalent",
+            Class::Unkilled => "unkilled",
+        }
+    }
+}
+
+/// The arguments of [`EQUIVALENT_TOML`] by site. Errors: one that cannot be read, of no site, or
+/// given twice.
+pub fn arguments() -> Result<BTreeMap<String, Argument>, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        #[serde(default)]
+        survivor: Vec<Argument>,
+    }
+    let file: File = toml::from_str(EQUIVALENT_TOML).map_err(|e| e.to_string())?;
+    let known = sites();
+    let mut out = BTreeMap::new();
+    for a in file.survivor {
+        if !known.iter().any(|s| s.name == a.site) {
+            return Err(format!("there is no site `{}`", a.site));
+        }
+        if let Some(twice) = out.insert(a.site.clone(), a) {
+            return Err(format!("`{}` has two arguments", twice.site));
+        }
+    }
+    Ok(out)
+}
+
+/// Everything that mutants are held against.
+struct Ground<'a> {
+    settings: Vec<(Setting, Bench)>,
+    /// Sites that each program asks as it is; `None`: it cannot be played.
+    asked: Vec<Vec<OnceLock<Option<Vec<&'static str>>>>>,
+    /// Rules that each program breaks without any mutation. Few are needed.
+    broken: Vec<Vec<OnceLock<Broken>>>,
+    /// Asked before each program and each cut.
+    go_on: &'a (dyn Fn() -> bool + Sync),
+}
+
+type Broken = [u64; Rule::ALL.len()];
+
+/// Programs of each setting in the first round; the others follow when no setting's first ones
+/// showed anything.
+const FIRST: u64 = 4;
+
+impl Ground<'_> {
+    fn new<'a>(
+        settings: &[Setting],
+        go_on: &'a (dyn Fn() -> bool + Sync),
+    ) -> Result<Ground<'a>, String> {
+        let settings: Result<Vec<(Setting, Bench)>, String> = settings
+            .iter()
+            .map(|s| s.bench().map(|b| (*s, b)).map_err(|e| format!("{}: {e}", s.name)))
+            .collect();
+        let settings = settings?;
+        fn slots<T>(settings: &[(Setting, Bench)]) -> Vec<Vec<OnceLock<T>>> {
+            let of = |s: &Setting| (0..s.count).map(|_| OnceLock::new()).collect();
+            settings.iter().map(|(s, _)| of(s)).collect()
+        }
+        Ok(Ground { asked: slots(&settings), broken: slots(&settings), settings, go_on })
+    }
+
+    /// Would program `n` of setting `s` do the step? Of a step of recovery one only sees that when
+    /// it recovers.
+    fn asks(&self, s: usize, n: u64, site: &Site) -> bool {
+        let setting = &self.settings[s].0;
+        if !setting.takes(site) {
+            return false;
+        }
+        if setting.recovery.is_some() {
+            return true;
+        }
+        let slot = self.asked[s][n as usize].get_or_init(|| {
+            self.play(s, n, || Some(watch())).ok().map(|(_, asked)| asked.names)
+        });
+        slot.as_ref().is_some_and(|names| names.contains(&site.name))
+    }
+
+    fn play(
+        &self,
+        s: usize,
+        n: u64,
+        arm: impl FnOnce() -> Option<Armed>,
+    ) -> Result<(Played, Asked), String> {
+        let (setting, bench) = &self.settings[s];
+        let (program, around) = (setting.program(n), setting.around(n));
+        catch_unwind(AssertUnwindSafe(|| {
+            play_with(bench, &program, &around, arm).map_err(|e| e.to_string())
+        }))
+        .unwrap_or_else(|panic| Err(said(&*panic)))
+    }
+
+    /// Rules that program `n` of setting `s` breaks as it is.
+    fn broken(&self, s: usize, n: u64) -> &Broken {
+        let (setting, bench) = &self.settings[s];
+        self.broken[s][n as usize].get_or_init(|| match self.play(s, n, || None) {
+            Ok((played, _)) => {
+                setting.explore(bench, &played, &[1; Rule::ALL.len()], self.go_on).broken
+            }
+            Err(_) => [1; Rule::ALL.len()],
+        })
+    }
+
+    fn mutant(&self, site: &'static Site, thorough: bool) -> Mutant {
+        let mut out = Mutant { site, fate: Fate::NotReached, programs: 0, states: 0 };
+        let rounds = if thorough { vec![(0, FIRST), (FIRST, u64::MAX)] } else { vec![(0, FIRST)] };
+        for (from, to) in rounds {
+            for s in 0..self.settings.len() {
+                // The n-th program that does the step, not the n-th of all: some are rare.
+                let count = self.settings[s].0.count;
+                let programs = (0..count).filter(|n| self.asks(s, *n, site));
+                for n in programs.skip(from as usize).take((to - from) as usize) {
+                    if !(self.go_on)() {
+                        return Mutant { fate: Fate::Interrupted, ..out };
+                    }
+                    self.try_one(s, n, &mut out);
+                    if matches!(out.fate, Fate::Killed { .. }) {
+                        return out;
+                    }
+                }
+            }
+        }
+        if !(self.go_on)() {
+            return Mutant { fate: Fate::Interrupted, ..out };
+        }
+        out
+    }
+
+    /// Plays program `n` of setting `s` without the step, and looks who notices.
+    fn try_one(&self, s: usize, n: u64, out: &mut Mutant) {
+        let (setting, bench) = &self.settings[s];
+        let site = out.site;
+        let recovery = setting.recovery.is_some();
+        let (played, asked) = match self.play(s, n, || (!recovery).then(|| site.leave_out())) {
+            Ok(p) => p,
+            Err(why) => {
+                out.programs += 1;
+                if !out.is_killed() {
+                    out.fate = Fate::Stopped { by: (setting.name, n), why };
+                }
+                return;
+            }
+        };
+        let explore = |but: &[u64]| {
+            let armed = recovery.then(|| site.leave_out());
+            let explored = setting.explore(bench, &played, but, self.go_on);
+            (explored, armed.map_or(asked.reached, |a| a.reached()))
+        };
+        if !recovery && asked.reached == 0 {
+            return;
+        }
+        let (mut explored, reached) = explore(&[0; Rule::ALL.len()]);
+        if reached == 0 {
+            return;
+        }
+        out.programs += 1;
+        out.states += explored.states;
+        if explored.first.is_some() {
+            let known = self.broken(s, n);
+            if known.iter().any(|n| *n > 0) {
+                explored = explore(known).0;
+            }
+        }
+        if let Some(violation) = explored.first {
+            out.fate = Fate::Killed { by: (setting.name, n), violation };
+        } else if matches!(out.fate, Fate::NotReached) {
+            out.fate = Fate::Survives;
+        }
+    }
+}
+
+/// What an assertion said.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("assertion: {}", text.unwrap_or("without a word"))
+}
+
+/// Leaves out each of `sites` in turn, with `workers` threads; those that have an argument why they
+/// survive with the first programs of each setting only. `done` is told of each mutant as it
+/// is through, in no order; when `go_on` says no, what is left is [`Fate::Interrupted`].
+///
+/// Errors: a setting that cannot be, and those of [`arguments`].
+pub fn run(
+    sites: &[&'static Site],
+    settings: &[Setting],
+    workers: usize,
+    done: &(dyn Fn(&Mutant) + Sync),
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Mutant>, String> {
+    let known = arguments()?;
+    let ground = Ground::new(settings, go_on)?;
+    let slots: Vec<OnceLock<Mutant>> = sites.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..workers.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::SeqCst);
+                    let (Some(site), Some(slot)) = (sites.get(n), slots.get(n)) else { return };
+                    done(slot.get_or_init(|| ground.mutant(site, !known.contains_key(site.name))));
+                }
+            });
+        }
+    });
+    Ok(slots.into_iter().filter_map(OnceLock::into_inner).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_site_has_a_name_of_its_own_and_is_asked_in_its_file() {
+        let all = sites();
+        let mut names: Vec<&str> = all.iter().map(|s| s.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+        assert!(all.len() >= 60, "{} sites", all.len());
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for krate in ["block", "cache", "jbd2", "ext4"] {
+            let table = root.join("crates").join(krate).join("src/site.rs");
+            let table = std::fs::read_to_string(table).expect("the table is there");
+            // `        ID, Kind, "name"…`
+            let ids = table.lines().filter_map(|l| {
+                let id = l.strip_prefix("        ")?.split_once(", ")?.0;
+                id.chars().all(|c| c.is_ascii_uppercase() || c == '_').then_some(id)
+            });
+            for (id, site) in
+                ids.zip(all.iter().filter(|s| s.file.starts_with(&format!("crates/{krate}/"))))
+            {
+                let text = std::fs::read_to_string(root.join(site.file)).expect("its file");
+                assert!(table.contains(&format!("{id}, ")) && table.contains(site.name));
+                let uses = [format!("site::{id}.on()"), format!("&site::{id}")];
+                assert!(
+                    uses.iter().any(|u| text.contains(u)),
+                    "{id} is not asked in {}",
+                    site.file
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_of_sites() {
+        arguments().expect("they are");
+    }
+}
