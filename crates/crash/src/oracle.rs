@@ -69,8 +69,9 @@ pub struct Profile {
     /// What a cut took away does not come back when the file is longer again (not POSIX; ordered
     /// mode writes the zeroed rest of a block before the commit).
     pub cut_stays_cut: bool,
-    /// A file that is renamed over another is there with its contents or not at all (not POSIX;
-    /// ext4's `auto_da_alloc`).
+    /// A file that is renamed over another is there with its contents or not at all, and one that
+    /// was cut to nothing, written anew and closed is there with some once a directory was synced
+    /// (not POSIX; ext4's `auto_da_alloc`).
     pub replaces_whole: bool,
     /// An `O_DIRECT` write is durable when it returns (nobody; programs assume it).
     pub direct_is_durable: bool,
@@ -546,6 +547,9 @@ impl Judge<'_> {
             return;
         }
         for r in self.ledger.replacements.iter().filter(|r| r.version <= self.begun) {
+            if r.after.is_some_and(|n| n >= self.ended) {
+                continue;
+            }
             let ino = self.ledger.files[r.object as usize].ino;
             let mut there = self.outcome.files.iter();
             let Some(file) = there.find(|f| f.path == r.path && Some(f.ino) == ino) else {

@@ -370,6 +370,7 @@ impl Journal {
             st.sequence = st.sequence.wrapping_add(1);
             st.tail_sequence = st.sequence;
         }
+        // Each of the two is a step of its own there: `site::EMPTY_PREFLUSH`, `site::EMPTY_FUA`.
         self.mark_empty(&guard, Flags::PREFLUSH | Flags::FUA).await?;
         drop(guard);
         let left = self.st.borrow().heads.len();

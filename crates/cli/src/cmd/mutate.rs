@@ -246,6 +246,7 @@ fn document(
                 "program": by.map(|b| b.1),
                 "programs": m.programs,
                 "states": m.states,
+                "by_setting": m.spent,
             })
         })
         .collect();

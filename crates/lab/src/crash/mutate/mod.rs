@@ -24,6 +24,9 @@ pub use settings::{Hold, Recovery, SETTINGS, Setting};
 
 mod settings;
 
+/// What killed each mutant when it was looked for: tried first, so that a run is a matter of
+/// minutes. An entry that does not kill any more costs a search, and nothing else.
+pub const WITNESSES_TOML: &str = include_str!("witnesses.toml");
 /// Why survivors survive.
 pub const EQUIVALENT_TOML: &str = include_str!("equivalent.toml");
 
@@ -75,6 +78,8 @@ pub struct Mutant {
     pub programs: u64,
     /// States that were visited.
     pub states: u64,
+    /// Programs and states by setting.
+    pub spent: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl Mutant {
@@ -137,6 +142,31 @@ pub fn arguments() -> Result<BTreeMap<String, Argument>, String> {
         }
     }
     Ok(out)
+}
+
+/// Setting and program that killed a mutant.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Witness {
+    site: String,
+    setting: String,
+    program: u64,
+}
+
+/// Those of [`WITNESSES_TOML`]. Errors: text that cannot be read, and a site that is none.
+fn witnesses() -> Result<Vec<Witness>, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        #[serde(default)]
+        witness: Vec<Witness>,
+    }
+    let file: File = toml::from_str(WITNESSES_TOML).map_err(|e| e.to_string())?;
+    let known = sites();
+    match file.witness.iter().find(|w| !known.iter().any(|s| s.name == w.site)) {
+        Some(w) => Err(format!("there is no site `{}`", w.site)),
+        None => Ok(file.witness),
+    }
 }
 
 /// Everything that mutants are held against.
@@ -214,10 +244,26 @@ impl Ground<'_> {
         })
     }
 
-    fn mutant(&self, site: &'static Site, thorough: bool) -> Mutant {
-        let mut out = Mutant { site, fate: Fate::NotReached, programs: 0, states: 0 };
-        let rounds = if thorough { vec![(0, FIRST), (FIRST, u64::MAX)] } else { vec![(0, FIRST)] };
-        for (from, to) in rounds {
+    fn mutant(
+        &self,
+        site: &'static Site,
+        witness: Option<&Witness>,
+        thorough: bool,
+    ) -> Mutant {
+        let mut out = Mutant { site, fate: Fate::NotReached, programs: 0, states: 0, spent: BTreeMap::new() };
+        if let Some(w) = witness
+            && let Some(s) = self.settings.iter().position(|(s, _)| s.name == w.setting)
+            && w.program < self.settings[s].0.count
+        {
+            self.try_one(s, w.program, &mut out);
+            if out.is_killed() && (self.go_on)() {
+                return out;
+            }
+        }
+        if !thorough {
+            return self.sample(out);
+        }
+        for (from, to) in [(0, FIRST), (FIRST, u64::MAX)] {
             for s in 0..self.settings.len() {
                 // The n-th program that does the step, not the n-th of all: some are rare.
                 let count = self.settings[s].0.count;
@@ -235,6 +281,22 @@ impl Ground<'_> {
         }
         if !(self.go_on)() {
             return Mutant { fate: Fate::Interrupted, ..out };
+        }
+        out
+    }
+
+    /// The first program of each setting, for a step that has an argument why nobody misses it.
+    fn sample(&self, mut out: Mutant) -> Mutant {
+        for s in 0..self.settings.len() {
+            if !(self.go_on)() {
+                return Mutant { fate: Fate::Interrupted, ..out };
+            }
+            if self.settings[s].0.takes(out.site) {
+                self.try_one(s, 0, &mut out);
+            }
+            if matches!(out.fate, Fate::Killed { .. }) {
+                break;
+            }
         }
         out
     }
@@ -268,6 +330,8 @@ impl Ground<'_> {
         }
         out.programs += 1;
         out.states += explored.states;
+        let spent = out.spent.entry(setting.name).or_default();
+        *spent = (spent.0 + 1, spent.1 + explored.states);
         if explored.first.is_some() {
             let known = self.broken(s, n);
             if known.iter().any(|n| *n > 0) {
@@ -290,7 +354,7 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Leaves out each of `sites` in turn, with `workers` threads; those that have an argument why they
-/// survive with the first programs of each setting only. `done` is told of each mutant as it
+/// survive with the first program of each setting only. `done` is told of each mutant as it
 /// is through, in no order; when `go_on` says no, what is left is [`Fate::Interrupted`].
 ///
 /// Errors: a setting that cannot be, and those of [`arguments`].
@@ -301,7 +365,7 @@ pub fn run(
     done: &(dyn Fn(&Mutant) + Sync),
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<Mutant>, String> {
-    let known = arguments()?;
+    let (known, witnesses) = (arguments()?, witnesses()?);
     let ground = Ground::new(settings, go_on)?;
     let slots: Vec<OnceLock<Mutant>> = sites.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
@@ -311,7 +375,9 @@ pub fn run(
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
                     let (Some(site), Some(slot)) = (sites.get(n), slots.get(n)) else { return };
-                    done(slot.get_or_init(|| ground.mutant(site, !known.contains_key(site.name))));
+                    let witness = witnesses.iter().find(|w| w.site == site.name);
+                    let thorough = !known.contains_key(site.name);
+                    done(slot.get_or_init(|| ground.mutant(site, witness, thorough)));
                 }
             });
         }
@@ -356,7 +422,74 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_of_sites() {
-        arguments().expect("they are");
+    fn arguments_and_witnesses_are_of_sites() {
+        let arguments = arguments().expect("they are");
+        for w in witnesses().expect("they are") {
+            assert!(!arguments.contains_key(&w.site), "{} is killed, and argued for", w.site);
+            let setting = SETTINGS.iter().find(|s| s.name == w.setting);
+            assert!(setting.is_some_and(|s| w.program < s.count), "{w:?}");
+        }
+        let names: std::collections::BTreeSet<&str> = SETTINGS.iter().map(|s| s.name).collect();
+        assert_eq!(names.len(), SETTINGS.len(), "two settings have one name");
+    }
+
+    /// Every line that asks for a flush or FUA, or passes it on, stands beside a site, or is listed
+    /// here with the reason why none is.
+    #[test]
+    fn no_flush_and_no_fua_goes_round_a_site() {
+        // File, how many lines of it, and why.
+        const NONE: [(&str, usize, &str); 12] = [
+            ("block/src/bio.rs", 2, "what a flush is; whoever sends one is asked"),
+            ("block/src/queue.rs", 1, "sends what its caller asks for"),
+            ("block/src/partition.rs", 1, "sends what its caller asks for"),
+            ("block/src/entry.rs", 3, "tells kinds of bio apart; a device without a cache"),
+            ("block/src/engine.rs", 2, "leads to the flush machine"),
+            ("block/src/mq.rs", 1, "leads to the flush machine"),
+            ("block/src/flush.rs", 1, "the flush that the steps above ask for"),
+            ("block/src/pool.rs", 1, "keeps flushes out of merges"),
+            ("block/src/merge.rs", 1, "keeps flushes out of merges"),
+            ("block/src/dispatch.rs", 1, "PREFLUSH has been served"),
+            ("jbd2/src/superblock.rs", 1, "without barriers there are none"),
+            ("jbd2/src/checkpoint.rs", 1, "asked by mark_empty"),
+        ];
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut round: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for krate in ["block", "cache", "jbd2", "ext4"] {
+            for (path, text) in sources(&root.join("crates").join(krate).join("src")) {
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let lines: Vec<&str> = code.lines().collect();
+                for (n, line) in lines.iter().enumerate() {
+                    let asks = ["Flags::PREFLUSH", "Flags::FUA", ".flush()", "Bio::flush"];
+                    let line = line.trim();
+                    if line.starts_with("//") || !asks.iter().any(|a| line.contains(a)) {
+                        continue;
+                    }
+                    let near = &lines[n.saturating_sub(4)..(n + 2).min(lines.len())];
+                    if !near.iter().any(|l| l.contains("site::")) {
+                        let line = format!("{}: {line}", n + 1);
+                        round.entry(path.clone()).or_default().push(line);
+                    }
+                }
+            }
+        }
+        for (path, lines) in round {
+            let listed = NONE.iter().find(|(f, _, _)| path.ends_with(f)).map_or(0, |l| l.1);
+            assert!(lines.len() <= listed, "{path}: without a site:\n{}", lines.join("\n"));
+        }
+    }
+
+    /// Path and text of every source below `dir`.
+    fn sources(dir: &std::path::Path) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        for entry in std::fs::read_dir(dir).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                out.extend(sources(&path));
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a source");
+                out.push((path.display().to_string(), text));
+            }
+        }
+        out
     }
 }

@@ -53,6 +53,8 @@ pub struct Setting {
     pub count: u64,
     /// Bytes that the device writes whole.
     pub atomic: Option<u32>,
+    /// How much of each cut is visited.
+    pub plan: Plan,
     /// Rules besides those of every journal.
     pub hold: Hold,
     /// Mean microseconds between calls of another process that syncs; 0: there is none.
@@ -89,6 +91,10 @@ pub enum Hold {
 const MIB: u64 = 1 << 20;
 /// Large writes in few units: which of a hundred blocks of data are lost matters little.
 const COARSE: Option<u32> = Some(1 << 16);
+/// No block is torn.
+const BLOCKS: Option<u32> = Some(4096);
+/// For programs of many cuts.
+const LONG: Plan = Plan { complete: 5, pairs: 6, samples: 4 };
 const WILD: Setting = Setting {
     name: "6.18 wild",
     fs: "era=6.18",
@@ -98,6 +104,7 @@ const WILD: Setting = Setting {
     programs: Programs::Wild(40),
     count: 16,
     atomic: COARSE,
+    plan: Plan { complete: 8, pairs: 10, samples: 8 },
     hold: Hold::Ext4,
     neighbour_us: 0,
     whole_life: false,
@@ -139,8 +146,9 @@ const MAIL: Setting = Setting {
     name: "6.18 mail",
     fs: "era=6.18,block_size=1024,journal_mb=1",
     programs: Programs::Mail(220),
-    atomic: None,
+    atomic: BLOCKS,
     count: 4,
+    plan: LONG,
     ..WILD
 };
 const IMAGE: Setting = Setting {
@@ -149,6 +157,7 @@ const IMAGE: Setting = Setting {
     capacity: 32 * MIB,
     programs: Programs::Image(40),
     count: 8,
+    plan: LONG,
     ..WILD
 };
 const EDGES: Setting =
@@ -158,6 +167,7 @@ const BURSTS: Setting = Setting {
     fs: "era=4.6,nodelalloc,commit=1",
     programs: Programs::Bursts(300),
     count: 16,
+    plan: LONG,
     ..EMMC
 };
 
@@ -242,6 +252,21 @@ pub const SETTINGS: &[Setting] = &[
         fs: "era=3.8",
         neighbour_us: 9_000,
         programs: Programs::Bursts(120),
+        ..BURSTS
+    },
+    Setting {
+        name: "4.6 nodelalloc bursts company",
+        neighbour_us: 9_000,
+        programs: Programs::Bursts(120),
+        count: 12,
+        ..BURSTS
+    },
+    Setting {
+        name: "4.6 journal bursts company",
+        fs: "era=4.6,data=journal",
+        neighbour_us: 9_000,
+        programs: Programs::Bursts(120),
+        count: 8,
         ..BURSTS
     },
     Setting { name: "6.18 small company", neighbour_us: 2_000, ..SMALL },
@@ -379,7 +404,7 @@ impl Setting {
             keep_writes: second_cuts > 0,
         };
         let options = wp_crash::Options {
-            plan: Plan { complete: 9, pairs: 12, samples: 12 },
+            plan: self.plan,
             seed: 1,
             profile: self.profile(),
             partition: played.partition,
