@@ -92,6 +92,10 @@ pub struct Args {
     /// of `list sites` or beginnings of them, joined by commas. Machines and programs are its own.
     #[arg(long, value_name = "SITES")]
     mutate: Option<String>,
+    /// With --mutate: a file of what killed which mutant, tried first, in place of the built-in one;
+    /// an empty file looks for all of it anew.
+    #[arg(long, value_name = "FILE")]
+    witnesses: Option<PathBuf>,
     /// Stop after so long: 90s, 5m.
     #[arg(long)]
     budget: Option<String>,
@@ -227,7 +231,7 @@ fn budget(text: &str) -> Result<Duration, String> {
 /// Runs the verb. Exit 1 if a rule is broken.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(sites) = &a.mutate {
-        return super::mutate::run(sites, a.workers, out);
+        return super::mutate::run(sites, a.witnesses.as_deref(), a.workers, out);
     }
     if let Some(which) = &a.bug {
         return bugs(a, which, out);

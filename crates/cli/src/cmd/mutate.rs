@@ -34,7 +34,16 @@ fn chosen(names: &str) -> Result<Vec<&'static Site>, String> {
 
 /// Runs it. Exit 1 if a step can be left out without anybody noticing and nobody has said why, or
 /// if somebody has said why and it is noticed.
-pub fn run(names: &str, workers: usize, out: &Out) -> ExitCode {
+pub fn run(
+    names: &str,
+    witnesses: Option<&std::path::Path>,
+    workers: usize,
+    out: &Out,
+) -> ExitCode {
+    let witnesses = match witnesses.map(std::fs::read_to_string).transpose() {
+        Ok(text) => text.unwrap_or_else(|| mutate::WITNESSES_TOML.to_owned()),
+        Err(e) => return out.fail(Exit::Usage, "witnesses", &e.to_string(), ""),
+    };
     let sites = match chosen(names) {
         Ok(s) => s,
         Err(e) => return out.fail(Exit::Usage, "mutate", &e, "writepath list sites"),
@@ -65,7 +74,7 @@ pub fn run(names: &str, workers: usize, out: &Out) -> ExitCode {
             false => eprintln!("{text}"),
         }
     };
-    let mutants = mutate::run(&sites, SETTINGS, workers, &told, &go_on);
+    let mutants = mutate::run(&sites, SETTINGS, &witnesses, workers, &told, &go_on);
     std::panic::set_hook(hook);
     if live {
         eprint!("\r{:<78}\r", "");

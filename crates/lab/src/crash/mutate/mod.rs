@@ -153,15 +153,16 @@ struct Witness {
     program: u64,
 }
 
-/// Those of [`WITNESSES_TOML`]. Errors: text that cannot be read, and a site that is none.
-fn witnesses() -> Result<Vec<Witness>, String> {
+/// Those of a text like [`WITNESSES_TOML`]. Errors: text that cannot be read, and a site that is
+/// none.
+fn witnesses(text: &str) -> Result<Vec<Witness>, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct File {
         #[serde(default)]
         witness: Vec<Witness>,
     }
-    let file: File = toml::from_str(WITNESSES_TOML).map_err(|e| e.to_string())?;
+    let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
     let known = sites();
     match file.witness.iter().find(|w| !known.iter().any(|s| s.name == w.site)) {
         Some(w) => Err(format!("there is no site `{}`", w.site)),
@@ -213,9 +214,8 @@ impl Ground<'_> {
         if setting.recovery.is_some() {
             return true;
         }
-        let slot = self.asked[s][n as usize].get_or_init(|| {
-            self.play(s, n, || Some(watch())).ok().map(|(_, asked)| asked.names)
-        });
+        let slot = self.asked[s][n as usize]
+            .get_or_init(|| self.play(s, n, || Some(watch())).ok().map(|(_, asked)| asked.names));
         slot.as_ref().is_some_and(|names| names.contains(&site.name))
     }
 
@@ -244,13 +244,9 @@ impl Ground<'_> {
         })
     }
 
-    fn mutant(
-        &self,
-        site: &'static Site,
-        witness: Option<&Witness>,
-        thorough: bool,
-    ) -> Mutant {
-        let mut out = Mutant { site, fate: Fate::NotReached, programs: 0, states: 0, spent: BTreeMap::new() };
+    fn mutant(&self, site: &'static Site, witness: Option<&Witness>, thorough: bool) -> Mutant {
+        let mut out =
+            Mutant { site, fate: Fate::NotReached, programs: 0, states: 0, spent: BTreeMap::new() };
         if let Some(w) = witness
             && let Some(s) = self.settings.iter().position(|(s, _)| s.name == w.setting)
             && w.program < self.settings[s].0.count
@@ -324,7 +320,9 @@ impl Ground<'_> {
         if !recovery && asked.reached == 0 {
             return;
         }
-        let (mut explored, reached) = explore(&[0; Rule::ALL.len()]);
+        // A drive that lies breaks rules before recovery can.
+        let none = [0; Rule::ALL.len()];
+        let (mut explored, reached) = explore(if recovery { self.broken(s, n) } else { &none });
         if reached == 0 {
             return;
         }
@@ -332,7 +330,7 @@ impl Ground<'_> {
         out.states += explored.states;
         let spent = out.spent.entry(setting.name).or_default();
         *spent = (spent.0 + 1, spent.1 + explored.states);
-        if explored.first.is_some() {
+        if explored.first.is_some() && !recovery {
             let known = self.broken(s, n);
             if known.iter().any(|n| *n > 0) {
                 explored = explore(known).0;
@@ -355,17 +353,18 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Leaves out each of `sites` in turn, with `workers` threads; those that have an argument why they
 /// survive with the first program of each setting only. `done` is told of each mutant as it
-/// is through, in no order; when `go_on` says no, what is left is [`Fate::Interrupted`].
+/// is through, in no order; `witnessed` is a text like [`WITNESSES_TOML`]; when `go_on` says no, what is left is [`Fate::Interrupted`].
 ///
 /// Errors: a setting that cannot be, and those of [`arguments`].
 pub fn run(
     sites: &[&'static Site],
     settings: &[Setting],
+    witnessed: &str,
     workers: usize,
     done: &(dyn Fn(&Mutant) + Sync),
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<Mutant>, String> {
-    let (known, witnesses) = (arguments()?, witnesses()?);
+    let (known, witnesses) = (arguments()?, witnesses(witnessed)?);
     let ground = Ground::new(settings, go_on)?;
     let slots: Vec<OnceLock<Mutant>> = sites.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
@@ -424,7 +423,7 @@ mod tests {
     #[test]
     fn arguments_and_witnesses_are_of_sites() {
         let arguments = arguments().expect("they are");
-        for w in witnesses().expect("they are") {
+        for w in witnesses(WITNESSES_TOML).expect("they are") {
             assert!(!arguments.contains_key(&w.site), "{} is killed, and argued for", w.site);
             let setting = SETTINGS.iter().find(|s| s.name == w.setting);
             assert!(setting.is_some_and(|s| w.program < s.count), "{w:?}");

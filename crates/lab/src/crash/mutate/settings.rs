@@ -240,7 +240,13 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting { name: "6.18 company", neighbour_us: 900, count: 24, ..WILD },
     Setting { name: "6.18 edges company", neighbour_us: 700, ..EDGES },
-    Setting { name: "4.6 company", fs: "era=4.6", device: "fixed-nofua", neighbour_us: 900, ..WILD },
+    Setting {
+        name: "4.6 company",
+        fs: "era=4.6",
+        device: "fixed-nofua",
+        neighbour_us: 900,
+        ..WILD
+    },
     Setting {
         name: "4.6 nodelalloc edges company",
         fs: "era=4.6,nodelalloc",
@@ -422,9 +428,8 @@ impl Setting {
         let history = space.history(played);
         let mut explorer = Explorer::new(&subject, options);
         let new = |broken: &[u64]| broken.iter().zip(but).any(|(n, known)| *n > 0 && *known == 0);
-        explorer.explore(&played.tape, &history, &played.ledger, &mut |t| {
-            go_on() && !new(&t.broken)
-        });
+        explorer
+            .explore(&played.tape, &history, &played.ledger, &mut |t| go_on() && !new(&t.broken));
         let broken = explorer.totals.broken;
         let first = explorer.failures.iter().find(|f| but[f.violation.rule as usize] == 0);
         Explored { broken, states: explorer.totals.raw, first: first.map(|f| f.violation.clone()) }
@@ -440,4 +445,3 @@ pub(super) struct Explored {
     /// The first violation of a rule that was not to be.
     pub first: Option<Violation>,
 }
-
