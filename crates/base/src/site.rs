@@ -8,7 +8,7 @@
 //!                and on that thread only;
 //!             2. a site is asked where the step would be done, and nowhere else, so that
 //!                [`Armed::reached`] counts steps that were left out;
-//!             3. a crate's sites stand in one table ([`crate::sites!`]), which `list sites` prints.
+//!             3. a crate's sites stand in one table ([`crate::sites!`]); `list sites` prints it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -149,7 +149,7 @@ impl Drop for Armed {
 /// mod site {
 ///     wp_base::sites! {
 ///         "crates/x/src/commit.rs" {
-///             RECORD_WAIT, Wait, "x/commit/record-wait": "nobody is told before the record is there";
+///             RECORD_WAIT, Wait, "x/commit/record-wait": "nobody is told before it is there";
 ///         }
 ///     }
 /// }

@@ -209,7 +209,7 @@ wp_base::sites! {
             "a super block outside the journal has arrived before the mount goes on";
     }
     "crates/ext4/src/fs/orphan_file.rs" {
-        ORPHAN_CHECKSUM, Checksum, "ext4/checksum/orphan-file": "blocks of the orphan file are sealed";
+        ORPHAN_CHECKSUM, Checksum, "ext4/checksum/orphan-file": "the orphan file is sealed";
     }
     "crates/ext4/src/disk/group.rs" {
         BLOCK_BITMAP_CHECKSUM, Checksum, "ext4/checksum/block-bitmap": "block bitmaps are sealed";

@@ -62,7 +62,8 @@ pub struct Args {
     atomic: Option<u32>,
     /// Rules that the file system is held to besides POSIX, joined by +: names (fsync of a file
     /// keeps its names), order (names change in order), size (a length never runs ahead of its
-    /// data), cut (what a truncate took away stays away), version (a file is of one moment), replace (a file renamed over another is there with
+    /// data), cut (what a truncate took away stays away), version (a file is of one moment),
+    /// replace (a file renamed over another is there with
     /// its contents), direct (O_DIRECT writes are durable when they return).
     #[arg(long, default_value = "names+order")]
     hold: String,
@@ -92,8 +93,8 @@ pub struct Args {
     /// of `list sites` or beginnings of them, joined by commas. Machines and programs are its own.
     #[arg(long, value_name = "SITES")]
     mutate: Option<String>,
-    /// With --mutate: a file of what killed which mutant, tried first, in place of the built-in one;
-    /// an empty file looks for all of it anew.
+    /// With --mutate: a file of what killed which mutant, tried first, in place of the built-in
+    /// one; an empty file looks for all of it anew.
     #[arg(long, value_name = "FILE")]
     witnesses: Option<PathBuf>,
     /// Stop after so long: 90s, 5m.

@@ -12,7 +12,8 @@ use crate::output::{Exit, Out};
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// fs, devices, elevators, workloads, papers, eras, cpus or sites (steps that `crash --mutate` leaves out).
+    /// fs, devices, elevators, workloads, papers, eras, cpus or sites (steps that
+    /// `crash --mutate` leaves out).
     what: String,
     /// For `eras`: a kernel version, to see which rules hold in it.
     version: Option<String>,

@@ -202,8 +202,8 @@ pub fn space(seed: u64, rounds: u32) -> Program {
     Program(w.steps)
 }
 
-/// Parts of blocks, and blocks that are allocated before they are written: unaligned cuts, holes and
-/// appends, `fallocate`, direct and `O_DSYNC` writes over what was not synced, and syncs of others.
+/// Parts of blocks, and blocks that are allocated before they are written: unaligned cuts, holes
+/// and appends, `fallocate`, direct and `O_DSYNC` writes over what was not synced, and syncs of others.
 pub fn edges(seed: u64, rounds: u32) -> Program {
     let mut w = Writer::new(seed, "edge programs");
     // Two files, each through a plain, a direct and a direct O_DSYNC descriptor.
@@ -254,8 +254,8 @@ pub fn edges(seed: u64, rounds: u32) -> Program {
     Program(w.steps)
 }
 
-/// Names, cuts and appends every few milliseconds, with hardly a sync: commits begin by their timer,
-/// and find others at work on what they write.
+/// Names, cuts and appends every few milliseconds, with hardly a sync: commits begin by their
+/// timer, and find others at work on what they write.
 pub fn bursts(seed: u64, rounds: u32) -> Program {
     let mut w = Writer::new(seed, "burst programs");
     let mut open: Vec<(u32, String)> = Vec::new();

@@ -350,7 +350,8 @@ mod tests {
     #[test]
     fn a_program_is_its_text() {
         let text = "case a\nalign\n@open:0 open 0 f rw,creat,trunc,direct,dsync,sync\n\
-                    begin w 3\npwrite 0 3072 1024 7\nend\n@s:1 fsync 0\nfdatasync 0\nsyncfs 0\nsync\n\
+                    begin w 3\npwrite 0 3072 1024 7\nend\n@s:1 fsync 0\nfdatasync 0\nsyncfs 0\n\
+                    sync\n\
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\nclose 0\nnap 20000\nexit\n";
         let p = Program::parse(text).expect("a program");

@@ -353,7 +353,8 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Leaves out each of `sites` in turn, with `workers` threads; those that have an argument why they
 /// survive with the first program of each setting only. `done` is told of each mutant as it
-/// is through, in no order; `witnessed` is a text like [`WITNESSES_TOML`]; when `go_on` says no, what is left is [`Fate::Interrupted`].
+/// is through, in no order; `witnessed` is a text like [`WITNESSES_TOML`]; when `go_on` says no,
+/// what is left is [`Fate::Interrupted`].
 ///
 /// Errors: a setting that cannot be, and those of [`arguments`].
 pub fn run(
