@@ -335,18 +335,17 @@ impl Judge<'_> {
     /// cut before that took it away: the block, the version of its data, and the cut's.
     fn cut_back(&self, file: &Survivor, life: &FileLife, since: u32) -> Option<(u64, u32, u32)> {
         let bs = self.ledger.block_bytes();
-        let mut lengths = life.sizes.iter().zip(life.sizes.iter().skip(1));
-        let cuts = lengths.by_ref().filter(|(a, b)| b.to < a.to && b.version < since);
-        cuts.filter_map(|(_, cut)| {
+        let lengths = life.sizes.iter().zip(life.sizes.iter().skip(1));
+        let mut cuts = lengths.filter(|(a, b)| b.to < a.to && b.version < since);
+        cuts.find_map(|(_, cut)| {
             let held = |b: u64| self.version_of(life, b, &self.seen_at(file, b));
-            let touched = life.blocks.range(cut.to / bs..file.size.div_ceil(bs).max(cut.to / bs));
-            let back = touched.filter_map(|(b, versions)| {
+            let first = cut.to / bs;
+            let mut touched = life.blocks.range(first..file.size.div_ceil(bs).max(first));
+            touched.find_map(|(b, versions)| {
                 let was_cut = versions.iter().any(|v| v.version == cut.version);
                 held(*b).filter(|v| was_cut && *v < cut.version).map(|v| (*b, v, cut.version))
-            });
-            back.into_iter().next()
+            })
         })
-        .next()
     }
 
     fn promises(&self, out: &mut Vec<Violation>) {

@@ -444,10 +444,10 @@ impl Journal {
         let barrier = self.opts.barrier && !format.has(disk::INCOMPAT_ASYNC_COMMIT);
         let mut extra = Flags::NONE;
         if barrier && site::PREFLUSH.on() {
-            extra = extra | Flags::PREFLUSH;
+            extra |= Flags::PREFLUSH;
         }
         if barrier && site::RECORD_FUA.on() {
-            extra = extra | Flags::FUA;
+            extra |= Flags::FUA;
         }
         let writes = LogWrites::new(&self.rt);
         let log = self.control_block(c.tid);

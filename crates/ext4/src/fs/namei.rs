@@ -448,10 +448,8 @@ impl Ext4 {
             }
             self.check_may_remove(to_dir, r)?;
         }
-        if replaced.is_some() {
-            if crate::site::REPLACE_ALLOC.on() {
-                self.allocate_promised(&inode).await;
-            }
+        if replaced.is_some() && crate::site::REPLACE_ALLOC.on() {
+            self.allocate_promised(&inode).await;
         }
         let moves_up = is_dir && from_dir.ino != to_dir.ino;
         let h = self.start(2 * CREDITS_NAME).await?;

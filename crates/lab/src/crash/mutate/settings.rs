@@ -2,6 +2,7 @@
 
 use wp_base::site::Site;
 use wp_crash::{Explorer, FsSubject, Plan, Profile, Rule, Violation};
+use wp_ext4::site::{RECOVER_FLUSH, RECOVER_HOME_FIRST};
 use wp_vfs::Options;
 use wp_workload::program::Program;
 
@@ -400,7 +401,6 @@ impl Setting {
         };
         // What is written to the machine's medium at mount is ordered by these two; the explorer
         // cuts a recovery that only says what it would write.
-        use wp_ext4::site::{RECOVER_FLUSH, RECOVER_HOME_FIRST};
         let in_order = second_cuts == 0 || (RECOVER_HOME_FIRST.on() && RECOVER_FLUSH.on());
         let subject = FsSubject {
             entry: bench.fs,
