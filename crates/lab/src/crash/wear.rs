@@ -203,7 +203,8 @@ pub fn space(seed: u64, rounds: u32) -> Program {
 }
 
 /// Parts of blocks, and blocks that are allocated before they are written: unaligned cuts, holes
-/// and appends, `fallocate`, direct and `O_DSYNC` writes over what was not synced, and syncs of others.
+/// and appends, `fallocate`, direct and `O_DSYNC` writes over what was not synced, and syncs
+/// of others.
 pub fn edges(seed: u64, rounds: u32) -> Program {
     let mut w = Writer::new(seed, "edge programs");
     // Two files, each through a plain, a direct and a direct O_DSYNC descriptor.
