@@ -7,6 +7,7 @@ pub mod error;
 pub mod event;
 pub mod live;
 pub mod rng;
+pub mod site;
 pub mod units;
 
 pub use error::{Corruption, FsError, FsResult};

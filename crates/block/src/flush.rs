@@ -38,6 +38,7 @@ use wp_base::{Sector, Time};
 use crate::device::Status;
 use crate::engine::{Core, Ctx};
 use crate::pool::{BioInfo, IoClass, RqId, State};
+use crate::site;
 
 const PREFLUSH: u8 = 1;
 const DATA: u8 = 2;
@@ -71,14 +72,19 @@ impl Core {
     pub fn flush_insert(&mut self, cx: &Ctx, rq: RqId) {
         let r = &mut self.pool[rq];
         let mut needed = 0;
-        if r.flags.has(Flags::PREFLUSH) || r.op == Op::Flush {
+        let flush = if r.sectors > 0 { &site::PREFLUSH } else { &site::EMPTY_FLUSH };
+        if (r.flags.has(Flags::PREFLUSH) || r.op == Op::Flush) && flush.on() {
             needed |= PREFLUSH;
         }
         if r.sectors > 0 {
             needed |= DATA;
         }
         if r.flags.has(Flags::FUA) && !cx.limits.fua {
-            needed |= POSTFLUSH;
+            if site::POSTFLUSH.on() {
+                needed |= POSTFLUSH;
+            }
+            r.flags = r.flags.without(Flags::FUA);
+        } else if r.flags.has(Flags::FUA) && !site::FUA_KEPT.on() {
             r.flags = r.flags.without(Flags::FUA);
         }
         let is_barrier = r.op == Op::Flush && r.flags.has(Flags::BARRIER) && cx.limits.barrier;
@@ -108,7 +114,9 @@ impl Core {
             self.flush.data_in_flight += 1;
             self.flush_queue(cx, rq, true);
         } else {
-            let pending = &mut self.flush.waiting[self.flush.pending];
+            let joins = self.flush.running.is_some() && !site::FLUSH_AFTER.on();
+            let list = self.flush.pending ^ usize::from(joins);
+            let pending = &mut self.flush.waiting[list];
             if pending.is_empty() {
                 self.flush.pending_since = cx.rt.now();
             }

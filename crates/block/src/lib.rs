@@ -35,6 +35,7 @@ mod partition;
 mod plug;
 mod pool;
 mod queue;
+pub mod site;
 mod slab;
 mod sorted;
 mod told;

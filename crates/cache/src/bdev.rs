@@ -230,7 +230,9 @@ impl WbOps for Bdev {
                         if !wbc.sync {
                             continue;
                         }
-                        b.wait_clear(BufFlag::Writeback).await;
+                        if crate::site::HOME_AGAIN.on() {
+                            b.wait_clear(BufFlag::Writeback).await;
+                        }
                     }
                     if b.flag(BufFlag::Dirty) {
                         self.submit_write(&b, if wbc.sync { Flags::SYNC } else { Flags::NONE });

@@ -16,6 +16,7 @@ mod bdev;
 mod buffer;
 mod index;
 mod mapping;
+pub mod site;
 mod tags;
 mod writeback;
 

@@ -213,6 +213,9 @@ impl Mapping {
         loop {
             let gone: Vec<Rc<Buffer>> = self.range(from, to);
             let Some(busy) = gone.iter().find(|b| b.flag(BufFlag::Writeback)) else { break };
+            if !crate::site::TRUNCATE_WAIT.on() {
+                break;
+            }
             busy.wait_clear(BufFlag::Writeback).await;
         }
         let mut blocks = self.blocks.borrow_mut();

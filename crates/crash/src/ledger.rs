@@ -84,7 +84,7 @@ pub(crate) struct Promise {
     pub assumed: bool,
 }
 
-/// A file that took the name of another.
+/// A file that took the name of another, or its own contents' place.
 #[derive(Clone, Debug)]
 pub(crate) struct Replacement {
     /// Version.
@@ -93,6 +93,9 @@ pub(crate) struct Replacement {
     pub path: String,
     /// Who has it now.
     pub object: Object,
+    /// Was it cut to nothing and written anew, and closed then? That holds once a directory was
+    /// synced after it, which commits whatever runs: this operation. `None`: it holds at once.
+    pub after: Option<u32>,
 }
 
 /// The tree of names: path to object.
@@ -122,6 +125,8 @@ struct Open {
     object: Object,
     synced: bool,
     direct: bool,
+    /// Cut to nothing through it, or when it was opened.
+    emptied: bool,
 }
 
 /// Object of the root directory.
@@ -244,8 +249,10 @@ impl Ledger {
         let object = |fd: &u32| open.get(fd).map(|o| o.object);
         match &did.call {
             Call::Open(fd, path, how) => {
+                let mut emptied = false;
                 let object = match self.at(path) {
                     Some(o) => {
+                        emptied = how.truncate && self.size(o) > 0;
                         if how.truncate && self.files[o as usize].kind == FileType::File {
                             self.resize(o, version, 0);
                         }
@@ -255,11 +262,17 @@ impl Ledger {
                 };
                 open.insert(
                     *fd,
-                    Open { object, synced: how.dsync || how.sync, direct: how.direct },
+                    Open { object, synced: how.dsync || how.sync, direct: how.direct, emptied },
                 );
             }
             Call::Close(fd) => {
-                open.remove(fd);
+                let Some(o) = open.remove(fd).filter(|o| o.emptied) else { return };
+                let names = self.names_now().iter();
+                if let Some(path) = names.filter(|(_, n)| **n == o.object).map(|(p, _)| p).next() {
+                    let path = path.clone();
+                    let after = Some(u32::MAX);
+                    self.replacements.push(Replacement { version, path, object: o.object, after });
+                }
             }
             Call::Pwrite { fd, len, at, seed } => {
                 let Some(o) = open.get(fd).copied() else { return };
@@ -280,12 +293,18 @@ impl Ledger {
                 if let Some(o) = object(fd) {
                     let scope = self.scope_of(o, full);
                     self.promise(n, version, scope);
+                    if matches!(scope, Scope::Dir(_)) {
+                        let waits = self.replacements.iter_mut();
+                        let waits = waits.filter(|r| r.after == Some(u32::MAX));
+                        waits.for_each(|r| r.after = Some(n));
+                    }
                 }
             }
-            Call::Syncfs(_) => self.promise(n, version, Scope::All),
+            Call::Syncfs(_) | Call::Sync => self.promise(n, version, Scope::All),
             Call::Ftruncate(fd, len) => {
-                if let Some(o) = object(fd) {
-                    self.resize(o, version, *len);
+                if let Some(o) = open.get_mut(fd) {
+                    o.emptied |= *len == 0 && self.size(o.object) > 0;
+                    self.resize(o.object, version, *len);
                 }
             }
             Call::Fallocate(fd, how, at, len) => {
@@ -297,7 +316,15 @@ impl Ledger {
                         self.zero_range(o, version, *at, (at + len).min(size));
                         self.grow(o, version, at + len, None);
                     }
-                    Alloc::Extend => self.grow(o, version, at + len, None),
+                    Alloc::Extend => {
+                        self.grow(o, version, at + len, None);
+                        if at + len > size && open.get(fd).is_some_and(|o| o.synced) {
+                            // The length is durable; of what was written before nothing is said.
+                            let to = at + len;
+                            let from = to.next_multiple_of(self.block);
+                            self.promise(n, version, Scope::Range { object: o, from, to });
+                        }
+                    }
                     Alloc::Keep => {}
                 }
             }
@@ -324,7 +351,8 @@ impl Ledger {
         }
         let is_file = |o: Object| self.files[o as usize].kind == FileType::File;
         if self.at(b).is_some_and(is_file) && is_file(object) {
-            self.replacements.push(Replacement { version, path: b.to_owned(), object });
+            let path = b.to_owned();
+            self.replacements.push(Replacement { version, path, object, after: None });
         }
         let below: Vec<(String, Object)> = {
             let prefix = format!("{a}/");

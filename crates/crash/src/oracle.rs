@@ -75,8 +75,12 @@ pub struct Profile {
     pub names_in_order: bool,
     /// A length never runs ahead of its data (not POSIX; data=journal, or ext4 3.4).
     pub size_with_data: bool,
-    /// A file that is renamed over another is there with its contents or not at all (not POSIX;
-    /// ext4's `auto_da_alloc`).
+    /// What a cut took away does not come back when the file is longer again (not POSIX; ordered
+    /// mode writes the zeroed rest of a block before the commit).
+    pub cut_stays_cut: bool,
+    /// A file that is renamed over another is there with its contents or not at all, and one that
+    /// was cut to nothing, written anew and closed is there with some once a directory was synced
+    /// (not POSIX; ext4's `auto_da_alloc`).
     pub replaces_whole: bool,
     /// An `O_DIRECT` write is durable when it returns (nobody; programs assume it).
     pub direct_is_durable: bool,
@@ -90,6 +94,7 @@ impl Profile {
         fsync_keeps_names: false,
         names_in_order: false,
         size_with_data: false,
+        cut_stays_cut: false,
         replaces_whole: false,
         direct_is_durable: false,
         one_version: false,
@@ -262,7 +267,8 @@ impl Judge<'_> {
 
     /// O3, both readings.
     fn versions(&self, file: &Survivor, life: &FileLife, out: &mut Vec<Violation>) {
-        if !self.profile.size_with_data && !self.profile.one_version {
+        let p = self.profile;
+        if !p.size_with_data && !p.one_version && !p.cut_stays_cut {
             return;
         }
         let bs = self.ledger.block_bytes();
@@ -290,6 +296,18 @@ impl Judge<'_> {
                 offset: Some(block * bs),
                 expected: format!("what `{}` wrote", self.ledger.text(s.version)),
                 seen: format!("length {} over data of `{}`", file.size, self.ledger.text(held)),
+            });
+        }
+        if self.profile.cut_stays_cut
+            && let Some(since) = fitting().map(|(_, s)| s.version).min()
+            && let Some((block, held, cut)) = self.cut_back(file, life, since)
+        {
+            out.push(Violation {
+                rule: Rule::SizeAhead,
+                path: file.path.clone(),
+                offset: Some(block * bs),
+                expected: format!("nothing older than `{}`", self.ledger.text(cut)),
+                seen: format!("what was there since `{}`", self.ledger.text(held)),
             });
         }
         if self.profile.one_version {
@@ -320,6 +338,23 @@ impl Judge<'_> {
                 });
             }
         }
+    }
+
+    /// A block of a file whose length is of version `since` at the earliest, with data older than a
+    /// cut before that took it away: the block, the version of its data, and the cut's.
+    fn cut_back(&self, file: &Survivor, life: &FileLife, since: u32) -> Option<(u64, u32, u32)> {
+        let bs = self.ledger.block_bytes();
+        let lengths = life.sizes.iter().zip(life.sizes.iter().skip(1));
+        let mut cuts = lengths.filter(|(a, b)| b.to < a.to && b.version < since);
+        cuts.find_map(|(_, cut)| {
+            let held = |b: u64| self.version_of(life, b, &self.seen_at(file, b));
+            let first = cut.to / bs;
+            let mut touched = life.blocks.range(first..file.size.div_ceil(bs).max(first));
+            touched.find_map(|(b, versions)| {
+                let was_cut = versions.iter().any(|v| v.version == cut.version);
+                held(*b).filter(|v| was_cut && *v < cut.version).map(|v| (*b, v, cut.version))
+            })
+        })
     }
 
     fn promises(&self, out: &mut Vec<Violation>) {
@@ -520,6 +555,9 @@ impl Judge<'_> {
             return;
         }
         for r in self.ledger.replacements.iter().filter(|r| r.version <= self.begun) {
+            if r.after.is_some_and(|n| n >= self.ended) {
+                continue;
+            }
             let ino = self.ledger.files[r.object as usize].ino;
             let mut there = self.outcome.files.iter();
             let Some(file) = there.find(|f| f.path == r.path && Some(f.ino) == ino) else {

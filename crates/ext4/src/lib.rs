@@ -12,6 +12,7 @@ pub mod evidence;
 pub mod fs;
 pub mod image;
 pub mod mkfs;
+pub mod site;
 
 pub use entry::ENTRY;
 pub use fs::era;

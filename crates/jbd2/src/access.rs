@@ -19,6 +19,7 @@ use wp_cache::{BufFlag, Buffer, Mapping};
 use crate::handle::Handle;
 use crate::heads::{On, home_of};
 use crate::options::Conflict;
+use crate::site;
 use crate::state::Busy;
 
 /// May the buffer's bytes be copied although its transaction has logged them?
@@ -97,7 +98,9 @@ impl Handle {
                 // A checkpoint of the block's earlier life is no longer wanted: who freed it has
                 // committed.
                 h.modified = false;
-                h.map.clear_dirty(b);
+                if site::CREATE_CLEAN.on() {
+                    h.map.clear_dirty(b);
+                }
                 st.file(key, tid, On::Reserved);
             } else if possible && h.owner != Some(tid) {
                 h.modified = false;
@@ -184,9 +187,11 @@ impl Handle {
                     assert!(h.frozen.is_none());
                     give_back = was_modified;
                     let checkpointed = h.checkpoint.is_some();
-                    h.map.clear_dirty(b);
-                    b.clear(BufFlag::JbdDirty);
-                    if checkpointed {
+                    if site::FORGET_CLEAN.on() {
+                        h.map.clear_dirty(b);
+                        b.clear(BufFlag::JbdDirty);
+                    }
+                    if checkpointed && site::FORGET_KEEP.on() {
                         // This commit makes the older log copy obsolete; until then it is needed.
                         st.file_forget(key, tid);
                     } else {
@@ -196,7 +201,9 @@ impl Handle {
                 Some(_) => {
                     // The committing transaction logs it all the same; afterwards it must not go
                     // home.
-                    b.set(BufFlag::Freed);
+                    if site::FREED.on() {
+                        b.set(BufFlag::Freed);
+                    }
                     match h.next_owner {
                         None => h.next_owner = Some(tid),
                         Some(next) => {
@@ -220,7 +227,7 @@ impl Handle {
             (wait, dropped)
         };
         j.emit_dropped(dropped);
-        if wait {
+        if wait && site::FORGET_WAIT.on() {
             b.wait_clear(BufFlag::Writeback).await;
         }
         Ok(())
@@ -228,7 +235,8 @@ impl Handle {
 
     /// `lock_buffer`: a buffer on its way home is locked.
     async fn wait_home_write(&self, b: &Rc<Buffer>) {
-        if b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading) {
+        let busy = b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading);
+        if busy && site::HOME_LOCK.on() {
             self.journal().st.borrow_mut().counters.home_write_waits += 1;
             b.wait_clear(BufFlag::Writeback).await;
             b.wait_clear(BufFlag::Reading).await;
@@ -317,11 +325,11 @@ impl Handle {
             h.next_owner = Some(tid);
             return Ok(Conflict::Frozen);
         }
-        if b.flag(BufFlag::Shadow) {
+        if b.flag(BufFlag::Shadow) && site::SHADOW_WAIT.on() {
             return Ok(Conflict::Shadow);
         }
         let mut case = Conflict::Logged;
-        if h.on == On::Metadata || copy == Copy::Always {
+        if (h.on == On::Metadata || copy == Copy::Always) && site::FROZEN_COPY.on() {
             h.frozen = Some(b.snapshot());
             case = Conflict::Copy;
         }
@@ -350,7 +358,9 @@ impl crate::journal::Journal {
     ///
     /// Waits: while the buffer is being written to its home. Source: `journal_unmap_buffer`.
     pub async fn invalidate(&self, b: &Rc<Buffer>) {
-        b.wait_clear(BufFlag::Writeback).await;
+        if b.flag(BufFlag::Writeback) && site::INVALIDATE_WAIT.on() {
+            b.wait_clear(BufFlag::Writeback).await;
+        }
         if b.jh() == 0 {
             return;
         }
@@ -360,7 +370,9 @@ impl crate::journal::Journal {
         let h = st.heads.get(key);
         let dropped = match h.owner {
             Some(owner) if Some(owner) == committing => {
-                b.set(BufFlag::Freed);
+                if site::INVALIDATE_FREED.on() {
+                    b.set(BufFlag::Freed);
+                }
                 if b.flag(BufFlag::JbdDirty) && running.is_some() {
                     let h = st.heads.get_mut(key);
                     h.next_owner = running;

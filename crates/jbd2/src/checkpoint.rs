@@ -20,6 +20,7 @@ use wp_rt::LockGuard;
 use crate::heads::home_of;
 use crate::journal::Journal;
 use crate::options::CHECKPOINT_BATCH;
+use crate::site;
 
 /// Buffers to send home, with the address spaces that they are cached in.
 type Batch = Vec<(Rc<Buffer>, Rc<Mapping>)>;
@@ -109,7 +110,7 @@ impl Journal {
         let Some((tid, block)) = self.st.borrow().log_tail() else { return Ok(Tail::Stuck) };
         // What was just written home may be in the device's cache; the log copy goes only when it
         // is not.
-        if self.opts.barrier && self.bdev.queue().flush().await.is_err() {
+        if self.opts.barrier && site::TAIL_FLUSH.on() && self.bdev.queue().flush().await.is_err() {
             self.abort(FsError::Io);
             return Err(FsError::Io);
         }
@@ -170,11 +171,17 @@ impl Journal {
                 // Once around.
                 return Next::Flush;
             }
-            if let Some(owner) = head.owner {
+            if let Some(owner) = head.owner
+                && site::NEWER_COMMIT.on()
+            {
                 return Next::Commit(owner);
             }
-            if b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading) {
+            let busy = b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading);
+            if busy && site::HOME_WAIT.on() {
                 return Next::Wait(b);
+            }
+            if b.flag(BufFlag::Dirty) && !site::HOME_WRITE.on() {
+                map.clear_dirty(&b);
             }
             if !b.flag(BufFlag::Dirty) {
                 let dropped = st.remove_checkpoint(key);
@@ -207,7 +214,9 @@ impl Journal {
         }
         let plug = self.bdev.queue().plug();
         for (b, map) in batch.drain(..) {
-            b.wait_clear(BufFlag::Writeback).await;
+            if b.flag(BufFlag::Writeback) && site::BATCH_WAIT.on() {
+                b.wait_clear(BufFlag::Writeback).await;
+            }
             if !b.flag(BufFlag::Dirty) {
                 continue;
             }

@@ -25,6 +25,7 @@ use crate::disk::{self, CommitBlock};
 use crate::heads::{Kind, On, home_of};
 use crate::journal::Journal;
 use crate::log_io::{LogBlock, LogWrites};
+use crate::site;
 use crate::state::TransactionState;
 
 /// Shows a slice's bytes, without copying those of a page.
@@ -76,23 +77,32 @@ impl Journal {
             tail: None,
             blocks_logged: 0,
         };
-        if let Err(e) = self.submit_ordered(tid).await {
+        if site::ORDERED_SUBMIT.on()
+            && let Err(e) = self.submit_ordered(tid).await
+        {
             self.abort(e);
         }
         self.write_log(&mut c).await;
         self.wait_log(&mut c).await;
-        self.write_record(&mut c).await;
-        if let Some((tail_tid, block)) = c.tail {
-            let guard = self.checkpoint_lock.lock().await;
-            let still_ahead = disk::tid_after(tail_tid, self.st.borrow().tail_sequence);
-            if still_ahead {
-                // The record's own flush covered what was written home. An error has aborted the
-                // journal.
-                let _aborted = self.move_tail(&guard, tail_tid, block).await;
-            }
+        if c.tail.is_some() && !site::TAIL_LATER.on() {
+            self.advance_tail(c.tail.take()).await;
         }
+        self.write_record(&mut c).await;
+        self.advance_tail(c.tail).await;
         self.settle(tid);
         self.finish(&c);
+    }
+
+    /// Moves the tail to where it was seen that it could go, if nobody else did meanwhile. The
+    /// record's own flush has covered what was written home.
+    async fn advance_tail(&self, to: Option<(u32, u32)>) {
+        let Some((tid, block)) = to else { return };
+        let guard = self.checkpoint_lock.lock().await;
+        let still_ahead = disk::tid_after(tid, self.st.borrow().tail_sequence);
+        if still_ahead {
+            // An error has aborted the journal.
+            let _aborted = self.move_tail(&guard, tid, block).await;
+        }
     }
 
     fn emit_start(&self, tid: u32) {
@@ -115,7 +125,7 @@ impl Journal {
     /// Phase 0: a log that is empty on disk gets its start. No flush: it becomes durable with the
     /// record.
     async fn write_start_if_empty(&self) {
-        if !self.st.borrow().flushed {
+        if !self.st.borrow().flushed || !site::LOG_START.on() {
             return;
         }
         let guard = self.checkpoint_lock.lock().await;
@@ -131,7 +141,10 @@ impl Journal {
     async fn lock(&self, tid: u32) {
         self.set_state(tid, TransactionState::Locked);
         self.emit_phase("commit_locking", tid);
-        self.wait_updates.wait_until(|| self.st.borrow().transaction(tid).updates == 0).await;
+        let open = || self.st.borrow().transaction(tid).updates > 0;
+        if open() && site::HANDLES_WAIT.on() {
+            self.wait_updates.wait_until(|| !open()).await;
+        }
         self.set_state(tid, TransactionState::Switch);
         let st = self.st.borrow();
         let outstanding = st.transaction(tid).outstanding;
@@ -217,7 +230,7 @@ impl Journal {
 
     fn write_revokes(&self, c: &mut Commit) {
         let blocks = self.take_revoke_blocks(c.tid);
-        if self.is_aborted() {
+        if self.is_aborted() || (!blocks.is_empty() && !site::REVOKES.on()) {
             return;
         }
         for bytes in blocks {
@@ -264,7 +277,9 @@ impl Journal {
                     format.put_tag(&mut descriptor, at - uuid - format.tag_bytes(), &tag);
                 }
             }
-            format.set_tail(&mut descriptor);
+            if site::DESCRIPTOR_CHECKSUM.on() {
+                format.set_tail(&mut descriptor);
+            }
             self.submit_batch(c, place, descriptor, batch);
         }
     }
@@ -330,7 +345,7 @@ impl Journal {
         let mut flags = 0;
         let mut start = [0u8; 4];
         data.sub(0, 4).copy_to(&mut start);
-        if start == disk::MAGIC.to_be_bytes() {
+        if start == disk::MAGIC.to_be_bytes() && site::ESCAPE.on() {
             // Kept unescaped: it may become the committed contents of an undo.
             h.frozen.get_or_insert_with(|| data.clone());
             let mut bytes = data.to_vec();
@@ -340,8 +355,10 @@ impl Journal {
             st.counters.escaped += 1;
         }
         st.file(key, tid, On::Shadow);
-        b.set(BufFlag::Shadow);
-        let checksum = if format.csum_v2or3() {
+        if site::SHADOW_KEEP.on() {
+            b.set(BufFlag::Shadow);
+        }
+        let checksum = if format.csum_v2or3() && site::TAG_CHECKSUM.on() {
             with_bytes(&data, |d| format.tag_checksum(tid, d))
         } else {
             0
@@ -355,7 +372,9 @@ impl Journal {
     async fn wait_log(&self, c: &mut Commit) {
         let mut failed = false;
         for slot in (0..c.metadata.len()).rev() {
-            failed |= !c.metadata.wait(slot).await;
+            if site::METADATA_WAIT.on() {
+                failed |= !c.metadata.wait(slot).await;
+            }
             let mut st = self.st.borrow_mut();
             let key = st.heads.last(st.transaction(c.tid).list(On::Shadow), Kind::Transaction);
             let b = st.heads.get(key).buffer.clone();
@@ -366,7 +385,9 @@ impl Journal {
             }
         }
         for slot in (0..c.control.len()).rev() {
-            failed |= !c.control.wait(slot).await;
+            if site::CONTROL_WAIT.on() {
+                failed |= !c.control.wait(slot).await;
+            }
         }
         c.blocks_logged = (c.metadata.len() + c.control.len()) as u64;
         if failed {
@@ -384,12 +405,12 @@ impl Journal {
         }
         let mut result: FsResult<()> = Ok(());
         if let Some(record) = c.record.take() {
-            if !record.wait(0).await {
+            if site::RECORD_WAIT.on() && !record.wait(0).await {
                 result = Err(FsError::Io);
             }
             c.blocks_logged += 1;
         }
-        if asynchronous && self.opts.barrier && !self.is_aborted() {
+        if asynchronous && self.opts.barrier && !self.is_aborted() && site::ASYNC_FLUSH.on() {
             let flushed = self.bdev.queue().flush().await;
             result = result.and(flushed.map_err(|_| FsError::Io));
         }
@@ -417,9 +438,17 @@ impl Journal {
             record.checksum[0] = U32::new(c.crc);
         }
         bytes[..size_of::<CommitBlock>()].copy_from_slice(record.as_bytes());
-        format.set_commit(&mut bytes);
+        if site::RECORD_CHECKSUM.on() {
+            format.set_commit(&mut bytes);
+        }
         let barrier = self.opts.barrier && !format.has(disk::INCOMPAT_ASYNC_COMMIT);
-        let extra = if barrier { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
+        let mut extra = Flags::NONE;
+        if barrier && site::PREFLUSH.on() {
+            extra |= Flags::PREFLUSH;
+        }
+        if barrier && site::RECORD_FUA.on() {
+            extra |= Flags::FUA;
+        }
         let writes = LogWrites::new(&self.rt);
         let log = self.control_block(c.tid);
         let block = LogBlock { log, data: Slice::from_bytes(&bytes), shadow: None };
@@ -455,7 +484,7 @@ impl Journal {
                 if next.is_none() && b.clear(BufFlag::Freed) {
                     b.clear(BufFlag::JbdDirty);
                 }
-                if b.flag(BufFlag::JbdDirty) {
+                if b.flag(BufFlag::JbdDirty) && site::CHECKPOINT_LIST.on() {
                     st.insert_checkpoint(key, tid);
                     if aborted {
                         b.clear(BufFlag::JbdDirty);

@@ -15,6 +15,7 @@ use wp_rt::CpuOp;
 
 use crate::journal::Journal;
 use crate::options::CreditRule;
+use crate::site;
 use crate::state::{State, TransactionState};
 
 /// What a handle asks for.
@@ -207,11 +208,11 @@ impl Journal {
 
     /// The four rules, in the kernel's order.
     fn add_credits(st: &mut State, tid: u32, blocks: i64, reserve: i64) -> Result<(), Delay> {
-        if st.transaction(tid).state != TransactionState::Running {
+        if st.transaction(tid).state != TransactionState::Running && site::LOCKED_WAIT.on() {
             return Err(Delay::Locked);
         }
         let total = blocks + reserve;
-        if st.transaction(tid).outstanding + total > st.max_buffers {
+        if st.transaction(tid).outstanding + total > st.max_buffers && site::FULL_WAIT.on() {
             if st.reserved_credits + total + st.base_credits > st.max_buffers {
                 let limit = st.max_buffers - st.base_credits;
                 return Err(Delay::Reserved { limit, wanted: total });
@@ -220,7 +221,7 @@ impl Journal {
         }
         // Room is made before anything is dirtied: a commit that had to wait for a checkpoint might
         // wait for itself.
-        if st.space_left() < st.space_needed() {
+        if st.space_left() < st.space_needed() && site::SPACE_WAIT.on() {
             return Err(Delay::Space);
         }
         if reserve > 0 && st.reserved_credits + reserve > st.max_buffers / 2 {

@@ -21,6 +21,7 @@ use wp_rt::WaitQueue;
 
 use crate::handle::Handle;
 use crate::journal::Journal;
+use crate::site;
 
 /// A file's data, as a commit sees it.
 pub trait OrderedData {
@@ -89,7 +90,7 @@ impl Journal {
     /// Takes a file off the lists. Waits: while a commit is at its data.
     /// Source: `jbd2_journal_release_jbd_inode`.
     pub async fn release_inode(&self, inode: &Rc<JournalInode>) {
-        while inode.busy.get() {
+        while inode.busy.get() && site::RELEASE_WAIT.on() {
             inode.idle.wait().await;
         }
         if let Some(tid) = inode.owner.take() {
@@ -112,7 +113,8 @@ impl Journal {
         from: u64,
     ) -> FsResult<()> {
         let committing = self.committing_tid();
-        if committing.is_none() || inode.owner.get() != committing {
+        let wanted = committing.is_some() && inode.owner.get() == committing;
+        if !wanted || !site::TRUNCATE_ORDERED.on() {
             return Ok(());
         }
         let Some(data) = inode.data.upgrade() else { return Ok(()) };
@@ -151,7 +153,9 @@ impl Journal {
                 continue;
             }
             inode.busy.set(true);
-            if let Some(data) = inode.data.upgrade().filter(|d| !d.is_written()) {
+            if let Some(data) = inode.data.upgrade().filter(|d| !d.is_written())
+                && site::ORDERED_WAIT.on()
+            {
                 result = result.and(data.wait().await);
             }
             inode.busy.set(false);
@@ -230,11 +234,15 @@ impl Handle {
         st.transaction_mut(tid).need_data_flush = true;
         if inode.owner.get().is_some() {
             assert!(inode.next_owner.get().is_none() && inode.owner.get() == st.committing);
-            inode.next_owner.set(Some(tid));
+            if site::FILE_NEXT.on() {
+                inode.next_owner.set(Some(tid));
+            }
             return Ok(());
         }
-        inode.owner.set(Some(tid));
-        st.transaction_mut(tid).inodes.push(inode.clone());
+        if site::FILE_INODE.on() {
+            inode.owner.set(Some(tid));
+            st.transaction_mut(tid).inodes.push(inode.clone());
+        }
         Ok(())
     }
 }

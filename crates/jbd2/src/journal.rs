@@ -24,6 +24,7 @@ use crate::heads::Heads;
 use crate::log::LogMap;
 use crate::options::{CreditRule, JournalCounters, JournalOptions};
 use crate::recover::verify_super;
+use crate::site;
 use crate::state::{Dropped, State, TransactionState};
 use crate::superblock::SuperState;
 
@@ -118,7 +119,8 @@ impl Journal {
                 (st.tail_sequence, st.tail)
             };
             // FUA: new transactions reuse the log at once.
-            journal.write_log_tail(&guard, tid, block, Flags::FUA).await?;
+            let force = if site::LOAD_FUA.on() { Flags::FUA } else { Flags::NONE };
+            journal.write_log_tail(&guard, tid, block, force).await?;
         }
         let thread = run(journal.me.clone(), journal.wait_commit.clone());
         rt.spawn_daemon(journal.opts.ino_name.as_str(), thread);
@@ -368,6 +370,7 @@ impl Journal {
             st.sequence = st.sequence.wrapping_add(1);
             st.tail_sequence = st.sequence;
         }
+        // Each of the two is a step of its own there: `site::EMPTY_PREFLUSH`, `site::EMPTY_FUA`.
         self.mark_empty(&guard, Flags::PREFLUSH | Flags::FUA).await?;
         drop(guard);
         let left = self.st.borrow().heads.len();

@@ -25,6 +25,7 @@ mod log_io;
 mod options;
 pub mod recover;
 mod revoke;
+pub mod site;
 mod state;
 mod superblock;
 

@@ -17,6 +17,7 @@ use crate::handle::Handle;
 use crate::heads::home_of;
 use crate::journal::Journal;
 use crate::options::CreditRule;
+use crate::site;
 
 impl Handle {
     /// Says that `block` was freed: copies of it in the log up to this transaction are not
@@ -68,7 +69,10 @@ impl Journal {
         if !valid || revoked {
             let mut st = self.st.borrow_mut();
             let now = st.revoke_now;
-            st.revokes[now].remove(&home_of(b));
+            let home = home_of(b);
+            if st.revokes[now].contains(&home) && site::REVOKE_CANCEL.on() {
+                st.revokes[now].remove(&home);
+            }
         }
     }
 
@@ -108,7 +112,9 @@ impl Journal {
                 }
                 let used = (header + chunk.len() * record) as u32;
                 block[header - 4..header].copy_from_slice(&used.to_be_bytes());
-                format.set_tail(&mut block);
+                if site::REVOKE_CHECKSUM.on() {
+                    format.set_tail(&mut block);
+                }
                 block
             })
             .collect()

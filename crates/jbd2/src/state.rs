@@ -21,6 +21,7 @@ use crate::disk::tid_after;
 use crate::heads::{Heads, Kind, List, On};
 use crate::inode::JournalInode;
 use crate::options::{JournalCounters, SPARE_BLOCKS};
+use crate::site;
 
 /// Life of a transaction. RUNNING -commit-> LOCKED -no handle left-> SWITCH -> FLUSH (a new one may
 /// run) -> COMMIT (logging) -> DFLUSH (data on the device) -> JFLUSH (record) -> CALLBACK ->
@@ -256,7 +257,8 @@ impl State {
             return;
         }
         let b = h.buffer.clone();
-        let was_dirty = h.map.clear_dirty(&b) || b.clear(BufFlag::JbdDirty);
+        let stays_dirty = b.flag(BufFlag::Dirty) && !site::UNDIRTY.on();
+        let was_dirty = (!stays_dirty && h.map.clear_dirty(&b)) || b.clear(BufFlag::JbdDirty);
         if self.heads.get(key).owner.is_some() {
             self.unlink(key);
         }
@@ -280,7 +282,7 @@ impl State {
         let (b, owner) = (h.buffer.clone(), h.owner.expect("a listed buffer has an owner"));
         let t = self.transactions.get_mut(&owner).expect("owners live");
         self.heads.unlink(&mut t.lists[on as usize], Kind::Transaction, key);
-        if b.clear(BufFlag::JbdDirty) && !self.aborted() {
+        if b.clear(BufFlag::JbdDirty) && !self.aborted() && site::RELEASE_DIRTY.on() {
             self.heads.get(key).map.mark_dirty(&b);
         }
     }
@@ -400,7 +402,7 @@ impl State {
         let b = &h.buffer;
         let busy = h.owner.is_some()
             || [BufFlag::Dirty, BufFlag::Writeback, BufFlag::Reading].iter().any(|f| b.flag(*f));
-        if busy { Err(Busy) } else { Ok(self.remove_checkpoint(key)) }
+        if busy && site::CLEAN_BUSY.on() { Err(Busy) } else { Ok(self.remove_checkpoint(key)) }
     }
 
     /// Drops what has gone home from the oldest transactions' checkpoint lists, as far as they are

@@ -21,6 +21,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::disk::{Format, SuperBlock};
 use crate::journal::Journal;
+use crate::site;
 
 /// The cached superblock and the write of it in flight.
 pub(crate) struct SuperState {
@@ -56,7 +57,7 @@ impl SuperState {
     pub fn set(&self, change: impl FnOnce(&mut SuperBlock)) {
         let mut sb = self.get();
         change(&mut sb);
-        if Format::of(&sb).csum_v2or3() {
+        if Format::of(&sb).csum_v2or3() && site::SUPER_CHECKSUM.on() {
             sb.checksum = U32::new(sb.checksum_now());
         }
         self.buffer.with_mut(|b| b[..size_of::<SuperBlock>()].copy_from_slice(sb.as_bytes()));
@@ -104,9 +105,11 @@ impl Journal {
     }
 
     async fn write_super(&self, flags: Flags) -> FsResult<()> {
-        self.sb.io.done.wait_until(|| !self.sb.io.busy.get()).await;
+        if self.sb.io.busy.get() && site::SUPER_ONE.on() {
+            self.sb.io.done.wait_until(|| !self.sb.io.busy.get()).await;
+        }
         self.submit_super(flags);
-        let result = self.wait_super().await;
+        let result = if site::SUPER_WAIT.on() { self.wait_super().await } else { Ok(()) };
         // An abort that came while we wrote could not say why on disk.
         self.write_errno();
         result
@@ -117,7 +120,8 @@ impl Journal {
     pub(crate) fn write_errno(&self) {
         if self.errno_unwritten.get() && !self.sb.io.busy.get() {
             self.errno_unwritten.set(false);
-            self.submit_super(Flags::FUA);
+            let force = if site::ERRNO_FUA.on() { Flags::FUA } else { Flags::NONE };
+            self.submit_super(force);
         }
     }
 
@@ -156,7 +160,10 @@ impl Journal {
     ) -> FsResult<()> {
         // FUA: as soon as the tail has moved here, the next transaction may reuse what lies before
         //      it.
-        self.write_log_tail(guard, tid, block, Flags::FUA).await?;
+        let force = if site::TAIL_FUA.on() { Flags::FUA } else { Flags::NONE };
+        if site::TAIL_WRITE.on() {
+            self.write_log_tail(guard, tid, block, force).await?;
+        }
         let mut st = self.st.borrow_mut();
         let freed = st.freed_up_to(block);
         st.set_tail(tid, block);
@@ -177,6 +184,13 @@ impl Journal {
         };
         if self.sb.get().start.get() == 0 {
             return Ok(());
+        }
+        let mut flags = flags;
+        if flags.has(Flags::PREFLUSH) && !site::EMPTY_PREFLUSH.on() {
+            flags = flags.without(Flags::PREFLUSH);
+        }
+        if flags.has(Flags::FUA) && !site::EMPTY_FUA.on() {
+            flags = flags.without(Flags::FUA);
         }
         let record_head = self.opts.policy.cycle_record;
         self.sb.set(|sb| {

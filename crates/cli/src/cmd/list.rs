@@ -12,7 +12,8 @@ use crate::output::{Exit, Out};
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// fs, devices, elevators, workloads, papers, eras or cpus.
+    /// fs, devices, elevators, workloads, papers, eras, cpus or sites (steps that
+    /// `crash --mutate` leaves out).
     what: String,
     /// For `eras`: a kernel version, to see which rules hold in it.
     version: Option<String>,
@@ -39,12 +40,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             }
         },
         "cpus" => cpus(),
+        "sites" => super::mutate::list(),
         other => {
             return out.fail(
                 Exit::Usage,
                 "what",
                 &format!("there is no list of `{other}`"),
-                "fs, devices, elevators, workloads, papers, eras, cpus",
+                "fs, devices, elevators, workloads, papers, eras, cpus, sites",
             );
         }
     };

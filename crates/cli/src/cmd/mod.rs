@@ -10,6 +10,7 @@ pub mod kernel_crash;
 pub mod kernels;
 pub mod list;
 pub mod mkfs;
+pub mod mutate;
 pub mod recover;
 pub mod replay;
 pub mod reproduce;

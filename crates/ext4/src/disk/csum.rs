@@ -14,6 +14,7 @@ use super::{
     DirEntryTail, ExtentHeader, ExtentNode, GroupDesc, Inode, InodeExtra, SuperBlock, hi16,
     incompat, lo16, ro_compat,
 };
+use crate::site;
 
 /// How a file system seals its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl Checksums {
 
     /// Sets the checksum of descriptor `group`.
     pub fn seal_group_desc(&self, group: u32, desc: &mut GroupDesc) {
-        if self.descriptors() {
+        if self.descriptors() && site::GROUP_CHECKSUM.on() {
             desc.checksum = self.group_desc(group, desc).into();
         }
     }
@@ -153,7 +154,7 @@ impl Checksums {
 
     /// Sets the checksum of inode `ino` in all its bytes, `raw`.
     pub fn seal_inode(&self, ino: u32, raw: &mut [u8]) {
-        if self.metadata() {
+        if self.metadata() && site::INODE_CHECKSUM.on() {
             let generation = Inode::load(raw).map_or(0, |i| i.generation.get());
             self.put_inode_csum(raw, 0);
             let crc = crc32c(self.inode_seed(ino, generation), raw);
@@ -183,7 +184,7 @@ impl Checksums {
 
     /// Sets the checksum of an extent node. Panics if the node has no room for it.
     pub fn seal_extent_block(&self, seed: u32, block: &mut [u8]) {
-        if self.metadata() {
+        if self.metadata() && site::EXTENT_CHECKSUM.on() {
             let crc =
                 self.extent_block(seed, block).expect("a node that we write has room for its tail");
             let (header, _) = ExtentHeader::read_from_prefix(block).expect("it was just read");
@@ -217,7 +218,7 @@ impl Checksums {
 
     /// Writes the tail of a directory block with names. Panics if the block is shorter than a tail.
     pub fn seal_dir_block(&self, seed: u32, block: &mut [u8]) {
-        if self.metadata() {
+        if self.metadata() && site::DIR_CHECKSUM.on() {
             let crc = self.dir_block(seed, block);
             DirEntryTail::put(block, crc);
         }
@@ -243,7 +244,7 @@ impl Checksums {
 
     /// Sets the checksum of a hash-tree node. Panics if the node has no room for it.
     pub fn seal_htree_block(&self, seed: u32, block: &mut [u8], entries_at: usize) {
-        if self.metadata() {
+        if self.metadata() && site::HTREE_CHECKSUM.on() {
             let (at, crc) = self
                 .htree_block(seed, block, entries_at)
                 .expect("a node that we write has room for its tail");
@@ -271,7 +272,7 @@ impl Checksums {
 
     /// Sets the checksum of the attribute block `number`. Panics if it is shorter than its header.
     pub fn seal_xattr_block(&self, number: u64, block: &mut [u8]) {
-        if self.metadata() {
+        if self.metadata() && site::XATTR_CHECKSUM.on() {
             let crc = self.xattr_block(number, block);
             block.get_mut(16..20).expect("a whole block").copy_from_slice(&crc.to_le_bytes());
         }

@@ -176,11 +176,15 @@ impl GroupDesc {
     /// Sets the checksum of the block bitmap. The high half is dropped by [`Self::store`] of a
     /// short form.
     pub fn set_block_bitmap_csum(&mut self, csum: u32) {
-        (self.block_bitmap_csum_lo, self.block_bitmap_csum_hi) = split16(csum);
+        if crate::site::BLOCK_BITMAP_CHECKSUM.on() {
+            (self.block_bitmap_csum_lo, self.block_bitmap_csum_hi) = split16(csum);
+        }
     }
     /// Sets the checksum of the inode bitmap.
     pub fn set_inode_bitmap_csum(&mut self, csum: u32) {
-        (self.inode_bitmap_csum_lo, self.inode_bitmap_csum_hi) = split16(csum);
+        if crate::site::INODE_BITMAP_CHECKSUM.on() {
+            (self.inode_bitmap_csum_lo, self.inode_bitmap_csum_hi) = split16(csum);
+        }
     }
 }
 

@@ -422,7 +422,7 @@ impl Ext4 {
         while at < end {
             let (group, bit) = self.geo.locate_block(at).expect("the range was checked");
             let n = u64::from(self.geo.blocks_in_group(group) - bit).min(end - at) as u32;
-            if metadata {
+            if metadata && crate::site::FORGET.on() {
                 for block in at..at + u64::from(n) {
                     self.forget_block(h, block).await?;
                 }
@@ -432,12 +432,17 @@ impl Ext4 {
             let groups = &self.groups;
             groups.pending.set(groups.pending.get() + u64::from(n));
             let weak = Rc::downgrade(self);
-            h.on_commit(Box::new(move || {
+            let again = Box::new(move || {
                 if let Some(fs) = weak.upgrade() {
                     fs.groups.mark(group, bit, n, false);
                     fs.groups.pending.set(fs.groups.pending.get() - u64::from(n));
                 }
-            }));
+            });
+            if crate::site::FREE_LATER.on() {
+                h.on_commit(again);
+            } else {
+                again();
+            }
             at += u64::from(n);
         }
         Ok(())

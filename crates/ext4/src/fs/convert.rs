@@ -24,6 +24,7 @@ use wp_rt::{Rt, WaitQueue};
 
 use super::inode::Inode;
 use super::mount::{Ext4, MountOptions};
+use crate::site;
 
 /// What the bios of one run share (`ext4_io_end_t`).
 pub(super) struct IoEnd {
@@ -139,13 +140,17 @@ impl Ext4 {
         let first = io.bufs[0].block();
         let to = first + io.bufs.len() as u64;
         let wrote = !io.failed.get() || !self.opts.era.keeps_failed_unwritten;
+        let late = site::CONVERT_FIRST.on();
+        if !late {
+            io.bufs.iter().for_each(|b| io.inode.map.end_writeback(b, io.failed.get()));
+        }
         let converted = match io.reserved.take() {
             Some(reserved) if wrote => self.convert_reserved(&io.inode, first, to, reserved).await,
             None if wrote => Err(FsError::Io),
             _ => Ok(()),
         };
         let failed = io.failed.get() || converted.is_err();
-        for b in &io.bufs {
+        for b in io.bufs.iter().filter(|_| late) {
             io.inode.map.end_writeback(b, failed);
         }
     }
@@ -160,11 +165,15 @@ impl Ext4 {
         let h = self.journal().start_reserved(reserved).await?;
         let map = inode.map_lock.lock().await;
         let out = async {
-            self.set_state(&h, inode, from, to, false).await?;
+            if site::CONVERT.on() {
+                self.set_state(&h, inode, from, to, false).await?;
+            }
             self.write_inode(&h, inode).await
         }
         .await;
-        inode.datasync_tid.set(h.tid());
+        if site::CONVERT_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         drop(map);
         self.stop(h, out).await
     }

@@ -18,6 +18,7 @@ use wp_rt::CpuOp;
 use super::extents::Run;
 use super::inode::Inode;
 use super::mount::Ext4;
+use crate::site;
 
 /// Blocks in one bio of file data (`BIO_MAX_PAGES`).
 pub(super) const BIO_BLOCKS: usize = 256;
@@ -198,7 +199,7 @@ impl Ext4 {
             let chunk = pieces.take(n);
             match self.write_block(inode, at, &chunk, n).await {
                 Ok(()) => {
-                    if at == offset && old < offset {
+                    if at == offset && old < offset && site::EXTEND_GAP.on() {
                         Box::pin(self.zero_gap(inode, old, offset)).await?;
                     }
                     at += u64::from(n);
@@ -269,7 +270,7 @@ impl Ext4 {
         };
         let out = async {
             let b = inode.map.get(index);
-            if self.opts.era.stable_pages {
+            if self.opts.era.stable_pages && site::STABLE.on() {
                 b.wait_clear(BufFlag::Writeback).await;
             }
             let allocated = self.prepare_block(h.as_ref(), inode, &b, delay).await?;
@@ -341,7 +342,9 @@ impl Ext4 {
                 let h = h.expect(ALLOCATES);
                 Box::pin(self.initialise(h, inode, b.block(), b.block() + 1)).await?;
                 self.write_inode(h, inode).await?;
-                inode.datasync_tid.set(h.tid());
+                if site::INIT_TID.on() {
+                    inode.datasync_tid.set(h.tid());
+                }
                 b.clear(BufFlag::Unwritten);
                 return Ok(true);
             }
@@ -389,17 +392,23 @@ impl Ext4 {
         if !self.orders_data(inode) {
             // Nobody waits for its data, or it goes through the journal.
         } else if !delay {
-            if era.files_every_nodelalloc_write || (allocated && era.files_in_map_blocks) {
+            let files = era.files_every_nodelalloc_write || (allocated && era.files_in_map_blocks);
+            if files && site::FILE_ALLOCATED.on() {
                 self.file_inode(h.expect(ALLOCATES), inode, b.block(), b.block() + 1)?;
             }
-        } else if grows && mapped && end > inode.disksize.get() && era.files_extending_write {
+        } else if grows
+            && mapped
+            && end > inode.disksize.get()
+            && era.files_extending_write
+            && site::FILE_EXTENDING.on()
+        {
             self.file_inode(h.expect(ALLOCATES), inode, b.block(), b.block() + 1)?;
         }
         if grows {
             inode.size.set(end);
         }
         // The size on disk moves only over blocks that have their place.
-        if mapped && end > inode.disksize.get() {
+        if end > inode.disksize.get() && (mapped || !site::SIZE_MAPPED.on()) {
             inode.disksize.set(end);
             let own = match h {
                 Some(_) => None,
@@ -407,7 +416,9 @@ impl Ext4 {
             };
             let h = h.or(own.as_ref()).expect("one of the two");
             let out = self.write_inode(h, inode).await;
-            inode.datasync_tid.set(h.tid());
+            if site::WRITE_TID.on() {
+                inode.datasync_tid.set(h.tid());
+            }
             match own {
                 Some(own) => self.stop(own, out).await?,
                 None => out?,

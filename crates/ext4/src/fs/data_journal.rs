@@ -80,7 +80,9 @@ impl Ext4 {
     /// Logs a changed block of data (`ext4_journalled_write_end`).
     pub(super) fn data_dirty(&self, h: &Handle, inode: &Rc<Inode>, b: &Rc<Buffer>) -> FsResult<()> {
         h.dirty_metadata(b)?;
-        inode.datasync_tid.set(h.tid());
+        if crate::site::JOURNAL_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         if self.opts.era.journalled_data_home {
             // The page is dirty though its buffer is the journal's: writeback will come by.
             inode.map.tag(b);
@@ -97,7 +99,7 @@ impl Ext4 {
         wbc: &WbControl,
     ) -> FsResult<()> {
         let handle = if self.opts.era.journalled_data_home {
-            if wbc.sync {
+            if wbc.sync && crate::site::JOURNAL_COMMIT.on() {
                 self.journal().complete_transaction(inode.datasync_tid.get()).await?;
             }
             // Held for pages that were dirtied behind the file system's back. There are none here,
@@ -116,7 +118,7 @@ impl Ext4 {
                 inode.map.drop_tag(index);
                 continue;
             };
-            if b.flag(BufFlag::Writeback) && wbc.sync {
+            if b.flag(BufFlag::Writeback) && wbc.sync && crate::site::JOURNAL_AGAIN.on() {
                 b.wait_clear(BufFlag::Writeback).await;
             }
             let run = self.dirty_run(inode, index, wbc.range.1, wbc.budget.get());
@@ -143,7 +145,7 @@ impl Ext4 {
     pub(super) async fn invalidate_journalled(&self, inode: &Inode, first: u64) {
         let journal = self.journal();
         for b in inode.map.range(first, u64::MAX) {
-            if b.jh() != 0 {
+            if b.jh() != 0 && crate::site::JOURNAL_INVALIDATE.on() {
                 journal.invalidate(&b).await;
             }
         }

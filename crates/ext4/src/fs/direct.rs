@@ -27,6 +27,7 @@ use super::extents::{Fill, Run};
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::inode::flag;
+use crate::site;
 
 /// Blocks that one step maps at most (`DIO_MAX_BLOCKS`).
 const MAP_BLOCKS: u64 = 4096;
@@ -237,10 +238,20 @@ impl Ext4 {
         self.update_time(inode).await?;
         if grows {
             let h = self.start(8).await?;
-            let out = self.add_orphan(&h, inode).await;
+            if !site::DIRECT_SIZE.on() {
+                inode.disksize.set(end.max(inode.disksize.get()));
+                self.write_inode(&h, inode).await?;
+            }
+            let out = match site::DIRECT_ORPHAN.on() {
+                true => self.add_orphan(&h, inode).await,
+                false => Ok(()),
+            };
             self.stop(h, out).await?;
         }
-        let mut wrote = self.write_back(inode, at, end).await;
+        let mut wrote = match site::DIRECT_FLUSH_CACHE.on() {
+            true => self.write_back(inode, at, end).await,
+            false => Ok(()),
+        };
         let mut fallback = false;
         if wrote.is_ok() {
             fallback = !self.drop_cache(inode, at, end);
@@ -286,6 +297,7 @@ impl Ext4 {
     ) -> FsResult<u64> {
         if let Some(kind) = sync
             && n > 0
+            && site::DIRECT_SYNC.on()
         {
             self.fsync_range(inode, kind, self.block_range(at, at + n)).await?;
         }
@@ -337,11 +349,14 @@ impl Ext4 {
             let skip = at % bs;
             let n = (u64::from(piece.run.len) * bs - skip).min(end - at);
             unwritten |= piece.run.unwritten;
-            let clean = self.journal().is_committed(inode.datasync_tid.get());
+            let clean = self.journal().is_committed(inode.datasync_tid.get())
+                || (fua && !site::DIRECT_CLEAN.on());
             // A length that moves is metadata (`IOMAP_F_DIRTY`, `ext4_set_iomap()`).
-            fua &= !piece.fresh && clean && end <= inode.size.get();
+            let old = !piece.fresh || (fua && !site::DIRECT_FRESH.on());
+            fua &= old && clean && end <= inode.size.get();
             fua &= limits.fua || !limits.volatile_cache;
-            let forced = if fua && limits.fua { Flags::FUA } else { Flags::NONE };
+            let force = fua && limits.fua && site::DIRECT_FUA.on();
+            let forced = if force { Flags::FUA } else { Flags::NONE };
             let mut slices = Vec::new();
             let mut sector = self.bs().sector_of(first).0 + skip / SECTOR_BYTES;
             if piece.fresh && skip > 0 {
@@ -368,12 +383,12 @@ impl Ext4 {
         }
         drop(plug);
         for wait in waits {
-            if wait.wait().await.is_err() && failed.is_ok() {
+            if site::DIRECT_WAIT.on() && wait.wait().await.is_err() && failed.is_ok() {
                 failed = Err(FsError::Io);
             }
         }
         failed?;
-        if unwritten {
+        if unwritten && site::DIRECT_CONVERT.on() {
             self.convert_range(inode, offset / bs, end.div_ceil(bs)).await?;
         }
         Ok(fua)
@@ -426,7 +441,7 @@ impl Ext4 {
                 if beyond {
                     self.initialise(h, inode, block, to).await?;
                     run.unwritten = false;
-                    if self.opts.era.files_in_map_blocks {
+                    if self.opts.era.files_in_map_blocks && site::DIRECT_FILE.on() {
                         self.file_inode(h, inode, block, to)?;
                     }
                 } else {
@@ -434,15 +449,18 @@ impl Ext4 {
                     self.split_at(h, inode, to).await?;
                 }
                 self.write_inode(h, inode).await?;
-                inode.datasync_tid.set(h.tid());
+                if site::DIRECT_MAP_TID.on() {
+                    inode.datasync_tid.set(h.tid());
+                }
                 Ok(Piece { run, fresh: true })
             }
             Err(hole) => {
                 let free = self.free_for_delay();
                 let want = hole.min(last - block).min(free.max(1)) as u32;
-                let fill = if beyond { Fill::Written } else { Fill::BeforeIo };
+                let written = beyond || !site::DIRECT_UNWRITTEN.on();
+                let fill = if written { Fill::Written } else { Fill::BeforeIo };
                 let run = self.allocate_as(h, inode, block, want, false, fill).await?;
-                if beyond && self.opts.era.files_in_map_blocks {
+                if beyond && self.opts.era.files_in_map_blocks && site::DIRECT_FILE.on() {
                     self.file_inode(h, inode, block, block + u64::from(run.len))?;
                 }
                 Ok(Piece { run, fresh: true })
@@ -465,7 +483,9 @@ impl Ext4 {
                 let end = to.min(at + u64::from(run.len));
                 self.set_state(&h, inode, at, end, false).await?;
                 self.write_inode(&h, inode).await?;
-                inode.datasync_tid.set(h.tid());
+                if site::DIRECT_TID.on() {
+                    inode.datasync_tid.set(h.tid());
+                }
                 Ok(end)
             }
             .await;
@@ -493,7 +513,9 @@ impl Ext4 {
             self.write_inode(&h, inode).await
         }
         .await;
-        inode.datasync_tid.set(h.tid());
+        if site::DIRECT_GROW_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         self.stop(h, out).await
     }
 }

@@ -17,6 +17,7 @@ use super::mballoc::{Purpose, Request};
 use super::mount::Ext4;
 use crate::disk::extent::ExtentEntries;
 use crate::disk::{Extent, ExtentHeader, ExtentIdx, ExtentNode};
+use crate::site;
 
 /// Groups that one step of a cut may return blocks to.
 pub(super) const GROUPS_PER_CUT: usize = 16;
@@ -296,7 +297,9 @@ impl Ext4 {
         }
         inode.add_blocks(i64::from(len), sectors)?;
         self.write_inode(h, inode).await?;
-        inode.datasync_tid.set(h.tid());
+        if site::ALLOC_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         Ok(Run { logical, phys, len, unwritten })
     }
 
@@ -305,8 +308,12 @@ impl Ext4 {
     pub(super) async fn forget_aliases(&self, first: u64, len: u32) {
         for block in first..first + u64::from(len) {
             if let Some(old) = self.bdev.peek(block) {
-                self.bdev.clear_dirty(&old);
-                old.wait_clear(BufFlag::Writeback).await;
+                if old.flag(BufFlag::Dirty) && site::ALIAS_CLEAN.on() {
+                    self.bdev.clear_dirty(&old);
+                }
+                if old.flag(BufFlag::Writeback) && site::ALIAS_WAIT.on() {
+                    old.wait_clear(BufFlag::Writeback).await;
+                }
             }
         }
     }

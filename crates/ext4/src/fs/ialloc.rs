@@ -157,7 +157,9 @@ impl Ext4 {
             let ino = group * per + index + 1;
             let inode = self.new_inode(ino, new);
             // Without it even fdatasync would not make the file findable.
-            inode.datasync_tid.set(h.tid());
+            if crate::site::CREATE_TID.on() {
+                inode.datasync_tid.set(h.tid());
+            }
             return Ok(inode);
         }
     }

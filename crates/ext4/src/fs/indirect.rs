@@ -275,7 +275,9 @@ impl Ext4 {
         inode.add_blocks(i64::from(len) + nodes.len() as i64, self.bs().sectors())?;
         self.set_pointers(h, inode, &slot, &targets).await?;
         self.write_inode(h, inode).await?;
-        inode.datasync_tid.set(h.tid());
+        if crate::site::INDIRECT_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         Ok(Run { logical, phys, len, unwritten: false })
     }
 

@@ -411,8 +411,10 @@ impl Ext4 {
             size
         });
         self.dirty(h, &buf)?;
-        inode.sync_tid.set(h.tid());
-        if size_before != inode.disksize.get() {
+        if crate::site::SYNC_TID.on() {
+            inode.sync_tid.set(h.tid());
+        }
+        if size_before != inode.disksize.get() && crate::site::SIZE_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         Ok(())

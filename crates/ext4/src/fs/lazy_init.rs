@@ -101,7 +101,7 @@ impl Ext4 {
             }
             let len = self.geo.itable_blocks.saturating_sub(used);
             self.zero_blocks(desc.inode_table() + u64::from(used), len).await?;
-            if flush && len > 0 && self.opts.barrier {
+            if flush && len > 0 && self.opts.barrier && crate::site::LAZY_FLUSH.on() {
                 self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
             }
             self.change_desc(&h, group, |d| {
@@ -132,7 +132,9 @@ impl Ext4 {
         }
         drop(plug);
         for w in waits {
-            w.await.map_err(|_| FsError::Io)?;
+            if crate::site::LAZY_WAIT.on() {
+                w.await.map_err(|_| FsError::Io)?;
+            }
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ use super::lazy_init::LazyInit;
 use super::orphan_file::OrphanFile;
 use crate::disk::hash::{DirHash, NameHash};
 use crate::disk::{Checksums, Geometry, GroupDesc, SuperBlock, incompat, ino};
+use crate::site;
 
 /// Inodes in memory, and cached blocks of each, above which idle ones are dropped.
 const LIMITS: (usize, usize) = (1 << 16, 1 << 18);
@@ -490,9 +491,13 @@ impl Ext4 {
         self.sync_everything().await?;
         self.mounted.set(false);
         self.journal().destroy().await?;
-        self.bdev.sync().await?;
+        if site::UNMOUNT_HOME.on() {
+            self.bdev.sync().await?;
+        }
         self.mark_clean().await?;
-        self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        if site::UNMOUNT_FLUSH.on() {
+            self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        }
         self.wb.stop();
         self.conversions.stop();
         self.inodes.borrow_mut().clear();
@@ -533,7 +538,11 @@ async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> FsResult<()> 
     let log = crate::evidence::journal_super_sector(&view)?;
     let (journal_super, home): (Vec<_>, Vec<_>) =
         overlay.writes().into_iter().partition(|(at, _)| at.0 / 8 == log.0 / 8);
-    for stage in [home, journal_super] {
+    let stages = match site::RECOVER_HOME_FIRST.on() {
+        true => vec![home, journal_super],
+        false => vec![[home, journal_super].concat()],
+    };
+    for stage in stages {
         let plug = part.plug();
         let mut waits = Vec::new();
         for (at, data) in stage {
@@ -546,7 +555,9 @@ async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> FsResult<()> 
         for w in waits {
             w.await.map_err(|_| FsError::Io)?;
         }
-        part.flush().await.map_err(|_| FsError::Io)?;
+        if site::RECOVER_FLUSH.on() {
+            part.flush().await.map_err(|_| FsError::Io)?;
+        }
     }
     Ok(())
 }

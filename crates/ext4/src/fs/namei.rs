@@ -310,7 +310,7 @@ impl Ext4 {
         let left = if is_dir { 0 } else { inode.nlink().saturating_sub(1) };
         inode.set_nlink(left);
         inode.set_ctime(self.time());
-        if left == 0 {
+        if left == 0 && crate::site::UNLINK_ORPHAN.on() {
             self.add_orphan(h, inode).await?;
         }
         self.write_inode(h, inode).await
@@ -448,7 +448,7 @@ impl Ext4 {
             }
             self.check_may_remove(to_dir, r)?;
         }
-        if replaced.is_some() {
+        if replaced.is_some() && crate::site::REPLACE_ALLOC.on() {
             self.allocate_promised(&inode).await;
         }
         let moves_up = is_dir && from_dir.ino != to_dir.ino;

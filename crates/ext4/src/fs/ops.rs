@@ -307,7 +307,10 @@ impl FileSystem for Mounted {
         }
         Call::later(async move {
             let inode = self.get(ino).await?;
-            if is_open(&inode, write) && inode.alloc_on_close.replace(false) {
+            if is_open(&inode, write)
+                && inode.alloc_on_close.replace(false)
+                && crate::site::CLOSE_ALLOC.on()
+            {
                 self.0.allocate_promised(&inode).await;
             }
             self.0.closing(&inode, write);
@@ -359,7 +362,10 @@ impl FileSystem for Mounted {
             let user = InUse::new(&inode);
             let bs = u64::from(self.0.bs().bytes());
             let range = (from / bs, to.max(from + 1).div_ceil(bs) - 1);
-            let out = self.0.fsync_range(&inode, kind, range).await;
+            let out = match crate::site::SYNC_WRITE.on() {
+                true => self.0.fsync_range(&inode, kind, range).await,
+                false => Ok(()),
+            };
             self.done(user, out).await
         })
     }
@@ -411,6 +417,9 @@ impl FileSystem for Mounted {
                 _ => return Ok(()),
             }
             let inode = self.get(ino).await?;
+            if !crate::site::SYNC_RESERVE.on() {
+                return Ok(());
+            }
             self.0.journal().complete_transaction(inode.sync_tid.get()).await
         })
     }

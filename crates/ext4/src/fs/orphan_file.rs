@@ -153,7 +153,7 @@ impl Ext4 {
         h.get_write_access(&buf).await?;
         buf.with_mut(|b| {
             orphan::set_slot(b, slot, ino);
-            let checksum = if self.csum.metadata() {
+            let checksum = if self.csum.metadata() && crate::site::ORPHAN_CHECKSUM.on() {
                 self.csum.orphan_block(seed, buf.block(), b)
             } else {
                 OrphanTail::load(b).expect("a block holds its tail").checksum.get()

@@ -63,7 +63,8 @@ impl Ext4 {
         if !inode.has(flag::EXTENTS) {
             return Err(FsError::Unsupported("fallocate on a file with indirect blocks".into()));
         }
-        if how == Reserve::Punch && (self.opts.era.punch_writes_back || self.journals_data(inode)) {
+        let first = self.opts.era.punch_writes_back || self.journals_data(inode);
+        if how == Reserve::Punch && first && crate::site::PUNCH_WRITE.on() {
             // Written first, so that only clean blocks are thrown away.
             let range = (offset / bs, (end - 1) / bs);
             let wbc = WbControl { range, ..WbControl::sync_all() };
@@ -177,7 +178,9 @@ impl Ext4 {
             d.flags = (d.flags.get() | flag::EOFBLOCKS).into();
         }
         self.write_inode(h, inode).await?;
-        inode.datasync_tid.set(h.tid());
+        if crate::site::FALLOCATE_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         Ok(next)
     }
 
@@ -211,7 +214,9 @@ impl Ext4 {
             inode.disksize.set(inode.disksize.get().max(size));
         }
         let out = self.write_inode(&h, inode).await;
-        inode.datasync_tid.set(h.tid());
+        if crate::site::ZERO_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         self.stop(h, out).await?;
         self.zero_edges(inode, offset, end).await
     }
@@ -249,7 +254,9 @@ impl Ext4 {
         inode.set_mtime(now);
         inode.set_ctime(now);
         let out = self.write_inode(&h, inode).await;
-        inode.datasync_tid.set(h.tid());
+        if crate::site::PUNCH_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         self.stop(h, out).await
     }
 
@@ -263,6 +270,9 @@ impl Ext4 {
     ) -> FsResult<()> {
         let size = inode.size.get();
         if offset > size || end < size || inode.disksize.get() >= size {
+            return Ok(());
+        }
+        if !crate::site::PUNCH_SIZE.on() {
             return Ok(());
         }
         let h = self.start(1).await?;
@@ -288,6 +298,9 @@ impl Ext4 {
     ) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
         let (a, b) = (offset / bs, (end - 1) / bs);
+        if !crate::site::EDGES.on() {
+            return Ok(());
+        }
         if a == b {
             if !offset.is_multiple_of(bs) || !end.is_multiple_of(bs) {
                 self.zero_part(inode, a, offset % bs, end - a * bs).await?;
@@ -345,7 +358,9 @@ impl Ext4 {
         }
         self.store_and_fix(h, inode, &mut path).await?;
         self.write_inode(h, inode).await?;
-        inode.datasync_tid.set(h.tid());
+        if crate::site::REMOVE_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
         Ok(end)
     }
 }

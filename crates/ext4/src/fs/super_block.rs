@@ -28,7 +28,7 @@ impl Ext4 {
     /// Puts the super block in memory into its buffer, sealed.
     pub(super) fn store_super(&self) {
         let mut sb = *self.sb.borrow();
-        if sb.has_metadata_csum() {
+        if sb.has_metadata_csum() && crate::site::SUPER_CHECKSUM.on() {
             sb.checksum = Checksums::super_block(&sb).into();
         }
         *self.sb.borrow_mut() = sb;
@@ -61,11 +61,17 @@ impl Ext4 {
         }
         self.store_super();
         self.sb_buf.wait_clear(BufFlag::Writeback).await;
-        let barrier = if self.opts.barrier { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
+        let mut barrier = Flags::NONE;
+        if self.opts.barrier && crate::site::SUPER_PREFLUSH.on() {
+            barrier |= Flags::PREFLUSH;
+        }
+        if self.opts.barrier && crate::site::SUPER_FUA.on() {
+            barrier |= Flags::FUA;
+        }
         // The kernel waits for it and, since 4.x, asks for FUA; before the mount is complete
         // nothing else runs.
         self.bdev.submit_write(&self.sb_buf, Flags::SYNC | barrier);
-        self.bdev.wait_on(&self.sb_buf).await
+        if crate::site::SUPER_WAIT.on() { self.bdev.wait_on(&self.sb_buf).await } else { Ok(()) }
     }
 
     fn sectors_written(&self) -> u64 {

@@ -13,6 +13,7 @@ use wp_vfs::SyncKind;
 
 use super::inode::Inode;
 use super::mount::Ext4;
+use crate::site;
 
 /// The inode's data as the committing journal sees it.
 impl OrderedData for Inode {
@@ -24,6 +25,9 @@ impl OrderedData for Inode {
     fn submit<'a>(&'a self, range: (u64, u64)) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
         Box::pin(async move {
             let wbc = WbControl { range, mapped_only: true, ..WbControl::sync_all() };
+            if !site::SUBMIT_ORDERED.on() {
+                return Ok(());
+            }
             self.map.writepages(&wbc).await
         })
     }
@@ -37,7 +41,12 @@ impl OrderedData for Inode {
     }
 
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
-        Box::pin(async move { self.map.wait_writeback().await })
+        Box::pin(async move {
+            if !site::WAIT_ORDERED.on() {
+                return Ok(());
+            }
+            self.map.wait_writeback().await
+        })
     }
 }
 
@@ -58,8 +67,13 @@ impl Ext4 {
     ) -> FsResult<()> {
         let range = self.pages_of(range.0, range.1.saturating_add(1));
         let wbc = WbControl { range, ..WbControl::sync_all() };
-        let written = inode.map.writepages(&wbc).await;
-        inode.map.wait_writeback().await.and(written)?;
+        let mut written = Ok(());
+        if site::FSYNC_WRITE.on() {
+            written = inode.map.writepages(&wbc).await;
+        }
+        if site::FSYNC_WAIT.on() {
+            inode.map.wait_writeback().await.and(written)?;
+        }
         let _mutex =
             if self.opts.era.fsync_takes_mutex { Some(inode.lock.lock().await) } else { None };
         let tid = match kind {
@@ -71,11 +85,16 @@ impl Ext4 {
         if inode.is_dir() || forces {
             // What is no regular file counts as journalled data (`ext4_inode_journal_mode`):
             // whatever transaction runs is committed, and without one nothing is flushed.
-            return journal.force_commit().await;
+            return match site::FSYNC_WHOLE.on() {
+                true => journal.force_commit().await,
+                false => Ok(()),
+            };
         }
         let needs_flush = self.opts.barrier && !journal.will_send_data_barrier(tid);
-        journal.complete_transaction(tid).await?;
-        if needs_flush {
+        if site::FSYNC_COMMIT.on() {
+            journal.complete_transaction(tid).await?;
+        }
+        if needs_flush && site::FSYNC_FLUSH.on() {
             self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
         }
         Ok(())
@@ -86,9 +105,15 @@ impl Ext4 {
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }
-        self.wb.write_all(false).await;
-        self.wb.write_all(true).await;
-        self.wb.wait_idle().await;
+        if site::SYNC_SEND.on() {
+            self.wb.write_all(false).await;
+        }
+        if site::SYNC_AGAIN.on() {
+            self.wb.write_all(true).await;
+        }
+        if site::SYNC_WAIT.on() {
+            self.wb.wait_idle().await;
+        }
         let journal = self.journal();
         let tid = journal.running_tid().or(journal.committing_tid());
         // Without a commit that flushes after it, data may be only in the device's cache. Nobody
@@ -96,10 +121,12 @@ impl Ext4 {
         let needs_flush = self.opts.barrier
             && self.opts.era.sync_flushes
             && !tid.is_some_and(|t| journal.will_send_data_barrier(t));
-        journal.force_commit().await?;
-        if needs_flush {
+        if site::SYNC_COMMIT.on() {
+            journal.force_commit().await?;
+        }
+        if needs_flush && site::SYNC_FLUSH.on() {
             self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
         }
-        self.bdev.sync().await
+        if site::SYNC_HOME.on() { self.bdev.sync().await } else { Ok(()) }
     }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 
 use super::mount::Ext4;
+use crate::site;
 
 impl Ext4 {
     /// Data of all files is sent, the commit is started, metadata of older transactions is sent
@@ -17,13 +18,19 @@ impl Ext4 {
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }
-        self.wb.write_files(false).await;
+        if site::SYNCFS_SEND.on() {
+            self.wb.write_files(false).await;
+        }
         self.sync_journal(false).await?;
         self.bdev.start_sync().await?;
-        self.wb.write_files(true).await;
-        self.wb.wait_files().await;
+        if site::SYNCFS_WRITE.on() {
+            self.wb.write_files(true).await;
+        }
+        if site::SYNCFS_WAIT.on() {
+            self.wb.wait_files().await;
+        }
         self.sync_journal(true).await?;
-        self.bdev.sync().await
+        if site::SYNCFS_HOME.on() { self.bdev.sync().await } else { Ok(()) }
     }
 
     /// `ext4_sync_fs`: asks for a commit of what is running and, with `wait`, waits for it; without
@@ -37,12 +44,14 @@ impl Ext4 {
             && self.opts.era.sync_flushes
             && !journal.will_send_data_barrier(latest);
         if let Some(tid) = running {
-            journal.request_commit(tid);
-            if wait {
+            if site::SYNCFS_ASK.on() {
+                journal.request_commit(tid);
+            }
+            if wait && site::SYNCFS_COMMIT.on() {
                 journal.wait_commit(tid).await?;
             }
         }
-        if needs_flush {
+        if needs_flush && site::SYNCFS_FLUSH.on() {
             self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
         }
         Ok(())

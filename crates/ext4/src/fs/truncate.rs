@@ -9,6 +9,7 @@ use super::extents::REVOKES_CUT;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::inode::flag;
+use crate::site;
 
 /// Credits of a handle that cuts one leaf: inode, super block, a path of nodes, bitmaps and
 /// descriptors.
@@ -33,7 +34,7 @@ impl Ext4 {
             return self.touch(inode).await;
         }
         if size > old {
-            if self.opts.era.zeroes_tail_on_extension {
+            if self.opts.era.zeroes_tail_on_extension && site::EXTEND_ZERO.on() {
                 self.zero_tail(inode, old).await?;
             }
             let h = self.start(2).await?;
@@ -48,7 +49,9 @@ impl Ext4 {
         self.write_ordered(inode, size / bs).await?;
         let h = self.start(8).await?;
         let out = async {
-            self.add_orphan(&h, inode).await?;
+            if site::TRUNCATE_ORPHAN.on() {
+                self.add_orphan(&h, inode).await?;
+            }
             inode.disksize.set(size);
             inode.size.set(size);
             self.write_inode(&h, inode).await
@@ -56,7 +59,9 @@ impl Ext4 {
         .await;
         self.stop(h, out).await?;
         self.drop_blocks(inode, size.div_ceil(bs)).await;
-        self.zero_tail(inode, size).await?;
+        if site::TRUNCATE_ZERO.on() {
+            self.zero_tail(inode, size).await?;
+        }
         self.finish_truncate(inode).await
     }
 
@@ -84,8 +89,10 @@ impl Ext4 {
     async fn write_ordered(&self, inode: &Inode, from: u64) -> FsResult<()> {
         let jinode = inode.jinode.borrow().clone();
         match jinode {
-            Some(j) => self.journal().begin_ordered_truncate(&j, self.pages_of(from, from).0).await,
-            None => Ok(()),
+            Some(j) if site::ORDERED_CUT.on() => {
+                self.journal().begin_ordered_truncate(&j, self.pages_of(from, from).0).await
+            }
+            _ => Ok(()),
         }
     }
 
@@ -137,14 +144,15 @@ impl Ext4 {
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
             return self.zero_journalled(inode, &b, from as usize..to as usize).await;
         }
-        if self.opts.era.stable_pages {
+        if self.opts.era.stable_pages && site::ZERO_STABLE.on() {
             b.wait_clear(BufFlag::Writeback).await;
         }
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
             return self.zero_journalled(inode, &b, from as usize..to as usize).await;
         }
         b.with_mut(|bytes| bytes[from as usize..to as usize].fill(0));
-        if b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) && self.orders_data(inode) {
+        let placed = b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten);
+        if placed && self.orders_data(inode) && site::ZERO_FILE.on() {
             let h = self.start(1).await?;
             let filed = self.file_inode(&h, inode, index, index + 1);
             self.stop(h, filed).await?;

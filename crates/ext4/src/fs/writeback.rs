@@ -9,7 +9,7 @@ use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer, Fut, Mapping, WbControl, WbOps};
 use wp_jbd2::{Credits, Handle, Ordered, Reserved};
-use wp_medium::Slice;
+use wp_medium::{PAGE_BYTES, Slice};
 use wp_rt::CpuOp;
 
 use super::convert::IoEnd;
@@ -17,6 +17,7 @@ use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
 use super::extents::Fill;
 use super::inode::Inode;
 use super::mount::Ext4;
+use crate::site;
 
 /// Blocks that one handle of writeback gives places to at most (`MAX_WRITEPAGES_EXTENT_LEN`).
 const EXTENT_MOST: usize = 2048;
@@ -81,7 +82,7 @@ impl Ext4 {
         }
         let convert = self.writes_unwritten(inode);
         let to = if state == Place::Promised {
-            let fill = if convert { Fill::BeforeIo } else { Fill::Written };
+            let fill = if convert && site::UNWRITTEN.on() { Fill::BeforeIo } else { Fill::Written };
             let run = self.allocate_as(h, inode, first, bufs.len() as u32, true, fill).await?;
             for (i, b) in bufs.iter().take(run.len as usize).enumerate() {
                 b.map_to(run.phys + i as u64);
@@ -99,10 +100,11 @@ impl Ext4 {
             Box::pin(self.map_unwritten(h, inode, bufs, convert)).await?
         };
         drop(map);
-        if !convert && self.files_delayed(inode) {
+        if !convert && self.files_delayed(inode) && site::FILE_WRITTEN.on() {
             self.file_written(h, inode, first, to)?;
         }
-        let disksize = (to * u64::from(self.bs().bytes())).min(inode.size.get());
+        let end = if site::DISKSIZE_LATER.on() { to } else { u64::MAX / PAGE_BYTES as u64 };
+        let disksize = (end * u64::from(self.bs().bytes())).min(inode.size.get());
         if disksize > inode.disksize.get() {
             inode.disksize.set(disksize);
             self.write_inode(h, inode).await?;
@@ -141,12 +143,14 @@ impl Ext4 {
                 ));
             }
         };
-        if convert {
+        if convert && site::MAP_UNWRITTEN.on() {
             self.split_at(h, inode, first).await?;
             self.split_at(h, inode, to).await?;
         } else {
             self.initialise(h, inode, first, to).await?;
-            inode.datasync_tid.set(h.tid());
+            if site::MAP_TID.on() {
+                inode.datasync_tid.set(h.tid());
+            }
         }
         self.write_inode(h, inode).await?;
         bufs.iter().take_while(|b| b.block() < to).for_each(|b| {
@@ -265,7 +269,9 @@ impl Ext4 {
                 if !wbc.sync {
                     continue;
                 }
-                b.wait_clear(BufFlag::Writeback).await;
+                if site::WRITE_AGAIN.on() {
+                    b.wait_clear(BufFlag::Writeback).await;
+                }
             }
             let mut run = self.dirty_run(inode, index, to, wbc.budget.get());
             if run.is_empty() {

@@ -9,6 +9,7 @@ use zerocopy::FromBytes;
 use super::{MayRead, ScanEnd};
 use crate::disk::{self, Format, Header, SuperBlock};
 use crate::log::LogMap;
+use crate::site;
 
 /// The ring of log blocks, as one recovery sees it.
 pub(super) struct Ring<'a, 'b> {
@@ -128,7 +129,7 @@ impl<'r, 'a, 'b> Walk<'r, 'a, 'b> {
         if h.magic.get() != disk::MAGIC {
             return Ok(Step::End(ScanEnd::NoMagic));
         }
-        if h.sequence.get() != tid {
+        if h.sequence.get() != tid && site::SCAN_SEQUENCE.on() {
             return Ok(Step::End(ScanEnd::OtherSequence(h.sequence.get())));
         }
         match h.blocktype.get() {

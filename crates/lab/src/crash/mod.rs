@@ -14,11 +14,13 @@ pub mod host;
 mod known;
 pub mod line;
 mod minimise;
+pub mod mutate;
 mod play;
 mod reproducer;
 pub mod sequences;
 mod simpler;
 mod story;
+pub mod wear;
 mod why;
 pub mod wild;
 

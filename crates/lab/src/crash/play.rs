@@ -1,10 +1,15 @@
 //! Playing a program with a tape on the device.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
+use wp_base::rng::Rng;
+use wp_base::site::Armed;
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time};
 use wp_crash::{Did, Ledger, Recorder, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
-use wp_vfs::{FsEntry, Options, Vfs};
+use wp_vfs::{FsEntry, OpenFlags, Options, Vfs, XattrSet};
 use wp_workload::program::{Call, Flags, Player, Program, Step};
 
 use crate::machine::{Machine, MachineError, MachineSpec};
@@ -119,34 +124,125 @@ pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
 
 /// As [`play()`], on an image that [`Bench::image`] made: many programs can share it.
 pub fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played, MachineError> {
+    play_with(bench, image, program, &Around::default(), || None).map(|(played, _)| played)
+}
+
+/// What else goes on while a program is played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Around {
+    /// Mean microseconds between the calls of another process, which syncs and changes attributes
+    /// of the root directory, and keeps no promise to the program; 0: there is none.
+    pub neighbour_us: u64,
+    /// The tape begins before the mount, nothing rests after it, and at the end is an unmount.
+    pub whole_life: bool,
+    /// Seed of the neighbour.
+    pub seed: u64,
+}
+
+/// What sites did while a program was played.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    /// Those that were asked, if they were watched.
+    pub names: Vec<&'static str>,
+    /// How often the step that is left out would have been done.
+    pub reached: u64,
+}
+
+/// [`play()`] with a site armed, or all of them watched, from the program's first call on.
+pub(super) fn play_with(
+    bench: &Bench,
+    image: Medium,
+    program: &Program,
+    around: &Around,
+    arm: impl FnOnce() -> Option<Armed>,
+) -> Result<(Played, Asked), MachineError> {
     let (machine, recorder) = bench.machine(image)?;
     let block = machine.block_bytes()?;
     let limits = machine.queue.with_device(|d| *d.limits());
+    let mut arm = Some(arm);
+    let mut armed = None;
+    if around.whole_life {
+        recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
+        armed = arm.take().and_then(|arm| arm());
+    }
     let vfs = machine.mount()?;
-    let rt = machine.rt.clone();
-    let settle = bench.settle_s;
-    let first = vfs.clone();
-    machine
-        .block_on("settle", async move {
-            first.sync().await?;
-            rt.sleep(Span::secs(settle)).await;
-            first.sync().await
-        })?
-        .map_err(|error| MachineError::Fs { during: "sync", error })?;
-    recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
+    if !around.whole_life {
+        let (rt, settle, first) = (machine.rt.clone(), bench.settle_s, vfs.clone());
+        machine
+            .block_on("settle", async move {
+                first.sync().await?;
+                rt.sleep(Span::secs(settle)).await;
+                first.sync().await
+            })?
+            .map_err(|error| MachineError::Fs { during: "sync", error })?;
+        recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
+        armed = arm.take().and_then(|arm| arm());
+    }
     let steps = program.0.clone();
-    let tape = recorder.clone();
+    let (tape, around, process) = (recorder.clone(), *around, vfs.clone());
     let dids = machine
-        .block_on("program", async move { steps_of(vfs, &steps, &tape).await })?
+        .block_on("program", async move { accompanied(process, &steps, &tape, around).await })?
         .map_err(|error| MachineError::Fs { during: "a program", error })?;
-    Ok(Played {
+    if around.whole_life {
+        machine.unmount(&vfs)?;
+    }
+    let asked = armed
+        .as_ref()
+        .map(|a| Asked { names: a.asked(), reached: a.reached() })
+        .unwrap_or_default();
+    let played = Played {
         tape: recorder.take(),
         ledger: Ledger::new(&dids, block),
         answers: dids.iter().map(|d| d.ok).collect(),
         partition: (0, machine.part.sectors() * SECTOR_BYTES),
         volatile: limits.volatile_cache,
         atomic: limits.physical_bytes,
-    })
+    };
+    Ok((played, asked))
+}
+
+/// [`steps_of`], with a neighbour if there is to be one.
+async fn accompanied(
+    vfs: Vfs,
+    steps: &[Step],
+    tape: &Recorder,
+    around: Around,
+) -> Result<Vec<Did>, FsError> {
+    if around.neighbour_us == 0 {
+        return steps_of(vfs, steps, tape).await;
+    }
+    let stop = Rc::new(Cell::new(false));
+    let process = neighbour(vfs.clone(), around, stop.clone());
+    let process = vfs.rt().spawn("neighbour", process);
+    let dids = steps_of(vfs, steps, tape).await;
+    stop.set(true);
+    let other = process.await;
+    let dids = dids?;
+    other.map(|()| dids)
+}
+
+/// Another process. Errors: damage that it finds; what else its calls answer is its own business.
+async fn neighbour(vfs: Vfs, around: Around, stop: Rc<Cell<bool>>) -> Result<(), FsError> {
+    let rt = vfs.rt().clone();
+    let mut rng = Rng::stream(around.seed, "neighbour");
+    let root = vfs.open("/", OpenFlags::READ, 0).await?;
+    while !stop.get() {
+        let us = around.neighbour_us / 2 + rng.below(around.neighbour_us);
+        rt.sleep(Span(us * 1000)).await;
+        let done = match rng.below(8) {
+            0..=2 => vfs.syncfs(root).await,
+            3..=4 => vfs.fsync(root).await,
+            5 => vfs.sync().await,
+            _ => {
+                let value = vec![rng.below(256) as u8; 1 + rng.below(900) as usize];
+                vfs.set_xattr("/", "user.note", &value, XattrSet::Any).await
+            }
+        };
+        if let Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) = done {
+            return Err(e);
+        }
+    }
+    vfs.close(root).await
 }
 
 async fn steps_of(vfs: Vfs, steps: &[Step], tape: &Recorder) -> Result<Vec<Did>, FsError> {

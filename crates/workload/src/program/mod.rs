@@ -16,7 +16,7 @@ mod play;
 
 use std::fmt;
 
-pub use play::{Player, contents};
+pub use play::{MAGIC_SEED, Player, contents};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +128,8 @@ pub enum Call {
     Fdatasync(u32),
     /// `syncfs`.
     Syncfs(u32),
+    /// `sync`.
+    Sync,
     /// `ftruncate`.
     Ftruncate(u32, u64),
     /// `fallocate`: descriptor, what, offset, length.
@@ -154,6 +156,7 @@ impl Call {
             Call::Fsync(_) => "fsync",
             Call::Fdatasync(_) => "fdatasync",
             Call::Syncfs(_) => "syncfs",
+            Call::Sync => "sync",
             Call::Ftruncate(..) => "ftruncate",
             Call::Fallocate(..) => "fallocate",
             Call::Rename(..) => "rename",
@@ -173,6 +176,7 @@ impl fmt::Display for Call {
             Call::Close(fd) | Call::Fsync(fd) | Call::Fdatasync(fd) | Call::Syncfs(fd) => {
                 write!(f, "{name} {fd}")
             }
+            Call::Sync => f.write_str(name),
             Call::Pwrite { fd, len, at, seed } => write!(f, "{name} {fd} {len} {at} {seed}"),
             Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),
             Call::Fallocate(fd, mode, at, len) => {
@@ -318,6 +322,7 @@ fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "fsync" => Call::Fsync(w.fd()?),
         "fdatasync" => Call::Fdatasync(w.fd()?),
         "syncfs" => Call::Syncfs(w.fd()?),
+        "sync" => Call::Sync,
         "ftruncate" => Call::Ftruncate(w.fd()?, w.number()?),
         "fallocate" => {
             let fd = w.fd()?;
@@ -346,6 +351,7 @@ mod tests {
     fn a_program_is_its_text() {
         let text = "case a\nalign\n@open:0 open 0 f rw,creat,trunc,direct,dsync,sync\n\
                     begin w 3\npwrite 0 3072 1024 7\nend\n@s:1 fsync 0\nfdatasync 0\nsyncfs 0\n\
+                    sync\n\
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\nclose 0\nnap 20000\nexit\n";
         let p = Program::parse(text).expect("a program");

@@ -14,9 +14,27 @@ pub struct Player {
     open: BTreeMap<u32, Fd>,
 }
 
-/// What a `pwrite` with `seed` writes `at` for `len` bytes: no two seeds have a word in common.
+/// From this seed on, a `pwrite` of one whole block of 4 KiB begins like a control block of a jbd2
+/// journal: [`MAGIC`], a type and a low number of a transaction.
+pub const MAGIC_SEED: u32 = 0xF000_0000;
+/// What control blocks of a jbd2 journal begin with: data that look like one must not be taken for
+/// one.
+const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
+
+/// What a `pwrite` with `seed` writes `at` for `len` bytes: no two seeds have a word in common, but
+/// for the first three from [`MAGIC_SEED`] on.
 pub fn contents(seed: u32, at: u64, len: u32) -> Slice {
-    Slice::pattern(u64::from(seed) + 1, at, len)
+    let data = Slice::pattern(u64::from(seed) + 1, at, len);
+    if seed < MAGIC_SEED || !at.is_multiple_of(4096) || len != 4096 {
+        return data;
+    }
+    let mut bytes = data.to_vec();
+    let mixed = seed.wrapping_mul(0x9E37_79B1) >> 16;
+    let (kind, tid) = (1 + mixed % 2, mixed / 2 % 48);
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..8].copy_from_slice(&kind.to_be_bytes());
+    bytes[8..12].copy_from_slice(&tid.to_be_bytes());
+    Slice::from_bytes(&bytes)
 }
 
 impl Player {
@@ -58,6 +76,7 @@ impl Player {
             Call::Fsync(fd) => vfs.fsync(self.fd(*fd)?).await,
             Call::Fdatasync(fd) => vfs.fdatasync(self.fd(*fd)?).await,
             Call::Syncfs(fd) => vfs.syncfs(self.fd(*fd)?).await,
+            Call::Sync => vfs.sync().await,
             Call::Ftruncate(fd, len) => vfs.ftruncate(self.fd(*fd)?, *len).await,
             Call::Fallocate(fd, how, at, len) => {
                 let how = match how {

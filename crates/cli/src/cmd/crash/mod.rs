@@ -64,8 +64,9 @@ pub struct Args {
     atomic: Option<u32>,
     /// Rules that the file system is held to besides POSIX, joined by +: names (fsync of a file
     /// keeps its names), order (names change in order), size (a length never runs ahead of its
-    /// data), version (a file is of one moment), replace (a file renamed over another is there with
-    /// its contents), direct (O_DIRECT writes are durable when they return).
+    /// data), cut (what a truncate took away stays away), version (a file is of one moment),
+    /// replace (a file renamed over another is there with its contents), direct (O_DIRECT writes
+    /// are durable when they return).
     #[arg(long, default_value = "names+order")]
     hold: String,
     /// Units in doubt up to which every state of a cut is visited.
@@ -90,6 +91,14 @@ pub struct Args {
     /// Threads; what comes out does not depend on it.
     #[arg(long, default_value_t = 2)]
     workers: usize,
+    /// Leave out each step that a crash is safe by, in turn, and look who notices: `all`, or names
+    /// of `list sites` or beginnings of them, joined by commas. Machines and programs are its own.
+    #[arg(long, value_name = "SITES")]
+    mutate: Option<String>,
+    /// With --mutate: a file of what killed which mutant, tried first, in place of the built-in
+    /// one; an empty file looks for all of it anew.
+    #[arg(long, value_name = "FILE")]
+    witnesses: Option<PathBuf>,
     /// Stop after so long: 90s, 5m.
     #[arg(long)]
     budget: Option<String>,
@@ -210,12 +219,14 @@ fn profile(a: &Args) -> Result<Profile, String> {
             "names" => p.fsync_keeps_names = true,
             "order" => p.names_in_order = true,
             "size" => p.size_with_data = true,
+            "cut" => p.cut_stays_cut = true,
             "version" => p.one_version = true,
             "replace" => p.replaces_whole = true,
             "direct" => p.direct_is_durable = true,
             other => {
                 return Err(format!(
-                    "hold: `{other}`; there are: names, order, size, version, replace, direct"
+                    "hold: `{other}`; there are: names, order, size, cut, version, replace, \
+                     direct"
                 ));
             }
         }
@@ -300,6 +311,9 @@ fn budget(text: &str) -> Result<Duration, String> {
 
 /// Runs the verb. Exit 1 if a rule is broken.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    if let Some(sites) = &a.mutate {
+        return super::mutate::run(sites, a.witnesses.as_deref(), a.workers, out);
+    }
     if let Some(which) = &a.bug {
         return bugs::run(a, which, out);
     }

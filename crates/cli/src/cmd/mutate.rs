@@ -1,0 +1,288 @@
+//! `crash --mutate`: each step that a crash is safe by is left out in turn.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use wp_base::site::Site;
+use wp_lab::crash::mutate::{self, Argument, Class, Fate, Mutant, SETTINGS};
+
+use crate::output::{Exit, Out};
+
+const LINE: &str = "a string takes it";
+
+/// The sites that `names` means: `all`, or some, joined by commas; a name may be the beginning of
+/// several.
+fn chosen(names: &str) -> Result<Vec<&'static Site>, String> {
+    let all = mutate::sites();
+    if names == "all" {
+        return Ok(all);
+    }
+    let wanted: Vec<&str> = names.split(',').collect();
+    for w in &wanted {
+        if !all.iter().any(|s| s.name.starts_with(w)) {
+            return Err(format!("there is no site `{w}`"));
+        }
+    }
+    Ok(all.into_iter().filter(|s| wanted.iter().any(|w| s.name.starts_with(w))).collect())
+}
+
+/// Runs it. Exit 1 if a step can be left out without anybody noticing and nobody has said why, or
+/// if somebody has said why and it is noticed.
+pub fn run(
+    names: &str,
+    witnesses: Option<&std::path::Path>,
+    workers: usize,
+    out: &Out,
+) -> ExitCode {
+    let witnesses = match witnesses.map(std::fs::read_to_string).transpose() {
+        Ok(text) => text.unwrap_or_else(|| mutate::WITNESSES_TOML.to_owned()),
+        Err(e) => return out.fail(Exit::Usage, "witnesses", &e.to_string(), ""),
+    };
+    let sites = match chosen(names) {
+        Ok(s) => s,
+        Err(e) => return out.fail(Exit::Usage, "mutate", &e, "writepath list sites"),
+    };
+    let arguments = match mutate::arguments() {
+        Ok(a) => a,
+        Err(e) => return out.fail(Exit::Usage, "equivalent.toml", &e, ""),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        out.note(&format!("note: an interrupt will end this at once ({e})"));
+    }
+    let go_on = || !stop.load(Ordering::SeqCst);
+    let live = std::io::stderr().is_terminal();
+    #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
+    let start = Instant::now();
+    let done = AtomicUsize::new(0);
+    // Mutants may run into assertions: that is an answer, and needs no trace.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let told = |m: &Mutant| {
+        let n = done.fetch_add(1, Ordering::SeqCst) + 1;
+        let (fate, detail) = verdict(m, &arguments);
+        let text = format!("{n} of {} sites; {}: {fate}; {detail}", sites.len(), m.site.name);
+        match live {
+            true => eprint!("\r{text:<78.78}"),
+            false => eprintln!("{text}"),
+        }
+    };
+    let mutants = mutate::run(&sites, SETTINGS, &witnesses, workers, &told, &go_on);
+    std::panic::set_hook(hook);
+    if live {
+        eprint!("\r{:<78}\r", "");
+    }
+    let mutants = match mutants {
+        Ok(m) => m,
+        Err(e) => return out.fail(Exit::Usage, "mutate", &e, ""),
+    };
+    let wrong = wrong(&mutants, &arguments);
+    let seconds = start.elapsed().as_secs_f64();
+    let exit = match (go_on(), wrong.is_empty()) {
+        (false, _) => Exit::Interrupted,
+        (_, true) => Exit::Ok,
+        _ => Exit::No,
+    };
+    let summary = Summary::of(&mutants, &arguments);
+    let text = text(&mutants, &arguments, &wrong, &summary, seconds);
+    out.answer(exit, &document(&mutants, &arguments, &wrong, &summary), &text)
+}
+
+/// What became of all, in numbers.
+struct Summary {
+    sites: usize,
+    /// Break a rule.
+    broke: usize,
+    /// Break none, but stop the file system.
+    stopped: usize,
+    /// Nobody can tell, and why is said.
+    equivalent: usize,
+    /// Not shown, and why is said.
+    unkilled: usize,
+    /// Nobody says why.
+    unexplained: usize,
+    interrupted: usize,
+}
+
+impl Summary {
+    fn of(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>) -> Summary {
+        let mut s = Summary {
+            sites: mutants.len(),
+            broke: 0,
+            stopped: 0,
+            equivalent: 0,
+            unkilled: 0,
+            unexplained: 0,
+            interrupted: 0,
+        };
+        for m in mutants {
+            let class = arguments.get(m.site.name).map(|a| a.class);
+            *match (&m.fate, class) {
+                (Fate::Killed { .. }, _) => &mut s.broke,
+                (Fate::Stopped { .. }, _) => &mut s.stopped,
+                (Fate::Interrupted, _) => &mut s.interrupted,
+                (_, Some(Class::Equivalent)) => &mut s.equivalent,
+                (_, Some(Class::Unkilled)) => &mut s.unkilled,
+                (_, None) => &mut s.unexplained,
+            } += 1;
+        }
+        s
+    }
+
+    /// Per cent of those that are not equivalent, and are through.
+    fn killed_percent(&self) -> f64 {
+        let killed = self.broke + self.stopped;
+        let all = killed + self.unkilled + self.unexplained;
+        if all == 0 { 100.0 } else { 100.0 * killed as f64 / all as f64 }
+    }
+}
+
+/// What is not as `equivalent.toml` says.
+fn wrong(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>) -> Vec<String> {
+    mutants
+        .iter()
+        .filter_map(|m| {
+            let name = m.site.name;
+            if matches!(m.fate, Fate::Interrupted) {
+                return None;
+            }
+            match (m.is_killed(), arguments.contains_key(name)) {
+                (false, false) => Some(format!("{name} survives, and nobody says why")),
+                (true, true) => Some(format!("{name} is noticed, though equivalent.toml says no")),
+                _ => None,
+            }
+        })
+        .collect()
+}
+
+fn verdict(m: &Mutant, arguments: &BTreeMap<String, Argument>) -> (String, String) {
+    let reason = arguments.get(m.site.name).map(|a| format!("{}: {}", a.class.name(), a.why));
+    let reason = reason.unwrap_or_default();
+    match &m.fate {
+        Fate::Killed { by: (setting, program), violation: v } => {
+            let at = v.offset.map_or(String::new(), |o| format!(" at byte {o}"));
+            let path = if v.path.is_empty() { "the image" } else { &v.path };
+            (
+                v.rule.name().to_owned(),
+                format!("{setting} #{program}: {path}{at}: {}; expected {}", v.seen, v.expected),
+            )
+        }
+        Fate::Stopped { by: (setting, program), why } => {
+            ("stopped".to_owned(), format!("{setting} #{program}: {why}"))
+        }
+        Fate::Survives => ("survives".to_owned(), reason),
+        Fate::NotReached => ("not reached".to_owned(), reason),
+        Fate::Interrupted => ("interrupted".to_owned(), reason),
+    }
+}
+
+fn text(
+    mutants: &[Mutant],
+    arguments: &BTreeMap<String, Argument>,
+    wrong: &[String],
+    summary: &Summary,
+    seconds: f64,
+) -> String {
+    let mut t = format!(
+        "{:<38} {:<8} {:>8} {:>9}  {:<18} first seen in, or why it survives\n",
+        "site", "kind", "programs", "states", "fate"
+    );
+    for m in mutants {
+        let (fate, detail) = verdict(m, arguments);
+        writeln!(
+            t,
+            "{:<38} {:<8} {:>8} {:>9}  {fate:<18} {detail}",
+            m.site.name,
+            m.site.kind.name(),
+            m.programs,
+            m.states
+        )
+        .expect(LINE);
+    }
+    let s = summary;
+    writeln!(
+        t,
+        "{} sites: {} break a rule, {} stop the file system; of the others {} are equivalent, {} \
+         unkilled, {} without an argument, {} interrupted",
+        s.sites, s.broke, s.stopped, s.equivalent, s.unkilled, s.unexplained, s.interrupted
+    )
+    .expect(LINE);
+    let killed = s.broke + s.stopped;
+    let percent = s.killed_percent();
+    writeln!(
+        t,
+        "killed: {killed} of {}, {percent:.1} % of those that are not equivalent; {seconds:.0} s",
+        killed + s.unkilled + s.unexplained,
+    )
+    .expect(LINE);
+    for w in wrong {
+        writeln!(t, "wrong: {w}").expect(LINE);
+    }
+    t
+}
+
+fn document(
+    mutants: &[Mutant],
+    arguments: &BTreeMap<String, Argument>,
+    wrong: &[String],
+    s: &Summary,
+) -> Value {
+    let list: Vec<Value> = mutants
+        .iter()
+        .map(|m| {
+            let (fate, detail) = verdict(m, arguments);
+            let by = match &m.fate {
+                Fate::Killed { by, .. } | Fate::Stopped { by, .. } => Some(*by),
+                _ => None,
+            };
+            json!({
+                "site": m.site.name,
+                "kind": m.site.kind.name(),
+                "what": m.site.what,
+                "file": m.site.file,
+                "killed": m.is_killed(),
+                "argument": arguments.get(m.site.name).map(|a| a.class.name()),
+                "fate": fate,
+                "detail": detail,
+                "setting": by.map(|b| b.0),
+                "program": by.map(|b| b.1),
+                "programs": m.programs,
+                "states": m.states,
+                "by_setting": m.spent,
+            })
+        })
+        .collect();
+    let summary = json!({
+        "sites": s.sites,
+        "break_a_rule": s.broke,
+        "stop_the_file_system": s.stopped,
+        "equivalent": s.equivalent,
+        "unkilled": s.unkilled,
+        "unexplained": s.unexplained,
+        "interrupted": s.interrupted,
+        "killed_percent": s.killed_percent(),
+    });
+    json!({ "schema": "writepath.mutate/1", "summary": summary, "mutants": list, "wrong": wrong })
+}
+
+/// `list sites`.
+pub fn list() -> (Value, String) {
+    let mut text = String::new();
+    let all = mutate::sites()
+        .iter()
+        .map(|s| {
+            let kind = s.kind.name();
+            writeln!(text, "{:<38} {kind:<8} {}\n{:>47} {}", s.name, s.what, "", s.file)
+                .expect(LINE);
+            json!({ "name": s.name, "kind": kind, "what": s.what, "file": s.file })
+        })
+        .collect();
+    (all, text)
+}

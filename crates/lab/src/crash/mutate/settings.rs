@@ -1,0 +1,450 @@
+//! Machines and programs that mutants are played on.
+
+use wp_base::site::Site;
+use wp_crash::{Explorer, FsSubject, Plan, Profile, Rule, Violation};
+use wp_ext4::site::{RECOVER_FLUSH, RECOVER_HOME_FIRST};
+use wp_medium::Sound;
+use wp_vfs::Options;
+use wp_workload::program::Program;
+
+use super::super::play::{Around, Bench, Played};
+use super::super::wild::{self, Extras};
+use super::super::{Space, sequences, wear};
+use crate::registry;
+
+/// Which programs a setting plays.
+#[derive(Clone, Copy, Debug)]
+enum Programs {
+    /// Every sequence of one operation.
+    Sequences,
+    /// Some of the sequences of two.
+    Pairs,
+    /// Random ones of about so many calls.
+    Wild(u32),
+    /// [`wear::log`] of so many rounds.
+    Log(u32),
+    /// [`wear::space`] of so many rounds.
+    Space(u32),
+    /// [`wear::edges`] of so many rounds.
+    Edges(u32),
+    /// [`wear::bursts`] of so many rounds.
+    Bursts(u32),
+    /// [`wear::names`] of so many names.
+    Names(u32),
+    /// [`wear::image`] of so many rounds.
+    Image(u32),
+    /// [`wear::mail`] of so many messages.
+    Mail(u32),
+}
+
+/// A machine, programs, and what is asked of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// Options of ext4.
+    pub fs: &'static str,
+    /// Device preset.
+    pub device: &'static str,
+    /// Bytes of the device.
+    pub capacity: u64,
+    /// Elevator; empty: the kernel's default.
+    pub elevator: &'static str,
+    programs: Programs,
+    /// How many programs.
+    pub count: u64,
+    /// Bytes that the device writes whole.
+    pub atomic: Option<u32>,
+    /// How much of each cut is visited.
+    pub plan: Plan,
+    /// Rules besides those of every journal.
+    pub hold: Hold,
+    /// Mean microseconds between calls of another process that syncs; 0: there is none.
+    pub neighbour_us: u64,
+    /// Cuts during mount, the first writes and unmount as well.
+    pub whole_life: bool,
+    /// What the drive says and choices of writes of a recovery that are cut: for recovery's own
+    /// steps only, whose mutants are left out when it is at work.
+    pub recovery: Option<Recovery>,
+}
+
+/// How recovery is put to the test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recovery {
+    /// On an honest drive.
+    Honest,
+    /// The drive does neither FLUSH nor FUA: checksums are all that is left.
+    Lying,
+    /// Cut during each recovery, so many choices of its writes.
+    Cut(u32),
+}
+
+/// See [`Profile`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// [`Profile::EXT4`].
+    Ext4,
+    /// And lengths never run ahead of data.
+    Size,
+    /// And files are of one version.
+    Version,
+}
+
+const MIB: u64 = 1 << 20;
+/// Large writes in few units: which of a hundred blocks of data are lost matters little.
+const COARSE: Option<u32> = Some(1 << 16);
+/// No block is torn.
+const BLOCKS: Option<u32> = Some(4096);
+/// For programs of many cuts.
+const LONG: Plan = Plan { complete: 5, pairs: 6, samples: 4 };
+const WILD: Setting = Setting {
+    name: "6.18 wild",
+    fs: "era=6.18",
+    device: "fixed",
+    capacity: 24 * MIB,
+    elevator: "",
+    programs: Programs::Wild(40),
+    count: 16,
+    atomic: COARSE,
+    plan: Plan { complete: 8, pairs: 10, samples: 8 },
+    hold: Hold::Ext4,
+    neighbour_us: 0,
+    whole_life: false,
+    recovery: None,
+};
+const SHORT: Setting = Setting {
+    name: "6.18 sequences",
+    programs: Programs::Sequences,
+    count: 116,
+    atomic: None,
+    ..WILD
+};
+const EMMC: Setting = Setting {
+    name: "3.8 emmc cfq",
+    fs: "era=3.8,dirty_background_bytes=262144",
+    device: "emmc-16",
+    elevator: "cfq",
+    count: 12,
+    ..WILD
+};
+const LOG: Setting = Setting {
+    name: "6.18 journal log",
+    fs: "era=6.18,data=journal,journal_mb=4",
+    capacity: 32 * MIB,
+    programs: Programs::Log(14),
+    count: 10,
+    ..WILD
+};
+const SMALL: Setting = Setting {
+    name: "6.18 small",
+    fs: "era=6.18,journal_mb=4",
+    capacity: 16 * MIB,
+    programs: Programs::Space(30),
+    atomic: None,
+    ..WILD
+};
+
+const MAIL: Setting = Setting {
+    name: "6.18 mail",
+    fs: "era=6.18,block_size=1024,journal_mb=1",
+    programs: Programs::Mail(220),
+    atomic: BLOCKS,
+    count: 4,
+    plan: LONG,
+    ..WILD
+};
+const IMAGE: Setting = Setting {
+    name: "6.18 journal images",
+    fs: "era=6.18,data=journal,journal_mb=4",
+    capacity: 32 * MIB,
+    programs: Programs::Image(40),
+    count: 8,
+    plan: LONG,
+    ..WILD
+};
+const EDGES: Setting =
+    Setting { name: "6.18 edges", programs: Programs::Edges(30), atomic: None, count: 32, ..WILD };
+const BURSTS: Setting = Setting {
+    name: "4.6 nodelalloc bursts",
+    fs: "era=4.6,nodelalloc,commit=1",
+    programs: Programs::Bursts(300),
+    count: 16,
+    plan: LONG,
+    ..EMMC
+};
+
+/// All of them, the quickest first.
+pub const SETTINGS: &[Setting] = &[
+    SHORT,
+    Setting { name: "6.18 pairs", programs: Programs::Pairs, count: 60, ..SHORT },
+    SMALL,
+    EDGES,
+    WILD,
+    Setting { name: "6.18 dioread_lock", fs: "era=6.18,dioread_lock", count: 8, ..WILD },
+    Setting {
+        name: "6.18 orphan_file",
+        fs: "era=6.18,features=today+orphan_file",
+        count: 6,
+        ..WILD
+    },
+    Setting {
+        name: "6.18 names",
+        fs: "era=6.18,block_size=1024",
+        programs: Programs::Names(90),
+        count: 2,
+        ..WILD
+    },
+    Setting { name: "4.6 no FUA", fs: "era=4.6", device: "fixed-nofua", count: 12, ..WILD },
+    Setting {
+        name: "4.6 nodelalloc",
+        fs: "era=4.6,nodelalloc",
+        device: "fixed-nofua",
+        count: 8,
+        ..WILD
+    },
+    Setting { name: "4.6 edges", fs: "era=4.6", device: "fixed-nofua", ..EDGES },
+    Setting {
+        name: "3.4 edges",
+        fs: "era=3.4",
+        device: "emmc-16",
+        elevator: "cfq",
+        hold: Hold::Size,
+        ..EDGES
+    },
+    BURSTS,
+    Setting { name: "6.18 emmc bursts", fs: "era=6.18,commit=1", elevator: "", count: 8, ..BURSTS },
+    Setting {
+        name: "4.6 dioread_nolock emmc cfq",
+        fs: "era=4.6,dioread_nolock,dirty_background_bytes=262144",
+        ..EMMC
+    },
+    EMMC,
+    Setting {
+        name: "3.4 emmc cfq",
+        fs: "era=3.4,dirty_background_bytes=262144",
+        hold: Hold::Size,
+        ..EMMC
+    },
+    Setting {
+        name: "6.18 journal",
+        fs: "era=6.18,data=journal",
+        hold: Hold::Version,
+        count: 8,
+        ..WILD
+    },
+    LOG,
+    Setting {
+        name: "4.6 journal log",
+        fs: "era=4.6,data=journal,journal_mb=4",
+        device: "fixed-nofua",
+        count: 4,
+        ..LOG
+    },
+    Setting { name: "6.18 company", neighbour_us: 900, count: 24, ..WILD },
+    Setting { name: "6.18 edges company", neighbour_us: 700, ..EDGES },
+    Setting {
+        name: "4.6 company",
+        fs: "era=4.6",
+        device: "fixed-nofua",
+        neighbour_us: 900,
+        ..WILD
+    },
+    Setting {
+        name: "4.6 nodelalloc edges company",
+        fs: "era=4.6,nodelalloc",
+        neighbour_us: 700,
+        ..EDGES
+    },
+    Setting {
+        name: "3.8 bursts company",
+        fs: "era=3.8",
+        neighbour_us: 9_000,
+        programs: Programs::Bursts(120),
+        ..BURSTS
+    },
+    Setting {
+        name: "4.6 nodelalloc bursts company",
+        neighbour_us: 9_000,
+        programs: Programs::Bursts(120),
+        count: 12,
+        ..BURSTS
+    },
+    Setting {
+        name: "4.6 journal bursts company",
+        fs: "era=4.6,data=journal",
+        neighbour_us: 9_000,
+        programs: Programs::Bursts(120),
+        count: 8,
+        ..BURSTS
+    },
+    Setting { name: "6.18 small company", neighbour_us: 2_000, ..SMALL },
+    Setting { name: "6.18 life", whole_life: true, count: 8, ..WILD },
+    Setting {
+        name: "4.6 life",
+        fs: "era=4.6",
+        device: "fixed-nofua",
+        whole_life: true,
+        count: 8,
+        ..WILD
+    },
+    Setting {
+        name: "4.6 journal company",
+        fs: "era=4.6,data=journal",
+        hold: Hold::Version,
+        neighbour_us: 900,
+        ..WILD
+    },
+    MAIL,
+    Setting {
+        name: "4.6 mail emmc cfq",
+        fs: "era=4.6,block_size=1024,journal_mb=1",
+        device: "emmc-16",
+        elevator: "cfq",
+        count: 4,
+        ..MAIL
+    },
+    Setting { name: "6.18 mail ssd", device: "ssd-128", count: 4, ..MAIL },
+    IMAGE,
+    Setting {
+        name: "4.6 journal log company",
+        fs: "era=4.6,data=journal,journal_mb=4",
+        device: "fixed-nofua",
+        neighbour_us: 40_000,
+        count: 8,
+        ..LOG
+    },
+    Setting { name: "6.18 recovery", recovery: Some(Recovery::Honest), count: 16, ..WILD },
+    Setting {
+        name: "4.6 recovery of bursts",
+        recovery: Some(Recovery::Honest),
+        count: 6,
+        ..BURSTS
+    },
+    Setting { name: "6.18 recovery of images", recovery: Some(Recovery::Honest), ..IMAGE },
+    Setting { name: "6.18 lying", recovery: Some(Recovery::Lying), count: 8, ..WILD },
+    Setting { name: "6.18 recovery cut", recovery: Some(Recovery::Cut(24)), count: 8, ..WILD },
+    Setting {
+        name: "6.18 journal small",
+        fs: "era=6.18,data=journal,journal_mb=4",
+        count: 10,
+        ..SMALL
+    },
+];
+
+impl Setting {
+    /// Program number `n`.
+    pub fn program(&self, n: u64) -> Program {
+        match self.programs {
+            Programs::Sequences => sequences::program(1, n),
+            // A stride that has nothing in common with how they are numbered.
+            Programs::Pairs => sequences::program(2, n * 7919 % sequences::count(2)),
+            Programs::Wild(calls) => wild::generate(1 + n, calls, Extras::ALL),
+            Programs::Log(rounds) => wear::log(1 + n, rounds),
+            Programs::Space(rounds) => wear::space(1 + n, rounds),
+            Programs::Edges(rounds) => wear::edges(1 + n, rounds),
+            Programs::Bursts(rounds) => wear::bursts(1 + n, rounds),
+            Programs::Names(count) => wear::names(1 + n, count),
+            Programs::Image(rounds) => wear::image(1 + n, rounds),
+            Programs::Mail(messages) => wear::mail(1 + n, messages),
+        }
+    }
+
+    /// What else goes on while program `n` is played.
+    pub(super) fn around(&self, n: u64) -> Around {
+        Around { neighbour_us: self.neighbour_us, whole_life: self.whole_life, seed: 1 + n }
+    }
+
+    /// Is a mutant of `site` played here? Recovery has settings of its own.
+    pub(super) fn takes(&self, site: &Site) -> bool {
+        super::is_of_recovery(site) == self.recovery.is_some()
+    }
+
+    pub(super) fn bench(&self) -> Result<Bench, String> {
+        let fs = registry::FILE_SYSTEMS[0];
+        let fs_options = Options::parse(self.fs, fs.options).map_err(|e| e.to_string())?;
+        let era = fs_options.get("era", fs.options).unwrap_or("4.6");
+        let version = wp_ext4::era::Version::parse(era).ok_or("not a kernel version")?;
+        Ok(Bench {
+            fs,
+            fs_options,
+            device: self.device.to_owned(),
+            device_params: vec![("capacity_bytes".to_owned(), self.capacity)],
+            elevator: self.elevator.to_owned(),
+            kernel: (version.0, version.1),
+            settle_s: if self.whole_life { 0 } else { 60 },
+            stale: true,
+            model: false,
+        })
+    }
+
+    fn profile(&self) -> Profile {
+        // The kernel's default is ordered data, with auto_da_alloc.
+        let ext4 = Profile { cut_stays_cut: true, replaces_whole: true, ..Profile::EXT4 };
+        match self.hold {
+            Hold::Ext4 => ext4,
+            Hold::Size => Profile { size_with_data: true, ..ext4 },
+            Hold::Version => Profile { size_with_data: true, one_version: true, ..ext4 },
+        }
+    }
+
+    /// Visits the states of a program that was played until a rule that is not in `but` is broken.
+    /// Answers that, all rules broken by then, and how many states were visited.
+    pub(super) fn explore(
+        &self,
+        bench: &Bench,
+        played: &Played,
+        but: &[u64],
+        go_on: &dyn Fn() -> bool,
+    ) -> Explored {
+        let second_cuts = match self.recovery {
+            Some(Recovery::Cut(n)) => n,
+            _ => 0,
+        };
+        // What is written to the machine's medium at mount is ordered by these two; the explorer
+        // cuts a recovery that only says what it would write.
+        let in_order = second_cuts == 0 || (RECOVER_HOME_FIRST.on() && RECOVER_FLUSH.on());
+        let subject = FsSubject {
+            entry: bench.fs,
+            options: bench.fs_options.clone(),
+            block_bytes: played.ledger.block_bytes() as u32,
+            check: true,
+            keep_writes: second_cuts > 0,
+            sound: Sound::default(),
+        };
+        let options = wp_crash::Options {
+            plan: self.plan,
+            seed: 1,
+            profile: self.profile(),
+            partition: played.partition,
+            keep: 1,
+            prune: true,
+            recovery_in_order: in_order,
+            second_cuts,
+        };
+        let space = Space::Permitted {
+            lying_flush: self.recovery == Some(Recovery::Lying),
+            lost_fua: self.recovery == Some(Recovery::Lying),
+            faulty_plp: false,
+            atomic: self.atomic,
+        };
+        let history = space.history(played);
+        let mut explorer = Explorer::new(&subject, options);
+        explorer.expect(std::iter::once(&history));
+        let new = |broken: &[u64]| broken.iter().zip(but).any(|(n, known)| *n > 0 && *known == 0);
+        explorer
+            .explore(&played.tape, &history, &played.ledger, &mut |t| go_on() && !new(&t.broken));
+        let broken = explorer.totals.broken;
+        let first = explorer.failures.iter().find(|f| but[f.violation.rule as usize] == 0);
+        Explored { broken, states: explorer.totals.raw, first: first.map(|f| f.violation.clone()) }
+    }
+}
+
+/// What exploring came to.
+pub(super) struct Explored {
+    /// Broken rules.
+    pub broken: [u64; Rule::ALL.len()],
+    /// States visited.
+    pub states: u64,
+    /// The first violation of a rule that was not to be.
+    pub first: Option<Violation>,
+}
