@@ -156,7 +156,8 @@ impl Journal {
     ) -> FsResult<()> {
         // FUA: as soon as the tail has moved here, the next transaction may reuse what lies before
         //      it.
-        self.write_log_tail(guard, tid, block, Flags::FUA).await?;
+        let forced = if self.opts.policy.forced_tail { Flags::FUA } else { Flags::NONE };
+        self.write_log_tail(guard, tid, block, forced).await?;
         let mut st = self.st.borrow_mut();
         let freed = st.freed_up_to(block);
         st.set_tail(tid, block);
