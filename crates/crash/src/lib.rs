@@ -10,6 +10,7 @@
 //! Left out:   probabilities. A state is possible or it is not.
 
 mod explore;
+mod faults;
 mod history;
 mod known;
 mod ledger;
@@ -20,9 +21,10 @@ mod subject;
 mod tape;
 
 pub use explore::{Explorer, Failure, Options, Totals, Visit};
+pub use faults::{Faults, Faulty, Regions};
 pub use history::{Contract, Frame, History, Unit};
 pub use ledger::{Did, Ledger};
-pub use oracle::{Profile, Rule, Violation, judge};
+pub use oracle::{Profile, Rule, Telling, Violation, judge};
 pub use state::{Pages, State};
 pub use states::{Kept, Plan, Visited, of_frame};
 pub use subject::{FsSubject, Outcome, Subject, Survivor};

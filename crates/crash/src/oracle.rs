@@ -1,11 +1,11 @@
 //! The oracles: is what recovery left allowed?
 //!
 //! Letters as in the literature's list: O0 recoverable, O1 metadata, O2 data, O3 version, O4
-//! durability, O5 order.
+//! durability, O5 order, O6 replacing files, O7 errors of the device.
 
 use wp_vfs::FileType;
 
-use crate::ledger::{FileLife, Ledger, Names, Object, Promise, Scope};
+use crate::ledger::{Basis, FileLife, Ledger, Names, Object, Promise, Scope};
 use crate::subject::{Outcome, Survivor};
 
 /// Which rule was broken.
@@ -25,13 +25,16 @@ pub enum Rule {
     LostSync,
     /// O5: the tree of names is that of no moment.
     Order,
-    /// O6: a file that took another's name is there without its contents.
+    /// O6: a file that took another's name, or was cut and written anew, is there without its
+    /// contents.
     Replaced,
+    /// O7: the device failed, what was written is not there, and whoever was to be told was not.
+    Errors,
 }
 
 impl Rule {
     /// All, in order.
-    pub const ALL: [Rule; 8] = [
+    pub const ALL: [Rule; 9] = [
         Rule::Recoverable,
         Rule::Metadata,
         Rule::Exposure,
@@ -40,6 +43,7 @@ impl Rule {
         Rule::LostSync,
         Rule::Order,
         Rule::Replaced,
+        Rule::Errors,
     ];
 
     /// Its name in reports.
@@ -53,8 +57,18 @@ impl Rule {
             Rule::LostSync => "O4-lost-sync",
             Rule::Order => "O5-order",
             Rule::Replaced => "O6-replaced",
+            Rule::Errors => "O7-errors",
         }
     }
+}
+
+/// Whom a write of data that failed is told to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Telling {
+    /// Whoever asks first, once (`AS_EIO`: Linux until 4.12).
+    First,
+    /// Every open file once (`errseq_t`).
+    EachOpenFile,
 }
 
 /// What a file system is held to, besides what POSIX asks. Bits of BOB's persistence properties.
@@ -66,13 +80,21 @@ pub struct Profile {
     pub names_in_order: bool,
     /// A length never runs ahead of its data (not POSIX; data=journal, or ext4 3.4).
     pub size_with_data: bool,
-    /// A file that is renamed over another is there with its contents or not at all (not POSIX;
-    /// ext4's `auto_da_alloc`).
+    /// A file that is renamed over another, or cut to nothing and written anew until it was closed,
+    /// is there with its contents or not at all (not POSIX; ext4's `auto_da_alloc`).
     pub replaces_whole: bool,
     /// An `O_DIRECT` write is durable when it returns (nobody; programs assume it).
     pub direct_is_durable: bool,
     /// All blocks of a file are of one version (nobody but copy-on-write and data=journal).
     pub one_version: bool,
+    /// Whom an fsync that answers 0 must have told before, if the data are not there.
+    pub errors: Telling,
+    /// A name that the program told of ([`wp_workload::program::Call::Mark`]) stays (nobody;
+    /// programs assume it).
+    pub marks_hold: bool,
+    /// What reads show is what is there, once an fsync answered 0, whatever was told before
+    /// (programs that call fsync again assume it; btrfs, whose pages revert).
+    pub reads_stay: bool,
 }
 
 impl Profile {
@@ -84,6 +106,9 @@ impl Profile {
         replaces_whole: false,
         direct_is_durable: false,
         one_version: false,
+        errors: Telling::EachOpenFile,
+        marks_hold: false,
+        reads_stay: false,
     };
     /// ext4 with a journal.
     pub const EXT4: Profile =
@@ -136,6 +161,7 @@ pub fn judge(
     judge.promises(&mut out);
     judge.order(&mut out);
     judge.replaced(&mut out);
+    judge.went_back(&mut out);
     out
 }
 
@@ -314,7 +340,12 @@ impl Judge<'_> {
     }
 
     fn promises(&self, out: &mut Vec<Violation>) {
-        let counts = |p: &&Promise| !p.assumed || self.profile.direct_is_durable;
+        let counts = |p: &&Promise| match p.basis {
+            Basis::Call => true,
+            Basis::Direct => self.profile.direct_is_durable,
+            Basis::Mark => self.profile.marks_hold,
+            Basis::Read => self.profile.reads_stay,
+        };
         let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
         for promise in made.filter(counts) {
             let by = self.ledger.text(promise.operation + 1);
@@ -322,23 +353,37 @@ impl Judge<'_> {
             // that moment at the earliest, and whatever was called before may show.
             let begun = self.begun.max(promise.operation + 1);
             let judge = Judge { begun, ..*self };
+            let covers = promise.covers;
+            let first = self.profile.errors == Telling::First;
+            let since = match self.ledger.failed {
+                true if first => promise.since_any,
+                true => promise.since_own,
+                false => 0,
+            };
+            let told = self.ledger.failed || promise.basis == Basis::Read;
+            let rule = if told { Rule::Errors } else { Rule::LostSync };
+            let due = Due { covers, since, names: false, range: None, by, rule };
             match promise.scope {
                 Scope::File { object, names } => {
                     let names = names && self.profile.fsync_keeps_names;
-                    judge.kept_file(object, promise.covers, names, None, by, out);
+                    judge.kept_file(object, &Due { names, ..due }, out);
                 }
                 Scope::Range { object, from, to } => {
-                    judge.kept_file(object, promise.covers, false, Some((from, to)), by, out);
+                    let range = Some((from, to));
+                    judge.kept_file(object, &Due { range, ..due }, out);
                 }
-                Scope::Dir(object) => judge.kept_names(Some(object), promise.covers, by, out),
+                Scope::Dir(object) => judge.kept_names(Some(object), &due, out),
+                Scope::Name { object, mark } => {
+                    judge.kept_mark(object, &self.ledger.marks[mark as usize], &due, out);
+                }
                 Scope::All => {
-                    judge.kept_names(None, promise.covers, by, out);
+                    judge.kept_names(None, &due, out);
                     let mut objects: Vec<Object> =
                         self.ledger.names[promise.covers as usize].values().copied().collect();
                     objects.sort_unstable();
                     objects.dedup();
                     for object in objects {
-                        judge.kept_file(object, promise.covers, false, None, by, out);
+                        judge.kept_file(object, &due, out);
                     }
                 }
             }
@@ -369,22 +414,15 @@ impl Judge<'_> {
     }
 
     /// Data and length of a file, as of version `covers` or later.
-    fn kept_file(
-        &self,
-        object: Object,
-        covers: u32,
-        names: bool,
-        range: Option<(u64, u64)>,
-        by: &str,
-        out: &mut Vec<Violation>,
-    ) {
+    fn kept_file(&self, object: Object, due: &Due<'_>, out: &mut Vec<Violation>) {
         if self.is_reused(object) {
             return;
         }
+        let &Due { covers, names, range, by, .. } = due;
         let life = &self.ledger.files[object as usize];
         let then: Vec<&String> = paths(&self.ledger.names[covers as usize], object).collect();
         let lost = |path: &str, offset, expected: String, seen: String| Violation {
-            rule: Rule::LostSync,
+            rule: due.rule,
             path: path.to_owned(),
             offset,
             expected: format!("{expected}, as `{by}` promised"),
@@ -409,7 +447,7 @@ impl Judge<'_> {
         if life.kind != FileType::File {
             return;
         }
-        let required = life.sizes.iter().rev().find(|s| s.version <= covers);
+        let required = life.sizes.iter().rev().find(|s| s.version <= covers && !s.maybe);
         let fits = |s: &&crate::ledger::SizeVersion| {
             required.is_some_and(|r| {
                 // Of a range only as much length is promised as makes it readable.
@@ -438,9 +476,8 @@ impl Judge<'_> {
         let (first, last) = range.map_or((0, u64::MAX), |(from, to)| (from / bs, to.div_ceil(bs)));
         let last = last.min(file.size.div_ceil(bs));
         for (block, versions) in life.blocks.range(first.min(last)..last) {
-            let Some(required) = versions.iter().rev().find(|v| v.version <= covers) else {
-                continue;
-            };
+            let required = versions.iter().rev().find(|v| v.version <= covers && !v.maybe);
+            let Some(required) = required.filter(|v| v.version > due.since) else { continue };
             let seen = self.seen_at(file, *block);
             let version = self.version_of(life, *block, &seen);
             if version.is_none_or(|v| v < required.version) {
@@ -465,7 +502,8 @@ impl Judge<'_> {
     }
 
     /// The names of a directory (`None`: of all) are those of version `covers` or later ones.
-    fn kept_names(&self, dir: Option<Object>, covers: u32, by: &str, out: &mut Vec<Violation>) {
+    fn kept_names(&self, dir: Option<Object>, due: &Due<'_>, out: &mut Vec<Violation>) {
+        let &Due { covers, by, rule, .. } = due;
         let then = &self.ledger.names[covers as usize];
         let within = |path: &str| match dir {
             None => true,
@@ -481,7 +519,7 @@ impl Judge<'_> {
             let there = self.outcome.files.iter().any(|f| f.path == *path);
             if !there && !self.changed(path, covers, *object) {
                 out.push(Violation {
-                    rule: Rule::LostSync,
+                    rule,
                     path: path.clone(),
                     offset: None,
                     expected: format!("this name, as `{by}` promised"),
@@ -494,7 +532,7 @@ impl Judge<'_> {
             let later = &self.ledger.names[covers as usize..=self.begun as usize];
             if !later.iter().any(|n| n.contains_key(&file.path)) {
                 out.push(Violation {
-                    rule: Rule::LostSync,
+                    rule,
                     path: file.path.clone(),
                     offset: None,
                     expected: format!("no such name, as `{by}` promised"),
@@ -503,6 +541,38 @@ impl Judge<'_> {
                 return;
             }
         }
+    }
+
+    /// A name that was told of still leads to the file.
+    fn kept_mark(&self, object: Object, path: &str, due: &Due<'_>, out: &mut Vec<Violation>) {
+        let ino = self.ledger.files[object as usize].ino;
+        let is = |f: &Survivor| f.path == path && ino.is_none_or(|i| i == f.ino);
+        if self.outcome.files.iter().any(|f| is(f)) || self.changed(path, due.covers, object) {
+            return;
+        }
+        let other = self.outcome.files.iter().any(|f| f.path == path);
+        out.push(Violation {
+            rule: due.rule,
+            path: path.to_owned(),
+            offset: None,
+            expected: format!("this name, as `{}` told", due.by),
+            seen: if other { "another file of that name" } else { "no such name" }.to_owned(),
+        });
+    }
+
+    /// O7: a read went back to what was there before a write.
+    fn went_back(&self, out: &mut Vec<Violation>) {
+        if !self.profile.reads_stay {
+            return;
+        }
+        let back = self.ledger.went_back.iter().find(|(n, ..)| *n < self.ended);
+        out.extend(back.map(|(n, path, offset, seen)| Violation {
+            rule: Rule::Errors,
+            path: path.clone(),
+            offset: Some(*offset),
+            expected: format!("`{}` to show what the read before did", self.ledger.text(n + 1)),
+            seen: seen.clone(),
+        }));
     }
 
     /// O6: whoever took another's name is not empty, if it was not then.
@@ -559,6 +629,22 @@ impl Judge<'_> {
             });
         }
     }
+}
+
+/// What is due of a promise.
+#[derive(Clone, Copy)]
+struct Due<'a> {
+    /// Versions up to this one.
+    covers: u32,
+    /// Of data only those after this one.
+    since: u32,
+    /// Names of a file too.
+    names: bool,
+    /// Bytes of the file; `None`: all.
+    range: Option<(u64, u64)>,
+    /// Who made the promise.
+    by: &'a str,
+    rule: Rule,
 }
 
 fn paths(names: &Names, object: Object) -> impl Iterator<Item = &String> {

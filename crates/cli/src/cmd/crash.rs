@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use wp_base::SECTOR_BYTES;
-use wp_crash::{Plan, Profile, Rule, Totals};
+use wp_crash::{Plan, Profile, Rule, Telling, Totals};
 use wp_lab::crash::bugs::{BUGS, Bug, BugResult, show as show_bug};
+use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Cut, Findings, Found, Source, Space, play, run as explore};
 use wp_workload::program::Program;
@@ -22,7 +23,8 @@ use crate::output::{Exit, Out};
 #[derive(clap::Args)]
 pub struct Args {
     /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs),
-    /// db-1, db-3 (so many databases with rollback journals), or a file with a program.
+    /// db-1, db-3 (so many databases with rollback journals), errors (a device that fails), publish,
+    /// save, fill, or a file with a program.
     #[arg(default_value = "seq-1")]
     programs: String,
     /// File system and options: `ext4,era=3.8,data=journal`.
@@ -63,7 +65,9 @@ pub struct Args {
     /// Rules that the file system is held to besides POSIX, joined by +: names (fsync of a file
     /// keeps its names), order (names change in order), size (a length never runs ahead of its
     /// data), version (a file is of one moment), replace (a file renamed over another is there with
-    /// its contents), direct (O_DIRECT writes are durable when they return).
+    /// its contents), direct (O_DIRECT writes are durable when they return), marks (a name that the
+    /// program told of stays), reads (what reads show is there once an fsync answered 0), first
+    /// (a failed write need only be told to who asks first, as until 4.12).
     #[arg(long, default_value = "names+order")]
     hold: String,
     /// Units in doubt up to which every state of a cut is visited.
@@ -119,6 +123,9 @@ fn source(a: &Args) -> Result<Source, String> {
         let extras = Extras { direct: !a.no_direct, ..Extras::ALL };
         return Ok(Source::Wild { seed: a.seed, calls: a.calls, extras });
     }
+    if let Some((_, make)) = NAMED.iter().find(|(name, _)| *name == a.programs) {
+        return Ok(Source::Made { seed: a.seed, make: *make });
+    }
     let path = Path::new(&a.programs);
     let text = std::fs::read_to_string(path)
         .map_err(|e| format!("{}: {e}; or one of seq-1, seq-2, wild", path.display()))?;
@@ -157,9 +164,12 @@ fn profile(a: &Args) -> Result<Profile, String> {
             "version" => p.one_version = true,
             "replace" => p.replaces_whole = true,
             "direct" => p.direct_is_durable = true,
+            "marks" => p.marks_hold = true,
+            "reads" => p.reads_stay = true,
+            "first" => p.errors = Telling::First,
             other => {
                 return Err(format!(
-                    "hold: `{other}`; there are: names, order, size, version, replace, direct"
+                    "hold: `{other}`; there are: names, order, size, version, replace, direct, marks, reads, first"
                 ));
             }
         }
@@ -286,7 +296,7 @@ fn bugs(a: &Args, which: &str, out: &Out) -> ExitCode {
     let mut t = String::new();
     let mut results: Vec<BugResult> = Vec::new();
     for bug in wanted {
-        let shown = show_bug(bug, a.workers, &|totals| {
+        let shown = show_bug(bug, u64::MAX, a.workers, &|totals| {
             if live {
                 eprint!("\r{}: {} programs, {} states   ", bug.id, totals.programs, totals.raw);
             }
@@ -315,9 +325,10 @@ fn bugs(a: &Args, which: &str, out: &Out) -> ExitCode {
         )
         .expect(line);
         let s = &r.fixed;
-        let verdict = match &s.first {
-            None => "absent".to_owned(),
-            Some(first) => format!("FOUND in {} states: {first}", s.broken),
+        let verdict = match (&s.first, &s.refused) {
+            (_, Some(why)) => format!("the mount is refused ({why})"),
+            (None, None) => "absent".to_owned(),
+            (Some(first), None) => format!("FOUND in {} states: {first}", s.broken),
         };
         writeln!(
             t,

@@ -9,6 +9,7 @@ mod campaign;
 pub mod database;
 pub mod host;
 mod play;
+pub mod programs;
 pub mod sequences;
 mod story;
 pub mod wild;

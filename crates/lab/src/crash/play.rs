@@ -1,7 +1,7 @@
 //! Playing a program with a tape on the device.
 
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time};
-use wp_crash::{Did, Ledger, Recorder, Tape, Taped};
+use wp_crash::{Did, Faults, Faulty, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
 use wp_vfs::{FsEntry, Options, Vfs};
@@ -44,6 +44,8 @@ pub struct Played {
     pub tape: Tape,
     /// What the program did.
     pub ledger: Ledger,
+    /// What each call did.
+    pub dids: Vec<Did>,
     /// First byte and length of the partition on the device.
     pub partition: (u64, u64),
     /// Does the device say that its cache is volatile?
@@ -73,6 +75,28 @@ impl Bench {
         Ok(medium)
     }
 
+    /// What blocks of the new file system are, on the device.
+    fn regions(&self, medium: &Medium, bytes: u64) -> Result<Regions, MachineError> {
+        let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
+        let blocks = (self.fs.blocks)(&view)
+            .map_err(|error| MachineError::Fs { during: "a look at the image", error })?;
+        let sectors = u64::from(blocks.block_bytes()) / SECTOR_BYTES;
+        let mut regions = Regions::default();
+        for n in 0..bytes / u64::from(blocks.block_bytes()) {
+            let runs = match blocks.class(n) {
+                "free" => &mut regions.data,
+                class if class.starts_with("journal") => &mut regions.journal,
+                _ => continue,
+            };
+            let (first, end) = (n * sectors, (n + 1) * sectors);
+            match runs.last_mut() {
+                Some(last) if last.1 == first => last.1 = end,
+                _ => runs.push((first, end)),
+            }
+        }
+        Ok(regions)
+    }
+
     fn capacity(&self) -> Result<u64, MachineError> {
         let entry = registry::find("device", registry::DEVICES, |d| d.name, &self.device)
             .map_err(MachineError::Config)?;
@@ -82,7 +106,8 @@ impl Bench {
         Ok(device.limits().sectors * SECTOR_BYTES)
     }
 
-    fn machine(&self) -> Result<(Machine, Recorder), MachineError> {
+    /// The machine, with `regions` before its device if the program has it fail.
+    fn machine(&self, fails: bool) -> Result<(Machine, Recorder, Faults), MachineError> {
         let spec = MachineSpec {
             seed: 1,
             cpu: CpuModel::clone(&PROFILES[0].model()),
@@ -98,12 +123,21 @@ impl Bench {
             kernel: self.kernel,
         };
         let mut recorder = None;
-        let machine = Machine::with_device(spec, Some(self.image()?), |device| {
-            let (taped, r) = Taped::new(device);
+        let image = self.image()?;
+        let regions = match fails {
+            true => self.regions(&image, self.capacity()?)?,
+            false => Regions::default(),
+        };
+        let faults = Faults::new(regions);
+        let machine = Machine::with_device(spec, Some(image), |device| {
+            let (taped, r) = Taped::new(match fails {
+                true => Box::new(Faulty::new(device, faults.clone())),
+                false => device,
+            });
             recorder = Some(r);
             Box::new(taped)
         })?;
-        Ok((machine, recorder.unwrap_or_default()))
+        Ok((machine, recorder.unwrap_or_default(), faults))
     }
 }
 
@@ -112,7 +146,8 @@ impl Bench {
 /// Errors: a machine that cannot be, and calls that answer `Unsupported` or find damage; other
 ///         errors of calls are part of what the program did.
 pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
-    let (machine, recorder) = bench.machine()?;
+    let fails = program.0.iter().any(|s| matches!(s, Step::Fail(_)));
+    let (machine, recorder, faults) = bench.machine(fails)?;
     let block = machine.block_bytes()?;
     let limits = machine.queue.with_device(|d| *d.limits());
     let vfs = machine.mount()?;
@@ -126,22 +161,33 @@ pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
             first.sync().await
         })?
         .map_err(|error| MachineError::Fs { during: "sync", error })?;
+    faults.begin();
     recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
     let steps = program.0.clone();
-    let tape = recorder.clone();
+    let (tape, failing) = (recorder.clone(), faults.clone());
     let dids = machine
-        .block_on("program", async move { steps_of(vfs, &steps, &tape).await })?
+        .block_on("program", async move { steps_of(vfs, &steps, &tape, &failing).await })?
         .map_err(|error| MachineError::Fs { during: "a program", error })?;
+    let mut ledger = Ledger::new(&dids, block);
+    if faults.failed() > 0 {
+        ledger.set_failed();
+    }
     Ok(Played {
         tape: recorder.take(),
-        ledger: Ledger::new(&dids, block),
+        ledger,
+        dids,
         partition: (0, machine.part.sectors() * SECTOR_BYTES),
         volatile: limits.volatile_cache,
         atomic: limits.physical_bytes,
     })
 }
 
-async fn steps_of(vfs: Vfs, steps: &[Step], tape: &Recorder) -> Result<Vec<Did>, FsError> {
+async fn steps_of(
+    vfs: Vfs,
+    steps: &[Step],
+    tape: &Recorder,
+    faults: &Faults,
+) -> Result<Vec<Did>, FsError> {
     let rt = vfs.rt().clone();
     let mut player = Player::new(vfs);
     let mut dids = Vec::new();
@@ -154,19 +200,28 @@ async fn steps_of(vfs: Vfs, steps: &[Step], tape: &Recorder) -> Result<Vec<Did>,
             }
             Step::Nap(us) => rt.sleep(Span(us * 1000)).await,
             Step::Exit => player.exit().await?,
+            Step::Fail(fault) => faults.fail(*fault),
+            Step::Heal => faults.heal(),
             Step::Call(_, call) => {
                 let n = dids.len() as u32;
                 tape.operation(rt.now(), n, false);
-                let answer = player.call(call).await;
-                if let Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) = answer {
-                    return Err(e);
-                }
+                let mut read = Vec::new();
+                let answer = match call {
+                    Call::Pread { fd, len, at } => {
+                        player.read(*fd, *at, *len).await.map(|got| read = got)
+                    }
+                    call => player.call(call).await,
+                };
+                let error = match answer {
+                    Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) => return Err(e),
+                    other => other.err(),
+                };
                 let ino = match call {
                     Call::Open(fd, _, Flags { .. }) => player.ino(*fd).map(|Ino(ino)| ino),
                     _ => None,
                 };
                 tape.operation(rt.now(), n, true);
-                dids.push(Did { call: call.clone(), ok: answer.is_ok(), ino });
+                dids.push(Did { call: call.clone(), error, read, ino });
             }
         }
     }
