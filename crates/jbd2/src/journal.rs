@@ -335,8 +335,8 @@ impl Journal {
         self.write_errno();
     }
 
-    /// Has writeback of metadata failed since the journal was loaded? Then it is aborted, in kernels
-    /// that look. Errors: `Io` if so. Source: `jbd2_check_fs_dev_write_error`.
+    /// Has writeback of metadata failed since the journal was loaded? Then it is aborted, in
+    /// kernels that look. Errors: `Io` if so. Source: `jbd2_check_fs_dev_write_error`.
     pub(crate) fn check_device(&self) -> FsResult<()> {
         let looks = self.opts.policy.aborts_on_device_error;
         if looks && self.bdev.mapping().errors().check_and_advance(&self.device_errors) {

@@ -57,10 +57,10 @@ pub struct EraPolicy {
     /// superblock stayed in the drive's cache while the log was used again. The versions are from
     /// memory; jbd, of ext3, has the first since 3.5 (fd2cbd4dfa3d).
     pub forced_tail: bool,
-    /// A handle that is about to change metadata finds that writeback of some has failed, and aborts
-    /// ("jbd2: abort journal when detecting metadata writeback error of fs dev", 6.8; version from
-    /// memory, seen in 6.18): the blocks that it would read may be old ones. Before, only a
-    /// checkpoint looked.
+    /// A handle that is about to change metadata finds that writeback of some has failed, and
+    /// aborts ("jbd2: abort journal when detecting metadata writeback error of fs dev", 6.8;
+    /// version from memory, seen in 6.18): the blocks that it would read may be old ones. Before,
+    /// only a checkpoint looked.
     pub aborts_on_device_error: bool,
     /// Start where the last mount stopped (`s_head`; "jbd2: continue to record log between each
     /// mount", 6.4).

@@ -1,10 +1,10 @@
-//! Writes that fail: whom the kernel of this host tells, and what is in the cache afterwards, beside
-//! ours of the same version, call by call.
+//! Writes that fail: whom the kernel of this host tells, and what is in the cache afterwards,
+//! beside ours of the same version, call by call.
 //!
 //! The host's device is a loop device over a file on tmpfs in which every block is there but some:
 //! those that mkfs left free, or the log's. When the tmpfs is full, a write to such a block fails,
-//! and no other does: `fail write fresh 0 always`, `fail write journal 0 always`. It needs root, loop
-//! devices and no module.
+//! and no other does: `fail write fresh 0 always`, `fail write journal 0 always`. It needs root,
+//! loop devices and no module.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -258,8 +258,8 @@ fn the_hosts_kernel_tells_the_same_open_files_of_failed_writes() {
     assert!(failed as u64 > rounds, "{failed} calls failed: too few to have shown anything");
 }
 
-/// N1: since 6.15 the extent of a failed write stays unwritten, and the page, still cached, believes
-/// that it has its place: what is written to it next is never converted.
+/// N1: since 6.15 the extent of a failed write stays unwritten, and the page, still cached,
+/// believes that it has its place: what is written to it next is never converted.
 #[test]
 fn a_block_whose_first_write_failed_is_lost_when_it_is_written_again() {
     let check = "a failed write, written again, beside the host's kernel";

@@ -23,8 +23,8 @@ use crate::output::{Exit, Out};
 #[derive(clap::Args)]
 pub struct Args {
     /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs),
-    /// db-1, db-3 (so many databases with rollback journals), errors (a device that fails), publish,
-    /// save, fill, or a file with a program.
+    /// db-1, db-3 (so many databases with rollback journals), errors (a device that fails),
+    /// publish, save, fill, or a file with a program.
     #[arg(default_value = "seq-1")]
     programs: String,
     /// File system and options: `ext4,era=3.8,data=journal`.

@@ -321,8 +321,8 @@ fn refusal(c: &Campaign) -> Result<SideResult, MachineError> {
     }
 }
 
-/// Tries a bug with `most` programs of each side at most: in the affected mode until it is found, in
-/// the mended one to the end. `None`: interrupted.
+/// Tries a bug with `most` programs of each side at most: in the affected mode until it is found,
+/// in the mended one to the end. `None`: interrupted.
 pub fn show(
     bug: &Bug,
     most: u64,

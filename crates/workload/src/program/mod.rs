@@ -8,10 +8,10 @@
 //! begin writes 10 … end            times everything between as one
 //! nap 20000                        sleep, microseconds
 //! exit                             the process ends: every descriptor is closed
-//! fail write data 2 1              the device fails requests from here on, see [`Fault`]; heal ends it
+//! fail write data 2 1              the device fails requests, see [`Fault`], until `heal`
 //! ```
-//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `heal`, `pread`,
-//! `drop_caches` and `mark`. [`Player`] does the calls on a mounted file system of ours.
+//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `heal`,
+//! `pread`, `drop_caches` and `mark`. [`Player`] does the calls on a mounted file system of ours.
 
 mod fault;
 mod play;
@@ -383,7 +383,8 @@ mod tests {
                     begin w 3\npwrite 0 3072 1024 7\nend\n@s:1 fsync 0\nfdatasync 0\nsyncfs 0\n\
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\npread 0 4096 0\ndrop_caches\nmark d/f\nfail write data 2 1\n\
-                    fail flush any 0 always\nfail read 2048+8 0 3\nheal\nclose 0\nnap 20000\nexit\n";
+                    fail flush any 0 always\nfail read 2048+8 0 3\nheal\nclose 0\n\
+                    nap 20000\nexit\n";
         let p = Program::parse(text).expect("a program");
         assert_eq!(p.to_string(), text);
     }
