@@ -7,7 +7,7 @@ use super::{BLOCK, CREATE, Writer};
 
 const FILES: u32 = 2;
 /// Blocks that a program logs, about: more than a log of 4 MiB holds.
-const BLOCKS: u64 = 1300;
+const BLOCKS: u64 = 1500;
 
 /// Overwrites of files, an fsync after each.
 pub fn round_the_log(seed: u64) -> Program {
