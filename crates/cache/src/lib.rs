@@ -14,6 +14,7 @@
 
 mod bdev;
 mod buffer;
+mod errseq;
 mod index;
 mod mapping;
 pub mod site;
@@ -25,6 +26,7 @@ use std::pin::Pin;
 
 pub use bdev::Bdev;
 pub use buffer::{BufFlag, Buffer};
+pub use errseq::{ErrMark, ErrSeq};
 pub use index::Index;
 pub use mapping::{Mapping, WbControl, WbOps};
 pub use writeback::{WbPolicy, Writeback};

@@ -10,6 +10,7 @@ use wp_rt::{Rt, WaitQueue};
 
 use crate::Fut;
 use crate::buffer::{BufFlag, Buffer};
+use crate::errseq::ErrSeq;
 use crate::index::Index;
 use crate::tags::{Order, Tags};
 use crate::writeback::Writeback;
@@ -84,7 +85,10 @@ pub struct Mapping {
     /// When it went on the dirty list, in jiffies; `None` while clean.
     dirtied: Cell<Option<u64>>,
     next_index: Cell<u64>,
+    /// `AS_EIO`: a write failed, and nobody has asked since.
     error: Cell<bool>,
+    /// `wb_err`: the same for each open file.
+    errors: ErrSeq,
     _tally: Tally,
 }
 
@@ -122,6 +126,7 @@ impl Mapping {
             dirtied: Cell::new(None),
             next_index: Cell::new(0),
             error: Cell::new(false),
+            errors: ErrSeq::default(),
             _tally: Tally::new(Kind::Mapping),
         })
     }
@@ -305,6 +310,10 @@ impl Mapping {
         if failed {
             b.set(BufFlag::WriteError);
             self.error.set(true);
+            self.errors.set();
+            if let Some(wb) = self.wb.upgrade() {
+                wb.errors().set();
+            }
         }
         b.clear(BufFlag::Writeback);
         self.writeback.set(self.writeback.get() - 1);
@@ -364,13 +373,35 @@ impl Mapping {
         self.writeback.get() == 0 && !self.error.get()
     }
 
-    /// Waits until nothing is under writeback. Errors: `Io`, once, if a write failed since the last
-    /// call.
+    /// Waits until nothing is under writeback (`filemap_fdatawait`). Errors: `Io`, once, if a write
+    /// failed since the last call.
     pub async fn wait_writeback(&self) -> FsResult<()> {
+        self.settle().await;
+        if self.error.replace(false) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Waits until nothing is under writeback; whoever asks for errors later is still told
+    /// (`filemap_fdatawait_keep_errors`). Errors: `Io` if a write failed that nobody was told of.
+    pub async fn wait_and_keep_error(&self) -> FsResult<()> {
+        self.settle().await;
+        if self.error.get() { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Waits until nothing is under writeback.
+    pub async fn settle(&self) {
         while self.writeback.get() > 0 {
             self.writeback_done.wait().await;
         }
-        if self.error.replace(false) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Forgets the flag of a failed write (`AS_EIO`); was it set?
+    pub fn take_error(&self) -> bool {
+        self.error.replace(false)
+    }
+
+    /// Failed writes, for those who keep what they were told (`wb_err`).
+    pub fn errors(&self) -> &ErrSeq {
+        &self.errors
     }
 
     /// Cleans it through its owner. Waits: for what its owner waits for.

@@ -16,6 +16,7 @@ use wp_base::{FsResult, Span, Time};
 use wp_block::Partition;
 use wp_rt::{Completion, Rt, Ticks, WaitQueue};
 
+use crate::errseq::ErrSeq;
 use crate::mapping::{Mapping, WbControl};
 
 /// Blocks that one mapping may write before the next one has its turn (`MAX_WRITEBACK_PAGES`).
@@ -90,6 +91,8 @@ pub struct Writeback {
     files_writeback: Cell<u64>,
     /// Blocks ever sent to be written.
     nr_written: Cell<u64>,
+    /// Failed writes of any of its mappings (`s_wb_err`).
+    errors: ErrSeq,
     room: WaitQueue,
     idle: WaitQueue,
     stopped: Cell<bool>,
@@ -113,6 +116,7 @@ impl Writeback {
             nr_writeback: Cell::new(0),
             files_writeback: Cell::new(0),
             nr_written: Cell::new(0),
+            errors: ErrSeq::default(),
             room: WaitQueue::new(rt, "dirty limit"),
             idle: WaitQueue::new(rt, "all writeback"),
             stopped: Cell::new(false),
@@ -160,6 +164,11 @@ impl Writeback {
             return at;
         }
         self.ticks().fires(now, at)
+    }
+
+    /// Failed writes of any file or of metadata, as `syncfs` tells of them (`s_wb_err`, 5.8).
+    pub fn errors(&self) -> &ErrSeq {
+        &self.errors
     }
 
     /// Blocks dirty now, over all mappings.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use wp_base::FsError;
 use wp_medium::Slice;
 use wp_vfs::FileType;
 use wp_workload::program::{Alloc, Call, contents};
@@ -15,8 +16,10 @@ use wp_workload::program::{Alloc, Call, contents};
 pub struct Did {
     /// The call.
     pub call: Call,
-    /// Did it succeed?
-    pub ok: bool,
+    /// What it answered, if no success.
+    pub error: Option<FsError>,
+    /// For `pread`: what was there.
+    pub read: Vec<Slice>,
     /// For `open`: the inode behind the descriptor.
     pub ino: Option<u64>,
 }
@@ -33,6 +36,8 @@ pub(crate) struct BlockVersion {
     pub data: Slice,
     /// Identity of that.
     pub id: u128,
+    /// The call failed: it may be there, and nobody promises it.
+    pub maybe: bool,
 }
 
 /// A length from some operation on.
@@ -47,6 +52,8 @@ pub(crate) struct SizeVersion {
     pub to: u64,
     /// Bytes that the operation wrote, if it wrote.
     pub wrote: Option<(u64, u64)>,
+    /// See [`BlockVersion::maybe`].
+    pub maybe: bool,
 }
 
 /// The life of one file.
@@ -69,6 +76,21 @@ pub(crate) enum Scope {
     Dir(Object),
     /// Everything.
     All,
+    /// The file has this name of [`Ledger::marks`].
+    Name { object: Object, mark: u32 },
+}
+
+/// Why somebody relies on a promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Basis {
+    /// The call that returned makes it.
+    Call,
+    /// Nobody made it: an `O_DIRECT` write without fsync.
+    Direct,
+    /// Nobody made it: the program told the world of a name.
+    Mark,
+    /// Nobody made it: fsync answered 0, and this is what a read showed.
+    Read,
 }
 
 /// A promise, made when the operation returns.
@@ -80,11 +102,16 @@ pub(crate) struct Promise {
     pub covers: u32,
     /// Of what.
     pub scope: Scope,
-    /// Nobody made it; some programs rely on it all the same.
-    pub assumed: bool,
+    /// Who made it.
+    pub basis: Basis,
+    /// Where the device has failed: only of versions after this is it due, because the open file
+    /// was there then and has not been told of a failure since.
+    pub since_own: u32,
+    /// The same if it is enough that any open file was told.
+    pub since_any: u32,
 }
 
-/// A file that took the name of another, or its own contents' place.
+/// A file that took the name of another, or was cut to nothing and written anew.
 #[derive(Clone, Debug)]
 pub(crate) struct Replacement {
     /// Version.
@@ -93,9 +120,6 @@ pub(crate) struct Replacement {
     pub path: String,
     /// Who has it now.
     pub object: Object,
-    /// Was it cut to nothing and written anew, and closed then? That holds once a directory was
-    /// synced after it, which commits whatever runs: this operation. `None`: it holds at once.
-    pub after: Option<u32>,
 }
 
 /// The tree of names: path to object.
@@ -110,6 +134,12 @@ pub struct Ledger {
     pub(crate) names: Vec<Rc<Names>>,
     pub(crate) promises: Vec<Promise>,
     pub(crate) replacements: Vec<Replacement>,
+    /// Names that the program told of.
+    pub(crate) marks: Vec<String>,
+    /// Reads that found something older than the read before: operation, path, offset, words.
+    pub(crate) went_back: Vec<(u32, String, u64, String)>,
+    /// The device failed requests of the run.
+    pub(crate) failed: bool,
     /// Inode -> objects that had it.
     pub(crate) by_ino: BTreeMap<u64, Vec<Object>>,
     /// Contents of whole blocks -> whose they are: object, block, version.
@@ -125,8 +155,24 @@ struct Open {
     object: Object,
     synced: bool,
     direct: bool,
-    /// Cut to nothing through it, or when it was opened.
-    emptied: bool,
+    /// Version at which it was opened, or was last told of a failure.
+    since: u32,
+    /// The same of failures that `syncfs` tells.
+    since_fs: u32,
+    /// It cut a file whose contents were durable.
+    replaces: bool,
+}
+
+/// What is followed while operations are gone through.
+#[derive(Default)]
+struct Walk {
+    open: BTreeMap<u32, Open>,
+    /// Version at which any open file of the object was last told of a failure.
+    told: BTreeMap<Object, u32>,
+    /// Version that the last read of a block showed.
+    seen: BTreeMap<(Object, u64), u32>,
+    /// Version of the last fsync that answered 0.
+    synced: BTreeMap<Object, u32>,
 }
 
 /// Object of the root directory.
@@ -144,21 +190,32 @@ impl Ledger {
             names: vec![Rc::new(Names::new())],
             promises: Vec::new(),
             replacements: Vec::new(),
+            marks: Vec::new(),
+            went_back: Vec::new(),
+            failed: false,
             by_ino: BTreeMap::new(),
             owners: BTreeMap::new(),
             zero: Slice::zero(block).id(),
             texts: operations.iter().map(|d| d.call.to_string()).collect(),
         };
-        let mut open = BTreeMap::new();
+        let mut walk = Walk::default();
         for (n, did) in operations.iter().enumerate() {
             let last = ledger.names.len() - 1;
             let names = ledger.names[last].clone();
             ledger.names.push(names);
-            if did.ok {
-                ledger.operation(n as u32, did, &mut open);
+            match &did.error {
+                None => ledger.operation(n as u32, did, &mut walk),
+                Some(FsError::Io | FsError::ReadOnly) => ledger.failure(n as u32, did, &mut walk),
+                Some(_) => {}
             }
         }
         ledger
+    }
+
+    /// Says that the device failed requests of the run: what calls promise is then judged by whom
+    /// they told of it ([`crate::Rule::Errors`]).
+    pub fn set_failed(&mut self) {
+        self.failed = true;
     }
 
     /// Bytes of a block.
@@ -224,7 +281,7 @@ impl Ledger {
 
     fn make(&mut self, version: u32, path: &str, kind: FileType, ino: Option<u64>) -> Object {
         let object = self.files.len() as Object;
-        let sizes = vec![SizeVersion { version, from: 0, to: 0, wrote: None }];
+        let sizes = vec![SizeVersion { version, from: 0, to: 0, wrote: None, maybe: false }];
         self.files.push(FileLife { kind, ino, blocks: BTreeMap::new(), sizes });
         if let Some(ino) = ino {
             self.by_ino.entry(ino).or_default().push(object);
@@ -233,8 +290,9 @@ impl Ledger {
         object
     }
 
-    fn promise(&mut self, operation: u32, covers: u32, scope: Scope) {
-        self.promises.push(Promise { operation, covers, scope, assumed: false });
+    fn promise(&mut self, operation: u32, scope: Scope, basis: Basis, since: (u32, u32)) {
+        let (covers, (since_own, since_any)) = (operation + 1, since);
+        self.promises.push(Promise { operation, covers, scope, basis, since_own, since_any });
     }
 
     fn scope_of(&self, object: Object, names: bool) -> Scope {
@@ -244,16 +302,40 @@ impl Ledger {
         }
     }
 
-    fn operation(&mut self, n: u32, did: &Did, open: &mut BTreeMap<u32, Open>) {
+    /// A call that failed because the device did, or because the file system was stopped for that.
+    fn failure(&mut self, n: u32, did: &Did, walk: &mut Walk) {
         let version = n + 1;
+        let (Call::Pwrite { fd, .. } | Call::Fsync(fd) | Call::Fdatasync(fd) | Call::Syncfs(fd)) =
+            &did.call
+        else {
+            return;
+        };
+        let Some(open) = walk.open.get_mut(fd) else { return };
+        match &did.call {
+            Call::Syncfs(_) => open.since_fs = version,
+            Call::Pwrite { .. } if !open.synced => {}
+            _ => {
+                open.since = version;
+                walk.told.insert(open.object, version);
+            }
+        }
+        if let (Call::Pwrite { at, len, seed, .. }, Some(FsError::Io)) = (&did.call, &did.error) {
+            let object = open.object;
+            self.write(object, version, *at, &contents(*seed, *at, *len), true);
+        }
+    }
+
+    fn operation(&mut self, n: u32, did: &Did, walk: &mut Walk) {
+        let version = n + 1;
+        let open = &mut walk.open;
         let object = |fd: &u32| open.get(fd).map(|o| o.object);
         match &did.call {
             Call::Open(fd, path, how) => {
-                let mut emptied = false;
+                let mut replaces = false;
                 let object = match self.at(path) {
                     Some(o) => {
-                        emptied = how.truncate && self.size(o) > 0;
                         if how.truncate && self.files[o as usize].kind == FileType::File {
+                            replaces = self.is_kept(o);
                             self.resize(o, version, 0);
                         }
                         o
@@ -262,49 +344,72 @@ impl Ledger {
                 };
                 open.insert(
                     *fd,
-                    Open { object, synced: how.dsync || how.sync, direct: how.direct, emptied },
+                    Open {
+                        object,
+                        synced: how.dsync || how.sync,
+                        direct: how.direct,
+                        since: version,
+                        since_fs: version,
+                        replaces,
+                    },
                 );
             }
             Call::Close(fd) => {
-                let Some(o) = open.remove(fd).filter(|o| o.emptied) else { return };
-                let names = self.names_now().iter();
-                if let Some(path) = names.filter(|(_, n)| **n == o.object).map(|(p, _)| p).next() {
-                    let path = path.clone();
-                    let after = Some(u32::MAX);
-                    self.replacements.push(Replacement { version, path, object: o.object, after });
+                let Some(o) = open.remove(fd) else { return };
+                let names = self.names_now();
+                let path = names.iter().find(|(_, x)| **x == o.object).map(|(p, _)| p.clone());
+                if let Some(path) = path.filter(|_| o.replaces) {
+                    self.replacements.push(Replacement { version, path, object: o.object });
                 }
             }
             Call::Pwrite { fd, len, at, seed } => {
                 let Some(o) = open.get(fd).copied() else { return };
-                self.write(o.object, version, *at, &contents(*seed, *at, *len));
+                self.write(o.object, version, *at, &contents(*seed, *at, *len), false);
                 if o.synced || o.direct {
                     let (from, to) = (*at, *at + u64::from(*len));
-                    self.promise(n, version, Scope::Range { object: o.object, from, to });
-                    let assumed = !o.synced;
-                    self.promises
-                        .iter_mut()
-                        .next_back()
-                        .into_iter()
-                        .for_each(|p| p.assumed = assumed);
+                    let basis = if o.synced { Basis::Call } else { Basis::Direct };
+                    let any = walk.told.get(&o.object).copied().unwrap_or(0);
+                    let scope = Scope::Range { object: o.object, from, to };
+                    self.promise(n, scope, basis, (o.since, any));
                 }
             }
             Call::Fsync(fd) | Call::Fdatasync(fd) => {
                 let full = matches!(did.call, Call::Fsync(_));
-                if let Some(o) = object(fd) {
+                if let Some(Open { object: o, since, .. }) = open.get(fd).copied() {
                     let scope = self.scope_of(o, full);
-                    self.promise(n, version, scope);
-                    if matches!(scope, Scope::Dir(_)) {
-                        let waits = self.replacements.iter_mut();
-                        let waits = waits.filter(|r| r.after == Some(u32::MAX));
-                        waits.for_each(|r| r.after = Some(n));
-                    }
+                    let any = walk.told.get(&o).copied().unwrap_or(0);
+                    self.promise(n, scope, Basis::Call, (since, any));
+                    walk.synced.insert(o, version);
+                    let seen: Vec<(u64, u32)> = walk
+                        .seen
+                        .range((o, 0)..=(o, u64::MAX))
+                        .map(|((_, block), v)| (*block, *v))
+                        .collect();
+                    seen.into_iter().for_each(|(block, v)| self.relies(n, o, block, v));
                 }
             }
-            Call::Syncfs(_) | Call::Sync => self.promise(n, version, Scope::All),
+            Call::Syncfs(fd) => {
+                let since = open.get(fd).map_or(0, |o| o.since_fs);
+                self.promise(n, Scope::All, Basis::Call, (since, version));
+            }
+            // It tells nobody of what failed, so it promises nothing of it.
+            Call::Sync => self.promise(n, Scope::All, Basis::Call, (version, version)),
+            Call::Pread { fd, at, .. } => {
+                if let Some(o) = object(fd) {
+                    self.looked(n, o, *at, &did.read, walk);
+                }
+            }
+            Call::Mark(path) => {
+                if let Some(object) = self.at(path) {
+                    let scope = Scope::Name { object, mark: self.marks.len() as u32 };
+                    self.marks.push(path.clone());
+                    self.promise(n, scope, Basis::Mark, (0, 0));
+                }
+            }
+            Call::DropCaches => {}
             Call::Ftruncate(fd, len) => {
-                if let Some(o) = open.get_mut(fd) {
-                    o.emptied |= *len == 0 && self.size(o.object) > 0;
-                    self.resize(o.object, version, *len);
+                if let Some(o) = object(fd) {
+                    self.resize(o, version, *len);
                 }
             }
             Call::Fallocate(fd, how, at, len) => {
@@ -318,11 +423,14 @@ impl Ledger {
                     }
                     Alloc::Extend => {
                         self.grow(o, version, at + len, None);
-                        if at + len > size && open.get(fd).is_some_and(|o| o.synced) {
+                        let own = walk.open.get(fd).copied().filter(|o| o.synced);
+                        if let Some(open) = own.filter(|_| at + len > size) {
                             // The length is durable; of what was written before nothing is said.
                             let to = at + len;
                             let from = to.next_multiple_of(self.block);
-                            self.promise(n, version, Scope::Range { object: o, from, to });
+                            let any = walk.told.get(&o).copied().unwrap_or(0);
+                            let scope = Scope::Range { object: o, from, to };
+                            self.promise(n, scope, Basis::Call, (open.since, any));
                         }
                     }
                     Alloc::Keep => {}
@@ -343,6 +451,57 @@ impl Ledger {
         }
     }
 
+    /// Has a sync promised some contents of the file, of which it has had some ever since?
+    fn is_kept(&self, object: Object) -> bool {
+        let sizes = &self.files[object as usize].sizes;
+        let covers = self.promises.iter().rev().find_map(|p| match p.scope {
+            Scope::File { object: o, .. } if o == object => Some(p.covers),
+            Scope::All => Some(p.covers),
+            _ => None,
+        });
+        let Some(covers) = covers else { return false };
+        let then = sizes.iter().rev().find(|s| s.version <= covers);
+        then.is_some_and(|s| s.to > 0)
+            && sizes.iter().filter(|s| s.version > covers).all(|s| s.to > 0)
+    }
+
+    /// A read showed version `v` of a block, and fsync has said that all is well.
+    fn relies(&mut self, n: u32, object: Object, block: u64, v: u32) {
+        let scope = Scope::Range { object, from: block * self.block, to: (block + 1) * self.block };
+        if v > 0 {
+            self.promise(n, scope, Basis::Read, (0, 0));
+            if let Some(p) = self.promises.last_mut() {
+                p.covers = v;
+            }
+        }
+    }
+
+    /// What a read showed, block by block.
+    fn looked(&mut self, n: u32, object: Object, at: u64, read: &[Slice], walk: &mut Walk) {
+        let whole = |s: &&Slice| u64::from(s.len()) == self.block;
+        if !at.is_multiple_of(self.block) || !read.iter().all(|s| whole(&s)) {
+            return;
+        }
+        let synced = walk.synced.get(&object).copied().unwrap_or(0);
+        for (block, slice) in (at / self.block..).zip(read) {
+            let id = slice.id();
+            let versions = self.files[object as usize].blocks.get(&block);
+            let known = versions.and_then(|v| v.iter().rev().find(|v| v.id == id));
+            let now = known.map_or(0, |v| v.version);
+            let before = walk.seen.insert((object, block), now).unwrap_or(0);
+            if now < before {
+                let path = self.names.last().and_then(|names| {
+                    names.iter().find(|(_, o)| **o == object).map(|(p, _)| p.clone())
+                });
+                let words = format!("`{}`, then `{}`", self.text(before), self.text(now));
+                self.went_back.push((n, path.unwrap_or_default(), block * self.block, words));
+            }
+            if now > 0 && now <= synced {
+                self.relies(n, object, block, now);
+            }
+        }
+    }
+
     fn rename(&mut self, version: u32, a: &str, b: &str) {
         let Some(object) = self.at(a) else { return };
         if self.at(b) == Some(object) {
@@ -352,7 +511,7 @@ impl Ledger {
         let is_file = |o: Object| self.files[o as usize].kind == FileType::File;
         if self.at(b).is_some_and(is_file) && is_file(object) {
             let path = b.to_owned();
-            self.replacements.push(Replacement { version, path, object, after: None });
+            self.replacements.push(Replacement { version, path, object });
         }
         let below: Vec<(String, Object)> = {
             let prefix = format!("{a}/");
@@ -379,7 +538,8 @@ impl Ledger {
     fn grow(&mut self, o: Object, version: u32, to: u64, wrote: Option<(u64, u64)>) {
         let from = self.size(o);
         if to > from {
-            self.files[o as usize].sizes.push(SizeVersion { version, from, to, wrote });
+            let grown = SizeVersion { version, from, to, wrote, maybe: false };
+            self.files[o as usize].sizes.push(grown);
         }
     }
 
@@ -387,10 +547,11 @@ impl Ledger {
         let from = self.size(o);
         if to < from {
             self.zero_range(o, version, to, from);
+        }
+        if to != from {
             // It goes at once, however many transactions the blocks take.
-            self.files[o as usize].sizes.push(SizeVersion { version, from: to, to, wrote: None });
-        } else if to > from {
-            self.files[o as usize].sizes.push(SizeVersion { version, from: to, to, wrote: None });
+            let sized = SizeVersion { version, from: to, to, wrote: None, maybe: false };
+            self.files[o as usize].sizes.push(sized);
         }
     }
 
@@ -404,12 +565,17 @@ impl Ledger {
         let id = data.id();
         self.owners.entry(id).or_insert((o, block, version));
         let versions = self.files[o as usize].blocks.entry(block).or_default();
-        versions.push(BlockVersion { version, data, id });
+        versions.push(BlockVersion { version, data, id, maybe: false });
     }
 
-    fn write(&mut self, o: Object, version: u32, at: u64, data: &Slice) {
+    /// A write; with `maybe` one that failed, of which nobody knows how far it came.
+    fn write(&mut self, o: Object, version: u32, at: u64, data: &Slice, maybe: bool) {
         let (end, bs) = (at + u64::from(data.len()), self.block);
         self.grow(o, version, end, Some((at, end)));
+        let life = &mut self.files[o as usize];
+        if let Some(size) = life.sizes.last_mut().filter(|s| s.version == version) {
+            size.maybe = maybe;
+        }
         for block in at / bs..end.div_ceil(bs) {
             let (from, to) = (at.max(block * bs), end.min((block + 1) * bs));
             let part = data.sub((from - at) as u32, (to - from) as u32);
@@ -423,6 +589,10 @@ impl Ledger {
                 }
             };
             self.set_block(o, block, version, new);
+            let versions = self.files[o as usize].blocks.get_mut(&block);
+            if let Some(last) = versions.and_then(|v| v.last_mut()) {
+                last.maybe = maybe;
+            }
         }
     }
 

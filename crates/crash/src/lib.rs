@@ -10,19 +10,23 @@
 //! Left out:   probabilities. A state is possible or it is not.
 
 mod explore;
+mod faults;
 mod history;
 mod known;
 mod ledger;
 mod oracle;
+mod rules;
 mod state;
 mod states;
 mod subject;
 mod tape;
 
 pub use explore::{Case, Explorer, Failure, Judged, Look, Options, Totals, Visit};
+pub use faults::{Faults, Faulty, Regions};
 pub use history::{Contract, Frame, History, Unit};
 pub use ledger::{Did, Ledger};
-pub use oracle::{Profile, Rule, Violation, judge};
+pub use oracle::judge;
+pub use rules::{Profile, Rule, Telling, Violation};
 pub use state::{Pages, State};
 pub use states::{Kept, Plan, Visited, of_frame};
 pub use subject::{FsSubject, Outcome, Subject, Survivor};

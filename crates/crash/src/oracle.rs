@@ -1,123 +1,13 @@
 //! The oracles: is what recovery left allowed?
 //!
 //! Letters as in the literature's list: O0 recoverable, O1 metadata, O2 data, O3 version, O4
-//! durability, O5 order.
+//! durability, O5 order, O6 replacing files, O7 errors of the device.
 
 use wp_vfs::FileType;
 
-use crate::ledger::{FileLife, Ledger, Names, Object, Promise, Scope};
+use crate::ledger::{Basis, FileLife, Ledger, Names, Object, Promise, Scope};
+pub(crate) use crate::rules::{Profile, Rule, Telling, Violation};
 use crate::subject::{Outcome, Survivor};
-
-/// Which rule was broken.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Rule {
-    /// O0: it cannot be mounted, or a second recovery gives something else.
-    Recoverable,
-    /// O1: a check of the recovered image finds damage.
-    Metadata,
-    /// O2: a block holds what this file never held there.
-    Exposure,
-    /// O3: the length is of a later version than the data below it.
-    SizeAhead,
-    /// O3: no single version has these contents and this length.
-    MixedVersions,
-    /// O4: what a completed sync promised is not there.
-    LostSync,
-    /// O5: the tree of names is that of no moment.
-    Order,
-    /// O6: a file that took another's name is there without its contents.
-    Replaced,
-    /// O8: a command of the user says that the recovered files are wrong.
-    Application,
-}
-
-impl Rule {
-    /// All, in order.
-    pub const ALL: [Rule; 9] = [
-        Rule::Recoverable,
-        Rule::Metadata,
-        Rule::Exposure,
-        Rule::SizeAhead,
-        Rule::MixedVersions,
-        Rule::LostSync,
-        Rule::Order,
-        Rule::Replaced,
-        Rule::Application,
-    ];
-
-    /// The rule of a name.
-    pub fn of(name: &str) -> Option<Rule> {
-        Rule::ALL.into_iter().find(|r| r.name() == name)
-    }
-
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Rule::Recoverable => "O0-recoverable",
-            Rule::Metadata => "O1-metadata",
-            Rule::Exposure => "O2-exposure",
-            Rule::SizeAhead => "O3-size-ahead",
-            Rule::MixedVersions => "O3-mixed-versions",
-            Rule::LostSync => "O4-lost-sync",
-            Rule::Order => "O5-order",
-            Rule::Replaced => "O6-replaced",
-            Rule::Application => "O8-application",
-        }
-    }
-}
-
-/// What a file system is held to, besides what POSIX asks. Bits of BOB's persistence properties.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Profile {
-    /// `fsync` of a file also makes its names durable (ext4, btrfs; not POSIX).
-    pub fsync_keeps_names: bool,
-    /// Names change in the order of the calls: the tree is that of some moment (one journal).
-    pub names_in_order: bool,
-    /// A length never runs ahead of its data (not POSIX; data=journal, or ext4 3.4).
-    pub size_with_data: bool,
-    /// What a cut took away does not come back when the file is longer again (not POSIX; ordered
-    /// mode writes the zeroed rest of a block before the commit).
-    pub cut_stays_cut: bool,
-    /// A file that is renamed over another is there with its contents or not at all, and one that
-    /// was cut to nothing, written anew and closed is there with some once a directory was synced
-    /// (not POSIX; ext4's `auto_da_alloc`).
-    pub replaces_whole: bool,
-    /// An `O_DIRECT` write is durable when it returns (nobody; programs assume it).
-    pub direct_is_durable: bool,
-    /// All blocks of a file are of one version (nobody but copy-on-write and data=journal).
-    pub one_version: bool,
-}
-
-impl Profile {
-    /// POSIX alone.
-    pub const POSIX: Profile = Profile {
-        fsync_keeps_names: false,
-        names_in_order: false,
-        size_with_data: false,
-        cut_stays_cut: false,
-        replaces_whole: false,
-        direct_is_durable: false,
-        one_version: false,
-    };
-    /// ext4 with a journal.
-    pub const EXT4: Profile =
-        Profile { fsync_keeps_names: true, names_in_order: true, ..Profile::POSIX };
-}
-
-/// A broken rule.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Violation {
-    /// Which.
-    pub rule: Rule,
-    /// Path of the file that it is about; empty: the whole.
-    pub path: String,
-    /// Byte offset in it.
-    pub offset: Option<u64>,
-    /// What is allowed.
-    pub expected: String,
-    /// What is there.
-    pub seen: String,
-}
 
 /// Judges what is left of a cut at which the operations before `begun` had been called and those
 /// before `ended` had returned.
@@ -150,6 +40,7 @@ pub fn judge(
     judge.promises(&mut out);
     judge.order(&mut out);
     judge.replaced(&mut out);
+    judge.went_back(&mut out);
     out
 }
 
@@ -358,7 +249,12 @@ impl Judge<'_> {
     }
 
     fn promises(&self, out: &mut Vec<Violation>) {
-        let counts = |p: &&Promise| !p.assumed || self.profile.direct_is_durable;
+        let counts = |p: &&Promise| match p.basis {
+            Basis::Call => true,
+            Basis::Direct => self.profile.direct_is_durable,
+            Basis::Mark => self.profile.marks_hold,
+            Basis::Read => self.profile.reads_stay,
+        };
         let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
         for promise in made.filter(counts) {
             let by = self.ledger.text(promise.operation + 1);
@@ -366,23 +262,37 @@ impl Judge<'_> {
             // that moment at the earliest, and whatever was called before may show.
             let begun = self.begun.max(promise.operation + 1);
             let judge = Judge { begun, ..*self };
+            let covers = promise.covers;
+            let first = self.profile.errors == Telling::First;
+            let since = match self.ledger.failed {
+                true if first => promise.since_any,
+                true => promise.since_own,
+                false => 0,
+            };
+            let told = self.ledger.failed || promise.basis == Basis::Read;
+            let rule = if told { Rule::Errors } else { Rule::LostSync };
+            let due = Due { covers, since, names: false, range: None, by, rule };
             match promise.scope {
                 Scope::File { object, names } => {
                     let names = names && self.profile.fsync_keeps_names;
-                    judge.kept_file(object, promise.covers, names, None, by, out);
+                    judge.kept_file(object, &Due { names, ..due }, out);
                 }
                 Scope::Range { object, from, to } => {
-                    judge.kept_file(object, promise.covers, false, Some((from, to)), by, out);
+                    let range = Some((from, to));
+                    judge.kept_file(object, &Due { range, ..due }, out);
                 }
-                Scope::Dir(object) => judge.kept_names(Some(object), promise.covers, by, out),
+                Scope::Dir(object) => judge.kept_names(Some(object), &due, out),
+                Scope::Name { object, mark } => {
+                    judge.kept_mark(object, &self.ledger.marks[mark as usize], &due, out);
+                }
                 Scope::All => {
-                    judge.kept_names(None, promise.covers, by, out);
+                    judge.kept_names(None, &due, out);
                     let mut objects: Vec<Object> =
                         self.ledger.names[promise.covers as usize].values().copied().collect();
                     objects.sort_unstable();
                     objects.dedup();
                     for object in objects {
-                        judge.kept_file(object, promise.covers, false, None, by, out);
+                        judge.kept_file(object, &due, out);
                     }
                 }
             }
@@ -413,22 +323,15 @@ impl Judge<'_> {
     }
 
     /// Data and length of a file, as of version `covers` or later.
-    fn kept_file(
-        &self,
-        object: Object,
-        covers: u32,
-        names: bool,
-        range: Option<(u64, u64)>,
-        by: &str,
-        out: &mut Vec<Violation>,
-    ) {
+    fn kept_file(&self, object: Object, due: &Due<'_>, out: &mut Vec<Violation>) {
         if self.is_reused(object) {
             return;
         }
+        let &Due { covers, names, range, by, .. } = due;
         let life = &self.ledger.files[object as usize];
         let then: Vec<&String> = paths(&self.ledger.names[covers as usize], object).collect();
         let lost = |path: &str, offset, expected: String, seen: String| Violation {
-            rule: Rule::LostSync,
+            rule: due.rule,
             path: path.to_owned(),
             offset,
             expected: format!("{expected}, as `{by}` promised"),
@@ -453,7 +356,7 @@ impl Judge<'_> {
         if life.kind != FileType::File {
             return;
         }
-        let required = life.sizes.iter().rev().find(|s| s.version <= covers);
+        let required = life.sizes.iter().rev().find(|s| s.version <= covers && !s.maybe);
         let fits = |s: &&crate::ledger::SizeVersion| {
             required.is_some_and(|r| {
                 // Of a range only as much length is promised as makes it readable.
@@ -482,9 +385,8 @@ impl Judge<'_> {
         let (first, last) = range.map_or((0, u64::MAX), |(from, to)| (from / bs, to.div_ceil(bs)));
         let last = last.min(file.size.div_ceil(bs));
         for (block, versions) in life.blocks.range(first.min(last)..last) {
-            let Some(required) = versions.iter().rev().find(|v| v.version <= covers) else {
-                continue;
-            };
+            let required = versions.iter().rev().find(|v| v.version <= covers && !v.maybe);
+            let Some(required) = required.filter(|v| v.version > due.since) else { continue };
             let seen = self.seen_at(file, *block);
             let version = self.version_of(life, *block, &seen);
             if version.is_none_or(|v| v < required.version) {
@@ -509,7 +411,8 @@ impl Judge<'_> {
     }
 
     /// The names of a directory (`None`: of all) are those of version `covers` or later ones.
-    fn kept_names(&self, dir: Option<Object>, covers: u32, by: &str, out: &mut Vec<Violation>) {
+    fn kept_names(&self, dir: Option<Object>, due: &Due<'_>, out: &mut Vec<Violation>) {
+        let &Due { covers, by, rule, .. } = due;
         let then = &self.ledger.names[covers as usize];
         let within = |path: &str| match dir {
             None => true,
@@ -525,7 +428,7 @@ impl Judge<'_> {
             let there = self.outcome.files.iter().any(|f| f.path == *path);
             if !there && !self.changed(path, covers, *object) {
                 out.push(Violation {
-                    rule: Rule::LostSync,
+                    rule,
                     path: path.clone(),
                     offset: None,
                     expected: format!("this name, as `{by}` promised"),
@@ -538,7 +441,7 @@ impl Judge<'_> {
             let later = &self.ledger.names[covers as usize..=self.begun as usize];
             if !later.iter().any(|n| n.contains_key(&file.path)) {
                 out.push(Violation {
-                    rule: Rule::LostSync,
+                    rule,
                     path: file.path.clone(),
                     offset: None,
                     expected: format!("no such name, as `{by}` promised"),
@@ -549,15 +452,44 @@ impl Judge<'_> {
         }
     }
 
+    /// A name that was told of still leads to the file.
+    fn kept_mark(&self, object: Object, path: &str, due: &Due<'_>, out: &mut Vec<Violation>) {
+        let ino = self.ledger.files[object as usize].ino;
+        let is = |f: &Survivor| f.path == path && ino.is_none_or(|i| i == f.ino);
+        if self.outcome.files.iter().any(|f| is(f)) || self.changed(path, due.covers, object) {
+            return;
+        }
+        let other = self.outcome.files.iter().any(|f| f.path == path);
+        out.push(Violation {
+            rule: due.rule,
+            path: path.to_owned(),
+            offset: None,
+            expected: format!("this name, as `{}` told", due.by),
+            seen: if other { "another file of that name" } else { "no such name" }.to_owned(),
+        });
+    }
+
+    /// O7: a read went back to what was there before a write.
+    fn went_back(&self, out: &mut Vec<Violation>) {
+        if !self.profile.reads_stay {
+            return;
+        }
+        let back = self.ledger.went_back.iter().find(|(n, ..)| *n < self.ended);
+        out.extend(back.map(|(n, path, offset, seen)| Violation {
+            rule: Rule::Errors,
+            path: path.clone(),
+            offset: Some(*offset),
+            expected: format!("`{}` to show what the read before did", self.ledger.text(n + 1)),
+            seen: seen.clone(),
+        }));
+    }
+
     /// O6: whoever took another's name is not empty, if it was not then.
     fn replaced(&self, out: &mut Vec<Violation>) {
         if !self.profile.replaces_whole {
             return;
         }
         for r in self.ledger.replacements.iter().filter(|r| r.version <= self.begun) {
-            if r.after.is_some_and(|n| n >= self.ended) {
-                continue;
-            }
             let ino = self.ledger.files[r.object as usize].ino;
             let mut there = self.outcome.files.iter();
             let Some(file) = there.find(|f| f.path == r.path && Some(f.ino) == ino) else {
@@ -606,6 +538,22 @@ impl Judge<'_> {
             });
         }
     }
+}
+
+/// What is due of a promise.
+#[derive(Clone, Copy)]
+struct Due<'a> {
+    /// Versions up to this one.
+    covers: u32,
+    /// Of data only those after this one.
+    since: u32,
+    /// Names of a file too.
+    names: bool,
+    /// Bytes of the file; `None`: all.
+    range: Option<(u64, u64)>,
+    /// Who made the promise.
+    by: &'a str,
+    rule: Rule,
 }
 
 fn paths(names: &Names, object: Object) -> impl Iterator<Item = &String> {

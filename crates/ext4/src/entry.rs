@@ -89,6 +89,18 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec { key: "commit", when: When::Mount, default: "5", help: "seconds between commits" },
     OptionSpec {
+        key: "journal_async_commit",
+        when: When::Mount,
+        default: "",
+        help: "send the commit record with the transaction, flush once; from 3.19 not with data=ordered",
+    },
+    OptionSpec {
+        key: "data_err",
+        when: When::Mount,
+        default: "ignore",
+        help: "abort: a failed write of ordered data stops the journal; or ignore",
+    },
+    OptionSpec {
         key: "noauto_da_alloc",
         when: When::Mount,
         default: "",
@@ -251,6 +263,12 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             rotational: switch(o, "rotational"),
             cpus: number(o, "cpus", "cpus: a number")?.max(1),
             epoch_secs: env.epoch_secs,
+            async_commit: switch(o, "journal_async_commit"),
+            data_err_abort: match o.get("data_err", OPTIONS) {
+                Some("abort") => true,
+                None | Some("ignore") => false,
+                Some(_) => return Err(FsError::Invalid("data_err: abort or ignore")),
+            },
             auto_da_alloc: !switch(o, "noauto_da_alloc"),
             writeback: wp_cache::WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
             ..base

@@ -35,9 +35,11 @@ impl Handle {
     ///
     /// Waits:  while the buffer is being written to its home; while its only copy is being written
     ///         to the log by the committing transaction (conflict case 3).
-    /// Errors: `ReadOnly` on an aborted journal.
+    /// Errors: `ReadOnly` on an aborted journal; `Io`, which aborts it, after a failed write of
+    ///         metadata.
     /// Crash:  the change is in this handle's transaction, or nowhere.
     pub async fn get_write_access(&self, b: &Rc<Buffer>) -> FsResult<()> {
+        self.journal().check_device()?;
         if self.has_access(b) {
             return Ok(());
         }

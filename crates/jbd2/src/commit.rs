@@ -215,6 +215,9 @@ impl Journal {
 
     /// Where the tail could go, if that frees enough to be worth a superblock write.
     fn worthwhile_tail(&self) -> Option<(u32, u32)> {
+        if !self.opts.policy.forced_tail {
+            return None;
+        }
         let st = self.st.borrow();
         let (tid, block) = st.log_tail()?;
         (st.freed_up_to(block) >= st.max_buffers).then_some((tid, block))

@@ -15,7 +15,7 @@ use std::rc::{Rc, Weak};
 use wp_base::event::{Class, Event, Flags};
 use wp_base::live::{Kind, Tally};
 use wp_base::{BlockSize, FsError, FsResult, Span, Time};
-use wp_cache::Bdev;
+use wp_cache::{Bdev, ErrMark};
 use wp_rt::{Lock, Rt, TimerSink, WaitQueue};
 use zerocopy::byteorder::big_endian::U32;
 
@@ -38,6 +38,8 @@ pub struct Journal {
     pub(crate) format: Cell<Format>,
     pub(crate) sb: SuperState,
     pub(crate) errno_unwritten: Cell<bool>,
+    /// What was known of failed writes of metadata (`j_fs_dev_wb_err`).
+    device_errors: Cell<ErrMark>,
     pub(crate) st: RefCell<State>,
     /// Who moves the tail or writes the log's start (`j_checkpoint_mutex`).
     pub(crate) checkpoint_lock: Lock<()>,
@@ -97,6 +99,7 @@ impl Journal {
             format: Cell::new(Format::of(&sb)),
             sb: sb_state,
             errno_unwritten: Cell::new(false),
+            device_errors: Cell::new(bdev.mapping().errors().sample(false)),
             st: RefCell::new(st),
             checkpoint_lock: Lock::new(rt, "checkpoint", ()),
             wait_transaction_locked: WaitQueue::new(rt, "journal transaction locked"),
@@ -332,6 +335,17 @@ impl Journal {
         self.sb.set(|sb| sb.errno = U32::new(errno.wrapping_neg()));
         self.errno_unwritten.set(true);
         self.write_errno();
+    }
+
+    /// Has writeback of metadata failed since the journal was loaded? Then it is aborted, in
+    /// kernels that look. Errors: `Io` if so. Source: `jbd2_check_fs_dev_write_error`.
+    pub(crate) fn check_device(&self) -> FsResult<()> {
+        let looks = self.opts.policy.aborts_on_device_error;
+        if looks && self.bdev.mapping().errors().check_and_advance(&self.device_errors) {
+            self.abort(FsError::Io);
+            return Err(FsError::Io);
+        }
+        Ok(())
     }
 
     /// Closes the journal cleanly: commits, writes everything home, marks the log empty, ends the

@@ -51,6 +51,17 @@ pub struct EraPolicy {
     pub transaction_divisor: u32,
     /// Bytes that a tag is thought to need when the batch of log blocks is sized: 12, later 8.
     pub batch_tag_bytes: u32,
+    /// The log's tail moves with a flush before and FUA ("jbd2: issue cache flush after
+    /// checkpointing even with internal journal", 3.4), and also after a commit ("jbd2: cleanup
+    /// journal tail after transaction commit", 3.4). Before, only a checkpoint moved it, and the
+    /// superblock stayed in the drive's cache while the log was used again. The versions are from
+    /// memory; jbd, of ext3, has the first since 3.5 (fd2cbd4dfa3d).
+    pub forced_tail: bool,
+    /// A handle that is about to change metadata finds that writeback of some has failed, and
+    /// aborts ("jbd2: abort journal when detecting metadata writeback error of fs dev", 6.8;
+    /// version from memory, seen in 6.18): the blocks that it would read may be old ones. Before,
+    /// only a checkpoint looked.
+    pub aborts_on_device_error: bool,
     /// Start where the last mount stopped (`s_head`; "jbd2: continue to record log between each
     /// mount", 6.4).
     pub cycle_record: bool,
@@ -85,6 +96,8 @@ impl EraPolicy {
             credits,
             transaction_divisor: if v >= 6016 { 3 } else { 4 },
             batch_tag_bytes: if v >= 4013 { 8 } else { 12 },
+            forced_tail: v >= 3004,
+            aborts_on_device_error: v >= 6008,
             cycle_record: v >= 6004,
             lone_record: true,
             incompat_known: crate::recover::RecoverPolicy::linux(major, minor).incompat_known,

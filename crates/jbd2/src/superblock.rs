@@ -160,7 +160,8 @@ impl Journal {
     ) -> FsResult<()> {
         // FUA: as soon as the tail has moved here, the next transaction may reuse what lies before
         //      it.
-        let force = if site::TAIL_FUA.on() { Flags::FUA } else { Flags::NONE };
+        let forced = self.opts.policy.forced_tail && site::TAIL_FUA.on();
+        let force = if forced { Flags::FUA } else { Flags::NONE };
         if site::TAIL_WRITE.on() {
             self.write_log_tail(guard, tid, block, force).await?;
         }

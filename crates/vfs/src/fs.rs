@@ -1,11 +1,12 @@
 //! What a mounted file system offers.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use wp_base::{FsError, FsResult, Ino};
-use wp_cache::Fut;
+use wp_cache::{ErrMark, Fut};
 use wp_medium::Slice;
 
 /// Kind of a directory entry or inode.
@@ -181,6 +182,16 @@ pub enum SyncKind {
     Full,
 }
 
+/// What an open file has been told of failed writes: of its own data, and of the file system's
+/// (`f_wb_err`, `f_sb_err`).
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Of the file's data.
+    pub data: Cell<ErrMark>,
+    /// Of anything on the file system.
+    pub fs: Cell<ErrMark>,
+}
+
 /// What `fallocate` does to a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reserve {
@@ -287,12 +298,23 @@ pub trait FileSystem {
     fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>>;
     /// Writes `data` at `offset` (at the end if `None`); returns the bytes written.
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64>;
-    /// Makes one file durable.
-    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind) -> Fut<'a, ()>;
+    /// What a file that is opened now begins with.
+    fn told(&self, _ino: Ino) -> Told {
+        Told::default()
+    }
+    /// Makes one file durable. Errors: `Io` if data could not be written since the open file was
+    /// last told so, or anybody, as the era has it.
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()>;
     /// Makes durable what a write to bytes `from..to` changed (`generic_write_sync`).
-    fn sync_range<'a>(&'a self, ino: Ino, kind: SyncKind, from: u64, to: u64) -> Fut<'a, ()> {
+    fn sync_range<'a>(
+        &'a self,
+        ino: Ino,
+        kind: SyncKind,
+        (from, to): (u64, u64),
+        told: &'a Told,
+    ) -> Fut<'a, ()> {
         let _ = (from, to);
-        self.sync_file(ino, kind)
+        self.sync_file(ino, kind, told)
     }
     /// Reads past the cache (`O_DIRECT`). Errors: `Invalid` for a range that is not aligned as the
     /// device wants it, `Unsupported` where the file system has no direct I/O.
@@ -309,8 +331,9 @@ pub trait FileSystem {
         offset: Option<u64>,
         data: &'a [Slice],
         sync: Option<SyncKind>,
+        told: &'a Told,
     ) -> Fut<'a, u64> {
-        let _ = (ino, offset, data, sync);
+        let _ = (ino, offset, data, sync, told);
         Box::pin(async { Err(FsError::Unsupported("direct I/O".into())) })
     }
     /// `fallocate`. Errors: `Unsupported` for what the file system cannot do, `NoSpace`, `TooBig`.
@@ -320,17 +343,18 @@ pub trait FileSystem {
     }
     /// Makes the metadata of `reserve` durable, for a descriptor with `O_SYNC` or `O_DSYNC`: a
     /// commit, without the file's data or a flush of its own.
-    fn sync_reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()> {
-        let _ = (how, offset, len);
-        self.sync_file(ino, SyncKind::Full)
-    }
+    fn sync_reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()>;
     /// Makes everything durable.
     fn sync_all<'a>(&'a self) -> Fut<'a, ()>;
     /// Makes everything of this file system durable, as `syncfs` does, which sends less and waits
     /// in another order than `sync`.
-    fn sync_fs<'a>(&'a self) -> Fut<'a, ()> {
+    /// The open file is told of failed writes of anything there, where the era does that.
+    fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
+        let _ = told;
         self.sync_all()
     }
+    /// Forgets what is cached and clean (`/proc/sys/vm/drop_caches`).
+    fn drop_caches(&self) {}
     /// The value of an extended attribute, by its full name. Errors: `NoData` if it is not there,
     /// `Range` for a name that cannot be, `Unsupported`.
     fn get_xattr<'a>(&'a self, _ino: Ino, _name: &'a [u8]) -> Fut<'a, Vec<u8>> {

@@ -18,6 +18,6 @@ pub use entry::{
 };
 pub use fs::{
     Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
-    TimeSpec, XattrSet,
+    TimeSpec, Told, XattrSet,
 };
 pub use syscall::{Fd, OpenFlags, Vfs};

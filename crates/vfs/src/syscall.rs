@@ -11,7 +11,8 @@ use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt};
 
 use crate::fs::{
-    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, XattrSet,
+    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, Told,
+    XattrSet,
 };
 use crate::walk::Walked;
 
@@ -58,7 +59,7 @@ impl OpenFlags {
     pub const CREATE: OpenFlags = OpenFlags { create: true, ..OpenFlags::WRITE };
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct OpenFile {
     ino: Ino,
     write: bool,
@@ -66,6 +67,8 @@ struct OpenFile {
     direct: bool,
     sync: Option<SyncKind>,
     pos: u64,
+    /// What it was told of failed writes.
+    told: Rc<Told>,
 }
 
 /// The system-call interface of one mounted file system. Clones share descriptors.
@@ -125,7 +128,7 @@ impl Vfs {
     }
 
     fn file(&self, fd: Fd) -> FsResult<OpenFile> {
-        self.0.files.borrow().get(&fd.0).copied().ok_or(FsError::BadFile)
+        self.0.files.borrow().get(&fd.0).cloned().ok_or(FsError::BadFile)
     }
 
     /// Walks to the directory that holds the last name of `path`.
@@ -209,6 +212,7 @@ impl Vfs {
                 direct: flags.direct,
                 sync,
                 pos: 0,
+                told: Rc::new(fs.told(found)),
             };
             self.0.files.borrow_mut().insert(fd, file);
             Ok(Fd(fd))
@@ -258,7 +262,7 @@ impl Vfs {
     async fn write_to(&self, file: &OpenFile, at: Option<u64>, data: &[Slice]) -> FsResult<u64> {
         let fs = &self.0.fs;
         if file.direct {
-            return fs.write_direct(file.ino, at, data, file.sync).await;
+            return fs.write_direct(file.ino, at, data, file.sync, &file.told).await;
         }
         let n = fs.write(file.ino, at, data).await?;
         if let Some(kind) = file.sync
@@ -268,7 +272,7 @@ impl Vfs {
                 Some(from) => from,
                 None => fs.attr(file.ino).await?.size.saturating_sub(n),
             };
-            fs.sync_range(file.ino, kind, from, from + n).await?;
+            fs.sync_range(file.ino, kind, (from, from + n), &file.told).await?;
         }
         Ok(n)
     }
@@ -301,15 +305,20 @@ impl Vfs {
         self.call("pread64", || fd.0.to_string(), |s| total(s), body).await
     }
 
+    async fn sync_one(&self, fd: Fd, kind: SyncKind) -> FsResult<()> {
+        let file = self.file(fd)?;
+        self.0.fs.sync_file(file.ino, kind, &file.told).await
+    }
+
     /// Makes the file durable.
     pub async fn fsync(&self, fd: Fd) -> FsResult<()> {
-        let body = async { self.0.fs.sync_file(self.file(fd)?.ino, SyncKind::Full).await };
+        let body = self.sync_one(fd, SyncKind::Full);
         self.call("fsync", || fd.0.to_string(), |()| 0, body).await
     }
 
     /// Makes the file's data durable.
     pub async fn fdatasync(&self, fd: Fd) -> FsResult<()> {
-        let body = async { self.0.fs.sync_file(self.file(fd)?.ino, SyncKind::DataOnly).await };
+        let body = self.sync_one(fd, SyncKind::DataOnly);
         self.call("fdatasync", || fd.0.to_string(), |()| 0, body).await
     }
 
@@ -321,8 +330,8 @@ impl Vfs {
     /// Makes everything of the file system durable on which `fd` is open.
     pub async fn syncfs(&self, fd: Fd) -> FsResult<()> {
         let body = async {
-            self.file(fd)?;
-            self.0.fs.sync_fs().await
+            let file = self.file(fd)?;
+            self.0.fs.sync_fs(&file.told).await
         };
         self.call("syncfs", || fd.0.to_string(), |()| 0, body).await
     }

@@ -20,7 +20,7 @@ use wp_block::{Bio, BioEnd};
 use wp_cache::WbControl;
 use wp_medium::Slice;
 use wp_rt::{Completion, LockGuard};
-use wp_vfs::SyncKind;
+use wp_vfs::{SyncKind, Told};
 
 use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, Pieces, RETRIES, join};
 use super::extents::{Fill, Run};
@@ -203,7 +203,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         offset: Option<u64>,
         data: &[Slice],
-        sync: Option<SyncKind>,
+        (sync, told): (Option<SyncKind>, &Told),
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         if !self.takes_direct(inode) {
@@ -211,7 +211,7 @@ impl Ext4 {
             let at = offset.unwrap_or(inode.size.get());
             let n = self.write_data(inode, at, data).await?;
             drop(lock);
-            return self.synced(inode, at, n, sync).await;
+            return self.synced(inode, (at, n), sync, told).await;
         }
         let lock = inode.lock.lock().await;
         let at = offset.unwrap_or(inode.size.get());
@@ -282,24 +282,24 @@ impl Ext4 {
             drop(lock);
             self.write_back(inode, at, at + n).await?;
             self.drop_cache(inode, at, at + n);
-            return self.synced(inode, at, n, sync).await;
+            return self.synced(inode, (at, n), sync, told).await;
         }
-        if durable { Ok(len) } else { self.synced(inode, at, len, sync).await }
+        if durable { Ok(len) } else { self.synced(inode, (at, len), sync, told).await }
     }
 
     /// `generic_write_sync`.
     async fn synced(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        at: u64,
-        n: u64,
+        (at, n): (u64, u64),
         sync: Option<SyncKind>,
+        told: &Told,
     ) -> FsResult<u64> {
         if let Some(kind) = sync
             && n > 0
             && site::DIRECT_SYNC.on()
         {
-            self.fsync_range(inode, kind, self.block_range(at, at + n)).await?;
+            self.fsync_range(inode, kind, self.block_range(at, at + n), told).await?;
         }
         Ok(n)
     }

@@ -253,6 +253,34 @@ policies! {
     wheel_timers = "timers: Switch to a non-cascading wheel",
         Some(Version(4, 8, 0)), None,
         "timeouts of seconds (flusher, commit) are rounded up to the granularity of the timer wheel";
+    /// Each open file is told once of a failed write of its data; before, who asked first was.
+    errors_by_open_file = "fs: new infrastructure for writeback error handling and reporting",
+        Some(Version(4, 13, 0)), None,
+        "a write of data that failed is told by fsync once through every file open then (errseq_t), not once in all (AS_EIO)";
+    /// A file that is opened later too, if nobody has been told yet.
+    errors_wait_for_a_file = "errseq: Always report a writeback error once",
+        Some(Version(4, 17, 0)), None,
+        "a failed write that nobody was told of is told through the files opened afterwards too (in 4.16's stable series as well)";
+    /// `sync` and `syncfs` take the flag of failed writes and tell nobody.
+    sync_clears_errors = "mm/filemap.c: make global sync not clear error status of individual inodes",
+        None, Some(Version(4, 4, 0)),
+        "sync() and syncfs() clear what fsync would have told of failed writes";
+    /// `syncfs` tells of failed writes.
+    syncfs_tells_errors = "vfs: track per-sb writeback errors and report them to syncfs",
+        Some(Version(5, 8, 0)), None,
+        "syncfs answers EIO once through each open file after a write of any file's data, or of metadata by writeback, failed";
+    /// `syncfs` answers what the journal answered.
+    syncfs_tells_commit = "vfs: make sync_filesystem return errors from ->sync_fs",
+        Some(Version(5, 17, 0)), None,
+        "syncfs fails if the commit that it waits for did";
+    /// fsync on a file system that was stopped fails.
+    fsync_knows_abort = "ext4: Fix fsync error handling after filesystem abort",
+        Some(Version(3, 11, 0)), None,
+        "fsync answers EROFS once the file system has found its journal aborted; before, 0";
+    /// `journal_async_commit` is not for ordered data.
+    refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
+        Some(Version(3, 19, 0)), None,
+        "a mount with journal_async_commit and data=ordered is refused: one flush for record and data cannot order them";
     /// The flusher is a kworker, not `flush-8:16`.
     flusher_is_kworker = "writeback: replace custom worker pool implementation with unbound workqueue",
         Some(Version(3, 10, 0)), None,

@@ -42,6 +42,11 @@ pub struct MountOptions {
     /// `dioread_nolock` / `dioread_lock`: buffered writes are allocated unwritten, and converted
     /// when their data has arrived. `None`: as the era has it by default.
     pub dioread_nolock: Option<bool>,
+    /// `journal_async_commit`: the commit record is sent without waiting for the rest, one flush
+    /// comes after all of it. Brings checksums of the journal.
+    pub async_commit: bool,
+    /// `data_err=abort`: a failed write of ordered data stops the journal.
+    pub data_err_abort: bool,
     /// `auto_da_alloc`: data of a file that replaces another, or was cut to nothing, gets its
     /// places at the rename or close.
     pub auto_da_alloc: bool,
@@ -81,6 +86,8 @@ impl MountOptions {
             barrier: true,
             delalloc: true,
             dioread_nolock: None,
+            async_commit: false,
+            data_err_abort: false,
             auto_da_alloc: true,
             conversion_task: "kworker/u4:2".to_owned(),
             data: DataMode::Ordered,
@@ -99,6 +106,17 @@ impl MountOptions {
                 ..WbPolicy::default()
             },
         }
+    }
+}
+
+impl MountOptions {
+    /// Errors: `Invalid` for options that this kernel refuses together.
+    fn check(&self) -> FsResult<()> {
+        let ordered = self.data == DataMode::Ordered;
+        if self.async_commit && ordered && self.era.refuses_async_ordered {
+            return Err(FsError::Invalid("journal_async_commit in data=ordered mode"));
+        }
+        Ok(())
     }
 }
 
@@ -144,6 +162,8 @@ pub struct Ext4 {
     /// The super block knows where this is mounted (`EXT4_MF_MNTDIR_SAMPLED`).
     pub(super) mount_point_sampled: Cell<bool>,
     mounted: Cell<bool>,
+    /// Its journal was found aborted: nothing changes any more (`EXT4_MF_FS_ABORTED`).
+    stopped: Cell<bool>,
     _tally: Tally,
 }
 
@@ -170,6 +190,7 @@ impl Ext4 {
                 ),
             ));
         }
+        opts.check()?;
         let dioread_nolock = dioread_nolock(&opts, geo.block_size)?;
         if sb.has_incompat(incompat::RECOVER) {
             replay(rt, &part, &opts).await?;
@@ -225,6 +246,7 @@ impl Ext4 {
             sectors_at_mount: Cell::new(0),
             mount_point_sampled: Cell::new(false),
             mounted: Cell::new(true),
+            stopped: Cell::new(false),
             _tally: Tally::new(Kind::World),
         });
         fs.verify_descriptors()?;
@@ -282,6 +304,7 @@ impl Ext4 {
             commit_interval: self.opts.commit_interval,
             ticks: Ticks { hz: self.opts.writeback.hz, wheel: self.opts.era.wheel_timers },
             barrier: self.opts.barrier,
+            abort_on_data_error: self.opts.data_err_abort,
             policy: EraPolicy::linux(u32::from(v.0), u32::from(v.1)),
             epoch_secs: self.opts.epoch_secs as u64,
             ..JournalOptions::default()
@@ -353,8 +376,34 @@ impl Ext4 {
         if !self.mounted.get() {
             return Err(FsError::ReadOnly);
         }
+        let journal = self.journal();
+        if journal.is_aborted() {
+            Box::pin(self.stop_changes()).await;
+            return Err(FsError::ReadOnly);
+        }
         self.rt.cpu(CpuOp::HandleStart, 1).await;
-        self.journal().start_with(wanted).await
+        journal.start_with(wanted).await
+    }
+
+    /// The journal was aborted behind our back: the file system is read-only from now on, whatever
+    /// `errors=` says, and its super block tells why (`ext4_journal_check_start`, `ext4_abort`).
+    async fn stop_changes(&self) {
+        if !self.stopped.replace(true) {
+            self.save_io_error("ext4_journal_check_start").await;
+        }
+    }
+
+    /// Was it stopped by an aborted journal that somebody has noticed?
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    /// Forgets cached blocks that are clean and that nobody uses, of files and of the device.
+    pub(super) fn drop_caches(&self) {
+        self.inodes.borrow().values().for_each(|inode| {
+            inode.map.invalidate(0, u64::MAX);
+        });
+        self.bdev.mapping().invalidate(0, u64::MAX);
     }
 
     /// Ends a handle; the first error of the two is the answer. An image that turned out to
@@ -363,6 +412,7 @@ impl Ext4 {
     pub(super) async fn stop<T>(&self, h: Handle, out: FsResult<T>) -> FsResult<T> {
         if let Err(e @ FsError::Corrupt(_)) = &out {
             self.journal().abort(e.clone());
+            self.stopped.set(true);
         }
         if let Err(FsError::Corrupt(why)) = &out {
             Box::pin(self.save_error(why)).await;

@@ -7,7 +7,7 @@ use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
-    XattrSet,
+    Told, XattrSet,
 };
 
 use super::inode::Inode;
@@ -347,23 +347,37 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind) -> Fut<'a, ()> {
+    fn told(&self, ino: Ino) -> Told {
+        self.0.inodes.borrow().get(ino.0).map(|inode| self.0.told(inode)).unwrap_or_default()
+    }
+
+    fn drop_caches(&self) {
+        self.0.drop_caches();
+    }
+
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
             let user = InUse::new(&inode);
-            let out = self.0.fsync(&inode, kind).await;
+            let out = self.0.fsync(&inode, kind, told).await;
             self.done(user, out).await
         })
     }
 
-    fn sync_range<'a>(&'a self, ino: Ino, kind: SyncKind, from: u64, to: u64) -> Fut<'a, ()> {
+    fn sync_range<'a>(
+        &'a self,
+        ino: Ino,
+        kind: SyncKind,
+        (from, to): (u64, u64),
+        told: &'a Told,
+    ) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
             let user = InUse::new(&inode);
             let bs = u64::from(self.0.bs().bytes());
             let range = (from / bs, to.max(from + 1).div_ceil(bs) - 1);
             let out = match crate::site::SYNC_WRITE.on() {
-                true => self.0.fsync_range(&inode, kind, range).await,
+                true => self.0.fsync_range(&inode, kind, range, told).await,
                 false => Ok(()),
             };
             self.done(user, out).await
@@ -388,11 +402,12 @@ impl FileSystem for Mounted {
         offset: Option<u64>,
         data: &'a [Slice],
         sync: Option<SyncKind>,
+        told: &'a Told,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
             let user = InUse::new(&inode);
-            let out = self.0.write_direct(&inode, offset, data, sync).await;
+            let out = self.0.write_direct(&inode, offset, data, (sync, told)).await;
             self.done(user, out).await
         })
     }
@@ -428,8 +443,8 @@ impl FileSystem for Mounted {
         Box::pin(async move { self.0.sync_everything().await })
     }
 
-    fn sync_fs<'a>(&'a self) -> Fut<'a, ()> {
-        Box::pin(async move { self.0.sync_file_system().await })
+    fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
+        Box::pin(async move { self.0.sync_file_system(told).await })
     }
 
     fn get_xattr<'a>(&'a self, ino: Ino, name: &'a [u8]) -> Fut<'a, Vec<u8>> {

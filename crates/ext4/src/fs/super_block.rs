@@ -16,6 +16,8 @@ use crate::disk::{Checksums, SuperBlock, compat, incompat, ro_compat};
 
 /// `EXT4_ERR_EFSCORRUPTED` in `s_first_error_errcode`.
 const ERR_CORRUPTED: u8 = 5;
+/// `EXT4_ERR_EIO`.
+const ERR_IO: u8 = 2;
 
 /// A 40-bit time in its two fields (`__ext4_update_tstamp`).
 fn stamp(lo: &mut zerocopy::little_endian::U32, hi: &mut u8, secs: i64) {
@@ -118,12 +120,21 @@ impl Ext4 {
     /// Remembers an error for who looks at the image later, and writes that
     /// (`__save_error_info`). The kernel names a function and a line; we have the structure.
     pub(super) async fn save_error(&self, e: &Corruption) {
+        let block = e.at / u64::from(self.bs().bytes());
+        self.save_error_of(e.structure, block, ERR_CORRUPTED).await;
+    }
+
+    /// The same of a device that failed, found by the kernel's function `func`.
+    pub(super) async fn save_io_error(&self, func: &str) {
+        self.save_error_of(func, 0, ERR_IO).await;
+    }
+
+    async fn save_error_of(&self, what: &str, block: u64, code: u8) {
         {
             let mut sb = self.sb.borrow_mut();
             let now = self.time().secs;
             let mut func = [0u8; 32];
-            func.iter_mut().zip(e.structure.bytes().take(31)).for_each(|(to, from)| *to = from);
-            let block = e.at / u64::from(self.bs().bytes());
+            func.iter_mut().zip(what.bytes().take(31)).for_each(|(to, from)| *to = from);
             sb.state = (sb.state.get() | SuperBlock::STATE_ERROR).into();
             let SuperBlock { first_error_time, first_error_time_hi, .. } = &mut *sb;
             if first_error_time.get() == 0 && *first_error_time_hi == 0 {
@@ -132,7 +143,7 @@ impl Ext4 {
                 sb.first_error_line = 0.into();
                 sb.first_error_ino = 0.into();
                 sb.first_error_block = block.into();
-                sb.first_error_errcode = ERR_CORRUPTED;
+                sb.first_error_errcode = code;
             }
             let SuperBlock { last_error_time, last_error_time_hi, .. } = &mut *sb;
             stamp(last_error_time, last_error_time_hi, now);
@@ -140,7 +151,7 @@ impl Ext4 {
             sb.last_error_line = 0.into();
             sb.last_error_ino = 0.into();
             sb.last_error_block = block.into();
-            sb.last_error_errcode = ERR_CORRUPTED;
+            sb.last_error_errcode = code;
             sb.error_count = sb.error_count.get().saturating_add(1).into();
         }
         // The device may be what failed; then nobody will read it anyway.
@@ -166,8 +177,13 @@ impl Ext4 {
                 journal.set_features(0, wanted)?;
             }
         }
-        journal.clear_features(0, log::INCOMPAT_ASYNC_COMMIT);
-        Ok(())
+        if !self.opts.async_commit {
+            journal.clear_features(0, log::INCOMPAT_ASYNC_COMMIT);
+            return Ok(());
+        }
+        // The option brings `journal_checksum` with it; version 3 does without the old kind.
+        let compat = if wanted == 0 { log::COMPAT_CHECKSUM } else { 0 };
+        journal.set_features(compat, log::INCOMPAT_ASYNC_COMMIT)
     }
 
     /// The journal says why the last mount stopped: the image has errors

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::WbControl;
 use wp_jbd2::OrderedData;
-use wp_vfs::SyncKind;
+use wp_vfs::{SyncKind, Told};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -41,11 +41,12 @@ impl OrderedData for Inode {
     }
 
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
+        // The flag stays for fsync: until 4.13 the journal took it and set it again.
         Box::pin(async move {
             if !site::WAIT_ORDERED.on() {
                 return Ok(());
             }
-            self.map.wait_writeback().await
+            self.map.wait_and_keep_error().await
         })
     }
 }
@@ -53,8 +54,13 @@ impl OrderedData for Inode {
 impl Ext4 {
     /// Makes one file durable. Waits: for its data, for the commit of its transaction, for a flush
     /// if that commit will not send one.
-    pub(super) async fn fsync(self: &Rc<Self>, inode: &Rc<Inode>, kind: SyncKind) -> FsResult<()> {
-        self.fsync_range(inode, kind, (0, u64::MAX)).await
+    pub(super) async fn fsync(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        kind: SyncKind,
+        told: &Told,
+    ) -> FsResult<()> {
+        self.fsync_range(inode, kind, (0, u64::MAX), told).await
     }
 
     /// [`Ext4::fsync`] that writes only the data of blocks `range`, both ends included: what
@@ -64,6 +70,45 @@ impl Ext4 {
         inode: &Rc<Inode>,
         kind: SyncKind,
         range: (u64, u64),
+        told: &Told,
+    ) -> FsResult<()> {
+        if self.is_stopped() {
+            return if self.opts.era.fsync_knows_abort { Err(FsError::ReadOnly) } else { Ok(()) };
+        }
+        let done = self.write_and_commit(inode, kind, range, told).await;
+        // What failed meanwhile is told now, not the next time.
+        let failed = self.tell(inode, told);
+        done.and(failed)
+    }
+
+    /// Is the open file to be told of a failed write (`file_check_and_advance_wb_err`)? Only since
+    /// 4.13; before, waiting for writeback tells.
+    fn tell(&self, inode: &Inode, told: &Told) -> FsResult<()> {
+        if !self.opts.era.errors_by_open_file {
+            return Ok(());
+        }
+        inode.map.take_error();
+        if inode.map.errors().check_and_advance(&told.data) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// What a file that is opened now has been told.
+    pub(super) fn told(&self, inode: &Inode) -> Told {
+        let (era, told) = (&self.opts.era, Told::default());
+        if era.errors_by_open_file {
+            told.data.set(inode.map.errors().sample(era.errors_wait_for_a_file));
+        }
+        if era.syncfs_tells_errors {
+            told.fs.set(self.wb.errors().sample(true));
+        }
+        told
+    }
+
+    async fn write_and_commit(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        kind: SyncKind,
+        range: (u64, u64),
+        told: &Told,
     ) -> FsResult<()> {
         let range = self.pages_of(range.0, range.1.saturating_add(1));
         let wbc = WbControl { range, ..WbControl::sync_all() };
@@ -72,7 +117,13 @@ impl Ext4 {
             written = inode.map.writepages(&wbc).await;
         }
         if site::FSYNC_WAIT.on() {
-            inode.map.wait_writeback().await.and(written)?;
+            let arrived = if self.opts.era.errors_by_open_file {
+                inode.map.settle().await;
+                self.tell(inode, told)
+            } else {
+                inode.map.wait_writeback().await
+            };
+            written.and(arrived)?;
         }
         let _mutex =
             if self.opts.era.fsync_takes_mutex { Some(inode.lock.lock().await) } else { None };
@@ -114,6 +165,7 @@ impl Ext4 {
         if site::SYNC_WAIT.on() {
             self.wb.wait_idle().await;
         }
+        self.sync_forgets_errors();
         let journal = self.journal();
         let tid = journal.running_tid().or(journal.committing_tid());
         // Without a commit that flushes after it, data may be only in the device's cache. Nobody
@@ -128,5 +180,14 @@ impl Ext4 {
             self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
         }
         if site::SYNC_HOME.on() { self.bdev.sync().await } else { Ok(()) }
+    }
+
+    /// Until 4.3 waiting for all files took what they had to tell (`wait_sb_inodes`).
+    pub(super) fn sync_forgets_errors(&self) {
+        if self.opts.era.sync_clears_errors {
+            self.inodes.borrow().values().filter(|i| !i.map.is_empty()).for_each(|i| {
+                i.map.take_error();
+            });
+        }
     }
 }

@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
+use wp_vfs::Told;
 
 use super::mount::Ext4;
 use crate::site;
@@ -14,14 +15,31 @@ impl Ext4 {
     /// home, and then all of that is waited for in the same order.
     ///
     /// Waits: for data, for the commit or, where none will flush, for a flush, for metadata.
-    pub(super) async fn sync_file_system(self: &Rc<Self>) -> FsResult<()> {
+    ///
+    /// Errors: `Io` if metadata could not be written home; if the commit failed and, through each
+    ///         open file once, if any data or metadata failed, each since the kernel does so.
+    pub(super) async fn sync_file_system(self: &Rc<Self>, told: &Told) -> FsResult<()> {
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }
+        let done = self.send_and_wait().await;
+        let failed =
+            self.opts.era.syncfs_tells_errors && self.wb.errors().check_and_advance(&told.fs);
+        done.and(if failed { Err(FsError::Io) } else { Ok(()) })
+    }
+
+    /// `sync_filesystem`.
+    async fn send_and_wait(self: &Rc<Self>) -> FsResult<()> {
+        if self.is_stopped() {
+            // It is read-only: there is nothing to write.
+            return Ok(());
+        }
+        let tells = self.opts.era.syncfs_tells_commit;
+        let counts = |done: FsResult<()>| if tells { done } else { Ok(()) };
         if site::SYNCFS_SEND.on() {
             self.wb.write_files(false).await;
         }
-        self.sync_journal(false).await?;
+        counts(self.sync_journal(false).await)?;
         self.bdev.start_sync().await?;
         if site::SYNCFS_WRITE.on() {
             self.wb.write_files(true).await;
@@ -29,7 +47,8 @@ impl Ext4 {
         if site::SYNCFS_WAIT.on() {
             self.wb.wait_files().await;
         }
-        self.sync_journal(true).await?;
+        self.sync_forgets_errors();
+        counts(self.sync_journal(true).await)?;
         if site::SYNCFS_HOME.on() { self.bdev.sync().await } else { Ok(()) }
     }
 

@@ -345,6 +345,9 @@ impl WbOps for Inode {
             let Some(me) = fs.inodes.borrow().get(u64::from(self.ino)).cloned() else {
                 return Ok(());
             };
+            if fs.is_stopped() {
+                return Err(FsError::ReadOnly);
+            }
             if !Rc::ptr_eq(&me.map, map) {
                 // Its number is another's by now: what it held was dropped when it was freed.
                 return Ok(());

@@ -71,8 +71,7 @@ pub fn compare(here: &Campaign, there: &Campaign, n: u64) -> Result<Compared, Ma
     let mut texts: Vec<String> = Vec::new();
     for (side, c) in [here, there].into_iter().enumerate() {
         let played = play(&c.bench, &c.source.program(n))?;
-        texts =
-            (0..=played.answers.len() as u32).map(|v| played.ledger.text(v).to_owned()).collect();
+        texts = (0..=played.dids.len() as u32).map(|v| played.ledger.text(v).to_owned()).collect();
         let (set, states, sampled) = trees(c, &played);
         sets.push(set);
         out.states[side] = states;
@@ -97,7 +96,7 @@ pub fn compare(here: &Campaign, there: &Campaign, n: u64) -> Result<Compared, Ma
 fn trees(c: &Campaign, played: &Played) -> (Sets, u64, u64) {
     let history = c.space.history(played);
     let subject = c.subject(played, c.check);
-    let mut sets: Sets = vec![BTreeMap::new(); played.answers.len() + 1];
+    let mut sets: Sets = vec![BTreeMap::new(); played.dids.len() + 1];
     // Each outcome is described once; the explorer keeps them all, so that addresses are names.
     let mut known: BTreeMap<*const Outcome, Tree> = BTreeMap::new();
     let ledger = &played.ledger;

@@ -1,16 +1,19 @@
 //! Known bugs as acceptance tests: each is found by generated programs where it is, and is not
 //! where it was mended.
 //!
-//! Source: `crash.md` section 6 (A1–A35) with the commits named there.
+//! Source: `crash.md` section 6 (A1–A35) with the commits named there. N1 was found here, by the
+//!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+use wp_base::FsError;
 use wp_crash::{Profile, Rule, Totals};
 use wp_vfs::Options;
 
 use super::campaign::{Campaign, Source, Space, run};
-use super::play::Bench;
+use super::play::{Bench, play};
+use super::programs::{Make, errors, fill, publish, save};
 use super::sequences;
 use super::wild::Extras;
 use crate::machine::MachineError;
@@ -28,6 +31,8 @@ struct Side {
     space: Space,
     /// Recovery writes what is to be last only when the rest is durable.
     recovery_in_order: bool,
+    /// The kernel refuses to mount so: nothing more is to be shown.
+    refused: bool,
 }
 
 /// A bug.
@@ -44,6 +49,8 @@ pub struct Bug {
     /// What the mended side is held to, if that is something else.
     fixed_profile: Option<Profile>,
     programs: Programs,
+    /// What the mended side runs, if that is something else.
+    fixed_programs: Option<Programs>,
     second_cuts: u32,
 }
 
@@ -53,6 +60,8 @@ enum Programs {
     Sequences(u32),
     /// Random ones, at most so many in the affected mode.
     Wild(u64),
+    /// Those of a generator, at most so many.
+    Made(Make, u64),
 }
 
 const PLAIN: Side = Side {
@@ -63,6 +72,7 @@ const PLAIN: Side = Side {
     elevator: "cfq",
     space: Space::HONEST,
     recovery_in_order: true,
+    refused: false,
 };
 /// Little memory, so that the flusher is at work, and a slow device.
 const PHONE: Side =
@@ -77,8 +87,11 @@ const BUG: Bug = Bug {
     profile: Profile::EXT4,
     fixed_profile: None,
     programs: Programs::Sequences(1),
+    fixed_programs: None,
     second_cuts: 0,
 };
+/// Today's kernel.
+const TODAY: Side = Side { fs: "era=6.18", kernel: (6, 18), elevator: "", ..PLAIN };
 
 /// Those that this build can show.
 pub static BUGS: &[Bug] = &[
@@ -92,11 +105,37 @@ pub static BUGS: &[Bug] = &[
         ..BUG
     },
     Bug {
+        id: "A2",
+        what: "a file cut to nothing and written anew is there without its contents (noauto_da_alloc)",
+        affected: Side { fs: "era=4.6,noauto_da_alloc", ..PLAIN },
+        rule: Rule::Replaced,
+        profile: Profile { replaces_whole: true, ..Profile::EXT4 },
+        programs: Programs::Made(save::in_place, 64),
+        ..BUG
+    },
+    Bug {
         id: "A3",
         what: "ordered mode shows old data after a crash (3.8 to 4.6.1)",
         affected: Side { fs: "era=3.8,dirty_background_bytes=262144", kernel: (3, 8), ..PHONE },
         fixed: PHONE,
         programs: Programs::Wild(200),
+        ..BUG
+    },
+    Bug {
+        id: "A4",
+        what: "journal_async_commit with data=ordered: one flush, a valid record, old data (until 3.18)",
+        affected: Side { fs: "era=3.4,journal_async_commit", kernel: (3, 4), ..PLAIN },
+        fixed: Side { fs: "era=4.6,journal_async_commit", refused: true, ..PLAIN },
+        programs: Programs::Sequences(1),
+        ..BUG
+    },
+    Bug {
+        id: "A5",
+        what: "the log's tail moved in the drive's cache only: overwritten transactions are replayed, or none (until 3.3)",
+        affected: Side { fs: "era=3.3,data=journal,journal_mb=4", kernel: (3, 3), ..PLAIN },
+        fixed: Side { fs: "era=3.4,data=journal,journal_mb=4", kernel: (3, 4), ..PLAIN },
+        rule: Rule::LostSync,
+        programs: Programs::Made(fill::round_the_log, 1),
         ..BUG
     },
     Bug {
@@ -125,6 +164,48 @@ pub static BUGS: &[Bug] = &[
             ..PLAIN
         },
         rule: Rule::LostSync,
+        ..BUG
+    },
+    Bug {
+        id: "A22",
+        what: "a name that was told of is gone: no fsync of the directory",
+        affected: TODAY,
+        // The mended program calls fsync on the directory.
+        fixed: TODAY,
+        rule: Rule::LostSync,
+        profile: Profile { marks_hold: true, ..Profile::EXT4 },
+        programs: Programs::Made(publish::without_directory, 64),
+        fixed_programs: Some(Programs::Made(publish::with_directory, 64)),
+        ..BUG
+    },
+    Bug {
+        id: "A26",
+        what: "a write of data failed, one fsync said so, another says 0 (until 4.12)",
+        affected: PLAIN,
+        fixed: Side { fs: "era=6.12", kernel: (6, 12), elevator: "", ..PLAIN },
+        rule: Rule::Errors,
+        programs: Programs::Made(errors::several_files_open, 256),
+        ..BUG
+    },
+    Bug {
+        id: "A27",
+        what: "after a failed fsync reads show what is not on the device, and fsync says 0 (ext4's half)",
+        affected: TODAY,
+        // Pages never revert in ext4. What has no page shows what is there.
+        fixed: TODAY,
+        rule: Rule::Errors,
+        profile: Profile { reads_stay: true, ..Profile::EXT4 },
+        programs: Programs::Made(errors::read_back, 64),
+        fixed_programs: Some(Programs::Made(errors::read_back_direct, 64)),
+        ..BUG
+    },
+    Bug {
+        id: "N1",
+        what: "a block whose first write failed is written again, fsync says 0, and it is lost (since 6.15)",
+        affected: TODAY,
+        fixed: Side { fs: "era=6.12", kernel: (6, 12), elevator: "", ..PLAIN },
+        rule: Rule::Errors,
+        programs: Programs::Made(errors::fresh_blocks, 64),
         ..BUG
     },
     Bug {
@@ -162,6 +243,8 @@ pub struct SideResult {
     pub first: Option<String>,
     /// States visited before the first, of those of its chunk of programs.
     pub states_to_find: Option<u64>,
+    /// Why the kernel refuses to mount so, if it does.
+    pub refused: Option<String>,
 }
 
 /// What came of a bug.
@@ -204,9 +287,11 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
         stale: true,
         model: false,
     };
-    let (source, count) = match bug.programs {
+    let fixed = bug.fixed_programs.filter(|_| !affected);
+    let (source, count) = match fixed.unwrap_or(bug.programs) {
         Programs::Sequences(n) => (Source::Sequences(n), sequences::count(n)),
         Programs::Wild(n) => (Source::Wild { seed: 1, calls: 40, extras: Extras::ALL }, n),
+        Programs::Made(make, n) => (Source::Made { seed: 1, make }, n),
     };
     Ok(Campaign {
         space: side.space,
@@ -226,10 +311,28 @@ pub fn affected(bug: &Bug) -> Result<(Campaign, Rule), MachineError> {
     Ok((campaign(bug, &bug.affected, true)?, bug.rule))
 }
 
-/// Tries a bug: in the affected mode until it is found, in the mended one to the end. `None`:
-/// interrupted.
+/// A side that cannot be mounted. Errors: it can.
+fn refusal(c: &Campaign) -> Result<SideResult, MachineError> {
+    match play(&c.bench, &c.source.program(0)) {
+        Err(MachineError::Fs { during: "mount", error: FsError::Invalid(why) }) => Ok(SideResult {
+            programs: 0,
+            raw: 0,
+            distinct: 0,
+            broken: 0,
+            first: None,
+            states_to_find: None,
+            refused: Some(why.to_owned()),
+        }),
+        Err(e) => Err(e),
+        Ok(_) => Err(MachineError::Config("a mount that was to be refused".to_owned())),
+    }
+}
+
+/// Tries a bug with `most` programs of each side at most: in the affected mode until it is found,
+/// in the mended one to the end. `None`: interrupted.
 pub fn show(
     bug: &Bug,
+    most: u64,
     workers: usize,
     go_on: &(dyn Fn(&Totals) -> bool + Sync),
 ) -> Result<Option<BugResult>, MachineError> {
@@ -240,7 +343,12 @@ pub fn show(
         go
     };
     let side = |side: &Side, affected| -> Result<SideResult, MachineError> {
-        let f = run(&campaign(bug, side, affected)?, workers, &watch);
+        let mut campaign = campaign(bug, side, affected)?;
+        campaign.programs.1 = campaign.programs.1.min(most);
+        if side.refused {
+            return refusal(&campaign);
+        }
+        let f = run(&campaign, workers, &watch);
         if let Some((n, why)) = f.not_played.first() {
             return Err(MachineError::Config(format!("{}: program {n}: {why}", bug.id)));
         }
@@ -255,6 +363,7 @@ pub fn show(
                 format!("program {}: {}: {}; expected {}", x.program, v.path, v.seen, v.expected)
             }),
             states_to_find: first.map(|x| x.after),
+            refused: None,
         })
     };
     let (affected, fixed) = (side(&bug.affected, true)?, side(&bug.fixed, false)?);

@@ -45,6 +45,13 @@ pub enum Source {
         /// Databases of a transaction.
         journals: u32,
     },
+    /// Those of [`super::programs`].
+    Made {
+        /// Seed of the first.
+        seed: u64,
+        /// The one of a seed.
+        make: super::programs::Make,
+    },
 }
 
 impl Campaign {
@@ -119,7 +126,7 @@ impl Source {
         match self {
             Source::Text(_) => Some(1),
             Source::Sequences(length) => Some(sequences::count(*length)),
-            Source::Wild { .. } | Source::Database { .. } => None,
+            Source::Wild { .. } | Source::Database { .. } | Source::Made { .. } => None,
         }
     }
 
@@ -130,6 +137,7 @@ impl Source {
             Source::Sequences(length) => sequences::program(*length, n),
             Source::Wild { seed, calls, extras } => wild::generate(seed + n, *calls, *extras),
             Source::Database { seed, journals } => database::program(seed + n, *journals),
+            Source::Made { seed, make } => make(seed + n),
         }
     }
 }

@@ -211,7 +211,7 @@ impl Drop for Command {
 /// Calls that had returned, and calls that had been called besides, one a line.
 fn told(played: &Played, (begun, ended): (u32, u32)) -> (String, String) {
     let line = |n: u32| format!("{}\n", played.ledger.text(n + 1));
-    let answer = |n: u32| match played.answers.get(n as usize) {
+    let answer = |n: u32| match played.dids.get(n as usize).map(|d| d.error.is_none()) {
         Some(false) => format!("# {}", line(n)),
         _ => line(n),
     };

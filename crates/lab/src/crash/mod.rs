@@ -16,6 +16,7 @@ pub mod line;
 mod minimise;
 pub mod mutate;
 mod play;
+pub mod programs;
 mod reproducer;
 pub mod sequences;
 mod simpler;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use wp_base::rng::Rng;
 use wp_base::site::Armed;
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time};
-use wp_crash::{Did, Ledger, Recorder, Tape, Taped};
+use wp_crash::{Did, Faults, Faulty, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
 use wp_vfs::{FsEntry, OpenFlags, Options, Vfs, XattrSet};
@@ -49,8 +49,8 @@ pub struct Played {
     pub tape: Tape,
     /// What the program did.
     pub ledger: Ledger,
-    /// Of each of its calls: did it succeed?
-    pub answers: Vec<bool>,
+    /// What each call did.
+    pub dids: Vec<Did>,
     /// First byte and length of the partition on the device.
     pub partition: (u64, u64),
     /// Does the device say that its cache is volatile?
@@ -80,6 +80,28 @@ impl Bench {
         Ok(medium)
     }
 
+    /// What blocks of the new file system are, on the device.
+    fn regions(&self, medium: &Medium, bytes: u64) -> Result<Regions, MachineError> {
+        let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
+        let blocks = (self.fs.blocks)(&view)
+            .map_err(|error| MachineError::Fs { during: "a look at the image", error })?;
+        let sectors = u64::from(blocks.block_bytes()) / SECTOR_BYTES;
+        let mut regions = Regions::default();
+        for n in 0..bytes / u64::from(blocks.block_bytes()) {
+            let runs = match blocks.class(n) {
+                "free" => &mut regions.data,
+                class if class.starts_with("journal") => &mut regions.journal,
+                _ => continue,
+            };
+            let (first, end) = (n * sectors, (n + 1) * sectors);
+            match runs.last_mut() {
+                Some(last) if last.1 == first => last.1 = end,
+                _ => runs.push((first, end)),
+            }
+        }
+        Ok(regions)
+    }
+
     fn capacity(&self) -> Result<u64, MachineError> {
         let entry = registry::find("device", registry::DEVICES, |d| d.name, &self.device)
             .map_err(MachineError::Config)?;
@@ -89,7 +111,12 @@ impl Bench {
         Ok(device.limits().sectors * SECTOR_BYTES)
     }
 
-    fn machine(&self, image: Medium) -> Result<(Machine, Recorder), MachineError> {
+    /// The machine, with `regions` before its device if the program has it fail.
+    fn machine(
+        &self,
+        image: Medium,
+        fails: bool,
+    ) -> Result<(Machine, Recorder, Faults), MachineError> {
         let spec = MachineSpec {
             seed: 1,
             cpu: CpuModel::clone(&PROFILES[0].model()),
@@ -105,12 +132,20 @@ impl Bench {
             kernel: self.kernel,
         };
         let mut recorder = None;
+        let regions = match fails {
+            true => self.regions(&image, self.capacity()?)?,
+            false => Regions::default(),
+        };
+        let faults = Faults::new(regions);
         let machine = Machine::with_device(spec, Some(image), |device| {
-            let (taped, r) = Taped::new(device);
+            let (taped, r) = Taped::new(match fails {
+                true => Box::new(Faulty::new(device, faults.clone())),
+                false => device,
+            });
             recorder = Some(r);
             Box::new(taped)
         })?;
-        Ok((machine, recorder.unwrap_or_default()))
+        Ok((machine, recorder.unwrap_or_default(), faults))
     }
 }
 
@@ -156,7 +191,8 @@ pub(super) fn play_with(
     around: &Around,
     arm: impl FnOnce() -> Option<Armed>,
 ) -> Result<(Played, Asked), MachineError> {
-    let (machine, recorder) = bench.machine(image)?;
+    let fails = program.0.iter().any(|s| matches!(s, Step::Fail(_)));
+    let (machine, recorder, faults) = bench.machine(image, fails)?;
     let block = machine.block_bytes()?;
     let limits = machine.queue.with_device(|d| *d.limits());
     let mut arm = Some(arm);
@@ -175,13 +211,17 @@ pub(super) fn play_with(
                 first.sync().await
             })?
             .map_err(|error| MachineError::Fs { during: "sync", error })?;
+        faults.begin();
         recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
         armed = arm.take().and_then(|arm| arm());
     }
     let steps = program.0.clone();
     let (tape, around, process) = (recorder.clone(), *around, vfs.clone());
+    let failing = faults.clone();
     let dids = machine
-        .block_on("program", async move { accompanied(process, &steps, &tape, around).await })?
+        .block_on("program", async move {
+            accompanied(process, &steps, (&tape, &failing), around).await
+        })?
         .map_err(|error| MachineError::Fs { during: "a program", error })?;
     if around.whole_life {
         machine.unmount(&vfs)?;
@@ -190,10 +230,14 @@ pub(super) fn play_with(
         .as_ref()
         .map(|a| Asked { names: a.asked(), reached: a.reached() })
         .unwrap_or_default();
+    let mut ledger = Ledger::new(&dids, block);
+    if faults.failed() > 0 {
+        ledger.set_failed();
+    }
     let played = Played {
         tape: recorder.take(),
-        ledger: Ledger::new(&dids, block),
-        answers: dids.iter().map(|d| d.ok).collect(),
+        ledger,
+        dids,
         partition: (0, machine.part.sectors() * SECTOR_BYTES),
         volatile: limits.volatile_cache,
         atomic: limits.physical_bytes,
@@ -205,16 +249,16 @@ pub(super) fn play_with(
 async fn accompanied(
     vfs: Vfs,
     steps: &[Step],
-    tape: &Recorder,
+    (tape, faults): (&Recorder, &Faults),
     around: Around,
 ) -> Result<Vec<Did>, FsError> {
     if around.neighbour_us == 0 {
-        return steps_of(vfs, steps, tape).await;
+        return steps_of(vfs, steps, tape, faults).await;
     }
     let stop = Rc::new(Cell::new(false));
     let process = neighbour(vfs.clone(), around, stop.clone());
     let process = vfs.rt().spawn("neighbour", process);
-    let dids = steps_of(vfs, steps, tape).await;
+    let dids = steps_of(vfs, steps, tape, faults).await;
     stop.set(true);
     let other = process.await;
     let dids = dids?;
@@ -245,7 +289,12 @@ async fn neighbour(vfs: Vfs, around: Around, stop: Rc<Cell<bool>>) -> Result<(),
     vfs.close(root).await
 }
 
-async fn steps_of(vfs: Vfs, steps: &[Step], tape: &Recorder) -> Result<Vec<Did>, FsError> {
+async fn steps_of(
+    vfs: Vfs,
+    steps: &[Step],
+    tape: &Recorder,
+    faults: &Faults,
+) -> Result<Vec<Did>, FsError> {
     let rt = vfs.rt().clone();
     let mut player = Player::new(vfs);
     let mut dids = Vec::new();
@@ -258,19 +307,28 @@ async fn steps_of(vfs: Vfs, steps: &[Step], tape: &Recorder) -> Result<Vec<Did>,
             }
             Step::Nap(us) => rt.sleep(Span(us * 1000)).await,
             Step::Exit => player.exit().await?,
+            Step::Fail(fault) => faults.fail(*fault),
+            Step::Heal => faults.heal(),
             Step::Call(_, call) => {
                 let n = dids.len() as u32;
                 tape.operation(rt.now(), n, false);
-                let answer = player.call(call).await;
-                if let Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) = answer {
-                    return Err(e);
-                }
+                let mut read = Vec::new();
+                let answer = match call {
+                    Call::Pread { fd, len, at } => {
+                        player.read(*fd, *at, *len).await.map(|got| read = got)
+                    }
+                    call => player.call(call).await,
+                };
+                let error = match answer {
+                    Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) => return Err(e),
+                    other => other.err(),
+                };
                 let ino = match call {
                     Call::Open(fd, _, Flags { .. }) => player.ino(*fd).map(|Ino(ino)| ino),
                     _ => None,
                 };
                 tape.operation(rt.now(), n, true);
-                dids.push(Did { call: call.clone(), ok: answer.is_ok(), ino });
+                dids.push(Did { call: call.clone(), error, read, ino });
             }
         }
     }

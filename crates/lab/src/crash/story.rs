@@ -102,7 +102,8 @@ impl Cut<'_> {
                     writeln!(t, "{us:>12.1} us  {}", self.played.ledger.text(n + 1)).expect(LINE);
                 }
                 Entry::End(n) => {
-                    let answer = match self.played.answers.get(*n as usize) {
+                    let answer = match self.played.dids.get(*n as usize).map(|d| d.error.is_none())
+                    {
                         Some(false) => "failed:  ",
                         _ => "returned:",
                     };

@@ -201,6 +201,9 @@ impl Interpreter {
                     }
                 }
                 Step::Exit => self.player.exit().await?,
+                Step::Fail(_) | Step::Heal => {
+                    return Err(FsError::Unsupported("a device that fails, here".to_owned()));
+                }
                 Step::Call(label, call) => {
                     let start = rt.now();
                     let out = self.player.call(call).await;

@@ -8,14 +8,17 @@
 //! begin writes 10 … end            times everything between as one
 //! nap 20000                        sleep, microseconds
 //! exit                             the process ends: every descriptor is closed
+//! fail write data 2 1              the device fails requests, see [`Fault`], until `heal`
 //! ```
-//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`. [`Player`] does the calls on
-//! a mounted file system of ours.
+//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `heal`,
+//! `pread`, `drop_caches` and `mark`. [`Player`] does the calls on a mounted file system of ours.
 
+mod fault;
 mod play;
 
 use std::fmt;
 
+pub use fault::{Asked, Fault, Place};
 pub use play::{MAGIC_SEED, Player, contents};
 
 /// How a file is opened.
@@ -144,6 +147,20 @@ pub enum Call {
     Mkdir(String),
     /// `rmdir`.
     Rmdir(String),
+    /// `pread`.
+    Pread {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+    },
+    /// What is cached and clean is forgotten (`/proc/sys/vm/drop_caches`).
+    DropCaches,
+    /// The program tells the world that there is such a file: whoever relies on that does so from
+    /// here on. No call of the kernel's.
+    Mark(String),
 }
 
 impl Call {
@@ -164,6 +181,9 @@ impl Call {
             Call::Unlink(_) => "unlink",
             Call::Mkdir(_) => "mkdir",
             Call::Rmdir(_) => "rmdir",
+            Call::Pread { .. } => "pread",
+            Call::DropCaches => "drop_caches",
+            Call::Mark(_) => "mark",
         }
     }
 }
@@ -183,7 +203,11 @@ impl fmt::Display for Call {
                 write!(f, "{name} {fd} {} {at} {len}", mode.name())
             }
             Call::Rename(a, b) | Call::Link(a, b) => write!(f, "{name} {a} {b}"),
-            Call::Unlink(a) | Call::Mkdir(a) | Call::Rmdir(a) => write!(f, "{name} {a}"),
+            Call::Unlink(a) | Call::Mkdir(a) | Call::Rmdir(a) | Call::Mark(a) => {
+                write!(f, "{name} {a}")
+            }
+            Call::Pread { fd, len, at } => write!(f, "{name} {fd} {len} {at}"),
+            Call::DropCaches => f.write_str(name),
         }
     }
 }
@@ -214,6 +238,10 @@ pub enum Step {
     Exit,
     /// A call, timed if it has a label.
     Call(Option<Label>, Call),
+    /// The device fails requests from here on. A later one is added to it.
+    Fail(Fault),
+    /// It fails none any more.
+    Heal,
 }
 
 impl fmt::Display for Step {
@@ -225,6 +253,8 @@ impl fmt::Display for Step {
             Step::Begin(l) => write!(f, "begin {} {}", l.op, l.index),
             Step::End => f.write_str("end"),
             Step::Exit => f.write_str("exit"),
+            Step::Fail(fault) => fault.fmt(f),
+            Step::Heal => f.write_str("heal"),
             Step::Call(None, c) => write!(f, "{c}"),
             Step::Call(Some(l), c) => write!(f, "@{}:{} {c}", l.op, l.index),
         }
@@ -300,6 +330,8 @@ fn step(line: &str) -> Result<Step, String> {
             "begin" => Step::Begin(Label { op: w.owned()?, index: w.small(u32::MAX)? }),
             "end" => Step::End,
             "exit" => Step::Exit,
+            "fail" => Step::Fail(Fault::parse(&mut w)?),
+            "heal" => Step::Heal,
             name => Step::Call(None, call(name, &mut w)?),
         }
     };
@@ -339,6 +371,9 @@ fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "unlink" => Call::Unlink(w.owned()?),
         "mkdir" => Call::Mkdir(w.owned()?),
         "rmdir" => Call::Rmdir(w.owned()?),
+        "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
+        "drop_caches" => Call::DropCaches,
+        "mark" => Call::Mark(w.owned()?),
         _ => return Err(format!("`{name}` is neither a step nor a call that programs have")),
     })
 }
@@ -353,7 +388,9 @@ mod tests {
                     begin w 3\npwrite 0 3072 1024 7\nend\n@s:1 fsync 0\nfdatasync 0\nsyncfs 0\n\
                     sync\n\
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
-                    mkdir d\nrmdir d\nclose 0\nnap 20000\nexit\n";
+                    mkdir d\nrmdir d\npread 0 4096 0\ndrop_caches\nmark d/f\nfail write data 2 1\n\
+                    fail flush any 0 always\nfail read 2048+8 0 3\nheal\nclose 0\n\
+                    nap 20000\nexit\n";
         let p = Program::parse(text).expect("a program");
         assert_eq!(p.to_string(), text);
     }
@@ -368,6 +405,9 @@ mod tests {
             "open 0 a w",
             "@x fsync 0",
             "pwrite 0 1048577 0 0",
+            "fail write dat 0 1",
+            "fail write data 0",
+            "fail write 8+x 0 1",
         ] {
             let e = Program::parse(&format!("align\n{bad}")).expect_err(bad);
             assert!(e.starts_with("line 2: "), "{e}");

@@ -52,7 +52,8 @@ impl Player {
         self.open.get(&fd).copied().ok_or(FsError::BadFile)
     }
 
-    /// Does one call. Errors: what the call answers; `BadFile` for a descriptor that is not open.
+    /// Does one call; a read's answer is left out. Errors: what the call answers; `BadFile` for a
+    /// descriptor that is not open.
     pub async fn call(&mut self, call: &Call) -> FsResult<()> {
         let vfs = self.vfs.clone();
         match call {
@@ -92,7 +93,18 @@ impl Player {
             Call::Unlink(a) => vfs.unlink(a).await,
             Call::Mkdir(a) => vfs.mkdir(a, 0o755).await,
             Call::Rmdir(a) => vfs.rmdir(a).await,
+            Call::Pread { fd, len, at } => self.read(*fd, *at, *len).await.map(|_| ()),
+            Call::DropCaches => {
+                vfs.fs().drop_caches();
+                Ok(())
+            }
+            Call::Mark(_) => Ok(()),
         }
+    }
+
+    /// `pread`. Errors: as [`Player::call`].
+    pub async fn read(&self, fd: u32, at: u64, len: u32) -> FsResult<Vec<Slice>> {
+        self.vfs.clone().pread(self.fd(fd)?, at, u64::from(len)).await
     }
 
     /// The process ends: everything is closed. Errors: what a close answers.

@@ -28,7 +28,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
     let mut t = String::new();
     let mut results: Vec<BugResult> = Vec::new();
     for bug in wanted {
-        let shown = show_bug(bug, a.workers, &|totals| {
+        let shown = show_bug(bug, u64::MAX, a.workers, &|totals| {
             if live {
                 eprint!("\r{}: {} programs, {} states   ", bug.id, totals.programs, totals.raw);
             }
@@ -57,9 +57,10 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
         )
         .expect(line);
         let s = &r.fixed;
-        let verdict = match &s.first {
-            None => "absent".to_owned(),
-            Some(first) => format!("FOUND in {} states: {first}", s.broken),
+        let verdict = match (&s.first, &s.refused) {
+            (_, Some(why)) => format!("the mount is refused ({why})"),
+            (None, None) => "absent".to_owned(),
+            (Some(first), None) => format!("FOUND in {} states: {first}", s.broken),
         };
         writeln!(
             t,

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use wp_crash::{Plan, Profile};
+use wp_crash::{Plan, Profile, Telling};
+use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space};
 use wp_workload::program::Program;
@@ -24,7 +25,8 @@ use crate::output::{Exit, Out};
 #[derive(clap::Args, Clone)]
 pub struct Args {
     /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs),
-    /// db-1, db-3 (so many databases with rollback journals), or a file with a program.
+    /// db-1, db-3 (so many databases with rollback journals), errors (a device that fails),
+    /// publish, save, fill, or a file with a program.
     #[arg(default_value = "seq-1")]
     programs: String,
     /// File system and options: `ext4,era=3.8,data=journal`.
@@ -66,7 +68,9 @@ pub struct Args {
     /// keeps its names), order (names change in order), size (a length never runs ahead of its
     /// data), cut (what a truncate took away stays away), version (a file is of one moment),
     /// replace (a file renamed over another is there with its contents), direct (O_DIRECT writes
-    /// are durable when they return).
+    /// are durable when they return), marks (a name that the program told of stays), reads (what
+    /// reads show is there once an fsync answered 0), first (a failed write need only be told to
+    /// who asks first, as until 4.12).
     #[arg(long, default_value = "names+order")]
     hold: String,
     /// Units in doubt up to which every state of a cut is visited.
@@ -176,6 +180,9 @@ fn source(a: &Args) -> Result<Source, String> {
         let extras = Extras { direct: !a.no_direct, ..Extras::ALL };
         return Ok(Source::Wild { seed: a.seed, calls: a.calls, extras });
     }
+    if let Some((_, make)) = NAMED.iter().find(|(name, _)| *name == a.programs) {
+        return Ok(Source::Made { seed: a.seed, make: *make });
+    }
     let path = Path::new(&a.programs);
     if !path.exists() && a.programs.contains([' ', ';', '\n']) {
         let text = a.programs.replace(';', "\n");
@@ -223,10 +230,13 @@ fn profile(a: &Args) -> Result<Profile, String> {
             "version" => p.one_version = true,
             "replace" => p.replaces_whole = true,
             "direct" => p.direct_is_durable = true,
+            "marks" => p.marks_hold = true,
+            "reads" => p.reads_stay = true,
+            "first" => p.errors = Telling::First,
             other => {
                 return Err(format!(
                     "hold: `{other}`; there are: names, order, size, cut, version, replace, \
-                     direct"
+                     direct, marks, reads, first"
                 ));
             }
         }

@@ -1,0 +1,91 @@
+//! Programs for one kind of bug each: random, but of the shape in which applications meet it.
+
+pub mod errors;
+pub mod fill;
+pub mod publish;
+pub mod save;
+
+use wp_base::rng::Rng;
+use wp_workload::program::{Call, Flags, Program, Step};
+
+/// Makes the program of a seed.
+pub type Make = fn(u64) -> Program;
+
+/// All, by name.
+pub const NAMED: &[(&str, Make)] = &[
+    ("errors", errors::several_files_open),
+    ("fresh", errors::fresh_blocks),
+    ("read-back", errors::read_back),
+    ("read-back-direct", errors::read_back_direct),
+    ("publish", publish::without_directory),
+    ("publish-sync", publish::with_directory),
+    ("create", publish::created),
+    ("save", save::in_place),
+    ("fill", fill::round_the_log),
+];
+
+/// `O_RDWR`.
+const WRITE: Flags =
+    Flags { write: true, create: false, truncate: false, direct: false, dsync: false, sync: false };
+/// `O_RDWR|O_CREAT`.
+const CREATE: Flags = Flags { create: true, ..WRITE };
+/// `O_RDONLY`.
+const READ: Flags = Flags { write: false, ..WRITE };
+
+/// Bytes of a block, and of a page.
+const BLOCK: u32 = 4096;
+
+/// Writes a program.
+struct Writer {
+    rng: Rng,
+    steps: Vec<Step>,
+    written: u32,
+}
+
+impl Writer {
+    fn new(seed: u64, name: &str) -> Writer {
+        Writer { rng: Rng::stream(seed, name), steps: Vec::new(), written: 0 }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.rng.below(n.max(1))
+    }
+
+    fn call(&mut self, call: Call) {
+        self.steps.push(Step::Call(None, call));
+    }
+
+    fn open(&mut self, fd: u32, path: &str, how: Flags) {
+        self.call(Call::Open(fd, path.to_owned(), how));
+    }
+
+    /// Every write has contents of its own.
+    fn write(&mut self, fd: u32, at: u64, len: u32) {
+        self.written += 1;
+        let seed = self.written;
+        self.call(Call::Pwrite { fd, len, at, seed });
+    }
+
+    fn nap(&mut self, of: &[u64]) {
+        let us = of[self.below(of.len() as u64) as usize];
+        if us > 0 {
+            self.steps.push(Step::Nap(us));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wp_workload::program::Program;
+
+    #[test]
+    fn programs_are_those_of_their_seed_and_parse() {
+        for (_, make) in super::NAMED {
+            for seed in 0..20 {
+                let p = make(seed);
+                assert_eq!(p, make(seed));
+                assert_eq!(Program::parse(&p.to_string()), Ok(p));
+            }
+        }
+    }
+}

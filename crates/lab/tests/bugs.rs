@@ -1,0 +1,68 @@
+//! Known bugs: each is found by a few generated programs where it is, and not where it was mended.
+//! All of them with more programs, and those that take long: `writepath crash --bug all`.
+
+use std::rc::Rc;
+
+use wp_crash::{Outcome, Profile, Rule, Survivor, judge};
+use wp_lab::crash::bugs::{BUGS, show};
+use wp_lab::crash::programs::publish;
+use wp_lab::crash::{Bench, Campaign, Source, play, run};
+use wp_vfs::{FileType, Options};
+
+/// Bugs, and how many programs are enough for a look.
+const FEW: [(&str, u64); 6] =
+    [("A2", 3), ("A4", 20), ("A22", 3), ("A26", 12), ("A27", 6), ("N1", 16)];
+
+#[test]
+fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
+    for (id, most) in FEW {
+        let bug = BUGS.iter().find(|b| b.id == id).expect("it is in the list");
+        let shown = show(bug, most, 2, &|_| true).expect("played").expect("not interrupted");
+        assert!(shown.holds(), "{shown:#?}");
+        assert!(shown.fixed.raw > 100 || shown.fixed.refused.is_some(), "{shown:#?}");
+    }
+}
+
+/// A22, the other half: a new file that was synced and whose directory was not.
+#[test]
+fn ext4_keeps_the_name_of_a_new_file_that_was_synced_and_posix_need_not() {
+    let fs = &wp_ext4::ENTRY;
+    let bench = Bench {
+        fs,
+        fs_options: Options::parse("era=6.18", fs.options).expect("options"),
+        device: "fixed".to_owned(),
+        device_params: vec![("capacity_bytes".to_owned(), 64 << 20)],
+        elevator: String::new(),
+        kernel: (6, 18),
+        settle_s: 60,
+        stale: true,
+        model: false,
+    };
+    let marks = Profile { marks_hold: true, ..Profile::EXT4 };
+    let source = Source::Made { seed: 1, make: publish::created };
+    let c = Campaign { profile: marks, ..Campaign::new(bench.clone(), source, (0, 4)) };
+    let f = run(&c, 2, &|_| true);
+    assert_eq!(f.totals.broken.iter().sum::<u64>(), 0, "{:#?}", f.found);
+    assert!(f.totals.raw > 1000, "{:?}", f.totals);
+    // What POSIX allows: the directory, synced before, and nothing in it.
+    let played = play(&bench, &publish::created(1)).expect("played");
+    let dir = Survivor {
+        path: "db".to_owned(),
+        kind: FileType::Dir,
+        ino: 12,
+        nlink: 2,
+        size: 4096,
+        target: None,
+        blocks: Vec::new(),
+        tail: None,
+    };
+    let left = Outcome { files: vec![Rc::new(dir)], ..Outcome::default() };
+    let calls = played.dids.len() as u32;
+    let broken = |profile: Profile| -> Vec<Rule> {
+        let all = judge(&played.ledger, &left, (calls, calls), &profile);
+        all.iter().map(|v| v.rule).collect()
+    };
+    assert_eq!(broken(Profile::POSIX), []);
+    assert!(broken(Profile { marks_hold: true, ..Profile::POSIX }).contains(&Rule::LostSync));
+    assert!(broken(Profile::EXT4).contains(&Rule::LostSync));
+}
