@@ -276,6 +276,15 @@ impl Cut<'_> {
             self.lost.len()
         )
         .expect(LINE);
+        let (map, numbers) = (self.classes(), self.numbers());
+        for place in self.lost.iter().take(MOST) {
+            let Some(number) = frame.live.get(*place) else { continue };
+            let unit = &self.history.units[*number as usize];
+            let sectors = unit.sectors();
+            let class = self.class(map.as_deref(), unit.at, sectors as u32);
+            let request = numbers.get(&unit.request).map_or(String::new(), |n| format!(" of #{n}"));
+            writeln!(t, "  lost: sector {} + {sectors}{request},{class}", unit.at.0).expect(LINE);
+        }
     }
 
     /// When the call that promised returned.
