@@ -159,7 +159,7 @@ impl Judge<'_> {
     /// O3, both readings.
     fn versions(&self, file: &Survivor, life: &FileLife, out: &mut Vec<Violation>) {
         let p = self.profile;
-        if !p.size_with_data && !p.one_version && !p.cut_stays_cut {
+        if !p.size_with_data && !p.tail_with_data && !p.one_version && !p.cut_stays_cut {
             return;
         }
         let bs = self.ledger.block_bytes();
@@ -174,10 +174,14 @@ impl Judge<'_> {
                 self.version_of(life, *b, &self.seen_at(file, *b)).is_some_and(|v| v < s.version)
             })
         };
-        if self.profile.size_with_data
+        let within = |s: &crate::ledger::SizeVersion| {
+            s.from % bs != 0 && s.from < file.size && s.from / bs == (s.to - 1) / bs
+        };
+        if (p.size_with_data || p.tail_with_data)
             && fitting().next().is_some()
             && fitting().all(|(_, s)| ahead(s).is_some())
             && let Some((_, s)) = fitting().next_back()
+            && (p.size_with_data || within(s))
         {
             let block = ahead(s).unwrap_or(0);
             let held = self.version_of(life, block, &self.seen_at(file, block)).unwrap_or(0);

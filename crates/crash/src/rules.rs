@@ -81,6 +81,9 @@ pub struct Profile {
     pub names_in_order: bool,
     /// A length never runs ahead of its data (not POSIX; data=journal, or ext4 3.4).
     pub size_with_data: bool,
+    /// The same of a write that ends in the block in which the file ended: no block is allocated,
+    /// so that delayed allocation does not keep the length back (the claims `size_ahead.*`).
+    pub tail_with_data: bool,
     /// What a cut took away does not come back when the file is longer again (not POSIX; ordered
     /// mode writes the zeroed rest of a block before the commit).
     pub cut_stays_cut: bool,
@@ -107,6 +110,7 @@ impl Profile {
         fsync_keeps_names: false,
         names_in_order: false,
         size_with_data: false,
+        tail_with_data: false,
         cut_stays_cut: false,
         replaces_whole: false,
         direct_is_durable: false,

@@ -113,8 +113,8 @@ fn cut_table(t: &mut String, rows: &[CutRow]) {
     writeln!(
         t,
         "Power cuts (eMMC, CFQ, data=ordered): states that the drive may be left with, each\n\
-         recovered; in how many a file shows what it never held, has a length ahead of its data,\n\
-         or lacks what a completed sync promised.\n\n\
+         recovered; in how many a file shows what it never held, has a length that grew within a\n\
+         block without the data, or lacks what a completed sync promised.\n\n\
          {:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>9}",
         "era", "programs", "cut", "states", "distinct", "exposure", "size ahead", "lost sync"
     )

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use wp_crash::Telling;
 use wp_workload::program::Program;
 
 use super::campaign::{Campaign, Space};
@@ -48,6 +49,7 @@ pub fn arguments(c: &Campaign) -> String {
     }
     let breach = match c.space {
         Space::Modelled => Some("modelled"),
+        Space::Permitted { lying_flush: true, lost_fua: true, .. } => Some("faulty-drive"),
         Space::Permitted { lying_flush: true, .. } => Some("lying-flush"),
         Space::Permitted { lost_fua: true, .. } => Some("lost-fua"),
         Space::Permitted { faulty_plp: true, .. } => Some("faulty-plp"),
@@ -63,9 +65,14 @@ pub fn arguments(c: &Campaign) -> String {
         ("names", c.profile.fsync_keeps_names),
         ("order", c.profile.names_in_order),
         ("size", c.profile.size_with_data),
+        ("tail", c.profile.tail_with_data),
+        ("cut", c.profile.cut_stays_cut),
         ("version", c.profile.one_version),
         ("replace", c.profile.replaces_whole),
         ("direct", c.profile.direct_is_durable),
+        ("marks", c.profile.marks_hold),
+        ("reads", c.profile.reads_stay),
+        ("first", c.profile.errors == Telling::First),
     ];
     let held: Vec<&str> = held.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
     if held != ["names", "order"] {

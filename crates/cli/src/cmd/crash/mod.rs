@@ -58,7 +58,7 @@ pub struct Args {
     no_direct: bool,
     /// Which states: permitted (by the contract of the device), modelled (what this device model
     /// could be left with at that nanosecond), or a breach of the contract: lying-flush, lost-fua,
-    /// faulty-plp.
+    /// faulty-plp, faulty-drive (all three: also what was made durable may be lost).
     #[arg(long, default_value = "permitted")]
     space: String,
     /// Bytes that the drive writes whole; as the device says if left out.
@@ -66,7 +66,7 @@ pub struct Args {
     atomic: Option<u32>,
     /// Rules that the file system is held to besides POSIX, joined by +: names (fsync of a file
     /// keeps its names), order (names change in order), size (a length never runs ahead of its
-    /// data), cut (what a truncate took away stays away), version (a file is of one moment),
+    /// data), tail (the same within a block), cut (what a truncate took away stays away), version (a file is of one moment),
     /// replace (a file renamed over another is there with its contents), direct (O_DIRECT writes
     /// are durable when they return), marks (a name that the program told of stays), reads (what
     /// reads show is there once an fsync answered 0), first (a failed write need only be told to
@@ -212,9 +212,10 @@ fn space(a: &Args) -> Result<Space, String> {
         "lying-flush" => Ok(permitted(true, false, false)),
         "lost-fua" => Ok(permitted(false, true, false)),
         "faulty-plp" => Ok(permitted(false, false, true)),
+        "faulty-drive" => Ok(permitted(true, true, true)),
         "modelled" => Ok(Space::Modelled),
         other => Err(format!(
-            "no space called `{other}`; there are: permitted, modelled, lying-flush, lost-fua, faulty-plp"
+            "no space called `{other}`; there are: permitted, modelled, lying-flush, lost-fua, faulty-plp, faulty-drive"
         )),
     }
 }
@@ -226,6 +227,7 @@ fn profile(a: &Args) -> Result<Profile, String> {
             "names" => p.fsync_keeps_names = true,
             "order" => p.names_in_order = true,
             "size" => p.size_with_data = true,
+            "tail" => p.tail_with_data = true,
             "cut" => p.cut_stays_cut = true,
             "version" => p.one_version = true,
             "replace" => p.replaces_whole = true,
@@ -235,7 +237,7 @@ fn profile(a: &Args) -> Result<Profile, String> {
             "first" => p.errors = Telling::First,
             other => {
                 return Err(format!(
-                    "hold: `{other}`; there are: names, order, size, cut, version, replace, \
+                    "hold: `{other}`; there are: names, order, size, tail, cut, version, replace, \
                      direct, marks, reads, first"
                 ));
             }

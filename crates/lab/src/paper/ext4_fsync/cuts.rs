@@ -35,7 +35,7 @@ pub struct CutRow {
     pub distinct: u64,
     /// States in which a file shows what it never held.
     pub exposure: u64,
-    /// States in which a length runs ahead of its data.
+    /// States in which a length that grew within a block is there without the data.
     pub size_ahead: u64,
     /// States without what a sync promised, for whatever reason.
     pub lost_sync: u64,
@@ -108,7 +108,7 @@ pub fn cut_era(
     for (name, count, source) in sources {
         let campaign = Campaign {
             seed,
-            profile: Profile { size_with_data: true, ..Profile::EXT4 },
+            profile: Profile { tail_with_data: true, ..Profile::EXT4 },
             // What was seen twice over needs no thousand programs more.
             stop_at: vec![Rule::Exposure, Rule::SizeAhead],
             ..Campaign::new(bench(era, kernel)?, source, (0, count.max(1)))
