@@ -175,7 +175,7 @@ impl Judge<'_> {
             })
         };
         let within = |s: &crate::ledger::SizeVersion| {
-            s.from % bs != 0 && s.from < file.size && s.from / bs == (s.to - 1) / bs
+            !s.from.is_multiple_of(bs) && s.from < file.size && s.from / bs == (s.to - 1) / bs
         };
         if (p.size_with_data || p.tail_with_data)
             && fitting().next().is_some()

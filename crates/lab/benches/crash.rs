@@ -158,9 +158,11 @@ fn main() {
             let (rr, dr) = (row.raw(), row.distinct());
             if json {
                 println!(
-                    "{{\"device\":\"{}\",\"check\":\"{check}\",\"raw\":{raw},\"distinct\":{distinct},\
-                     \"raw_per_s\":{rr:.0},\"distinct_per_s\":{dr:.0},\"play_ms\":{play}}}",
-                    row.size
+                    "{}",
+                    serde_json::json!({
+                        "device": row.size, "check": check, "raw": raw, "distinct": distinct,
+                        "raw_per_s": rr.round(), "distinct_per_s": dr.round(), "play_ms": play,
+                    })
                 );
             } else {
                 println!(

@@ -66,11 +66,11 @@ pub struct Args {
     atomic: Option<u32>,
     /// Rules that the file system is held to besides POSIX, joined by +: names (fsync of a file
     /// keeps its names), order (names change in order), size (a length never runs ahead of its
-    /// data), tail (the same within a block), cut (what a truncate took away stays away), version (a file is of one moment),
-    /// replace (a file renamed over another is there with its contents), direct (O_DIRECT writes
-    /// are durable when they return), marks (a name that the program told of stays), reads (what
-    /// reads show is there once an fsync answered 0), first (a failed write need only be told to
-    /// who asks first, as until 4.12).
+    /// data), tail (the same within a block), cut (what a truncate took away stays away), version
+    /// (a file is of one moment), replace (a file renamed over another is there with its contents),
+    /// direct (O_DIRECT writes are durable when they return), marks (a name that the program told
+    /// of stays), reads (what reads show is there once an fsync answered 0), first (a failed write
+    /// need only be told to who asks first, as until 4.12).
     #[arg(long, default_value = "names+order")]
     hold: String,
     /// Units in doubt up to which every state of a cut is visited.
