@@ -7,7 +7,6 @@
 //! was recovered, listed, checked and judged, over the time of the same: states that no earlier one
 //! answers for. SCRIPT is what the running kernel is timed with, in the same minute
 //! (`kernel-crash-cycle.sh -f ext4 -s 64 -j`, as root).
-#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 use std::cell::Cell;
 use std::process::Command;
