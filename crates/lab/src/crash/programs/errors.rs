@@ -147,7 +147,7 @@ pub fn read_back_direct(seed: u64) -> Program {
 fn read_back_through(seed: u64, how: Flags) -> Program {
     let mut w = Writer::new(seed, "programs that read back");
     files(&mut w, how);
-    w.steps.push(Step::Case("read back".to_owned()));
+    w.steps.push(Step::Case("read-back".to_owned()));
     for _ in 0..3 {
         let fd = w.below(u64::from(FILES)) as u32;
         let at = w.below(BLOCKS) * u64::from(BLOCK);
