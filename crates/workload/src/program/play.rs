@@ -15,7 +15,7 @@ pub struct Player {
 }
 
 /// From this seed on, a `pwrite` of one whole block of 4 KiB begins like a control block of a jbd2
-/// journal: [`MAGIC`], a type and a low number of a transaction.
+/// journal: the magic number, a type and a low number of a transaction.
 pub const MAGIC_SEED: u32 = 0xF000_0000;
 /// What control blocks of a jbd2 journal begin with: data that look like one must not be taken for
 /// one.
