@@ -225,12 +225,8 @@ impl Lister<'_> {
 
     /// Lists one name.
     fn file(&mut self, path: &[u8], number: u32) -> FsResult<FileKind> {
-        let record = self.image.inode(number)?;
+        let record = self.image.named_inode(number)?;
         let inode = &record.inode;
-        if inode.links_count.get() == 0 {
-            let expected = format!("1 or more: the inode has a name (inode {number})");
-            return Err(FsError::corrupt("ext4 inode", "i_links_count", record.at, 0, expected));
-        }
         let kind = FileKind::of_mode(inode.mode.get());
         if kind == FileKind::Unknown {
             let found = inode.mode.get().into();

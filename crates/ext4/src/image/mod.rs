@@ -201,6 +201,17 @@ impl<'a> Image<'a> {
         Ok(groups)
     }
 
+    /// Reads an inode that a name leads to. Errors: as [`Image::inode`]; also `Corrupt` if it was
+    /// deleted (`ext4_lookup`: "deleted inode referenced").
+    pub fn named_inode(&self, number: u32) -> FsResult<InodeRecord> {
+        let record = self.inode(number)?;
+        if record.inode.links_count.get() == 0 {
+            let expected = format!("1 or more: the inode has a name (inode {number})");
+            return Err(FsError::corrupt("ext4 inode", "i_links_count", record.at, 0, expected));
+        }
+        Ok(record)
+    }
+
     /// Reads inode `number` and checks its checksum and its shape.
     ///
     /// Errors: `Corrupt`, also for a number that no inode has. A free inode is no error.

@@ -52,7 +52,10 @@ pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResu
             }
             let text = String::from_utf8_lossy(&name.name);
             let full = if path.is_empty() { text.into_owned() } else { format!("{path}/{text}") };
-            match image.inode(name.inode).and_then(|record| file(&image, full.clone(), &record)) {
+            match image
+                .named_inode(name.inode)
+                .and_then(|record| file(&image, full.clone(), &record))
+            {
                 Ok(file) => {
                     if file.kind == FileType::Dir && seen.insert(name.inode) {
                         dirs.push((full, name.inode));
