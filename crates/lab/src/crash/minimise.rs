@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use wp_crash::{Case, Explorer, History, Kept, Plan, Rule, Violation};
+use wp_crash::{Case, Explorer, History, Kept, Look, Plan, Rule, Violation};
 use wp_medium::Medium;
 use wp_workload::program::{Program, Step};
 
@@ -68,6 +68,25 @@ struct Hit {
     kept: Kept,
     cut: (usize, usize),
     operations: (u32, u32),
+}
+
+impl Hit {
+    /// The first violation of a state that is the one looked for.
+    fn of(
+        look: &Look,
+        frame: usize,
+        kept: &Kept,
+        is_it: &dyn Fn(&Violation) -> bool,
+    ) -> Option<Hit> {
+        let found = look.violations.news.iter().find(|v| is_it(v));
+        found.map(|v| Hit {
+            violation: v.clone(),
+            frame,
+            kept: kept.clone(),
+            cut: look.cut,
+            operations: look.operations,
+        })
+    }
 }
 
 struct Search<'a> {
@@ -387,14 +406,7 @@ impl Search<'_> {
                     .take((bound - looked.min(bound)) as usize);
                 self.explorer.visit(&mut case, frame, &mut states, &mut |kept, look| {
                     looked += 1;
-                    let found = look.violations.news.iter().find(|v| is_it(v));
-                    hit = found.map(|v| Hit {
-                        violation: v.clone(),
-                        frame,
-                        kept: kept.clone(),
-                        cut: look.cut,
-                        operations: look.operations,
-                    });
+                    hit = Hit::of(look, frame, kept, &is_it);
                     hit.is_none()
                 });
                 if let Some(hit) = hit {
@@ -438,13 +450,7 @@ impl Search<'_> {
             let mut legal = states.by_ref().filter(|k| history.permits(frame, k));
             self.explorer.visit(case, frame, &mut legal, &mut |kept, look| {
                 self.states += 1;
-                hit = look.violations.news.iter().find(|v| is_it(v)).map(|v| Hit {
-                    violation: v.clone(),
-                    frame,
-                    kept: kept.clone(),
-                    cut: look.cut,
-                    operations: look.operations,
-                });
+                hit = Hit::of(look, frame, kept, is_it);
                 hit.is_none()
             });
             match hit {

@@ -7,50 +7,13 @@ use wp_workload::program::{Alloc, Call, Flags, Step};
 /// A step, with its place in the program that it comes from.
 pub(super) type Line = (usize, Step);
 
-/// The descriptor that a call uses, if it uses one; `open` makes it.
-fn descriptor(call: &Call) -> Option<u32> {
-    match call {
-        Call::Open(fd, ..)
-        | Call::Close(fd)
-        | Call::Pwrite { fd, .. }
-        | Call::Fsync(fd)
-        | Call::Fdatasync(fd)
-        | Call::Syncfs(fd)
-        | Call::Ftruncate(fd, _)
-        | Call::Fallocate(fd, ..) => Some(*fd),
-        _ => None,
-    }
-}
-
-fn descriptor_mut(call: &mut Call) -> Option<&mut u32> {
-    match call {
-        Call::Open(fd, ..)
-        | Call::Close(fd)
-        | Call::Pwrite { fd, .. }
-        | Call::Fsync(fd)
-        | Call::Fdatasync(fd)
-        | Call::Syncfs(fd)
-        | Call::Ftruncate(fd, _)
-        | Call::Fallocate(fd, ..) => Some(fd),
-        _ => None,
-    }
-}
-
-fn paths_mut(call: &mut Call) -> Vec<&mut String> {
-    match call {
-        Call::Open(_, p, _) | Call::Unlink(p) | Call::Mkdir(p) | Call::Rmdir(p) => vec![p],
-        Call::Rename(a, b) | Call::Link(a, b) => vec![a, b],
-        _ => Vec::new(),
-    }
-}
-
 /// From each `open` on all that is done with its descriptor, the last first: what goes together.
 pub(super) fn sessions(lines: &[Line]) -> Vec<BTreeSet<usize>> {
     let mut out: Vec<BTreeSet<usize>> = Vec::new();
     let mut open: BTreeMap<u32, usize> = BTreeMap::new();
     for (i, step) in lines {
         let Step::Call(_, call) = step else { continue };
-        let Some(fd) = descriptor(call) else { continue };
+        let Some(fd) = call.descriptor() else { continue };
         if matches!(call, Call::Open(..)) {
             open.insert(fd, out.len());
             out.push(BTreeSet::new());
@@ -154,7 +117,7 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
         let mut new = lines.to_vec();
         for (_, step) in &mut new[*at..] {
             if let Step::Call(_, call) = step
-                && let Some(d) = descriptor_mut(call)
+                && let Some(d) = call.descriptor_mut()
                 && *d == *fd
             {
                 *d = *before;
@@ -169,7 +132,7 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
         let mut merged = lines.to_vec();
         for (_, step) in &mut merged[at..] {
             if let Step::Call(_, call) = step {
-                paths_mut(call).into_iter().filter(|p| *p == new).for_each(|p| *p = old.clone());
+                call.paths_mut().into_iter().filter(|p| *p == new).for_each(|p| *p = old.clone());
             }
         }
         merged.remove(at);
@@ -178,7 +141,7 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
     let mut all: BTreeSet<String> = BTreeSet::new();
     for (_, step) in lines.iter().cloned() {
         if let Step::Call(_, mut call) = step {
-            all.extend(paths_mut(&mut call).into_iter().map(|p| p.clone()));
+            all.extend(call.paths_mut().into_iter().map(|p| p.clone()));
         }
     }
     for path in all.iter().filter(|p| p.contains('/')) {
@@ -186,7 +149,7 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
         let mut new = lines.to_vec();
         for (_, step) in &mut new {
             if let Step::Call(_, call) = step {
-                paths_mut(call).into_iter().filter(|p| *p == path).for_each(|p| *p = name.clone());
+                call.paths_mut().into_iter().filter(|p| *p == path).for_each(|p| *p = name.clone());
             }
         }
         out.push(new);
@@ -202,7 +165,7 @@ pub(super) fn tidied(lines: &[Line]) -> Vec<Vec<Line>> {
         let mut new = lines.to_vec();
         for (_, step) in &mut new {
             let Step::Call(_, call) = step else { continue };
-            if let Some(fd) = descriptor_mut(call) {
+            if let Some(fd) = call.descriptor_mut() {
                 let next = fds.len() as u32;
                 *fd = *fds.entry(*fd).or_insert(next);
             }
@@ -218,7 +181,7 @@ pub(super) fn tidied(lines: &[Line]) -> Vec<Vec<Line>> {
         let mut new = lines.to_vec();
         for (_, step) in &mut new {
             let Step::Call(_, call) = step else { continue };
-            for path in paths_mut(call) {
+            for path in call.paths_mut() {
                 if path == "." {
                     continue;
                 }

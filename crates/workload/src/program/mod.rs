@@ -188,6 +188,58 @@ impl Call {
     }
 }
 
+impl Call {
+    /// The descriptor that it uses, or makes.
+    pub fn descriptor(&self) -> Option<u32> {
+        self.clone().descriptor_mut().copied()
+    }
+
+    /// The same, to be changed.
+    pub fn descriptor_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Call::Open(fd, ..)
+            | Call::Close(fd)
+            | Call::Pwrite { fd, .. }
+            | Call::Pread { fd, .. }
+            | Call::Fsync(fd)
+            | Call::Fdatasync(fd)
+            | Call::Syncfs(fd)
+            | Call::Ftruncate(fd, _)
+            | Call::Fallocate(fd, ..) => Some(fd),
+            Call::Sync
+            | Call::DropCaches
+            | Call::Rename(..)
+            | Call::Link(..)
+            | Call::Unlink(_)
+            | Call::Mkdir(_)
+            | Call::Rmdir(_)
+            | Call::Mark(_) => None,
+        }
+    }
+
+    /// The paths that it names, to be changed.
+    pub fn paths_mut(&mut self) -> Vec<&mut String> {
+        match self {
+            Call::Open(_, p, _)
+            | Call::Unlink(p)
+            | Call::Mkdir(p)
+            | Call::Rmdir(p)
+            | Call::Mark(p) => vec![p],
+            Call::Rename(a, b) | Call::Link(a, b) => vec![a, b],
+            Call::Close(_)
+            | Call::Pwrite { .. }
+            | Call::Pread { .. }
+            | Call::Fsync(_)
+            | Call::Fdatasync(_)
+            | Call::Syncfs(_)
+            | Call::Sync
+            | Call::Ftruncate(..)
+            | Call::Fallocate(..)
+            | Call::DropCaches => Vec::new(),
+        }
+    }
+}
+
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name();
