@@ -55,6 +55,8 @@ pub struct Totals {
     pub judged: u64,
     /// States during recovery that were recovered in turn.
     pub second: u64,
+    /// Mounts that were cut, by whoever does that.
+    pub mounts: u64,
     /// Broken rules, by [`Rule::ALL`].
     pub broken: [u64; Rule::ALL.len()],
 }
@@ -70,6 +72,7 @@ impl Totals {
         self.distinct += other.distinct;
         self.judged += other.judged;
         self.second += other.second;
+        self.mounts += other.mounts;
         for (a, b) in self.broken.iter_mut().zip(other.broken) {
             *a += b;
         }

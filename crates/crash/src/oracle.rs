@@ -178,20 +178,26 @@ impl Judge<'_> {
             !s.from.is_multiple_of(bs) && s.from < file.size && s.from / bs == (s.to - 1) / bs
         };
         if (p.size_with_data || p.tail_with_data)
-            && fitting().next().is_some()
             && fitting().all(|(_, s)| ahead(s).is_some())
             && let Some((_, s)) = fitting().next_back()
-            && (p.size_with_data || within(s))
         {
             let block = ahead(s).unwrap_or(0);
             let held = self.version_of(life, block, &self.seen_at(file, block)).unwrap_or(0);
-            out.push(Violation {
-                rule: Rule::SizeAhead,
-                path: file.path.clone(),
-                offset: Some(block * bs),
-                expected: format!("what `{}` wrote", self.ledger.text(s.version)),
-                seen: format!("length {} over data of `{}`", file.size, self.ledger.text(held)),
-            });
+            let mut broken = |rule| {
+                out.push(Violation {
+                    rule,
+                    path: file.path.clone(),
+                    offset: Some(block * bs),
+                    expected: format!("what `{}` wrote", self.ledger.text(s.version)),
+                    seen: format!("length {} over data of `{}`", file.size, self.ledger.text(held)),
+                });
+            };
+            if p.size_with_data {
+                broken(Rule::SizeAhead);
+            }
+            if p.tail_with_data && within(s) {
+                broken(Rule::TailAhead);
+            }
         }
         if self.profile.cut_stays_cut
             && let Some(since) = fitting().map(|(_, s)| s.version).min()

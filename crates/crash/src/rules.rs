@@ -11,6 +11,8 @@ pub enum Rule {
     Exposure,
     /// O3: the length is of a later version than the data below it.
     SizeAhead,
+    /// O3: the same of a length that grew within the block in which the file ended.
+    TailAhead,
     /// O3: no single version has these contents and this length.
     MixedVersions,
     /// O4: what a completed sync promised is not there.
@@ -28,11 +30,12 @@ pub enum Rule {
 
 impl Rule {
     /// All, in order.
-    pub const ALL: [Rule; 10] = [
+    pub const ALL: [Rule; 11] = [
         Rule::Recoverable,
         Rule::Metadata,
         Rule::Exposure,
         Rule::SizeAhead,
+        Rule::TailAhead,
         Rule::MixedVersions,
         Rule::LostSync,
         Rule::Order,
@@ -53,6 +56,7 @@ impl Rule {
             Rule::Metadata => "O1-metadata",
             Rule::Exposure => "O2-exposure",
             Rule::SizeAhead => "O3-size-ahead",
+            Rule::TailAhead => "O3-tail-ahead",
             Rule::MixedVersions => "O3-mixed-versions",
             Rule::LostSync => "O4-lost-sync",
             Rule::Order => "O5-order",

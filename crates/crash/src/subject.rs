@@ -43,6 +43,8 @@ pub struct Outcome {
     pub did: String,
     /// Does recovering the recovered image give something else?
     pub not_idempotent: Option<String>,
+    /// Did anything of it go through a journal of its own?
+    pub journaled: bool,
     /// Pages that recovery wrote: (page, contents). Nothing where they are no plain list.
     pub written: Vec<(u64, Slice)>,
     /// Those of them that are written when the others are durable.
@@ -92,6 +94,7 @@ impl Subject for FsSubject {
         };
         out.did = survey.did;
         out.last = survey.last;
+        out.journaled = survey.journaled;
         if self.keep_writes && !survey.journaled {
             let slice = |(page, p)| (page, Slice::of_page(p, 0, PAGE_BYTES as u32));
             out.written = overlay.pages().into_iter().map(slice).collect();

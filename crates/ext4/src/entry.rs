@@ -149,6 +149,8 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "ext4",
     about: "ext4 with jbd2, eras 3.4 to 6.18; held against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
+    held: &["3.4", "3.8", "4.6", "5.10", "6.18"],
+    modes: &["", "data=writeback", "data=journal", "nodelalloc"],
     mkfs: make,
     mount,
     probe,

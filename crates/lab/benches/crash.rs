@@ -16,7 +16,6 @@ use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Source, Space, play_on};
 use wp_lab::registry;
 use wp_medium::Sound;
-use wp_vfs::Options;
 
 /// Programs that share what is known, as in a campaign.
 const CHUNK: usize = 16;
@@ -67,17 +66,11 @@ impl Row {
 }
 
 fn measure(size: (&'static str, u64), check: bool, programs: u64) -> Row {
-    let fs = registry::FILE_SYSTEMS[0];
     let bench = Bench {
-        fs,
-        fs_options: Options::parse("era=6.18", fs.options).expect("an option of ext4"),
         device: "ssd-128".to_owned(),
         device_params: vec![("capacity_bytes".to_owned(), size.1)],
-        elevator: String::new(),
-        kernel: (6, 18),
-        settle_s: 60,
         stale: false,
-        model: false,
+        ..Bench::new(registry::FILE_SYSTEMS[0], "era=6.18").expect("options of ext4")
     };
     let source = Source::Wild { seed: 1, calls: 24, extras: Extras::ALL };
     let image = bench.image().expect("an image");
@@ -98,7 +91,7 @@ fn measure(size: (&'static str, u64), check: bool, programs: u64) -> Row {
             .collect();
         row.played_ns += cpu_ns() - begin;
         let subject = FsSubject {
-            entry: fs,
+            entry: bench.fs,
             options: bench.fs_options.clone(),
             block_bytes: 4096,
             check,

@@ -7,7 +7,7 @@ use wp_crash::{Outcome, Profile, Rule, Survivor, judge};
 use wp_lab::crash::bugs::{BUGS, show};
 use wp_lab::crash::programs::publish;
 use wp_lab::crash::{Bench, Campaign, Source, play, run};
-use wp_vfs::{FileType, Options};
+use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
 const FEW: [(&str, u64); 6] =
@@ -26,18 +26,7 @@ fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
 /// A22, the other half: a new file that was synced and whose directory was not.
 #[test]
 fn ext4_keeps_the_name_of_a_new_file_that_was_synced_and_posix_need_not() {
-    let fs = &wp_ext4::ENTRY;
-    let bench = Bench {
-        fs,
-        fs_options: Options::parse("era=6.18", fs.options).expect("options"),
-        device: "fixed".to_owned(),
-        device_params: vec![("capacity_bytes".to_owned(), 64 << 20)],
-        elevator: String::new(),
-        kernel: (6, 18),
-        settle_s: 60,
-        stale: true,
-        model: false,
-    };
+    let bench = Bench::new(&wp_ext4::ENTRY, "era=6.18").expect("options of ext4");
     let marks = Profile { marks_hold: true, ..Profile::EXT4 };
     let source = Source::Made { seed: 1, make: publish::created };
     let c = Campaign { profile: marks, ..Campaign::new(bench.clone(), source, (0, 4)) };

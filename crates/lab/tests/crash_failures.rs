@@ -19,27 +19,21 @@ use wp_lab::crash::{
 };
 use wp_lab::files;
 use wp_medium::write_log::{LogFlags, Until, WriteLog};
-use wp_vfs::Options;
 use wp_workload::program::{Program, contents};
 
-fn bench(options: &str, kernel: (u16, u16), device: &str) -> Bench {
-    let fs = &wp_ext4::ENTRY;
-    Bench {
-        fs,
-        fs_options: Options::parse(options, fs.options).expect("options"),
-        device: device.to_owned(),
-        device_params: vec![("capacity_bytes".to_owned(), 64 << 20)],
-        elevator: "cfq".to_owned(),
-        kernel,
-        settle_s: 60,
-        stale: true,
-        model: false,
-    }
+fn bench(options: &str) -> Bench {
+    Bench::new(&wp_ext4::ENTRY, options).expect("options of ext4")
+}
+
+/// The paper's phone.
+fn phone(options: &str) -> Bench {
+    let (device, elevator) = ("emmc-16".to_owned(), "cfq".to_owned());
+    Bench { device, elevator, ..bench(options) }
 }
 
 /// Ordered mode of 3.8, which shows what was in a block before.
 fn hole(source: Source, programs: (u64, u64)) -> Campaign {
-    let b = bench("era=3.8,dirty_background_bytes=262144", (3, 8), "emmc-16");
+    let b = phone("era=3.8,dirty_background_bytes=262144");
     Campaign { plan: Plan { samples: 8, ..Plan::default() }, ..Campaign::new(b, source, programs) }
 }
 
@@ -54,7 +48,7 @@ const HOLE: &str = "open 0 . r; open 1 a rw,creat; pwrite 1 4096 0 1; syncfs 0";
 fn liar(programs: (u64, u64)) -> Campaign {
     let space =
         Space::Permitted { lying_flush: true, lost_fua: true, faulty_plp: false, atomic: None };
-    let b = Bench { elevator: String::new(), ..bench("era=6.18", (6, 18), "fixed") };
+    let b = bench("era=6.18");
     let plan = Plan { complete: 6, pairs: 8, samples: 8 };
     Campaign { space, plan, ..Campaign::new(b, Source::Sequences(1), programs) }
 }
@@ -98,7 +92,7 @@ fn a_failure_becomes_a_few_calls_that_break_the_same_rule_about_the_same_file() 
 #[test]
 fn what_is_lost_becomes_least_too() {
     // Without barriers a transaction is replayed of which one block never came.
-    let b = bench("era=3.4,nobarrier", (3, 4), "fixed");
+    let b = bench("era=3.4,nobarrier");
     let c = Campaign {
         check: true,
         stop_at: vec![Rule::Metadata],
@@ -297,7 +291,7 @@ fn a_command_judges_each_tree_once() {
         let command =
             Command::new(line, &dir.path().join(n.to_string()), Duration::from_secs(20), n == 2);
         let command = command.expect("a directory");
-        let b = Bench { elevator: String::new(), ..bench("era=6.18", (6, 18), "fixed") };
+        let b = bench("era=6.18");
         let c =
             Campaign { command: Some(command.clone()), ..Campaign::new(b, text(whole), (0, 1)) };
         let f = run(&c, workers, &|_| true);
@@ -327,10 +321,7 @@ fn a_command_judges_each_tree_once() {
 #[test]
 fn two_settings_differ_where_they_do() {
     let old = hole(text(HOLE), (0, 1));
-    let new = Campaign {
-        bench: bench("era=4.6,dirty_background_bytes=262144", (4, 6), "emmc-16"),
-        ..old.clone()
-    };
+    let new = Campaign { bench: phone("era=4.6,dirty_background_bytes=262144"), ..old.clone() };
     let same = compare(&old, &old, 0).expect("played");
     assert!(!same.differs() && same.boundaries.len() == 5, "{same:?}");
     let c = compare(&old, &new, 0).expect("played");

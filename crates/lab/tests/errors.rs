@@ -19,7 +19,6 @@ use wp_lab::crash::programs::errors;
 use wp_lab::crash::{Bench, play};
 use wp_lab::testing::skipped;
 use wp_medium::MediumView;
-use wp_vfs::Options;
 use wp_workload::program::{Call, Program, Step, contents};
 
 /// Bytes of the file system.
@@ -30,19 +29,10 @@ const ROOM: u64 = 64 << 20;
 /// What a call answered: did it succeed, and for a read which bytes are there.
 type Answer = (bool, Option<Vec<u8>>);
 
-fn bench(options: &str, kernel: (u16, u16)) -> Bench {
-    let fs = &wp_ext4::ENTRY;
-    Bench {
-        fs,
-        fs_options: Options::parse(options, fs.options).expect("options"),
-        device: "fixed".to_owned(),
-        device_params: vec![("capacity_bytes".to_owned(), BYTES)],
-        elevator: String::new(),
-        kernel,
-        settle_s: 60,
-        stale: false,
-        model: false,
-    }
+fn bench(options: &str) -> Bench {
+    let device_params = vec![("capacity_bytes".to_owned(), BYTES)];
+    let fresh = Bench::new(&wp_ext4::ENTRY, options).expect("options of ext4");
+    Bench { device_params, stale: false, ..fresh }
 }
 
 /// Blocks that the host's file does not have at first.
@@ -211,7 +201,7 @@ fn both(check: &str, commit: u32) -> Option<Bench> {
             return None;
         }
     };
-    let bench = bench(&format!("era={major}.{minor},commit={commit}"), (major, minor));
+    let bench = bench(&format!("era={major}.{minor},commit={commit}"));
     match Host::new(&bench, DATA) {
         Ok(_) => Some(bench),
         Err(why) => {
@@ -291,18 +281,18 @@ fn fsync_says_0_after_a_commit_failed_in_the_background() {
     };
     // The write, fsync twice, then a write that finds the journal aborted, and fsync twice.
     let today = [true, true, true, false, false, false];
-    assert_eq!(answers(&bench("era=6.18,commit=1", (6, 18))), today);
+    assert_eq!(answers(&bench("era=6.18,commit=1")), today);
     // Until 3.10 fsync did not look whether the file system had been stopped.
     let before = [true, true, true, false, true, true];
-    assert_eq!(answers(&bench("era=3.4,commit=1", (3, 4))), before);
+    assert_eq!(answers(&bench("era=3.4,commit=1")), before);
     let Some(bench) = both("a failed commit beside the host's kernel", 1) else { return };
     assert_same(&bench, LOG, &program, "a failed commit");
 }
 
 /// What each call answers, in the eras: `.` for success, `E` for `EIO`, `R` for `EROFS`.
-fn letters(options: &str, kernel: (u16, u16), text: &str) -> String {
+fn letters(options: &str, text: &str) -> String {
     let program = Program::parse(text).expect("a program");
-    let played = play(&bench(options, kernel), &program).expect("played");
+    let played = play(&bench(options), &program).expect("played");
     let letter = |d: &wp_crash::Did| match &d.error {
         None => '.',
         Some(wp_base::FsError::Io) => 'E',
@@ -314,18 +304,8 @@ fn letters(options: &str, kernel: (u16, u16), text: &str) -> String {
 
 #[test]
 fn each_era_tells_whom_it_tells() {
-    let eras: [(&str, (u16, u16)); 7] = [
-        ("era=3.8", (3, 8)),
-        ("era=4.6", (4, 6)),
-        ("era=4.14", (4, 14)),
-        ("era=4.19", (4, 19)),
-        ("era=5.4", (5, 4)),
-        ("era=5.10", (5, 10)),
-        ("era=6.18", (6, 18)),
-    ];
-    let of = |text: &str| -> Vec<String> {
-        eras.iter().map(|(era, kernel)| letters(era, *kernel, text)).collect()
-    };
+    let eras = ["era=3.8", "era=4.6", "era=4.14", "era=4.19", "era=5.4", "era=5.10", "era=6.18"];
+    let of = |text: &str| -> Vec<String> { eras.iter().map(|era| letters(era, text)).collect() };
     // Two descriptors, each asks twice: the first is told; since 4.13 both are, once each.
     let two = "open 0 f rw,creat\nopen 1 f rw\nfail write data 0 1\npwrite 0 4096 0 1\n\
                fsync 0\nfsync 1\nfsync 0\nfsync 1\n";
@@ -351,19 +331,19 @@ fn each_era_tells_whom_it_tells() {
 
 #[test]
 fn a_log_or_a_cache_that_fails_stops_the_file_system() {
-    for (era, kernel) in [("era=4.6", (4, 6)), ("era=6.18", (6, 18))] {
+    for era in ["era=4.6", "era=6.18"] {
         for what in ["write journal", "write fua", "flush any"] {
             let text = format!(
                 "open 0 f rw,creat\nfail {what} 0 1\npwrite 0 4096 0 1\nfsync 0\n\
                  pwrite 0 4096 4096 2\nfsync 0\n"
             );
-            let answers = letters(era, kernel, &text);
+            let answers = letters(era, &text);
             assert!(answers.starts_with("..E"), "{era}, {what}: {answers}");
             assert!(answers.ends_with('R'), "{era}, {what}: {answers}");
         }
         // A failed write of ordered data stops nothing (`data_err=ignore`).
         let text = "open 0 f rw,creat\nopen 1 g rw,creat\nfail write data 0 1\n\
                     pwrite 0 4096 0 1\nfsync 0\npwrite 1 4096 0 2\nfsync 1\n";
-        assert_eq!(letters(era, kernel, text), "...E..", "{era}");
+        assert_eq!(letters(era, text), "...E..", "{era}");
     }
 }

@@ -281,6 +281,10 @@ pub struct FsEntry {
     pub about: &'static str,
     /// Its options.
     pub options: &'static [OptionSpec],
+    /// Kernel versions whose behaviour it has and that were held against the real ones.
+    pub held: &'static [&'static str],
+    /// Options of the ways to mount it that promise what its default does, from none on.
+    pub modes: &'static [&'static str],
     /// Makes an image of `bytes` bytes: what must be written to a zeroed device.
     pub mkfs: fn(&Options, u64) -> Result<Medium, FsError>,
     /// Mounts what lies on the environment's partition.

@@ -113,17 +113,34 @@ fn cut_table(t: &mut String, rows: &[CutRow]) {
     writeln!(
         t,
         "Power cuts (eMMC, CFQ, data=ordered): states that the drive may be left with, each\n\
-         recovered; in how many a file shows what it never held, has a length that grew within a\n\
-         block without the data, or lacks what a completed sync promised.\n\n\
-         {:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>9}",
-        "era", "programs", "cut", "states", "distinct", "exposure", "size ahead", "lost sync"
+         recovered; in how many a file shows what it never held, has a length without the data\n\
+         (tail: a length that grew within a block, which the claims are about), or lacks what a\n\
+         completed sync promised.\n\n\
+         {:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>10} {:>9}",
+        "era",
+        "programs",
+        "cut",
+        "states",
+        "distinct",
+        "exposure",
+        "size ahead",
+        "tail ahead",
+        "lost sync"
     )
     .expect(line);
     for r in rows {
         writeln!(
             t,
-            "{:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>9}",
-            r.era, r.programs, r.count, r.raw, r.distinct, r.exposure, r.size_ahead, r.lost_sync
+            "{:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>10} {:>9}",
+            r.era,
+            r.programs,
+            r.count,
+            r.raw,
+            r.distinct,
+            r.exposure,
+            r.size_ahead,
+            r.tail_ahead,
+            r.lost_sync
         )
         .expect(line);
         if let Some(example) = &r.example {

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 use wp_base::FsError;
 use wp_crash::{Profile, Rule, Totals};
-use wp_vfs::Options;
 
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
@@ -23,7 +22,6 @@ use crate::machine::MachineError;
 struct Side {
     /// Options of ext4.
     fs: &'static str,
-    kernel: (u16, u16),
     /// Device preset and replaced parameters.
     device: &'static str,
     params: &'static [(&'static str, u64)],
@@ -66,9 +64,8 @@ enum Programs {
 
 const PLAIN: Side = Side {
     fs: "era=4.6",
-    kernel: (4, 6),
     device: "fixed",
-    params: &[("capacity_bytes", 64 << 20)],
+    params: &[],
     elevator: "cfq",
     space: Space::HONEST,
     recovery_in_order: true,
@@ -91,7 +88,7 @@ const BUG: Bug = Bug {
     second_cuts: 0,
 };
 /// Today's kernel.
-const TODAY: Side = Side { fs: "era=6.18", kernel: (6, 18), elevator: "", ..PLAIN };
+const TODAY: Side = Side { fs: "era=6.18", elevator: "", ..PLAIN };
 
 /// Those that this build can show.
 pub static BUGS: &[Bug] = &[
@@ -116,7 +113,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A3",
         what: "ordered mode shows old data after a crash (3.8 to 4.6.1)",
-        affected: Side { fs: "era=3.8,dirty_background_bytes=262144", kernel: (3, 8), ..PHONE },
+        affected: Side { fs: "era=3.8,dirty_background_bytes=262144", ..PHONE },
         fixed: PHONE,
         programs: Programs::Wild(200),
         ..BUG
@@ -124,7 +121,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A4",
         what: "journal_async_commit with data=ordered: one flush, a valid record, old data (until 3.18)",
-        affected: Side { fs: "era=3.4,journal_async_commit", kernel: (3, 4), ..PLAIN },
+        affected: Side { fs: "era=3.4,journal_async_commit", ..PLAIN },
         fixed: Side { fs: "era=4.6,journal_async_commit", refused: true, ..PLAIN },
         programs: Programs::Sequences(1),
         ..BUG
@@ -132,8 +129,8 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A5",
         what: "the log's tail moved in the drive's cache only: overwritten transactions are replayed, or none (until 3.3)",
-        affected: Side { fs: "era=3.3,data=journal,journal_mb=4", kernel: (3, 3), ..PLAIN },
-        fixed: Side { fs: "era=3.4,data=journal,journal_mb=4", kernel: (3, 4), ..PLAIN },
+        affected: Side { fs: "era=3.3,data=journal,journal_mb=4", ..PLAIN },
+        fixed: Side { fs: "era=3.4,data=journal,journal_mb=4", ..PLAIN },
         rule: Rule::LostSync,
         programs: Programs::Made(fill::round_the_log, 1),
         ..BUG
@@ -141,8 +138,8 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A6",
         what: "nobarrier on a volatile cache: a transaction is replayed that was never whole",
-        affected: Side { fs: "era=3.4,nobarrier", kernel: (3, 4), ..PLAIN },
-        fixed: Side { fs: "era=3.4", kernel: (3, 4), ..PLAIN },
+        affected: Side { fs: "era=3.4,nobarrier", ..PLAIN },
+        fixed: Side { fs: "era=3.4", ..PLAIN },
         rule: Rule::Metadata,
         ..BUG
     },
@@ -150,7 +147,7 @@ pub static BUGS: &[Bug] = &[
         id: "A12",
         what: "a drive that says its cache is protected, and loses it",
         affected: Side {
-            params: &[("capacity_bytes", 64 << 20), ("cache_bytes", 0), ("fua", 0)],
+            params: &[("cache_bytes", 0), ("fua", 0)],
             space: Space::Permitted {
                 lying_flush: false,
                 lost_fua: false,
@@ -159,10 +156,7 @@ pub static BUGS: &[Bug] = &[
             },
             ..PLAIN
         },
-        fixed: Side {
-            params: &[("capacity_bytes", 64 << 20), ("cache_bytes", 0), ("fua", 0)],
-            ..PLAIN
-        },
+        fixed: Side { params: &[("cache_bytes", 0), ("fua", 0)], ..PLAIN },
         rule: Rule::LostSync,
         ..BUG
     },
@@ -182,7 +176,7 @@ pub static BUGS: &[Bug] = &[
         id: "A26",
         what: "a write of data failed, one fsync said so, another says 0 (until 4.12)",
         affected: PLAIN,
-        fixed: Side { fs: "era=6.12", kernel: (6, 12), elevator: "", ..PLAIN },
+        fixed: Side { fs: "era=6.12", elevator: "", ..PLAIN },
         rule: Rule::Errors,
         programs: Programs::Made(errors::several_files_open, 256),
         ..BUG
@@ -203,7 +197,7 @@ pub static BUGS: &[Bug] = &[
         id: "N1",
         what: "a block whose first write failed is written again, fsync says 0, and it is lost (since 6.15)",
         affected: TODAY,
-        fixed: Side { fs: "era=6.12", kernel: (6, 12), elevator: "", ..PLAIN },
+        fixed: Side { fs: "era=6.12", elevator: "", ..PLAIN },
         rule: Rule::Errors,
         programs: Programs::Made(errors::fresh_blocks, 64),
         ..BUG
@@ -270,23 +264,12 @@ impl BugResult {
 }
 
 fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineError> {
-    let fs = &wp_ext4::ENTRY;
-    let options =
-        Options::parse(side.fs, fs.options).map_err(|e| MachineError::Config(e.to_string()))?;
-    let bench = Bench {
-        fs,
-        fs_options: options,
+    let mut bench = Bench {
         device: side.device.to_owned(),
-        device_params: match side.device {
-            "fixed" => side.params.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
-            _ => vec![("capacity_bytes".to_owned(), 64 << 20)],
-        },
         elevator: side.elevator.to_owned(),
-        kernel: side.kernel,
-        settle_s: 60,
-        stale: true,
-        model: false,
+        ..Bench::new(&wp_ext4::ENTRY, side.fs)?
     };
+    bench.device_params.extend(side.params.iter().map(|(k, v)| ((*k).to_owned(), *v)));
     let fixed = bug.fixed_programs.filter(|_| !affected);
     let (source, count) = match fixed.unwrap_or(bug.programs) {
         Programs::Sequences(n) => (Source::Sequences(n), sequences::count(n)),

@@ -4,6 +4,7 @@
 //!                of programs, and what recoveries are known is forgotten between chunks;
 //!             2. it can be stopped after any chunk, and goes on from there.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ use wp_workload::program::Program;
 
 use super::command::Command;
 use super::known::KnownFailures;
+use super::mounts::{self, Choice};
 use super::play::{Bench, Played, play_on};
 use super::wild::{self, Extras};
 use super::{database, sequences};
@@ -67,6 +69,7 @@ impl Campaign {
             profile: Profile::EXT4,
             check: false,
             second_cuts: 0,
+            mounts: 0,
             prune: true,
             recovery_in_order: true,
             stop_at: Vec::new(),
@@ -203,6 +206,8 @@ pub struct Campaign {
     pub check: bool,
     /// Cuts during recovery, see [`wp_crash::Options::second_cuts`].
     pub second_cuts: u32,
+    /// States of each program that are mounted, and the mount cut.
+    pub mounts: u32,
     /// See [`wp_crash::Options::prune`].
     pub prune: bool,
     /// See [`wp_crash::Options::recovery_in_order`].
@@ -277,16 +282,19 @@ impl Findings {
         Findings { done: c.programs.0, ..Findings::default() }
     }
 
+    /// Keeps a failure, if there are not enough of its rule.
+    fn keep(&mut self, found: Found) {
+        let same = |o: &&Found| o.violation.rule == found.violation.rule;
+        if self.found.iter().filter(same).count() < KEEP {
+            self.found.push(found);
+        }
+    }
+
     /// Adds those of the next chunk; returns how many failures were kept before.
     fn add(&mut self, next: Findings) -> usize {
         let before = self.found.len();
         self.totals.add(&next.totals);
-        for found in next.found {
-            let same = |o: &&Found| o.violation.rule == found.violation.rule;
-            if self.found.iter().filter(same).count() < KEEP {
-                self.found.push(found);
-            }
-        }
+        next.found.into_iter().for_each(|found| self.keep(found));
         for (place, n) in next.places {
             if self.places.len() < PLACES || self.places.contains_key(&place) {
                 *self.places.entry(place).or_default() += n;
@@ -376,22 +384,41 @@ fn chunk(c: &Campaign, from: u64, to: u64, abandon: &dyn Fn() -> bool) -> Option
     explorer.expect(histories.iter().map(Rc::as_ref));
     for ((n, played), history) in plays.iter().zip(&histories) {
         c.equip(&mut explorer, played, history);
+        let choice = Rc::new(RefCell::new(Choice::new(c, *n)));
+        if c.mounts > 0 {
+            let choice = choice.clone();
+            explorer.watch(move |v| choice.borrow_mut().offer(v));
+        }
         if !explorer.explore(&played.tape, history, &played.ledger, &mut |_| !abandon()) {
             return None;
         }
         for f in std::mem::take(&mut explorer.failures) {
-            let same = |o: &&Found| o.violation.rule == f.violation.rule;
-            if out.found.iter().filter(same).count() < KEEP {
-                let live = history.frames[f.frame].live.len();
-                out.found.push(Found {
-                    program: *n,
-                    violation: f.violation,
-                    frame: f.frame,
-                    lost: (0..live).filter(|i| !f.kept.has(*i)).collect(),
-                    operations: f.operations,
-                    after: f.after,
-                });
-            }
+            let live = history.frames[f.frame].live.len();
+            out.keep(Found {
+                program: *n,
+                violation: f.violation,
+                frame: f.frame,
+                lost: (0..live).filter(|i| !f.kept.has(*i)).collect(),
+                operations: f.operations,
+                after: f.after,
+            });
+        }
+        let chosen = choice.borrow_mut().take();
+        let cuts = mounts::cut(c, played, history, chosen, abandon)?;
+        let totals = &mut explorer.totals;
+        totals.mounts += cuts.mounts;
+        totals.second += cuts.raw;
+        for (state, violation, states) in cuts.failures {
+            totals.broken[violation.rule as usize] += states;
+            let lost = state.lost(history);
+            out.keep(Found {
+                program: *n,
+                violation,
+                frame: state.frame,
+                lost,
+                operations: state.operations,
+                after: totals.raw,
+            });
         }
     }
     out.places = std::mem::take(&mut explorer.places);

@@ -64,6 +64,7 @@ fn totals(t: &Totals) -> BTreeMap<String, u64> {
         ("distinct", t.distinct),
         ("judged", t.judged),
         ("second", t.second),
+        ("mounts", t.mounts),
     ];
     all.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
 }
@@ -152,6 +153,7 @@ impl Body {
             distinct: n("distinct"),
             judged: n("judged"),
             second: n("second"),
+            mounts: n("mounts"),
             ..Totals::default()
         };
         for (name, states) in &self.broken {

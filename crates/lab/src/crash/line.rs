@@ -81,6 +81,9 @@ pub fn arguments(c: &Campaign) -> String {
     if !c.bench.stale {
         t += " --trimmed";
     }
+    if c.mounts > 0 {
+        write!(t, " --mounts {}", c.mounts).expect(line);
+    }
     if c.second_cuts > 0 {
         write!(t, " --second {}", c.second_cuts).expect(line);
     }

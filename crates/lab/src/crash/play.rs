@@ -59,7 +59,39 @@ pub struct Played {
     pub atomic: u32,
 }
 
+/// Capacity of a bench's device, if nothing else is said.
+const CAPACITY: u64 = 64 << 20;
+
 impl Bench {
+    /// A file system with these options on a used drive of 64 MiB (`fixed`), with the block layer
+    /// and the elevator of the kernel that the era in them names. Errors: no such option or era.
+    pub fn new(fs: &'static FsEntry, options: &str) -> Result<Bench, MachineError> {
+        let config = |e: &dyn std::fmt::Display| MachineError::Config(e.to_string());
+        let fs_options = Options::parse(options, fs.options).map_err(|e| config(&e))?;
+        Bench::of(fs, fs_options)
+    }
+
+    /// The same with options that were parsed. Errors: no such era.
+    pub fn of(fs: &'static FsEntry, fs_options: Options) -> Result<Bench, MachineError> {
+        let era = fs_options.get("era", fs.options).unwrap_or_default();
+        let mut numbers = era.split('.').map(|n| n.parse().ok());
+        let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
+            let why = format!("era={era}: not a kernel version, as 6.18 is one");
+            return Err(MachineError::Config(why));
+        };
+        Ok(Bench {
+            fs,
+            kernel: (major, minor),
+            fs_options,
+            device: "fixed".to_owned(),
+            device_params: vec![("capacity_bytes".to_owned(), CAPACITY)],
+            elevator: String::new(),
+            settle_s: 60,
+            stale: true,
+            model: false,
+        })
+    }
+
     /// The image of a new file system. Errors: options that mkfs refuses.
     pub fn image(&self) -> Result<Medium, MachineError> {
         let fs = |error| MachineError::Fs { during: "mkfs", error };
@@ -181,6 +213,14 @@ pub(super) struct Asked {
     pub names: Vec<&'static str>,
     /// How often the step that is left out would have been done.
     pub reached: u64,
+}
+
+/// Mounts what a cut left, and unmounts it: the tape has all of it, the ledger nothing.
+///
+/// Errors: a machine that cannot be, and what the mount or the unmount answers.
+pub(super) fn mount(bench: &Bench, left: Medium) -> Result<Played, MachineError> {
+    let around = Around { whole_life: true, ..Around::default() };
+    play_with(bench, left, &Program::default(), &around, || None).map(|(played, _)| played)
 }
 
 /// [`play()`] with a site armed, or all of them watched, from the program's first call on.

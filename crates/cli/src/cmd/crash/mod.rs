@@ -4,6 +4,7 @@ mod against;
 mod bugs;
 mod hunt;
 mod least;
+mod modes;
 mod report;
 mod show;
 
@@ -32,6 +33,13 @@ pub struct Args {
     /// File system and options: `ext4,era=3.8,data=journal`.
     #[arg(long, default_value = "ext4,era=6.18")]
     fs: String,
+    /// The same programs in every era that was held against a real kernel and every way to mount
+    /// that promises the same, in place of those of --fs: a line each.
+    #[arg(long, conflicts_with_all = [
+        "mutate", "bug", "state", "against", "against_device", "against_space", "minimise",
+        "reproducer", "state_file", "accept", "budget",
+    ])]
+    every_mode: bool,
     /// Device preset and replaced parameters.
     #[arg(long, default_value = "fixed")]
     device: String,
@@ -85,6 +93,9 @@ pub struct Args {
     /// Cuts during each new recovery: so many choices of its writes.
     #[arg(long, default_value_t = 0)]
     second: u32,
+    /// Mount so many states of each program, and cut that: replay, clean-up of orphans, unmount.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    mounts: u32,
     /// Recover every state, also those that read the same as an earlier one: the same answer,
     /// later.
     #[arg(long)]
@@ -248,9 +259,7 @@ fn profile(a: &Args) -> Result<Profile, String> {
 
 fn campaign(a: &Args) -> Result<Campaign, String> {
     let (fs, fs_options) = super::file_system(&a.fs)?;
-    let era = fs_options.get("era", fs.options).unwrap_or("4.6").to_owned();
-    let version = wp_ext4::era::Version::parse(&era)
-        .ok_or_else(|| format!("`{era}` is not a kernel version"))?;
+    let fresh = Bench::of(fs, fs_options).map_err(|e| e.to_string())?;
     let (device, mut device_params) = super::device(&a.device)?;
     device_params.push(("capacity_bytes".to_owned(), super::size(&a.size)?));
     let source = source(a)?;
@@ -262,15 +271,12 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     }
     Ok(Campaign {
         bench: Bench {
-            fs,
-            fs_options,
             device,
             device_params,
             elevator: a.elevator.clone(),
-            kernel: (version.0, version.1),
-            settle_s: 60,
             stale: !a.trimmed,
             model: a.space == "modelled",
+            ..fresh
         },
         source,
         programs: (a.first, end),
@@ -280,6 +286,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         profile: profile(a)?,
         check: !a.no_check,
         second_cuts: a.second,
+        mounts: a.mounts,
         prune: !a.no_prune,
         recovery_in_order: !a.recovery_unordered,
         stop_at: Vec::new(),
@@ -328,6 +335,9 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     if let Some(which) = &a.bug {
         return bugs::run(a, which, out);
+    }
+    if a.every_mode {
+        return modes::run(a, out);
     }
     let campaign = match campaign(a) {
         Ok(c) => c,

@@ -90,6 +90,7 @@ fn numbers(t: &Totals) -> Vec<(&'static str, u64)> {
         ("distinct states, each recovered", t.distinct),
         ("judged", t.judged),
         ("cuts during recovery", t.second),
+        ("mounts that were cut", t.mounts),
     ]
 }
 
@@ -143,9 +144,8 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
     for rule in Rule::ALL {
         let n = f.totals.broken[rule as usize];
         let held = match rule {
-            Rule::SizeAhead => {
-                c.profile.size_with_data || c.profile.tail_with_data || c.profile.cut_stays_cut
-            }
+            Rule::SizeAhead => c.profile.size_with_data || c.profile.cut_stays_cut,
+            Rule::TailAhead => c.profile.tail_with_data,
             Rule::MixedVersions => c.profile.one_version,
             Rule::Order => c.profile.names_in_order,
             Rule::Replaced => c.profile.replaces_whole,

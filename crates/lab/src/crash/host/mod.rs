@@ -14,14 +14,13 @@ mod kernel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use wp_base::SECTOR_BYTES;
 use wp_base::rng::Rng;
-use wp_crash::{Explorer, FsSubject, History, Kept, Outcome, Plan, Profile, Visit};
+use wp_crash::{Explorer, FsSubject, History, Plan, Profile};
 use wp_medium::{Medium, MediumView, Sound};
 use wp_vfs::Options;
 
@@ -29,6 +28,7 @@ pub use self::compare::difference;
 pub use self::kernel::{Found, HostKernel, Spent, Theirs, release};
 use super::campaign::{Source, Space};
 use super::play::{Bench, Played, play};
+use super::reservoir::{Reservoir, Taken};
 use super::story::Cut;
 use super::wild::Extras;
 use crate::registry;
@@ -85,19 +85,12 @@ impl Mode {
     }
 
     fn bench(&self) -> Result<Bench, String> {
-        let fs = registry::FILE_SYSTEMS[0];
-        let (major, minor) = self.era.split_once('.').unwrap_or((self.era, "0"));
-        let number = |t: &str| t.parse().map_err(|_| format!("era {}", self.era));
+        let fresh = Bench::of(registry::FILE_SYSTEMS[0], self.parsed(self.era)?);
+        let fresh = fresh.map_err(|e| e.to_string())?;
         Ok(Bench {
-            fs,
-            fs_options: self.parsed(self.era)?,
-            device: "fixed".to_owned(),
             device_params: vec![("capacity_bytes".to_owned(), BYTES)],
-            elevator: String::new(),
-            kernel: (number(major)?, number(minor)?),
-            settle_s: 60,
             stale: self.is_used,
-            model: false,
+            ..fresh
         })
     }
 
@@ -289,37 +282,6 @@ pub fn agree(
     Ok(out)
 }
 
-/// A state that was taken.
-struct Taken {
-    frame: usize,
-    kept: Kept,
-    outcome: Rc<Outcome>,
-}
-
-/// So many of a stream whose length is not known, each with the same chance.
-struct Reservoir {
-    rng: Rng,
-    most: usize,
-    offered: u64,
-    taken: Vec<Taken>,
-}
-
-impl Reservoir {
-    fn offer(&mut self, v: &Visit<'_>) {
-        self.offered += 1;
-        let at = match self.taken.len() < self.most {
-            true => self.taken.len() as u64,
-            false => self.rng.below(self.offered),
-        };
-        let state = || Taken { frame: v.frame, kept: v.kept.clone(), outcome: v.outcome.clone() };
-        if at == self.taken.len() as u64 && self.taken.len() < self.most {
-            self.taken.push(state());
-        } else if let Some(place) = self.taken.get_mut(at as usize) {
-            *place = state();
-        }
-    }
-}
-
 /// One program.
 struct One<'a> {
     ask: &'a Ask,
@@ -367,8 +329,7 @@ impl One<'_> {
         };
         let start = played.partition.0;
         for (i, state) in fresh.iter().chain(&again).enumerate() {
-            let live = history.frames[state.frame].live.len();
-            let lost: Vec<usize> = (0..live).filter(|i| !state.kept.has(*i)).collect();
+            let lost = state.lost(&history);
             let fs = (bench.fs, &bench.fs_options);
             let (history, frame) = (&history, state.frame);
             let medium = Cut { fs, played: &played, history, frame, lost: &lost }.medium();
@@ -447,12 +408,8 @@ impl One<'_> {
             prune: true,
             recovery_in_order: true,
         };
-        let reservoir = |most, name| Reservoir {
-            rng: Rng::stream(self.ask.seed ^ (self.number << 20), name),
-            most,
-            offered: 0,
-            taken: Vec::new(),
-        };
+        let reservoir =
+            |most, name| Reservoir::new(most, self.ask.seed ^ (self.number << 20), name);
         let mut fresh = reservoir(self.ask.each, "fresh states");
         let mut again = reservoir(self.ask.each.div_ceil(20), "states again");
         #[expect(clippy::disallowed_methods, reason = "what is measured is the host")]
@@ -465,7 +422,7 @@ impl One<'_> {
         self.out.recoveries += explorer.totals.distinct;
         self.out.explored += start.elapsed();
         drop(explorer);
-        Ok((fresh.taken, again.taken, history))
+        Ok((fresh.take(), again.take(), history))
     }
 
     /// Notes an image; was there none like it of another program? What a mode's programs begin with

@@ -4,7 +4,6 @@ use wp_base::site::Site;
 use wp_crash::{Explorer, FsSubject, Plan, Profile, Rule, Violation};
 use wp_ext4::site::{RECOVER_FLUSH, RECOVER_HOME_FIRST};
 use wp_medium::Sound;
-use wp_vfs::Options;
 use wp_workload::program::Program;
 
 use super::super::play::{Around, Bench, Played};
@@ -360,20 +359,13 @@ impl Setting {
     }
 
     pub(super) fn bench(&self) -> Result<Bench, String> {
-        let fs = registry::FILE_SYSTEMS[0];
-        let fs_options = Options::parse(self.fs, fs.options).map_err(|e| e.to_string())?;
-        let era = fs_options.get("era", fs.options).unwrap_or("4.6");
-        let version = wp_ext4::era::Version::parse(era).ok_or("not a kernel version")?;
+        let fresh = Bench::new(registry::FILE_SYSTEMS[0], self.fs).map_err(|e| e.to_string())?;
         Ok(Bench {
-            fs,
-            fs_options,
             device: self.device.to_owned(),
             device_params: vec![("capacity_bytes".to_owned(), self.capacity)],
             elevator: self.elevator.to_owned(),
-            kernel: (version.0, version.1),
-            settle_s: if self.whole_life { 0 } else { 60 },
-            stale: true,
-            model: false,
+            settle_s: if self.whole_life { 0 } else { fresh.settle_s },
+            ..fresh
         })
     }
 

@@ -6,9 +6,7 @@
 
 use serde::Serialize;
 use wp_crash::{Profile, Rule, Totals};
-use wp_vfs::Options;
 
-use super::run::config;
 use crate::crash::wild::Extras;
 use crate::crash::{Bench, Campaign, Findings, Source, run};
 use crate::machine::MachineError;
@@ -35,8 +33,10 @@ pub struct CutRow {
     pub distinct: u64,
     /// States in which a file shows what it never held.
     pub exposure: u64,
-    /// States in which a length that grew within a block is there without the data.
+    /// States in which a length is there without the data below it.
     pub size_ahead: u64,
+    /// Those of them in which the length grew within a block: what the claims speak of.
+    pub tail_ahead: u64,
     /// States without what a sync promised, for whatever reason.
     pub lost_sync: u64,
     /// The first program with an exposure, and how to see it again.
@@ -65,6 +65,7 @@ impl CutRow {
             distinct: t.distinct,
             exposure: broken(Rule::Exposure),
             size_ahead: broken(Rule::SizeAhead),
+            tail_ahead: broken(Rule::TailAhead),
             lost_sync: broken(Rule::LostSync),
             example,
         }
@@ -72,19 +73,12 @@ impl CutRow {
 }
 
 /// A machine of the phone's kind. Errors: never for the eras of the paper.
-pub fn bench(era: &str, kernel: (u16, u16)) -> Result<Bench, MachineError> {
-    let fs = &wp_ext4::ENTRY;
-    let options = Options::parse(&format!("era={era},dirty_background_bytes=262144"), fs.options);
+pub fn bench(era: &str) -> Result<Bench, MachineError> {
+    let options = format!("era={era},dirty_background_bytes=262144");
     Ok(Bench {
-        fs,
-        fs_options: options.map_err(config)?,
         device: "emmc-16".to_owned(),
-        device_params: vec![("capacity_bytes".to_owned(), 64 << 20)],
         elevator: "cfq".to_owned(),
-        kernel,
-        settle_s: 60,
-        stale: true,
-        model: false,
+        ..Bench::new(&wp_ext4::ENTRY, &options)?
     })
 }
 
@@ -96,8 +90,6 @@ pub fn cut_era(
     workers: usize,
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Vec<CutRow>>, MachineError> {
-    let mut parts = era.split('.').map(|n| n.parse().unwrap_or(0));
-    let kernel = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     let extras = Extras::ALL;
     let sources = [
         ("random", programs, Source::Wild { seed, calls: 40, extras }),
@@ -108,10 +100,10 @@ pub fn cut_era(
     for (name, count, source) in sources {
         let campaign = Campaign {
             seed,
-            profile: Profile { tail_with_data: true, ..Profile::EXT4 },
-            // What was seen twice over needs no thousand programs more.
-            stop_at: vec![Rule::Exposure, Rule::SizeAhead],
-            ..Campaign::new(bench(era, kernel)?, source, (0, count.max(1)))
+            profile: Profile { size_with_data: true, tail_with_data: true, ..Profile::EXT4 },
+            // What was seen three times over needs no thousand programs more.
+            stop_at: vec![Rule::Exposure, Rule::SizeAhead, Rule::TailAhead],
+            ..Campaign::new(bench(era)?, source, (0, count.max(1)))
         };
         let findings = run(&campaign, workers, &|_| go_on());
         if !go_on() {
@@ -138,7 +130,7 @@ pub(super) fn seen(rows: &[CutRow], era: &str, id: &str) -> Result<f64, String> 
         }
         "size_ahead" => {
             let r = row("random")?;
-            (r.size_ahead, r.distinct >= DISTINCT && r.count >= PROGRAMS)
+            (r.tail_ahead, r.distinct >= DISTINCT && r.count >= PROGRAMS)
         }
         "one_journal" => (row("one journal")?.exposure, true),
         _ => (row("many journals")?.exposure, true),

@@ -1,0 +1,106 @@
+//! `crash --every-mode`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use serde_json::json;
+use wp_crash::{Rule, Totals};
+
+use super::{Args, campaign, interrupt, report};
+use crate::output::{Exit, Out};
+
+/// The file systems as `--fs` has them: what was given, but each era and mode.
+fn modes(fs: &str) -> Result<Vec<String>, String> {
+    let (entry, given) = crate::cmd::file_system(fs)?;
+    let replaced: Vec<&str> =
+        entry.modes.iter().flat_map(|m| m.split(',')).filter_map(|o| o.split('=').next()).collect();
+    let kept = given.given().filter(|(k, _)| *k != "era" && !replaced.contains(k));
+    let kept: String = kept.map(|(k, v)| format!(",{k}={v}")).collect();
+    let of = |era: &str, mode: &str| {
+        let comma = if mode.is_empty() { "" } else { "," };
+        format!("{},era={era}{kept}{comma}{mode}", entry.name)
+    };
+    Ok(entry.held.iter().flat_map(|era| entry.modes.iter().map(|m| of(era, m))).collect())
+}
+
+/// Runs the campaign in each. Exit 1 if a rule is broken in any.
+pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
+    let campaigns: Result<Vec<_>, String> = modes(&a.fs).and_then(|modes| {
+        let of = |fs: String| {
+            let a = Args { fs, ..a.clone() };
+            campaign(&a).map(|c| (a, c))
+        };
+        modes.into_iter().map(of).collect()
+    });
+    let campaigns = match campaigns {
+        Ok(c) => c,
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, "writepath crash --help"),
+    };
+    let stop = interrupt(out);
+    let line = "a string takes it";
+    let live = std::io::stderr().is_terminal();
+    #[expect(clippy::disallowed_methods, reason = "what it took is of the host")]
+    let start = Instant::now();
+    let (mut t, mut documents, mut all) = (String::new(), Vec::new(), Totals::default());
+    writeln!(
+        t,
+        "{:<40} {:>8} {:>10} {:>9} {:>9}",
+        "mode", "programs", "states", "distinct", "broken"
+    )
+    .expect(line);
+    for (a, c) in &campaigns {
+        if live {
+            eprint!("\r{:<60}", a.fs);
+        }
+        let f = wp_lab::crash::run(c, a.workers, &|_| !stop.load(Ordering::SeqCst));
+        if live {
+            eprint!("\r{:<60}\r", "");
+        }
+        if stop.load(Ordering::SeqCst) {
+            return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
+        }
+        if let Some((n, why)) = f.not_played.first() {
+            let why = format!("{}: program {n} was not played: {why}", a.fs);
+            return out.fail(Exit::Usage, "crash", &why, "see --fs and --size");
+        }
+        let broken: u64 = f.totals.broken.iter().sum();
+        let (n, raw, distinct) = (f.totals.programs, f.totals.raw, f.totals.distinct);
+        writeln!(t, "{:<40} {n:>8} {raw:>10} {distinct:>9} {broken:>9}", a.fs).expect(line);
+        for rule in Rule::ALL.into_iter().filter(|r| f.totals.broken[*r as usize] > 0) {
+            let first = f.found.iter().find(|x| x.violation.rule == rule);
+            let what = first
+                .map(|x| format!("program {}: {}", x.program, report::violation(&x.violation)));
+            let states = f.totals.broken[rule as usize];
+            let what = what.unwrap_or_default();
+            writeln!(t, "  {} in {states} states: {what}", rule.name()).expect(line);
+        }
+        let mut document = report::document(a, c, &f);
+        document["fs"] = json!(a.fs);
+        out.line(&document);
+        documents.push(document);
+        all.add(&f.totals);
+    }
+    writeln!(
+        t,
+        "{:<40} {:>8} {:>10} {:>9} {:>9}   {:.1} s, {} threads",
+        format!("{} modes", campaigns.len()),
+        all.programs,
+        all.raw,
+        all.distinct,
+        all.broken.iter().sum::<u64>(),
+        start.elapsed().as_secs_f64(),
+        a.workers
+    )
+    .expect(line);
+    let exit = if all.broken.iter().all(|n| *n == 0) { Exit::Ok } else { Exit::No };
+    let broken: u64 = all.broken.iter().sum();
+    let summary = json!({
+        "schema": "writepath.crash.modes/1", "kind": "summary", "programs": all.programs,
+        "raw_states": all.raw, "distinct_states": all.distinct, "broken": broken,
+        "modes": documents,
+    });
+    out.last_line(exit, &summary, &t)
+}
