@@ -201,13 +201,6 @@ impl Machine {
             .map_err(|error| MachineError::Fs { during: "unmount", error })
     }
 
-    /// Bytes of a block of its file system. Errors: an image that is none of its file system's.
-    pub fn block_bytes(&self) -> Result<u32, MachineError> {
-        (self.spec.fs.blocks)(&self.view())
-            .map(|b| b.block_bytes())
-            .map_err(|error| MachineError::Fs { during: "a look at the image", error })
-    }
-
     /// The partition's contents as a reader would see them now.
     pub fn view(&self) -> MediumView {
         MediumView {

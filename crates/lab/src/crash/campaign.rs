@@ -235,6 +235,8 @@ pub struct Found {
     pub operations: (u32, u32),
     /// Raw states that had been visited in its chunk when it was found.
     pub after: u64,
+    /// Is it of a cut during the mount of that state?
+    pub mount: bool,
 }
 
 /// What came of a campaign.
@@ -401,6 +403,7 @@ fn chunk(c: &Campaign, from: u64, to: u64, abandon: &dyn Fn() -> bool) -> Option
                 lost: (0..live).filter(|i| !f.kept.has(*i)).collect(),
                 operations: f.operations,
                 after: f.after,
+                mount: false,
             });
         }
         let chosen = choice.borrow_mut().take();
@@ -418,6 +421,7 @@ fn chunk(c: &Campaign, from: u64, to: u64, abandon: &dyn Fn() -> bool) -> Option
                 lost,
                 operations: state.operations,
                 after: totals.raw,
+                mount: true,
             });
         }
     }

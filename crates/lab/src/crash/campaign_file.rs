@@ -47,6 +47,7 @@ struct Failure {
     lost: Vec<usize>,
     operations: (u32, u32),
     after: u64,
+    mount: bool,
 }
 
 fn digest(body: &Value) -> String {
@@ -86,6 +87,7 @@ pub fn save(path: &Path, campaign: &str, build: &str, f: &Findings) -> std::io::
         lost: x.lost.clone(),
         operations: x.operations,
         after: x.after,
+        mount: x.mount,
     });
     let places = f.places.iter().map(|((r, p), n)| (r.name().to_owned(), p.clone(), *n));
     let body = Body {
@@ -173,6 +175,7 @@ impl Body {
                 lost: x.lost,
                 operations: x.operations,
                 after: x.after,
+                mount: x.mount,
             })
         });
         let found: Result<Vec<Found>, String> = found.collect();

@@ -83,7 +83,7 @@ pub(super) fn cut(
         let fs = (c.bench.fs, &c.bench.fs_options);
         let medium = Cut { fs, played, history, frame: state.frame, lost: &lost }.medium();
         out.mounts += 1;
-        match mount(&c.bench, medium) {
+        match mount(&c.bench, played, medium) {
             Ok(again) => {
                 let found = explore(c, &again, &state.outcome, &mut out, abandon)?;
                 if let Some((violation, states)) = found {

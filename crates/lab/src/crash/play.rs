@@ -215,12 +215,13 @@ pub(super) struct Asked {
     pub reached: u64,
 }
 
-/// Mounts what a cut left, and unmounts it: the tape has all of it, the ledger nothing.
+/// Mounts what a cut left of a run, and unmounts it: the tape has all of it, the ledger nothing.
 ///
 /// Errors: a machine that cannot be, and what the mount or the unmount answers.
-pub(super) fn mount(bench: &Bench, left: Medium) -> Result<Played, MachineError> {
+pub(super) fn mount(bench: &Bench, of: &Played, left: Medium) -> Result<Played, MachineError> {
     let around = Around { whole_life: true, ..Around::default() };
-    play_with(bench, left, &Program::default(), &around, || None).map(|(played, _)| played)
+    let block = of.ledger.block_bytes() as u32;
+    play_in(bench, (left, block), &Program::default(), &around, || None).map(|(played, _)| played)
 }
 
 /// [`play()`] with a site armed, or all of them watched, from the program's first call on.
@@ -231,9 +232,22 @@ pub(super) fn play_with(
     around: &Around,
     arm: impl FnOnce() -> Option<Armed>,
 ) -> Result<(Played, Asked), MachineError> {
+    let view = MediumView { medium: image.clone(), start: Sector(0), bytes: bench.capacity()? };
+    let blocks = (bench.fs.blocks)(&view)
+        .map_err(|error| MachineError::Fs { during: "a look at the image", error })?;
+    play_in(bench, (image, blocks.block_bytes()), program, around, arm)
+}
+
+/// The same on an image with blocks of so many bytes.
+fn play_in(
+    bench: &Bench,
+    (image, block): (Medium, u32),
+    program: &Program,
+    around: &Around,
+    arm: impl FnOnce() -> Option<Armed>,
+) -> Result<(Played, Asked), MachineError> {
     let fails = program.0.iter().any(|s| matches!(s, Step::Fail(_)));
     let (machine, recorder, faults) = bench.machine(image, fails)?;
-    let block = machine.block_bytes()?;
     let limits = machine.queue.with_device(|d| *d.limits());
     let mut arm = Some(arm);
     let mut armed = None;
