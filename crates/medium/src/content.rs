@@ -216,7 +216,9 @@ impl Slice {
             return page.clone();
         }
         let mut page = Page::zeroed();
-        self.copy_to(&mut page.make_mut()[..self.len as usize]);
+        if !matches!(self.content, Content::Zero) {
+            self.copy_to(&mut page.make_mut()[..self.len as usize]);
+        }
         page
     }
 

@@ -8,6 +8,7 @@ use wp_base::live::{Kind, Tally};
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_jbd2::{Handle, JournalInode};
+use wp_medium::Slice;
 use wp_rt::{Lock, WaitQueue};
 use wp_vfs::{Attr, FileType, TimeSpec};
 use zerocopy::little_endian::U32;
@@ -389,7 +390,7 @@ impl Ext4 {
         if self.itable_block_is_unused(slot.group, slot.table_block, ino).await? {
             let b = self.bdev.get(block);
             if !b.flag(BufFlag::Uptodate) {
-                b.with_mut(|bytes| bytes.fill(0));
+                b.set_contents(Slice::zero(b.len()));
                 b.set(BufFlag::Uptodate);
             }
             return Ok(b);
