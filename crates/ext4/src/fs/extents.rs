@@ -342,6 +342,7 @@ impl Ext4 {
         match &node.buf {
             None => {
                 fill(&mut inode.disk.borrow_mut().block, node);
+                inode.blocks_met.borrow_mut().clear();
                 self.write_inode(h, inode).await
             }
             Some(buf) => {
