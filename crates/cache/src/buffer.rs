@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 
 use wp_base::live::{Kind, Tally};
-use wp_medium::{Content, Page, Slice};
+use wp_medium::Slice;
 use wp_rt::{Rt, WaitQueue};
 
 /// A bit of a buffer's state. Names are those of `BH_*`.
@@ -110,25 +110,23 @@ impl Buffer {
 
     /// Shows its bytes.
     pub fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        self.hold_bytes();
-        let data = self.data.borrow();
-        match data.content() {
-            Content::Bytes(page) => {
-                let off = data.offset() as usize;
-                f(&page.bytes()[off..off + self.len as usize])
-            }
-            _ => unreachable!("hold_bytes left a page"),
+        if let Some(bytes) = self.data.borrow().held() {
+            return f(bytes);
         }
+        self.data.replace_with(|data| Slice::of_page(data.to_page(), 0, self.len));
+        f(self.data.borrow().held().expect("a page holds it now"))
     }
 
     /// Shows its bytes for writing. Copies them first if a bio, a journal copy or the medium holds
-    /// them too.
+    /// them too. `f` may not look at this buffer in another way.
     pub fn with_mut<R>(&self, f: impl FnOnce(&mut [u8]) -> R) -> R {
         self.changes.set(self.changes.get() + 1);
-        let mut page = self.take_page();
-        let out = f(&mut page.make_mut()[..self.len as usize]);
-        *self.data.borrow_mut() = Slice::of_page(page, 0, self.len);
-        out
+        let mut data = self.data.borrow_mut();
+        if let Some(bytes) = data.held_mut() {
+            return f(bytes);
+        }
+        *data = Slice::of_page(data.to_page(), 0, self.len);
+        f(data.held_mut().expect("a page holds it now"))
     }
 
     /// How often its contents have been given away for writing or replaced. While it stands still,
@@ -147,29 +145,6 @@ impl Buffer {
         assert_eq!(contents.len(), self.len);
         self.changes.set(self.changes.get() + 1);
         *self.data.borrow_mut() = contents;
-    }
-
-    /// Makes the contents a page of bytes that starts at offset 0 or stays as it is.
-    fn hold_bytes(&self) {
-        let is_bytes = matches!(self.data.borrow().content(), Content::Bytes(_));
-        if !is_bytes {
-            let page = self.data.borrow().to_page();
-            *self.data.borrow_mut() = Slice::of_page(page, 0, self.len);
-        }
-    }
-
-    /// The contents as a page that starts with them; leaves zeroes behind so that the page is not
-    /// shared with this buffer itself.
-    fn take_page(&self) -> Page {
-        let data = std::mem::replace(&mut *self.data.borrow_mut(), Slice::zero(self.len));
-        match data.content() {
-            Content::Bytes(page) if data.offset() == 0 => {
-                let page = page.clone();
-                drop(data);
-                page
-            }
-            _ => data.to_page(),
-        }
     }
 
     /// Is the bit set?

@@ -91,6 +91,34 @@ pub(crate) fn cut(data: &[Slice], from: u64, len: u64) -> Vec<Slice> {
     out
 }
 
+/// How far slices have been taken apart, from the front: slices, and bytes of the next one.
+#[derive(Default)]
+pub(crate) struct Taken {
+    slices: usize,
+    bytes: u32,
+}
+
+impl Taken {
+    /// The next `bytes` of `data`, or as many as there are.
+    pub(crate) fn take(&mut self, data: &[Slice], bytes: u64) -> Vec<Slice> {
+        let (mut out, mut left) = (Vec::new(), bytes);
+        while left > 0
+            && let Some(slice) = data.get(self.slices)
+        {
+            let n = u64::from(slice.len() - self.bytes).min(left) as u32;
+            if n > 0 {
+                out.push(slice.sub(self.bytes, n));
+            }
+            left -= u64::from(n);
+            self.bytes += n;
+            if self.bytes == slice.len() {
+                *self = Taken { slices: self.slices + 1, bytes: 0 };
+            }
+        }
+        out
+    }
+}
+
 /// Should a write go to the medium at once, or may it stay in the cache?
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
@@ -212,5 +240,26 @@ impl Contents {
             seq,
         });
         CrashView { medium: medium.clone(), loss: loss.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Piece by piece from the front, each is what a cut of all of it gives.
+    #[test]
+    fn pieces_taken_from_the_front_are_cuts() {
+        let slice = |n: u32| Slice::pattern(u64::from(n), 512, n * 512);
+        let data: Vec<Slice> = [3, 1, 8, 0, 2, 5].map(slice).to_vec();
+        for step in 1..20u64 {
+            let (mut taken, mut at) = (Taken::default(), 0);
+            while at < 19 * 512 {
+                let right = cut(&data, at, step * 512);
+                assert_eq!(taken.take(&data, step * 512), right, "{step} from {at}");
+                at += step * 512;
+            }
+            assert!(taken.take(&data, 512).is_empty());
+        }
     }
 }

@@ -43,7 +43,8 @@ impl Handle {
         if self.has_access(b) {
             return Ok(());
         }
-        self.get_write_access_met(b).await.map(|_| ())
+        // Boxed, since whoever changes metadata holds this future, and most buffers are its own.
+        Box::pin(self.get_write_access_met(b)).await.map(|_| ())
     }
 
     /// As [`Handle::get_write_access`]; answers what it met.

@@ -95,7 +95,7 @@ impl Journal {
         }
         if let Some(tid) = inode.owner.take() {
             let mut st = self.st.borrow_mut();
-            if let Some(t) = st.transactions.get_mut(&tid) {
+            if let Some(t) = st.transactions.get_mut(tid) {
                 t.inodes.retain(|i| !Rc::ptr_eq(i, inode));
             }
         }

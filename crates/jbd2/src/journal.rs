@@ -9,7 +9,7 @@
 //! Source:     Linux 6.1 `fs/jbd2/journal.c`.
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
 use wp_base::event::{Class, Event, Flags};
@@ -25,7 +25,7 @@ use crate::log::LogMap;
 use crate::options::{CreditRule, JournalCounters, JournalOptions};
 use crate::recover::verify_super;
 use crate::site;
-use crate::state::{Dropped, State, TransactionState};
+use crate::state::{Dropped, State, TransactionState, Transactions};
 use crate::superblock::SuperState;
 
 /// A file system's journal, loaded.
@@ -169,7 +169,7 @@ impl Journal {
 
     /// State of a transaction that is not gone yet.
     pub fn transaction_state(&self, tid: u32) -> Option<TransactionState> {
-        self.st.borrow().transactions.get(&tid).map(|t| t.state)
+        self.st.borrow().transactions.get(tid).map(|t| t.state)
     }
 
     /// Newest transaction that has committed.
@@ -432,7 +432,7 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         max_buffers: i64::from((maxlen - area) / opts.policy.transaction_divisor),
         base_credits: 0,
         control_shift: (opts.policy.credits == CreditRule::Shift).then_some(5),
-        transactions: BTreeMap::new(),
+        transactions: Transactions::default(),
         running: None,
         committing: None,
         checkpoint: VecDeque::new(),

@@ -9,7 +9,7 @@
 //! Source:     Linux 6.1 `fs/jbd2/transaction.c` (`__jbd2_journal_{file,unfile,refile}_buffer`),
 //!             `checkpoint.c`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use wp_base::live::{Kind as LiveKind, Tally};
@@ -85,6 +85,46 @@ impl Transaction {
     }
 }
 
+/// Transactions alive, by id. Ids follow each other, so they stand in a row.
+#[derive(Default)]
+pub(crate) struct Transactions {
+    /// Id of the first place.
+    first: u32,
+    places: VecDeque<Option<Transaction>>,
+}
+
+impl Transactions {
+    fn place(&self, tid: u32) -> usize {
+        tid.wrapping_sub(self.first) as usize
+    }
+
+    pub fn get(&self, tid: u32) -> Option<&Transaction> {
+        self.places.get(self.place(tid))?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, tid: u32) -> Option<&mut Transaction> {
+        let place = self.place(tid);
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    fn insert(&mut self, tid: u32, t: Transaction) {
+        if self.places.is_empty() {
+            self.first = tid;
+        }
+        assert_eq!(self.place(tid), self.places.len(), "transaction {tid} is out of order");
+        self.places.push_back(Some(t));
+    }
+
+    fn remove(&mut self, tid: u32) {
+        let place = self.place(tid);
+        self.places[place] = None;
+        while let Some(None) = self.places.front() {
+            self.places.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+}
+
 /// Everything that changes in a journal but for its superblock.
 pub(crate) struct State {
     /// Next transaction id.
@@ -109,7 +149,7 @@ pub(crate) struct State {
     pub base_credits: i64,
     /// Share of outstanding credits on top, as a shift.
     pub control_shift: Option<u32>,
-    pub transactions: BTreeMap<u32, Transaction>,
+    pub transactions: Transactions,
     pub running: Option<u32>,
     pub committing: Option<u32>,
     /// Committed transactions with buffers to write home, oldest first.
@@ -139,11 +179,11 @@ impl State {
     }
 
     pub fn transaction(&self, tid: u32) -> &Transaction {
-        self.transactions.get(&tid).expect("a transaction is referred to only while it lives")
+        self.transactions.get(tid).expect("a transaction is referred to only while it lives")
     }
 
     pub fn transaction_mut(&mut self, tid: u32) -> &mut Transaction {
-        self.transactions.get_mut(&tid).expect("a transaction is referred to only while it lives")
+        self.transactions.get_mut(tid).expect("a transaction is referred to only while it lives")
     }
 
     /// A new running transaction. Source: `jbd2_get_transaction`.
@@ -264,7 +304,7 @@ impl State {
         }
         self.heads.get_mut(key).owner = Some(tid);
         self.heads.get_mut(key).on = on;
-        let t = self.transactions.get_mut(&tid).expect("buffers are filed on live transactions");
+        let t = self.transactions.get_mut(tid).expect("buffers are filed on live transactions");
         self.heads.push_back(&mut t.lists[on as usize], Kind::Transaction, key);
         if was_dirty {
             b.set(BufFlag::JbdDirty);
@@ -280,7 +320,7 @@ impl State {
             return;
         }
         let (b, owner) = (h.buffer.clone(), h.owner.expect("a listed buffer has an owner"));
-        let t = self.transactions.get_mut(&owner).expect("owners live");
+        let t = self.transactions.get_mut(owner).expect("owners live");
         self.heads.unlink(&mut t.lists[on as usize], Kind::Transaction, key);
         if b.clear(BufFlag::JbdDirty) && !self.aborted() && site::RELEASE_DIRTY.on() {
             self.heads.get(key).map.mark_dirty(&b);
@@ -358,7 +398,7 @@ impl State {
         let h = self.heads.get_mut(key);
         assert!(h.checkpoint.is_none(), "block {} is on a checkpoint list", h.buffer.block());
         h.checkpoint = Some(tid);
-        let t = self.transactions.get_mut(&tid).expect("the committing one lives");
+        let t = self.transactions.get_mut(tid).expect("the committing one lives");
         self.heads.push_front(&mut t.checkpoint, Kind::Checkpoint, key);
     }
 
@@ -370,7 +410,7 @@ impl State {
             // The caller may not be able to abort the journal here.
             self.checkpoint_error = true;
         }
-        let t = self.transactions.get_mut(&tid).expect("checkpoint lists are of live transactions");
+        let t = self.transactions.get_mut(tid).expect("checkpoint lists are of live transactions");
         t.dropped += 1;
         self.heads.unlink(&mut t.checkpoint, Kind::Checkpoint, key);
         self.heads.get_mut(key).checkpoint = None;
@@ -391,7 +431,7 @@ impl State {
         );
         let dropped = Dropped { tid, buffers: t.dropped };
         self.checkpoint.retain(|c| *c != tid);
-        self.transactions.remove(&tid);
+        self.transactions.remove(tid);
         Some(dropped)
     }
 
@@ -411,7 +451,7 @@ impl State {
         let mut gone = Vec::new();
         for tid in self.checkpoint.clone() {
             let mut released = false;
-            while let Some(t) = self.transactions.get(&tid) {
+            while let Some(t) = self.transactions.get(tid) {
                 let key = t.checkpoint.first;
                 if key == 0 {
                     break;
@@ -449,3 +489,54 @@ pub(crate) struct Dropped {
 /// The buffer is dirty, in flight or in a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::TransactionState::Running;
+
+    fn transaction(started: u64) -> Transaction {
+        Transaction {
+            state: Running,
+            started: Time(started),
+            expires: Time(started),
+            updates: 0,
+            outstanding: 0,
+            outstanding_revokes: 0,
+            handles: 0,
+            synchronous: false,
+            requested: false,
+            need_data_flush: false,
+            log_start: 0,
+            lists: [List::default(); 5],
+            checkpoint: List::default(),
+            inodes: Vec::new(),
+            callbacks: Vec::new(),
+            dropped: 0,
+            _tally: Tally::new(LiveKind::Transaction),
+        }
+    }
+
+    /// In any order of going, and where ids wrap, each is found while it lives and not after.
+    #[test]
+    fn transactions_are_found_by_id_while_they_live() {
+        let mut rng = wp_base::Rng::stream(1, "transactions");
+        let (mut ours, mut alive) = (Transactions::default(), BTreeSet::new());
+        for n in 0..2000u64 {
+            let tid = |n: u64| (u32::MAX - 1000).wrapping_add(n as u32);
+            ours.insert(tid(n), transaction(n));
+            alive.insert(n);
+            for _ in 0..rng.below(3) {
+                let gone = n.saturating_sub(rng.below(9));
+                if alive.remove(&gone) {
+                    ours.remove(tid(gone));
+                }
+            }
+            for near in n.saturating_sub(40)..n + 9 {
+                let found = ours.get(tid(near)).map(|t| t.started.0);
+                assert_eq!(found, alive.contains(&near).then_some(near));
+                assert_eq!(ours.get_mut(tid(near)).is_some(), found.is_some());
+            }
+        }
+    }
+}

@@ -146,6 +146,24 @@ impl Slice {
         &self.content
     }
 
+    /// Its bytes, where a page holds them.
+    pub fn held(&self) -> Option<&[u8]> {
+        let Content::Bytes(page) = &self.content else { return None };
+        let off = self.off as usize;
+        Some(&page.bytes()[off..off + self.len as usize])
+    }
+
+    /// Its bytes for writing, where they are the first ones of a page; copies that first if anyone
+    /// else holds it.
+    pub fn held_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.content {
+            Content::Bytes(page) if self.off == 0 => {
+                Some(&mut page.make_mut()[..self.len as usize])
+            }
+            _ => None,
+        }
+    }
+
     /// Where in its content it starts.
     pub fn offset(&self) -> u64 {
         self.off
@@ -198,7 +216,9 @@ impl Slice {
             return page.clone();
         }
         let mut page = Page::zeroed();
-        self.copy_to(&mut page.make_mut()[..self.len as usize]);
+        if !matches!(self.content, Content::Zero) {
+            self.copy_to(&mut page.make_mut()[..self.len as usize]);
+        }
         page
     }
 
@@ -280,6 +300,17 @@ mod tests {
         assert_eq!(&sent.bytes()[..6], b"before");
         assert_eq!(&a.bytes()[..6], b"Before");
         assert!(!a.same(&sent));
+    }
+
+    #[test]
+    fn held_bytes_are_those_of_the_slice_and_are_copied_if_shared() {
+        let page = Page::from_bytes(b"0123456789");
+        assert_eq!(Slice::of_page(page.clone(), 2, 3).held(), Some(&b"234"[..]));
+        assert_eq!(Slice::of_page(page.clone(), 2, 3).held_mut(), None);
+        assert_eq!(Slice::zero(8).held(), None);
+        let mut slice = Slice::of_page(page.clone(), 0, 4);
+        slice.held_mut().expect("it begins with its page")[0] = b'x';
+        assert_eq!((slice.held(), &page.bytes()[..4]), (Some(&b"x123"[..]), &b"0123"[..]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 
 use wp_base::event::{Class, Event};
@@ -217,7 +218,7 @@ impl Vfs {
             self.0.files.borrow_mut().insert(fd, file);
             Ok(Fd(fd))
         };
-        self.call("open", || path.to_owned(), |fd| u64::from(fd.0), body).await
+        self.call("open", || path.to_owned(), |fd| u64::from(fd.0), pin!(body)).await
     }
 
     /// Closes a descriptor.
@@ -238,7 +239,7 @@ impl Vfs {
             }
             self.write_to(&file, (!file.append).then_some(offset), data).await
         };
-        self.call("pwrite64", || fd.0.to_string(), |n| *n, body).await
+        self.call("pwrite64", || fd.0.to_string(), |n| *n, pin!(body)).await
     }
 
     /// Writes at the descriptor's position and moves it.
@@ -255,7 +256,7 @@ impl Vfs {
             }
             Ok(n)
         };
-        self.call("write", || fd.0.to_string(), |n| *n, body).await
+        self.call("write", || fd.0.to_string(), |n| *n, pin!(body)).await
     }
 
     /// A write as the descriptor's flags have it.

@@ -9,7 +9,7 @@ use wp_medium::Slice;
 
 use crate::check::check;
 use crate::config::transfer_ns;
-use crate::contents::cut;
+use crate::contents::{Taken, cut};
 use crate::nand::{Geometry, SLOT_BYTES};
 use crate::ssd::buffer::{Buffer, Entry, Unit, UnitState};
 use crate::ssd::durable::{Discard, SLOT_SECTORS, sector_of};
@@ -237,6 +237,7 @@ impl Ssd {
         let unit_slots = self.config.geometry.unit_slots;
         let (mut done, mut pieces) = (0, 0);
         let mut data = data;
+        let mut taken = Taken::default();
         while done < slots {
             let unit_key = self.open_unit(now, Stream::Host, fx);
             let unit = self.buffer.unit_mut(unit_key);
@@ -245,7 +246,7 @@ impl Ssd {
             let piece = if n == slots {
                 std::mem::take(&mut data)
             } else {
-                cut(&data, u64::from(done) * SLOT_BYTES, u64::from(n) * SLOT_BYTES)
+                taken.take(&data, u64::from(n) * SLOT_BYTES)
             };
             let entry =
                 Entry { lpn: lpn + done, first, slots: n, waiter, seq: self.seq, data: piece };

@@ -118,46 +118,31 @@ impl DirHash {
     }
 }
 
-/// One round of MD4 over eight words: its function, its constant, which word each step takes and by
-/// how much it turns (the four amounts repeat).
-struct Round {
-    mix: fn(u32, u32, u32) -> u32,
+/// One round of MD4 over eight words: `mix` is its function, `add` its constant; `steps` are which
+/// word each step takes and by how much it turns.
+#[inline(always)]
+fn md4_round(
+    state: [u32; 4],
+    words: &[u32; 8],
+    mix: impl Fn(u32, u32, u32) -> u32,
     add: u32,
-    order: [usize; 8],
-    turns: [u32; 4],
+    steps: [(usize, u32); 8],
+) -> [u32; 4] {
+    steps.into_iter().fold(state, |[a, b, c, d], (word, turn)| {
+        let word = words.get(word).copied().unwrap_or(0);
+        let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(word);
+        [d, sum.wrapping_add(add).rotate_left(turn), b, c]
+    })
 }
 
-const ROUNDS: [Round; 3] = [
-    Round {
-        mix: |x, y, z| (x & y) | (!x & z),
-        add: 0,
-        order: [0, 1, 2, 3, 4, 5, 6, 7],
-        turns: [3, 7, 11, 19],
-    },
-    Round {
-        mix: |x, y, z| (x & y) | (x & z) | (y & z),
-        add: 0x5A82_7999,
-        order: [1, 3, 5, 7, 0, 2, 4, 6],
-        turns: [3, 5, 9, 13],
-    },
-    Round {
-        mix: |x, y, z| x ^ y ^ z,
-        add: 0x6ED9_EBA1,
-        order: [3, 7, 2, 6, 1, 5, 0, 4],
-        turns: [3, 9, 11, 15],
-    },
-];
-
 fn half_md4(state: [u32; 4], words: &[u32; 8]) -> [u32; 4] {
-    let [mut a, mut b, mut c, mut d] = state;
-    for round in &ROUNDS {
-        for (word, turn) in round.order.iter().zip(round.turns.iter().cycle()) {
-            let word = words.get(*word).copied().unwrap_or(0);
-            let sum = a.wrapping_add((round.mix)(b, c, d)).wrapping_add(word);
-            let turned = sum.wrapping_add(round.add).rotate_left(*turn);
-            (a, b, c, d) = (d, turned, b, c);
-        }
-    }
+    let steps = [(0, 3), (1, 7), (2, 11), (3, 19), (4, 3), (5, 7), (6, 11), (7, 19)];
+    let mixed = md4_round(state, words, |x, y, z| (x & y) | (!x & z), 0, steps);
+    let steps = [(1, 3), (3, 5), (5, 9), (7, 13), (0, 3), (2, 5), (4, 9), (6, 13)];
+    let mix = |x, y, z| (x & y) | (x & z) | (y & z);
+    let mixed = md4_round(mixed, words, mix, 0x5A82_7999, steps);
+    let steps = [(3, 3), (7, 9), (2, 11), (6, 15), (1, 3), (5, 9), (0, 11), (4, 15)];
+    let [a, b, c, d] = md4_round(mixed, words, |x, y, z| x ^ y ^ z, 0x6ED9_EBA1, steps);
     let [s, t, u, v] = state;
     [s.wrapping_add(a), t.wrapping_add(b), u.wrapping_add(c), v.wrapping_add(d)]
 }

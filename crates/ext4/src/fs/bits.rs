@@ -169,22 +169,40 @@ impl Bits {
             return 0;
         }
         let order = self.order_of(block);
-        let mut end = ((block >> order) + 1) << order;
+        self.extent_from(block, ((block >> order) + 1) << order, needed)
+    }
+
+    /// [`Bits::extent`] of a free block that is the first of its buddy.
+    pub(super) fn extent_at(&self, block: u32, needed: u32) -> u32 {
+        self.extent_from(block, block + (1 << self.order_at(block)), needed)
+    }
+
+    /// Goes on with the buddies from `end` on.
+    fn extent_from(&self, block: u32, mut end: u32, needed: u32) -> u32 {
         while end - block < needed && self.is_free(end) {
-            end += 1 << self.order_of(end);
+            end += 1 << self.order_at(end);
         }
         end - block
     }
 
     /// The order of the buddy that a free block is in.
     fn order_of(&self, block: u32) -> u32 {
-        for (i, words) in self.orders.iter().enumerate() {
-            let k = block >> (i + 1);
-            if words.get(k as usize / 64).is_some_and(|w| w >> (k % 64) & 1 == 1) {
-                return i as u32 + 1;
-            }
+        if block == 0 || !self.is_free(block - 1) {
+            return self.order_at(block);
         }
-        0
+        let mut orders = 1..=self.orders.len() as u32;
+        orders.find(|o| self.is_buddy(*o, block >> o)).unwrap_or(0)
+    }
+
+    /// The order of the buddy that begins with a free block: mostly the largest that can.
+    fn order_at(&self, block: u32) -> u32 {
+        (1..=self.aligned(block)).rev().find(|o| self.is_buddy(*o, block >> o)).unwrap_or(0)
+    }
+
+    /// The largest order of which a buddy can begin at `at`.
+    fn aligned(&self, at: u32) -> u32 {
+        let most = self.orders.len() as u32;
+        if at == 0 { most } else { at.trailing_zeros().min(most) }
     }
 
     fn put(&mut self, order: u32, k: u32) {
@@ -203,9 +221,7 @@ impl Bits {
 
     /// The order of the largest aligned run that begins at `at` and ends by `end`.
     fn piece(&self, at: u32, end: u32) -> u32 {
-        let most = self.orders.len() as u32;
-        let aligned = if at == 0 { most } else { at.trailing_zeros().min(most) };
-        aligned.min((end - at).ilog2())
+        self.aligned(at).min((end - at).ilog2())
     }
 
     /// Makes buddies of a run whose neighbours are busy or in buddies that cannot grow.

@@ -3,7 +3,7 @@
 //! A directory block lives in the block device's cache, as in Linux. A hash tree (`htree`) is
 //! listed as the linear blocks that it also is.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
@@ -14,6 +14,9 @@ use super::mount::Ext4;
 use crate::disk::dir::{self, DirIter, Wipe};
 use crate::disk::htree;
 use crate::disk::inode::flag;
+
+/// Blocks of a directory that are remembered as they are met ([`Inode::blocks_met`]).
+const BLOCKS_MET_MAX: u64 = 1 << 16;
 
 /// Where a name stands.
 pub(super) struct Place {
@@ -33,9 +36,26 @@ impl Ext4 {
         if dir.map_lock.is_locked() || !dir.has(flag::EXTENTS) {
             return None;
         }
+        let met = dir.blocks_met.borrow().get(n as usize).and_then(Weak::upgrade);
+        let buf = match met {
+            Some(buf) => buf,
+            None => self.meet_dir_block(dir, n)?,
+        };
+        (buf.flag(BufFlag::Uptodate) && buf.flag(BufFlag::Verified)).then_some(buf)
+    }
+
+    /// Looks up a directory's block in a map that need not be read, and remembers it.
+    fn meet_dir_block(&self, dir: &Inode, n: u64) -> Option<Rc<Buffer>> {
         let run = self.root_lookup(dir, u32::try_from(n).ok()?).ok()??.ok()?;
         let buf = self.bdev.peek(run.phys)?;
-        (buf.flag(BufFlag::Uptodate) && buf.flag(BufFlag::Verified)).then_some(buf)
+        if n < BLOCKS_MET_MAX {
+            let mut met = dir.blocks_met.borrow_mut();
+            if met.len() <= n as usize {
+                met.resize_with(n as usize + 1, Weak::new);
+            }
+            met[n as usize] = Rc::downgrade(&buf);
+        }
+        Some(buf)
     }
 
     /// Block `n` of a directory, verified.

@@ -287,16 +287,21 @@ impl Ext4 {
         }
         let sectors = self.bs().sectors();
         let new = Extent::new(l, phys, len, unwritten);
-        if let Err(e) = self.insert(h, inode, new, fill != Fill::BeforeIo).await {
+        inode.add_blocks(i64::from(len), sectors)?;
+        // A tree of the root alone is stored with its inode.
+        let with_inode = path.len() == 1;
+        if let Err(e) = self.insert_at(h, inode, path, new, fill != Fill::BeforeIo).await {
             // The tree has no room and the disk no block for a node: hand the data blocks back. The
             // tree may have become higher meanwhile.
             self.discard_prealloc(inode);
+            inode.add_blocks(-i64::from(len), sectors)?;
             Box::pin(self.return_blocks(h, phys, len, false)).await?;
             self.write_inode(h, inode).await?;
             return Err(e);
         }
-        inode.add_blocks(i64::from(len), sectors)?;
-        self.write_inode(h, inode).await?;
+        if !with_inode {
+            self.write_inode(h, inode).await?;
+        }
         if site::ALLOC_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
@@ -342,6 +347,7 @@ impl Ext4 {
         match &node.buf {
             None => {
                 fill(&mut inode.disk.borrow_mut().block, node);
+                inode.blocks_met.borrow_mut().clear();
                 self.write_inode(h, inode).await
             }
             Some(buf) => {
@@ -387,7 +393,20 @@ impl Ext4 {
         new: Extent,
         merge: bool,
     ) -> FsResult<()> {
-        self.insert_below(h, inode, new, merge).await?;
+        let path = self.path(inode, new.logical()).await?;
+        self.insert_at(h, inode, path, new, merge).await
+    }
+
+    /// [`Ext4::insert`] where the path to the new extent's place is known.
+    async fn insert_at(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        path: Vec<Node>,
+        new: Extent,
+        merge: bool,
+    ) -> FsResult<()> {
+        self.insert_below(h, inode, path, new, merge).await?;
         if merge { self.merge_up(h, inode).await } else { Ok(()) }
     }
 
@@ -395,10 +414,10 @@ impl Ext4 {
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,
+        mut path: Vec<Node>,
         new: Extent,
         merge: bool,
     ) -> FsResult<()> {
-        let mut path = self.path(inode, new.logical()).await?;
         let leaf = path.last_mut().expect("a path has a leaf");
         let pos = leaf.pos;
         if merge && pos > 0 && joins(&leaf.leaf[pos - 1], &new) {

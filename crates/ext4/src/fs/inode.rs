@@ -8,13 +8,14 @@ use wp_base::live::{Kind, Tally};
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_jbd2::{Handle, JournalInode};
+use wp_medium::Slice;
 use wp_rt::{Lock, WaitQueue};
 use wp_vfs::{Attr, FileType, TimeSpec};
 use zerocopy::little_endian::U32;
 
 use super::era::Version;
 use super::mount::Ext4;
-use crate::disk::{self, InodeExtra, Stamp, inode::flag, ro_compat};
+use crate::disk::{self, InodeExtra, InodeSlot, Stamp, inode::flag, ro_compat};
 
 /// An inode in memory.
 pub(super) struct Inode {
@@ -23,6 +24,13 @@ pub(super) struct Inode {
     /// what this struct does not keep apart stays as it was. Empty: it is all zeroes.
     raw: RefCell<Vec<u8>>,
     slot_bytes: usize,
+    slot: InodeSlot,
+    /// The block of the inode table that it stands in, as it was met last. Weak, so that it counts
+    /// as unused: while it is cached there is no other.
+    table_block: RefCell<Weak<Buffer>>,
+    /// Blocks of a directory by number, as they were met since its map changed last; weak
+    /// likewise.
+    pub blocks_met: RefCell<Vec<Weak<Buffer>>>,
     pub disk: RefCell<disk::Inode>,
     pub extra: RefCell<InodeExtra>,
     /// `i_size`: what readers see.
@@ -291,6 +299,9 @@ impl Ext4 {
             extra: RefCell::new(extra),
             raw: RefCell::new(raw),
             slot_bytes: usize::from(self.geo.inode_bytes),
+            slot: self.geo.inode_slot(ino).expect("an inode in memory has a number"),
+            table_block: RefCell::default(),
+            blocks_met: RefCell::default(),
             reserved: Cell::new(0),
             map: Mapping::new(&self.rt, "file", self.bs().bytes(), &self.wb),
             jinode: RefCell::new(None),
@@ -389,7 +400,7 @@ impl Ext4 {
         if self.itable_block_is_unused(slot.group, slot.table_block, ino).await? {
             let b = self.bdev.get(block);
             if !b.flag(BufFlag::Uptodate) {
-                b.with_mut(|bytes| bytes.fill(0));
+                b.set_contents(Slice::zero(b.len()));
                 b.set(BufFlag::Uptodate);
             }
             return Ok(b);
@@ -399,10 +410,17 @@ impl Ext4 {
 
     /// Logs the inode's slot. Waits: for the table block, and for the journal (conflicts).
     pub(super) async fn write_inode(&self, h: &Handle, inode: &Inode) -> FsResult<()> {
-        let buf = self.itable_buffer(inode.ino).await?;
+        let met = inode.table_block.borrow().upgrade();
+        let buf = match met.filter(|b| b.flag(BufFlag::Uptodate)) {
+            Some(buf) => buf,
+            None => {
+                let buf = Box::pin(self.itable_buffer(inode.ino)).await?;
+                *inode.table_block.borrow_mut() = Rc::downgrade(&buf);
+                buf
+            }
+        };
         h.get_write_access(&buf).await?;
-        let slot = self.geo.inode_slot(inode.ino).expect("an inode in memory has a number");
-        let start = slot.offset as usize;
+        let start = inode.slot.offset as usize;
         let size_before = buf.with_mut(|b| {
             let slot = &mut b[start..start + inode.slot_bytes];
             let size = disk::Inode::size_in(slot);

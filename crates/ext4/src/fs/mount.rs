@@ -131,6 +131,8 @@ pub struct Ext4 {
     pub(super) csum: Checksums,
     pub(super) sb_buf: Rc<Buffer>,
     gdt: Vec<Rc<Buffer>>,
+    /// The descriptors that stand in `gdt`, by group.
+    descs: RefCell<Vec<GroupDesc>>,
     /// Where each group's inode table starts, which never changes.
     pub(super) inode_tables: Vec<u64>,
     journal: RefCell<Option<Rc<Journal>>>,
@@ -208,12 +210,13 @@ impl Ext4 {
         }
         let (per, desc_bytes) =
             (bs.bytes() / u32::from(geo.desc_bytes), usize::from(geo.desc_bytes));
-        let table_of = |group: u32| {
+        let load = |group: u32| {
             let at = (group % per) as usize * desc_bytes;
             let buf: &Rc<Buffer> = &gdt[(group / per) as usize];
-            buf.with(|b| GroupDesc::load(&b[at..at + desc_bytes]).inode_table())
+            buf.with(|b| GroupDesc::load(&b[at..at + desc_bytes]))
         };
-        let inode_tables = (0..geo.groups).map(table_of).collect();
+        let descs: Vec<GroupDesc> = (0..geo.groups).map(load).collect();
+        let inode_tables = descs.iter().map(GroupDesc::inode_table).collect();
         let goals = if opts.era.stream_goals { opts.cpus.min(geo.groups.div_ceil(4)) } else { 1 };
         let fs = Rc::new(Ext4 {
             rt: rt.clone(),
@@ -226,6 +229,7 @@ impl Ext4 {
             geo,
             sb_buf,
             gdt,
+            descs: RefCell::new(descs),
             inode_tables,
             journal: RefCell::new(None),
             inodes: RefCell::default(),
@@ -446,9 +450,7 @@ impl Ext4 {
     }
 
     pub(super) fn group_desc(&self, group: u32) -> GroupDesc {
-        let (n, at) = self.desc_place(group);
-        let len = usize::from(self.geo.desc_bytes);
-        self.gdt[n].with(|b| GroupDesc::load(&b[at..at + len]))
+        self.descs.borrow()[group as usize]
     }
 
     /// Changes a descriptor in a handle, and seals it.
@@ -462,10 +464,14 @@ impl Ext4 {
         let len = usize::from(self.geo.desc_bytes);
         let buf = self.gdt[n].clone();
         h.get_write_access(&buf).await?;
-        let mut desc = self.group_desc(group);
-        change(&mut desc);
-        self.csum.seal_group_desc(group, &mut desc);
-        buf.with_mut(|b| desc.store(&mut b[at..at + len]));
+        let desc = &mut self.descs.borrow_mut()[group as usize];
+        change(desc);
+        self.csum.seal_group_desc(group, desc);
+        buf.with_mut(|b| {
+            desc.store(&mut b[at..at + len]);
+            // A short one has lost its upper half.
+            *desc = GroupDesc::load(&b[at..at + len]);
+        });
         self.dirty(h, &buf)
     }
 

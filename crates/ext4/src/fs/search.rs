@@ -265,7 +265,8 @@ fn scan(s: &mut Search, b: &Bits, group: u32, era: &Era) -> Option<Found> {
                 continue;
             }
         }
-        let len = b.extent(at, s.len);
+        // It follows on a busy block, or on a buddy that was measured.
+        let len = b.extent_at(at, s.len);
         s.seen += 1;
         let this = (group, at, len);
         if s.take_first || len == s.len {

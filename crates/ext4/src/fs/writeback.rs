@@ -43,6 +43,12 @@ impl Place {
     }
 }
 
+/// Can `b`, the block after `prev`, be written together with it?
+fn follows(prev: &Rc<Buffer>, b: &Rc<Buffer>) -> bool {
+    let place = Place::of(b);
+    place == Place::of(prev) && (place == Place::Promised || b.phys() == prev.phys() + 1)
+}
+
 impl Ext4 {
     /// Sends a file's data if some of it has no place yet: whoever replaces a file by a rename, or
     /// by cutting it and writing it anew, rarely calls fsync (`ext4_alloc_da_blocks`, mount option
@@ -228,20 +234,22 @@ impl Ext4 {
         let mut run: Vec<Rc<Buffer>> = Vec::with_capacity(tagged as usize);
         for i in index..index + tagged {
             let Some(b) = inode.map.peek(i) else { break };
-            if !b.flag(BufFlag::Dirty) || b.flag(BufFlag::Writeback) {
+            if !b.flag(BufFlag::Dirty)
+                || b.flag(BufFlag::Writeback)
+                || run.last().is_some_and(|prev| !follows(prev, &b))
+            {
                 break;
-            }
-            if let Some(prev) = run.last() {
-                let place = Place::of(&b);
-                if place != Place::of(prev)
-                    || (place != Place::Promised && b.phys() != prev.phys() + 1)
-                {
-                    break;
-                }
             }
             run.push(b);
         }
         run
+    }
+
+    /// Is it still the file's block there, dirty, and not being written?
+    fn is_writable(&self, inode: &Inode, b: &Rc<Buffer>) -> bool {
+        b.flag(BufFlag::Dirty)
+            && !b.flag(BufFlag::Writeback)
+            && inode.map.peek(b.block()).is_some_and(|now| Rc::ptr_eq(&now, b))
     }
 
     async fn writepages_range(
@@ -273,32 +281,36 @@ impl Ext4 {
                     b.wait_clear(BufFlag::Writeback).await;
                 }
             }
-            let mut run = self.dirty_run(inode, index, to, wbc.budget.get());
-            if run.is_empty() {
+            if !self.is_writable(inode, &b) {
                 continue;
             }
-            let placed = Place::of(&run[0]) == Place::Known;
+            let placed = Place::of(&b) == Place::Known;
             if !placed && wbc.mapped_only {
-                next = index + run.len() as u64;
+                next = index + self.dirty_run(inode, index, to, wbc.budget.get()).len() as u64;
                 continue;
             }
-            if !placed
-                || (self.opts.era.writeback_starts_handle && !wbc.mapped_only && !handle_seen)
-            {
+            let starts_handle = !placed
+                || (self.opts.era.writeback_starts_handle && !wbc.mapped_only && !handle_seen);
+            let done = if starts_handle {
                 handle_seen = true;
                 let reserve =
                     if self.writes_unwritten(inode) { self.credits_one_extent(inode) } else { 0 };
                 let h = self
                     .start_with(Credits { blocks: CREDITS_ALLOCATE, revokes: 0, reserve })
                     .await?;
-                // A block of the run may have gone or been written while the handle was waited for.
-                run = self.dirty_run(inode, index, to, wbc.budget.get());
+                // A block may have gone or been written while the handle was waited for.
+                let mut run = self.dirty_run(inode, index, to, wbc.budget.get());
                 let first = run.first().map(Place::of);
                 let mapped = match first {
                     None | Some(Place::Known) => Ok((false, u64::MAX)),
                     Some(_) => {
                         let mapped = self.map_dirty(&h, inode, &run).await;
-                        run = self.dirty_run(inode, index, to, wbc.budget.get());
+                        // The same may have happened since, and a run may have come in pieces.
+                        let goes_on = |i: usize| {
+                            self.is_writable(inode, &run[i])
+                                && (i == 0 || follows(&run[i - 1], &run[i]))
+                        };
+                        run.truncate((0..run.len()).take_while(|i| goes_on(*i)).count());
                         mapped
                     }
                 };
@@ -324,13 +336,16 @@ impl Ext4 {
                     }
                     other => other?,
                 }
+                done
             } else {
+                let run = self.dirty_run(inode, index, to, wbc.budget.get());
                 self.submit_run(inode, &run, wbc.sync, None);
                 next = index + run.len() as u64;
                 wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
-            }
-            self.rt.cpu(CpuOp::BioSubmit, run.len().div_ceil(BIO_BLOCKS) as u64).await;
-            self.rt.cpu(CpuOp::PageWriteback, run.len() as u64).await;
+                run.len() as u64
+            };
+            self.rt.cpu(CpuOp::BioSubmit, done.div_ceil(BIO_BLOCKS as u64)).await;
+            self.rt.cpu(CpuOp::PageWriteback, done).await;
             inode.map.set_next_index(next);
         }
         Ok(())
