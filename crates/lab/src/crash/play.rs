@@ -80,6 +80,25 @@ impl Bench {
         Ok(medium)
     }
 
+    /// [`Bench::image`] with what the device held before mkfs also in the inode tables, where mkfs
+    /// left them as they were. Errors: as there.
+    pub(super) fn image_with_old_tables(&self) -> Result<Medium, MachineError> {
+        let mut medium = self.image()?;
+        let bytes = self.capacity()?;
+        let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
+        let blocks = (self.fs.blocks)(&view)
+            .map_err(|error| MachineError::Fs { during: "a look at the image", error })?;
+        let block = u64::from(blocks.block_bytes());
+        for n in (0..bytes / block).filter(|n| blocks.class(*n) == "inode_table") {
+            let at = Sector(n * block / SECTOR_BYTES);
+            let now = medium.read(at, (block / SECTOR_BYTES) as u32);
+            if now.iter().all(|s| s.to_vec().iter().all(|b| *b == 0)) {
+                medium.write(at, &Slice::pattern(STALE, n * block, block as u32));
+            }
+        }
+        Ok(medium)
+    }
+
     /// What blocks of the new file system are, on the device.
     fn regions(&self, medium: &Medium, bytes: u64) -> Result<Regions, MachineError> {
         let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
