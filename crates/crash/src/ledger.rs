@@ -91,6 +91,8 @@ pub(crate) enum Basis {
     Mark,
     /// Nobody made it: fsync answered 0, and this is what a read showed.
     Read,
+    /// The file is new, and fdatasync returned: ext4's.
+    New,
 }
 
 /// A promise, made when the operation returns.
@@ -379,6 +381,9 @@ impl Ledger {
                     let scope = self.scope_of(o, full);
                     let any = walk.told.get(&o).copied().unwrap_or(0);
                     self.promise(n, scope, Basis::Call, (since, any));
+                    if !full {
+                        self.keeps_new(n, o);
+                    }
                     walk.synced.insert(o, version);
                     let seen: Vec<(u64, u32)> = walk
                         .seen
@@ -463,6 +468,18 @@ impl Ledger {
         let then = sizes.iter().rev().find(|s| s.version <= covers);
         then.is_some_and(|s| s.to > 0)
             && sizes.iter().filter(|s| s.version > covers).all(|s| s.to > 0)
+    }
+
+    /// fdatasync of a file that the program made and that has the name it was made with.
+    fn keeps_new(&mut self, n: u32, object: Object) {
+        let life = &self.files[object as usize];
+        let Some(born) = life.sizes.first().map(|s| s.version).filter(|v| *v > 0) else { return };
+        let made = self.names.get(born as usize).unwrap_or(&self.names[self.names.len() - 1]);
+        let path = made.iter().find(|(_, o)| **o == object).map(|(p, _)| p.clone());
+        let Some(path) = path.filter(|p| self.at(p) == Some(object)) else { return };
+        let scope = Scope::Name { object, mark: self.marks.len() as u32 };
+        self.marks.push(path);
+        self.promise(n, scope, Basis::New, (0, 0));
     }
 
     /// A read showed version `v` of a block, and fsync has said that all is well.

@@ -22,7 +22,7 @@ mod subject;
 mod tape;
 
 pub use explore::{Case, Explorer, Failure, Judged, Look, Options, Totals, Visit};
-pub use faults::{Faults, Faulty, Regions};
+pub use faults::{Faults, Faulty, Late, Regions};
 pub use history::{Contract, Frame, History, Unit};
 pub use ledger::{Did, Ledger};
 pub use oracle::judge;

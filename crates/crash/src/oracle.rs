@@ -264,6 +264,7 @@ impl Judge<'_> {
             Basis::Direct => self.profile.direct_is_durable,
             Basis::Mark => self.profile.marks_hold,
             Basis::Read => self.profile.reads_stay,
+            Basis::New => self.profile.new_by_fdatasync,
         };
         let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
         for promise in made.filter(counts) {

@@ -103,6 +103,10 @@ pub struct Profile {
     /// A name that the program told of ([`wp_workload::program::Call::Mark`]) stays (nobody;
     /// programs assume it).
     pub marks_hold: bool,
+    /// `fdatasync` of a file that the program made keeps the file under the name it was made with
+    /// (not POSIX; ext4, which remembers the transaction that made an inode for it,
+    /// `ext4_new_inode`).
+    pub new_by_fdatasync: bool,
     /// What reads show is what is there, once an fsync answered 0, whatever was told before
     /// (programs that call fsync again assume it; btrfs, whose pages revert).
     pub reads_stay: bool,
@@ -121,6 +125,7 @@ impl Profile {
         one_version: false,
         errors: Telling::EachOpenFile,
         marks_hold: false,
+        new_by_fdatasync: false,
         reads_stay: false,
     };
     /// ext4 with a journal.

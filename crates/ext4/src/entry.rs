@@ -355,7 +355,13 @@ fn attribute(value: &[u8]) -> String {
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult<Checked> {
-    let options = CheckOptions { recover, policy: policy(o)?, now: NOW, ..Default::default() };
+    let options = CheckOptions {
+        recover,
+        policy: policy(o)?,
+        now: NOW,
+        tables_zeroed: switch(o, "lazy_itable_init"),
+        ..Default::default()
+    };
     let report = check::check_one_of(view, &options, sound)?;
     Ok(Checked {
         is_clean: report.is_clean(),

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use wp_base::site::Site;
-use wp_lab::crash::mutate::{self, Argument, Class, Fate, Mutant, SETTINGS};
+use wp_lab::crash::mutate::{self, Argument, By, Class, Fate, Mutant, SETTINGS, Search};
 
 use crate::output::{Exit, Out};
 
@@ -37,6 +37,7 @@ fn chosen(names: &str) -> Result<Vec<&'static Site>, String> {
 pub fn run(
     names: &str,
     witnesses: Option<&std::path::Path>,
+    search: Option<u64>,
     workers: usize,
     out: &Out,
 ) -> ExitCode {
@@ -44,6 +45,7 @@ pub fn run(
         Ok(text) => text.unwrap_or_else(|| mutate::WITNESSES_TOML.to_owned()),
         Err(e) => return out.fail(Exit::Usage, "witnesses", &e.to_string(), ""),
     };
+    let search = search.map_or(Search::default(), |n| Search { survivor: n, open: n });
     let sites = match chosen(names) {
         Ok(s) => s,
         Err(e) => return out.fail(Exit::Usage, "mutate", &e, "writepath list sites"),
@@ -74,7 +76,7 @@ pub fn run(
             false => eprintln!("{text}"),
         }
     };
-    let mutants = mutate::run(&sites, SETTINGS, &witnesses, workers, &told, &go_on);
+    let mutants = mutate::run(&sites, SETTINGS, (&witnesses, search), workers, &told, &go_on);
     std::panic::set_hook(hook);
     if live {
         eprint!("\r{:<78}\r", "");
@@ -107,7 +109,7 @@ struct Summary {
     /// Not shown, and why is said.
     unkilled: usize,
     /// Nobody says why.
-    unexplained: usize,
+    open: usize,
     interrupted: usize,
 }
 
@@ -119,7 +121,7 @@ impl Summary {
             stopped: 0,
             equivalent: 0,
             unkilled: 0,
-            unexplained: 0,
+            open: 0,
             interrupted: 0,
         };
         for m in mutants {
@@ -130,7 +132,7 @@ impl Summary {
                 (Fate::Interrupted, _) => &mut s.interrupted,
                 (_, Some(Class::Equivalent)) => &mut s.equivalent,
                 (_, Some(Class::Unkilled)) => &mut s.unkilled,
-                (_, None) => &mut s.unexplained,
+                (_, None) => &mut s.open,
             } += 1;
         }
         s
@@ -139,7 +141,7 @@ impl Summary {
     /// Per cent of those that are not equivalent, and are through.
     fn killed_percent(&self) -> f64 {
         let killed = self.broke + self.stopped;
-        let all = killed + self.unkilled + self.unexplained;
+        let all = killed + self.unkilled + self.open;
         if all == 0 { 100.0 } else { 100.0 * killed as f64 / all as f64 }
     }
 }
@@ -156,27 +158,41 @@ fn wrong(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>) -> Vec<Stri
             match (m.is_killed(), arguments.contains_key(name)) {
                 (false, false) => Some(format!("{name} survives, and nobody says why")),
                 (true, true) => Some(format!("{name} is noticed, though equivalent.toml says no")),
+                (true, false) if m.stale => Some(format!(
+                    "{name}: its witness does not kill it; {} does",
+                    by(m).map(ToString::to_string).unwrap_or_default()
+                )),
+                _ if !m.without.is_empty() => {
+                    let rules: Vec<&str> = m.without.iter().map(|r| r.name()).collect();
+                    let rules = rules.join(", ");
+                    Some(format!("{name}: its witness breaks {rules} with the step in place, too"))
+                }
                 _ => None,
             }
         })
         .collect()
 }
 
+fn by(m: &Mutant) -> Option<&By> {
+    match &m.fate {
+        Fate::Killed { by, .. } | Fate::Stopped { by, .. } => Some(by),
+        _ => None,
+    }
+}
+
 fn verdict(m: &Mutant, arguments: &BTreeMap<String, Argument>) -> (String, String) {
     let reason = arguments.get(m.site.name).map(|a| format!("{}: {}", a.class.name(), a.why));
     let reason = reason.unwrap_or_default();
     match &m.fate {
-        Fate::Killed { by: (setting, program), violation: v } => {
+        Fate::Killed { by, violation: v } => {
             let at = v.offset.map_or(String::new(), |o| format!(" at byte {o}"));
             let path = if v.path.is_empty() { "the image" } else { &v.path };
             (
                 v.rule.name().to_owned(),
-                format!("{setting} #{program}: {path}{at}: {}; expected {}", v.seen, v.expected),
+                format!("{by}: {path}{at}: {}; expected {}", v.seen, v.expected),
             )
         }
-        Fate::Stopped { by: (setting, program), why } => {
-            ("stopped".to_owned(), format!("{setting} #{program}: {why}"))
-        }
+        Fate::Stopped { by, why } => ("stopped".to_owned(), format!("{by}: {why}")),
         Fate::Survives => ("survives".to_owned(), reason),
         Fate::NotReached => ("not reached".to_owned(), reason),
         Fate::Interrupted => ("interrupted".to_owned(), reason),
@@ -207,19 +223,24 @@ fn text(
         .expect(LINE);
     }
     let s = summary;
-    writeln!(
-        t,
-        "{} sites: {} break a rule, {} stop the file system; of the others {} are equivalent, {} \
-         unkilled, {} without an argument, {} interrupted",
-        s.sites, s.broke, s.stopped, s.equivalent, s.unkilled, s.unexplained, s.interrupted
-    )
-    .expect(LINE);
     let killed = s.broke + s.stopped;
-    let percent = s.killed_percent();
+    let rows = [
+        ("killed", killed, "a rule is broken, or the file system stops"),
+        ("equivalent", s.equivalent, "no difference can exist"),
+        ("unkilled", s.unkilled, "one could, and was not shown"),
+        ("open", s.open, "nobody says why it survives"),
+        ("interrupted", s.interrupted, "not looked at to the end"),
+        ("all", s.sites, ""),
+    ];
+    for (name, count, what) in rows {
+        writeln!(t, "{name:<12} {count:>4}  {what}").expect(LINE);
+    }
     writeln!(
         t,
-        "killed: {killed} of {}, {percent:.1} % of those that are not equivalent; {seconds:.0} s",
-        killed + s.unkilled + s.unexplained,
+        "killed: {killed} of {} that are not equivalent, {:.1} %; {} states; {seconds:.0} s",
+        killed + s.unkilled + s.open,
+        s.killed_percent(),
+        mutants.iter().map(|m| m.states).sum::<u64>(),
     )
     .expect(LINE);
     for w in wrong {
@@ -238,10 +259,7 @@ fn document(
         .iter()
         .map(|m| {
             let (fate, detail) = verdict(m, arguments);
-            let by = match &m.fate {
-                Fate::Killed { by, .. } | Fate::Stopped { by, .. } => Some(*by),
-                _ => None,
-            };
+            let by = by(m);
             json!({
                 "site": m.site.name,
                 "kind": m.site.kind.name(),
@@ -251,8 +269,8 @@ fn document(
                 "argument": arguments.get(m.site.name).map(|a| a.class.name()),
                 "fate": fate,
                 "detail": detail,
-                "setting": by.map(|b| b.0),
-                "program": by.map(|b| b.1),
+                "setting": by.map(|b| &b.setting),
+                "program": by.map(|b| b.program.to_string()),
                 "programs": m.programs,
                 "states": m.states,
                 "by_setting": m.spent,
@@ -265,7 +283,7 @@ fn document(
         "stop_the_file_system": s.stopped,
         "equivalent": s.equivalent,
         "unkilled": s.unkilled,
-        "unexplained": s.unexplained,
+        "open": s.open,
         "interrupted": s.interrupted,
         "killed_percent": s.killed_percent(),
     });

@@ -111,6 +111,7 @@ kinds! {
     GroupPlace Group "group-place" "A bitmap or inode table lies where it cannot.",
     GroupOverlap Group "group-overlap" "Bitmaps, tables or descriptors lie on each other.",
     GroupFlags Group "group-flags" "Flags or unused inodes of a group contradict the features.",
+    InodeTable Group "inode-table" "An inode table is not zeroed where its group says so.",
     ReadError Group "read-error" "A block cannot be read.",
     InodeChecksum Inode "inode-checksum" "An inode's checksum is wrong.",
     InodeMode Inode "inode-mode" "An inode is of no type, or of one that its number forbids.",

@@ -46,6 +46,30 @@ pub(super) fn pass(s: &mut State<'_>) {
     xattrs::refcounts(s);
 }
 
+/// What groups call unused of their tables, where they say that it was zeroed
+/// (`EXT4_BG_INODE_ZEROED`).
+pub(super) fn unused(s: &mut State<'_>) {
+    let per_block = s.g.block_size.bytes() / u32::from(s.g.inode_bytes);
+    for group in 0..s.g.groups {
+        let Some(desc) = s.groups.get(group as usize).copied() else { return };
+        if !s.sums.descriptors() || !desc.has(GroupDesc::INODE_ZEROED) {
+            continue;
+        }
+        let used = match desc.has(GroupDesc::INODE_UNINIT) {
+            true => 0,
+            false => s.g.inodes_per_group.saturating_sub(desc.itable_unused()),
+        };
+        for n in used.div_ceil(per_block)..s.g.itable_blocks {
+            let block = desc.inode_table() + u64::from(n);
+            if s.read(block).is_some_and(|bytes| bytes.iter().any(|b| *b != 0)) {
+                let place = format!("group {group}, inode table, block {block}");
+                s.add(Kind::InodeTable, place, "old contents", "zeroes, as bg_flags has it");
+                break;
+            }
+        }
+    }
+}
+
 fn place(number: u32, field: &str) -> String {
     format!("inode {number}, {field}")
 }

@@ -52,6 +52,10 @@ pub struct CheckOptions {
     pub policy: RecoverPolicy,
     /// Seconds since 1970: the time of deletion of orphans that recovery frees.
     pub now: u32,
+    /// Nobody but the kernel has had the file system since mkfs: what lies behind the inodes that a
+    /// group calls used is zero, once it says so. (e2fsck counts the used ones anew, and may leave
+    /// old inodes behind them.)
+    pub tables_zeroed: bool,
     /// Findings kept; more are counted.
     pub findings_max: usize,
 }
@@ -62,6 +66,7 @@ impl Default for CheckOptions {
             recover: false,
             policy: RecoverPolicy::e2fsck(),
             now: 1_388_534_400,
+            tables_zeroed: false,
             findings_max: 1000,
         }
     }
@@ -132,6 +137,9 @@ fn check_as_is(view: &dyn View, options: &CheckOptions, sound: &Sound) -> FsResu
     let Some(mut state) = State::open(view, sound, &mut report)? else { return Ok(report) };
     if supers::tables(&mut state) {
         inodes::pass(&mut state);
+        if options.tables_zeroed {
+            inodes::unused(&mut state);
+        }
         special::pass(&mut state);
         dirs::pass(&mut state);
         links::pass(&mut state);

@@ -71,6 +71,7 @@ pub fn arguments(c: &Campaign) -> String {
         ("replace", c.profile.replaces_whole),
         ("direct", c.profile.direct_is_durable),
         ("marks", c.profile.marks_hold),
+        ("new", c.profile.new_by_fdatasync),
         ("reads", c.profile.reads_stay),
         ("first", c.profile.errors == Telling::First),
     ];

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use wp_base::rng::Rng;
 use wp_base::site::Armed;
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time};
-use wp_crash::{Did, Faults, Faulty, Ledger, Recorder, Regions, Tape, Taped};
+use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
 use wp_vfs::{FsEntry, OpenFlags, Options, Vfs, XattrSet};
@@ -112,6 +112,25 @@ impl Bench {
         Ok(medium)
     }
 
+    /// [`Bench::image`] with what the device held before mkfs also in the inode tables, where mkfs
+    /// left them as they were. Errors: as there.
+    pub(super) fn image_with_old_tables(&self) -> Result<Medium, MachineError> {
+        let mut medium = self.image()?;
+        let bytes = self.capacity()?;
+        let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
+        let blocks = (self.fs.blocks)(&view)
+            .map_err(|error| MachineError::Fs { during: "a look at the image", error })?;
+        let block = u64::from(blocks.block_bytes());
+        for n in (0..bytes / block).filter(|n| blocks.class(*n) == "inode_table") {
+            let at = Sector(n * block / SECTOR_BYTES);
+            let now = medium.read(at, (block / SECTOR_BYTES) as u32);
+            if now.iter().all(|s| s.to_vec().iter().all(|b| *b == 0)) {
+                medium.write(at, &Slice::pattern(STALE, n * block, block as u32));
+            }
+        }
+        Ok(medium)
+    }
+
     /// What blocks of the new file system are, on the device.
     fn regions(&self, medium: &Medium, bytes: u64) -> Result<Regions, MachineError> {
         let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
@@ -143,7 +162,7 @@ impl Bench {
         Ok(device.limits().sectors * SECTOR_BYTES)
     }
 
-    /// The machine, with `regions` before its device if the program has it fail.
+    /// The machine, with `regions` before its device if the program has it fail or be late.
     fn machine(
         &self,
         image: Medium,
@@ -175,7 +194,10 @@ impl Bench {
                 false => device,
             });
             recorder = Some(r);
-            Box::new(taped)
+            match fails {
+                true => Box::new(Late::new(Box::new(taped), faults.clone())),
+                false => Box::new(taped),
+            }
         })?;
         Ok((machine, recorder.unwrap_or_default(), faults))
     }
@@ -246,14 +268,18 @@ fn play_in(
     around: &Around,
     arm: impl FnOnce() -> Option<Armed>,
 ) -> Result<(Played, Asked), MachineError> {
-    let fails = program.0.iter().any(|s| matches!(s, Step::Fail(_)));
+    let fails =
+        program.0.iter().any(|s| matches!(s, Step::Fail(_) | Step::Slow(_) | Step::Tear(_)));
     let (machine, recorder, faults) = bench.machine(image, fails)?;
     let limits = machine.queue.with_device(|d| *d.limits());
     let mut arm = Some(arm);
     let mut armed = None;
+    // What the device is told first holds for the mount as well.
+    let mut early = 0;
     if around.whole_life {
         recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
         armed = arm.take().and_then(|arm| arm());
+        early = program.0.iter().take_while(|s| faults.obey(s)).count();
     }
     let vfs = machine.mount()?;
     if !around.whole_life {
@@ -269,7 +295,7 @@ fn play_in(
         recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
         armed = arm.take().and_then(|arm| arm());
     }
-    let steps = program.0.clone();
+    let steps = program.0[early..].to_vec();
     let (tape, around, process) = (recorder.clone(), *around, vfs.clone());
     let failing = faults.clone();
     let dids = machine
@@ -361,8 +387,9 @@ async fn steps_of(
             }
             Step::Nap(us) => rt.sleep(Span(us * 1000)).await,
             Step::Exit => player.exit().await?,
-            Step::Fail(fault) => faults.fail(*fault),
-            Step::Heal => faults.heal(),
+            Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
+                faults.obey(step);
+            }
             Step::Call(_, call) => {
                 let n = dids.len() as u32;
                 tape.operation(rt.now(), n, false);

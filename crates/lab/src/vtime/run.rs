@@ -201,7 +201,7 @@ impl Interpreter {
                     }
                 }
                 Step::Exit => self.player.exit().await?,
-                Step::Fail(_) | Step::Heal => {
+                Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
                     return Err(FsError::Unsupported("a device that fails, here".to_owned()));
                 }
                 Step::Call(label, call) => {

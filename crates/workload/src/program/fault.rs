@@ -1,10 +1,13 @@
-//! Requests that the device is to fail, as a step of a program.
+//! Requests that the device is to fail, or to take its time for, as a step of a program.
 //!
 //! ```text
 //! fail write data 2 1        the third write of file data from here on fails
 //! fail flush any 0 always    every cache flush fails
 //! fail write 2048+8 0 3      three writes that touch these 8 sectors of the device fail
-//! heal                       nothing fails any more
+//! slow write data 0 1 50000  the next write of file data is begun 50,000 us late
+//! tear write journal 0 1 512 3584   of the next write to the journal the device says that it is
+//!                            done, and bytes 512 to 4095 of it are what they were
+//! heal                       nothing fails, is slow or torn any more
 //! ```
 
 use std::fmt;
@@ -55,6 +58,27 @@ pub struct Fault {
     pub times: Option<u32>,
 }
 
+/// Requests that the device begins late, from the step on: it has many at once and takes them in
+/// whatever order it likes, as a drive with a command queue may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// Which.
+    pub which: Fault,
+    /// How late, microseconds.
+    pub us: u64,
+}
+
+/// Writes of which the device leaves out a part, and says that all is well: no drive may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tear {
+    /// Which.
+    pub which: Fault,
+    /// First byte in the write that is not written, a whole number of sectors.
+    pub from: u32,
+    /// How many bytes are not, a whole number of sectors; the rest is.
+    pub bytes: u32,
+}
+
 const ASKED: [(&str, Asked); 3] =
     [("read", Asked::Read), ("write", Asked::Write), ("flush", Asked::Flush)];
 const PLACES: [(&str, Place); 6] = [
@@ -95,9 +119,53 @@ impl Fault {
     }
 }
 
+impl Slow {
+    pub(super) fn parse(w: &mut Words<'_>) -> Result<Slow, String> {
+        Ok(Slow { which: Fault::parse(w)?, us: w.number()? })
+    }
+}
+
+impl Tear {
+    pub(super) fn parse(w: &mut Words<'_>) -> Result<Tear, String> {
+        let which = Fault::parse(w)?;
+        let mut sectors = || {
+            let n = w.small(1 << 24)?;
+            match n % 512 {
+                0 => Ok(n),
+                _ => Err(format!("{n}: must be whole sectors of 512 bytes")),
+            }
+        };
+        Ok(Tear { which, from: sectors()?, bytes: sectors()? })
+    }
+}
+
+impl fmt::Display for Tear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tear ")?;
+        self.which.words(f)?;
+        write!(f, " {} {}", self.from, self.bytes)
+    }
+}
+
+impl fmt::Display for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slow ")?;
+        self.which.words(f)?;
+        write!(f, " {}", self.us)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "fail {} ", name(&ASKED, &self.asked))?;
+        write!(f, "fail ")?;
+        self.words(f)
+    }
+}
+
+impl Fault {
+    /// What follows the word for the step.
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", name(&ASKED, &self.asked))?;
         match &self.place {
             Place::Sectors(at, n) => write!(f, "{at}+{n}")?,
             other => f.write_str(name(&PLACES, other))?,

@@ -9,16 +9,19 @@
 //! nap 20000                        sleep, microseconds
 //! exit                             the process ends: every descriptor is closed
 //! fail write data 2 1              the device fails requests, see [`Fault`], until `heal`
+//! slow write data 2 1 50000        it begins requests late, see [`Slow`], until `heal`
+//! tear write data 2 1 512 1024     it writes only a part, see [`Tear`], until `heal`
 //! ```
-//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `heal`,
-//! `pread`, `drop_caches` and `mark`. [`Player`] does the calls on a mounted file system of ours.
+//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
+//! `tear`, `heal`, `pread`, `drop_caches` and `mark`. [`Player`] does the calls on a mounted file
+//! system of ours.
 
 mod fault;
 mod play;
 
 use std::fmt;
 
-pub use fault::{Asked, Fault, Place};
+pub use fault::{Asked, Fault, Place, Slow, Tear};
 pub use play::{MAGIC_SEED, Player, contents};
 
 /// How a file is opened.
@@ -292,7 +295,11 @@ pub enum Step {
     Call(Option<Label>, Call),
     /// The device fails requests from here on. A later one is added to it.
     Fail(Fault),
-    /// It fails none any more.
+    /// It begins requests late from here on. A later one is added to it.
+    Slow(Slow),
+    /// It leaves out a part of writes from here on. A later one is added to it.
+    Tear(Tear),
+    /// It fails none any more, is as quick as it is, and writes all.
     Heal,
 }
 
@@ -306,6 +313,8 @@ impl fmt::Display for Step {
             Step::End => f.write_str("end"),
             Step::Exit => f.write_str("exit"),
             Step::Fail(fault) => fault.fmt(f),
+            Step::Slow(slow) => slow.fmt(f),
+            Step::Tear(tear) => tear.fmt(f),
             Step::Heal => f.write_str("heal"),
             Step::Call(None, c) => write!(f, "{c}"),
             Step::Call(Some(l), c) => write!(f, "@{}:{} {c}", l.op, l.index),
@@ -383,6 +392,8 @@ fn step(line: &str) -> Result<Step, String> {
             "end" => Step::End,
             "exit" => Step::Exit,
             "fail" => Step::Fail(Fault::parse(&mut w)?),
+            "slow" => Step::Slow(Slow::parse(&mut w)?),
+            "tear" => Step::Tear(Tear::parse(&mut w)?),
             "heal" => Step::Heal,
             name => Step::Call(None, call(name, &mut w)?),
         }
@@ -441,7 +452,8 @@ mod tests {
                     sync\n\
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\npread 0 4096 0\ndrop_caches\nmark d/f\nfail write data 2 1\n\
-                    fail flush any 0 always\nfail read 2048+8 0 3\nheal\nclose 0\n\
+                    fail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\
+                    tear write journal 0 1 512 1024\nheal\nclose 0\n\
                     nap 20000\nexit\n";
         let p = Program::parse(text).expect("a program");
         assert_eq!(p.to_string(), text);
@@ -460,6 +472,8 @@ mod tests {
             "fail write dat 0 1",
             "fail write data 0",
             "fail write 8+x 0 1",
+            "slow write data 0 1",
+            "tear write data 0 1 100 512",
         ] {
             let e = Program::parse(&format!("align\n{bad}")).expect_err(bad);
             assert!(e.starts_with("line 2: "), "{e}");

@@ -11,21 +11,24 @@
 //!             3. a survivor has an argument in `equivalent.toml`, and an argument a survivor.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Deserialize;
-use wp_base::site::{Armed, Site, watch};
+use wp_base::site::Site;
 use wp_crash::{Rule, Violation};
 
-use super::play::{Asked, Bench, Played, play_with};
+use ground::{Ground, Worker};
 pub use settings::{Hold, Recovery, SETTINGS, Setting};
+use witness::Witnesses;
 
+mod ground;
 mod settings;
+mod witness;
 
-/// What killed each mutant when it was looked for: tried first, so that a run is a matter of
-/// minutes. An entry that does not kill any more costs a search, and nothing else.
+/// What kills each mutant: settings and programs, tried first, so that a run is a matter of
+/// minutes. An entry that does not kill any more costs a search, and is told.
 pub const WITNESSES_TOML: &str = include_str!("witnesses.toml");
 /// Why survivors survive.
 pub const EQUIVALENT_TOML: &str = include_str!("equivalent.toml");
@@ -41,13 +44,46 @@ pub fn sites() -> Vec<&'static Site> {
     [wp_block::site::ALL, wp_cache::site::ALL, wp_jbd2::site::ALL, wp_ext4::site::ALL].concat()
 }
 
+/// A program of a setting.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Which {
+    /// That of its generator with this number.
+    Number(u64),
+    /// One that was written for the site.
+    Directed,
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Which::Number(n) => write!(f, "#{n}"),
+            Which::Directed => f.write_str("directed"),
+        }
+    }
+}
+
+/// Where a mutant was noticed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct By {
+    /// Name of the setting.
+    pub setting: String,
+    /// Which of its programs.
+    pub program: Which,
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.setting, self.program)
+    }
+}
+
 /// What became of a mutant.
 #[derive(Clone, Debug)]
 pub enum Fate {
     /// A rule is broken that is not without the mutation.
     Killed {
         /// Setting and program.
-        by: (&'static str, u64),
+        by: By,
         /// What is wrong.
         violation: Violation,
     },
@@ -55,7 +91,7 @@ pub enum Fate {
     /// saw.
     Stopped {
         /// Setting and program.
-        by: (&'static str, u64),
+        by: By,
         /// How.
         why: String,
     },
@@ -79,10 +115,27 @@ pub struct Mutant {
     /// States that were visited.
     pub states: u64,
     /// Programs and states by setting.
-    pub spent: BTreeMap<&'static str, (u64, u64)>,
+    pub spent: BTreeMap<String, (u64, u64)>,
+    /// Has it an entry in the list of witnesses that does not kill it?
+    pub stale: bool,
+    /// Rules that the witness breaks with the step in place, on a device that keeps its word: a
+    /// bug, and not the mutant's.
+    pub without: Vec<Rule>,
 }
 
 impl Mutant {
+    fn new(site: &'static Site) -> Mutant {
+        Mutant {
+            site,
+            fate: Fate::NotReached,
+            programs: 0,
+            states: 0,
+            spent: BTreeMap::new(),
+            stale: false,
+            without: Vec::new(),
+        }
+    }
+
     /// Is it noticed?
     pub fn is_killed(&self) -> bool {
         matches!(self.fate, Fate::Killed { .. } | Fate::Stopped { .. })
@@ -144,241 +197,51 @@ pub fn arguments() -> Result<BTreeMap<String, Argument>, String> {
     Ok(out)
 }
 
-/// Setting and program that killed a mutant.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Witness {
-    site: String,
-    setting: String,
-    program: u64,
+/// How long is looked for a mutant that no witness kills.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Search {
+    /// Programs for a site that has an argument why nobody misses it.
+    pub survivor: u64,
+    /// Programs for one that has none.
+    pub open: u64,
 }
 
-/// Those of a text like [`WITNESSES_TOML`]. Errors: text that cannot be read, and a site that is
-/// none.
-fn witnesses(text: &str) -> Result<Vec<Witness>, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct File {
-        #[serde(default)]
-        witness: Vec<Witness>,
-    }
-    let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
-    let known = sites();
-    match file.witness.iter().find(|w| !known.iter().any(|s| s.name == w.site)) {
-        Some(w) => Err(format!("there is no site `{}`", w.site)),
-        None => Ok(file.witness),
+impl Default for Search {
+    fn default() -> Search {
+        Search { survivor: 3, open: u64::MAX }
     }
 }
 
-/// Everything that mutants are held against.
-struct Ground<'a> {
-    settings: Vec<(Setting, Bench)>,
-    /// Sites that each program asks as it is; `None`: it cannot be played.
-    asked: Vec<Vec<OnceLock<Option<Vec<&'static str>>>>>,
-    /// Rules that each program breaks without any mutation. Few are needed.
-    broken: Vec<Vec<OnceLock<Broken>>>,
-    /// Asked before each program and each cut.
-    go_on: &'a (dyn Fn() -> bool + Sync),
-}
-
-type Broken = [u64; Rule::ALL.len()];
-
-/// Programs of each setting in the first round; the others follow when no setting's first ones
-/// showed anything.
-const FIRST: u64 = 4;
-
-impl Ground<'_> {
-    fn new<'a>(
-        settings: &[Setting],
-        go_on: &'a (dyn Fn() -> bool + Sync),
-    ) -> Result<Ground<'a>, String> {
-        let settings: Result<Vec<(Setting, Bench)>, String> = settings
-            .iter()
-            .map(|s| s.bench().map(|b| (*s, b)).map_err(|e| format!("{}: {e}", s.name)))
-            .collect();
-        let settings = settings?;
-        fn slots<T>(settings: &[(Setting, Bench)]) -> Vec<Vec<OnceLock<T>>> {
-            let of = |s: &Setting| (0..s.count).map(|_| OnceLock::new()).collect();
-            settings.iter().map(|(s, _)| of(s)).collect()
-        }
-        Ok(Ground { asked: slots(&settings), broken: slots(&settings), settings, go_on })
-    }
-
-    /// Would program `n` of setting `s` do the step? Of a step of recovery one only sees that when
-    /// it recovers.
-    fn asks(&self, s: usize, n: u64, site: &Site) -> bool {
-        let setting = &self.settings[s].0;
-        if !setting.takes(site) {
-            return false;
-        }
-        if setting.recovery.is_some() {
-            return true;
-        }
-        let slot = self.asked[s][n as usize]
-            .get_or_init(|| self.play(s, n, || Some(watch())).ok().map(|(_, asked)| asked.names));
-        slot.as_ref().is_some_and(|names| names.contains(&site.name))
-    }
-
-    fn play(
-        &self,
-        s: usize,
-        n: u64,
-        arm: impl FnOnce() -> Option<Armed>,
-    ) -> Result<(Played, Asked), String> {
-        let (setting, bench) = &self.settings[s];
-        let (program, around) = (setting.program(n), setting.around(n));
-        catch_unwind(AssertUnwindSafe(|| {
-            let played = bench.image().and_then(|i| play_with(bench, i, &program, &around, arm));
-            played.map_err(|e| e.to_string())
-        }))
-        .unwrap_or_else(|panic| Err(said(&*panic)))
-    }
-
-    /// Rules that program `n` of setting `s` breaks as it is.
-    fn broken(&self, s: usize, n: u64) -> &Broken {
-        let (setting, bench) = &self.settings[s];
-        self.broken[s][n as usize].get_or_init(|| match self.play(s, n, || None) {
-            Ok((played, _)) => {
-                setting.explore(bench, &played, &[1; Rule::ALL.len()], self.go_on).broken
-            }
-            Err(_) => [1; Rule::ALL.len()],
-        })
-    }
-
-    fn mutant(&self, site: &'static Site, witness: Option<&Witness>, thorough: bool) -> Mutant {
-        let mut out =
-            Mutant { site, fate: Fate::NotReached, programs: 0, states: 0, spent: BTreeMap::new() };
-        if let Some(w) = witness
-            && let Some(s) = self.settings.iter().position(|(s, _)| s.name == w.setting)
-            && w.program < self.settings[s].0.count
-        {
-            self.try_one(s, w.program, &mut out);
-            if out.is_killed() && (self.go_on)() {
-                return out;
-            }
-        }
-        if !thorough {
-            return self.sample(out);
-        }
-        for (from, to) in [(0, FIRST), (FIRST, u64::MAX)] {
-            for s in 0..self.settings.len() {
-                // The n-th program that does the step, not the n-th of all: some are rare.
-                let count = self.settings[s].0.count;
-                let programs = (0..count).filter(|n| self.asks(s, *n, site));
-                for n in programs.skip(from as usize).take((to - from) as usize) {
-                    if !(self.go_on)() {
-                        return Mutant { fate: Fate::Interrupted, ..out };
-                    }
-                    self.try_one(s, n, &mut out);
-                    if matches!(out.fate, Fate::Killed { .. }) {
-                        return out;
-                    }
-                }
-            }
-        }
-        if !(self.go_on)() {
-            return Mutant { fate: Fate::Interrupted, ..out };
-        }
-        out
-    }
-
-    /// The first program of each setting, for a step that has an argument why nobody misses it.
-    fn sample(&self, mut out: Mutant) -> Mutant {
-        for s in 0..self.settings.len() {
-            if !(self.go_on)() {
-                return Mutant { fate: Fate::Interrupted, ..out };
-            }
-            if self.settings[s].0.takes(out.site) {
-                self.try_one(s, 0, &mut out);
-            }
-            if matches!(out.fate, Fate::Killed { .. }) {
-                break;
-            }
-        }
-        out
-    }
-
-    /// Plays program `n` of setting `s` without the step, and looks who notices.
-    fn try_one(&self, s: usize, n: u64, out: &mut Mutant) {
-        let (setting, bench) = &self.settings[s];
-        let site = out.site;
-        let recovery = setting.recovery.is_some();
-        let (played, asked) = match self.play(s, n, || (!recovery).then(|| site.leave_out())) {
-            Ok(p) => p,
-            Err(why) => {
-                out.programs += 1;
-                if !out.is_killed() {
-                    out.fate = Fate::Stopped { by: (setting.name, n), why };
-                }
-                return;
-            }
-        };
-        let explore = |but: &[u64]| {
-            let armed = recovery.then(|| site.leave_out());
-            let explored = setting.explore(bench, &played, but, self.go_on);
-            (explored, armed.map_or(asked.reached, |a| a.reached()))
-        };
-        if !recovery && asked.reached == 0 {
-            return;
-        }
-        // A drive that lies breaks rules before recovery can.
-        let none = [0; Rule::ALL.len()];
-        let (mut explored, reached) = explore(if recovery { self.broken(s, n) } else { &none });
-        if reached == 0 {
-            return;
-        }
-        out.programs += 1;
-        out.states += explored.states;
-        let spent = out.spent.entry(setting.name).or_default();
-        *spent = (spent.0 + 1, spent.1 + explored.states);
-        if explored.first.is_some() && !recovery {
-            let known = self.broken(s, n);
-            if known.iter().any(|n| *n > 0) {
-                explored = explore(known).0;
-            }
-        }
-        if let Some(violation) = explored.first {
-            out.fate = Fate::Killed { by: (setting.name, n), violation };
-        } else if matches!(out.fate, Fate::NotReached) {
-            out.fate = Fate::Survives;
-        }
-    }
-}
-
-/// What an assertion said.
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("assertion: {}", text.unwrap_or("without a word"))
-}
-
-/// Leaves out each of `sites` in turn, with `workers` threads; those that have an argument why they
-/// survive with the first program of each setting only. `done` is told of each mutant as it
+/// Leaves out each of `sites` in turn, with `workers` threads. `done` is told of each mutant as it
 /// is through, in no order; `witnessed` is a text like [`WITNESSES_TOML`]; when `go_on` says no,
 /// what is left is [`Fate::Interrupted`].
 ///
-/// Errors: a setting that cannot be, and those of [`arguments`].
+/// Errors: a setting that cannot be, witnesses that cannot be read, and those of [`arguments`].
 pub fn run(
     sites: &[&'static Site],
-    settings: &[Setting],
-    witnessed: &str,
+    settings: &[Setting<'_>],
+    (witnessed, search): (&str, Search),
     workers: usize,
     done: &(dyn Fn(&Mutant) + Sync),
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<Mutant>, String> {
-    let (known, witnesses) = (arguments()?, witnesses(witnessed)?);
-    let ground = Ground::new(settings, go_on)?;
+    let (known, witnesses) = (arguments()?, Witnesses::parse(witnessed)?);
+    let own = witnesses.settings(SETTINGS)?;
+    let ground = Ground::new(settings, &own, go_on)?;
     let slots: Vec<OnceLock<Mutant>> = sites.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..workers.max(1) {
             scope.spawn(|| {
+                let worker = Worker::new(&ground);
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
                     let (Some(site), Some(slot)) = (sites.get(n), slots.get(n)) else { return };
-                    let witness = witnesses.iter().find(|w| w.site == site.name);
-                    let thorough = !known.contains_key(site.name);
-                    done(slot.get_or_init(|| ground.mutant(site, witness, thorough)));
+                    let most = match known.contains_key(site.name) {
+                        true => search.survivor,
+                        false => search.open,
+                    };
+                    done(slot.get_or_init(|| worker.mutant(site, witnesses.of(site), most)));
                 }
             });
         }
@@ -423,15 +286,33 @@ mod tests {
     }
 
     #[test]
-    fn arguments_and_witnesses_are_of_sites() {
+    fn every_site_has_a_witness_or_an_argument_and_not_both() {
         let arguments = arguments().expect("they are");
-        for w in witnesses(WITNESSES_TOML).expect("they are") {
-            assert!(!arguments.contains_key(&w.site), "{} is killed, and argued for", w.site);
-            let setting = SETTINGS.iter().find(|s| s.name == w.setting);
-            assert!(setting.is_some_and(|s| w.program < s.count), "{w:?}");
+        let witnesses = Witnesses::parse(WITNESSES_TOML).expect("they are");
+        let own = witnesses.settings(SETTINGS).expect("they are like others");
+        let named = |name: &str| SETTINGS.iter().chain(&own).find(|s| s.name == name);
+        for w in witnesses.all() {
+            let setting = named(&w.setting).unwrap_or_else(|| panic!("{w:?}: no such setting"));
+            let is = match w.which() {
+                Which::Number(n) => n < setting.count,
+                Which::Directed => w.steps().is_some_and(|p| !p.0.is_empty()),
+            };
+            assert!(is, "{w:?}");
         }
-        let names: std::collections::BTreeSet<&str> = SETTINGS.iter().map(|s| s.name).collect();
-        assert_eq!(names.len(), SETTINGS.len(), "two settings have one name");
+        for site in sites() {
+            let (killed, argued) = (witnesses.of(site).len(), arguments.contains_key(site.name));
+            let is = (killed == 1) != argued && killed < 2;
+            assert!(is, "{}: {killed} witnesses; an argument: {argued}", site.name);
+        }
+        for s in &own {
+            let used = witnesses.all().iter().any(|w| w.setting == s.name)
+                || own.iter().any(|o| witnesses.is_like(o.name, s.name));
+            assert!(used, "{}: nobody uses it", s.name);
+        }
+        let mut names: Vec<&str> = SETTINGS.iter().chain(&own).map(|s| s.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), SETTINGS.len() + own.len(), "two settings have one name");
     }
 
     /// Every line that asks for a flush or FUA, or passes it on, stands beside a site, or is listed

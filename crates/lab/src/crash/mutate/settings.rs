@@ -1,9 +1,10 @@
 //! Machines and programs that mutants are played on.
 
+use serde::Deserialize;
 use wp_base::site::Site;
 use wp_crash::{Explorer, FsSubject, Plan, Profile, Rule, Violation};
 use wp_ext4::site::{RECOVER_FLUSH, RECOVER_HOME_FIRST};
-use wp_medium::Sound;
+use wp_medium::{Medium, Sound};
 use wp_workload::program::Program;
 
 use super::super::play::{Around, Bench, Played};
@@ -13,7 +14,7 @@ use crate::registry;
 
 /// Which programs a setting plays.
 #[derive(Clone, Copy, Debug)]
-enum Programs {
+pub(super) enum Programs {
     /// Every sequence of one operation.
     Sequences,
     /// Some of the sequences of two.
@@ -38,18 +39,18 @@ enum Programs {
 
 /// A machine, programs, and what is asked of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
+pub struct Setting<'a> {
     /// Its name in reports.
-    pub name: &'static str,
+    pub name: &'a str,
     /// Options of ext4.
-    pub fs: &'static str,
+    pub fs: &'a str,
     /// Device preset.
-    pub device: &'static str,
+    pub device: &'a str,
     /// Bytes of the device.
     pub capacity: u64,
     /// Elevator; empty: the kernel's default.
-    pub elevator: &'static str,
-    programs: Programs,
+    pub elevator: &'a str,
+    pub(super) programs: Programs,
     /// How many programs.
     pub count: u64,
     /// Bytes that the device writes whole.
@@ -65,10 +66,13 @@ pub struct Setting {
     /// What the drive says and choices of writes of a recovery that are cut: for recovery's own
     /// steps only, whose mutants are left out when it is at work.
     pub recovery: Option<Recovery>,
+    /// What the device held before mkfs is still in the inode tables that mkfs left as they were.
+    pub stale_tables: bool,
 }
 
 /// How recovery is put to the test.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Recovery {
     /// On an honest drive.
     Honest,
@@ -79,7 +83,8 @@ pub enum Recovery {
 }
 
 /// See [`Profile`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Hold {
     /// [`Profile::EXT4`].
     Ext4,
@@ -96,7 +101,7 @@ const COARSE: Option<u32> = Some(1 << 16);
 const BLOCKS: Option<u32> = Some(4096);
 /// For programs of many cuts.
 const LONG: Plan = Plan { complete: 5, pairs: 6, samples: 4 };
-const WILD: Setting = Setting {
+const WILD: Setting<'static> = Setting {
     name: "6.18 wild",
     fs: "era=6.18",
     device: "fixed",
@@ -110,15 +115,16 @@ const WILD: Setting = Setting {
     neighbour_us: 0,
     whole_life: false,
     recovery: None,
+    stale_tables: false,
 };
-const SHORT: Setting = Setting {
+const SHORT: Setting<'static> = Setting {
     name: "6.18 sequences",
     programs: Programs::Sequences,
     count: 116,
     atomic: None,
     ..WILD
 };
-const EMMC: Setting = Setting {
+const EMMC: Setting<'static> = Setting {
     name: "3.8 emmc cfq",
     fs: "era=3.8,dirty_background_bytes=262144",
     device: "emmc-16",
@@ -126,7 +132,7 @@ const EMMC: Setting = Setting {
     count: 12,
     ..WILD
 };
-const LOG: Setting = Setting {
+const LOG: Setting<'static> = Setting {
     name: "6.18 journal log",
     fs: "era=6.18,data=journal,journal_mb=4",
     capacity: 32 * MIB,
@@ -134,7 +140,7 @@ const LOG: Setting = Setting {
     count: 10,
     ..WILD
 };
-const SMALL: Setting = Setting {
+const SMALL: Setting<'static> = Setting {
     name: "6.18 small",
     fs: "era=6.18,journal_mb=4",
     capacity: 16 * MIB,
@@ -143,7 +149,7 @@ const SMALL: Setting = Setting {
     ..WILD
 };
 
-const MAIL: Setting = Setting {
+const MAIL: Setting<'static> = Setting {
     name: "6.18 mail",
     fs: "era=6.18,block_size=1024,journal_mb=1",
     programs: Programs::Mail(220),
@@ -152,7 +158,7 @@ const MAIL: Setting = Setting {
     plan: LONG,
     ..WILD
 };
-const IMAGE: Setting = Setting {
+const IMAGE: Setting<'static> = Setting {
     name: "6.18 journal images",
     fs: "era=6.18,data=journal,journal_mb=4",
     capacity: 32 * MIB,
@@ -161,9 +167,9 @@ const IMAGE: Setting = Setting {
     plan: LONG,
     ..WILD
 };
-const EDGES: Setting =
+const EDGES: Setting<'static> =
     Setting { name: "6.18 edges", programs: Programs::Edges(30), atomic: None, count: 32, ..WILD };
-const BURSTS: Setting = Setting {
+const BURSTS: Setting<'static> = Setting {
     name: "4.6 nodelalloc bursts",
     fs: "era=4.6,nodelalloc,commit=1",
     programs: Programs::Bursts(300),
@@ -173,7 +179,7 @@ const BURSTS: Setting = Setting {
 };
 
 /// All of them, the quickest first.
-pub const SETTINGS: &[Setting] = &[
+pub const SETTINGS: &[Setting<'static>] = &[
     SHORT,
     Setting { name: "6.18 pairs", programs: Programs::Pairs, count: 60, ..SHORT },
     SMALL,
@@ -330,7 +336,7 @@ pub const SETTINGS: &[Setting] = &[
     },
 ];
 
-impl Setting {
+impl Setting<'_> {
     /// Program number `n`.
     pub fn program(&self, n: u64) -> Program {
         match self.programs {
@@ -369,9 +375,23 @@ impl Setting {
         })
     }
 
+    /// A new file system on a device that was used before. Errors: options that mkfs refuses.
+    pub(super) fn image(&self, bench: &Bench) -> Result<Medium, String> {
+        let image = match self.stale_tables {
+            true => bench.image_with_old_tables(),
+            false => bench.image(),
+        };
+        image.map_err(|e| e.to_string())
+    }
+
     fn profile(&self) -> Profile {
         // The kernel's default is ordered data, with auto_da_alloc.
-        let ext4 = Profile { cut_stays_cut: true, replaces_whole: true, ..Profile::EXT4 };
+        let ext4 = Profile {
+            cut_stays_cut: true,
+            replaces_whole: true,
+            new_by_fdatasync: true,
+            ..Profile::EXT4
+        };
         match self.hold {
             Hold::Ext4 => ext4,
             Hold::Size => Profile { size_with_data: true, ..ext4 },
