@@ -19,6 +19,7 @@ pub(crate) fn check(limits: &Limits, rq: &DevRequest) -> Result<(), Status> {
         Op::Discard => limits.discard,
         Op::Write => !rq.flags.has(Flags::FUA) || limits.fua,
         Op::Read => true,
+        Op::Zone(_) => false,
     };
     if !supported {
         return Err(Status::NotSupported);
