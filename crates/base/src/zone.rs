@@ -95,6 +95,18 @@ impl Zone {
         self.start.advance(self.capacity)
     }
 
+    /// Those of `zones` that lie whole within `sectors` from `start`, addressed from there.
+    pub fn within(zones: &[Zone], start: Sector, sectors: u64) -> Vec<Zone> {
+        let end = start.0.saturating_add(sectors);
+        let inside = |z: &&Zone| z.start >= start && z.start.0 + z.sectors <= end;
+        let own = |z: &Zone| Zone {
+            start: Sector(z.start.0 - start.0),
+            wp: Sector(z.wp.0 - start.0),
+            ..*z
+        };
+        zones.iter().filter(inside).map(own).collect()
+    }
+
     /// Has `at` been written since the zone was reset, as far as its write pointer tells? Always in
     /// a conventional zone, whose pointer tells nothing.
     pub fn is_below_wp(&self, at: Sector) -> bool {

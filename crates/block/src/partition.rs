@@ -68,15 +68,7 @@ impl Partition {
     /// See [`BlockQueue::report_zones`]: the zones that lie in it whole, addressed as it is.
     pub async fn report_zones(&self) -> Result<Vec<Zone>, Status> {
         let zones = self.queue.report_zones().await?;
-        let start = self.range.start.0;
-        let end = start + self.range.sectors;
-        let inside = |z: &Zone| z.start.0 >= start && z.start.0 + z.sectors <= end;
-        let own = |z: Zone| Zone {
-            start: Sector(z.start.0 - start),
-            wp: Sector(z.wp.0 - start),
-            ..z
-        };
-        Ok(zones.into_iter().filter(inside).map(own).collect())
+        Ok(Zone::within(&zones, self.range.start, self.range.sectors))
     }
 
     /// See [`BlockQueue::manage_zone`]; a reset of all is one of the whole device.

@@ -100,17 +100,21 @@ impl Zns {
             out.push(LossUnit { at, data, acked, why, epoch: 0, effect, seq });
         };
         let zones = &self.config.zones;
-        let reset = || zeroes(zones.capacity_sectors);
+        // What is not written is zero already.
+        let reset = |zone: u32| {
+            let z = self.table.get(zone);
+            zeroes(z.wp.0 - z.start.0)
+        };
         for (r, seq) in flying.into_iter().zip(self.seq + 1..) {
             match r.op {
-                Op::Zone(ZoneOp::Reset) => put(r.at, reset(), LossEffect::ZoneReset, seq),
+                Op::Zone(ZoneOp::Reset) => put(r.at, reset(r.zone), LossEffect::ZoneReset, seq),
                 Op::Zone(ZoneOp::ResetAll) => {
                     let written = self.resetting.iter().filter(|zone| {
                         let z = self.table.get(**zone);
                         z.wp > z.start
                     });
                     for zone in written {
-                        put(zones.start_of(*zone), reset(), LossEffect::ZoneReset, seq);
+                        put(zones.start_of(*zone), reset(*zone), LossEffect::ZoneReset, seq);
                     }
                 }
                 Op::Zone(_) if r.in_transfer => put(r.at, r.data.clone(), LossEffect::Data, seq),
