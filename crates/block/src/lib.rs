@@ -44,7 +44,9 @@ mod zone_plug;
 mod zones;
 
 pub use bio::{Bio, BioEnd, EndIo};
-pub use config::{DriverKind, Habits, Layer, PlugPolicy, PlugScan, QueueConfig, WaitUnplug, ZoneWrites};
+pub use config::{
+    DriverKind, Habits, Layer, PlugPolicy, PlugScan, QueueConfig, WaitUnplug, ZoneWrites,
+};
 pub use device::{
     Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit,
     LossWhy, Status,

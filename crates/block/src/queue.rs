@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use wp_base::live::{Kind, Tally};
 use wp_base::event::{Flags, ZoneOp};
+use wp_base::live::{Kind, Tally};
 use wp_base::{Sector, Span, Time, Zone};
 use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt, SuspendHook, TimerSink, WaitQueue};

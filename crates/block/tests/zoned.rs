@@ -52,11 +52,8 @@ fn most_at_once(kernel: (u16, u16)) -> ([u32; 3], Vec<u64>) {
     for n in 0..3u64 {
         for start in starts {
             // Not next to one another, so that nothing merges.
-            let bio = Bio::write(
-                Sector(start + n * 16),
-                vec![Slice::pattern(n, 0, 4096)],
-                Flags::SYNC,
-            );
+            let bio =
+                Bio::write(Sector(start + n * 16), vec![Slice::pattern(n, 0, 4096)], Flags::SYNC);
             let flying = flying.clone();
             w.queue.submit(bio.on_end(move |end| {
                 assert_eq!(end.status, Ok(()));

@@ -42,14 +42,13 @@ pub struct Contract {
 
 impl Contract {
     /// An honest drive with a volatile cache and an atomic unit of 4 KiB.
-    pub const HONEST: Contract =
-        Contract {
-            volatile: true,
-            atomic: 4096,
-            lying_flush: false,
-            lost_fua: false,
-            zone_order: ZoneOrder::Prefix,
-        };
+    pub const HONEST: Contract = Contract {
+        volatile: true,
+        atomic: 4096,
+        lying_flush: false,
+        lost_fua: false,
+        zone_order: ZoneOrder::Prefix,
+    };
 }
 
 /// A part of a write that is kept or lost as one.

@@ -80,8 +80,7 @@ impl Recorder {
     /// Begins: what is before is forgotten and taken as durable. With `model` what the device model
     /// could be left with is taken down at each of its events.
     pub fn arm(&self, base: Medium, model: bool) {
-        *self.0.borrow_mut() =
-            Tape { base, armed: true, model, ..Tape::default() };
+        *self.0.borrow_mut() = Tape { base, armed: true, model, ..Tape::default() };
     }
 
     /// Notes that the program's operation `n` is called, or has returned.

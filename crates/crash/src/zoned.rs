@@ -103,7 +103,9 @@ impl ZoneSpace {
         };
         let written = |z: &&Zone| self.limits.is_sequential(z.start) && z.wp > z.start;
         match op {
-            ZoneOp::Reset => now.iter().filter(|z| z.start == at).filter(written).map(reset).collect(),
+            ZoneOp::Reset => {
+                now.iter().filter(|z| z.start == at).filter(written).map(reset).collect()
+            }
             ZoneOp::ResetAll => now.iter().filter(written).map(reset).collect(),
             ZoneOp::Finish => vec![(LossEffect::ZoneFinish, at, Vec::new())],
             _ => Vec::new(),

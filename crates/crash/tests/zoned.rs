@@ -87,7 +87,9 @@ fn by_the_words(tape: &Tape, order: ZoneOrder, tags: u64) -> BTreeSet<Image> {
             let done = completed(*id);
             let flushed = done.is_some_and(|done| {
                 seen.iter().enumerate().any(|(pos, e)| match &e.1 {
-                    Entry::Submit { id, op: Op::Flush, .. } => pos > done && completed(*id).is_some(),
+                    Entry::Submit { id, op: Op::Flush, .. } => {
+                        pos > done && completed(*id).is_some()
+                    }
                     _ => false,
                 })
             });
@@ -218,9 +220,8 @@ fn every_state_of_the_zones_is_visited_and_no_other_in_both_spaces() {
             let words = by_the_words(&tape, order, tags);
             assert_eq!(found, words, "seed {seed}, {order:?}: {:?}", tape.entries);
             states += found.len();
-            let is_hole = |i: &&Image| {
-                (0..2).any(|z| (0..i.1[z]).any(|b| i.0[8 + z * 8 + b as usize] == 0))
-            };
+            let is_hole =
+                |i: &&Image| (0..2).any(|z| (0..i.1[z]).any(|b| i.0[8 + z * 8 + b as usize] == 0));
             let with_holes = found.iter().filter(is_hole).count();
             holes += if order == ZoneOrder::Holes { with_holes } else { 0 };
         }

@@ -19,7 +19,9 @@ pub(crate) fn check(limits: &Limits, rq: &DevRequest) -> Result<(), Status> {
         Op::Discard => limits.discard,
         Op::Write => !rq.flags.has(Flags::FUA) || limits.fua,
         Op::Read => true,
-        Op::Zone(ZoneOp::Append) => limits.zones.is_some_and(|z| rq.sectors <= z.append_max_sectors),
+        Op::Zone(ZoneOp::Append) => {
+            limits.zones.is_some_and(|z| rq.sectors <= z.append_max_sectors)
+        }
         Op::Zone(_) if limits.zones.is_some() => return Ok(()),
         Op::Zone(_) => false,
     };

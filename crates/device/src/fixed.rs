@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 use wp_base::event::{DeviceWork, Flags, Op, Work, ZoneOp};
 use wp_base::{Span, Time};
 use wp_block::{
-    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit,
-    LossWhy,
+    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit, LossWhy,
 };
 use wp_medium::Medium;
 

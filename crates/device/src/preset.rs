@@ -8,7 +8,12 @@ use crate::ssd::{Ssd, SsdConfig};
 use crate::zn540::{ZN540, ZN540_4TB_NO_PLP};
 use crate::zns::{Zns, ZnsConfig};
 
-pub(crate) const fn p(name: &'static str, value: u64, unit: &'static str, source: &'static str) -> Param {
+pub(crate) const fn p(
+    name: &'static str,
+    value: u64,
+    unit: &'static str,
+    source: &'static str,
+) -> Param {
     Param { name, value, unit, source }
 }
 
@@ -37,7 +42,11 @@ const FIXED: [Param; 9] = [
     p("flush_beside_others", 1, "switch", "null_blk: a flush is a command like any other"),
 ];
 
-pub(crate) const fn replaced<const N: usize>(mut params: [Param; N], index: usize, with: Param) -> [Param; N] {
+pub(crate) const fn replaced<const N: usize>(
+    mut params: [Param; N],
+    index: usize,
+    with: Param,
+) -> [Param; N] {
     params[index] = with;
     params
 }

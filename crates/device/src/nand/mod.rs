@@ -4,7 +4,8 @@
 //!             holds it from the first byte over the channel until tPROG is over; an erase for
 //!             tBERS.
 //!             Where programs can be suspended ([`Timing::suspend`]) a read that finds one under
-//!             way waits until its next pulse is over, and the program ends that much later.
+//!             way waits until its next pulse is over, and the program ends that much later; it
+//!             then runs for a pulse at least.
 //! Laws:       a die serves one operation at a time, in the order in which they are given; a
 //!             channel moves one transfer at a time, and one that is ready goes before one that is
 //!             reserved for later.
@@ -81,19 +82,26 @@ pub struct Nand {
 struct Program {
     start: Time,
     end: Time,
-    /// Until when it is suspended.
+    /// Since when and until when it is suspended.
+    suspended: Time,
     resumed: Time,
 }
 
 impl Program {
     /// When a read that is `ready` gets the die: at once while the program is suspended, else after
     /// the pulse under way.
-    fn pause(&self, ready: Time, pulse: Span) -> Time {
-        if ready <= self.resumed || ready < self.start {
-            return ready.max(self.resumed);
+    fn pause(&mut self, ready: Time, pulse: Span) -> Time {
+        if ready < self.start {
+            return ready;
         }
-        let since = ready.since(self.start.max(self.resumed)).0;
-        ready + Span(since.next_multiple_of(pulse.0) - since)
+        // Reads that come meanwhile go on, but a program is not held up for longer than it runs.
+        if ready <= self.resumed && self.resumed < self.suspended + pulse {
+            return self.resumed;
+        }
+        let running = self.start.max(self.resumed);
+        let since = ready.0.saturating_sub(running.0).max(1);
+        self.suspended = running + Span(since.next_multiple_of(pulse.0));
+        self.suspended
     }
 }
 
@@ -176,7 +184,7 @@ impl Nand {
     fn programs_from(&mut self, die: u32, start: Time) -> Time {
         let end = start + self.timing.program;
         self.dies[die as usize] = end;
-        self.programs[die as usize] = Program { start, end, resumed: Time::ZERO };
+        self.programs[die as usize] = Program { start, end, ..Program::default() };
         self.counts.programs += 1;
         end
     }

@@ -42,7 +42,15 @@ impl Ssd {
             self.durable.not_newer(d.lpn, d.slots, d.seq, |lpn, slots| {
                 let data = zeroes(u64::from(slots) * SLOT_SECTORS);
                 let (at, why) = (sector_of(lpn), LossWhy::InBuffer);
-                loss.push(LossUnit { at, data, acked: true, why, seq: d.seq, epoch: 0, effect: LossEffect::Data });
+                loss.push(LossUnit {
+                    at,
+                    data,
+                    acked: true,
+                    why,
+                    seq: d.seq,
+                    epoch: 0,
+                    effect: LossEffect::Data,
+                });
             });
         }
         loss.sort_by_key(|unit| (unit.seq, unit.at));

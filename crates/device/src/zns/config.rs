@@ -17,8 +17,10 @@ pub struct ZnsConfig {
     pub geometry: Geometry,
     /// Times of its flash.
     pub timing: Timing,
-    /// Rate of the host link in megabytes (10^6 bytes) per second, each way.
+    /// Rate of the link from the host in megabytes (10^6 bytes) per second.
     pub link_mb_s: u32,
+    /// Rate of the link to the host, which moves beside.
+    pub link_read_mb_s: u32,
     /// Controller's time to understand a command; one thing at a time.
     pub command: Span,
     /// Controller's time for a write whose data have come.
@@ -118,6 +120,7 @@ impl ZnsConfig {
             geometry,
             timing,
             link_mb_s: s.count("link_mb_s", 1_000_000)?,
+            link_read_mb_s: s.count("link_read_mb_s", 1_000_000)?,
             command: span("command_ns"),
             write_cpu: span("write_cpu_ns"),
             read_cpu: span("read_cpu_ns"),

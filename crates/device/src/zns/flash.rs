@@ -194,7 +194,7 @@ impl Zns {
         }
         self.take_tokens(zone, slots);
         let list = self.list_span(sectors);
-        let span = self.link_span(sectors);
+        let span = Zns::link_span(sectors, self.config.link_mb_s);
         let buf = self.buf(zone);
         if buf.waiting.front() == Some(&key) {
             buf.waiting.pop_front();
@@ -402,8 +402,7 @@ impl Zns {
             self.make_durable(&unit);
         }
         let durable = self.bufs[&zone].durable;
-        let (ended, wait) =
-            self.bufs[&zone].fua.iter().partition(|(end, _)| *end <= durable);
+        let (ended, wait) = self.bufs[&zone].fua.iter().partition(|(end, _)| *end <= durable);
         self.buf(zone).fua = wait;
         let ended: Vec<(u32, u32)> = ended;
         for (_, key) in ended {
@@ -452,10 +451,7 @@ impl Zns {
             commands.extend(fua);
             DeviceWork {
                 what: Work::Program,
-                die: Some(Die {
-                    channel: unit.die % self.config.geometry.channels,
-                    die: unit.die,
-                }),
+                die: Some(Die { channel: unit.die % self.config.geometry.channels, die: unit.die }),
                 ready: unit.started,
                 from: unit.started,
                 to: now,

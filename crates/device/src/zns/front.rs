@@ -50,19 +50,8 @@ impl Zns {
         let DevRequest { id, op, flags, at, sectors, data } = rq;
         let fua = flags.has(Flags::FUA) && !self.config.plp;
         let in_transfer = op.writes();
-        let request = Request {
-            id,
-            op,
-            fua,
-            at,
-            sectors,
-            zone,
-            decoded,
-            in_transfer,
-            extra,
-            seq: 0,
-            data,
-        };
+        let request =
+            Request { id, op, fua, at, sectors, zone, decoded, in_transfer, extra, seq: 0, data };
         let key = self.insert(request);
         match op {
             Op::Write | Op::Zone(ZoneOp::Append) => {
@@ -142,10 +131,9 @@ impl Zns {
         }
     }
 
-    /// What moving `sectors` over the link takes.
-    pub(super) fn link_span(&self, sectors: u32) -> Span {
-        let bytes = u64::from(sectors) * SECTOR_BYTES;
-        Span(transfer_ns(bytes, u64::from(self.config.link_mb_s)))
+    /// What moving `sectors` at `mb_s` takes.
+    pub(super) fn link_span(sectors: u32, mb_s: u32) -> Span {
+        Span(transfer_ns(u64::from(sectors) * SECTOR_BYTES, u64::from(mb_s)))
     }
 
     /// The data of write `key` are in the buffer.

@@ -52,9 +52,8 @@ impl Zns {
             return Ok(NONE);
         }
         if op == ZoneOp::ResetAll {
-            let busy = |(zone, b): (&u32, &ZoneBuf)| {
-                b.finish.is_some() || self.is_being_written(*zone)
-            };
+            let busy =
+                |(zone, b): (&u32, &ZoneBuf)| b.finish.is_some() || self.is_being_written(*zone);
             let sequential = self.bufs.iter().filter(|(zone, _)| **zone != CONVENTIONAL);
             let none = self.resetting.is_empty() && !sequential.into_iter().any(busy);
             return if none { Ok(NONE) } else { Err(Status::Io) };

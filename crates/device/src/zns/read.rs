@@ -45,7 +45,7 @@ impl Zns {
                 ..DeviceWork::front(Work::BufferHit, id, ready, ready, ready)
             });
         }
-        let span = self.link_span(sectors);
+        let span = Zns::link_span(sectors, self.config.link_read_mb_s);
         let moved = self.links[0].reserve(now, end, span);
         fx.tell(|| DeviceWork {
             bytes: u64::from(sectors) * SECTOR_BYTES,

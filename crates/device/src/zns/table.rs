@@ -192,7 +192,10 @@ impl ZoneTable {
 
     /// A zone has failed: it is read only or offline from now on.
     pub(crate) fn fail(&mut self, zone: u32, state: ZoneState) {
-        assert!(matches!(state, ZoneState::ReadOnly | ZoneState::Offline), "{state:?} is no failure");
+        assert!(
+            matches!(state, ZoneState::ReadOnly | ZoneState::Offline),
+            "{state:?} is no failure"
+        );
         self.set(zone, state);
     }
 

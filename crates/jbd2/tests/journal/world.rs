@@ -9,8 +9,7 @@ use wp_base::event::{Class, Event, Flags, Op, Record};
 use wp_base::{BlockSize, FsResult, Rng, SECTOR_BYTES, Sector, Span, Time};
 use wp_block::{
     Admit, BlockQueue, CrashView, DevRequest, DeviceModel, Effects, Limits, LossEffect, LossUnit,
-    LossWhy,
-    QueueConfig, Status,
+    LossWhy, QueueConfig, Status,
 };
 use wp_cache::{Bdev, Buffer, WbPolicy, Writeback};
 use wp_jbd2::{Journal, JournalOptions, LogMap, disk};
