@@ -3,7 +3,8 @@
 //! Picture:    bio -> merge -> [zone plug: free -> go on, and it is taken | taken -> wait in it] ->
 //!             request; when a request for the zone is freed, kblockd makes one of the oldest bio
 //!             that waits and of those that continue it.
-//! Holds for:  writes, those of flush sequences too. Zone appends are ordered by the device and pass.
+//! Holds for:  writes, those of flush sequences too. Zone appends are ordered by the device and
+//!             pass.
 //! Left out:   the block layer's own idea of the write pointer (a write beside it fails here in the
 //!             device, there before it, with the same error); a workqueue of its own.
 //! Source:     behaviour of `blk_zone_wplug_handle_write()`, `blk_zone_wplug_bio_work()`,

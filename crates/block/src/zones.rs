@@ -1,8 +1,8 @@
 //! Zones at a power cut, and reports of zones as text.
 //!
 //! Text:   that of `blkzone report` (util-linux 2.38), which reference images of zoned devices come
-//!         with: a line a zone, the write pointer counted from the zone's start, that of a full zone
-//!         at the zone's end (as NVMe's driver reports it), that of a conventional one 0.
+//!         with: a line a zone, the write pointer counted from the zone's start, that of a full
+//!         zone at the zone's end (as NVMe's driver reports it), that of a conventional one 0.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -199,13 +199,18 @@ mod tests {
     };
 
     /// As util-linux 2.38 printed it for null_blk (reference images of zoned F2FS).
-    const REPORT: &str = "  \
-start: 0x000000000, len 0x008000, cap 0x008000, wptr 0x000000 reset:0 non-seq:0, zcond: 0(nw) [type: 1(CONVENTIONAL)]
-  start: 0x000008000, len 0x008000, cap 0x006000, wptr 0x000288 reset:0 non-seq:0, zcond: 2(oi) [type: 2(SEQ_WRITE_REQUIRED)]
-  start: 0x000010000, len 0x008000, cap 0x006000, wptr 0x000000 reset:0 non-seq:0, zcond: 1(em) [type: 2(SEQ_WRITE_REQUIRED)]
-  start: 0x000018000, len 0x008000, cap 0x006000, wptr 0x008000 reset:0 non-seq:0, zcond:14(fu) [type: 2(SEQ_WRITE_REQUIRED)]
-  start: 0x000020000, len 0x008000, cap 0x006000, wptr 0x000000 reset:0 non-seq:0, zcond: 1(em) [type: 2(SEQ_WRITE_REQUIRED)]
-";
+    const REPORT: &str = concat!(
+        "  start: 0x000000000, len 0x008000, cap 0x008000, wptr 0x000000 ",
+        "reset:0 non-seq:0, zcond: 0(nw) [type: 1(CONVENTIONAL)]\n",
+        "  start: 0x000008000, len 0x008000, cap 0x006000, wptr 0x000288 ",
+        "reset:0 non-seq:0, zcond: 2(oi) [type: 2(SEQ_WRITE_REQUIRED)]\n",
+        "  start: 0x000010000, len 0x008000, cap 0x006000, wptr 0x000000 ",
+        "reset:0 non-seq:0, zcond: 1(em) [type: 2(SEQ_WRITE_REQUIRED)]\n",
+        "  start: 0x000018000, len 0x008000, cap 0x006000, wptr 0x008000 ",
+        "reset:0 non-seq:0, zcond:14(fu) [type: 2(SEQ_WRITE_REQUIRED)]\n",
+        "  start: 0x000020000, len 0x008000, cap 0x006000, wptr 0x000000 ",
+        "reset:0 non-seq:0, zcond: 1(em) [type: 2(SEQ_WRITE_REQUIRED)]\n",
+    );
 
     #[test]
     fn a_report_is_read_and_printed_as_it_was() {

@@ -401,11 +401,11 @@ impl History {
     ///
     /// `atomic` splits what the model holds as one, as in [`Contract::atomic`].
     pub fn modelled(tape: &Tape, atomic: u32) -> History {
-        let views = tape.entries.iter().filter_map(|(_, e)| match e {
+        let mut views = tape.entries.iter().filter_map(|(_, e)| match e {
             Entry::Model(view) => view.zones.as_ref(),
             _ => None,
         });
-        let order = views.last().map_or(ZoneOrder::Prefix, |z| z.order);
+        let order = views.next_back().map_or(ZoneOrder::Prefix, |z| z.order);
         let mut b = Builder::new(tape, true, order);
         // What is in doubt: (sequence, sector of the model's unit) -> our units.
         let mut known: BTreeMap<(u64, u64), Vec<u32>> = BTreeMap::new();

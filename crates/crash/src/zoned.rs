@@ -62,8 +62,8 @@ impl ZoneSpace {
         }
     }
 
-    /// What else of `live` is durable when `number` is: what was in its zone before it, where a zone
-    /// keeps a prefix, and before a finish anyhow.
+    /// What else of `live` is durable when `number` is: what was in its zone before it, where a
+    /// zone keeps a prefix, and before a finish anyhow.
     pub(crate) fn before(&self, units: &[Unit], live: &[u32], number: u32) -> Vec<u32> {
         let unit = &units[number as usize];
         let binds = match unit.effect {

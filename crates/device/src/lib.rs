@@ -2,8 +2,8 @@
 //!
 //! Picture:    [`fixed`] one latency for everything · [`plain`] one request after another ·
 //!             [`emmc`] one bus, a cache with flush and barrier · [`ssd`] buffer and page-mapping
-//!             FTL on the NAND core [`nand`] · [`zns`] zones on the same core. [`DEVICES`] lists them
-//!             ready-made, with the source of every number.
+//!             FTL on the NAND core [`nand`] · [`zns`] zones on the same core. [`DEVICES`] lists
+//!             them ready-made, with the source of every number.
 //! Invariants: 1. nothing here has a clock, a random number or a float in a decision: same calls,
 //!                same effects;
 //!             2. contents move by reference, from the request to the medium;

@@ -1,8 +1,9 @@
-//! The WD Ultrastar DC ZN540 1 TB, and a drive that does not exist: its 4 TB twin without capacitors.
+//! The WD Ultrastar DC ZN540 1 TB, and a drive that does not exist: its 4 TB twin without
+//! capacitors.
 //!
-//! Sizes are the drive's own. Times are fitted as a whole to one half of the published measurements of
-//! the real drive (`writepath device zn540` prints the errors on both halves); what each stands for and
-//! what shows it is in its source.
+//! Sizes are the drive's own. Times are fitted as a whole to one half of the published measurements
+//! of the real drive (`writepath device zn540` prints the errors on both halves); what each stands
+//! for and what shows it is in its source.
 
 use crate::config::Param;
 use crate::preset::{p, replaced};

@@ -1,5 +1,5 @@
-//! The zoned device against a naive model: random commands at random instants, contents, states, and
-//! what power cuts leave.
+//! The zoned device against a naive model: random commands at random instants, contents, states,
+//! and what power cuts leave.
 
 mod common;
 

@@ -80,8 +80,8 @@ pub struct ZnsConfig {
 }
 
 impl ZnsConfig {
-    /// From a preset's values. Errors: a number out of range; zones that are not those of the flash;
-    /// a buffer that cannot hold a unit of each active zone and a request.
+    /// From a preset's values. Errors: a number out of range; zones that are not those of the
+    /// flash; a buffer that cannot hold a unit of each active zone and a request.
     pub fn from_settings(s: &Settings) -> Result<ZnsConfig, ConfigError> {
         let geometry = Geometry::from_settings(s)?;
         let suspend = Span(s.get("suspend_ns"));
@@ -205,9 +205,9 @@ fn zones(s: &Settings, geometry: &Geometry) -> Result<ZoneLimits, ConfigError> {
     })
 }
 
-/// The buffer's tokens. A write that waits must get them from programs in flight alone: what lies in
-/// units that are not full comes back only when somebody fills them. So a unit of each active zone
-/// and of the conventional ones, one more, and the largest request must fit at once.
+/// The buffer's tokens. A write that waits must get them from programs in flight alone: what lies
+/// in units that are not full comes back only when somebody fills them. So a unit of each active
+/// zone and of the conventional ones, one more, and the largest request must fit at once.
 fn buffer_slots(
     s: &Settings,
     geometry: &Geometry,

@@ -141,8 +141,8 @@ impl Units {
 impl Zns {
     // ---- tokens ----
 
-    /// May `zone` have `slots` tokens? Its share is that of one writer of all, unless it has nothing
-    /// on its way to the flash: then nothing would give it any back.
+    /// May `zone` have `slots` tokens? Its share is that of one writer of all, unless it has
+    /// nothing on its way to the flash: then nothing would give it any back.
     fn may_take(&self, zone: u32, slots: u32) -> bool {
         if self.tokens < slots {
             return false;
@@ -327,11 +327,11 @@ impl Zns {
     /// A unit goes to its die, by way of the map if that is busy.
     fn dispatch(&mut self, now: Time, key: u32, fx: &mut Effects) {
         if !self.map_takes(key) {
-            self.to_die(now, key, fx);
+            self.send_to_die(now, key, fx);
         }
     }
 
-    pub(super) fn to_die(&mut self, now: Time, key: u32, fx: &mut Effects) {
+    pub(super) fn send_to_die(&mut self, now: Time, key: u32, fx: &mut Effects) {
         let die = self.unit(key).die;
         self.units.queues[die as usize].0.push_back(key);
         self.start_next(now, die, fx);

@@ -273,7 +273,7 @@ impl Zns {
             None => {
                 // No reset any more: units need not wait.
                 for unit in std::mem::take(&mut self.map.units) {
-                    self.to_die(now, unit, fx);
+                    self.send_to_die(now, unit, fx);
                 }
             }
         }
@@ -282,7 +282,7 @@ impl Zns {
     /// The map has finished a turn.
     pub(super) fn map_turn_over(&mut self, now: Time, fx: &mut Effects) {
         if let Some(Turn::Unit(key)) = self.map.turn {
-            self.to_die(now, key, fx);
+            self.send_to_die(now, key, fx);
         } else if let Some((key, left)) = self.map.resets.front().copied()
             && left == Span::ZERO
         {

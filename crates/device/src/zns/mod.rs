@@ -1,26 +1,28 @@
 //! A zoned SSD (NVMe ZNS) with a volatile write buffer, or one that survives.
 //!
 //! Picture:    host -> controller (one thing at a time, twice for each command) -> link -> buffer
-//!             (tokens) -> program units, one filling for each zone -> map -> dies. A write completes
-//!             when its data are in the buffer. A zone has two write pointers: `wp-zns`, which the
-//!             host sees and which moves when a write is taken, and `wp-nand`, which moves when a
-//!             program unit has been programmed and all before it in the zone have.
+//!             (tokens) -> program units, one filling for each zone -> map -> dies. A write
+//!             completes when its data are in the buffer. A zone has two write pointers: `wp-zns`,
+//!             which the host sees and which moves when a write is taken, and `wp-nand`, which
+//!             moves when a program unit has been programmed and all before it in the zone have.
 //! Laws:       for a command that is alone:
 //!             - write: command + link + write cpu + write overhead, and what appends, lists, parts
 //!               of mapping units, opening and reopening take besides;
 //!             - read: command + tR + channel + link + read cpu + read overhead;
 //!             - flush: command + channel(unit) + tPROG + flush overhead, if a unit is not durable;
 //!             - finish: as fast as the dies program padding; nothing if nothing was written;
-//!             - reset: by what the host has written; one after the other; it takes turns with units
-//!               that are to be programmed.
+//!             - reset: by what the host has written; one after the other; it takes turns with
+//!               units that are to be programmed.
 //!             A zone is striped over all dies, so one zone is as fast as many. Writers share the
-//!             buffer evenly: with `n` zones being programmed each has a share of 1/n of its tokens.
+//!             buffer evenly: with `n` zones being programmed each has a share of 1/n of its
+//!             tokens.
 //! Crash:      durable of a zone is the prefix up to `wp-nand` (with PLP: up to what has arrived),
-//!             and the zone's write pointer is there after power returns. What is in the buffer comes
-//!             as loss units; which of them a cut may keep says [`wp_block::ZoneOrder`], and what
-//!             *this model* leaves at the instant is none of them. A reset or finish that has
+//!             and the zone's write pointer is there after power returns. What is in the buffer
+//!             comes as loss units; which of them a cut may keep says [`wp_block::ZoneOrder`], and
+//!             what *this model* leaves at the instant is none of them. A reset or finish that has
 //!             completed is durable; one under way is a loss unit.
-//! Conventional zones: written anywhere through a stream of units of their own, mapped slot by slot.
+//! Conventional zones: written anywhere through a stream of units of their own, mapped slot by
+//! slot.
 //! Left out:   garbage collection of conventional zones (their flash is taken to be plenty), erases
 //!             (they are done long before a zone is written again, and no measurement shows them),
 //!             read-ahead, room for padding in a zone's flash blocks, zone random write areas,

@@ -1,15 +1,18 @@
 //! The zones' states: which command is allowed when, and what it makes of a zone.
 //!
 //! ```text
-//! EMPTY --write, append--> IMPLICIT OPEN --last sector--> FULL      (an open one more than there may
-//! EMPTY, CLOSED, IMPLICIT OPEN --open--> EXPLICIT OPEN               be: the implicitly opened one
-//! IMPLICIT OPEN, EXPLICIT OPEN --close--> CLOSED --write--> IMPLICIT OPEN  that was so first is closed)
+//! EMPTY --write, append--> IMPLICIT OPEN --last sector--> FULL
+//! EMPTY, CLOSED, IMPLICIT OPEN --open--> EXPLICIT OPEN
+//! IMPLICIT OPEN, EXPLICIT OPEN --close--> CLOSED --write--> IMPLICIT OPEN
 //! all but READ ONLY and OFFLINE --finish--> FULL, --reset--> EMPTY
 //! ```
 //!
-//! Counts:  `open` zones are those implicitly or explicitly open, `active` ones those and the closed.
-//! Source:  NVMe ZNS command set 1.1, 2.1.1 (states, resources) and 3.4.3 (management send); errors
-//!          as `nvme_error_status()` translates them.
+//! Opening one more than may be open closes the implicitly opened zone that was opened first.
+//!
+//! Counts:  `open` zones are those implicitly or explicitly open, `active` ones those and the
+//!          closed.
+//! Source:  NVMe ZNS command set 1.1, 2.1.1 (states, resources) and 3.4.3 (management send);
+//!          errors as `nvme_error_status()` translates them.
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
-//! What a reader of the published points would say of one that is missing: the logarithm of the value,
-//! interpolated along each axis on which neighbours are known, and averaged over these axes; beyond the
-//! last point, and where no axis helps, the nearest point's value.
+//! What a reader of the published points would say of one that is missing: the logarithm of the
+//! value, interpolated along each axis on which neighbours are known, and averaged over these axes;
+//! beyond the last point, and where no axis helps, the nearest point's value.
 
 use super::{Judged, Regime};
 

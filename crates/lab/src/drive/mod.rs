@@ -6,8 +6,8 @@
 //! Regimes:   one command in flight; several and less than nine tenths of the highest rate seen of
 //!            that kind and size (knee); the rest (plateau); commands for zones; load beside other
 //!            load, as the rate with load over that without.
-//! Error:     |model / measured - 1|, of the mean latency and of the rate; averaged over the points of
-//!            a kind of command, then over the kinds of a regime.
+//! Error:     |model / measured - 1|, of the mean latency and of the rate; averaged over the points
+//!            of a kind of command, then over the kinds of a regime.
 //! Baseline:  [`baseline`], interpolation of the logarithms between points of the fitting half; a
 //!            fitted point is predicted from the others.
 

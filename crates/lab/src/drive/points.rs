@@ -58,8 +58,8 @@ impl Regime {
 }
 
 impl Point {
-    /// Is it in the half that the model was fitted to? By its coordinates: runs of one point and its
-    /// two metrics are in one half. 4 KiB, one zone, depth 1 always is: everything hangs on it.
+    /// Is it in the half that the model was fitted to? By its coordinates: runs of one point and
+    /// its two metrics are in one half. 4 KiB, one zone, depth 1 always is: everything hangs on it.
     pub fn is_fitted(&self) -> bool {
         if self.size == 4096 && self.depth == 1 && self.zones == 1 && self.device == "zn540" {
             return true;

@@ -1,11 +1,12 @@
 //! From a measured point to a run of the model.
 //!
-//! Host:  what the measuring programs take for a command besides the drive is theirs, not the model's:
-//!        fio over SPDK fills its buffer and submits (1/iops - latency of the points at depth 1, a line
-//!        in the size); the small SPDK programs time their submission too; io_uring adds the kernel.
-//! Load:  a loaded point is judged by its rate over that of the unloaded point of the same folder. One
-//!        command of the load is run beside the foreground; over a period of the load the foreground
-//!        has its slow rate for as long as that takes, and its own for the rest.
+//! Host:  what the measuring programs take for a command besides the drive is theirs, not the
+//!        model's: fio over SPDK fills its buffer and submits (1/iops - latency of the points at
+//!        depth 1, a line in the size); the small SPDK programs time their submission too; io_uring
+//!        adds the kernel.
+//! Load:  a loaded point is judged by its rate over that of the unloaded point of the same folder.
+//!        One command of the load is run beside the foreground; over a period of the load the
+//!        foreground has its slow rate for as long as that takes, and its own for the rest.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
