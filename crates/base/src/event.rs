@@ -23,6 +23,55 @@ pub enum Op {
     Flush,
     /// The range's contents are no longer needed.
     Discard,
+    /// Something with a zone of a zoned device.
+    Zone(ZoneOp),
+}
+
+/// What is done with a zone (`REQ_OP_ZONE_*`). All but the append carry no data and name their zone
+/// by its first sector.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ZoneOp {
+    /// Writes data at the write pointer, wherever that is by then; the completion tells.
+    Append,
+    /// Makes it empty.
+    Reset,
+    /// Makes all of them empty.
+    ResetAll,
+    /// Opens it.
+    Open,
+    /// Closes it.
+    Close,
+    /// Makes it full.
+    Finish,
+    /// Reports all of them (a driver's command: NVMe Zone Management Receive).
+    Report,
+}
+
+impl ZoneOp {
+    /// Does it carry data to the device?
+    pub fn writes(self) -> bool {
+        self == ZoneOp::Append
+    }
+
+    /// Its name in `nvme zns` and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ZoneOp::Append => "zone append",
+            ZoneOp::Reset => "zone reset",
+            ZoneOp::ResetAll => "zone reset all",
+            ZoneOp::Open => "zone open",
+            ZoneOp::Close => "zone close",
+            ZoneOp::Finish => "zone finish",
+            ZoneOp::Report => "zone report",
+        }
+    }
+}
+
+impl Op {
+    /// Does it carry data to the device?
+    pub fn writes(self) -> bool {
+        matches!(self, Op::Write | Op::Zone(ZoneOp::Append))
+    }
 }
 
 /// Flags of a bio or request (a bit set).
@@ -110,6 +159,8 @@ pub fn rwbs(op: Op, flags: Flags) -> String {
         // The kernel sends a cache flush as an empty write.
         Op::Write | Op::Flush => 'W',
         Op::Read => 'R',
+        // `blk_fill_rwbs()` up to 6.18 knows no zone operation.
+        Op::Zone(_) => 'N',
     });
     if flags.has(Flags::FUA) {
         s.push('F');

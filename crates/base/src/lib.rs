@@ -9,7 +9,9 @@ pub mod live;
 pub mod rng;
 pub mod site;
 pub mod units;
+pub mod zone;
 
 pub use error::{Corruption, FsError, FsResult};
 pub use rng::Rng;
 pub use units::{BlockSize, Ino, SECTOR_BYTES, Sector, Span, Time};
+pub use zone::{Zone, ZoneKind, ZoneLimits, ZoneState};

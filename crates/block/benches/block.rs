@@ -59,6 +59,7 @@ impl Trivial {
             discard: false,
             flush_beside_others: true,
             barrier: false,
+            zones: None,
             discard_granularity_sectors: 0,
         };
         Trivial { limits, slots: vec![(0, Op::Read); 32], free: (0..32).collect() }
@@ -80,10 +81,10 @@ impl DeviceModel for Trivial {
         let (id, op) = self.slots[token as usize];
         self.free.push(token);
         let data = if op == Op::Read { vec![Slice::zero(4096)] } else { Vec::new() };
-        fx.done.push(Done { id, status: Ok(()), data });
+        fx.done.push(Done { id, status: Ok(()), data, appended: None });
     }
     fn crash_view(&self, _now: Time) -> CrashView {
-        CrashView { medium: Medium::new(), loss: Vec::new() }
+        CrashView { medium: Medium::new(), loss: Vec::new(), zones: None }
     }
     fn fork(&self) -> Box<dyn DeviceModel> {
         Box::new(Trivial::new())

@@ -1,6 +1,6 @@
 //! A bio: what a file system asks of a block device. One contiguous range, any number of slices.
 
-use wp_base::event::{Flags, Op};
+use wp_base::event::{Flags, Op, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_medium::Slice;
 
@@ -17,11 +17,13 @@ pub struct BioEnd {
     /// What a read found: `sectors * 512` bytes in order. Empty for everything else, and for a read
     /// that failed.
     pub data: Vec<Slice>,
+    /// Where a zone append has written, counted as its bio's `at` was.
+    pub appended: Option<Sector>,
 }
 
 impl BioEnd {
     pub(crate) fn without_data(status: Result<(), Status>) -> BioEnd {
-        BioEnd { status, data: Vec::new() }
+        BioEnd { status, data: Vec::new(), appended: None }
     }
 }
 
@@ -61,6 +63,19 @@ impl Bio {
     /// Says that `sectors` at `at` are no longer needed.
     pub fn discard(at: Sector, sectors: u32, flags: Flags) -> Bio {
         Bio { op: Op::Discard, flags, at, segs: Vec::new(), sectors, end: None }
+    }
+
+    /// Appends `segs` to the zone that begins at `at`; its end tells where they are
+    /// ([`BioEnd::appended`]). Neither split nor merged (`REQ_NOMERGE`).
+    pub fn append(at: Sector, segs: Vec<Slice>, flags: Flags) -> Bio {
+        Bio { op: Op::Zone(ZoneOp::Append), ..Bio::write(at, segs, flags) }
+    }
+
+    /// Does something with the zone that begins at `at` (`blkdev_zone_mgmt()`, which sends them
+    /// synchronous); of [`ZoneOp::ResetAll`] and [`ZoneOp::Report`] `at` means nothing.
+    pub fn zone(op: ZoneOp, at: Sector) -> Bio {
+        let (op, flags) = (Op::Zone(op), Flags::SYNC);
+        Bio { op, flags, at, segs: Vec::new(), sectors: 0, end: None }
     }
 
     /// Empties the device's volatile cache: `blkdev_issue_flush()` sends it synchronous (`FWS`).

@@ -68,6 +68,19 @@ pub struct PlugPolicy {
     pub on_wait: WaitUnplug,
 }
 
+/// Who lets one write at a time into a sequential zone, so that they arrive in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneWrites {
+    /// Nobody.
+    Nobody,
+    /// mq-deadline, which locks the zone of each write that it gives up for dispatch (4.16 to 6.9);
+    /// with `none` nobody, and flush sequences go round the elevator and its lock.
+    Elevator,
+    /// The block layer, before there is a request: bios for a zone that is being written wait in
+    /// its plug (6.10 and later, commit "block: Introduce zone write plugging").
+    Plug,
+}
+
 /// Habits that show in a trace or change the order of dispatch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Habits {
@@ -220,6 +233,15 @@ impl QueueConfig {
             return Err(format!("Linux {major}.{minor} has no elevator `{name}`; it has: {known}"));
         }
         Ok(base.with_elevator(kind))
+    }
+
+    /// Who sees to it that a zone is written in order.
+    pub fn zone_writes(&self) -> ZoneWrites {
+        match (self.layer, self.kernel) {
+            (Layer::Multi, kernel) if kernel >= (6, 10) => ZoneWrites::Plug,
+            (Layer::Multi, kernel) if kernel >= (4, 16) => ZoneWrites::Elevator,
+            _ => ZoneWrites::Nobody,
+        }
     }
 
     /// With another elevator, and the block layer that it belongs to.

@@ -7,12 +7,13 @@
 //!                effects;
 //!             3. what `crash_view` says is a function of the calls so far: nothing is drawn at
 //!                random there.
-//! Left out:   zones, epochs and write hints; they come as fields with defaults when the first
-//! model needs them.
+//! Left out:   write hints; they come as fields with defaults when the first model needs them.
 
 use wp_base::event::{DeviceWork, Flags, Op};
-use wp_base::{SECTOR_BYTES, Sector, Time};
+use wp_base::{SECTOR_BYTES, Sector, Time, Zone, ZoneLimits};
 use wp_medium::{Medium, Slice};
+
+use crate::zones::{KeepInZone, ZoneCut};
 
 /// What a device says of itself (`struct queue_limits`, and the cache bits of
 /// `blk_queue_write_cache()`).
@@ -48,6 +49,8 @@ pub struct Limits {
     /// Does it take a cache barrier ([`Flags::BARRIER`] on an [`Op::Flush`]: eMMC 5.1
     /// `BARRIER_EN`)? If not, the block layer makes a cache flush of one.
     pub barrier: bool,
+    /// Its zones, if it has any.
+    pub zones: Option<ZoneLimits>,
 }
 
 /// A request as the driver hands it to the device: one or more merged bios.
@@ -80,6 +83,10 @@ pub enum Status {
     Io,
     /// `BLK_STS_NOTSUPP`: it does not know the operation.
     NotSupported,
+    /// `BLK_STS_ZONE_OPEN_RESOURCE`: as many zones are open as can be.
+    ZoneOpenResource,
+    /// `BLK_STS_ZONE_ACTIVE_RESOURCE`: as many zones are open or closed as can be.
+    ZoneActiveResource,
 }
 
 /// Did the device take the request?
@@ -101,6 +108,8 @@ pub struct Done {
     pub status: Result<(), Status>,
     /// What a read found: `sectors * 512` bytes in order. Empty for everything else.
     pub data: Vec<Slice>,
+    /// Where a zone append has written.
+    pub appended: Option<Sector>,
 }
 
 /// What a call into the device caused. The caller empties it; the device only appends.
@@ -140,12 +149,12 @@ impl Effects {
 
     /// Appends a successful completion that carries no data.
     pub fn complete(&mut self, id: u64) {
-        self.done.push(Done { id, status: Ok(()), data: Vec::new() });
+        self.done.push(Done { id, status: Ok(()), data: Vec::new(), appended: None });
     }
 
     /// Appends a failed completion.
     pub fn fail(&mut self, id: u64, status: Status) {
-        self.done.push(Done { id, status: Err(status), data: Vec::new() });
+        self.done.push(Done { id, status: Err(status), data: Vec::new(), appended: None });
     }
 }
 
@@ -158,6 +167,17 @@ pub enum LossWhy {
     Programming,
     /// On its way from the host, or waiting for buffer space; never acknowledged.
     InTransfer,
+}
+
+/// What becomes of its place when a unit is kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LossEffect {
+    /// It holds the unit's data; a sequential zone is written up to its end.
+    Data,
+    /// The zone that begins there is empty.
+    ZoneReset,
+    /// The zone that begins there is full.
+    ZoneFinish,
 }
 
 /// Data that is not yet durable: at a power cut the device may keep it, lose it, or (beyond
@@ -175,6 +195,8 @@ pub struct LossUnit {
     /// Cache barriers that the device had completed when it received this (0 without barriers):
     /// what of an epoch is kept presupposes all of the epochs before.
     pub epoch: u32,
+    /// What it does.
+    pub effect: LossEffect,
     /// Order in which the device received it. Later units overwrite earlier ones; units of one
     /// request share it.
     pub seq: u64,
@@ -186,7 +208,8 @@ impl LossUnit {
         self.data.iter().map(|s| u64::from(s.len())).sum::<u64>() / SECTOR_BYTES
     }
 
-    /// Writes it to `medium`: what happens when it is kept.
+    /// Writes it to `medium`: what happens when it is kept. (The data of a reset are zeroes, those
+    /// of a finish nothing.)
     pub fn apply(&self, medium: &mut Medium) {
         let mut at = self.at;
         for slice in &self.data {
@@ -199,8 +222,8 @@ impl LossUnit {
 /// What a power cut at an instant can leave.
 ///
 /// A legal image is `medium` with any subset of `loss` applied in the order of `seq`, provided that
-/// nothing of an epoch is kept unless all of the epochs before is ([`CrashView::is_legal`]). Models
-/// with another narrower contract (zones) say so in their own documentation.
+/// nothing of an epoch is kept unless all of the epochs before is, and that a sequential zone keeps
+/// what the order of its zones allows ([`CrashView::is_legal`]).
 #[derive(Clone, Debug)]
 pub struct CrashView {
     /// What is durable: everything flushed, written with FUA, or programmed by the device on its
@@ -208,17 +231,36 @@ pub struct CrashView {
     pub medium: Medium,
     /// What may be missing, in device order (ascending `seq`).
     pub loss: Vec<LossUnit>,
+    /// Of a zoned device: its zones if nothing of `loss` is kept, and in which order they keep.
+    pub zones: Option<ZoneCut>,
 }
 
 impl CrashView {
     /// May a power cut keep just these (`kept(i)`: is `loss[i]` kept?)?
     ///
     /// Without cache barriers always. With them some whole number of epochs is there, of the next
-    /// one anything, of later ones nothing (eMMC 5.1, 6.6.37).
+    /// one anything, of later ones nothing (eMMC 5.1, 6.6.37). For zones see
+    /// [`crate::ZoneOrder`].
     pub fn is_legal(&self, kept: impl Fn(usize) -> bool) -> bool {
+        if let Some(cut) = &self.zones
+            && !cut.is_legal(self.loss.iter().map(|u| u.at).enumerate(), &kept)
+        {
+            return false;
+        }
         let units = || self.loss.iter().enumerate();
         let last = units().filter(|(i, _)| kept(*i)).map(|(_, u)| u.epoch).max();
         last.is_none_or(|last| units().all(|(i, u)| u.epoch >= last || kept(i)))
+    }
+
+    /// The zones of a device that has kept just these; what a report says after the cut. Empty of
+    /// one without zones.
+    pub fn zones_of(&self, kept: impl Fn(usize) -> bool) -> Vec<Zone> {
+        let Some(cut) = &self.zones else { return Vec::new() };
+        let mut zones = cut.table.to_vec();
+        for (_, unit) in self.loss.iter().enumerate().filter(|(i, _)| kept(*i)) {
+            cut.limits.keep(&mut zones, unit.effect, unit.at, unit.sectors());
+        }
+        zones
     }
 
     /// The image in which everything that may be missing is there.
@@ -255,6 +297,11 @@ pub trait DeviceModel {
 
     /// Contents as a reader would see them now: completed writes included, wherever they are.
     fn medium(&self) -> Medium;
+
+    /// Its zones as a report would have them now, in order. None of a device without zones.
+    fn zones(&self) -> Vec<Zone> {
+        Vec::new()
+    }
 
     /// Counters for reports: (name with its unit, value), always all of them, in a fixed order.
     fn counters(&self) -> Vec<(&'static str, u64)>;

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use wp_base::event::{BlockAction, Flags, Op};
+use wp_base::event::{BlockAction, Flags, Op, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
@@ -112,7 +112,7 @@ impl Core {
         let data = self.pool.take_data(rq);
         let single = cx.config.driver == DriverKind::ScatterGather
             || segments <= 1
-            || matches!(op, Op::Discard | Op::Flush);
+            || matches!(op, Op::Discard | Op::Flush | Op::Zone(_));
         if single {
             let piece = Piece { at, sectors, data };
             if let Err(piece) = self.send_command(cx, dev, rq, piece, 0) {
@@ -214,6 +214,7 @@ impl Core {
         if done.status.is_err() {
             r.status = done.status;
         }
+        r.appended = done.appended;
         let sending = self.current.as_ref().is_some_and(|c| c.rq == rq);
         let open = sending || self.pool[rq].commands > 0;
         if number == 0 && !open && !self.pieces.contains_key(&rq) {
@@ -262,6 +263,7 @@ impl Core {
     /// Ends a request's bios, in order; each gets its part of what was read.
     pub fn end_bios(&mut self, rq: RqId, mut data: Vec<Slice>) {
         let (status, reads) = (self.pool[rq].status, self.pool[rq].op == Op::Read);
+        let appended = self.pool[rq].appended;
         if status.is_err() || !reads {
             data.clear();
         }
@@ -272,7 +274,7 @@ impl Core {
             } else {
                 std::mem::take(&mut data)
             };
-            self.ended.push((bio.end, BioEnd { status, data: part }));
+            self.ended.push((bio.end, BioEnd { status, data: part, appended }));
         }
     }
 }
@@ -311,8 +313,10 @@ fn read_pieces(at: Sector, sectors: u32) -> VecDeque<Piece> {
 pub(crate) fn segments_of(op: Op, segs: &[Slice], sectors: u32) -> u32 {
     match op {
         Op::Read => sectors.div_ceil(PAGE_SECTORS),
-        Op::Write if segs.len() <= 1 => segs.len() as u32,
-        Op::Write => 1 + segs.windows(2).filter(|w| !w[0].continues_with(&w[1])).count() as u32,
-        Op::Flush | Op::Discard => 0,
+        Op::Write | Op::Zone(ZoneOp::Append) if segs.len() <= 1 => segs.len() as u32,
+        Op::Write | Op::Zone(ZoneOp::Append) => {
+            1 + segs.windows(2).filter(|w| !w[0].continues_with(&w[1])).count() as u32
+        }
+        Op::Flush | Op::Discard | Op::Zone(_) => 0,
     }
 }

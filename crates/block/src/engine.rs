@@ -29,6 +29,7 @@ use crate::plug::Plugs;
 use crate::pool::{BioInfo, End, IoClass, Pool, RqId, State, is_sync};
 use crate::slab::Slab;
 use crate::told::Told;
+use crate::zone_plug::ZonePlugs;
 
 /// What does not change: set-up and surroundings.
 pub(crate) struct Ctx {
@@ -150,6 +151,8 @@ pub(crate) struct Core {
     pub retry_armed: bool,
     /// What blk-mq has besides.
     pub mq: MqState,
+    /// Zones that are being written, and what waits for that.
+    pub zone_plugs: ZonePlugs,
     /// Classes of I/O priority of tasks that asked for one.
     pub classes: BTreeMap<TaskId, IoClass>,
     pub counters: QueueCounters,
@@ -184,6 +187,7 @@ impl Core {
             timer_armed: None,
             retry_armed: false,
             mq: MqState::default(),
+            zone_plugs: ZonePlugs::default(),
             classes: BTreeMap::new(),
             counters: QueueCounters::default(),
             told: Told::default(),
@@ -268,7 +272,7 @@ impl Core {
         self.elevator.starting_at_end(&self.pool, bio).and_then(allowed)
     }
 
-    fn merge_bio(&mut self, cx: &Ctx, rq: RqId, side: Side, bio: Ready) {
+    pub fn merge_bio(&mut self, cx: &Ctx, rq: RqId, side: Side, bio: Ready) {
         let (action, count) = match side {
             Side::Back => (BlockAction::BackMerge, &mut self.counters.back_merges),
             Side::Front => (BlockAction::FrontMerge, &mut self.counters.front_merges),
@@ -353,7 +357,7 @@ impl Core {
         self.run(cx, dev);
     }
 
-    fn count(&mut self, cx: &Ctx, rq: RqId) {
+    pub fn count(&mut self, cx: &Ctx, rq: RqId) {
         let r = &mut self.pool[rq];
         let sync = is_sync(r.op, r.flags);
         r.state.set(State::COUNTED);
@@ -371,6 +375,7 @@ impl Core {
 
     /// Frees a request without bios.
     pub fn free(&mut self, cx: &Ctx, rq: RqId) {
+        self.release_zone(cx, rq);
         let state = self.pool[rq].state;
         self.pool.free(rq);
         if !state.has(State::COUNTED) {
@@ -488,6 +493,6 @@ impl Core {
 
     /// Requests and bios that have not ended, wherever they are.
     pub fn pending_bios(&self) -> usize {
-        self.pool.bios() + self.ended_soon.len()
+        self.pool.bios() + self.ended_soon.len() + self.zone_plugs.held()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use wp_base::event::{BlockAction, Flags, Op};
+use wp_base::event::{BlockAction, Flags, Op, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
@@ -50,7 +50,9 @@ impl BlockQueue {
     /// Merges it or makes it a request.
     fn place(&self, ready: Ready) {
         let mut core = self.core.borrow_mut();
-        if let Err(ready) = core.join(&self.cx, ready) {
+        if let Err(ready) = core.join(&self.cx, ready)
+            && let Some(ready) = core.hold_in_zone(&self.cx, ready)
+        {
             core.add(&self.cx, &mut **self.device.borrow_mut(), ready);
             self.settle(&mut core);
         }
@@ -61,6 +63,11 @@ impl BlockQueue {
         bio: Bio,
         range: Range,
     ) -> Result<Vec<Slice>, Status> {
+        let end = self.submit_end_in(bio, range).await;
+        end.status.map(|()| end.data)
+    }
+
+    pub(crate) async fn submit_end_in(&self, bio: Bio, range: Range) -> BioEnd {
         assert!(bio.end.is_none(), "whoever waits for a bio is its end");
         self.cx.rt.cpu(CpuOp::BioSubmit, 1).await;
         let slot = self.waiters.borrow_mut().start(&self.cx.rt);
@@ -70,7 +77,7 @@ impl BlockQueue {
         done.wait().await;
         let end = self.waiters.borrow_mut().finish(slot);
         std::mem::forget(waiting);
-        end.status.map(|()| end.data)
+        end
     }
 
     pub(crate) async fn submit_throttled_in(&self, mut bio: Bio, range: Range) {
@@ -84,6 +91,8 @@ impl BlockQueue {
         for ready in parts {
             let joined = self.core.borrow_mut().join(&self.cx, ready);
             let Err(ready) = joined else { continue };
+            let free = self.core.borrow_mut().hold_in_zone(&self.cx, ready);
+            let Some(ready) = free else { continue };
             self.wait_room(is_sync(ready.info.op, ready.info.flags)).await;
             let mut core = self.core.borrow_mut();
             core.add(&self.cx, &mut **self.device.borrow_mut(), ready);
@@ -96,7 +105,7 @@ impl BlockQueue {
         let Bio { mut op, mut flags, at, segs, sectors, end: _ } = bio;
         let limits = &self.cx.limits;
         let sectors = match op {
-            Op::Write => {
+            Op::Write | Op::Zone(ZoneOp::Append) => {
                 let bytes = bytes_of(&segs);
                 assert!(
                     bytes.is_multiple_of(SECTOR_BYTES),
@@ -104,12 +113,13 @@ impl BlockQueue {
                 );
                 (bytes / SECTOR_BYTES) as u32
             }
-            Op::Flush => 0,
+            Op::Flush | Op::Zone(_) => 0,
             Op::Read | Op::Discard => sectors,
         };
         let is_flush =
             op == Op::Flush || (op == Op::Write && sectors == 0 && flags.has(Flags::PREFLUSH));
-        assert!(sectors > 0 || is_flush, "an empty bio that is no flush");
+        let may_be_empty = is_flush || (!op.writes() && matches!(op, Op::Zone(_)));
+        assert!(sectors > 0 || may_be_empty, "an empty bio that is no flush");
         if is_flush {
             (op, flags) = (Op::Flush, flags | Flags::PREFLUSH);
         }
@@ -118,6 +128,11 @@ impl BlockQueue {
         }
         if op == Op::Discard && !limits.discard {
             return self.end_soon(end, Err(Status::NotSupported));
+        }
+        if let Op::Zone(zone_op) = op
+            && let Err(status) = self.check_zone(zone_op, range.start.advance(at.0), sectors)
+        {
+            return self.end_soon(end, Err(status));
         }
         if !limits.volatile_cache {
             flags = flags.without(Flags::PREFLUSH | Flags::FUA);
@@ -144,7 +159,9 @@ impl BlockQueue {
         let info = BioInfo { op, flags, at: absolute, sectors, segments, task, core, class };
         let ready = Ready { info, segs, end };
         let too_large = sectors > limits.max_sectors || segments > limits.max_segments;
-        if too_large && op != Op::Discard {
+        let last = absolute.advance(u64::from(sectors));
+        let crosses = limits.zones.is_some_and(|z| !z.is_within_one(absolute, last));
+        if !matches!(op, Op::Zone(_)) && (crosses || (too_large && op != Op::Discard)) {
             Entered::Many(self.split(ready))
         } else {
             Entered::One(ready)
@@ -158,7 +175,15 @@ impl BlockQueue {
         let Ready { mut info, mut segs, end } = bio;
         let mut parts = VecDeque::new();
         while info.sectors > 0 {
-            let mut take = info.sectors.min(limits.max_sectors);
+            let mut take = info.sectors;
+            if info.op != Op::Discard {
+                take = take.min(limits.max_sectors);
+            }
+            if let Some(zones) = limits.zones {
+                // `chunk_sectors` is the zone size.
+                let left = zones.zone_sectors - info.at.0 % zones.zone_sectors;
+                take = take.min(u32::try_from(left).unwrap_or(u32::MAX));
+            }
             if info.segments > limits.max_segments {
                 take = take.min(sectors_within(&info, &segs, limits.max_segments));
             }
@@ -184,6 +209,23 @@ impl BlockQueue {
             part.end = End::Part(whole, i);
         }
         parts
+    }
+
+    /// May this be done with the zone at `at` of the device (`blkdev_zone_mgmt()`,
+    /// `blk_check_zone_append()`)?
+    fn check_zone(&self, op: ZoneOp, at: Sector, sectors: u32) -> Result<(), Status> {
+        let Some(zones) = self.cx.limits.zones else { return Err(Status::NotSupported) };
+        if matches!(op, ZoneOp::ResetAll | ZoneOp::Report) {
+            return Ok(());
+        }
+        let at_start = at == zones.start_of(zones.zone_of(at));
+        let most = zones.append_max_sectors;
+        match op {
+            ZoneOp::Append if most == 0 => Err(Status::NotSupported),
+            ZoneOp::Append if sectors > most => Err(Status::Io),
+            _ if !at_start || !zones.is_sequential(at) => Err(Status::Io),
+            _ => Ok(()),
+        }
     }
 
     /// Ends a bio that did not get into the queue.

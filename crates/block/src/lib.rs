@@ -11,13 +11,12 @@
 //!                flush machine says (`flush.rs`);
 //!             3. events are emitted where the kernel's trace points are: Q G M F P U I D R C, and
 //!                A and X.
-//! Left out:   request timeouts and retries, failfast, integrity, zones (and mq-deadline's zone
-//!             write lock), write-same, several hardware queues, kyber and bfq, writeback
-//!             throttling.
+//! Left out:   request timeouts and retries, failfast, integrity, write-same, several hardware
+//!             queues, kyber and bfq, writeback throttling; zone append for devices without it.
 //!
 //! Files:      `bio` → `queue`, `entry` (checks, split) → `engine` (merge, plug, insert) →
 //!             `elevator/*` → `dispatch` → device; `mq`: what blk-mq does otherwise; `flush` beside
-//!             the elevator; `merge`, `sorted`,
+//!             the elevator; `zone_plug`: one write at a time in a zone; `merge`, `sorted`,
 //!             `pool`, `slab`, `waiters` hold the data; `trace` prints.
 
 mod bio;
@@ -41,11 +40,16 @@ mod sorted;
 mod told;
 pub mod trace;
 mod waiters;
+mod zone_plug;
+mod zones;
 
 pub use bio::{Bio, BioEnd, EndIo};
-pub use config::{DriverKind, Habits, Layer, PlugPolicy, PlugScan, QueueConfig, WaitUnplug};
+pub use config::{
+    DriverKind, Habits, Layer, PlugPolicy, PlugScan, QueueConfig, WaitUnplug, ZoneWrites,
+};
 pub use device::{
-    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossUnit, LossWhy, Status,
+    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit,
+    LossWhy, Status,
 };
 pub use elevator::{
     Cfq, CfqTunables, Deadline, DeadlineTunables, ELEVATORS, Elevator, ElevatorEntry, ElevatorKind,
@@ -56,3 +60,4 @@ pub use partition::Partition;
 pub use plug::PlugGuard;
 pub use pool::{BioInfo, IoClass, List, Pool, Request, RqId};
 pub use queue::BlockQueue;
+pub use zones::{KeepInZone, ZoneCut, ZoneOrder, parse_report, powered_up, report_text};

@@ -48,10 +48,16 @@ fn fits(limits: &Limits, rq: &Request, sectors: u32, segments: u32) -> bool {
         && u64::from(rq.segments) + u64::from(segments) <= u64::from(limits.max_segments)
 }
 
+/// Would a request over `at..end` lie in one zone (`blk_chunk_sectors_left()`)?
+fn is_in_one_zone(limits: &Limits, at: Sector, end: Sector) -> bool {
+    limits.zones.is_none_or(|zones| zones.is_within_one(at, end))
+}
+
 /// Widens the request by `bio`. False if it would become too large: then nothing is tried with it
 /// again.
 pub(crate) fn grow(rq: &mut Request, bio: &BioInfo, side: Side, limits: &Limits) -> bool {
-    if !fits(limits, rq, bio.sectors, bio.segments) {
+    let (at, end) = (rq.at.min(bio.at), rq.end().max(bio.end()));
+    if !fits(limits, rq, bio.sectors, bio.segments) || !is_in_one_zone(limits, at, end) {
         rq.state.set(State::NOMERGE);
         return false;
     }
@@ -75,6 +81,7 @@ pub(crate) fn can_append(pool: &Pool, rq: RqId, next: RqId, limits: &Limits) -> 
         && kinds_agree(a.flags, b.flags)
         && !a.flags.has(Flags::BARRIER)
         && fits(limits, a, b.sectors, b.segments)
+        && is_in_one_zone(limits, a.at, b.end())
 }
 
 /// Buckets of the index (`ELV_HASH_ENTRIES`).

@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use wp_base::Sector;
+use wp_base::event::{Flags, ZoneOp};
+use wp_base::{Sector, Zone};
 use wp_medium::Slice;
 
 use crate::bio::Bio;
@@ -62,6 +63,29 @@ impl Partition {
     /// See [`BlockQueue::submit_throttled`].
     pub async fn submit_throttled(&self, bio: Bio) {
         self.queue.submit_throttled_in(bio, self.range).await;
+    }
+
+    /// See [`BlockQueue::report_zones`]: the zones that lie in it whole, addressed as it is.
+    pub async fn report_zones(&self) -> Result<Vec<Zone>, Status> {
+        let zones = self.queue.report_zones().await?;
+        Ok(Zone::within(&zones, self.range.start, self.range.sectors))
+    }
+
+    /// See [`BlockQueue::manage_zone`]; a reset of all is one of the whole device.
+    pub async fn manage_zone(&self, op: ZoneOp, at: Sector) -> Result<(), Status> {
+        self.submit_wait(Bio::zone(op, at)).await.map(|_| ())
+    }
+
+    /// See [`BlockQueue::append`].
+    pub async fn append(
+        &self,
+        at: Sector,
+        segs: Vec<Slice>,
+        flags: Flags,
+    ) -> Result<Sector, Status> {
+        let end = self.queue.submit_end_in(Bio::append(at, segs, flags), self.range).await;
+        let own = |s: Sector| Sector(s.0 - self.range.start.0);
+        end.status.map(|()| end.appended.map_or(at, own))
     }
 
     /// See [`BlockQueue::plug`].

@@ -109,6 +109,8 @@ pub struct Request {
     /// Device commands sent and not completed; more to come while it is the driver's current one.
     pub(crate) commands: u32,
     pub(crate) status: Result<(), Status>,
+    /// Where an append has written.
+    pub(crate) appended: Option<Sector>,
 }
 
 /// Bits of a request's life.
@@ -157,7 +159,7 @@ impl Request {
 
     /// May anything still be merged with it (`rq_mergeable()`)?
     pub fn is_mergeable(&self) -> bool {
-        self.op != Op::Flush
+        !matches!(self.op, Op::Flush | Op::Zone(_))
             && !self.flags.any(Flags::PREFLUSH | Flags::FUA)
             && self.state.0 & (State::STARTED.0 | State::NOMERGE.0 | State::FLUSH_SEQ.0) == 0
     }
@@ -230,6 +232,7 @@ impl Pool {
             hash_next: NONE,
             commands: 0,
             status: Ok(()),
+            appended: None,
         };
         match self.free.pop() {
             Some(slot) => {

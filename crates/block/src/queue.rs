@@ -3,8 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+use wp_base::event::{Flags, ZoneOp};
 use wp_base::live::{Kind, Tally};
-use wp_base::{Sector, Span, Time};
+use wp_base::{Sector, Span, Time, Zone};
 use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt, SuspendHook, TimerSink, WaitQueue};
 
@@ -209,6 +210,38 @@ impl BlockQueue {
         self.submit_wait(Bio::barrier()).await.map(|_| ())
     }
 
+    /// What the device says of its zones now, in order (`blkdev_report_zones()`).
+    ///
+    /// Waits: for the command. Errors: [`Status::NotSupported`] of a device without zones.
+    pub async fn report_zones(&self) -> Result<Vec<Zone>, Status> {
+        self.submit_wait(Bio::zone(ZoneOp::Report, Sector(0))).await?;
+        Ok(self.with_device(|device| device.zones()))
+    }
+
+    /// Does `op` with the zone that begins at `at` (`blkdev_zone_mgmt()`); with all of them if it
+    /// is [`ZoneOp::ResetAll`].
+    ///
+    /// Waits: for the command. Errors: [`Status::NotSupported`] of a device without zones;
+    /// [`Status::Io`] if no sequential zone begins there, or its state does not allow it;
+    /// [`Status::ZoneOpenResource`], [`Status::ZoneActiveResource`] if too many are open or active.
+    pub async fn manage_zone(&self, op: ZoneOp, at: Sector) -> Result<(), Status> {
+        self.submit_wait(Bio::zone(op, at)).await.map(|_| ())
+    }
+
+    /// Appends `segs` to the zone that begins at `at`, and tells where they are.
+    ///
+    /// Waits: for the bio. Errors: as [`BlockQueue::manage_zone`]; [`Status::Io`] also if they are
+    /// more than the device appends at once, or more than the zone has room for.
+    pub async fn append(
+        &self,
+        at: Sector,
+        segs: Vec<Slice>,
+        flags: Flags,
+    ) -> Result<Sector, Status> {
+        let end = self.submit_end_in(Bio::append(at, segs, flags), self.range()).await;
+        end.status.map(|()| end.appended.unwrap_or(at))
+    }
+
     /// Gives a task's I/O a class of priority (`ioprio_set()`), until it is given another.
     pub fn set_io_class(&self, task: wp_rt::TaskId, class: IoClass) {
         self.core.borrow_mut().classes.insert(task, class);
@@ -328,7 +361,10 @@ impl BlockQueue {
 
     /// kblockd's turn.
     pub(crate) fn run_by_kblockd(&self) {
-        self.core.borrow_mut().take_requeued();
+        let mut core = self.core.borrow_mut();
+        core.take_requeued();
+        core.start_held(&self.cx);
+        drop(core);
         self.run();
     }
 
@@ -417,7 +453,7 @@ impl BlockQueue {
                 } else {
                     Vec::new()
                 };
-                self.tell(w.end, BioEnd { status: w.status, data });
+                self.tell(w.end, BioEnd { status: w.status, data, appended: None });
             }
         }
     }

@@ -531,6 +531,9 @@ struct Over<'a> {
 }
 
 impl wp_medium::View for Over<'_> {
+    fn zones(&self) -> Vec<wp_base::Zone> {
+        self.below.zones()
+    }
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
     }

@@ -218,6 +218,9 @@ impl DeviceModel for Faulty {
         self.inner.fork()
     }
 
+    fn zones(&self) -> Vec<wp_base::Zone> {
+        self.inner.zones()
+    }
     fn medium(&self) -> Medium {
         self.inner.medium()
     }

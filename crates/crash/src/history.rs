@@ -3,7 +3,8 @@
 //! Picture:    tape -> [`Unit`]s (what is kept or lost as one) and [`Frame`]s (stretches of the
 //!             tape in which the same units are in doubt over the same durable base).
 //! Invariants: 1. an image that a cut in frame `f` can leave is `f.base` with some of `f.live` laid
-//!                over in order, and every such choice is one (but see [`Frame::epochs`]);
+//!                over in order, and every such choice is one (but see [`Frame::epochs`] and
+//!                [`ZoneSpace`]);
 //!             2. a unit is in doubt in a row of frames: from its `born` to before its `gone`;
 //!             3. it says nothing of probabilities.
 //! Source:     NVMe and SATA write-cache rules: FLUSH covers what was completed before it was sent,
@@ -11,13 +12,16 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use wp_base::event::{Flags, Op};
-use wp_base::{SECTOR_BYTES, Sector};
+use wp_base::{SECTOR_BYTES, Sector, Zone};
+use wp_block::{KeepInZone, LossEffect, ZoneOrder};
 use wp_medium::{Medium, Slice};
 
 use crate::states::Kept;
 use crate::tape::{Entry, Tape};
+use crate::zoned::ZoneSpace;
 
 /// What a drive promises, and how it breaks its promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,12 +36,19 @@ pub struct Contract {
     pub lying_flush: bool,
     /// FUA is acknowledged and taken for a plain write.
     pub lost_fua: bool,
+    /// What of a sequential zone it keeps; means nothing for a device without zones.
+    pub zone_order: ZoneOrder,
 }
 
 impl Contract {
     /// An honest drive with a volatile cache and an atomic unit of 4 KiB.
-    pub const HONEST: Contract =
-        Contract { volatile: true, atomic: 4096, lying_flush: false, lost_fua: false };
+    pub const HONEST: Contract = Contract {
+        volatile: true,
+        atomic: 4096,
+        lying_flush: false,
+        lost_fua: false,
+        zone_order: ZoneOrder::Prefix,
+    };
 }
 
 /// A part of a write that is kept or lost as one.
@@ -60,6 +71,8 @@ pub struct Unit {
     pub durable: bool,
     /// Barriers of the device before it.
     pub epoch: u32,
+    /// What it does.
+    pub effect: LossEffect,
     /// What is left of it in doubt since a part was covered by something durable.
     pub heir: Option<u32>,
     id: OnceCell<u128>,
@@ -76,6 +89,7 @@ impl Unit {
             gone: u32::MAX,
             durable: false,
             epoch: 0,
+            effect: LossEffect::Data,
             heir: None,
             id: OnceCell::new(),
         }
@@ -129,6 +143,8 @@ pub struct Frame {
     pub new: usize,
     /// Do epochs bind: what of an epoch is kept presupposes all of the epochs before?
     pub epochs: bool,
+    /// Zones with nothing of `live` kept; none of a device without.
+    pub zones: Option<Rc<Vec<Zone>>>,
 }
 
 /// All that a tape says of power cuts.
@@ -140,6 +156,8 @@ pub struct History {
     pub frames: Vec<Frame>,
     /// Length of the tape.
     pub end: usize,
+    /// The device's zones, if it has any.
+    pub zones: Option<ZoneSpace>,
     /// For each unit the first frame in which it or a later one is gone.
     first_gone: Vec<u32>,
 }
@@ -175,12 +193,24 @@ struct Builder {
     base_number: u32,
     live: Vec<u32>,
     epochs: bool,
+    space: Option<ZoneSpace>,
+    /// What is durable of the zones.
+    zones: Option<Rc<Vec<Zone>>>,
 }
 
 impl Builder {
-    fn new(base: Medium, epochs: bool) -> Builder {
-        let first =
-            Frame { pos: 0, base: base.clone(), base_number: 0, live: Vec::new(), new: 0, epochs };
+    fn new(tape: &Tape, epochs: bool, order: ZoneOrder) -> Builder {
+        let space = tape.zones.as_ref().map(|z| ZoneSpace { limits: z.limits, order });
+        let (base, zones) = (tape.base.clone(), tape.zones.as_ref().map(|z| z.table.clone()));
+        let first = Frame {
+            pos: 0,
+            base: base.clone(),
+            base_number: 0,
+            live: Vec::new(),
+            new: 0,
+            epochs,
+            zones: zones.clone(),
+        };
         Builder {
             units: Vec::new(),
             frames: vec![first],
@@ -188,6 +218,8 @@ impl Builder {
             base_number: 0,
             live: Vec::new(),
             epochs,
+            space,
+            zones,
         }
     }
 
@@ -203,11 +235,13 @@ impl Builder {
             live: self.live.clone(),
             new,
             epochs: self.epochs,
+            zones: self.zones.clone(),
         });
     }
 
     /// Makes units durable, oldest first; what they cover is gone with them.
     fn settle(&mut self, numbers: &BTreeSet<u32>) {
+        let numbers = &self.with_their_zones(numbers);
         let next = self.next();
         let mut covered = Vec::new();
         for n in numbers {
@@ -239,6 +273,20 @@ impl Builder {
         self.base_number += 1;
     }
 
+    /// `numbers` and what is durable with them, for the order of their zones; moves the pointers.
+    fn with_their_zones(&mut self, numbers: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut all = numbers.clone();
+        let Some(space) = &self.space else { return all };
+        for n in numbers {
+            all.extend(space.before(&self.units, &self.live, *n));
+        }
+        if let Some(zones) = &self.zones {
+            let units = all.iter().map(|n| &self.units[*n as usize]);
+            self.zones = Some(Rc::new(space.with(zones, units)));
+        }
+        all
+    }
+
     /// Takes from what `older` may leave the part that `newer` has made durable.
     fn cover(&mut self, older: u32, newer: u32, next: u32) {
         let old = self.units[older as usize].clone();
@@ -268,14 +316,17 @@ impl Builder {
         for i in (1..first_gone.len()).rev() {
             first_gone[i - 1] = first_gone[i - 1].min(first_gone[i]);
         }
-        History { units: self.units, frames: self.frames, end, first_gone }
+        let zones = self.space;
+        History { units: self.units, frames: self.frames, end, zones, first_gone }
     }
 }
 
 impl History {
     /// What `contract` permits after each event of the tape, whatever the device that made it.
     pub fn permitted(tape: &Tape, contract: &Contract) -> History {
-        let mut b = Builder::new(tape.base.clone(), false);
+        let mut b = Builder::new(tape, false, contract.zone_order);
+        // The zones with all that was sent.
+        let mut sent: Vec<Zone> = tape.zones.iter().flat_map(|z| z.table.to_vec()).collect();
         // Requests in flight: number -> (its units, does it go through?).
         let mut flying: BTreeMap<u64, (Vec<u32>, bool)> = BTreeMap::new();
         // Cache flushes in flight: number -> what was complete when it was sent.
@@ -290,18 +341,31 @@ impl History {
                 }
                 Entry::Submit { op: Op::Read, .. } => {}
                 Entry::Submit { id, op, flags, at, sectors, data } => {
-                    let parts = match op {
-                        Op::Discard => vec![(*at, zeroes(u64::from(*sectors)))],
-                        _ => split(*at, data, contract.atomic),
+                    let plain = |(at, data)| (LossEffect::Data, at, data);
+                    let parts: Vec<(LossEffect, Sector, Vec<Slice>)> = match (op, &b.space) {
+                        (Op::Discard, _) => {
+                            vec![(LossEffect::Data, *at, zeroes(u64::from(*sectors)))]
+                        }
+                        (Op::Zone(op), Some(space)) if !op.writes() => {
+                            space.command(*op, *at, &sent)
+                        }
+                        _ => split(*at, data, contract.atomic).into_iter().map(plain).collect(),
                     };
                     let born = b.next();
                     let first = b.units.len() as u32;
-                    for (at, data) in parts {
-                        b.units.push(Unit::new(at, data, *id, pos, born));
+                    for (effect, at, data) in parts {
+                        let unit = Unit { effect, ..Unit::new(at, data, *id, pos, born) };
+                        if let Some(space) = &b.space {
+                            space.limits.keep(&mut sent, effect, at, unit.sectors());
+                        }
+                        b.units.push(unit);
                     }
                     let numbers: Vec<u32> = (first..b.units.len() as u32).collect();
-                    let through = !contract.volatile
-                        || flags.has(Flags::FUA) && !contract.lost_fua && *op == Op::Write;
+                    // What has been done to a zone is done for good.
+                    let manages = matches!(op, Op::Zone(op) if !op.writes());
+                    let through = manages
+                        || !contract.volatile
+                        || flags.has(Flags::FUA) && !contract.lost_fua && op.writes();
                     b.live.extend(&numbers);
                     b.frame(pos, numbers.len());
                     flying.insert(*id, (numbers, through));
@@ -337,7 +401,12 @@ impl History {
     ///
     /// `atomic` splits what the model holds as one, as in [`Contract::atomic`].
     pub fn modelled(tape: &Tape, atomic: u32) -> History {
-        let mut b = Builder::new(tape.base.clone(), true);
+        let mut views = tape.entries.iter().filter_map(|(_, e)| match e {
+            Entry::Model(view) => view.zones.as_ref(),
+            _ => None,
+        });
+        let order = views.next_back().map_or(ZoneOrder::Prefix, |z| z.order);
+        let mut b = Builder::new(tape, true, order);
         // What is in doubt: (sequence, sector of the model's unit) -> our units.
         let mut known: BTreeMap<(u64, u64), Vec<u32>> = BTreeMap::new();
         for (pos, (_, entry)) in tape.entries.iter().enumerate() {
@@ -353,9 +422,14 @@ impl History {
                     continue;
                 }
                 let first = b.units.len() as u32;
-                for (at, data) in split(unit.at, &unit.data, atomic) {
+                let mut parts = split(unit.at, &unit.data, atomic);
+                if unit.effect != LossEffect::Data {
+                    parts = vec![(unit.at, unit.data.clone())];
+                }
+                for (at, data) in parts {
                     let mut u = Unit::new(at, data, unit.seq, pos, born);
                     u.epoch = unit.epoch;
+                    u.effect = unit.effect;
                     b.units.push(u);
                 }
                 let numbers: Vec<u32> = (first..b.units.len() as u32).collect();
@@ -370,6 +444,7 @@ impl History {
                 b.units[*n as usize].durable = true;
             }
             b.base = view.medium.clone();
+            b.zones = view.zones.as_ref().map(|z| z.table.clone());
             let new = fresh.len();
             // Our numbers follow the order of the device; new ones are the latest.
             live.extend(fresh);
@@ -428,7 +503,7 @@ impl History {
     }
 }
 
-fn zeroes(sectors: u64) -> Vec<Slice> {
+pub(crate) fn zeroes(sectors: u64) -> Vec<Slice> {
     const MOST: u64 = 1 << 21;
     let whole = (0..sectors / MOST).map(|_| MOST);
     let rest = Some(sectors % MOST).filter(|n| *n > 0);

@@ -20,6 +20,7 @@ mod state;
 mod states;
 mod subject;
 mod tape;
+mod zoned;
 
 pub use explore::{Case, Explorer, Failure, Judged, Look, Options, Totals, Visit};
 pub use faults::{Faults, Faulty, Late, Regions};
@@ -31,3 +32,4 @@ pub use state::{Pages, State};
 pub use states::{Kept, Plan, Visited, of_frame};
 pub use subject::{FsSubject, Outcome, Subject, Survivor};
 pub use tape::{Entry, Recorder, Tape, Taped};
+pub use zoned::{TapeZones, ZoneSpace};

@@ -3,11 +3,14 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
+use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector, Zone};
 use wp_medium::{Medium, PAGE_BYTES, Page, Slice, View};
 
 use crate::history::{Frame, History};
 use crate::states::Kept;
+
+/// Stands for the zones' write pointers among the pages that were read.
+const ZONES_PAGE: u64 = u64::MAX;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const PAGE_SECTORS: u64 = PAGE / SECTOR_BYTES;
@@ -140,6 +143,24 @@ impl<'a> State<'a> {
         medium
     }
 
+    /// The zones in this state, of the whole device.
+    fn device_zones(&self) -> Vec<Zone> {
+        let (Some(space), Some(table)) = (&self.history.zones, &self.frame.zones) else {
+            return Vec::new();
+        };
+        let live = self.frame.live.iter().enumerate();
+        let kept = live.filter(|(i, _)| self.kept.has(*i));
+        space.with(table, kept.map(|(_, n)| &self.history.units[*n as usize]))
+    }
+
+    /// Identity of what [`View::zones`] says.
+    fn zones_id(&self) -> u128 {
+        self.device_zones().iter().fold(1, |h: u128, z| {
+            let word = u128::from(z.wp.0) << 8 | u128::from(z.state.number());
+            (h ^ word).rotate_left(29).wrapping_mul(0x0000_0100_0000_01B3_0000_0100_0000_01B3)
+        })
+    }
+
     /// Notes that a page was read, if that tells anything.
     fn note(&self, page: u64) {
         if !self.varying.are_fixed(self.first + page, self.first + page) {
@@ -198,6 +219,9 @@ impl<'a> State<'a> {
 
     /// Identity of a page without noting that it was read.
     pub(crate) fn peek(&self, page: u64) -> u128 {
+        if page == ZONES_PAGE {
+            return self.zones_id();
+        }
         let at = self.first + page;
         match self.source(at) {
             Ok(None) => *self
@@ -237,6 +261,14 @@ impl View for State<'_> {
     fn is_fixed(&self, at: u64, bytes: u64) -> bool {
         let last = at.saturating_add(bytes.max(1) - 1) / PAGE;
         self.varying.are_fixed(self.first + at / PAGE, self.first + last)
+    }
+
+    fn zones(&self) -> Vec<Zone> {
+        let zones = self.device_zones();
+        if !zones.is_empty() {
+            self.reads.borrow_mut().note(ZONES_PAGE);
+        }
+        Zone::within(&zones, Sector(self.first * PAGE_SECTORS), self.bytes / SECTOR_BYTES)
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {

@@ -6,9 +6,11 @@
 
 use std::collections::BTreeSet;
 
+use wp_base::Zone;
 use wp_base::rng::Rng;
 
 use crate::history::{Frame, History};
+use crate::zoned::ZoneSpace;
 
 /// Which units in doubt are kept: bit `i` is `live[i]`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -89,7 +91,7 @@ pub fn of_frame(
     if !first && frame.new == 0 {
         return out;
     }
-    let legal = |k: &Kept| !frame.epochs || is_legal(history, frame, k);
+    let legal = |k: &Kept| history.permits(number, k);
     if n <= plan.complete as usize {
         let fresh = if first { u64::MAX } else { ((1u64 << frame.new) - 1) << (n - frame.new) };
         // From everything kept downwards: what is near to the truth comes first.
@@ -107,7 +109,10 @@ pub fn of_frame(
     out.complete = false;
     let is_new = |k: &Kept| (n - frame.new..n).any(|i| k.has(i));
     let mut seen = BTreeSet::new();
-    let mut go = |k: Kept| {
+    let mut go = |mut k: Kept| {
+        if let Some(space) = &history.zones {
+            space.make_legal(&history.units, &frame.live, &mut k);
+        }
         if is_new(&k) && legal(&k) && seen.insert(k.clone()) {
             out.states += 1;
             return visit(&k);
@@ -159,10 +164,20 @@ fn families(n: usize, plan: &Plan, go: &mut dyn FnMut(Kept) -> bool) {
 }
 
 impl History {
-    /// May a cut in frame `number` leave this choice? Without epochs every one.
+    /// The zones after a cut in frame `number` that keeps these: what a report says then. None of a
+    /// device without zones.
+    pub fn zones_of(&self, number: usize, kept: &Kept) -> Vec<Zone> {
+        let frame = &self.frames[number];
+        let (Some(space), Some(table)) = (&self.zones, &frame.zones) else { return Vec::new() };
+        let live = frame.live.iter().enumerate().filter(|(i, _)| kept.has(*i));
+        space.with(table, live.map(|(_, n)| &self.units[*n as usize]))
+    }
+
+    /// May a cut in frame `number` leave this choice? Without epochs and zones every one.
     pub fn permits(&self, number: usize, kept: &Kept) -> bool {
         let frame = &self.frames[number];
-        !frame.epochs || is_legal(self, frame, kept)
+        let zones = |space: &ZoneSpace| space.is_legal(&self.units, &frame.live, kept);
+        (!frame.epochs || is_legal(self, frame, kept)) && self.zones.as_ref().is_none_or(zones)
     }
 }
 

@@ -188,4 +188,7 @@ impl View for Below<'_> {
     fn is_fixed(&self, at: u64, bytes: u64) -> bool {
         self.0.is_fixed(at, bytes)
     }
+    fn zones(&self) -> Vec<wp_base::Zone> {
+        self.0.zones()
+    }
 }

@@ -8,10 +8,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use wp_base::event::{Flags, Op};
-use wp_base::{Sector, Time};
-use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Effects, Limits};
+use wp_base::event::{Flags, Op, ZoneOp};
+use wp_base::{Sector, Time, Zone};
+use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Effects, Limits, powered_up};
 use wp_medium::{Medium, Slice};
+
+use crate::zoned::TapeZones;
 
 /// One entry.
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ pub enum Entry {
         op: Op,
         /// How.
         flags: Flags,
-        /// Where.
+        /// Where; of a zone append where it will be.
         at: Sector,
         /// Length in sectors.
         sectors: u32,
@@ -52,12 +54,15 @@ pub enum Entry {
 pub struct Tape {
     /// Contents when it was armed, all of them durable.
     pub base: Medium,
+    /// Its zones then, if it has any.
+    pub zones: Option<TapeZones>,
     /// What happened, with its time.
     pub entries: Vec<(Time, Entry)>,
     armed: bool,
     model: bool,
     /// Units of the last model view: (sequence, sector).
     last: Vec<(u64, u64)>,
+    last_zones: Option<Rc<Vec<Zone>>>,
 }
 
 impl Tape {
@@ -75,8 +80,7 @@ impl Recorder {
     /// Begins: what is before is forgotten and taken as durable. With `model` what the device model
     /// could be left with is taken down at each of its events.
     pub fn arm(&self, base: Medium, model: bool) {
-        *self.0.borrow_mut() =
-            Tape { base, entries: Vec::new(), armed: true, model, last: Vec::new() };
+        *self.0.borrow_mut() = Tape { base, armed: true, model, ..Tape::default() };
     }
 
     /// Notes that the program's operation `n` is called, or has returned.
@@ -84,6 +88,17 @@ impl Recorder {
         let mut tape = self.0.borrow_mut();
         if tape.armed {
             tape.entries.push((now, if ended { Entry::End(n) } else { Entry::Begin(n) }));
+        }
+    }
+
+    /// Takes down the zones that the device begins with, once.
+    fn note_zones(&self, device: &dyn DeviceModel) {
+        let Some(limits) = device.limits().zones else { return };
+        let mut tape = self.0.borrow_mut();
+        if tape.armed && tape.zones.is_none() {
+            let mut table = device.zones();
+            powered_up(&mut table);
+            tape.zones = Some(TapeZones { limits, table: Rc::new(table) });
         }
     }
 
@@ -111,9 +126,11 @@ impl Recorder {
         }
         let view = device.crash_view(now);
         let units: Vec<(u64, u64)> = view.loss.iter().map(|u| (u.seq, u.at.0)).collect();
+        let table = view.zones.as_ref().map(|z| z.table.clone());
         let mut tape = self.0.borrow_mut();
-        if units != tape.last {
+        if units != tape.last || table != tape.last_zones {
             tape.last = units;
+            tape.last_zones = table;
             tape.entries.push((now, Entry::Model(Rc::new(view))));
         }
     }
@@ -132,6 +149,17 @@ impl Taped {
         (Taped { inner, recorder: recorder.clone() }, recorder)
     }
 
+    /// Where a request will write: an append at the pointer that its zone has now.
+    fn place_of(&self, rq: &DevRequest) -> Sector {
+        match (rq.op, self.inner.limits().zones) {
+            (Op::Zone(ZoneOp::Append), Some(limits)) => {
+                let zones = self.inner.zones();
+                zones.get(limits.zone_of(rq.at) as usize).map_or(rq.at, |z| z.wp)
+            }
+            _ => rq.at,
+        }
+    }
+
     fn completions(&self, now: Time, fx: &Effects, before: usize) {
         for done in &fx.done[before..] {
             self.recorder.note(now, Entry::Complete { id: done.id, ok: done.status.is_ok() });
@@ -146,11 +174,12 @@ impl DeviceModel for Taped {
     }
 
     fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
+        self.recorder.note_zones(&*self.inner);
         let entry = (self.recorder.armed().0 && rq.op != Op::Read).then(|| Entry::Submit {
             id: rq.id,
             op: rq.op,
             flags: rq.flags,
-            at: rq.at,
+            at: self.place_of(&rq),
             sectors: rq.sectors,
             data: rq.data.clone(),
         });
@@ -180,6 +209,10 @@ impl DeviceModel for Taped {
 
     fn medium(&self) -> Medium {
         self.inner.medium()
+    }
+
+    fn zones(&self) -> Vec<Zone> {
+        self.inner.zones()
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -1,7 +1,7 @@
 //! Which requests a device refuses before it looks at their contents.
 
 use wp_base::SECTOR_BYTES;
-use wp_base::event::{Flags, Op};
+use wp_base::event::{Flags, Op, ZoneOp};
 use wp_block::{DevRequest, Limits, Status};
 
 /// Is the request one that a device of these limits can do?
@@ -19,6 +19,11 @@ pub(crate) fn check(limits: &Limits, rq: &DevRequest) -> Result<(), Status> {
         Op::Discard => limits.discard,
         Op::Write => !rq.flags.has(Flags::FUA) || limits.fua,
         Op::Read => true,
+        Op::Zone(ZoneOp::Append) => {
+            limits.zones.is_some_and(|z| rq.sectors <= z.append_max_sectors)
+        }
+        Op::Zone(_) if limits.zones.is_some() => return Ok(()),
+        Op::Zone(_) => false,
     };
     if !supported {
         return Err(Status::NotSupported);
@@ -26,7 +31,7 @@ pub(crate) fn check(limits: &Limits, rq: &DevRequest) -> Result<(), Status> {
     if !in_range || (rq.op != Op::Discard && rq.sectors > limits.max_sectors) {
         return Err(Status::Io);
     }
-    if rq.op == Op::Write {
+    if rq.op.writes() {
         let bytes: u64 = rq.data.iter().map(|s| u64::from(s.len())).sum();
         assert_eq!(
             bytes,

@@ -6,7 +6,7 @@
 //!                it would hold more.
 
 use wp_base::{SECTOR_BYTES, Sector};
-use wp_block::{CrashView, LossUnit, LossWhy};
+use wp_block::{CrashView, LossEffect, LossUnit, LossWhy};
 use wp_medium::{Medium, Slice};
 
 use crate::chain::Chain;
@@ -233,13 +233,14 @@ impl Contents {
             self.dirty.iter().flat_map(|(n, d)| d.pieces.iter().map(move |p| (n, d.epoch, p)));
         let loss = pieces.map(|(seq, epoch, p)| LossUnit {
             epoch,
+            effect: LossEffect::Data,
             at: p.at,
             data: p.data.clone(),
             acked: true,
             why: LossWhy::InBuffer,
             seq,
         });
-        CrashView { medium: medium.clone(), loss: loss.collect() }
+        CrashView { medium: medium.clone(), loss: loss.collect(), zones: None }
     }
 }
 

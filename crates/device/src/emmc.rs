@@ -136,6 +136,7 @@ impl Emmc {
         let (programmed, rest) = match rq.op {
             Op::Read => (0, c.read.0 + transfer),
             Op::Discard => (0, c.discard.0),
+            Op::Zone(_) => unreachable!("it has no zones, and checks refuse it"),
             Op::Flush if rq.flags.has(Flags::BARRIER) && !self.barrier_flushes() => {
                 (0, c.barrier.0)
             }
@@ -193,7 +194,7 @@ impl DeviceModel for Emmc {
     fn timer(&mut self, now: Time, _token: u64, fx: &mut Effects) {
         let Queued { rq, mark } =
             self.queue.pop_front().expect("a timer for the command being served");
-        let mut done = Done { id: rq.id, status: Ok(()), data: Vec::new() };
+        let mut done = Done { id: rq.id, status: Ok(()), data: Vec::new(), appended: None };
         match rq.op {
             Op::Read => done.data = self.contents.current().read(rq.at, rq.sectors),
             Op::Write => {
@@ -213,6 +214,7 @@ impl DeviceModel for Emmc {
             }
             Op::Flush => self.flush_to(mark),
             Op::Discard => self.contents.discard(rq.at, u64::from(rq.sectors)),
+            Op::Zone(_) => unreachable!("it has no zones, and checks refuse it"),
         }
         fx.done.push(done);
         self.start(now, false, fx);

@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use wp_base::event::{DeviceWork, Flags, Op, Work};
+use wp_base::event::{DeviceWork, Flags, Op, Work, ZoneOp};
 use wp_base::{Span, Time};
 use wp_block::{
-    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossUnit, LossWhy,
+    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit, LossWhy,
 };
 use wp_medium::Medium;
 
@@ -54,6 +54,7 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         discard,
         flush_beside_others: s.switch("flush_beside_others")?,
         barrier: false,
+        zones: None,
         discard_granularity_sectors: if discard { 8 } else { 0 },
     })
 }
@@ -103,6 +104,11 @@ impl Counts {
             }
             Op::Flush => self.flushes += 1,
             Op::Discard => self.discards += 1,
+            Op::Zone(ZoneOp::Append) => {
+                self.writes += 1;
+                self.written_sectors += sectors;
+            }
+            Op::Zone(_) => {}
         }
     }
 
@@ -127,6 +133,7 @@ pub(crate) fn in_transfer<'a>(
     let changing = rqs.filter(|rq| matches!(rq.op, Op::Write | Op::Discard));
     let units = changing.zip(first_seq..).map(|(rq, seq)| LossUnit {
         epoch: 0,
+        effect: LossEffect::Data,
         at: rq.at,
         data: if rq.op == Op::Write { rq.data.clone() } else { zeroes(u64::from(rq.sectors)) },
         acked: false,
@@ -172,7 +179,7 @@ impl DeviceModel for Fixed {
     fn timer(&mut self, _now: Time, _token: u64, fx: &mut Effects) {
         let Flying { rq, mark } =
             self.flying.pop_front().expect("a timer for each command in flight");
-        let mut done = Done { id: rq.id, status: Ok(()), data: Vec::new() };
+        let mut done = Done { id: rq.id, status: Ok(()), data: Vec::new(), appended: None };
         match rq.op {
             Op::Read => done.data = self.contents.current().read(rq.at, rq.sectors),
             Op::Write => {
@@ -181,6 +188,7 @@ impl DeviceModel for Fixed {
             }
             Op::Flush => self.contents.flush_to(mark),
             Op::Discard => self.contents.discard(rq.at, u64::from(rq.sectors)),
+            Op::Zone(_) => unreachable!("it has no zones, and checks refuse it"),
         }
         fx.done.push(done);
     }

@@ -2,14 +2,14 @@
 //!
 //! Picture:    [`fixed`] one latency for everything · [`plain`] one request after another ·
 //!             [`emmc`] one bus, a cache with flush and barrier · [`ssd`] buffer and page-mapping
-//!             FTL on the NAND core [`nand`]. [`DEVICES`] lists them
-//!             ready-made, with the source of every number.
+//!             FTL on the NAND core [`nand`] · [`zns`] zones on the same core. [`DEVICES`] lists
+//!             them ready-made, with the source of every number.
 //! Invariants: 1. nothing here has a clock, a random number or a float in a decision: same calls,
 //!                same effects;
 //!             2. contents move by reference, from the request to the medium;
 //!             3. what was completed before a flush was submitted is in `crash_view().medium` when
 //!                the flush completes.
-//! Left out:   zones (they will stand on the same NAND core); media errors.
+//! Left out:   media errors.
 
 mod chain;
 mod check;
@@ -22,6 +22,8 @@ pub mod nand;
 pub mod plain;
 pub mod preset;
 pub mod ssd;
+mod zn540;
+pub mod zns;
 
 pub use config::{ConfigError, DeviceEntry, Param, Settings};
 pub use preset::{DEVICES, find};

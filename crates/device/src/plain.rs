@@ -87,6 +87,7 @@ impl Plain {
         let (serve, moved, back) = match first.rq.op {
             Op::Flush => (c.flush.0, 0, write_back(self.contents.dirty_bytes())),
             Op::Discard => (c.command.0, 0, 0),
+            Op::Zone(_) => unreachable!("it has no zones, and checks refuse it"),
             Op::Read => (c.command.0, link, 0),
             Op::Write => {
                 // What does not fit has to be written back first.
@@ -131,7 +132,7 @@ impl DeviceModel for Plain {
     fn timer(&mut self, now: Time, _token: u64, fx: &mut Effects) {
         let Queued { rq, mark } =
             self.queue.pop_front().expect("a timer for the command being served");
-        let mut done = Done { id: rq.id, status: Ok(()), data: Vec::new() };
+        let mut done = Done { id: rq.id, status: Ok(()), data: Vec::new(), appended: None };
         match rq.op {
             Op::Read => done.data = self.contents.current().read(rq.at, rq.sectors),
             Op::Write => {
@@ -142,6 +143,7 @@ impl DeviceModel for Plain {
             // only that much is promised, and a cut must be able to take the rest.
             Op::Flush => self.contents.flush_to(mark),
             Op::Discard => self.contents.discard(rq.at, u64::from(rq.sectors)),
+            Op::Zone(_) => unreachable!("it has no zones, and checks refuse it"),
         }
         fx.done.push(done);
         self.start(now, fx);

@@ -5,8 +5,15 @@ use crate::emmc::{Emmc, EmmcConfig};
 use crate::fixed::{Fixed, FixedConfig};
 use crate::plain::{Plain, PlainConfig};
 use crate::ssd::{Ssd, SsdConfig};
+use crate::zn540::{ZN540, ZN540_4TB_NO_PLP};
+use crate::zns::{Zns, ZnsConfig};
 
-const fn p(name: &'static str, value: u64, unit: &'static str, source: &'static str) -> Param {
+pub(crate) const fn p(
+    name: &'static str,
+    value: u64,
+    unit: &'static str,
+    source: &'static str,
+) -> Param {
     Param { name, value, unit, source }
 }
 
@@ -35,7 +42,11 @@ const FIXED: [Param; 9] = [
     p("flush_beside_others", 1, "switch", "null_blk: a flush is a command like any other"),
 ];
 
-const fn replaced<const N: usize>(mut params: [Param; N], index: usize, with: Param) -> [Param; N] {
+pub(crate) const fn replaced<const N: usize>(
+    mut params: [Param; N],
+    index: usize,
+    with: Param,
+) -> [Param; N] {
     params[index] = with;
     params
 }
@@ -291,6 +302,18 @@ pub static DEVICES: &[&DeviceEntry] = &[
         about: "class of the Samsung 850 PRO 256 GB (paper journal-conflict), not that drive",
         params: &SSD_850_256,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+    },
+    &DeviceEntry {
+        name: "zn540",
+        about: "zoned SSD WD Ultrastar DC ZN540 1 TB, fitted to measurements of the drive; survives power cuts",
+        params: &ZN540,
+        build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
+    },
+    &DeviceEntry {
+        name: "zn540-4tb-noplp",
+        about: "hypothetical: four times the zones of zn540, and a buffer that power cuts empty (paper f2fs-oprw)",
+        params: &ZN540_4TB_NO_PLP,
+        build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
     },
 ];
 

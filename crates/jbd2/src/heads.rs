@@ -215,6 +215,7 @@ mod tests {
                     discard: false,
                     flush_beside_others: true,
                     barrier: false,
+                    zones: None,
                     discard_granularity_sectors: 0,
                 }
             }
@@ -229,7 +230,11 @@ mod tests {
             }
             fn timer(&mut self, _: wp_base::Time, _: u64, _: &mut wp_block::Effects) {}
             fn crash_view(&self, _: wp_base::Time) -> wp_block::CrashView {
-                wp_block::CrashView { medium: wp_medium::Medium::new(), loss: Vec::new() }
+                wp_block::CrashView {
+                    medium: wp_medium::Medium::new(),
+                    loss: Vec::new(),
+                    zones: None,
+                }
             }
             fn fork(&self) -> Box<dyn wp_block::DeviceModel> {
                 Box::new(Nothing)

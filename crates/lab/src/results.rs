@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use wp_base::event::{BlockAction, DeviceWork, Die, Event, Flags, Op, Record, Work};
+use wp_base::event::{BlockAction, DeviceWork, Die, Event, Flags, Op, Record, Work, ZoneOp};
 use wp_base::{Sector, Span, Time};
 
 use crate::classify;
@@ -320,7 +320,19 @@ const ACTIONS: [BlockAction; 12] = [
     BlockAction::Requeue,
     BlockAction::Complete,
 ];
-const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
+const OPS: [Op; 11] = [
+    Op::Read,
+    Op::Write,
+    Op::Flush,
+    Op::Discard,
+    Op::Zone(ZoneOp::Append),
+    Op::Zone(ZoneOp::Reset),
+    Op::Zone(ZoneOp::ResetAll),
+    Op::Zone(ZoneOp::Open),
+    Op::Zone(ZoneOp::Close),
+    Op::Zone(ZoneOp::Finish),
+    Op::Zone(ZoneOp::Report),
+];
 
 #[cfg(test)]
 mod tests {

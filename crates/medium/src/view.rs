@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use wp_base::{FsResult, SECTOR_BYTES, Sector};
+use wp_base::{FsResult, SECTOR_BYTES, Sector, Zone};
 
 use crate::{Medium, Page, Slice};
 
@@ -19,6 +19,11 @@ pub trait View {
     /// a few runs, say)? No does not say that they differ.
     fn is_fixed(&self, _at: u64, _bytes: u64) -> bool {
         false
+    }
+    /// The zones of a zoned device, in order, addressed as the view is: what a report says, with
+    /// the write pointers that a recovery begins with. None of any other.
+    fn zones(&self) -> Vec<Zone> {
+        Vec::new()
     }
 }
 
@@ -79,6 +84,9 @@ impl<'a> Watched<'a> {
 }
 
 impl View for Watched<'_> {
+    fn zones(&self) -> Vec<Zone> {
+        self.below.zones()
+    }
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
     }
@@ -167,6 +175,10 @@ impl<'a> Overlay<'a> {
 }
 
 impl View for Overlay<'_> {
+    /// Those below: whoever resets or writes zones keeps account of that.
+    fn zones(&self) -> Vec<Zone> {
+        self.below.zones()
+    }
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
     }

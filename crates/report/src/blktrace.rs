@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use wp_base::event::{BlockAction, Event, Flags, Op, Record};
+use wp_base::event::{BlockAction, Event, Flags, Op, Record, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_block::trace::TraceDevice;
 
@@ -206,6 +206,9 @@ fn categories(op: Op, flags: Flags) -> u32 {
         Op::Read => READ,
         Op::Write | Op::Flush => WRITE,
         Op::Discard => WRITE | DISCARD,
+        // By the parity of their numbers (`op_is_write()`), which is all that a file keeps of them.
+        Op::Zone(ZoneOp::Open | ZoneOp::Finish | ZoneOp::Report) => READ,
+        Op::Zone(_) => WRITE,
     };
     let set = FLAG_BITS.into_iter().filter(|(flag, _)| flags.has(*flag));
     set.fold(direction, |bits, (_, bit)| bits | bit)

@@ -236,6 +236,7 @@ impl Namer<'_> {
         match r.op {
             Op::Read => "read",
             Op::Discard => "discard",
+            Op::Zone(op) => op.name(),
             Op::Flush => "flush",
             Op::Write if r.sectors == 0 => "flush",
             Op::Write if r.flags.any(Flags::PREFLUSH | Flags::FUA) => "commit record",

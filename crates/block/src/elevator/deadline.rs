@@ -10,6 +10,7 @@
 use wp_base::event::Op;
 use wp_base::{Sector, Span, Time};
 
+use crate::elevator::mq_deadline::ZoneLocks;
 use crate::elevator::{Elevator, ElvCx, Kick};
 use crate::pool::{BioInfo, List, Pool, RqId};
 use crate::sorted::SectorIndex;
@@ -102,22 +103,36 @@ impl Deadline {
     }
 
     /// Which request a new batch of `dir` begins with.
-    fn first_of_batch(&self, cx: &ElvCx<'_>, dir: usize) -> Option<RqId> {
-        let side = &self.sides[dir];
-        match side.next {
+    fn first_of_batch(&self, cx: &ElvCx<'_>, dir: usize, locks: &ZoneLocks) -> Option<RqId> {
+        match self.next_free(cx, dir, locks) {
             Some(rq) if !self.is_expired(cx, dir) => Some(rq),
-            _ => side.fifo.first(),
+            _ => self.oldest_free(cx, dir, locks),
         }
     }
 
-    fn choose(&self, cx: &ElvCx<'_>, batch: &mut Batch) -> Option<RqId> {
+    /// Where a batch goes on, past requests whose zone is being written
+    /// (`deadline_next_request()`).
+    fn next_free(&self, cx: &ElvCx<'_>, dir: usize, locks: &ZoneLocks) -> Option<RqId> {
+        let side = &self.sides[dir];
+        let after = |rq: &RqId| side.sorted.around(cx.pool[*rq].at, *rq).1;
+        std::iter::successors(side.next, after).find(|rq| locks.allow(&cx.pool[*rq]))
+    }
+
+    /// The oldest request whose zone is not being written (`deadline_fifo_request()`).
+    fn oldest_free(&self, cx: &ElvCx<'_>, dir: usize, locks: &ZoneLocks) -> Option<RqId> {
+        let after = |rq: &RqId| List::around(cx.pool, *rq).1;
+        std::iter::successors(self.sides[dir].fifo.first(), after)
+            .find(|rq| locks.allow(&cx.pool[*rq]))
+    }
+
+    fn choose(&self, cx: &ElvCx<'_>, batch: &mut Batch, locks: &ZoneLocks) -> Option<RqId> {
         // Of the single-queue elevator only the direction of the batch has a place.
-        if let Some(rq) = self.sides[batch.dir].next
+        if let Some(rq) = self.next_free(cx, batch.dir, locks)
             && batch.batched < self.tunables.fifo_batch
         {
             return Some(rq);
         }
-        let has = |dir: usize| !self.sides[dir].fifo.is_empty();
+        let has = |dir: usize| self.oldest_free(cx, dir, locks).is_some();
         let dir = match (has(READ), has(WRITE)) {
             (false, false) => return None,
             (true, false) => READ,
@@ -128,7 +143,7 @@ impl Deadline {
         let passed_over = dir == READ && has(WRITE);
         batch.starved = if passed_over { batch.starved + 1 } else { 0 };
         (batch.batched, batch.dir) = (0, dir);
-        self.first_of_batch(cx, dir)
+        self.first_of_batch(cx, dir, locks)
     }
 
     /// The next request, if it was queued at `latest` or before.
@@ -137,8 +152,9 @@ impl Deadline {
         cx: &mut ElvCx<'_>,
         batch: &mut Batch,
         latest: Option<Time>,
+        locks: &ZoneLocks,
     ) -> Option<RqId> {
-        let rq = self.choose(cx, batch)?;
+        let rq = self.choose(cx, batch, locks)?;
         let dir = side_of(cx.pool[rq].op);
         if latest.is_some_and(|at| cx.pool[rq].deadline > at + self.patience(dir)) {
             return None;
@@ -198,7 +214,7 @@ impl Elevator for Deadline {
 
     fn next(&mut self, cx: &mut ElvCx<'_>) -> Option<RqId> {
         let mut batch = self.batch;
-        let rq = self.next_of(cx, &mut batch, None);
+        let rq = self.next_of(cx, &mut batch, None, &ZoneLocks::default());
         self.batch = batch;
         rq
     }

@@ -170,7 +170,7 @@ pub static ELEVATORS: &[ElevatorEntry] = &[
         kind: ElevatorKind::MqDeadline,
         layer: Layer::Multi,
         versions: ((4, 11), STILL),
-        make: |setup| Box::new(MqDeadline::new(setup.kernel)),
+        make: |setup| Box::new(MqDeadline::new(setup.kernel).with_zones(setup.limits.zones)),
     },
 ];
 

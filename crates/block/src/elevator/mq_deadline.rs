@@ -5,17 +5,21 @@
 //!             class that has waited for [`AGING`] goes first.
 //! Differs:    from 5.14 on batches are counted over all classes, as in the kernel's
 //!             `deadline_data`; a machine whose tasks have one class does not see it.
-//! Left out:   the zone write lock (no zoned device exists yet); `async_depth`, as requests are
-//!             limited by `nr_requests` a direction.
+//! Zones:      until 6.9 a write for a sequential zone locks it when it is given up for dispatch;
+//!             others for that zone are passed over until it has completed.
+//! Left out:   `async_depth`, as requests are limited by `nr_requests` a direction.
 //! Source:     behaviour of `block/mq-deadline.c` (5.10, 6.1): commits "block/mq-deadline: Add I/O
 //!             priority support" (5.14), "block/mq-deadline: Prioritize high-priority requests"
 //!             (5.17).
 
-use wp_base::{Sector, Span};
+use std::collections::BTreeSet;
+
+use wp_base::event::Op;
+use wp_base::{Sector, Span, ZoneLimits};
 
 use crate::elevator::deadline::{Batch, Deadline};
 use crate::elevator::{Elevator, ElvCx, Kick};
-use crate::pool::{BioInfo, IoClass, Pool, RqId};
+use crate::pool::{BioInfo, IoClass, Pool, Request, RqId};
 
 /// Age at which a request of a lower class goes before those above (`prio_aging_expire`).
 const AGING: Span = Span::secs(10);
@@ -29,6 +33,28 @@ pub struct MqDeadline {
     batch: Batch,
     has_classes: bool,
     ages: bool,
+    locks: ZoneLocks,
+    has_locks: bool,
+}
+
+/// Zones with a write on its way (`seq_zones_wlock`).
+#[derive(Default)]
+pub(super) struct ZoneLocks {
+    zones: Option<ZoneLimits>,
+    locked: BTreeSet<u32>,
+}
+
+impl ZoneLocks {
+    /// The zone that a request has to lock, if it has to.
+    fn needed(&self, rq: &Request) -> Option<u32> {
+        let zones = self.zones.filter(|z| rq.op == Op::Write && z.is_sequential(rq.at))?;
+        Some(zones.zone_of(rq.at))
+    }
+
+    /// May it go to the device (`blk_req_can_dispatch_to_zone()`)?
+    pub(super) fn allow(&self, rq: &Request) -> bool {
+        self.needed(rq).is_none_or(|zone| !self.locked.contains(&zone))
+    }
 }
 
 impl MqDeadline {
@@ -42,7 +68,23 @@ impl MqDeadline {
             batch: Batch::default(),
             has_classes: version >= (5, 14),
             ages: version >= (5, 17),
+            locks: ZoneLocks::default(),
+            has_locks: ((4, 16)..(6, 10)).contains(&version),
         }
+    }
+
+    /// For a device with these zones, which it locks if its kernel does.
+    #[must_use]
+    pub fn with_zones(mut self, zones: Option<ZoneLimits>) -> MqDeadline {
+        self.locks.zones = zones.filter(|_| self.has_locks);
+        self
+    }
+
+    fn lock(&mut self, pool: &Pool, rq: Option<RqId>) -> Option<RqId> {
+        if let Some(zone) = rq.and_then(|rq| self.locks.needed(&pool[rq])) {
+            self.locks.locked.insert(zone);
+        }
+        rq
     }
 
     fn class(&self, class: IoClass) -> usize {
@@ -92,16 +134,16 @@ impl Elevator for MqDeadline {
         if can_be_old && self.open.iter().filter(|n| **n > 0).count() > 1 {
             let latest = cx.now.before(AGING);
             for class in &mut self.classes[IoClass::BestEffort as usize..] {
-                let aged = class.next_of(cx, batch, Some(latest));
+                let aged = class.next_of(cx, batch, Some(latest), &self.locks);
                 if aged.is_some() {
-                    return aged;
+                    return self.lock(cx.pool, aged);
                 }
             }
         }
         for (class, open) in self.classes.iter_mut().zip(self.open) {
-            let rq = class.next_of(cx, batch, None);
+            let rq = class.next_of(cx, batch, None, &self.locks);
             if rq.is_some() {
-                return rq;
+                return self.lock(cx.pool, rq);
             }
             // Before 5.17 a lower class did not wait for what is in the device.
             if self.ages && open > 0 {
@@ -114,6 +156,9 @@ impl Elevator for MqDeadline {
     fn completed(&mut self, cx: &mut ElvCx<'_>, rq: RqId) {
         let class = self.of(cx.pool, rq);
         self.open[class] -= 1;
+        if let Some(zone) = self.locks.needed(&cx.pool[rq]) {
+            self.locks.locked.remove(&zone);
+        }
     }
 
     fn queued(&self) -> usize {
@@ -125,7 +170,7 @@ impl Elevator for MqDeadline {
 mod tests {
     use super::*;
     use wp_base::Time;
-    use wp_base::event::{Flags, Op};
+    use wp_base::event::Flags;
 
     struct Bench {
         elevator: MqDeadline,

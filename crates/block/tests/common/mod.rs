@@ -78,6 +78,7 @@ impl TestDevice {
     fn carry_out(&mut self, rq: &DevRequest, covers: u64) -> Vec<Slice> {
         let d = self.durability.clone();
         match rq.op {
+            Op::Zone(_) => Vec::new(),
             Op::Flush => {
                 d.durable.set(d.durable.get().max(covers));
                 Vec::new()
@@ -145,7 +146,7 @@ impl DeviceModel for TestDevice {
             // Some complete before the call returns.
             let covers = self.durability.completed.get();
             let data = self.carry_out(&rq, covers);
-            fx.done.push(Done { id: rq.id, status: Ok(()), data });
+            fx.done.push(Done { id: rq.id, status: Ok(()), data, appended: None });
             return Admit::Accepted;
         }
         self.tokens += 1;
@@ -161,10 +162,10 @@ impl DeviceModel for TestDevice {
             return;
         }
         let data = self.carry_out(&rq, covers);
-        fx.done.push(Done { id: rq.id, status: Ok(()), data });
+        fx.done.push(Done { id: rq.id, status: Ok(()), data, appended: None });
     }
     fn crash_view(&self, _now: Time) -> CrashView {
-        CrashView { medium: Medium::default(), loss: Vec::new() }
+        CrashView { medium: Medium::default(), loss: Vec::new(), zones: None }
     }
     fn fork(&self) -> Box<dyn DeviceModel> {
         Box::new(self.clone())
@@ -191,6 +192,7 @@ pub fn limits() -> Limits {
         discard: true,
         flush_beside_others: true,
         barrier: false,
+        zones: None,
         discard_granularity_sectors: 8,
     }
 }

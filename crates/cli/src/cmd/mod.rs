@@ -1,6 +1,7 @@
 //! One module a verb.
 
 pub mod crash;
+pub mod device;
 pub mod diff;
 pub mod explain;
 pub mod fio;

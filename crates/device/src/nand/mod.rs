@@ -3,12 +3,14 @@
 //! Picture:    a read holds its die for tR and until its data have left over the channel; a program
 //!             holds it from the first byte over the channel until tPROG is over; an erase for
 //!             tBERS.
+//!             Where programs can be suspended ([`Timing::suspend`]) a read that finds one under
+//!             way waits until its next pulse is over, and the program ends that much later; it
+//!             then runs for a pulse at least.
 //! Laws:       a die serves one operation at a time, in the order in which they are given; a
 //!             channel moves one transfer at a time, and one that is ready goes before one that is
 //!             reserved for later.
-//! Left out:   suspending programs and erases for reads, cache reads and cache programs, lower and
-//! upper pages of
-//!             different speed, wear.
+//! Left out:   suspending erases for reads, cache reads and cache programs, lower and upper pages
+//!             of different speed, wear.
 
 mod geometry;
 
@@ -32,6 +34,8 @@ pub struct Timing {
     pub slot: Span,
     /// A whole program unit over the channel.
     pub unit: Span,
+    /// Length of a pulse, after which a program can be suspended for a read; zero: it cannot.
+    pub suspend: Span,
 }
 
 impl Timing {
@@ -44,6 +48,7 @@ impl Timing {
             erase: Span(s.get("erase_ns")),
             slot: Span(transfer_ns(SLOT_BYTES, bus)),
             unit: Span(transfer_ns(geometry.unit_bytes(), bus)),
+            suspend: Span::ZERO,
         })
     }
 }
@@ -67,7 +72,37 @@ pub struct Nand {
     /// When each die is free.
     dies: Vec<Time>,
     channels: Vec<Lane>,
+    /// Where programs can be suspended: each die's last program.
+    programs: Vec<Program>,
     counts: NandCounts,
+}
+
+/// A program that reads may put off.
+#[derive(Clone, Copy, Default)]
+struct Program {
+    start: Time,
+    end: Time,
+    /// Since when and until when it is suspended.
+    suspended: Time,
+    resumed: Time,
+}
+
+impl Program {
+    /// When a read that is `ready` gets the die: at once while the program is suspended, else after
+    /// the pulse under way.
+    fn pause(&mut self, ready: Time, pulse: Span) -> Time {
+        if ready < self.start {
+            return ready;
+        }
+        // Reads that come meanwhile go on, but a program is not held up for longer than it runs.
+        if ready <= self.resumed && self.resumed < self.suspended + pulse {
+            return self.resumed;
+        }
+        let running = self.start.max(self.resumed);
+        let since = ready.0.saturating_sub(running.0).max(1);
+        self.suspended = running + Span(since.next_multiple_of(pulse.0));
+        self.suspended
+    }
 }
 
 impl Nand {
@@ -78,6 +113,7 @@ impl Nand {
             timing,
             dies: vec![Time::ZERO; geometry.dies as usize],
             channels: vec![Lane::default(); geometry.channels as usize],
+            programs: vec![Program::default(); geometry.dies as usize],
             counts: NandCounts::default(),
         }
     }
@@ -105,15 +141,27 @@ impl Nand {
         let channel = &mut self.channels[(die % self.geometry.channels) as usize];
         let free = &mut self.dies[die as usize];
         let (mut first, mut left) = (first, slots);
+        let mut end = ready;
         while left > 0 {
             let n = left.min(row_slots - first % row_slots);
-            let sensed = ready.max(*free) + self.timing.read;
-            *free = channel.reserve(now, sensed, self.timing.slot.times(u64::from(n)));
             self.counts.reads += 1;
+            let transfer = self.timing.slot.times(u64::from(n));
+            let program = &mut self.programs[die as usize];
+            if self.timing.suspend > Span::ZERO && ready < program.end {
+                let from = program.pause(ready, self.timing.suspend);
+                program.resumed = channel.reserve(now, from + self.timing.read, transfer);
+                program.end += program.resumed.since(from);
+                *free = program.end;
+                end = program.resumed;
+            } else {
+                let sensed = ready.max(*free) + self.timing.read;
+                *free = channel.reserve(now, sensed, transfer);
+                end = *free;
+            }
             first += n;
             left -= n;
         }
-        *free
+        end
     }
 
     /// Programs a unit on `die`, not before `ready`. Returns (start of the transfer, end of the
@@ -122,9 +170,34 @@ impl Nand {
         let channel = &mut self.channels[(die % self.geometry.channels) as usize];
         let free = &mut self.dies[die as usize];
         let moved = channel.reserve(now, ready.max(*free), self.timing.unit);
-        *free = moved + self.timing.program;
+        let end = self.programs_from(die, moved);
+        (moved.before(self.timing.unit), end)
+    }
+
+    /// As [`Nand::program`], with a pattern that the die makes itself: nothing moves over the
+    /// channel.
+    pub fn pad(&mut self, now: Time, ready: Time, die: u32) -> (Time, Time) {
+        let from = now.max(ready).max(self.dies[die as usize]);
+        (from, self.programs_from(die, from))
+    }
+
+    fn programs_from(&mut self, die: u32, start: Time) -> Time {
+        let end = start + self.timing.program;
+        self.dies[die as usize] = end;
+        self.programs[die as usize] = Program { start, end, ..Program::default() };
         self.counts.programs += 1;
-        (moved.before(self.timing.unit), *free)
+        end
+    }
+
+    /// When the last program of `die` ends, as far as is known by now: later than was said when it
+    /// began if it has been suspended since.
+    pub fn program_end(&self, die: u32) -> Time {
+        self.programs[die as usize].end
+    }
+
+    /// What each operation takes.
+    pub fn timing(&self) -> &Timing {
+        &self.timing
     }
 
     /// Erases a block of every plane of `die`. Returns the end.

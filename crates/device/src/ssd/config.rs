@@ -63,6 +63,7 @@ impl SsdConfig {
             discard,
             flush_beside_others: s.switch("flush_beside_others")?,
             barrier: false,
+            zones: None,
             discard_granularity_sectors: if discard {
                 (SLOT_BYTES / SECTOR_BYTES) as u32
             } else {

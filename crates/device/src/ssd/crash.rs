@@ -2,7 +2,7 @@
 
 use wp_base::Time;
 use wp_base::event::Op;
-use wp_block::{CrashView, LossUnit, LossWhy};
+use wp_block::{CrashView, LossEffect, LossUnit, LossWhy};
 use wp_medium::Medium;
 
 use crate::contents::{cut, write_all, zeroes};
@@ -33,6 +33,7 @@ impl Ssd {
                         why,
                         seq: entry.seq,
                         epoch: 0,
+                        effect: LossEffect::Data,
                     });
                 });
             }
@@ -41,7 +42,15 @@ impl Ssd {
             self.durable.not_newer(d.lpn, d.slots, d.seq, |lpn, slots| {
                 let data = zeroes(u64::from(slots) * SLOT_SECTORS);
                 let (at, why) = (sector_of(lpn), LossWhy::InBuffer);
-                loss.push(LossUnit { at, data, acked: true, why, seq: d.seq, epoch: 0 });
+                loss.push(LossUnit {
+                    at,
+                    data,
+                    acked: true,
+                    why,
+                    seq: d.seq,
+                    epoch: 0,
+                    effect: LossEffect::Data,
+                });
             });
         }
         loss.sort_by_key(|unit| (unit.seq, unit.at));
@@ -52,7 +61,7 @@ impl Ssd {
             loss.clear();
         }
         loss.extend(self.in_transfer());
-        CrashView { medium, loss }
+        CrashView { medium, loss, zones: None }
     }
 
     /// Writes that have not reached the buffer, and discards that are being decoded: none was
@@ -63,6 +72,7 @@ impl Ssd {
             requests.filter(|r| r.op == Op::Discard || (r.op == Op::Write && r.in_transfer));
         let units = changing.zip(self.seq + 1..).map(|(r, seq)| LossUnit {
             epoch: 0,
+            effect: LossEffect::Data,
             at: r.at,
             data: if r.op == Op::Write { r.data.clone() } else { zeroes(u64::from(r.sectors)) },
             acked: false,

@@ -95,6 +95,7 @@ impl Ssd {
                 let key = self.pool.insert(request);
                 Timer::Complete.set(decoded + self.config.discard_overhead, u64::from(key), fx);
             }
+            Op::Zone(_) => unreachable!("it has no zones, and checks refuse it"),
         }
     }
 
@@ -406,9 +407,9 @@ impl Ssd {
         match request.op {
             Op::Flush => self.durable.settle_discards(request.left),
             Op::Discard => self.discard(request.at, request.sectors),
-            Op::Read | Op::Write => {}
+            Op::Read | Op::Write | Op::Zone(_) => {}
         }
-        fx.done.push(Done { id: request.id, status: Ok(()), data: request.data });
+        fx.done.push(Done { id: request.id, status: Ok(()), data: request.data, appended: None });
     }
 
     /// Forgets the whole slots of the range; of its ends, parts of slots stay as they are.

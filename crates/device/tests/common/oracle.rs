@@ -164,6 +164,7 @@ impl Oracle {
                         self.sure[s] = self.sure[s].max(covered as usize);
                     }
                 }
+                Op::Zone(_) => panic!("none is sent"),
                 Op::Read => {
                     let got: Vec<u8> = done.data.iter().flat_map(Slice::to_vec).collect();
                     assert_eq!(got.len(), f.sectors as usize * 512);

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use wp_base::event::{Class, Event, Flags, Op, Record};
 use wp_base::{BlockSize, FsResult, Rng, SECTOR_BYTES, Sector, Span, Time};
 use wp_block::{
-    Admit, BlockQueue, CrashView, DevRequest, DeviceModel, Effects, Limits, LossUnit, LossWhy,
-    QueueConfig, Status,
+    Admit, BlockQueue, CrashView, DevRequest, DeviceModel, Effects, Limits, LossEffect, LossUnit,
+    LossWhy, QueueConfig, Status,
 };
 use wp_cache::{Bdev, Buffer, WbPolicy, Writeback};
 use wp_jbd2::{Journal, JournalOptions, LogMap, disk};
@@ -115,6 +115,7 @@ impl DeviceModel for TestDevice {
         if rq.op == Op::Write {
             self.shared.store.borrow_mut().pending.push(LossUnit {
                 epoch: 0,
+                effect: LossEffect::Data,
                 at: rq.at,
                 data: rq.data.clone(),
                 acked: false,
@@ -161,19 +162,19 @@ impl DeviceModel for TestDevice {
                     store.pending = rest;
                 }
                 Op::Read => data = store.apply().read(rq.at, rq.sectors),
-                Op::Discard => {}
+                Op::Discard | Op::Zone(_) => {}
             }
         }
         if failed {
             fx.fail(rq.id, Status::Io);
         } else {
-            fx.done.push(wp_block::Done { id: rq.id, status: Ok(()), data });
+            fx.done.push(wp_block::Done { id: rq.id, status: Ok(()), data, appended: None });
         }
         self.snapshot(now);
     }
     fn crash_view(&self, _now: Time) -> CrashView {
         let store = self.shared.store.borrow();
-        CrashView { medium: store.durable.clone(), loss: store.pending.clone() }
+        CrashView { medium: store.durable.clone(), loss: store.pending.clone(), zones: None }
     }
     fn fork(&self) -> Box<dyn DeviceModel> {
         panic!("the test keeps snapshots instead of forks")
@@ -295,6 +296,7 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         discard: false,
         flush_beside_others: true,
         barrier: false,
+        zones: None,
         discard_granularity_sectors: 0,
     };
     let device = TestDevice {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use wp_block::ZoneOrder;
 use wp_crash::{Contract, Explorer, FsSubject, History, Plan, Profile, Rule, Totals, Violation};
 use wp_medium::Sound;
 use wp_workload::program::Program;
@@ -161,6 +162,9 @@ pub enum Space {
     },
     /// What the modelled device could be left with at that nanosecond.
     Modelled,
+    /// As an honest contract permits, but that a zone may have holes below its write pointer: dies
+    /// finish out of order.
+    ZoneHoles,
 }
 
 impl Space {
@@ -172,12 +176,22 @@ impl Space {
     pub fn history(&self, played: &Played) -> History {
         match *self {
             Space::Modelled => History::modelled(&played.tape, played.atomic),
+            Space::ZoneHoles => {
+                let contract = Contract {
+                    volatile: played.volatile,
+                    atomic: played.atomic,
+                    zone_order: ZoneOrder::Holes,
+                    ..Contract::HONEST
+                };
+                History::permitted(&played.tape, &contract)
+            }
             Space::Permitted { lying_flush, lost_fua, faulty_plp, atomic } => {
                 let contract = Contract {
                     volatile: played.volatile || faulty_plp,
                     atomic: atomic.unwrap_or(played.atomic),
                     lying_flush,
                     lost_fua,
+                    zone_order: ZoneOrder::Prefix,
                 };
                 History::permitted(&played.tape, &contract)
             }

@@ -49,6 +49,7 @@ pub fn arguments(c: &Campaign) -> String {
     }
     let breach = match c.space {
         Space::Modelled => Some("modelled"),
+        Space::ZoneHoles => Some("zone-holes"),
         Space::Permitted { lying_flush: true, lost_fua: true, .. } => Some("faulty-drive"),
         Space::Permitted { lying_flush: true, .. } => Some("lying-flush"),
         Space::Permitted { lost_fua: true, .. } => Some("lost-fua"),

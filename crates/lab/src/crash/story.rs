@@ -236,6 +236,7 @@ pub(super) fn request_words(op: Op, flags: Flags) -> String {
     let name = match op {
         Op::Flush => "flush",
         Op::Discard => "discard",
+        Op::Zone(op) => op.name(),
         Op::Read => "read",
         Op::Write => "write",
     };

@@ -49,6 +49,7 @@ impl Writer {
     fn command(&mut self, inside: &Inside, c: &Command, (track, to): (u64, Time), flows: &[u64]) {
         let name = match c.op {
             Op::Flush => "flush".to_owned(),
+            Op::Zone(op) => op.name().to_owned(),
             op => format!("{} +{}", rwbs(op, c.flags), c.sectors),
         };
         let event = self.begin(c.taken.at, track, name);

@@ -27,6 +27,7 @@ impl Bench {
             discard: false,
             flush_beside_others: true,
             barrier: false,
+            zones: None,
             discard_granularity_sectors: 0,
         };
         let cfq = Cfq::new(&ElvSetup { limits, rotational, kernel: (4, 6) });

@@ -65,7 +65,8 @@ pub struct Args {
     #[arg(long)]
     no_direct: bool,
     /// Which states: permitted (by the contract of the device), modelled (what this device model
-    /// could be left with at that nanosecond), or a breach of the contract: lying-flush, lost-fua,
+    /// could be left with at that nanosecond), zone-holes (of a zone any part may be there, not a
+    /// prefix), or a breach of the contract: lying-flush, lost-fua,
     /// faulty-plp, faulty-drive (all three: also what was made durable may be lost).
     #[arg(long, default_value = "permitted")]
     space: String,
@@ -229,8 +230,9 @@ fn space(a: &Args) -> Result<Space, String> {
         "faulty-plp" => Ok(permitted(false, false, true)),
         "faulty-drive" => Ok(permitted(true, true, true)),
         "modelled" => Ok(Space::Modelled),
+        "zone-holes" => Ok(Space::ZoneHoles),
         other => Err(format!(
-            "no space called `{other}`; there are: permitted, modelled, lying-flush, lost-fua, faulty-plp, faulty-drive"
+            "no space called `{other}`; there are: permitted, modelled, zone-holes, lying-flush, lost-fua, faulty-plp, faulty-drive"
         )),
     }
 }

@@ -1,0 +1,145 @@
+//! `device`: a modelled drive beside measurements of the real one.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use wp_lab::drive::{Comparison, Errors, Judged, Point, Regime, compare, parse};
+
+use crate::output::{Exit, Out};
+
+const FITS: &str = "a string takes everything";
+
+/// The points that are kept with the sources.
+const POINTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../devices/zn540/points.csv");
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The drive: one of those of `list devices` that have zones.
+    name: String,
+    /// Replace one of its numbers: KEY=VALUE.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    replaced: Vec<String>,
+    /// File of measured points; those of the ZN540 that are kept with the sources if left out.
+    #[arg(long)]
+    points: Option<PathBuf>,
+    /// Print every point.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let mut replaced = Vec::new();
+    for text in &a.replaced {
+        let parsed = text.split_once('=').and_then(|(k, v)| Some((k.to_owned(), v.parse().ok()?)));
+        let Some(pair) = parsed else {
+            let message = format!("`{text}` is not KEY=VALUE with a number");
+            return out.fail(Exit::Usage, "set", &message, "--set read_ns=55000");
+        };
+        replaced.push(pair);
+    }
+    let path = a.points.clone().unwrap_or_else(|| PathBuf::from(POINTS));
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) => return out.host_error(&path, &e),
+    };
+    let points: Vec<Point> = match parse(&text) {
+        Ok(points) => points,
+        Err(e) => {
+            let message = format!("{}: {e}", path.display());
+            return out.fail(Exit::Usage, "points", &message, "see devices/zn540/README.md");
+        }
+    };
+    match compare(&points, &a.name, &replaced) {
+        Ok(found) => out.result(&document(&found, a.all), &print(&found, a.all)),
+        Err(e) => out.fail(Exit::Usage, "device", &e.to_string(), "writepath list devices"),
+    }
+}
+
+fn percent(value: f64) -> String {
+    format!("{:.1} %", value * 100.0)
+}
+
+fn print(found: &Comparison, all: bool) -> String {
+    let mut t = String::new();
+    if all {
+        writeln!(t, "{:<13} {:<28} point", "regime", "experiment").expect(FITS);
+        found.judged.iter().for_each(|j| point_line(&mut t, j));
+    }
+    writeln!(
+        t,
+        "{:<14}{:>8}{:>10}{:>14}  |{:>8}{:>10}{:>14}",
+        "regime", "values", "fitted", "interpolated", "values", "held out", "interpolated"
+    )
+    .expect(FITS);
+    let mut sums = [(0.0, 0.0); 2];
+    for (regime, (fitted, held)) in &found.regimes {
+        let half = |e: &Errors| {
+            let baseline = e.baseline.map_or("-".to_owned(), percent);
+            format!("{:>8}{:>10}{:>14}", e.values, percent(e.model), baseline)
+        };
+        writeln!(t, "{:<14}{}  |{}", regime.name(), half(fitted), half(held)).expect(FITS);
+        for (sum, e) in sums.iter_mut().zip([fitted, held]) {
+            *sum = (sum.0 + e.model, sum.1 + e.baseline.unwrap_or(0.0));
+        }
+    }
+    let n = found.regimes.len() as f64;
+    let mean = |(model, baseline): (f64, f64)| {
+        format!("{:>8}{:>10}{:>14}", "", percent(model / n), percent(baseline / n))
+    };
+    writeln!(t, "{:<14}{}  |{}", "mean", mean(sums[0]), mean(sums[1])).expect(FITS);
+    t
+}
+
+fn point_line(t: &mut String, j: &Judged) {
+    let p = &j.point;
+    let value = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{v:.2}"));
+    let half = if p.is_fitted() { "fitted" } else { "held" };
+    let fraction = p.fraction.map_or(String::new(), |f| format!(" written {f:.3}"));
+    writeln!(
+        t,
+        "{:<13} {:<28} {} bytes, depth {}, zones {}{fraction}: us {} for {}, rate {} for {}; {} \
+         (interpolated {}) {half}",
+        j.regime.name(),
+        p.experiment,
+        p.size,
+        p.depth,
+        p.zones,
+        value(j.model.0),
+        value(j.measured.0),
+        value(j.model.1),
+        value(j.measured.1),
+        percent(j.error.0),
+        j.error.1.map_or("-".to_owned(), percent),
+    )
+    .expect(FITS);
+}
+
+fn document(found: &Comparison, all: bool) -> Value {
+    let half =
+        |e: &Errors| json!({ "values": e.values, "error": e.model, "interpolated": e.baseline });
+    let regimes: Vec<Value> = Regime::ALL
+        .iter()
+        .filter_map(|r| {
+            let (fitted, held) = found.regimes.get(r)?;
+            Some(json!({ "regime": r.name(), "fitted": half(fitted), "held_out": half(held) }))
+        })
+        .collect();
+    let point = |j: &Judged| {
+        let p = &j.point;
+        json!({
+            "regime": j.regime.name(), "experiment": p.experiment, "op": p.op,
+            "size_bytes": p.size, "queue_depth": p.depth, "zones": p.zones,
+            "fraction_written": p.fraction, "fitted": p.is_fitted(),
+            "measured_us": j.measured.0, "measured_rate": j.measured.1,
+            "model_us": j.model.0, "model_rate": j.model.1,
+            "error": j.error.0, "interpolated": j.error.1,
+        })
+    };
+    let points: Vec<Value> =
+        if all { found.judged.iter().map(point).collect() } else { Vec::new() };
+    json!({ "schema": "writepath.device/1", "regimes": regimes, "points": points })
+}
