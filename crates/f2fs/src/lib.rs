@@ -1,0 +1,5 @@
+//! F2FS.
+//!
+//! [`disk`] has every on-disk structure, once. What else is here shares only that.
+
+pub mod disk;
