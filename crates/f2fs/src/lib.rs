@@ -3,3 +3,4 @@
 //! [`disk`] has every on-disk structure, once. What else is here shares only that.
 
 pub mod disk;
+pub mod image;

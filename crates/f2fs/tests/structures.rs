@@ -3,6 +3,7 @@
 
 mod reference;
 mod skip;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -284,7 +285,7 @@ fn structures_of_crashed_images_agree_with_one_another() {
 
 #[test]
 fn structures_of_new_images_agree_with_one_another() {
-    if !skip::has_tool("f2fs structures", "mkfs.f2fs") {
+    if !tools::has_tool("f2fs structures", "mkfs.f2fs") {
         return;
     }
     let all = "extra_attr,inode_checksum,sb_checksum,inode_crtime,flexible_inline_xattr,\

@@ -125,6 +125,11 @@ impl Shape {
         4 * index(start.min(end))..4 * index(end)
     }
 
+    /// Where in its block an inode's inline data begins, in bytes.
+    pub fn inline_at(&self) -> u64 {
+        super::wide(Inode::WORDS_AT + self.inline_range().start)
+    }
+
     /// Bytes of inline data that fit. `MAX_INLINE_DATA`.
     pub fn inline_bytes(&self) -> u32 {
         super::count(self.inline_range().len())

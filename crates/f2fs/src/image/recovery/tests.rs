@@ -1,0 +1,1 @@
+//! Roll-forward, scenario by scenario.
