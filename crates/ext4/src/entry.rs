@@ -150,7 +150,7 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "ext4 with jbd2, eras 3.4 to 6.18; held against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
     mkfs: make,
-    mount,
+    mount: Some(mount),
     probe,
     inspect,
     survey: |overlay, o| image::survey(overlay, &policy(o)?, NOW),

@@ -2,14 +2,17 @@
 //! (identity, time, version of the first checkpoint, text about the kernel) is read from its image
 //! and given to ours as options, so nothing is exempt.
 
+mod reference;
 mod skip;
 mod tools;
+mod zones;
 
 use std::io::Read;
 use std::process::Command;
 
 use wp_f2fs::disk::{Checkpoint, Geometry, Inode, SuperBlock};
 use wp_f2fs::mkfs::{DeviceSpec, MkfsOptions, mkfs};
+use zerocopy::IntoBytes;
 
 /// Reads a sparse image up to the end of its first main segments.
 fn read(path: &std::path::Path, bytes: u64) -> Vec<u8> {
@@ -153,4 +156,45 @@ fn options_that_cannot_be_are_refused() {
     let mut o = MkfsOptions::new(256 << 20);
     o.segments_per_section = 0;
     assert!(mkfs(&o).is_err());
+}
+
+/// There is no zoned device here for the program: what it made for the reference images, as far as
+/// it does not change while they are mounted.
+#[test]
+fn zoned_layouts_are_those_of_the_reference_images() {
+    for name in reference::IMAGES.iter().filter(|n| n.starts_with("f2fs-z")) {
+        let Some((bytes, manifest)) = reference::reference("f2fs mkfs on zones", name) else {
+            return;
+        };
+        let sb = SuperBlock::load(&block(&bytes, 0));
+        let sizes = manifest["images"].as_object().expect("devices").values();
+        let sizes: Vec<u64> = sizes.map(|d| d["size"].as_u64().expect("a size")).collect();
+        let mut o = MkfsOptions::new(0);
+        let path = |n: usize| {
+            let text = sb.devs[n].path.split(|b| *b == 0).next().expect("text");
+            String::from_utf8(text.to_vec()).expect("text")
+        };
+        o.devices =
+            sizes.iter().zip(0..).map(|(b, n)| DeviceSpec { path: path(n), bytes: *b }).collect();
+        o.zones = zones::zones(name);
+        o.sector_bytes = 1 << sb.log_sectorsize.get();
+        o.features = sb.feature.get();
+        same_chance(&bytes, &mut o);
+        let made = mkfs(&o).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut ours = made.plan.super_block;
+        // Kernels write their own text at each mount, and the devices their paths.
+        (ours.version, ours.init_version, ours.crc) = (sb.version, sb.init_version, sb.crc);
+        for (own, theirs) in ours.devs.iter_mut().zip(&sb.devs) {
+            assert_eq!(own.total_segments, theirs.total_segments, "{name}");
+            own.path = theirs.path;
+        }
+        assert_eq!(ours.as_bytes(), sb.as_bytes(), "{name}");
+        let theirs = Checkpoint::new(&block(&bytes, sb.cp_blkaddr.get()), 0);
+        let ours = Checkpoint::new(&made.blocks[&sb.cp_blkaddr.get()], 0);
+        let kept = |cp: &Checkpoint| {
+            let h = *cp.head();
+            (h.user_block_count, h.rsvd_segment_count, h.overprov_segment_count)
+        };
+        assert_eq!(kept(&ours), kept(&theirs), "{name}");
+    }
 }

@@ -4,11 +4,12 @@
 mod images;
 mod reference;
 mod skip;
+mod zones;
 
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use images::{Bytes, zones};
+use images::Bytes;
 use reference::{IMAGES, reference};
 use serde_json::Value;
 use wp_base::Sector;
@@ -107,7 +108,7 @@ fn every_image_recovers_to_the_files_of_the_real_kernel() {
         let files = &manifest["expected_after_recovery"];
         for (major, minor) in [(5, 14), (6, 1), (6, 12)] {
             let rules = Rules::linux(major, minor);
-            let options = RecoverOptions { rules, zones: zones(name), ..Default::default() };
+            let options = RecoverOptions { rules, zones: zones::zones(name), ..Default::default() };
             let case = format!("{name} by {major}.{minor}");
             let done = compare(&case, &view, &options, files);
             println!("{case}: {done}");

@@ -1,8 +1,10 @@
 //! Making a file system: the same bytes as mkfs.f2fs 1.15.
 //!
-//! Picture:    [`MkfsOptions`] -> [`Plan`] (where everything lies, how much is kept back) -> blocks.
-//! Left out:   quota files (`quota`, `project_quota`), encrypted or case-folded roots, read-only images, and the placement at
-//!             the end of the device that `-a 1` asked for: `Unsupported`.
+//! Picture:    [`MkfsOptions`] -> [`Plan`] (where everything lies, how much is kept back) ->
+//!             blocks.
+//! Left out:   quota files (`quota`, `project_quota`), encrypted or case-folded roots, read-only
+//!             images, and the placement at the end of the device that `-a 1` asked for:
+//!             `Unsupported`.
 //! Source:     mkfs.f2fs(8) and images that it made; tests hold the two side by side.
 
 #![deny(clippy::indexing_slicing)]
