@@ -188,8 +188,12 @@ impl Machine {
             epoch_secs: crate::EPOCH_SECS,
         };
         let (entry, options) = (self.spec.fs, self.spec.fs_options.clone());
+        let Some(mount) = entry.mount else {
+            let name = entry.name;
+            return Err(MachineError::Config(format!("{name}: images only, no mount yet")));
+        };
         let mounted: Result<Rc<dyn FileSystem>, FsError> =
-            self.block_on("mount", async move { (entry.mount)(&env, &options).await })?;
+            self.block_on("mount", async move { mount(&env, &options).await })?;
         let fs = mounted.map_err(|error| MachineError::Fs { during: "mount", error })?;
         Ok(Vfs::new(&self.rt, fs))
     }

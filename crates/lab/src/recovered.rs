@@ -1,10 +1,12 @@
 //! Ours beside real kernels: the files that a recovery brings back.
 //!
-//! Picture:    a crashed image that a real kernel left (`ext4-*`), or a log of dm-log-writes cut at
-//!             a mark (`iolog-ext4`) -> recovery in memory -> every file, against what the manifest
-//!             says the kernel found in it.
+//! Picture:    a crashed image that a real kernel left (`ext4-*`, `f2fs-*`), or a log of
+//!             dm-log-writes cut at a mark (`iolog-*`) -> recovery in memory -> every file, against
+//!             what the manifest says the kernel found in it.
 //! Invariants: 1. nothing is written but memory: the images stay as they are.
 //!             2. what a manifest says of a file is compared; what it does not say is not.
+
+mod f2fs;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,7 +49,9 @@ pub struct Row {
     pub surplus: usize,
     /// Transactions that were replayed.
     pub transactions: u32,
-    /// Blocks of them that were written home.
+    /// Nodes of the fsync log that were applied (F2FS).
+    pub nodes: u32,
+    /// Blocks of them that were written home; of F2FS data that came back.
     pub blocks: u64,
     /// Blocks that were not, being revoked.
     pub revoked: u64,
@@ -66,6 +70,26 @@ pub struct Row {
 }
 
 impl Row {
+    fn empty(case: String, kernel: (u32, u32), refused_there: bool, expected: usize) -> Row {
+        Row {
+            case,
+            kernel: format!("{}.{}", kernel.0, kernel.1),
+            expected,
+            equal: 0,
+            surplus: 0,
+            transactions: 0,
+            nodes: 0,
+            blocks: 0,
+            revoked: 0,
+            fast_commits: 0,
+            deleted: 0,
+            truncated: 0,
+            refused: None,
+            refused_there,
+            difference: None,
+        }
+    }
+
     /// Is all as the kernel has it?
     pub fn is_equal(&self) -> bool {
         self.difference.is_none()
@@ -88,8 +112,13 @@ pub fn rows(reference: &Path) -> Result<Vec<Row>, String> {
         if name.starts_with("ext4-") && folder.join("image.img.zst").exists() {
             images(&name, &folder, &mut rows)?;
         }
-        if name == "iolog-ext4" {
-            marks(&name, &folder, &mut rows)?;
+        if name.starts_with("f2fs-") && folder.join("manifest.json").exists() {
+            f2fs::images(&name, &folder, &mut rows)?;
+        }
+        match name.as_str() {
+            "iolog-ext4" => marks(&name, &folder, row, &mut rows)?,
+            "iolog-f2fs" => marks(&name, &folder, f2fs::row, &mut rows)?,
+            _ => {}
         }
     }
     Ok(rows)
@@ -144,19 +173,24 @@ fn images(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(), String> 
     Ok(())
 }
 
-fn marks(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(), String> {
+/// How a case is made a row: name, kernel, did the kernel refuse, image, files that it found.
+type MakeRow = fn(String, (u32, u32), bool, &dyn View, &[Value]) -> Row;
+
+fn marks(name: &str, folder: &Path, row: MakeRow, rows: &mut Vec<Row>) -> Result<(), String> {
     let manifest = manifest(folder)?;
     let log = unpacked(&folder.join("log.img.zst"))?;
     let log = WriteLog::open(&log).map_err(|e| format!("{name}: {e}"))?;
     let kernel = manifest["kernel"].as_str().and_then(version).unwrap_or((6, 1));
-    // In the order of the log; the device is as long as all of it needs.
+    // In the order of the log; the device is as long as all of it needs, or as its file system
+    // says.
     let entries: Vec<LogEntry> =
         log.entries().collect::<FsResult<_>>().map_err(|e| format!("{name}: {e}"))?;
-    let bytes = entries.iter().map(LogEntry::end_bytes).max().unwrap_or(0);
+    let written = entries.iter().map(LogEntry::end_bytes).max().unwrap_or(0);
     for mark in entries.iter().map(|e| e.mark.as_str()).filter(|m| !m.is_empty()) {
         let Some(expected) = manifest["expected_at_mark"][mark].as_array() else { continue };
         let (medium, _) =
             log.replay(Until::Mark(mark)).map_err(|e| format!("{name}@{mark}: {e}"))?;
+        let bytes = written.max(f2fs::bytes(&medium).unwrap_or(0));
         let view = MediumView { medium, start: Sector(0), bytes };
         rows.push(row(format!("{name}@{mark}"), kernel, false, &view, expected));
     }
@@ -175,11 +209,6 @@ fn row(
     let AtMount { recovery, mounted } = &done;
     let journal = recovery.journal.as_ref();
     let mut row = Row {
-        case,
-        kernel: format!("{}.{}", kernel.0, kernel.1),
-        expected: expected.len(),
-        equal: 0,
-        surplus: 0,
         transactions: journal.map_or(0, |j| j.transactions()),
         blocks: journal.map_or(0, |j| j.blocks_replayed),
         revoked: journal.map_or(0, |j| j.blocks_revoked),
@@ -187,8 +216,7 @@ fn row(
         deleted: recovery.orphans_deleted,
         truncated: recovery.orphans_truncated,
         refused: done.errno().map(str::to_owned),
-        refused_there,
-        difference: None,
+        ..Row::empty(case, kernel, refused_there, expected.len())
     };
     if let Err((stage, e)) = mounted {
         if !refused_there {
@@ -209,34 +237,73 @@ fn row(
     };
     let (files, findings) = found;
     row.difference = findings.first().map(|f| f.error.to_string());
-    let mut ours: BTreeMap<String, &FileInfo> =
-        files.iter().map(|f| (String::from_utf8_lossy(&f.path).into_owned(), f)).collect();
+    compare(&mut row, files.iter().map(of_ext4).collect(), expected);
+    row
+}
+
+/// A file as we found it, of whatever file system.
+struct Found {
+    path: String,
+    kind: &'static str,
+    ino: u64,
+    mode: u32,
+    nlink: u32,
+    uid: u32,
+    gid: u32,
+    size: u64,
+    sectors: u64,
+    sha256: Option<[u8; 32]>,
+    target: Option<String>,
+    /// Names and values.
+    xattrs: Vec<(String, Vec<u8>)>,
+}
+
+fn of_ext4(f: &FileInfo) -> Found {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Found {
+        path: text(&f.path),
+        kind: f.kind.name(),
+        ino: f.ino.into(),
+        mode: f.mode.into(),
+        nlink: f.nlink.into(),
+        uid: f.uid,
+        gid: f.gid,
+        size: f.size,
+        sectors: f.sectors,
+        sha256: f.sha256,
+        target: f.target.as_deref().map(text),
+        xattrs: f.xattrs.iter().map(|x| (text(&x.name), x.value.clone())).collect(),
+    }
+}
+
+/// Holds what was found against what the manifest says; counts, and keeps the first difference.
+fn compare(row: &mut Row, files: Vec<Found>, expected: &[Value]) {
+    let mut ours: BTreeMap<String, Found> =
+        files.into_iter().map(|f| (f.path.clone(), f)).collect();
     for file in expected {
         let path = file["path"].as_str().unwrap_or("");
         let difference = match ours.remove(path) {
             None => Some(format!("{path} is missing")),
-            Some(f) => difference(f, file).map(|what| format!("{path}: {what}")),
+            Some(f) => difference(&f, file).map(|what| format!("{path}: {what}")),
         };
         match difference {
             None => row.equal += 1,
-            some => row.difference = row.difference.or(some),
+            some => row.difference = row.difference.take().or(some),
         }
     }
     row.surplus = ours.len();
     let more = ours.keys().next().map(|path| format!("{path} should not be there"));
-    row.difference = row.difference.or(more);
-    row
+    row.difference = row.difference.take().or(more);
 }
 
 /// What of a file is not as the manifest has it.
-fn difference(f: &FileInfo, expected: &Value) -> Option<String> {
+fn difference(f: &Found, expected: &Value) -> Option<String> {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let is_file = f.sha256.is_some();
     for (key, theirs) in expected.as_object().into_iter().flatten() {
         let ours = match key.as_str() {
             "path" => continue,
-            "type" => json!(f.kind.name()),
+            "type" => json!(f.kind),
             "ino" => json!(f.ino),
             "nlink" => json!(f.nlink),
             "uid" => json!(f.uid),
@@ -244,18 +311,18 @@ fn difference(f: &FileInfo, expected: &Value) -> Option<String> {
             "size" if is_file => json!(f.size),
             "blocks512" if is_file => json!(f.sectors),
             "sha256" => json!(f.sha256.map(|h| hex(&h))),
-            "target" => json!(f.target.as_deref().map(text)),
+            "target" => json!(f.target),
             "mode" => {
                 // With the bits of the type, which `type` has too.
                 let theirs = theirs.as_str().unwrap_or("").trim_start_matches("0o");
                 let theirs = u32::from_str_radix(theirs, 8).unwrap_or(0) & 0o7777;
-                if theirs == u32::from(f.mode) {
+                if theirs == f.mode {
                     continue;
                 }
                 json!(format!("{:o}", f.mode))
             }
             "xattr_hex" => {
-                let pairs = f.xattrs.iter().map(|x| (text(&x.name), json!(hex(&x.value))));
+                let pairs = f.xattrs.iter().map(|(name, value)| (name.clone(), json!(hex(value))));
                 Value::Object(pairs.collect())
             }
             other => json!(format!("{other} is nothing that we compare")),

@@ -18,6 +18,8 @@ fn every_image_and_every_mark_recovers_to_the_files_of_every_kernel_that_saw_it(
     let of = |prefix: &str| rows.iter().filter(|r| r.case.starts_with(prefix)).count();
     // 15 images, each by two kernels, one by three; the log has eight marks with files.
     assert_eq!((of("ext4-"), of("iolog-ext4@")), (31, 8));
+    // 10 images by two kernels, 3 with zones by one.
+    assert_eq!((of("f2fs-"), of("iolog-f2fs@")), (23, 8));
     let refused: Vec<&str> =
         rows.iter().filter(|r| r.refused.is_some()).map(|r| r.case.as_str()).collect();
     assert_eq!(refused, ["ext4-badcsum"]);

@@ -273,6 +273,9 @@ pub struct EraRule {
 /// Contents by the sector where they go, in the order in which they are to be written.
 pub type Writes = Vec<(wp_base::Sector, wp_medium::Slice)>;
 
+/// Mounts what lies on an environment's partition.
+pub type Mount = for<'a> fn(&'a Env, &'a Options) -> Fut<'a, Rc<dyn FileSystem>>;
+
 /// A file system, as the registry has it.
 pub struct FsEntry {
     /// Its name.
@@ -287,8 +290,9 @@ pub struct FsEntry {
     pub modes: &'static [&'static str],
     /// Makes an image of `bytes` bytes: what must be written to a zeroed device.
     pub mkfs: fn(&Options, u64) -> Result<Medium, FsError>,
-    /// Mounts what lies on the environment's partition.
-    pub mount: for<'a> fn(&'a Env, &'a Options) -> Fut<'a, Rc<dyn FileSystem>>,
+    /// Mounts what lies on the environment's partition. `None`: images can be made, read,
+    /// recovered and checked, but not mounted yet.
+    pub mount: Option<Mount>,
     /// Does the image look like one of this file system's?
     pub probe: fn(&dyn View) -> bool,
     /// Recovers in memory and lists; with `hash`, hashes every file. Never writes.

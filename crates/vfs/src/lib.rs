@@ -13,7 +13,7 @@ mod syscall;
 mod walk;
 
 pub use entry::{
-    BlockMap, Checked, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, OptionError,
+    BlockMap, Checked, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, OptionError,
     OptionSpec, Options, Run, Survey, SurveyedFile, When, Writes,
 };
 pub use fs::{

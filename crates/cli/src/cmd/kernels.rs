@@ -122,12 +122,13 @@ fn recovery_text(rows: &[recovered::Row], equal: usize) -> String {
     let line = "a string takes it";
     writeln!(
         t,
-        "{:<28} {:>6} {:>5} {:>6} {:>13} {:>6} {:>7} {:>12} {:>15}  mount",
+        "{:<28} {:>6} {:>5} {:>6} {:>13} {:>5} {:>6} {:>7} {:>12} {:>15}  mount",
         "image",
         "kernel",
         "files",
         "equal",
         "transactions",
+        "nodes",
         "blocks",
         "revoked",
         "fast commits",
@@ -143,12 +144,13 @@ fn recovery_text(rows: &[recovered::Row], equal: usize) -> String {
         };
         writeln!(
             t,
-            "{:<28} {:>6} {:>5} {:>6} {:>13} {:>6} {:>7} {:>12} {orphans:>15}  {mount}",
+            "{:<28} {:>6} {:>5} {:>6} {:>13} {:>5} {:>6} {:>7} {:>12} {orphans:>15}  {mount}",
             r.case,
             r.kernel,
             r.expected,
             r.equal,
             r.transactions,
+            r.nodes,
             r.blocks,
             r.revoked,
             r.fast_commits

@@ -1,0 +1,170 @@
+//! SIT, NAT, summaries, counts, logs and zones against what the walk has seen.
+
+use wp_base::FsResult;
+
+use crate::disk::{Log, SEGMENT_BLOCKS, SummaryBlock, alloc};
+use crate::image::{Zone, ZoneKind};
+
+use super::tables::Tables;
+use super::walk::Seen;
+use super::{Kind, Report};
+
+pub(super) fn check(
+    t: &Tables<'_>,
+    s: &Seen,
+    zones: Option<&[Zone]>,
+    report: &mut Report,
+) -> FsResult<()> {
+    if !s.gaps {
+        for nid in t.nat.keys().filter(|n| !s.nodes.contains(n)) {
+            report.add(Kind::NodeLost, format!("node {nid}"), "a block", "nothing refers to it");
+        }
+    }
+    for segment in 0..t.g.segments {
+        of_segment(t, s, segment, report)?;
+    }
+    counts(t, s, report);
+    logs(t, report);
+    if let Some(zones) = zones {
+        of_zones(t, zones, report);
+    }
+    Ok(())
+}
+
+fn of_segment(t: &Tables<'_>, s: &Seen, segment: u32, report: &mut Report) -> FsResult<()> {
+    let Some(entry) = t.sit.get(segment as usize) else { return Ok(()) };
+    let first = t.g.block(segment, 0);
+    let mut summary: Option<Option<SummaryBlock>> = None;
+    for block in first..first + SEGMENT_BLOCKS {
+        let (is_valid, owner) = (entry.is_valid(block - first), s.owners.get(&block));
+        let place = format!("block {block} of segment {segment}");
+        match (is_valid, owner) {
+            (true, None) if !s.gaps => {
+                report.add(Kind::BlockLost, place.as_str(), "in use", "nothing refers to it");
+            }
+            (false, Some(o)) => {
+                let expected = format!("in use by node {}", o.nid);
+                report.add(Kind::BlockFree, place.as_str(), "free", expected);
+            }
+            _ => {}
+        }
+        let Some(owner) = owner.filter(|_| is_valid) else { continue };
+        let is_node = owner.slot.is_none();
+        if Log::of(entry.kind()).is_some_and(|l| l.is_node() != is_node) {
+            let kind = Log::of(entry.kind()).map_or("", Log::name);
+            report.add(
+                Kind::SegmentType,
+                place.as_str(),
+                kind,
+                if is_node { "node" } else { "data" },
+            );
+        }
+        let known = match &summary {
+            Some(known) => known,
+            None => summary.insert(summaries(t, segment)?),
+        };
+        let Some(known) = known else { continue };
+        let found = known.entry(block - first);
+        let slot = owner.slot.unwrap_or(0);
+        let same_slot = is_node || u32::from(found.ofs_in_node.get()) == slot;
+        if found.nid.get() != owner.nid || !same_slot {
+            let found = format!("node {} address {}", found.nid.get(), found.ofs_in_node.get());
+            report.add(Kind::Summary, place, found, format!("node {} address {slot}", owner.nid));
+        }
+    }
+    Ok(())
+}
+
+/// Summaries of a segment; those of a node log are nowhere before it leaves, or an unmount.
+fn summaries(t: &Tables<'_>, segment: u32) -> FsResult<Option<SummaryBlock>> {
+    Ok(match t.log_in(segment) {
+        None => Some(SummaryBlock::load(&t.block(t.g.summary_block(segment))?)),
+        Some(log) if !log.is_node() => t.data.get(usize::from(log.number())).cloned(),
+        Some(log) => match t.cp.summary_place(log) {
+            Some(n) => Some(SummaryBlock::load(&t.block(t.pack + n)?)),
+            None => None,
+        },
+    })
+}
+
+fn counts(t: &Tables<'_>, s: &Seen, report: &mut Report) {
+    if s.gaps {
+        return;
+    }
+    let h = t.cp.head();
+    // Whether unusable segments of zones count as free cannot be seen here.
+    let free = (0..t.g.segments)
+        .filter(|n| t.log_in(*n).is_none())
+        .filter(|n| t.sit.get(*n as usize).is_some_and(|e| e.valid_blocks() == 0))
+        .count() as u64;
+    let valid = s.owners.len() as u64 + s.promised;
+    let exact = [
+        ("valid_block_count", h.valid_block_count.get(), valid),
+        ("valid_node_count", h.valid_node_count.get().into(), s.nodes.len() as u64),
+        ("valid_inode_count", h.valid_inode_count.get().into(), s.inodes.into()),
+        ("free_segment_count", h.free_segment_count.get().into(), free),
+    ];
+    for (field, found, right) in exact {
+        let is_zoned = t.g.is_zoned && field == "free_segment_count" && found <= right;
+        if found != right && !is_zoned {
+            report.add(Kind::CheckpointCount, field, found, right);
+        }
+    }
+}
+
+fn logs(t: &Tables<'_>, report: &mut Report) {
+    for log in Log::ALL {
+        let (segment, offset) = t.cp.log(log);
+        let Some(entry) = t.sit.get(segment as usize) else { continue };
+        let place = format!("{} log", log.name());
+        let ahead = match t.cp.alloc_type(log) {
+            alloc::LFS => offset..SEGMENT_BLOCKS,
+            _ => offset..offset + 1,
+        };
+        if let Some(n) = ahead.clone().find(|n| entry.is_valid(*n)) {
+            let block = t.g.block(segment, n);
+            report.add(Kind::LogHead, place.as_str(), format!("block {block} in use"), "free ones");
+        }
+        if Log::of(entry.kind()) != Some(log) {
+            let found = Log::of(entry.kind()).map_or("none", Log::name);
+            report.add(Kind::SegmentType, place, found, log.name());
+        }
+    }
+}
+
+/// Every block in use lies below its zone's write pointer, and every log goes on at it.
+fn of_zones(t: &Tables<'_>, zones: &[Zone], report: &mut Report) {
+    let base = t.g.devices.last().map_or(0, |d| d.start);
+    let log_at: Vec<u32> = Log::ALL
+        .iter()
+        .map(|l| {
+            let (segment, offset) = t.cp.log(*l);
+            t.g.block(segment, offset)
+        })
+        .collect();
+    for z in zones.iter().filter(|z| z.kind == ZoneKind::Sequential) {
+        let block = |sector: u64| u64::from(base) + sector / 8;
+        let (start, end) = (block(z.start), block(z.start + z.len));
+        let pointer = block(z.start + z.written);
+        let inside = |b: u32| (start..end).contains(&u64::from(b));
+        for (log, at) in Log::ALL.iter().zip(&log_at).filter(|(_, at)| inside(**at)) {
+            if u64::from(*at) != pointer || z.written % 8 != 0 {
+                let place = format!("{} log", log.name());
+                report.add(Kind::WritePointer, place, format!("goes on at {at}"), pointer);
+            }
+        }
+        let first = pointer.max(t.g.main.into());
+        let in_use = (first..end.min(t.g.end().into())).find(|b| {
+            let place = u32::try_from(*b).ok().and_then(|b| t.g.place(b));
+            place.is_some_and(|(s, n)| t.sit.get(s as usize).is_some_and(|e| e.is_valid(n)))
+        });
+        if let Some(b) = in_use {
+            report.add(
+                Kind::WritePointer,
+                format!("block {b}"),
+                "in use",
+                format!("below {pointer}"),
+            );
+        }
+    }
+}

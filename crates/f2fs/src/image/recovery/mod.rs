@@ -1,0 +1,252 @@
+//! What a mount does after a crash, in memory: orphans, roll-forward, write pointers of zones, and
+//! the checkpoint that makes it last.
+//!
+//! Picture:    [`Image`] at the last checkpoint -> `files::State` (nodes, names and tables that
+//!             differ from it) -> orphans are deleted -> `chain` -> `zones` -> `seal` writes into
+//!             the overlay.
+//! Invariants: 1. pure and synchronous: no clock, no runtime, nothing but the overlay changes, and
+//!                that only at the end, when all has gone well.
+//!             2. reads what it needs: checkpoint, chain, and what they name.
+//! Left out:   quotas; a count of the whole SIT, which a mount makes too (`check` has it).
+//! Source:     `f2fs_fill_super`, `f2fs_recover_orphan_inodes`, `f2fs_recover_fsync_data`.
+//!
+//! # Order-preserving recovery
+//!
+//! With [`RecoverOptions::oprw`] and a report of the zones, nodes whose data was not written when
+//! the power went are left out, and so are all later nodes of the same inode. What the paper leaves
+//! open is decided thus:
+//!
+//! - (a) *Other inodes that depend on one that is left out.* Nothing is undone for them. A name
+//!   stands in the inode that is fsynced, and a directory that is not in the checkpoint makes an
+//!   fsync below it a checkpoint: roll-forward never needs another inode's node to give a name. If
+//!   two inodes of the chain claim one name, the later one that is kept has it, as in Linux.
+//! - (b) *Nodes that carry data themselves* (inline data, inline attributes, attribute nodes) have
+//!   no addresses that could be unwritten, and are kept, unless their inode is skipped already.
+//! - (c) *`check_index_in_prev_nodes`* sees blocks of kept nodes only, all below a write pointer;
+//!   previous owners are of the checkpoint, or of kept nodes.
+//! - (d) *That a block below the write pointer is of this version* holds as long as no zone is
+//!   reset between two checkpoints once something was fsynced into it. Segments that were freed
+//!   since the checkpoint are not given out before the next, so their zones are not reset either.
+//!   It cannot be seen from the image, and is not checked.
+//! - (e) *All addresses of a node are looked at*, those too that the checkpoint has, as in the
+//!   paper: [`Rejected::addresses_seen`] is the work to charge for. Conventional zones count as
+//!   written.
+
+mod chain;
+mod files;
+mod names;
+mod seal;
+mod tables;
+#[cfg(test)]
+mod tests;
+pub(super) mod zones;
+
+use std::fmt;
+
+use wp_base::{FsError, FsResult};
+use wp_medium::Overlay;
+
+use crate::disk::inode::Stamp;
+use crate::disk::{Geometry, OrphanBlock, cp_flag};
+
+use super::Image;
+use files::State;
+use seal::Seal;
+use zones::{Zone, ZoneRepair, ZoneTable};
+
+/// Rules that differ between kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Does a block that something else still has stop the recovery? Since 6.1 ("f2fs: fix to do
+    /// sanity check on destination blkaddr during recovery").
+    pub check_destination: bool,
+    /// After a crash, does every log leave the zone that it has begun, wherever its write pointer
+    /// is, and are open zones that no log writes finished? Since 6.8 ("f2fs: fix write pointers all
+    /// the time"); before that only logs that disagree with the pointer leave.
+    pub leave_zones: bool,
+}
+
+impl Rules {
+    /// Of a kernel version.
+    pub fn linux(major: u32, minor: u32) -> Rules {
+        let version = (major, minor);
+        Rules { check_destination: version >= (6, 1), leave_zones: version >= (6, 8) }
+    }
+}
+
+/// How to recover.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecoverOptions {
+    /// Rules of the kernel.
+    pub rules: Rules,
+    /// Zones of the (last) device at the crash; `None`: not known, and not looked at.
+    pub zones: Option<Vec<Zone>>,
+    /// Leave out nodes whose data was not written, as the zones tell. Needs `zones`.
+    pub oprw: bool,
+    /// Time that changed directories get.
+    pub now: Stamp,
+}
+
+impl Default for RecoverOptions {
+    /// As today's kernel, without zones.
+    fn default() -> RecoverOptions {
+        let now = Stamp { secs: 1_388_534_400, nanos: 0 };
+        RecoverOptions { rules: Rules::linux(6, 18), zones: None, oprw: false, now }
+    }
+}
+
+/// What OPRW looked at and left out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rejected {
+    /// Nodes of the chain.
+    pub nodes_seen: u32,
+    /// Addresses in them that were held against a write pointer.
+    pub addresses_seen: u64,
+    /// Nodes left out because of an unwritten block.
+    pub unwritten: u32,
+    /// Such blocks.
+    pub addresses_unwritten: u32,
+    /// Nodes left out because an earlier one of their inode was.
+    pub later: u32,
+    /// The inodes, in order of their first node that was left out.
+    pub inodes: Vec<u32>,
+}
+
+/// What recovery found and did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recovery {
+    /// Files without a name that were deleted, of the checkpoint's list.
+    pub orphans: u32,
+    /// Nodes of the chain behind the checkpoint.
+    pub nodes_seen: u32,
+    /// Those of them that were applied.
+    pub nodes_applied: u32,
+    /// Marked nodes whose inode was not known when they were found.
+    pub nodes_without_inode: u32,
+    /// Inodes that were recovered, in order of their first mark.
+    pub inodes: Vec<u32>,
+    /// Inodes that the checkpoint did not have.
+    pub inodes_made: u32,
+    /// Names that were recovered.
+    pub names: u32,
+    /// Blocks of data that came back.
+    pub blocks: u32,
+    /// Files that lost their last name to a recovered one.
+    pub deleted: u32,
+    /// Why roll-forward failed: the mount goes on at the checkpoint, and a check is due.
+    pub failed: Option<FsError>,
+    /// What became of zones.
+    pub zones: ZoneRepair,
+    /// What OPRW left out, if it was asked for.
+    pub oprw: Option<Rejected>,
+    /// The block that makes the new checkpoint valid, if one was written: it goes last.
+    pub last_block: Option<u32>,
+}
+
+impl Recovery {
+    /// Was there anything to recover?
+    pub fn is_needed(&self) -> bool {
+        self.last_block.is_some() || self.failed.is_some()
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_needed() {
+            return f.write_str("nothing to recover");
+        }
+        write!(
+            f,
+            "{} of {} nodes applied, {} inodes ({} new), {} names, {} blocks",
+            self.nodes_applied,
+            self.nodes_seen,
+            self.inodes.len(),
+            self.inodes_made,
+            self.names,
+            self.blocks
+        )?;
+        if self.orphans + self.deleted > 0 {
+            write!(f, "; {} orphans deleted, {} files replaced", self.orphans, self.deleted)?;
+        }
+        if let Some(r) = &self.oprw {
+            write!(f, "; {} nodes left out as unwritten, {} after them", r.unwritten, r.later)?;
+        }
+        if let Some(e) = &self.failed {
+            write!(f, "; roll-forward failed: {e}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Recovers the file system below `dev` into it, as a mount does.
+///
+/// A roll-forward that fails is no error: as in Linux, the mount then goes without it, and says so
+/// ([`Recovery::failed`]).
+///
+/// Errors: those of [`Image::open`]; `Corrupt` for orphans that cannot be deleted; `Invalid` for
+///         OPRW without zones, and for zones that do not fit.
+pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery> {
+    if options.oprw && options.zones.is_none() {
+        return Err(FsError::Invalid("oprw: needs a report of the zones"));
+    }
+    let image = Image::open(dev)?;
+    let zones = match &options.zones {
+        Some(zones) => ZoneTable::new(image.geometry(), zones)?,
+        None => ZoneTable::default(),
+    };
+    let mut out = Recovery::default();
+    let mut state = State::new(&image, zones.clone());
+    orphans(&mut state, &mut out)?;
+    // `checkpoint=disable`: a mount starts from the checkpoint.
+    let is_disabled = image.checkpoint().has(cp_flag::DISABLED);
+    let before = out.clone();
+    let done =
+        if is_disabled { Ok(()) } else { roll_forward(&mut state, options, &zones, &mut out) };
+    if let Err(e) = done {
+        out = Recovery { failed: Some(e), ..before };
+        state = State::new(&image, zones);
+        orphans(&mut state, &mut Recovery::default())?;
+    }
+    let touched = !state.nodes.is_empty() || out.orphans > 0 || !out.zones.moved.is_empty();
+    if touched {
+        let seal = Seal { needs_check: out.failed.is_some() };
+        out.last_block = Some(state.seal(dev, &seal)?);
+    }
+    Ok(out)
+}
+
+fn roll_forward(
+    state: &mut State<'_>,
+    options: &RecoverOptions,
+    zones: &ZoneTable,
+    out: &mut Recovery,
+) -> FsResult<()> {
+    let chain = chain::find(state, options, zones, out)?;
+    if !chain.is_empty() {
+        chain::replay(state, chain, options, out)?;
+    }
+    if state.t.image.geometry().is_zoned && options.zones.is_some() {
+        out.zones = zones::repair(&mut state.t, zones, options.rules)?;
+    }
+    Ok(())
+}
+
+/// Deletes the files of the checkpoint's orphan blocks. `f2fs_recover_orphan_inodes`.
+fn orphans(state: &mut State<'_>, out: &mut Recovery) -> FsResult<()> {
+    let image = state.t.image;
+    let cp = image.checkpoint();
+    if !cp.has(cp_flag::ORPHAN_PRESENT) {
+        return Ok(());
+    }
+    let start = 1 + cp.payload();
+    let pack = image.geometry().pack(image.is_second_pack());
+    for n in start..cp.head().cp_pack_start_sum.get() {
+        let block = image.read_block(pack + n, "f2fs orphan block")?;
+        let orphans = OrphanBlock::load(&block, Geometry::byte_of(pack + n))?;
+        for ino in orphans.inodes() {
+            state.delete(ino)?;
+            out.orphans += 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! What a mount after a crash would find: recovery, then every name with where its contents lie.
+
+use wp_base::FsResult;
+use wp_medium::Overlay;
+use wp_vfs::{FileType, Run, Survey, SurveyedFile};
+
+use crate::disk::inode::inline;
+use crate::disk::{Geometry, nid};
+
+use super::{Image, InodeRecord, RecoverOptions, recover};
+
+/// Recovers into `overlay` as a mount would and surveys the result.
+///
+/// Errors: the mount's. A file or directory that cannot be read is a fault of the survey.
+pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Survey> {
+    let recovery = recover(overlay, options)?;
+    let image = Image::open(overlay)?;
+    let mut out = Survey { did: recovery.to_string(), ..Survey::default() };
+    out.faults.extend(recovery.failed.iter().map(|e| format!("reported at mount: {e}")));
+    // The pack counts only with its second checkpoint block, which waits for everything else.
+    out.last.extend(recovery.last_block.map(u64::from));
+    let mut seen = std::collections::BTreeSet::from([nid::ROOT]);
+    let mut dirs = vec![(String::new(), nid::ROOT)];
+    while let Some((path, number)) = dirs.pop() {
+        let names = match image.inode(number).and_then(|record| image.names(&record)) {
+            Ok(names) => names,
+            Err(e) => {
+                out.faults.push(format!("{path}: {e}"));
+                continue;
+            }
+        };
+        for name in names.iter().filter(|n| !(path.is_empty() && n.name == b"lost+found")) {
+            let text = String::from_utf8_lossy(&name.name);
+            let full = if path.is_empty() { text.into_owned() } else { format!("{path}/{text}") };
+            match image.inode(name.ino).and_then(|record| file(&image, full.clone(), &record)) {
+                Ok(file) => {
+                    if file.kind == FileType::Dir && seen.insert(name.ino) {
+                        dirs.push((full, name.ino));
+                    }
+                    out.files.push(file);
+                }
+                Err(e) => out.faults.push(format!("{full}: {e}")),
+            }
+        }
+    }
+    out.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(out)
+}
+
+fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<SurveyedFile> {
+    let inode = record.inode();
+    let m = inode.mode.get();
+    let kind = FileType::from_mode(m.into()).ok_or_else(|| {
+        let found = m.into();
+        wp_base::FsError::corrupt("f2fs inode", "i_mode", record.at, found, "a known type")
+    })?;
+    let target = match kind {
+        FileType::Symlink => {
+            Some(String::from_utf8_lossy(&image.link_target(record)?).into_owned())
+        }
+        _ => None,
+    };
+    let mut map = Vec::new();
+    if kind == FileType::File && inode.has_inline(inline::DATA) {
+        let place = record.at + record.shape.inline_at();
+        map.push(Run { at: 0, place, bytes: inode.size.get() });
+    } else if kind == FileType::File {
+        map.extend(image.map(record)?.iter().map(|r| Run {
+            at: r.logical * 4096,
+            place: Geometry::byte_of(r.start),
+            bytes: u64::from(r.blocks) * 4096,
+        }));
+    }
+    Ok(SurveyedFile {
+        path,
+        kind,
+        ino: record.ino.into(),
+        nlink: inode.links.get(),
+        size: inode.size.get(),
+        target,
+        map,
+    })
+}
