@@ -196,11 +196,14 @@ fn features(era: Era) -> Features {
 }
 
 fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
+    // Also where the features do not depend on it: an era that is none is an error here, and not
+    // only when the image is mounted.
+    let era = era_of(o)?;
     let mut named = o.get("features", OPTIONS).unwrap_or_default().split('+').peekable();
     let features = match named.peek().copied() {
         Some("2012") => Features::era_2012(),
         Some("today") => Features::today(),
-        _ => features(era_of(o)?),
+        _ => features(era),
     };
     named.next_if(|n| matches!(*n, "2012" | "today"));
     let mut m = MkfsOptions::new(bytes, features);

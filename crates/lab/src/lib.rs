@@ -16,6 +16,7 @@ pub mod recovered;
 pub mod reference;
 pub mod registry;
 pub mod results;
+pub mod spec;
 pub mod testing;
 pub mod vtime;
 pub mod workload;

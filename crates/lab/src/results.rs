@@ -188,8 +188,19 @@ pub fn read_classes(path: &Path, records: &[Record]) -> io::Result<BTreeMap<usiz
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         Err(e) => return Err(e),
     };
-    let wrong = |what: &str| io::Error::other(format!("{}: {what}", path.display()));
-    let trace = crate::reference::parse_tsv(&text).map_err(|e| wrong(&e.0))?;
+    parse_classes(&text, &path.display().to_string(), records)
+}
+
+/// As [`read_classes`], of a file's text; `name` is what errors call it.
+///
+/// Errors: lines that are not those of `records`.
+pub fn parse_classes(
+    text: &str,
+    name: &str,
+    records: &[Record],
+) -> io::Result<BTreeMap<usize, String>> {
+    let wrong = |what: &str| io::Error::other(format!("{name}: {what}"));
+    let trace = crate::reference::parse_tsv(text).map_err(|e| wrong(&e.0))?;
     let mut lines = trace.lines.into_iter();
     let mut out = BTreeMap::new();
     let other = || wrong("it does not go with the events beside it");
@@ -207,11 +218,25 @@ pub fn read_classes(path: &Path, records: &[Record]) -> io::Result<BTreeMap<usiz
 
 fn read_lines(path: &Path, wanted: impl Fn(&Value) -> bool) -> io::Result<Vec<Record>> {
     let file = std::fs::File::open(path)?;
+    lines_of(&mut BufReader::new(file), &path.display().to_string(), wanted)
+}
+
+/// All events in lines like those of `events.ndjson`; `name` is what errors call them.
+///
+/// Errors: the reader's, or a line that is none of ours.
+pub fn parse_events(lines: &mut dyn BufRead, name: &str) -> io::Result<Vec<Record>> {
+    lines_of(lines, name, |_| true)
+}
+
+fn lines_of(
+    lines: &mut dyn BufRead,
+    name: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> io::Result<Vec<Record>> {
     let mut tasks: BTreeSet<Rc<str>> = BTreeSet::new();
     let mut out: Vec<Record> = Vec::new();
-    for (n, line) in BufReader::new(file).lines().enumerate() {
-        let wrong =
-            |what: String| io::Error::other(format!("{}:{}: {what}", path.display(), n + 1));
+    for (n, line) in lines.lines().enumerate() {
+        let wrong = |what: String| io::Error::other(format!("{name}:{}: {what}", n + 1));
         let v: Value = serde_json::from_str(&line?).map_err(|e| wrong(e.to_string()))?;
         if !wanted(&v) {
             continue;

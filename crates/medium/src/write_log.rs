@@ -167,7 +167,11 @@ impl<'a> WriteLog<'a> {
             let expected = format!("a power of two from 512 to {SECTOR_BYTES_MAX}");
             return Err(wrong(24, "sectorsize", sector_bytes.into(), expected));
         }
-        let most = view.len_bytes() / u64::from(sector_bytes) - 1;
+        // The superblock takes one sector of the logged device, which may be larger than ours.
+        let Some(most) = (view.len_bytes() / u64::from(sector_bytes)).checked_sub(1) else {
+            let expected = format!("{sector_bytes} bytes or more");
+            return Err(wrong(0, "length", view.len_bytes(), expected));
+        };
         if word(2) > most {
             return Err(wrong(16, "nr_entries", word(2), format!("at most {most} (log cut off?)")));
         }
@@ -421,6 +425,16 @@ mod tests {
             let e = WriteLog::open(&part).and_then(|log| log.replay(Until::End)).err();
             let e = e.expect("an error").to_string();
             assert!(e.starts_with("EUCLEAN: dm-log-writes log at byte"), "{len}: {e}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_shorter_than_one_of_its_sectors_is_one_clear_error() {
+        let whole = written(4096).0;
+        for len in [512, 513, 1024, 4095] {
+            let part = Bytes(whole[..len].to_vec());
+            let e = WriteLog::open(&part).err().expect("an error").to_string();
+            assert!(e.contains(&format!("length is {len:#x}, expected 4096 bytes")), "{e}");
         }
     }
 

@@ -117,8 +117,15 @@ pub fn load(path: &Path, campaign: &str, build: &str) -> Result<Option<(Findings
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e.to_string()),
     };
+    parse(&bytes, campaign, build).map(Some)
+}
+
+/// As [`load`], of a file's bytes.
+///
+/// Errors: those of [`load`], but the host's.
+pub fn parse(bytes: &[u8], campaign: &str, build: &str) -> Result<(Findings, bool), String> {
     let value: Value =
-        serde_json::from_slice(&bytes).map_err(|e| format!("no campaign file: {e}"))?;
+        serde_json::from_slice(bytes).map_err(|e| format!("no campaign file: {e}"))?;
     match value["schema"].as_str() {
         Some(SCHEMA) => {}
         Some(other) => return Err(format!("schema `{other}`, and not `{SCHEMA}`")),
@@ -136,7 +143,7 @@ pub fn load(path: &Path, campaign: &str, build: &str) -> Result<Option<(Findings
         ));
     }
     let is_other = body.build != build;
-    Ok(Some((body.findings()?, is_other)))
+    Ok((body.findings()?, is_other))
 }
 
 fn rule(name: &str) -> Result<Rule, String> {

@@ -350,16 +350,22 @@ pub fn find(key: &str) -> Option<&'static OptionInfo> {
     OPTIONS.iter().find(|o| o.name == key || o.aliases.contains(&key))
 }
 
+/// Characters of a key beyond which no name can be near.
+const NEAR_MAX: usize = 64;
+
 /// The name that is nearest to an unknown key, if any is near.
 pub fn nearest(key: &str) -> Option<&'static str> {
+    if key.chars().nth(NEAR_MAX).is_some() {
+        return None;
+    }
     let names = OPTIONS.iter().flat_map(|o| o.aliases.iter().copied().chain([o.name]));
     let best = names.map(|n| (distance(n, key), n)).min()?;
     (best.0 <= 1 + key.chars().count() / 3).then_some(best.1)
 }
 
-/// Edit distance with exchange of neighbours. Keys longer than a name could be are just far.
+/// Edit distance with exchange of neighbours.
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().take(64).collect());
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {
@@ -397,5 +403,6 @@ mod tests {
         assert_eq!(nearest("fdatasnyc"), Some("fdatasync"));
         assert_eq!(nearest("io_deph"), Some("iodepth"));
         assert_eq!(nearest("zzzzqqqq"), None);
+        assert_eq!(nearest(&"z".repeat(300)), None, "however much may be wrong of a long key");
     }
 }

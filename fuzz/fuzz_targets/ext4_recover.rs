@@ -1,0 +1,10 @@
+//! See `wp_fuzz::TARGETS`.
+#![no_main]
+
+use wp_fuzz::base;
+
+libfuzzer_sys::fuzz_target!(
+    // Bases are made first: what that runs through is not what an input reaches.
+    init: (0..base::count()).for_each(|n| drop(base::base(n))),
+    |data: &[u8]| wp_fuzz::run("ext4_recover", data)
+);

@@ -1,0 +1,227 @@
+//! The images that patches are laid over: ours, made here; of mke2fs, kept in `fuzz/bases`; of real
+//! kernels, where the reference data stands beside the repository.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use wp_base::Sector;
+use wp_ext4::fs::DataMode;
+use wp_ext4::image::{Image, log_map};
+use wp_ext4::mkfs::{Features, JournalSize, MkfsOptions, mkfs};
+use wp_jbd2::disk as log;
+use wp_medium::{Medium, MediumView, Overlay, View};
+use zerocopy::IntoBytes;
+
+use super::image::Sparse;
+use super::patch::{Spot, spots};
+use super::world::{Setup, World, furnish};
+
+/// A base image.
+pub struct Base {
+    /// Its name.
+    pub name: &'static str,
+    /// What is in it.
+    pub image: Sparse,
+    /// Its structures.
+    pub spots: Vec<Spot>,
+}
+
+/// Where an image comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Made here.
+    Ours(Ours),
+    /// Of mke2fs: a file of `fuzz/bases`.
+    Kept,
+    /// Of a real kernel: a folder of the reference data.
+    Real,
+}
+
+/// Recipe of an image of ours.
+#[derive(Clone, Copy)]
+struct Ours {
+    mib: u64,
+    block_size: u32,
+    is_today: bool,
+    /// Feature to add.
+    extra: &'static str,
+    setup: Setup,
+    /// Unmounted, or left as a power cut leaves it.
+    is_clean: bool,
+    journal_mib: Option<u32>,
+}
+
+const TODAY: Ours = Ours {
+    mib: 4,
+    block_size: 1024,
+    is_today: true,
+    extra: "",
+    setup: Setup::of("6.18"),
+    is_clean: true,
+    journal_mib: None,
+};
+const ERA: Ours = Ours { is_today: false, setup: Setup::of("3.4"), ..TODAY };
+const ASYNC: Setup = Setup { era: "3.8", data: DataMode::Writeback, async_commit: true };
+const JOURNAL: Setup = Setup { era: "4.6", data: DataMode::Journal, async_commit: false };
+
+/// All of them. An input names its base by its place here: new ones go to the end.
+const BASES: &[(&str, Source)] = &[
+    ("ours, today", Source::Ours(TODAY)),
+    ("ours, today, cut", Source::Ours(Ours { is_clean: false, ..TODAY })),
+    ("ours, 2012", Source::Ours(ERA)),
+    ("ours, 2012, cut", Source::Ours(Ours { is_clean: false, ..ERA })),
+    ("ours, checksum v1, cut", Source::Ours(Ours { is_clean: false, setup: ASYNC, ..ERA })),
+    ("ours, data=journal, cut", Source::Ours(Ours { is_clean: false, setup: JOURNAL, ..TODAY })),
+    (
+        "ours, orphan file, cut",
+        Source::Ours(Ours { is_clean: false, extra: "orphan_file", ..TODAY }),
+    ),
+    ("ours, 4096, cut", Source::Ours(Ours { mib: 16, block_size: 4096, is_clean: false, ..TODAY })),
+    (FAST_COMMIT, Source::Ours(Ours { mib: 8, is_clean: false, journal_mib: Some(2), ..TODAY })),
+    ("indirect", Source::Kept),
+    ("htree", Source::Kept),
+    ("inline", Source::Kept),
+    ("old-inodes", Source::Kept),
+    ("attributes", Source::Kept),
+    ("quota", Source::Kept),
+    ("ext4-async", Source::Real),
+    ("ext4-badcsum", Source::Real),
+    ("ext4-fc", Source::Real),
+    ("ext4-fcnodir", Source::Real),
+    ("ext4-j1k", Source::Real),
+    ("ext4-jcsum1", Source::Real),
+    ("ext4-journal", Source::Real),
+    ("ext4-nocsum", Source::Real),
+    ("ext4-ordered", Source::Real),
+    ("ext4-orphan", Source::Real),
+    ("ext4-orphanfile", Source::Real),
+    ("ext4-revoke", Source::Real),
+    ("ext4-torncommit", Source::Real),
+    ("ext4-wrap", Source::Real),
+    ("ext4-writeback", Source::Real),
+];
+
+/// Name of the base whose journal has a fast-commit area.
+pub const FAST_COMMIT: &str = "ours, fast commits, cut";
+/// Blocks of that area, and the one before it that stays unused.
+pub const FAST_COMMIT_BLOCKS: u32 = 64;
+
+/// Bases by number; `None` for one that is not here.
+type Made = BTreeMap<usize, Option<Rc<Base>>>;
+
+thread_local! {
+    static MADE: RefCell<Made> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// How many there are.
+pub fn count() -> usize {
+    BASES.len()
+}
+
+/// Name of number `n`.
+pub fn name(n: usize) -> &'static str {
+    BASES[n % BASES.len()].0
+}
+
+/// Is number `n` of the reference data, and so perhaps not here?
+pub fn is_of_reference(n: usize) -> bool {
+    matches!(BASES[n % BASES.len()].1, Source::Real)
+}
+
+/// The base of number `n`, made at its first use; `None` if the reference data is not here.
+pub fn base(n: usize) -> Option<Rc<Base>> {
+    let n = n % BASES.len();
+    MADE.with_borrow_mut(|made| made.entry(n).or_insert_with(|| make(n).map(Rc::new)).clone())
+}
+
+/// The base of this name.
+pub fn named(name: &str) -> Option<Rc<Base>> {
+    base(BASES.iter().position(|(n, _)| *n == name)?)
+}
+
+fn make(n: usize) -> Option<Base> {
+    let (name, source) = BASES[n];
+    let image = match source {
+        Source::Ours(ours) => make_ours(&ours, name == FAST_COMMIT),
+        Source::Kept => {
+            let packed = root().join("bases").join(format!("{name}.img.zst"));
+            let packed =
+                std::fs::read(&packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
+            Sparse::new(&zstd::decode_all(packed.as_slice()).expect("a whole archive"))
+        }
+        Source::Real => {
+            let packed = reference().join(name).join("image.img.zst");
+            let packed = std::fs::read(packed).ok()?;
+            Sparse::new(&zstd::decode_all(packed.as_slice()).expect("a whole archive"))
+        }
+    };
+    let spots = spots(&image);
+    Some(Base { name, image, spots })
+}
+
+/// The folder `fuzz`.
+pub fn root() -> PathBuf {
+    // Compiled as the crate `wp-fuzz` or into a test of another crate of the repository.
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    if here.ends_with("fuzz") { here } else { here.join("../../fuzz") }
+}
+
+/// The folder of reference data, which may not be there.
+pub fn reference() -> PathBuf {
+    match std::env::var_os("WRITEPATH_REFERENCE") {
+        Some(path) => PathBuf::from(path),
+        None => root().join("../../shared/reference"),
+    }
+}
+
+fn make_ours(ours: &Ours, has_fast_commits: bool) -> Sparse {
+    let mut features = if ours.is_today { Features::today() } else { Features::era_2012() };
+    if !ours.extra.is_empty() {
+        features = features.set(ours.extra, true).expect("a feature");
+    }
+    let bytes = ours.mib << 20;
+    let mut o = MkfsOptions::new(bytes, features);
+    (o.block_size, o.uuid, o.hash_seed) = (Some(ours.block_size), [7; 16], [9; 16]);
+    o.now = 1_388_534_400;
+    o.journal = ours.journal_mib.map_or(JournalSize::Default, JournalSize::Mebibytes);
+    let mut medium = Medium::new();
+    mkfs(&o).expect("possible options").write_to(&mut medium, Sector(0));
+    let world = World::new(&medium, bytes);
+    let vfs = world.mount(&ours.setup).expect("mounts");
+    let v = vfs.clone();
+    let open = world.run(async move { furnish(&v, ours_is_small(bytes)).await });
+    if ours.is_clean {
+        let v = vfs.clone();
+        world.run(async move {
+            for fd in open {
+                v.close(fd).await.expect("closes");
+            }
+            v.fs().unmount().await.expect("unmounts");
+        });
+    }
+    let view = MediumView { medium: world.medium(), start: Sector(0), bytes };
+    let image = if has_fast_commits { with_area(&view) } else { Sparse::with(&view) };
+    drop((vfs, view));
+    world.end();
+    image
+}
+
+fn ours_is_small(bytes: u64) -> bool {
+    bytes <= 4 << 20
+}
+
+/// Gives the last blocks of a crashed image's log to fast commits, none of which is there.
+fn with_area(view: &dyn View) -> Sparse {
+    let over = Overlay::new(view);
+    let image = Image::open(view).expect("an image");
+    let (map, bs) = (log_map(&image).expect("a journal"), image.geometry().block_size);
+    let mut sb = wp_jbd2::recover::read_super(view, &map, bs).expect("a log");
+    sb.feature_incompat = (sb.feature_incompat.get() | log::INCOMPAT_FAST_COMMIT).into();
+    sb.num_fc_blks = FAST_COMMIT_BLOCKS.into();
+    sb.checksum = sb.checksum_now().into();
+    let at = map.block(0).expect("mapped") * u64::from(bs.bytes());
+    over.write_at(at, sb.as_bytes()).expect("within the image");
+    Sparse::with(&over)
+}

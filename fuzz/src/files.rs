@@ -1,0 +1,114 @@
+//! Logs and traces: dm-log-writes, blktrace, the events of a run, traces of kernels.
+
+use std::collections::BTreeMap;
+
+use wp_base::Sector;
+use wp_base::event::Record;
+use wp_block::trace::{Issues, TraceDevice};
+use wp_lab::reference::{Filed, KernelRun, parse_tsv, summarise};
+use wp_lab::results::{events_to_ndjson, parse_classes, parse_events};
+use wp_medium::write_log::{LogEntry, Until, WriteLog, write_log};
+use wp_medium::{Medium, View};
+use wp_report::diff::{Side, What, diff};
+
+use super::image::Sparse;
+
+/// Contents of a medium that logs are compared by.
+fn pages(medium: &Medium, bytes: u64) -> Vec<u8> {
+    let mut out = vec![0; bytes as usize];
+    medium.read_bytes(0, &mut out);
+    out
+}
+
+/// A log of dm-log-writes: what is read, is written as it was, and replays the same.
+pub fn log_writes(input: &[u8]) {
+    let view = Sparse::new(input);
+    let Ok(log) = WriteLog::open(&view) else { return };
+    let Ok(entries) = log.entries().collect::<Result<Vec<LogEntry>, _>>() else { return };
+    assert_eq!(entries.len() as u64, log.entries_count());
+    let whole = log.replay(Until::End);
+    for entry in entries.iter().filter(|e| !e.mark.is_empty()) {
+        log.replay(Until::Mark(&entry.mark)).expect("a mark that was read");
+    }
+    log.replay(Until::Entry(entries.len() as u64)).expect("as long as it is");
+    let mut bytes = Vec::new();
+    // Marks lose what is behind their first zero byte, and bytes that are no text become longer.
+    if write_log(&mut bytes, log.sector_bytes(), &entries).is_err() {
+        return;
+    }
+    let view = Sparse::new(&bytes);
+    let again = WriteLog::open(&view).expect("a log that we wrote");
+    let (ours, ours_bytes) = again.replay(Until::End).expect("a log that we wrote");
+    let (theirs, theirs_bytes) = whole.expect("all entries were read");
+    assert_eq!(ours_bytes, theirs_bytes);
+    let most = theirs_bytes.min(1 << 20);
+    assert!(pages(&ours, most) == pages(&theirs, most), "another log");
+    assert!(view.len_bytes() >= 512);
+}
+
+/// blktrace's binary format, and what is made of what was read.
+pub fn blktrace(input: &[u8]) {
+    let raw = wp_report::blktrace::read(input);
+    let Ok(records) = wp_report::blktrace::records(input) else { return };
+    assert!(records.len() <= raw.expect("it was read").len());
+    let bytes = wp_report::blktrace::write(&records, TraceDevice::default());
+    let again = wp_report::blktrace::records(&bytes).expect("a trace that we wrote");
+    assert_eq!(again.len(), records.len());
+    views(&records, &BTreeMap::new());
+}
+
+/// A run's events, with the lines beside them after a line `----`; every view of them.
+pub fn events(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let (lines, tsv) = text.split_once("\n----\n").unwrap_or((&text, ""));
+    let Ok(records) = parse_events(&mut lines.as_bytes(), "events") else { return };
+    let again = events_to_ndjson(&records);
+    let again = parse_events(&mut again.as_slice(), "events").expect("events that we wrote");
+    assert_eq!(again, records, "read, written and read again");
+    let classes = parse_classes(tsv, "lines", &records).unwrap_or_default();
+    views(&records, &classes);
+}
+
+/// Everything that can be made of events.
+fn views(records: &[Record], classes: &BTreeMap<usize, String>) {
+    let _ = wp_block::trace::blkparse(records, TraceDevice::default());
+    let _ = wp_block::trace::issues(records, Issues::All);
+    let _ = wp_report::blktrace::write(records, TraceDevice::default());
+    let _ = wp_report::perfetto::write(records);
+    let _ = wp_report::requests::requests(records);
+    for sum in wp_report::latency::stages(records).values() {
+        let _ = sum.average();
+    }
+    for op in 0..4 {
+        if let Ok(e) = wp_report::explain::explain(records, classes, op) {
+            let _ = (e.text(), e.json());
+        }
+    }
+    let half = &records[records.len() / 2..];
+    let side = |records, start| Side { name: "one", records, classes, start: Sector(start) };
+    let what = What { actions: "QMFIDCJ".to_owned(), times: true };
+    let none = BTreeMap::new();
+    let same = diff(&side(records, 0), &side(records, 0), &what);
+    assert!(!same.differs(), "a run differs from itself: {}", same.text());
+    let other = Side { name: "other", records: half, classes: &none, start: Sector(8) };
+    let other = diff(&side(records, 0), &other, &what);
+    let _ = (other.text(), other.json());
+}
+
+/// A recorded kernel's trace: its lines, its summary by the name in the first line.
+pub fn kernel_trace(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let (name, tsv) = text.split_once('\n').unwrap_or(("", &text));
+    let Ok(trace) = parse_tsv(tsv) else { return };
+    let text = wp_lab::classify::lines_to_tsv(&trace.lines, trace.fsync_end_ns);
+    assert_eq!(parse_tsv(&text).as_ref(), Ok(&trace), "read, written and read again");
+    let filed = Filed::count(&trace.lines, trace.fsync_end_ns);
+    for files in [0, 1, 5] {
+        let _ = summarise(&trace.lines, trace.fsync_end_ns, files, i64::MAX, filed);
+    }
+    if let Ok(run) = KernelRun::new(name, &trace) {
+        let found = wp_lab::reference::compare(name, &run.summary, &run.summary);
+        assert!(found.is_empty(), "a run differs from itself: {found:?}");
+        let _ = wp_lab::reference::side_by_side(name, &run.summary, &run.summary).to_text();
+    }
+}

@@ -1,0 +1,75 @@
+//! Fuzz targets: one for each thing that reads what others wrote.
+//!
+//! Picture:    libFuzzer (`fuzz_targets/`), or a test that replays what it once found
+//!             (`crates/cli/tests/fuzzed.rs`, which includes this file) -> [`run`] -> a target.
+//! Invariants: 1. a target panics, aborts, or reads or allocates beyond its bounds if and only if
+//!                there is something to mend;
+//!             2. the same bytes do the same, here and there.
+
+pub mod base;
+pub mod ext4;
+pub mod feed;
+pub mod files;
+pub mod image;
+pub mod log;
+mod meter;
+pub mod patch;
+pub mod texts;
+pub mod world;
+
+/// A target.
+pub struct Target {
+    /// Its name: of its binary, its corpus and its regression inputs.
+    pub name: &'static str,
+    /// What it reads.
+    pub about: &'static str,
+    /// Takes an input.
+    pub run: fn(&[u8]),
+    /// Is an input a patch list ([`patch`]), whose first byte names a base?
+    pub is_image: bool,
+}
+
+impl Target {
+    /// Takes an input, within the limit of memory.
+    pub fn take(&self, input: &[u8]) {
+        meter::begin();
+        (self.run)(input);
+    }
+
+    /// Has the input a base that is not here?
+    pub fn needs_reference(&self, input: &[u8]) -> bool {
+        let number = input.first().copied().unwrap_or(0);
+        self.is_image && base::base(number.into()).is_none()
+    }
+}
+
+const fn image(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, about, run, is_image: true }
+}
+
+const fn plain(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, about, run, is_image: false }
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    image("ext4_read", "listing, hashes, classes of blocks, evidence, survey", ext4::read),
+    image("ext4_check", "our fsck", ext4::fsck),
+    image("ext4_recover", "replay, fast commits, orphans; twice", ext4::recovery),
+    image("ext4_mount", "a mount, a walk, a few calls, an unmount", ext4::mount),
+    plain("fast_commit", "fast commits put together by rule, checksums right", log::fast_commit),
+    plain("jbd2_log", "a journal put together by rule, in every format", log::jbd2),
+    plain("log_writes", "a log of dm-log-writes", files::log_writes),
+    plain("blktrace", "blktrace's binary format", files::blktrace),
+    plain("events", "a run's events and lines, and every view of them", files::events),
+    plain("kernel_trace", "a recorded kernel's trace, and its summary", files::kernel_trace),
+    plain("fio_job", "a fio job file, its layout and operations", texts::fio_job),
+    plain("program", "a program of system calls", texts::program),
+    plain("words", "file systems, devices, sizes and versions by option", texts::words),
+    plain("lists", "claims, verdicts, known failures, kept runs, campaigns", texts::lists),
+];
+
+/// Gives an input to the target of this name. Panics if there is no such target.
+pub fn run(name: &str, input: &[u8]) {
+    TARGETS.iter().find(|t| t.name == name).expect("a target's name").take(input);
+}

@@ -1,0 +1,185 @@
+//! Texts that people write: job files, programs, options in one word, lists.
+
+use std::cell::Cell;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use wp_ext4::fs::era::Version;
+use wp_lab::claims::{Claims, Pins};
+use wp_lab::crash::KnownFailures;
+use wp_lab::reference::{RunSpec, parse_differences, parse_kernel_runs};
+use wp_vfs::Options;
+use wp_workload::fio::{self, Action, Sequence, Severity, Variables};
+use wp_workload::program::Program;
+
+use super::feed::Feed;
+
+/// Operations of a job that are looked at.
+const ACTIONS_MAX: u32 = 500;
+
+/// A fio job file: its diagnostics, and of each job without an error the layout and the first
+/// operations. The first byte says what its variables are.
+pub fn fio_job(input: &[u8]) {
+    let mut feed = Feed::new(input);
+    let how = feed.u8();
+    let text = feed.rest();
+    let mut variables = Variables::default();
+    for (name, value) in [("SIZE", "4k"), ("RW", "randwrite"), ("SELF", "${SELF}")] {
+        variables.named.insert(name.to_owned(), value.to_owned());
+    }
+    // A file that includes itself, a few times.
+    let left = Cell::new(how % 4);
+    let include = |_: &str| {
+        let n = left.get().checked_sub(1)?;
+        left.set(n);
+        Some(text.to_vec())
+    };
+    let file = fio::parse("job", text, &include, &variables);
+    let rendered = file.rendered();
+    assert_eq!(file.has_errors(), file.diagnostics.iter().any(|d| d.severity == Severity::Error));
+    if file.has_errors() {
+        assert!(!rendered.is_empty());
+        return;
+    }
+    for job in file.jobs.iter().take(4) {
+        let mut existing = |_: &str| if how & 4 != 0 { 1 << 20 } else { 0 };
+        let Ok(layout) = fio::layout(job, &mut existing) else { continue };
+        // Its maps take a bit for each block.
+        if layout.size / job.block_min().max(1) > 1 << 24 {
+            continue;
+        }
+        let Ok(mut sequence) = Sequence::new(job, &layout, 7, how & 8 != 0) else { continue };
+        for _ in 0..ACTIONS_MAX {
+            if sequence.next_action() == Action::Done {
+                assert_eq!(sequence.next_action(), Action::Done, "done, and then not");
+                break;
+            }
+        }
+    }
+}
+
+/// A program: what is read is written as a text that is the same program.
+pub fn program(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(program) = Program::parse(&text) else { return };
+    let written = program.to_string();
+    let again = Program::parse(&written).expect("a program that we wrote");
+    assert_eq!(again.to_string(), written);
+    assert_eq!(again, program, "written as {written}");
+    let _ = wp_lab::workload::fio::variables(&text);
+}
+
+/// Words of a command line: `fs`, `device`, `size` or `version`, a space, and the word. What they
+/// name is made, if it is not too large.
+pub fn words(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let (kind, word) = text.split_once(' ').unwrap_or(("", &text));
+    match kind {
+        "fs" => {
+            let Ok((fs, options)) = wp_lab::spec::file_system(word) else { return };
+            for (key, value) in options.given() {
+                let mut same = Options::default();
+                same.set(key, value, fs.options).expect("an option that was taken");
+            }
+            for mib in [1u64, 8, 33] {
+                if let Ok(medium) = (fs.mkfs)(&options, mib << 20) {
+                    let view = wp_medium::MediumView {
+                        medium,
+                        start: wp_base::Sector(0),
+                        bytes: mib << 20,
+                    };
+                    let checked = (fs.check)(&view, &options, false, &Default::default());
+                    match checked {
+                        Ok(c) => assert!(c.is_clean, "{word} on {mib} MiB: {:?}", c.faults),
+                        Err(e) => panic!("{word} on {mib} MiB: made, and then {e}"),
+                    }
+                }
+            }
+        }
+        "device" => {
+            let Ok((name, params)) = wp_lab::spec::device(word) else { return };
+            let Some(entry) = wp_device::find(&name) else { return };
+            let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+            if let Ok(device) = entry.make(&params) {
+                let limits = device.limits();
+                assert!(limits.sectors > 0);
+                drop(device.medium());
+            }
+        }
+        "size" => drop(wp_lab::spec::size(word)),
+        "version" => {
+            if let Some(version) = Version::parse(word) {
+                let again = Version::parse(&version.to_string());
+                assert_eq!(again, Some(version));
+                let _ = version.has_evidence();
+                let _ = wp_ext4::fs::era::Era::of(version);
+            }
+            let _ = (wp_ext4::ENTRY.eras)(word);
+        }
+        _ => {}
+    }
+}
+
+/// Lists in TOML and JSON: the first line says which.
+pub fn lists(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let (kind, list) = text.split_once('\n').unwrap_or((&text, ""));
+    match kind {
+        "claims" => {
+            if let Ok(claims) = Claims::parse(list) {
+                for claim in claims.iter() {
+                    for ours in [0.0, 1.0, f64::MAX] {
+                        let _ = wp_lab::claims::Measured::value(ours).judge(claim);
+                    }
+                }
+            }
+        }
+        "pins" => {
+            if let Ok(pins) = Pins::parse(list) {
+                let again = Pins::parse(&pins.to_toml()).expect("pins that we wrote");
+                assert_eq!(again.to_toml(), pins.to_toml());
+            }
+        }
+        "known" => {
+            if let Ok(known) = KnownFailures::parse(list, "ext4 fixed permitted") {
+                let entries: Vec<_> = known.entries().map(|(e, _)| e.clone()).collect();
+                let text = KnownFailures::write(&entries).expect("entries are text");
+                let again = KnownFailures::parse(&text, "ext4 fixed permitted");
+                assert_eq!(again.as_ref(), Ok(&known));
+            }
+        }
+        "differences" => drop(parse_differences(list)),
+        "times" => drop(wp_lab::vtime::parse_differences(list)),
+        "runs" => {
+            if let Ok(runs) = parse_kernel_runs(list) {
+                let text = wp_lab::reference::kernel_runs_to_json(&runs);
+                assert_eq!(parse_kernel_runs(&text).as_ref(), Ok(&runs));
+                for run in &runs {
+                    let found = wp_lab::reference::compare("run", &run.summary, &runs[0].summary);
+                    for difference in &found {
+                        let _ = difference.to_toml();
+                    }
+                }
+            }
+        }
+        "run" => {
+            if let Ok(spec) = RunSpec::parse(list) {
+                let _ = spec.window_ns();
+            }
+        }
+        "campaign" => campaign(list),
+        _ => {}
+    }
+}
+
+/// The body of a campaign's file; its digest is made here.
+fn campaign(body: &str) {
+    let Ok(body) = serde_json::from_str::<Value>(body) else { return };
+    let digest = Sha256::digest(body.to_string().as_bytes());
+    let digest: String = digest.iter().map(|b| format!("{b:02x}")).collect();
+    let schema = "writepath.crash.campaign/1";
+    let whole = json!({ "schema": schema, "sha256": digest, "body": body }).to_string();
+    if let Ok((found, _)) = wp_lab::crash::parse_campaign(whole.as_bytes(), "c", "b") {
+        assert!(found.totals.broken.len() == wp_crash::Rule::ALL.len());
+    }
+}
