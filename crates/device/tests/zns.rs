@@ -477,10 +477,10 @@ impl Model {
                 assert_eq!(self.order, ZoneOrder::Prefix);
                 // Make it one: nothing behind the first that is lost of each zone.
                 let mut lost = std::collections::BTreeSet::new();
-                for i in 0..n {
-                    let zone = view.loss[i].at.0 / (ZONE * 8);
-                    kept[i] &= zone < 2 || !lost.contains(&zone);
-                    if !kept[i] {
+                for (unit, kept) in view.loss.iter().zip(&mut kept) {
+                    let zone = unit.at.0 / (ZONE * 8);
+                    *kept &= zone < 2 || !lost.contains(&zone);
+                    if !*kept {
                         lost.insert(zone);
                     }
                 }
@@ -497,8 +497,7 @@ impl Model {
 
     /// Is this an image that keeps what was promised, with the pointers of it?
     fn check(&self, image: &Medium, zones: &[Zone], what: &str) {
-        for zone in 2..ZONES as usize {
-            let z = zones[zone];
+        for (zone, z) in zones.iter().enumerate().take(ZONES as usize).skip(2) {
             let wp = (z.wp.0 - z.start.0) / 8;
             let reset_flies = self.reset_flies(zone as u64);
             let base = zone as u64 * ZONE;

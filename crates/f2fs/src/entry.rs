@@ -50,6 +50,8 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "f2fs",
     about: "F2FS images: mkfs.f2fs 1.15, recovery of 5.14 to 6.18, check; not mounted yet",
     options: OPTIONS,
+    held: &[],
+    modes: &[],
     mkfs: make,
     mount: None,
     probe,

@@ -17,12 +17,19 @@ pub(super) enum Next {
     Wait(Time),
 }
 
+/// Chooses a command.
+type Chooser = Box<dyn FnMut(Time, &mut Rng) -> Next>;
+
+/// A moment of a [`Loop`]: time, order, and whose: the device's by its token, or a job's by its
+/// number.
+type Timer = Reverse<(Time, u64, Result<u64, usize>)>;
+
 /// One thread of the host.
 pub(super) struct Job {
     /// What the host takes for a command, one after the other.
     pub host: Span,
     /// Chooses the next command.
-    pub next: Box<dyn FnMut(Time, &mut Rng) -> Next>,
+    pub next: Chooser,
     /// Is it measured?
     pub measured: bool,
     /// Until when its thread is busy.
@@ -55,8 +62,7 @@ pub(super) struct Rates {
 /// A device and its jobs.
 pub(super) struct Loop {
     device: Zns,
-    /// (time, order, Ok(device's token) or Err(job)).
-    timers: BinaryHeap<Reverse<(Time, u64, Result<u64, usize>)>>,
+    timers: BinaryHeap<Timer>,
     order: u64,
     fx: Effects,
     now: Time,

@@ -43,10 +43,14 @@ pub(super) struct Scenes<'p> {
     /// Rates of foregrounds of the second study: kind, depth, zones.
     alone: RefCell<BTreeMap<Foreground, f64>>,
     /// Beside one command of load: seconds that this took, and foreground commands meanwhile.
-    beside: RefCell<BTreeMap<(Foreground, ZoneOp, u64), (f64, f64)>>,
+    beside: RefCell<BTreeMap<Beside, (f64, f64)>>,
 }
 
 type Foreground = (String, u32, u32);
+/// A foreground, the command beside it, and the milliseconds that are counted behind that.
+type Beside = (Foreground, ZoneOp, u64);
+/// What a model says of a point: its regime, microseconds and rate.
+type Modelled = (Regime, (Option<f64>, Option<f64>));
 
 impl<'p> Scenes<'p> {
     pub(super) fn new(config: ZnsConfig, points: &'p [Point]) -> Scenes<'p> {
@@ -157,7 +161,7 @@ impl<'p> Scenes<'p> {
     }
 
     /// Commands for zones, and writes after them, one at a time.
-    fn by_itself(&self, p: &Point) -> Option<(Regime, (Option<f64>, Option<f64>))> {
+    fn by_itself(&self, p: &Point) -> Option<Modelled> {
         let zone = FOREGROUND;
         let at = self.start(zone);
         let slots = (p.fraction.unwrap_or(0.0) * f64::from(self.capacity_slots())).round() as u32;
