@@ -376,7 +376,7 @@ mod tests {
         }
         fn timer(&mut self, _: Time, _: u64, _: &mut Effects) {}
         fn crash_view(&self, _: Time) -> CrashView {
-            CrashView { medium: self.0.clone(), loss: Vec::new() }
+            CrashView { medium: self.0.clone(), loss: Vec::new(), zones: None }
         }
         fn fork(&self) -> Box<dyn DeviceModel> {
             Box::new(Quick(self.0.clone(), self.1))
@@ -393,6 +393,7 @@ mod tests {
     fn what_is_late_has_its_place_and_is_begun_then_and_what_is_torn_keeps_what_was_there() {
         use wp_medium::Slice;
         let limits = Limits {
+            zones: None,
             sectors: 1024,
             logical_bytes: 512,
             physical_bytes: 4096,
