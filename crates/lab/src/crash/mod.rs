@@ -26,9 +26,7 @@ mod why;
 pub mod wild;
 
 pub use campaign::{Campaign, Findings, Found, Source, Space, Watch, resume, run};
-pub use campaign_file::{
-    load as load_campaign, parse as parse_campaign, save as save_campaign,
-};
+pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as save_campaign};
 pub use command::{Command, Runs};
 pub use known::{KnownFailure, KnownFailures};
 pub use minimise::{Bounds, Minimal, minimise, verdicts};
