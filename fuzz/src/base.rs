@@ -20,8 +20,6 @@ use super::world::{Setup, World, furnish};
 
 /// A base image.
 pub struct Base {
-    /// Its name.
-    pub name: &'static str,
     /// What is in it.
     pub image: Sparse,
     /// Its structures.
@@ -158,7 +156,7 @@ fn make(n: usize) -> Option<Base> {
         }
     };
     let spots = spots(&image);
-    Some(Base { name, image, spots })
+    Some(Base { image, spots })
 }
 
 /// The folder `fuzz`.
