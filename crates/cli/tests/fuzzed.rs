@@ -5,10 +5,8 @@
 //! once showed something wrong.
 
 #[path = "../../ext4/tests/damage/exceptions.rs"]
-#[expect(dead_code, reason = "the rest is for those that know the damage")]
 mod exceptions;
 #[path = "../../../fuzz/src/lib.rs"]
-#[expect(dead_code, reason = "the rest is for the programs of the fuzzers")]
 mod fuzz;
 
 use std::collections::BTreeSet;
