@@ -71,8 +71,12 @@ impl Bench {
         Bench::of(fs, fs_options)
     }
 
-    /// The same with options that were parsed. Errors: no such era.
+    /// The same with options that were parsed. Errors: no such era; a file system that is not
+    /// mounted here, so that no program can be played on it.
     pub fn of(fs: &'static FsEntry, fs_options: Options) -> Result<Bench, MachineError> {
+        if fs.mount.is_none() {
+            return Err(MachineError::Config(format!("{}: images only, no mount yet", fs.name)));
+        }
         let era = fs_options.get("era", fs.options).unwrap_or_default();
         let mut numbers = era.split('.').map(|n| n.parse().ok());
         let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {

@@ -8,7 +8,7 @@
 //!            load, as the rate with load over that without.
 //! Error:     |model / measured - 1|, of the mean latency and of the rate; averaged over the points
 //!            of a kind of command, then over the kinds of a regime.
-//! Baseline:  [`baseline`], interpolation of the logarithms between points of the fitting half; a
+//! Baseline:  `baseline`, interpolation of the logarithms between points of the fitting half; a
 //!            fitted point is predicted from the others.
 
 mod baseline;

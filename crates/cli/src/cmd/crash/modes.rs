@@ -15,6 +15,9 @@ use crate::output::{Exit, Out};
 /// The file systems as `--fs` has them: what was given, but each era and mode.
 fn modes(fs: &str) -> Result<Vec<String>, String> {
     let (entry, given) = crate::cmd::file_system(fs)?;
+    if entry.held.is_empty() || entry.modes.is_empty() {
+        return Err(format!("{}: no eras and modes are known to go through", entry.name));
+    }
     let replaced: Vec<&str> =
         entry.modes.iter().flat_map(|m| m.split(',')).filter_map(|o| o.split('=').next()).collect();
     let kept = given.given().filter(|(k, _)| *k != "era" && !replaced.contains(k));
