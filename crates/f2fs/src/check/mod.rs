@@ -1,8 +1,8 @@
 //! Our own check of a file system: every structure against every other that says the same.
 //!
-//! Picture:    super blocks -> checkpoint -> SIT, NAT ([`tables`]) -> from the root through all
-//!             names and nodes ([`walk`]), noting who refers to which block -> SIT, NAT, summaries
-//!             and counts against that ([`totals`]), logs against zones.
+//! Picture:    super blocks -> checkpoint -> SIT, NAT (`tables`) -> from the root through all
+//!             names and nodes (`walk`), noting who refers to which block -> SIT, NAT, summaries
+//!             and counts against that (`totals`), logs against zones.
 //! Invariants: 1. shares with `image` and `mkfs` only `disk`: a mistake there is seen here. (With
 //!                `recover`, what `image` makes of a crashed image is checked.)
 //!             2. no bytes make it panic, and each node and block is read once a reference.
