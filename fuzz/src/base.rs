@@ -2,21 +2,26 @@
 //! kernels, where the reference data stands beside the repository.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use wp_base::Sector;
+use wp_base::{Sector, Zone, zone_report};
 use wp_ext4::fs::DataMode;
 use wp_ext4::image::{Image, log_map};
 use wp_ext4::mkfs::{Features, JournalSize, MkfsOptions, mkfs};
+use wp_f2fs::disk::feature;
 use wp_jbd2::disk as log;
 use wp_medium::{Medium, MediumView, Overlay, View};
 use zerocopy::IntoBytes;
 
 use super::image::Sparse;
-use super::patch::{Spot, spots};
+use super::patch::{self, Spot};
+use super::patch_f2fs;
 use super::world::{Setup, World, furnish};
+
+/// Makes the checksums of what was hit right.
+pub type Seal = fn(&BTreeSet<Spot>, &Overlay<'_>);
 
 /// A base image.
 pub struct Base {
@@ -24,6 +29,48 @@ pub struct Base {
     pub image: Sparse,
     /// Its structures.
     pub spots: Vec<Spot>,
+    /// For its checksums.
+    pub seal: Seal,
+}
+
+/// Whose images they are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Family {
+    /// ext4's.
+    Ext4,
+    /// F2FS's.
+    F2fs,
+}
+
+impl Family {
+    fn bases(self) -> &'static [(&'static str, Source)] {
+        match self {
+            Family::Ext4 => EXT4,
+            Family::F2fs => F2FS,
+        }
+    }
+
+    /// How many bases it has.
+    pub fn count(self) -> usize {
+        self.bases().len()
+    }
+
+    /// Name of number `n`.
+    pub fn name(self, n: usize) -> &'static str {
+        self.bases()[n % self.count()].0
+    }
+
+    /// Is number `n` of the reference data, and so perhaps not here?
+    pub fn is_of_reference(self, n: usize) -> bool {
+        matches!(self.bases()[n % self.count()].1, Source::Real)
+    }
+
+    /// The base of number `n`, made at its first use; `None` if the reference data is not here.
+    pub fn base(self, n: usize) -> Option<Rc<Base>> {
+        let n = n % self.count();
+        let make = || make(self, n).map(Rc::new);
+        MADE.with_borrow_mut(|made| made.entry((self, n)).or_insert_with(make).clone())
+    }
 }
 
 /// Where an image comes from.
@@ -35,6 +82,8 @@ enum Source {
     Kept,
     /// Of a real kernel: a folder of the reference data.
     Real,
+    /// F2FS of ours with nothing in it: features.
+    Empty(u32),
 }
 
 /// Recipe of an image of ours.
@@ -64,8 +113,8 @@ const ERA: Ours = Ours { is_today: false, setup: Setup::of("3.4"), ..TODAY };
 const ASYNC: Setup = Setup { era: "3.8", data: DataMode::Writeback, async_commit: true };
 const JOURNAL: Setup = Setup { era: "4.6", data: DataMode::Journal, async_commit: false };
 
-/// All of them. An input names its base by its place here: new ones go to the end.
-const BASES: &[(&str, Source)] = &[
+/// All of ext4. An input names its base by its place here: new ones go to the end.
+const EXT4: &[(&str, Source)] = &[
     ("ours, today", Source::Ours(TODAY)),
     ("ours, today, cut", Source::Ours(Ours { is_clean: false, ..TODAY })),
     ("ours, 2012", Source::Ours(ERA)),
@@ -101,62 +150,78 @@ const BASES: &[(&str, Source)] = &[
     ("ext4-writeback", Source::Real),
 ];
 
+/// All of F2FS, in the same way.
+const F2FS: &[(&str, Source)] = &[
+    ("ours, empty", Source::Empty(0)),
+    ("ours, empty, checksums", Source::Empty(feature::EXTRA_ATTR | feature::INODE_CHKSUM)),
+    ("f2fs-posix", Source::Real),
+    ("f2fs-strict", Source::Real),
+    ("f2fs-aged", Source::Real),
+    ("f2fs-attrs", Source::Real),
+    ("f2fs-noinline", Source::Real),
+    ("f2fs-zns", Source::Real),
+    ("f2fs-zhmcap", Source::Real),
+];
+
 /// Name of the base whose journal has a fast-commit area.
 pub const FAST_COMMIT: &str = "ours, fast commits, cut";
 /// Blocks of that area, and the one before it that stays unused.
 pub const FAST_COMMIT_BLOCKS: u32 = 64;
 
 /// Bases by number; `None` for one that is not here.
-type Made = BTreeMap<usize, Option<Rc<Base>>>;
+type Made = BTreeMap<(Family, usize), Option<Rc<Base>>>;
 
 thread_local! {
     static MADE: RefCell<Made> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// How many there are.
-pub fn count() -> usize {
-    BASES.len()
-}
-
-/// Name of number `n`.
-pub fn name(n: usize) -> &'static str {
-    BASES[n % BASES.len()].0
-}
-
-/// Is number `n` of the reference data, and so perhaps not here?
-pub fn is_of_reference(n: usize) -> bool {
-    matches!(BASES[n % BASES.len()].1, Source::Real)
-}
-
-/// The base of number `n`, made at its first use; `None` if the reference data is not here.
-pub fn base(n: usize) -> Option<Rc<Base>> {
-    let n = n % BASES.len();
-    MADE.with_borrow_mut(|made| made.entry(n).or_insert_with(|| make(n).map(Rc::new)).clone())
-}
-
-/// The base of this name.
+/// The base of ext4 of this name.
 pub fn named(name: &str) -> Option<Rc<Base>> {
-    base(BASES.iter().position(|(n, _)| *n == name)?)
+    Family::Ext4.base(EXT4.iter().position(|(n, _)| *n == name)?)
 }
 
-fn make(n: usize) -> Option<Base> {
-    let (name, source) = BASES[n];
+fn make(family: Family, n: usize) -> Option<Base> {
+    let (name, source) = family.bases()[n];
+    let unpack = |packed: &[u8]| zstd::decode_all(packed).expect("a whole archive");
     let image = match source {
         Source::Ours(ours) => make_ours(&ours, name == FAST_COMMIT),
         Source::Kept => {
             let packed = root().join("bases").join(format!("{name}.img.zst"));
             let packed =
                 std::fs::read(&packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
-            Sparse::new(&zstd::decode_all(packed.as_slice()).expect("a whole archive"))
+            Sparse::new(&unpack(&packed))
         }
         Source::Real => {
-            let packed = reference().join(name).join("image.img.zst");
-            let packed = std::fs::read(packed).ok()?;
-            Sparse::new(&zstd::decode_all(packed.as_slice()).expect("a whole archive"))
+            let folder = reference().join(name);
+            let files = ["image", "conv", "zoned"].map(|f| folder.join(format!("{f}.img.zst")));
+            let packed = files.iter().filter_map(|f| std::fs::read(f).ok());
+            let devices: Vec<Vec<u8>> = packed.map(|p| unpack(&p)).collect();
+            let last = devices.last()?.len() as u64;
+            let image = Sparse::new(&devices.concat());
+            let report = std::fs::read_to_string(folder.join("zoned.zones.txt"));
+            let before = (image.len_bytes() - last) / 512;
+            let moved = |z: Zone| Zone {
+                start: Sector(z.start.0 + before),
+                wp: Sector(z.wp.0 + before),
+                ..z
+            };
+            let zones = report.map(|text| zone_report::parse(&text).expect("a report"));
+            image.with_zones(zones.into_iter().flatten().map(moved).collect())
+        }
+        Source::Empty(features) => {
+            let bytes = 64 << 20;
+            let mut o = wp_f2fs::mkfs::MkfsOptions::new(bytes);
+            o.features |= features;
+            let mut medium = Medium::new();
+            wp_f2fs::mkfs::mkfs(&o).expect("possible options").write_to(&mut medium);
+            Sparse::with(&MediumView { medium, start: Sector(0), bytes })
         }
     };
-    let spots = spots(&image);
-    Some(Base { image, spots })
+    let (spots, seal): (_, Seal) = match family {
+        Family::Ext4 => (patch::spots(&image), patch::seal),
+        Family::F2fs => (patch_f2fs::spots(&image), patch_f2fs::seal),
+    };
+    Some(Base { image, spots, seal })
 }
 
 /// The folder `fuzz`.

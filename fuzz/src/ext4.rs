@@ -1,7 +1,5 @@
 //! Images of ext4: readers, check, recovery, the mounted file system.
 
-use std::rc::Rc;
-
 use wp_base::FsError;
 use wp_ext4::check::{CheckOptions, check};
 use wp_ext4::fs::DataMode;
@@ -10,10 +8,10 @@ use wp_jbd2::RecoverPolicy;
 use wp_medium::{MediumView, Overlay, Slice, View};
 use wp_vfs::{FileType, OpenFlags, Reserve, Vfs, XattrSet};
 
-use super::base::{Base, base};
+use super::base::{Base, Family};
 use super::feed::Feed;
 use super::image::Counted;
-use super::patch::{Patched, apply};
+use super::patch::{Patched, patched, reads};
 use super::world::{Setup, World};
 
 /// When what is recovered is recovered.
@@ -27,18 +25,8 @@ const POLICIES: [fn() -> RecoverPolicy; 4] = [
     || RecoverPolicy::linux(6, 18),
 ];
 
-/// The patched image of an input, given to `use_it`; nothing if its base is not here.
 fn with_image(input: &[u8], use_it: impl FnOnce(&Base, &Overlay<'_>, &Patched<'_>)) {
-    let Some((number, records)) = input.split_first() else { return };
-    let Some(base): Option<Rc<Base>> = base((*number).into()) else { return };
-    let over = Overlay::new(&base.image);
-    let patched = apply(records, &base.spots, &over);
-    use_it(&base, &over, &patched);
-}
-
-/// Reads of an image that a walk may take: a few for each KiB.
-fn reads(view: &dyn View) -> u64 {
-    64 * (view.len_bytes() / 1024) + 100_000
+    patched(Family::Ext4, input, use_it);
 }
 
 /// Listing with hashes, classes of blocks, evidence and survey; with and without recovery.

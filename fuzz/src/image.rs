@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use wp_base::{FsError, FsResult, Sector};
+use wp_base::{FsError, FsResult, Sector, Zone};
 use wp_medium::{Medium, Overlay, Slice, View};
 
 const PAGE: usize = 4096;
@@ -12,6 +12,7 @@ const PAGE: usize = 4096;
 pub struct Sparse {
     bytes: u64,
     pages: Vec<Option<Box<[u8; PAGE]>>>,
+    zones: Vec<Zone>,
 }
 
 impl Sparse {
@@ -22,12 +23,20 @@ impl Sparse {
             page[..chunk.len()].copy_from_slice(chunk);
             chunk.iter().any(|b| *b != 0).then_some(page)
         };
-        Sparse { bytes: bytes.len() as u64, pages: bytes.chunks(PAGE).map(page).collect() }
+        let pages = bytes.chunks(PAGE).map(page).collect();
+        Sparse { bytes: bytes.len() as u64, pages, zones: Vec::new() }
     }
 
     /// Nothing but zeroes.
     pub fn zeroes(bytes: u64) -> Sparse {
-        Sparse { bytes, pages: (0..bytes.div_ceil(PAGE as u64)).map(|_| None).collect() }
+        let pages = (0..bytes.div_ceil(PAGE as u64)).map(|_| None).collect();
+        Sparse { bytes, pages, zones: Vec::new() }
+    }
+
+    /// With a report of zones.
+    pub fn with_zones(mut self, zones: Vec<Zone>) -> Sparse {
+        self.zones = zones;
+        self
     }
 
     /// The same with what lies over it.
@@ -53,6 +62,9 @@ impl Sparse {
 }
 
 impl View for Sparse {
+    fn zones(&self) -> Vec<Zone> {
+        self.zones.clone()
+    }
     fn len_bytes(&self) -> u64 {
         self.bytes
     }
@@ -95,6 +107,9 @@ impl<'a> Counted<'a> {
 }
 
 impl View for Counted<'_> {
+    fn zones(&self) -> Vec<Zone> {
+        self.below.zones()
+    }
     fn len_bytes(&self) -> u64 {
         self.bytes
     }

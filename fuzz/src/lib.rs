@@ -8,14 +8,18 @@
 
 pub mod base;
 pub mod ext4;
+pub mod f2fs;
 pub mod feed;
 pub mod files;
 pub mod image;
 pub mod log;
 mod meter;
 pub mod patch;
+pub mod patch_f2fs;
 pub mod texts;
 pub mod world;
+
+use base::Family;
 
 /// A target.
 pub struct Target {
@@ -25,8 +29,8 @@ pub struct Target {
     pub about: &'static str,
     /// Takes an input.
     pub run: fn(&[u8]),
-    /// Is an input a patch list ([`patch`]), whose first byte names a base?
-    pub is_image: bool,
+    /// Is an input a patch list ([`patch`]), whose first byte names a base of this family?
+    pub images: Option<Family>,
 }
 
 impl Target {
@@ -39,24 +43,31 @@ impl Target {
     /// Has the input a base that is not here?
     pub fn needs_reference(&self, input: &[u8]) -> bool {
         let number = input.first().copied().unwrap_or(0);
-        self.is_image && base::base(number.into()).is_none()
+        self.images.is_some_and(|family| family.base(number.into()).is_none())
     }
 }
 
-const fn image(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
-    Target { name, about, run, is_image: true }
+const fn ext4(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, about, run, images: Some(Family::Ext4) }
+}
+
+const fn f2fs(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, about, run, images: Some(Family::F2fs) }
 }
 
 const fn plain(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
-    Target { name, about, run, is_image: false }
+    Target { name, about, run, images: None }
 }
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
-    image("ext4_read", "listing, hashes, classes of blocks, evidence, survey", ext4::read),
-    image("ext4_check", "our fsck", ext4::fsck),
-    image("ext4_recover", "replay, fast commits, orphans; twice", ext4::recovery),
-    image("ext4_mount", "a mount, a walk, a few calls, an unmount", ext4::mount),
+    ext4("ext4_read", "listing, hashes, classes of blocks, evidence, survey", ext4::read),
+    ext4("ext4_check", "our fsck", ext4::fsck),
+    ext4("ext4_recover", "replay, fast commits, orphans; twice", ext4::recovery),
+    ext4("ext4_mount", "a mount, a walk, a few calls, an unmount", ext4::mount),
+    f2fs("f2fs_read", "listing, hashes, evidence, survey", f2fs::read),
+    f2fs("f2fs_check", "our fsck", f2fs::fsck),
+    f2fs("f2fs_recover", "roll-forward, orphans, zones, order preservation; twice", f2fs::recovery),
     plain("fast_commit", "fast commits put together by rule, checksums right", log::fast_commit),
     plain("jbd2_log", "a journal put together by rule, in every format", log::jbd2),
     plain("log_writes", "a log of dm-log-writes", files::log_writes),

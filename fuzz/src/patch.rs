@@ -13,6 +13,7 @@ use wp_ext4::image::{BlockClass, BlockClasses, Image};
 use wp_jbd2::disk as log;
 use wp_medium::{Overlay, View};
 
+use super::base::{Base, Family};
 use super::feed::Feed;
 
 /// A structure of a base image.
@@ -49,6 +50,8 @@ pub enum Kind {
     Orphans(u32),
     /// Block of the log.
     Log(u32),
+    /// Block of F2FS that has a checksum, or whose checkpoint has.
+    F2fs(super::patch_f2fs::Part),
     /// Anything else.
     Other,
 }
@@ -114,8 +117,27 @@ pub struct Patched<'a> {
     pub rest: &'a [u8],
 }
 
+/// The patched image of an input, given to `use_it`; nothing if its base is not here.
+pub fn patched(
+    family: Family,
+    input: &[u8],
+    use_it: impl FnOnce(&Base, &Overlay<'_>, &Patched<'_>),
+) {
+    let Some((number, records)) = input.split_first() else { return };
+    let Some(base) = family.base((*number).into()) else { return };
+    let over = Overlay::new(&base.image);
+    let patched = apply(records, &base, &over);
+    use_it(&base, &over, &patched);
+}
+
+/// Reads of an image that a walk may take: a few for each KiB.
+pub fn reads(view: &dyn View) -> u64 {
+    64 * (view.len_bytes() / 1024) + 100_000
+}
+
 /// Applies the records of `input` to the overlay.
-pub fn apply<'a>(input: &'a [u8], spots: &[Spot], over: &Overlay<'_>) -> Patched<'a> {
+pub fn apply<'a>(input: &'a [u8], base: &Base, over: &Overlay<'_>) -> Patched<'a> {
+    let spots = &base.spots;
     let mut feed = Feed::new(input);
     let (flags, how) = (feed.u8(), feed.u8());
     let mut bytes = over.len_bytes();
@@ -174,7 +196,7 @@ pub fn apply<'a>(input: &'a [u8], spots: &[Spot], over: &Overlay<'_>) -> Patched
         hit.insert(spot);
     }
     if flags & SEAL != 0 {
-        seal(&hit, over);
+        (base.seal)(&hit, over);
     }
     Patched { how, bytes, rest: feed.rest() }
 }
@@ -186,7 +208,7 @@ fn bytes_of(spot: &Spot, over: &Overlay<'_>) -> Vec<u8> {
 }
 
 /// Makes the checksums of what was hit right, as far as the image still says how.
-fn seal(hit: &BTreeSet<Spot>, over: &Overlay<'_>) {
+pub fn seal(hit: &BTreeSet<Spot>, over: &Overlay<'_>) {
     let mut by_kind: Vec<&Spot> = hit.iter().collect();
     by_kind.sort_by_key(|s| (s.kind, s.at));
     seal_super(over);
@@ -212,7 +234,7 @@ fn seal(hit: &BTreeSet<Spot>, over: &Overlay<'_>) {
     for spot in by_kind {
         let mut bytes = bytes_of(spot, over);
         match spot.kind {
-            Kind::Super | Kind::Other => continue,
+            Kind::Super | Kind::Other | Kind::F2fs(_) => continue,
             Kind::Group(n) => {
                 seal_group(sums, n, spot, over);
                 continue;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use wp_base::zone_report;
 use wp_ext4::fs::era::Version;
 use wp_lab::claims::{Claims, Pins};
 use wp_lab::crash::KnownFailures;
@@ -168,6 +169,12 @@ pub fn lists(input: &[u8]) {
             }
         }
         "campaign" => campaign(list),
+        "zones" => {
+            if let Ok(zones) = zone_report::parse(list) {
+                let text = zone_report::text(&zones);
+                assert_eq!(zone_report::parse(&text).as_ref(), Ok(&zones));
+            }
+        }
         _ => {}
     }
 }

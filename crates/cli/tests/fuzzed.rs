@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fuzz::base::Family;
 use wp_base::FsError;
 use wp_ext4::check::{CheckOptions, Kind, Severity, check};
 use wp_ext4::disk::{SuperBlock, incompat};
@@ -63,18 +64,17 @@ fn what_the_fuzzers_begin_with_is_sound() {
 #[test]
 fn every_base_image_goes_through_every_target_as_it_is() {
     // Those of real kernels are larger, and have tests of their own.
-    let count = fuzz::base::count();
-    let bases = (0..count).filter(|n| !fuzz::base::is_of_reference(*n));
     let mut tried = 0;
-    for n in bases {
-        for target in fuzz::TARGETS.iter().filter(|t| t.is_image) {
+    for target in fuzz::TARGETS {
+        let Some(family) = target.images else { continue };
+        for n in (0..family.count()).filter(|n| !family.is_of_reference(*n)) {
             for how in [0, 3, 4, 8, 16] {
                 target.take(&[n as u8, 1, how]);
                 tried += 1;
             }
         }
     }
-    assert!(tried >= 15 * 4 * 5, "{tried}");
+    assert!(tried >= (15 * 4 + 2 * 3) * 5, "{tried}");
 }
 
 #[test]
@@ -122,10 +122,10 @@ struct Verdicts {
 fn compare(input: &Path, scratch: &Path, verdicts: &mut Verdicts) {
     let bytes = std::fs::read(input).expect("readable");
     let Some((number, records)) = bytes.split_first() else { return };
-    let Some(base) = fuzz::base::base((*number).into()) else { return };
+    let Some(base) = Family::Ext4.base((*number).into()) else { return };
     let over = Overlay::new(&base.image);
     // Both must see the same length, which is a whole number of blocks.
-    let patched = fuzz::patch::apply(records, &base.spots, &over);
+    let patched = fuzz::patch::apply(records, &base, &over);
     if patched.bytes != over.len_bytes() {
         return;
     }
@@ -178,7 +178,7 @@ fn compare(input: &Path, scratch: &Path, verdicts: &mut Verdicts) {
             verdicts.wrong.push(format!(
                 "{} on `{}`: e2fsck ({theirs}): {lines:#?}, we ({ours}): {found:#?}",
                 input.display(),
-                fuzz::base::name((*number).into())
+                Family::Ext4.name((*number).into())
             ));
         }
     }
@@ -195,7 +195,7 @@ fn e2fsck_calls_the_same_inputs_clean() {
     }
     let root = fuzz::base::root();
     let mut all: Vec<PathBuf> = Vec::new();
-    for target in fuzz::TARGETS.iter().filter(|t| t.is_image) {
+    for target in fuzz::TARGETS.iter().filter(|t| t.images == Some(Family::Ext4)) {
         all.extend(inputs(&root.join("regressions").join(target.name)));
     }
     if let Some(corpus) = std::env::var_os("FUZZ_CORPUS") {
@@ -204,7 +204,7 @@ fn e2fsck_calls_the_same_inputs_clean() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     // Every base of ours and of mke2fs, as it is.
-    for n in (0..fuzz::base::count()).filter(|n| !fuzz::base::is_of_reference(*n)) {
+    for n in (0..Family::Ext4.count()).filter(|n| !Family::Ext4.is_of_reference(*n)) {
         let path = dir.path().join(format!("base-{n}"));
         std::fs::write(&path, [n as u8, 0, 0]).expect("written");
         all.push(path);
