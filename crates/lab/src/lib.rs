@@ -18,6 +18,7 @@ pub mod registry;
 pub mod results;
 pub mod spec;
 pub mod testing;
+pub mod there;
 pub mod vtime;
 pub mod workload;
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use wp_lab::recovered;
+use wp_lab::there::{Plan, trips};
 use wp_lab::vtime::compare::{Compared, Report, Row};
 use wp_lab::vtime::guest::Guest;
 use wp_lab::vtime::random::{CallDifference, Extras, Verdict, both, generate};
@@ -41,6 +42,29 @@ enum What {
     /// the kernel of this host (loop devices; root), and every file compared. Exit code 1 if
     /// anything differs.
     Crash(super::kernel_crash::Args),
+    /// Images that our mounted file systems leave, clean and cut off: a Linux 6.12 that boots for it
+    /// (`uml.sh`) mounts, lists and changes them, and they are checked, listed and mounted here
+    /// again. Exit code 1 if anything differs.
+    Mounts(MountsArgs),
+}
+
+#[derive(clap::Args)]
+struct MountsArgs {
+    /// File system and options.
+    #[arg(long, default_value = "ext4,era=6.12")]
+    fs: String,
+    /// Seed of the first program; every image has two.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many images.
+    #[arg(long, default_value_t = 40)]
+    images: u64,
+    /// Options of the kernel's mount.
+    #[arg(long, default_value = "")]
+    mount: String,
+    /// The guest's script; what uml-setup.sh made must be in ~/.cache/kernel-guest.
+    #[arg(long)]
+    guest: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -99,7 +123,54 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         What::Blocks(b) => super::today::run(b, out),
         What::Recovery(r) => recovery(r, out),
         What::Crash(c) => super::kernel_crash::run(c, out),
+        What::Mounts(m) => mounts(m, out),
     }
+}
+
+/// Images of one boot: each is 64 MiB.
+const IMAGES_A_BOOT: u64 = 20;
+
+fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
+    let (fs, options) = match wp_lab::spec::file_system(&a.fs) {
+        Ok(found) => found,
+        Err(e) => return out.fail(Exit::Usage, "fs", &e, "see `writepath list fs`"),
+    };
+    let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
+    let scratch = std::env::temp_dir().join(format!("writepath-mounts-{}", std::process::id()));
+    let mut all = Vec::new();
+    for first in (0..a.images).step_by(IMAGES_A_BOOT as usize) {
+        let count = IMAGES_A_BOOT.min(a.images - first);
+        let seeds = (a.seed + 2 * first, count);
+        let plan = Plan { fs, options: &options, kernel_mount: &a.mount, seeds };
+        match trips(&script, &scratch, &plan) {
+            Ok(some) => all.extend(some),
+            Err(e) => {
+                drop(std::fs::remove_dir_all(&scratch));
+                return out.fail(Exit::HostIo, "guest", &e, "--guest names its script");
+            }
+        }
+        out.note(&format!("{} of {} images", all.len(), a.images));
+    }
+    drop(std::fs::remove_dir_all(&scratch));
+    let differ = all.iter().filter(|t| !t.differences.is_empty()).count();
+    let mut text = format!(
+        "{}: {} images, {} of them cut off; {} files listed by the kernel, {} after its changes; \
+         {differ} images differ\n",
+        a.fs,
+        all.len(),
+        all.iter().filter(|t| t.crashed).count(),
+        all.iter().map(|t| t.files).sum::<usize>(),
+        all.iter().map(|t| t.after).sum::<usize>(),
+    );
+    for t in all.iter().filter(|t| !t.differences.is_empty()) {
+        let kind = if t.crashed { "cut off" } else { "clean" };
+        writeln!(text, "seed {} ({kind}):", t.seed).expect("a string takes it");
+        for d in &t.differences {
+            writeln!(text, "  {d}").expect("a string takes it");
+        }
+    }
+    let doc = json!({ "schema": "writepath.kernels.mounts/1", "fs": a.fs, "images": all });
+    out.answer(if differ == 0 { Exit::Ok } else { Exit::No }, &doc, &text)
 }
 
 fn recovery(a: &RecoveryArgs, out: &Out) -> ExitCode {

@@ -16,11 +16,12 @@ use super::programs::{Make, errors, fill, publish, save};
 use super::sequences;
 use super::wild::Extras;
 use crate::machine::MachineError;
+use crate::spec::file_system;
 
 /// One side of a bug.
 #[derive(Clone, Copy, Debug)]
 struct Side {
-    /// Options of ext4.
+    /// File system and options, as on the command line.
     fs: &'static str,
     /// Device preset and replaced parameters.
     device: &'static str,
@@ -63,7 +64,7 @@ enum Programs {
 }
 
 const PLAIN: Side = Side {
-    fs: "era=4.6",
+    fs: "ext4,era=4.6",
     device: "fixed",
     params: &[],
     elevator: "cfq",
@@ -73,7 +74,7 @@ const PLAIN: Side = Side {
 };
 /// Little memory, so that the flusher is at work, and a slow device.
 const PHONE: Side =
-    Side { fs: "era=4.6,dirty_background_bytes=262144", device: "emmc-16", ..PLAIN };
+    Side { fs: "ext4,era=4.6,dirty_background_bytes=262144", device: "emmc-16", ..PLAIN };
 
 const BUG: Bug = Bug {
     id: "",
@@ -88,14 +89,14 @@ const BUG: Bug = Bug {
     second_cuts: 0,
 };
 /// Today's kernel.
-const TODAY: Side = Side { fs: "era=6.18", elevator: "", ..PLAIN };
+const TODAY: Side = Side { fs: "ext4,era=6.18", elevator: "", ..PLAIN };
 
 /// Those that this build can show.
 pub static BUGS: &[Bug] = &[
     Bug {
         id: "A1",
         what: "a file renamed over another is there without its contents (noauto_da_alloc)",
-        affected: Side { fs: "era=4.6,noauto_da_alloc", ..PLAIN },
+        affected: Side { fs: "ext4,era=4.6,noauto_da_alloc", ..PLAIN },
         rule: Rule::Replaced,
         profile: Profile { replaces_whole: true, ..Profile::EXT4 },
         programs: Programs::Wild(600),
@@ -104,7 +105,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A2",
         what: "a file cut to nothing and written anew is there without its contents (noauto_da_alloc)",
-        affected: Side { fs: "era=4.6,noauto_da_alloc", ..PLAIN },
+        affected: Side { fs: "ext4,era=4.6,noauto_da_alloc", ..PLAIN },
         rule: Rule::Replaced,
         profile: Profile { replaces_whole: true, ..Profile::EXT4 },
         programs: Programs::Made(save::in_place, 64),
@@ -113,7 +114,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A3",
         what: "ordered mode shows old data after a crash (3.8 to 4.6.1)",
-        affected: Side { fs: "era=3.8,dirty_background_bytes=262144", ..PHONE },
+        affected: Side { fs: "ext4,era=3.8,dirty_background_bytes=262144", ..PHONE },
         fixed: PHONE,
         programs: Programs::Wild(200),
         ..BUG
@@ -121,16 +122,16 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A4",
         what: "journal_async_commit with data=ordered: one flush, a valid record, old data (until 3.18)",
-        affected: Side { fs: "era=3.4,journal_async_commit", ..PLAIN },
-        fixed: Side { fs: "era=4.6,journal_async_commit", refused: true, ..PLAIN },
+        affected: Side { fs: "ext4,era=3.4,journal_async_commit", ..PLAIN },
+        fixed: Side { fs: "ext4,era=4.6,journal_async_commit", refused: true, ..PLAIN },
         programs: Programs::Sequences(1),
         ..BUG
     },
     Bug {
         id: "A5",
         what: "the log's tail moved in the drive's cache only: overwritten transactions are replayed, or none (until 3.3)",
-        affected: Side { fs: "era=3.3,data=journal,journal_mb=4", ..PLAIN },
-        fixed: Side { fs: "era=3.4,data=journal,journal_mb=4", ..PLAIN },
+        affected: Side { fs: "ext4,era=3.3,data=journal,journal_mb=4", ..PLAIN },
+        fixed: Side { fs: "ext4,era=3.4,data=journal,journal_mb=4", ..PLAIN },
         rule: Rule::LostSync,
         programs: Programs::Made(fill::round_the_log, 1),
         ..BUG
@@ -138,8 +139,8 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A6",
         what: "nobarrier on a volatile cache: a transaction is replayed that was never whole",
-        affected: Side { fs: "era=3.4,nobarrier", ..PLAIN },
-        fixed: Side { fs: "era=3.4", ..PLAIN },
+        affected: Side { fs: "ext4,era=3.4,nobarrier", ..PLAIN },
+        fixed: Side { fs: "ext4,era=3.4", ..PLAIN },
         rule: Rule::Metadata,
         ..BUG
     },
@@ -176,7 +177,7 @@ pub static BUGS: &[Bug] = &[
         id: "A26",
         what: "a write of data failed, one fsync said so, another says 0 (until 4.12)",
         affected: PLAIN,
-        fixed: Side { fs: "era=6.12", elevator: "", ..PLAIN },
+        fixed: Side { fs: "ext4,era=6.12", elevator: "", ..PLAIN },
         rule: Rule::Errors,
         programs: Programs::Made(errors::several_files_open, 256),
         ..BUG
@@ -197,7 +198,7 @@ pub static BUGS: &[Bug] = &[
         id: "N1",
         what: "a block whose first write failed is written again, fsync says 0, and it is lost (since 6.15)",
         affected: TODAY,
-        fixed: Side { fs: "era=6.12", elevator: "", ..PLAIN },
+        fixed: Side { fs: "ext4,era=6.12", elevator: "", ..PLAIN },
         rule: Rule::Errors,
         programs: Programs::Made(errors::fresh_blocks, 64),
         ..BUG
@@ -264,10 +265,11 @@ impl BugResult {
 }
 
 fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineError> {
+    let (fs, options) = file_system(side.fs).map_err(MachineError::Config)?;
     let mut bench = Bench {
         device: side.device.to_owned(),
         elevator: side.elevator.to_owned(),
-        ..Bench::new(&wp_ext4::ENTRY, side.fs)?
+        ..Bench::of(fs, options)?
     };
     bench.device_params.extend(side.params.iter().map(|(k, v)| ((*k).to_owned(), *v)));
     let fixed = bug.fixed_programs.filter(|_| !affected);

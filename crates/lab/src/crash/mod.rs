@@ -32,6 +32,7 @@ pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as 
 pub use command::{Command, Runs};
 pub use known::{KnownFailure, KnownFailures};
 pub use minimise::{Bounds, Minimal, minimise, verdicts};
-pub use play::{Bench, Played, play, play_on};
+pub use play::{Bench, Played, leave, play, play_on};
 pub use reproducer::{Reproducer, write as write_reproducer};
 pub use story::Cut;
+pub use wild::Extras;

@@ -220,6 +220,30 @@ pub fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played
     play_with(bench, image, program, &Around::default(), || None).map(|(played, _)| played)
 }
 
+/// Plays `program` on a file system that `image` has, and leaves it unmounted, or as the device
+/// has it when the power goes at the end with nothing lost.
+///
+/// Errors: as [`play()`], and what the unmount answers.
+pub fn leave(
+    bench: &Bench,
+    image: Medium,
+    program: &Program,
+    unmount: bool,
+) -> Result<MediumView, MachineError> {
+    let (machine, recorder, faults) = bench.machine(image, false)?;
+    let vfs = machine.mount()?;
+    let (steps, process) = (program.0.clone(), vfs.clone());
+    machine
+        .block_on("program", async move {
+            steps_of(process, &steps, &recorder, &faults).await.map(drop)
+        })?
+        .map_err(|error| MachineError::Fs { during: "a program", error })?;
+    if unmount {
+        machine.unmount(&vfs)?;
+    }
+    Ok(machine.view())
+}
+
 /// What else goes on while a program is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Around {

@@ -38,9 +38,9 @@ impl Guest {
         crate::testing::repository("../shared/tools/kernel-guest/uml.sh")
     }
 
-    /// A guest of `script`, with `scratch` for what it shares. Errors, each with its reason: no
-    /// script, no guest made by its `uml-setup.sh`, no C compiler.
-    pub fn find(script: &Path, scratch: &Path) -> Result<Guest, String> {
+    /// Can a guest of `script` be started? Errors: why not: no script, no guest made by its
+    /// `uml-setup.sh`.
+    pub fn is_ready(script: &Path) -> Result<(), String> {
         if !script.exists() {
             return Err(format!("{} is missing", script.display()));
         }
@@ -51,6 +51,13 @@ impl Guest {
         if !root.exists() {
             return Err(format!("{} is missing; run uml-setup.sh once", root.display()));
         }
+        Ok(())
+    }
+
+    /// A guest of `script`, with `scratch` for what it shares. Errors, each with its reason: no
+    /// script, no guest made by its `uml-setup.sh`, no C compiler.
+    pub fn find(script: &Path, scratch: &Path) -> Result<Guest, String> {
+        Guest::is_ready(script)?;
         let at = |e: std::io::Error| format!("{}: {e}", scratch.display());
         std::fs::create_dir_all(scratch).map_err(at)?;
         let (source, binary) = (scratch.join("prog.c"), scratch.join("prog"));

@@ -1,0 +1,318 @@
+//! There and back: images that our mounted file systems leave, mounted, read and changed by a real
+//! kernel in a guest, and mounted here again.
+//!
+//! Picture:    program, played here -> image -> guest: mount, list, change, list, unmount -> image
+//!             -> our check and listing -> mount here, another program -> check.
+//! Source:     the guest is a User-Mode Linux of `uml.sh`, kept outside the repository.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+use wp_base::Sector;
+use wp_medium::{Medium, MediumView, Sound};
+use wp_vfs::{FsEntry, Inspection, ListedFile, Options};
+
+use crate::crash::{Bench, Extras, Source, leave};
+use crate::files::{load, save};
+use crate::machine::MachineError;
+use crate::vtime::guest::Guest;
+
+/// Seconds that a boot may take on the host.
+const BOOT_SECONDS: u64 = 300;
+/// Calls of a program, about.
+const CALLS: u32 = 60;
+
+/// What became of one image.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trip {
+    /// Seed of its programs.
+    pub seed: u64,
+    /// Was it left as a power cut leaves it, and recovered by the kernel?
+    pub crashed: bool,
+    /// Files that the kernel found.
+    pub files: usize,
+    /// Files after it had changed some.
+    pub after: usize,
+    /// What differs, at most a few lines of each kind.
+    pub differences: Vec<String>,
+}
+
+/// Programs for images, and what is done with them.
+#[derive(Clone)]
+pub struct Plan<'a> {
+    /// File system.
+    pub fs: &'static FsEntry,
+    /// Its options.
+    pub options: &'a Options,
+    /// Options of the kernel's mount, joined by commas.
+    pub kernel_mount: &'a str,
+    /// First seed, and how many.
+    pub seeds: (u64, u64),
+}
+
+/// Takes images there and back, all in one boot. Every second one is left as a power cut leaves
+/// it.
+///
+/// Errors: a machine that cannot be, a guest that does not start or end.
+pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>, String> {
+    Guest::is_ready(script)?;
+    let share = scratch.join("share");
+    let at = |e: std::io::Error| format!("{}: {e}", share.display());
+    if share.exists() {
+        std::fs::remove_dir_all(&share).map_err(at)?;
+    }
+    std::fs::create_dir_all(&share).map_err(at)?;
+    let source = Source::Wild { seed: plan.seeds.0, calls: CALLS, extras: Extras::ALL };
+    let text = |e: MachineError| e.to_string();
+    let fresh = Bench::of(plan.fs, plan.options.clone()).map_err(text)?;
+    let bench = Bench { stale: false, ..fresh };
+    let mut left = Vec::new();
+    let mount = match plan.kernel_mount {
+        "" => String::new(),
+        options => format!(",{options}"),
+    };
+    let mut steps = SETUP.replace("TYPE", plan.fs.name).replace("MOUNT", &mount);
+    for n in 0..plan.seeds.1 {
+        let crashed = n % 2 == 1;
+        let program = source.program(2 * n);
+        let view = leave(&bench, bench.image().map_err(text)?, &program, !crashed).map_err(text)?;
+        let expected =
+            (plan.fs.inspect)(&view, plan.options, true).map_err(|e| format!("image {n}: {e}"))?;
+        let file = share.join(format!("{n}.img"));
+        save(&view.medium, view.start, view.bytes, &file).map_err(at)?;
+        writeln!(steps, "one {n}").expect("a string takes it");
+        left.push((n, crashed, expected));
+    }
+    std::fs::write(share.join("run.sh"), steps).map_err(at)?;
+    let status = Command::new("bash")
+        .arg(script)
+        .arg(&share)
+        .arg(BOOT_SECONDS.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|e| format!("{}: {e}", script.display()))?;
+    if !status.success() {
+        let said = std::fs::read_to_string(share.join("stdout.txt")).unwrap_or_default();
+        return Err(format!("the guest failed: {}", said.trim()));
+    }
+    let mut out = Vec::new();
+    for (n, crashed, expected) in left {
+        let mut trip = Trip {
+            seed: plan.seeds.0 + 2 * n,
+            crashed,
+            files: 0,
+            after: 0,
+            differences: Vec::new(),
+        };
+        back(&share, n, plan, &bench, &source, &expected, &mut trip)?;
+        std::fs::remove_file(share.join(format!("{n}.img"))).map_err(at)?;
+        out.push(trip);
+    }
+    Ok(out)
+}
+
+/// Compares what the kernel found, and takes its image back.
+fn back(
+    share: &Path,
+    n: u64,
+    plan: &Plan<'_>,
+    bench: &Bench,
+    source: &Source,
+    expected: &Inspection,
+    trip: &mut Trip,
+) -> Result<(), String> {
+    let read = |kind: &str| std::fs::read_to_string(share.join(format!("{n}.{kind}")));
+    let said = read("err").unwrap_or_default();
+    let differs = &mut trip.differences;
+    if share.join(format!("{n}.failed")).exists() {
+        differs.push(format!("the kernel: {}", said.trim()));
+        return Ok(());
+    }
+    let listing = |kind: &str| {
+        let text = read(kind).map_err(|e| format!("{n}.{kind}: {e}"))?;
+        tree_of_walk(&text)
+    };
+    let (theirs, changed) = (listing("before")?, listing("after")?);
+    (trip.files, trip.after) = (theirs.len(), changed.len());
+    compare("ours -> kernel", &tree(&expected.files), &theirs, differs);
+    differs.extend(expected.findings.iter().map(|f| format!("our listing: {f}")));
+    let image = share.join(format!("{n}.img"));
+    let (medium, bytes) = load(&image).map_err(|e| format!("{}: {e}", image.display()))?;
+    sound("the kernel's image", plan, (&medium, bytes), Some(&changed), differs);
+    // And on from there.
+    let program = source.program(2 * n + 1);
+    match leave(bench, medium, &program, true) {
+        Ok(view) => sound("ours again", plan, (&view.medium, view.bytes), None, differs),
+        Err(e) => differs.push(format!("mounted here again: {e}")),
+    }
+    Ok(())
+}
+
+/// Our check and listing of a clean image.
+fn sound(
+    what: &str,
+    plan: &Plan<'_>,
+    (medium, bytes): (&Medium, u64),
+    files: Option<&Tree>,
+    differs: &mut Vec<String>,
+) {
+    let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
+    match (plan.fs.check)(&view, plan.options, false, &Sound::default()) {
+        Ok(report) => differs.extend(report.faults.iter().take(4).map(|f| {
+            format!("{what}, our check: {} {}: {}, not {}", f.kind, f.place, f.found, f.expected)
+        })),
+        Err(e) => differs.push(format!("{what}, our check: {e}")),
+    }
+    match (plan.fs.inspect)(&view, plan.options, true) {
+        Ok(i) if i.recovered => differs.push(format!("{what}: not clean")),
+        Ok(i) => {
+            if let Some(files) = files {
+                compare(what, files, &tree(&i.files), differs);
+            }
+        }
+        Err(e) => differs.push(format!("{what}, our listing: {e}")),
+    }
+}
+
+/// Path -> what is said of it.
+type Tree = BTreeMap<String, String>;
+
+fn describe(kind: &str, mode: u32, nlink: u32, size: u64, ino: u64, more: &str) -> String {
+    // A directory's size is the file system's own business and is told by both.
+    format!("{kind} {mode:o} links {nlink} size {size} inode {ino} {more}")
+}
+
+fn tree(files: &[ListedFile]) -> Tree {
+    let line = |f: &ListedFile| {
+        let hash = f.sha256.clone().filter(|_| f.kind == "file");
+        let more = hash.or_else(|| f.target.clone()).unwrap_or_default();
+        let text = describe(f.kind, f.mode, f.nlink, f.size, f.ino, &more);
+        (f.path.clone(), text)
+    };
+    files.iter().map(line).collect()
+}
+
+/// Reads what the guest's script listed. Errors: a line that is none.
+fn tree_of_walk(text: &str) -> Result<Tree, String> {
+    let mut hashes: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut entries = Vec::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('\t').collect();
+        match cells[..] {
+            ["S", hash, path] => drop(hashes.insert(path, hash)),
+            ["E", kind, mode, nlink, size, ino, path, target] => {
+                entries.push((kind, mode, nlink, size, ino, path, target));
+            }
+            _ => return Err(format!("`{line}` is no line of a listing")),
+        }
+    }
+    let one = |e: &(&str, &str, &str, &str, &str, &str, &str)| {
+        let (kind, mode, nlink, size, ino, path, target) = *e;
+        let wrong = || format!("{path}: a number of the listing");
+        let kind = match kind {
+            "f" => "file",
+            "d" => "dir",
+            "l" => "symlink",
+            "p" => "fifo",
+            "s" => "socket",
+            "c" => "char",
+            "b" => "block",
+            other => other,
+        };
+        let more = if kind == "file" { hashes.get(path).copied().unwrap_or("?") } else { target };
+        let text = describe(
+            kind,
+            u32::from_str_radix(mode, 8).map_err(|_| wrong())?,
+            nlink.parse().map_err(|_| wrong())?,
+            size.parse().map_err(|_| wrong())?,
+            ino.parse().map_err(|_| wrong())?,
+            more,
+        );
+        Ok((path.to_owned(), text))
+    };
+    entries.iter().map(one).collect()
+}
+
+fn compare(what: &str, left: &Tree, right: &Tree, out: &mut Vec<String>) {
+    let paths: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+    let mut found = Vec::new();
+    for path in paths {
+        let (a, b) = (left.get(path), right.get(path));
+        if a != b {
+            let text = |x: Option<&String>| x.cloned().unwrap_or_else(|| "not there".to_owned());
+            found.push(format!("{what}: {path}: {} | {}", text(a), text(b)));
+        }
+    }
+    let more = found.len().saturating_sub(6);
+    out.extend(found.into_iter().take(6));
+    if more > 0 {
+        out.push(format!("{what}: {more} more"));
+    }
+}
+
+/// What the guest does with an image: lists it, changes it in ways that do not depend on what is
+/// there, lists it again.
+const SETUP: &str = r#"
+list() {
+ ( cd /mnt/a
+ find . -mindepth 1 -not -path './lost+found*' -printf 'E\t%y\t%m\t%n\t%s\t%i\t%P\t%l\n'
+ find . -type f -not -path './lost+found*' -printf '%P\0' | xargs -0 -r sha256sum |
+  sed -E 's/^([0-9a-f]{64}) [ *](.*)$/S\t\1\t\2/' ) > $1
+}
+change() {
+ cd /mnt/a
+ mkdir kernel kernel/deep
+ for i in 1 2 3 4 5 6 7 8; do seq $i 4000 > kernel/f$i; done
+ ln kernel/f1 kernel/deep/again; ln -s ../f2 kernel/deep/link
+ head -c 3000 /dev/zero | tr '\0' x > kernel/small
+ n=0
+ find . -type f -not -path './kernel*' | sort | while read -r f; do
+  n=$((n + 1))
+  case $((n % 4)) in
+   0) rm "$f" ;;
+   1) echo more >> "$f" ;;
+   2) mv "$f" kernel/deep/m$n ;;
+   3) head -c 5000 /dev/zero > "$f" ;;
+  esac
+ done
+ rm kernel/f3; sync
+ seq 1 20000 > kernel/f4; cd /
+}
+one() {
+ L=$(losetup -f) && losetup $L /share/$1.img || exit 3
+ if mount -t TYPE -o "rwMOUNT" $L /mnt/a 2> /share/$1.err; then
+  list /share/$1.before
+  change 2>> /share/$1.err
+  list /share/$1.after
+  umount /mnt/a 2>> /share/$1.err || touch /share/$1.failed
+ else
+  touch /share/$1.failed; dmesg | tail -n 4 >> /share/$1.err
+ fi
+ losetup -d $L
+}
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_is_read_and_differences_are_told_by_path() {
+        let text = "E\td\t755\t2\t4096\t12\ta\t\nE\tf\t644\t1\t3\t13\ta/b\t\nS\tff00\ta/b\n";
+        let theirs = tree_of_walk(text).expect("a listing");
+        assert_eq!(theirs["a/b"], "file 644 links 1 size 3 inode 13 ff00");
+        let mut ours = theirs.clone();
+        let mut out = Vec::new();
+        compare("x", &ours, &theirs, &mut out);
+        assert!(out.is_empty(), "{out:?}");
+        ours.remove("a/b");
+        compare("x", &ours, &theirs, &mut out);
+        assert_eq!(out, ["x: a/b: not there | file 644 links 1 size 3 inode 13 ff00"]);
+        assert!(tree_of_walk("E\tf\t9\t1\t3\t13\ta\t\n").is_err());
+        assert!(tree_of_walk("nonsense\n").is_err());
+    }
+}
