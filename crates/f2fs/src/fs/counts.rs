@@ -114,7 +114,8 @@ impl F2fs {
     pub(crate) fn stat(&self) -> wp_vfs::StatFs {
         let c = &self.counts;
         let free = c.user.get().saturating_sub(c.blocks.get());
-        let nodes = u64::from(c.nodes_max.get());
+        // Numbers 0 to 2 are nobody's.
+        let nodes = u64::from(c.nodes_max.get()).saturating_sub(3);
         let (inodes, inodes_free) = if nodes > c.user.get() {
             (c.user.get(), free)
         } else {
