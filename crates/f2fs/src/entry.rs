@@ -43,6 +43,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "more node ids (mkfs.f2fs -i)",
     },
     OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.f2fs -l)" },
+    OptionSpec {
+        key: "oprw",
+        when: When::Mount,
+        default: "",
+        help: "order-preserving recovery: nodes whose data was not written count as not written",
+    },
 ];
 
 /// F2FS.
@@ -74,7 +80,13 @@ fn version(text: &str) -> Option<(u32, u32)> {
 fn how(o: &Options) -> FsResult<RecoverOptions> {
     let (major, minor) = version(o.get("era", OPTIONS).unwrap_or_default())
         .ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
-    Ok(RecoverOptions { rules: Rules::linux(major, minor), ..RecoverOptions::default() })
+    let rules = Rules::linux(major, minor);
+    Ok(RecoverOptions { rules, oprw: is_set(o, "oprw"), ..RecoverOptions::default() })
+}
+
+/// Was a flag given, and not as `false` or `0`?
+fn is_set(o: &Options, key: &str) -> bool {
+    o.get(key, OPTIONS).is_some_and(|v| v != "false" && v != "0")
 }
 
 fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
@@ -85,8 +97,7 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
     let mut m = MkfsOptions::new(bytes);
     m.segments_per_section = number(o, "segs_per_sec", "segs_per_sec: 1 or more")?;
     m.sections_per_zone = number(o, "secs_per_zone", "secs_per_zone: 1 or more")?;
-    m.large_nat_bitmap =
-        o.get("large_nat_bitmap", OPTIONS).is_some_and(|v| v != "false" && v != "0");
+    m.large_nat_bitmap = is_set(o, "large_nat_bitmap");
     m.label = o.get("label", OPTIONS).unwrap_or_default().to_owned();
     for name in o.get("features", OPTIONS).unwrap_or_default().split('+').filter(|n| !n.is_empty())
     {
@@ -126,8 +137,10 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         };
         all.iter().map(one).collect()
     };
+    let rejected = found.recovery.oprw.iter().flat_map(|r| &r.nodes);
     Ok(Inspection {
         recovered: found.recovery.is_needed(),
+        left_out: rejected.map(ToString::to_string).collect(),
         findings: failed.chain(wrong).collect(),
         files: found
             .files
@@ -159,7 +172,7 @@ fn attribute(value: &[u8]) -> String {
 
 fn check(view: &dyn View, o: &Options, recover: bool, _: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
-    let report = check::check(view, &CheckOptions { recover, zones: None })?;
+    let report = check::check(view, &CheckOptions { recover })?;
     Ok(Checked {
         is_clean: report.is_clean(),
         recovered: report.recovered,
