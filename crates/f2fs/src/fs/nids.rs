@@ -10,7 +10,7 @@ use wp_rt::{Lock, Rt};
 
 use super::meta::show;
 use super::mount::F2fs;
-use crate::disk::{NatEntry, addr, bits};
+use crate::disk::{NatBits, NatEntry, addr, bits};
 
 /// Blocks of the NAT that are looked at in one go (`FREE_NID_PAGES`).
 const SCAN_BLOCKS: u32 = 8;
@@ -63,6 +63,22 @@ impl Nids {
             next_scan: Cell::new(next_scan),
             available: Cell::new(available),
             build: Lock::new(rt, "free node numbers", ()),
+        }
+    }
+
+    /// Blocks of the NAT that need not be read: full and empty ones (`load_free_nid_bitmap`).
+    pub(super) fn know(&self, nat_blocks: u32, known: &NatBits) {
+        let mut maps = self.maps.borrow_mut();
+        for block in 0..nat_blocks {
+            if bits::test_le(&known.empty, block) {
+                let mut map = FreeMap { free: [0; 8], count: PER };
+                (0..PER).for_each(|n| {
+                    map.put(n, true);
+                });
+                maps.insert(block, map);
+            } else if bits::test_le(&known.full, block) {
+                maps.insert(block, FreeMap { free: [0; 8], count: 0 });
+            }
         }
     }
 
