@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use wp_base::{FsError, FsResult};
-use wp_rt::{Completion, Rt, WaitQueue};
+use wp_rt::{Completion, CpuOp, Rt, WaitQueue};
 
 use super::ino_sets::InoSet;
 use super::mount::F2fs;
@@ -57,6 +57,7 @@ impl F2fs {
         if !self.opts.barrier || !site::FSYNC_FLUSH.on() {
             return Ok(());
         }
+        self.rt.cpu(CpuOp::FlushIssue, 1).await;
         let f = &self.flusher;
         f.queued.set(f.queued.get() + 1);
         let alone = !self.opts.flush_merge || f.queued.get() == 1 || self.io.parts().len() > 1;

@@ -14,7 +14,7 @@ use wp_base::{FsError, FsResult, Sector};
 use wp_block::{Bio, Partition};
 use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_medium::Slice;
-use wp_rt::{Rt, WaitQueue};
+use wp_rt::{CpuOp, Rt, WaitQueue};
 
 use super::mount::F2fs;
 use crate::disk::{Geometry, Log, Summary};
@@ -443,6 +443,7 @@ impl F2fs {
         if ends_plug {
             part.queue().empty_plug();
         }
+        self.rt.spend(CpuOp::BioSubmit, 1);
         let shared = self.io.shared.clone();
         part.submit(Bio::write(at, segs, flags).on_end(move |end| {
             let failed = end.status.is_err();
@@ -515,6 +516,7 @@ impl F2fs {
         let (part, at) = self.io.target(&self.g, addr);
         let shared = self.io.shared.clone();
         shared.reads.set(shared.reads.get() + 1);
+        self.rt.spend(CpuOp::BioSubmit, 1);
         part.submit(Bio::read(at, bufs.len() as u32 * SECTORS, flags).on_end(move |end| {
             shared.reads.set(shared.reads.get() - 1);
             let whole = Blocks::of(&end.data);

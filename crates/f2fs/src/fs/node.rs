@@ -12,6 +12,7 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, WbControl};
 use wp_medium::Slice;
+use wp_rt::CpuOp;
 
 use super::counts::Dirty;
 use super::inode::Inode;
@@ -300,6 +301,7 @@ impl F2fs {
         seq: Option<&mut u32>,
     ) -> FsResult<bool> {
         let nid = buf.block() as u32;
+        self.rt.cpu(CpuOp::NodeWriteback, 1).await;
         if self.cp_error() {
             self.clean_node(buf);
             buf.clear(BufFlag::Uptodate);
