@@ -213,6 +213,7 @@ impl F2fs {
         data: &[Slice],
     ) -> FsResult<u64> {
         self.check_writable()?;
+        self.note_request();
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         let end = offset.checked_add(len).ok_or(FsError::TooBig)?;
         let most = inode.shape().blocks_max() * BLOCK;
@@ -382,12 +383,7 @@ impl F2fs {
     }
 
     /// Writes back cached blocks of bytes `from..to` and waits (`filemap_write_and_wait_range`).
-    pub(super) async fn write_back(
-        &self,
-        inode: &Rc<Inode>,
-        from: u64,
-        to: u64,
-    ) -> FsResult<()> {
+    pub(super) async fn write_back(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
         let range = block_range(from, to);
         let wbc = wp_cache::WbControl { range, ..wp_cache::WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;

@@ -366,8 +366,7 @@ impl F2fs {
     ) -> FsResult<()> {
         let shape = dir.shape();
         let area = DentryArea::inline(shape.inline_bytes());
-        let bytes =
-            node.with(|b| disk::Inode::of(block_of(b)).inline_area(&shape).to_vec());
+        let bytes = node.with(|b| disk::Inode::of(block_of(b)).inline_area(&shape).to_vec());
         if dir.f.borrow().dir_level > 0 {
             return self.rehash_inline_dir(dir, node, &area, bytes).await;
         }

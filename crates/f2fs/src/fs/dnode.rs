@@ -97,8 +97,9 @@ impl F2fs {
                 self.grow(inode, &node, of_inode, *entry, *ofs).await?
             } else {
                 let got = if how == Find::Ahead && level as u32 + 1 == place.depth && level > 0 {
-                    let ahead: Vec<u32> =
-                        (entry + 1..(entry + 129).min(Node::WORDS)).map(|n| word(&node, n)).collect();
+                    let ahead: Vec<u32> = (entry + 1..(entry + 129).min(Node::WORDS))
+                        .map(|n| word(&node, n))
+                        .collect();
                     self.node_ra(next, &ahead).await
                 } else {
                     self.node(next).await

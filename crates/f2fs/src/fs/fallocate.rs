@@ -13,7 +13,6 @@ use super::inode::{Inode, fi};
 use super::io::Kind;
 use super::mount::F2fs;
 use crate::disk::addr;
-use crate::disk::inode::advise;
 
 impl F2fs {
     /// `f2fs_fallocate`. The caller has the inode's `lock`.
@@ -312,12 +311,7 @@ impl F2fs {
 
     /// A log-structured file system moves no block that the last checkpoint does not have
     /// (`__read_out_blkaddrs`). Errors: `Unsupported`.
-    async fn check_movable(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        from: u64,
-        to: u64,
-    ) -> FsResult<()> {
+    async fn check_movable(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
         if !self.is_lfs() {
             return Ok(());
         }
@@ -381,11 +375,6 @@ impl F2fs {
         copy.set(super::writeback::GCING);
         self.drop_pages(inode, from, from + 1).await;
         self.free_addrs(inode, &source, source.slot..source.slot + 1).await
-    }
-
-    /// Blocks beyond its end are what somebody asked for.
-    pub(super) fn keeps_size(inode: &Inode) -> bool {
-        inode.has_advice(advise::KEEP_SIZE)
     }
 }
 

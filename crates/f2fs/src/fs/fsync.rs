@@ -140,6 +140,7 @@ impl F2fs {
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }
+        self.note_request();
         let out = self.do_sync(inode, kind, range, told).await;
         let failed = F2fs::tell(inode, told);
         out.and(failed)
@@ -199,7 +200,7 @@ impl F2fs {
             }
         }
         let arrived = self.settle_data(inode, told).await;
-        if !atomic && site::FSYNC_NODE_WAIT.on() {
+        if !atomic {
             self.wait_node_writeback(seq).await?;
         }
         arrived?;
@@ -248,7 +249,7 @@ impl F2fs {
         } else {
             self.opts.fsync_mode != FsyncMode::NoBarrier
         };
-        if flushes && site::FSYNC_FLUSH.on() {
+        if flushes {
             self.issue_flush(inode.ino).await?;
         }
         self.remove_ino(inode.ino, InoSet::Update);

@@ -484,9 +484,7 @@ impl F2fs {
 
     /// What an fsync must know of an inode that leaves memory (end of `f2fs_evict_inode`).
     fn remember_writes(&self, inode: &Inode) {
-        for (bit, set) in
-            [(fi::APPEND_WRITE, InoSet::Append), (fi::UPDATE_WRITE, InoSet::Update)]
-        {
+        for (bit, set) in [(fi::APPEND_WRITE, InoSet::Append), (fi::UPDATE_WRITE, InoSet::Update)] {
             if inode.is(bit) {
                 self.add_ino(inode.ino, set);
             }
@@ -571,8 +569,7 @@ impl F2fs {
 
     /// Does the inode differ from its node block (`FI_DIRTY_INODE`)?
     pub(super) fn is_inode_dirty(&self, ino: u32) -> bool {
-        let _ = ino;
-        todo!()
+        self.inode_in_memory(ino).is_some_and(|inode| inode.is(fi::DIRTY))
     }
 
     /// Copies a dirty inode's fields into its node block, and marks that dirty

@@ -41,6 +41,7 @@ impl F2fs {
     /// Is it a directory that can be changed? Errors: `NotFound`, `NotPermitted`, `ReadOnly`, `Io`.
     fn check_dir(&self, dir: &Inode) -> FsResult<()> {
         self.check_writable()?;
+        self.note_request();
         if dir.gone.get() || dir.nlink() == 0 {
             return Err(FsError::NotFound);
         }

@@ -10,7 +10,7 @@ use wp_cache::{BufFlag, Buffer};
 
 use super::counts::Dirty;
 use super::dnode::{Dnode, Find, Found};
-use super::inode::{Inode, block_mut, block_of, fi};
+use super::inode::{Inode, block_mut, block_of};
 use super::io::Kind;
 use super::mount::F2fs;
 use crate::disk::inode::{advise, inline};
@@ -58,9 +58,11 @@ impl F2fs {
     /// Drops cached blocks `from..to`, dirty or not. Waits: for reads and writes of them.
     pub(super) async fn drop_pages(&self, inode: &Rc<Inode>, from: u64, to: u64) {
         loop {
-            let busy = inode.map.range(from, to).into_iter().find(|b| {
-                b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading)
-            });
+            let busy = inode
+                .map
+                .range(from, to)
+                .into_iter()
+                .find(|b| b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading));
             let Some(b) = busy else { break };
             if b.flag(BufFlag::Reading) {
                 b.wait_clear(BufFlag::Reading).await;
@@ -280,12 +282,7 @@ impl F2fs {
         Ok(false)
     }
 
-    async fn free_tree_node(
-        &self,
-        inode: &Rc<Inode>,
-        nid: u32,
-        node: &Rc<Buffer>,
-    ) -> FsResult<()> {
+    async fn free_tree_node(&self, inode: &Rc<Inode>, nid: u32, node: &Rc<Buffer>) -> FsResult<()> {
         self.free_node(nid, node).await?;
         self.add_blocks(inode, -1);
         Ok(())
@@ -374,11 +371,6 @@ impl F2fs {
         if !inode.has_advice(advise::KEEP_SIZE) {
             self.change(inode, |f| f.advise |= advise::KEEP_SIZE);
         }
-    }
-
-    /// Is there no way to free it but by an error? (`FI_NO_ALLOC` is for the dying.)
-    pub(super) fn is_dying(inode: &Inode) -> bool {
-        inode.is(fi::NO_ALLOC)
     }
 }
 

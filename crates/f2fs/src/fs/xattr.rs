@@ -48,8 +48,7 @@ impl F2fs {
         if inode.has_inline(inline::XATTR) {
             let shape = inode.shape();
             let node = self.node(inode.ino).await?;
-            bytes =
-                node.with(|b| disk::Inode::of(block_of(b)).xattr_area(&shape).to_vec());
+            bytes = node.with(|b| disk::Inode::of(block_of(b)).xattr_area(&shape).to_vec());
         }
         let nid = inode.f.borrow().xattr_nid;
         let mut at = self.node_at(inode.ino).await;
@@ -189,10 +188,7 @@ impl F2fs {
         Ok(())
     }
 
-    async fn new_xattr_node(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-    ) -> FsResult<Rc<wp_cache::Buffer>> {
+    async fn new_xattr_node(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<Rc<wp_cache::Buffer>> {
         let nid = self.alloc_nid().await?;
         match self.new_node(inode.ino, nid, tree::XATTR_OFFSET, inode.is_dir()).await {
             Ok(node) => {
