@@ -10,6 +10,7 @@ use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, xattr};
 use crate::image::{self, InspectOptions, RecoverOptions, Rules};
 use crate::mkfs::{MkfsOptions, mkfs};
+use crate::zoned::recover_options;
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
@@ -42,6 +43,12 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "more node ids (mkfs.f2fs -i)",
     },
+    OptionSpec {
+        key: "oprw",
+        when: When::Mount,
+        default: "",
+        help: "order-preserving recovery by write pointers (paper f2fs-oprw); needs zones",
+    },
     OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.f2fs -l)" },
 ];
 
@@ -58,7 +65,7 @@ pub static ENTRY: FsEntry = FsEntry {
     inspect,
     recover,
     check,
-    survey: |overlay, o| image::survey(overlay, &how(o)?),
+    survey: |overlay, o| image::survey(overlay, &recover_options(overlay, o)?),
     blocks: |view| Ok(Box::new(crate::evidence::Blocks::read(view)?) as Box<dyn BlockMap>),
     eras,
 };
@@ -71,7 +78,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
     (is_version && parts.next().is_none()).then_some(version)
 }
 
-fn how(o: &Options) -> FsResult<RecoverOptions> {
+pub(crate) fn how(o: &Options) -> FsResult<RecoverOptions> {
     let (major, minor) = version(o.get("era", OPTIONS).unwrap_or_default())
         .ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
     Ok(RecoverOptions { rules: Rules::linux(major, minor), ..RecoverOptions::default() })
@@ -82,6 +89,18 @@ fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
 }
 
 fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
+    write(&mkfs_options(o, bytes)?)
+}
+
+/// The image that mkfs makes with these options.
+pub(crate) fn write(m: &MkfsOptions) -> FsResult<Medium> {
+    let mut medium = Medium::new();
+    mkfs(m)?.write_to(&mut medium);
+    Ok(medium)
+}
+
+/// What mkfs is asked for.
+pub(crate) fn mkfs_options(o: &Options, bytes: u64) -> FsResult<MkfsOptions> {
     let mut m = MkfsOptions::new(bytes);
     m.segments_per_section = number(o, "segs_per_sec", "segs_per_sec: 1 or more")?;
     m.sections_per_zone = number(o, "secs_per_zone", "secs_per_zone: 1 or more")?;
@@ -92,9 +111,7 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
     {
         m.set_feature(name, true)?;
     }
-    let mut medium = Medium::new();
-    mkfs(&m)?.write_to(&mut medium);
-    Ok(medium)
+    Ok(m)
 }
 
 fn probe(view: &dyn View) -> bool {
@@ -105,7 +122,9 @@ fn probe(view: &dyn View) -> bool {
 
 fn recover(view: &dyn View, o: &Options) -> FsResult<Vec<(Sector, Slice)>> {
     let overlay = Overlay::new(view);
-    let last = image::recover(&overlay, &how(o)?)?.last_block.map(crate::disk::Geometry::byte_of);
+    let last = image::recover(&overlay, &recover_options(view, o)?)?
+        .last_block
+        .map(crate::disk::Geometry::byte_of);
     let mut writes = overlay.writes();
     // The block that makes the new checkpoint count waits for everything else.
     writes.sort_by_key(|(sector, _)| Some(sector.bytes()) == last);
@@ -113,7 +132,7 @@ fn recover(view: &dyn View, o: &Options) -> FsResult<Vec<(Sector, Slice)>> {
 }
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
-    let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
+    let options = InspectOptions { hash, recover: recover_options(view, o)?, ..Default::default() };
     let found = image::inspect(view, &options)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
@@ -158,7 +177,7 @@ fn attribute(value: &[u8]) -> String {
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, _: &Sound) -> FsResult<Checked> {
-    let recover = if recover { Some(how(o)?) } else { None };
+    let recover = if recover { Some(recover_options(view, o)?) } else { None };
     let report = check::check(view, &CheckOptions { recover, zones: None })?;
     Ok(Checked {
         is_clean: report.is_clean(),

@@ -8,6 +8,7 @@ mod entry;
 mod evidence;
 pub mod image;
 pub mod mkfs;
+pub mod zoned;
 
 pub use entry::ENTRY;
 pub use evidence::Blocks;

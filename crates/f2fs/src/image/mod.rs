@@ -33,7 +33,7 @@ pub use devices::Joined;
 pub use files::{DirName, Run};
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
 pub use recovery::zones::{Moved, Zone, ZoneKind, ZoneRepair, parse_zones};
-pub use recovery::{RecoverOptions, Recovery, Rejected, Rules, recover};
+pub use recovery::{RecoverOptions, Recovery, Rejected, Rules, Work, recover};
 pub use survey::survey;
 
 /// An opened file system, as its last checkpoint has it.
