@@ -1,0 +1,1 @@
+//! Giving out blocks.

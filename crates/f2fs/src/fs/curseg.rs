@@ -1,0 +1,4 @@
+//! The six logs.
+
+/// The six logs.
+pub(crate) struct Logs {}

@@ -1,0 +1,4 @@
+//! Discards and zone resets.
+
+/// Discards to be sent.
+pub(crate) struct Discards {}

@@ -1,0 +1,4 @@
+//! Garbage collection.
+
+/// State of garbage collection.
+pub(crate) struct GcState {}

@@ -1,0 +1,1 @@
+//! Blocks before the main area.

@@ -1,0 +1,4 @@
+//! Free, dirty and emptied segments.
+
+/// Segments by state.
+pub(crate) struct Segments {}
