@@ -10,6 +10,7 @@ pub mod rng;
 pub mod site;
 pub mod units;
 pub mod zone;
+pub mod zone_report;
 
 pub use error::{Corruption, FsError, FsResult};
 pub use rng::Rng;

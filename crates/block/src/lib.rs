@@ -60,4 +60,4 @@ pub use partition::Partition;
 pub use plug::PlugGuard;
 pub use pool::{BioInfo, IoClass, List, Pool, Request, RqId};
 pub use queue::BlockQueue;
-pub use zones::{KeepInZone, ZoneCut, ZoneOrder, parse_report, powered_up, report_text};
+pub use zones::{KeepInZone, ZoneCut, ZoneOrder, powered_up};

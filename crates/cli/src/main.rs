@@ -1,6 +1,7 @@
 //! The `writepath` command: argument parsing and printing only.
 
 mod cmd;
+mod images;
 mod output;
 
 use clap::{Parser, Subcommand};

@@ -323,6 +323,7 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
     Ok(Inspection {
+        left_out: Vec::new(),
         recovered: found.recovery.is_needed(),
         findings: found
             .findings

@@ -10,7 +10,6 @@ use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, xattr};
 use crate::image::{self, InspectOptions, RecoverOptions, Rules};
 use crate::mkfs::{MkfsOptions, mkfs};
-use crate::zoned::recover_options;
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
@@ -43,13 +42,13 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "more node ids (mkfs.f2fs -i)",
     },
+    OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.f2fs -l)" },
     OptionSpec {
         key: "oprw",
         when: When::Mount,
         default: "",
-        help: "order-preserving recovery by write pointers (paper f2fs-oprw); needs zones",
+        help: "order-preserving recovery: nodes whose data was not written count as not written",
     },
-    OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.f2fs -l)" },
 ];
 
 /// F2FS.
@@ -65,7 +64,7 @@ pub static ENTRY: FsEntry = FsEntry {
     inspect,
     recover,
     check,
-    survey: |overlay, o| image::survey(overlay, &recover_options(overlay, o)?),
+    survey: |overlay, o| image::survey(overlay, &how(o)?),
     blocks: |view| Ok(Box::new(crate::evidence::Blocks::read(view)?) as Box<dyn BlockMap>),
     eras,
 };
@@ -78,10 +77,16 @@ fn version(text: &str) -> Option<(u32, u32)> {
     (is_version && parts.next().is_none()).then_some(version)
 }
 
-pub(crate) fn how(o: &Options) -> FsResult<RecoverOptions> {
+fn how(o: &Options) -> FsResult<RecoverOptions> {
     let (major, minor) = version(o.get("era", OPTIONS).unwrap_or_default())
         .ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
-    Ok(RecoverOptions { rules: Rules::linux(major, minor), ..RecoverOptions::default() })
+    let rules = Rules::linux(major, minor);
+    Ok(RecoverOptions { rules, oprw: is_set(o, "oprw"), ..RecoverOptions::default() })
+}
+
+/// Was a flag given, and not as `false` or `0`?
+fn is_set(o: &Options, key: &str) -> bool {
+    o.get(key, OPTIONS).is_some_and(|v| v != "false" && v != "0")
 }
 
 fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
@@ -104,8 +109,7 @@ pub(crate) fn mkfs_options(o: &Options, bytes: u64) -> FsResult<MkfsOptions> {
     let mut m = MkfsOptions::new(bytes);
     m.segments_per_section = number(o, "segs_per_sec", "segs_per_sec: 1 or more")?;
     m.sections_per_zone = number(o, "secs_per_zone", "secs_per_zone: 1 or more")?;
-    m.large_nat_bitmap =
-        o.get("large_nat_bitmap", OPTIONS).is_some_and(|v| v != "false" && v != "0");
+    m.large_nat_bitmap = is_set(o, "large_nat_bitmap");
     m.label = o.get("label", OPTIONS).unwrap_or_default().to_owned();
     for name in o.get("features", OPTIONS).unwrap_or_default().split('+').filter(|n| !n.is_empty())
     {
@@ -122,9 +126,7 @@ fn probe(view: &dyn View) -> bool {
 
 fn recover(view: &dyn View, o: &Options) -> FsResult<Vec<(Sector, Slice)>> {
     let overlay = Overlay::new(view);
-    let last = image::recover(&overlay, &recover_options(view, o)?)?
-        .last_block
-        .map(crate::disk::Geometry::byte_of);
+    let last = image::recover(&overlay, &how(o)?)?.last_block.map(crate::disk::Geometry::byte_of);
     let mut writes = overlay.writes();
     // The block that makes the new checkpoint count waits for everything else.
     writes.sort_by_key(|(sector, _)| Some(sector.bytes()) == last);
@@ -132,7 +134,7 @@ fn recover(view: &dyn View, o: &Options) -> FsResult<Vec<(Sector, Slice)>> {
 }
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
-    let options = InspectOptions { hash, recover: recover_options(view, o)?, ..Default::default() };
+    let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
     let found = image::inspect(view, &options)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
@@ -145,8 +147,10 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         };
         all.iter().map(one).collect()
     };
+    let rejected = found.recovery.oprw.iter().flat_map(|r| &r.nodes);
     Ok(Inspection {
         recovered: found.recovery.is_needed(),
+        left_out: rejected.map(ToString::to_string).collect(),
         findings: failed.chain(wrong).collect(),
         files: found
             .files
@@ -177,8 +181,8 @@ fn attribute(value: &[u8]) -> String {
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, _: &Sound) -> FsResult<Checked> {
-    let recover = if recover { Some(recover_options(view, o)?) } else { None };
-    let report = check::check(view, &CheckOptions { recover, zones: None })?;
+    let recover = if recover { Some(how(o)?) } else { None };
+    let report = check::check(view, &CheckOptions { recover })?;
     Ok(Checked {
         is_clean: report.is_clean(),
         recovered: report.recovered,

@@ -5,6 +5,7 @@
 mod images;
 mod reference;
 mod skip;
+mod zoned;
 mod zones;
 
 use images::Bytes;
@@ -12,7 +13,7 @@ use wp_base::Rng;
 use wp_f2fs::check::{CheckOptions, check};
 use wp_f2fs::disk::{Checkpoint, Log};
 use wp_f2fs::image::{Image, InspectOptions, RecoverOptions, Rules, inspect, recover};
-use wp_medium::Overlay;
+use wp_medium::{Overlay, View, WithZones};
 
 /// Blocks in which damage is felt: super blocks, the packs, used blocks of SIT and NAT, summaries
 /// and the main area as far as it is written.
@@ -90,6 +91,7 @@ fn damaged_images_give_an_error_or_a_result() {
         let Some((bytes, _)) = reference::reference("f2fs robustness", name) else { return };
         let mut bytes = Bytes(bytes);
         let places = places(&bytes);
+        let zones = zoned::with_zones(name, &bytes).zones();
         let starts = {
             let image = Image::open(&bytes).expect("an image");
             [false, true].map(|second| image.geometry().pack(second))
@@ -103,21 +105,21 @@ fn damaged_images_give_an_error_or_a_result() {
             if rng.below(2) == 0 {
                 reseal(&mut bytes, starts);
             }
-            let zones = zones::zones(name);
-            let oprw = zones.is_some() && rng.below(2) == 0;
+            let oprw = !zones.is_empty() && rng.below(2) == 0;
             let rules = Rules::linux(6, if rng.below(2) == 0 { 1 } else { 18 });
-            let how = RecoverOptions { rules, zones, oprw, ..Default::default() };
-            match recover(&Overlay::new(&bytes), &how) {
+            let how = RecoverOptions { rules, oprw, ..Default::default() };
+            let view = WithZones::new(&bytes, zones.clone());
+            match recover(&Overlay::new(&view), &how) {
                 Err(_) => refused += 1,
                 Ok(r) => found += u32::from(r.failed.is_some()),
             }
             // Sizes may be anything: hashing is bounded.
             let options = InspectOptions { hash: true, hash_bytes_max: 64 << 20, recover: how };
-            if let Ok(listed) = inspect(&bytes, &options) {
+            if let Ok(listed) = inspect(&view, &options) {
                 found += listed.findings.len() as u32;
             }
             for recover in [None, Some(RecoverOptions::default())] {
-                if let Ok(report) = check(&bytes, &CheckOptions { recover, zones: None }) {
+                if let Ok(report) = check(&bytes, &CheckOptions { recover }) {
                     found += report.findings.len() as u32;
                 }
             }

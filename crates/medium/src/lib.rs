@@ -5,6 +5,7 @@
 //!             2. nothing here has a clock; timing is the device's business.
 
 mod content;
+mod joined;
 mod medium;
 mod tree;
 mod view;
@@ -12,5 +13,6 @@ mod walk;
 pub mod write_log;
 
 pub use content::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE, pattern_word};
+pub use joined::Joined;
 pub use medium::Medium;
-pub use view::{MediumView, Overlay, Sound, View, Watched};
+pub use view::{MediumView, Overlay, Sound, View, Watched, WithZones};

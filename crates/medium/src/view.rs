@@ -97,16 +97,46 @@ impl View for Watched<'_> {
     }
 }
 
-/// A view with 4 KiB pages laid over it: what recovery changes, without touching what is below.
+/// A view of a device that reports these zones.
+pub struct WithZones<'a> {
+    below: &'a dyn View,
+    zones: Vec<Zone>,
+}
+
+impl<'a> WithZones<'a> {
+    /// `below`, whose zones are `zones`, addressed from its start.
+    pub fn new(below: &'a dyn View, zones: Vec<Zone>) -> WithZones<'a> {
+        WithZones { below, zones }
+    }
+}
+
+impl View for WithZones<'_> {
+    fn zones(&self) -> Vec<Zone> {
+        self.zones.clone()
+    }
+    fn len_bytes(&self) -> u64 {
+        self.below.len_bytes()
+    }
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        self.below.read_at(at, out)
+    }
+    fn is_fixed(&self, at: u64, bytes: u64) -> bool {
+        self.below.is_fixed(at, bytes)
+    }
+}
+
+/// A view with 4 KiB pages, and a report of zones, laid over it: what recovery changes, without
+/// touching what is below.
 pub struct Overlay<'a> {
     below: &'a dyn View,
     pages: RefCell<BTreeMap<u64, Page>>,
+    zones: RefCell<Option<Vec<Zone>>>,
 }
 
 impl<'a> Overlay<'a> {
     /// Nothing laid over `below` yet.
     pub fn new(below: &'a dyn View) -> Overlay<'a> {
-        Overlay { below, pages: RefCell::new(BTreeMap::new()) }
+        Overlay { below, pages: RefCell::new(BTreeMap::new()), zones: RefCell::default() }
     }
 
     /// Lays `bytes` over byte address `at`. Errors: `Io` beyond the end.
@@ -139,6 +169,11 @@ impl<'a> Overlay<'a> {
             done += n;
         }
         Ok(())
+    }
+
+    /// Lays a report of zones over the one below: what they are once some are reset or finished.
+    pub fn set_zones(&self, zones: Vec<Zone>) {
+        *self.zones.borrow_mut() = Some(zones);
     }
 
     /// The page laid over page `index`, if one is.
@@ -175,9 +210,9 @@ impl<'a> Overlay<'a> {
 }
 
 impl View for Overlay<'_> {
-    /// Those below: whoever resets or writes zones keeps account of that.
+    /// Those that were laid over, or those below: whoever writes keeps account of it.
     fn zones(&self) -> Vec<Zone> {
-        self.below.zones()
+        self.zones.borrow().clone().unwrap_or_else(|| self.below.zones())
     }
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()

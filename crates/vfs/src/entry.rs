@@ -160,8 +160,10 @@ pub struct ListedFile {
 pub struct Inspection {
     /// Did it have to be recovered?
     pub recovered: bool,
-    /// What is wrong or worth knowing.
+    /// What is wrong.
     pub findings: Vec<String>,
+    /// What recovery left out, piece by piece, and why.
+    pub left_out: Vec<String>,
     /// Every file but the root and lost+found, by path.
     pub files: Vec<ListedFile>,
 }

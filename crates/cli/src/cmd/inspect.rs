@@ -5,16 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
-use wp_lab::files::FileView;
-use wp_lab::registry;
 use wp_vfs::{Inspection, ListedFile, Options};
 
+use crate::images::Images;
 use crate::output::{Exit, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Image files.
+    /// Image files; with --zones the devices of one file system, in its order.
     #[arg(required = true)]
     images: Vec<PathBuf>,
     /// Hash every file's contents (SHA-256).
@@ -23,55 +22,57 @@ pub struct Args {
     /// Kernel whose recovery rules apply.
     #[arg(long, default_value = "6.18")]
     era: String,
+    /// The zones of the (last) device after a crash, as `blkzone report` printed them.
+    #[arg(long, value_name = "REPORT")]
+    zones: Option<PathBuf>,
+    /// Order-preserving recovery (F2FS on zones): tells which nodes it leaves out and why.
+    #[arg(long, requires = "zones")]
+    oprw: bool,
 }
 
 /// Runs the verb. Exit 1 if any image is damaged.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    inspect(a, out).unwrap_or_else(|e| e)
+}
+
+fn inspect(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let mut docs = Vec::new();
     let mut text = String::new();
     let mut damaged = false;
-    for path in &a.images {
-        let view = match FileView::open(path) {
-            Ok(v) => v,
-            Err(e) => return out.host_error(path, &e),
-        };
-        let Some(fs) = registry::FILE_SYSTEMS.iter().find(|f| (f.probe)(&view)) else {
-            let known: Vec<&str> = registry::FILE_SYSTEMS.iter().map(|f| f.name).collect();
-            return out.fail(
-                Exit::No,
-                "no-file-system",
-                &format!(
-                    "{}: no file system that this build knows ({})",
-                    path.display(),
-                    known.join(", ")
-                ),
-                "is it a partition table, an encrypted volume, or cut off before byte 2048?",
-            );
-        };
-        let mut options = Options::default();
-        if let Err(e) = options.set("era", &a.era, fs.options) {
-            return out.fail(Exit::Usage, "era", &e.to_string(), "");
-        }
-        let found = match (fs.inspect)(&view, &options, a.hash) {
-            Ok(i) => i,
-            Err(e) => return out.fs_error(&path.display().to_string(), &e),
-        };
+    let together: Vec<&[PathBuf]> = match a.zones {
+        Some(_) => vec![&a.images],
+        None => a.images.chunks(1).collect(),
+    };
+    for paths in together {
+        let images = Images::open(paths, a.zones.as_deref(), out)?;
+        let name = images.name();
+        let (fs, found) = images.with(out, |view, fs| {
+            let mut options = Options::default();
+            let oprw = a.oprw.then_some(("oprw", "true"));
+            for (key, value) in [("era", a.era.as_str())].into_iter().chain(oprw) {
+                let set = options.set(key, value, fs.options);
+                set.map_err(|e| out.fail(Exit::Usage, key, &e.to_string(), ""))?;
+            }
+            Ok::<_, ExitCode>((fs.name, (fs.inspect)(view, &options, a.hash)))
+        })??;
+        let found = found.map_err(|e| out.fs_error(&name, &e))?;
         damaged |= !found.findings.is_empty();
-        text.push_str(&as_text(path, fs.name, &found));
-        docs.push(as_json(path, fs.name, &a.era, &found));
+        text.push_str(&as_text(&name, fs, &found));
+        docs.push(as_json(&name, fs, &a.era, &found));
     }
     let doc = match docs.len() {
         1 => docs.remove(0),
         _ => json!({ "schema": "writepath.inspect/1", "images": docs }),
     };
-    out.answer(if damaged { Exit::No } else { Exit::Ok }, &doc, &text)
+    Ok(out.answer(if damaged { Exit::No } else { Exit::Ok }, &doc, &text))
 }
 
-fn as_json(path: &std::path::Path, fs: &str, era: &str, i: &Inspection) -> Value {
+fn as_json(image: &str, fs: &str, era: &str, i: &Inspection) -> Value {
     json!({
-        "schema": "writepath.inspect/1", "image": path, "fs": fs, "era": era,
+        "schema": "writepath.inspect/1", "image": image, "fs": fs, "era": era,
         "recovered": i.recovered,
-        "findings": i.findings, "files": i.files.iter().map(file_json).collect::<Vec<_>>(),
+        "findings": i.findings, "left_out": i.left_out,
+        "files": i.files.iter().map(file_json).collect::<Vec<_>>(),
     })
 }
 
@@ -96,13 +97,15 @@ fn file_json(f: &ListedFile) -> Value {
     Value::Object(m)
 }
 
-fn as_text(path: &std::path::Path, fs: &str, i: &Inspection) -> String {
+fn as_text(image: &str, fs: &str, i: &Inspection) -> String {
     let mut t = String::new();
     let state = if i.recovered { "recovered in memory" } else { "clean" };
-    writeln!(t, "{}: {fs}, {state}, {} files", path.display(), i.files.len())
-        .expect("a string takes it");
+    writeln!(t, "{image}: {fs}, {state}, {} files", i.files.len()).expect("a string takes it");
     for f in &i.findings {
         writeln!(t, "  finding: {f}").expect("a string takes it");
+    }
+    for f in &i.left_out {
+        writeln!(t, "  left out: {f}").expect("a string takes it");
     }
     for f in &i.files {
         let hash = f.sha256.as_deref().unwrap_or("");

@@ -21,17 +21,16 @@ mod walk;
 use wp_base::FsResult;
 use wp_medium::{Overlay, View};
 
-use crate::image::{RecoverOptions, Zone, recover};
+use crate::image::{RecoverOptions, recover};
 
 pub use finding::{Finding, Kind, Report};
 
 /// How to check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckOptions {
-    /// Recover in memory first, so; `None`: check what the last checkpoint has.
+    /// Recover in memory first, so, and hold logs and blocks against the write pointers of zones
+    /// that the image reports; `None`: check what the last checkpoint has.
     pub recover: Option<RecoverOptions>,
-    /// Zones of the last device, if logs and blocks are to be held against write pointers.
-    pub zones: Option<Vec<Zone>>,
 }
 
 /// Checks an image. Never writes to it. Errors: of the view, and of recovery.
@@ -43,6 +42,8 @@ pub fn check(view: &dyn View, options: &CheckOptions) -> FsResult<Report> {
     }
     let Some(tables) = tables::Tables::read(&overlay, &mut report)? else { return Ok(report) };
     let seen = walk::walk(&tables, &mut report)?;
-    totals::check(&tables, &seen, options.zones.as_deref(), &mut report)?;
+    // Logs and pointers agree when a mount has repaired them, not before.
+    let zones = if options.recover.is_some() { overlay.zones() } else { Vec::new() };
+    totals::check(&tables, &seen, &zones, &mut report)?;
     Ok(report)
 }

@@ -1,20 +1,14 @@
 //! SIT, NAT, summaries, counts, logs and zones against what the walk has seen.
 
-use wp_base::FsResult;
+use wp_base::{FsResult, Sector, Zone, ZoneKind};
 
 use crate::disk::{Log, SEGMENT_BLOCKS, SummaryBlock, alloc};
-use crate::image::{Zone, ZoneKind};
 
 use super::tables::Tables;
 use super::walk::Seen;
 use super::{Kind, Report};
 
-pub(super) fn check(
-    t: &Tables<'_>,
-    s: &Seen,
-    zones: Option<&[Zone]>,
-    report: &mut Report,
-) -> FsResult<()> {
+pub(super) fn check(t: &Tables<'_>, s: &Seen, zones: &[Zone], report: &mut Report) -> FsResult<()> {
     if !s.gaps {
         for nid in t.nat.keys().filter(|n| !s.nodes.contains(n)) {
             report.add(Kind::NodeLost, format!("node {nid}"), "a block", "nothing refers to it");
@@ -25,9 +19,7 @@ pub(super) fn check(
     }
     counts(t, s, report);
     logs(t, report);
-    if let Some(zones) = zones {
-        of_zones(t, zones, report);
-    }
+    of_zones(t, zones, report);
     Ok(())
 }
 
@@ -134,7 +126,6 @@ fn logs(t: &Tables<'_>, report: &mut Report) {
 
 /// Every block in use lies below its zone's write pointer, and every log goes on at it.
 fn of_zones(t: &Tables<'_>, zones: &[Zone], report: &mut Report) {
-    let base = t.g.devices.last().map_or(0, |d| d.start);
     let log_at: Vec<u32> = Log::ALL
         .iter()
         .map(|l| {
@@ -143,12 +134,12 @@ fn of_zones(t: &Tables<'_>, zones: &[Zone], report: &mut Report) {
         })
         .collect();
     for z in zones.iter().filter(|z| z.kind == ZoneKind::Sequential) {
-        let block = |sector: u64| u64::from(base) + sector / 8;
-        let (start, end) = (block(z.start), block(z.start + z.len));
-        let pointer = block(z.start + z.written);
+        let block = |sector: Sector| sector.0 / 8;
+        let (start, end) = (block(z.start), block(z.start.advance(z.sectors)));
+        let pointer = block(z.wp);
         let inside = |b: u32| (start..end).contains(&u64::from(b));
         for (log, at) in Log::ALL.iter().zip(&log_at).filter(|(_, at)| inside(**at)) {
-            if u64::from(*at) != pointer || z.written % 8 != 0 {
+            if u64::from(*at) != pointer || z.wp.0 % 8 != 0 {
                 let place = format!("{} log", log.name());
                 report.add(Kind::WritePointer, place, format!("goes on at {at}"), pointer);
             }

@@ -8,11 +8,10 @@
 //!             2. nothing here writes, but [`recover()`] into the overlay that it is given.
 //!             3. an error says where in the image it lies.
 //! Left out:   encrypted and compressed contents: `Unsupported`.
-//! Units:      several devices are one image, one behind the other ([`Joined`]).
+//! Units:      several devices are one image, one behind the other ([`wp_medium::Joined`]).
 
 #![deny(clippy::indexing_slicing)]
 
-mod devices;
 mod files;
 mod list;
 mod recovery;
@@ -29,11 +28,12 @@ use crate::disk::{
     feature, nid,
 };
 
-pub use devices::Joined;
 pub use files::{DirName, Run};
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
-pub use recovery::zones::{Moved, Zone, ZoneKind, ZoneRepair, parse_zones};
-pub use recovery::{RecoverOptions, Recovery, Rejected, Rules, Work, recover};
+pub use recovery::zones::{Moved, ZoneRepair};
+pub use recovery::{
+    Reason, RecoverOptions, Recovery, Rejected, RejectedNode, Rules, Work, recover,
+};
 pub use survey::survey;
 
 /// An opened file system, as its last checkpoint has it.

@@ -14,11 +14,10 @@ mod plan;
 
 use std::collections::BTreeMap;
 
-use wp_base::{FsError, FsResult, Sector};
+use wp_base::{FsError, FsResult, Sector, Zone};
 use wp_medium::{Medium, Page, Slice};
 
 use crate::disk::{Block, Geometry, feature};
-use crate::image::Zone;
 
 pub use plan::Plan;
 

@@ -1,10 +1,9 @@
 //! Where everything lies, and how much is kept back.
 
-use wp_base::{FsError, FsResult};
+use wp_base::{FsError, FsResult, Zone, ZoneKind};
 
 use crate::disk::super_block::DeviceEntry;
 use crate::disk::{CheckpointHead, NatEntry, SEGMENT_BLOCKS, SitEntry, SuperBlock, feature};
-use crate::image::ZoneKind;
 
 use super::{MADE, MkfsOptions};
 
@@ -40,7 +39,7 @@ impl Plan {
     /// Lays out a file system. Errors: as [`super::mkfs`].
     pub fn new(o: &MkfsOptions) -> FsResult<Plan> {
         check(o)?;
-        let zone_blocks = o.zones.as_ref().and_then(|z| z.first()).map(|z| z.len / 8);
+        let zone_blocks = o.zones.as_ref().and_then(|z| z.first()).map(|z| z.sectors / 8);
         let per_section = match zone_blocks {
             Some(blocks) => (blocks / u64::from(SEGMENT_BLOCKS)) as u32,
             None => o.segments_per_section,
@@ -120,8 +119,8 @@ fn check(o: &MkfsOptions) -> FsResult<()> {
         return Err(FsError::Invalid("overprovision: 0 to 100 percent"));
     }
     if let Some(zones) = &o.zones {
-        let len = zones.first().map_or(0, |z| z.len);
-        if len == 0 || len % (SEGMENT_BYTES / 512) != 0 || zones.iter().any(|z| z.len != len) {
+        let len = zones.first().map_or(0, |z| z.sectors);
+        if len == 0 || len % (SEGMENT_BYTES / 512) != 0 || zones.iter().any(|z| z.sectors != len) {
             return Err(FsError::Invalid("zones: of one size, a multiple of 2 MiB"));
         }
         if o.devices.len() == 1 && zones.first().is_none_or(|z| z.kind == ZoneKind::Sequential) {
@@ -191,7 +190,7 @@ fn areas(o: &MkfsOptions, per_zone: u32, sb: &mut SuperBlock) -> FsResult<u32> {
 /// lies before segment 0 of a zoned device too.
 fn usable(o: &MkfsOptions, sb: &SuperBlock, total: u32) -> u32 {
     let Some(zones) = &o.zones else { return total };
-    let capacity = |z: &crate::image::Zone| (z.cap / 8).div_ceil(u64::from(SEGMENT_BLOCKS)) as u32;
+    let capacity = |z: &Zone| (z.capacity / 8).div_ceil(u64::from(SEGMENT_BLOCKS)) as u32;
     let zoned: u32 = zones.iter().map(capacity).sum();
     // Devices before the last are conventional.
     let before = sb.devices().count().saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Images in memory, and their zones.
+//! Images in memory.
 
 /// An image in memory.
 pub struct Bytes(pub Vec<u8>);

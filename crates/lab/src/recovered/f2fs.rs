@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use serde_json::Value;
+use wp_base::zone_report;
 use wp_f2fs::disk::{Block, Geometry, SuperBlock, ZERO_BLOCK, xattr};
-use wp_f2fs::image::{
-    FileInfo, Image, InspectOptions, Joined, RecoverOptions, Rules, list, parse_zones, recover,
-};
-use wp_medium::{Medium, Overlay, View};
+use wp_f2fs::image::{FileInfo, Image, InspectOptions, RecoverOptions, Rules, list, recover};
+use wp_medium::{Joined, Medium, Overlay, View, WithZones};
 
 use super::{Bytes, Found, Row, compare, kernels, manifest, unpacked};
 
@@ -32,16 +31,18 @@ pub(super) fn images(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(
     // The conventional device of two comes first, and so do the names sort.
     let devices: Vec<Bytes> =
         files.iter().map(|f| unpacked(&folder.join(f))).collect::<Result<_, _>>()?;
-    let views: Vec<&dyn View> = devices.iter().map(|d| -> &dyn View { d }).collect();
-    let image = Joined::new(&views);
+    let mut views: Vec<&dyn View> = devices.iter().map(|d| -> &dyn View { d }).collect();
     let report = folder.join("zoned.zones.txt");
     let zones = match std::fs::read_to_string(&report) {
-        Ok(text) => Some(parse_zones(&text).map_err(|e| format!("{}: {e}", report.display()))?),
-        Err(_) => None,
+        Ok(text) => zone_report::parse(&text).map_err(|e| format!("{}: {e}", report.display()))?,
+        Err(_) => Vec::new(),
     };
+    let zoned = views.pop().map(|last| WithZones::new(last, zones));
+    views.extend(zoned.iter().map(|z| -> &dyn View { z }));
+    let image = Joined::new(&views);
     for (kernel, refused) in kernels(&manifest) {
         let rules = Rules::linux(kernel.0, kernel.1);
-        let options = RecoverOptions { rules, zones: zones.clone(), ..Default::default() };
+        let options = RecoverOptions { rules, ..Default::default() };
         let files = manifest["expected_after_recovery"].as_array();
         let expected = files.filter(|_| !refused).map_or(&[][..], Vec::as_slice);
         let row = Row::empty(name.to_owned(), kernel, refused, expected.len());

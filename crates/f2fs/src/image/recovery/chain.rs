@@ -32,7 +32,7 @@ use crate::disk::{
 use super::files::{Slot, State};
 use super::inodes::FsyncInodes;
 use super::zones::ZoneTable;
-use super::{RecoverOptions, Recovery, Rejected};
+use super::{Reason, RecoverOptions, Recovery, Rejected, RejectedNode};
 
 /// The chain, and what of it is to be recovered.
 pub(super) struct Chain {
@@ -88,24 +88,29 @@ fn reject(s: &State<'_>, zones: &ZoneTable, out: &mut Recovery) -> FsResult<BTre
         counts.nodes_seen += 1;
         let footer = Footer::of(block);
         let ino = footer.ino.get();
+        let node = |reason| RejectedNode { at, ino, offset: footer.offset(), reason };
         if skipped.contains(&ino) {
             counts.later += 1;
+            counts.nodes.push(node(Reason::Later));
             rejected.insert(at);
             return Ok(());
         }
-        let lost = words(block, s.feature()).filter(|a| {
+        let mut first = None;
+        for block in words(block, s.feature()) {
             counts.slots_seen += 1;
-            if !addr::is_block(*a) {
-                return false;
+            if !addr::is_block(block) {
+                continue;
             }
             counts.addresses_seen += 1;
-            !zones.is_written(*a)
-        });
-        let lost = lost.count();
-        if lost > 0 {
+            if let Some(pointer) = zones.not_written(block) {
+                counts.addresses_unwritten += 1;
+                first = first.or(Some(Reason::Unwritten { block, pointer }));
+            }
+        }
+        if let Some(reason) = first {
             counts.unwritten += 1;
-            counts.addresses_unwritten += lost as u32;
             counts.inodes.push(ino);
+            counts.nodes.push(node(reason));
             skipped.insert(ino);
             rejected.insert(at);
         }

@@ -12,9 +12,9 @@
 //!
 //! # Order-preserving recovery
 //!
-//! With [`RecoverOptions::oprw`] and a report of the zones, nodes whose data was not written when
-//! the power went are left out, and so are all later nodes of the same inode. What the paper leaves
-//! open is decided thus:
+//! With [`RecoverOptions::oprw`], for an image that reports its zones ([`wp_medium::View::zones`]),
+//! nodes whose data was not written when the power went are left out, and so are all later nodes of
+//! the same inode. What the paper leaves open is decided thus:
 //!
 //! - (a) *Other inodes that depend on one that is left out.* Nothing is undone for them. A name
 //!   stands in the inode that is fsynced, and a directory that is not in the checkpoint makes an
@@ -45,7 +45,7 @@ pub(super) mod zones;
 use std::fmt;
 
 use wp_base::{FsError, FsResult};
-use wp_medium::Overlay;
+use wp_medium::{Overlay, View};
 
 use crate::disk::inode::Stamp;
 use crate::disk::{Geometry, OrphanBlock, cp_flag};
@@ -53,7 +53,7 @@ use crate::disk::{Geometry, OrphanBlock, cp_flag};
 use super::Image;
 use files::State;
 use seal::Seal;
-use zones::{Zone, ZoneRepair, ZoneTable};
+use zones::{ZoneRepair, ZoneTable};
 
 /// Rules that differ between kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,19 +80,56 @@ impl Rules {
 pub struct RecoverOptions {
     /// Rules of the kernel.
     pub rules: Rules,
-    /// Zones of the (last) device at the crash; `None`: not known, and not looked at.
-    pub zones: Option<Vec<Zone>>,
-    /// Leave out nodes whose data was not written, as the zones tell. Needs `zones`.
+    /// Leave out nodes whose data was not written, as the zones tell that the image reports.
     pub oprw: bool,
     /// Time that changed directories get.
     pub now: Stamp,
 }
 
 impl Default for RecoverOptions {
-    /// As today's kernel, without zones.
+    /// As today's kernel.
     fn default() -> RecoverOptions {
         let now = Stamp { secs: 1_388_534_400, nanos: 0 };
-        RecoverOptions { rules: Rules::linux(6, 18), zones: None, oprw: false, now }
+        RecoverOptions { rules: Rules::linux(6, 18), oprw: false, now }
+    }
+}
+
+/// Why OPRW left a node out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The first of its blocks that was not written, and where its zone's write pointer stands.
+    Unwritten {
+        /// That block.
+        block: u32,
+        /// The first block that was not written.
+        pointer: u32,
+    },
+    /// An earlier node of its inode was left out.
+    Later,
+}
+
+/// A node that OPRW left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RejectedNode {
+    /// Its block.
+    pub at: u32,
+    /// The inode that it belongs to.
+    pub ino: u32,
+    /// Its place in the inode's tree (`ofs_of_node`).
+    pub offset: u32,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl fmt::Display for RejectedNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node at block {} (inode {}, offset {}): ", self.at, self.ino, self.offset)?;
+        match self.reason {
+            Reason::Unwritten { block, pointer } => {
+                write!(f, "its block {block} was not written; the zone's pointer is at {pointer}")
+            }
+            Reason::Later => f.write_str("an earlier node of that inode was left out"),
+        }
     }
 }
 
@@ -113,6 +150,8 @@ pub struct Rejected {
     pub later: u32,
     /// The inodes, in order of their first node that was left out.
     pub inodes: Vec<u32>,
+    /// The nodes, in the order of the chain.
+    pub nodes: Vec<RejectedNode>,
 }
 
 /// Work that roll-forward is, counted as the kernel does it, for whoever charges time for it.
@@ -210,31 +249,33 @@ impl fmt::Display for Recovery {
 /// Errors: those of [`Image::open`]; `Corrupt` for orphans that cannot be deleted; `Invalid` for
 ///         OPRW without zones, and for zones that do not fit.
 pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery> {
-    if options.oprw && options.zones.is_none() {
+    let image = Image::open(dev)?;
+    let mut zones = ZoneTable::new(dev.zones())?;
+    if options.oprw && !zones.is_known() {
         return Err(FsError::Invalid("oprw: needs a report of the zones"));
     }
-    let image = Image::open(dev)?;
-    let zones = match &options.zones {
-        Some(zones) => ZoneTable::new(image.geometry(), zones)?,
-        None => ZoneTable::default(),
-    };
     let mut out = Recovery::default();
+    let reported = zones.clone();
     let mut state = State::new(&image, zones.clone());
     orphans(&mut state, &mut out)?;
     // `checkpoint=disable`: a mount starts from the checkpoint.
     let is_disabled = image.checkpoint().has(cp_flag::DISABLED);
     let before = out.clone();
     let done =
-        if is_disabled { Ok(()) } else { roll_forward(&mut state, options, &zones, &mut out) };
+        if is_disabled { Ok(()) } else { roll_forward(&mut state, options, &mut zones, &mut out) };
     if let Err(e) = done {
         out = Recovery { failed: Some(e), ..before };
-        state = State::new(&image, zones);
+        zones = reported;
+        state = State::new(&image, zones.clone());
         orphans(&mut state, &mut Recovery::default())?;
     }
     let touched = !state.nodes.is_empty() || out.orphans > 0 || !out.zones.moved.is_empty();
     if touched {
         let seal = Seal { needs_check: out.failed.is_some() };
-        out.last_block = Some(state.seal(dev, &seal)?);
+        out.last_block = Some(state.seal(dev, &mut zones, &seal)?);
+    }
+    if touched || out.zones.touches_any() {
+        dev.set_zones(zones.into_zones());
     }
     Ok(out)
 }
@@ -242,14 +283,14 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
 fn roll_forward(
     state: &mut State<'_>,
     options: &RecoverOptions,
-    zones: &ZoneTable,
+    zones: &mut ZoneTable,
     out: &mut Recovery,
 ) -> FsResult<()> {
     let chain = chain::find(state, options, zones, out)?;
     if !chain.is_empty() {
         chain::replay(state, chain, options, out)?;
     }
-    if state.t.image.geometry().is_zoned && options.zones.is_some() {
+    if state.t.image.geometry().is_zoned && zones.is_known() {
         out.zones = zones::repair(&mut state.t, zones, options.rules)?;
     }
     Ok(())

@@ -21,6 +21,7 @@ use crate::disk::{
 };
 
 use super::files::State;
+use super::zones::ZoneTable;
 
 /// What a checkpoint is to say besides.
 pub(super) struct Seal {
@@ -29,8 +30,14 @@ pub(super) struct Seal {
 }
 
 impl State<'_> {
-    /// Writes everything into `dev`; the last block of the pack.
-    pub(super) fn seal(mut self, dev: &Overlay<'_>, seal: &Seal) -> FsResult<u32> {
+    /// Writes everything into `dev`; the last block of the pack. Blocks of zones go behind those
+    /// that `zones` has as written.
+    pub(super) fn seal(
+        mut self,
+        dev: &Overlay<'_>,
+        zones: &mut ZoneTable,
+        seal: &Seal,
+    ) -> FsResult<u32> {
         let mut out: BTreeMap<u32, Block> = BTreeMap::new();
         self.write_names(&mut out)?;
         self.write_nodes(&mut out)?;
@@ -52,6 +59,10 @@ impl State<'_> {
         }
         for (block, bytes) in &out {
             write(dev, *block, bytes)?;
+        }
+        for log in Log::ALL {
+            let (segment, offset) = self.t.log_head(log);
+            zones.written_to(self.t.g.block(segment, offset));
         }
         self.write_pack(dev, cp, next_nid, seal)
     }

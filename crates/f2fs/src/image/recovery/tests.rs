@@ -1,8 +1,8 @@
 //! Roll-forward, scenario by scenario, on images that are made here: a file in the checkpoint, and
 //! a chain of nodes behind it. `F` is a node with an fsync mark, `D` one with a mark for its name.
 
-use wp_base::FsError;
-use wp_medium::{MediumView, Overlay, View};
+use wp_base::{FsError, Sector, Zone, ZoneKind, ZoneState};
+use wp_medium::{MediumView, Overlay, View, WithZones};
 
 use crate::disk::inode::{inline, mode};
 use crate::disk::{
@@ -11,7 +11,6 @@ use crate::disk::{
 use crate::image::{Image, InspectOptions, list};
 use crate::mkfs::{MkfsOptions, mkfs};
 
-use super::zones::{Zone, ZoneKind};
 use super::*;
 
 /// The file that the checkpoint has, and one that it has not.
@@ -136,7 +135,16 @@ impl Bench {
 
     /// Recovers, and lists as `name size first-byte-of-each-block-that-is-there`.
     fn recovered(&self, options: &RecoverOptions) -> (Recovery, Vec<String>) {
+        self.recovered_with(options, Vec::new())
+    }
+
+    fn recovered_with(
+        &self,
+        options: &RecoverOptions,
+        zones: Vec<Zone>,
+    ) -> (Recovery, Vec<String>) {
         let view = self.view();
+        let view = WithZones::new(&view, zones);
         let overlay = Overlay::new(&view);
         let done = recover(&overlay, options).unwrap();
         let image = Image::open(&overlay).unwrap();
@@ -409,12 +417,12 @@ impl Bench {
         let segment = image.checkpoint().log(Log::WarmData).0;
         let start = g.block(segment, 0);
         let zone = |start: u32, blocks: u32, written: u32, kind| Zone {
-            start: u64::from(start) * 8,
-            len: u64::from(blocks) * 8,
-            cap: u64::from(blocks) * 8,
-            written: u64::from(written) * 8,
+            start: Sector(u64::from(start) * 8),
+            sectors: u64::from(blocks) * 8,
+            capacity: u64::from(blocks) * 8,
+            wp: Sector(u64::from(start + written) * 8),
             kind,
-            condition: 2,
+            state: ZoneState::ImplicitOpen,
         };
         let behind = start + 512;
         vec![
@@ -434,25 +442,21 @@ fn oprw_leaves_out_what_was_not_written_and_all_later_nodes_of_that_inode() {
     // Not written when the power went:
     b.inode(OLD, F, 8192, three);
     b.inode(OLD, F, 12288, one);
-    let options = |data| RecoverOptions {
-        oprw: true,
-        zones: Some(b.zones(data)),
-        ..RecoverOptions::default()
-    };
-    let (done, lines) = b.recovered(&options(three));
+    let oprw = RecoverOptions { oprw: true, ..RecoverOptions::default() };
+    let (done, lines) = b.recovered_with(&oprw, b.zones(three));
     let rejected = done.oprw.unwrap();
     assert_eq!((rejected.nodes_seen, rejected.unwritten, rejected.later), (4, 1, 1));
     assert_eq!((rejected.addresses_unwritten, rejected.inodes), (1, vec![OLD]));
     assert_eq!(lines, ["new 4096 0:02", "old 4096 0:01"]);
     // Without it the kernel takes the garbage, and says nothing.
-    let plain = RecoverOptions { oprw: false, ..options(three) };
-    assert_eq!(b.recovered(&plain).1, ["new 4096 0:02", "old 12288 0:01"]);
+    let plain = RecoverOptions::default();
+    assert_eq!(b.recovered_with(&plain, b.zones(three)).1, ["new 4096 0:02", "old 12288 0:01"]);
     // All written: nothing is left out.
-    let (done, lines) = b.recovered(&options(three + 1));
+    let (done, lines) = b.recovered_with(&oprw, b.zones(three + 1));
     assert_eq!(done.oprw.unwrap().unwritten, 0);
     assert_eq!(lines, ["new 4096 0:02", "old 12288 0:01"]);
     // A new file whose data is missing is not there at all.
-    let (done, lines) = b.recovered(&options(two));
+    let (done, lines) = b.recovered_with(&oprw, b.zones(two));
     assert_eq!((done.inodes_made, done.oprw.unwrap().inodes), (0, vec![NEW, OLD]));
     assert_eq!(lines, ["old 4096 0:01"]);
 }
@@ -469,9 +473,8 @@ fn oprw_looks_at_no_holes_promises_or_inline_data() {
         // As an address this would lie far behind the write pointer.
         i.inline_area_mut(shape).fill(0x11);
     });
-    let zones = Some(b.zones(b.data));
-    let options = RecoverOptions { oprw: true, zones, ..RecoverOptions::default() };
-    let (done, lines) = b.recovered(&options);
+    let options = RecoverOptions { oprw: true, ..RecoverOptions::default() };
+    let (done, lines) = b.recovered_with(&options, b.zones(b.data));
     let rejected = done.oprw.unwrap();
     assert_eq!((rejected.unwritten, rejected.addresses_seen), (0, 0));
     assert_eq!(lines, ["new 5", "old 4096"]);

@@ -1,9 +1,10 @@
 //! Several devices as one image.
 
-use wp_base::{FsError, FsResult};
-use wp_medium::View;
+use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector, Zone};
 
-/// Devices one behind the other, as block addresses count them: the conventional one first.
+use crate::View;
+
+/// Devices one behind the other, as the addresses of a file system on all of them count.
 pub struct Joined<'a> {
     parts: Vec<(u64, &'a dyn View)>,
     bytes: u64,
@@ -23,6 +24,16 @@ impl<'a> Joined<'a> {
 }
 
 impl View for Joined<'_> {
+    /// Those of all devices, the conventional ones of which have none.
+    fn zones(&self) -> Vec<Zone> {
+        let of = |(start, part): &(u64, &dyn View)| {
+            let by = start / SECTOR_BYTES;
+            let moved =
+                |z: Zone| Zone { start: Sector(z.start.0 + by), wp: Sector(z.wp.0 + by), ..z };
+            part.zones().into_iter().map(moved).collect::<Vec<_>>()
+        };
+        self.parts.iter().flat_map(of).collect()
+    }
     fn len_bytes(&self) -> u64 {
         self.bytes
     }
