@@ -59,6 +59,7 @@ pub static ENTRY: FsEntry = FsEntry {
     held: &[],
     modes: &[],
     mkfs: make,
+    mkfs_zoned: Some(crate::zoned::mkfs_zoned),
     mount: None,
     probe,
     inspect,
