@@ -242,6 +242,8 @@ pub struct Survey {
     /// Does anything of the recovery go through a journal of its own, so that its writes are no
     /// plain list?
     pub journaled: bool,
+    /// Numbers that say what recovery did, by name.
+    pub counts: Vec<(&'static str, u64)>,
 }
 
 /// Classes of an image's blocks, read from its bytes.

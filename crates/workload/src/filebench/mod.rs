@@ -20,4 +20,4 @@ mod run;
 
 pub use personality::{Fileset, Flowop, Personality, Sizes, varmail};
 pub use random::{gamma, ln};
-pub use run::{BenchResult, OpCount, RunLength, run};
+pub use run::{BenchResult, OpCount, RunLength, run, run_watched};

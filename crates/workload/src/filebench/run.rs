@@ -1,6 +1,6 @@
 //! Running a personality on a mounted file system, in virtual time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -71,6 +71,8 @@ struct Shared {
     result: RefCell<BenchResult>,
     /// Writes so far: each has contents of its own.
     writes: RefCell<u64>,
+    syncs: Cell<u64>,
+    at_fsync: Rc<dyn Fn(u64)>,
     seed: u64,
 }
 
@@ -83,11 +85,26 @@ pub async fn run(
     length: RunLength,
     seed: u64,
 ) -> FsResult<BenchResult> {
+    run_watched(vfs, personality, length, seed, Rc::new(|_| {})).await
+}
+
+/// As [`run()`]; `at_fsync` is told how often fsync has returned, each time it has.
+///
+/// Errors: as there.
+pub async fn run_watched(
+    vfs: &Vfs,
+    personality: &Personality,
+    length: RunLength,
+    seed: u64,
+    at_fsync: Rc<dyn Fn(u64)>,
+) -> FsResult<BenchResult> {
     let (files, made) = Files::new(&personality.fileset, &mut Rng::stream(seed, "filebench files"));
     let shared = Rc::new(Shared {
         files: RefCell::new(files),
         result: RefCell::default(),
         writes: RefCell::new(0),
+        syncs: Cell::new(0),
+        at_fsync,
         seed,
     });
     lay_out(vfs, &shared, &made).await?;
@@ -237,6 +254,8 @@ impl Thread {
             Flowop::Fsync { fd } => {
                 let fd = self.fd(fd)?;
                 self.vfs.fsync(fd).await?;
+                self.shared.syncs.set(self.shared.syncs.get() + 1);
+                (self.shared.at_fsync)(self.shared.syncs.get());
             }
         }
         Ok(true)
