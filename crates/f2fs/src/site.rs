@@ -32,6 +32,8 @@ wp_base::sites! {
     }
     "crates/f2fs/src/fs/flush.rs" {
         FSYNC_FLUSH, Flush, "f2fs/fsync/flush": "fsync empties the device's cache before it returns";
+        CP_OTHER_DEVICES, Flush, "f2fs/checkpoint/other-devices":
+            "devices but the first are flushed before the pack's last block";
     }
     "crates/f2fs/src/fs/segments.rs" {
         FREE_LATER, Order, "f2fs/segments/free-later":

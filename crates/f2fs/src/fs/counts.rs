@@ -5,6 +5,7 @@ use std::cell::Cell;
 use wp_base::{FsError, FsResult};
 
 use super::mount::F2fs;
+use crate::disk::CheckpointHead;
 
 /// Kinds of dirty pages (`enum count_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +45,18 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// As a checkpoint has them, with numbers for `nids` nodes.
+    pub(super) fn new(h: &CheckpointHead, nids: u32) -> Counts {
+        let c = Counts::default();
+        c.user.set(h.user_block_count.get());
+        c.blocks.set(h.valid_block_count.get());
+        c.last_blocks.set(h.valid_block_count.get());
+        c.nodes.set(h.valid_node_count.get());
+        c.inodes.set(h.valid_inode_count.get());
+        c.nodes_max.set(nids);
+        c
+    }
+
     /// One more dirty page.
     pub(crate) fn dirtied(&self, kind: Dirty) {
         let c = &self.dirty[kind as usize];
@@ -114,7 +127,8 @@ impl F2fs {
     pub(crate) fn stat(&self) -> wp_vfs::StatFs {
         let c = &self.counts;
         let free = c.user.get().saturating_sub(c.blocks.get());
-        let nodes = u64::from(c.nodes_max.get());
+        // Numbers 0 to 2 are nobody's.
+        let nodes = u64::from(c.nodes_max.get()).saturating_sub(3);
         let (inodes, inodes_free) = if nodes > c.user.get() {
             (c.user.get(), free)
         } else {

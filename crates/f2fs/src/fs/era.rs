@@ -85,10 +85,14 @@ policies! {
     leave_zones = "f2fs: fix write pointers all the time",
         Some(Version(6, 8)), None,
         "after a crash every log leaves the zone that it has begun";
-    /// Segments are searched from the start of the area, upwards.
-    search_from_start = "f2fs: use BLKS_PER_SEG, BLKS_PER_SEC, and SEGS_PER_SEC",
-        Some(Version(6, 9)), None,
-        "new segments are searched upwards only; the heap option does nothing any more";
+    /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers.
+    umount_flushes_nat = "f2fs: rebuild nat_bits during umount",
+        Some(Version(5, 17)), None,
+        "an unmount empties the NAT journal, and keeps bitmaps of free numbers if all are known";
+    /// Zones are reset by the discard thread, not by the checkpoint.
+    async_zone_reset = "f2fs: add async reset zone command support",
+        Some(Version(6, 5)), None,
+        "a zone that was freed is reset by the discard thread, or by who writes there first";
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use wp_base::{FsError, FsResult};
 
 use super::counts::Dirty;
 use super::mount::F2fs;
+use crate::disk::{Checkpoint, OrphanBlock, count};
 
 /// A set (`enum` of `ORPHAN_INO` and the others).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +45,14 @@ pub(crate) struct InoSets {
 }
 
 impl InoSets {
+    /// Empty ones, with room for as many orphans as a pack has (`f2fs_init_ino_entry_info`).
+    pub(super) fn new(cp: &Checkpoint) -> InoSets {
+        let sets = InoSets::default();
+        let blocks = 512u32.saturating_sub(2 + 6 + cp.payload());
+        sets.max_orphans.set(blocks * count(OrphanBlock::PER_BLOCK));
+        sets
+    }
+
     /// Orphans, in order.
     pub(super) fn orphans(&self) -> Vec<u32> {
         self.orphans.borrow().clone()

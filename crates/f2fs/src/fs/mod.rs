@@ -14,6 +14,7 @@
 
 mod alloc;
 mod balance;
+mod bitmap;
 mod checkpoint;
 mod counts;
 mod curseg;
@@ -24,6 +25,7 @@ mod gc;
 mod ino_sets;
 mod inode;
 mod io;
+mod load;
 mod meta;
 mod mount;
 mod nat;
@@ -32,6 +34,8 @@ mod node;
 mod ops;
 mod segments;
 mod sit;
+mod space;
+mod summary;
 mod victim;
 
 pub use mount::{F2fs, FsMode, FsyncMode, MountOptions};

@@ -3,15 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use wp_base::live::Tally;
-use wp_base::{FsResult, Span};
+use wp_base::live::{Kind as LiveKind, Tally};
+use wp_base::{FsError, FsResult, Span};
 use wp_block::Partition;
 use wp_cache::{Mapping, WbPolicy, Writeback};
-use wp_rt::{Rt, Semaphore};
+use wp_rt::{Lock, Rt, Semaphore};
 
-use super::checkpoint::CpState;
+use super::checkpoint::{ALL, CpState, Reason};
 use super::counts::Counts;
-use super::curseg::Logs;
+use super::curseg::SMALL_VOLUME;
 use super::discard::Discards;
 use super::era::Era;
 use super::flush::Flusher;
@@ -19,12 +19,14 @@ use super::gc::GcState;
 use super::ino_sets::InoSets;
 use super::inode::Files;
 use super::io::Io;
+use super::load;
+use super::meta::Own;
 use super::nat::Nat;
 use super::nids::Nids;
 use super::node::FsyncNodes;
-use super::segments::Segments;
-use super::sit::Sit;
-use crate::disk::{Checkpoint, Checksums, Geometry, SuperBlock};
+use super::space::Space;
+use crate::disk::{Checkpoint, Checksums, Geometry, SuperBlock, nid};
+use crate::site;
 
 /// `fsync_mode=`, and two ways of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,17 +148,17 @@ pub struct F2fs {
     pub(super) meta: Rc<Mapping>,
     /// Node blocks, by nid (`NODE_MAPPING`).
     pub(super) nodes: Rc<Mapping>,
+    /// Who cleans these two.
+    _own: [Rc<Own>; 2],
     /// The checkpoint as it will be written next (`ckpt`).
     pub(super) cp: RefCell<Checkpoint>,
     pub(super) cps: CpState,
     pub(super) nat: Nat,
     pub(super) nids: Nids,
     pub(super) fsync_nodes: FsyncNodes,
-    pub(super) sit: RefCell<Sit>,
-    pub(super) segments: RefCell<Segments>,
-    pub(super) logs: RefCell<Logs>,
+    pub(super) space: RefCell<Space>,
     /// Who gives out blocks (`curseg_lock`, `sentry_lock`).
-    pub(super) alloc_lock: wp_rt::Lock<()>,
+    pub(super) alloc_lock: Lock<()>,
     pub(super) counts: Counts,
     pub(super) inos: InoSets,
     pub(super) flusher: Flusher,
@@ -169,9 +171,15 @@ pub struct F2fs {
     /// `node_write`: likewise for node writes.
     pub(super) node_write: Semaphore,
     /// Renames between directories (`s_vfs_rename_mutex`).
-    pub(super) rename_lock: wp_rt::Lock<()>,
-    pub(super) mounted: Cell<bool>,
-    pub(super) _tally: Tally,
+    pub(super) rename_lock: Lock<()>,
+    /// Seconds that it was mounted before, and the clock when it was mounted now.
+    pub(super) elapsed_at_mount: Cell<u64>,
+    pub(super) mounted_secs: Cell<u64>,
+    /// KiB written before, and what the devices had been sent by then.
+    pub(super) kbytes_at_mount: Cell<u64>,
+    pub(super) sectors_at_mount: Cell<u64>,
+    mounted: Cell<bool>,
+    _tally: Tally,
 }
 
 impl F2fs {
@@ -179,9 +187,86 @@ impl F2fs {
     /// threads.
     ///
     /// Errors: `Corrupt` (with the place), `Unsupported` for features that this cannot write, `Io`.
-    pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<F2fs>> {
-        let _ = (rt, part, opts);
-        todo!()
+    pub async fn mount(rt: &Rt, part: Partition, mut opts: MountOptions) -> FsResult<Rc<F2fs>> {
+        let loaded = load::recover_and_read(rt, &part, &opts).await?;
+        let (sb, g, cp) = (loaded.sb, loaded.g, loaded.cp);
+        if g.is_zoned {
+            opts.mode = FsMode::Lfs;
+        }
+        let lfs = opts.mode == FsMode::Lfs;
+        let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
+        let (meta_ops, node_ops) = (Own::new(false), Own::new(true));
+        let meta = Mapping::new(rt, "f2fs metadata", 4096, &wb);
+        let nodes = Mapping::new(rt, "f2fs nodes", 4096, &wb);
+        for (map, ops) in [(&meta, &meta_ops), (&nodes, &node_ops)] {
+            let ops: Rc<dyn wp_cache::WbOps> = ops.clone();
+            map.set_ops(Rc::downgrade(&ops));
+        }
+        let h = *cp.head();
+        let in_use = h.valid_node_count.get() + nid::RESERVED;
+        let fs = Rc::new(F2fs {
+            rt: rt.clone(),
+            csum: Checksums::of(&sb),
+            io: Io::new(rt, vec![part], lfs),
+            meta,
+            nodes,
+            cps: CpState::new(rt, loaded.second, cp.node_version()),
+            nat: Nat::new(cp.nat_bitmap().to_vec(), None),
+            nids: Nids::new(rt, h.next_free_nid.get(), g.nids().saturating_sub(in_use)),
+            fsync_nodes: FsyncNodes::default(),
+            space: RefCell::new(Space::new(&g, &cp, loaded.cap, lfs)),
+            alloc_lock: Lock::new(rt, "block allocation", ()),
+            counts: Counts::new(&h, g.nids()),
+            inos: InoSets::new(&cp),
+            flusher: Flusher::new(rt),
+            discards: Discards::new(rt),
+            gc: GcState::new(rt),
+            files: Files::new(rt),
+            cp_rwsem: Semaphore::new(rt, "f2fs operations", ALL),
+            node_write: Semaphore::new(rt, "f2fs node writes", ALL),
+            rename_lock: Lock::new(rt, "rename", ()),
+            elapsed_at_mount: Cell::new(h.elapsed_time.get()),
+            mounted_secs: Cell::new(rt.now().0 / 1_000_000_000),
+            kbytes_at_mount: Cell::new(0),
+            sectors_at_mount: Cell::new(0),
+            mounted: Cell::new(true),
+            cp: RefCell::new(cp),
+            wb,
+            opts,
+            sb,
+            g,
+            _own: [meta_ops.clone(), node_ops.clone()],
+            _tally: Tally::new(LiveKind::World),
+        });
+        meta_ops.set(&fs);
+        node_ops.set(&fs);
+        fs.sectors_at_mount.set(fs.sectors_written());
+        fs.read_segments().await?;
+        fs.read_nat_bits().await?;
+        fs.build_free_nids(true).await?;
+        fs.start_checkpoint_thread();
+        fs.start_flush_thread();
+        fs.start_discard_thread();
+        fs.check_root().await?;
+        if fs.opts.background_gc {
+            fs.start_gc_thread();
+        }
+        fs.cps.is_dirty.set(false);
+        Ok(fs)
+    }
+
+    /// Nothing can be done without a root directory.
+    async fn check_root(self: &Rc<Self>) -> FsResult<()> {
+        let root = self.sb.root_ino.get();
+        let info = self.nat(root).await?;
+        if let Err(FsError::NotFound) = self.node(root).await {
+            let expected = "an inode, as the root directory has one";
+            let found = u64::from(info.blk_addr);
+            return Err(FsError::corrupt("f2fs NAT entry", "block_addr", 0, found, expected));
+        }
+        let root = self.iget(root).await?;
+        drop(root);
+        Ok(())
     }
 
     /// Is it mounted still?
@@ -194,20 +279,76 @@ impl F2fs {
         self.opts.mode == FsMode::Lfs
     }
 
+    /// Is it so small that data is always written in place, and segments are taken from the start
+    /// of the area (`f2fs_tuning_parameters`)?
+    pub(crate) fn is_small_volume(&self) -> bool {
+        self.g.segments <= SMALL_VOLUME
+    }
+
     /// Seconds and nanoseconds now.
     pub(crate) fn now(&self) -> wp_vfs::TimeSpec {
         let ns = self.rt.now().0;
         wp_vfs::TimeSpec {
-            secs: self.opts.epoch_secs + (ns / 1_000_000_000) as i64,
+            secs: self.opts.epoch_secs + (ns / 1_000_000_000).cast_signed(),
             nanos: (ns % 1_000_000_000) as u32,
         }
     }
 
     /// Writes everything and the last checkpoint. Later calls answer `ReadOnly`.
+    ///
+    /// In the order of `kill_f2fs_super`: a checkpoint of what is there, then everybody's data with
+    /// another, and a third if that left something.
     pub(crate) async fn unmount_all(self: &Rc<Self>) -> FsResult<()> {
-        todo!()
+        if !self.mounted.get() {
+            return Ok(());
+        }
+        self.cps.closing.set(true);
+        self.stop_gc_thread();
+        self.stop_discard_thread();
+        let is_clean = |fs: &F2fs| {
+            let umount = fs.cp.borrow().has(crate::disk::cp_flag::UMOUNT);
+            !fs.cps.is_dirty.get() && umount
+        };
+        let done = 'done: {
+            if !site::UNMOUNT_CP.on() {
+                break 'done Ok(());
+            }
+            if !is_clean(self) {
+                if let e @ Err(_) = self.write_checkpoint(Reason::Umount).await {
+                    break 'done e;
+                }
+            }
+            self.wb.write_files(false).await;
+            self.wb.write_files(true).await;
+            self.wb.wait_files().await;
+            if let e @ Err(_) = self.write_checkpoint(Reason::Umount).await {
+                break 'done e;
+            }
+            if let e @ Err(_) = self.evict_all().await {
+                break 'done e;
+            }
+            self.stop_checkpoint_thread().await;
+            if !is_clean(self) {
+                if let e @ Err(_) = self.write_checkpoint(Reason::Umount).await {
+                    break 'done e;
+                }
+            }
+            self.finish_discards().await;
+            let trimmed = self.opts.discard
+                && self.can_discard()
+                && self.space.borrow().sit.discard_blocks == 0;
+            if trimmed { self.write_checkpoint(Reason::Trimmed).await } else { Ok(()) }
+        };
+        self.submit_all_merged();
+        self.submit_all_ipu();
+        self.wait_cp().await;
+        self.mounted.set(false);
+        self.stop_checkpoint_thread().await;
+        self.flusher.stop();
+        self.wb.stop();
+        done
     }
 
-    /// A jiffy's sleep in loops that wait for others (`DEFAULT_IO_TIMEOUT`, 20 ms).
+    /// A sleep in loops that wait for others (`DEFAULT_IO_TIMEOUT`, 20 ms).
     pub(crate) const IO_TIMEOUT: Span = Span::millis(20);
 }
