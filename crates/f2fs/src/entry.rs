@@ -67,30 +67,15 @@ const OPTIONS: &[OptionSpec] = &[
         default: "adaptive",
         help: "adaptive, or lfs: only at the ends of the logs, as zoned images always are",
     },
-    OptionSpec {
-        key: "nobarrier",
-        when: When::Mount,
-        default: "",
-        help: "no cache flushes",
-    },
+    OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec {
         key: "noflush_merge",
         when: When::Mount,
         default: "",
         help: "every fsync sends a flush of its own",
     },
-    OptionSpec {
-        key: "active_logs",
-        when: When::Mount,
-        default: "6",
-        help: "2, 4 or 6 logs",
-    },
-    OptionSpec {
-        key: "background_gc",
-        when: When::Mount,
-        default: "on",
-        help: "on or off",
-    },
+    OptionSpec { key: "active_logs", when: When::Mount, default: "6", help: "2, 4 or 6 logs" },
+    OptionSpec { key: "background_gc", when: When::Mount, default: "on", help: "on or off" },
     OptionSpec {
         key: "nodiscard",
         when: When::Mount,
@@ -139,12 +124,7 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "fsync waits for the first node after a checkpoint too, which Linux does not",
     },
-    OptionSpec {
-        key: "hz",
-        when: When::Mount,
-        default: "250",
-        help: "timer ticks a second",
-    },
+    OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks a second" },
     OptionSpec {
         key: "dirty_background_bytes",
         when: When::Mount,

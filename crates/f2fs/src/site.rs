@@ -48,4 +48,38 @@ wp_base::sites! {
             "what recovery writes is durable before the checkpoint that says so";
         UNMOUNT_CP, Write, "f2fs/unmount/checkpoint": "an unmount ends with a checkpoint";
     }
+    "crates/f2fs/src/fs/fsync.rs" {
+        FSYNC_WRITE, Write, "f2fs/fsync/data-write": "fsync sends the file's data";
+        FSYNC_WAIT, Wait, "f2fs/fsync/data-wait":
+            "the data have arrived before fsync sends the nodes that lead to them";
+        FSYNC_LATE_WAIT, Wait, "f2fs/fsync/oprw-data-wait":
+            "with OPRW fsync waits for data and nodes before it flushes";
+        FSYNC_CHECKPOINT, Write, "f2fs/fsync/checkpoint":
+            "an fsync that recovery could not follow is a checkpoint";
+        FSYNC_NODES, Write, "f2fs/fsync/nodes": "fsync sends the file's nodes";
+        FSYNC_FIRST_FLUSH, Flush, "f2fs/fsync/fixed-flush":
+            "in mode strict_fixed the data are flushed before the nodes are sent";
+        SYNC_SEND, Write, "f2fs/sync/data-start": "sync sends the data of all files";
+        SYNC_AGAIN, Write, "f2fs/sync/data-write": "sync sends what is dirty once more";
+        SYNC_WAIT, Wait, "f2fs/sync/data-wait": "sync waits for the data of all files";
+        SYNC_CHECKPOINT, Write, "f2fs/sync/checkpoint": "sync ends with a checkpoint";
+        SYNCFS_SEND, Write, "f2fs/syncfs/data-start": "syncfs sends the data of all files";
+        SYNCFS_WRITE, Write, "f2fs/syncfs/data-write": "syncfs sends what is dirty once more";
+        SYNCFS_WAIT, Wait, "f2fs/syncfs/data-wait": "syncfs waits for the data of all files";
+        SYNCFS_CHECKPOINT, Write, "f2fs/syncfs/checkpoint": "syncfs ends with a checkpoint";
+    }
+    "crates/f2fs/src/fs/writeback.rs" {
+        DATA_AGAIN, Wait, "f2fs/writeback/one-at-a-time":
+            "a block of data is sent when its last write has arrived";
+    }
+    "crates/f2fs/src/fs/inline_data.rs" {
+        INLINE_WAIT, Wait, "f2fs/inline/convert-wait":
+            "data that leave the inode have arrived before the inode forgets them";
+    }
+    "crates/f2fs/src/fs/direct.rs" {
+        DIRECT_SYNC, Write, "f2fs/direct/sync": "a direct O_SYNC write is followed by an fsync";
+    }
+    "crates/f2fs/src/fs/ops.rs" {
+        SYNC_WRITE, Write, "f2fs/write/o-sync": "an O_SYNC write is followed by an fsync";
+    }
 }

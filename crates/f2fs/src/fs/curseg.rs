@@ -73,8 +73,7 @@ impl Space {
         let l = self.log(log);
         let next = l.segment + 1;
         let in_section = !next.is_multiple_of(self.g.section_segments);
-        let next_free =
-            next < self.g.segments && in_section && !self.segs.in_use.test(next);
+        let next_free = next < self.g.segments && in_section && !self.segs.in_use.test(next);
         if !(l.alloc == alloc::LFS && next_free)
             && ssr
             && let Some(victim) = self.ssr_segment(log)

@@ -93,6 +93,11 @@ policies! {
     async_zone_reset = "f2fs: add async reset zone command support",
         Some(Version(6, 5)), None,
         "a zone that was freed is reset by the discard thread, or by who writes there first";
+    /// An fsync below a directory whose attributes changed is a checkpoint; before, every fsync was
+    /// one until then. (Stable kernels of 6.1 have it too.)
+    xattr_dir_checkpoint = "f2fs: fix to do checkpoint when parent's xattr is updated",
+        Some(Version(6, 1)), None,
+        "changed attributes of a directory make checkpoints of the fsyncs of its files only";
 }
 
 #[cfg(test)]

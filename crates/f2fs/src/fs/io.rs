@@ -226,13 +226,8 @@ impl F2fs {
                 return Err(e);
             }
         };
-        let page = Page {
-            map: w.map.clone(),
-            buf: w.buf.clone(),
-            ino: w.ino,
-            cp: w.cp,
-            listed: false,
-        };
+        let page =
+            Page { map: w.map.clone(), buf: w.buf.clone(), ino: w.ino, cp: w.cp, listed: false };
         self.merge(Kind::Data, Some(w.log), page, given.addr, w.flags);
         Ok(given.addr)
     }
@@ -255,22 +250,11 @@ impl F2fs {
             self.set_need_fsck();
             let at = Geometry::byte_of(w.old);
             let expected = "a block of a segment of data";
-            return Err(FsError::corrupt(
-                "f2fs node",
-                "address",
-                at,
-                u64::from(w.old),
-                expected,
-            ));
+            return Err(FsError::corrupt("f2fs node", "address", at, u64::from(w.old), expected));
         }
         w.map.begin_writeback(w.buf);
-        let page = Page {
-            map: w.map.clone(),
-            buf: w.buf.clone(),
-            ino: w.ino,
-            cp: w.cp,
-            listed: false,
-        };
+        let page =
+            Page { map: w.map.clone(), buf: w.buf.clone(), ino: w.ino, cp: w.cp, listed: false };
         self.count(page.cp);
         let seg = w.buf.snapshot();
         let fresh = |page| Merged {
@@ -351,14 +335,7 @@ impl F2fs {
 
     /// Puts a block into the bio of its log, which goes first if the block does not follow
     /// (`f2fs_submit_page_write`).
-    pub(super) fn merge(
-        &self,
-        kind: Kind,
-        log: Option<Log>,
-        page: Page,
-        addr: u32,
-        flags: Flags,
-    ) {
+    pub(super) fn merge(&self, kind: Kind, log: Option<Log>, page: Page, addr: u32, flags: Flags) {
         self.count(page.cp);
         let slot = Io::slot(kind, log);
         let seg = page.buf.snapshot();

@@ -191,9 +191,12 @@ async fn send(
     let mut waits = Vec::new();
     for (at, data) in writes {
         let p = part.clone();
-        waits.push(rt.spawn("mount", async move {
-            p.submit_wait(Bio::write(at, vec![data], flags)).await
-        }));
+        waits.push(
+            rt.spawn(
+                "mount",
+                async move { p.submit_wait(Bio::write(at, vec![data], flags)).await },
+            ),
+        );
     }
     drop(plug);
     for w in waits {

@@ -165,7 +165,8 @@ impl F2fs {
             return Ok(e.info);
         }
         self.check_nid(nid)?;
-        let found = self.space.borrow().nat_journal.nats().iter().find(|e| e.nid.get() == nid).copied();
+        let found =
+            self.space.borrow().nat_journal.nats().iter().find(|e| e.nid.get() == nid).copied();
         let raw = match found {
             Some(e) => e.entry,
             None => {
@@ -200,9 +201,7 @@ impl F2fs {
     pub(crate) async fn need_inode_block_update(&self, ino: u32) -> bool {
         let _guard = self.node_write.acquire(1).await;
         let entries = self.nat.entries.borrow();
-        !entries
-            .get(&ino)
-            .is_some_and(|e| e.last_fsync && (e.checkpointed || e.fsynced_inode))
+        !entries.get(&ino).is_some_and(|e| e.last_fsync && (e.checkpointed || e.fsynced_inode))
     }
 
     /// Takes the entries out of the journal, to be written with the others

@@ -168,7 +168,8 @@ impl F2fs {
     /// Summaries of the node logs, with what was ever written (`f2fs_write_node_summaries`).
     pub(super) fn node_summaries(&self) -> Vec<Block> {
         let space = self.space.borrow();
-        let kib = self.kbytes_at_mount.get() + (self.sectors_written() - self.sectors_at_mount.get()) / 2;
+        let kib =
+            self.kbytes_at_mount.get() + (self.sectors_written() - self.sectors_at_mount.get()) / 2;
         Log::NODE
             .map(|log| {
                 let mut summary = space.log(log).summary.clone();

@@ -104,11 +104,8 @@ impl Space {
         }
         let kin = if log.is_node() { Log::NODE } else { Log::DATA };
         // From the cold end, but for the hot log itself.
-        let order: Vec<Log> = if log == kin[0] {
-            kin.to_vec()
-        } else {
-            kin.iter().rev().copied().collect()
-        };
+        let order: Vec<Log> =
+            if log == kin[0] { kin.to_vec() } else { kin.iter().rev().copied().collect() };
         order.into_iter().filter(|l| *l != log).find_map(|l| self.ssr_of(l))
     }
 
