@@ -188,6 +188,17 @@ impl BlockQueue {
         PlugGuard { queue, task }
     }
 
+    /// Sends what the current task's plug holds back; the plug stays, empty. What a file system that
+    /// ends its caller's plug does around each bio (`blk_finish_plug(current->plug)`).
+    pub fn empty_plug(&self) {
+        let task = self.cx.rt.current();
+        let mut core = self.core.borrow_mut();
+        if core.flush_plug(&self.cx, &mut **self.device.borrow_mut(), task, None) {
+            self.kblockd.want();
+        }
+        self.settle(&mut core);
+    }
+
     /// Empties the device's volatile cache (`blkdev_issue_flush()`); ready at once if it has none.
     ///
     /// Waits: for the flush. What had completed before the call is durable after it.

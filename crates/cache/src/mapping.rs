@@ -64,6 +64,13 @@ pub trait WbOps {
     /// Submits; waits only for what it needs to submit. Completion clears `Writeback` on each
     /// buffer.
     fn writepages<'a>(&'a self, map: &'a Rc<Mapping>, wbc: &'a WbControl) -> Fut<'a, ()>;
+
+    /// After the blocks: brings what the owner keeps of it elsewhere up to date, where a journal
+    /// does not (`write_inode`). `None`: nothing is to be done.
+    fn write_inode<'a>(&'a self, map: &'a Rc<Mapping>) -> Option<Fut<'a, ()>> {
+        let _ = map;
+        None
+    }
 }
 
 /// A cached address space.
@@ -412,6 +419,15 @@ impl Mapping {
         let ops = self.ops.borrow().upgrade();
         match ops {
             Some(ops) => ops.writepages(self, wbc).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has its owner bring the inode up to date (`write_inode`).
+    pub(crate) async fn write_inode(self: &Rc<Self>) -> FsResult<()> {
+        let ops = self.ops.borrow().upgrade();
+        match ops.as_ref().and_then(|ops| ops.write_inode(self)) {
+            Some(work) => work.await,
             None => Ok(()),
         }
     }

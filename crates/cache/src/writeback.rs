@@ -314,7 +314,8 @@ impl Writeback {
             }
             let wbc =
                 if sync { WbControl::sync_all() } else { WbControl::background(CHUNK_BLOCKS) };
-            let written: FsResult<()> = map.writepages(&wbc).await;
+            let pages: FsResult<()> = map.writepages(&wbc).await;
+            let written = pages.and(map.write_inode().await);
             if !map.has_dirty() {
                 map.set_dirtied(None);
             } else if written.is_err() || wbc.budget.get() > 0 {

@@ -1,13 +1,19 @@
 //! F2FS's line in the registry.
 
+use std::rc::Rc;
+
 use wp_base::{FsError, FsResult, Sector};
+use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Slice, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, EraRule, Fault, FsEntry, Inspection, ListedFile, OptionSpec, Options, When,
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
+    OptionSpec, Options, When,
 };
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, xattr};
+use crate::fs::era::{Era, POLICIES, Version};
+use crate::fs::{F2fs, FsMode, FsyncMode, MountOptions, Mounted};
 use crate::image::{self, InspectOptions, RecoverOptions, Rules};
 use crate::mkfs::{MkfsOptions, mkfs};
 
@@ -49,17 +55,100 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "order-preserving recovery: nodes whose data was not written count as not written",
     },
+    OptionSpec {
+        key: "fsync_mode",
+        when: When::Mount,
+        default: "posix",
+        help: "posix, strict or nobarrier; strict_fixed: strict, and the data is flushed before the last node",
+    },
+    OptionSpec {
+        key: "mode",
+        when: When::Mount,
+        default: "adaptive",
+        help: "adaptive, or lfs: only at the ends of the logs, as zoned images always are",
+    },
+    OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
+    OptionSpec {
+        key: "noflush_merge",
+        when: When::Mount,
+        default: "",
+        help: "every fsync sends a flush of its own",
+    },
+    OptionSpec { key: "active_logs", when: When::Mount, default: "6", help: "2, 4 or 6 logs" },
+    OptionSpec { key: "background_gc", when: When::Mount, default: "on", help: "on or off" },
+    OptionSpec {
+        key: "nodiscard",
+        when: When::Mount,
+        default: "",
+        help: "free blocks are not discarded; zones are reset all the same",
+    },
+    OptionSpec {
+        key: "noinline_data",
+        when: When::Mount,
+        default: "",
+        help: "small files have blocks of their own",
+    },
+    OptionSpec {
+        key: "noinline_dentry",
+        when: When::Mount,
+        default: "",
+        help: "small directories likewise",
+    },
+    OptionSpec {
+        key: "noinline_xattr",
+        when: When::Mount,
+        default: "",
+        help: "attributes are in a node of their own",
+    },
+    OptionSpec {
+        key: "noextent_cache",
+        when: When::Mount,
+        default: "",
+        help: "no cache of where a file's blocks are",
+    },
+    OptionSpec {
+        key: "fastboot",
+        when: When::Mount,
+        default: "",
+        help: "node summaries are in every checkpoint",
+    },
+    OptionSpec {
+        key: "checkpoint",
+        when: When::Mount,
+        default: "enable",
+        help: "enable; disable is refused",
+    },
+    OptionSpec {
+        key: "wait_first_node",
+        when: When::Mount,
+        default: "",
+        help: "fsync waits for the first node after a checkpoint too, which Linux does not",
+    },
+    OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks a second" },
+    OptionSpec {
+        key: "dirty_background_bytes",
+        when: When::Mount,
+        default: "",
+        help: "vm.dirty_background_bytes: dirty data at which the flusher starts; 10 % of 6 GB",
+    },
+    OptionSpec {
+        key: "dirty_bytes",
+        when: When::Mount,
+        default: "",
+        help: "vm.dirty_bytes: dirty data at which writers wait; 20 % of 6 GB",
+    },
 ];
 
 /// F2FS.
 pub static ENTRY: FsEntry = FsEntry {
     name: "f2fs",
-    about: "F2FS images: mkfs.f2fs 1.15, recovery of 5.14 to 6.18, check; not mounted yet",
+    about: "F2FS, eras 5.14 to 6.18; images as mkfs.f2fs 1.15 makes them",
     options: OPTIONS,
-    held: &[],
-    modes: &[],
+    held: &["5.14", "6.1", "6.12", "6.18"],
+    modes: &["", "fsync_mode=strict", "mode=lfs"],
     mkfs: make,
-    mount: None,
+    mkfs_zoned: Some(crate::zoned::mkfs_zoned),
+    mount: Some(mount),
     probe,
     inspect,
     recover,
@@ -69,18 +158,10 @@ pub static ENTRY: FsEntry = FsEntry {
     eras,
 };
 
-/// Major and minor version. Errors: text that is none.
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split('.');
-    let version = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let is_version = parts.next().is_none_or(|p| p.parse::<u32>().is_ok());
-    (is_version && parts.next().is_none()).then_some(version)
-}
-
 fn how(o: &Options) -> FsResult<RecoverOptions> {
-    let (major, minor) = version(o.get("era", OPTIONS).unwrap_or_default())
+    let version = Version::parse(o.get("era", OPTIONS).unwrap_or_default())
         .ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
-    let rules = Rules::linux(major, minor);
+    let rules = Rules::linux(version.0.into(), version.1.into());
     Ok(RecoverOptions { rules, oprw: is_set(o, "oprw"), ..RecoverOptions::default() })
 }
 
@@ -94,6 +175,18 @@ fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
 }
 
 fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
+    write(&mkfs_options(o, bytes)?)
+}
+
+/// The image that mkfs makes with these options.
+pub(crate) fn write(m: &MkfsOptions) -> FsResult<Medium> {
+    let mut medium = Medium::new();
+    mkfs(m)?.write_to(&mut medium);
+    Ok(medium)
+}
+
+/// What mkfs is asked for.
+pub(crate) fn mkfs_options(o: &Options, bytes: u64) -> FsResult<MkfsOptions> {
     let mut m = MkfsOptions::new(bytes);
     m.segments_per_section = number(o, "segs_per_sec", "segs_per_sec: 1 or more")?;
     m.sections_per_zone = number(o, "secs_per_zone", "secs_per_zone: 1 or more")?;
@@ -103,9 +196,87 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
     {
         m.set_feature(name, true)?;
     }
-    let mut medium = Medium::new();
-    mkfs(&m)?.write_to(&mut medium);
-    Ok(medium)
+    Ok(m)
+}
+
+fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
+    Box::pin(async move {
+        let options = mount_options(env, o)?;
+        let fs = F2fs::mount(&env.rt, env.part.clone(), options).await?;
+        let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
+        Ok(fs)
+    })
+}
+
+fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
+    let version = Version::parse(o.get("era", OPTIONS).unwrap_or_default())
+        .ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
+    let text = |key: &str| o.get(key, OPTIONS).unwrap_or_default();
+    let hz = u64::from(number(o, "hz", "hz: timer ticks a second")?);
+    if !(100..=1000).contains(&hz) || 1000 % hz != 0 {
+        return Err(FsError::Invalid("hz: 100, 125, 200, 250, 500 or 1000"));
+    }
+    if text("checkpoint") == "disable" {
+        return Err(FsError::Unsupported("checkpoint=disable".into()));
+    } else if text("checkpoint") != "enable" {
+        return Err(FsError::Invalid("checkpoint: enable"));
+    }
+    let logs = number(o, "active_logs", "active_logs: 2, 4 or 6")?;
+    if ![2, 4, 6].contains(&logs) {
+        return Err(FsError::Invalid("active_logs: 2, 4 or 6"));
+    }
+    let base = MountOptions::new(Era::of(version), &env.disk, env.device);
+    Ok(MountOptions {
+        fsync_mode: match text("fsync_mode") {
+            "posix" => FsyncMode::Posix,
+            "strict" => FsyncMode::Strict,
+            "strict_fixed" => FsyncMode::StrictFixed,
+            "nobarrier" => FsyncMode::NoBarrier,
+            _ => {
+                let what = "fsync_mode: posix, strict, strict_fixed or nobarrier";
+                return Err(FsError::Invalid(what));
+            }
+        },
+        mode: match text("mode") {
+            "adaptive" => FsMode::Adaptive,
+            "lfs" => FsMode::Lfs,
+            _ => return Err(FsError::Invalid("mode: adaptive or lfs")),
+        },
+        background_gc: match text("background_gc") {
+            "on" => true,
+            "off" => false,
+            _ => return Err(FsError::Invalid("background_gc: on or off")),
+        },
+        oprw: is_set(o, "oprw"),
+        barrier: !is_set(o, "nobarrier"),
+        flush_merge: !is_set(o, "noflush_merge"),
+        active_logs: logs,
+        discard: !is_set(o, "nodiscard"),
+        inline_data: !is_set(o, "noinline_data"),
+        inline_dentry: !is_set(o, "noinline_dentry"),
+        inline_xattr: !is_set(o, "noinline_xattr"),
+        extent_cache: !is_set(o, "noextent_cache"),
+        fastboot: is_set(o, "fastboot"),
+        wait_first_node: is_set(o, "wait_first_node"),
+        epoch_secs: env.epoch_secs,
+        writeback: WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
+        ..base
+    })
+}
+
+/// The flusher's limits as `vm.dirty_background_bytes` and `vm.dirty_bytes` give them.
+fn dirty_limits(o: &Options, mut policy: WbPolicy) -> FsResult<WbPolicy> {
+    const BLOCK: u64 = 4096;
+    if o.get("dirty_background_bytes", OPTIONS).is_some() {
+        let n = number(o, "dirty_background_bytes", "dirty_background_bytes: bytes")?;
+        policy.background_blocks = u64::from(n) / BLOCK;
+    }
+    if o.get("dirty_bytes", OPTIONS).is_some() {
+        policy.dirty_blocks = u64::from(number(o, "dirty_bytes", "dirty_bytes: bytes")?) / BLOCK;
+    }
+    // `domain_dirty_limits()`: the background limit stays below half of the other.
+    policy.background_blocks = policy.background_blocks.min(policy.dirty_blocks / 2);
+    Ok(policy)
 }
 
 fn probe(view: &dyn View) -> bool {
@@ -193,30 +364,15 @@ fn check(view: &dyn View, o: &Options, recover: bool, _: &Sound) -> FsResult<Che
 }
 
 fn eras(text: &str) -> Option<Vec<EraRule>> {
-    let (major, minor) = version(text)?;
-    let rules = Rules::linux(major, minor);
-    let rule = |name, what, commit, from: &str, holds| EraRule {
-        name,
-        what,
-        commit,
-        from: from.to_owned(),
-        until: String::new(),
-        holds,
-    };
-    Some(vec![
-        rule(
-            "check_destination",
-            "a block that something else still has stops roll-forward",
-            "f2fs: fix to do sanity check on destination blkaddr during recovery",
-            "6.1",
-            rules.check_destination,
-        ),
-        rule(
-            "leave_zones",
-            "after a crash every log leaves the zone that it has begun",
-            "f2fs: fix write pointers all the time",
-            "6.8",
-            rules.leave_zones,
-        ),
-    ])
+    let v = Version::parse(text)?;
+    let text = |v: Option<Version>| v.map(|v| v.to_string()).unwrap_or_default();
+    let rules = POLICIES.iter().map(|p| EraRule {
+        name: p.name,
+        what: p.what,
+        commit: p.commit,
+        from: text(p.from),
+        until: text(p.until),
+        holds: p.holds(v),
+    });
+    Some(rules.collect())
 }

@@ -1,13 +1,17 @@
-//! F2FS: images made, read, recovered and checked.
+//! F2FS: images made, read, recovered and checked, and the mounted file system.
 //!
-//! [`disk`] has every on-disk structure, once; [`image`], [`mkfs`] and [`check`] share only that.
+//! [`disk`] has every on-disk structure, once; [`image`], [`mkfs`], [`check`] and the mounted [`fs`]
+//! share only that.
 
 pub mod check;
 pub mod disk;
 mod entry;
 mod evidence;
+pub mod fs;
 pub mod image;
 pub mod mkfs;
+pub mod site;
+pub mod zoned;
 
 pub use entry::ENTRY;
 pub use evidence::Blocks;

@@ -48,6 +48,10 @@ cpu_ops! {
     PageWriteback => "page_writeback",
     /// One call of the block allocator.
     BlockAlloc => "block_alloc",
+    /// One node block through writeback (F2FS): look-up, marks, its place in the log.
+    NodeWriteback => "node_writeback",
+    /// A call that asks for a flush, whether or not the device has a cache to flush.
+    FlushIssue => "flush_issue",
     /// Start and stop of a journal handle.
     HandleStart => "handle_start",
     /// One block through a journal commit.

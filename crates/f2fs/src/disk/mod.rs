@@ -39,7 +39,7 @@ pub use checksum::Checksums;
 pub use dir::{DentryArea, DentryEntry, FileType};
 pub use geometry::{Device, Geometry};
 pub use inode::{Inode, InodeExtra, Stamp};
-pub use nat::{NatEntry, NatJournalEntry};
+pub use nat::{NatBits, NatEntry, NatJournalEntry};
 pub use node::{Footer, Node};
 pub use orphan::OrphanBlock;
 pub use sit::{SitEntry, SitJournalEntry};

@@ -97,6 +97,12 @@ impl NatBits {
         Some(NatBits { version: u64::from_le_bytes(*version), full, empty })
     }
 
+    /// Notes that `used` numbers of a NAT block are taken. `__update_nat_bits`.
+    pub fn put(&mut self, block: u32, used: usize) {
+        super::bits::set_le(&mut self.empty, block, used == 0);
+        super::bits::set_le(&mut self.full, block, used == super::index(NatEntry::PER_BLOCK));
+    }
+
     /// Their bytes, padded to whole blocks.
     pub fn store(&self) -> Vec<u8> {
         let mut out = self.version.to_le_bytes().to_vec();

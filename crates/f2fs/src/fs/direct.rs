@@ -1,0 +1,301 @@
+//! Direct I/O: between the caller's memory and the device, past the cache.
+//!
+//! In place where a block has its place; with `mode=lfs` to a new one; on zoned devices writes go
+//! through the cache. Holes inside the file are filled through the cache.
+//!
+//! Source: Linux `fs/f2fs/file.c` (`f2fs_dio_write_iter`, `f2fs_should_use_dio`), `fs/f2fs/data.c`
+//! (`f2fs_iomap_begin`, `f2fs_map_blocks`), `fs/iomap/direct-io.c`.
+
+use std::rc::Rc;
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult};
+use wp_medium::Slice;
+use wp_rt::{LockGuard, join_all};
+use wp_vfs::{SyncKind, Told};
+
+use super::data::{BIO_BLOCKS, BLOCK, Pieces, block_range, join};
+use super::dnode::{Find, Found};
+use super::inode::{Inode, fi};
+use super::mount::F2fs;
+use crate::disk::addr;
+use crate::disk::inode::inline;
+use crate::site;
+
+/// Counts direct I/O under way (`inode_dio_begin`, `inode_dio_end`).
+struct Dio(Rc<Inode>);
+
+impl Dio {
+    fn begin(inode: &Rc<Inode>) -> Dio {
+        inode.dio.set(inode.dio.get() + 1);
+        Dio(inode.clone())
+    }
+}
+
+impl Drop for Dio {
+    fn drop(&mut self) {
+        self.0.dio.set(self.0.dio.get() - 1);
+        if self.0.dio.get() == 0 {
+            self.0.dio_done.wake_all();
+        }
+    }
+}
+
+impl F2fs {
+    /// The inode's lock, with no direct I/O under way.
+    pub(super) async fn lock_alone<'a>(&self, inode: &'a Inode) -> LockGuard<'a, ()> {
+        let guard = inode.lock.lock().await;
+        while inode.dio.get() > 0 {
+            inode.dio_done.wait().await;
+        }
+        guard
+    }
+
+    /// `Ok(false)`: through the cache. Errors: `Invalid` for what is not in whole sectors.
+    fn takes_direct(&self, inode: &Inode, offset: u64, len: u64, write: bool) -> FsResult<bool> {
+        let unit = u64::from(self.io.part().limits().logical_bytes);
+        let aligned = (offset | len).is_multiple_of(BLOCK);
+        if !inode.is_file()
+            || (!write && inode.has_inline(inline::DATA))
+            || (write && self.g.is_zoned)
+        {
+            return Ok(false);
+        }
+        match ((offset | len).is_multiple_of(unit), aligned) {
+            (false, _) => {
+                Err(FsError::Invalid("direct I/O: offset and length must be whole sectors"))
+            }
+            (true, aligned) => Ok(aligned),
+        }
+    }
+
+    fn drop_cache(&self, inode: &Inode, from: u64, to: u64) {
+        let (a, b) = block_range(from, to);
+        inode.map.invalidate(a, b + 1);
+    }
+
+    /// Reads past the cache. Waits: for writeback of the range, for the device.
+    pub(super) async fn read_direct(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        len: u64,
+    ) -> FsResult<Vec<Slice>> {
+        if self.is_lfs() {
+            while inode.dio.get() > 0 {
+                inode.dio_done.wait().await;
+            }
+        }
+        if !self.takes_direct(inode, offset, len, false)? {
+            return self.read_data(inode, offset, len).await;
+        }
+        let end = inode.size.get().min(offset.saturating_add(len));
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        self.write_back(inode, offset, end).await?;
+        let _dio = Dio::begin(inode);
+        let last = end.div_ceil(BLOCK);
+        let mut parts = Vec::new();
+        let mut at = offset / BLOCK;
+        {
+            let _tree = inode.map_lock.lock().await;
+            while at < last {
+                let most = (at + BIO_BLOCKS as u64).min(last);
+                let (start, n) = self.run_at(inode, at, most).await?;
+                parts.push((start, n as u32));
+                at += n;
+            }
+        }
+        let plug = self.io.part().plug();
+        let reads = parts.into_iter().map(|(start, n)| async move {
+            if addr::is_block(start) {
+                self.direct(start, None, n, Flags::NONE).await
+            } else {
+                Ok((0..n).map(|_| Slice::zero(BLOCK as u32)).collect())
+            }
+        });
+        let got = join_all(reads.collect::<Vec<_>>()).await;
+        drop(plug);
+        let mut out = Vec::new();
+        for part in got {
+            out.extend(part?);
+        }
+        Ok(Pieces::new(&out).take((end - offset) as u32))
+    }
+
+    /// Writes past the cache. Waits: for the lock, writeback of the range, the device, and with
+    /// `sync` for what an fsync waits for.
+    pub(super) async fn write_direct(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: Option<u64>,
+        data: &[Slice],
+        (sync, told): (Option<SyncKind>, &Told),
+    ) -> FsResult<u64> {
+        let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
+        let lock = self.lock_alone(inode).await;
+        self.check_writable()?;
+        let at = offset.unwrap_or(inode.size.get());
+        if len == 0 {
+            return Ok(0);
+        }
+        if !self.takes_direct(inode, at, len, true)? {
+            let n = self.write_data(inode, at, data).await?;
+            drop(lock);
+            return self.synced(inode, (at, n), sync, told).await;
+        }
+        let end = at.checked_add(len).ok_or(FsError::TooBig)?;
+        if end > inode.shape().blocks_max() * BLOCK {
+            return Err(FsError::TooBig);
+        }
+        if inode.gone.get() {
+            return Err(FsError::NotFound);
+        }
+        self.update_time(inode);
+        self.convert_inline(inode).await?;
+        let old = inode.size.get();
+        // Blocks behind the end get places at once; holes inside are left to the cache.
+        let allocates = self.is_lfs() || at >= old.next_multiple_of(BLOCK) || old == 0;
+        self.write_back(inode, at, end).await?;
+        self.drop_cache(inode, at, end);
+        let dio = Dio::begin(inode);
+        let wrote = self.transfer(inode, at, end, data, allocates).await;
+        drop(dio);
+        self.drop_cache(inode, at, end);
+        let done = match wrote {
+            Ok(done) => done,
+            Err(e) => {
+                self.truncate_file(inode).await?;
+                return Err(e);
+            }
+        };
+        if done > 0 {
+            if at + done > inode.size.get() {
+                self.set_size(inode, at + done);
+            }
+            if !self.is_lfs() {
+                inode.set(fi::UPDATE_WRITE);
+            }
+        }
+        let mut total = done;
+        if done < len {
+            let mut pieces = Pieces::new(data);
+            pieces.take(done as u32);
+            let rest = pieces.take((len - done) as u32);
+            let n = self.write_data(inode, at + done, &rest).await?;
+            self.write_back(inode, at + done, at + done + n).await?;
+            self.drop_cache(inode, at + done, at + done + n);
+            total += n;
+        }
+        drop(lock);
+        self.synced(inode, (at, total), sync, told).await
+    }
+
+    /// `generic_write_sync`.
+    async fn synced(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        (at, n): (u64, u64),
+        sync: Option<SyncKind>,
+        told: &Told,
+    ) -> FsResult<u64> {
+        if let Some(kind) = sync
+            && n > 0
+            && site::DIRECT_SYNC.on()
+        {
+            self.fsync(inode, kind, block_range(at, at + n), told).await?;
+        }
+        Ok(n)
+    }
+
+    /// Maps and sends piece by piece, then waits for all. How many bytes were written: fewer than
+    /// all up to a hole that is left to the cache.
+    async fn transfer(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        end: u64,
+        data: &[Slice],
+        allocates: bool,
+    ) -> FsResult<u64> {
+        let mut pieces = Pieces::new(data);
+        let mut parts = Vec::new();
+        let (mut at, last) = (offset / BLOCK, end / BLOCK);
+        let mut failed = Ok(());
+        'all: while at < last {
+            let most = (at + BIO_BLOCKS as u64).min(last);
+            let runs = match self.place_direct(inode, at, most, allocates).await {
+                Ok(runs) => runs,
+                Err(e) => {
+                    failed = Err(e);
+                    break;
+                }
+            };
+            for (start, n) in runs {
+                if !addr::is_block(start) {
+                    break 'all;
+                }
+                let slices = (0..n).map(|_| join(pieces.take(BLOCK as u32))).collect();
+                parts.push((start, slices, n as u32));
+                at += n;
+            }
+        }
+        let plug = self.io.part().plug();
+        let flags = Flags::SYNC | Flags::IDLE;
+        let writes = parts
+            .into_iter()
+            .map(|(start, slices, n)| self.direct(start, Some(slices), n, flags))
+            .collect::<Vec<_>>();
+        let ends = join_all(writes).await;
+        drop(plug);
+        failed?;
+        for end in ends {
+            end?;
+        }
+        Ok(at * BLOCK - offset)
+    }
+
+    /// The places of blocks from `index` on, as runs, as far as one node has them
+    /// (`f2fs_map_blocks` with `F2FS_GET_BLOCK_DIO`).
+    async fn place_direct(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        index: u64,
+        end: u64,
+        allocates: bool,
+    ) -> FsResult<Vec<(u32, u64)>> {
+        if !allocates {
+            let _tree = inode.map_lock.lock().await;
+            return Ok(vec![self.run_at(inode, index, end).await?]);
+        }
+        self.balance_fs(true).await;
+        let _op = self.lock_op().await;
+        let _tree = inode.map_lock.lock().await;
+        let Found::At(dn) = self.dnode(inode, index, Find::Alloc).await? else {
+            return Err(FsError::Invalid("a block beside inline data"));
+        };
+        let version = self.nat(dn.nid).await?.version;
+        let slots = (end - index).min(u64::from(dn.slots - dn.slot)) as u32;
+        let mut runs: Vec<(u32, u64)> = Vec::new();
+        for slot in dn.slot..dn.slot + slots {
+            let old = self.checked(inode, dn.addr(inode, slot))?;
+            let mut at = old;
+            if !addr::is_block(old) || self.is_lfs() {
+                match self.reserve(inode, &dn, slot..slot + 1).await {
+                    Err(_) if !runs.is_empty() => return Ok(runs),
+                    done => done?,
+                };
+                let log = self.log_of(inode, false);
+                at = self.allocate_for_direct(log, old, dn.nid, slot, version).await?;
+                self.move_block(inode, &dn, slot, at).await;
+                inode.set(fi::APPEND_WRITE);
+            }
+            match runs.last_mut() {
+                Some((start, n)) if u64::from(*start) + *n == u64::from(at) => *n += 1,
+                _ => runs.push((at, 1)),
+            }
+        }
+        Ok(runs)
+    }
+}

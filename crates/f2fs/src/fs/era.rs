@@ -1,0 +1,115 @@
+//! Kernel versions, and the rules of F2FS that changed between them.
+//!
+//! One code base; what differs is asked of [`Era`]. Each [`Policy`] names its commit and the
+//! versions it holds for, and is listed by `list eras`.
+
+use std::fmt;
+
+/// A kernel version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version(pub u16, pub u16);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+impl Version {
+    /// Parses `6.1` or `6.1.115`, whose last part means nothing here. No for text that is none.
+    pub fn parse(text: &str) -> Option<Version> {
+        let mut parts = text.split('.').map(|p| p.parse::<u16>().ok());
+        let version = Version(parts.next()??, parts.next()??);
+        let patch = parts.next().unwrap_or(Some(0));
+        (patch.is_some() && parts.next().is_none()).then_some(version)
+    }
+}
+
+/// A rule that held for a range of versions.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Short name.
+    pub name: &'static str,
+    /// What the kernel does while it holds.
+    pub what: &'static str,
+    /// Title of the commit that introduced or ended it.
+    pub commit: &'static str,
+    /// First version; `None`: as far back as our evidence goes (5.14).
+    pub from: Option<Version>,
+    /// First version without it; `None`: still so.
+    pub until: Option<Version>,
+}
+
+impl Policy {
+    /// Does it hold in `v`?
+    pub fn holds(&self, v: Version) -> bool {
+        self.from.is_none_or(|f| v >= f) && self.until.is_none_or(|u| v < u)
+    }
+}
+
+macro_rules! policies {
+    ($(
+        $(#[$doc:meta])*
+        $field:ident = $commit:literal, $from:expr, $until:expr, $what:literal;
+    )*) => {
+        /// Every policy, in the order of the code that asks.
+        pub static POLICIES: &[Policy] = &[$(Policy {
+            name: stringify!($field), what: $what, commit: $commit, from: $from, until: $until,
+        }),*];
+
+        /// What a kernel version resolves to.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct Era {
+            /// The version asked for.
+            pub version: Version,
+            $($(#[$doc])* pub $field: bool,)*
+        }
+
+        impl Era {
+            /// The rules of `version`.
+            pub fn of(version: Version) -> Era {
+                let holds =
+                    |name: &str| POLICIES.iter().any(|p| p.name == name && p.holds(version));
+                Era { version, $($field: holds(stringify!($field)),)* }
+            }
+        }
+    };
+}
+
+policies! {
+    /// Roll-forward looks whether something else has a block before it takes it.
+    check_destination = "f2fs: fix to do sanity check on destination blkaddr during recovery",
+        Some(Version(6, 1)), None,
+        "a block that something else still has stops roll-forward";
+    /// After a crash every log leaves its zone.
+    leave_zones = "f2fs: fix write pointers all the time",
+        Some(Version(6, 8)), None,
+        "after a crash every log leaves the zone that it has begun";
+    /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers.
+    umount_flushes_nat = "f2fs: rebuild nat_bits during umount",
+        Some(Version(5, 17)), None,
+        "an unmount empties the NAT journal, and keeps bitmaps of free numbers if all are known";
+    /// Zones are reset by the discard thread, not by the checkpoint.
+    async_zone_reset = "f2fs: add async reset zone command support",
+        Some(Version(6, 5)), None,
+        "a zone that was freed is reset by the discard thread, or by who writes there first";
+    /// An fsync below a directory whose attributes changed is a checkpoint; before, every fsync was
+    /// one until then. (Stable kernels of 6.1 have it too.)
+    xattr_dir_checkpoint = "f2fs: fix to do checkpoint when parent's xattr is updated",
+        Some(Version(6, 1)), None,
+        "changed attributes of a directory make checkpoints of the fsyncs of its files only";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_resolves_to_its_rules() {
+        let v = |t| Era::of(Version::parse(t).expect("a version"));
+        assert!(!v("5.14").check_destination && v("6.1.115").check_destination);
+        assert!(!v("6.1").leave_zones && v("6.18").leave_zones);
+        assert_eq!(Version::parse("6"), None);
+        assert_eq!(Version::parse("6.1.x"), None);
+    }
+}

@@ -1,0 +1,301 @@
+//! `fsync` in all modes, and `sync`.
+//!
+//! Picture:    data -> wait -> (a reason for a checkpoint: all of it) | nodes with marks -> wait ->
+//!             flush. Strict: only the last node has the mark, behind a flush and forced, and is
+//!             not waited for apart. OPRW: one wait for data and nodes.
+//! Source:     Linux `fs/f2fs/file.c` (`f2fs_do_sync_file`, `need_do_checkpoint`).
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_cache::{BufFlag, WbControl};
+use wp_vfs::{SyncKind, Told};
+
+use super::ino_sets::InoSet;
+use super::inode::{Inode, fi};
+use super::mount::{F2fs, FsyncMode};
+use crate::disk::inode::advise;
+use crate::site;
+
+/// Why an fsync writes a whole checkpoint (`enum cp_reason_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CpReason {
+    /// `CP_NON_REGULAR`.
+    NonRegular,
+    /// `CP_HARDLINK`.
+    HardLink,
+    /// `CP_SB_NEED_CP`.
+    SbNeedCp,
+    /// `CP_WRONG_PINO`.
+    WrongPino,
+    /// `CP_NO_SPC_ROLL`.
+    NoSpaceRoll,
+    /// `CP_NODE_NEED_CP`.
+    NodeNeedCp,
+    /// `CP_FASTBOOT_MODE`.
+    FastbootMode,
+    /// `CP_SPEC_LOG_NUM`.
+    SpecLogNum,
+    /// `CP_RECOVER_DIR`.
+    RecoverDir,
+    /// `CP_XATTR_DIR`.
+    XattrDir,
+}
+
+impl F2fs {
+    fn is_strict(&self) -> bool {
+        matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed)
+    }
+
+    /// Must an fsync be a checkpoint (`need_do_checkpoint`)?
+    pub(super) fn need_checkpoint(&self, inode: &Inode) -> Option<CpReason> {
+        let pino = inode.f.borrow().pino;
+        let reason = if !inode.is_file() {
+            CpReason::NonRegular
+        } else if inode.nlink() != 1 {
+            CpReason::HardLink
+        } else if self.is_need_cp() {
+            CpReason::SbNeedCp
+        } else if inode.has_advice(advise::LOST_PINO) {
+            CpReason::WrongPino
+        } else if !self.space_for_roll_forward() {
+            CpReason::NoSpaceRoll
+        } else if !self.is_checkpointed_node(pino) {
+            CpReason::NodeNeedCp
+        } else if self.opts.fastboot {
+            CpReason::FastbootMode
+        } else if self.opts.active_logs == 2 {
+            CpReason::SpecLogNum
+        } else if self.is_strict()
+            && self.need_dentry_mark(inode.ino)
+            && self.has_ino(pino, InoSet::TransDir)
+        {
+            CpReason::RecoverDir
+        } else if self.opts.era.xattr_dir_checkpoint && self.has_ino(pino, InoSet::XattrDir) {
+            CpReason::XattrDir
+        } else {
+            return None;
+        };
+        Some(reason)
+    }
+
+    /// Does recovery find all that changed of the inode by itself (`f2fs_skip_inode_update`)?
+    fn skips_inode(inode: &Inode, kind: SyncKind) -> bool {
+        if kind == SyncKind::DataOnly {
+            return !inode.is(fi::LISTED);
+        }
+        inode.is(fi::AUTO_RECOVER)
+            && !inode.has_advice(advise::KEEP_SIZE)
+            && inode.size.get().is_multiple_of(4096)
+            && inode.has_disk_times()
+            && inode.last_disk_size.get() == inode.size.get()
+    }
+
+    /// `need_inode_page_update`.
+    async fn needs_inode_node(&self, ino: u32) -> bool {
+        let dirty = self.nodes.peek(u64::from(ino)).is_some_and(|b| b.flag(BufFlag::Dirty));
+        dirty || self.need_inode_block_update(ino).await
+    }
+
+    /// After a checkpoint a file with one name knows its directory again (`try_to_fix_pino`).
+    fn fix_pino(&self, inode: &Rc<Inode>) {
+        if !inode.has_advice(advise::LOST_PINO) || inode.nlink() != 1 {
+            return;
+        }
+        let alias = inode.aliases.borrow().first().map(|(dir, _)| *dir);
+        if let Some(dir) = alias {
+            self.change(inode, |f| {
+                f.pino = dir;
+                f.advise &= !advise::LOST_PINO;
+            });
+        }
+    }
+
+    /// What a file that is opened now has been told.
+    pub(super) fn told(&self, inode: &Inode) -> Told {
+        let told = Told::default();
+        told.data.set(inode.map.errors().sample(true));
+        told.fs.set(self.wb.errors().sample(true));
+        told
+    }
+
+    /// Is the open file to be told of a failed write (`file_check_and_advance_wb_err`)?
+    fn tell(inode: &Inode, told: &Told) -> FsResult<()> {
+        inode.map.take_error();
+        if inode.map.errors().check_and_advance(&told.data) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Makes one file durable, of its data only blocks `range`. Waits: for data, nodes or a
+    /// checkpoint, a flush. Errors: `Io`.
+    pub(super) async fn fsync(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        kind: SyncKind,
+        range: (u64, u64),
+        told: &Told,
+    ) -> FsResult<()> {
+        if self.cp_error() {
+            return Err(FsError::Io);
+        }
+        if !self.is_mounted() {
+            return Err(FsError::ReadOnly);
+        }
+        self.note_request();
+        let out = self.do_sync(inode, kind, range, told).await;
+        let failed = F2fs::tell(inode, told);
+        out.and(failed)
+    }
+
+    async fn do_sync(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        kind: SyncKind,
+        range: (u64, u64),
+        told: &Told,
+    ) -> FsResult<()> {
+        let mut atomic = false;
+        if !inode.is_dir() {
+            self.sync_data(inode, kind, range, told).await?;
+            if !F2fs::skips_inode(inode, kind) {
+                self.write_inode(inode).await?;
+            } else if !inode.is(fi::APPEND_WRITE) && !self.has_ino(inode.ino, InoSet::Append) {
+                if !self.needs_inode_node(inode.ino).await {
+                    let updated =
+                        inode.is(fi::UPDATE_WRITE) || self.has_ino(inode.ino, InoSet::Update);
+                    self.settle_data(inode, told).await?;
+                    return if updated { self.end_sync(inode, false).await } else { Ok(()) };
+                }
+            } else {
+                atomic = self.is_strict();
+            }
+        }
+        if self.need_checkpoint(inode).is_some() {
+            self.settle_data(inode, told).await?;
+            if site::FSYNC_CHECKPOINT.on() {
+                self.sync_checkpoint().await?;
+            }
+            self.fix_pino(inode);
+            inode.clear(fi::APPEND_WRITE | fi::UPDATE_WRITE);
+            return Ok(());
+        }
+        if self.opts.fsync_mode == FsyncMode::StrictFixed && atomic && site::FSYNC_FIRST_FLUSH.on()
+        {
+            self.issue_flush(inode.ino).await?;
+        }
+        let mut seq = 0;
+        loop {
+            if site::FSYNC_NODES.on() {
+                self.fsync_node_pages(inode, atomic, &mut seq).await?;
+            }
+            if self.cp_error() {
+                return Err(FsError::Io);
+            }
+            if !self.need_inode_block_update(inode.ino).await {
+                break;
+            }
+            self.mark_inode_dirty(inode, true);
+            self.write_inode(inode).await?;
+            if !site::FSYNC_NODES.on() {
+                break;
+            }
+        }
+        let arrived = self.settle_data(inode, told).await;
+        if !atomic {
+            self.wait_node_writeback(seq).await?;
+        }
+        arrived?;
+        self.remove_ino(inode.ino, InoSet::Append);
+        inode.clear(fi::APPEND_WRITE);
+        self.end_sync(inode, atomic).await
+    }
+
+    /// Sends the data and waits for it; with OPRW it is waited for later.
+    async fn sync_data(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        kind: SyncKind,
+        range: (u64, u64),
+        told: &Told,
+    ) -> FsResult<()> {
+        if kind == SyncKind::DataOnly || inode.dirty_pages.get() <= self.opts.min_fsync_blocks {
+            inode.set(fi::NEED_IPU);
+        }
+        let wbc = WbControl { range, ..WbControl::sync_all() };
+        let mut out = Ok(());
+        if site::FSYNC_WRITE.on() {
+            out = inode.map.writepages(&wbc).await;
+        }
+        if !self.opts.oprw && site::FSYNC_WAIT.on() {
+            inode.map.settle().await;
+            out = out.and(F2fs::tell(inode, told));
+        }
+        inode.clear(fi::NEED_IPU);
+        out
+    }
+
+    /// OPRW's one wait for data.
+    async fn settle_data(&self, inode: &Inode, told: &Told) -> FsResult<()> {
+        if !self.opts.oprw || !site::FSYNC_LATE_WAIT.on() {
+            return Ok(());
+        }
+        inode.map.settle().await;
+        F2fs::tell(inode, told)
+    }
+
+    /// The flush, if there is one, and what need not be remembered after it (`flush_out`).
+    async fn end_sync(&self, inode: &Inode, atomic: bool) -> FsResult<()> {
+        let flushes = if atomic {
+            self.opts.barrier && self.g.is_zoned
+        } else {
+            self.opts.fsync_mode != FsyncMode::NoBarrier
+        };
+        if flushes {
+            self.issue_flush(inode.ino).await?;
+        }
+        self.remove_ino(inode.ino, InoSet::Update);
+        inode.clear(fi::UPDATE_WRITE);
+        self.remove_ino(inode.ino, InoSet::Flush);
+        Ok(())
+    }
+
+    /// `sync`: the data of all files, then a checkpoint.
+    pub(super) async fn sync_everything(self: &Rc<Self>) -> FsResult<()> {
+        if !self.is_mounted() {
+            return Err(FsError::ReadOnly);
+        }
+        if site::SYNC_SEND.on() {
+            self.wb.write_all(false).await;
+        }
+        if site::SYNC_AGAIN.on() {
+            self.wb.write_all(true).await;
+        }
+        if site::SYNC_WAIT.on() {
+            self.wb.wait_files().await;
+        }
+        if site::SYNC_CHECKPOINT.on() { self.sync_checkpoint().await } else { Ok(()) }
+    }
+
+    /// `syncfs`, which tells the open file of failed writes of anything.
+    pub(super) async fn sync_file_system(self: &Rc<Self>, told: &Told) -> FsResult<()> {
+        if !self.is_mounted() {
+            return Err(FsError::ReadOnly);
+        }
+        let mut done = Ok(());
+        if !self.cp_error() {
+            if site::SYNCFS_SEND.on() {
+                self.wb.write_files(false).await;
+            }
+            if site::SYNCFS_WRITE.on() {
+                self.wb.write_files(true).await;
+            }
+            if site::SYNCFS_WAIT.on() {
+                self.wb.wait_files().await;
+            }
+            if site::SYNCFS_CHECKPOINT.on() {
+                done = self.sync_checkpoint().await;
+            }
+        }
+        let failed = self.wb.errors().check_and_advance(&told.fs);
+        done.and(if failed { Err(FsError::Io) } else { Ok(()) })
+    }
+}

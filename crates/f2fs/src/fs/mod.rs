@@ -1,0 +1,55 @@
+//! The mounted file system: F2FS on a block layer, in virtual or real time.
+//!
+//! Picture:    namei/dir (names) -> inode -> dnode (where) -> data (page cache), fsync above them;
+//!             below: node (node blocks by number) -> nat (where nodes are), alloc (six logs) ->
+//!             sit/segments (what is in use) -> io (merged bios); checkpoint makes it last.
+//! Invariants: 1. a block that the last checkpoint has in use is not written over, unless in place
+//!                with data of the same file.
+//!             2. a segment that was emptied is given out after the next checkpoint only.
+//!             3. blocks of a log are sent in the order in which they were given out.
+//! Left out:   quotas, encryption, compression, casefolding, verity, atomic writes, pinned files,
+//!             ATGC, `checkpoint=disable`, `mode=fragment`; images that need them are refused by
+//!             name.
+//! Source:     Linux `fs/f2fs`; behaviour checked against the reference kernels.
+
+mod alloc;
+mod balance;
+mod bitmap;
+mod checkpoint;
+mod counts;
+mod curseg;
+mod data;
+mod dir;
+mod direct;
+mod discard;
+mod dnode;
+pub mod era;
+mod extent;
+mod fallocate;
+mod flush;
+mod fsync;
+mod gc;
+mod inline_data;
+mod ino_sets;
+mod inode;
+mod io;
+mod load;
+mod meta;
+mod mount;
+mod namei;
+mod nat;
+mod nids;
+mod node;
+mod ops;
+mod replace;
+mod segments;
+mod sit;
+mod space;
+mod summary;
+mod truncate;
+mod victim;
+mod writeback;
+mod xattr;
+
+pub use mount::{F2fs, FsMode, FsyncMode, MountOptions};
+pub use ops::Mounted;

@@ -1,0 +1,474 @@
+//! What the mounted file system offers to system calls.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult, Ino};
+use wp_cache::Fut;
+use wp_medium::Slice;
+use wp_vfs::{
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
+    Told, XattrSet,
+};
+
+use super::data::block_range;
+use super::inode::Inode;
+use super::mount::F2fs;
+use crate::disk;
+use crate::disk::inode::flag;
+use crate::site;
+
+/// A mounted F2FS, as [`wp_vfs::FileSystem`].
+pub struct Mounted(pub Rc<F2fs>);
+
+/// An inode in the middle of a call, as good as open: it is not freed under the call.
+struct InUse(Rc<Inode>);
+
+impl InUse {
+    fn new(inode: &Rc<Inode>) -> InUse {
+        inode.opens.set(inode.opens.get() + 1);
+        InUse(inode.clone())
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.opens.set(self.0.opens.get().saturating_sub(1));
+    }
+}
+
+impl Mounted {
+    async fn get(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+        let n = u32::try_from(ino.0).map_err(|_| FsError::NotFound)?;
+        self.0.iget(n).await
+    }
+
+    async fn dir(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+        let d = self.get(ino).await?;
+        if d.is_dir() { Ok(d) } else { Err(FsError::NotDir) }
+    }
+
+    /// Ends a use of an inode: if its last name went meanwhile, it is freed now.
+    async fn done<T>(&self, user: InUse, out: FsResult<T>) -> FsResult<T> {
+        let inode = user.0.clone();
+        drop(user);
+        let freed = self.0.free_if_unused(&inode).await;
+        let value = out?;
+        freed.map(|()| value)
+    }
+
+    /// Changes attributes (`f2fs_setattr`); the caller holds the inode's `lock`.
+    async fn change(&self, inode: &Rc<Inode>, change: &AttrChange) -> FsResult<()> {
+        self.0.check_writable()?;
+        if inode.gone.get() {
+            return Err(FsError::NotFound);
+        }
+        self.0.check_mutable(inode)?;
+        let AttrChange { size, mode, uid, gid, atime, mtime } = change;
+        let others = mode.is_some() || uid.is_some() || gid.is_some();
+        if others && inode.has_flag(flag::APPEND) {
+            return Err(FsError::NotPermitted);
+        }
+        if let Some(size) = size {
+            if inode.is_dir() {
+                return Err(FsError::IsDir);
+            }
+            if !inode.is_file() {
+                return Err(FsError::Invalid("only regular files have a length to change"));
+            }
+            self.0.set_length(inode, *size).await?;
+        }
+        let others = others || atime.is_some() || mtime.is_some();
+        if others {
+            let now = self.0.time();
+            let mut f = inode.f.borrow_mut();
+            if let Some(m) = mode {
+                f.mode = f.mode & disk::inode::mode::TYPE | (*m & 0o7777) as u16;
+            }
+            (f.uid, f.gid) = (uid.unwrap_or(f.uid), gid.unwrap_or(f.gid));
+            (f.atime, f.mtime) = (atime.unwrap_or(f.atime), mtime.unwrap_or(f.mtime));
+            f.ctime = now;
+        }
+        if others || size.is_some() {
+            self.0.mark_inode_dirty(inode, true);
+            self.0.balance_fs(true).await;
+        }
+        Ok(())
+    }
+}
+
+/// Counts a descriptor. Errors: `NotFound`, `NotPermitted`.
+fn opened(inode: &Inode, write: bool) -> FsResult<()> {
+    if inode.gone.get() {
+        return Err(FsError::NotFound);
+    }
+    if write && inode.has_flag(flag::IMMUTABLE) {
+        return Err(FsError::NotPermitted);
+    }
+    inode.opens.set(inode.opens.get() + 1);
+    if write {
+        inode.writers.set(inode.writers.get() + 1);
+    }
+    Ok(())
+}
+
+/// Counts a descriptor no longer. Errors: `BadFile`.
+fn closed(inode: &Inode, write: bool) -> FsResult<()> {
+    if inode.opens.get() == 0 || (write && inode.writers.get() == 0) {
+        return Err(FsError::BadFile);
+    }
+    inode.opens.set(inode.opens.get() - 1);
+    if write {
+        inode.writers.set(inode.writers.get() - 1);
+    }
+    Ok(())
+}
+
+fn kind_of(t: disk::FileType) -> Option<FileType> {
+    Some(match t {
+        disk::FileType::File => FileType::File,
+        disk::FileType::Dir => FileType::Dir,
+        disk::FileType::Symlink => FileType::Symlink,
+        disk::FileType::CharDevice => FileType::Char,
+        disk::FileType::BlockDevice => FileType::Block,
+        disk::FileType::Fifo => FileType::Fifo,
+        disk::FileType::Socket => FileType::Socket,
+        disk::FileType::Unknown => return None,
+    })
+}
+
+impl FileSystem for Mounted {
+    fn name(&self) -> &'static str {
+        "f2fs"
+    }
+
+    fn root(&self) -> Ino {
+        Ino(u64::from(disk::nid::ROOT))
+    }
+
+    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Call<'a, Ino> {
+        Call::later(async move {
+            let d = self.dir(dir).await?;
+            let _lock = d.lock.lock().await;
+            if name == b"." {
+                return Ok(dir);
+            }
+            let place = self.0.find_name(&d, name).await?.ok_or(FsError::NotFound)?;
+            let inode = self.0.iget(place.ino()).await?;
+            self.0.met(&inode, d.ino, name);
+            Ok(Ino(u64::from(inode.ino)))
+        })
+    }
+
+    fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let _lock = d.lock.lock().await;
+            let inode = self.0.create_node(&d, name, spec).await?;
+            Ok(Ino(u64::from(inode.ino)))
+        })
+    }
+
+    fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let _lock = d.lock.lock().await;
+            self.0.unlink_name(&d, name, false).await
+        })
+    }
+
+    fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let _lock = d.lock.lock().await;
+            self.0.unlink_name(&d, name, true).await
+        })
+    }
+
+    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let (a, b) = (self.dir(from.0).await?, self.dir(to.0).await?);
+            let _one = self.0.rename_lock.lock().await;
+            // Two directories are locked in one order, so that two renames cannot wait for each
+            // other; one above the other first, as a removal locks them.
+            let b_first = a.ino != b.ino
+                && (self.0.is_above(b.ino, &a).await?
+                    || (b.ino < a.ino && !self.0.is_above(a.ino, &b).await?));
+            let (first, second) = if b_first { (&b, &a) } else { (&a, &b) };
+            let _first = first.lock.lock().await;
+            let _second = if a.ino == b.ino { None } else { Some(second.lock.lock().await) };
+            self.0.rename_name((&a, from.1), (&b, to.1)).await
+        })
+    }
+
+    fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let d = self.dir(dir).await?;
+            let lock = d.lock.lock().await;
+            let out = self.0.link_name(&inode, &d, name).await;
+            drop(lock);
+            self.done(user, out).await
+        })
+    }
+
+    fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.kind() != FileType::Symlink {
+                return Err(FsError::Invalid("not a symbolic link"));
+            }
+            let user = InUse::new(&inode);
+            let got = self.0.read_data(&inode, 0, inode.size.get().min(4096)).await;
+            let out = got.map(|all| all.iter().flat_map(Slice::to_vec).collect());
+            self.done(user, out).await
+        })
+    }
+
+    fn attr<'a>(&'a self, ino: Ino) -> Call<'a, Attr> {
+        if let Some(inode) = self.0.files.inodes.borrow().get(ino.0) {
+            return Call::now(Ok(inode.attr()));
+        }
+        Call::later(async move { Ok(self.get(ino).await?.attr()) })
+    }
+
+    fn kind_in_memory(&self, ino: Ino) -> Option<FileType> {
+        self.0.files.inodes.borrow().get(ino.0).map(|inode| inode.kind())
+    }
+
+    fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let lock = self.0.lock_alone(&inode).await;
+            let out = self.change(&inode, change).await;
+            drop(lock);
+            self.done(user, out).await
+        })
+    }
+
+    fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
+        Box::pin(async move {
+            let d = self.dir(dir).await?;
+            let _lock = d.lock.lock().await;
+            let mut all = Vec::new();
+            self.0
+                .each_name(&d, |n| {
+                    if n.name != b"." && n.name != b".." {
+                        let kind = disk::FileType::of(n.entry.file_type);
+                        all.push((n.name.to_vec(), n.entry.ino.get(), kind_of(kind)));
+                    }
+                })
+                .await?;
+            let mut out = Vec::with_capacity(all.len());
+            for (name, ino, kind) in all {
+                let kind = match kind {
+                    Some(kind) => kind,
+                    None => self.0.iget(ino).await?.kind(),
+                };
+                out.push(DirEntry { name, ino: Ino(u64::from(ino)), kind });
+            }
+            Ok(out)
+        })
+    }
+
+    fn open<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()> {
+        if let Some(inode) = self.0.files.inodes.borrow().get(ino.0) {
+            return Call::now(opened(inode, write));
+        }
+        Call::later(async move { opened(&*self.get(ino).await?, write) })
+    }
+
+    fn release<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()> {
+        if let Some(inode) = self.0.files.inodes.borrow().get(ino.0)
+            && inode.nlink() > 0
+        {
+            return Call::now(closed(inode, write));
+        }
+        Call::later(async move {
+            let inode = self.get(ino).await?;
+            closed(&inode, write)?;
+            self.0.free_if_unused(&inode).await
+        })
+    }
+
+    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.is_dir() {
+                return Err(FsError::IsDir);
+            }
+            let user = InUse::new(&inode);
+            let out = self.0.read_data(&inode, offset, len).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.is_dir() {
+                return Err(FsError::IsDir);
+            }
+            let user = InUse::new(&inode);
+            let lock = self.0.lock_alone(&inode).await;
+            // Without O_APPEND an append-only file cannot be opened for writing.
+            if offset.is_some() && inode.has_flag(flag::APPEND) {
+                return Err(FsError::NotPermitted);
+            }
+            let at = offset.unwrap_or(inode.size.get());
+            let out = self.0.write_data(&inode, at, data).await;
+            drop(lock);
+            self.done(user, out).await
+        })
+    }
+
+    fn told(&self, ino: Ino) -> Told {
+        let inodes = self.0.files.inodes.borrow();
+        inodes.get(ino.0).map(|inode| self.0.told(inode)).unwrap_or_default()
+    }
+
+    fn drop_caches(&self) {
+        self.0.drop_file_caches();
+        self.0.nodes.invalidate(0, u64::MAX);
+        self.0.meta.invalidate(0, u64::MAX);
+    }
+
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.fsync(&inode, kind, (0, u64::MAX), told).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn sync_range<'a>(
+        &'a self,
+        ino: Ino,
+        kind: SyncKind,
+        (from, to): (u64, u64),
+        told: &'a Told,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = match site::SYNC_WRITE.on() {
+                true => self.0.fsync(&inode, kind, block_range(from, to), told).await,
+                false => Ok(()),
+            };
+            self.done(user, out).await
+        })
+    }
+
+    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.is_dir() {
+                return Err(FsError::IsDir);
+            }
+            let user = InUse::new(&inode);
+            let out = self.0.read_direct(&inode, offset, len).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn write_direct<'a>(
+        &'a self,
+        ino: Ino,
+        offset: Option<u64>,
+        data: &'a [Slice],
+        sync: Option<SyncKind>,
+        told: &'a Told,
+    ) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            if inode.is_dir() {
+                return Err(FsError::IsDir);
+            }
+            if offset.is_some() && inode.has_flag(flag::APPEND) {
+                return Err(FsError::NotPermitted);
+            }
+            let user = InUse::new(&inode);
+            let out = self.0.write_direct(&inode, offset, data, (sync, told)).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let lock = self.0.lock_alone(&inode).await;
+            let out = match inode.gone.get() {
+                true => Err(FsError::NotFound),
+                false => match self.0.check_mutable(&inode) {
+                    Ok(()) => self.0.reserve_space(&inode, how, offset, len).await,
+                    e => e,
+                },
+            };
+            drop(lock);
+            self.done(user, out).await
+        })
+    }
+
+    /// `f2fs_fallocate` does not look at `O_SYNC`.
+    fn sync_reserve<'a>(&'a self, _: Ino, _: Reserve, _: u64, _: u64) -> Fut<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(async move { self.0.sync_everything().await })
+    }
+
+    fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
+        Box::pin(async move { self.0.sync_file_system(told).await })
+    }
+
+    fn get_xattr<'a>(&'a self, ino: Ino, name: &'a [u8]) -> Fut<'a, Vec<u8>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.get_xattr(&inode, name).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn list_xattrs<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<Vec<u8>>> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.list_xattrs(&inode).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn set_xattr<'a>(
+        &'a self,
+        ino: Ino,
+        name: &'a [u8],
+        value: Option<&'a [u8]>,
+        how: XattrSet,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let lock = inode.lock.lock().await;
+            let out = if inode.gone.get() {
+                Err(FsError::NotFound)
+            } else {
+                self.0.set_xattr(&inode, name, value, how).await
+            };
+            drop(lock);
+            self.done(user, out).await
+        })
+    }
+
+    fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {
+        Box::pin(async move { Ok(self.0.stat()) })
+    }
+
+    fn unmount<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(async move { self.0.unmount_all().await })
+    }
+}
