@@ -10,7 +10,9 @@ use wp_lab::vtime::compare::{Compared, Report, Row};
 use wp_lab::vtime::guest::Guest;
 use wp_lab::vtime::random::{CallDifference, Extras, Verdict, both, generate};
 use wp_lab::vtime::shrink::shrink;
-use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
+use wp_lab::vtime::{
+    CONFIGS, Config, F2FS_CONFIGS, Program, compare_recorded, compare_recorded_f2fs,
+};
 
 use crate::output::{Exit, Out};
 
@@ -83,6 +85,9 @@ struct RandomArgs {
 
 #[derive(clap::Args)]
 struct WaitsArgs {
+    /// ext4 or f2fs.
+    #[arg(long, default_value = "ext4")]
+    fs: String,
     /// One configuration only, such as ext4-default.
     #[arg(long, default_value = "")]
     config: String,
@@ -165,8 +170,17 @@ fn recovery_text(rows: &[recovered::Row], equal: usize) -> String {
 }
 
 fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
-    if !a.config.is_empty() && !CONFIGS.iter().any(|c| c.recorded && c.name == a.config) {
-        let known: Vec<&str> = CONFIGS.iter().filter(|c| c.recorded).map(|c| c.name).collect();
+    type Compare = fn(&str) -> Result<Report, wp_lab::machine::MachineError>;
+    let (configs, compare): (_, Compare) = match a.fs.as_str() {
+        "ext4" => (CONFIGS, compare_recorded),
+        "f2fs" => (F2FS_CONFIGS, compare_recorded_f2fs),
+        other => {
+            let why = format!("no recorded calls of `{other}`");
+            return out.fail(Exit::Usage, "fs", &why, "ext4 or f2fs");
+        }
+    };
+    if !a.config.is_empty() && !configs.iter().any(|c| c.recorded && c.name == a.config) {
+        let known: Vec<&str> = configs.iter().filter(|c| c.recorded).map(|c| c.name).collect();
         return out.fail(
             Exit::Usage,
             "config",
@@ -174,7 +188,7 @@ fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
             &format!("there are: {}", known.join(", ")),
         );
     }
-    let report = match compare_recorded(&a.config) {
+    let report = match compare(&a.config) {
         Ok(r) => r,
         Err(e) => return out.machine_error(&e),
     };
@@ -190,7 +204,7 @@ fn text(report: &Report, all: bool) -> String {
         t,
         "Linux 6.12 in virtual time, one latency for every request: floor(duration / latency) of each call,\n\
          and the requests of each second after `idle`. Differences are listed with the kernel's\n\
-         function in kernels/linux-6.12/differences.toml.\n"
+         function in kernels/linux-6.12 (differences.toml, f2fs-differences.toml).\n"
     )
     .expect(line);
     writeln!(
