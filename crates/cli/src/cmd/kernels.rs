@@ -10,9 +10,7 @@ use wp_lab::vtime::compare::{Compared, Report, Row};
 use wp_lab::vtime::guest::Guest;
 use wp_lab::vtime::random::{CallDifference, Extras, Verdict, both, generate};
 use wp_lab::vtime::shrink::shrink;
-use wp_lab::vtime::{
-    CONFIGS, Config, F2FS_CONFIGS, Program, compare_recorded, compare_recorded_f2fs,
-};
+use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
 
 use crate::output::{Exit, Out};
 
@@ -85,9 +83,6 @@ struct RandomArgs {
 
 #[derive(clap::Args)]
 struct WaitsArgs {
-    /// ext4 or f2fs.
-    #[arg(long, default_value = "ext4")]
-    fs: String,
     /// One configuration only, such as ext4-default.
     #[arg(long, default_value = "")]
     config: String,
@@ -170,17 +165,8 @@ fn recovery_text(rows: &[recovered::Row], equal: usize) -> String {
 }
 
 fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
-    type Compare = fn(&str) -> Result<Report, wp_lab::machine::MachineError>;
-    let (configs, compare): (_, Compare) = match a.fs.as_str() {
-        "ext4" => (CONFIGS, compare_recorded),
-        "f2fs" => (F2FS_CONFIGS, compare_recorded_f2fs),
-        other => {
-            let why = format!("no recorded calls of `{other}`");
-            return out.fail(Exit::Usage, "fs", &why, "ext4 or f2fs");
-        }
-    };
-    if !a.config.is_empty() && !configs.iter().any(|c| c.recorded && c.name == a.config) {
-        let known: Vec<&str> = configs.iter().filter(|c| c.recorded).map(|c| c.name).collect();
+    if !a.config.is_empty() && !CONFIGS.iter().any(|c| c.recorded && c.name == a.config) {
+        let known: Vec<&str> = CONFIGS.iter().filter(|c| c.recorded).map(|c| c.name).collect();
         return out.fail(
             Exit::Usage,
             "config",
@@ -188,7 +174,7 @@ fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
             &format!("there are: {}", known.join(", ")),
         );
     }
-    let report = match compare(&a.config) {
+    let report = match compare_recorded(&a.config) {
         Ok(r) => r,
         Err(e) => return out.machine_error(&e),
     };
@@ -204,7 +190,7 @@ fn text(report: &Report, all: bool) -> String {
         t,
         "Linux 6.12 in virtual time, one latency for every request: floor(duration / latency) of each call,\n\
          and the requests of each second after `idle`. Differences are listed with the kernel's\n\
-         function in kernels/linux-6.12 (differences.toml, f2fs-differences.toml).\n"
+         function in kernels/linux-6.12/differences.toml.\n"
     )
     .expect(line);
     writeln!(
@@ -270,7 +256,8 @@ fn random(a: &RandomArgs, out: &Out) -> ExitCode {
 }
 
 fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
-    let mut configs: Vec<&Config> = CONFIGS.iter().filter(|c| c.not_modelled.is_empty()).collect();
+    let all = CONFIGS.iter().filter(|c| c.fs == "ext4" && c.not_modelled.is_empty());
+    let mut configs: Vec<&Config> = all.collect();
     if !a.config.is_empty() {
         match wp_lab::vtime::config::find(&a.config) {
             Ok(c) => configs = vec![c],

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{CONFIGS, Config, F2FS_CONFIGS};
+use super::config::{CONFIGS, Config};
 use super::run::{RunError, Setup, Timed, run};
 use super::{cases, recorded, timeline};
 use crate::machine::MachineError;
@@ -13,10 +13,6 @@ use wp_workload::program::Program;
 
 /// The known differences.
 pub const DIFFERENCES_TOML: &str = include_str!("../../../../kernels/linux-6.12/differences.toml");
-
-/// Those of F2FS.
-pub const F2FS_DIFFERENCES_TOML: &str =
-    include_str!("../../../../kernels/linux-6.12/f2fs-differences.toml");
 
 /// Most files of the recorded cases.
 const FILES: u32 = 10;
@@ -119,22 +115,13 @@ pub struct Report {
 ///
 /// Errors: a machine that stops, or kept tables of another form.
 pub fn compare_recorded(only: &str) -> Result<Report, MachineError> {
-    compare_of(CONFIGS, DIFFERENCES_TOML, only)
-}
-
-/// The same of F2FS; of its idle case the calls alone. Errors: as [`compare_recorded`].
-pub fn compare_recorded_f2fs(only: &str) -> Result<Report, MachineError> {
-    compare_of(F2FS_CONFIGS, F2FS_DIFFERENCES_TOML, only)
-}
-
-fn compare_of(all: &[Config], listed: &str, only: &str) -> Result<Report, MachineError> {
     let mut configs = Vec::new();
     let chosen: Vec<&Config> =
-        all.iter().filter(|c| c.recorded && (only.is_empty() || c.name == only)).collect();
+        CONFIGS.iter().filter(|c| c.recorded && (only.is_empty() || c.name == only)).collect();
     for config in &chosen {
         configs.push(compare_config(config)?);
     }
-    let listed = parse_differences(listed).map_err(MachineError::Config)?;
+    let listed = parse_differences(DIFFERENCES_TOML).map_err(MachineError::Config)?;
     let names: Vec<&str> = chosen.iter().map(|c| c.name).collect();
     let findings = check(&configs, &listed, &names);
     let listed = listed.iter().map(|l| l.lines.len()).sum();
@@ -174,10 +161,15 @@ fn compare_config(config: &Config) -> Result<Compared, MachineError> {
     for group in cases::all(FILES) {
         let Some(first) = theirs.iter().find(|t| t.case == group.name) else { continue };
         let mut start = first.start_ns;
-        let is_idle = group.name == "idle" && config.fs.name == "ext4";
-        let idle = match is_idle {
-            true => recorded::idle(config.name).map_err(MachineError::Config)?,
-            false => (start, Vec::new()),
+        let is_idle = group.name == "idle";
+        if is_idle && config.fs != "ext4" {
+            // Who wrote what when is kept of ext4 only.
+            continue;
+        }
+        let idle = if is_idle {
+            recorded::idle(config.name).map_err(MachineError::Config)?
+        } else {
+            (start, Vec::new())
         };
         start = idle.0;
         let setup = Setup {

@@ -1,19 +1,15 @@
 //! The configurations in which programs run on both sides.
 
-use wp_vfs::FsEntry;
-
-/// Options of mkfs and of mount, and the device.
-#[derive(Clone, Copy)]
+/// Options of mkfs.ext4 and of mount, and the device.
+#[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Its name, as in the recorded runs.
     pub name: &'static str,
     /// File system.
-    pub fs: &'static FsEntry,
-    /// Options that every configuration of it has, besides the era and the clock's ticks.
-    pub always: &'static str,
+    pub fs: &'static str,
     /// Options of our file system (`writepath list fs`), mkfs and mount, on top of the era's.
     pub ours: &'static str,
-    /// Arguments of mkfs in the guest.
+    /// Arguments of `mkfs.ext4` in the guest.
     pub mkfs: &'static str,
     /// Mount options in the guest.
     pub mount: &'static str,
@@ -27,11 +23,9 @@ pub struct Config {
     pub not_modelled: &'static str,
 }
 
-// `guest.sh`: `mkfs.ext4 -U … -E hash_seed=…`.
 const PLAIN: Config = Config {
     name: "ext4-default",
-    fs: &wp_ext4::ENTRY,
-    always: "uuid=11111111-2222-3333-4444-555555555555,hash_seed=11111111-2222-3333-4444-555555555555",
+    fs: "ext4",
     ours: "",
     mkfs: "",
     mount: "",
@@ -40,6 +34,8 @@ const PLAIN: Config = Config {
     recorded: true,
     not_modelled: "",
 };
+
+const F2FS: Config = Config { name: "f2fs-posix", fs: "f2fs", ..PLAIN };
 
 /// All of them.
 pub static CONFIGS: &[Config] = &[
@@ -72,28 +68,11 @@ pub static CONFIGS: &[Config] = &[
         recorded: false,
         ..PLAIN
     },
-];
-
-const F2FS: Config = Config { name: "f2fs-posix", fs: &wp_f2fs::ENTRY, always: "", ..PLAIN };
-
-/// Those of F2FS.
-pub static F2FS_CONFIGS: &[Config] = &[
     F2FS,
     Config { name: "f2fs-strict", ours: "fsync_mode=strict", mount: "fsync_mode=strict", ..F2FS },
     Config { name: "f2fs-nobarrier", ours: "nobarrier", mount: "nobarrier", ..F2FS },
     Config { name: "f2fs-posix-nofua", fua: false, ..F2FS },
-    Config { name: "f2fs-posix-zoned", mkfs: "-m", not_modelled: NO_ZONES, ..F2FS },
-    Config {
-        name: "f2fs-strict-zoned",
-        ours: "fsync_mode=strict",
-        mkfs: "-m",
-        mount: "fsync_mode=strict",
-        not_modelled: NO_ZONES,
-        ..F2FS
-    },
 ];
-
-const NO_ZONES: &str = "null_blk's zones with one latency for all: the device `fixed` has no zones";
 
 /// A configuration by name. Errors: lists what there is.
 pub fn find(name: &str) -> Result<&'static Config, String> {

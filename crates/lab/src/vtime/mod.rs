@@ -24,7 +24,7 @@ pub mod run;
 pub mod shrink;
 pub mod timeline;
 
-pub use compare::{Finding, Report, compare_recorded, compare_recorded_f2fs, parse_differences};
-pub use config::{CONFIGS, Config, F2FS_CONFIGS};
+pub use compare::{Finding, Report, compare_recorded, parse_differences};
+pub use config::{CONFIGS, Config};
 pub use run::{Outcome, Timed};
 pub use wp_workload::program::{Call, Program, Step};
