@@ -41,6 +41,8 @@ pub struct Outcome {
     pub faults: Vec<String>,
     /// What recovery did, for people.
     pub did: String,
+    /// The same as numbers by name, where the file system has some.
+    pub counts: Vec<(&'static str, u64)>,
     /// Does recovering the recovered image give something else?
     pub not_idempotent: Option<String>,
     /// Did anything of it go through a journal of its own?
@@ -93,6 +95,7 @@ impl Subject for FsSubject {
             }
         };
         out.did = survey.did;
+        out.counts = survey.counts;
         out.last = survey.last;
         out.journaled = survey.journaled;
         if self.keep_writes && !survey.journaled {

@@ -5,7 +5,7 @@ use crate::emmc::{Emmc, EmmcConfig};
 use crate::fixed::{Fixed, FixedConfig};
 use crate::plain::{Plain, PlainConfig};
 use crate::ssd::{Ssd, SsdConfig};
-use crate::zn540::{ZN540, ZN540_4TB_NO_PLP};
+use crate::zn540::{ZN540, ZN540_4TB, ZN540_4TB_NO_PLP};
 use crate::zns::{Zns, ZnsConfig};
 
 pub(crate) const fn p(
@@ -307,6 +307,12 @@ pub static DEVICES: &[&DeviceEntry] = &[
         name: "zn540",
         about: "zoned SSD WD Ultrastar DC ZN540 1 TB, fitted to measurements of the drive; survives power cuts",
         params: &ZN540,
+        build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
+    },
+    &DeviceEntry {
+        name: "zn540-4tb",
+        about: "the same with four times the zones (paper f2fs-oprw); survives power cuts",
+        params: &ZN540_4TB,
         build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
     },
     &DeviceEntry {

@@ -530,6 +530,7 @@ fn devices() -> Vec<(&'static str, Box<Zns>)> {
         ("quick", small(&[("program_ns", 20_000), ("reset_ns", 1_000), ("reset_open_ns", 0)])),
         ("free flush", small(&[("internal_flush_ns", 900_000), ("internal_flush_free", 1)])),
         ("own flush", small(&[("internal_flush_ns", 900_000)])),
+        ("serial", small(&[("serial_programming", 1)])),
     ]
 }
 
@@ -559,4 +560,64 @@ proptest! {
             prop_assert!(counters.len() > 10);
         }
     }
+}
+
+/// Which writes (one slot each, to zones 2, 3 and 4 in turn by `zones`) are durable at each instant
+/// of a run that ends with a flush: the numbers of writes, in the order in which they came.
+fn durable_sets(device: Box<Zns>, zones: &[u64]) -> Vec<Vec<usize>> {
+    let mut w = World::new(device);
+    let mut wp = BTreeMap::new();
+    let mut places = Vec::new();
+    let mut sets = Vec::new();
+    let mut look = |w: &mut World<Zns>, places: &[(u64, u64)]| {
+        let view = w.device.crash_view(w.now);
+        let table = view.zones.expect("it has zones").table.clone();
+        let is_there = |(zone, slot): (u64, u64)| {
+            let z = &table[zone as usize];
+            z.start.0 + slot * 8 < z.wp.0
+        };
+        sets.push((0..places.len()).filter(|i| is_there(places[*i])).collect::<Vec<_>>());
+    };
+    for (n, zone) in zones.iter().enumerate() {
+        let slot = wp.entry(*zone).or_insert(0);
+        let id = w.write((zone * ZONE + *slot) * 8, Slice::pattern(n as u64 + 1, 0, 4096));
+        places.push((*zone, *slot));
+        *slot += 1;
+        while !w.done.contains_key(&id) {
+            w.step();
+            look(&mut w, &places[..n]);
+        }
+    }
+    let flush = w.flush();
+    while !w.done.contains_key(&flush) {
+        w.step();
+        look(&mut w, &places);
+    }
+    assert_eq!(sets.last().expect("looked at").len(), zones.len(), "flushed");
+    sets
+}
+
+#[test]
+fn serial_programming_keeps_the_order_of_arrival_and_dies_do_not() {
+    let mut rng = Rng::stream(1, "zones");
+    let zones: Vec<u64> = (0..60).map(|_| 2 + rng.below(3)).collect();
+    let has_gap = |set: &Vec<usize>| set.iter().enumerate().any(|(i, n)| i != *n);
+    let serial = durable_sets(small(&[("serial_programming", 1)]), &zones);
+    assert!(serial.iter().any(|s| !s.is_empty() && s.len() < 60), "something in between");
+    assert!(!serial.iter().any(has_gap));
+    let beside = durable_sets(small(&[]), &zones);
+    assert!(beside.iter().any(has_gap), "a later write is durable before an earlier one");
+}
+
+#[test]
+fn the_free_flush_comes_at_fixed_times() {
+    let period = 900_000;
+    let free = [("internal_flush_ns", period), ("internal_flush_free", 1)];
+    let mut w = World::new(small(&free));
+    w.run_to(wp_base::Time(850_000));
+    w.write(2 * ZONE * 8, Slice::pattern(1, 0, 4096));
+    w.run_to(wp_base::Time(period - 1));
+    assert_eq!(w.device.crash_view(w.now).loss.len(), 1);
+    w.run_to(wp_base::Time(period));
+    assert_eq!(w.device.crash_view(w.now).loss.len(), 0, "durable at a multiple of the period");
 }

@@ -152,6 +152,7 @@ pub static ENTRY: FsEntry = FsEntry {
     held: &["3.4", "3.8", "4.6", "5.10", "6.18"],
     modes: &["", "data=writeback", "data=journal", "nodelalloc"],
     mkfs: make,
+    mkfs_zoned: None,
     mount: Some(mount),
     probe,
     inspect,

@@ -147,6 +147,7 @@ pub static ENTRY: FsEntry = FsEntry {
     held: &["5.14", "6.1", "6.12", "6.18"],
     modes: &["", "fsync_mode=strict", "mode=lfs"],
     mkfs: make,
+    mkfs_zoned: Some(crate::zoned::mkfs_zoned),
     mount: Some(mount),
     probe,
     inspect,
@@ -174,6 +175,18 @@ fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
 }
 
 fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
+    write(&mkfs_options(o, bytes)?)
+}
+
+/// The image that mkfs makes with these options.
+pub(crate) fn write(m: &MkfsOptions) -> FsResult<Medium> {
+    let mut medium = Medium::new();
+    mkfs(m)?.write_to(&mut medium);
+    Ok(medium)
+}
+
+/// What mkfs is asked for.
+pub(crate) fn mkfs_options(o: &Options, bytes: u64) -> FsResult<MkfsOptions> {
     let mut m = MkfsOptions::new(bytes);
     m.segments_per_section = number(o, "segs_per_sec", "segs_per_sec: 1 or more")?;
     m.sections_per_zone = number(o, "secs_per_zone", "secs_per_zone: 1 or more")?;
@@ -183,9 +196,7 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
     {
         m.set_feature(name, true)?;
     }
-    let mut medium = Medium::new();
-    mkfs(&m)?.write_to(&mut medium);
-    Ok(medium)
+    Ok(m)
 }
 
 fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {

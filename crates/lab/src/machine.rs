@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use wp_base::event::{Class, Flags};
-use wp_base::{FsError, Sector, Span};
+use wp_base::{FsError, Sector, Span, Zone};
 use wp_block::{Bio, BlockQueue, DeviceModel, Layer, Partition, QueueConfig, WaitUnplug};
 use wp_medium::{Medium, MediumView};
 use wp_rt::{CpuModel, Outcome, Rt, TimeMode};
@@ -117,8 +117,7 @@ impl Machine {
         }
         let image = match image {
             Some(i) => i,
-            None => (spec.fs.mkfs)(&spec.fs_options, sectors * wp_base::SECTOR_BYTES)
-                .map_err(|error| MachineError::Fs { during: "mkfs", error })?,
+            None => make_image(spec.fs, &spec.fs_options, &*device, (spec.start, sectors))?,
         };
         let name = Some(spec.elevator.as_str()).filter(|name| !name.is_empty());
         let mut base = QueueConfig::for_kernel(spec.kernel, name).map_err(MachineError::Config)?;
@@ -213,6 +212,29 @@ impl Machine {
             bytes: self.part.sectors() * wp_base::SECTOR_BYTES,
         }
     }
+}
+
+/// The image that mkfs makes for a part of a device (first sector, length), on its zones if it has
+/// any.
+///
+/// Errors: options that mkfs refuses; a zoned device for a file system that cannot live on one.
+pub fn make_image(
+    fs: &FsEntry,
+    options: &Options,
+    device: &dyn DeviceModel,
+    (start, sectors): (Sector, u64),
+) -> Result<Medium, MachineError> {
+    let bytes = sectors * wp_base::SECTOR_BYTES;
+    let made = match (device.limits().zones, fs.mkfs_zoned) {
+        (None, _) => (fs.mkfs)(options, bytes),
+        (Some(_), Some(mkfs)) => {
+            mkfs(options, bytes, &Zone::within(&device.zones(), start, sectors))
+        }
+        (Some(_), None) => {
+            return Err(MachineError::Config(format!("{} needs a device without zones", fs.name)));
+        }
+    };
+    made.map_err(|error| MachineError::Fs { during: "mkfs", error })
 }
 
 /// A stop as text: every task and what it waits for.

@@ -15,6 +15,8 @@ pub static WORKLOADS: &[&WorkloadEntry] = &[
     &crate::workload::fsync_last::ENTRY,
     &crate::workload::fsync_create::ENTRY,
     &crate::workload::fio::ENTRY,
+    &crate::workload::varmail::ENTRY,
+    &crate::workload::oltp_insert::ENTRY,
 ];
 
 /// A table's entry by name; `Err` lists what there is.

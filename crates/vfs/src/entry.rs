@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-use wp_base::{FsError, FsResult};
+use wp_base::{FsError, FsResult, Zone};
 use wp_block::Partition;
 use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
@@ -242,6 +242,8 @@ pub struct Survey {
     /// Does anything of the recovery go through a journal of its own, so that its writes are no
     /// plain list?
     pub journaled: bool,
+    /// Numbers that say what recovery did, by name.
+    pub counts: Vec<(&'static str, u64)>,
 }
 
 /// Classes of an image's blocks, read from its bytes.
@@ -278,6 +280,9 @@ pub type Writes = Vec<(wp_base::Sector, wp_medium::Slice)>;
 /// Mounts what lies on an environment's partition.
 pub type Mount = for<'a> fn(&'a Env, &'a Options) -> Fut<'a, Rc<dyn FileSystem>>;
 
+/// Makes an image for a zoned device: options, bytes, zones.
+pub type MkfsZoned = fn(&Options, u64, &[Zone]) -> FsResult<Medium>;
+
 /// A file system, as the registry has it.
 pub struct FsEntry {
     /// Its name.
@@ -292,6 +297,9 @@ pub struct FsEntry {
     pub modes: &'static [&'static str],
     /// Makes an image of `bytes` bytes: what must be written to a zeroed device.
     pub mkfs: fn(&Options, u64) -> Result<Medium, FsError>,
+    /// The same for a device with these zones, of the partition and addressed from its start.
+    /// `None`: it cannot live on zones.
+    pub mkfs_zoned: Option<MkfsZoned>,
     /// Mounts what lies on the environment's partition. `None`: images can be made, read,
     /// recovered and checked, but not mounted yet.
     pub mount: Option<Mount>,

@@ -69,10 +69,14 @@ pub struct ZnsConfig {
     pub reset_unit: Span,
     /// Slots (tokens) of the write buffer.
     pub buffer_slots: u32,
-    /// What has been in the buffer for so long is made durable; zero is never.
+    /// What has been in the buffer for so long is made durable; zero is never. If that is free, so
+    /// often everything in the buffer is.
     pub internal_flush: Span,
     /// For nothing (as the emulator of the order-preserving F2FS paper), not by programming it?
     pub internal_flush_free: bool,
+    /// Is what has come programmed in the order in which it came, one unit at a time? Then a unit
+    /// is closed as soon as something comes for another zone.
+    pub serial: bool,
     /// Does the buffer survive a power cut?
     pub plp: bool,
     /// What of a zone's buffer a cut may keep.
@@ -147,6 +151,7 @@ impl ZnsConfig {
             buffer_slots: buffer_slots(s, &geometry, &zones, max_sectors)?,
             internal_flush: span("internal_flush_ns"),
             internal_flush_free: s.switch("internal_flush_free")?,
+            serial: s.switch("serial_programming")?,
             plp,
             order: if s.switch("dies_out_of_order")? {
                 ZoneOrder::Holes

@@ -332,18 +332,24 @@ impl Zns {
     }
 
     pub(super) fn send_to_die(&mut self, now: Time, key: u32, fx: &mut Effects) {
-        let die = self.unit(key).die;
-        self.units.queues[die as usize].0.push_back(key);
-        self.start_next(now, die, fx);
+        let queue = self.queue_of(key);
+        self.units.queues[queue].0.push_back(key);
+        self.start_next(now, queue, fx);
     }
 
-    fn start_next(&mut self, now: Time, die: u32, fx: &mut Effects) {
-        let (queue, busy) = &mut self.units.queues[die as usize];
+    /// The queue that a unit waits in: its die's, or the one of all.
+    fn queue_of(&self, key: u32) -> usize {
+        if self.config.serial { 0 } else { self.unit(key).die as usize }
+    }
+
+    fn start_next(&mut self, now: Time, queue: usize, fx: &mut Effects) {
+        let (waiting, busy) = &mut self.units.queues[queue];
         if *busy {
             return;
         }
-        let Some(key) = queue.pop_front() else { return };
+        let Some(key) = waiting.pop_front() else { return };
         *busy = true;
+        let die = self.unit(key).die;
         let padding = self.unit(key).padding;
         let (start, end) = match padding {
             true => self.nand.pad(now, now, die),
@@ -361,8 +367,9 @@ impl Zns {
             Timer::Programmed.set(end, u64::from(key), fx);
             return;
         }
-        self.units.queues[die as usize].1 = false;
-        self.start_next(now, die, fx);
+        let queue = self.queue_of(key);
+        self.units.queues[queue].1 = false;
+        self.start_next(now, queue, fx);
         self.tell_program(now, key, fx);
         let unit = self.units.get_mut(key);
         unit.programmed = true;

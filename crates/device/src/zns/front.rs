@@ -147,6 +147,9 @@ impl Zns {
         let data = std::mem::take(&mut rq.data);
         write_all(&mut self.current, at, &data);
         self.buf(zone).flying -= 1;
+        if self.config.serial {
+            self.close_others(now, zone, fx);
+        }
         self.place(now, zone, (at.0 / SLOT_SECTORS) as u32, seq, data, fx);
         self.arm_internal_flush(now, fx);
         if fua {
@@ -229,8 +232,13 @@ impl Zns {
 
     /// All units that fill are programmed as they are.
     fn close_all(&mut self, now: Time, fx: &mut Effects) {
-        let zones: Vec<u32> =
-            self.bufs.iter().filter(|(_, b)| b.filling != NONE).map(|(z, _)| *z).collect();
+        self.close_others(now, NONE, fx);
+    }
+
+    /// The same but for the unit of one zone.
+    fn close_others(&mut self, now: Time, but: u32, fx: &mut Effects) {
+        let fills = |(z, b): &(&u32, &super::ZoneBuf)| b.filling != NONE && **z != but;
+        let zones: Vec<u32> = self.bufs.iter().filter(fills).map(|(z, _)| *z).collect();
         for zone in zones {
             self.close_unit(now, zone, fx);
         }
@@ -261,7 +269,12 @@ impl Zns {
         let period = self.config.internal_flush;
         if period > Span::ZERO && !self.config.plp && !self.flush_armed {
             self.flush_armed = true;
-            Timer::Overdue.set(now + period, 0, fx);
+            // The emulator's copies the pointers at fixed times, whatever came when.
+            let due = match self.config.internal_flush_free {
+                true => Time((now.0 / period.0 + 1) * period.0),
+                false => now + period,
+            };
+            Timer::Overdue.set(due, 0, fx);
         }
     }
 

@@ -31,7 +31,9 @@ use crate::disk::{
 pub use files::{DirName, Run};
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
 pub use recovery::zones::{Moved, ZoneRepair};
-pub use recovery::{Reason, RecoverOptions, Recovery, Rejected, RejectedNode, Rules, recover};
+pub use recovery::{
+    Reason, RecoverOptions, Recovery, Rejected, RejectedNode, Rules, Work, recover,
+};
 pub use survey::survey;
 
 /// An opened file system, as its last checkpoint has it.

@@ -16,6 +16,10 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
     let recovery = recover(overlay, options)?;
     let image = Image::open(overlay)?;
     let mut out = Survey { did: recovery.to_string(), ..Survey::default() };
+    if let Some(left_out) = &recovery.oprw {
+        out.counts.push(("nodes_unwritten", left_out.unwritten.into()));
+        out.counts.push(("nodes_later", left_out.later.into()));
+    }
     out.faults.extend(recovery.failed.iter().map(|e| format!("reported at mount: {e}")));
     // The pack counts only with its second checkpoint block, which waits for everything else.
     out.last.extend(recovery.last_block.map(u64::from));

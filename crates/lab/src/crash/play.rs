@@ -6,13 +6,14 @@ use std::rc::Rc;
 use wp_base::rng::Rng;
 use wp_base::site::Armed;
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time};
+use wp_block::DeviceModel;
 use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
 use wp_vfs::{FsEntry, OpenFlags, Options, Vfs, XattrSet};
 use wp_workload::program::{Call, Flags, Player, Program, Step};
 
-use crate::machine::{Machine, MachineError, MachineSpec};
+use crate::machine::{Machine, MachineError, MachineSpec, make_image};
 use crate::profile::PROFILES;
 use crate::registry;
 
@@ -41,6 +42,8 @@ pub struct Bench {
     pub stale: bool,
     /// Take down what the modelled device itself could be left with.
     pub model: bool,
+    /// CPUs and their costs.
+    pub cpu: CpuModel,
 }
 
 /// A program that was played.
@@ -93,15 +96,19 @@ impl Bench {
             settle_s: 60,
             stale: true,
             model: false,
+            cpu: PROFILES[0].model(),
         })
     }
 
     /// The image of a new file system. Errors: options that mkfs refuses.
     pub fn image(&self) -> Result<Medium, MachineError> {
-        let fs = |error| MachineError::Fs { during: "mkfs", error };
-        let bytes = self.capacity()?;
-        let mut medium = (self.fs.mkfs)(&self.fs_options, bytes).map_err(fs)?;
-        if !self.stale {
+        let fs = |error| MachineError::Fs { during: "a look at the image", error };
+        let device = self.device()?;
+        let sectors = device.limits().sectors;
+        let bytes = sectors * SECTOR_BYTES;
+        let mut medium = make_image(self.fs, &self.fs_options, &*device, (Sector(0), sectors))?;
+        // What a zone held before its reset is not there any more.
+        if !self.stale || device.limits().zones.is_some() {
             return Ok(medium);
         }
         let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
@@ -158,12 +165,16 @@ impl Bench {
     }
 
     fn capacity(&self) -> Result<u64, MachineError> {
+        Ok(self.device()?.limits().sectors * SECTOR_BYTES)
+    }
+
+    /// A device as it will be built.
+    fn device(&self) -> Result<Box<dyn DeviceModel>, MachineError> {
         let entry = registry::find("device", registry::DEVICES, |d| d.name, &self.device)
             .map_err(MachineError::Config)?;
         let params: Vec<(&str, u64)> =
             self.device_params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
-        let device = entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))?;
-        Ok(device.limits().sectors * SECTOR_BYTES)
+        entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))
     }
 
     /// The machine, with `regions` before its device if the program has it fail or be late.
@@ -174,7 +185,7 @@ impl Bench {
     ) -> Result<(Machine, Recorder, Faults), MachineError> {
         let spec = MachineSpec {
             seed: 1,
-            cpu: CpuModel::clone(&PROFILES[0].model()),
+            cpu: self.cpu.clone(),
             device: self.device.clone(),
             device_params: self.device_params.clone(),
             elevator: self.elevator.clone(),

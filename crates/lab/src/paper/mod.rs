@@ -1,5 +1,7 @@
 //! The papers, as experiments.
 
 pub mod ext4_fsync;
+pub mod f2fs_oprw;
 pub mod kernels;
 pub mod today;
+pub mod vary;

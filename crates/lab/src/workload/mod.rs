@@ -3,6 +3,8 @@
 pub mod fio;
 pub mod fsync_create;
 pub mod fsync_last;
+pub mod oltp_insert;
+pub mod varmail;
 
 use wp_base::FsResult;
 use wp_cache::Fut;
@@ -40,3 +42,18 @@ pub struct WorkloadEntry {
 
 /// The outcome of a workload.
 pub type WorkloadResult = FsResult<WorkloadReport>;
+
+/// An option that is a whole number in a range. Errors: another value.
+fn number(
+    o: &Options,
+    specs: &[OptionSpec],
+    key: &str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<u64, OptionError> {
+    let text = o.get(key, specs).unwrap_or_default();
+    text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| OptionError {
+        key: key.to_owned(),
+        value: text.to_owned(),
+        why: format!("a whole number from {} to {}", range.start(), range.end()),
+    })
+}

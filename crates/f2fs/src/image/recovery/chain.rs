@@ -30,30 +30,21 @@ use crate::disk::{
 };
 
 use super::files::{Slot, State};
+use super::inodes::FsyncInodes;
 use super::zones::ZoneTable;
 use super::{Reason, RecoverOptions, Recovery, Rejected, RejectedNode};
-
-/// An inode with an fsync mark.
-struct Entry {
-    ino: u32,
-    /// Its last marked node.
-    last: u32,
-    /// Its last inode that is marked for the name.
-    last_dentry: Option<u32>,
-    is_done: bool,
-}
 
 /// The chain, and what of it is to be recovered.
 pub(super) struct Chain {
     nodes: Vec<u32>,
     rejected: BTreeSet<u32>,
-    entries: Vec<Entry>,
+    inodes: FsyncInodes,
 }
 
 impl Chain {
     /// Is there nothing to recover?
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.inodes.is_empty()
     }
 }
 
@@ -106,6 +97,10 @@ fn reject(s: &State<'_>, zones: &ZoneTable, out: &mut Recovery) -> FsResult<BTre
         }
         let mut first = None;
         for block in words(block, s.feature()) {
+            counts.slots_seen += 1;
+            if !addr::is_block(block) {
+                continue;
+            }
             counts.addresses_seen += 1;
             if let Some(pointer) = zones.not_written(block) {
                 counts.addresses_unwritten += 1;
@@ -125,7 +120,8 @@ fn reject(s: &State<'_>, zones: &ZoneTable, out: &mut Recovery) -> FsResult<BTre
     Ok(rejected)
 }
 
-/// Addresses of data in a node of the chain: holes, promises and heads of clusters are none.
+/// Words of a node of the chain that may be addresses of data; holes, promises and heads of clusters
+/// are among them.
 fn words(block: &Block, sb_feature: u32) -> impl Iterator<Item = u32> + '_ {
     let footer = Footer::of(block);
     let inode = Inode::of(block);
@@ -136,7 +132,7 @@ fn words(block: &Block, sb_feature: u32) -> impl Iterator<Item = u32> + '_ {
     let slots = if is_inode { shape.inode_addrs } else { Node::WORDS };
     let word = move |n| if is_inode { inode.addr(&shape, n) } else { Node::of(block).word(n) };
     let count = if has_none || footer.offset() == tree::XATTR_OFFSET { 0 } else { slots };
-    (0..count).map(word).filter(|a| addr::is_block(*a))
+    (0..count).map(word)
 }
 
 /// Pass 1. Errors: of the image, or a new inode whose number is taken; a mount then goes without
@@ -154,9 +150,11 @@ pub(super) fn find(
         nodes.push(at);
         Ok(())
     })?;
-    let mut entries: Vec<Entry> = Vec::new();
+    out.work.chain_blocks = nodes.len() as u64;
+    let mut inodes = FsyncInodes::default();
     for at in &nodes {
         out.nodes_seen += 1;
+        out.work.nodes += 1;
         if rejected.contains(at) {
             continue;
         }
@@ -167,9 +165,10 @@ pub(super) fn find(
         }
         let ino = footer.ino.get();
         let is_named = footer.is_inode() && footer.has(Footer::DENTRY);
-        let place = match entries.iter().position(|e| e.ino == ino) {
+        let place = match inodes.find(ino, &mut out.work) {
             Some(n) => n,
             None => {
+                let made = out.inodes_made;
                 if is_named {
                     recover_inode_page(s, &block)?;
                     out.inodes_made += 1;
@@ -183,18 +182,14 @@ pub(super) fn find(
                     }
                     Err(e) => return Err(e),
                 }
-                entries.push(Entry { ino, last: *at, last_dentry: None, is_done: false });
-                entries.len() - 1
+                out.work.inodes_read += u64::from(made == out.inodes_made);
+                inodes.push(ino)
             }
         };
-        if let Some(e) = entries.get_mut(place) {
-            e.last = *at;
-            if is_named {
-                e.last_dentry = Some(*at);
-            }
-        }
+        inodes.mark(place, *at, is_named);
     }
-    Ok(Chain { nodes, rejected, entries })
+    inodes.end_of_pass();
+    Ok(Chain { nodes, rejected, inodes })
 }
 
 /// Makes an inode that the checkpoint does not have: its fields, and nothing in it yet.
@@ -261,21 +256,24 @@ pub(super) fn replay(
         let block = s.t.image.read_block(*at, "f2fs node")?;
         let footer = *Footer::of(&block);
         let ino = footer.ino.get();
-        let Some(entry) = chain.entries.iter_mut().find(|e| e.ino == ino && !e.is_done) else {
-            continue;
-        };
+        out.work.nodes += 1;
+        let Some(place) = chain.inodes.find(ino, &mut out.work) else { continue };
+        let (last, last_dentry) = chain.inodes.marks(place);
         if footer.is_inode() {
             recover_inode(s, ino, &block)?;
         }
-        if entry.last_dentry == Some(*at) {
+        if last_dentry == Some(*at) {
             recover_dentry(s, ino, &block, options, &mut nameless)?;
             out.names += 1;
+            out.work.names += 1;
         }
-        entry.is_done = entry.last == *at;
+        if last == *at {
+            chain.inodes.leave(place);
+        }
         recover_node(s, ino, &block, options, out)?;
         out.nodes_applied += 1;
     }
-    out.inodes = chain.entries.iter().map(|e| e.ino).collect();
+    out.inodes = chain.inodes.numbers().collect();
     // Files that lost their last name go when nobody holds them any more.
     for ino in nameless {
         if Inode::of(&*s.node(ino)?).links.get() == 0 {
@@ -374,14 +372,21 @@ fn recover_node(
         return Err(FsError::corrupt("f2fs node", "footer.flag", 0, found, expected));
     };
     let here = s.find(ino, first, true)?.ok_or(FsError::TooBig)?;
+    let word = |block: &Block, slot| match footer.is_inode() {
+        true => Inode::of(block).addr(&shape, slot),
+        false => Node::of(block).word(slot),
+    };
+    let mut now = s.node(here.nid)?;
     for slot in 0..shape.addrs_of(footer.offset()) {
         let at = Slot { nid: here.nid, slot };
-        let to = if footer.is_inode() {
-            Inode::of(from).addr(&shape, slot)
-        } else {
-            Node::of(from).word(slot)
-        };
+        let to = word(from, slot);
+        out.work.addresses += 1;
+        // Nearly all are as they were; what changes one may change another of the node.
+        if word(&now, slot) == to && (!addr::is_block(to) || s.t.g.is_main(to)) {
+            continue;
+        }
         recover_address(s, ino, at, first + u64::from(slot), to, options, out)?;
+        now = s.node(here.nid)?;
     }
     // The node takes the marks of the one that was found; its number stays its own.
     let target = s.node_mut(here.nid)?;

@@ -34,6 +34,7 @@
 
 mod chain;
 mod files;
+mod inodes;
 mod names;
 mod seal;
 mod tables;
@@ -137,6 +138,8 @@ impl fmt::Display for RejectedNode {
 pub struct Rejected {
     /// Nodes of the chain.
     pub nodes_seen: u32,
+    /// Places for an address in them, holes included: the algorithm's loop.
+    pub slots_seen: u64,
     /// Addresses in them that were held against a write pointer.
     pub addresses_seen: u64,
     /// Nodes left out because of an unwritten block.
@@ -149,6 +152,25 @@ pub struct Rejected {
     pub inodes: Vec<u32>,
     /// The nodes, in the order of the chain.
     pub nodes: Vec<RejectedNode>,
+}
+
+/// Work that roll-forward is, counted as the kernel does it, for whoever charges time for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// Node blocks read from the device: the chain, once (the second pass finds it in memory).
+    pub chain_blocks: u64,
+    /// Times a node block of the chain was looked at.
+    pub nodes: u64,
+    /// Entries of the list of fsynced inodes that were passed while one was looked for: the list is
+    /// searched from its head for every node (`get_fsync_inode`), and an inode whose last mark was
+    /// reached leaves it.
+    pub entries_searched: u64,
+    /// Inodes of the checkpoint that the list took in: each is read.
+    pub inodes_read: u64,
+    /// Addresses of nodes held against those of the checkpoint (`do_recover_data`).
+    pub addresses: u64,
+    /// Names looked up and entered.
+    pub names: u64,
 }
 
 /// What recovery found and did.
@@ -178,6 +200,8 @@ pub struct Recovery {
     pub zones: ZoneRepair,
     /// What OPRW left out, if it was asked for.
     pub oprw: Option<Rejected>,
+    /// What it took.
+    pub work: Work,
     /// The block that makes the new checkpoint valid, if one was written: it goes last.
     pub last_block: Option<u32>,
 }

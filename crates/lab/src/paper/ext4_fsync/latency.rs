@@ -1,50 +1,16 @@
 //! The latencies that claims are about, with the range that the assumed parameters leave them.
 
-use wp_rt::CpuOp;
-
-use super::run::{RunPlan, Short, config, run, short};
+use super::run::{PC, RunPlan, Short, config, profile, run, short};
 use super::{CASES, ERAS};
-use crate::claims::Measured;
 use crate::machine::MachineError;
+use crate::paper::vary::{self, Range, Variation};
 use crate::reference::TraceLine;
-
-/// A change of one assumed parameter.
-pub(super) struct Variation {
-    pub(super) name: String,
-    pub(super) change: Box<dyn Fn(RunPlan) -> RunPlan>,
-}
 
 /// Every assumed parameter of device and CPU profile, halved and half as much again.
 pub(super) fn variations() -> Vec<Variation> {
-    let mut out = Vec::new();
     let paper = RunPlan::paper(ERAS[0], CASES[0], 1, 0);
-    let device = wp_device::find(&paper.device).map_or(&[][..], |d| d.params);
-    for p in device.iter().filter(|p| p.source.starts_with("assumed") && p.unit != "switch") {
-        for (num, den) in [(1, 2), (3, 2)] {
-            let (key, value) = (p.name.to_owned(), p.value * num / den);
-            out.push(Variation {
-                name: format!("{key} x{num}/{den}"),
-                change: Box::new(move |mut plan| {
-                    plan.device_params.push((key.clone(), value));
-                    plan
-                }),
-            });
-        }
-    }
-    // What costs nothing is nothing when halved, too.
-    let costs = |op: &CpuOp| paper.cpu.profile.get(*op) > 0;
-    for op in CpuOp::ALL.iter().copied().filter(costs) {
-        for (num, den) in [(1, 2), (3, 2)] {
-            out.push(Variation {
-                name: format!("cpu {} x{num}/{den}", op.name()),
-                change: Box::new(move |mut plan| {
-                    let ns = plan.cpu.profile.get(op);
-                    plan.cpu.profile.set(op, ns * num / den);
-                    plan
-                }),
-            });
-        }
-    }
+    let mut out = vary::of_device(&paper.device);
+    out.extend(vary::of_cpu(profile(PC)));
     out
 }
 
@@ -63,26 +29,6 @@ pub(super) struct Latency {
     pub(super) step: Range,
     /// Data blocks that the fsync writes (figure 11): era, case, N.
     pub(super) data: Vec<(&'static str, &'static str, u32, Range)>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Range {
-    pub(super) value: f64,
-    low: f64,
-    high: f64,
-}
-
-impl Range {
-    fn new(value: f64) -> Range {
-        Range { value, low: value, high: value }
-    }
-    fn widen(&mut self, other: f64) {
-        self.low = self.low.min(other);
-        self.high = self.high.max(other);
-    }
-    pub(super) fn measured(&self) -> Measured {
-        Measured::value(self.value).interval(self.low, self.high)
-    }
 }
 
 impl Latency {

@@ -152,7 +152,11 @@ pub fn reproduce(
         if !progress(traces.len() + figures.len() + phones.len() + i, all, &v.name) {
             return Ok(None);
         }
-        match Latency::measure(seed, &FILES, &|p| (v.change)(p)) {
+        let changed = |mut plan: RunPlan| {
+            v.apply(&mut plan.device_params, &mut plan.cpu);
+            plan
+        };
+        match Latency::measure(seed, &FILES, &changed) {
             Ok(l) => latency.widen(l),
             // Half of a flash array does not hold its capacity: that device cannot be.
             Err(MachineError::Config(_)) => impossible.push(v.name.clone()),

@@ -64,7 +64,7 @@ impl RunPlan {
             dioread_lock: false,
             features: None,
             device_params: Vec::new(),
-            cpu: profile("i7-4770").model(),
+            cpu: profile(PC).model(),
             seed,
             watch: 76,
             bytes: 3072,
@@ -98,6 +98,9 @@ impl RunPlan {
         format!("{}-{}-n{}", self.era, self.case, self.files)
     }
 }
+
+/// CPU profile of the paper's PC.
+pub(super) const PC: &str = "i7-4770";
 
 /// A CPU profile that exists.
 pub fn profile(name: &str) -> &'static crate::profile::Profile {

@@ -1,0 +1,97 @@
+//! The mounted file system: what it leaves on the medium is sound for us and for fsck.f2fs.
+
+mod skip;
+mod tools;
+mod world;
+
+use wp_f2fs::fs::{FsMode, FsyncMode};
+use wp_medium::Slice;
+use wp_vfs::{OpenFlags, Vfs};
+use world::{Setup, World, assert_nothing_lives};
+
+async fn put(v: &Vfs, name: &str, at: u64, data: Slice) {
+    let fd = v.open(name, OpenFlags::CREATE, 0o644).await.expect("opens");
+    let len = u64::from(data.len());
+    assert_eq!(v.pwrite(fd, at, &[data]).await.expect("writes"), len);
+    v.close(fd).await.expect("closes");
+}
+
+async fn read_all(v: &Vfs, name: &str) -> Vec<u8> {
+    let fd = v.open(name, OpenFlags::READ, 0).await.expect("opens");
+    let got = v.pread(fd, 0, 1 << 40).await.expect("reads");
+    v.close(fd).await.expect("closes");
+    got.iter().flat_map(Slice::to_vec).collect()
+}
+
+/// Every way to mount that is to leave a sound image.
+fn setups() -> Vec<Setup> {
+    let mut out = Vec::new();
+    for era in ["5.14", "6.1", "6.12", "6.18"] {
+        out.push(Setup::new(era));
+    }
+    let today = Setup::new("6.18");
+    out.push(Setup { mode: FsMode::Lfs, ..today.clone() });
+    out.push(Setup { fsync_mode: FsyncMode::Strict, ..today.clone() });
+    out.push(Setup { fsync_mode: FsyncMode::NoBarrier, barrier: false, ..today.clone() });
+    out.push(Setup { logs: 4, ..today.clone() });
+    out.push(Setup { logs: 2, fastboot: true, ..today.clone() });
+    out.push(Setup { features: &["extra_attr", "inode_checksum"], ..today.clone() });
+    out.push(Setup { segments_per_section: 2, mib: 128, ..today });
+    out
+}
+
+#[test]
+fn a_mount_and_unmount_leaves_a_sound_image() {
+    for setup in setups() {
+        let w = World::fresh(&setup);
+        let vfs = w.mount(&setup).expect("mounts");
+        w.unmount(&vfs);
+        w.judge(&setup, "mount and unmount");
+        drop(vfs);
+        w.end();
+        assert_nothing_lives();
+    }
+}
+
+#[test]
+fn what_was_written_is_there_after_another_mount() {
+    for setup in setups() {
+        let w = World::fresh(&setup);
+        let vfs = w.mount(&setup).expect("mounts");
+        let v = vfs.clone();
+        w.run(async move {
+            put(&v, "small", 0, Slice::pattern(1, 0, 1000)).await;
+            put(&v, "large", 4096, Slice::pattern(2, 0, 9 * 4096)).await;
+            v.mkdir("d", 0o755).await.expect("makes");
+            for i in 0..50 {
+                put(&v, &format!("d/f{i}"), 0, Slice::pattern(i, 0, 5000)).await;
+            }
+            let fd = v.open("large", OpenFlags::READ, 0).await.expect("opens");
+            v.fsync(fd).await.expect("syncs");
+            v.close(fd).await.expect("closes");
+        });
+        w.unmount(&vfs);
+        w.judge(&setup, "written");
+        let image = w.medium();
+        drop(vfs);
+        w.end();
+        let w = World::with_image(&setup, &image);
+        drop(image);
+        let vfs = w.mount(&setup).expect("mounts again");
+        let v = vfs.clone();
+        w.run(async move {
+            assert_eq!(read_all(&v, "small").await, Slice::pattern(1, 0, 1000).to_vec());
+            let large = read_all(&v, "large").await;
+            assert_eq!(large[..4096], [0; 4096]);
+            assert_eq!(large[4096..], Slice::pattern(2, 0, 9 * 4096).to_vec());
+            for i in 0..50 {
+                let want = Slice::pattern(i, 0, 5000).to_vec();
+                assert_eq!(read_all(&v, &format!("d/f{i}")).await, want);
+            }
+        });
+        w.unmount(&vfs);
+        drop(vfs);
+        w.end();
+        assert_nothing_lives();
+    }
+}

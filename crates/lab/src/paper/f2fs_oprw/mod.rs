@@ -1,0 +1,299 @@
+//! Paper `f2fs-oprw`: order-preserving recovery for F2FS on a zoned SSD.
+//!
+//! Inputs are table 3.1 (the CPU profile and the drive's latencies) and what the paper gives of its
+//! machines; everything else is run and judged by the claims that were fixed before.
+//! Left out: figure 6.3 (several threads).
+
+mod cuts;
+mod fsync;
+mod judge;
+mod machine;
+mod macros;
+mod rollforward;
+mod surface;
+
+use serde::Serialize;
+
+use self::judge::judge;
+use crate::claims::Judged;
+use crate::machine::MachineError;
+use crate::paper::vary::{self, Range, Variation};
+
+pub use cuts::{CutCounts, CutPlan, Drive, cut, program};
+pub use fsync::{Figure, Point, Rate, SIZES_KIB, Stages, rate, stages};
+pub use machine::{Mode, Setup, profile};
+pub use macros::{Macros, Others, Rates};
+pub use rollforward::{Costs, Done, NODES, Row, rows};
+pub use surface::{SurfacePoint, surface};
+
+/// The paper's slug.
+pub const SLUG: &str = "f2fs-oprw";
+
+/// Cuts of a mode in a default run, as in the paper, and how many seeds they are of.
+pub const CUTS: (u64, u64) = (1000, 100);
+/// Seeds of a long run, at least.
+pub const LONG_SEEDS: u64 = 2000;
+/// Seeds and cuts of each at a point of the surface.
+const SURFACE: (u64, u64) = (20, 50);
+
+/// A row of table 6.2.
+#[derive(Clone, Debug, Serialize)]
+pub struct CutRow {
+    /// What was cut.
+    pub name: &'static str,
+    /// Mode.
+    pub mode: &'static str,
+    /// Drive.
+    pub drive: Drive,
+    /// What came of it.
+    pub counts: CutCounts,
+}
+
+/// The rows of table 6.2: the paper's three, its two controls, and what a drive without PLP does to
+/// nobarrier, which no claim is about.
+pub fn cut_rows() -> Vec<(&'static str, Mode, Drive)> {
+    let none = Drive::PRESET;
+    vec![
+        ("posix", Mode::Posix, none),
+        ("strict_fixed", Mode::StrictFixed, none),
+        ("OPRW posix", Mode::OprwPosix, none),
+        ("posix, PLP", Mode::Posix, Drive { plp: true, ..none }),
+        ("posix, serial", Mode::Posix, Drive { serial: true, ..none }),
+        ("strict (kernel)", Mode::Strict, none),
+        ("nobarrier", Mode::NoBarrier, none),
+        ("OPRW nobarrier", Mode::OprwNoBarrier, none),
+    ]
+}
+
+/// The figures that claims are about, with what assumed parameters leave open.
+pub struct Ranges {
+    /// Figure 6.1 (a).
+    pub strict_over_posix: Range,
+    /// See there.
+    pub oprw_over_posix: Range,
+    /// Figure 6.1 (b).
+    pub min: Range,
+    /// See there.
+    pub max: Range,
+    /// Figure 6.2 (b).
+    pub varmail: Range,
+    /// See there.
+    pub oltp: Range,
+    /// varmail gains more.
+    pub above: Range,
+    /// Table 6.3, by row.
+    pub extra: Vec<Range>,
+}
+
+/// Everything that `reproduce f2fs-oprw` found.
+pub struct Reproduction {
+    /// Table 3.1.
+    pub stages: Stages,
+    /// Figure 6.1.
+    pub points: Vec<Point>,
+    /// The same in short.
+    pub figure: Figure,
+    /// Figure 6.2.
+    pub macros: Macros,
+    /// Beside it; nothing with `quick`.
+    pub others: Option<Others>,
+    /// Table 6.2.
+    pub cuts: Vec<CutRow>,
+    /// Its region; nothing with `quick`.
+    pub surface: Vec<SurfacePoint>,
+    /// Table 6.3; nothing with `quick`.
+    pub recovery: Vec<Row>,
+    /// What its work is taken to cost.
+    pub costs: Costs,
+    /// Judged claims.
+    pub claims: Vec<Judged>,
+    /// Variations of assumed parameters behind the intervals.
+    pub variations: usize,
+    /// Those of them that no machine can have.
+    pub impossible: Vec<String>,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Seed.
+    pub seed: u64,
+    /// No intervals, no surface, no table 6.3.
+    pub quick: bool,
+    /// Cuts of a mode, if not [`CUTS`].
+    pub cuts: Option<u64>,
+    /// Threads for power cuts.
+    pub workers: usize,
+}
+
+impl Plan {
+    /// Seeds of each row of table 6.2, and cuts of each.
+    fn cuts(&self) -> (u64, u64) {
+        match self.cuts {
+            None => (CUTS.1, CUTS.0 / CUTS.1),
+            Some(n) => {
+                let seeds = LONG_SEEDS.min(n.max(1));
+                (seeds, n.max(1).div_ceil(seeds))
+            }
+        }
+    }
+}
+
+/// Runs everything and judges. `progress(done, all, name)` is called before each part; `false`
+/// stops, and the answer is `None`.
+///
+/// Errors: machines that cannot be or do not finish.
+pub fn reproduce(
+    plan: &Plan,
+    progress: &mut dyn FnMut(usize, usize, &str) -> bool,
+) -> Result<Option<Reproduction>, MachineError> {
+    let varied = if plan.quick { Vec::new() } else { variations() };
+    let parts = cut_rows().len() + 2 + SIZES_KIB.len() + 3 + varied.len();
+    let mut at = 0;
+    let mut next = |name: &str| {
+        at += 1;
+        progress(at, parts, name)
+    };
+    let paper = |mode, plp| Setup::paper(mode, plp, plan.seed);
+    if !next("table 3.1") {
+        return Ok(None);
+    }
+    let stages = stages(&paper(Mode::Posix, true))?;
+    let mut points = Vec::new();
+    for kib in SIZES_KIB {
+        if !next(&format!("figure 6.1, {kib} KiB")) {
+            return Ok(None);
+        }
+        points.push(Point::measure(kib, fsync::REQUESTS, &paper)?);
+    }
+    let figure = Figure::of(&points);
+    if !next("figure 6.2") {
+        return Ok(None);
+    }
+    let think = (macros::FLOWOP_NS, macros::THINK_NS);
+    let macros = Macros::measure(&paper, think, (macros::LOOPS, macros::INSERTS))?;
+    let others = if plan.quick { None } else { Some(Others::measure(plan.seed)?) };
+    let (seeds, each) = plan.cuts();
+    let mut cuts = Vec::new();
+    for (name, mode, drive) in cut_rows() {
+        if !next(&format!("cuts: {name}")) {
+            return Ok(None);
+        }
+        let one = CutPlan { mode, drive, seeds: (plan.seed, seeds), cuts: each };
+        let Some(counts) = cut(&one, plan.workers, &|| true)? else { return Ok(None) };
+        cuts.push(CutRow { name, mode: mode.name(), drive, counts });
+    }
+    let mut region = Vec::new();
+    let mut recovery = Vec::new();
+    if !plan.quick {
+        let mut go = |done: usize, all: usize| next_of(&mut next, done, all);
+        match surface(SURFACE, plan.workers, &mut go)? {
+            Some(found) => region = found,
+            None => return Ok(None),
+        }
+        if !next("table 6.3") {
+            return Ok(None);
+        }
+        recovery = rows(plan.seed, &NODES)?;
+    }
+    let costs = Costs::paper();
+    let mut ranges = Ranges::new(&figure, &macros, &recovery, &costs);
+    let mut impossible = Vec::new();
+    for v in &varied {
+        if !next(&v.name) {
+            return Ok(None);
+        }
+        match ranges.widen(v, plan.seed, &recovery, costs.varied(v)) {
+            Ok(()) => {}
+            Err(MachineError::Config(_)) => impossible.push(v.name.clone()),
+            Err(e) => return Err(e),
+        }
+    }
+    let mut found = Reproduction {
+        stages,
+        points,
+        figure,
+        macros,
+        others,
+        cuts,
+        surface: region,
+        recovery,
+        costs,
+        claims: Vec::new(),
+        variations: varied.len(),
+        impossible,
+    };
+    found.claims = judge(&found, &ranges, plan.quick)?;
+    Ok(Some(found))
+}
+
+/// The surface is one part of the progress.
+fn next_of(next: &mut dyn FnMut(&str) -> bool, done: usize, all: usize) -> bool {
+    done > 0 || next(&format!("surface, {all} points"))
+}
+
+/// Every assumed parameter of drive, CPU and experiment.
+fn variations() -> Vec<Variation> {
+    let mut out = vary::of_device("zn540-4tb");
+    out.extend(vary::of_cpu(profile()));
+    out.extend(["flowop_ns", "think_ns"].into_iter().flat_map(Variation::of_own));
+    out.extend(Costs::variations());
+    out
+}
+
+/// Requests, loops and inserts of a variation's runs: a steady rate needs fewer.
+const SHORT: (u64, (u64, u64)) = (80, (150, 500));
+
+impl Ranges {
+    fn new(figure: &Figure, macros: &Macros, recovery: &[Row], costs: &Costs) -> Ranges {
+        let (varmail, oltp) = (macros.varmail.gain(), macros.oltp.gain());
+        Ranges {
+            strict_over_posix: Range::new(figure.strict_over_posix),
+            oprw_over_posix: Range::new(figure.oprw_over_posix),
+            min: Range::new(figure.min.0),
+            max: Range::new(figure.max.0),
+            varmail: Range::new(varmail),
+            oltp: Range::new(oltp),
+            above: Range::new(f64::from(u8::from(varmail > oltp))),
+            extra: recovery.iter().map(|r| Range::new(r.extra(costs))).collect(),
+        }
+    }
+
+    /// Runs all again with one parameter changed; the costs of a recovery need no run.
+    fn widen(
+        &mut self,
+        v: &Variation,
+        seed: u64,
+        recovery: &[Row],
+        costs: Costs,
+    ) -> Result<(), MachineError> {
+        for (range, row) in self.extra.iter_mut().zip(recovery) {
+            range.widen(row.extra(&costs));
+        }
+        if costs.is_varied() {
+            return Ok(());
+        }
+        let of = |mode, plp| {
+            let mut setup = Setup::paper(mode, plp, seed);
+            v.apply(&mut setup.params, &mut setup.cpu);
+            setup
+        };
+        let think = (v.own("flowop_ns", macros::FLOWOP_NS), v.own("think_ns", macros::THINK_NS));
+        let macros = Macros::measure(&of, think, SHORT.1)?;
+        let (varmail, oltp) = (macros.varmail.gain(), macros.oltp.gain());
+        self.varmail.widen(varmail);
+        self.oltp.widen(oltp);
+        self.above.widen(f64::from(u8::from(varmail > oltp)));
+        if think != (macros::FLOWOP_NS, macros::THINK_NS) {
+            return Ok(());
+        }
+        let points: Result<Vec<Point>, MachineError> =
+            SIZES_KIB.iter().map(|kib| Point::measure(*kib, SHORT.0, &of)).collect();
+        let figure = Figure::of(&points?);
+        self.strict_over_posix.widen(figure.strict_over_posix);
+        self.oprw_over_posix.widen(figure.oprw_over_posix);
+        self.min.widen(figure.min.0);
+        self.max.widen(figure.max.0);
+        Ok(())
+    }
+}
