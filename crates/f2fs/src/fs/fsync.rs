@@ -178,8 +178,8 @@ impl F2fs {
             inode.clear(fi::APPEND_WRITE | fi::UPDATE_WRITE);
             return Ok(());
         }
-        if self.opts.fsync_mode == FsyncMode::StrictFixed && atomic && site::FSYNC_FIRST_FLUSH.on()
-        {
+        let sent = inode.is(fi::APPEND_WRITE | fi::UPDATE_WRITE);
+        if self.opts.fsync_mode == FsyncMode::StrictFixed && sent && site::FSYNC_FIRST_FLUSH.on() {
             self.issue_flush(inode.ino).await?;
         }
         let mut seq = 0;

@@ -1,7 +1,7 @@
 //! Table 6.2: power cuts at random instants of a program that writes over a file, and what recovery
 //! makes of each.
 //!
-//! Picture:    seed -> program (fill, sync, then writes of 4 to 64 KiB at random places, fsync after
+//! Picture:    seed -> program (fill, sync, then writes of 4 to 256 KiB at random places, fsync after
 //!             each) -> a run with a tape -> instants drawn evenly over the overwriting -> what the
 //!             modelled drive holds then, write pointers and all -> recovery -> the file is read.
 //! Oracle:     the paper's: a block that holds nothing of what was ever written there is a failure.
@@ -9,7 +9,7 @@
 //!             other oracles can look at the same state: one version of the file, and everything
 //!             whose fsync had returned.)
 //! Not given:  by the paper: sizes of file and writes, die count, buffer, period of the internal
-//!             flush. Those here were set before anything ran; the surface varies the device's.
+//!             flush. The drive's are those of the fitted preset; the surface varies them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -28,10 +28,12 @@ use crate::machine::MachineError;
 
 /// Blocks of the file.
 const FILE_BLOCKS: u64 = 256;
-/// Most blocks of a write.
-const WRITE_BLOCKS: u64 = 16;
+/// Most blocks of a write: sizes as in figure 6.1, and more than a program unit. With smaller ones
+/// each fsync begins one unit in either log, the dies that the two are on keep their distance for
+/// ever, and a run fails always or never.
+const WRITE_BLOCKS: u64 = 64;
 /// Writes of a run.
-const WRITES: u32 = 24;
+const WRITES: u32 = 32;
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
 /// Seeds that a worker takes at a time.
@@ -404,7 +406,7 @@ mod tests {
                 _ => None,
             })
             .collect();
-        assert!(sizes.iter().all(|n| *n <= 65_536) && sizes.iter().any(|n| *n != sizes[0]));
+        assert!(sizes.iter().all(|n| *n <= 262_144) && sizes.iter().any(|n| *n != sizes[0]));
         assert_ne!(writes(&super::program(4)), calls);
     }
 }

@@ -138,7 +138,8 @@ pub fn stages(setup: &Setup) -> Result<Stages, MachineError> {
                 m.is_waiting = true;
             }
             (Event::Cpu { what, span }, Some(m)) if &*r.task != "swapper" => {
-                if *what == "flush_issue" {
+                // The call, and the empty bio that it makes.
+                if *what == "flush_issue" || m.flush > 0 && *what == "bio_submit" {
                     m.flush += span.0;
                 }
                 if m.is_waiting && *what != "completion" && *what != "context_switch" {

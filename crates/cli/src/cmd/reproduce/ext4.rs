@@ -1,57 +1,26 @@
-//! `reproduce`.
+//! `reproduce ext4-fsync`.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use wp_lab::claims::{Judged, Verdict};
+use wp_lab::claims::Verdict;
 use wp_lab::paper::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row};
 use wp_lab::paper::kernels::{self, Comparison};
 use wp_lab::paper::today::{TodayComparison, compare_today};
 use wp_lab::reference::What;
 use wp_lab::results::Results;
 
+use super::{Args, claims_table, interrupted};
 use crate::output::{Exit, Out};
 
-/// Arguments.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Papers; all that this build knows if left out.
-    papers: Vec<String>,
-    /// Fewer and shorter runs; claims that need the others are `not-modelled` then.
-    #[arg(long)]
-    quick: bool,
-    /// Cut the power in so many programs of each era, and in a fiftieth of it of each kind of
-    /// database: 1000 programs, some minutes on two cores, are what a 0 needs.
-    #[arg(long, value_name = "PROGRAMS", num_args = 0..=1, default_missing_value = "1000")]
-    crash: Option<u64>,
-    /// Seed of every random stream.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Where results go.
-    #[arg(long, default_value = "results")]
-    out: PathBuf,
-}
+/// Programs of each era that a 0 needs.
+const PROGRAMS: u64 = 1000;
 
-/// Runs the verb. Exit 1 if a claim differs.
-pub fn run(a: &Args, out: &Out) -> ExitCode {
-    if let Some(p) = a.papers.iter().find(|p| *p != ext4_fsync::SLUG) {
-        return out.fail(
-            Exit::Usage,
-            "paper",
-            &format!("no paper called `{p}` in this build"),
-            "writepath list papers",
-        );
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
+/// Runs it. Exit 1 if a claim differs, or a difference from a kernel is not as listed.
+pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
     let live = std::io::stderr().is_terminal();
     let mut progress = |done: usize, all: usize, name: &str| {
         if live {
@@ -59,9 +28,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         }
         !stop.load(Ordering::SeqCst)
     };
+    let asked = a.crash.map(|n| n.unwrap_or(PROGRAMS));
     let mut cuts = Vec::new();
-    for era in a.crash.iter().flat_map(|_| ext4_fsync::ERAS) {
-        let programs = a.crash.unwrap_or_default();
+    for era in asked.iter().flat_map(|_| ext4_fsync::ERAS) {
+        let programs = asked.unwrap_or_default();
         if live {
             eprint!("\r{:<40}\rpower cuts in era {era} …", "");
         }
@@ -93,15 +63,6 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Err(e) => return out.machine_error(&e),
     };
     report(a, out, &found.0, &found.1, &found.2)
-}
-
-fn interrupted(out: &Out) -> ExitCode {
-    out.fail(
-        Exit::Interrupted,
-        "interrupted",
-        "interrupted before the last run",
-        "the runs are short; start again",
-    )
 }
 
 /// Power cuts, by era and kind of program.
@@ -161,7 +122,7 @@ fn report(
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [ext4_fsync::SLUG],
         "rows": found.rows, "figures_10_11": found.points, "figures_10_11_phone": found.phone,
         "null_predictors": found.nulls, "claims": found.claims, "cuts": found.cuts,
-        "real_kernels": kernels_json(real), "linux_6_18": super::today::to_json(today),
+        "real_kernels": kernels_json(real), "linux_6_18": crate::cmd::today::to_json(today),
         "variations": found.variations, "impossible_variations": found.impossible,
     });
     let mut text = String::new();
@@ -171,8 +132,8 @@ fn report(
     nulls(&mut text, &found.nulls);
     cut_table(&mut text, &found.cuts);
     real_kernels(&mut text, real);
-    super::today::table(&mut text, today);
-    claims(&mut text, &found.claims);
+    crate::cmd::today::table(&mut text, today);
+    claims_table(&mut text, &found.claims);
     if found.variations > 0 {
         writeln!(
             text,
@@ -190,7 +151,7 @@ fn report(
             ext4_fsync::SLUG,
             a.seed,
             a.quick,
-            a.crash.unwrap_or(0)
+            a.crash.map_or(0, |n| n.unwrap_or(PROGRAMS))
         ),
     );
     results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
@@ -331,43 +292,4 @@ fn nulls(t: &mut String, nulls: &Nulls) {
     }
     let all = [ours, counts, log, no_era].map(|v| format!("{v:>9.3}")).concat();
     writeln!(t, "{:<32}{:>9}{all}\n", "mean distance", "").expect(line);
-}
-
-fn claims(t: &mut String, claims: &[Judged]) {
-    let line = "a string takes it";
-    writeln!(t, "{:<42} {:>10} {:>10} {:<8} verdict", "claim", "paper", "ours", "unit")
-        .expect(line);
-    for c in claims {
-        let ours = c.ours.map_or("-".to_owned(), |v| {
-            format!("{:.4}", v).trim_end_matches('0').trim_end_matches('.').to_owned()
-        });
-        let interval = c.interval.map_or(String::new(), |[a, b]| format!("  [{a:.3}, {b:.3}]"));
-        let why = if c.why.is_empty() { String::new() } else { format!("  ({})", c.why) };
-        writeln!(
-            t,
-            "{:<42} {:>10} {ours:>10} {:<8} {}{interval}{why}",
-            c.id,
-            paper_value(c),
-            c.unit.as_deref().unwrap_or(""),
-            c.verdict.name()
-        )
-        .expect(line);
-    }
-    let count = |v: Verdict| claims.iter().filter(|c| c.verdict == v).count();
-    writeln!(t, "\n{} claims: {} match, {} differ, {} follow from inputs, {} paper-inconsistent, {} not modelled",
-        claims.len(),
-        count(Verdict::Match),
-        count(Verdict::Differs),
-        count(Verdict::FollowsFromInputs),
-        count(Verdict::PaperInconsistent), count(Verdict::NotModelled)).expect(line);
-}
-
-fn paper_value(c: &Judged) -> String {
-    serde_json::to_value(&c.paper_value).map_or_else(
-        |_| "?".to_owned(),
-        |v| match v {
-            serde_json::Value::String(s) => s,
-            other => other.to_string(),
-        },
-    )
 }

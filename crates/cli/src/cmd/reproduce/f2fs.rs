@@ -1,0 +1,262 @@
+//! `reproduce f2fs-oprw`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use wp_lab::claims::Verdict;
+use wp_lab::paper::f2fs_oprw::{self, CutRow, Plan, Reproduction, SurfacePoint};
+use wp_lab::results::Results;
+
+use super::{Args, claims_table, interrupted};
+use crate::output::{Exit, Out};
+
+/// Cuts of each mode in a long run.
+const LONG: u64 = 1_000_000;
+
+/// A string takes what is written to it.
+const LINE: &str = "a string takes it";
+
+/// Runs it. Exit 1 if a claim differs.
+pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
+    let live = std::io::stderr().is_terminal();
+    let mut progress = |done: usize, all: usize, name: &str| {
+        if live {
+            eprint!("\r[{done:>2}/{all}] {name:<30}");
+        }
+        !stop.load(Ordering::SeqCst)
+    };
+    let plan = Plan {
+        seed: a.seed,
+        quick: a.quick,
+        cuts: a.crash.map(|n| n.unwrap_or(LONG)),
+        workers: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let done = f2fs_oprw::reproduce(&plan, &mut progress);
+    if live {
+        eprint!("\r{:<50}\r", "");
+    }
+    match done {
+        Ok(Some(found)) => report(a, out, &found),
+        Ok(None) => interrupted(out),
+        Err(e) => out.machine_error(&e),
+    }
+}
+
+fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
+    let doc = json!({
+        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [f2fs_oprw::SLUG],
+        "table_3_1_us": found.stages, "figure_6_1_ns": found.points, "figure_6_1": found.figure,
+        "figure_6_2": found.macros, "figure_6_2_others": found.others, "table_6_2": found.cuts,
+        "surface": found.surface, "table_6_3": found.recovery, "table_6_3_costs_ns": found.costs,
+        "claims": found.claims, "variations": found.variations,
+        "impossible_variations": found.impossible,
+    });
+    let mut text = String::new();
+    stages(&mut text, found);
+    figures(&mut text, found);
+    cuts(&mut text, &found.cuts);
+    surface(&mut text, &found.surface);
+    recovery(&mut text, found);
+    claims_table(&mut text, &found.claims);
+    if found.variations > 0 {
+        writeln!(
+            text,
+            "Intervals: each assumed parameter halved and half as much again, {} variations, {} of them no possible machine.",
+            found.variations,
+            found.impossible.len()
+        )
+        .expect(LINE);
+    }
+    let mut results = Results::default();
+    results.add(
+        "resolved.toml",
+        format!(
+            "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\ncrash = {}\n",
+            f2fs_oprw::SLUG,
+            a.seed,
+            a.quick,
+            a.crash.map_or(0, |n| n.unwrap_or(LONG))
+        ),
+    );
+    results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
+    results.add("tables.txt", text.clone());
+    match results.write(&a.out, &format!("reproduce-{}", f2fs_oprw::SLUG)) {
+        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Err(e) => return out.host_error(&a.out, &e),
+    }
+    let differs = found.claims.iter().any(|c| c.verdict == Verdict::Differs);
+    out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
+}
+
+fn stages(t: &mut String, found: &Reproduction) {
+    let s = &found.stages;
+    writeln!(
+        t,
+        "Paper f2fs-oprw: F2FS of 5.14 on a ZN540; random writes of 4 KiB, fsync after each.\n\n\
+         Table 3.1 (input), us: data prepared {:.2}, waited for {:.2}; nodes prepared {:.2}, waited\n\
+         for {:.2}; flush {:.2}; other {:.2}; an fsync {:.2}.\n",
+        s.prepare_data,
+        s.wait_data,
+        s.prepare_node,
+        s.wait_node,
+        s.flush,
+        s.other,
+        s.total()
+    )
+    .expect(LINE);
+}
+
+fn figures(t: &mut String, found: &Reproduction) {
+    writeln!(
+        t,
+        "Figure 6.1, us a request; without power-loss protection, and with it:\n\n\
+         {:>6} | {:>9} {:>12} {:>9} | {:>9} {:>9} {:>6}",
+        "KiB", "posix", "strict_fixed", "OPRW", "nobarrier", "OPRW", "gain"
+    )
+    .expect(LINE);
+    for p in &found.points {
+        writeln!(
+            t,
+            "{:>6} | {:>9.1} {:>12.1} {:>9.1} | {:>9.1} {:>9.1} {:>6.3}",
+            p.kib,
+            p.posix / 1e3,
+            p.strict / 1e3,
+            p.oprw / 1e3,
+            p.nobarrier / 1e3,
+            p.oprw_nobarrier / 1e3,
+            p.gain()
+        )
+        .expect(LINE);
+    }
+    writeln!(t, "\nFigure 6.2, a second, one thread:\n").expect(LINE);
+    let mut line = |name: &str, r: &f2fs_oprw::Rates| {
+        let gain = r.gain();
+        writeln!(t, "{name:<34} {:>9.0} {:>9.0} {gain:>6.3}", r.f2fs, r.oprw).expect(LINE);
+    };
+    line("varmail operations, PLP", &found.macros.varmail);
+    line("inserts, PLP", &found.macros.oltp);
+    if let Some(o) = &found.others {
+        line("inserts with binary log, PLP", &o.oltp_binlog);
+        line("varmail operations, no PLP", &o.varmail_no_plp);
+        line("inserts, no PLP", &o.oltp_no_plp);
+    }
+    t.push('\n');
+}
+
+fn cuts(t: &mut String, rows: &[CutRow]) {
+    writeln!(
+        t,
+        "Table 6.2: cuts at random instants. failed: the file holds what was never written there (the\n\
+         paper's oracle); lost: what a returned fsync promised is missing; mixed: of no one version;\n\
+         left out: cuts at which OPRW leaves nodes out, how many, and of such cuts those with a loss.\n\n\
+         {:<16} {:>6} {:>8} {:>8} {:>7} {:>16} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
+        "mode", "seeds", "cuts", "distinct", "failed", "% (95 %)", "lost", "mixed", "refused",
+        "left out", "nodes", "lost"
+    )
+    .expect(LINE);
+    for r in rows {
+        let c = &r.counts;
+        let [low, high] = c.interval();
+        let interval = format!("{:.2} [{:.2},{:.2}]", c.rate() * 1e2, low * 1e2, high * 1e2);
+        writeln!(
+            t,
+            "{:<16} {:>6} {:>8} {:>8} {:>7} {interval:>16} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
+            r.name,
+            c.runs,
+            c.cuts,
+            c.recovered,
+            c.failed,
+            c.lost_sync,
+            c.mixed,
+            c.refused,
+            c.left_out,
+            c.nodes_left_out.iter().sum::<u64>(),
+            c.left_out_acknowledged
+        )
+        .expect(LINE);
+        if let Some(example) = &c.example {
+            writeln!(t, "    {example}").expect(LINE);
+        }
+    }
+    t.push('\n');
+}
+
+/// One block of lines a buffer size: dies down, periods across.
+fn surface(t: &mut String, points: &[SurfacePoint]) {
+    if points.is_empty() {
+        return;
+    }
+    let mut buffers: Vec<u64> = points.iter().map(|p| p.buffer_mib).collect();
+    let mut periods: Vec<u64> = points.iter().map(|p| p.period_us).collect();
+    let mut dies: Vec<(u64, u64)> = points.iter().map(|p| (p.channels, p.dies)).collect();
+    for list in [&mut buffers, &mut periods] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    dies.sort_unstable_by_key(|(channels, dies)| (*dies, *channels));
+    dies.dedup();
+    writeln!(
+        t,
+        "Where posix fails how often, %: dies (of so many channels), buffer, period of the emulator's\n\
+         free flush. *: as often as the paper's 30 of 1000 can mean."
+    )
+    .expect(LINE);
+    for buffer in buffers {
+        write!(t, "\nbuffer {buffer:>2} MiB   ").expect(LINE);
+        for period in &periods {
+            let head = if *period == 0 { "none".to_owned() } else { format!("{period} us") };
+            write!(t, " {head:>9}").expect(LINE);
+        }
+        t.push('\n');
+        for (channels, dies) in &dies {
+            write!(t, "{dies:>4} dies of {channels:<2}  ").expect(LINE);
+            for period in &periods {
+                let is_it = |p: &&SurfacePoint| {
+                    (p.buffer_mib, p.period_us, p.dies, p.channels)
+                        == (buffer, *period, *dies, *channels)
+                };
+                let cell = points.iter().find(is_it).map_or("-".to_owned(), |p| {
+                    format!("{:.2}{}", p.rate * 1e2, if p.is_papers() { "*" } else { " " })
+                });
+                write!(t, " {cell:>9}").expect(LINE);
+            }
+            t.push('\n');
+        }
+    }
+    t.push('\n');
+}
+
+fn recovery(t: &mut String, found: &Reproduction) {
+    if found.recovery.is_empty() {
+        return;
+    }
+    writeln!(
+        t,
+        "Table 6.3: roll-forward after a cut in varmail. The work is counted; what a piece of it costs\n\
+         is an input.\n\n\
+         {:>7} {:>8} {:>12} {:>11} {:>7} {:>12} | {:>9} {:>9} {:>7} {:>5}",
+        "nodes", "inodes", "entries", "addresses", "names", "check slots", "ms", "check ms", "extra",
+        "reads"
+    )
+    .expect(LINE);
+    for r in &found.recovery {
+        let (ms, check) = (r.plain.ms(&found.costs), r.oprw.check_ms(&found.costs));
+        writeln!(
+            t,
+            "{:>7} {:>8} {:>12} {:>11} {:>7} {:>12} | {ms:>9.0} {check:>9.0} {:>7.4} {:>5}",
+            r.plain.nodes,
+            r.plain.inodes_read,
+            r.plain.entries,
+            r.plain.addresses,
+            r.plain.names,
+            r.oprw.slots,
+            r.extra(&found.costs),
+            r.extra_blocks
+        )
+        .expect(LINE);
+    }
+    t.push('\n');
+}

@@ -1,0 +1,58 @@
+//! Paper f2fs-oprw on the mounted F2FS: what must hold of its runs, whatever the numbers.
+
+use wp_lab::paper::f2fs_oprw::{CutCounts, CutPlan, Drive, Mode, Setup, cut, rate, rows, stages};
+
+fn counts(mode: Mode, drive: Drive, seeds: u64, workers: usize) -> CutCounts {
+    let plan = CutPlan { mode, drive, seeds: (1, seeds), cuts: 25 };
+    cut(&plan, workers, &|| true).expect("it runs").expect("not interrupted")
+}
+
+#[test]
+fn posix_loses_data_and_strict_oprw_plp_and_serial_programming_do_not() {
+    let none = Drive::PRESET;
+    let posix = counts(Mode::Posix, none, 40, 2);
+    assert!(posix.failed > 0 && posix.failed < posix.cuts / 5, "{posix:?}");
+    assert!(posix.example.is_some());
+    for (mode, drive) in [
+        (Mode::StrictFixed, none),
+        (Mode::OprwPosix, none),
+        (Mode::Posix, Drive { plp: true, ..none }),
+        (Mode::Posix, Drive { serial: true, ..none }),
+    ] {
+        let c = counts(mode, drive, 40, 2);
+        assert_eq!((c.cuts, c.failed, c.refused), (1000, 0, 0), "{mode:?} {drive:?}: {c:?}");
+        assert!(c.recovered > 200, "{mode:?}: instants that differ");
+    }
+    // What posix takes for data, OPRW leaves out.
+    assert!(counts(Mode::OprwPosix, none, 40, 2).left_out > 0);
+}
+
+#[test]
+fn what_comes_out_does_not_depend_on_the_workers() {
+    let (one, three) =
+        (counts(Mode::Posix, Drive::PRESET, 24, 1), counts(Mode::Posix, Drive::PRESET, 24, 3));
+    assert_eq!(format!("{one:?}"), format!("{three:?}"));
+}
+
+#[test]
+fn oprw_hides_the_wait_for_data() {
+    let us = |mode, plp| rate(&Setup::paper(mode, plp, 1), 4, 60).expect("it runs").ns / 1e3;
+    let (plain, ordered) = (us(Mode::NoBarrier, true), us(Mode::OprwNoBarrier, true));
+    let found = stages(&Setup::paper(Mode::Posix, true, 1)).expect("it runs");
+    let saved = plain - ordered;
+    assert!(saved > 0.5 * found.wait_data && saved < 1.5 * found.wait_data, "{saved} {found:?}");
+    let (posix, strict) = (us(Mode::Posix, false), us(Mode::StrictFixed, false));
+    assert!(strict > 1.5 * posix, "a second flush: {posix} {strict}");
+}
+
+#[test]
+fn the_check_reads_nothing_more_and_changes_nothing_after_a_cut_that_lost_nothing() {
+    let found = rows(1, &[500, 1000]).expect("it runs");
+    for (row, nodes) in found.iter().zip([500, 1000]) {
+        assert!(row.plain.nodes.abs_diff(nodes) <= 2, "{row:?}");
+        assert_eq!((row.extra_blocks, row.same, row.oprw.left_out), (0, true, 0), "{row:?}");
+        assert!(row.oprw.slots >= row.oprw.nodes * 800, "{row:?}");
+    }
+    // Twice the nodes: more than twice the entries passed.
+    assert!(found[1].plain.entries > 3 * found[0].plain.entries, "{found:?}");
+}
