@@ -2,7 +2,9 @@
 //! where it was mended.
 //!
 //! Source: `crash.md` section 6 (A1–A35) with the commits named there. N1 was found here, by the
-//!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`).
+//!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
+//!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12. R1 is
+//!         what the reference images of F2FS show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -91,6 +93,12 @@ const BUG: Bug = Bug {
 /// Today's kernel.
 const TODAY: Side = Side { fs: "ext4,era=6.18", elevator: "", ..PLAIN };
 
+/// F2FS so that no known hole is open: out of place, a flush between data and nodes, and the first
+/// node is waited for.
+const MENDED: &str = "f2fs,mode=lfs,wait_first_node,fsync_mode=strict_fixed";
+/// F2FS as it is mounted if nothing is said.
+const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
+
 /// Those that this build can show.
 pub static BUGS: &[Bug] = &[
     Bug {
@@ -142,6 +150,38 @@ pub static BUGS: &[Bug] = &[
         affected: Side { fs: "ext4,era=3.4,nobarrier", ..PLAIN },
         fixed: Side { fs: "ext4,era=3.4", ..PLAIN },
         rule: Rule::Metadata,
+        ..BUG
+    },
+    Bug {
+        id: "A8",
+        what: "F2FS, posix: a node is on the medium before the data that it names: a file shows what it never held",
+        affected: Side { fs: "f2fs,mode=lfs,wait_first_node", ..F2FS },
+        fixed: Side { fs: MENDED, ..F2FS },
+        ..BUG
+    },
+    Bug {
+        id: "A11",
+        what: "F2FS, fsync_mode=nobarrier on a volatile cache: what an fsync promised is gone",
+        affected: Side { fs: "f2fs,mode=lfs,wait_first_node,fsync_mode=nobarrier", ..F2FS },
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
+        ..BUG
+    },
+    Bug {
+        id: "R1",
+        what: "F2FS: the first node that is fsynced after a checkpoint is not waited for, so the flush can overtake it",
+        affected: Side { fs: "f2fs,mode=lfs,fsync_mode=strict_fixed", ..F2FS },
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
+        ..BUG
+    },
+    Bug {
+        id: "N2",
+        what: "F2FS: syncfs sends data that is overwritten in place, and neither flush nor checkpoint",
+        affected: Side { fs: "f2fs,wait_first_node,fsync_mode=strict_fixed", ..F2FS },
+        // Out of place a node changes, and with it there is a checkpoint.
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
         ..BUG
     },
     Bug {
