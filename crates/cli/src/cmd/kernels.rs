@@ -256,7 +256,8 @@ fn random(a: &RandomArgs, out: &Out) -> ExitCode {
 }
 
 fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
-    let mut configs: Vec<&Config> = CONFIGS.iter().filter(|c| c.not_modelled.is_empty()).collect();
+    let all = CONFIGS.iter().filter(|c| c.fs == "ext4" && c.not_modelled.is_empty());
+    let mut configs: Vec<&Config> = all.collect();
     if !a.config.is_empty() {
         match wp_lab::vtime::config::find(&a.config) {
             Ok(c) => configs = vec![c],

@@ -62,7 +62,12 @@ impl F2fs {
             let ssr = self.need_ssr();
             let left = self.space.borrow_mut().advance(log, ssr);
             match left {
-                Some(left) => self.after_leaving(log, left).await?,
+                Some(left) => {
+                    // The block is given out whatever becomes of summaries.
+                    if self.after_leaving(log, left).await.is_err() {
+                        self.stop_checkpoint();
+                    }
+                }
                 None => self.stop_checkpoint(),
             }
         }

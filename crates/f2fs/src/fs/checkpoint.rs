@@ -52,8 +52,6 @@ pub(crate) struct CpState {
     pub(super) global: Lock<()>,
     /// Garbage collection and checkpoints (`gc_lock`).
     pub(super) gc_lock: Lock<()>,
-    /// Something is to be written (`SBI_IS_DIRTY`).
-    pub(super) is_dirty: Cell<bool>,
     need_cp: Cell<bool>,
     need_fsck: Cell<bool>,
     /// The pack of the last checkpoint is the second.
@@ -74,7 +72,6 @@ impl CpState {
         CpState {
             global: Lock::new(rt, "checkpoint", ()),
             gc_lock: Lock::new(rt, "garbage collection", ()),
-            is_dirty: Cell::new(false),
             need_cp: Cell::new(false),
             need_fsck: Cell::new(false),
             second: Cell::new(second),
@@ -139,7 +136,7 @@ impl F2fs {
 
     /// Something is to be written by a checkpoint (`SBI_IS_DIRTY`).
     pub(crate) fn set_fs_dirty(&self) {
-        self.cps.is_dirty.set(true);
+        self.counts.changed.set(true);
     }
 
     /// An operation was asked for: background work waits some seconds (`f2fs_update_time` with
@@ -212,7 +209,7 @@ impl F2fs {
     pub(crate) async fn write_checkpoint(self: &Rc<Self>, reason: Reason) -> FsResult<()> {
         let _global = self.cps.global.lock().await;
         let asked = matches!(reason, Reason::Sync | Reason::Fastboot);
-        if !self.cps.is_dirty.get() && asked {
+        if !self.counts.changed.get() && asked {
             return Ok(());
         }
         if self.cp_error() {
@@ -371,7 +368,7 @@ impl F2fs {
         debug_assert!(!last.flag(BufFlag::Dirty));
         self.release_inos();
         self.fsync_nodes.reset();
-        self.cps.is_dirty.set(false);
+        self.counts.changed.set(false);
         self.cps.need_cp.set(false);
         self.cps.second.set(second);
         let more = self.counts.dirty(Dirty::Nodes) + self.counts.dirty(Dirty::Inodes);

@@ -42,6 +42,8 @@ pub(crate) struct Counts {
     /// Nodes fsynced since (`rf_node_block_count`).
     pub fsynced: Cell<u64>,
     dirty: [Cell<u64>; 5],
+    /// Something is to be written by a checkpoint (`SBI_IS_DIRTY`).
+    pub changed: Cell<bool>,
 }
 
 impl Counts {
@@ -57,8 +59,12 @@ impl Counts {
         c
     }
 
-    /// One more dirty page.
+    /// One more dirty page: but for data of files, a checkpoint has to write it
+    /// (`inc_page_count`).
     pub(crate) fn dirtied(&self, kind: Dirty) {
+        if kind != Dirty::Data {
+            self.changed.set(true);
+        }
         let c = &self.dirty[kind as usize];
         c.set(c.get() + 1);
     }

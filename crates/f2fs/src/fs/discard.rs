@@ -141,7 +141,7 @@ impl F2fs {
     pub(super) async fn clear_prefree(&self) {
         let runs = self.emptied_runs();
         let now = self.discards_now() && site::DISCARD_LATER.on();
-        let sections = self.is_lfs() && self.g.section_segments > 1;
+        let sections = self.is_lfs() && (self.g.section_segments > 1 || self.g.is_zoned);
         for (start, end) in runs {
             if !now {
                 continue;

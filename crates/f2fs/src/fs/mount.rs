@@ -251,7 +251,7 @@ impl F2fs {
         if fs.opts.background_gc {
             fs.start_gc_thread();
         }
-        fs.cps.is_dirty.set(false);
+        fs.counts.changed.set(false);
         Ok(fs)
     }
 
@@ -307,7 +307,7 @@ impl F2fs {
         self.stop_discard_thread();
         let is_clean = |fs: &F2fs| {
             let umount = fs.cp.borrow().has(crate::disk::cp_flag::UMOUNT);
-            !fs.cps.is_dirty.get() && umount
+            !fs.counts.changed.get() && umount
         };
         let done = 'done: {
             if !site::UNMOUNT_CP.on() {

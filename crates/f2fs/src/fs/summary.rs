@@ -186,3 +186,39 @@ impl F2fs {
         self.io.parts().iter().map(|p| p.queue().counters().sectors_written).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_stand_as_the_kernels_list_has_them() {
+        let mut sets = Sets(Vec::new());
+        // Segments 0, 1 of block 0; 60 of block 1; 120, 121 of block 2, in that order.
+        for block in [0, 0, 1, 2, 2] {
+            sets.add(block);
+        }
+        let order: Vec<(u32, usize)> = sets.0.iter().map(|s| (s.block, s.count)).collect();
+        // A new set comes first; one that grew goes before the first that is as large.
+        assert_eq!(order, [(1, 1), (2, 2), (0, 2)]);
+    }
+
+    #[test]
+    fn few_changes_go_to_the_journal_and_many_to_their_blocks() {
+        let mut s = crate::fs::space::tests::space(96, 1, 512);
+        s.sit.dirty.clear();
+        (0..3).for_each(|n| {
+            s.sit.dirty.insert(n);
+        });
+        assert_eq!(s.dirty_sets().len(), 1);
+        let entry = s.seg(9).raw();
+        for n in 9..13u32 {
+            s.sit_journal.put_sit(SitJournalEntry { segment: n.into(), entry });
+        }
+        // 3 and 4 are more than the six that fit: the journal is emptied, its segments are dirty.
+        let sets = s.dirty_sets();
+        assert_eq!((sets.len(), sets[0].count), (1, 7));
+        assert_eq!(s.sit_journal.count.get(), 0);
+        assert!(s.sit.dirty.contains(&12));
+    }
+}

@@ -5,6 +5,8 @@
 pub struct Config {
     /// Its name, as in the recorded runs.
     pub name: &'static str,
+    /// File system.
+    pub fs: &'static str,
     /// Options of our file system (`writepath list fs`), mkfs and mount, on top of the era's.
     pub ours: &'static str,
     /// Arguments of `mkfs.ext4` in the guest.
@@ -23,6 +25,7 @@ pub struct Config {
 
 const PLAIN: Config = Config {
     name: "ext4-default",
+    fs: "ext4",
     ours: "",
     mkfs: "",
     mount: "",
@@ -31,6 +34,8 @@ const PLAIN: Config = Config {
     recorded: true,
     not_modelled: "",
 };
+
+const F2FS: Config = Config { name: "f2fs-posix", fs: "f2fs", ..PLAIN };
 
 /// All of them.
 pub static CONFIGS: &[Config] = &[
@@ -63,6 +68,10 @@ pub static CONFIGS: &[Config] = &[
         recorded: false,
         ..PLAIN
     },
+    F2FS,
+    Config { name: "f2fs-strict", ours: "fsync_mode=strict", mount: "fsync_mode=strict", ..F2FS },
+    Config { name: "f2fs-nobarrier", ours: "nobarrier", mount: "nobarrier", ..F2FS },
+    Config { name: "f2fs-posix-nofua", fua: false, ..F2FS },
 ];
 
 /// A configuration by name. Errors: lists what there is.

@@ -134,10 +134,15 @@ pub fn run(config: &Config, program: &Program, setup: &Setup) -> Result<Outcome,
 }
 
 fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
-    let fs = &wp_ext4::ENTRY;
-    // `guest.sh`: `mkfs.ext4 -U … -E hash_seed=…`.
+    let entry = crate::registry::FILE_SYSTEMS.iter().find(|f| f.name == config.fs);
+    let fs = *entry.ok_or_else(|| RunError::NotModelled(config.fs.to_owned()))?;
+    // `guest.sh`: `mkfs.ext4 -U … -E hash_seed=…`; mkfs.f2fs without options.
     let uuid = "11111111-2222-3333-4444-555555555555";
-    let text = format!("era={ERA},hz=100,uuid={uuid},hash_seed={uuid},{}", config.ours);
+    let identity = match config.fs {
+        "ext4" => format!("uuid={uuid},hash_seed={uuid},"),
+        _ => String::new(),
+    };
+    let text = format!("era={ERA},hz=100,{identity}{}", config.ours);
     let fs_options = Options::parse(&text, fs.options)
         .map_err(|e| RunError::NotModelled(format!("option {}={}", e.key, e.value)))?;
     let cache = if config.cache { 64 << 20 } else { 0 };
