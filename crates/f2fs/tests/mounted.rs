@@ -23,6 +23,13 @@ async fn read_all(v: &Vfs, name: &str) -> Vec<u8> {
     got.iter().flat_map(Slice::to_vec).collect()
 }
 
+const ZONES: &[(&str, u64)] = &[
+    ("zone_bytes", 16 << 20),
+    ("pages_per_block", 12),
+    ("blocks_per_plane", 48),
+    ("conventional_zones", 8),
+];
+
 /// Every way to mount that is to leave a sound image.
 fn setups() -> Vec<Setup> {
     let mut out = Vec::new();
@@ -37,6 +44,10 @@ fn setups() -> Vec<Setup> {
     out.push(Setup { logs: 2, fastboot: true, ..today.clone() });
     out.push(Setup { features: &["extra_attr", "inode_checksum"], ..today.clone() });
     out.push(Setup { segments_per_section: 2, mib: 128, ..today });
+    for era in ["5.14", "6.18"] {
+        // 48 zones of 16 MiB that hold 12, eight of them conventional.
+        out.push(Setup { device: "zn540", params: ZONES, mib: 768, ..Setup::new(era) });
+    }
     out
 }
 
