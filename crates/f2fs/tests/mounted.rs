@@ -4,10 +4,10 @@ mod skip;
 mod tools;
 mod world;
 
+use world::{Setup, World, assert_nothing_lives};
 use wp_f2fs::fs::{FsMode, FsyncMode};
 use wp_medium::Slice;
 use wp_vfs::{OpenFlags, Vfs};
-use world::{Setup, World, assert_nothing_lives};
 
 async fn put(v: &Vfs, name: &str, at: u64, data: Slice) {
     let fd = v.open(name, OpenFlags::CREATE, 0o644).await.expect("opens");

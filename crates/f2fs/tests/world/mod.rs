@@ -157,8 +157,7 @@ impl World {
             }
             None => Vec::new(),
         };
-        let view =
-            MediumView { medium: self.medium(), start: Sector(0), bytes: setup.mib << 20 };
+        let view = MediumView { medium: self.medium(), start: Sector(0), bytes: setup.mib << 20 };
         let view = WithZones::new(&view, zones.clone());
         let full = zones.iter().all(|z| z.capacity == z.sectors);
         for recover in [None, Some(RecoverOptions::default())] {
