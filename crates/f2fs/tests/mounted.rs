@@ -23,6 +23,13 @@ async fn read_all(v: &Vfs, name: &str) -> Vec<u8> {
     got.iter().flat_map(Slice::to_vec).collect()
 }
 
+const ZONES: &[(&str, u64)] = &[
+    ("zone_bytes", 16 << 20),
+    ("pages_per_block", 12),
+    ("blocks_per_plane", 48),
+    ("conventional_zones", 8),
+];
+
 /// Every way to mount that is to leave a sound image.
 fn setups() -> Vec<Setup> {
     let mut out = Vec::new();
@@ -37,6 +44,10 @@ fn setups() -> Vec<Setup> {
     out.push(Setup { logs: 2, fastboot: true, ..today.clone() });
     out.push(Setup { features: &["extra_attr", "inode_checksum"], ..today.clone() });
     out.push(Setup { segments_per_section: 2, mib: 128, ..today });
+    for era in ["5.14", "6.18"] {
+        // 48 zones of 16 MiB that hold 12, eight of them conventional.
+        out.push(Setup { device: "zn540", params: ZONES, mib: 768, ..Setup::new(era) });
+    }
     out
 }
 
@@ -92,6 +103,64 @@ fn what_was_written_is_there_after_another_mount() {
         w.unmount(&vfs);
         drop(vfs);
         w.end();
+        assert_nothing_lives();
+    }
+}
+
+/// Overwrites blocks of a file at random, many times what is free.
+async fn churn(v: &Vfs, blocks: u64, writes: u64) -> Vec<u64> {
+    let mut tags = vec![0; blocks as usize];
+    let fd = v.open("f", OpenFlags::CREATE, 0o644).await.expect("opens");
+    let mut rng = wp_base::Rng::stream(1, "churn");
+    for i in 0..blocks + writes {
+        let n = if i < blocks { i } else { rng.below(blocks) };
+        tags[n as usize] = i + 1;
+        let data = Slice::pattern(i + 1, 0, 4096);
+        v.pwrite(fd, n * 4096, &[data]).await.expect("writes");
+        if i % 500 == 499 {
+            v.fsync(fd).await.expect("syncs");
+        }
+    }
+    v.close(fd).await.expect("closes");
+    tags
+}
+
+#[test]
+fn what_was_overwritten_is_collected_when_free_sections_run_out() {
+    let lfs = Setup { mode: FsMode::Lfs, ..Setup::new("6.18") };
+    let sections = Setup { segments_per_section: 2, mib: 128, ..lfs.clone() };
+    let zoned = Setup { device: "zn540", params: ZONES, mib: 768, ..Setup::new("6.18") };
+    // Blocks of the file, and overwrites: together more than the device holds.
+    for (setup, blocks, writes) in [
+        (lfs, 6_000, 24_000),
+        (Setup::new("6.1"), 6_000, 12_000),
+        (sections, 7_000, 30_000),
+        (zoned, 30_000, 110_000),
+    ] {
+        let w = World::fresh(&setup);
+        let vfs = w.mount(&setup).expect("mounts");
+        let v = vfs.clone();
+        let tags = w.run(async move { churn(&v, blocks, writes).await });
+        w.unmount(&vfs);
+        w.judge(&setup, "collected");
+        let image = w.medium();
+        drop(vfs);
+        w.end();
+        if setup.device == "fixed" {
+            let w = World::with_image(&setup, &image);
+            let vfs = w.mount(&setup).expect("mounts again");
+            let v = vfs.clone();
+            w.run(async move {
+                let all = read_all(&v, "f").await;
+                for (n, tag) in tags.into_iter().enumerate() {
+                    let want = Slice::pattern(tag, 0, 4096).to_vec();
+                    assert!(all[n * 4096..][..4096] == want, "block {n}");
+                }
+            });
+            drop(vfs);
+            w.end();
+        }
+        drop(image);
         assert_nothing_lives();
     }
 }

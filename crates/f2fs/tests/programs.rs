@@ -520,6 +520,12 @@ fn play(setup: &Setup, style: Style, seed: u64) {
     let what = format!("seed {seed}");
     w.judge(setup, &what);
     assert_eq!(listing(&w, setup), model.text(), "{what}: the image");
+    if let Some(dir) = std::env::var_os("F2FS_KEEP") {
+        // For a real kernel to look at.
+        let dir = std::path::Path::new(&dir);
+        world::save(&w.medium(), setup.mib, &dir.join(format!("{seed}.img")));
+        std::fs::write(dir.join(format!("{seed}.txt")), model.text()).expect("written");
+    }
     let image = w.medium();
     drop(vfs);
     w.end();

@@ -7,21 +7,19 @@
 //! Source:     Linux `fs/f2fs/inode.c`, `fs/f2fs/super.c` (`f2fs_inode_dirtied`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use wp_base::live::{Kind as LiveKind, Tally};
 use wp_base::{FsError, FsResult, Rng};
-use wp_cache::{Buffer, Index, Mapping, WbOps};
+use wp_cache::{Index, Mapping, WbOps};
 use wp_rt::{Lock, Rt, WaitQueue};
 use wp_vfs::{Attr, FileType, TimeSpec};
 
-use super::extent::{Extent, Extents};
-use super::ino_sets::InoSet;
-use super::io::Kind;
+use super::extent::Extents;
 use super::mount::F2fs;
-use crate::disk::inode::{advise, inline, mode};
-use crate::disk::{self, Block, Footer, Geometry, InodeExtra, Shape, Stamp, feature};
+use crate::disk::inode::{inline, mode};
+use crate::disk::{self, Block, Shape};
 
 /// Bits of an inode's state in memory (`FI_*`).
 pub(super) mod fi {
@@ -48,14 +46,6 @@ pub(super) mod fi {
     /// On the list that a checkpoint copies (`gdirty_list`).
     pub const LISTED: u32 = 1 << 10;
 }
-
-/// Flags of a directory that what is made in it has too (`F2FS_FL_INHERITED`).
-const INHERITED: u32 = disk::inode::flag::SYNC
-    | disk::inode::flag::NODUMP
-    | disk::inode::flag::NOATIME
-    | disk::inode::flag::DIRSYNC
-    | disk::inode::flag::PROJINHERIT
-    | disk::inode::flag::CASEFOLD;
 
 /// Fields of an inode.
 #[derive(Clone, Debug, Default)]
@@ -188,7 +178,7 @@ impl Inode {
     }
 
     /// Is nobody using it, and does its node block say all that is known of it?
-    fn is_idle(self: &Rc<Self>) -> bool {
+    pub(super) fn is_idle(self: &Rc<Self>) -> bool {
         Rc::strong_count(self) == 1
             && self.opens.get() == 0
             && !self.gone.get()
@@ -225,11 +215,11 @@ impl Inode {
 /// What the files' half keeps for a mounted file system.
 pub(crate) struct Files {
     pub(super) inodes: RefCell<Index<Rc<Inode>>>,
-    order: RefCell<VecDeque<u32>>,
+    pub(super) order: RefCell<VecDeque<u32>>,
     /// Most inodes and blocks of one file in memory.
     pub(super) limits: Cell<(usize, usize)>,
     /// Numbers that tell generations of an inode number apart.
-    generations: RefCell<Rng>,
+    pub(super) generations: RefCell<Rng>,
     /// Writers of data of whom somebody waits for (`wb_sync_req[DATA]`).
     pub(super) sync_writers: Cell<u32>,
     /// Long passes of writeback come one after another (`sbi->writepages`).
@@ -249,10 +239,6 @@ impl Files {
     }
 }
 
-fn time_of(s: Stamp) -> TimeSpec {
-    TimeSpec { secs: s.secs, nanos: s.nanos }
-}
-
 /// A buffer's bytes as a block.
 pub(super) fn block_of(bytes: &[u8]) -> &Block {
     bytes.try_into().expect("buffers of this file system have 4096 bytes")
@@ -261,15 +247,6 @@ pub(super) fn block_of(bytes: &[u8]) -> &Block {
 /// A buffer's bytes as a block, to change it.
 pub(super) fn block_mut(bytes: &mut [u8]) -> &mut Block {
     bytes.try_into().expect("buffers of this file system have 4096 bytes")
-}
-
-/// What a new inode begins with.
-pub(super) struct NewInode<'a> {
-    pub mode: u16,
-    pub uid: u32,
-    pub gid: u32,
-    /// Its name, if that says how warm it is.
-    pub name: Option<&'a [u8]>,
 }
 
 impl F2fs {
@@ -372,63 +349,7 @@ impl F2fs {
         Ok(inode)
     }
 
-    /// `do_read_inode`.
-    async fn read_inode(self: &Rc<Self>, ino: u32) -> FsResult<Rc<Inode>> {
-        if ino < disk::nid::ROOT || ino >= self.g.nids() {
-            let expected = format!("{} to {}", disk::nid::ROOT, self.g.nids() - 1);
-            return Err(FsError::corrupt("f2fs directory entry", "ino", 0, ino.into(), expected));
-        }
-        let buf = self.node(ino).await?;
-        // Somebody may have read it while we waited.
-        if let Some(inode) = self.inode_in_memory(ino) {
-            return if inode.gone.get() { Err(FsError::NotFound) } else { Ok(inode) };
-        }
-        let feature = self.sb.feature.get();
-        let (fields, size, largest, rest, at_cold) = buf.with(|b| {
-            let block = block_of(b);
-            disk::Inode::verify(block, feature, 0).map_err(FsError::from)?;
-            let d = disk::Inode::of(block);
-            let ext = Extent { fofs: d.ext.fofs.get(), blk: d.ext.blk.get(), len: d.ext.len.get() };
-            let shape = Shape::of(d, feature);
-            let has_data = d.inline_area(&shape).iter().any(|b| *b != 0);
-            let cold = Footer::of(block).has(Footer::COLD);
-            FsResult::Ok((fields_of(d, feature), d.size.get(), ext, has_data, cold))
-        })?;
-        self.check_extent(ino, largest)?;
-        let is_file = fields.mode & mode::TYPE == mode::FILE;
-        let is_dir = fields.mode & mode::TYPE == mode::DIR;
-        let inode = self.adopt(ino, fields, size);
-        if is_file && self.opts.extent_cache {
-            *inode.extents.borrow_mut() = Extents::of(largest);
-        } else {
-            inode.set(fi::NO_EXTENT);
-        }
-        if inode.has_inline(inline::DATA) && !inode.has_inline(inline::DATA_EXIST) && rest {
-            self.change(&inode, |f| f.inline |= inline::DATA_EXIST);
-        }
-        if !is_dir && !at_cold {
-            self.wait_on_page_writeback(&buf, Kind::Node, true).await;
-            buf.with_mut(|b| Footer::of_mut(block_mut(b)).set_mark(Footer::COLD, true));
-            self.dirty_node(&buf);
-        }
-        if !self.need_inode_block_update(ino).await {
-            inode.last_disk_size.set(size);
-        }
-        Ok(inode)
-    }
-
-    /// The longest run must lie in the main area (`sanity_check_extent_cache`).
-    fn check_extent(&self, ino: u32, e: Extent) -> FsResult<()> {
-        let last = e.blk.saturating_add(e.len).saturating_sub(1);
-        if e.len > 0 && !(self.g.is_main(e.blk) && self.g.is_main(last)) {
-            let expected = format!("a run in the main area (inode {ino})");
-            let found = u64::from(e.blk);
-            return Err(FsError::corrupt("f2fs inode", "i_ext", 0, found, expected));
-        }
-        Ok(())
-    }
-
-    fn adopt(self: &Rc<Self>, ino: u32, fields: Fields, size: u64) -> Rc<Inode> {
+    pub(super) fn adopt(self: &Rc<Self>, ino: u32, fields: Fields, size: u64) -> Rc<Inode> {
         let inode = Rc::new(Inode {
             ino,
             map: Mapping::new(&self.rt, "file", 4096, &self.wb),
@@ -459,375 +380,8 @@ impl F2fs {
         inode
     }
 
-    /// Drops idle inodes, oldest first, if there are too many.
-    fn drop_idle_inodes(&self) {
-        let mut inodes = self.files.inodes.borrow_mut();
-        let mut order = self.files.order.borrow_mut();
-        if order.len() > 2 * inodes.len() + 64 {
-            let mut seen = BTreeSet::new();
-            order.retain(|i| inodes.contains(u64::from(*i)) && seen.insert(*i));
-        }
-        let mut looks = order.len().min(64);
-        while inodes.len() >= self.files.limits.get().0 && looks > 0 {
-            looks -= 1;
-            let Some(ino) = order.pop_front() else { break };
-            match inodes.get(u64::from(ino)) {
-                None => {}
-                Some(i) if i.is_idle() => {
-                    self.remember_writes(i);
-                    inodes.remove(u64::from(ino));
-                }
-                Some(_) => order.push_back(ino),
-            }
-        }
-    }
-
-    /// What an fsync must know of an inode that leaves memory (end of `f2fs_evict_inode`).
-    fn remember_writes(&self, inode: &Inode) {
-        for (bit, set) in [(fi::APPEND_WRITE, InoSet::Append), (fi::UPDATE_WRITE, InoSet::Update)] {
-            if inode.is(bit) {
-                self.add_ino(inode.ino, set);
-            }
-        }
-    }
-
-    /// Forgets idle inodes and clean blocks (`drop_caches`).
-    pub(super) fn drop_file_caches(&self) {
-        let mut inodes = self.files.inodes.borrow_mut();
-        for i in inodes.values() {
-            i.map.invalidate(0, u64::MAX);
-        }
-        let idle: Vec<u64> =
-            inodes.values().filter(|i| i.is_idle()).map(|i| u64::from(i.ino)).collect();
-        for ino in idle {
-            if let Some(i) = inodes.remove(ino) {
-                self.remember_writes(&i);
-            }
-        }
-    }
-
-    /// A new inode in memory, with a number that is not in use yet (`f2fs_new_inode`). Errors:
-    /// `NoSpace`.
-    pub(super) async fn new_inode(
-        self: &Rc<Self>,
-        dir: &Rc<Inode>,
-        new: &NewInode<'_>,
-    ) -> FsResult<Rc<Inode>> {
-        let ino = self.alloc_nid().await?;
-        let now = self.time();
-        let (is_dir, is_file) =
-            (new.mode & mode::TYPE == mode::DIR, new.mode & mode::TYPE == mode::FILE);
-        let is_link = new.mode & mode::TYPE == mode::SYMLINK;
-        let mut f = Fields {
-            mode: new.mode,
-            uid: new.uid,
-            gid: new.gid,
-            nlink: 1,
-            atime: now,
-            ctime: now,
-            mtime: now,
-            crtime: now,
-            generation: self.files.generations.borrow_mut().next_u64() as u32,
-            depth: u32::from(is_dir),
-            ..Fields::default()
-        };
-        let flags = dir.f.borrow().flags & INHERITED;
-        f.flags = match (is_dir, is_file) {
-            (true, _) => flags | disk::inode::flag::INDEX,
-            (_, true) => {
-                use disk::inode::flag::{CASEFOLD, DIRSYNC, PROJINHERIT};
-                flags & !(DIRSYNC | PROJINHERIT | CASEFOLD)
-            }
-            _ => flags & (disk::inode::flag::NODUMP | disk::inode::flag::NOATIME),
-        };
-        if self.sb.has(feature::EXTRA_ATTR) {
-            f.inline |= inline::EXTRA_ATTR;
-            f.extra_isize = InodeExtra::BYTES as u16;
-        }
-        if self.opts.inline_xattr {
-            f.inline |= inline::XATTR;
-        }
-        if is_dir && self.opts.inline_dentry {
-            f.inline |= inline::DENTRY;
-        }
-        let has_room = f.inline & inline::XATTR != 0
-            || (f.inline & inline::DENTRY != 0 && !self.sb.has(feature::FLEXIBLE_INLINE_XATTR));
-        f.xattr_words = if has_room { disk::Inode::XATTR_WORDS as u16 } else { 0 };
-        if self.opts.inline_data && (is_file || is_link) {
-            f.inline |= inline::DATA;
-        }
-        if is_file && let Some(name) = new.name {
-            f.advise |= self.temperature(name);
-        }
-        let inode = self.adopt(ino, f, 0);
-        inode.set(fi::NEW);
-        if !is_file || !self.opts.extent_cache {
-            inode.set(fi::NO_EXTENT);
-        }
-        Ok(inode)
-    }
-
     /// Does the inode differ from its node block (`FI_DIRTY_INODE`)?
     pub(super) fn is_inode_dirty(&self, ino: u32) -> bool {
         self.inode_in_memory(ino).is_some_and(|inode| inode.is(fi::DIRTY))
-    }
-
-    /// Copies a dirty inode's fields into its node block, and marks that dirty
-    /// (`f2fs_update_inode`); takes it off the list of dirty inodes. Waits: for writeback of the
-    /// block.
-    pub(super) async fn update_inode(&self, inode: &Rc<Inode>, buf: &Rc<Buffer>) -> FsResult<()> {
-        self.wait_on_page_writeback(buf, Kind::Node, true).await;
-        self.dirty_node(buf);
-        self.mark_inode_synced(inode);
-        buf.with_mut(|b| self.store_inode(inode, block_mut(b)));
-        if inode.nlink() == 0 {
-            buf.clear(super::node::INLINE);
-        }
-        let mut f = inode.f.borrow_mut();
-        f.disk_times = [f.atime, f.ctime, f.mtime, f.crtime];
-        Ok(())
-    }
-
-    fn store_inode(&self, inode: &Inode, block: &mut Block) {
-        let f = inode.f.borrow();
-        let d = disk::Inode::of_mut(block);
-        d.mode = f.mode.into();
-        d.advise = f.advise;
-        d.uid = f.uid.into();
-        d.gid = f.gid.into();
-        d.links = f.nlink.into();
-        d.blocks = (f.blocks + 1).into();
-        d.size = inode.size.get().into();
-        let ext = if f.mode & mode::TYPE == mode::FILE && self.opts.extent_cache {
-            inode.extents.borrow().largest
-        } else {
-            Extent::default()
-        };
-        d.ext = disk::inode::LargestExtent {
-            fofs: ext.fofs.into(),
-            blk: ext.blk.into(),
-            len: ext.len.into(),
-        };
-        d.inline = f.inline;
-        (d.atime, d.atime_nsec) = (f.atime.secs.cast_unsigned().into(), f.atime.nanos.into());
-        (d.ctime, d.ctime_nsec) = (f.ctime.secs.cast_unsigned().into(), f.ctime.nanos.into());
-        (d.mtime, d.mtime_nsec) = (f.mtime.secs.cast_unsigned().into(), f.mtime.nanos.into());
-        match f.mode & mode::TYPE {
-            mode::DIR => d.current_depth = f.depth.into(),
-            mode::FILE => {
-                let high = d.current_depth.get() & 0xFFFF_0000;
-                d.current_depth = (high | (f.depth & 0xFFFF)).into();
-            }
-            _ => {}
-        }
-        d.xattr_nid = f.xattr_nid.into();
-        d.flags = f.flags.into();
-        d.pino = f.pino.into();
-        d.generation = f.generation.into();
-        d.dir_level = f.dir_level;
-        if f.inline & inline::EXTRA_ATTR != 0 {
-            let has = |end: usize| usize::from(f.extra_isize) >= end;
-            let e = d.extra_mut();
-            e.extra_isize = f.extra_isize.into();
-            if self.sb.has(feature::FLEXIBLE_INLINE_XATTR) {
-                e.inline_xattr_size = f.xattr_words.into();
-            }
-            if self.sb.has(feature::PRJQUOTA)
-                && has(std::mem::offset_of!(InodeExtra, inode_checksum))
-            {
-                e.projid = f.projid.into();
-            }
-            if self.sb.has(feature::INODE_CRTIME)
-                && has(std::mem::offset_of!(InodeExtra, compr_blocks))
-            {
-                e.crtime = f.crtime.secs.cast_unsigned().into();
-                e.crtime_nsec = f.crtime.nanos.into();
-            }
-        }
-    }
-
-    /// Copies an inode's fields into its node block (`f2fs_update_inode_page`). An inode that has
-    /// none any more is left.
-    pub(super) async fn update_inode_page(&self, inode: &Rc<Inode>) -> FsResult<()> {
-        match self.node(inode.ino).await {
-            Ok(buf) => self.update_inode(inode, &buf).await,
-            Err(FsError::NotFound) => Ok(()),
-            Err(e) => {
-                self.stop_checkpoint();
-                Err(e)
-            }
-        }
-    }
-
-    /// `f2fs_write_inode`: nothing, if the node block says all.
-    pub(super) async fn write_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
-        if inode.is(fi::NEW) || (inode.has_disk_times() && !inode.is(fi::DIRTY)) {
-            return Ok(());
-        }
-        self.update_inode_page(inode).await
-    }
-
-    /// Finds the dirty inode's node block and copies it there (`sync_inode_metadata`,
-    /// `f2fs_update_inode_page`). An inode that is not in memory is taken off the list.
-    pub(super) async fn sync_inode(self: &Rc<Self>, ino: u32) -> FsResult<()> {
-        match self.inode_in_memory(ino) {
-            Some(inode) if inode.is(fi::LISTED) => {
-                self.update_inode_page(&inode).await?;
-                if inode.is(fi::LISTED) && inode.gone.get() {
-                    self.mark_inode_synced(&inode);
-                }
-                Ok(())
-            }
-            _ => {
-                self.inode_synced(ino);
-                Ok(())
-            }
-        }
-    }
-
-    /// An inode that nobody uses and that has no name any more is freed, with all that it has
-    /// (`f2fs_evict_inode`). Not to be called with [`F2fs::lock_op`] held.
-    pub(super) async fn free_if_unused(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
-        if inode.nlink() > 0 || inode.opens.get() > 0 || inode.gone.replace(true) {
-            return Ok(());
-        }
-        if self.cp_error() || !self.is_mounted() {
-            return Ok(());
-        }
-        self.drop_pages(inode, 0, u64::MAX).await;
-        for set in [InoSet::Append, InoSet::Update, InoSet::Flush] {
-            self.remove_ino(inode.ino, set);
-        }
-        inode.set(fi::NO_ALLOC);
-        inode.size.set(0);
-        if inode.is_file() {
-            inode.extents.borrow_mut().clear();
-            inode.set(fi::NO_EXTENT);
-        }
-        let own_blocks = u64::from(inode.f.borrow().xattr_nid != 0);
-        let mut out = Ok(());
-        if inode.f.borrow().blocks > own_blocks {
-            out = self.truncate_blocks(inode, 0, true).await;
-        }
-        if out.is_ok() {
-            let op = self.lock_op().await;
-            out = self.remove_inode_node(inode).await;
-            drop(op);
-        }
-        match out {
-            Ok(()) | Err(FsError::NotFound) => out = Ok(()),
-            Err(_) => self.update_inode_page(inode).await?,
-        }
-        self.mark_inode_synced(inode);
-        self.forget_inode(inode);
-        out
-    }
-
-    /// Forgets an inode in memory, unless its number leads to another by now.
-    pub(super) fn forget_inode(&self, inode: &Rc<Inode>) {
-        let mut inodes = self.files.inodes.borrow_mut();
-        if inodes.get(u64::from(inode.ino)).is_some_and(|i| Rc::ptr_eq(i, inode)) {
-            inodes.remove(u64::from(inode.ino));
-        }
-    }
-
-    /// At unmount, before the last checkpoint: frees what only open descriptors kept, drops
-    /// what is in memory after everything was written.
-    pub(super) async fn evict_all(self: &Rc<Self>) -> FsResult<()> {
-        let all: Vec<Rc<Inode>> = self.files.inodes.borrow().values().cloned().collect();
-        for inode in all {
-            inode.opens.set(0);
-            self.free_if_unused(&inode).await?;
-            if !inode.gone.get() {
-                self.write_inode(&inode).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Advice for a file's name: hot or cold by its extension (`set_file_temperature`).
-    fn temperature(&self, name: &[u8]) -> u8 {
-        let (cold, hot) = self.sb.extensions();
-        if cold.iter().any(|e| has_extension(name, e)) {
-            advise::COLD
-        } else if hot.iter().any(|e| has_extension(name, e)) {
-            advise::HOT
-        } else {
-            0
-        }
-    }
-
-    /// Byte address of a node's block, for errors.
-    pub(super) async fn node_at(&self, nid: u32) -> u64 {
-        self.nat(nid).await.map_or(0, |n| {
-            if disk::addr::is_block(n.blk_addr) { Geometry::byte_of(n.blk_addr) } else { 0 }
-        })
-    }
-}
-
-/// Has a name this extension, perhaps with another one behind (`is_extension_exist`)?
-fn has_extension(name: &[u8], ext: &[u8]) -> bool {
-    if ext == b"*" {
-        return true;
-    }
-    if name.len() < ext.len() + 2 {
-        return false;
-    }
-    (1..name.len() - ext.len()).any(|i| {
-        name[i] == b'.'
-            && name.get(i + 1..i + 1 + ext.len()).is_some_and(|n| n.eq_ignore_ascii_case(ext))
-    })
-}
-
-fn fields_of(d: &disk::Inode, sb_feature: u32) -> Fields {
-    let shape = Shape::of(d, sb_feature);
-    let (atime, ctime, mtime) =
-        (time_of(d.accessed()), time_of(d.changed()), time_of(d.modified()));
-    let crtime = match d.created() {
-        Some(c) if sb_feature & feature::INODE_CRTIME != 0 => time_of(c),
-        _ => TimeSpec::default(),
-    };
-    let mut flags = d.flags.get();
-    if d.is_file() {
-        flags &= !disk::inode::flag::PROJINHERIT;
-    }
-    let projid_end = std::mem::offset_of!(InodeExtra, inode_checksum);
-    let has_projid = sb_feature & feature::PRJQUOTA != 0 && d.has_extra(projid_end);
-    Fields {
-        mode: d.mode.get(),
-        uid: d.uid.get(),
-        gid: d.gid.get(),
-        nlink: d.links.get(),
-        blocks: d.blocks.get().saturating_sub(1),
-        atime,
-        ctime,
-        mtime,
-        crtime,
-        disk_times: [atime, ctime, mtime, crtime],
-        generation: d.generation.get(),
-        depth: if d.is_file() { d.current_depth.get() & 0xFFFF } else { d.current_depth.get() },
-        xattr_nid: d.xattr_nid.get(),
-        flags,
-        advise: d.advise,
-        inline: d.inline,
-        pino: d.pino.get(),
-        dir_level: d.dir_level,
-        extra_isize: d.extra_bytes() as u16,
-        xattr_words: shape.xattr_words as u16,
-        projid: if has_projid { d.extra().projid.get() } else { 0 },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_extension_counts_behind_a_dot_only_and_with_one_more_behind() {
-        assert!(has_extension(b"a.mp3", b"mp3"));
-        assert!(has_extension(b"a.MP3.part", b"mp3"));
-        assert!(!has_extension(b".mp3", b"mp3"));
-        assert!(!has_extension(b"amp3", b"mp3"));
-        assert!(has_extension(b"x", b"*"));
     }
 }

@@ -10,8 +10,9 @@ use wp_vfs::{FileType, NodeSpec};
 
 use super::dir::Place;
 use super::ino_sets::InoSet;
-use super::inode::{Inode, NewInode, fi};
+use super::inode::{Inode, fi};
 use super::mount::{F2fs, FsyncMode};
+use super::new_inode::NewInode;
 use crate::disk::inode::{advise, flag};
 use crate::disk::{self, addr};
 

@@ -180,6 +180,8 @@ pub(super) mod tests {
         assert_eq!(s.segs.victim, Some(6));
         assert_eq!(s.gc_victim(true), Some(7), "the one that is collected is not chosen again");
         s.segs.victim = None;
+        (s.seg_mut(1).mtime, s.seg_mut(6).mtime, s.seg_mut(7).mtime) = (10, 90, 50);
+        (s.sit.min_mtime, s.sit.max_mtime) = (0, 100);
         // In the background a section that was chosen is left alone afterwards.
         let first = s.gc_victim(false).expect("one with holes");
         let second = s.gc_victim(false).expect("another");

@@ -158,10 +158,11 @@ impl F2fs {
             bytes.truncate(bytes.len() - 4);
         }
         let used = bytes.len();
-        if used > most || all.iter().any(|a| a.value.len() > most - XattrHeader::BYTES - 4) {
+        if used > most
+            || all.iter().any(|a| a.value.len() > most - XattrHeader::BYTES - XattrEntry::BYTES)
+        {
             return Err(FsError::NoSpace);
         }
-        debug_assert!(XattrEntry::BYTES == 4);
         bytes.resize(room + Node::BODY_BYTES, 0);
         let nid = inode.f.borrow().xattr_nid;
         if used > room {

@@ -268,7 +268,11 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     let (fs, fs_options) = super::file_system(&a.fs)?;
     let fresh = Bench::of(fs, fs_options).map_err(|e| e.to_string())?;
     let (device, mut device_params) = super::device(&a.device)?;
-    device_params.push(("capacity_bytes".to_owned(), super::size(&a.size)?));
+    // What a zoned drive holds is the sum of its zones.
+    let sized = |d: &wp_device::DeviceEntry| d.params.iter().any(|p| p.name == "capacity_bytes");
+    if wp_device::find(&device).is_none_or(sized) {
+        device_params.push(("capacity_bytes".to_owned(), super::size(&a.size)?));
+    }
     let source = source(a)?;
     let all = source.count().unwrap_or(u64::MAX);
     let count = a.count.unwrap_or(if all == u64::MAX { 100 } else { all });
