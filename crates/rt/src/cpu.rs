@@ -50,6 +50,10 @@ cpu_ops! {
     BlockAlloc => "block_alloc",
     /// One node block through writeback (F2FS): look-up, marks, its place in the log.
     NodeWriteback => "node_writeback",
+    /// An fsync before its first page: look-ups, locks, the plug.
+    SyncStart => "sync_start",
+    /// An fsync after its last wait.
+    SyncEnd => "sync_end",
     /// A call that asks for a flush, whether or not the device has a cache to flush.
     FlushIssue => "flush_issue",
     /// Start and stop of a journal handle.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, WbControl};
+use wp_rt::CpuOp;
 use wp_vfs::{SyncKind, Told};
 
 use super::ino_sets::InoSet;
@@ -141,7 +142,9 @@ impl F2fs {
             return Err(FsError::ReadOnly);
         }
         self.note_request();
+        self.rt.cpu(CpuOp::SyncStart, 1).await;
         let out = self.do_sync(inode, kind, range, told).await;
+        self.rt.cpu(CpuOp::SyncEnd, 1).await;
         let failed = F2fs::tell(inode, told);
         out.and(failed)
     }

@@ -59,7 +59,8 @@ impl Drive {
     pub const PRESET: Drive =
         Drive { plp: false, serial: false, dies: (8, 4), buffer_bytes: 5 << 20, period_ns: 0 };
 
-    /// Replaced parameters of the preset: small zones, so that a run is short.
+    /// Replaced parameters of the preset: small zones, so that a run is short; as many conventional
+    /// ones as the tables take, so that all logs are on sequential ones.
     fn params(&self) -> Vec<(String, u64)> {
         let dies = self.dies.0 * self.dies.1;
         // A zone is a flash block of each plane of every die: 12 MiB, whatever the dies.
@@ -67,7 +68,7 @@ impl Drive {
         [
             ("zone_bytes", 16 << 20),
             ("blocks_per_plane", 24),
-            ("conventional_zones", 4),
+            ("conventional_zones", 2),
             ("channels", self.dies.0),
             ("dies_per_channel", self.dies.1),
             ("pages_per_block", pages),

@@ -9,8 +9,8 @@ use crate::machine::MachineError;
 
 /// Request sizes of figure 6.1 in KiB: from 4 on, as the text says; where they end it does not.
 pub const SIZES_KIB: [u64; 7] = [4, 8, 16, 32, 64, 128, 256];
-/// MiB of the file. The paper does not say; tables of its blocks fill 17 node blocks.
-const FILE_MIB: u64 = 64;
+/// MiB of the file. The paper does not say; the table of its blocks fills the inode and four nodes.
+const FILE_MIB: u64 = 16;
 /// Requests of a run.
 pub const REQUESTS: u64 = 200;
 
@@ -152,7 +152,8 @@ pub fn stages(setup: &Setup) -> Result<Stages, MachineError> {
                 if m.is_waiting {
                     m.resumed.push(at);
                 }
-                let ([data, node, ..], [first, .., last]) = (&m.issues[..], &m.resumed[..]) else {
+                // One request of data, one of nodes; not the one that lays out the file.
+                let ([data, node], [first, .., last]) = (&m.issues[..], &m.resumed[..]) else {
                     continue;
                 };
                 let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;

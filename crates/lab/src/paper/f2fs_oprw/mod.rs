@@ -34,7 +34,7 @@ pub const CUTS: (u64, u64) = (1000, 100);
 /// Seeds of a long run, at least.
 pub const LONG_SEEDS: u64 = 2000;
 /// Seeds and cuts of each at a point of the surface.
-const SURFACE: (u64, u64) = (20, 50);
+const SURFACE: (u64, u64) = (10, 100);
 
 /// A row of table 6.2.
 #[derive(Clone, Debug, Serialize)]

@@ -9,7 +9,7 @@ use crate::machine::MachineError;
 /// Channels, and dies of each.
 pub const DIES: [(u64, u64); 6] = [(1, 1), (1, 2), (1, 4), (2, 4), (4, 4), (8, 4)];
 /// MiB of the write buffer. Less than 2 cannot hold a program unit of each active zone.
-pub const BUFFERS_MIB: [u64; 3] = [2, 5, 16];
+pub const BUFFERS_MIB: [u64; 2] = [2, 16];
 /// Microseconds between the emulator's free flushes; 0: none.
 pub const PERIODS_US: [u64; 4] = [0, 500, 2_000, 10_000];
 /// Rates in percent that 30 failures of 1000 are compatible with (95 %), by the claim.
