@@ -119,6 +119,7 @@ impl World {
         self.rt.block_on("load", load).expect("loads");
     }
 
+    #[allow(dead_code, reason = "not every test mounts a second time")]
     pub fn with_image(setup: &Setup, image: &Medium) -> World {
         let w = World::empty(setup);
         w.load(image);
