@@ -1,5 +1,7 @@
 //! The rules that what recovery left is judged by, and what a file system is held to.
 
+use wp_vfs::Promises;
+
 /// Which rule was broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rule {
@@ -128,6 +130,15 @@ impl Profile {
         new_by_fdatasync: false,
         reads_stay: false,
     };
+    /// What a file system promises.
+    pub const fn of(promises: &Promises) -> Profile {
+        Profile {
+            fsync_keeps_names: promises.fsync_keeps_names,
+            names_in_order: promises.names_in_order,
+            ..Profile::POSIX
+        }
+    }
+
     /// ext4 with a journal.
     pub const EXT4: Profile =
         Profile { fsync_keeps_names: true, names_in_order: true, ..Profile::POSIX };

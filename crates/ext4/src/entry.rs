@@ -8,7 +8,7 @@ use wp_jbd2::RecoverPolicy;
 use wp_medium::{Medium, Overlay, Slice, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
-    OptionSpec, Options, When,
+    OptionSpec, Options, Promises, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -150,6 +150,7 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "ext4 with jbd2, eras 3.4 to 6.18; held against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
     held: &["3.4", "3.8", "4.6", "5.10", "6.18"],
+    promises: Promises { fsync_keeps_names: true, names_in_order: true },
     modes: &["", "data=writeback", "data=journal", "nodelalloc"],
     mkfs: make,
     mkfs_zoned: None,

@@ -7,7 +7,7 @@ use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Slice, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
-    OptionSpec, Options, When,
+    OptionSpec, Options, Promises, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -145,6 +145,8 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "F2FS, eras 5.14 to 6.18; images as mkfs.f2fs 1.15 makes them",
     options: OPTIONS,
     held: &["5.14", "6.1", "6.12", "6.18"],
+    // A file is recovered with its name, and before those that were made before it.
+    promises: Promises { fsync_keeps_names: true, names_in_order: false },
     modes: &["", "fsync_mode=strict", "mode=lfs"],
     mkfs: make,
     mkfs_zoned: Some(crate::zoned::mkfs_zoned),

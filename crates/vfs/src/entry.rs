@@ -283,6 +283,15 @@ pub type Mount = for<'a> fn(&'a Env, &'a Options) -> Fut<'a, Rc<dyn FileSystem>>
 /// Makes an image for a zoned device: options, bytes, zones.
 pub type MkfsZoned = fn(&Options, u64, &[Zone]) -> FsResult<Medium>;
 
+/// What a file system keeps over a power cut besides what POSIX asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promises {
+    /// `fsync` of a file also makes its names durable.
+    pub fsync_keeps_names: bool,
+    /// Names change in the order of the calls: the tree is that of some moment (one journal).
+    pub names_in_order: bool,
+}
+
 /// A file system, as the registry has it.
 pub struct FsEntry {
     /// Its name.
@@ -293,6 +302,8 @@ pub struct FsEntry {
     pub options: &'static [OptionSpec],
     /// Kernel versions whose behaviour it has and that were held against the real ones.
     pub held: &'static [&'static str],
+    /// What it is held to besides POSIX.
+    pub promises: Promises,
     /// Options of the ways to mount it that promise what its default does, from none on.
     pub modes: &'static [&'static str],
     /// Makes an image of `bytes` bytes: what must be written to a zeroed device.

@@ -14,7 +14,7 @@ mod walk;
 
 pub use entry::{
     BlockMap, Checked, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, OptionError,
-    OptionSpec, Options, Run, Survey, SurveyedFile, When, Writes,
+    OptionSpec, Options, Promises, Run, Survey, SurveyedFile, When, Writes,
 };
 pub use fs::{
     Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,

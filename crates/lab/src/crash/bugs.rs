@@ -96,6 +96,8 @@ const TODAY: Side = Side { fs: "ext4,era=6.18", elevator: "", ..PLAIN };
 /// F2FS so that no known hole is open: out of place, a flush between data and nodes, and the first
 /// node is waited for.
 const MENDED: &str = "f2fs,mode=lfs,wait_first_node,fsync_mode=strict_fixed";
+/// What F2FS promises.
+const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
 const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
 
@@ -157,6 +159,7 @@ pub static BUGS: &[Bug] = &[
         what: "F2FS, posix: a node is on the medium before the data that it names: a file shows what it never held",
         affected: Side { fs: "f2fs,mode=lfs,wait_first_node", ..F2FS },
         fixed: Side { fs: MENDED, ..F2FS },
+        profile: F2FS_KEEPS,
         ..BUG
     },
     Bug {
@@ -165,6 +168,7 @@ pub static BUGS: &[Bug] = &[
         affected: Side { fs: "f2fs,mode=lfs,wait_first_node,fsync_mode=nobarrier", ..F2FS },
         fixed: Side { fs: MENDED, ..F2FS },
         rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
         ..BUG
     },
     Bug {
@@ -173,6 +177,7 @@ pub static BUGS: &[Bug] = &[
         affected: Side { fs: "f2fs,mode=lfs,fsync_mode=strict_fixed", ..F2FS },
         fixed: Side { fs: MENDED, ..F2FS },
         rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
         ..BUG
     },
     Bug {
@@ -182,6 +187,7 @@ pub static BUGS: &[Bug] = &[
         // Out of place a node changes, and with it there is a checkpoint.
         fixed: Side { fs: MENDED, ..F2FS },
         rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
         ..BUG
     },
     Bug {

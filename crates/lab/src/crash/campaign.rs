@@ -58,16 +58,17 @@ pub enum Source {
 }
 
 impl Campaign {
-    /// Programs on a machine: honest states, the default plan, what ext4 is held to, no check.
+    /// Programs on a machine: honest states, the default plan, what its file system promises, no
+    /// check.
     pub fn new(bench: Bench, source: Source, programs: (u64, u64)) -> Campaign {
         Campaign {
+            profile: Profile::of(&bench.fs.promises),
             bench,
             source,
             programs,
             space: Space::HONEST,
             plan: Plan::default(),
             seed: 1,
-            profile: Profile::EXT4,
             check: false,
             second_cuts: 0,
             mounts: 0,

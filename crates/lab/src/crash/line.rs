@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use wp_crash::Telling;
+use wp_crash::{Profile, Telling};
 use wp_workload::program::Program;
 
 use super::campaign::{Campaign, Space};
@@ -77,7 +77,7 @@ pub fn arguments(c: &Campaign) -> String {
         ("first", c.profile.errors == Telling::First),
     ];
     let held: Vec<&str> = held.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
-    if held != ["names", "order"] {
+    if c.profile != Profile::of(&c.bench.fs.promises) {
         write!(t, " --hold {}", held.join("+")).expect(line);
     }
     if !c.bench.stale {

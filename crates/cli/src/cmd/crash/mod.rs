@@ -79,9 +79,10 @@ pub struct Args {
     /// (a file is of one moment), replace (a file renamed over another is there with its contents),
     /// direct (O_DIRECT writes are durable when they return), marks (a name that the program told
     /// of stays), new (fdatasync keeps a new file), reads (what reads show is there once an fsync
-    /// answered 0), first (a failed write need only be told to who asks first, as until 4.12).
-    #[arg(long, default_value = "names+order")]
-    hold: String,
+    /// answered 0), first (a failed write need only be told to who asks first, as until 4.12). What
+    /// the file system promises if left out: names+order of ext4, names of F2FS.
+    #[arg(long)]
+    hold: Option<String>,
     /// Units in doubt up to which every state of a cut is visited.
     #[arg(long, default_value_t = 16)]
     complete: u32,
@@ -237,9 +238,10 @@ fn space(a: &Args) -> Result<Space, String> {
     }
 }
 
-fn profile(a: &Args) -> Result<Profile, String> {
+fn profile(a: &Args, fs: &wp_vfs::FsEntry) -> Result<Profile, String> {
+    let Some(hold) = &a.hold else { return Ok(Profile::of(&fs.promises)) };
     let mut p = Profile::POSIX;
-    for word in a.hold.split('+').filter(|w| !w.is_empty()) {
+    for word in hold.split('+').filter(|w| !w.is_empty()) {
         match word {
             "names" => p.fsync_keeps_names = true,
             "order" => p.names_in_order = true,
@@ -294,7 +296,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         space: space(a)?,
         plan: Plan { complete: a.complete.min(20), pairs: 64, samples: a.samples },
         seed: a.seed,
-        profile: profile(a)?,
+        profile: profile(a, fs)?,
         check: !a.no_check,
         second_cuts: a.second,
         mounts: a.mounts,
