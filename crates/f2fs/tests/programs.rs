@@ -39,8 +39,8 @@ impl Model {
     }
 
     fn at(&self, path: &str) -> Option<usize> {
-        let parts = path.split('/').filter(|p| !p.is_empty());
-        parts.fold(Some(0), |at, p| self.nodes[at?].names.as_ref()?.get(p).copied())
+        let mut parts = path.split('/').filter(|p| !p.is_empty());
+        parts.try_fold(0, |at, p| self.nodes[at].names.as_ref()?.get(p).copied())
     }
 
     fn split(path: &str) -> (&str, &str) {
@@ -328,7 +328,7 @@ impl Program<'_> {
         assert_eq!(fd.is_ok(), want.is_ok(), "{what}: open");
         let (Ok(fd), Ok(n)) = (fd, want) else { return };
         let data = Slice::pattern(seed, 0, len as u32);
-        let done = self.v.pwrite(fd, at, &[data.clone()]).await;
+        let done = self.v.pwrite(fd, at, std::slice::from_ref(&data)).await;
         assert_eq!(done, Ok(len), "{what}: {len} bytes at {at}");
         self.v.close(fd).await.expect("closes");
         let file = &mut self.m.nodes[n].data;
@@ -526,7 +526,8 @@ fn play(setup: &Setup, style: Style, seed: u64) -> (Medium, String) {
     let image = w.medium();
     drop(vfs);
     w.end();
-    let w = World::with_image(setup, &image);
+    let w = World::empty(setup);
+    w.load(&image);
     let vfs = w.mount(setup).expect("mounts again");
     let v = vfs.clone();
     w.run(async move {
