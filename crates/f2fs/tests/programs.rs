@@ -602,19 +602,19 @@ fn every_way_to_sync_and_every_feature_is_as_in_the_model() {
 /// What the guest runs: mounts each image, lists it, writes a little, unmounts.
 const RUN: &str = r#"#!/bin/sh
 cd /share
-mkdir -p /tmp/m
+mkdir -p /media/m
 for i in *.img; do
   d=$(losetup -f)
   losetup $d /share/$i || exit 1
-  mount -t f2fs $d /tmp/m || { echo "$i: cannot be mounted"; exit 1; }
-  (cd /tmp/m; find . -mindepth 1 | sed 's,^\./,,' | while read -r p; do
+  mount -t f2fs $d /media/m || { echo "$i: cannot be mounted"; exit 1; }
+  (cd /media/m; find . -mindepth 1 | sed 's,^\./,,' | while read -r p; do
      n=$(stat -c %h "$p")
      if [ -L "$p" ]; then echo "$p: link $(readlink "$p") links $n"
      elif [ -d "$p" ]; then echo "$p: dir links $n"
      else echo "$p: file $(stat -c %s "$p") $(sha256sum < "$p" | cut -d' ' -f1) links $n"; fi
    done) > /share/${i%.img}.got
-  echo hello > /tmp/m/linux && sync && rm /tmp/m/linux
-  umount /tmp/m
+  echo hello > /media/m/linux && sync && rm /media/m/linux
+  umount /media/m
   losetup -d $d
 done
 "#;
