@@ -39,8 +39,8 @@ impl Model {
     }
 
     fn at(&self, path: &str) -> Option<usize> {
-        let parts = path.split('/').filter(|p| !p.is_empty());
-        parts.fold(Some(0), |at, p| self.nodes[at?].names.as_ref()?.get(p).copied())
+        let mut parts = path.split('/').filter(|p| !p.is_empty());
+        parts.try_fold(0, |at, p| self.nodes[at].names.as_ref()?.get(p).copied())
     }
 
     fn split(path: &str) -> (&str, &str) {
@@ -328,7 +328,7 @@ impl Program<'_> {
         assert_eq!(fd.is_ok(), want.is_ok(), "{what}: open");
         let (Ok(fd), Ok(n)) = (fd, want) else { return };
         let data = Slice::pattern(seed, 0, len as u32);
-        let done = self.v.pwrite(fd, at, &[data.clone()]).await;
+        let done = self.v.pwrite(fd, at, std::slice::from_ref(&data)).await;
         assert_eq!(done, Ok(len), "{what}: {len} bytes at {at}");
         self.v.close(fd).await.expect("closes");
         let file = &mut self.m.nodes[n].data;
@@ -526,7 +526,8 @@ fn play(setup: &Setup, style: Style, seed: u64) -> (Medium, String) {
     let image = w.medium();
     drop(vfs);
     w.end();
-    let w = World::with_image(setup, &image);
+    let w = World::empty(setup);
+    w.load(&image);
     let vfs = w.mount(setup).expect("mounts again");
     let v = vfs.clone();
     w.run(async move {
@@ -601,19 +602,19 @@ fn every_way_to_sync_and_every_feature_is_as_in_the_model() {
 /// What the guest runs: mounts each image, lists it, writes a little, unmounts.
 const RUN: &str = r#"#!/bin/sh
 cd /share
-mkdir -p /tmp/m
+mkdir -p /media/m
 for i in *.img; do
   d=$(losetup -f)
   losetup $d /share/$i || exit 1
-  mount -t f2fs $d /tmp/m || { echo "$i: cannot be mounted"; exit 1; }
-  (cd /tmp/m; find . -mindepth 1 | sed 's,^\./,,' | while read -r p; do
+  mount -t f2fs $d /media/m || { echo "$i: cannot be mounted"; exit 1; }
+  (cd /media/m; find . -mindepth 1 | sed 's,^\./,,' | while read -r p; do
      n=$(stat -c %h "$p")
      if [ -L "$p" ]; then echo "$p: link $(readlink "$p") links $n"
      elif [ -d "$p" ]; then echo "$p: dir links $n"
      else echo "$p: file $(stat -c %s "$p") $(sha256sum < "$p" | cut -d' ' -f1) links $n"; fi
    done) > /share/${i%.img}.got
-  echo hello > /tmp/m/linux && sync && rm /tmp/m/linux
-  umount /tmp/m
+  echo hello > /media/m/linux && sync && rm /media/m/linux
+  umount /media/m
   losetup -d $d
 done
 "#;

@@ -195,8 +195,8 @@ impl F2fs {
     }
 
     /// Writes a checkpoint (`f2fs_write_checkpoint`). For [`Reason::Sync`] and
-    /// [`Reason::Fastboot`] only if anything changed. Errors: `Io`, `NoSpace`, `Corrupt`: nothing is
-    /// written any more then.
+    /// [`Reason::Fastboot`] only if anything changed. Errors: `Io`, `NoSpace`, `Corrupt`: nothing
+    /// is written any more then.
     pub(crate) async fn write_checkpoint(self: &Rc<Self>, reason: Reason) -> FsResult<()> {
         let _global = self.cps.global.lock().await;
         let asked = matches!(reason, Reason::Sync | Reason::Fastboot);
