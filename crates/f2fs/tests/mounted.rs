@@ -86,7 +86,8 @@ fn what_was_written_is_there_after_another_mount() {
         let image = w.medium();
         drop(vfs);
         w.end();
-        let w = World::with_image(&setup, &image);
+        let w = World::empty(&setup);
+        w.load(&image);
         drop(image);
         let vfs = w.mount(&setup).expect("mounts again");
         let v = vfs.clone();
@@ -147,7 +148,8 @@ fn what_was_overwritten_is_collected_when_free_sections_run_out() {
         drop(vfs);
         w.end();
         if setup.device == "fixed" {
-            let w = World::with_image(&setup, &image);
+            let w = World::empty(&setup);
+            w.load(&image);
             let vfs = w.mount(&setup).expect("mounts again");
             let v = vfs.clone();
             w.run(async move {

@@ -180,7 +180,7 @@ impl Program<'_> {
         assert_eq!(fd.is_ok(), want.is_ok(), "{what}: open");
         let (Ok(fd), Ok(n)) = (fd, want) else { return };
         let data = Slice::pattern(seed, 0, len as u32);
-        let done = self.v.pwrite(fd, at, &[data.clone()]).await;
+        let done = self.v.pwrite(fd, at, std::slice::from_ref(&data)).await;
         assert_eq!(done, Ok(len), "{what}: {len} bytes at {at}");
         self.v.close(fd).await.expect("closes");
         let file = &mut self.m.nodes[n].data;

@@ -27,8 +27,8 @@ impl Model {
     }
 
     pub fn at(&self, path: &str) -> Option<usize> {
-        let parts = path.split('/').filter(|p| !p.is_empty());
-        parts.fold(Some(0), |at, p| self.nodes[at?].names.as_ref()?.get(p).copied())
+        let mut parts = path.split('/').filter(|p| !p.is_empty());
+        parts.try_fold(0, |at, p| self.nodes[at].names.as_ref()?.get(p).copied())
     }
 
     pub fn split(path: &str) -> (&str, &str) {

@@ -119,12 +119,6 @@ impl World {
         self.rt.block_on("load", load).expect("loads");
     }
 
-    pub fn with_image(setup: &Setup, image: &Medium) -> World {
-        let w = World::empty(setup);
-        w.load(image);
-        w
-    }
-
     pub fn fresh(setup: &Setup) -> World {
         let w = World::empty(setup);
         w.load(&setup.mkfs(&w.part));
