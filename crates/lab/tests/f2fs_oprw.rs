@@ -1,6 +1,8 @@
 //! Paper f2fs-oprw on the mounted F2FS: what must hold of its runs, whatever the numbers.
 
-use wp_lab::paper::f2fs_oprw::{CutCounts, CutPlan, Drive, Mode, Setup, cut, rate, rows, stages};
+use wp_lab::paper::f2fs_oprw::{
+    CutCounts, CutPlan, Drive, Mode, SLUG, Setup, cut, rate, rows, stages,
+};
 
 fn counts(mode: Mode, drive: Drive, seeds: u64, workers: usize) -> CutCounts {
     let plan = CutPlan { mode, drive, seeds: (1, seeds), cuts: 25 };
@@ -55,4 +57,23 @@ fn the_check_reads_nothing_more_and_changes_nothing_after_a_cut_that_lost_nothin
     }
     // Twice the nodes: more than twice the entries passed.
     assert!(found[1].plain.entries > 3 * found[0].plain.entries, "{found:?}");
+}
+
+/// Table 3.1 is an input: the profile and the drive must go on giving it.
+#[test]
+fn the_stages_of_an_fsync_are_those_that_were_put_in() {
+    let found = stages(&Setup::paper(Mode::Posix, true, 1)).expect("it runs");
+    let claims = wp_lab::claims::Claims::fixed();
+    for (id, ours) in [
+        ("prepare_data", found.prepare_data),
+        ("wait_dma_data", found.wait_data),
+        ("prepare_node", found.prepare_node),
+        ("wait_dma_node", found.wait_node),
+        ("flush", found.flush),
+        ("other", found.other),
+    ] {
+        let id = format!("table3.1.{id}");
+        let claim = claims.of(SLUG).find(|c| c.id == id).expect("a claim");
+        assert!((claim.band[0]..=claim.band[1]).contains(&ours), "{id}: {ours} {:?}", claim.band);
+    }
 }
