@@ -124,6 +124,12 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "fsync waits for the first node after a checkpoint too, which Linux does not",
     },
+    OptionSpec {
+        key: "wait_last_node",
+        when: When::Mount,
+        default: "",
+        help: "an fsync in strict mode waits for its last node (Linux does not)",
+    },
     OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks a second" },
     OptionSpec {
         key: "dirty_background_bytes",
@@ -144,7 +150,7 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "f2fs",
     about: "F2FS, eras 5.14 to 6.18; images as mkfs.f2fs 1.15 makes them",
     options: OPTIONS,
-    held: &["5.14", "6.1", "6.12", "6.18"],
+    held: &["6.12"],
     // A file is recovered with its name, and before those that were made before it.
     promises: Promises { fsync_keeps_names: true, names_in_order: false },
     modes: &["", "fsync_mode=strict", "mode=lfs"],
@@ -260,6 +266,7 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
         extent_cache: !is_set(o, "noextent_cache"),
         fastboot: is_set(o, "fastboot"),
         wait_first_node: is_set(o, "wait_first_node"),
+        wait_last_node: is_set(o, "wait_last_node"),
         epoch_secs: env.epoch_secs,
         writeback: WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
         ..base

@@ -378,7 +378,8 @@ fn play(setup: &Setup, style: Style, seed: u64) -> (Medium, String) {
     let image = w.medium();
     drop(vfs);
     w.end();
-    let w = World::with_image(setup, &image);
+    let w = World::empty(setup);
+    w.load(&image);
     let vfs = w.mount(setup).expect("mounts again");
     let v = vfs.clone();
     w.run(async move {
@@ -453,19 +454,19 @@ fn every_way_to_sync_and_every_feature_is_as_in_the_model() {
 /// What the guest runs: mounts each image, lists it, writes a little, unmounts.
 const RUN: &str = r#"#!/bin/sh
 cd /share
-mkdir -p /tmp/m
+mkdir -p /run/m
 for i in *.img; do
   d=$(losetup -f)
   losetup $d /share/$i || exit 1
-  mount -t f2fs $d /tmp/m || { echo "$i: cannot be mounted"; exit 1; }
-  (cd /tmp/m; find . -mindepth 1 | sed 's,^\./,,' | while read -r p; do
+  mount -t f2fs $d /run/m || { echo "$i: cannot be mounted"; exit 1; }
+  (cd /run/m; find . -mindepth 1 | sed 's,^\./,,' | while read -r p; do
      n=$(stat -c %h "$p")
      if [ -L "$p" ]; then echo "$p: link $(readlink "$p") links $n"
      elif [ -d "$p" ]; then echo "$p: dir links $n"
      else echo "$p: file $(stat -c %s "$p") $(sha256sum < "$p" | cut -d' ' -f1) links $n"; fi
    done) > /share/${i%.img}.got
-  echo hello > /tmp/m/linux && sync && rm /tmp/m/linux
-  umount /tmp/m
+  echo hello > /run/m/linux && sync && rm /run/m/linux
+  umount /run/m
   losetup -d $d
 done
 "#;

@@ -4,9 +4,10 @@
 //! Picture:    insert -> redo log (written where it lies, `fdatasync`) -> with a binary log, that
 //!             too (appended, `fdatasync`); the table's file grows a MiB at a time.
 //! Source:     system calls of MariaDB 10.11 under sysbench 1.0.20 (one thread,
-//!             `innodb_flush_log_at_trx_commit=1`, `innodb_flush_method=fsync`): 16,925 commits made
-//!             16,928 writes of 1024 bytes (69 %) or 512 (30 %) to the redo log, which begin 512 bytes
-//!             further (70 %) or where the last began (30 %): the tail block is written again.
+//!             `innodb_flush_log_at_trx_commit=1`, `innodb_flush_method=fsync`): 16,925 commits
+//!             made 16,928 writes of 1024 bytes (69 %) or 512 (30 %) to the redo log, which begin
+//!             512 bytes further (70 %) or where the last began (30 %): the tail block is written
+//!             again.
 //! Left out:   several threads (group commit), checkpoints and their doublewrite buffer (none came
 //!             in those runs).
 

@@ -42,8 +42,8 @@ enum What {
     /// the kernel of this host (loop devices; root), and every file compared. Exit code 1 if
     /// anything differs.
     Crash(super::kernel_crash::Args),
-    /// Images that our mounted file systems leave, clean and cut off: a Linux 6.12 that boots for it
-    /// (`uml.sh`) mounts, lists and changes them, and they are checked, listed and mounted here
+    /// Images that our mounted file systems leave, clean and cut off: a Linux 6.12 that boots for
+    /// it (`uml.sh`) mounts, lists and changes them, and they are checked, listed and mounted here
     /// again. Exit code 1 if anything differs.
     Mounts(MountsArgs),
 }

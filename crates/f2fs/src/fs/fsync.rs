@@ -203,7 +203,7 @@ impl F2fs {
             }
         }
         let arrived = self.settle_data(inode, told).await;
-        if !atomic {
+        if !atomic || self.opts.wait_last_node {
             self.wait_node_writeback(seq).await?;
         }
         arrived?;

@@ -88,6 +88,8 @@ pub struct MountOptions {
     /// The first node that is fsynced after a checkpoint is waited for. Linux does not: its
     /// sequence number is 0, which means "nothing to wait for".
     pub wait_first_node: bool,
+    /// An fsync in strict mode waits for the node that has the mark. Linux does not.
+    pub wait_last_node: bool,
     /// `ipu_policy`'s `min_fsync_blocks`: an fsync of at most as many dirty blocks writes in place.
     pub min_fsync_blocks: u64,
     /// Name of the disk as the kernel has it: `sdb1`.
@@ -120,6 +122,7 @@ impl MountOptions {
             extent_cache: true,
             fastboot: false,
             wait_first_node: false,
+            wait_last_node: false,
             min_fsync_blocks: 8,
             disk: disk.to_owned(),
             device,

@@ -3,8 +3,8 @@
 //!
 //! Source: `crash.md` section 6 (A1–A35) with the commits named there. N1 was found here, by the
 //!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
-//!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12. R1 is
-//!         what the reference images of F2FS show.
+//!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12. R1
+//!         and R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -94,8 +94,8 @@ const BUG: Bug = Bug {
 const TODAY: Side = Side { fs: "ext4,era=6.18", elevator: "", ..PLAIN };
 
 /// F2FS so that no known hole is open: out of place, a flush between data and nodes, and the first
-/// node is waited for.
-const MENDED: &str = "f2fs,mode=lfs,wait_first_node,fsync_mode=strict_fixed";
+/// node after a checkpoint and the last of an fsync are waited for.
+const MENDED: &str = "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed";
 /// What F2FS promises.
 const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
@@ -174,7 +174,16 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "R1",
         what: "F2FS: the first node that is fsynced after a checkpoint is not waited for, so the flush can overtake it",
-        affected: Side { fs: "f2fs,mode=lfs,fsync_mode=strict_fixed", ..F2FS },
+        affected: Side { fs: "f2fs,mode=lfs,wait_last_node,fsync_mode=strict_fixed", ..F2FS },
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        ..BUG
+    },
+    Bug {
+        id: "R2",
+        what: "F2FS, strict: an fsync does not wait for its last node, the one with the mark",
+        affected: Side { fs: "f2fs,mode=lfs,wait_first_node,fsync_mode=strict_fixed", ..F2FS },
         fixed: Side { fs: MENDED, ..F2FS },
         rule: Rule::LostSync,
         profile: F2FS_KEEPS,
@@ -183,7 +192,10 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "N2",
         what: "F2FS: syncfs sends data that is overwritten in place, and neither flush nor checkpoint",
-        affected: Side { fs: "f2fs,wait_first_node,fsync_mode=strict_fixed", ..F2FS },
+        affected: Side {
+            fs: "f2fs,wait_first_node,wait_last_node,fsync_mode=strict_fixed",
+            ..F2FS
+        },
         // Out of place a node changes, and with it there is a checkpoint.
         fixed: Side { fs: MENDED, ..F2FS },
         rule: Rule::LostSync,

@@ -3,9 +3,9 @@
 //! Picture:    [`Personality`] (what a WML file says) -> [`run()`] on a mounted file system ->
 //!             [`BenchResult`]. [`varmail`] is the published mail server's.
 //! Semantics:  read in filebench 1.5 and watched with strace:
-//!             - a file is not picked at random. All threads and kinds of operations share one rotor
-//!               over files that exist (the next higher one that nobody has picked, from the lowest
-//!               again after the highest), and another over those that do not;
+//!             - a file is not picked at random. All threads and kinds of operations share one
+//!               rotor over files that exist (the next higher one that nobody has picked, from the
+//!               lowest again after the highest), and another over those that do not;
 //!             - an append has a uniform length from 0 up to its `iosize` less a byte; nothing is
 //!               written for 0, and it counts;
 //!             - a whole file is read in pieces of `iosize` until nothing comes;

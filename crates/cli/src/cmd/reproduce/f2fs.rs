@@ -96,8 +96,8 @@ fn stages(t: &mut String, found: &Reproduction) {
     writeln!(
         t,
         "Paper f2fs-oprw: F2FS of 5.14 on a ZN540; random writes of 4 KiB, fsync after each.\n\n\
-         Table 3.1 (input), us: data prepared {:.2}, waited for {:.2}; nodes prepared {:.2}, waited\n\
-         for {:.2}; flush {:.2}; other {:.2}; an fsync {:.2}.\n",
+         Table 3.1 (input), us: data prepared {:.2}, waited for {:.2}; nodes prepared {:.2},\n\
+         waited for {:.2}; flush {:.2}; other {:.2}; an fsync {:.2}.\n",
         s.prepare_data,
         s.wait_data,
         s.prepare_node,
@@ -149,9 +149,9 @@ fn figures(t: &mut String, found: &Reproduction) {
 fn cuts(t: &mut String, rows: &[CutRow]) {
     writeln!(
         t,
-        "Table 6.2: cuts at random instants. failed: the file holds what was never written there (the\n\
-         paper's oracle); lost: what a returned fsync promised is missing; mixed: of no one version;\n\
-         left out: cuts at which OPRW leaves nodes out, how many, and of such cuts those with a loss.\n\n\
+        "Table 6.2: cuts at random instants. failed: the file holds what was never written there\n\
+         (the paper's oracle); lost: what a returned fsync promised is missing; mixed: of no one\n\
+         version; left out: cuts at which OPRW leaves nodes out, how many, and of such cuts those with a loss.\n\n\
          {:<16} {:>6} {:>8} {:>8} {:>7} {:>16} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
         "mode", "seeds", "cuts", "distinct", "failed", "% (95 %)", "lost", "mixed", "refused",
         "left out", "nodes", "lost"
@@ -235,10 +235,18 @@ fn recovery(t: &mut String, found: &Reproduction) {
     }
     writeln!(
         t,
-        "Table 6.3: roll-forward after a cut in varmail. The work is counted; what a piece of it costs\n\
-         is an input.\n\n\
+        "Table 6.3: roll-forward after a cut in varmail. The work is counted; what a piece of it\n\
+         costs is an input.\n\n\
          {:>7} {:>8} {:>12} {:>11} {:>7} {:>12} | {:>9} {:>9} {:>7} {:>5}",
-        "nodes", "inodes", "entries", "addresses", "names", "check slots", "ms", "check ms", "extra",
+        "nodes",
+        "inodes",
+        "entries",
+        "addresses",
+        "names",
+        "check slots",
+        "ms",
+        "check ms",
+        "extra",
         "reads"
     )
     .expect(LINE);

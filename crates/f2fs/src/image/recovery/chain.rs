@@ -120,8 +120,8 @@ fn reject(s: &State<'_>, zones: &ZoneTable, out: &mut Recovery) -> FsResult<BTre
     Ok(rejected)
 }
 
-/// Words of a node of the chain that may be addresses of data; holes, promises and heads of clusters
-/// are among them.
+/// Words of a node of the chain that may be addresses of data; holes, promises and heads of
+/// clusters are among them.
 fn words(block: &Block, sb_feature: u32) -> impl Iterator<Item = u32> + '_ {
     let footer = Footer::of(block);
     let inode = Inode::of(block);

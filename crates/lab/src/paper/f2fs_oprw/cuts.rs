@@ -1,13 +1,14 @@
 //! Table 6.2: power cuts at random instants of a program that writes over a file, and what recovery
 //! makes of each.
 //!
-//! Picture:    seed -> program (fill, sync, then writes of 4 to 256 KiB at random places, fsync after
-//!             each) -> a run with a tape -> instants drawn evenly over the overwriting -> what the
-//!             modelled drive holds then, write pointers and all -> recovery -> the file is read.
+//! Picture:    seed -> program (fill, sync, then writes of 4 to 256 KiB at random places, fsync
+//!             after each) -> a run with a tape -> instants drawn evenly over the overwriting ->
+//!             what the modelled drive holds then, write pointers and all -> recovery -> the file
+//!             is read.
 //! Oracle:     the paper's: a block that holds nothing of what was ever written there is a failure.
-//!             (Its old and new contents are the same pattern; ours tell versions apart, so that two
-//!             other oracles can look at the same state: one version of the file, and everything
-//!             whose fsync had returned.)
+//!             (Its old and new contents are the same pattern; ours tell versions apart, so that
+//!             two other oracles can look at the same state: one version of the file, and
+//!             everything whose fsync had returned.)
 //! Not given:  by the paper: sizes of file and writes, die count, buffer, period of the internal
 //!             flush. The drive's are those of the fitted preset; the surface varies them.
 

@@ -116,7 +116,8 @@ struct Moments {
     is_waiting: bool,
 }
 
-/// Table 3.1: stages of each fsync of the run that sends two requests one after the other, averaged.
+/// Table 3.1: stages of each fsync of the run that sends two requests one after the other,
+/// averaged.
 ///
 /// Errors: as the machine's; a run without such an fsync.
 pub fn stages(setup: &Setup) -> Result<Stages, MachineError> {
@@ -241,7 +242,7 @@ impl Figure {
     pub fn of(points: &[Point]) -> Figure {
         assert!(!points.is_empty(), "no points");
         let mean = |ratio: &dyn Fn(&Point) -> f64| {
-            let product: f64 = points.iter().map(|p| ratio(p)).product();
+            let product: f64 = points.iter().map(ratio).product();
             product.powf(1.0 / points.len() as f64)
         };
         let mut gains: Vec<(f64, u64)> = points.iter().map(|p| (p.gain(), p.kib)).collect();
@@ -255,8 +256,8 @@ impl Figure {
     }
 }
 
-/// The closed form of a size that knows table 3.1 alone: each transfer grows by the link's rate, and
-/// OPRW hides the data's wait.
+/// The closed form of a size that knows table 3.1 alone: each transfer grows by the link's rate,
+/// and OPRW hides the data's wait.
 pub fn null_gain(paper: &Stages, kib: u64, link_mb_s: u64) -> f64 {
     let more = (kib.saturating_sub(4) * 1024) as f64 / link_mb_s as f64;
     let wait = paper.wait_data + more;

@@ -11,8 +11,8 @@ use crate::profile::{PROFILES, Profile};
 pub const KERNEL: (u16, u16) = (5, 14);
 /// CPU profile of its server.
 pub const PROFILE: &str = "xeon-4116";
-/// Zones of 2 GiB of the drive that the file system has: the first two are the conventional ones. No
-/// fewer do: mkfs.f2fs keeps several zones back.
+/// Zones of 2 GiB of the drive that the file system has: the first two are the conventional ones.
+/// No fewer do: mkfs.f2fs keeps several zones back.
 /// (The whole drive would need more conventional space for its tables than it has.)
 pub const ZONES: u64 = 32;
 /// Bytes of a zone.

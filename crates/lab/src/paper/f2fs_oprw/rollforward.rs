@@ -2,8 +2,8 @@
 //!
 //! Picture:    varmail -> what the drive holds when the wanted number of nodes has been fsynced ->
 //!             recovery, which counts its work -> costs -> time.
-//! Input:      what each piece of work costs ([`Costs`]): the drive's reads by its preset, the CPU's
-//!             assumed (no source for them is known to us), each varied by half.
+//! Input:      what each piece of work costs ([`Costs`]): the drive's reads by its preset, the
+//!             CPU's assumed (no source for them is known to us), each varied by half.
 //! Predicted:  how much work there is: how long the list of inodes grows, which makes the time grow
 //!             with the square of the nodes, and how many addresses the check looks at.
 
