@@ -378,7 +378,8 @@ fn play(setup: &Setup, style: Style, seed: u64) -> (Medium, String) {
     let image = w.medium();
     drop(vfs);
     w.end();
-    let w = World::with_image(setup, &image);
+    let w = World::empty(setup);
+    w.load(&image);
     let vfs = w.mount(setup).expect("mounts again");
     let v = vfs.clone();
     w.run(async move {
