@@ -188,8 +188,8 @@ impl BlockQueue {
         PlugGuard { queue, task }
     }
 
-    /// Sends what the current task's plug holds back; the plug stays, empty. What a file system that
-    /// ends its caller's plug does around each bio (`blk_finish_plug(current->plug)`).
+    /// Sends what the current task's plug holds back; the plug stays, empty. What a file system
+    /// that ends its caller's plug does around each bio (`blk_finish_plug(current->plug)`).
     pub fn empty_plug(&self) {
         let task = self.cx.rt.current();
         let mut core = self.core.borrow_mut();

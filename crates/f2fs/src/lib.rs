@@ -1,7 +1,7 @@
 //! F2FS: images made, read, recovered and checked, and the mounted file system.
 //!
-//! [`disk`] has every on-disk structure, once; [`image`], [`mkfs`], [`check`] and the mounted [`fs`]
-//! share only that.
+//! [`disk`] has every on-disk structure, once; [`image`], [`mkfs`], [`check`] and the mounted
+//! [`fs`] share only that.
 
 pub mod check;
 pub mod disk;

@@ -78,6 +78,8 @@ wp_base::sites! {
     }
     "crates/f2fs/src/fs/direct.rs" {
         DIRECT_SYNC, Write, "f2fs/direct/sync": "a direct O_SYNC write is followed by an fsync";
+        DIRECT_FUA, Fua, "f2fs/direct/fua":
+            "a direct O_DSYNC overwrite that is not followed by an fsync is forced to the medium";
     }
     "crates/f2fs/src/fs/ops.rs" {
         SYNC_WRITE, Write, "f2fs/write/o-sync": "an O_SYNC write is followed by an fsync";

@@ -86,7 +86,8 @@ fn what_was_written_is_there_after_another_mount() {
         let image = w.medium();
         drop(vfs);
         w.end();
-        let w = World::with_image(&setup, &image);
+        let w = World::empty(&setup);
+        w.load(&image);
         drop(image);
         let vfs = w.mount(&setup).expect("mounts again");
         let v = vfs.clone();
@@ -132,10 +133,10 @@ fn what_was_overwritten_is_collected_when_free_sections_run_out() {
     let zoned = Setup { device: "zn540", params: ZONES, mib: 768, ..Setup::new("6.18") };
     // Blocks of the file, and overwrites: together more than the device holds.
     for (setup, blocks, writes) in [
-        (lfs, 6_000, 24_000),
-        (Setup::new("6.1"), 6_000, 12_000),
-        (sections, 7_000, 30_000),
-        (zoned, 30_000, 110_000),
+        (lfs, 6_000, 14_000),
+        (Setup::new("6.1"), 6_000, 8_000),
+        (sections, 7_000, 20_000),
+        (zoned, 20_000, 90_000),
     ] {
         let w = World::fresh(&setup);
         let vfs = w.mount(&setup).expect("mounts");
@@ -147,7 +148,8 @@ fn what_was_overwritten_is_collected_when_free_sections_run_out() {
         drop(vfs);
         w.end();
         if setup.device == "fixed" {
-            let w = World::with_image(&setup, &image);
+            let w = World::empty(&setup);
+            w.load(&image);
             let vfs = w.mount(&setup).expect("mounts again");
             let v = vfs.clone();
             w.run(async move {

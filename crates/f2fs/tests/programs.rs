@@ -7,13 +7,15 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use sha2::{Digest, Sha256};
 use world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, FsResult, Rng, Sector};
 use wp_f2fs::fs::{FsMode, FsyncMode};
 use wp_f2fs::image::{self, InspectOptions};
-use wp_medium::{MediumView, Slice};
+use wp_medium::{Medium, MediumView, Slice};
 use wp_vfs::{OpenFlags, Reserve, Vfs, XattrSet};
 
 /// A file, directory or link of the model.
@@ -37,8 +39,8 @@ impl Model {
     }
 
     fn at(&self, path: &str) -> Option<usize> {
-        let parts = path.split('/').filter(|p| !p.is_empty());
-        parts.fold(Some(0), |at, p| self.nodes[at?].names.as_ref()?.get(p).copied())
+        let mut parts = path.split('/').filter(|p| !p.is_empty());
+        parts.try_fold(0, |at, p| self.nodes[at].names.as_ref()?.get(p).copied())
     }
 
     fn split(path: &str) -> (&str, &str) {
@@ -326,7 +328,7 @@ impl Program<'_> {
         assert_eq!(fd.is_ok(), want.is_ok(), "{what}: open");
         let (Ok(fd), Ok(n)) = (fd, want) else { return };
         let data = Slice::pattern(seed, 0, len as u32);
-        let done = self.v.pwrite(fd, at, &[data.clone()]).await;
+        let done = self.v.pwrite(fd, at, std::slice::from_ref(&data)).await;
         assert_eq!(done, Ok(len), "{what}: {len} bytes at {at}");
         self.v.close(fd).await.expect("closes");
         let file = &mut self.m.nodes[n].data;
@@ -495,8 +497,8 @@ impl Program<'_> {
     }
 }
 
-/// Plays a program, and looks at what it left.
-fn play(setup: &Setup, style: Style, seed: u64) {
+/// Plays a program, and looks at what it left: the image, and the model as text.
+fn play(setup: &Setup, style: Style, seed: u64) -> (Medium, String) {
     let w = World::fresh(setup);
     let vfs = w.mount(setup).expect("mounts");
     let (v, lfs) = (vfs.clone(), setup.mode == FsMode::Lfs || setup.device != "fixed");
@@ -520,17 +522,12 @@ fn play(setup: &Setup, style: Style, seed: u64) {
     let what = format!("seed {seed}");
     w.judge(setup, &what);
     assert_eq!(listing(&w, setup), model.text(), "{what}: the image");
-    if let Some(dir) = std::env::var_os("F2FS_KEEP") {
-        // For a real kernel to look at.
-        let dir = std::path::Path::new(&dir);
-        world::save(&w.medium(), setup.mib, &dir.join(format!("{seed}.img")));
-        std::fs::write(dir.join(format!("{seed}.txt")), model.text()).expect("written");
-    }
+    let text = model.text();
     let image = w.medium();
     drop(vfs);
     w.end();
-    let w = World::with_image(setup, &image);
-    drop(image);
+    let w = World::empty(setup);
+    w.load(&image);
     let vfs = w.mount(setup).expect("mounts again");
     let v = vfs.clone();
     w.run(async move {
@@ -541,6 +538,12 @@ fn play(setup: &Setup, style: Style, seed: u64) {
     w.unmount(&vfs);
     drop(vfs);
     w.end();
+    (image, text)
+}
+
+/// [`play`], after which nothing is left.
+fn check(setup: &Setup, style: Style, seed: u64) {
+    drop(play(setup, style, seed));
     assert_nothing_lives();
 }
 
@@ -556,14 +559,14 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
 #[test]
 fn small_files_are_as_in_the_model() {
     for seed in seeds(6) {
-        play(&Setup::new("6.1"), SMALL, seed);
+        check(&Setup::new("6.1"), SMALL, seed);
     }
 }
 
 #[test]
 fn large_files_are_as_in_the_model() {
     for seed in seeds(4) {
-        play(&Setup::new("6.18"), LARGE, 100 + seed);
+        check(&Setup::new("6.18"), LARGE, 100 + seed);
     }
 }
 
@@ -571,8 +574,8 @@ fn large_files_are_as_in_the_model() {
 fn log_structured_files_are_as_in_the_model() {
     let setup = Setup { mode: FsMode::Lfs, ..Setup::new("6.12") };
     for seed in seeds(4) {
-        play(&setup, SMALL, 200 + seed);
-        play(&setup, LARGE, 300 + seed);
+        check(&setup, SMALL, 200 + seed);
+        check(&setup, LARGE, 300 + seed);
     }
 }
 
@@ -591,7 +594,86 @@ fn every_way_to_sync_and_every_feature_is_as_in_the_model() {
     ];
     for (n, setup) in setups.iter().enumerate() {
         for seed in seeds(2) {
-            play(setup, SMALL, 1000 * n as u64 + seed);
+            check(setup, SMALL, 1000 * n as u64 + seed);
+        }
+    }
+}
+
+/// What the guest runs: mounts each image, lists it, writes a little, unmounts.
+const RUN: &str = r#"#!/bin/sh
+cd /share
+mkdir -p /media/m
+for i in *.img; do
+  d=$(losetup -f)
+  losetup $d /share/$i || exit 1
+  mount -t f2fs $d /media/m || { echo "$i: cannot be mounted"; exit 1; }
+  (cd /media/m; find . -mindepth 1 | sed 's,^\./,,' | while read -r p; do
+     n=$(stat -c %h "$p")
+     if [ -L "$p" ]; then echo "$p: link $(readlink "$p") links $n"
+     elif [ -d "$p" ]; then echo "$p: dir links $n"
+     else echo "$p: file $(stat -c %s "$p") $(sha256sum < "$p" | cut -d' ' -f1) links $n"; fi
+   done) > /share/${i%.img}.got
+  echo hello > /media/m/linux && sync && rm /media/m/linux
+  umount /media/m
+  losetup -d $d
+done
+"#;
+
+/// The guest's script, and that it was set up; else why not.
+fn guest() -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let script = root.join("../shared/tools/kernel-guest/uml.sh");
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let home = std::env::var_os("GUEST").map_or(home.join(".cache/kernel-guest"), PathBuf::from);
+    for file in [&script, &home.join("root/init_uml")] {
+        if !file.exists() {
+            return Err(format!("{} is missing", file.display()));
+        }
+    }
+    Ok(script)
+}
+
+#[test]
+fn linux_mounts_the_images_and_finds_what_the_model_has() {
+    let what = "linux_mounts_the_images_and_finds_what_the_model_has";
+    let script = match guest() {
+        Ok(script) => script,
+        Err(why) => return skip::skipped(what, &why),
+    };
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let today = Setup::new("6.12");
+    let features: &[&str] = &["extra_attr", "inode_checksum", "inode_crtime"];
+    let setups = [
+        (Setup { features, ..today.clone() }, SMALL),
+        (Setup { mode: FsMode::Lfs, ..today.clone() }, LARGE),
+        (today, SMALL),
+    ];
+    let mut texts = Vec::new();
+    for (n, (setup, style)) in setups.iter().enumerate() {
+        let (image, text) = play(setup, *style, 5000 + n as u64);
+        world::save(&image, setup.mib, &dir.path().join(format!("{n}.img")));
+        texts.push(text);
+    }
+    std::fs::write(dir.path().join("run.sh"), RUN).expect("written");
+    let ran = Command::new("bash").arg(&script).arg(dir.path()).arg("100").output();
+    let ran = ran.expect("bash is here");
+    let said = std::fs::read_to_string(dir.path().join("stdout.txt")).unwrap_or_default();
+    assert!(ran.status.success(), "the guest: {} {said}", String::from_utf8_lossy(&ran.stdout));
+    for (n, text) in texts.iter().enumerate() {
+        let got = std::fs::read_to_string(dir.path().join(format!("{n}.got"))).expect("listed");
+        let mut got: Vec<&str> = got.lines().collect();
+        // Attributes are not listed there.
+        let mut want: Vec<&str> =
+            text.lines().map(|l| l.rsplit_once(' ').map_or(l, |(head, _)| head)).collect();
+        got.sort_unstable();
+        want.sort_unstable();
+        assert_eq!(got, want, "image {n}");
+        if tools::has_tool(what, "fsck.f2fs") {
+            let image = dir.path().join(format!("{n}.img"));
+            let run = Command::new("fsck.f2fs").arg("--dry-run").arg(image).output();
+            let run = run.expect("it runs");
+            let said = String::from_utf8_lossy(&run.stdout);
+            assert!(run.status.success() && !said.contains("[Fail]"), "image {n}: {said}");
         }
     }
 }

@@ -95,15 +95,4 @@ impl F2fs {
         }
         Ok(())
     }
-
-    /// Moves a log to a segment of a section of its own, whatever it had left
-    /// (`f2fs_allocate_new_section` with `force`).
-    pub(super) async fn leave_section(&self, log: Log) -> FsResult<()> {
-        let _guard = self.alloc_lock.lock().await;
-        let old = self.space.borrow().log(log).segment;
-        let left = self.space.borrow_mut().begin_segment(log, true).ok_or(FsError::NoSpace)?;
-        self.after_leaving(log, left).await?;
-        self.space.borrow_mut().locate_dirty(old);
-        Ok(())
-    }
 }

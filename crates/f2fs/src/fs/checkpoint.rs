@@ -28,8 +28,6 @@ pub(crate) enum Reason {
     Umount,
     /// `CP_UMOUNT | CP_TRIMMED`: everything free was discarded.
     Trimmed,
-    /// `CP_RECOVERY`.
-    Recovery,
 }
 
 impl Reason {
@@ -44,7 +42,7 @@ impl Reason {
 }
 
 /// Who waits for the checkpoint's thread, and what it answered.
-type Request = (Rc<Completion>, Rc<RefCell<FsResult<()>>>);
+type Request = (Rc<Completion>, Rc<Cell<FsResult<()>>>);
 
 /// State of checkpoints.
 pub(crate) struct CpState {
@@ -99,12 +97,6 @@ impl F2fs {
     /// As [`F2fs::lock_op`] if it need not wait (`f2fs_trylock_op`).
     pub(crate) fn try_lock_op(&self) -> Option<OpGuard> {
         self.cp_rwsem.try_acquire(1).map(|p| OpGuard { _permit: p })
-    }
-
-    /// Begins the write of a block of a directory: a checkpoint does not write its tables
-    /// meanwhile (`node_write`).
-    pub(crate) async fn lock_node_write(&self) -> OpGuard {
-        OpGuard { _permit: self.node_write.acquire(1).await }
     }
 
     /// Has writing stopped, because of an error (`f2fs_cp_error`)?
@@ -181,12 +173,11 @@ impl F2fs {
             return self.write_checkpoint(Reason::Sync).await;
         };
         let done = Rc::new(Completion::new(&self.rt, "checkpoint"));
-        let answer = Rc::new(RefCell::new(Ok(())));
+        let answer: Rc<Cell<FsResult<()>>> = Rc::new(Cell::new(Ok(())));
         self.cps.requests.borrow_mut().push((done.clone(), answer.clone()));
         wake.wake_all();
         done.wait().await;
-        let answer = answer.borrow().clone();
-        answer
+        answer.replace(Ok(()))
     }
 
     async fn serve_requests(self: &Rc<Self>) {
@@ -198,14 +189,14 @@ impl F2fs {
         let done = Box::pin(self.write_checkpoint(Reason::Sync)).await;
         drop(gc);
         for (wake, answer) in requests {
-            *answer.borrow_mut() = done.clone();
+            answer.set(done.clone());
             wake.done();
         }
     }
 
     /// Writes a checkpoint (`f2fs_write_checkpoint`). For [`Reason::Sync`] and
-    /// [`Reason::Fastboot`] only if anything changed. Errors: `Io`, `NoSpace`, `Corrupt`: nothing is
-    /// written any more then.
+    /// [`Reason::Fastboot`] only if anything changed. Errors: `Io`, `NoSpace`, `Corrupt`: nothing
+    /// is written any more then.
     pub(crate) async fn write_checkpoint(self: &Rc<Self>, reason: Reason) -> FsResult<()> {
         let _global = self.cps.global.lock().await;
         let asked = matches!(reason, Reason::Sync | Reason::Fastboot);
@@ -317,7 +308,7 @@ impl F2fs {
     /// Waits until what the checkpoint needs has arrived (`f2fs_wait_on_all_pages`).
     pub(super) async fn wait_cp(&self) {
         let s = self.io.shared.clone();
-        while s.cp.get() > 0 && !(self.cp_error() && !self.cps.closing.get()) {
+        while s.cp.get() > 0 && (self.cps.closing.get() || !self.cp_error()) {
             self.submit_merged(super::io::Kind::Data);
             wp_rt::wait_timeout(&s.cp_wait, F2fs::IO_TIMEOUT).await;
         }

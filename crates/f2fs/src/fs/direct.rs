@@ -41,6 +41,19 @@ impl Drop for Dio {
     }
 }
 
+/// Consecutive blocks of a write: where they go, and whether they were given that place just now.
+struct Piece {
+    start: u32,
+    n: u64,
+    fresh: bool,
+}
+
+/// Is a write durable when it is done (`IOMAP_DIO_WRITE_FUA`), and how it is sent then?
+struct Force {
+    holds: bool,
+    flag: Flags,
+}
+
 impl F2fs {
     /// The inode's lock, with no direct I/O under way.
     pub(super) async fn lock_alone<'a>(&self, inode: &'a Inode) -> LockGuard<'a, ()> {
@@ -155,12 +168,24 @@ impl F2fs {
         self.update_time(inode);
         self.convert_inline(inode).await?;
         let old = inode.size.get();
-        // Blocks behind the end get places at once; holes inside are left to the cache.
-        let allocates = self.is_lfs() || at >= old.next_multiple_of(BLOCK) || old == 0;
+        // Blocks behind the end get places at once; before iomap holes inside were left to the
+        // cache.
+        let allocates =
+            self.opts.era.direct_iomap || self.is_lfs() || at >= old.next_multiple_of(BLOCK);
+        // A plain overwrite is durable by itself if the device can force it.
+        let limits = self.io.part().limits();
+        let mut force = Force {
+            holds: self.opts.era.direct_iomap
+                && sync == Some(SyncKind::DataOnly)
+                && !self.is_lfs()
+                && end <= old
+                && (limits.fua || !limits.volatile_cache),
+            flag: if limits.fua && site::DIRECT_FUA.on() { Flags::FUA } else { Flags::NONE },
+        };
         self.write_back(inode, at, end).await?;
         self.drop_cache(inode, at, end);
         let dio = Dio::begin(inode);
-        let wrote = self.transfer(inode, at, end, data, allocates).await;
+        let wrote = self.transfer(inode, (at, end), data, allocates, &mut force).await;
         drop(dio);
         self.drop_cache(inode, at, end);
         let done = match wrote {
@@ -189,6 +214,9 @@ impl F2fs {
             total += n;
         }
         drop(lock);
+        if force.holds && done == len {
+            return Ok(total);
+        }
         self.synced(inode, (at, total), sync, told).await
     }
 
@@ -214,10 +242,10 @@ impl F2fs {
     async fn transfer(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        offset: u64,
-        end: u64,
+        (offset, end): (u64, u64),
         data: &[Slice],
         allocates: bool,
+        force: &mut Force,
     ) -> FsResult<u64> {
         let mut pieces = Pieces::new(data);
         let mut parts = Vec::new();
@@ -232,20 +260,21 @@ impl F2fs {
                     break;
                 }
             };
-            for (start, n) in runs {
+            for Piece { start, n, fresh } in runs {
+                force.holds &= !fresh;
                 if !addr::is_block(start) {
                     break 'all;
                 }
                 let slices = (0..n).map(|_| join(pieces.take(BLOCK as u32))).collect();
-                parts.push((start, slices, n as u32));
+                let forced = if force.holds { force.flag } else { Flags::NONE };
+                parts.push((start, slices, n as u32, Flags::SYNC | Flags::IDLE | forced));
                 at += n;
             }
         }
         let plug = self.io.part().plug();
-        let flags = Flags::SYNC | Flags::IDLE;
         let writes = parts
             .into_iter()
-            .map(|(start, slices, n)| self.direct(start, Some(slices), n, flags))
+            .map(|(start, slices, n, flags)| self.direct(start, Some(slices), n, flags))
             .collect::<Vec<_>>();
         let ends = join_all(writes).await;
         drop(plug);
@@ -264,10 +293,11 @@ impl F2fs {
         index: u64,
         end: u64,
         allocates: bool,
-    ) -> FsResult<Vec<(u32, u64)>> {
+    ) -> FsResult<Vec<Piece>> {
         if !allocates {
             let _tree = inode.map_lock.lock().await;
-            return Ok(vec![self.run_at(inode, index, end).await?]);
+            let (start, n) = self.run_at(inode, index, end).await?;
+            return Ok(vec![Piece { start, n, fresh: false }]);
         }
         self.balance_fs(true).await;
         let _op = self.lock_op().await;
@@ -277,11 +307,12 @@ impl F2fs {
         };
         let version = self.nat(dn.nid).await?.version;
         let slots = (end - index).min(u64::from(dn.slots - dn.slot)) as u32;
-        let mut runs: Vec<(u32, u64)> = Vec::new();
+        let mut runs: Vec<Piece> = Vec::new();
         for slot in dn.slot..dn.slot + slots {
             let old = self.checked(inode, dn.addr(inode, slot))?;
             let mut at = old;
-            if !addr::is_block(old) || self.is_lfs() {
+            let fresh = !addr::is_block(old) || self.is_lfs();
+            if fresh {
                 match self.reserve(inode, &dn, slot..slot + 1).await {
                     Err(_) if !runs.is_empty() => return Ok(runs),
                     done => done?,
@@ -292,8 +323,10 @@ impl F2fs {
                 inode.set(fi::APPEND_WRITE);
             }
             match runs.last_mut() {
-                Some((start, n)) if u64::from(*start) + *n == u64::from(at) => *n += 1,
-                _ => runs.push((at, 1)),
+                Some(p) if u64::from(p.start) + p.n == u64::from(at) && p.fresh == fresh => {
+                    p.n += 1;
+                }
+                _ => runs.push(Piece { start: at, n: 1, fresh }),
             }
         }
         Ok(runs)

@@ -93,6 +93,11 @@ policies! {
     async_zone_reset = "f2fs: add async reset zone command support",
         Some(Version(6, 5)), None,
         "a zone that was freed is reset by the discard thread, or by who writes there first";
+    /// Direct I/O by iomap: holes are filled past the cache, and an `O_DSYNC` overwrite is forced
+    /// to the medium by itself.
+    direct_iomap = "f2fs: use iomap for direct I/O",
+        Some(Version(5, 17)), None,
+        "direct writes fill holes themselves, and overwrites with O_DSYNC carry FUA";
     /// An fsync below a directory whose attributes changed is a checkpoint; before, every fsync was
     /// one until then. (Stable kernels of 6.1 have it too.)
     xattr_dir_checkpoint = "f2fs: fix to do checkpoint when parent's xattr is updated",

@@ -11,27 +11,25 @@ use super::counts::Dirty;
 use super::mount::F2fs;
 use crate::disk::{Checkpoint, OrphanBlock, count};
 
-/// A set (`enum` of `ORPHAN_INO` and the others).
+/// A set (`enum` of `APPEND_INO` and the others); orphans have their list apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InoSet {
-    /// Files without a name that are open.
-    Orphan = 0,
     /// Files whose data went to new places since the last checkpoint.
-    Append = 1,
+    Append = 0,
     /// Files whose data was written in place since.
-    Update = 2,
+    Update = 1,
     /// Directories that lost or got a name by a rename since (`TRANS_DIR_INO`).
-    TransDir = 3,
+    TransDir = 2,
     /// Directories whose attributes changed since (`XATTR_DIR_INO`).
-    XattrDir = 4,
+    XattrDir = 3,
     /// Files that a device holds unflushed data of (`FLUSH_INO`).
-    Flush = 5,
+    Flush = 4,
 }
 
 /// The sets of a mounted file system.
 #[derive(Default)]
 pub(crate) struct InoSets {
-    sets: RefCell<[BTreeSet<u32>; 6]>,
+    sets: RefCell<[BTreeSet<u32>; 5]>,
     /// Orphans in order, which is the order of the list on disk.
     orphans: RefCell<Vec<u32>>,
     /// Orphans that there will be for certain (`ino_num` counts them in advance).
@@ -85,9 +83,9 @@ impl F2fs {
         self.inos.sets.borrow()[set as usize].contains(&ino)
     }
 
-    /// Empties all sets but the orphans: a checkpoint was written (`f2fs_release_ino_entry`).
+    /// Empties all sets: a checkpoint was written (`f2fs_release_ino_entry`).
     pub(super) fn release_inos(&self) {
-        self.inos.sets.borrow_mut().iter_mut().skip(1).for_each(BTreeSet::clear);
+        self.inos.sets.borrow_mut().iter_mut().for_each(BTreeSet::clear);
     }
 
     /// Makes sure that there is room for one orphan more (`f2fs_acquire_orphan_inode`). Errors:

@@ -431,6 +431,13 @@ impl F2fs {
         }
     }
 
+    /// The bio of blocks in place that holds this one.
+    fn take_ipu(&self, buf: &Rc<Buffer>) -> Option<Merged> {
+        let mut ipu = self.io.ipu.borrow_mut();
+        let held = ipu.iter().position(|(_, m)| m.holds(Held::Buf(buf)));
+        held.map(|at| ipu.remove(at).1)
+    }
+
     /// Sends the merged bio that holds the block, and, if `ordered`, waits for it
     /// (`f2fs_wait_on_page_writeback`; without it, waiting for stable pages, no device here needs).
     pub(crate) async fn wait_on_page_writeback(&self, buf: &Rc<Buffer>, kind: Kind, ordered: bool) {
@@ -438,11 +445,7 @@ impl F2fs {
             return;
         }
         self.submit_merged_cond(kind, Held::Buf(buf));
-        let mut ipu = self.io.ipu.borrow_mut();
-        let held = ipu.iter().position(|(_, m)| m.holds(Held::Buf(buf)));
-        let held = held.map(|at| ipu.remove(at).1);
-        drop(ipu);
-        if let Some(merged) = held {
+        if let Some(merged) = self.take_ipu(buf) {
             self.send(merged);
         }
         if ordered {
@@ -477,14 +480,6 @@ impl F2fs {
         self.start_read(vec![buf.clone()], addr, flags);
         buf.wait_clear(BufFlag::Reading).await;
         if buf.flag(BufFlag::Uptodate) { Ok(()) } else { Err(FsError::Io) }
-    }
-
-    /// Starts reading consecutive blocks into `bufs` from `addr` on, as one bio; nobody waits.
-    pub(crate) fn read_ahead(&self, bufs: Vec<Rc<Buffer>>, addr: u32) {
-        let end = addr.saturating_add(bufs.len() as u32);
-        if !bufs.is_empty() && self.g.is_main(addr) && end <= self.g.end() {
-            self.start_read(bufs, addr, Flags::RAHEAD);
-        }
     }
 
     /// Submits a read of consecutive blocks. `Reading` is set until it ends.

@@ -285,15 +285,6 @@ impl F2fs {
         self.g.segments <= SMALL_VOLUME
     }
 
-    /// Seconds and nanoseconds now.
-    pub(crate) fn now(&self) -> wp_vfs::TimeSpec {
-        let ns = self.rt.now().0;
-        wp_vfs::TimeSpec {
-            secs: self.opts.epoch_secs + (ns / 1_000_000_000).cast_signed(),
-            nanos: (ns % 1_000_000_000) as u32,
-        }
-    }
-
     /// Writes everything and the last checkpoint. Later calls answer `ReadOnly`.
     ///
     /// In the order of `kill_f2fs_super`: a checkpoint of what is there, then everybody's data with
@@ -313,10 +304,10 @@ impl F2fs {
             if !site::UNMOUNT_CP.on() {
                 break 'done Ok(());
             }
-            if !is_clean(self) {
-                if let e @ Err(_) = self.write_checkpoint(Reason::Umount).await {
-                    break 'done e;
-                }
+            if !is_clean(self)
+                && let e @ Err(_) = self.write_checkpoint(Reason::Umount).await
+            {
+                break 'done e;
             }
             self.wb.write_files(false).await;
             self.wb.write_files(true).await;
@@ -328,10 +319,10 @@ impl F2fs {
                 break 'done e;
             }
             self.stop_checkpoint_thread().await;
-            if !is_clean(self) {
-                if let e @ Err(_) = self.write_checkpoint(Reason::Umount).await {
-                    break 'done e;
-                }
+            if !is_clean(self)
+                && let e @ Err(_) = self.write_checkpoint(Reason::Umount).await
+            {
+                break 'done e;
             }
             self.finish_discards().await;
             let trimmed = self.opts.discard

@@ -148,7 +148,7 @@ impl Space {
     pub fn new_segment(&mut self, from: u32, new_section: bool) -> Option<u32> {
         let per = self.g.section_segments;
         let section = self.g.section_of(from);
-        if !new_section && (from + 1) % per != 0 {
+        if !new_section && !(from + 1).is_multiple_of(per) {
             let end = (section + 1) * per;
             if let Some(found) = self.segs.in_use.next(false, from + 1, end) {
                 self.set_used(found);

@@ -194,9 +194,4 @@ impl F2fs {
     pub(super) fn reserved_sections(&self, space: &Space) -> u32 {
         self.cp.borrow().head().rsvd_segment_count.get() / space.g.section_segments
     }
-
-    /// Percentage of the space in use (`utilization`).
-    pub(crate) fn utilization(&self) -> u64 {
-        self.counts.blocks.get() * 100 / self.counts.user.get().max(1)
-    }
 }

@@ -92,7 +92,10 @@ impl World {
         let rt = Rt::new(1);
         let entry = wp_device::find(setup.device).expect("a preset");
         let device = entry.make(setup.params).expect("a device");
-        let queue = BlockQueue::new(&rt, QueueConfig::default(), device);
+        // Who writes zones needs a queue that keeps their order.
+        let Version(major, minor) = Version::parse(setup.era).expect("a version");
+        let config = QueueConfig::for_kernel((major, minor), None).expect("has a default");
+        let queue = BlockQueue::new(&rt, config, device);
         let part = queue.partition(Sector(0), setup.mib << 11);
         World { rt, queue, part }
     }
@@ -114,12 +117,6 @@ impl World {
             p.flush().await.expect("flushed");
         };
         self.rt.block_on("load", load).expect("loads");
-    }
-
-    pub fn with_image(setup: &Setup, image: &Medium) -> World {
-        let w = World::empty(setup);
-        w.load(image);
-        w
     }
 
     pub fn fresh(setup: &Setup) -> World {
