@@ -151,10 +151,21 @@ fn cuts(t: &mut String, rows: &[CutRow]) {
         t,
         "Table 6.2: cuts at random instants. failed: the file holds what was never written there\n\
          (the paper's oracle); lost: what a returned fsync promised is missing; mixed: of no one\n\
-         version; left out: cuts at which OPRW leaves nodes out, how many, and of such cuts those with a loss.\n\n\
+         version; left out: cuts at which OPRW leaves nodes out, how many, and of such cuts those\n\
+         with a loss.\n\n\
          {:<16} {:>6} {:>8} {:>8} {:>7} {:>16} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
-        "mode", "seeds", "cuts", "distinct", "failed", "% (95 %)", "lost", "mixed", "refused",
-        "left out", "nodes", "lost"
+        "mode",
+        "seeds",
+        "cuts",
+        "distinct",
+        "failed",
+        "% (95 %)",
+        "lost",
+        "mixed",
+        "refused",
+        "left out",
+        "nodes",
+        "lost"
     )
     .expect(LINE);
     for r in rows {
