@@ -53,7 +53,8 @@ fn the_check_reads_nothing_more_and_changes_nothing_after_a_cut_that_lost_nothin
     for (row, nodes) in found.iter().zip([500, 1000]) {
         assert!(row.plain.nodes.abs_diff(nodes) <= 2, "{row:?}");
         assert_eq!((row.extra_blocks, row.same, row.oprw.left_out), (0, true, 0), "{row:?}");
-        assert!(row.oprw.slots >= row.oprw.nodes * 800, "{row:?}");
+        // Files of one block are inline and have no addresses; all others have 923 places.
+        assert!(row.oprw.slots >= row.oprw.nodes * 700, "{row:?}");
     }
     // Twice the nodes: more than twice the entries passed.
     assert!(found[1].plain.entries > 3 * found[0].plain.entries, "{found:?}");

@@ -93,10 +93,7 @@ fn an_fsync_sends_what_linux_6_18_sends() {
                     };
                     let theirs: Vec<_> =
                         theirs.seq.iter().map(|(f, at, n, _)| (f.clone(), *at, *n)).collect();
-                    eprintln!(
-                        "{mode} N{files} {case} {bytes}: ours {ours:?} theirs {theirs:?} {}",
-                        ours == theirs
-                    );
+                    assert_eq!(ours, theirs, "{name}: {mode}, {files} files, {case}");
                     compared += 1;
                 }
             }
