@@ -115,6 +115,13 @@ impl Machine {
                 spec.start.0, spec.device
             )));
         }
+        let zones = device.limits().zones;
+        if let Some(z) = zones.filter(|z| !spec.start.0.is_multiple_of(z.zone_sectors)) {
+            return Err(MachineError::Config(format!(
+                "a partition at sector {}: on device {} it begins with a zone, every {} sectors",
+                spec.start.0, spec.device, z.zone_sectors
+            )));
+        }
         let image = match image {
             Some(i) => i,
             None => make_image(spec.fs, &spec.fs_options, &*device, (spec.start, sectors))?,

@@ -38,9 +38,9 @@ pub struct Args {
     /// Seed of every random stream.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// First sector of the partition.
-    #[arg(long, default_value_t = 2048)]
-    partition_start: u64,
+    /// First sector of the partition; 2048 if left out, 0 on zoned devices.
+    #[arg(long)]
+    partition_start: Option<u64>,
     /// Size of the partition (`29GiB`); the rest of the device if left out.
     #[arg(long)]
     partition_size: Option<String>,
@@ -80,6 +80,8 @@ fn spec(
     }
     let sectors = a.partition_size.as_deref().map(super::size).transpose()?.map(|b| b / 512);
     let kernel = (version.0, version.1);
+    let is_zoned =
+        wp_device::find(&device).is_some_and(|d| d.params.iter().any(|p| p.name == "zone_bytes"));
     let elevator = QueueConfig::for_kernel(kernel, a.elevator.as_deref())?.elevator;
     let spec = MachineSpec {
         seed: a.seed,
@@ -87,7 +89,7 @@ fn spec(
         device,
         device_params,
         elevator: elevator.name().to_owned(),
-        start: Sector(a.partition_start),
+        start: Sector(a.partition_start.unwrap_or(if is_zoned { 0 } else { 2048 })),
         sectors,
         fs,
         fs_options,
