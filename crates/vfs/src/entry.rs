@@ -332,6 +332,19 @@ pub struct FsEntry {
     pub eras: fn(&str) -> Option<Vec<EraRule>>,
 }
 
+impl FsEntry {
+    /// Lies a kernel version between the oldest and the newest whose behaviour it has and that were
+    /// held against real ones? If not, rules may be missing.
+    pub fn has_evidence(&self, era: &str) -> bool {
+        let version = |text: &str| {
+            let mut parts = text.split('.').map(|n| n.parse::<u16>().ok());
+            parts.next().flatten().zip(parts.next().flatten())
+        };
+        let held = || self.held.iter().filter_map(|t| version(t));
+        version(era).is_some_and(|v| held().min() <= Some(v) && Some(v) <= held().max())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -160,7 +160,7 @@ fn eras(version: Option<&str>) -> Option<(Value, String)> {
         };
         for v in versions {
             let rules = (f.eras)(v)?;
-            let known = wp_ext4::era::Version::parse(v).is_some_and(|v| v.has_evidence());
+            let known = f.has_evidence(v);
             let mark = if known { "" } else { " (not held against a real kernel)" };
             writeln!(text, "{} in {v}{mark}", f.name).expect("a string takes it");
             let list: Vec<Value> = rules

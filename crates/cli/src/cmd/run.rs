@@ -75,7 +75,7 @@ fn spec(
     let era = fs_options.get("era", fs.options).unwrap_or("4.6").to_owned();
     let version = wp_ext4::era::Version::parse(&era)
         .ok_or_else(|| format!("`{era}` is not a kernel version"))?;
-    if !version.has_evidence() {
+    if !fs.has_evidence(&era) {
         eprintln!("note: the rules of Linux {version} were not held against a real kernel");
     }
     let sectors = a.partition_size.as_deref().map(super::size).transpose()?.map(|b| b / 512);
