@@ -262,6 +262,23 @@ pub enum Event {
         /// Nanoseconds.
         span: Span,
     },
+    /// The task of this record, or interrupt context, made another ready to run (`sched_wakeup`).
+    Wakeup {
+        /// Name of the task that was woken. It did not run, and nobody had woken it yet.
+        task: Rc<str>,
+        /// Its own sleep ended; nobody woke it.
+        timer: bool,
+    },
+    /// The task of this record got a core (`sched_switch` to it). Only where CPU time is modelled.
+    SwitchIn {
+        /// Which, from 0.
+        core: u32,
+    },
+    /// The task of this record gave its core up (`sched_switch` from it).
+    SwitchOut {
+        /// It was ready to go on: it waits for a core, and for nothing else.
+        ready: bool,
+    },
     /// A system call began.
     SyscallEnter {
         /// Its name.
@@ -328,6 +345,8 @@ impl Class {
     pub const MARK: Class = Class(16);
     /// [`Event::Command`], [`Event::CommandEnd`] and [`Event::Device`].
     pub const DEVICE: Class = Class(32);
+    /// [`Event::Wakeup`], [`Event::SwitchIn`] and [`Event::SwitchOut`].
+    pub const SCHED: Class = Class(64);
     /// Everything.
     pub const ALL: Class = Class(u32::MAX);
 }

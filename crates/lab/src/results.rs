@@ -80,6 +80,11 @@ pub fn events_to_ndjson(records: &[Record]) -> Vec<u8> {
                 json!({ "e": "jbd2", "what": what, "tid": tid, "v": value })
             }
             Event::Cpu { what, span } => json!({ "e": "cpu", "what": what, "ns": span.0 }),
+            Event::Wakeup { task, timer } => {
+                json!({ "e": "wakeup", "who": &**task, "timer": timer })
+            }
+            Event::SwitchIn { core } => json!({ "e": "in", "core": core }),
+            Event::SwitchOut { ready } => json!({ "e": "out", "ready": ready }),
             Event::SyscallEnter { name, id, target } => {
                 json!({ "e": "enter", "name": name, "id": id, "target": &**target })
             }
@@ -254,7 +259,7 @@ fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
     let num = |key: &str| v[key].as_u64().ok_or_else(|| format!("no number `{key}`"));
     let text = |key: &str| v[key].as_str().ok_or_else(|| format!("no text `{key}`"));
     let small = |key: &str| u32::try_from(num(key)?).map_err(|_| format!("`{key}` is too large"));
-    let truth = || v["ok"].as_bool().ok_or("no truth value `ok`");
+    let truth = |key: &str| v[key].as_bool().ok_or_else(|| format!("no truth value `{key}`"));
     let operation = || {
         let found = OPS.into_iter().find(|o| v["op"] == format!("{o:?}").as_str());
         found.ok_or("an unknown operation")
@@ -276,6 +281,9 @@ fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
         }
         "jbd2" => Event::Jbd2 { what: name(text("what")?)?, tid: small("tid")?, value: num("v")? },
         "cpu" => Event::Cpu { what: name(text("what")?)?, span: Span(num("ns")?) },
+        "wakeup" => Event::Wakeup { task: task_named(text("who")?, tasks), timer: truth("timer")? },
+        "in" => Event::SwitchIn { core: small("core")? },
+        "out" => Event::SwitchOut { ready: truth("ready")? },
         "enter" => Event::SyscallEnter {
             name: name(text("name")?)?,
             id: num("id")?,
@@ -285,7 +293,7 @@ fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
             name: name(text("name")?)?,
             id: num("id")?,
             value: num("v")?,
-            ok: truth()?,
+            ok: truth("ok")?,
         },
         "mark" => Event::Mark { text: text("text")?.into() },
         "command" => Event::Command {
@@ -295,17 +303,21 @@ fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
             at: Sector(num("s")?),
             sectors: small("n")?,
         },
-        "done" => Event::CommandEnd { id: num("id")?, ok: truth()? },
+        "done" => Event::CommandEnd { id: num("id")?, ok: truth("ok")? },
         "device" => Event::Device(Box::new(read_device_work(v)?)),
         other => return Err(format!("an unknown event `{other}`")),
     };
-    let task = text("task")?;
-    let task = tasks.get(task).cloned().unwrap_or_else(|| {
-        let new: Rc<str> = task.into();
+    let task = task_named(text("task")?, tasks);
+    Ok(Record { at: Time(num("t")?), task, event })
+}
+
+/// A task's name, kept once.
+fn task_named(name: &str, tasks: &mut BTreeSet<Rc<str>>) -> Rc<str> {
+    tasks.get(name).cloned().unwrap_or_else(|| {
+        let new: Rc<str> = name.into();
         tasks.insert(new.clone());
         new
-    });
-    Ok(Record { at: Time(num("t")?), task, event })
+    })
 }
 
 /// Most different names of operations, phases and calls that a process reads.
@@ -388,6 +400,9 @@ mod tests {
         let events = [
             Event::Jbd2 { what: "start_commit", tid: 7, value: 1 },
             Event::Cpu { what: "syscall", span: Span(250) },
+            Event::Wakeup { task: "jbd2/sdb1-8".into(), timer: false },
+            Event::SwitchIn { core: 7 },
+            Event::SwitchOut { ready: true },
             Event::SyscallEnter { name: "fsync", id: 3, target: "22".into() },
             Event::SyscallExit { name: "fsync", id: 3, value: 0, ok: true },
             Event::Mark { text: "end".into() },

@@ -26,6 +26,8 @@ pub enum NoSuchSync {
     },
     /// It does not return within the run.
     Open,
+    /// The events do not say who woke whom.
+    NoWakeups,
 }
 
 impl fmt::Display for NoSuchSync {
@@ -35,6 +37,9 @@ impl fmt::Display for NoSuchSync {
                 write!(f, "there is no fsync number {asked}: the run has {there}")
             }
             NoSuchSync::Open => f.write_str("the fsync does not return within the run"),
+            NoSuchSync::NoWakeups => f.write_str(
+                "its events do not say who woke whom, as an older version wrote them: run it again",
+            ),
         }
     }
 }
@@ -118,6 +123,9 @@ pub fn explain(
     let exit = (enter..records.len())
         .find(|&i| matches!(records[i].event, Event::SyscallExit { id, .. } if id == call))
         .ok_or(NoSuchSync::Open)?;
+    if !records.iter().any(|r| matches!(r.event, Event::Wakeup { .. })) {
+        return Err(NoSuchSync::NoWakeups);
+    }
     let start = records[enter].at;
     let walk = Walk::new(records);
     let steps = walk.back(exit, start);
@@ -171,6 +179,10 @@ impl Namer<'_> {
                     let r = &self.walk.requests[*i];
                     (format!("in the elevator: {}", self.kind(r, Role::Own)), self.describe(r))
                 }
+                Doing::Runnable => {
+                    ("ready, and no core free".to_owned(), "waits for a core".to_owned())
+                }
+                Doing::Sleep => ("sleep".to_owned(), "nothing else ends it".to_owned()),
                 Doing::Unknown => ("other wait".to_owned(), "no event ends it".to_owned()),
             };
             let from_ns = s.from.since(start).0;

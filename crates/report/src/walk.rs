@@ -24,7 +24,11 @@ pub(crate) enum Doing {
     Request(usize, Role),
     /// A request stood in the elevator and nothing that the trace shows held it.
     Elevator(usize),
-    /// A wait whose end no event explains (a timer, a lock).
+    /// The task was ready, and no core was free.
+    Runnable,
+    /// Nothing but time ended it: a sleep, or a timer of the kernel's.
+    Sleep,
+    /// The trace does not reach back to what it waited for.
     Unknown,
 }
 
@@ -55,21 +59,21 @@ pub(crate) struct Step {
 pub(crate) struct Walk<'a> {
     records: &'a [Record],
     pub requests: Vec<Request>,
+    /// Are CPUs modelled?
+    cores: bool,
     /// Indexes of each task's records.
     by_task: BTreeMap<&'a str, Vec<usize>>,
+    /// Task -> indexes of the records that tell of its being woken.
+    wakeups: BTreeMap<&'a str, Vec<usize>>,
     /// Index of the completion record -> request.
     done: BTreeMap<usize, usize>,
-    /// Indexes of the `D` records -> request.
-    issued: BTreeMap<usize, usize>,
     /// Ends of flush commands.
     flush_ends: BTreeMap<Time, usize>,
-    /// Where a modelled CPU stopped running a task -> its record.
-    cpu_ends: BTreeMap<Time, Vec<usize>>,
-    /// CPU record -> when that work began and ended: what a task is charged at one instant is
-    /// worked off one after another.
+    /// Where interrupt context's work ended -> its record.
+    interrupt_ends: BTreeMap<Time, Vec<usize>>,
+    /// CPU record -> when that work began and ended, interrupts not counted: what a task is charged
+    /// at one instant is worked off one after another.
     bursts: BTreeMap<usize, (Time, Time)>,
-    /// CPU record -> when the task began to work without a pause.
-    busy_since: BTreeMap<usize, Time>,
 }
 
 /// Who is looked at, and up to which record.
@@ -86,13 +90,13 @@ impl<'a> Walk<'a> {
         let mut w = Walk {
             records,
             requests: Vec::new(),
+            cores: false,
             by_task: BTreeMap::new(),
+            wakeups: BTreeMap::new(),
             done: BTreeMap::new(),
-            issued: BTreeMap::new(),
             flush_ends: BTreeMap::new(),
-            cpu_ends: BTreeMap::new(),
+            interrupt_ends: BTreeMap::new(),
             bursts: BTreeMap::new(),
-            busy_since: BTreeMap::new(),
         };
         for (i, r) in requests.iter().enumerate() {
             for m in [r.done, r.ended].into_iter().flatten() {
@@ -101,25 +105,27 @@ impl<'a> Walk<'a> {
                     w.done.insert(m.index, i);
                 }
             }
-            w.issued.extend(r.issued.map(|m| (m.index, i)));
             if let (true, Some(done)) = (r.is_flush(), r.done) {
                 w.flush_ends.insert(done.at, i);
             }
         }
         w.requests = requests;
-        let mut busy: BTreeMap<&str, (Time, Time)> = BTreeMap::new();
+        let mut busy: BTreeMap<&str, Time> = BTreeMap::new();
         for (i, r) in records.iter().enumerate().filter(|(_, r)| !of_device(r)) {
             w.by_task.entry(&r.task).or_default().push(i);
-            if let Event::Cpu { span, .. } = r.event {
-                let (since, until) = busy.entry(&r.task).or_insert((r.at, r.at));
-                if r.at > *until {
-                    (*since, *until) = (r.at, r.at);
+            match &r.event {
+                Event::SwitchIn { .. } => w.cores = true,
+                Event::Wakeup { task, .. } => w.wakeups.entry(task).or_default().push(i),
+                Event::Cpu { span, .. } => {
+                    let until = busy.entry(&r.task).or_insert(r.at);
+                    let start = r.at.max(*until);
+                    *until = start + *span;
+                    w.bursts.insert(i, (start, *until));
+                    if *r.task == *SWAPPER {
+                        w.interrupt_ends.entry(*until).or_default().push(i);
+                    }
                 }
-                let start = *until;
-                *until = start + span;
-                w.bursts.insert(i, (start, *until));
-                w.busy_since.insert(i, *since);
-                w.cpu_ends.entry(*until).or_default().push(i);
+                _ => {}
             }
         }
         w
@@ -132,13 +138,14 @@ impl<'a> Walk<'a> {
         let mut steps = Vec::new();
         // Each turn goes back in time or to an earlier record.
         while place.at > from {
-            place = self.turn(place, from, &mut steps);
+            place = self.turn(&place, from, &mut steps);
         }
         steps.reverse();
         steps
     }
 
-    fn turn(&self, p: Place<'a>, from: Time, steps: &mut Vec<Step>) -> Place<'a> {
+    /// From a place at which the task ran, back to why it ran there.
+    fn turn(&self, p: &Place<'a>, from: Time, steps: &mut Vec<Step>) -> Place<'a> {
         let mut push = |begin: Time, end: Time, doing: Doing| {
             let begin = begin.max(from);
             if begin < end {
@@ -146,103 +153,115 @@ impl<'a> Walk<'a> {
             }
         };
         let own = self.by_task.get(p.task).map_or(&[][..], Vec::as_slice);
-        let last = own[..own.partition_point(|&i| i < p.before)].last().copied();
-        // A task that waits since before the trace has done nothing in it.
-        let mut ends = Time::ZERO;
-        if let Some(last) = last {
-            let r = &self.records[last];
-            let (starts, cpu);
-            (starts, ends, cpu) = match (&r.event, self.bursts.get(&last)) {
-                (Event::Cpu { what, .. }, Some(&(start, end))) => (start, end, Some(*what)),
-                _ => (r.at, r.at, None),
-            };
-            let since = self.busy_since.get(&last).copied().unwrap_or(starts);
-            let stolen = cpu.is_some() && ends < p.at && self.interrupted(since, ends, p.at);
-            if stolen {
-                push(ends, p.at, Doing::Cpu(INTERRUPTS));
-            }
-            if ends >= p.at || stolen {
-                if let Some(what) = cpu {
-                    push(starts, ends.min(p.at), Doing::Cpu(what));
+        let own = &own[..own.partition_point(|&i| i < p.before)];
+        let mut at = p.at;
+        for &i in own.iter().rev() {
+            let record = &self.records[i];
+            match record.event {
+                Event::Cpu { what, .. } => {
+                    let (start, end) = self.bursts[&i];
+                    // A task that holds a core and has nothing left to do goes on or gives it up.
+                    push(end, at, Doing::Cpu(INTERRUPTS));
+                    at = at.min(end);
+                    push(start, at, Doing::Cpu(what));
+                    at = at.min(start);
                 }
-                return Place { at: starts.min(p.at), before: last, ..p };
+                Event::SwitchIn { .. } => {
+                    // An interrupt had the core when the task was given it.
+                    push(record.at, at, Doing::Cpu(INTERRUPTS));
+                    return self.woken(p.task, at.min(record.at), i, &mut push);
+                }
+                // It was looked for where it did not run.
+                Event::SwitchOut { .. } => break,
+                // Without modelled CPUs a task runs when it is woken, and takes no time.
+                _ if record.at < at && !self.cores => break,
+                _ => {}
+            }
+            if at <= from {
+                return Place { task: p.task, at, before: i };
             }
         }
-        // Work that was charged before its last record may still have been worked off behind it.
-        let behind = self.cpu_ends.get(&p.at).into_iter().flatten().rev().copied().find(|&i| {
-            i < p.before && &*self.records[i].task == p.task && self.bursts[&i].0 < p.at
+        self.woken(p.task, at, p.before, &mut push)
+    }
+
+    /// The task began to run at `at`, before record `before`: who had made it ready, and when?
+    fn woken(
+        &self,
+        task: &'a str,
+        at: Time,
+        before: usize,
+        push: &mut impl FnMut(Time, Time, Doing),
+    ) -> Place<'a> {
+        let given_up = |e: &Event| matches!(e, Event::SwitchOut { .. });
+        let out = self.latest(self.by_task.get(task), before, given_up);
+        let wake = self.latest(self.wakeups.get(task), before, |_| true);
+        if let Some(out) = out.filter(|&o| wake.is_none_or(|w| w < o)) {
+            // It was ready all the time, if it was woken before it gave its core up.
+            let was = &self.records[out];
+            let ready = matches!(was.event, Event::SwitchOut { ready: true });
+            push(was.at, at, if ready { Doing::Runnable } else { Doing::Unknown });
+            return Place { task, at: was.at, before: out };
+        }
+        let Some(wake) = wake else {
+            // It was woken before the trace began, or the place is not one at which it ran.
+            push(Time::ZERO, at, Doing::Unknown);
+            return Place { task, at: Time::ZERO, before: 0 };
+        };
+        let record = &self.records[wake];
+        push(record.at, at, Doing::Runnable);
+        let place = Place { task, at: record.at, before: wake };
+        match record.event {
+            Event::Wakeup { timer: true, .. } => self.slept(place, push),
+            _ if *record.task == *SWAPPER => self.interrupt(place, push),
+            _ => Place { task: &record.task, at: record.at, before: wake },
+        }
+    }
+
+    /// The last of the records `list` before `before` that is of the kind.
+    fn latest(
+        &self,
+        list: Option<&Vec<usize>>,
+        before: usize,
+        kind: fn(&Event) -> bool,
+    ) -> Option<usize> {
+        let list = list.map_or(&[][..], Vec::as_slice);
+        let known = &list[..list.partition_point(|&i| i < before)];
+        known.iter().rev().copied().find(|&i| kind(&self.records[i].event))
+    }
+
+    /// The wait that ended at `p` was a sleep: back to where it began.
+    fn slept(&self, p: Place<'a>, push: &mut impl FnMut(Time, Time, Doing)) -> Place<'a> {
+        let own = self.by_task.get(p.task).map_or(&[][..], Vec::as_slice);
+        let own = &own[..own.partition_point(|&i| i < p.before)];
+        let (began, before) = own.last().map_or((Time::ZERO, 0), |&i| {
+            let end = self.bursts.get(&i).map_or(self.records[i].at, |b| b.1);
+            (end, i + 1)
         });
-        if let (Some(i), Event::Cpu { what, .. }) =
-            (behind, &self.records[behind.unwrap_or(0)].event)
-        {
-            let start = self.bursts[&i].0;
-            push(start, p.at, Doing::Cpu(what));
-            return Place { at: start, before: i, ..p };
-        }
-        let latest = own[..own.partition_point(|&i| i < p.before)]
-            .iter()
-            .rev()
-            .find_map(|i| Some((*self.busy_since.get(i)?, self.bursts.get(i)?.1)));
-        if let Some((start, end)) = latest
-            && (ends..p.at).contains(&end)
-            && self.interrupted(start, end, p.at)
-        {
-            push(end, p.at, Doing::Cpu(INTERRUPTS));
-            return Place { at: end, ..p };
-        }
-        // It did nothing between `ends` and `p.at`: something ended its wait.
-        match self.waker(&p, last) {
-            Some(Waker::Completion(request, index)) => self.request(&p, request, index, &mut push),
-            Some(Waker::Task(index)) => {
-                Place { task: &self.records[index].task, at: p.at, before: index + 1 }
+        push(began, p.at, Doing::Sleep);
+        Place { task: p.task, at: began.min(p.at), before }
+    }
+
+    /// Interrupt context woke the task at `p`: because of which request's end?
+    fn interrupt(&self, p: Place<'a>, push: &mut impl FnMut(Time, Time, Doing)) -> Place<'a> {
+        let mut at = p.at;
+        loop {
+            let now = self.at(at, p.before).find_map(|i| Some((i, *self.done.get(&i)?)));
+            if let Some((index, request)) = now {
+                push(at, p.at, Doing::Cpu(INTERRUPTS));
+                return self.request(&Place { at, ..p }, request, index, push);
             }
-            None => {
-                push(ends, p.at, Doing::Unknown);
-                Place { at: ends.max(from), before: last.map_or(0, |i| i + 1), ..p }
+            match self.interrupt_before(at, p.before) {
+                Some(start) => at = start,
+                None => return self.slept(p, push),
             }
         }
     }
 
-    /// Did interrupts take the time from `end` to `until` from work that began at `start`? They are
-    /// all served by one core, and delay what computes there.
-    fn interrupted(&self, start: Time, end: Time, until: Time) -> bool {
-        let own = self.by_task.get(SWAPPER).map_or(&[][..], Vec::as_slice);
-        // Times of records never fall, those of their work's end may; what was charged before
-        // `start` may be worked off behind it.
-        let after = own.partition_point(|i| self.records[*i].at < start);
-        let before = own[..after].iter().rev();
-        let pending = before.map_while(|i| self.bursts.get(i).filter(|b| b.1 > start));
-        let within = own[after..].iter().take_while(|i| self.records[**i].at < until);
-        let bursts = pending.chain(within.filter_map(|i| self.bursts.get(i)));
-        let taken: u64 = bursts.map(|(a, b)| b.min(&until).0.saturating_sub(a.max(&start).0)).sum();
-        taken >= until.since(end).0
-    }
-
-    /// What happened when the wait of `p` ended, and after record `last` of its own.
-    fn waker(&self, p: &Place<'a>, last: Option<usize>) -> Option<Waker> {
-        let now = self.at(p.at, p.before).filter(|&i| last.is_none_or(|last| i > last));
-        let mut tasks = None;
-        let mut completion = None;
-        for i in now {
-            let r = &self.records[i];
-            if let Some(&request) = self.done.get(&i) {
-                let mine = self.requests[request]
-                    .bios
-                    .iter()
-                    .any(|b| &*self.records[b.queued.index].task == p.task);
-                if mine {
-                    return Some(Waker::Completion(request, i));
-                }
-                completion = completion.or(Some(Waker::Completion(request, i)));
-            } else if &*r.task != SWAPPER && &*r.task != p.task {
-                // A task that has just been woken itself wakes nobody yet.
-                let woken = matches!(r.event, Event::Cpu { what: "context_switch", .. });
-                tasks = tasks.or((!woken).then_some(Waker::Task(i)));
-            }
-        }
-        let stopped = self.cpu_ends.get(&p.at).into_iter().flatten().rev();
-        let other = |i: &&usize| &*self.records[**i].task != p.task && **i < p.before;
-        tasks.or(completion).or_else(|| stopped.clone().find(other).map(|&i| Waker::Task(i)))
+    /// When the work of interrupt context began that ended at `at`.
+    fn interrupt_before(&self, at: Time, before: usize) -> Option<Time> {
+        let ended = self.interrupt_ends.get(&at).into_iter().flatten();
+        let starts = ended.filter(|i| **i < before).map(|i| self.bursts[i].0);
+        starts.filter(|start| *start < at).min()
     }
 
     /// Records at a time, from the last before `before` back.
@@ -304,15 +323,15 @@ impl<'a> Walk<'a> {
         self.dispatched(who, request, push)
     }
 
-    /// What ended at `at` and let interrupt context issue `request`, and what it was to that.
-    fn ended(&self, at: Time, request: usize) -> Option<(usize, Role)> {
+    /// What ended at `at`, before record `before`, and let interrupt context issue `request`; and
+    /// what it was to that.
+    fn ended(&self, at: Time, before: usize, request: usize) -> Option<(usize, Role)> {
         let r = &self.requests[request];
-        let issued = r.issued?;
         let flush = self.flush_ends.get(&at).copied().filter(|&f| f != request);
         if let (Some(flush), false, true) = (flush, r.is_flush(), r.flags.has(Flags::PREFLUSH)) {
             return Some((flush, Role::PreFlush));
         }
-        let ended = self.at(at, issued.index).find_map(|i| {
+        let ended = self.at(at, before).find_map(|i| {
             let &done = self.done.get(&i)?;
             (done != request).then_some(done)
         });
@@ -337,19 +356,24 @@ impl<'a> Walk<'a> {
         let r = &self.requests[request];
         let issued = r.issued.expect("the caller came from its D");
         // What ended may have ended before the interrupt's work that comes between.
-        let mut at = issued.at;
+        let (mut at, mut before) = (issued.at, issued.index);
+        let task: &'a str = &self.records[issued.index].task;
+        let woken = self.latest(self.wakeups.get(task), before, |_| true);
+        if let Some(woken) = woken.filter(|_| *task != *SWAPPER) {
+            let by = &self.records[woken];
+            if *by.task != *SWAPPER {
+                // A task had kblockd run the queue.
+                return Place { task, at, before };
+            }
+            (at, before) = (by.at, woken);
+        }
         loop {
-            if let Some((done, role)) = self.ended(at, request) {
+            if let Some((done, role)) = self.ended(at, before, request) {
                 push(at, issued.at, Doing::Cpu(INTERRUPTS));
                 return self.over(who, at, done, role, push);
             }
-            let before = self.cpu_ends.get(&at).into_iter().flatten().find(|i| {
-                is_block_layer(&self.records[**i].task)
-                    && self.bursts[i].0 < at
-                    && **i < issued.index
-            });
-            match before {
-                Some(i) => at = self.bursts[i].0,
+            match self.interrupt_before(at, before) {
+                Some(start) => at = start,
                 None => break,
             }
         }
@@ -378,13 +402,6 @@ fn is_block_layer(task: &str) -> bool {
 /// Does the record tell of the device's inside? Such work is no task's.
 fn of_device(r: &Record) -> bool {
     matches!(r.event, Event::Command { .. } | Event::CommandEnd { .. } | Event::Device(_))
-}
-
-enum Waker {
-    /// This request's end, at this record.
-    Completion(usize, usize),
-    /// What a task did at this record, or the end of its work there.
-    Task(usize),
 }
 
 /// Length of a step.

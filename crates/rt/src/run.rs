@@ -221,6 +221,10 @@ impl Rt {
             s.cores[core as usize].task = Some(id);
             let t = s.tasks.get_mut(id).expect("it was there a moment ago");
             (t.core, t.last_core, t.dispatched) = (core, core, now);
+            if self.probe().on(Class::SCHED) {
+                let event = Event::SwitchIn { core };
+                self.probe().push(Record { at: now, task: t.name.clone(), event });
+            }
             let switched = t.blocked || previous != Some(id);
             s.switches += u64::from(switched);
             let held = s.cores[core as usize].interrupted_until.max(now).since(now);
@@ -254,7 +258,11 @@ impl Rt {
             Fire::Sink(sink, token) => Some(Step::Callback(sink, token)),
             Fire::Foreign(waker) => Some(Step::Wake(waker)),
             Fire::Task(id) => {
-                s.wake(id);
+                if s.wake(id) && self.probe().on(Class::SCHED) {
+                    let task = s.tasks.get(id).expect("it was woken a moment ago").name.clone();
+                    let event = Event::Wakeup { task, timer: true };
+                    self.probe().push(Record { at, task: self.interrupts(), event });
+                }
                 self.next_ready(s, at).map(Step::Poll)
             }
             Fire::Cpu(id) => self.burst_over(s, id, at).map(Step::Poll),
@@ -272,8 +280,19 @@ impl Rt {
         }
         t.queued = true;
         t.blocked = false;
-        s.release_core(id);
+        self.release_core(s, id);
         self.dispatch(s, at)
+    }
+
+    /// Takes the core from a task, if it has one; puts it in the run queue if it was woken.
+    fn release_core(&self, s: &mut State, id: TaskId) {
+        if let Some(t) = s.tasks.get(id).filter(|t| t.core != NO_CORE)
+            && self.probe().on(Class::SCHED)
+        {
+            let event = Event::SwitchOut { ready: t.queued };
+            self.probe().push(Record { at: self.now(), task: t.name.clone(), event });
+        }
+        s.release_core(id);
     }
 
     #[inline]
@@ -301,7 +320,7 @@ impl Rt {
             if let Some(t) = s.tasks.get_mut(id) {
                 t.queued = false;
             }
-            s.release_core(id);
+            self.release_core(&mut s, id);
             let gone = s.tasks.remove(id);
             s.foreground -= usize::from(gone.as_ref().is_some_and(|t| !t.daemon));
             gone
@@ -326,7 +345,7 @@ impl Rt {
             hook.suspended();
         }
         if self.0.modelled && !computes {
-            self.0.state.borrow_mut().release_core(id);
+            self.release_core(&mut self.0.state.borrow_mut(), id);
         }
     }
 }

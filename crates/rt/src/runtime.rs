@@ -175,7 +175,8 @@ impl Rt {
         s.foreground_ran = now;
         let waker = Waker::from(Arc::new(TaskWaker { id, remote: self.0.remote.clone() }));
         s.tasks.get_mut(id).expect("just inserted").body = Some(Body { future, waker });
-        s.wake(id);
+        drop(state);
+        self.wake_task(id);
         id
     }
 
@@ -189,7 +190,12 @@ impl Rt {
     pub fn current_name(&self) -> Rc<str> {
         self.current()
             .and_then(|id| self.0.state.borrow().tasks.get(id).map(|t| t.name.clone()))
-            .unwrap_or_else(|| self.0.swapper.clone())
+            .unwrap_or_else(|| self.interrupts())
+    }
+
+    /// Under what name interrupt context appears in events.
+    pub(crate) fn interrupts(&self) -> Rc<str> {
+        self.0.swapper.clone()
     }
 
     /// The name of a task that has not ended.
@@ -339,8 +345,13 @@ impl Rt {
 
     // ---- for the futures of this crate ----
 
+    #[inline]
     pub(crate) fn wake_task(&self, id: TaskId) {
-        self.0.state.borrow_mut().wake(id);
+        let woken = self.0.state.borrow_mut().wake(id);
+        if woken && self.0.probe.on(Class::SCHED) {
+            let task = self.name_of(id).expect("it was woken a moment ago");
+            self.emit(Class::SCHED, || Event::Wakeup { task, timer: false });
+        }
     }
 
     /// Remembers what the current task waits for.

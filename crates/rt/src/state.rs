@@ -54,18 +54,16 @@ impl State {
         }
     }
 
-    /// Marks a task as woken. Stale ids are ignored.
+    /// Marks a task as woken. False: it was already, or has ended.
     #[inline]
-    pub fn wake(&mut self, id: TaskId) {
-        if let Some(t) = self.tasks.get_mut(id)
-            && !t.queued
-        {
-            t.queued = true;
-            // A task that holds a core is polled when its burst, or its present poll, has ended.
-            if t.core == NO_CORE {
-                self.ready.push_back(id);
-            }
+    pub fn wake(&mut self, id: TaskId) -> bool {
+        let Some(t) = self.tasks.get_mut(id).filter(|t| !t.queued) else { return false };
+        t.queued = true;
+        // A task that holds a core is polled when its burst, or its present poll, has ended.
+        if t.core == NO_CORE {
+            self.ready.push_back(id);
         }
+        true
     }
 
     /// The next ready task: the first, or a random one under chaos.

@@ -179,6 +179,45 @@ fn charges_are_recorded_with_the_task_and_the_operation() {
 }
 
 #[test]
+fn who_woke_whom_and_who_had_a_core_is_recorded() {
+    let rt = machine(1, &[(CpuOp::Syscall, 100)]);
+    rt.probe().set_mask(Class::SCHED);
+    let queue = Rc::new(WaitQueue::new(&rt, "queue"));
+    let (task, waits) = (rt.clone(), queue.clone());
+    rt.spawn("sleeper", async move {
+        waits.wait().await;
+        task.cpu(CpuOp::Syscall, 1).await;
+    });
+    let task = rt.clone();
+    let woke = rt.block_on("waker", async move {
+        task.sleep(Span::nanos(50)).await;
+        queue.wake_all();
+        task.cpu(CpuOp::Syscall, 1).await;
+    });
+    assert_eq!((woke, rt.run()), (Ok(()), Outcome::Idle));
+    let seen: Vec<_> =
+        rt.probe().take().into_iter().map(|r| (r.at.0, r.task.to_string(), r.event)).collect();
+    let woken = |task: &str, timer| Event::Wakeup { task: task.into(), timer };
+    let (on, off) = (Event::SwitchIn { core: 0 }, Event::SwitchOut { ready: false });
+    let want = [
+        (0, "swapper", woken("sleeper", false)),
+        (0, "swapper", woken("waker", false)),
+        (0, "sleeper", on.clone()),
+        (0, "sleeper", off.clone()),
+        (0, "waker", on.clone()),
+        (0, "waker", off.clone()),
+        (50, "swapper", woken("waker", true)),
+        (50, "waker", on.clone()),
+        (50, "waker", woken("sleeper", false)),
+        // There is one core, and its task goes on.
+        (150, "waker", off.clone()),
+        (150, "sleeper", on),
+        (250, "sleeper", off),
+    ];
+    assert_eq!(seen, want.map(|(at, task, event)| (at, task.to_string(), event)));
+}
+
+#[test]
 fn operations_have_unique_names() {
     for (i, op) in CpuOp::ALL.iter().enumerate() {
         assert_eq!(*op as usize, i);

@@ -33,7 +33,8 @@ pub fn machine(era: &str, elevator: &str, device: &str) -> Machine {
 pub fn records(era: &str, case: &str) -> Vec<Record> {
     let workload = registry::WORKLOADS[0];
     let options = Options::parse(&format!("n=10,case={case}"), workload.options).expect("known");
-    let machine = machine(era, "cfq", "ssd-128");
+    let elevator = if era == "6.18" { "mq-deadline" } else { "cfq" };
+    let machine = machine(era, elevator, "ssd-128");
     let vfs = machine.mount().expect("mounts");
     machine.record(Class::ALL);
     let run = async move { (workload.run)(&vfs, &options).await };
