@@ -56,13 +56,31 @@ pub(crate) struct SizeVersion {
     pub maybe: bool,
 }
 
+/// The value of an extended attribute from some operation on; `None`: there is none.
+#[derive(Clone, Debug)]
+pub(crate) struct XattrVersion {
+    pub version: u32,
+    pub value: Option<Vec<u8>>,
+}
+
 /// The life of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileLife {
     pub kind: FileType,
     pub ino: Option<u64>,
+    /// What a symbolic link points to.
+    pub target: Option<String>,
+    /// Extended attributes by name.
+    pub xattrs: BTreeMap<String, Vec<XattrVersion>>,
     pub blocks: BTreeMap<u64, Vec<BlockVersion>>,
     pub sizes: Vec<SizeVersion>,
+}
+
+impl FileLife {
+    fn new(kind: FileType, ino: Option<u64>, sizes: Vec<SizeVersion>) -> FileLife {
+        let (blocks, xattrs) = (BTreeMap::new(), BTreeMap::new());
+        FileLife { kind, ino, target: None, xattrs, blocks, sizes }
+    }
 }
 
 /// What a completed operation promises to be durable.
@@ -184,8 +202,7 @@ impl Ledger {
     /// Of a program, with what each of its operations did, on a file system with blocks of `block`
     /// bytes whose tree was empty.
     pub fn new(operations: &[Did], block: u32) -> Ledger {
-        let root =
-            FileLife { kind: FileType::Dir, ino: None, blocks: BTreeMap::new(), sizes: Vec::new() };
+        let root = FileLife::new(FileType::Dir, None, Vec::new());
         let mut ledger = Ledger {
             block: u64::from(block),
             files: vec![root],
@@ -284,7 +301,7 @@ impl Ledger {
     fn make(&mut self, version: u32, path: &str, kind: FileType, ino: Option<u64>) -> Object {
         let object = self.files.len() as Object;
         let sizes = vec![SizeVersion { version, from: 0, to: 0, wrote: None, maybe: false }];
-        self.files.push(FileLife { kind, ino, blocks: BTreeMap::new(), sizes });
+        self.files.push(FileLife::new(kind, ino, sizes));
         if let Some(ino) = ino {
             self.by_ino.entry(ino).or_default().push(object);
         }
@@ -334,6 +351,7 @@ impl Ledger {
         match &did.call {
             Call::Open(fd, path, how) => {
                 let mut replaces = false;
+                let path = &self.followed(path);
                 let object = match self.at(path) {
                     Some(o) => {
                         if how.truncate && self.files[o as usize].kind == FileType::File {
@@ -453,7 +471,43 @@ impl Ledger {
             Call::Mkdir(a) => {
                 self.make(version, a, FileType::Dir, None);
             }
+            Call::Symlink(target, path) => {
+                let object = self.make(version, path, FileType::Symlink, None);
+                self.files[object as usize].target = Some(target.clone());
+            }
+            Call::SetXattr { path, name, len, seed } => {
+                let value = contents(*seed, 0, *len).to_vec();
+                self.set_xattr(version, path, name, Some(value));
+            }
+            Call::RemoveXattr(path, name) => self.set_xattr(version, path, name, None),
         }
+    }
+
+    fn set_xattr(&mut self, version: u32, path: &str, name: &str, value: Option<Vec<u8>>) {
+        let Some(object) = self.at(&self.followed(path)) else { return };
+        let versions = self.files[object as usize].xattrs.entry(name.to_owned()).or_default();
+        versions.push(XattrVersion { version, value });
+    }
+
+    /// Where a path leads whose last component may be a symbolic link.
+    fn followed(&self, path: &str) -> String {
+        let mut path = path.to_owned();
+        // As many as the kernel follows (`MAXSYMLINKS`).
+        for _ in 0..40 {
+            let target = self.at(&path).and_then(|o| self.files[o as usize].target.as_ref());
+            let Some(target) = target else { break };
+            let mut parts: Vec<&str> = path.split('/').collect();
+            parts.pop();
+            for part in target.split('/') {
+                match part {
+                    "" | "." => {}
+                    ".." => drop(parts.pop()),
+                    name => parts.push(name),
+                }
+            }
+            path = parts.join("/");
+        }
+        path
     }
 
     /// Has a sync promised some contents of the file, of which it has had some ever since?

@@ -37,6 +37,8 @@ pub fn judge(
     }
     let judge = Judge { ledger, outcome, begun, ended, profile };
     judge.data(&mut out);
+    judge.links(&mut out);
+    judge.xattrs(&mut out);
     judge.promises(&mut out);
     judge.order(&mut out);
     judge.replaced(&mut out);
@@ -154,6 +156,83 @@ impl Judge<'_> {
                 self.versions(file, life, out);
             }
         }
+    }
+
+    /// O2 of symbolic links: one points where it was made to point.
+    fn links(&self, out: &mut Vec<Violation>) {
+        for file in self.outcome.files.iter().filter(|f| f.kind == FileType::Symlink) {
+            // Links are made by path, so their inodes are not known.
+            let names = self.ledger.names.iter().take(self.begun as usize + 1);
+            let lives =
+                names.filter_map(|n| Some(&self.ledger.files[*n.get(&file.path)? as usize]));
+            let mut targets = lives.filter_map(|l| l.target.as_ref()).peekable();
+            let first = targets.peek().map_or("no symbolic link", |t| t).to_owned();
+            if !targets.any(|t| Some(t) == file.target.as_ref()) {
+                out.push(Violation {
+                    rule: Rule::Exposure,
+                    path: file.path.clone(),
+                    offset: None,
+                    expected: format!("a link to {first}"),
+                    seen: format!("a link to {:?}", file.target.as_deref().unwrap_or_default()),
+                });
+            }
+        }
+    }
+
+    /// O2 of extended attributes: a value is one that was set.
+    fn xattrs(&self, out: &mut Vec<Violation>) {
+        let files = self.outcome.files.iter();
+        for (file, xattrs) in files.filter_map(|f| Some((f, f.xattrs.as_ref()?))) {
+            if xattrs.is_empty() {
+                continue;
+            }
+            let mut objects = self.candidates(file);
+            let names = self.ledger.names.iter().take(self.begun as usize + 1);
+            objects.extend(names.filter_map(|n| n.get(&file.path)));
+            let lives = || objects.iter().map(|o| &self.ledger.files[*o as usize]);
+            let was_set = |(name, value): &&(String, Vec<u8>)| {
+                let versions = lives().filter_map(|l| l.xattrs.get(name)).flatten();
+                let mut begun = versions.filter(|v| v.version <= self.begun);
+                begun.any(|v| v.value.as_ref() == Some(value))
+            };
+            if let Some((name, value)) = xattrs.iter().find(|x| !was_set(x)) {
+                out.push(Violation {
+                    rule: Rule::Exposure,
+                    path: file.path.clone(),
+                    offset: None,
+                    expected: format!("a value of {name} that was set"),
+                    seen: format!("{} other bytes", value.len()),
+                });
+            }
+        }
+    }
+
+    /// Attributes of a file, as of version `covers` or later.
+    fn kept_xattrs(&self, life: &FileLife, file: &Survivor, due: &Due<'_>) -> Option<Violation> {
+        life.xattrs.iter().find_map(|(name, versions)| {
+            let required = versions.iter().rev().find(|v| v.version <= due.covers)?;
+            let there = file.xattrs.as_ref();
+            let seen = there.and_then(|x| x.iter().find(|(n, _)| n == name)).map(|(_, v)| v);
+            let mut may = versions
+                .iter()
+                .filter(|v| v.version >= required.version && v.version <= self.begun);
+            let kept = there.is_some() && may.any(|v| v.value.as_ref() == seen);
+            if required.version <= due.since || kept {
+                return None;
+            }
+            let set = self.ledger.text(required.version);
+            Some(Violation {
+                rule: due.rule,
+                path: file.path.clone(),
+                offset: None,
+                expected: format!("{name} as of `{set}` or later, as `{}` promised", due.by),
+                seen: match (there, seen) {
+                    (None, _) => "attributes that cannot be read".to_owned(),
+                    (_, None) => "no such attribute".to_owned(),
+                    (_, Some(v)) => format!("an older value of {} bytes", v.len()),
+                },
+            })
+        })
     }
 
     /// O3, both readings.
@@ -282,7 +361,8 @@ impl Judge<'_> {
             };
             let told = self.ledger.failed || promise.basis == Basis::Read;
             let rule = if told { Rule::Errors } else { Rule::LostSync };
-            let due = Due { covers, since, names: false, range: None, by, rule };
+            let attributes = matches!(promise.scope, Scope::All | Scope::File { names: true, .. });
+            let due = Due { covers, since, names: false, attributes, range: None, by, rule };
             match promise.scope {
                 Scope::File { object, names } => {
                     let names = names && self.profile.fsync_keeps_names;
@@ -363,6 +443,9 @@ impl Judge<'_> {
             if let Some(path) = gone {
                 out.push(lost(path, None, "this name".into(), "no such name".into()));
             }
+        }
+        if due.attributes {
+            out.extend(self.kept_xattrs(life, file, due));
         }
         if life.kind != FileType::File {
             return;
@@ -560,6 +643,8 @@ struct Due<'a> {
     since: u32,
     /// Names of a file too.
     names: bool,
+    /// Its extended attributes: `fdatasync` says nothing of them.
+    attributes: bool,
     /// Bytes of the file; `None`: all.
     range: Option<(u64, u64)>,
     /// Who made the promise.

@@ -23,6 +23,8 @@ pub struct Survivor {
     pub size: u64,
     /// Target of a symbolic link.
     pub target: Option<String>,
+    /// Extended attributes, by name with its prefix; `None`: they cannot be read.
+    pub xattrs: Option<Vec<(String, Vec<u8>)>>,
     /// Identity of each whole block below `size` that has a place: (block of the file, contents).
     /// All others are zero.
     pub blocks: Vec<(u64, u128)>,
@@ -156,6 +158,7 @@ impl FsSubject {
             nlink: file.nlink,
             size: file.size,
             target: file.target,
+            xattrs: file.xattrs,
             blocks,
             tail,
         })

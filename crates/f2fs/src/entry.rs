@@ -311,11 +311,7 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let failed = found.recovery.failed.iter().map(|e| format!("roll-forward failed: {e}"));
     let wrong = found.findings.iter().map(|f| format!("/{}: {}", text(&f.path), f.error));
     let attributes = |all: &[xattr::Attribute]| {
-        let one = |a: &xattr::Attribute| {
-            let prefix = xattr::prefix(a.name_index).unwrap_or("unknown.");
-            (format!("{prefix}{}", text(&a.name)), attribute(&a.value))
-        };
-        all.iter().map(one).collect()
+        all.iter().map(|a| (a.full_name(), attribute(&a.value))).collect()
     };
     let rejected = found.recovery.oprw.iter().flat_map(|r| &r.nodes);
     Ok(Inspection {

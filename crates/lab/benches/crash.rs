@@ -72,7 +72,7 @@ fn measure(size: (&'static str, u64), check: bool, programs: u64) -> Row {
         stale: false,
         ..Bench::new(registry::FILE_SYSTEMS[0], "era=6.18").expect("options of ext4")
     };
-    let source = Source::Wild { seed: 1, calls: 24, extras: Extras::ALL };
+    let source = Source::Wild { seed: 1, calls: 24, extras: Extras::DATA };
     let image = bench.image().expect("an image");
     let mut row = Row {
         size: size.0,

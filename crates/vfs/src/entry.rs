@@ -224,6 +224,9 @@ pub struct SurveyedFile {
     pub size: u64,
     /// Target of a symbolic link.
     pub target: Option<String>,
+    /// Extended attributes, by name with its prefix. `None`: they cannot be read, and the survey's
+    /// faults say why.
+    pub xattrs: Option<Vec<(String, Vec<u8>)>>,
     /// What has a place and was written, in order; everything else below `size` reads as zero.
     pub map: Vec<Run>,
 }

@@ -75,6 +75,9 @@ impl Image<'_> {
             return Err(self.wrong_size(record, target.len() as u64));
         }
         target.truncate(size as usize);
+        // `vfs_readlink()` copies up to the first NUL.
+        let end = target.iter().position(|b| *b == 0).unwrap_or(target.len());
+        target.truncate(end);
         Ok(target)
     }
 

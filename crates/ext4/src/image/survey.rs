@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use wp_base::FsResult;
+use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::{Overlay, PAGE_BYTES};
 use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
-use super::{Image, InodeRecord, Recovery, log_map, recover_at_mount};
+use super::{Image, InodeRecord, Recovery, Xattr, log_map, recover_at_mount};
 use crate::disk::{SuperBlock, ino};
 
 /// Recovers into `overlay` as a mount would and surveys the result; `now` is the time of deletion
@@ -56,11 +56,13 @@ pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResu
                 .named_inode(name.inode)
                 .and_then(|record| file(&image, full.clone(), &record))
             {
-                Ok(file) => {
+                Ok((file, fault)) => {
                     if file.kind == FileType::Dir && seen.insert(name.inode) {
-                        dirs.push((full, name.inode));
+                        dirs.push((full.clone(), name.inode));
                     }
                     out.files.push(file);
+                    out.faults
+                        .extend(fault.map(|e| format!("reported of attributes: {full}: {e}")));
                 }
                 Err(e) => out.faults.push(format!("{full}: {e}")),
             }
@@ -81,18 +83,27 @@ fn in_words(recovery: &Recovery) -> String {
     }
 }
 
-fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<SurveyedFile> {
+/// A file, and why its extended attributes cannot be read if they cannot.
+type Found = (SurveyedFile, Option<FsError>);
+
+fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found> {
     let inode = &record.inode;
     let m = inode.mode.get();
     let kind = FileType::from_mode(m.into()).ok_or_else(|| {
         let expected = "a known type";
-        wp_base::FsError::corrupt("ext4 inode", "i_mode", record.at, m.into(), expected)
+        FsError::corrupt("ext4 inode", "i_mode", record.at, m.into(), expected)
     })?;
     let target = match kind {
         FileType::Symlink => {
             Some(String::from_utf8_lossy(&image.link_target(record)?).into_owned())
         }
         _ => None,
+    };
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let named = |all: Vec<Xattr>| all.into_iter().map(|x| (text(&x.name), x.value)).collect();
+    let (xattrs, fault) = match image.xattrs(record) {
+        Ok(all) => (Some(named(all)), None),
+        Err(e) => (None, Some(e)),
     };
     let bs = u64::from(image.block_size().bytes());
     let map = match kind {
@@ -109,13 +120,15 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Surve
             .collect(),
         _ => Vec::new(),
     };
-    Ok(SurveyedFile {
+    let file = SurveyedFile {
         path,
         kind,
         ino: record.number.into(),
         nlink: inode.links_count.get().into(),
         size: inode.size(),
         target,
+        xattrs,
         map,
-    })
+    };
+    Ok((file, fault))
 }

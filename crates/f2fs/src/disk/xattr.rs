@@ -86,6 +86,14 @@ pub struct Attribute {
     pub value: Vec<u8>,
 }
 
+impl Attribute {
+    /// Its name with its prefix, as `listxattr` shows it.
+    pub fn full_name(&self) -> String {
+        let prefix = prefix(self.name_index).unwrap_or("unknown.");
+        format!("{prefix}{}", String::from_utf8_lossy(&self.name))
+    }
+}
+
 /// Reads all attributes from the joined pieces. `at`: byte address of the first, for the error.
 ///
 /// Errors: an entry that reaches beyond them.

@@ -216,6 +216,13 @@ impl Image<'_> {
         }
         let mut out = Vec::new();
         self.read_file(record, &mut |bytes| out.extend_from_slice(bytes))?;
+        // `vfs_readlink()` copies up to the first NUL; nothing before it is a broken link
+        // (`f2fs_get_link()`).
+        let end = out.iter().position(|b| *b == 0).unwrap_or(out.len());
+        out.truncate(end);
+        if out.is_empty() {
+            return Err(FsError::NotFound);
+        }
         Ok(out)
     }
 

@@ -1,10 +1,11 @@
 //! What a mount after a crash would find: recovery, then every name with where its contents lie.
 
-use wp_base::FsResult;
+use wp_base::{FsError, FsResult};
 use wp_medium::Overlay;
 use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
 use crate::disk::inode::inline;
+use crate::disk::xattr::Attribute;
 use crate::disk::{Geometry, nid};
 
 use super::{Image, InodeRecord, RecoverOptions, recover};
@@ -37,11 +38,13 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
             let text = String::from_utf8_lossy(&name.name);
             let full = if path.is_empty() { text.into_owned() } else { format!("{path}/{text}") };
             match image.inode(name.ino).and_then(|record| file(&image, full.clone(), &record)) {
-                Ok(file) => {
+                Ok((file, fault)) => {
                     if file.kind == FileType::Dir && seen.insert(name.ino) {
-                        dirs.push((full, name.ino));
+                        dirs.push((full.clone(), name.ino));
                     }
                     out.files.push(file);
+                    out.faults
+                        .extend(fault.map(|e| format!("reported of attributes: {full}: {e}")));
                 }
                 Err(e) => out.faults.push(format!("{full}: {e}")),
             }
@@ -51,18 +54,26 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
     Ok(out)
 }
 
-fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<SurveyedFile> {
+/// A file, and why its extended attributes cannot be read if they cannot.
+type Found = (SurveyedFile, Option<FsError>);
+
+fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found> {
     let inode = record.inode();
     let m = inode.mode.get();
     let kind = FileType::from_mode(m.into()).ok_or_else(|| {
         let found = m.into();
-        wp_base::FsError::corrupt("f2fs inode", "i_mode", record.at, found, "a known type")
+        FsError::corrupt("f2fs inode", "i_mode", record.at, found, "a known type")
     })?;
     let target = match kind {
         FileType::Symlink => {
             Some(String::from_utf8_lossy(&image.link_target(record)?).into_owned())
         }
         _ => None,
+    };
+    let named = |all: Vec<Attribute>| all.into_iter().map(|a| (a.full_name(), a.value)).collect();
+    let (xattrs, fault) = match image.attributes(record) {
+        Ok(all) => (Some(named(all)), None),
+        Err(e) => (None, Some(e)),
     };
     let mut map = Vec::new();
     if kind == FileType::File && inode.has_inline(inline::DATA) {
@@ -75,13 +86,15 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Surve
             bytes: u64::from(r.blocks) * 4096,
         }));
     }
-    Ok(SurveyedFile {
+    let file = SurveyedFile {
         path,
         kind,
         ino: record.ino.into(),
         nlink: inode.links.get(),
         size: inode.size.get(),
         target,
+        xattrs,
         map,
-    })
+    };
+    Ok((file, fault))
 }

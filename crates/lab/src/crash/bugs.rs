@@ -333,7 +333,7 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
     let fixed = bug.fixed_programs.filter(|_| !affected);
     let (source, count) = match fixed.unwrap_or(bug.programs) {
         Programs::Sequences(n) => (Source::Sequences(n), sequences::count(n)),
-        Programs::Wild(n) => (Source::Wild { seed: 1, calls: 40, extras: Extras::ALL }, n),
+        Programs::Wild(n) => (Source::Wild { seed: 1, calls: 40, extras: Extras::DATA }, n),
         Programs::Made(make, n) => (Source::Made { seed: 1, make }, n),
     };
     Ok(Campaign {

@@ -184,6 +184,7 @@ mod tests {
                 nlink: 1,
                 size: *size,
                 target: None,
+                xattrs: Some(Vec::new()),
                 blocks: Vec::new(),
                 tail: None,
             })

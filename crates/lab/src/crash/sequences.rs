@@ -24,9 +24,15 @@ enum Operation {
     Rename(&'static str, &'static str),
     Unlink(&'static str),
     Rmdir(&'static str),
+    Symlink(&'static str, &'static str),
+    SetXattr { path: &'static str, len: u32 },
+    RemoveXattr(&'static str),
 }
 
-use Operation::{Create, Fallocate, Link, Mkdir, Rename, Rmdir, Truncate, Unlink, Write};
+use Operation::{
+    Create, Fallocate, Link, Mkdir, RemoveXattr, Rename, Rmdir, SetXattr, Symlink, Truncate,
+    Unlink, Write,
+};
 
 /// All of them.
 const OPERATIONS: &[Operation] = &[
@@ -60,7 +66,15 @@ const OPERATIONS: &[Operation] = &[
     Unlink("foo"),
     Unlink("A/foo"),
     Rmdir("B"),
+    Symlink("foo", "A/link"),
+    // One that fits beside the inode, and one that needs a block.
+    SetXattr { path: "foo", len: 24 },
+    SetXattr { path: "foo", len: 1000 },
+    RemoveXattr("bar"),
 ];
+
+/// The attribute that operations set and remove; `bar` has it before.
+const ATTRIBUTE: &str = "user.note";
 
 /// What follows an operation.
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +95,9 @@ impl Operation {
     /// Files that must be there before, with contents.
     fn needs(self) -> &'static [&'static str] {
         match self {
-            Create(_) | Mkdir(_) | Rmdir(_) => &[],
+            Create(_) | Mkdir(_) | Rmdir(_) | Symlink(..) => &[],
             Write { file: "A/foo", .. } | Unlink("A/foo") | Rename("A/foo" | "A", _) => &["A/foo"],
-            Write { file: "bar", .. } => &["bar"],
+            Write { file: "bar", .. } | RemoveXattr(_) => &["bar"],
             Rename("foo", "bar") => &["foo", "bar"],
             _ => &["foo"],
         }
@@ -94,12 +108,14 @@ impl Operation {
         match self {
             Create(f) | Mkdir(f) | Unlink(f) | Rmdir(f) => f,
             Write { file, .. } | Truncate { file, .. } | Fallocate { file, .. } => file,
-            Link(_, new) | Rename(_, new) => new,
+            SetXattr { path, .. } | RemoveXattr(path) => path,
+            Link(_, new) | Rename(_, new) | Symlink(_, new) => new,
         }
     }
 
-    fn is_removal(self) -> bool {
-        matches!(self, Unlink(_) | Rmdir(_))
+    /// Is there nothing of its own behind the name now that could be opened?
+    fn is_of_name(self) -> bool {
+        matches!(self, Unlink(_) | Rmdir(_) | Symlink(..))
     }
 }
 
@@ -127,6 +143,12 @@ impl Writer {
         self.call(Call::Close(FD));
     }
 
+    fn set_xattr(&mut self, path: &str, len: u32) {
+        self.seed += 1;
+        let (path, name, seed) = (path.to_owned(), ATTRIBUTE.to_owned(), self.seed);
+        self.call(Call::SetXattr { path, name, len, seed });
+    }
+
     fn operation(&mut self, op: Operation) {
         match op {
             Create(file) => {
@@ -146,13 +168,18 @@ impl Writer {
             Rename(old, new) => self.call(Call::Rename(old.to_owned(), new.to_owned())),
             Unlink(file) => self.call(Call::Unlink(file.to_owned())),
             Rmdir(dir) => self.call(Call::Rmdir(dir.to_owned())),
+            Symlink(to, path) => self.call(Call::Symlink(to.to_owned(), path.to_owned())),
+            SetXattr { path, len } => self.set_xattr(path, len),
+            RemoveXattr(path) => {
+                self.call(Call::RemoveXattr(path.to_owned(), ATTRIBUTE.to_owned()));
+            }
         }
     }
 
     fn persist(&mut self, op: Operation, how: Persist) {
         let dir = op.about().rsplit_once('/').map_or(".", |(dir, _)| dir);
-        // What was removed has no descriptor: the directory has.
-        let file = if op.is_removal() { dir } else { op.about() };
+        // What was removed has no descriptor, nor has a link: the directory has.
+        let file = if op.is_of_name() { dir } else { op.about() };
         let (path, call) = match how {
             Persist::Nothing => return,
             Persist::Fsync => (file, Call::Fsync(SYNC_FD)),
@@ -196,6 +223,9 @@ pub fn program(length: u32, n: u64) -> Program {
     needs.dedup();
     for file in needs {
         w.on(file, CREATE, |seed| Call::Pwrite { fd: FD, len: LENGTH, at: 0, seed });
+    }
+    if ops.iter().any(|(op, _)| matches!(op, RemoveXattr(_))) {
+        w.set_xattr("bar", 100);
     }
     w.call(Call::Open(SYNC_FD, ".".to_owned(), READ));
     w.call(Call::Syncfs(SYNC_FD));

@@ -4,6 +4,8 @@
 use wp_base::rng::Rng;
 use wp_workload::program::{Alloc, Call, Flags, LIMITS, Program, Step};
 
+/// Names of attributes.
+const ATTRIBUTES: [&str; 2] = ["user.a", "user.b"];
 /// Descriptors in use at most.
 const OPEN: u32 = 6;
 /// Sleeps, microseconds: none, within a tick, some ticks, the commit timer, the age at which data
@@ -19,11 +21,16 @@ pub struct Extras {
     pub fallocate: bool,
     /// Writes of up to a MiB.
     pub large: bool,
+    /// `symlink`, `setxattr` and `removexattr`.
+    pub attributes: bool,
 }
 
 impl Extras {
     /// All.
-    pub const ALL: Extras = Extras { direct: true, fallocate: true, large: true };
+    pub const ALL: Extras = Extras { attributes: true, ..Extras::DATA };
+    /// Without symbolic links and attributes: programs on which published numbers stand.
+    pub const DATA: Extras =
+        Extras { direct: true, fallocate: true, large: true, attributes: false };
 }
 
 #[derive(Clone, Copy)]
@@ -78,6 +85,10 @@ impl Wild {
     }
 
     fn step(&mut self) {
+        // Drawn only where it can happen, so that the programs without are what they were.
+        if self.extras.attributes && self.below(8) == 0 {
+            return self.attribute();
+        }
         let at = self.below(self.open.len() as u64) as usize;
         let Some(Open { fd, size, direct }) = self.open.get(at).copied() else {
             return self.open_one();
@@ -201,6 +212,33 @@ impl Wild {
                     self.files.push(new.clone());
                     self.call(Call::Rename(old, new));
                 }
+            }
+        }
+    }
+
+    /// A symbolic link, or an attribute of a file or directory: values that fit beside the inode,
+    /// and such that need a block of their own; links that fit into the inode, and such that do not.
+    fn attribute(&mut self) {
+        let all: Vec<String> = self.files.iter().chain(&self.dirs).cloned().collect();
+        let Some(path) = self.one_of(&all) else { return self.open_one() };
+        match self.below(8) {
+            0..=1 => {
+                let name = self.new_name();
+                let target = match self.below(3) {
+                    0 => format!("{path}/{}", "long".repeat(20)),
+                    _ => path,
+                };
+                self.files.push(name.clone());
+                self.call(Call::Symlink(target, name));
+            }
+            2 => self.call(Call::RemoveXattr(path, ATTRIBUTES[self.written as usize % 2].into())),
+            other => {
+                self.written += 1;
+                let seed = self.written;
+                let name = ATTRIBUTES[self.below(2) as usize].to_owned();
+                let most = if other < 6 { 40 } else { 1500 };
+                let len = 1 + self.below(most) as u32;
+                self.call(Call::SetXattr { path, name, len, seed });
             }
         }
     }

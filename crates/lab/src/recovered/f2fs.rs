@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use wp_base::zone_report;
-use wp_f2fs::disk::{Block, Geometry, SuperBlock, ZERO_BLOCK, xattr};
+use wp_f2fs::disk::{Block, Geometry, SuperBlock, ZERO_BLOCK};
 use wp_f2fs::image::{FileInfo, Image, InspectOptions, RecoverOptions, Rules, list, recover};
 use wp_medium::{Joined, Medium, Overlay, View, WithZones};
 
@@ -97,9 +97,6 @@ fn fill(mut row: Row, image: &dyn View, options: &RecoverOptions, expected: &[Va
 
 fn found(f: &FileInfo) -> Found {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let name = |a: &xattr::Attribute| {
-        format!("{}{}", xattr::prefix(a.name_index).unwrap_or("unknown."), text(&a.name))
-    };
     Found {
         path: text(&f.path),
         kind: f.kind.name(),
@@ -112,6 +109,6 @@ fn found(f: &FileInfo) -> Found {
         sectors: f.sectors,
         sha256: f.sha256,
         target: f.target.as_deref().map(text),
-        xattrs: f.xattrs.iter().map(|a| (name(a), a.value.clone())).collect(),
+        xattrs: f.xattrs.iter().map(|a| (a.full_name(), a.value.clone())).collect(),
     }
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -86,6 +87,12 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     else if (!strcmp(c, "unlink")) T(unlink(w[1]));
     else if (!strcmp(c, "mkdir")) T(mkdir(w[1], 0755));
     else if (!strcmp(c, "rmdir")) T(rmdir(w[1]));
+    else if (!strcmp(c, "symlink")) T(symlink(w[1], w[2]));
+    else if (!strcmp(c, "setxattr")) {
+        a = strtoull(w[3], 0, 10);
+        memset(buf, 1 + atoi(w[4]) % 255, a);
+        T(setxattr(w[1], w[2], buf, a, 0));
+    } else if (!strcmp(c, "removexattr")) T(removexattr(w[1], w[2]));
     else T(-1);
     return r;
 }

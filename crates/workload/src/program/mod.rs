@@ -150,6 +150,21 @@ pub enum Call {
     Mkdir(String),
     /// `rmdir`.
     Rmdir(String),
+    /// `symlink`: what it points to, and its own path.
+    Symlink(String, String),
+    /// `setxattr`.
+    SetXattr {
+        /// Path.
+        path: String,
+        /// Name, with its prefix.
+        name: String,
+        /// Bytes.
+        len: u32,
+        /// Seed of the value.
+        seed: u32,
+    },
+    /// `removexattr`: path, name.
+    RemoveXattr(String, String),
     /// `pread`.
     Pread {
         /// Descriptor.
@@ -184,6 +199,9 @@ impl Call {
             Call::Unlink(_) => "unlink",
             Call::Mkdir(_) => "mkdir",
             Call::Rmdir(_) => "rmdir",
+            Call::Symlink(..) => "symlink",
+            Call::SetXattr { .. } => "setxattr",
+            Call::RemoveXattr(..) => "removexattr",
             Call::Pread { .. } => "pread",
             Call::DropCaches => "drop_caches",
             Call::Mark(_) => "mark",
@@ -216,6 +234,9 @@ impl Call {
             | Call::Unlink(_)
             | Call::Mkdir(_)
             | Call::Rmdir(_)
+            | Call::Symlink(..)
+            | Call::SetXattr { .. }
+            | Call::RemoveXattr(..)
             | Call::Mark(_) => None,
         }
     }
@@ -227,6 +248,9 @@ impl Call {
             | Call::Unlink(p)
             | Call::Mkdir(p)
             | Call::Rmdir(p)
+            | Call::Symlink(_, p)
+            | Call::SetXattr { path: p, .. }
+            | Call::RemoveXattr(p, _)
             | Call::Mark(p) => vec![p],
             Call::Rename(a, b) | Call::Link(a, b) => vec![a, b],
             Call::Close(_)
@@ -257,7 +281,13 @@ impl fmt::Display for Call {
             Call::Fallocate(fd, mode, at, len) => {
                 write!(f, "{name} {fd} {} {at} {len}", mode.name())
             }
-            Call::Rename(a, b) | Call::Link(a, b) => write!(f, "{name} {a} {b}"),
+            Call::Rename(a, b)
+            | Call::Link(a, b)
+            | Call::Symlink(a, b)
+            | Call::RemoveXattr(a, b) => write!(f, "{name} {a} {b}"),
+            Call::SetXattr { path, name: of, len, seed } => {
+                write!(f, "{name} {path} {of} {len} {seed}")
+            }
             Call::Unlink(a) | Call::Mkdir(a) | Call::Rmdir(a) | Call::Mark(a) => {
                 write!(f, "{name} {a}")
             }
@@ -334,6 +364,9 @@ impl fmt::Display for Program {
 
 /// Most descriptors that a program has, and the longest write, bytes (`prog.c` has as much room).
 pub const LIMITS: (u32, u32) = (64, 1 << 20);
+
+/// Longest value of an extended attribute, bytes: `XATTR_SIZE_MAX`.
+const XATTR_MAX: u32 = 65536;
 
 struct Words<'a>(std::str::SplitWhitespace<'a>);
 
@@ -434,6 +467,14 @@ fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "unlink" => Call::Unlink(w.owned()?),
         "mkdir" => Call::Mkdir(w.owned()?),
         "rmdir" => Call::Rmdir(w.owned()?),
+        "symlink" => Call::Symlink(w.owned()?, w.owned()?),
+        "setxattr" => Call::SetXattr {
+            path: w.owned()?,
+            name: w.owned()?,
+            len: w.small(XATTR_MAX + 1)?,
+            seed: w.small(u32::MAX)?,
+        },
+        "removexattr" => Call::RemoveXattr(w.owned()?, w.owned()?),
         "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
         "drop_caches" => Call::DropCaches,
         "mark" => Call::Mark(w.owned()?),
@@ -451,7 +492,8 @@ mod tests {
                     begin w 3\npwrite 0 3072 1024 7\nend\n@s:1 fsync 0\nfdatasync 0\nsyncfs 0\n\
                     sync\n\
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
-                    mkdir d\nrmdir d\npread 0 4096 0\ndrop_caches\nmark d/f\nfail write data 2 1\n\
+                    mkdir d\nrmdir d\nsymlink d/f l\nsetxattr f user.a 40 7\n\
+                    removexattr f user.a\npread 0 4096 0\ndrop_caches\nmark d/f\nfail write data 2 1\n\
                     fail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\
                     tear write journal 0 1 512 1024\nheal\nclose 0\n\
                     nap 20000\nexit\n";

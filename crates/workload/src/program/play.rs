@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_medium::Slice;
-use wp_vfs::{Fd, OpenFlags, Reserve, Vfs};
+use wp_vfs::{Fd, OpenFlags, Reserve, Vfs, XattrSet};
 
 use super::{Alloc, Call, Flags};
 
@@ -93,6 +93,12 @@ impl Player {
             Call::Unlink(a) => vfs.unlink(a).await,
             Call::Mkdir(a) => vfs.mkdir(a, 0o755).await,
             Call::Rmdir(a) => vfs.rmdir(a).await,
+            Call::Symlink(target, path) => vfs.symlink(target, path).await,
+            Call::SetXattr { path, name, len, seed } => {
+                let value = contents(*seed, 0, *len).to_vec();
+                vfs.set_xattr(path, name, &value, XattrSet::Any).await
+            }
+            Call::RemoveXattr(path, name) => vfs.remove_xattr(path, name).await,
             Call::Pread { fd, len, at } => self.read(*fd, *at, *len).await.map(|_| ()),
             Call::DropCaches => {
                 vfs.fs().drop_caches();

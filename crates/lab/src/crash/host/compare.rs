@@ -79,6 +79,7 @@ fn of_files(ours: &Survivor, theirs: &Survivor) -> Option<String> {
     field("links", &ours.nlink, &theirs.nlink);
     field("size", &ours.size, &theirs.size);
     field("target", &ours.target, &theirs.target);
+    field("attributes", &ours.xattrs, &theirs.xattrs);
     let by_block = |f: &Survivor| f.blocks.iter().copied().collect::<BTreeMap<u64, u128>>();
     let (a, b) = (by_block(ours), by_block(theirs));
     let unlike = a.keys().chain(b.keys()).filter(|n| a.get(n) != b.get(n)).min();
@@ -106,6 +107,7 @@ mod tests {
             nlink: 1,
             size,
             target: None,
+            xattrs: Some(Vec::new()),
             blocks: vec![(0, 7), (1, Slice::zero(4096).id())],
             tail: None,
         }

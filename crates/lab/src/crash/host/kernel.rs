@@ -291,6 +291,8 @@ fn file(place: &Path, path: &str, block: u32) -> io::Result<Survivor> {
         FileType::Symlink => Some(fs::read_link(place)?.to_string_lossy().into_owned()),
         _ => None,
     };
+    // As in our survey: a file is there, also if its attributes cannot be read.
+    let xattrs = xattrs(place).ok();
     let (mut blocks, mut tail) = (Vec::new(), None);
     if kind == FileType::File {
         (blocks, tail) = contents(place, meta.size(), u64::from(block))?;
@@ -302,9 +304,25 @@ fn file(place: &Path, path: &str, block: u32) -> io::Result<Survivor> {
         nlink: u32::try_from(meta.nlink()).unwrap_or(u32::MAX),
         size: meta.size(),
         target,
+        xattrs,
         blocks,
         tail,
     })
+}
+
+/// Extended attributes by name; of a symbolic link its own.
+fn xattrs(place: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut names = vec![0; 1 << 16];
+    let length = rustix::fs::llistxattr(place, &mut names)?;
+    let names = names[..length].split(|b| *b == 0).filter(|name| !name.is_empty());
+    let mut value = vec![0; 1 << 16];
+    let mut out = Vec::new();
+    for name in names {
+        let length = rustix::fs::lgetxattr(place, name, &mut value)?;
+        out.push((String::from_utf8_lossy(name).into_owned(), value[..length].to_vec()));
+    }
+    out.sort();
+    Ok(out)
 }
 
 /// Whole blocks that are not zero, and what is left of the last.

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use wp_base::SECTOR_BYTES;
 use wp_base::rng::Rng;
 use wp_crash::{Explorer, FsSubject, History, Plan, Profile};
-use wp_medium::{Medium, MediumView, Sound};
+use wp_medium::{Medium, MediumView, Overlay, Sound};
 use wp_vfs::Options;
 
 pub use self::compare::difference;
@@ -451,7 +451,9 @@ fn our_check(
     let start = wp_base::Sector(start / SECTOR_BYTES);
     let view = MediumView { medium: medium.clone(), start, bytes: BYTES };
     let options = mode.parsed(era)?;
-    let checked = (registry::FILE_SYSTEMS[0].check)(&view, &options, true, &Sound::default());
+    let (fs, overlay) = (registry::FILE_SYSTEMS[0], Overlay::new(&view));
+    let mounted = (fs.survey)(&overlay, &options);
+    let checked = mounted.and_then(|_| (fs.check)(&overlay, &options, false, &Sound::default()));
     let checked = match checked {
         Ok(checked) => checked,
         Err(e) => return Ok(Some(e.to_string())),

@@ -343,7 +343,7 @@ impl Setting<'_> {
             Programs::Sequences => sequences::program(1, n),
             // A stride that has nothing in common with how they are numbered.
             Programs::Pairs => sequences::program(2, n * 7919 % sequences::count(2)),
-            Programs::Wild(calls) => wild::generate(1 + n, calls, Extras::ALL),
+            Programs::Wild(calls) => wild::generate(1 + n, calls, Extras::DATA),
             Programs::Log(rounds) => wear::log(1 + n, rounds),
             Programs::Space(rounds) => wear::space(1 + n, rounds),
             Programs::Edges(rounds) => wear::edges(1 + n, rounds),

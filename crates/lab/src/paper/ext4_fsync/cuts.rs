@@ -90,7 +90,7 @@ pub fn cut_era(
     workers: usize,
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Vec<CutRow>>, MachineError> {
-    let extras = Extras::ALL;
+    let extras = Extras::DATA;
     let sources = [
         ("random", programs, Source::Wild { seed, calls: 40, extras }),
         ("one journal", programs / 50, Source::Database { seed, journals: 1 }),
