@@ -87,7 +87,7 @@ policies! {
         "after a crash every log leaves the zone that it has begun";
     /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers.
     umount_flushes_nat = "f2fs: rebuild nat_bits during umount",
-        Some(Version(5, 17)), None,
+        Some(Version(5, 17)), Some(Version(6, 12)),
         "an unmount empties the NAT journal, and keeps bitmaps of free numbers if all are known";
     /// Zones are reset by the discard thread, not by the checkpoint.
     async_zone_reset = "f2fs: add async reset zone command support",
@@ -103,6 +103,27 @@ policies! {
     xattr_dir_checkpoint = "f2fs: fix to do checkpoint when parent's xattr is updated",
         Some(Version(6, 1)), None,
         "changed attributes of a directory make checkpoints of the fsyncs of its files only";
+    /// A checkpoint takes the times of directories whose names changed, and of a renamed file.
+    checkpoint_takes_dir_times = "unknown: `f2fs_mark_inode_dirty_sync(dir, true)`",
+        Some(Version(6, 12)), None,
+        "a checkpoint writes the new times of directories; before, only the flusher and syncfs did";
+    /// Direct writes that have to go through the cache leave nothing dirty there, and nothing cached.
+    direct_through_cache_waits = "f2fs: preserve direct write semantics when buffering is forced",
+        Some(Version(6, 4)), None,
+        "O_DIRECT writes that take the cache (zoned devices) are written back and waited for";
+    /// On zoned devices an atomic fsync flushes behind its last node, which is not forced.
+    zoned_flush_not_fua = "f2fs: use flush command instead of FUA for zoned device",
+        None, Some(Version(6, 12)),
+        "on zoned devices strict mode flushes after the last node; later it forces it, as elsewhere";
+    /// What lies in the cache behind the end of a file is zeroed or dropped before it grows.
+    /// (Stable kernels of 6.12 have it too.)
+    zero_beyond_end = "f2fs: fix to zero post-eof page",
+        Some(Version(6, 12)), None,
+        "a file that grows from within a block waits for that block's writeback";
+    /// In strict mode the zeroes behind the old end are written before the file grows.
+    strict_writes_zeroes = "unknown: `do_zero_post_eof_page`",
+        Some(Version(6, 12)), None,
+        "with fsync_mode=strict a file that grows from within a block has it written, and waited for";
 }
 
 #[cfg(test)]

@@ -44,7 +44,8 @@ pub(super) enum CpReason {
 }
 
 impl F2fs {
-    fn is_strict(&self) -> bool {
+    /// Is `fsync_mode` a strict one?
+    pub(super) fn is_strict(&self) -> bool {
         matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed)
     }
 
@@ -248,7 +249,7 @@ impl F2fs {
     /// The flush, if there is one, and what need not be remembered after it (`flush_out`).
     async fn end_sync(&self, inode: &Inode, atomic: bool) -> FsResult<()> {
         let flushes = if atomic {
-            self.opts.barrier && self.g.is_zoned
+            self.opts.barrier && self.g.is_zoned && self.opts.era.zoned_flush_not_fua
         } else {
             self.opts.fsync_mode != FsyncMode::NoBarrier
         };
@@ -269,6 +270,7 @@ impl F2fs {
         if site::SYNC_SEND.on() {
             self.wb.write_all(false).await;
         }
+        self.dirty_new_times();
         if site::SYNC_AGAIN.on() {
             self.wb.write_all(true).await;
         }
@@ -288,6 +290,7 @@ impl F2fs {
             if site::SYNCFS_SEND.on() {
                 self.wb.write_files(false).await;
             }
+            self.dirty_new_times();
             if site::SYNCFS_WRITE.on() {
                 self.wb.write_files(true).await;
             }
