@@ -49,8 +49,8 @@ fn bios(records: &[Record], case: usize) -> Vec<(String, i64, u32)> {
     records[at(Moment::Fsync)..at(Moment::Return)].iter().filter_map(bio).collect()
 }
 
-/// The bios of a binary trace of two CPUs, in the order of their times. The tracer ran from before
-/// the fsync to after it, and nothing else used the device.
+/// The bios of a binary trace of two CPUs, in the order of their times, from the first write on: the
+/// tracer ran from before the files were opened (which reads the directory) to after the fsync.
 fn recorded(name: &str, check: &str) -> Option<Vec<(String, i64, u32)>> {
     let mut all = Vec::new();
     for cpu in 0..2 {
@@ -60,7 +60,7 @@ fn recorded(name: &str, check: &str) -> Option<Vec<(String, i64, u32)>> {
         all.extend(wp_report::blktrace::records(&bytes).expect("a trace"));
     }
     all.sort_by_key(|r| r.at);
-    Some(all.iter().filter_map(bio).collect())
+    Some(all.iter().filter_map(bio).skip_while(|(flags, ..)| flags == "R").collect())
 }
 
 /// Both parts of the recorded program in one mode.

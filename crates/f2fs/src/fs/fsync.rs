@@ -273,11 +273,20 @@ impl F2fs {
         self.dirty_new_times();
         if site::SYNC_AGAIN.on() {
             self.wb.write_all(true).await;
+            self.write_nodes_of_inodes().await;
         }
         if site::SYNC_WAIT.on() {
             self.wb.wait_files().await;
         }
         if site::SYNC_CHECKPOINT.on() { self.sync_checkpoint().await } else { Ok(()) }
+    }
+
+    /// The flusher goes on while it has made something dirty (`wb_writeback`): the nodes to which
+    /// it has copied inodes.
+    async fn write_nodes_of_inodes(&self) {
+        if self.nodes.has_dirty() {
+            self.wb.write_files(true).await;
+        }
     }
 
     /// `syncfs`, which tells the open file of failed writes of anything.
@@ -293,6 +302,7 @@ impl F2fs {
             self.dirty_new_times();
             if site::SYNCFS_WRITE.on() {
                 self.wb.write_files(true).await;
+                self.write_nodes_of_inodes().await;
             }
             if site::SYNCFS_WAIT.on() {
                 self.wb.wait_files().await;

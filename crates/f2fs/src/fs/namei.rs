@@ -375,7 +375,7 @@ impl F2fs {
                     self.add_links(r, -1);
                 }
                 self.add_links(r, -1);
-                self.orphan_or_not(r);
+                self.orphan_or_not(r).await?;
             }
             None => {
                 self.add_link(new_dir, new_name, inode).await?;
