@@ -83,7 +83,7 @@ policies! {
         "a block that something else still has stops roll-forward";
     /// After a crash every log leaves its zone.
     leave_zones = "f2fs: fix write pointers all the time",
-        Some(Version(6, 8)), None,
+        Some(Version(6, 9)), None,
         "after a crash every log leaves the zone that it has begun";
     /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers. (Reverted in
     /// 6.15; stable kernels of 6.12 have that too.)
@@ -100,8 +100,8 @@ policies! {
         Some(Version(5, 17)), None,
         "direct writes fill holes themselves, and overwrites with O_DSYNC carry FUA";
     /// An fsync below a directory whose attributes changed is a checkpoint; before, every fsync was
-    /// one until then. (Stable kernels of 6.1 have it too.)
-    xattr_dir_checkpoint = "f2fs: fix to do checkpoint when parent's xattr is updated",
+    /// one until then. (In 6.12; stable kernels of 6.1 have it too.)
+    xattr_dir_checkpoint = "f2fs: reduce expensive checkpoint trigger frequency",
         Some(Version(6, 1)), None,
         "changed attributes of a directory make checkpoints of the fsyncs of its files only";
     /// A checkpoint takes the times of directories whose names changed, and of a renamed file.
