@@ -3,11 +3,18 @@
 //! The kernel's null_blk with `completion_nsec`, `irqmode=2`, `cache_size` and `fua`: on it, the
 //! duration of a call divided by the latency is the length of its chain of device waits, and can be
 //! compared with the real kernel's.
+//!
+//! Zones:      with `zone_bytes`, as null_blk's: a write pointer moves when a write is submitted,
+//!             as many zones are open as one likes, a reset takes what all else takes.
+//! Crash:      a sequential zone keeps a prefix. A forced write to one makes durable what came
+//!             before it.
+
+mod zoned;
 
 use std::collections::VecDeque;
 
 use wp_base::event::{DeviceWork, Flags, Op, Work, ZoneOp};
-use wp_base::{Span, Time};
+use wp_base::{Span, Time, Zone};
 use wp_block::{
     Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit, LossWhy,
 };
@@ -16,6 +23,7 @@ use wp_medium::Medium;
 use crate::check::check;
 use crate::config::{ConfigError, Settings};
 use crate::contents::{Contents, Put, zeroes};
+use crate::zns::table::ZoneTable;
 
 /// What one is like.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +42,7 @@ impl FixedConfig {
         Ok(FixedConfig {
             latency: Span(s.get("latency_ns")),
             cache_bytes: s.get("cache_bytes"),
-            limits: simple_limits(s)?,
+            limits: Limits { zones: zoned::limits(s)?, ..simple_limits(s)? },
         })
     }
 }
@@ -67,6 +75,7 @@ pub struct Fixed {
     /// Commands in flight, in the order in which they will complete: one latency for all, so that
     /// of submission.
     flying: VecDeque<Flying>,
+    zones: Option<ZoneTable>,
     counts: Counts,
 }
 
@@ -130,12 +139,12 @@ pub(crate) fn in_transfer<'a>(
     rqs: impl Iterator<Item = &'a DevRequest>,
     first_seq: u64,
 ) -> Vec<LossUnit> {
-    let changing = rqs.filter(|rq| matches!(rq.op, Op::Write | Op::Discard));
+    let changing = rqs.filter(|rq| rq.op.writes() || rq.op == Op::Discard);
     let units = changing.zip(first_seq..).map(|(rq, seq)| LossUnit {
         epoch: 0,
         effect: LossEffect::Data,
         at: rq.at,
-        data: if rq.op == Op::Write { rq.data.clone() } else { zeroes(u64::from(rq.sectors)) },
+        data: if rq.op.writes() { rq.data.clone() } else { zeroes(u64::from(rq.sectors)) },
         acked: false,
         why: LossWhy::InTransfer,
         seq,
@@ -150,6 +159,7 @@ impl Fixed {
             config,
             contents: Contents::new(config.cache_bytes),
             flying: VecDeque::new(),
+            zones: config.limits.zones.map(ZoneTable::new),
             counts: Counts::default(),
         }
     }
@@ -160,11 +170,12 @@ impl DeviceModel for Fixed {
         &self.config.limits
     }
 
-    fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
+    fn submit(&mut self, now: Time, mut rq: DevRequest, fx: &mut Effects) -> Admit {
         if self.flying.len() >= self.config.limits.queue_depth as usize {
             return Admit::Busy(rq);
         }
-        if let Err(status) = check(&self.config.limits, &rq) {
+        let checked = check(&self.config.limits, &rq);
+        if let Err(status) = checked.and_then(|()| self.take_zone(&mut rq)) {
             fx.fail(rq.id, status);
             return Admit::Accepted;
         }
@@ -184,11 +195,19 @@ impl DeviceModel for Fixed {
             Op::Read => done.data = self.contents.current().read(rq.at, rq.sectors),
             Op::Write => {
                 let put = if rq.flags.has(Flags::FUA) { Put::Through } else { Put::Cached };
+                if put == Put::Through && self.is_sequential(rq.at) {
+                    self.contents.flush_to(self.contents.mark());
+                }
                 self.contents.write(rq.at, u64::from(rq.sectors), rq.data, put);
             }
+            Op::Zone(ZoneOp::Append) => {
+                self.contents.write(rq.at, u64::from(rq.sectors), rq.data, Put::Cached);
+                done.appended = Some(rq.at);
+            }
+            Op::Zone(ZoneOp::Reset | ZoneOp::ResetAll) => self.reset_zones(rq.op, rq.at),
+            Op::Zone(_) => {}
             Op::Flush => self.contents.flush_to(mark),
             Op::Discard => self.contents.discard(rq.at, u64::from(rq.sectors)),
-            Op::Zone(_) => unreachable!("it has no zones, and checks refuse it"),
         }
         fx.done.push(done);
     }
@@ -196,7 +215,12 @@ impl DeviceModel for Fixed {
     fn crash_view(&self, _now: Time) -> CrashView {
         let mut view = self.contents.crash_view();
         view.loss.extend(in_transfer(self.flying.iter().map(|f| &f.rq), self.contents.mark()));
+        view.zones = self.zones_after_crash(&mut view.loss);
         view
+    }
+
+    fn zones(&self) -> Vec<Zone> {
+        self.zones.as_ref().map(|t| t.zones().to_vec()).unwrap_or_default()
     }
 
     fn fork(&self) -> Box<dyn DeviceModel> {

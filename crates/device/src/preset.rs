@@ -30,7 +30,7 @@ const FLUSH_ALONE_SATA: Param = p(
     "SATA FLUSH CACHE is no queued command: libata empties the queue before it (ata_std_qc_defer)",
 );
 
-const FIXED: [Param; 9] = [
+const FIXED: [Param; 12] = [
     p("capacity_bytes", BYTES_128_GB, "bytes", FOR_COMPARISON),
     p("latency_ns", 15_000, "ns", NULLB_RUN),
     p("queue_depth", 64, "count", "null_blk hw_queue_depth, its default"),
@@ -40,6 +40,14 @@ const FIXED: [Param; 9] = [
     p("max_request_sectors", 2560, "sectors", "Linux BLK_DEF_MAX_SECTORS (1280 KiB), since 4.3"),
     p("max_segments", 128, "count", "Linux BLK_MAX_SEGMENTS, the default limit"),
     p("flush_beside_others", 1, "switch", "null_blk: a flush is a command like any other"),
+    p("zone_bytes", 0, "bytes", "null_blk zoned=0, its default: no zones"),
+    p(
+        "zone_capacity_bytes",
+        0,
+        "bytes",
+        "null_blk zone_capacity: 0 is the whole zone, its default",
+    ),
+    p("conventional_zones", 0, "count", "null_blk zone_nr_conv, its default"),
 ];
 
 pub(crate) const fn replaced<const N: usize>(
@@ -51,7 +59,7 @@ pub(crate) const fn replaced<const N: usize>(
     params
 }
 
-const FIXED_NOFUA: [Param; 9] =
+const FIXED_NOFUA: [Param; 12] =
     replaced(FIXED, 4, p("fua", 0, "switch", "null_blk fua=0, a configuration of those runs"));
 
 const SATA_NOFUA: [Param; 12] = [

@@ -150,7 +150,8 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "f2fs",
     about: "F2FS, eras 5.14 to 6.18; images as mkfs.f2fs 1.15 makes them",
     options: OPTIONS,
-    held: &["6.12"],
+    // Calls and images; bios of fsyncs; all bios of a mount.
+    held: &["6.12", "6.18", "6.1"],
     // A file is recovered with its name, and before those that were made before it.
     promises: Promises { fsync_keeps_names: true, names_in_order: false },
     modes: &["", "fsync_mode=strict", "mode=lfs"],

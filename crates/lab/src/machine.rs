@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use wp_base::event::{Class, Flags};
-use wp_base::{FsError, Sector, Span, Zone};
+use wp_base::{FsError, Sector, Span, Zone, ZoneKind};
 use wp_block::{Bio, BlockQueue, DeviceModel, Layer, Partition, QueueConfig, WaitUnplug};
 use wp_medium::{Medium, MediumView};
 use wp_rt::{CpuModel, Outcome, Rt, TimeMode};
@@ -99,6 +99,17 @@ impl Machine {
         image: Option<Medium>,
         around: impl FnOnce(Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
     ) -> Result<Machine, MachineError> {
+        Machine::with_zones(spec, image, &[], around)
+    }
+
+    /// The same; `zones`: where the write pointers of the partition's zones are once the image is
+    /// written. Left out, behind what of a zone is not zero. Errors: as [`Machine::new`].
+    pub fn with_zones(
+        spec: MachineSpec,
+        image: Option<Medium>,
+        zones: &[Zone],
+        around: impl FnOnce(Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
+    ) -> Result<Machine, MachineError> {
         let rt = Rt::with(TimeMode::Virtual, spec.seed, spec.cpu.clone());
         let entry =
             crate::registry::find("device", crate::registry::DEVICES, |d| d.name, &spec.device)
@@ -115,8 +126,8 @@ impl Machine {
                 spec.start.0, spec.device
             )));
         }
-        let zones = device.limits().zones;
-        if let Some(z) = zones.filter(|z| !spec.start.0.is_multiple_of(z.zone_sectors)) {
+        let limits = device.limits().zones;
+        if let Some(z) = limits.filter(|z| !spec.start.0.is_multiple_of(z.zone_sectors)) {
             return Err(MachineError::Config(format!(
                 "a partition at sector {}: on device {} it begins with a zone, every {} sectors",
                 spec.start.0, spec.device, z.zone_sectors
@@ -138,16 +149,25 @@ impl Machine {
         let queue = BlockQueue::new(&rt, config, device);
         let part = queue.partition(spec.start, sectors);
         let machine = Machine { rt, queue, part, spec };
-        machine.put_image(image)?;
+        machine.put_image(image, zones)?;
         Ok(machine)
     }
 
     /// Writes an image through the queue, as mkfs would, waits for all of it and flushes. Events
     /// are not recorded yet.
-    fn put_image(&self, image: Medium) -> Result<(), MachineError> {
+    fn put_image(&self, image: Medium, zones: &[Zone]) -> Result<(), MachineError> {
         let (part, rt) = (self.part.clone(), self.rt.clone());
+        let mut runs: Vec<(Sector, u64)> = image.runs().collect();
+        // A zone is written from its start, zeroes too.
+        let written = zones.iter().filter(|z| z.kind == ZoneKind::Sequential);
+        let written: Vec<(Sector, u64)> = written.map(|z| (z.start, z.wp.0 - z.start.0)).collect();
+        if !zones.is_empty() {
+            let sequential = |at: Sector| zones.iter().rfind(|z| z.start <= at).map(|z| z.kind);
+            runs.retain(|(at, _)| sequential(*at) != Some(ZoneKind::Sequential));
+            runs.extend(written.iter().filter(|(_, sectors)| *sectors > 0));
+        }
         self.block_on("mkfs", async move {
-            for (at, sectors) in image.runs() {
+            for (at, sectors) in runs {
                 let mut done = 0u64;
                 while done < sectors {
                     let n = (sectors - done).min(IMAGE_BIO_SECTORS) as u32;
@@ -209,6 +229,12 @@ impl Machine {
         let fs = vfs.fs().clone();
         self.block_on("umount", async move { fs.unmount().await })?
             .map_err(|error| MachineError::Fs { during: "unmount", error })
+    }
+
+    /// The partition's zones as a report would have them now; none if the device has none.
+    pub fn zones(&self) -> Vec<Zone> {
+        let all = self.queue.with_device(|d| d.zones());
+        Zone::within(&all, self.spec.start, self.part.sectors())
     }
 
     /// The partition's contents as a reader would see them now.

@@ -3,6 +3,8 @@
 //!
 //! Picture:    program, played here -> image -> guest: mount, list, change, list, unmount -> image
 //!             -> our check and listing -> mount here, another program -> check.
+//! Zones:      the guest has a zoned null_blk, into which the image is written zone by zone up to
+//!             our write pointers; the pointers come back as a report of zones.
 //! Source:     the guest is a User-Mode Linux of `uml.sh`, kept outside the repository.
 
 use std::collections::BTreeMap;
@@ -11,14 +13,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
-use wp_base::Sector;
-use wp_medium::{Medium, MediumView, Sound};
+use wp_base::{Sector, Zone, zone_report};
+use wp_medium::{MediumView, Sound, WithZones};
 use wp_vfs::{FsEntry, Inspection, ListedFile, Options};
 
 use crate::crash::{Bench, Extras, Source, leave};
 use crate::files::{load, save};
 use crate::machine::MachineError;
-use crate::vtime::guest::Guest;
+use crate::vtime::guest::{Guest, compile};
+
+mod zoned;
 
 /// Seconds that a boot may take on the host.
 const BOOT_SECONDS: u64 = 300;
@@ -51,6 +55,23 @@ pub struct Plan<'a> {
     pub kernel_mount: &'a str,
     /// First seed, and how many.
     pub seeds: (u64, u64),
+    /// On a zoned device.
+    pub zoned: bool,
+}
+
+impl Plan<'_> {
+    /// Where our side's programs are played.
+    fn bench(&self) -> Result<Bench, MachineError> {
+        let fresh = Bench::of(self.fs, self.options.clone())?;
+        let params = if self.zoned { zoned::params() } else { fresh.device_params.clone() };
+        Ok(Bench { stale: false, device_params: params, ..fresh })
+    }
+}
+
+/// An image, and the zones of its device, if it has any.
+struct Image {
+    view: MediumView,
+    zones: Vec<Zone>,
 }
 
 /// Takes images there and back, all in one boot. Every second one is left as a power cut leaves
@@ -67,23 +88,34 @@ pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>
     std::fs::create_dir_all(&share).map_err(at)?;
     let source = Source::Wild { seed: plan.seeds.0, calls: CALLS, extras: Extras::ALL };
     let text = |e: MachineError| e.to_string();
-    let fresh = Bench::of(plan.fs, plan.options.clone()).map_err(text)?;
-    let bench = Bench { stale: false, ..fresh };
+    let bench = plan.bench().map_err(text)?;
+    if plan.zoned {
+        compile(zoned::ZONES_C, &share.join("zones"))?;
+    }
     let mut left = Vec::new();
     let mount = match plan.kernel_mount {
         "" => String::new(),
         options => format!(",{options}"),
     };
-    let mut steps = SETUP.replace("TYPE", plan.fs.name).replace("MOUNT", &mount);
+    let device = if plan.zoned { zoned::DEVICE } else { DEVICE };
+    let mut steps = format!("{device}{SETUP}");
+    steps = steps.replace("TYPE", plan.fs.name).replace("MOUNT", &mount);
     for n in 0..plan.seeds.1 {
         let crashed = n % 2 == 1;
         let program = source.program(2 * n);
-        let view = leave(&bench, bench.image().map_err(text)?, &program, !crashed).map_err(text)?;
+        let fresh = bench.image().map_err(text)?;
+        let (view, zones) = leave(&bench, (fresh, &[]), &program, !crashed).map_err(text)?;
+        let whole = WithZones::new(&view, zones.clone());
         let expected =
-            (plan.fs.inspect)(&view, plan.options, true).map_err(|e| format!("image {n}: {e}"))?;
+            (plan.fs.inspect)(&whole, plan.options, true).map_err(|e| format!("image {n}: {e}"))?;
         let file = share.join(format!("{n}.img"));
         save(&view.medium, view.start, view.bytes, &file).map_err(at)?;
-        writeln!(steps, "one {n}").expect("a string takes it");
+        if plan.zoned {
+            let pointers = zoned::pointers(&zones);
+            std::fs::write(share.join(format!("{n}.zones")), pointers).map_err(at)?;
+        }
+        let kind = if crashed { "crashed" } else { "clean" };
+        writeln!(steps, "one {n} {kind}").expect("a string takes it");
         left.push((n, crashed, expected));
     }
     std::fs::write(share.join("run.sh"), steps).map_err(at)?;
@@ -142,11 +174,20 @@ fn back(
     differs.extend(expected.findings.iter().map(|f| format!("our listing: {f}")));
     let image = share.join(format!("{n}.img"));
     let (medium, bytes) = load(&image).map_err(|e| format!("{}: {e}", image.display()))?;
-    sound("the kernel's image", plan, (&medium, bytes), Some(&changed), differs);
+    let zones = match plan.zoned {
+        true => {
+            let report = read("report").map_err(|e| format!("{n}.report: {e}"))?;
+            zone_report::parse(&report).map_err(|e| format!("{n}.report: {e}"))?
+        }
+        false => Vec::new(),
+    };
+    let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
+    let theirs = Image { view, zones: zones.clone() };
+    sound("the kernel's image", plan, &theirs, Some(&changed), differs);
     // And on from there.
     let program = source.program(2 * n + 1);
-    match leave(bench, medium, &program, true) {
-        Ok(view) => sound("ours again", plan, (&view.medium, view.bytes), None, differs),
+    match leave(bench, (medium, &zones), &program, true) {
+        Ok((view, zones)) => sound("ours again", plan, &Image { view, zones }, None, differs),
         Err(e) => differs.push(format!("mounted here again: {e}")),
     }
     Ok(())
@@ -156,11 +197,11 @@ fn back(
 fn sound(
     what: &str,
     plan: &Plan<'_>,
-    (medium, bytes): (&Medium, u64),
+    image: &Image,
     files: Option<&Tree>,
     differs: &mut Vec<String>,
 ) {
-    let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
+    let view = WithZones::new(&image.view, image.zones.clone());
     match (plan.fs.check)(&view, plan.options, false, &Sound::default()) {
         Ok(report) => differs.extend(report.faults.iter().take(4).map(|f| {
             format!("{what}, our check: {} {}: {}, not {}", f.kind, f.place, f.found, f.expected)
@@ -254,7 +295,13 @@ fn compare(what: &str, left: &Tree, right: &Tree, out: &mut Vec<String>) {
     }
 }
 
-/// What the guest does with an image: lists it, changes it in ways that do not depend on what is
+/// A loop device over the image, in `$L`.
+const DEVICE: &str = r#"
+attach() { L=$(losetup -f) && losetup $L /share/$1.img || exit 3; }
+detach() { losetup -d $L; }
+"#;
+
+/// What the guest does with an image: checks it if it is clean and that can be, lists it, changes it in ways that do not depend on what is
 /// there, lists it again.
 const SETUP: &str = r#"
 list() {
@@ -283,8 +330,10 @@ change() {
  seq 1 20000 > kernel/f4; cd /
 }
 one() {
- L=$(losetup -f) && losetup $L /share/$1.img || exit 3
- if mount -t TYPE -o "rwMOUNT" $L /mnt/a 2> /share/$1.err; then
+ attach $1
+ if [ TYPE.$2 = f2fs.clean ] && ! fsck.f2fs --dry-run $L > /share/$1.err 2>&1; then
+  touch /share/$1.failed
+ elif mount -t TYPE -o "rwMOUNT" $L /mnt/a 2> /share/$1.err; then
   list /share/$1.before
   change 2>> /share/$1.err
   list /share/$1.after
@@ -292,7 +341,7 @@ one() {
  else
   touch /share/$1.failed; dmesg | tail -n 4 >> /share/$1.err
  fi
- losetup -d $L
+ detach $1
 }
 "#;
 

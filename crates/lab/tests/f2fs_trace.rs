@@ -18,14 +18,17 @@ struct Recorded {
 /// MiB of the recorded images.
 const IMAGE_MIB: u64 = 512;
 
-/// Bios queued between two marks.
-fn bios(records: &[Record], case: usize) -> Vec<(String, i64, u32)> {
-    let at = |moment: Moment| {
-        let is_it =
-            |r: &Record| matches!(&r.event, Event::Mark { text } if **text == *moment.mark(case));
-        records.iter().position(is_it).expect("the mark is in the trace")
-    };
-    let bio = |r: &Record| match &r.event {
+/// The modes, and our options for them.
+const MODES: [(&str, &str); 4] = [
+    ("posix", ""),
+    ("strict", "fsync_mode=strict"),
+    ("nobarrier", "nobarrier"),
+    ("lfs", "mode=lfs"),
+];
+
+/// The bio that was queued, if that is what the record tells of.
+fn bio(r: &Record) -> Option<(String, i64, u32)> {
+    match &r.event {
         Event::Block { action: BlockAction::Queue, op, flags, at, sectors, .. } => {
             // An empty bio that asks for a flush is shown as the kernel shows it.
             let place = if *sectors == 0 { -1 } else { at.0 as i64 / 8 };
@@ -33,8 +36,31 @@ fn bios(records: &[Record], case: usize) -> Vec<(String, i64, u32)> {
             Some((text, place, sectors / 8))
         }
         _ => None,
+    }
+}
+
+/// Bios queued between two marks.
+fn bios(records: &[Record], case: usize) -> Vec<(String, i64, u32)> {
+    let at = |moment: Moment| {
+        let is_it =
+            |r: &Record| matches!(&r.event, Event::Mark { text } if **text == *moment.mark(case));
+        records.iter().position(is_it).expect("the mark is in the trace")
     };
     records[at(Moment::Fsync)..at(Moment::Return)].iter().filter_map(bio).collect()
+}
+
+/// The bios of a binary trace of two CPUs, in the order of their times, from the first write on: the
+/// tracer ran from before the files were opened (which reads the directory) to after the fsync.
+fn recorded(name: &str, check: &str) -> Option<Vec<(String, i64, u32)>> {
+    let mut all = Vec::new();
+    for cpu in 0..2 {
+        let path = shared(&format!("reference/otherfs-fsync-trace/{name}.{cpu}.zst"), check)?;
+        let packed = std::fs::read(&path).expect("readable");
+        let bytes = zstd::decode_all(packed.as_slice()).expect("zstd");
+        all.extend(wp_report::blktrace::records(&bytes).expect("a trace"));
+    }
+    all.sort_by_key(|r| r.at);
+    Some(all.iter().filter_map(bio).skip_while(|(flags, ..)| flags == "R").collect())
 }
 
 /// Both parts of the recorded program in one mode.
@@ -79,12 +105,7 @@ fn an_fsync_sends_what_linux_6_18_sends() {
         let all: std::collections::BTreeMap<String, Recorded> =
             serde_json::from_str(&text).expect("summaries");
         let mut compared = 0;
-        for (mode, options) in [
-            ("posix", ""),
-            ("strict", "fsync_mode=strict"),
-            ("nobarrier", "nobarrier"),
-            ("lfs", "mode=lfs"),
-        ] {
+        for (mode, options) in MODES {
             for files in [1, 100] {
                 let found = ours(options, files, bytes);
                 for (case, ours) in CASES.iter().zip(found) {
@@ -100,4 +121,24 @@ fn an_fsync_sends_what_linux_6_18_sends() {
         }
         assert_eq!(compared, 16, "{name}");
     }
+}
+
+/// Of ten files there are binary traces only.
+#[test]
+fn an_fsync_of_one_in_ten_files_sends_what_linux_6_18_sends() {
+    let check = "bios of F2FS's fsync, ten files";
+    let mut compared = 0;
+    for (size, bytes) in [("2k", 2048), ("4k", 4096)] {
+        for (mode, options) in MODES {
+            let found = ours(options, 10, bytes);
+            for (case, ours) in CASES.iter().zip(found) {
+                let name = format!("{size}.f2fs-{mode}-N10-{case}.tr.blktrace");
+                let Some(theirs) = recorded(&name, check) else { return };
+                assert!(!theirs.is_empty(), "{name}");
+                assert_eq!(ours, theirs, "{name}");
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 16);
 }

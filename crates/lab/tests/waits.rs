@@ -11,7 +11,7 @@ use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
 fn every_call_waits_as_often_as_in_linux_6_12_unless_listed() {
     let report = compare_recorded("").expect("runs");
     let calls: usize = report.configs.iter().map(|c| c.calls.len()).sum();
-    assert!(calls >= 7 * 240, "only {calls} calls were compared");
+    assert!(calls >= 13 * 240, "only {calls} calls were compared");
     let text: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
     assert!(text.is_empty(), "{} findings:\n{}", text.len(), text.join("\n"));
 }
@@ -32,9 +32,8 @@ fn calls_that_wait_are_told_from_calls_that_do_not() {
 /// Programs of a quick look; `writepath kernels random` runs as many as asked for.
 const PROGRAMS: u64 = 20;
 
-#[test]
-fn random_programs_wait_as_in_a_guest() {
-    let check = "random programs beside a guest";
+fn random_programs(fs: &str) {
+    let check = &format!("random programs of {fs} beside a guest");
     let scratch = tempfile::tempdir().expect("a directory");
     let guest = match Guest::find(&Guest::usual_place(), scratch.path()) {
         Ok(g) => g,
@@ -42,7 +41,7 @@ fn random_programs_wait_as_in_a_guest() {
     };
     let plain: Vec<&Config> = CONFIGS
         .iter()
-        .filter(|c| c.fs == "ext4" && c.not_modelled.is_empty())
+        .filter(|c| c.fs == fs && c.not_modelled.is_empty())
         .filter(|c| !c.ours.contains("data=journal"))
         .collect();
     let extras = Extras { direct: true, fallocate: true };
@@ -63,4 +62,14 @@ fn without_a_guest_the_reason_is_told() {
     let scratch = tempfile::tempdir().expect("a directory");
     let why = Guest::find(Path::new("no/such/uml.sh"), scratch.path()).err();
     assert!(why.is_some_and(|w| w.contains("no/such/uml.sh")));
+}
+
+#[test]
+fn random_programs_wait_as_in_a_guest() {
+    random_programs("ext4");
+}
+
+#[test]
+fn random_programs_wait_as_in_a_guest_on_f2fs() {
+    random_programs("f2fs");
 }

@@ -62,6 +62,10 @@ struct MountsArgs {
     /// Options of the kernel's mount.
     #[arg(long, default_value = "")]
     mount: String,
+    /// On a zoned device of 256 MiB, 4 MiB a zone, the first 16 conventional; also `zoned` at the
+    /// end of --fs.
+    #[arg(long)]
+    zoned: bool,
     /// The guest's script; what uml-setup.sh made must be in ~/.cache/kernel-guest.
     #[arg(long)]
     guest: Option<PathBuf>,
@@ -85,7 +89,10 @@ struct RandomArgs {
     /// Calls of a program, about.
     #[arg(long, default_value_t = 30)]
     calls: u32,
-    /// One configuration only; in turn all that run here if left out.
+    /// File systems, joined by commas: all configurations of theirs that run here, in turn.
+    #[arg(long, default_value = "ext4", value_delimiter = ',')]
+    fs: Vec<String>,
+    /// One configuration only, whatever --fs says.
     #[arg(long, default_value = "")]
     config: String,
     /// Without O_DIRECT, O_DSYNC and O_SYNC.
@@ -131,7 +138,9 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 const IMAGES_A_BOOT: u64 = 20;
 
 fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
-    let (fs, options) = match wp_lab::spec::file_system(&a.fs) {
+    let named = a.fs.strip_suffix(",zoned");
+    let zoned = a.zoned || named.is_some();
+    let (fs, options) = match wp_lab::spec::file_system(named.unwrap_or(&a.fs)) {
         Ok(found) => found,
         Err(e) => return out.fail(Exit::Usage, "fs", &e, "see `writepath list fs`"),
     };
@@ -141,7 +150,7 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
     for first in (0..a.images).step_by(IMAGES_A_BOOT as usize) {
         let count = IMAGES_A_BOOT.min(a.images - first);
         let seeds = (a.seed + 2 * first, count);
-        let plan = Plan { fs, options: &options, kernel_mount: &a.mount, seeds };
+        let plan = Plan { fs, options: &options, kernel_mount: &a.mount, seeds, zoned };
         match trips(&script, &scratch, &plan) {
             Ok(some) => all.extend(some),
             Err(e) => {
@@ -327,8 +336,16 @@ fn random(a: &RandomArgs, out: &Out) -> ExitCode {
 }
 
 fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
-    let all = CONFIGS.iter().filter(|c| c.fs == "ext4" && c.not_modelled.is_empty());
-    let mut configs: Vec<&Config> = all.collect();
+    if let Some(other) = a.fs.iter().find(|f| !CONFIGS.iter().any(|c| c.fs == f.as_str())) {
+        return out.fail(
+            Exit::Usage,
+            "fs",
+            &format!("no configuration of a file system called `{other}`"),
+            "there are those of ext4 and f2fs",
+        );
+    }
+    let wanted = |c: &&Config| a.fs.iter().any(|f| f == c.fs) && c.not_modelled.is_empty();
+    let mut configs: Vec<&Config> = CONFIGS.iter().filter(wanted).collect();
     if !a.config.is_empty() {
         match wp_lab::vtime::config::find(&a.config) {
             Ok(c) => configs = vec![c],

@@ -36,7 +36,7 @@ mod flash;
 mod front;
 mod manage;
 mod read;
-mod table;
+pub(crate) mod table;
 
 pub use config::ZnsConfig;
 

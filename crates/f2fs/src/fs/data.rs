@@ -190,7 +190,8 @@ impl F2fs {
         }
     }
 
-    /// New times, at the resolution of the tick (`file_update_time`).
+    /// New times, at the resolution of the tick (`file_update_time`). With `lazytime`, F2FS's
+    /// default, that alone makes no inode dirty: an fsync, or a sync of all, takes them along.
     pub(super) fn update_time(&self, inode: &Rc<Inode>) {
         let now = self.time();
         let same = {
@@ -198,7 +199,9 @@ impl F2fs {
             f.mtime == now && f.ctime == now
         };
         if !same {
-            self.touch(inode);
+            let mut f = inode.f.borrow_mut();
+            (f.ctime, f.mtime) = (now, now);
+            self.files.new_times.borrow_mut().insert(inode.ino);
         }
     }
 
@@ -225,6 +228,7 @@ impl F2fs {
             return Ok(0);
         }
         self.update_time(inode);
+        self.zero_beyond_end(inode, end, true).await?;
         if inode.has_inline(inline::DATA) && end > u64::from(inode.shape().inline_bytes()) {
             self.convert_inline(inode).await?;
         }

@@ -483,13 +483,13 @@ impl F2fs {
         }
         self.touch(dir);
         if let Some(inode) = inode {
-            self.drop_link(dir, inode);
+            self.drop_link(dir, inode).await?;
         }
         Ok(())
     }
 
     /// One link of an inode fewer; without any it is an orphan (`f2fs_drop_nlink`).
-    fn drop_link(&self, dir: &Rc<Inode>, inode: &Rc<Inode>) {
+    async fn drop_link(self: &Rc<Self>, dir: &Rc<Inode>, inode: &Rc<Inode>) -> FsResult<()> {
         let is_dir = inode.is_dir();
         if is_dir {
             self.add_links(dir, -1);
@@ -500,16 +500,18 @@ impl F2fs {
             self.add_links(inode, -1);
             self.set_size(inode, 0);
         }
-        self.orphan_or_not(inode);
+        self.orphan_or_not(inode).await
     }
 
-    /// An inode that lost a link: on the list of orphans if it was the last.
-    pub(super) fn orphan_or_not(&self, inode: &Inode) {
-        if inode.nlink() == 0 {
-            self.add_orphan(inode.ino);
-        } else {
+    /// An inode that lost a link: on the list of orphans if it was the last, and its node block
+    /// says so. Waits: for writeback of that block.
+    pub(super) async fn orphan_or_not(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
+        if inode.nlink() > 0 {
             self.release_orphan();
+            return Ok(());
         }
+        self.add_orphan(inode.ino);
+        self.update_inode_page(inode).await
     }
 
     /// Has it no names but `.` and `..` (`f2fs_empty_dir`)?

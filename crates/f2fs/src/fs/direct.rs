@@ -156,7 +156,12 @@ impl F2fs {
         if !self.takes_direct(inode, at, len, true)? {
             let n = self.write_data(inode, at, data).await?;
             drop(lock);
-            return self.synced(inode, (at, n), sync, told).await;
+            let n = self.synced(inode, (at, n), sync, told).await?;
+            if self.opts.era.direct_through_cache_waits && n > 0 {
+                self.write_back(inode, at, at + n).await?;
+                self.drop_cache(inode, at, at + n);
+            }
+            return Ok(n);
         }
         let end = at.checked_add(len).ok_or(FsError::TooBig)?;
         if end > inode.shape().blocks_max() * BLOCK {
@@ -166,6 +171,7 @@ impl F2fs {
             return Err(FsError::NotFound);
         }
         self.update_time(inode);
+        self.zero_beyond_end(inode, end, true).await?;
         self.convert_inline(inode).await?;
         let old = inode.size.get();
         // Blocks behind the end get places at once; before iomap holes inside were left to the
@@ -195,6 +201,12 @@ impl F2fs {
                 return Err(e);
             }
         };
+        // iomap makes an O_DSYNC write durable before this file system notes what the write did:
+        // the new length, and that blocks were overwritten, are for a later fsync.
+        let early = self.opts.era.direct_iomap;
+        if early && !force.holds {
+            self.synced(inode, (at, done), sync, told).await?;
+        }
         if done > 0 {
             if at + done > inode.size.get() {
                 self.set_size(inode, at + done);
@@ -214,7 +226,7 @@ impl F2fs {
             total += n;
         }
         drop(lock);
-        if force.holds && done == len {
+        if (force.holds || early) && done == len {
             return Ok(total);
         }
         self.synced(inode, (at, total), sync, told).await

@@ -83,11 +83,12 @@ policies! {
         "a block that something else still has stops roll-forward";
     /// After a crash every log leaves its zone.
     leave_zones = "f2fs: fix write pointers all the time",
-        Some(Version(6, 8)), None,
+        Some(Version(6, 9)), None,
         "after a crash every log leaves the zone that it has begun";
-    /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers.
+    /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers. (Reverted in
+    /// 6.15; stable kernels of 6.12 have that too.)
     umount_flushes_nat = "f2fs: rebuild nat_bits during umount",
-        Some(Version(5, 17)), None,
+        Some(Version(5, 17)), Some(Version(6, 12)),
         "an unmount empties the NAT journal, and keeps bitmaps of free numbers if all are known";
     /// Zones are reset by the discard thread, not by the checkpoint.
     async_zone_reset = "f2fs: add async reset zone command support",
@@ -99,10 +100,34 @@ policies! {
         Some(Version(5, 17)), None,
         "direct writes fill holes themselves, and overwrites with O_DSYNC carry FUA";
     /// An fsync below a directory whose attributes changed is a checkpoint; before, every fsync was
-    /// one until then. (Stable kernels of 6.1 have it too.)
-    xattr_dir_checkpoint = "f2fs: fix to do checkpoint when parent's xattr is updated",
+    /// one until then. (In 6.12; stable kernels of 6.1 have it too.)
+    xattr_dir_checkpoint = "f2fs: reduce expensive checkpoint trigger frequency",
         Some(Version(6, 1)), None,
         "changed attributes of a directory make checkpoints of the fsyncs of its files only";
+    /// A checkpoint takes the times of directories whose names changed, and of a renamed file.
+    /// (2026; stable kernels from 6.12 on have it.)
+    checkpoint_takes_dir_times = "f2fs: dirty directory inodes on mtime/ctime update",
+        Some(Version(6, 12)), None,
+        "a checkpoint writes the new times of directories; before, only the flusher and syncfs did";
+    /// Direct writes that have to go through the cache leave nothing dirty there, and nothing cached.
+    direct_through_cache_waits = "f2fs: preserve direct write semantics when buffering is forced",
+        Some(Version(6, 4)), None,
+        "O_DIRECT writes that take the cache (zoned devices) are written back and waited for";
+    /// On zoned devices an atomic fsync flushes behind its last node, which is not forced. (From 5.19;
+    /// the paper on order-preserving recovery describes it so too.)
+    zoned_flush_not_fua = "f2fs: use flush command instead of FUA for zoned device",
+        None, Some(Version(6, 11)),
+        "on zoned devices strict mode flushes after the last node; later it forces it, as elsewhere";
+    /// What lies in the cache behind the end of a file is zeroed or dropped before it grows.
+    /// (Stable kernels of 6.12 have it too.)
+    zero_beyond_end = "f2fs: fix to zero post-eof page",
+        Some(Version(6, 12)), None,
+        "a file that grows from within a block waits for that block's writeback";
+    /// In strict mode the zeroes behind the old end are written before the file grows.
+    /// (As 6.12.117 has it; its commit is not known to us by title.)
+    strict_writes_zeroes = "stable 6.12, `do_zero_post_eof_page`",
+        Some(Version(6, 12)), None,
+        "with fsync_mode=strict a file that grows from within a block has it written, and waited for";
 }
 
 #[cfg(test)]

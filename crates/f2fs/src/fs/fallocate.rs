@@ -71,6 +71,7 @@ impl F2fs {
         keep_size: bool,
     ) -> FsResult<()> {
         self.convert_inline(inode).await?;
+        self.zero_beyond_end(inode, end, true).await?;
         self.balance_fs(true).await;
         let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
         // A call a node, so that what was reached is known if space runs out.
@@ -107,7 +108,7 @@ impl F2fs {
     }
 
     /// Zeroes a part of a block, which gets space (`fill_zero`).
-    async fn fill_zero(
+    pub(super) async fn fill_zero(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         index: u64,
@@ -130,6 +131,7 @@ impl F2fs {
     /// `punch_hole`.
     async fn punch(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, end: u64) -> FsResult<()> {
         self.convert_inline(inode).await?;
+        self.zero_beyond_end(inode, end, false).await?;
         let (mut first, last) = (offset / BLOCK, end / BLOCK);
         if first == last {
             return self.fill_zero(inode, first, offset % BLOCK, end % BLOCK).await;
@@ -159,6 +161,7 @@ impl F2fs {
     ) -> FsResult<()> {
         self.convert_inline(inode).await?;
         self.write_back(inode, offset, end).await?;
+        self.zero_beyond_end(inode, end, false).await?;
         let mut reached = inode.size.get();
         let out = self.zero_blocks(inode, offset, end, &mut reached).await;
         self.end_at(inode, reached, keep_size);

@@ -44,7 +44,8 @@ pub(super) enum CpReason {
 }
 
 impl F2fs {
-    fn is_strict(&self) -> bool {
+    /// Is `fsync_mode` a strict one?
+    pub(super) fn is_strict(&self) -> bool {
         matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed)
     }
 
@@ -248,7 +249,7 @@ impl F2fs {
     /// The flush, if there is one, and what need not be remembered after it (`flush_out`).
     async fn end_sync(&self, inode: &Inode, atomic: bool) -> FsResult<()> {
         let flushes = if atomic {
-            self.opts.barrier && self.g.is_zoned
+            self.opts.barrier && self.g.is_zoned && self.opts.era.zoned_flush_not_fua
         } else {
             self.opts.fsync_mode != FsyncMode::NoBarrier
         };
@@ -269,13 +270,23 @@ impl F2fs {
         if site::SYNC_SEND.on() {
             self.wb.write_all(false).await;
         }
+        self.dirty_new_times();
         if site::SYNC_AGAIN.on() {
             self.wb.write_all(true).await;
+            self.write_nodes_of_inodes().await;
         }
         if site::SYNC_WAIT.on() {
             self.wb.wait_files().await;
         }
         if site::SYNC_CHECKPOINT.on() { self.sync_checkpoint().await } else { Ok(()) }
+    }
+
+    /// The flusher goes on while it has made something dirty (`wb_writeback`): the nodes to which
+    /// it has copied inodes.
+    async fn write_nodes_of_inodes(&self) {
+        if self.nodes.has_dirty() {
+            self.wb.write_files(true).await;
+        }
     }
 
     /// `syncfs`, which tells the open file of failed writes of anything.
@@ -288,8 +299,10 @@ impl F2fs {
             if site::SYNCFS_SEND.on() {
                 self.wb.write_files(false).await;
             }
+            self.dirty_new_times();
             if site::SYNCFS_WRITE.on() {
                 self.wb.write_files(true).await;
+                self.write_nodes_of_inodes().await;
             }
             if site::SYNCFS_WAIT.on() {
                 self.wb.wait_files().await;

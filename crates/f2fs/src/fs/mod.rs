@@ -49,6 +49,7 @@ mod segments;
 mod sit;
 mod space;
 mod summary;
+mod tail;
 mod truncate;
 mod victim;
 mod writeback;

@@ -375,7 +375,7 @@ impl F2fs {
                     self.add_links(r, -1);
                 }
                 self.add_links(r, -1);
-                self.orphan_or_not(r);
+                self.orphan_or_not(r).await?;
             }
             None => {
                 self.add_link(new_dir, new_name, inode).await?;
@@ -392,7 +392,7 @@ impl F2fs {
             }
         });
         inode.f.borrow_mut().ctime = self.time();
-        self.mark_inode_dirty(inode, false);
+        self.mark_inode_dirty(inode, self.opts.era.checkpoint_takes_dir_times);
         // Adding the new name may have moved the old one.
         let old = self.find_name(old_dir, old_name).await?.ok_or(FsError::NotFound)?;
         self.delete_name(old_dir, &old, None).await?;

@@ -230,16 +230,16 @@ impl F2fs {
 
     /// Writes changed entries to the journal or their blocks (`f2fs_flush_nat_entries`).
     pub(super) async fn flush_nat(&self, reason: Reason) -> FsResult<()> {
-        let unmounts = reason == Reason::Umount;
-        if unmounts && self.opts.era.umount_flushes_nat {
+        let unmounts = reason.is_umount();
+        let keeps_bits = self.cp.borrow().has(cp_flag::NAT_BITS);
+        let whole = unmounts && (self.opts.era.umount_flushes_nat || keeps_bits);
+        if whole {
             self.empty_nat_journal();
         }
         if self.nat.dirty.get() == 0 {
             return Ok(());
         }
         let used = || usize::from(self.space.borrow().nat_journal.count.get());
-        let keeps_bits = self.cp.borrow().has(cp_flag::NAT_BITS);
-        let whole = unmounts && (self.opts.era.umount_flushes_nat || keeps_bits);
         if whole || used() + self.nat.dirty.get() > Journal::NAT_MAX {
             self.empty_nat_journal();
         }

@@ -320,7 +320,8 @@ impl F2fs {
             return Ok(false);
         }
         let mut flags = how.flags;
-        if how.atomic && self.opts.barrier && !self.g.is_zoned {
+        let flushed = self.g.is_zoned && self.opts.era.zoned_flush_not_fua;
+        if how.atomic && self.opts.barrier && !flushed {
             if site::NODE_FLUSH.on() {
                 flags |= Flags::PREFLUSH;
             }

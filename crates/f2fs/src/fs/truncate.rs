@@ -356,6 +356,7 @@ impl F2fs {
         if size > u64::from(inode.shape().inline_bytes()) {
             self.convert_inline(inode).await?;
         }
+        self.zero_beyond_end(inode, size, true).await?;
         inode.size.set(size);
         if size <= old {
             self.truncate_file(inode).await?;

@@ -388,7 +388,7 @@ impl WbOps for Inode {
 
     fn write_inode<'a>(&'a self, map: &'a Rc<Mapping>) -> Option<Fut<'a, ()>> {
         let (fs, me) = self.shared(map)?;
-        if !me.is(fi::DIRTY) {
+        if !me.is(fi::DIRTY) && me.has_disk_times() {
             return None;
         }
         Some(Box::pin(async move {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use wp_base::rng::Rng;
 use wp_base::site::Armed;
-use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time};
+use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time, Zone};
 use wp_block::DeviceModel;
 use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
@@ -181,6 +181,7 @@ impl Bench {
     fn machine(
         &self,
         image: Medium,
+        zones: &[Zone],
         fails: bool,
     ) -> Result<(Machine, Recorder, Faults), MachineError> {
         let spec = MachineSpec {
@@ -203,7 +204,7 @@ impl Bench {
             false => Regions::default(),
         };
         let faults = Faults::new(regions);
-        let machine = Machine::with_device(spec, Some(image), |device| {
+        let machine = Machine::with_zones(spec, Some(image), zones, |device| {
             let (taped, r) = Taped::new(match fails {
                 true => Box::new(Faulty::new(device, faults.clone())),
                 false => device,
@@ -232,16 +233,17 @@ pub fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played
 }
 
 /// Plays `program` on a file system that `image` has, and leaves it unmounted, or as the device
-/// has it when the power goes at the end with nothing lost.
+/// has it when the power goes at the end with nothing lost. `zones`: those of the image, if it is
+/// of a zoned device and not new.
 ///
 /// Errors: as [`play()`], and what the unmount answers.
 pub fn leave(
     bench: &Bench,
-    image: Medium,
+    (image, zones): (Medium, &[Zone]),
     program: &Program,
     unmount: bool,
-) -> Result<MediumView, MachineError> {
-    let (machine, recorder, faults) = bench.machine(image, false)?;
+) -> Result<(MediumView, Vec<Zone>), MachineError> {
+    let (machine, recorder, faults) = bench.machine(image, zones, false)?;
     let vfs = machine.mount()?;
     let (steps, process) = (program.0.clone(), vfs.clone());
     machine
@@ -252,7 +254,7 @@ pub fn leave(
     if unmount {
         machine.unmount(&vfs)?;
     }
-    Ok(machine.view())
+    Ok((machine.view(), machine.zones()))
 }
 
 /// What else goes on while a program is played.
@@ -309,7 +311,7 @@ fn play_in(
 ) -> Result<(Played, Asked), MachineError> {
     let fails =
         program.0.iter().any(|s| matches!(s, Step::Fail(_) | Step::Slow(_) | Step::Tear(_)));
-    let (machine, recorder, faults) = bench.machine(image, fails)?;
+    let (machine, recorder, faults) = bench.machine(image, &[], fails)?;
     let limits = machine.queue.with_device(|d| *d.limits());
     let mut arm = Some(arm);
     let mut armed = None;

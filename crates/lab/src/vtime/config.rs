@@ -9,7 +9,7 @@ pub struct Config {
     pub fs: &'static str,
     /// Options of our file system (`writepath list fs`), mkfs and mount, on top of the era's.
     pub ours: &'static str,
-    /// Arguments of `mkfs.ext4` in the guest.
+    /// Arguments of mkfs in the guest.
     pub mkfs: &'static str,
     /// Mount options in the guest.
     pub mount: &'static str,
@@ -17,6 +17,8 @@ pub struct Config {
     pub fua: bool,
     /// The device has a volatile cache.
     pub cache: bool,
+    /// The device has zones: 64 of 16 MiB, the first 16 conventional.
+    pub zoned: bool,
     /// Recorded runs of it are in `kernels/linux-6.12`.
     pub recorded: bool,
     /// Why it cannot run here; empty if it can.
@@ -31,11 +33,14 @@ const PLAIN: Config = Config {
     mount: "",
     fua: true,
     cache: true,
+    zoned: false,
     recorded: true,
     not_modelled: "",
 };
 
 const F2FS: Config = Config { name: "f2fs-posix", fs: "f2fs", ..PLAIN };
+
+const ZONED: Config = Config { mkfs: "-m", zoned: true, ..F2FS };
 
 /// All of them.
 pub static CONFIGS: &[Config] = &[
@@ -72,6 +77,20 @@ pub static CONFIGS: &[Config] = &[
     Config { name: "f2fs-strict", ours: "fsync_mode=strict", mount: "fsync_mode=strict", ..F2FS },
     Config { name: "f2fs-nobarrier", ours: "nobarrier", mount: "nobarrier", ..F2FS },
     Config { name: "f2fs-posix-nofua", fua: false, ..F2FS },
+    Config { name: "f2fs-posix-zoned", ..ZONED },
+    Config {
+        name: "f2fs-strict-zoned",
+        ours: "fsync_mode=strict",
+        mount: "fsync_mode=strict",
+        ..ZONED
+    },
+    Config {
+        name: "f2fs-nobarrier-zoned",
+        ours: "nobarrier",
+        mount: "nobarrier",
+        recorded: false,
+        ..ZONED
+    },
 ];
 
 /// A configuration by name. Errors: lists what there is.

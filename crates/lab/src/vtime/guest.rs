@@ -60,16 +60,8 @@ impl Guest {
         Guest::is_ready(script)?;
         let at = |e: std::io::Error| format!("{}: {e}", scratch.display());
         std::fs::create_dir_all(scratch).map_err(at)?;
-        let (source, binary) = (scratch.join("prog.c"), scratch.join("prog"));
-        std::fs::write(&source, PROG_C).map_err(at)?;
-        let made = Command::new("gcc")
-            .args(["-O2", "-w", "-static", "-o"])
-            .args([&binary, &source])
-            .output()
-            .map_err(|e| format!("gcc: {e}"))?;
-        if !made.status.success() {
-            return Err(format!("gcc: {}", String::from_utf8_lossy(&made.stderr)));
-        }
+        let binary = scratch.join("prog");
+        compile(PROG_C, &binary)?;
         let prog = std::fs::read(&binary).map_err(at)?;
         Ok(Guest { script: script.to_owned(), prog, scratch: scratch.to_owned() })
     }
@@ -98,12 +90,16 @@ impl Guest {
                 (true, true) => "cache_size=64 fua=1",
                 (true, false) => "cache_size=64 fua=0",
             };
+            let zones = match config.zoned {
+                true => "size=1024 zoned=1 zone_size=16 zone_capacity=16 zone_nr_conv=16",
+                false => "size=512",
+            };
             // A device's blocks may not be larger than the file system's.
             let block = if config.mkfs.contains("-b") { 512 } else { 4096 };
             writeln!(
                 script,
-                "one {i} 'blocksize={block} {cache}' '{}' '{}'",
-                config.mkfs, config.mount
+                "one {i} 'blocksize={block} {zones} {cache}' {} '{}' '{}'",
+                config.fs, config.mkfs, config.mount
             )
             .expect("a string takes it");
         }
@@ -125,6 +121,22 @@ impl Guest {
     }
 }
 
+/// Makes a program of C that needs no libraries in the guest. Errors: no C compiler, and what it
+/// says.
+pub(crate) fn compile(source: &str, binary: &Path) -> Result<(), String> {
+    let file = binary.with_extension("c");
+    std::fs::write(&file, source).map_err(|e| format!("{}: {e}", file.display()))?;
+    let made = Command::new("gcc")
+        .args(["-O2", "-w", "-static", "-o"])
+        .args([binary, &file])
+        .output()
+        .map_err(|e| format!("gcc: {e}"))?;
+    if !made.status.success() {
+        return Err(format!("gcc: {}", String::from_utf8_lossy(&made.stderr)));
+    }
+    Ok(())
+}
+
 /// Set-up of one file system, as in the recorded runs. `umount` and the device's end come after the
 /// program, so that their requests are not in anybody's way.
 const SETUP: &str = r#"
@@ -133,15 +145,18 @@ U=11111111-2222-3333-4444-555555555555
 D=/sys/kernel/config/nullb/z0
 one() {
  mkdir $D
- for kv in size=512 memory_backed=1 completion_nsec=LATENCY irqmode=2 $2; do
+ for kv in memory_backed=1 completion_nsec=LATENCY irqmode=2 $2; do
   echo ${kv#*=} > $D/${kv%%=*} || exit 3
  done
  echo 1 > $D/power || exit 3
  E=lazy_itable_init=0,lazy_journal_init=0,hash_seed=$U
- mkfs.ext4 -q -F -U $U -E $E $3 /dev/z0 > /share/$1.err 2>&1 || touch /share/$1.failed
+ case $3 in
+  ext4) mkfs.ext4 -q -F -U $U -E $E $4 /dev/z0 ;;
+  *) mkfs.$3 -f -U $U $4 /dev/z0 ;;
+ esac > /share/$1.err 2>&1 || touch /share/$1.failed
  cp /share/$1.prog /run/p
  /run/prog now > /share/$1.mount
- mount -t ext4 ${4:+-o $4} /dev/z0 /mnt/a 2>> /share/$1.err || touch /share/$1.failed
+ mount -t $3 ${5:+-o $5} /dev/z0 /mnt/a 2>> /share/$1.err || touch /share/$1.failed
  sync
  [ -e /share/$1.failed ] || /run/prog /run/p /mnt/a > /share/$1.out 2>> /share/$1.err ||
   touch /share/$1.failed

@@ -1,6 +1,6 @@
 //! Running a program on our own machine, with the set-up of the recorded runs.
 //!
-//! The machine: null_blk of 512 MiB with one latency for all requests, a CPU that costs nothing, a
+//! The machine: null_blk of 512 MiB (with zones 1 GiB) with one latency for all requests, a CPU that costs nothing, a
 //! kernel of 100 ticks a second. What it takes from the guest is where on the clock the file system
 //! was mounted: its timers round to ticks, and to multiples of 8 or 64 of them.
 
@@ -17,6 +17,8 @@ use crate::profile::PROFILES;
 
 /// Bytes of the device (`guest.sh`: `size=512`).
 const DEVICE_BYTES: u64 = 512 << 20;
+/// With zones (`size=1024 zone_size=16 zone_nr_conv=16`): bytes, of a zone, conventional zones.
+const ZONED: (u64, u64, u64) = (1 << 30, 16 << 20, 16);
 /// `BLK_SAFE_MAX_SECTORS`: null_blk leaves its queue's limit at the default.
 const REQUEST_SECTORS: u64 = 255;
 /// A tick of the guest's kernel (HZ=100), nanoseconds.
@@ -146,8 +148,12 @@ fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
     let fs_options = Options::parse(&text, fs.options)
         .map_err(|e| RunError::NotModelled(format!("option {}={}", e.key, e.value)))?;
     let cache = if config.cache { 64 << 20 } else { 0 };
+    let (capacity, zone_bytes, conventional) =
+        if config.zoned { ZONED } else { (DEVICE_BYTES, 0, 0) };
     let params = [
-        ("capacity_bytes", DEVICE_BYTES),
+        ("capacity_bytes", capacity),
+        ("zone_bytes", zone_bytes),
+        ("conventional_zones", conventional),
         ("latency_ns", setup.latency_ns),
         ("cache_bytes", cache),
         ("fua", u64::from(config.fua)),

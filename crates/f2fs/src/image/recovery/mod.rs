@@ -62,7 +62,7 @@ pub struct Rules {
     /// sanity check on destination blkaddr during recovery").
     pub check_destination: bool,
     /// After a crash, does every log leave the zone that it has begun, wherever its write pointer
-    /// is, and are open zones that no log writes finished? Since 6.8 ("f2fs: fix write pointers all
+    /// is, and are open zones that no log writes finished? Since 6.9 ("f2fs: fix write pointers all
     /// the time"); before that only logs that disagree with the pointer leave.
     pub leave_zones: bool,
 }
@@ -71,7 +71,7 @@ impl Rules {
     /// Of a kernel version.
     pub fn linux(major: u32, minor: u32) -> Rules {
         let version = (major, minor);
-        Rules { check_destination: version >= (6, 1), leave_zones: version >= (6, 8) }
+        Rules { check_destination: version >= (6, 1), leave_zones: version >= (6, 9) }
     }
 }
 

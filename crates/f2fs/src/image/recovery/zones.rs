@@ -186,7 +186,7 @@ fn check_zone(
     match last {
         Some(last) if last >= pointer => out.beyond.push((first, last)),
         None if zone.wp != zone.start => reset(zones, start, out),
-        // Valid blocks, and room behind them that no log will write: since 6.8 it is closed.
+        // Valid blocks, and room behind them that no log will write: since 6.9 it is closed.
         Some(_)
             if rules.leave_zones
                 && zone.state != ZoneState::Full
