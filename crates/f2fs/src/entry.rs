@@ -350,9 +350,9 @@ fn attribute(value: &[u8]) -> String {
     }
 }
 
-fn check(view: &dyn View, o: &Options, recover: bool, _: &Sound) -> FsResult<Checked> {
+fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
-    let report = check::check(view, &CheckOptions { recover })?;
+    let report = check::check_one_of(view, &CheckOptions { recover }, sound)?;
     Ok(Checked {
         is_clean: report.is_clean(),
         recovered: report.recovered,
