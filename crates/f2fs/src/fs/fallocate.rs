@@ -161,7 +161,9 @@ impl F2fs {
         self.write_back(inode, offset, end).await?;
         let mut reached = inode.size.get();
         let out = self.zero_blocks(inode, offset, end, &mut reached).await;
-        self.end_at(inode, reached, keep_size);
+        if !(keep_size && self.opts.old_zero_range) {
+            self.end_at(inode, reached, keep_size);
+        }
         out
     }
 
