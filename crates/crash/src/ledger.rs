@@ -439,7 +439,9 @@ impl Ledger {
                 let Some(o) = object(fd) else { return };
                 let size = self.size(o);
                 match how {
-                    Alloc::Punch => self.zero_range(o, version, *at, (at + len).min(size)),
+                    Alloc::Punch | Alloc::ZeroKeep => {
+                        self.zero_range(o, version, *at, (at + len).min(size));
+                    }
                     Alloc::Zero => {
                         self.zero_range(o, version, *at, (at + len).min(size));
                         self.grow(o, version, at + len, None);

@@ -15,6 +15,7 @@ mod history;
 mod known;
 mod ledger;
 mod oracle;
+mod pages;
 mod rules;
 mod state;
 mod states;

@@ -7,6 +7,7 @@ use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector, Zone};
 use wp_medium::{Medium, PAGE_BYTES, Page, Slice, View};
 
 use crate::history::{Frame, History};
+use crate::pages::PageTable;
 use crate::states::Kept;
 
 /// Stands for the zones' write pointers among the pages that were read.
@@ -28,11 +29,23 @@ pub trait Pages: View {
 /// Kept from frame to frame, as bases differ in little.
 #[derive(Default)]
 pub(crate) struct Pool {
-    /// Page of the device -> units in doubt that touch it, as indices into `live`.
-    touched: BTreeMap<u64, Vec<u32>>,
-    ids: RefCell<BTreeMap<u64, u128>>,
+    /// Page of the device -> the last of `touches` that is one of it.
+    touched: PageTable<u32>,
+    touches: Vec<Touch>,
+    ids: RefCell<PageTable<u128>>,
     base_number: Option<u32>,
 }
+
+/// A unit in doubt touches a page.
+#[derive(Clone, Copy)]
+struct Touch {
+    /// Index into `live`.
+    unit: u32,
+    /// The touch of the same page before it, or [`NO_TOUCH`].
+    before: u32,
+}
+
+const NO_TOUCH: u32 = u32::MAX;
 
 impl Pool {
     /// Goes to another frame.
@@ -42,13 +55,23 @@ impl Pool {
             self.base_number = Some(frame.base_number);
         }
         self.touched.clear();
+        self.touches.clear();
         for (i, n) in frame.live.iter().enumerate() {
             let unit = &history.units[*n as usize];
             let end = (unit.at.0 + unit.sectors()).div_ceil(PAGE_SECTORS);
             for page in unit.at.0 / PAGE_SECTORS..end {
-                self.touched.entry(page).or_default().push(i as u32);
+                let number = self.touches.len() as u32;
+                let before = self.touched.put(page, number).unwrap_or(NO_TOUCH);
+                self.touches.push(Touch { unit: i as u32, before });
             }
         }
+    }
+
+    /// Units in doubt that touch a page, as indices into `live`, the last one first.
+    fn of_page(&self, page: u64) -> impl Iterator<Item = usize> {
+        let touch = |n: u32| self.touches.get(n as usize);
+        let last = self.touched.get(page).and_then(touch);
+        std::iter::successors(last, move |t| touch(t.before)).map(|t| t.unit as usize)
     }
 }
 
@@ -57,7 +80,10 @@ impl Pool {
 ///
 /// `None`: nothing is known of the histories.
 #[derive(Default)]
-pub(crate) struct Varying(Option<BTreeSet<u64>>);
+pub(crate) struct Varying(Option<VaryingPages>);
+
+/// In order, and to be asked for one by one.
+struct VaryingPages(BTreeSet<u64>, PageTable<()>);
 
 impl Varying {
     /// Pages that some unit touches, and in which the histories begin differently.
@@ -73,12 +99,24 @@ impl Varying {
         if let Some(first) = bases.next() {
             bases.for_each(|base| first.diff(base, &mut |at, n| touch(at, n.into())));
         }
-        Varying(Some(pages))
+        let mut each = PageTable::default();
+        for page in &pages {
+            each.put(*page, ());
+        }
+        Varying(Some(VaryingPages(pages, each)))
+    }
+
+    /// Does this page hold the same in every state?
+    #[inline]
+    fn is_fixed(&self, page: u64) -> bool {
+        self.0.as_ref().is_some_and(|VaryingPages(_, each)| each.get(page).is_none())
     }
 
     /// Do these pages of the device hold the same in every state?
     fn are_fixed(&self, first: u64, last: u64) -> bool {
-        self.0.as_ref().is_some_and(|pages| pages.range(first..=last).next().is_none())
+        let none =
+            |VaryingPages(pages, _): &VaryingPages| pages.range(first..=last).next().is_none();
+        self.0.as_ref().is_some_and(none)
     }
 }
 
@@ -87,12 +125,14 @@ impl Varying {
 pub(crate) struct Reads {
     /// Pages.
     pub(crate) order: Vec<u64>,
-    stamps: BTreeMap<u64, ()>,
+    seen: PageTable<()>,
 }
 
 impl Reads {
     fn note(&mut self, page: u64) {
-        if self.order.last() != Some(&page) && self.stamps.insert(page, ()).is_none() {
+        // The number that stands for the zones is no page's.
+        let key = page.min(ZONES_PAGE - 1);
+        if self.order.last() != Some(&page) && self.seen.put(key, ()).is_none() {
             self.order.push(page);
         }
     }
@@ -163,7 +203,7 @@ impl<'a> State<'a> {
 
     /// Notes that a page was read, if that tells anything.
     fn note(&self, page: u64) {
-        if !self.varying.are_fixed(self.first + page, self.first + page) {
+        if !self.varying.is_fixed(self.first + page) {
             self.reads.borrow_mut().note(page);
         }
     }
@@ -175,11 +215,10 @@ impl<'a> State<'a> {
     /// The unit that alone says what page `page` of the device holds; `Err` if several or a part of
     /// one do.
     fn source(&self, page: u64) -> Result<Option<u32>, ()> {
-        let Some(list) = self.pool.touched.get(&page) else { return Ok(None) };
-        let Some(i) = list.iter().rev().find(|i| self.kept.has(**i as usize)) else {
+        let Some(i) = self.pool.of_page(page).find(|i| self.kept.has(*i)) else {
             return Ok(None);
         };
-        let number = self.frame.live[*i as usize];
+        let number = self.frame.live[i];
         let unit = &self.history.units[number as usize];
         let whole = unit.at.0 <= page * PAGE_SECTORS
             && unit.at.0 + unit.sectors() >= (page + 1) * PAGE_SECTORS;
@@ -207,10 +246,10 @@ impl<'a> State<'a> {
         }
         let mut own = Medium::new();
         own.write(Sector(page * PAGE_SECTORS), &whole(&self.frame.base, page));
-        for i in &self.pool.touched[&page] {
-            if self.kept.has(*i as usize) {
-                self.history.units[self.frame.live[*i as usize] as usize].apply(&mut own);
-            }
+        let mut kept: Vec<usize> = self.pool.of_page(page).filter(|i| self.kept.has(*i)).collect();
+        kept.reverse();
+        for i in kept {
+            self.history.units[self.frame.live[i] as usize].apply(&mut own);
         }
         let page_bytes = whole(&own, page).to_page();
         self.mixed.borrow_mut().insert(page, page_bytes.clone());
@@ -224,12 +263,14 @@ impl<'a> State<'a> {
         }
         let at = self.first + page;
         match self.source(at) {
-            Ok(None) => *self
-                .pool
-                .ids
-                .borrow_mut()
-                .entry(at)
-                .or_insert_with(|| whole(&self.frame.base, at).id()),
+            Ok(None) => {
+                if let Some(id) = self.pool.ids.borrow().get(at) {
+                    return id;
+                }
+                let id = whole(&self.frame.base, at).id();
+                self.pool.ids.borrow_mut().put(at, id);
+                id
+            }
             Ok(Some(number)) => {
                 let unit = &self.history.units[number as usize];
                 match &unit.data[..] {
@@ -283,7 +324,7 @@ impl View for State<'_> {
             let to = &mut out[done..done + n];
             self.note(page);
             let device = self.first + page;
-            match self.pool.touched.contains_key(&device) {
+            match self.pool.touched.get(device).is_some() {
                 true => self.slice(device).sub(off as u32, n as u32).copy_to(to),
                 false => self.frame.base.read_bytes(device * PAGE + off as u64, to),
             }

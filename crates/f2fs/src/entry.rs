@@ -130,6 +130,18 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "an fsync in strict mode waits for its last node (Linux does not)",
     },
+    OptionSpec {
+        key: "old_fdatasync",
+        when: When::Mount,
+        default: "",
+        help: "fdatasync overlooks lengths and holes, as before commit 281518c694a5",
+    },
+    OptionSpec {
+        key: "old_zero_range",
+        when: When::Mount,
+        default: "",
+        help: "zeroes behind the end make a recovered file longer, as before commit 17cd07ae9507",
+    },
     OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks a second" },
     OptionSpec {
         key: "dirty_background_bytes",
@@ -268,6 +280,8 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
         fastboot: is_set(o, "fastboot"),
         wait_first_node: is_set(o, "wait_first_node"),
         wait_last_node: is_set(o, "wait_last_node"),
+        old_fdatasync: is_set(o, "old_fdatasync"),
+        old_zero_range: is_set(o, "old_zero_range"),
         epoch_secs: env.epoch_secs,
         writeback: WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
         ..base
@@ -347,9 +361,9 @@ fn attribute(value: &[u8]) -> String {
     }
 }
 
-fn check(view: &dyn View, o: &Options, recover: bool, _: &Sound) -> FsResult<Checked> {
+fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
-    let report = check::check(view, &CheckOptions { recover })?;
+    let report = check::check_one_of(view, &CheckOptions { recover }, sound)?;
     Ok(Checked {
         is_clean: report.is_clean(),
         recovered: report.recovered,

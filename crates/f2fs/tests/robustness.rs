@@ -10,10 +10,10 @@ mod zones;
 
 use images::Bytes;
 use wp_base::Rng;
-use wp_f2fs::check::{CheckOptions, check};
+use wp_f2fs::check::{CheckOptions, check, check_one_of};
 use wp_f2fs::disk::{Checkpoint, Log};
 use wp_f2fs::image::{Image, InspectOptions, RecoverOptions, Rules, inspect, recover};
-use wp_medium::{Overlay, View, WithZones};
+use wp_medium::{Overlay, Sound, View, WithZones};
 
 /// Blocks in which damage is felt: super blocks, the packs, used blocks of SIT and NAT, summaries
 /// and the main area as far as it is written.
@@ -132,6 +132,68 @@ fn damaged_images_give_an_error_or_a_result() {
         }
         println!("{name}: {rounds} rounds, {refused} refused, {found} findings");
         // Super block and pack are there twice: hardly an image is refused.
+        assert!(found > 20, "{name}: {found}");
+    }
+}
+
+/// Bytes of which only some blocks differ from one image of the set to the next.
+struct OneOf<'a> {
+    bytes: &'a Bytes,
+    varying: &'a std::collections::BTreeSet<u32>,
+}
+
+impl View for OneOf<'_> {
+    fn len_bytes(&self) -> u64 {
+        self.bytes.len_bytes()
+    }
+    fn read_at(&self, at: u64, out: &mut [u8]) -> wp_base::FsResult<()> {
+        self.bytes.read_at(at, out)
+    }
+    fn is_fixed(&self, at: u64, bytes: u64) -> bool {
+        let block = |at: u64| (at / 4096) as u32;
+        self.varying.range(block(at)..=block(at + bytes.max(1) - 1)).next().is_none()
+    }
+}
+
+/// What is remembered of a set of images changes nothing of what is found in any of them, whichever
+/// of them was seen before.
+#[test]
+fn one_of_a_set_is_checked_as_it_is_alone() {
+    for name in reference::IMAGES.iter().filter(|n| matches!(**n, "f2fs-posix" | "f2fs-aged")) {
+        let Some((bytes, _)) = reference::reference("f2fs sets of images", name) else { return };
+        let mut bytes = Bytes(bytes);
+        let mut varying: std::collections::BTreeSet<u32> = places(&bytes).into_iter().collect();
+        // Blocks of the NAT in which nothing stands, far from those in use.
+        let nat: Vec<u32> = {
+            let image = Image::open(&bytes).expect("an image");
+            let g = image.geometry();
+            let far = [g.nat_blocks / 2, g.nat_blocks - 1];
+            far.iter().flat_map(|n| [g.nat_block(*n, false), g.nat_block(*n, true)]).collect()
+        };
+        varying.extend(&nat);
+        let places: Vec<u32> = varying.iter().copied().collect();
+        let sound = Sound::default();
+        let mut found = 0;
+        for seed in 0..40 {
+            let mut rng = Rng::stream(seed, "f2fs-sets");
+            // The first image is whole, and now and then a later one.
+            let undo = match seed % 5 {
+                0 => Vec::new(),
+                1 => damage(&mut bytes, &nat, &mut rng),
+                _ => damage(&mut bytes, &places, &mut rng),
+            };
+            for recover in [None, Some(RecoverOptions::default())] {
+                let options = CheckOptions { recover };
+                let one = OneOf { bytes: &bytes, varying: &varying };
+                let quick = check_one_of(&one, &options, &sound);
+                let alone = check(&bytes, &options);
+                found += alone.as_ref().map_or(0, |r| r.findings.len());
+                assert_eq!(format!("{quick:?}"), format!("{alone:?}"), "{name}, seed {seed}");
+            }
+            for (at, old) in undo.into_iter().rev() {
+                bytes.0[at..at + 8].copy_from_slice(&old);
+            }
+        }
         assert!(found > 20, "{name}: {found}");
     }
 }

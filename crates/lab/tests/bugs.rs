@@ -10,8 +10,18 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 6] =
-    [("A2", 3), ("A4", 20), ("A22", 3), ("A26", 12), ("A27", 6), ("N1", 16)];
+const FEW: [(&str, u64); 10] = [
+    ("A2", 3),
+    ("A4", 20),
+    ("A9", 24),
+    ("A10", 2),
+    ("A21.9", 3),
+    ("A21.10", 8),
+    ("A22", 3),
+    ("A26", 12),
+    ("A27", 6),
+    ("N1", 16),
+];
 
 #[test]
 fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {

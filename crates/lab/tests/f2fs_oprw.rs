@@ -6,7 +6,7 @@ use wp_lab::paper::f2fs_oprw::{
 
 fn counts(mode: Mode, drive: Drive, seeds: u64, workers: usize) -> CutCounts {
     let plan = CutPlan { mode, drive, seeds: (1, seeds), cuts: 25 };
-    cut(&plan, workers, &|| true).expect("it runs").expect("not interrupted")
+    cut(&plan, workers, &|_| true).expect("it runs").expect("not interrupted")
 }
 
 #[test]
@@ -34,6 +34,15 @@ fn what_comes_out_does_not_depend_on_the_workers() {
     let (one, three) =
         (counts(Mode::Posix, Drive::PRESET, 24, 1), counts(Mode::Posix, Drive::PRESET, 24, 3));
     assert_eq!(format!("{one:?}"), format!("{three:?}"));
+}
+
+#[test]
+fn a_campaign_can_be_stopped_between_seeds() {
+    let plan = CutPlan { mode: Mode::Posix, drive: Drive::PRESET, seeds: (1, 24), cuts: 5 };
+    assert!(cut(&plan, 2, &|done| done < 3).expect("it runs").is_none());
+    let whole = cut(&plan, 2, &|_| true).expect("it runs").expect("not stopped");
+    assert!(whole.runs == 24 && whole.cuts == 120, "{whole:?}");
+    assert!(whole.recovered <= whole.states && whole.states <= whole.cuts, "{whole:?}");
 }
 
 #[test]

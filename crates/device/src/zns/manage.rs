@@ -3,7 +3,8 @@
 //!
 //! Reset:   forgets the places of what the host has written, which is what it takes its time for;
 //!          one reset after the other. The map serves a slice of it and a unit in turns.
-//! Finish:  programs padding from where the zone ends, as a writer among the others.
+//! Finish:  programs padding from where the zone ends, as a writer among the others. One that has
+//!          completed is durable, so one of a zone that writes have filled waits for their units.
 
 use std::collections::VecDeque;
 
@@ -92,7 +93,8 @@ impl Zns {
             }
             ZoneOp::Finish => {
                 let state = self.table.get(zone).state;
-                if state != ZoneState::Full && state != ZoneState::Empty {
+                let waits = state == ZoneState::Full && self.is_in_doubt(zone);
+                if waits || (state != ZoneState::Full && state != ZoneState::Empty) {
                     let z = *self.table.get(zone);
                     let written = ((z.wp.0 - z.start.0) / SLOT_SECTORS) as u32;
                     let finish = Finish { key, units: 0, written, is_started: false };
@@ -156,6 +158,12 @@ impl Zns {
     }
 
     // ---- finish ----
+
+    /// Would a power cut take something of what was written to the zone?
+    fn is_in_doubt(&self, zone: u32) -> bool {
+        let capacity = (self.config.zones.capacity_sectors / SLOT_SECTORS) as u32;
+        !self.config.plp && self.bufs.get(&zone).is_some_and(|b| b.durable < capacity)
+    }
 
     /// Begins a finish once nothing is on its way to the zone any more.
     pub(super) fn try_finish(&mut self, now: Time, zone: u32, fx: &mut Effects) {

@@ -8,6 +8,8 @@
 //!             2. no bytes make it panic, and each node and block is read once a reference.
 //!             3. what cannot be read is a finding, and what hangs on it is not reported again as
 //!                lost.
+//!             4. of a set of images ([`check_one_of`]) what is the same in all of them is looked
+//!                at once; the findings are those of [`check`].
 //! Left out:   contents of quota files, compressed clusters, encrypted names.
 //! Source:     what fsck.f2fs(8) checks; `tests/check_vs_fsck.rs` holds the two side by side.
 
@@ -19,7 +21,7 @@ mod totals;
 mod walk;
 
 use wp_base::FsResult;
-use wp_medium::{Overlay, View};
+use wp_medium::{Overlay, Sound, View};
 
 use crate::image::{RecoverOptions, recover};
 
@@ -35,12 +37,21 @@ pub struct CheckOptions {
 
 /// Checks an image. Never writes to it. Errors: of the view, and of recovery.
 pub fn check(view: &dyn View, options: &CheckOptions) -> FsResult<Report> {
+    check_one_of(view, options, &Sound::default())
+}
+
+/// Checks one of a set of images; `sound` is the set's. What it finds is what [`check`] finds.
+///
+/// Errors: as [`check`].
+pub fn check_one_of(view: &dyn View, options: &CheckOptions, sound: &Sound) -> FsResult<Report> {
     let overlay = Overlay::new(view);
     let mut report = Report::default();
     if let Some(how) = &options.recover {
         report.recovered = recover(&overlay, how)?.is_needed();
     }
-    let Some(tables) = tables::Tables::read(&overlay, &mut report)? else { return Ok(report) };
+    let Some(tables) = tables::Tables::read(&overlay, sound, &mut report)? else {
+        return Ok(report);
+    };
     let seen = walk::walk(&tables, &mut report)?;
     // Logs and pointers agree when a mount has repaired them, not before.
     let zones = if options.recover.is_some() { overlay.zones() } else { Vec::new() };

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use wp_base::FsResult;
-use wp_medium::View;
+use wp_medium::{Sound, View};
 
 use crate::disk::{
     Block, Checkpoint, Compacted, Geometry, Journal, Log, NatEntry, OrphanBlock, SEGMENT_BLOCKS,
-    SitEntry, SummaryBlock, SuperBlock, ZERO_BLOCK, addr, cp_flag, nid,
+    SitEntry, SummaryBlock, SuperBlock, ZERO_BLOCK, addr, bits, cp_flag, nid,
 };
 
 use super::{Kind, Report};
+
+/// What a set of images is remembered by: these blocks of the NAT, first and how many, are zeroes.
+const NAT_IS_ZERO: u64 = 1;
 
 /// All of them.
 pub(super) struct Tables<'a> {
@@ -29,7 +32,11 @@ pub(super) struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     /// Reads them; `None` if there is no file system to read. What is wrong with them is reported.
-    pub(super) fn read(view: &'a dyn View, report: &mut Report) -> FsResult<Option<Tables<'a>>> {
+    pub(super) fn read(
+        view: &'a dyn View,
+        sound: &Sound,
+        report: &mut Report,
+    ) -> FsResult<Option<Tables<'a>>> {
         let Some(sb) = supers(view, report)? else { return Ok(None) };
         let g = match Geometry::from_super(&sb) {
             Ok(g) if g.bytes() <= view.len_bytes() => g,
@@ -79,7 +86,7 @@ impl<'a> Tables<'a> {
         };
         t.read_summaries()?;
         t.read_sit(report)?;
-        t.read_nat(report)?;
+        t.read_nat(sound, report)?;
         t.read_orphans(report)?;
         Ok(Some(t))
     }
@@ -141,16 +148,11 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    fn read_nat(&mut self, report: &mut Report) -> FsResult<()> {
+    fn read_nat(&mut self, sound: &Sound, report: &mut Report) -> FsResult<()> {
         let mut all: BTreeMap<u32, NatEntry> = BTreeMap::new();
-        for n in 0..self.g.nat_blocks {
-            let block = self.block(self.g.current_nat_block(n, &self.cp))?;
-            if block == ZERO_BLOCK {
-                continue;
-            }
-            let first = n * NatEntry::PER_BLOCK;
-            let used = NatEntry::all(&block).iter().zip(first..).filter(|(e, _)| !e.is_free());
-            all.extend(used.map(|(e, nid)| (nid, *e)));
+        for first in (0..self.g.nat_blocks).step_by(SEGMENT_BLOCKS as usize) {
+            let blocks = SEGMENT_BLOCKS.min(self.g.nat_blocks - first);
+            self.read_nat_blocks(sound, first, blocks, &mut all)?;
         }
         let journal = self.journal(0);
         if usize::from(journal.count.get()) > Journal::NAT_MAX {
@@ -181,6 +183,44 @@ impl<'a> Tables<'a> {
         }
         self.nat = all;
         Ok(())
+    }
+
+    /// Reads `n` blocks of the NAT, which lie in one segment of either copy. Are all of them, in
+    /// both copies, zeroes in every image of the set? Then nobody looks there again.
+    fn read_nat_blocks(
+        &self,
+        sound: &Sound,
+        first: u32,
+        n: u32,
+        all: &mut BTreeMap<u32, NatEntry>,
+    ) -> FsResult<bool> {
+        let piece = [NAT_IS_ZERO, first.into(), n.into()];
+        let bytes = Geometry::byte_of(n);
+        let is_fixed = [false, true].iter().all(|second| {
+            self.view.is_fixed(Geometry::byte_of(self.g.nat_block(first, *second)), bytes)
+        });
+        if is_fixed && sound.has(&piece) {
+            return Ok(true);
+        }
+        let is_zero = if n > 1 {
+            let half = n / 2;
+            let low = self.read_nat_blocks(sound, first, half, all)?;
+            self.read_nat_blocks(sound, first + half, n - half, all)? && low
+        } else {
+            let second = bits::test(self.cp.nat_bitmap(), first);
+            let block = self.block(self.g.nat_block(first, second))?;
+            let is_zero = bits::is_zero(&block);
+            if !is_zero {
+                let nids = first * NatEntry::PER_BLOCK..;
+                let used = NatEntry::all(&block).iter().zip(nids).filter(|(e, _)| !e.is_free());
+                all.extend(used.map(|(e, nid)| (nid, *e)));
+            }
+            is_zero && is_fixed && bits::is_zero(&self.block(self.g.nat_block(first, !second))?)
+        };
+        if is_zero {
+            sound.add(piece.to_vec());
+        }
+        Ok(is_zero)
     }
 
     fn read_orphans(&mut self, report: &mut Report) -> FsResult<()> {

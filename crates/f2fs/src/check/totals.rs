@@ -2,10 +2,10 @@
 
 use wp_base::{FsResult, Sector, Zone, ZoneKind};
 
-use crate::disk::{Log, SEGMENT_BLOCKS, SummaryBlock, alloc};
+use crate::disk::{Log, SEGMENT_BLOCKS, SitEntry, SummaryBlock, alloc, bits};
 
 use super::tables::Tables;
-use super::walk::Seen;
+use super::walk::{Owner, Seen};
 use super::{Kind, Report};
 
 pub(super) fn check(t: &Tables<'_>, s: &Seen, zones: &[Zone], report: &mut Report) -> FsResult<()> {
@@ -26,45 +26,61 @@ pub(super) fn check(t: &Tables<'_>, s: &Seen, zones: &[Zone], report: &mut Repor
 fn of_segment(t: &Tables<'_>, s: &Seen, segment: u32, report: &mut Report) -> FsResult<()> {
     let Some(entry) = t.sit.get(segment as usize) else { return Ok(()) };
     let first = t.g.block(segment, 0);
+    let mut owned = [0u8; 64];
     let mut summary: Option<Option<SummaryBlock>> = None;
-    for block in first..first + SEGMENT_BLOCKS {
-        let (is_valid, owner) = (entry.is_valid(block - first), s.owners.get(&block));
-        let place = format!("block {block} of segment {segment}");
-        match (is_valid, owner) {
+    for (block, owner) in s.owners.range(first..first + SEGMENT_BLOCKS) {
+        bits::set(&mut owned, block - first, true);
+        if entry.is_valid(block - first) {
+            let known = match &summary {
+                Some(known) => known,
+                None => summary.insert(summaries(t, segment)?),
+            };
+            of_block(entry, (segment, first, *block), owner, known.as_ref(), report);
+        }
+    }
+    if owned == entry.valid_map {
+        return Ok(());
+    }
+    for n in 0..SEGMENT_BLOCKS {
+        let place = || format!("block {} of segment {segment}", first + n);
+        match (entry.is_valid(n), s.owners.get(&(first + n))) {
             (true, None) if !s.gaps => {
-                report.add(Kind::BlockLost, place.as_str(), "in use", "nothing refers to it");
+                report.add(Kind::BlockLost, place(), "in use", "nothing refers to it");
             }
             (false, Some(o)) => {
                 let expected = format!("in use by node {}", o.nid);
-                report.add(Kind::BlockFree, place.as_str(), "free", expected);
+                report.add(Kind::BlockFree, place(), "free", expected);
             }
             _ => {}
         }
-        let Some(owner) = owner.filter(|_| is_valid) else { continue };
-        let is_node = owner.slot.is_none();
-        if Log::of(entry.kind()).is_some_and(|l| l.is_node() != is_node) {
-            let kind = Log::of(entry.kind()).map_or("", Log::name);
-            report.add(
-                Kind::SegmentType,
-                place.as_str(),
-                kind,
-                if is_node { "node" } else { "data" },
-            );
-        }
-        let known = match &summary {
-            Some(known) => known,
-            None => summary.insert(summaries(t, segment)?),
-        };
-        let Some(known) = known else { continue };
-        let found = known.entry(block - first);
-        let slot = owner.slot.unwrap_or(0);
-        let same_slot = is_node || u32::from(found.ofs_in_node.get()) == slot;
-        if found.nid.get() != owner.nid || !same_slot {
-            let found = format!("node {} address {}", found.nid.get(), found.ofs_in_node.get());
-            report.add(Kind::Summary, place, found, format!("node {} address {slot}", owner.nid));
-        }
     }
     Ok(())
+}
+
+/// A block that is in use, by what its segment and its summary say. `at`: segment, its first block,
+/// and the block.
+fn of_block(
+    entry: &SitEntry,
+    at: (u32, u32, u32),
+    owner: &Owner,
+    summary: Option<&SummaryBlock>,
+    report: &mut Report,
+) {
+    let (segment, first, block) = at;
+    let place = || format!("block {block} of segment {segment}");
+    let is_node = owner.slot.is_none();
+    if Log::of(entry.kind()).is_some_and(|l| l.is_node() != is_node) {
+        let kind = Log::of(entry.kind()).map_or("", Log::name);
+        report.add(Kind::SegmentType, place(), kind, if is_node { "node" } else { "data" });
+    }
+    let Some(summary) = summary else { return };
+    let found = summary.entry(block - first);
+    let slot = owner.slot.unwrap_or(0);
+    let same_slot = is_node || u32::from(found.ofs_in_node.get()) == slot;
+    if found.nid.get() != owner.nid || !same_slot {
+        let found = format!("node {} address {}", found.nid.get(), found.ofs_in_node.get());
+        report.add(Kind::Summary, place(), found, format!("node {} address {slot}", owner.nid));
+    }
 }
 
 /// Summaries of a segment; those of a node log are nowhere before it leaves, or an unmount.
@@ -145,11 +161,7 @@ fn of_zones(t: &Tables<'_>, zones: &[Zone], report: &mut Report) {
             }
         }
         let first = pointer.max(t.g.main.into());
-        let in_use = (first..end.min(t.g.end().into())).find(|b| {
-            let place = u32::try_from(*b).ok().and_then(|b| t.g.place(b));
-            place.is_some_and(|(s, n)| t.sit.get(s as usize).is_some_and(|e| e.is_valid(n)))
-        });
-        if let Some(b) = in_use {
+        if let Some(b) = first_in_use(t, first, end.min(t.g.end().into())) {
             report.add(
                 Kind::WritePointer,
                 format!("block {b}"),
@@ -158,4 +170,22 @@ fn of_zones(t: &Tables<'_>, zones: &[Zone], report: &mut Report) {
             );
         }
     }
+}
+
+/// The first block in use from `from` until `end`, both of the main area.
+fn first_in_use(t: &Tables<'_>, from: u64, end: u64) -> Option<u64> {
+    let (mut at, step) = (from, u64::from(SEGMENT_BLOCKS));
+    while at < end {
+        let (segment, offset) = t.g.place(u32::try_from(at).ok()?)?;
+        let left = (step - u64::from(offset)).min(end - at);
+        let entry = t.sit.get(segment as usize)?;
+        if !bits::is_zero(&entry.valid_map) {
+            let is_valid = |n: &u64| u32::try_from(*n).is_ok_and(|n| entry.is_valid(offset + n));
+            if let Some(n) = (0..left).find(is_valid) {
+                return Some(at + n);
+            }
+        }
+        at += left;
+    }
+    None
 }

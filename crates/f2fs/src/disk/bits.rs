@@ -34,7 +34,21 @@ fn put(bits: &mut [u8], n: u32, mask: u8, to: bool) -> bool {
 
 /// How many bits are set.
 pub fn ones(bits: &[u8]) -> u32 {
-    bits.iter().map(|b| b.count_ones()).sum()
+    let (eights, rest) = bits.as_chunks::<8>();
+    let words: u32 = eights.iter().map(|b| u64::from_le_bytes(*b).count_ones()).sum();
+    words + rest.iter().map(|b| b.count_ones()).sum::<u32>()
+}
+
+/// Is no bit set?
+pub fn is_zero(bits: &[u8]) -> bool {
+    let (eights, rest) = bits.as_chunks::<8>();
+    eights.iter().all(|b| u64::from_le_bytes(*b) == 0) && rest.iter().all(|b| *b == 0)
+}
+
+/// The last bit that is set, highest bit first in a byte.
+pub fn last(bits: &[u8]) -> Option<u32> {
+    let (byte, bits) = (0..).zip(bits).filter(|(_, b)| **b != 0).last()?;
+    Some(byte * 8 + 7 - bits.trailing_zeros())
 }
 
 #[cfg(test)]
@@ -50,9 +64,16 @@ mod tests {
             assert_eq!(high.map(u8::reverse_bits), low);
             assert!(test(&high, n) && test_le(&low, n));
             assert_eq!((ones(&high), ones(&low)), (1, 1));
+            assert_eq!((last(&high), is_zero(&high)), (Some(n), false));
             assert!(set(&mut high, n, false) && set_le(&mut low, n, false));
             assert_eq!((high, low), ([0; 2], [0; 2]));
         }
+        let some: Vec<u8> = (0..=20).map(|n| n * 13).collect();
+        let slow: u32 = (0..168).map(|n| u32::from(test(&some, n))).sum();
+        assert_eq!(ones(&some), slow);
+        assert_eq!(last(&some), (0..168).rev().find(|n| test(&some, *n)));
+        assert!(is_zero(&[0; 21]) && last(&[0; 21]).is_none() && is_zero(&[]));
+        assert!(!is_zero(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 1]));
         assert!(!test(&[0xFF], 8) && !test_le(&[0xFF], 8), "beyond the end nothing is set");
     }
 }

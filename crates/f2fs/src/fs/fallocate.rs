@@ -164,7 +164,9 @@ impl F2fs {
         self.zero_beyond_end(inode, end, false).await?;
         let mut reached = inode.size.get();
         let out = self.zero_blocks(inode, offset, end, &mut reached).await;
-        self.end_at(inode, reached, keep_size);
+        if !(keep_size && self.opts.old_zero_range) {
+            self.end_at(inode, reached, keep_size);
+        }
         out
     }
 

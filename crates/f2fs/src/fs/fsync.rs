@@ -82,9 +82,9 @@ impl F2fs {
     }
 
     /// Does recovery find all that changed of the inode by itself (`f2fs_skip_inode_update`)?
-    fn skips_inode(inode: &Inode, kind: SyncKind) -> bool {
+    fn skips_inode(&self, inode: &Inode, kind: SyncKind) -> bool {
         if kind == SyncKind::DataOnly {
-            return !inode.is(fi::LISTED);
+            return self.opts.old_fdatasync || !inode.is(fi::LISTED);
         }
         inode.is(fi::AUTO_RECOVER)
             && !inode.has_advice(advise::KEEP_SIZE)
@@ -160,7 +160,7 @@ impl F2fs {
         let mut atomic = false;
         if !inode.is_dir() {
             self.sync_data(inode, kind, range, told).await?;
-            if !F2fs::skips_inode(inode, kind) {
+            if !self.skips_inode(inode, kind) {
                 self.write_inode(inode).await?;
             } else if !inode.is(fi::APPEND_WRITE) && !self.has_ino(inode.ino, InoSet::Append) {
                 if !self.needs_inode_node(inode.ino).await {

@@ -90,6 +90,12 @@ pub struct MountOptions {
     pub wait_first_node: bool,
     /// An fsync in strict mode waits for the node that has the mark. Linux does not.
     pub wait_last_node: bool,
+    /// fdatasync takes an inode for clean of which no block was added, as until "f2fs: fix
+    /// fdatasync" (281518c694a5): a length or a node with holes that only memory has is not sent.
+    pub old_fdatasync: bool,
+    /// Zeroing a range behind the end with `FALLOC_FL_KEEP_SIZE` does not mark the inode for it, as
+    /// until "f2fs: fix to set KEEP_SIZE bit in f2fs_zero_range" (17cd07ae9507).
+    pub old_zero_range: bool,
     /// `ipu_policy`'s `min_fsync_blocks`: an fsync of at most as many dirty blocks writes in place.
     pub min_fsync_blocks: u64,
     /// Name of the disk as the kernel has it: `sdb1`.
@@ -123,6 +129,8 @@ impl MountOptions {
             fastboot: false,
             wait_first_node: false,
             wait_last_node: false,
+            old_fdatasync: false,
+            old_zero_range: false,
             min_fsync_blocks: 8,
             disk: disk.to_owned(),
             device,

@@ -330,15 +330,14 @@ impl F2fs {
             }
         }
         let f = footer(buf);
-        let mark = how.mark && site::NODE_MARK.on();
         let says_name = f.is_inode()
-            && (how.atomic || mark)
+            && (how.atomic || how.mark)
             && self.need_dentry_mark(f.ino.get())
             && site::NODE_DENTRY.on();
         change(buf, |b| {
             let f = Footer::of_mut(b);
             f.set_mark(Footer::DENTRY, says_name);
-            f.set_mark(Footer::FSYNC, mark);
+            f.set_mark(Footer::FSYNC, how.mark && site::NODE_MARK.on());
         });
         let warm = is_direct(&f) && f.has(Footer::COLD);
         if warm {
@@ -381,7 +380,8 @@ impl F2fs {
             listed: warm,
         };
         self.merge(Kind::Node, Some(log), page, given.addr, flags);
-        self.nat.set_addr(info, given.addr, mark);
+        // Without the mark there fsync would send it again for ever.
+        self.nat.set_addr(info, given.addr, how.mark);
         drop(given);
         drop(guard);
         if how.balance {

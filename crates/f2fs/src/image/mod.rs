@@ -5,7 +5,8 @@
 //!             an overlay; [`inspect`] lists the result.
 //! Invariants: 1. no bytes make it panic, and no walk is longer than the image is large: each node
 //!                says its place in its file's tree, and is believed at that place only.
-//!             2. nothing here writes, but [`recover()`] into the overlay that it is given.
+//!             2. nothing here writes, but [`recover()`] into the overlay that it is given, at its
+//!                end: an [`Image`] may keep what it has read.
 //!             3. an error says where in the image it lies.
 //! Left out:   encrypted and compressed contents: `Unsupported`.
 //! Units:      several devices are one image, one behind the other ([`wp_medium::Joined`]).
@@ -17,6 +18,7 @@ mod list;
 mod recovery;
 mod survey;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult};
@@ -49,7 +51,13 @@ pub struct Image<'a> {
     sit_journal: BTreeMap<u32, SitEntry>,
     /// Summaries of the three data logs.
     data_summaries: [SummaryBlock; 3],
+    /// The blocks of NAT and SIT that were looked at last: entries are asked for in order, mostly.
+    last_nat: RefCell<Held>,
+    last_sit: RefCell<Held>,
 }
+
+/// A block that was read, and which.
+type Held = Option<(u32, Box<Block>)>;
 
 /// An inode with its block.
 #[derive(Clone)]
@@ -169,6 +177,8 @@ impl<'a> Image<'a> {
             nat_journal: BTreeMap::new(),
             sit_journal: BTreeMap::new(),
             data_summaries: empty,
+            last_nat: RefCell::default(),
+            last_sit: RefCell::default(),
         };
         image.read_summaries()?;
         Ok(image)
@@ -260,8 +270,27 @@ impl<'a> Image<'a> {
         }
         let (block, n) = self.g.nat_place(nid);
         let at = self.g.current_nat_block(block, &self.cp);
-        let bytes = self.read_block(at, "f2fs NAT block")?;
-        NatEntry::all(&bytes).get(n).copied().ok_or(FsError::Io)
+        let of = |block: &Block| NatEntry::all(block).get(n).copied();
+        self.in_table(&self.last_nat, at, "f2fs NAT block", of)
+    }
+
+    /// An entry of a table's block `at`, which is read unless it was the last that was.
+    fn in_table<T>(
+        &self,
+        last: &RefCell<Held>,
+        at: u32,
+        structure: &'static str,
+        of: impl Fn(&Block) -> Option<T>,
+    ) -> FsResult<T> {
+        let mut held = last.borrow_mut();
+        let block = match &mut *held {
+            Some((n, block)) if *n == at => block,
+            other => {
+                let read = Box::new(self.read_block(at, structure)?);
+                &mut other.insert((at, read)).1
+            }
+        };
+        of(block).ok_or(FsError::Io)
     }
 
     /// What of a segment is in use. Errors: `Corrupt` for a wrong entry.
@@ -271,8 +300,8 @@ impl<'a> Image<'a> {
         let entry = match self.sit_journal.get(&segment) {
             Some(entry) => *entry,
             None => {
-                let bytes = self.read_block(at, "f2fs SIT block")?;
-                SitEntry::all(&bytes).get(n).copied().ok_or(FsError::Io)?
+                let of = |block: &Block| SitEntry::all(block).get(n).copied();
+                self.in_table(&self.last_sit, at, "f2fs SIT block", of)?
             }
         };
         entry.verify(segment, Geometry::byte_of(at))?;

@@ -14,7 +14,7 @@ use wp_crash::{Profile, Rule, Totals};
 
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
-use super::programs::{Make, errors, fill, publish, save};
+use super::programs::{Make, errors, far, fill, moved, publish, save};
 use super::sequences;
 use super::wild::Extras;
 use crate::machine::MachineError;
@@ -100,6 +100,20 @@ const MENDED: &str = "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=st
 const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
 const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
+/// On zones, of 16 MiB as in the second paper's power cuts: all logs are on sequential ones.
+pub(super) const ZONES: (&str, &[(&str, u64)]) = (
+    "zn540-4tb-noplp",
+    &[
+        ("zone_bytes", 16 << 20),
+        ("blocks_per_plane", 24),
+        ("conventional_zones", 2),
+        ("channels", 8),
+        ("dies_per_channel", 4),
+        ("pages_per_block", 12),
+        ("buffer_bytes", 5 << 20),
+    ],
+);
+const F2FS_ZONED: Side = Side { device: ZONES.0, params: ZONES.1, elevator: "mq-deadline", ..F2FS };
 
 /// Those that this build can show.
 pub static BUGS: &[Bug] = &[
@@ -160,6 +174,62 @@ pub static BUGS: &[Bug] = &[
         affected: Side { fs: "f2fs,mode=lfs,wait_first_node", ..F2FS },
         fixed: Side { fs: MENDED, ..F2FS },
         profile: F2FS_KEEPS,
+        ..BUG
+    },
+    Bug {
+        id: "A9",
+        what: "F2FS, strict on zones: no flush before the last node, so zeroes stand where synced data did",
+        affected: Side {
+            fs: "f2fs,wait_first_node,wait_last_node,fsync_mode=strict",
+            ..F2FS_ZONED
+        },
+        fixed: Side {
+            fs: "f2fs,wait_first_node,wait_last_node,fsync_mode=strict_fixed",
+            ..F2FS_ZONED
+        },
+        // Behind a write pointer nothing old is left to be shown.
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        ..BUG
+    },
+    Bug {
+        id: "A10",
+        what: "F2FS: fdatasync overlooks a length or a hole far behind in a file (until 281518c694a5)",
+        affected: Side {
+            fs: "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed,old_fdatasync",
+            ..F2FS
+        },
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        programs: Programs::Made(far::behind_the_inode, 48),
+        ..BUG
+    },
+    Bug {
+        id: "A21.9",
+        what: "F2FS: zeroes behind the end of a file that was to keep its length make it longer (until 17cd07ae9507)",
+        affected: Side {
+            fs: "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed,old_zero_range",
+            ..F2FS
+        },
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        programs: Programs::Made(far::behind_the_inode, 48),
+        ..BUG
+    },
+    Bug {
+        id: "A21.10",
+        what: "F2FS: a file that was made in a renamed directory and synced is in the old one (in strict mode until 0a007b97aad6)",
+        affected: Side {
+            fs: "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=posix",
+            ..F2FS
+        },
+        // Strict: such an fsync is a checkpoint.
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        programs: Programs::Made(moved::directories, 64),
         ..BUG
     },
     Bug {
@@ -329,6 +399,10 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
         elevator: side.elevator.to_owned(),
         ..Bench::of(fs, options)?
     };
+    if side.device == ZONES.0 {
+        // Its zones say how large it is.
+        bench.device_params.clear();
+    }
     bench.device_params.extend(side.params.iter().map(|(k, v)| ((*k).to_owned(), *v)));
     let fixed = bug.fixed_programs.filter(|_| !affected);
     let (source, count) = match fixed.unwrap_or(bug.programs) {

@@ -78,6 +78,9 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
                     if *how == Alloc::Zero {
                         calls.push(Call::Fallocate(*fd, Alloc::Extend, *at, *len));
                     }
+                    if *how == Alloc::ZeroKeep {
+                        calls.push(Call::Fallocate(*fd, Alloc::Keep, *at, *len));
+                    }
                 }
                 Call::Open(fd, path, how) => {
                     let less = |f: fn(&mut Flags)| {

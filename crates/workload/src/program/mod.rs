@@ -93,14 +93,17 @@ pub enum Alloc {
     Punch,
     /// `FALLOC_FL_ZERO_RANGE`.
     Zero,
+    /// `FALLOC_FL_ZERO_RANGE|FALLOC_FL_KEEP_SIZE`.
+    ZeroKeep,
 }
 
 impl Alloc {
-    const NAMES: [(&'static str, Alloc); 4] = [
+    const NAMES: [(&'static str, Alloc); 5] = [
         ("extend", Alloc::Extend),
         ("keep", Alloc::Keep),
         ("punch", Alloc::Punch),
         ("zero", Alloc::Zero),
+        ("zero-keep", Alloc::ZeroKeep),
     ];
 
     /// Its word in a program.

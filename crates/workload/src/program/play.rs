@@ -85,6 +85,7 @@ impl Player {
                     Alloc::Keep => Reserve::Space { keep_size: true },
                     Alloc::Punch => Reserve::Punch,
                     Alloc::Zero => Reserve::Zero { keep_size: false },
+                    Alloc::ZeroKeep => Reserve::Zero { keep_size: true },
                 };
                 vfs.fallocate(self.fd(*fd)?, how, *at, *len).await
             }

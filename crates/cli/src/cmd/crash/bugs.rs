@@ -13,7 +13,12 @@ use crate::output::{Exit, Out};
 
 /// Known bugs. Exit 1 if one is not found where it is, or found where it was mended.
 pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
-    let wanted: Vec<&Bug> = BUGS.iter().filter(|b| which == "all" || b.id == which).collect();
+    // A number may stand for several, each with one of its own behind a point.
+    let is_wanted = |b: &&Bug| {
+        let is_part = || b.id.strip_prefix(which).is_some_and(|rest| rest.starts_with('.'));
+        which == "all" || b.id == which || is_part()
+    };
+    let wanted: Vec<&Bug> = BUGS.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
         let known: Vec<&str> = BUGS.iter().map(|b| b.id).collect();
         let why = format!("no bug called `{which}`; there are: all, {}", known.join(", "));
@@ -44,7 +49,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
             }
             Err(e) => return out.machine_error(&e),
         };
-        writeln!(t, "{:<4} {} ({})", r.id, r.what, r.rule).expect(line);
+        writeln!(t, "{:<6} {} ({})", r.id, r.what, r.rule).expect(line);
         let found = match (&r.affected.first, r.affected.states_to_find) {
             (Some(first), Some(n)) => format!("found after {n} states of its chunk: {first}"),
             _ => "NOT FOUND".to_owned(),

@@ -22,9 +22,9 @@ const LINE: &str = "a string takes it";
 /// Runs it. Exit 1 if a claim differs.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
     let live = std::io::stderr().is_terminal();
-    let mut progress = |done: usize, all: usize, name: &str| {
+    let progress = |done: usize, all: usize, name: &str| {
         if live {
-            eprint!("\r[{done:>2}/{all}] {name:<30}");
+            eprint!("\r[{done:>2}/{all}] {name:<42}");
         }
         !stop.load(Ordering::SeqCst)
     };
@@ -34,9 +34,9 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
         cuts: a.crash.map(|n| n.unwrap_or(LONG)),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let done = f2fs_oprw::reproduce(&plan, &mut progress);
+    let done = f2fs_oprw::reproduce(&plan, &progress);
     if live {
-        eprint!("\r{:<50}\r", "");
+        eprint!("\r{:<60}\r", "");
     }
     match done {
         Ok(Some(found)) => report(a, out, &found),
@@ -152,12 +152,14 @@ fn cuts(t: &mut String, rows: &[CutRow]) {
         "Table 6.2: cuts at random instants. failed: the file holds what was never written there\n\
          (the paper's oracle); lost: what a returned fsync promised is missing; mixed: of no one\n\
          version; left out: cuts at which OPRW leaves nodes out, how many, and of such cuts those\n\
-         with a loss.\n\n\
-         {:<16} {:>6} {:>8} {:>8} {:>7} {:>16} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
+         with a loss. states: what the drive was left in, the same for all cuts between two changes\n\
+         of it; recov.: recoveries, of states that could be told from those before.\n\n\
+         {:<16} {:>6} {:>8} {:>8} {:>8} {:>7} {:>18} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
         "mode",
         "seeds",
         "cuts",
-        "distinct",
+        "states",
+        "recov.",
         "failed",
         "% (95 %)",
         "lost",
@@ -171,13 +173,14 @@ fn cuts(t: &mut String, rows: &[CutRow]) {
     for r in rows {
         let c = &r.counts;
         let [low, high] = c.interval();
-        let interval = format!("{:.2} [{:.2},{:.2}]", c.rate() * 1e2, low * 1e2, high * 1e2);
+        let interval = format!("{:.3} [{:.3},{:.3}]", c.rate() * 1e2, low * 1e2, high * 1e2);
         writeln!(
             t,
-            "{:<16} {:>6} {:>8} {:>8} {:>7} {interval:>16} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
+            "{:<16} {:>6} {:>8} {:>8} {:>8} {:>7} {interval:>18} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
             r.name,
             c.runs,
             c.cuts,
+            c.states,
             c.recovered,
             c.failed,
             c.lost_sync,

@@ -24,7 +24,8 @@ pub struct Args {
     quick: bool,
     /// Power cuts, some minutes on two cores. ext4-fsync: in so many programs of each era (1000 if
     /// no number is given: what a 0 needs), and in a fiftieth of it of each kind of database.
-    /// f2fs-oprw: so many cuts of each mode (1000000; without this, the paper's 1000).
+    /// f2fs-oprw: so many cuts of posix, strict_fixed, OPRW and nobarrier, in 2000 seeds each
+    /// (1000000; without this, the paper's 1000), and a finer surface.
     #[arg(long, value_name = "N", num_args = 0..=1)]
     crash: Option<Option<u64>>,
     /// Seed of every random stream.

@@ -4,11 +4,24 @@
 //!             of directories, then the others, each in order of numbers); NAT and SIT entries ->
 //!             journals, or the other copy of their block; summaries -> SSA; pack -> the other one.
 //! Invariants: 1. nothing that the last checkpoint needs is written over: a crash in between finds
-//!                that checkpoint. (Nodes of the chain may be: as in Linux, they lie where the node
-//!                logs go on.)
+//!                that checkpoint. Nodes of the chain are, see below.
 //!             2. the second block of the pack makes it valid; it goes last.
 //! Source:     `f2fs_write_checkpoint`, `do_checkpoint`, `f2fs_flush_nat_entries`,
 //!             `f2fs_flush_sit_entries`.
+//!
+//! # A power cut during recovery
+//!
+//! A second cut before the new checkpoint is durable can lose files whose fsync had returned, here
+//! as in Linux 6.1 and 6.12 on a device without zones. `recover_data` ends with
+//! `f2fs_allocate_new_segments`, which moves the three data logs (`CURSEG_HOT_DATA` to
+//! `CURSEG_COLD_DATA`) and no node log; so `CURSEG_WARM_NODE` still stands at the block in which
+//! the chain begins (`NEXT_FREE_BLKADDR`, where `find_fsync_dnodes` starts), and there
+//! `f2fs_write_checkpoint(CP_RECOVERY)` sends the recovered nodes (`block_operations`,
+//! `f2fs_sync_node_pages`), without mark, and with the version that the chain's nodes have, as the
+//! checkpoint's number is raised after that. When the power goes now, the next mount finds the old
+//! checkpoint and a chain whose first nodes are unmarked. It is kept so: it is what Linux does. With
+//! zones the chain stays: `f2fs_fix_curseg_write_pointer` moves every log whose zone was written
+//! since the checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -177,7 +177,7 @@ fn check_zone(
     let end = (segment + t.g.section_segments).min(t.g.segments);
     for s in (segment..end).rev() {
         let map = t.valid_map(s)?;
-        last = (0..512).rev().find(|n| crate::disk::bits::test(&map, *n)).map(|n| t.g.block(s, n));
+        last = crate::disk::bits::last(&map).map(|n| t.g.block(s, n));
         if last.is_some() {
             break;
         }

@@ -41,7 +41,8 @@ pub(super) fn is_of_recovery(site: &Site) -> bool {
 
 /// Every site of every crate.
 pub fn sites() -> Vec<&'static Site> {
-    [wp_block::site::ALL, wp_cache::site::ALL, wp_jbd2::site::ALL, wp_ext4::site::ALL].concat()
+    let below = [wp_block::site::ALL, wp_cache::site::ALL, wp_jbd2::site::ALL];
+    [below.concat(), wp_ext4::site::ALL.to_vec(), wp_f2fs::site::ALL.to_vec()].concat()
 }
 
 /// A program of a setting.
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         assert!(all.len() >= 60, "{} sites", all.len());
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for krate in ["block", "cache", "jbd2", "ext4"] {
+        for krate in ["block", "cache", "jbd2", "ext4", "f2fs"] {
             let table = root.join("crates").join(krate).join("src/site.rs");
             let table = std::fs::read_to_string(table).expect("the table is there");
             // `        ID, Kind, "name"…`
@@ -285,6 +286,27 @@ mod tests {
         }
     }
 
+    /// Steps of F2FS of which is known neither who misses them nor why nobody does: a run tries what
+    /// there is, and calls those that nobody misses open.
+    const OPEN: [&str; 16] = [
+        "f2fs/fsync/mark",
+        "f2fs/segments/free-later",
+        "f2fs/discard/after-checkpoint",
+        "f2fs/recovery/last-block",
+        "f2fs/unmount/checkpoint",
+        "f2fs/fsync/oprw-data-wait",
+        "f2fs/sync/data-write",
+        "f2fs/sync/data-wait",
+        "f2fs/syncfs/data-write",
+        "f2fs/syncfs/data-wait",
+        "f2fs/syncfs/checkpoint",
+        "f2fs/writeback/one-at-a-time",
+        "f2fs/inline/convert-wait",
+        "f2fs/direct/sync",
+        "f2fs/direct/fua",
+        "f2fs/write/o-sync",
+    ];
+
     #[test]
     fn every_site_has_a_witness_or_an_argument_and_not_both() {
         let arguments = arguments().expect("they are");
@@ -301,7 +323,10 @@ mod tests {
         }
         for site in sites() {
             let (killed, argued) = (witnesses.of(site).len(), arguments.contains_key(site.name));
-            let is = (killed == 1) != argued && killed < 2;
+            let is = match OPEN.contains(&site.name) {
+                true => killed == 0 && !argued,
+                false => (killed == 1) != argued && killed < 2,
+            };
             assert!(is, "{}: {killed} witnesses; an argument: {argued}", site.name);
         }
         for s in &own {
@@ -320,7 +345,7 @@ mod tests {
     #[test]
     fn no_flush_and_no_fua_goes_round_a_site() {
         // File, how many lines of it, and why.
-        const NONE: [(&str, usize, &str); 13] = [
+        const NONE: [(&str, usize, &str); 14] = [
             ("block/src/bio.rs", 2, "what a flush is; whoever sends one is asked"),
             ("block/src/queue.rs", 1, "sends what its caller asks for"),
             ("block/src/partition.rs", 1, "sends what its caller asks for"),
@@ -334,10 +359,11 @@ mod tests {
             ("block/src/zone_plug.rs", 1, "leads to the flush machine"),
             ("jbd2/src/superblock.rs", 1, "without barriers there are none"),
             ("jbd2/src/checkpoint.rs", 1, "asked by mark_empty"),
+            ("f2fs/src/fs/flush.rs", 1, "the flush that an fsync asks for: FSYNC_FLUSH"),
         ];
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut round: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for krate in ["block", "cache", "jbd2", "ext4"] {
+        for krate in ["block", "cache", "jbd2", "ext4", "f2fs"] {
             for (path, text) in sources(&root.join("crates").join(krate).join("src")) {
                 let code = text.split("#[cfg(test)]").next().unwrap_or_default();
                 let lines: Vec<&str> = code.lines().collect();

@@ -4,10 +4,12 @@ use serde::Deserialize;
 use wp_base::site::Site;
 use wp_crash::{Explorer, FsSubject, Plan, Profile, Rule, Violation};
 use wp_ext4::site::{RECOVER_FLUSH, RECOVER_HOME_FIRST};
+use wp_f2fs::site::RECOVER_LAST;
 use wp_medium::{Medium, Sound};
 use wp_workload::program::Program;
 
 use super::super::play::{Around, Bench, Played};
+use super::super::programs::{far, moved};
 use super::super::wild::{self, Extras};
 use super::super::{Space, sequences, wear};
 use crate::registry;
@@ -35,6 +37,10 @@ pub(super) enum Programs {
     Image(u32),
     /// [`wear::mail`] of so many messages.
     Mail(u32),
+    /// [`far::behind_the_inode`].
+    Far,
+    /// [`moved::directories`].
+    Moved,
 }
 
 /// A machine, programs, and what is asked of them.
@@ -42,12 +48,17 @@ pub(super) enum Programs {
 pub struct Setting<'a> {
     /// Its name in reports.
     pub name: &'a str,
-    /// Options of ext4.
+    /// File system: `ext4` or `f2fs`. Steps of the other are no business of it; those that both
+    /// have below them are looked for on ext4.
+    pub on: &'a str,
+    /// Its options.
     pub fs: &'a str,
     /// Device preset.
     pub device: &'a str,
     /// Bytes of the device.
     pub capacity: u64,
+    /// Replaced parameters of a device, instead of the capacity.
+    pub params: &'a [(&'a str, u64)],
     /// Elevator; empty: the kernel's default.
     pub elevator: &'a str,
     pub(super) programs: Programs,
@@ -86,7 +97,7 @@ pub enum Recovery {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hold {
-    /// [`Profile::EXT4`].
+    /// [`Profile::EXT4`]; of another file system what it promises.
     Ext4,
     /// And lengths never run ahead of data.
     Size,
@@ -103,9 +114,11 @@ const BLOCKS: Option<u32> = Some(4096);
 const LONG: Plan = Plan { complete: 5, pairs: 6, samples: 4 };
 const WILD: Setting<'static> = Setting {
     name: "6.18 wild",
+    on: "ext4",
     fs: "era=6.18",
     device: "fixed",
     capacity: 24 * MIB,
+    params: &[],
     elevator: "",
     programs: Programs::Wild(40),
     count: 16,
@@ -176,6 +189,27 @@ const BURSTS: Setting<'static> = Setting {
     count: 16,
     plan: LONG,
     ..EMMC
+};
+
+/// F2FS in strict mode, so that no known hole is open; on its own device a last node that is sent
+/// behind a flush and forced.
+const STRICT: Setting<'static> = Setting {
+    name: "f2fs strict",
+    on: "f2fs",
+    fs: "mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict",
+    capacity: 64 * MIB,
+    programs: Programs::Sequences,
+    count: 112,
+    ..WILD
+};
+/// On zones as bugs have them: no last node is behind a flush there but with `strict_fixed`.
+const ZONED: Setting<'static> = Setting {
+    name: "f2fs zones",
+    fs: "wait_first_node,wait_last_node,fsync_mode=strict_fixed",
+    device: super::super::bugs::ZONES.0,
+    params: super::super::bugs::ZONES.1,
+    elevator: "mq-deadline",
+    ..STRICT
 };
 
 /// All of them, the quickest first.
@@ -334,6 +368,42 @@ pub const SETTINGS: &[Setting<'static>] = &[
         count: 10,
         ..SMALL
     },
+    STRICT,
+    Setting { name: "f2fs posix", fs: "mode=lfs,wait_first_node,fsync_mode=posix", ..STRICT },
+    ZONED,
+    Setting { name: "f2fs oprw", fs: "wait_first_node,fsync_mode=posix,oprw", ..ZONED },
+    Setting { name: "f2fs wild", programs: Programs::Wild(40), count: 16, ..STRICT },
+    Setting {
+        name: "f2fs adaptive",
+        fs: "wait_first_node,wait_last_node,fsync_mode=strict",
+        programs: Programs::Wild(40),
+        count: 12,
+        ..STRICT
+    },
+    Setting { name: "f2fs far", programs: Programs::Far, count: 12, ..STRICT },
+    Setting { name: "f2fs moved", programs: Programs::Moved, count: 12, ..STRICT },
+    Setting { name: "f2fs zones wild", programs: Programs::Wild(40), count: 8, ..ZONED },
+    Setting {
+        name: "f2fs company",
+        programs: Programs::Wild(40),
+        neighbour_us: 900,
+        count: 12,
+        ..STRICT
+    },
+    Setting {
+        name: "f2fs life",
+        programs: Programs::Wild(40),
+        whole_life: true,
+        count: 8,
+        ..STRICT
+    },
+    Setting {
+        name: "f2fs recovery cut",
+        programs: Programs::Wild(40),
+        recovery: Some(Recovery::Cut(24)),
+        count: 8,
+        ..STRICT
+    },
 ];
 
 impl Setting<'_> {
@@ -351,6 +421,8 @@ impl Setting<'_> {
             Programs::Names(count) => wear::names(1 + n, count),
             Programs::Image(rounds) => wear::image(1 + n, rounds),
             Programs::Mail(messages) => wear::mail(1 + n, messages),
+            Programs::Far => far::behind_the_inode(1 + n),
+            Programs::Moved => moved::directories(1 + n),
         }
     }
 
@@ -361,14 +433,18 @@ impl Setting<'_> {
 
     /// Is a mutant of `site` played here? Recovery has settings of its own.
     pub(super) fn takes(&self, site: &Site) -> bool {
-        super::is_of_recovery(site) == self.recovery.is_some()
+        let is_ours = site.name.starts_with("f2fs/") == (self.on == "f2fs");
+        is_ours && super::is_of_recovery(site) == self.recovery.is_some()
     }
 
     pub(super) fn bench(&self) -> Result<Bench, String> {
-        let fresh = Bench::new(registry::FILE_SYSTEMS[0], self.fs).map_err(|e| e.to_string())?;
+        let fs = registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, self.on)?;
+        let fresh = Bench::new(fs, self.fs).map_err(|e| e.to_string())?;
+        let capacity = [("capacity_bytes", self.capacity)];
+        let params = if self.params.is_empty() { &capacity } else { self.params };
         Ok(Bench {
             device: self.device.to_owned(),
-            device_params: vec![("capacity_bytes".to_owned(), self.capacity)],
+            device_params: params.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
             elevator: self.elevator.to_owned(),
             settle_s: if self.whole_life { 0 } else { fresh.settle_s },
             ..fresh
@@ -385,6 +461,13 @@ impl Setting<'_> {
     }
 
     fn profile(&self) -> Profile {
+        if self.on == "f2fs" {
+            let own = Profile::of(&wp_f2fs::ENTRY.promises);
+            return match self.hold {
+                Hold::Ext4 | Hold::Size => own,
+                Hold::Version => Profile { one_version: true, ..own },
+            };
+        }
         // The kernel's default is ordered data, with auto_da_alloc.
         let ext4 = Profile {
             cut_stays_cut: true,
@@ -414,7 +497,11 @@ impl Setting<'_> {
         };
         // What is written to the machine's medium at mount is ordered by these two; the explorer
         // cuts a recovery that only says what it would write.
-        let in_order = second_cuts == 0 || (RECOVER_HOME_FIRST.on() && RECOVER_FLUSH.on());
+        let in_order = second_cuts == 0
+            || match self.on {
+                "f2fs" => RECOVER_LAST.on(),
+                _ => RECOVER_HOME_FIRST.on() && RECOVER_FLUSH.on(),
+            };
         let subject = FsSubject {
             entry: bench.fs,
             options: bench.fs_options.clone(),

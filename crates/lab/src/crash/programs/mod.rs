@@ -1,7 +1,9 @@
 //! Programs for one kind of bug each: random, but of the shape in which applications meet it.
 
 pub mod errors;
+pub mod far;
 pub mod fill;
+pub mod moved;
 pub mod publish;
 pub mod save;
 
@@ -22,6 +24,8 @@ pub const NAMED: &[(&str, Make)] = &[
     ("create", publish::created),
     ("save", save::in_place),
     ("fill", fill::round_the_log),
+    ("far", far::behind_the_inode),
+    ("moved", moved::directories),
 ];
 
 /// `O_RDWR`.

@@ -104,7 +104,9 @@ pub struct CutCounts {
     pub runs: u64,
     /// Cuts.
     pub cuts: u64,
-    /// Frames of runs that were recovered: instants that nothing tells apart share one.
+    /// States that the drive was left in: cuts between the same two changes of it leave one.
+    pub states: u64,
+    /// Those of them that a recovery could tell from all before, and so were recovered.
     pub recovered: u64,
     /// The paper's failures.
     pub failed: u64,
@@ -156,6 +158,7 @@ impl CutCounts {
     fn add(&mut self, other: CutCounts) {
         self.runs += other.runs;
         self.cuts += other.cuts;
+        self.states += other.states;
         self.recovered += other.recovered;
         self.failed += other.failed;
         self.mixed += other.mixed;
@@ -201,28 +204,35 @@ pub fn bench(mode: Mode, drive: Drive) -> Result<Bench, MachineError> {
     })
 }
 
-/// Runs a campaign with so many threads. `None`: `go_on` said no.
+/// Runs a campaign with so many threads. What comes out does not depend on their number. `None`:
+/// `go_on` said no; it is told before each seed how many are done.
 ///
 /// Errors: a machine that cannot be, and programs that cannot be played.
 pub fn cut(
     plan: &CutPlan,
     workers: usize,
-    go_on: &(dyn Fn() -> bool + Sync),
+    go_on: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<Option<CutCounts>, MachineError> {
     let chunks = plan.seeds.1.div_ceil(CHUNK);
-    let next = AtomicU64::new(0);
+    let (next, seeds_done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let go = || go_on(seeds_done.load(Ordering::SeqCst));
     let done: Mutex<BTreeMap<u64, Result<CutCounts, String>>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..workers.max(1) {
             scope.spawn(|| {
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
-                    if n >= chunks || !go_on() {
+                    if n >= chunks || !go() {
                         return;
                     }
                     let first = plan.seeds.0 + n * CHUNK;
                     let end = (first + CHUNK).min(plan.seeds.0 + plan.seeds.1);
-                    let out = chunk(plan, first, end).map_err(|e| e.to_string());
+                    let each = || {
+                        seeds_done.fetch_add(1, Ordering::SeqCst);
+                        go()
+                    };
+                    let out = chunk(plan, first, end, &each).map_err(|e| e.to_string());
+                    let Some(out) = out.transpose() else { return };
                     done.lock().unwrap_or_else(|e| e.into_inner()).insert(n, out);
                 }
             });
@@ -237,16 +247,24 @@ pub fn cut(
     Ok(is_whole.then_some(all))
 }
 
-/// Seeds `first..end`.
-fn chunk(plan: &CutPlan, first: u64, end: u64) -> Result<CutCounts, MachineError> {
+/// Seeds `first..end`; after each `go_on` is asked. `None`: it said no before the last.
+fn chunk(
+    plan: &CutPlan,
+    first: u64,
+    end: u64,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Option<CutCounts>, MachineError> {
     let bench = bench(plan.mode, plan.drive)?;
     let image = bench.image()?;
     let mut all = CutCounts::default();
     for seed in first..end {
         let played = play_on(&bench, image.clone(), &program(seed))?;
         all.add(cut_run(&bench.fs_options, &played, seed, plan.cuts));
+        if !go_on() && seed + 1 < end {
+            return Ok(None);
+        }
     }
-    Ok(all)
+    Ok(Some(all))
 }
 
 /// What the paper's oracle knows: the contents that each block of the file ever had.
@@ -333,7 +351,8 @@ fn cut_run(options: &Options, played: &Played, seed: u64, cuts: u64) -> CutCount
         left_out.set([count("nodes_unwritten"), count("nodes_later")]);
     });
     let mut case = Case::new(&played.tape, &history, &played.ledger);
-    let mut out = CutCounts { runs: 1, cuts, ..CutCounts::default() };
+    let states = frames.len() as u64;
+    let mut out = CutCounts { runs: 1, cuts, states, ..CutCounts::default() };
     for (frame, n) in frames {
         // What the drive itself is left with: nothing of what is in doubt.
         let none = Kept::none(history.frames[frame].live.len());

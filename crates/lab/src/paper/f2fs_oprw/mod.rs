@@ -12,6 +12,8 @@ mod macros;
 mod rollforward;
 mod surface;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde::Serialize;
 
 use self::judge::judge;
@@ -33,8 +35,11 @@ pub const SLUG: &str = "f2fs-oprw";
 pub const CUTS: (u64, u64) = (1000, 100);
 /// Seeds of a long run, at least.
 pub const LONG_SEEDS: u64 = 2000;
-/// Seeds and cuts of each at a point of the surface.
+/// Modes that a long run is about; the controls have [`CUTS`] in it too.
+const LONG_ROWS: [&str; 4] = ["posix", "strict_fixed", "OPRW posix", "nobarrier"];
+/// Seeds and cuts of each at a point of the surface, and in a long run.
 const SURFACE: (u64, u64) = (10, 100);
+const LONG_SURFACE: (u64, u64) = (40, 500);
 
 /// A row of table 6.2.
 #[derive(Clone, Debug, Serialize)]
@@ -120,16 +125,16 @@ pub struct Plan {
     pub seed: u64,
     /// No intervals, no surface, no table 6.3.
     pub quick: bool,
-    /// Cuts of a mode, if not [`CUTS`].
+    /// A long run: cuts of each of the four modes that it is about, if not [`CUTS`].
     pub cuts: Option<u64>,
     /// Threads for power cuts.
     pub workers: usize,
 }
 
 impl Plan {
-    /// Seeds of each row of table 6.2, and cuts of each.
-    fn cuts(&self) -> (u64, u64) {
-        match self.cuts {
+    /// Seeds of a row of table 6.2, and cuts of each.
+    fn cuts(&self, row: &str) -> (u64, u64) {
+        match self.cuts.filter(|_| LONG_ROWS.contains(&row)) {
             None => (CUTS.1, CUTS.0 / CUTS.1),
             Some(n) => {
                 let seeds = LONG_SEEDS.min(n.max(1));
@@ -139,20 +144,21 @@ impl Plan {
     }
 }
 
-/// Runs everything and judges. `progress(done, all, name)` is called before each part; `false`
-/// stops, and the answer is `None`.
+/// Runs everything and judges. `progress(done, all, name)` is called before each part, and by those
+/// that take long now and then; `false` stops, and the answer is `None`.
 ///
 /// Errors: machines that cannot be or do not finish.
 pub fn reproduce(
     plan: &Plan,
-    progress: &mut dyn FnMut(usize, usize, &str) -> bool,
+    progress: &(dyn Fn(usize, usize, &str) -> bool + Sync),
 ) -> Result<Option<Reproduction>, MachineError> {
     let varied = if plan.quick { Vec::new() } else { variations() };
     let parts = cut_rows().len() + 2 + SIZES_KIB.len() + 3 + varied.len();
-    let mut at = 0;
-    let mut next = |name: &str| {
-        at += 1;
-        progress(at, parts, name)
+    let at = AtomicUsize::new(0);
+    let go_on = |name: &str| progress(at.load(Ordering::SeqCst), parts, name);
+    let next = |name: &str| {
+        at.fetch_add(1, Ordering::SeqCst);
+        go_on(name)
     };
     let paper = |mode, plp| Setup::paper(mode, plp, plan.seed);
     if !next("table 3.1") {
@@ -173,21 +179,26 @@ pub fn reproduce(
     let think = (macros::FLOWOP_NS, macros::THINK_NS);
     let macros = Macros::measure(&paper, think, (macros::LOOPS, macros::INSERTS))?;
     let others = if plan.quick { None } else { Some(Others::measure(plan.seed)?) };
-    let (seeds, each) = plan.cuts();
     let mut cuts = Vec::new();
     for (name, mode, drive) in cut_rows() {
         if !next(&format!("cuts: {name}")) {
             return Ok(None);
         }
+        let (seeds, each) = plan.cuts(name);
         let one = CutPlan { mode, drive, seeds: (plan.seed, seeds), cuts: each };
-        let Some(counts) = cut(&one, plan.workers, &|| true)? else { return Ok(None) };
+        let go = |done| go_on(&format!("cuts: {name}, {done} of {seeds} seeds"));
+        let Some(counts) = cut(&one, plan.workers, &go)? else { return Ok(None) };
         cuts.push(CutRow { name, mode: mode.name(), drive, counts });
     }
     let mut region = Vec::new();
     let mut recovery = Vec::new();
     if !plan.quick {
-        let mut go = |done: usize, all: usize| next_of(&mut next, done, all);
-        match surface(SURFACE, plan.workers, &mut go)? {
+        if !next("surface") {
+            return Ok(None);
+        }
+        let go = |done, all| go_on(&format!("surface, {done} of {all} points"));
+        let size = if plan.cuts.is_some() { LONG_SURFACE } else { SURFACE };
+        match surface(size, plan.workers, &go)? {
             Some(found) => region = found,
             None => return Ok(None),
         }
@@ -225,11 +236,6 @@ pub fn reproduce(
     };
     found.claims = judge(&found, &ranges, plan.quick)?;
     Ok(Some(found))
-}
-
-/// The surface is one part of the progress.
-fn next_of(next: &mut dyn FnMut(&str) -> bool, done: usize, all: usize) -> bool {
-    done > 0 || next(&format!("surface, {all} points"))
 }
 
 /// Every assumed parameter of drive, CPU and experiment.

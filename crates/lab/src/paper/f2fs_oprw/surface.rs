@@ -41,11 +41,11 @@ impl SurfacePoint {
 
 /// Runs every point with so many seeds and cuts of each. `None`: interrupted.
 ///
-/// `progress(done, all)` is called before each; `false` stops.
+/// `progress(done, all)` is called before each and while it runs; `false` stops.
 pub fn surface(
     (seeds, cuts): (u64, u64),
     workers: usize,
-    progress: &mut dyn FnMut(usize, usize) -> bool,
+    progress: &(dyn Fn(usize, usize) -> bool + Sync),
 ) -> Result<Option<Vec<SurfacePoint>>, MachineError> {
     let all = DIES.len() * BUFFERS_MIB.len() * PERIODS_US.len();
     let mut out = Vec::new();
@@ -62,7 +62,8 @@ pub fn surface(
                     ..Drive::PRESET
                 };
                 let plan = CutPlan { mode: Mode::Posix, drive, seeds: (1, seeds), cuts };
-                let Some(counts) = cut(&plan, workers, &|| true)? else { return Ok(None) };
+                let go_on = |_| progress(out.len(), all);
+                let Some(counts) = cut(&plan, workers, &go_on)? else { return Ok(None) };
                 out.push(SurfacePoint {
                     dies: dies.0 * dies.1,
                     channels: dies.0,
