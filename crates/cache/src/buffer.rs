@@ -129,6 +129,24 @@ impl Buffer {
         f(data.held_mut().expect("a page holds it now"))
     }
 
+    /// Puts the first `n` bytes of `chunk` at byte `skip`: by reference if they are all of it.
+    pub fn put(&self, skip: u32, n: u32, chunk: &[Slice]) {
+        if n == self.len()
+            && let [whole] = chunk
+        {
+            self.set_contents(whole.clone());
+            return;
+        }
+        self.with_mut(|bytes| {
+            let mut at = skip as usize;
+            for s in chunk {
+                let end = at + s.len() as usize;
+                s.copy_to(&mut bytes[at..end]);
+                at = end;
+            }
+        });
+    }
+
     /// How often its contents have been given away for writing or replaced. While it stands still,
     /// they are the same bytes.
     pub fn changes(&self) -> u64 {

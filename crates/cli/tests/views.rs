@@ -50,6 +50,11 @@ fn a_result_is_explained_and_compared_and_written_for_other_tools() {
     };
     assert_eq!(percents.map(|s| hundredths(s).expect("a number")).sum::<u64>(), 10_000);
     assert_eq!(json(&["explain", old, "--op", "9", "--json"]).0, 2);
+    let (code, flow) = json(&["explain", old, "--flow", "--json"]);
+    assert_eq!((code, &flow["schema"]), (0, &"writepath.flow/1".into()));
+    let steps = flow["steps"].as_array().expect("a list").iter();
+    assert_eq!(steps.filter_map(|s| s["ns"].as_u64()).sum::<u64>(), doc["total_ns"]);
+    assert_eq!(flow["survives"], false, "ssd-128 has a volatile cache");
 
     assert_eq!(json(&["diff", old, old, "--times", "--json"]).0, 0);
     assert_eq!(json(&["diff", old, moved, "--json"]).0, 0, "another partition, the same run");

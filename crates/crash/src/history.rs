@@ -20,7 +20,7 @@ use wp_block::{KeepInZone, LossEffect, ZoneOrder};
 use wp_medium::{Medium, Slice};
 
 use crate::states::Kept;
-use crate::tape::{Entry, Tape};
+use crate::tape::{Entry, Tape, device_of};
 use crate::zoned::ZoneSpace;
 
 /// What a drive promises, and how it breaks its promise.
@@ -337,6 +337,9 @@ impl History {
                 Entry::Submit { id, op: Op::Flush, .. } => {
                     let covered =
                         if contract.lying_flush { BTreeSet::new() } else { complete.clone() };
+                    // A flush is of one device.
+                    let own = |n: &u32| device_of(b.units[*n as usize].request) == device_of(*id);
+                    let covered = covered.into_iter().filter(own).collect();
                     flushes.insert(*id, covered);
                 }
                 Entry::Submit { op: Op::Read, .. } => {}
@@ -365,6 +368,7 @@ impl History {
                     let manages = matches!(op, Op::Zone(op) if !op.writes());
                     let through = manages
                         || !contract.volatile
+                        || tape.durable.contains(&device_of(*id))
                         || flags.has(Flags::FUA) && !contract.lost_fua && op.writes();
                     b.live.extend(&numbers);
                     b.frame(pos, numbers.len());

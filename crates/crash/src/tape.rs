@@ -60,6 +60,9 @@ pub struct Tape {
     pub entries: Vec<(Time, Entry)>,
     armed: bool,
     model: bool,
+    /// Numbers of devices, of several, that have no volatile cache: what they have completed is
+    /// durable.
+    pub durable: Vec<u64>,
     /// Units of the last model view: (sequence, sector).
     last: Vec<(u64, u64)>,
     last_zones: Option<Rc<Vec<Zone>>>,
@@ -140,13 +143,35 @@ impl Recorder {
 pub struct Taped {
     inner: Box<dyn DeviceModel>,
     recorder: Recorder,
+    number: u64,
+}
+
+/// Bits of a request's number that are the device's own.
+const OWN_BITS: u32 = 56;
+
+/// Number of the device, of several, that a request on the tape is of.
+pub(crate) fn device_of(request: u64) -> u64 {
+    request >> OWN_BITS
 }
 
 impl Taped {
     /// Puts a tape on `inner`; it is armed by [`Recorder::arm`].
     pub fn new(inner: Box<dyn DeviceModel>) -> (Taped, Recorder) {
         let recorder = Recorder::default();
-        (Taped { inner, recorder: recorder.clone() }, recorder)
+        (Taped { inner, recorder: recorder.clone(), number: 0 }, recorder)
+    }
+
+    /// Has `inner` on the tape of the devices before it, `number` of them. Its sectors must lie
+    /// behind theirs ([`Tape::base`] is of all).
+    ///
+    /// What the models could be left with is not taken down of several.
+    pub fn beside(inner: Box<dyn DeviceModel>, recorder: &Recorder, number: u64) -> Taped {
+        Taped { inner, recorder: recorder.clone(), number }
+    }
+
+    fn request(&self, id: u64) -> u64 {
+        debug_assert!(id >> OWN_BITS == 0, "a queue does not count so far");
+        self.number << OWN_BITS | id
     }
 
     /// Where a request will write: an append at the pointer that its zone has now.
@@ -162,7 +187,8 @@ impl Taped {
 
     fn completions(&self, now: Time, fx: &Effects, before: usize) {
         for done in &fx.done[before..] {
-            self.recorder.note(now, Entry::Complete { id: done.id, ok: done.status.is_ok() });
+            let (id, ok) = (self.request(done.id), done.status.is_ok());
+            self.recorder.note(now, Entry::Complete { id, ok });
         }
         self.recorder.look(now, &*self.inner);
     }
@@ -176,7 +202,7 @@ impl DeviceModel for Taped {
     fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
         self.recorder.note_zones(&*self.inner);
         let entry = (self.recorder.armed().0 && rq.op != Op::Read).then(|| Entry::Submit {
-            id: rq.id,
+            id: self.request(rq.id),
             op: rq.op,
             flags: rq.flags,
             at: self.place_of(&rq),

@@ -1,4 +1,5 @@
-//! Speed of the SSD model: `cargo bench -p wp-device --bench ssd [-- --json] [-- CASE]`.
+//! Speed of the SSD and the zoned model: `cargo bench -p wp-device --bench ssd [-- --json]
+//! [-- CASE]`.
 //!
 //! Drives the device alone, at queue depth 32, with contents kept, and counts requests per second
 //! of CPU time.
@@ -68,8 +69,12 @@ impl Loop {
 }
 
 fn device(replaced: &[(&str, u64)]) -> Loop {
+    preset("ssd-128", replaced)
+}
+
+fn preset(name: &str, replaced: &[(&str, u64)]) -> Loop {
     let all = [&[("queue_depth", DEPTH)], replaced].concat();
-    let device = find("ssd-128").expect("in the list").make(&all).expect("a possible device");
+    let device = find(name).expect("in the list").make(&all).expect("a possible device");
     Loop {
         device,
         timers: BinaryHeap::new(),
@@ -197,6 +202,31 @@ fn main() {
             l
         };
         rate(1_000_000, make, |i| (Op::Write, Sector(rng.below(GIB / 1024) * 8), 8, page(i)))
+    });
+    // Zones of 1077 MiB every 2 GiB, behind the two conventional ones, filled one after the other.
+    let in_zone = |n: u64| {
+        const BLOCKS: u64 = 275_712;
+        Sector((2 + n / BLOCKS) * (2 << 30) / 512 + n % BLOCKS * 8)
+    };
+    let mut next = 0;
+    case("zoned_write_4k_in_order", &mut || {
+        rate(
+            1_000_000,
+            || preset("zn540-4tb-noplp", &[]),
+            |i| {
+                next += 1;
+                (Op::Write, in_zone(next - 1), 8, page(i))
+            },
+        )
+    });
+    let mut rng = Rng::stream(6, "places");
+    case("zoned_read_4k_random_of_1_gib", &mut || {
+        let make = || {
+            let mut l = preset("zn540-4tb-noplp", &[]);
+            l.run(GIB / 4096, |i| (Op::Write, in_zone(i), 8, page(i)));
+            l
+        };
+        rate(1_000_000, make, |_| (Op::Read, in_zone(rng.below(GIB / 4096)), 8, Vec::new()))
     });
     let mut forks = 0;
     case("forks_with_crash_view_of_a_busy_device", &mut || {

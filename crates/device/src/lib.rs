@@ -19,6 +19,7 @@ pub mod emmc;
 pub mod fixed;
 mod lane;
 pub mod nand;
+mod placed;
 pub mod plain;
 pub mod preset;
 pub mod ssd;
@@ -26,4 +27,5 @@ mod zn540;
 pub mod zns;
 
 pub use config::{ConfigError, DeviceEntry, Param, Settings};
+pub use placed::Placed;
 pub use preset::{DEVICES, find};

@@ -153,7 +153,7 @@ pub static ENTRY: FsEntry = FsEntry {
     promises: Promises { fsync_keeps_names: true, names_in_order: true },
     modes: &["", "data=writeback", "data=journal", "nodelalloc"],
     mkfs: make,
-    mkfs_zoned: None,
+    mkfs_disks: None,
     mount: Some(mount),
     probe,
     inspect,
@@ -392,16 +392,6 @@ fn blocks(view: &dyn View) -> FsResult<Box<dyn BlockMap>> {
     Ok(Box::new(crate::evidence::Blocks::read(view)?))
 }
 
-fn eras(version: &str) -> Option<Vec<EraRule>> {
-    let v = Version::parse(version)?;
-    let text = |v: Option<Version>| v.map(|v| v.to_string()).unwrap_or_default();
-    let rules = POLICIES.iter().map(|p| EraRule {
-        name: p.name,
-        what: p.what,
-        commit: p.commit,
-        from: text(p.from),
-        until: text(p.until),
-        holds: p.holds(v),
-    });
-    Some(rules.collect())
+fn eras(text: &str) -> Option<Vec<EraRule>> {
+    Some(wp_vfs::era_rules(POLICIES, Version::parse(text)?))
 }

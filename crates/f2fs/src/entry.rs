@@ -168,7 +168,7 @@ pub static ENTRY: FsEntry = FsEntry {
     promises: Promises { fsync_keeps_names: true, names_in_order: false },
     modes: &["", "fsync_mode=strict", "mode=lfs"],
     mkfs: make,
-    mkfs_zoned: Some(crate::zoned::mkfs_zoned),
+    mkfs_disks: Some(crate::zoned::mkfs_disks),
     mount: Some(mount),
     probe,
     inspect,
@@ -223,7 +223,8 @@ pub(crate) fn mkfs_options(o: &Options, bytes: u64) -> FsResult<MkfsOptions> {
 fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     Box::pin(async move {
         let options = mount_options(env, o)?;
-        let fs = F2fs::mount(&env.rt, env.part.clone(), options).await?;
+        let parts = std::iter::once(&env.part).chain(&env.more).cloned().collect();
+        let fs = F2fs::mount(&env.rt, parts, options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
         Ok(fs)
     })
@@ -384,15 +385,5 @@ fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult
 }
 
 fn eras(text: &str) -> Option<Vec<EraRule>> {
-    let v = Version::parse(text)?;
-    let text = |v: Option<Version>| v.map(|v| v.to_string()).unwrap_or_default();
-    let rules = POLICIES.iter().map(|p| EraRule {
-        name: p.name,
-        what: p.what,
-        commit: p.commit,
-        from: text(p.from),
-        until: text(p.until),
-        holds: p.holds(v),
-    });
-    Some(rules.collect())
+    Some(wp_vfs::era_rules(POLICIES, Version::parse(text)?))
 }

@@ -1,19 +1,22 @@
-//! 4 KiB I/O per CPU-second through the whole stack: system call, ext4, journal, cache, block layer
-//! and SSD model, contents kept. An operation is what a row says before its semicolon; what follows
+//! 4 KiB I/O per CPU-second through the whole stack: system call, ext4 with its journal or F2FS,
+//! cache, block layer and SSD model, contents kept. An operation is what a row says before its semicolon; what follows
 //! that is counted in the time and not as operations.
 //!
-//! `cargo bench -p wp-lab --bench fs [-- --json] [--elevator mq-deadline] [--only overwrite]`.
+//! The last rows are F2FS's roll-forward alone, without and with the check of order-preserving
+//! recovery, in nodes of the chain.
+//!
+//! `cargo bench -p wp-lab --bench fs [-- --json] [--fs f2fs] [--elevator mq-deadline] [--only
+//! overwrite]`. Of F2FS with mq-deadline: its eras have no cfq.
 //! Preset `ssd-128`, no modelled CPU costs, nothing recorded. The bar is 300,000 a CPU-second.
 
 use std::future::Future;
-use std::rc::Rc;
 
 use wp_base::{Rng, Sector};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::registry;
 use wp_medium::Slice;
 use wp_rt::CpuModel;
-use wp_vfs::{Fd, OpenFlags, Options, Vfs};
+use wp_vfs::{Fd, FsEntry, OpenFlags, Options, Vfs};
 
 /// Nanoseconds of CPU time of this thread, so that a busy machine matters little.
 fn cpu_ns() -> u64 {
@@ -21,17 +24,28 @@ fn cpu_ns() -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("this kernel has schedstat")
 }
 
-fn spec(elevator: &str) -> MachineSpec {
-    let fs = registry::FILE_SYSTEMS[0];
-    let kernel = if elevator == "cfq" { "4.6" } else { "5.10" };
-    let fs_options =
-        Options::parse(&format!("era={kernel}"), fs.options).expect("an option of ext4");
+/// A file system and an elevator.
+#[derive(Clone, Copy)]
+struct On<'a> {
+    fs: &'static FsEntry,
+    elevator: &'a str,
+}
+
+fn spec(on: On<'_>) -> MachineSpec {
+    let On { fs, elevator } = on;
+    let kernel = match (fs.name, elevator) {
+        ("f2fs", _) => "6.12",
+        (_, "cfq") => "4.6",
+        _ => "5.10",
+    };
+    let fs_options = Options::parse(&format!("era={kernel}"), fs.options).expect("an era");
     let numbers: Vec<u16> = kernel.split('.').filter_map(|n| n.parse().ok()).collect();
     MachineSpec {
         seed: 1,
         cpu: CpuModel::free(),
         device: "ssd-128".to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: elevator.to_owned(),
         start: Sector(2048),
         sectors: Some(8 << 21),
@@ -45,7 +59,7 @@ fn spec(elevator: &str) -> MachineSpec {
 
 /// I/O per CPU-second of `run`, which says how many it did. `prepare` is not counted.
 fn measure<P, R>(
-    elevator: &str,
+    on: On<'_>,
     prepare: impl FnOnce(Vfs) -> P + 'static,
     run: impl FnOnce(Vfs, Vec<Fd>) -> R + 'static,
 ) -> f64
@@ -53,7 +67,7 @@ where
     P: Future<Output = Vec<Fd>> + 'static,
     R: Future<Output = u64> + 'static,
 {
-    let machine = Machine::new(spec(elevator), None).expect("a machine");
+    let machine = Machine::new(spec(on), None).expect("a machine");
     let vfs = machine.mount().expect("mounts");
     let fds = machine.block_on("prepare", prepare(vfs.clone())).expect("prepares");
     let begin = cpu_ns();
@@ -182,43 +196,89 @@ async fn read(vfs: Vfs, fds: Vec<Fd>) -> u64 {
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let chosen = args.iter().position(|a| a == "--elevator").and_then(|i| args.get(i + 1));
-    let elevator: Rc<str> = chosen.map_or("cfq", |e| e.as_str()).into();
     let only = args.iter().position(|a| a == "--only").and_then(|i| args.get(i + 1));
-    let best = |f: &dyn Fn() -> f64| (0..3).map(|_| f()).fold(0.0, f64::max);
-    let all: [(&str, &str, &dyn Fn() -> f64); 7] = [
+    let fs = args.iter().position(|a| a == "--fs").and_then(|i| args.get(i + 1));
+    let wanted = |key: &str| only.is_none_or(|only| only == key);
+    let json = args.iter().any(|a| a == "--json");
+    let mut fields = Vec::new();
+    for entry in registry::FILE_SYSTEMS.iter().copied() {
+        if fs.is_some_and(|fs| fs != entry.name) {
+            continue;
+        }
+        let default = if entry.name == "f2fs" { "mq-deadline" } else { "cfq" };
+        let elevator = chosen.map_or(default, String::as_str);
+        let mut rows = calls(On { fs: entry, elevator }, &wanted);
+        if entry.name == "f2fs" {
+            rows.extend(roll_forward(&wanted));
+        }
+        fields.extend(rows.iter().map(|r| format!("\"{}_{}_per_s\": {:.0}", entry.name, r.0, r.2)));
+        if !json && !rows.is_empty() {
+            let name = entry.name;
+            println!(
+                "{name} on {elevator} and the SSD model, 4 KiB, contents kept, per CPU-second:"
+            );
+            for (_, what, rate) in rows {
+                println!("  {what:<58} {rate:>10.0}");
+            }
+        }
+    }
+    if json {
+        println!("{{{}}}", fields.join(", "));
+    }
+}
+
+/// Key, what an operation is, and how many a CPU-second.
+type Row = (&'static str, &'static str, f64);
+
+fn best(f: &dyn Fn() -> f64) -> f64 {
+    (0..3).map(|_| f()).fold(0.0, f64::max)
+}
+
+fn calls(on: On<'_>, wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
+    let all: [(&'static str, &'static str, &dyn Fn() -> f64); 7] = [
         ("create_write", "create, write 4 KiB, close (a file); sync", &|| {
-            measure(&elevator, nothing, create)
+            measure(on, nothing, create)
         }),
-        ("append", "append 4 KiB, new file of 1 MiB; sync", &|| {
-            measure(&elevator, nothing, append)
-        }),
+        ("append", "append 4 KiB, new file of 1 MiB; sync", &|| measure(on, nothing, append)),
         ("overwrite", "random buffered overwrite; sync", &|| {
-            measure(&elevator, |v| filled(v, 1), overwrite)
+            measure(on, |v| filled(v, 1), overwrite)
         }),
-        ("read", "buffered read, cached", &|| measure(&elevator, |v| filled(v, 1), read)),
+        ("read", "buffered read, cached", &|| measure(on, |v| filled(v, 1), read)),
         ("overwrite_fsync", "random overwrite and fsync, 1 task", &|| {
-            measure(&elevator, |v| filled(v, 1), overwrite_fsync)
+            measure(on, |v| filled(v, 1), overwrite_fsync)
         }),
         ("overwrite_fsync_8", "random overwrite and fsync, 8 tasks", &|| {
-            measure(&elevator, |v| filled(v, 8), overwrite_fsync)
+            measure(on, |v| filled(v, 8), overwrite_fsync)
         }),
         ("overwrite_direct", "random overwrite with O_DIRECT", &|| {
-            measure(&elevator, |v| filled(v, 1), overwrite_direct)
+            measure(on, |v| filled(v, 1), overwrite_direct)
         }),
     ];
-    let rows: Vec<(&str, &str, f64)> = all
-        .iter()
-        .filter(|(key, _, _)| only.is_none_or(|only| only == key))
-        .map(|(key, what, run)| (*key, *what, best(run)))
-        .collect();
-    if args.iter().any(|a| a == "--json") {
-        let fields: Vec<String> =
-            rows.iter().map(|(key, _, rate)| format!("\"{key}_per_s\": {rate:.0}")).collect();
-        println!("{{{}}}", fields.join(", "));
-        return;
+    let wanted = all.into_iter().filter(|(key, _, _)| wanted(key));
+    wanted.map(|(key, what, run)| (key, what, best(run))).collect()
+}
+
+/// Nodes of the chain.
+const NODES: u64 = 10_000;
+
+/// Roll-forward of what varmail leaves on a zoned drive.
+fn roll_forward(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
+    if !wanted("roll_forward") && !wanted("roll_forward_oprw") {
+        return Vec::new();
     }
-    println!("ext4 on {elevator} and the SSD model, 4 KiB, contents kept, per CPU-second:");
-    for (_, what, rate) in rows {
-        println!("  {what:<42} {rate:>10.0}");
-    }
+    let chain = wp_lab::paper::f2fs_oprw::chain(1, NODES).expect("varmail runs");
+    let nodes = |oprw: bool| {
+        best(&|| {
+            let begin = cpu_ns();
+            let nodes = chain.recover(oprw).expect("it recovers");
+            assert!(u64::from(nodes).abs_diff(NODES) <= 2, "{nodes} nodes");
+            f64::from(nodes) * 1e9 / (cpu_ns() - begin) as f64
+        })
+    };
+    let all = [
+        ("roll_forward", "roll-forward after varmail (a node of 10,000)", false),
+        ("roll_forward_oprw", "the same with the check of write pointers", true),
+    ];
+    let wanted = all.into_iter().filter(|(key, _, _)| wanted(key));
+    wanted.map(|(key, what, oprw)| (key, what, nodes(oprw))).collect()
 }

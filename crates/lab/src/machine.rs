@@ -28,6 +28,9 @@ pub struct MachineSpec {
     pub device: String,
     /// Replaced device parameters.
     pub device_params: Vec<(String, u64)>,
+    /// Further devices of the same file system, whole, behind the partition of the first: presets
+    /// and replaced parameters.
+    pub more: Vec<(String, Vec<(String, u64)>)>,
     /// Elevator; empty: the kernel's default one.
     pub elevator: String,
     /// First sector of the partition.
@@ -82,6 +85,8 @@ pub struct Machine {
     pub queue: Rc<BlockQueue>,
     /// Its partition.
     pub part: Partition,
+    /// Queues and partitions of further devices. Their sectors are counted from behind `part`.
+    pub more: Vec<(Rc<BlockQueue>, Partition)>,
     spec: MachineSpec,
 }
 
@@ -90,14 +95,15 @@ impl Machine {
     ///
     /// Errors: impossible parameters, a partition beyond the device.
     pub fn new(spec: MachineSpec, image: Option<Medium>) -> Result<Machine, MachineError> {
-        Machine::with_device(spec, image, |device| device)
+        Machine::with_device(spec, image, |_, device| device)
     }
 
-    /// The same, with something put around the device. Errors: as [`Machine::new`].
+    /// The same, with something put around each device, which comes with its number from 0. Errors:
+    /// as [`Machine::new`].
     pub fn with_device(
         spec: MachineSpec,
         image: Option<Medium>,
-        around: impl FnOnce(Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
+        around: impl FnMut(usize, Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
     ) -> Result<Machine, MachineError> {
         Machine::with_zones(spec, image, &[], around)
     }
@@ -108,16 +114,10 @@ impl Machine {
         spec: MachineSpec,
         image: Option<Medium>,
         zones: &[Zone],
-        around: impl FnOnce(Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
+        mut around: impl FnMut(usize, Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
     ) -> Result<Machine, MachineError> {
         let rt = Rt::with(TimeMode::Virtual, spec.seed, spec.cpu.clone());
-        let entry =
-            crate::registry::find("device", crate::registry::DEVICES, |d| d.name, &spec.device)
-                .map_err(MachineError::Config)?;
-        let params: Vec<(&str, u64)> =
-            spec.device_params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
-        let device = entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))?;
-        let device = around(device);
+        let device = around(0, make_device(&spec.device, &spec.device_params)?);
         let total = device.limits().sectors;
         let sectors = spec.sectors.unwrap_or(total.saturating_sub(spec.start.0));
         if spec.start.0.checked_add(sectors).is_none_or(|end| end > total) || sectors == 0 {
@@ -133,9 +133,14 @@ impl Machine {
                 spec.start.0, spec.device, z.zone_sectors
             )));
         }
+        let others = further_devices(&spec, spec.start.advance(sectors), &mut around)?;
         let image = match image {
             Some(i) => i,
-            None => make_image(spec.fs, &spec.fs_options, &*device, (spec.start, sectors))?,
+            None => {
+                let mut all = vec![(&*device, spec.start, sectors)];
+                all.extend(others.iter().map(|(d, start)| (&**d, *start, rest_of(&**d, *start))));
+                make_image(spec.fs, &spec.fs_options, &all)?
+            }
         };
         let name = Some(spec.elevator.as_str()).filter(|name| !name.is_empty());
         let mut base = QueueConfig::for_kernel(spec.kernel, name).map_err(MachineError::Config)?;
@@ -146,9 +151,18 @@ impl Machine {
         }
         let config =
             QueueConfig { major: spec.device_number.0, minor: spec.device_number.1, ..base };
-        let queue = BlockQueue::new(&rt, config, device);
+        let queue = BlockQueue::new(&rt, config.clone(), device);
         let part = queue.partition(spec.start, sectors);
-        let machine = Machine { rt, queue, part, spec };
+        let mut more = Vec::new();
+        for ((device, start), n) in others.into_iter().zip(1..) {
+            // Minor numbers of disks are 16 apart (`sd`).
+            let config = QueueConfig { minor: config.minor + 16 * n, ..config.clone() };
+            let length = rest_of(&*device, start);
+            let queue = BlockQueue::new(&rt, config, device);
+            let part = queue.partition(start, length);
+            more.push((queue, part));
+        }
+        let machine = Machine { rt, queue, part, more, spec };
         machine.put_image(image, zones)?;
         Ok(machine)
     }
@@ -156,7 +170,9 @@ impl Machine {
     /// Writes an image through the queue, as mkfs would, waits for all of it and flushes. Events
     /// are not recorded yet.
     fn put_image(&self, image: Medium, zones: &[Zone]) -> Result<(), MachineError> {
-        let (part, rt) = (self.part.clone(), self.rt.clone());
+        let rt = self.rt.clone();
+        let mut parts = vec![self.part.clone()];
+        parts.extend(self.more.iter().map(|(_, part)| part.clone()));
         let mut runs: Vec<(Sector, u64)> = image.runs().collect();
         // A zone is written from its start, zeroes too.
         let written = zones.iter().filter(|z| z.kind == ZoneKind::Sequential);
@@ -170,17 +186,23 @@ impl Machine {
             for (at, sectors) in runs {
                 let mut done = 0u64;
                 while done < sectors {
-                    let n = (sectors - done).min(IMAGE_BIO_SECTORS) as u32;
                     let from = at.advance(done);
-                    part.submit_throttled(Bio::write(from, image.read(from, n), Flags::NONE)).await;
-                    done += u64::from(n);
+                    let (part, here) = part_of(&parts, from);
+                    let left = part.sectors().saturating_sub(here.0).max(1);
+                    let n = (sectors - done).min(IMAGE_BIO_SECTORS).min(left);
+                    let bio = Bio::write(here, image.read(from, n as u32), Flags::NONE);
+                    part.submit_throttled(bio).await;
+                    done += n;
                 }
             }
             // A flush covers what has ended: it may overtake writes that are still queued.
-            while part.queue().pending() > 0 {
-                rt.sleep(POLL).await;
+            for part in &parts {
+                while part.queue().pending() > 0 {
+                    rt.sleep(POLL).await;
+                }
+                part.flush().await?;
             }
-            part.flush().await
+            Ok::<(), wp_block::Status>(())
         })?
         .map_err(|_| MachineError::Fs { during: "mkfs", error: FsError::Io })
     }
@@ -209,6 +231,7 @@ impl Machine {
         let env = Env {
             rt: self.rt.clone(),
             part: self.part.clone(),
+            more: self.more.iter().map(|(_, part)| part.clone()).collect(),
             disk: self.spec.disk.clone(),
             device: self.spec.device_number,
             epoch_secs: crate::EPOCH_SECS,
@@ -231,40 +254,126 @@ impl Machine {
             .map_err(|error| MachineError::Fs { during: "unmount", error })
     }
 
-    /// The partition's zones as a report would have them now; none if the device has none.
+    /// The partitions' zones as reports would have them now; none if no device has any.
     pub fn zones(&self) -> Vec<Zone> {
-        let all = self.queue.with_device(|d| d.zones());
-        Zone::within(&all, self.spec.start, self.part.sectors())
+        let mut all = self.queue.with_device(|d| d.zones());
+        for (queue, _) in &self.more {
+            all.extend(queue.with_device(|d| d.zones()));
+        }
+        Zone::within(&all, self.spec.start, self.sectors())
     }
 
-    /// The partition's contents as a reader would see them now.
+    /// What all devices hold now, those behind the first where their sectors are.
+    pub fn medium(&self) -> Medium {
+        let mut all = self.queue.with_device(|d| d.medium());
+        for (queue, _) in &self.more {
+            all.lay(&queue.with_device(|d| d.medium()), 0);
+        }
+        all
+    }
+
+    /// Sectors of all partitions.
+    pub fn sectors(&self) -> u64 {
+        self.part.sectors() + self.more.iter().map(|(_, part)| part.sectors()).sum::<u64>()
+    }
+
+    /// The partitions' contents as a reader would see them now, one behind the other.
     pub fn view(&self) -> MediumView {
         MediumView {
-            medium: self.queue.with_device(|d| d.medium()),
+            medium: self.medium(),
             start: self.spec.start,
-            bytes: self.part.sectors() * wp_base::SECTOR_BYTES,
+            bytes: self.sectors() * wp_base::SECTOR_BYTES,
         }
     }
 }
 
-/// The image that mkfs makes for a part of a device (first sector, length), on its zones if it has
-/// any.
+/// The partition that a sector of their joint image is on, and where there; the last one's if it is
+/// beyond all of them.
+fn part_of(parts: &[Partition], at: Sector) -> (&Partition, Sector) {
+    let mut left = at.0;
+    let (last, before) = parts.split_last().expect("a machine has a device");
+    for part in before {
+        if left < part.sectors() {
+            return (part, Sector(left));
+        }
+        left -= part.sectors();
+    }
+    (last, Sector(left))
+}
+
+/// A device by its preset's name. Errors: an unknown name, parameters that cannot be.
+pub fn make_device(
+    name: &str,
+    params: &[(String, u64)],
+) -> Result<Box<dyn DeviceModel>, MachineError> {
+    let entry = crate::registry::find("device", crate::registry::DEVICES, |d| d.name, name)
+        .map_err(MachineError::Config)?;
+    let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+    entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))
+}
+
+/// Sectors of a device from `start` on.
+pub fn rest_of(device: &dyn DeviceModel, start: Sector) -> u64 {
+    device.limits().sectors.saturating_sub(start.0)
+}
+
+/// A device with the sector at which it begins.
+pub type At = (Box<dyn DeviceModel>, Sector);
+
+/// The further devices of `spec`, one behind the other from `start` on, each with its first sector.
 ///
-/// Errors: options that mkfs refuses; a zoned device for a file system that cannot live on one.
+/// Errors: as [`make_device`]; zones that do not begin where a zone does; file systems that cannot
+/// live on several.
+pub fn further_devices(
+    spec: &MachineSpec,
+    start: Sector,
+    around: &mut dyn FnMut(usize, Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
+) -> Result<Vec<At>, MachineError> {
+    if !spec.more.is_empty() && spec.fs.mkfs_disks.is_none() {
+        let text =
+            format!("{} lives on one device, {} were given", spec.fs.name, spec.more.len() + 1);
+        return Err(MachineError::Config(text));
+    }
+    let mut out = Vec::new();
+    let mut start = start;
+    for ((name, params), n) in spec.more.iter().zip(1..) {
+        let device = make_device(name, params)?;
+        let length = device.limits().sectors;
+        let placed = wp_device::Placed::new(device, start)
+            .map_err(|e| MachineError::Config(format!("device {name}: {e}")))?;
+        out.push((around(n, Box::new(placed)), start));
+        start = start.advance(length);
+    }
+    Ok(out)
+}
+
+/// The image that mkfs makes for parts of devices (first sector, length), on their zones if they
+/// have any.
+///
+/// Errors: options that mkfs refuses; zones, or several devices, for a file system that cannot live
+/// there.
 pub fn make_image(
     fs: &FsEntry,
     options: &Options,
-    device: &dyn DeviceModel,
-    (start, sectors): (Sector, u64),
+    devices: &[(&dyn DeviceModel, Sector, u64)],
 ) -> Result<Medium, MachineError> {
-    let bytes = sectors * wp_base::SECTOR_BYTES;
-    let made = match (device.limits().zones, fs.mkfs_zoned) {
-        (None, _) => (fs.mkfs)(options, bytes),
-        (Some(_), Some(mkfs)) => {
-            mkfs(options, bytes, &Zone::within(&device.zones(), start, sectors))
+    let plain = devices.iter().all(|(d, ..)| d.limits().zones.is_none());
+    let made = match (devices, fs.mkfs_disks) {
+        ([(_, _, sectors)], _) if plain => (fs.mkfs)(options, sectors * wp_base::SECTOR_BYTES),
+        (_, Some(mkfs)) => {
+            let disk = |((device, start, sectors), n): (&(&dyn DeviceModel, Sector, u64), u8)| {
+                wp_vfs::Disk {
+                    name: format!("/dev/sd{}", char::from(b'b' + n)),
+                    bytes: sectors * wp_base::SECTOR_BYTES,
+                    zones: Zone::within(&device.zones(), *start, *sectors),
+                }
+            };
+            let disks: Vec<wp_vfs::Disk> = devices.iter().zip(0..8).map(disk).collect();
+            mkfs(options, &disks)
         }
-        (Some(_), None) => {
-            return Err(MachineError::Config(format!("{} needs a device without zones", fs.name)));
+        (_, None) => {
+            let text = format!("{} needs one device without zones", fs.name);
+            return Err(MachineError::Config(text));
         }
     };
     made.map_err(|error| MachineError::Fs { during: "mkfs", error })

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use wp_base::event::{BlockAction, DeviceWork, Die, Event, Flags, Op, Record, Work, ZoneOp};
 use wp_base::{Sector, Span, Time};
+use wp_block::Limits;
 
 use crate::classify;
 
@@ -131,6 +132,10 @@ fn device_work(w: &DeviceWork) -> Value {
     if !w.commands.is_empty() {
         m.insert("of".into(), json!(w.commands));
     }
+    if !w.holds.is_empty() {
+        let ranges: Vec<(u64, u32)> = w.holds.iter().map(|(at, n)| (at.0, *n)).collect();
+        m.insert("h".into(), json!(ranges));
+    }
     Value::Object(m)
 }
 
@@ -152,6 +157,14 @@ fn read_device_work(v: &Value) -> Result<DeviceWork, String> {
         Value::Null => Some(Vec::new()),
         list => list.as_array().and_then(|l| l.iter().map(Value::as_u64).collect()),
     };
+    let range = |two: &Value| {
+        let sectors = two[1].as_u64().and_then(|n| u32::try_from(n).ok())?;
+        Some((Sector(two[0].as_u64()?), sectors))
+    };
+    let holds = match &v["h"] {
+        Value::Null => Some(Vec::new()),
+        list => list.as_array().and_then(|l| l.iter().map(range).collect()),
+    };
     let work = DeviceWork {
         what: Work::ALL
             .into_iter()
@@ -166,11 +179,31 @@ fn read_device_work(v: &Value) -> Result<DeviceWork, String> {
         bytes: number("b")?,
         gc: v["gc"] == true,
         commands: commands.ok_or("`of` is no list of commands")?,
+        holds: holds.ok_or("`h` is no list of sector and sectors")?,
     };
     if work.ready > work.from || work.from > work.to {
         return Err("it ends before it begins".to_owned());
     }
     Ok(work)
+}
+
+/// What the device of a result is, by its `resolved.toml`.
+///
+/// Errors: the host's; a file that is none, or names no device of this build.
+pub fn device_limits(dir: &Path) -> io::Result<Limits> {
+    let path = dir.join("resolved.toml");
+    let text = std::fs::read_to_string(&path)?;
+    let wrong = |what: String| io::Error::other(format!("{}: {what}", path.display()));
+    let document: toml::Table = text.parse().map_err(|e| wrong(format!("{e}")))?;
+    let table = document.get("device").and_then(toml::Value::as_table);
+    let name = table.and_then(|t| t.get("name")).and_then(toml::Value::as_str);
+    let (table, name) = table.zip(name).ok_or_else(|| wrong("no `device.name`".to_owned()))?;
+    let entry = wp_device::find(name).ok_or_else(|| wrong(format!("no device `{name}`")))?;
+    let number = |v: &toml::Value| v.as_integer().and_then(|n| u64::try_from(n).ok());
+    let params: Vec<(&str, u64)> =
+        table.iter().filter_map(|(k, v)| Some((k.as_str(), number(v)?))).collect();
+    let device = entry.make(&params).map_err(|e| wrong(e.to_string()))?;
+    Ok(device.limits().clone())
 }
 
 /// The block events of a result's `events.ndjson`. Errors: the host's, or a line that is none of
@@ -426,6 +459,7 @@ mod tests {
                 bytes: 4096,
                 gc: true,
                 commands: vec![9, 11],
+                holds: vec![(Sector(64), 8), (Sector(8), 16)],
             })),
         ];
         let records: Vec<Record> = (1..)

@@ -17,6 +17,17 @@ pub fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
     Ok((fs, options))
 }
 
+/// A device: a preset's name, and replaced parameters.
+pub type Device = (String, Vec<(String, u64)>);
+
+/// The devices of one file system, in order: `fixed,capacity_bytes=67108864+zn540-4tb`. Of one
+/// device, just that. Errors: as [`device`].
+pub fn devices(text: &str) -> Result<(Device, Vec<Device>), String> {
+    let (first, rest) = text.split_once('+').map_or((text, None), |(a, b)| (a, Some(b)));
+    let more = rest.into_iter().flat_map(|r| r.split('+')).map(device);
+    Ok((device(first)?, more.collect::<Result<_, _>>()?))
+}
+
 /// A device preset's name and the parameters that replace its own, from `ssd-128,queue_depth=1`.
 pub fn device(text: &str) -> Result<(String, Vec<(String, u64)>), String> {
     let (name, rest) = name_and_rest(text);

@@ -63,6 +63,7 @@ fn spec(options: &str, mib: u64, elevator: &str, seed: u64) -> MachineSpec {
         cpu: profile("i7-4770").model(),
         device: "ssd-128".to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: elevator.to_owned(),
         start: Sector(0),
         sectors: Some(mib << 11),

@@ -133,6 +133,7 @@ fn ours(options: &str, device: &str, params: &[(&str, u64)]) -> Waits {
             cpu: profile("free").model(),
             device: device.to_owned(),
             device_params,
+            more: Vec::new(),
             elevator: "noop".to_owned(),
             start: Sector(0),
             sectors: Some(512 << 11),

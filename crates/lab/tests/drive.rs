@@ -1,6 +1,9 @@
 //! The modelled ZN540 stays as near to the real one as was reported.
 
+use std::collections::BTreeMap;
+
 use wp_lab::drive::{Regime, compare, parse};
+use wp_lab::testing::{repository, shared};
 
 #[test]
 fn every_regime_is_within_a_tenth_on_both_halves_and_nearer_than_interpolation() {
@@ -17,4 +20,69 @@ fn every_regime_is_within_a_tenth_on_both_halves_and_nearer_than_interpolation()
             assert_eq!(e.model < baseline, is_better, "{} {half}", regime.name());
         }
     }
+}
+
+/// Columns that name a point; the collection has a line for each metric, ours one for the point.
+const KEY: [&str; 8] = [
+    "device",
+    "experiment",
+    "op",
+    "size_bytes",
+    "queue_depth",
+    "zones",
+    "fraction_written",
+    "source_file",
+];
+
+/// A point's key -> its values by the metrics' names.
+type Table = BTreeMap<Vec<String>, BTreeMap<String, String>>;
+
+/// Lines of a file without quotes, as cells by column.
+fn cells(text: &str) -> Vec<BTreeMap<&str, &str>> {
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().expect("a head").split(',').collect();
+    lines.map(|line| head.iter().copied().zip(line.split(',')).collect()).collect()
+}
+
+fn key(row: &BTreeMap<&str, &str>) -> Vec<String> {
+    KEY.iter().map(|column| row[column].to_owned()).collect()
+}
+
+/// Every value that is kept here is the collection's, and every mean and rate of the drive that the
+/// collection shows is kept here.
+#[test]
+fn the_points_are_those_of_the_collection() {
+    let check = "devices/zn540/points.csv against ../shared/reference/zn540";
+    let Some(dir) = shared("reference/zn540", check) else { return };
+    let mut theirs = Table::new();
+    for file in std::fs::read_dir(&dir).expect("readable") {
+        let path = file.expect("readable").path();
+        // Ceilings are the largest of what the other files have.
+        if path.extension().is_none_or(|e| e != "csv") || path.ends_with("ceilings.csv") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("text");
+        for row in cells(&text) {
+            let drive = ["zn540", "zn540-uring"].contains(&row["device"]);
+            if drive && ["mean_us", "iops"].contains(&row["metric"]) {
+                let values = theirs.entry(key(&row)).or_default();
+                let twice = values.insert(row["metric"].to_owned(), row["value"].to_owned());
+                assert!(twice.is_none_or(|v| v == row["value"]), "{}: {row:?}", path.display());
+            }
+        }
+    }
+    let text = std::fs::read_to_string(repository("devices/zn540/points.csv")).expect("text");
+    let mut ours = Table::new();
+    for row in cells(&text) {
+        let values = ["mean_us", "iops"].into_iter().filter(|m| !row[m].is_empty());
+        let values = values.map(|m| (m.to_owned(), row[m].to_owned())).collect();
+        assert!(ours.insert(key(&row), values).is_none(), "twice: {row:?}");
+    }
+    let missing: Vec<_> = theirs.keys().filter(|k| !ours.contains_key(*k)).collect();
+    let strange: Vec<_> = ours.keys().filter(|k| !theirs.contains_key(*k)).collect();
+    assert!(missing.is_empty() && strange.is_empty(), "missing {missing:?}, ours {strange:?}");
+    for (point, values) in &ours {
+        assert_eq!(values, &theirs[point], "{point:?}");
+    }
+    assert!(ours.len() > 500, "{} points", ours.len());
 }

@@ -114,6 +114,7 @@ fn ours() -> Vec<Record> {
         device: "sata-disk-nofua".to_owned(),
         device_params: Vec::new(),
         elevator: "none".to_owned(),
+        more: Vec::new(),
         start: Sector(0),
         sectors: Some((64 << 20) / 512),
         fs,

@@ -71,6 +71,7 @@ fn ours(options: &str, files: u32, bytes: u32) -> Vec<Vec<(String, i64, u32)>> {
         cpu: wp_lab::profile::PROFILES[0].model(),
         device: "sata-disk-nofua".to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: "noop".to_owned(),
         start: Sector(0),
         sectors: Some(IMAGE_MIB * 2048),

@@ -21,6 +21,7 @@ fn machine() -> Machine {
         cpu: profile("i7-4770").model(),
         device: "ssd-128".to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: "noop".to_owned(),
         start: Sector(2048),
         sectors: Some(64 << 11),

@@ -165,6 +165,7 @@ fn spec(era: &str, mib: u64, block_size: u32, seed: u64) -> MachineSpec {
         cpu: profile("i7-4770").model(),
         device: "ssd-128".to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: "cfq".to_owned(),
         start: Sector(2048),
         sectors: Some(mib << 11),

@@ -332,6 +332,7 @@ fn machine(options: &str, mib: u64, image: Medium) -> Machine {
         cpu: profile("i7-4770").model(),
         device: "fixed".to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: "none".to_owned(),
         start: Sector(0),
         sectors: Some(mib << 11),

@@ -15,6 +15,7 @@ fn spec(device: &str, seed: u64) -> MachineSpec {
         cpu: profile("i7-4770").model(),
         device: device.to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: if seed.is_multiple_of(2) { "cfq" } else { "noop" }.to_owned(),
         start: Sector(2048),
         sectors: Some(48 << 11),

@@ -1,7 +1,7 @@
 //! Every verdict is pinned: a change of one is a reviewed diff of `papers/verdicts.toml`.
 
-use wp_lab::claims::check_pins;
-use wp_lab::paper::ext4_fsync;
+use wp_lab::claims::{Verdict, check_pins};
+use wp_lab::paper::{ext4_fsync, f2fs_oprw};
 use wp_lab::testing::{blessing, repository};
 
 #[test]
@@ -12,6 +12,29 @@ fn every_claim_of_ext4_fsync_has_the_pinned_verdict() {
     let path = repository("papers/verdicts.toml");
     let changes = check_pins(&path, ext4_fsync::SLUG, &found.claims, blessing()).expect("readable");
     assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
+}
+
+/// A quick run, which leaves open what needs intervals, the surface or roll-forward of 50,000 nodes,
+/// and says so. `WRITEPATH_WHOLE=1` does all of it (some minutes), and so does blessing.
+#[test]
+fn every_claim_of_f2fs_oprw_has_the_pinned_verdict() {
+    let whole = blessing() || std::env::var_os("WRITEPATH_WHOLE").is_some_and(|v| v == "1");
+    let plan = f2fs_oprw::Plan { seed: 1, quick: !whole, cuts: None, workers: 2 };
+    let found =
+        f2fs_oprw::reproduce(&plan, &mut |_, _, _| true).expect("runs").expect("not interrupted");
+    let path = repository("papers/verdicts.toml");
+    let changes = check_pins(&path, f2fs_oprw::SLUG, &found.claims, blessing()).expect("readable");
+    let open: Vec<&str> = found
+        .claims
+        .iter()
+        .filter(|c| c.verdict == Verdict::NotModelled && c.why.contains("--quick"))
+        .map(|c| c.id.as_str())
+        .collect();
+    assert_eq!(open.len(), if whole { 0 } else { 12 }, "{open:?}");
+    let wrong: Vec<_> =
+        changes.iter().filter(|c| c.pinned.is_none() || !open.contains(&c.id.as_str())).collect();
+    assert!(wrong.is_empty(), "verdicts that changed: {wrong:#?}");
+    assert_eq!(found.claims.len(), 24);
 }
 
 /// Files whose data is on disk, blocks that fsync writes: the same for every seed, for they are not

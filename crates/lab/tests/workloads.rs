@@ -16,6 +16,7 @@ fn run(name: &str, options: &str, seed: u64) -> (WorkloadReport, Vec<(&'static s
         cpu: wp_lab::profile::PROFILES[0].model(),
         device: "fixed".to_owned(),
         device_params: vec![("capacity_bytes".to_owned(), 256 << 20)],
+        more: Vec::new(),
         elevator: String::new(),
         start: Sector(0),
         sectors: None,

@@ -7,6 +7,7 @@
 mod content;
 mod joined;
 mod medium;
+mod pieces;
 mod tree;
 mod view;
 mod walk;
@@ -15,4 +16,5 @@ pub mod write_log;
 pub use content::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE, pattern_word};
 pub use joined::Joined;
 pub use medium::Medium;
+pub use pieces::{Pieces, join};
 pub use view::{MediumView, Overlay, Sound, View, Watched, WithZones};

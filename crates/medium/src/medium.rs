@@ -166,6 +166,32 @@ impl Medium {
         Runs::new(&self.root, self.height)
     }
 
+    /// Lays what `other` holds over this, `by` sectors further on. Costs what `other` holds, in
+    /// references.
+    pub fn lay(&mut self, other: &Medium, by: u64) {
+        /// Sectors that are moved at once.
+        const STEP: u64 = 1 << 12;
+        for (at, sectors) in other.runs() {
+            let mut done = 0;
+            while done < sectors {
+                let n = (sectors - done).min(STEP) as u32;
+                let mut to = at.advance(done + by);
+                for slice in other.read(at.advance(done), n) {
+                    self.write(to, &slice);
+                    to = to.advance(u64::from(slice.len()) / SECTOR_BYTES);
+                }
+                done += u64::from(n);
+            }
+        }
+    }
+
+    /// The same contents `by` sectors further on.
+    pub fn moved(&self, by: u64) -> Medium {
+        let mut out = Medium::new();
+        out.lay(self, by);
+        out
+    }
+
     /// Calls `f(first sector, sectors)` for every place, of a page or less, where the contents
     /// differ, in order.
     ///

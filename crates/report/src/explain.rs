@@ -106,54 +106,76 @@ pub fn explain(
     classes: &BTreeMap<usize, String>,
     op: usize,
 ) -> Result<Explanation, NoSuchSync> {
-    let calls: Vec<(usize, u64, &str, &str)> = records
-        .iter()
-        .enumerate()
-        .filter_map(|(i, r)| match &r.event {
-            Event::SyscallEnter { name: name @ ("fsync" | "fdatasync"), id, target } => {
-                Some((i, *id, *name, &**target))
-            }
-            _ => None,
-        })
-        .collect();
-    let &(enter, call, name, target) = op
-        .checked_sub(1)
-        .and_then(|i| calls.get(i))
-        .ok_or(NoSuchSync::Fewer { asked: op, there: calls.len() })?;
-    let exit = (enter..records.len())
-        .find(|&i| matches!(records[i].event, Event::SyscallExit { id, .. } if id == call))
-        .ok_or(NoSuchSync::Open)?;
-    if !records.iter().any(|r| matches!(r.event, Event::Wakeup { .. })) {
-        return Err(NoSuchSync::NoWakeups);
-    }
-    let start = records[enter].at;
+    let call = Call::find(records, op)?;
     let walk = Walk::new(records);
-    let steps = walk.back(exit, start);
     let inside = Inside::new(records, &walk.requests);
-    let named = Namer { records, classes, walk: &walk, inside: &inside };
-    let links = named.links(&steps, start);
-    let total_ns = records[exit].at.since(start).0;
-    Ok(Explanation {
-        call: name.to_owned(),
-        target: target.to_owned(),
-        task: records[enter].task.to_string(),
-        at_ns: start.0,
-        total_ns,
-        stages: stages(&links),
-        links,
-    })
+    Ok(call.explain(&Namer { records, classes, walk: &walk, inside: &inside }))
 }
 
-struct Namer<'a> {
-    records: &'a [Record],
-    classes: &'a BTreeMap<usize, String>,
-    walk: &'a Walk<'a>,
-    inside: &'a Inside,
+/// An fsync that returns within the run: indexes of its records.
+pub(crate) struct Call {
+    pub enter: usize,
+    pub exit: usize,
+}
+
+impl Call {
+    /// The `op`-th, from 1.
+    pub fn find(records: &[Record], op: usize) -> Result<Call, NoSuchSync> {
+        let is_sync =
+            |r: &Record| matches!(r.event, Event::SyscallEnter { name: "fsync" | "fdatasync", .. });
+        let calls: Vec<usize> =
+            records.iter().zip(0..).filter(|(r, _)| is_sync(r)).map(|(_, i)| i).collect();
+        let &enter = op
+            .checked_sub(1)
+            .and_then(|i| calls.get(i))
+            .ok_or(NoSuchSync::Fewer { asked: op, there: calls.len() })?;
+        let Event::SyscallEnter { id: call, .. } = records[enter].event else {
+            return Err(NoSuchSync::Open);
+        };
+        let exit = (enter..records.len())
+            .find(|&i| matches!(records[i].event, Event::SyscallExit { id, .. } if id == call))
+            .ok_or(NoSuchSync::Open)?;
+        if !records.iter().any(|r| matches!(r.event, Event::Wakeup { .. })) {
+            return Err(NoSuchSync::NoWakeups);
+        }
+        Ok(Call { enter, exit })
+    }
+
+    pub(crate) fn explain(&self, named: &Namer<'_>) -> Explanation {
+        let (enter, exit) = (&named.records[self.enter], &named.records[self.exit]);
+        let steps = named.walk.back(self.exit, enter.at);
+        let links = named.links(&steps, enter.at);
+        let (call, target) = match &enter.event {
+            Event::SyscallEnter { name, target, .. } => (*name, &**target),
+            _ => ("", ""),
+        };
+        Explanation {
+            call: call.to_owned(),
+            target: target.to_owned(),
+            task: enter.task.to_string(),
+            at_ns: enter.at.0,
+            total_ns: exit.at.since(enter.at).0,
+            stages: stages(&links),
+            links,
+        }
+    }
+}
+
+/// Are these blocks nodes of F2FS: `inode+node*2`?
+fn is_node(class: &str) -> bool {
+    class.split('+').all(|part| matches!(part.split('*').next(), Some("inode" | "node")))
+}
+
+pub(crate) struct Namer<'a> {
+    pub records: &'a [Record],
+    pub classes: &'a BTreeMap<usize, String>,
+    pub walk: &'a Walk<'a>,
+    pub inside: &'a Inside,
 }
 
 impl Namer<'_> {
     /// Steps with names; work in a row is one link, named by what it leads to.
-    fn links(&self, steps: &[Step], start: Time) -> Vec<Link> {
+    pub(crate) fn links(&self, steps: &[Step], start: Time) -> Vec<Link> {
         let mut out: Vec<Link> = Vec::new();
         // Latest first: what CPU time leads to is known when it is met.
         let mut leads_to: Option<String> = None;
@@ -234,7 +256,7 @@ impl Namer<'_> {
     }
 
     /// What a request is, in a few words.
-    fn kind(&self, r: &Request, role: Role) -> String {
+    pub(crate) fn kind(&self, r: &Request, role: Role) -> String {
         match role {
             Role::PreFlush => return "pre-flush".to_owned(),
             Role::PostFlush => return "post-flush".to_owned(),
@@ -251,6 +273,7 @@ impl Namer<'_> {
             Op::Zone(op) => op.name(),
             Op::Flush => "flush",
             Op::Write if r.sectors == 0 => "flush",
+            Op::Write if is_node(class) => "node",
             Op::Write if r.flags.any(Flags::PREFLUSH | Flags::FUA) => "commit record",
             Op::Write if class.starts_with("journal") => "journal blocks",
             Op::Write if class.starts_with("data") => self.data(journal),
@@ -367,7 +390,7 @@ fn named<'a>(stages: &'a mut Vec<Stage>, name: &str) -> &'a mut Stage {
     &mut stages[i]
 }
 
-fn micros(ns: u64) -> String {
+pub(crate) fn micros(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
 }
 

@@ -7,6 +7,7 @@ pub mod blktrace;
 pub mod commands;
 pub mod diff;
 pub mod explain;
+pub mod flow;
 pub mod latency;
 mod myers;
 pub mod perfetto;

@@ -19,6 +19,8 @@ pub struct Env {
     pub rt: Rt,
     /// Where it lies.
     pub part: Partition,
+    /// Further devices of the same file system, in order.
+    pub more: Vec<Partition>,
     /// Name of that partition as the kernel has it (`sdb1`), for task names.
     pub disk: String,
     /// Device number of the whole disk.
@@ -283,8 +285,19 @@ pub type Writes = Vec<(wp_base::Sector, wp_medium::Slice)>;
 /// Mounts what lies on an environment's partition.
 pub type Mount = for<'a> fn(&'a Env, &'a Options) -> Fut<'a, Rc<dyn FileSystem>>;
 
-/// Makes an image for a zoned device: options, bytes, zones.
-pub type MkfsZoned = fn(&Options, u64, &[Zone]) -> FsResult<Medium>;
+/// A device, or a partition of one, that a file system is to be made on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disk {
+    /// What the system calls it, for super blocks that name their devices.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its zones, addressed from its start; none of a conventional device.
+    pub zones: Vec<Zone>,
+}
+
+/// Makes an image for devices one behind the other.
+pub type MkfsDisks = fn(&Options, &[Disk]) -> FsResult<Medium>;
 
 /// What a file system keeps over a power cut besides what POSIX asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -311,9 +324,8 @@ pub struct FsEntry {
     pub modes: &'static [&'static str],
     /// Makes an image of `bytes` bytes: what must be written to a zeroed device.
     pub mkfs: fn(&Options, u64) -> Result<Medium, FsError>,
-    /// The same for a device with these zones, of the partition and addressed from its start.
-    /// `None`: it cannot live on zones.
-    pub mkfs_zoned: Option<MkfsZoned>,
+    /// The same for a zoned device, or for several. `None`: it can live on neither.
+    pub mkfs_disks: Option<MkfsDisks>,
     /// Mounts what lies on the environment's partition. `None`: images can be made, read,
     /// recovered and checked, but not mounted yet.
     pub mount: Option<Mount>,

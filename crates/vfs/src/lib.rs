@@ -8,16 +8,20 @@
 //!             blocks).
 
 mod entry;
+mod era;
 mod fs;
+mod opens;
 mod syscall;
 mod walk;
 
 pub use entry::{
-    BlockMap, Checked, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, OptionError,
-    OptionSpec, Options, Promises, Run, Survey, SurveyedFile, When, Writes,
+    BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount,
+    OptionError, OptionSpec, Options, Promises, Run, Survey, SurveyedFile, When, Writes,
 };
+pub use era::{Policy, numbers as era_numbers, rules as era_rules};
 pub use fs::{
     Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
     TimeSpec, Told, XattrSet,
 };
+pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use syscall::{Fd, OpenFlags, Vfs};

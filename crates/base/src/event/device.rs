@@ -1,6 +1,6 @@
 //! What a device did within: the part of the schema that its model tells.
 
-use crate::units::{Span, Time};
+use crate::units::{Sector, Span, Time};
 
 /// Kinds of work, and of waiting, inside a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -93,6 +93,9 @@ pub struct DeviceWork {
     pub gc: bool,
     /// The commands that waited for its end. None: it happened in the background.
     pub commands: Vec<u64>,
+    /// Of a program: the host's ranges that it makes durable, first sector and sectors. Empty of
+    /// everything else, and where a model does not tell.
+    pub holds: Vec<(Sector, u32)>,
 }
 
 impl DeviceWork {
@@ -109,6 +112,7 @@ impl DeviceWork {
             bytes: 0,
             gc: false,
             commands: vec![command],
+            holds: Vec::new(),
         }
     }
 }

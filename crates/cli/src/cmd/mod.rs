@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use wp_base::event::Record;
 use wp_lab::results::{read_classes, read_events};
-pub use wp_lab::spec::{device, file_system, name_and_rest, size};
+pub use wp_lab::spec::{devices, file_system, name_and_rest, size};
 
 use crate::output::Out;
 

@@ -23,7 +23,8 @@ pub struct Args {
     /// File system and options: `ext4,era=3.4,nodelalloc`.
     #[arg(long, default_value = "ext4,era=4.6")]
     fs: String,
-    /// Device preset and replaced parameters: `ssd-128,queue_depth=1`.
+    /// Device preset and replaced parameters: `ssd-128,queue_depth=1`. Several, joined by +, of one
+    /// file system: `fixed,capacity_bytes=268435456+zn540-4tb`.
     #[arg(long, default_value = "ssd-128")]
     device: String,
     /// Workload and options: `fsync-last,n=10,case=extend`.
@@ -62,7 +63,7 @@ fn spec(
     a: &Args,
 ) -> Result<(MachineSpec, &'static wp_lab::workload::WorkloadEntry, Options), String> {
     let (fs, fs_options) = super::file_system(&a.fs)?;
-    let (device, device_params) = super::device(&a.device)?;
+    let ((device, device_params), more) = super::devices(&a.device)?;
     let (name, rest) = super::name_and_rest(&a.workload);
     let workload = registry::find("workload", registry::WORKLOADS, |w| w.name, name)?;
     let options =
@@ -82,14 +83,16 @@ fn spec(
     let kernel = (version.0, version.1);
     let is_zoned =
         wp_device::find(&device).is_some_and(|d| d.params.iter().any(|p| p.name == "zone_bytes"));
+    let start = if is_zoned || !more.is_empty() { 0 } else { 2048 };
     let elevator = QueueConfig::for_kernel(kernel, a.elevator.as_deref())?.elevator;
     let spec = MachineSpec {
         seed: a.seed,
         cpu: profile.model(),
         device,
         device_params,
+        more,
         elevator: elevator.name().to_owned(),
-        start: Sector(a.partition_start.unwrap_or(if is_zoned { 0 } else { 2048 })),
+        start: Sector(a.partition_start.unwrap_or(start)),
         sectors,
         fs,
         fs_options,
@@ -120,6 +123,12 @@ fn resolved(
     line("device.name", format!("{:?}", spec.device));
     for (k, v) in &spec.device_params {
         line(&format!("device.{k}"), v.to_string());
+    }
+    for (n, (name, params)) in spec.more.iter().enumerate() {
+        line(&format!("device{}.name", n + 2), format!("{name:?}"));
+        for (k, v) in params {
+            line(&format!("device{}.{k}", n + 2), v.to_string());
+        }
     }
     line("elevator", format!("{:?}", spec.elevator));
     line("cpu", format!("{:?}", a.cpu));
@@ -200,6 +209,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         .with_device(|d| d.counters())
         .into_iter()
         .map(|(k, v)| (k.to_owned(), json!(v)))
+        .chain(machine.more.iter().zip(2..).flat_map(|((queue, _), n)| {
+            let counters = queue.with_device(|d| d.counters());
+            counters.into_iter().map(move |(k, v)| (format!("device{n}.{k}"), json!(v)))
+        }))
         .collect();
     let numbers: serde_json::Map<String, Value> =
         report.numbers.iter().map(|(k, v)| (k.clone(), json!(v))).collect();

@@ -1,12 +1,13 @@
 //! What the SSD tells of its inside, if somebody listens. Nothing here changes what it does.
 
 use wp_base::event::{DeviceWork, Die, Work};
-use wp_base::{SECTOR_BYTES, Span, Time};
+use wp_base::{SECTOR_BYTES, Sector, Span, Time};
 use wp_block::Effects;
 
 use crate::nand::SLOT_BYTES;
 use crate::ssd::Ssd;
-use crate::ssd::buffer::Unit;
+use crate::ssd::buffer::{Entry, Unit};
+use crate::ssd::durable::{SLOT_SECTORS, sector_of};
 use crate::ssd::ftl::Stream;
 use crate::ssd::runmap::NONE;
 
@@ -26,6 +27,11 @@ impl Cause {
             Cause::Gc => Vec::new(),
         }
     }
+}
+
+/// Where the host has an entry: first sector, sectors.
+fn range(e: &Entry) -> (Sector, u32) {
+    (sector_of(e.lpn), e.slots * SLOT_SECTORS as u32)
 }
 
 impl Ssd {
@@ -58,6 +64,7 @@ impl Ssd {
                 bytes: u64::from(slots) * SLOT_BYTES,
                 gc: matches!(cause, Cause::Gc),
                 commands: cause.commands(),
+                holds: Vec::new(),
             }
         });
         to
@@ -77,6 +84,7 @@ impl Ssd {
             bytes: 0,
             gc: true,
             commands: Vec::new(),
+            holds: Vec::new(),
         });
         to
     }
@@ -103,6 +111,7 @@ impl Ssd {
                 bytes: u64::from(unit.filled) * SLOT_BYTES,
                 gc: unit.stream == Stream::Gc,
                 commands,
+                holds: unit.entries.iter().map(range).collect(),
             }
         });
     }

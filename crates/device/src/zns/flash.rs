@@ -29,6 +29,13 @@ pub(super) struct Entry {
     pub data: Vec<Slice>,
 }
 
+impl Entry {
+    /// Its place on the device: first sector, sectors.
+    fn range(&self) -> (Sector, u32) {
+        (Sector(u64::from(self.slot) * SLOT_SECTORS), self.slots * SLOT_SECTORS as u32)
+    }
+}
+
 /// A program unit between its first slot and its end on the flash.
 #[derive(Clone)]
 pub(super) struct Unit {
@@ -467,6 +474,7 @@ impl Zns {
                 bytes: u64::from(unit.filled) * SLOT_BYTES,
                 gc: false,
                 commands,
+                holds: unit.entries.iter().map(Entry::range).collect(),
             }
         });
     }

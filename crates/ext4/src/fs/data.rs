@@ -12,7 +12,7 @@ use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::{Handle, Ordered};
-use wp_medium::{PAGE_BYTES, Slice};
+use wp_medium::{PAGE_BYTES, Pieces, Slice, join};
 use wp_rt::CpuOp;
 
 use super::extents::Run;
@@ -295,7 +295,7 @@ impl Ext4 {
                 Box::pin(self.data_access(h, inode, &b)).await?;
             }
             self.rt.cpu(CpuOp::PageWrite, 1).await;
-            copy_in(&b, skip, n, chunk);
+            b.put(skip, n, chunk);
             b.set(BufFlag::Uptodate);
             let end = at + u64::from(n);
             if let (true, Some(h)) = (journalled, &h) {
@@ -471,64 +471,5 @@ impl Ext4 {
         let h = self.start(2).await?;
         let out = self.write_inode(&h, inode).await;
         self.stop(h, out).await
-    }
-}
-
-/// Puts `n` bytes of `chunk` at `skip` of the block: by reference if they are all of it.
-fn copy_in(b: &Buffer, skip: u32, n: u32, chunk: &[Slice]) {
-    if n == b.len()
-        && let [whole] = chunk
-    {
-        b.set_contents(whole.clone());
-        return;
-    }
-    b.with_mut(|bytes| {
-        let mut at = skip as usize;
-        for s in chunk {
-            let end = at + s.len() as usize;
-            s.copy_to(&mut bytes[at..end]);
-            at = end;
-        }
-    });
-}
-
-/// Slices as one: by reference if it is one, else copied to a page.
-pub(super) fn join(mut slices: Vec<Slice>) -> Slice {
-    if slices.len() == 1 {
-        return slices.remove(0);
-    }
-    let bytes: Vec<u8> = slices.iter().flat_map(Slice::to_vec).collect();
-    Slice::from_bytes(&bytes)
-}
-
-/// Takes slices apart from the front.
-pub(super) struct Pieces<'a> {
-    slices: &'a [Slice],
-    used: u32,
-}
-
-impl<'a> Pieces<'a> {
-    pub fn new(slices: &'a [Slice]) -> Pieces<'a> {
-        Pieces { slices, used: 0 }
-    }
-
-    /// The next `bytes` bytes.
-    pub fn take(&mut self, bytes: u32) -> Vec<Slice> {
-        let mut out = Vec::with_capacity(1);
-        let mut left = bytes;
-        while left > 0 {
-            let Some(first) = self.slices.first() else { break };
-            let n = (first.len() - self.used).min(left);
-            if n > 0 {
-                out.push(first.sub(self.used, n));
-            }
-            self.used += n;
-            left -= n;
-            if self.used == first.len() {
-                self.slices = &self.slices[1..];
-                self.used = 0;
-            }
-        }
-        out
     }
 }

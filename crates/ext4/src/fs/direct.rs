@@ -18,11 +18,11 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_block::{Bio, BioEnd};
 use wp_cache::WbControl;
-use wp_medium::Slice;
+use wp_medium::{Pieces, Slice, join};
 use wp_rt::{Completion, LockGuard};
 use wp_vfs::{SyncKind, Told};
 
-use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, Pieces, RETRIES, join};
+use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
 use super::extents::{Fill, Run};
 use super::inode::Inode;
 use super::mount::Ext4;

@@ -1,13 +1,14 @@
 //! The file system as the VFS sees it.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
-    Told, XattrSet,
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, InUse, NodeSpec, Opened, Reserve,
+    StatFs, SyncKind, Told, XattrSet, closed, is_open, opened,
 };
 
 use super::inode::Inode;
@@ -16,22 +17,6 @@ use crate::disk;
 
 /// A mounted ext4, as an object.
 pub struct Mounted(pub Rc<Ext4>);
-
-/// An inode in the middle of a call, as good as open: it is not freed under the call.
-struct InUse(Rc<Inode>);
-
-impl InUse {
-    fn new(inode: &Rc<Inode>) -> InUse {
-        inode.opens.set(inode.opens.get() + 1);
-        InUse(inode.clone())
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.0.opens.set(self.0.opens.get() - 1);
-    }
-}
 
 impl Mounted {
     async fn get(&self, ino: Ino) -> FsResult<Rc<Inode>> {
@@ -59,7 +44,7 @@ impl Mounted {
     }
 
     /// Ends a use of an inode: if its last name went meanwhile, it is freed now.
-    async fn done<T>(&self, user: InUse, out: FsResult<T>) -> FsResult<T> {
+    async fn done<T>(&self, user: InUse<Inode>, out: FsResult<T>) -> FsResult<T> {
         let inode = user.0.clone();
         drop(user);
         let freed = self.0.free_if_unused(&inode).await;
@@ -105,38 +90,24 @@ impl Mounted {
     }
 }
 
-/// Counts a descriptor. Errors: `NotFound`, `NotPermitted`.
-fn opened(inode: &Inode, write: bool) -> FsResult<()> {
-    if inode.gone.get() {
-        return Err(FsError::NotFound);
+impl Opened for Inode {
+    fn opens(&self) -> &Cell<u32> {
+        &self.opens
     }
-    if write && inode.has(disk::inode::flag::IMMUTABLE) {
-        return Err(FsError::NotPermitted);
+    fn writers(&self) -> &Cell<u32> {
+        &self.writers
     }
-    inode.opens.set(inode.opens.get() + 1);
-    if write {
-        inode.writers.set(inode.writers.get() + 1);
+    fn is_gone(&self) -> bool {
+        self.gone.get()
     }
-    Ok(())
-}
-
-fn is_open(inode: &Inode, write: bool) -> bool {
-    inode.opens.get() > 0 && (!write || inode.writers.get() > 0)
-}
-
-/// Counts a descriptor no longer. Errors: `BadFile`.
-fn closed(inode: &Inode, write: bool) -> FsResult<()> {
-    if !is_open(inode, write) {
-        return Err(FsError::BadFile);
+    fn is_immutable(&self) -> bool {
+        self.has(disk::inode::flag::IMMUTABLE)
     }
-    inode.opens.set(inode.opens.get() - 1);
-    if write {
-        inode.writers.set(inode.writers.get() - 1);
-    }
-    Ok(())
 }
 
 impl FileSystem for Mounted {
+    wp_vfs::inode_calls!();
+
     fn name(&self) -> &'static str {
         "ext4"
     }
@@ -168,59 +139,6 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino> {
-        Box::pin(async move {
-            let d = self.dir(dir).await?;
-            let _mutex = d.lock.lock().await;
-            let inode = self.0.create_node(&d, name, spec).await?;
-            Ok(Ino(u64::from(inode.ino)))
-        })
-    }
-
-    fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let d = self.dir(dir).await?;
-            let _mutex = d.lock.lock().await;
-            self.0.unlink_name(&d, name, false).await
-        })
-    }
-
-    fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let d = self.dir(dir).await?;
-            let _mutex = d.lock.lock().await;
-            self.0.unlink_name(&d, name, true).await
-        })
-    }
-
-    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let (a, b) = (self.dir(from.0).await?, self.dir(to.0).await?);
-            let _one = self.0.rename_lock.lock().await;
-            // Two directories are locked in one order, so that two renames cannot wait for each
-            // other; one above the other first, as a removal locks them.
-            let b_first = a.ino != b.ino
-                && (self.0.is_above(b.ino, &a).await?
-                    || (b.ino < a.ino && !self.0.is_above(a.ino, &b).await?));
-            let (first, second) = if b_first { (&b, &a) } else { (&a, &b) };
-            let _first = first.lock.lock().await;
-            let _second = if a.ino == b.ino { None } else { Some(second.lock.lock().await) };
-            self.0.rename_name((&a, from.1), (&b, to.1)).await
-        })
-    }
-
-    fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let d = self.dir(dir).await?;
-            let mutex = d.lock.lock().await;
-            let out = self.0.link_name(&inode, &d, name).await;
-            drop(mutex);
-            self.done(user, out).await
-        })
-    }
-
     fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
@@ -245,17 +163,6 @@ impl FileSystem for Mounted {
 
     fn kind_in_memory(&self, ino: Ino) -> Option<FileType> {
         self.0.inodes.borrow().get(ino.0).map(|inode| inode.kind())
-    }
-
-    fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let mutex = self.0.lock_alone(&inode).await;
-            let out = self.change(&inode, change).await;
-            drop(mutex);
-            self.done(user, out).await
-        })
     }
 
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
@@ -286,14 +193,14 @@ impl FileSystem for Mounted {
         if self.0.mount_point_sampled.get()
             && let Some(inode) = self.0.inodes.borrow().get(ino.0)
         {
-            return Call::now(opened(inode, write));
+            return Call::now(opened(&**inode, write));
         }
         Call::later(async move {
             let inode = self.get(ino).await?;
             if !inode.gone.get() && inode.disk.borrow().is_file() {
                 self.0.sample_mount_point().await?;
             }
-            opened(&inode, write)
+            opened(&*inode, write)
         })
     }
 
@@ -303,31 +210,19 @@ impl FileSystem for Mounted {
             && inode.nlink() > 0
         {
             self.0.closing(inode, write);
-            return Call::now(closed(inode, write));
+            return Call::now(closed(&**inode, write));
         }
         Call::later(async move {
             let inode = self.get(ino).await?;
-            if is_open(&inode, write)
+            if is_open(&*inode, write)
                 && inode.alloc_on_close.replace(false)
                 && crate::site::CLOSE_ALLOC.on()
             {
                 self.0.allocate_promised(&inode).await;
             }
             self.0.closing(&inode, write);
-            closed(&inode, write)?;
+            closed(&*inode, write)?;
             self.0.free_if_unused(&inode).await
-        })
-    }
-
-    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            if inode.is_dir() {
-                return Err(FsError::IsDir);
-            }
-            let user = InUse::new(&inode);
-            let out = self.0.read_data(&inode, offset, len).await;
-            self.done(user, out).await
         })
     }
 
@@ -384,18 +279,6 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            if inode.is_dir() {
-                return Err(FsError::IsDir);
-            }
-            let user = InUse::new(&inode);
-            let out = self.0.read_direct(&inode, offset, len).await;
-            self.done(user, out).await
-        })
-    }
-
     fn write_direct<'a>(
         &'a self,
         ino: Ino,
@@ -436,53 +319,6 @@ impl FileSystem for Mounted {
                 return Ok(());
             }
             self.0.journal().complete_transaction(inode.sync_tid.get()).await
-        })
-    }
-
-    fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
-        Box::pin(async move { self.0.sync_everything().await })
-    }
-
-    fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
-        Box::pin(async move { self.0.sync_file_system(told).await })
-    }
-
-    fn get_xattr<'a>(&'a self, ino: Ino, name: &'a [u8]) -> Fut<'a, Vec<u8>> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let out = self.0.get_xattr(&inode, name).await;
-            self.done(user, out).await
-        })
-    }
-
-    fn list_xattrs<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<Vec<u8>>> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let out = self.0.list_xattrs(&inode).await;
-            self.done(user, out).await
-        })
-    }
-
-    fn set_xattr<'a>(
-        &'a self,
-        ino: Ino,
-        name: &'a [u8],
-        value: Option<&'a [u8]>,
-        how: XattrSet,
-    ) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let mutex = inode.lock.lock().await;
-            let out = if inode.gone.get() {
-                Err(FsError::NotFound)
-            } else {
-                self.0.set_xattr(&inode, name, value, how).await
-            };
-            drop(mutex);
-            self.done(user, out).await
         })
     }
 

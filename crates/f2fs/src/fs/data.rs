@@ -8,7 +8,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
-use wp_medium::Slice;
+use wp_medium::{Pieces, Slice};
 use wp_rt::CpuOp;
 
 use super::dnode::{Find, Found};
@@ -332,7 +332,7 @@ impl F2fs {
     ) -> FsResult<()> {
         let b = self.begin_write(inode, at, n, promised).await?;
         self.rt.cpu(CpuOp::PageWrite, 1).await;
-        copy_in(&b, (at % BLOCK) as u32, n, chunk);
+        b.put((at % BLOCK) as u32, n, chunk);
         b.set(BufFlag::Uptodate);
         self.dirty_data(inode, &b);
         let end = at + u64::from(n);
@@ -398,63 +398,4 @@ impl F2fs {
 /// Blocks that hold bytes `from..to`, both ends included.
 pub(super) fn block_range(from: u64, to: u64) -> (u64, u64) {
     (from / BLOCK, to.div_ceil(BLOCK).max(from / BLOCK + 1) - 1)
-}
-
-/// Puts `n` bytes of `chunk` at `skip` of the block: by reference if they are all of it.
-fn copy_in(b: &Buffer, skip: u32, n: u32, chunk: &[Slice]) {
-    if n == b.len()
-        && let [whole] = chunk
-    {
-        b.set_contents(whole.clone());
-        return;
-    }
-    b.with_mut(|bytes| {
-        let mut at = skip as usize;
-        for s in chunk {
-            let end = at + s.len() as usize;
-            s.copy_to(&mut bytes[at..end]);
-            at = end;
-        }
-    });
-}
-
-/// Slices as one: by reference if it is one, else copied to a page.
-pub(super) fn join(mut slices: Vec<Slice>) -> Slice {
-    if slices.len() == 1 {
-        return slices.remove(0);
-    }
-    let bytes: Vec<u8> = slices.iter().flat_map(Slice::to_vec).collect();
-    Slice::from_bytes(&bytes)
-}
-
-/// Takes slices apart from the front.
-pub(super) struct Pieces<'a> {
-    slices: &'a [Slice],
-    used: u32,
-}
-
-impl<'a> Pieces<'a> {
-    pub fn new(slices: &'a [Slice]) -> Pieces<'a> {
-        Pieces { slices, used: 0 }
-    }
-
-    /// The next `bytes` bytes.
-    pub fn take(&mut self, bytes: u32) -> Vec<Slice> {
-        let mut out = Vec::with_capacity(1);
-        let mut left = bytes;
-        while left > 0 {
-            let Some(first) = self.slices.first() else { break };
-            let n = (first.len() - self.used).min(left);
-            if n > 0 {
-                out.push(first.sub(self.used, n));
-            }
-            self.used += n;
-            left -= n;
-            if self.used == first.len() {
-                self.slices = &self.slices[1..];
-                self.used = 0;
-            }
-        }
-        out
-    }
 }

@@ -10,11 +10,11 @@ use std::rc::Rc;
 
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
-use wp_medium::Slice;
+use wp_medium::{Pieces, Slice, join};
 use wp_rt::{LockGuard, join_all};
 use wp_vfs::{SyncKind, Told};
 
-use super::data::{BIO_BLOCKS, BLOCK, Pieces, block_range, join};
+use super::data::{BIO_BLOCKS, BLOCK, block_range};
 use super::dnode::{Find, Found};
 use super::inode::{Inode, fi};
 use super::mount::F2fs;
@@ -286,7 +286,10 @@ impl F2fs {
         let plug = self.io.part().plug();
         let writes = parts
             .into_iter()
-            .map(|(start, slices, n, flags)| self.direct(start, Some(slices), n, flags))
+            .map(|(start, slices, n, flags)| {
+                self.note_device(inode.ino, start, n);
+                self.direct(start, Some(slices), n, flags)
+            })
             .collect::<Vec<_>>();
         let ends = join_all(writes).await;
         drop(plug);

@@ -217,7 +217,7 @@ impl F2fs {
                 // Nobody can be told: who writes there next finds the zone as it is.
                 drop(self.reset_zone(addr).await);
             }
-        } else if self.can_discard() {
+        } else if self.io.target(&self.g, addr).0.limits().discard {
             self.discards.put(addr, len);
         }
     }
@@ -275,6 +275,11 @@ impl F2fs {
         let plug = self.io.part().plug();
         for (start, len) in found.into_iter().take(most.saturating_sub(sent)) {
             self.discards.queue.borrow_mut().remove(&start);
+            let on_one = self.io.on_one(&self.g, start, len);
+            if on_one < len {
+                self.discards.queue.borrow_mut().insert(start + on_one, len - on_one);
+            }
+            let len = on_one;
             let (part, at) = self.io.target(&self.g, start);
             let (n, idle) = (self.discards.in_flight.clone(), self.discards.idle.clone());
             n.set(n.get() + 1);

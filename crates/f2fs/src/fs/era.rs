@@ -1,9 +1,11 @@
 //! Kernel versions, and the rules of F2FS that changed between them.
 //!
-//! One code base; what differs is asked of [`Era`]. Each [`Policy`] names its commit and the
-//! versions it holds for, and is listed by `list eras`.
+//! One code base; what differs is asked of [`Era`]. Each policy names its commit and the versions
+//! it holds for, and is listed by `list eras`.
 
 use std::fmt;
+
+use wp_vfs::{era_numbers, policies};
 
 /// A kernel version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,62 +20,8 @@ impl fmt::Display for Version {
 impl Version {
     /// Parses `6.1` or `6.1.115`, whose last part means nothing here. No for text that is none.
     pub fn parse(text: &str) -> Option<Version> {
-        let mut parts = text.split('.').map(|p| p.parse::<u16>().ok());
-        let version = Version(parts.next()??, parts.next()??);
-        let patch = parts.next().unwrap_or(Some(0));
-        (patch.is_some() && parts.next().is_none()).then_some(version)
+        era_numbers(text).map(|(major, minor, _)| Version(major, minor))
     }
-}
-
-/// A rule that held for a range of versions.
-#[derive(Clone, Copy, Debug)]
-pub struct Policy {
-    /// Short name.
-    pub name: &'static str,
-    /// What the kernel does while it holds.
-    pub what: &'static str,
-    /// Title of the commit that introduced or ended it.
-    pub commit: &'static str,
-    /// First version; `None`: as far back as our evidence goes (5.14).
-    pub from: Option<Version>,
-    /// First version without it; `None`: still so.
-    pub until: Option<Version>,
-}
-
-impl Policy {
-    /// Does it hold in `v`?
-    pub fn holds(&self, v: Version) -> bool {
-        self.from.is_none_or(|f| v >= f) && self.until.is_none_or(|u| v < u)
-    }
-}
-
-macro_rules! policies {
-    ($(
-        $(#[$doc:meta])*
-        $field:ident = $commit:literal, $from:expr, $until:expr, $what:literal;
-    )*) => {
-        /// Every policy, in the order of the code that asks.
-        pub static POLICIES: &[Policy] = &[$(Policy {
-            name: stringify!($field), what: $what, commit: $commit, from: $from, until: $until,
-        }),*];
-
-        /// What a kernel version resolves to.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub struct Era {
-            /// The version asked for.
-            pub version: Version,
-            $($(#[$doc])* pub $field: bool,)*
-        }
-
-        impl Era {
-            /// The rules of `version`.
-            pub fn of(version: Version) -> Era {
-                let holds =
-                    |name: &str| POLICIES.iter().any(|p| p.name == name && p.holds(version));
-                Era { version, $($field: holds(stringify!($field)),)* }
-            }
-        }
-    };
 }
 
 policies! {

@@ -69,9 +69,10 @@ impl F2fs {
             return Ok(());
         }
         self.drop_pages(inode, 0, u64::MAX).await;
-        for set in [InoSet::Append, InoSet::Update, InoSet::Flush] {
+        for set in [InoSet::Append, InoSet::Update] {
             self.remove_ino(inode.ino, set);
         }
+        self.inos.flushed(inode.ino);
         inode.set(fi::NO_ALLOC);
         inode.size.set(0);
         if inode.is_file() {

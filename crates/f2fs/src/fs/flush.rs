@@ -10,7 +10,6 @@ use std::rc::{Rc, Weak};
 use wp_base::{FsError, FsResult};
 use wp_rt::{Completion, CpuOp, Rt, WaitQueue};
 
-use super::ino_sets::InoSet;
 use super::mount::F2fs;
 use crate::site;
 
@@ -82,10 +81,8 @@ impl F2fs {
     /// The devices that hold something of the file (`submit_flush_wait`).
     async fn flush_devices(&self, ino: u32) -> FsResult<()> {
         let parts = self.io.parts();
-        let several = parts.len() > 1;
-        for part in parts {
-            // Which device a file's data went to is not kept apart: any.
-            if several && !self.has_ino(ino, InoSet::Flush) {
+        for (n, part) in parts.iter().enumerate() {
+            if parts.len() > 1 && !self.inos.is_dirty_device(ino, n) {
                 continue;
             }
             part.flush().await.map_err(|_| FsError::Io)?;
@@ -93,14 +90,16 @@ impl F2fs {
         Ok(())
     }
 
-    /// Flushes the devices but the first, before the last block of a checkpoint goes to that
+    /// Flushes the devices but the first that were written since, before the last block of a checkpoint goes to that
     /// (`f2fs_flush_device_cache`).
     pub(super) async fn flush_other_devices(&self) -> FsResult<()> {
         if !self.opts.barrier || !site::CP_OTHER_DEVICES.on() {
             return Ok(());
         }
-        for part in self.io.parts().iter().skip(1) {
-            part.flush().await.map_err(|_| FsError::Io)?;
+        for (n, part) in self.io.parts().iter().enumerate().skip(1) {
+            if self.take_dirty(n) {
+                part.flush().await.map_err(|_| FsError::Io)?;
+            }
         }
         Ok(())
     }

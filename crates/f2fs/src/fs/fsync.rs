@@ -258,7 +258,7 @@ impl F2fs {
         }
         self.remove_ino(inode.ino, InoSet::Update);
         inode.clear(fi::UPDATE_WRITE);
-        self.remove_ino(inode.ino, InoSet::Flush);
+        self.inos.flushed(inode.ino);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! Source: Linux `fs/f2fs/checkpoint.c` (`__add_ino_entry` and its kin).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wp_base::{FsError, FsResult};
 
@@ -22,14 +22,15 @@ pub(crate) enum InoSet {
     TransDir = 2,
     /// Directories whose attributes changed since (`XATTR_DIR_INO`).
     XattrDir = 3,
-    /// Files that a device holds unflushed data of (`FLUSH_INO`).
-    Flush = 4,
 }
 
 /// The sets of a mounted file system.
 #[derive(Default)]
 pub(crate) struct InoSets {
-    sets: RefCell<[BTreeSet<u32>; 5]>,
+    sets: RefCell<[BTreeSet<u32>; 4]>,
+    /// Files that devices, as bits, hold unflushed data of (`FLUSH_INO`); kept of several devices
+    /// only.
+    unflushed: RefCell<BTreeMap<u32, u8>>,
     /// Orphans in order, which is the order of the list on disk.
     orphans: RefCell<Vec<u32>>,
     /// Orphans that there will be for certain (`ino_num` counts them in advance).
@@ -49,6 +50,21 @@ impl InoSets {
         let blocks = 512u32.saturating_sub(2 + 6 + cp.payload());
         sets.max_orphans.set(blocks * count(OrphanBlock::PER_BLOCK));
         sets
+    }
+
+    /// A device will hold something of an inode that is not flushed (`f2fs_set_dirty_device`).
+    pub(super) fn dirty_device(&self, ino: u32, device: usize) {
+        *self.unflushed.borrow_mut().entry(ino).or_default() |= 1 << device;
+    }
+
+    /// Does it (`f2fs_is_dirty_device`)?
+    pub(super) fn is_dirty_device(&self, ino: u32, device: usize) -> bool {
+        self.unflushed.borrow().get(&ino).is_some_and(|all| all & 1 << device != 0)
+    }
+
+    /// Everything of the inode is flushed, or need not be.
+    pub(super) fn flushed(&self, ino: u32) {
+        self.unflushed.borrow_mut().remove(&ino);
     }
 
     /// Orphans, in order.
@@ -86,6 +102,7 @@ impl F2fs {
     /// Empties all sets: a checkpoint was written (`f2fs_release_ino_entry`).
     pub(super) fn release_inos(&self) {
         self.inos.sets.borrow_mut().iter_mut().for_each(BTreeSet::clear);
+        self.inos.unflushed.borrow_mut().clear();
     }
 
     /// Makes sure that there is room for one orphan more (`f2fs_acquire_orphan_inode`). Errors:

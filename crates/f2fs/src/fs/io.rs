@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use wp_base::event::{Flags, Op};
-use wp_base::{FsError, FsResult, Sector};
+use wp_base::{FsError, FsResult};
 use wp_block::{Bio, Partition};
 use wp_cache::{BufFlag, Buffer, Mapping};
-use wp_medium::Slice;
+use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, Rt, WaitQueue};
 
 use super::mount::F2fs;
@@ -135,12 +135,14 @@ pub(super) struct Shared {
 
 /// Merged bios of a mounted file system.
 pub(crate) struct Io {
-    parts: Vec<Partition>,
+    pub(super) parts: Vec<Partition>,
     /// By kind and temperature: data 0 to 2, nodes 3 to 5, metadata 6.
     slots: RefCell<[Option<Merged>; 7]>,
     /// Bios of blocks that are written in place, by number.
     ipu: RefCell<Vec<(u64, Merged)>>,
     next_ipu: Cell<u64>,
+    /// Devices, as bits, that a checkpoint must flush (`dirty_device`).
+    pub(super) dirty: Cell<u8>,
     pub(super) shared: Rc<Shared>,
     /// A bio of data or nodes ends its task's plug (`f2fs_lfs_mode`).
     lfs: bool,
@@ -157,7 +159,15 @@ impl Io {
             fsynced: RefCell::default(),
         });
         let slots = RefCell::new([(); 7].map(|()| None));
-        Io { parts, slots, ipu: RefCell::default(), next_ipu: Cell::new(0), shared, lfs }
+        Io {
+            parts,
+            slots,
+            ipu: RefCell::default(),
+            next_ipu: Cell::new(0),
+            dirty: Cell::new(0),
+            shared,
+            lfs,
+        }
     }
 
     /// The first device.
@@ -168,18 +178,6 @@ impl Io {
     /// All devices, in order.
     pub(super) fn parts(&self) -> &[Partition] {
         &self.parts
-    }
-
-    /// Where a block lies.
-    pub(super) fn target(&self, g: &Geometry, addr: u32) -> (&Partition, Sector) {
-        let sector = |n: u32| Sector(u64::from(n) * u64::from(SECTORS));
-        if self.parts.len() > 1
-            && let Some((n, at)) = g.device_of(addr)
-            && let Some(part) = self.parts.get(n)
-        {
-            return (part, sector(at));
-        }
-        (&self.parts[0], sector(addr))
     }
 
     fn slot(kind: Kind, log: Option<Log>) -> usize {
@@ -256,6 +254,7 @@ impl F2fs {
         let page =
             Page { map: w.map.clone(), buf: w.buf.clone(), ino: w.ino, cp: w.cp, listed: false };
         self.count(page.cp);
+        self.note_device(w.ino, w.old, 1);
         let seg = w.buf.snapshot();
         let fresh = |page| Merged {
             pages: vec![page],
@@ -289,11 +288,6 @@ impl F2fs {
         ipu.push((id, fresh(page)));
         run.id = Some(id);
         Ok(())
-    }
-
-    fn same_device(&self, a: u32, b: u32) -> bool {
-        self.io.parts.len() == 1
-            || self.g.device_of(a).map(|d| d.0) == self.g.device_of(b).map(|d| d.0)
     }
 
     /// Sends a run's bio, if it has one still (`f2fs_submit_merged_ipu_write`).
@@ -337,6 +331,9 @@ impl F2fs {
     /// (`f2fs_submit_page_write`).
     pub(super) fn merge(&self, kind: Kind, log: Option<Log>, page: Page, addr: u32, flags: Flags) {
         self.count(page.cp);
+        if kind != Kind::Meta {
+            self.note_device(page.ino, addr, 1);
+        }
         let slot = Io::slot(kind, log);
         let seg = page.buf.snapshot();
         let full = {
@@ -483,8 +480,18 @@ impl F2fs {
     }
 
     /// Submits a read of consecutive blocks. `Reading` is set until it ends.
-    pub(super) fn start_read(&self, bufs: Vec<Rc<Buffer>>, addr: u32, flags: Flags) {
+    pub(super) fn start_read(&self, mut bufs: Vec<Rc<Buffer>>, mut addr: u32, flags: Flags) {
         bufs.iter().for_each(|b| b.set(BufFlag::Reading));
+        while !bufs.is_empty() {
+            let n = self.io.on_one(&self.g, addr, bufs.len() as u32);
+            let later = bufs.split_off(n as usize);
+            self.read_on_one(bufs, addr, flags);
+            (bufs, addr) = (later, addr + n);
+        }
+    }
+
+    /// The same for blocks of one device.
+    fn read_on_one(&self, bufs: Vec<Rc<Buffer>>, addr: u32, flags: Flags) {
         let (part, at) = self.io.target(&self.g, addr);
         let shared = self.io.shared.clone();
         shared.reads.set(shared.reads.get() + 1);
@@ -513,12 +520,27 @@ impl F2fs {
         flags: Flags,
     ) -> FsResult<Vec<Slice>> {
         self.check_main(addr)?;
-        let (part, at) = self.io.target(&self.g, addr);
-        let bio = match write {
-            Some(segs) => Bio::write(at, segs, flags),
-            None => Bio { op: Op::Read, ..Bio::read(at, blocks * SECTORS, flags) },
-        };
-        part.submit_wait(bio).await.map_err(|_| FsError::Io)
+        let mut read = Vec::new();
+        let mut segs = write;
+        let (mut addr, mut left) = (addr, blocks);
+        while left > 0 {
+            let n = self.io.on_one(&self.g, addr, left);
+            let (part, at) = self.io.target(&self.g, addr);
+            let bio = match &mut segs {
+                Some(segs) if n == left => Bio::write(at, std::mem::take(segs), flags),
+                Some(segs) => {
+                    let now = Pieces::new(segs).take(n * SECTORS * 512);
+                    let mut rest = Pieces::new(segs);
+                    rest.take(n * SECTORS * 512);
+                    *segs = rest.take((left - n) * SECTORS * 512);
+                    Bio::write(at, now, flags)
+                }
+                None => Bio { op: Op::Read, ..Bio::read(at, n * SECTORS, flags) },
+            };
+            read.extend(part.submit_wait(bio).await.map_err(|_| FsError::Io)?);
+            (addr, left) = (addr + n, left - n);
+        }
+        Ok(read)
     }
 
     /// Is anything on its way (`is_inflight_io`, `is_idle`)?

@@ -6,7 +6,7 @@
 use wp_base::event::{Flags, ZoneOp};
 use wp_base::{FsError, FsResult, Sector, Zone, ZoneKind};
 use wp_block::{Bio, Partition};
-use wp_medium::{MediumView, Overlay, Slice, View, WithZones};
+use wp_medium::{Joined, MediumView, Overlay, Slice, View, WithZones};
 use wp_rt::Rt;
 
 use super::curseg::Curseg;
@@ -46,7 +46,7 @@ const REFUSED: &[(u32, &str)] = &[
     (feature::DEVICE_ALIAS, "device aliases"),
 ];
 
-fn check(sb: &SuperBlock, g: &Geometry, cp: &Checkpoint) -> FsResult<()> {
+fn check(sb: &SuperBlock, cp: &Checkpoint) -> FsResult<()> {
     for (bit, what) in REFUSED {
         if sb.has(*bit) {
             return Err(FsError::Unsupported(format!("F2FS with {what}")));
@@ -55,31 +55,76 @@ fn check(sb: &SuperBlock, g: &Geometry, cp: &Checkpoint) -> FsResult<()> {
     if cp.has(cp_flag::DISABLED) {
         return Err(FsError::Unsupported("F2FS with checkpoint=disable".into()));
     }
-    if g.devices.len() > 1 {
-        return Err(FsError::Unsupported("F2FS on several devices".into()));
+    Ok(())
+}
+
+/// Are these the devices that the super block names (`f2fs_scan_devices`)?
+fn check_devices(g: &Geometry, parts: &[Partition]) -> FsResult<()> {
+    if g.devices.len() != parts.len() {
+        let (made, there) = (g.devices.len(), parts.len());
+        let text = format!("an F2FS made on {made} devices, mounted on {there}");
+        return Err(FsError::Unsupported(text));
+    }
+    for (n, (device, part)) in g.devices.iter().zip(parts).enumerate() {
+        let sectors = u64::from(device.end - device.start) * u64::from(SECTORS);
+        if part.sectors() < sectors {
+            let (number, has) = (n + 1, part.sectors());
+            let text = format!("device {number} of {has} sectors for an F2FS with {sectors} on it");
+            return Err(FsError::Unsupported(text));
+        }
     }
     Ok(())
 }
 
-/// Recovers what lies on `part` if it must, and reads super block and checkpoint.
+/// The zones of all devices, addressed from the start of the first. Conventional devices before a
+/// zoned one count as conventional zones. Waits: for a report. Errors: `Io`, `Unsupported`.
+async fn zones_of(parts: &[Partition]) -> FsResult<Vec<Zone>> {
+    let mut out: Vec<Zone> = Vec::new();
+    let mut start = 0u64;
+    for part in parts {
+        if let Some(limits) = part.limits().zones {
+            let own = part.report_zones().await.map_err(|_| FsError::Io)?;
+            if out.is_empty() && start > 0 {
+                if !start.is_multiple_of(limits.zone_sectors) {
+                    let text = format!(
+                        "zones of {} sectors behind a device of {start}",
+                        limits.zone_sectors
+                    );
+                    return Err(FsError::Unsupported(text));
+                }
+                let zones = u32::try_from(start / limits.zone_sectors).unwrap_or(u32::MAX);
+                let plain = wp_base::ZoneLimits { zones, conventional: zones, ..limits };
+                out = plain.fresh();
+            }
+            out.extend(own.into_iter().map(|z| Zone {
+                start: z.start.advance(start),
+                wp: z.wp.advance(start),
+                ..z
+            }));
+        } else if !out.is_empty() {
+            return Err(FsError::Unsupported("a conventional device behind a zoned one".into()));
+        }
+        start += part.sectors();
+    }
+    Ok(out)
+}
+
+/// Recovers what lies on `parts` if it must, and reads super block and checkpoint.
 ///
 /// What recovery reads takes no time; what it writes goes out as requests. Super block and
 /// checkpoint packs are read as a mount reads them.
 pub(super) async fn recover_and_read(
     rt: &Rt,
-    part: &Partition,
+    parts: &[Partition],
     opts: &MountOptions,
 ) -> FsResult<Loaded> {
-    let view = view_of(part);
-    let zones = match part.limits().zones {
-        Some(_) => part.report_zones().await.map_err(|_| FsError::Io)?,
-        None => Vec::new(),
-    };
-    let (is_zoned, refused) = {
-        let image = Image::open(&view)?;
+    let zones = zones_of(parts).await?;
+    let (is_zoned, refused) = seen(parts, |view| {
+        // What the others hold is of no use without them.
+        let image = Image::open(view)?;
         let (sb, g, cp) = (image.super_block(), image.geometry(), image.checkpoint());
-        (g.is_zoned, check(sb, g, cp))
-    };
+        Ok((g.is_zoned, check_devices(g, parts).and_then(|()| check(sb, cp))))
+    })?;
     refused?;
     if is_zoned && zones.is_empty() {
         return Err(FsError::Unsupported("an F2FS made for zones on a device without".into()));
@@ -95,18 +140,19 @@ pub(super) async fn recover_and_read(
         oprw: opts.oprw,
         now: crate::disk::inode::Stamp { secs: now, nanos: 0 },
     };
-    replay(rt, part, &view, &zones, &options).await?;
-    read_packs(part, &view_of(part)).await?;
-    let view = view_of(part);
-    let image = Image::open(&view)?;
-    let g = image.geometry().clone();
-    let cap = capacity(&g, &zones)?;
-    Ok(Loaded {
-        sb: *image.super_block(),
-        cap,
-        cp: image.checkpoint().clone(),
-        second: image.is_second_pack(),
-        g,
+    replay(rt, parts, &zones, &options).await?;
+    read_packs(parts).await?;
+    seen(parts, |view| {
+        let image = Image::open(view)?;
+        let g = image.geometry().clone();
+        let cap = capacity(&g, &zones)?;
+        Ok(Loaded {
+            sb: *image.super_block(),
+            cap,
+            cp: image.checkpoint().clone(),
+            second: image.is_second_pack(),
+            g,
+        })
     })
 }
 
@@ -129,67 +175,92 @@ fn capacity(g: &Geometry, zones: &[Zone]) -> FsResult<u32> {
 
 /// What a mount reads first: both super blocks, and first and last block of both packs with the
 /// payload (`read_raw_super_block`, `f2fs_get_valid_checkpoint`).
-async fn read_packs(part: &Partition, view: &MediumView) -> FsResult<()> {
-    let image = Image::open(view)?;
-    let g = image.geometry();
-    let mut blocks = vec![0, 1];
-    for second in [false, true] {
-        let start = g.pack(second);
-        let head = image.read_block(start, "f2fs checkpoint")?;
-        let total = Checkpoint::new(&head, 0).head().cp_pack_total_block_count.get();
-        blocks.push(start);
-        if (2..=SEGMENT_BLOCKS).contains(&total) {
-            blocks.push(start + total - 1);
+async fn read_packs(parts: &[Partition]) -> FsResult<()> {
+    let blocks = seen(parts, |view| {
+        let image = Image::open(view)?;
+        let g = image.geometry();
+        let mut blocks = vec![0, 1];
+        for second in [false, true] {
+            let start = g.pack(second);
+            let head = image.read_block(start, "f2fs checkpoint")?;
+            let total = Checkpoint::new(&head, 0).head().cp_pack_total_block_count.get();
+            blocks.push(start);
+            if (2..=SEGMENT_BLOCKS).contains(&total) {
+                blocks.push(start + total - 1);
+            }
         }
-    }
-    let valid = g.pack(image.is_second_pack());
-    blocks.extend((1..=g.cp_payload).map(|n| valid + n));
+        let valid = g.pack(image.is_second_pack());
+        blocks.extend((1..=g.cp_payload).map(|n| valid + n));
+        Ok(blocks)
+    })?;
     for n in blocks {
         let at = Sector(u64::from(n) * u64::from(SECTORS));
         let bio = Bio::read(at, SECTORS, Flags::META | Flags::PRIO);
-        part.submit_wait(bio).await.map_err(|_| FsError::Io)?;
+        parts[0].submit_wait(bio).await.map_err(|_| FsError::Io)?;
     }
     Ok(())
+}
+
+/// The partition that a sector of the image is on, and where there; the last one's if it is beyond
+/// all of them.
+fn place(parts: &[Partition], at: Sector) -> (&Partition, Sector) {
+    let mut left = at.0;
+    let last = parts.len() - 1;
+    for part in &parts[..last] {
+        if left < part.sectors() {
+            return (part, Sector(left));
+        }
+        left -= part.sectors();
+    }
+    (&parts[last], Sector(left))
 }
 
 /// Recovery is a pure function of the image; what it changed is then written, and the block that
 /// makes the new checkpoint valid last, behind a flush.
 async fn replay(
     rt: &Rt,
-    part: &Partition,
-    view: &MediumView,
+    parts: &[Partition],
     zones: &[Zone],
     options: &RecoverOptions,
 ) -> FsResult<()> {
-    let with_zones = WithZones::new(view, zones.to_vec());
-    let overlay = Overlay::new(&with_zones as &dyn View);
-    let found = recover(&overlay, options)?;
+    let (found, writes) = seen(parts, |view| {
+        let with_zones = WithZones::new(view, zones.to_vec());
+        let overlay = Overlay::new(&with_zones as &dyn View);
+        let found = recover(&overlay, options)?;
+        Ok((found, overlay.writes()))
+    })?;
     let at = |block: u32| Sector(u64::from(block) * u64::from(SECTORS));
     for (op, blocks) in
         [(ZoneOp::Reset, &found.zones.reset), (ZoneOp::Finish, &found.zones.finished)]
     {
         for block in blocks {
-            part.manage_zone(op, at(*block)).await.map_err(|_| FsError::Io)?;
+            let (part, at) = place(parts, at(*block));
+            part.manage_zone(op, at).await.map_err(|_| FsError::Io)?;
         }
     }
     let last = found.last_block.map(at);
-    let (end, rest): (Vec<_>, Vec<_>) =
-        overlay.writes().into_iter().partition(|(at, _)| Some(*at) == last);
-    send(rt, part, rest, Flags::SYNC).await?;
+    let (end, rest): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(at, _)| Some(*at) == last);
+    send(rt, parts, rest, Flags::SYNC).await?;
+    if !end.is_empty() && site::RECOVER_LAST.on() {
+        for part in parts.iter().skip(1) {
+            part.flush().await.map_err(|_| FsError::Io)?;
+        }
+    }
     let ordered = site::RECOVER_LAST.on();
     let last_flags = if ordered { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
-    send(rt, part, end, Flags::META | Flags::PRIO | Flags::SYNC | last_flags).await
+    send(rt, parts, end, Flags::META | Flags::PRIO | Flags::SYNC | last_flags).await
 }
 
 async fn send(
     rt: &Rt,
-    part: &Partition,
+    parts: &[Partition],
     writes: Vec<(Sector, Slice)>,
     flags: Flags,
 ) -> FsResult<()> {
-    let plug = part.plug();
+    let plugs: Vec<_> = parts.iter().map(Partition::plug).collect();
     let mut waits = Vec::new();
     for (at, data) in writes {
+        let (part, at) = place(parts, at);
         let p = part.clone();
         waits.push(
             rt.spawn(
@@ -198,20 +269,28 @@ async fn send(
             ),
         );
     }
-    drop(plug);
+    drop(plugs);
     for w in waits {
         w.await.map_err(|_| FsError::Io)?;
     }
     Ok(())
 }
 
-/// The partition as it would be read now, in no time.
-fn view_of(part: &Partition) -> MediumView {
-    MediumView {
-        medium: part.queue().with_device(|d| d.medium()),
-        start: part.start(),
-        bytes: part.sectors() * wp_base::SECTOR_BYTES,
+/// Shows the partitions as they would be read now, one behind the other, in no time.
+fn seen<T>(parts: &[Partition], f: impl FnOnce(&dyn View) -> FsResult<T>) -> FsResult<T> {
+    let views: Vec<MediumView> = parts
+        .iter()
+        .map(|part| MediumView {
+            medium: part.queue().with_device(|d| d.medium()),
+            start: part.start(),
+            bytes: part.sectors() * wp_base::SECTOR_BYTES,
+        })
+        .collect();
+    if let [one] = &views[..] {
+        return f(one);
     }
+    let all: Vec<&dyn View> = views.iter().map(|v| -> &dyn View { v }).collect();
+    f(&Joined::new(&all))
 }
 
 impl Space {
@@ -388,11 +467,7 @@ impl F2fs {
         for n in start..total.saturating_sub(1) {
             self.meta_block(pack + n).await?;
         }
-        let data = {
-            let view = view_of(self.io.part());
-            let image = Image::open(&view)?;
-            image.data_summaries().clone()
-        };
+        let data = seen(self.io.parts(), |view| Ok(Image::open(view)?.data_summaries().clone()))?;
         {
             let mut space = self.space.borrow_mut();
             let [hot, _, cold] = &data;

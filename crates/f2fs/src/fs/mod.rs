@@ -19,6 +19,7 @@ mod checkpoint;
 mod counts;
 mod curseg;
 mod data;
+mod devices;
 mod dir;
 mod direct;
 mod discard;

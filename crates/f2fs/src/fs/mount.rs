@@ -194,18 +194,22 @@ pub struct F2fs {
 }
 
 impl F2fs {
-    /// Mounts what lies on `part`: recovers if it must, reads the tables, starts flusher and
+    /// Mounts what lies on `parts`, one or more in order: recovers if it must, reads the tables, starts flusher and
     /// threads.
     ///
     /// Errors: `Corrupt` (with the place), `Unsupported` for features that this cannot write, `Io`.
-    pub async fn mount(rt: &Rt, part: Partition, mut opts: MountOptions) -> FsResult<Rc<F2fs>> {
-        let loaded = load::recover_and_read(rt, &part, &opts).await?;
+    pub async fn mount(
+        rt: &Rt,
+        parts: Vec<Partition>,
+        mut opts: MountOptions,
+    ) -> FsResult<Rc<F2fs>> {
+        let loaded = load::recover_and_read(rt, &parts, &opts).await?;
         let (sb, g, cp) = (loaded.sb, loaded.g, loaded.cp);
         if g.is_zoned {
             opts.mode = FsMode::Lfs;
         }
         let lfs = opts.mode == FsMode::Lfs;
-        let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
+        let wb = Writeback::new(rt, parts[0].clone(), opts.writeback.clone());
         let (meta_ops, node_ops) = (Own::new(false), Own::new(true));
         let meta = Mapping::new(rt, "f2fs metadata", 4096, &wb);
         let nodes = Mapping::new(rt, "f2fs nodes", 4096, &wb);
@@ -218,7 +222,7 @@ impl F2fs {
         let fs = Rc::new(F2fs {
             rt: rt.clone(),
             csum: Checksums::of(&sb),
-            io: Io::new(rt, vec![part], lfs),
+            io: Io::new(rt, parts, lfs),
             meta,
             nodes,
             cps: CpState::new(rt, loaded.second, cp.node_version()),

@@ -1,13 +1,14 @@
 //! What the mounted file system offers to system calls.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
-    Told, XattrSet,
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, InUse, NodeSpec, Opened, Reserve,
+    StatFs, SyncKind, Told, XattrSet, closed, opened,
 };
 
 use super::data::block_range;
@@ -19,22 +20,6 @@ use crate::site;
 
 /// A mounted F2FS, as [`wp_vfs::FileSystem`].
 pub struct Mounted(pub Rc<F2fs>);
-
-/// An inode in the middle of a call, as good as open: it is not freed under the call.
-struct InUse(Rc<Inode>);
-
-impl InUse {
-    fn new(inode: &Rc<Inode>) -> InUse {
-        inode.opens.set(inode.opens.get() + 1);
-        InUse(inode.clone())
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.0.opens.set(self.0.opens.get().saturating_sub(1));
-    }
-}
 
 impl Mounted {
     async fn get(&self, ino: Ino) -> FsResult<Rc<Inode>> {
@@ -48,7 +33,7 @@ impl Mounted {
     }
 
     /// Ends a use of an inode: if its last name went meanwhile, it is freed now.
-    async fn done<T>(&self, user: InUse, out: FsResult<T>) -> FsResult<T> {
+    async fn done<T>(&self, user: InUse<Inode>, out: FsResult<T>) -> FsResult<T> {
         let inode = user.0.clone();
         drop(user);
         let freed = self.0.free_if_unused(&inode).await;
@@ -96,31 +81,19 @@ impl Mounted {
     }
 }
 
-/// Counts a descriptor. Errors: `NotFound`, `NotPermitted`.
-fn opened(inode: &Inode, write: bool) -> FsResult<()> {
-    if inode.gone.get() {
-        return Err(FsError::NotFound);
+impl Opened for Inode {
+    fn opens(&self) -> &Cell<u32> {
+        &self.opens
     }
-    if write && inode.has_flag(flag::IMMUTABLE) {
-        return Err(FsError::NotPermitted);
+    fn writers(&self) -> &Cell<u32> {
+        &self.writers
     }
-    inode.opens.set(inode.opens.get() + 1);
-    if write {
-        inode.writers.set(inode.writers.get() + 1);
+    fn is_gone(&self) -> bool {
+        self.gone.get()
     }
-    Ok(())
-}
-
-/// Counts a descriptor no longer. Errors: `BadFile`.
-fn closed(inode: &Inode, write: bool) -> FsResult<()> {
-    if inode.opens.get() == 0 || (write && inode.writers.get() == 0) {
-        return Err(FsError::BadFile);
+    fn is_immutable(&self) -> bool {
+        self.has_flag(flag::IMMUTABLE)
     }
-    inode.opens.set(inode.opens.get() - 1);
-    if write {
-        inode.writers.set(inode.writers.get() - 1);
-    }
-    Ok(())
 }
 
 fn kind_of(t: disk::FileType) -> Option<FileType> {
@@ -137,6 +110,8 @@ fn kind_of(t: disk::FileType) -> Option<FileType> {
 }
 
 impl FileSystem for Mounted {
+    wp_vfs::inode_calls!();
+
     fn name(&self) -> &'static str {
         "f2fs"
     }
@@ -156,59 +131,6 @@ impl FileSystem for Mounted {
             let inode = self.0.iget(place.ino()).await?;
             self.0.met(&inode, d.ino, name);
             Ok(Ino(u64::from(inode.ino)))
-        })
-    }
-
-    fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino> {
-        Box::pin(async move {
-            let d = self.dir(dir).await?;
-            let _lock = d.lock.lock().await;
-            let inode = self.0.create_node(&d, name, spec).await?;
-            Ok(Ino(u64::from(inode.ino)))
-        })
-    }
-
-    fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let d = self.dir(dir).await?;
-            let _lock = d.lock.lock().await;
-            self.0.unlink_name(&d, name, false).await
-        })
-    }
-
-    fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let d = self.dir(dir).await?;
-            let _lock = d.lock.lock().await;
-            self.0.unlink_name(&d, name, true).await
-        })
-    }
-
-    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let (a, b) = (self.dir(from.0).await?, self.dir(to.0).await?);
-            let _one = self.0.rename_lock.lock().await;
-            // Two directories are locked in one order, so that two renames cannot wait for each
-            // other; one above the other first, as a removal locks them.
-            let b_first = a.ino != b.ino
-                && (self.0.is_above(b.ino, &a).await?
-                    || (b.ino < a.ino && !self.0.is_above(a.ino, &b).await?));
-            let (first, second) = if b_first { (&b, &a) } else { (&a, &b) };
-            let _first = first.lock.lock().await;
-            let _second = if a.ino == b.ino { None } else { Some(second.lock.lock().await) };
-            self.0.rename_name((&a, from.1), (&b, to.1)).await
-        })
-    }
-
-    fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let d = self.dir(dir).await?;
-            let lock = d.lock.lock().await;
-            let out = self.0.link_name(&inode, &d, name).await;
-            drop(lock);
-            self.done(user, out).await
         })
     }
 
@@ -234,17 +156,6 @@ impl FileSystem for Mounted {
 
     fn kind_in_memory(&self, ino: Ino) -> Option<FileType> {
         self.0.files.inodes.borrow().get(ino.0).map(|inode| inode.kind())
-    }
-
-    fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let lock = self.0.lock_alone(&inode).await;
-            let out = self.change(&inode, change).await;
-            drop(lock);
-            self.done(user, out).await
-        })
     }
 
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
@@ -274,7 +185,7 @@ impl FileSystem for Mounted {
 
     fn open<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()> {
         if let Some(inode) = self.0.files.inodes.borrow().get(ino.0) {
-            return Call::now(opened(inode, write));
+            return Call::now(opened(&**inode, write));
         }
         Call::later(async move { opened(&*self.get(ino).await?, write) })
     }
@@ -283,24 +194,12 @@ impl FileSystem for Mounted {
         if let Some(inode) = self.0.files.inodes.borrow().get(ino.0)
             && inode.nlink() > 0
         {
-            return Call::now(closed(inode, write));
+            return Call::now(closed(&**inode, write));
         }
         Call::later(async move {
             let inode = self.get(ino).await?;
-            closed(&inode, write)?;
+            closed(&*inode, write)?;
             self.0.free_if_unused(&inode).await
-        })
-    }
-
-    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            if inode.is_dir() {
-                return Err(FsError::IsDir);
-            }
-            let user = InUse::new(&inode);
-            let out = self.0.read_data(&inode, offset, len).await;
-            self.done(user, out).await
         })
     }
 
@@ -361,18 +260,6 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            if inode.is_dir() {
-                return Err(FsError::IsDir);
-            }
-            let user = InUse::new(&inode);
-            let out = self.0.read_direct(&inode, offset, len).await;
-            self.done(user, out).await
-        })
-    }
-
     fn write_direct<'a>(
         &'a self,
         ino: Ino,
@@ -415,53 +302,6 @@ impl FileSystem for Mounted {
     /// `f2fs_fallocate` does not look at `O_SYNC`.
     fn sync_reserve<'a>(&'a self, _: Ino, _: Reserve, _: u64, _: u64) -> Fut<'a, ()> {
         Box::pin(async { Ok(()) })
-    }
-
-    fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
-        Box::pin(async move { self.0.sync_everything().await })
-    }
-
-    fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
-        Box::pin(async move { self.0.sync_file_system(told).await })
-    }
-
-    fn get_xattr<'a>(&'a self, ino: Ino, name: &'a [u8]) -> Fut<'a, Vec<u8>> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let out = self.0.get_xattr(&inode, name).await;
-            self.done(user, out).await
-        })
-    }
-
-    fn list_xattrs<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<Vec<u8>>> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let out = self.0.list_xattrs(&inode).await;
-            self.done(user, out).await
-        })
-    }
-
-    fn set_xattr<'a>(
-        &'a self,
-        ino: Ino,
-        name: &'a [u8],
-        value: Option<&'a [u8]>,
-        how: XattrSet,
-    ) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
-            let user = InUse::new(&inode);
-            let lock = inode.lock.lock().await;
-            let out = if inode.gone.get() {
-                Err(FsError::NotFound)
-            } else {
-                self.0.set_xattr(&inode, name, value, how).await
-            };
-            drop(lock);
-            self.done(user, out).await
-        })
     }
 
     fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {

@@ -133,7 +133,11 @@ fn check(o: &MkfsOptions) -> FsResult<()> {
 /// Places of all areas before the main one; segments of all devices.
 fn areas(o: &MkfsOptions, per_zone: u32, sb: &mut SuperBlock) -> FsResult<u32> {
     let zone_bytes = u64::from(per_zone) * SEGMENT_BYTES;
-    let start = (2u64 * 4096).div_ceil(zone_bytes) * zone_bytes;
+    let mut start = (2u64 * 4096).div_ceil(zone_bytes) * zone_bytes;
+    if let ([first, _, ..], Some(_)) = (&o.devices[..], &o.zones) {
+        // The second device begins where a zone does.
+        start += first.bytes % zone_bytes;
+    }
     let small = FsError::NoSpace;
     let segment0 = u32::try_from(start / 4096).map_err(|_| small.clone())?;
     let mut total = 0u32;

@@ -127,7 +127,7 @@ impl World {
 
     pub fn mount(&self, setup: &Setup) -> FsResult<Vfs> {
         let (rt, part, o) = (self.rt.clone(), self.part.clone(), setup.mount_options());
-        let mount = async move { F2fs::mount(&rt, part, o).await };
+        let mount = async move { F2fs::mount(&rt, vec![part], o).await };
         let fs = self.rt.block_on("mount", mount).expect("runs")?;
         Ok(Vfs::new(&self.rt, Rc::new(Mounted(fs))))
     }

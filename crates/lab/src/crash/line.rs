@@ -32,6 +32,12 @@ pub fn arguments(c: &Campaign) -> String {
             key => write!(device, ",{key}={value}").expect(line),
         }
     }
+    for (name, params) in &c.bench.more {
+        write!(device, "+{name}").expect(line);
+        for (key, value) in params {
+            write!(device, ",{key}={value}").expect(line);
+        }
+    }
     if device != "fixed" {
         write!(t, " --device {device}").expect(line);
     }

@@ -6,16 +6,16 @@ use std::rc::Rc;
 use wp_base::rng::Rng;
 use wp_base::site::Armed;
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time, Zone};
-use wp_block::DeviceModel;
 use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
 use wp_vfs::{FsEntry, OpenFlags, Options, Vfs, XattrSet};
 use wp_workload::program::{Call, Flags, Player, Program, Step};
 
-use crate::machine::{Machine, MachineError, MachineSpec, make_image};
+use crate::machine::{
+    At, Machine, MachineError, MachineSpec, further_devices, make_device, make_image, rest_of,
+};
 use crate::profile::PROFILES;
-use crate::registry;
 
 /// Tag of the pattern that a used drive holds in free blocks.
 const STALE: u64 = 0x57A1_E000_0000_0000;
@@ -31,6 +31,8 @@ pub struct Bench {
     pub device: String,
     /// Replaced device parameters.
     pub device_params: Vec<(String, u64)>,
+    /// Further devices of the same file system: presets and replaced parameters.
+    pub more: Vec<(String, Vec<(String, u64)>)>,
     /// Elevator; empty: the kernel's default.
     pub elevator: String,
     /// Kernel version for the block layer.
@@ -92,6 +94,7 @@ impl Bench {
             fs_options,
             device: "fixed".to_owned(),
             device_params: vec![("capacity_bytes".to_owned(), CAPACITY)],
+            more: Vec::new(),
             elevator: String::new(),
             settle_s: 60,
             stale: true,
@@ -103,12 +106,13 @@ impl Bench {
     /// The image of a new file system. Errors: options that mkfs refuses.
     pub fn image(&self) -> Result<Medium, MachineError> {
         let fs = |error| MachineError::Fs { during: "a look at the image", error };
-        let device = self.device()?;
-        let sectors = device.limits().sectors;
-        let bytes = sectors * SECTOR_BYTES;
-        let mut medium = make_image(self.fs, &self.fs_options, &*device, (Sector(0), sectors))?;
+        let all = self.devices()?;
+        let shapes: Vec<_> =
+            all.iter().map(|(d, start)| (&**d, *start, rest_of(&**d, *start))).collect();
+        let bytes = self.capacity()?;
+        let mut medium = make_image(self.fs, &self.fs_options, &shapes)?;
         // What a zone held before its reset is not there any more.
-        if !self.stale || device.limits().zones.is_some() {
+        if !self.stale || all.iter().any(|(d, _)| d.limits().zones.is_some()) {
             return Ok(medium);
         }
         let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
@@ -165,16 +169,35 @@ impl Bench {
     }
 
     fn capacity(&self) -> Result<u64, MachineError> {
-        Ok(self.device()?.limits().sectors * SECTOR_BYTES)
+        let sectors: u64 = self.devices()?.iter().map(|(d, start)| rest_of(&**d, *start)).sum();
+        Ok(sectors * SECTOR_BYTES)
     }
 
-    /// A device as it will be built.
-    fn device(&self) -> Result<Box<dyn DeviceModel>, MachineError> {
-        let entry = registry::find("device", registry::DEVICES, |d| d.name, &self.device)
-            .map_err(MachineError::Config)?;
-        let params: Vec<(&str, u64)> =
-            self.device_params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
-        entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))
+    /// The devices as they will be built, with where they begin.
+    fn devices(&self) -> Result<Vec<At>, MachineError> {
+        let first = make_device(&self.device, &self.device_params)?;
+        let end = Sector(first.limits().sectors);
+        let mut all = vec![(first, Sector(0))];
+        all.extend(further_devices(&self.spec(), end, &mut |_, device| device)?);
+        Ok(all)
+    }
+
+    fn spec(&self) -> MachineSpec {
+        MachineSpec {
+            seed: 1,
+            cpu: self.cpu.clone(),
+            device: self.device.clone(),
+            device_params: self.device_params.clone(),
+            more: self.more.clone(),
+            elevator: self.elevator.clone(),
+            start: Sector(0),
+            sectors: None,
+            fs: self.fs,
+            fs_options: self.fs_options.clone(),
+            disk: "sdb1".to_owned(),
+            device_number: (8, 16),
+            kernel: self.kernel,
+        }
     }
 
     /// The machine, with `regions` before its device if the program has it fail or be late.
@@ -184,38 +207,28 @@ impl Bench {
         zones: &[Zone],
         fails: bool,
     ) -> Result<(Machine, Recorder, Faults), MachineError> {
-        let spec = MachineSpec {
-            seed: 1,
-            cpu: self.cpu.clone(),
-            device: self.device.clone(),
-            device_params: self.device_params.clone(),
-            elevator: self.elevator.clone(),
-            start: Sector(0),
-            sectors: None,
-            fs: self.fs,
-            fs_options: self.fs_options.clone(),
-            disk: "sdb1".to_owned(),
-            device_number: (8, 16),
-            kernel: self.kernel,
-        };
-        let mut recorder = None;
+        if self.model && !self.more.is_empty() {
+            let text = "what a device's model could be left with is taken down of one device only";
+            return Err(MachineError::Config(text.to_owned()));
+        }
+        let recorder = Recorder::default();
         let regions = match fails {
             true => self.regions(&image, self.capacity()?)?,
             false => Regions::default(),
         };
         let faults = Faults::new(regions);
-        let machine = Machine::with_zones(spec, Some(image), zones, |device| {
-            let (taped, r) = Taped::new(match fails {
+        let machine = Machine::with_zones(self.spec(), Some(image), zones, |number, device| {
+            let device = match fails {
                 true => Box::new(Faulty::new(device, faults.clone())),
                 false => device,
-            });
-            recorder = Some(r);
+            };
+            let taped = Taped::beside(device, &recorder, number as u64);
             match fails {
                 true => Box::new(Late::new(Box::new(taped), faults.clone())),
                 false => Box::new(taped),
             }
         })?;
-        Ok((machine, recorder.unwrap_or_default(), faults))
+        Ok((machine, recorder, faults))
     }
 }
 
@@ -318,7 +331,7 @@ fn play_in(
     // What the device is told first holds for the mount as well.
     let mut early = 0;
     if around.whole_life {
-        recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
+        recorder.arm(machine.medium(), bench.model);
         armed = arm.take().and_then(|arm| arm());
         early = program.0.iter().take_while(|s| faults.obey(s)).count();
     }
@@ -333,7 +346,7 @@ fn play_in(
             })?
             .map_err(|error| MachineError::Fs { during: "sync", error })?;
         faults.begin();
-        recorder.arm(machine.queue.with_device(|d| d.medium()), bench.model);
+        recorder.arm(machine.medium(), bench.model);
         armed = arm.take().and_then(|arm| arm());
     }
     let steps = program.0[early..].to_vec();
@@ -355,12 +368,19 @@ fn play_in(
     if faults.failed() > 0 {
         ledger.set_failed();
     }
+    let mut tape = recorder.take();
+    let mut volatile = vec![limits.volatile_cache];
+    let further = machine.more.iter().map(|(q, _)| q.with_device(|d| d.limits().volatile_cache));
+    volatile.extend(further);
+    if volatile.len() > 1 {
+        tape.durable = (0..).zip(&volatile).filter(|(_, v)| !**v).map(|(n, _)| n).collect();
+    }
     let played = Played {
-        tape: recorder.take(),
+        tape,
         ledger,
         dids,
-        partition: (0, machine.part.sectors() * SECTOR_BYTES),
-        volatile: limits.volatile_cache,
+        partition: (0, machine.sectors() * SECTOR_BYTES),
+        volatile: volatile.contains(&true),
         atomic: limits.physical_bytes,
     };
     Ok((played, asked))

@@ -88,6 +88,7 @@ pub fn run_ours(run: &TodayRun, seed: u64) -> Result<Vec<CaseBios>, MachineError
         // A loop device over a file: a volatile cache, no FUA.
         device: "sata-disk-nofua".to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: "noop".to_owned(),
         start: Sector(0),
         sectors: Some(run.image_mib * 2048),

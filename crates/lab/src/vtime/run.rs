@@ -166,6 +166,7 @@ fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
         cpu: PROFILES[0].model(),
         device: device.to_owned(),
         device_params: params.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+        more: Vec::new(),
         elevator: "noop".to_owned(),
         start: wp_base::Sector(0),
         sectors: None,

@@ -17,6 +17,7 @@ pub fn machine(era: &str, elevator: &str, device: &str) -> Machine {
         cpu: profile.model(),
         device: device.to_owned(),
         device_params: Vec::new(),
+        more: Vec::new(),
         elevator: elevator.to_owned(),
         start: Sector(2048),
         sectors: Some(512 << 11),

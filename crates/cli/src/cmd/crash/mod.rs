@@ -40,7 +40,7 @@ pub struct Args {
         "reproducer", "state_file", "accept", "budget",
     ])]
     every_mode: bool,
-    /// Device preset and replaced parameters.
+    /// Device preset and replaced parameters; several, joined by +, one file system on all of them.
     #[arg(long, default_value = "fixed")]
     device: String,
     /// Capacity of the device.
@@ -269,7 +269,7 @@ fn profile(a: &Args, fs: &wp_vfs::FsEntry) -> Result<Profile, String> {
 fn campaign(a: &Args) -> Result<Campaign, String> {
     let (fs, fs_options) = super::file_system(&a.fs)?;
     let fresh = Bench::of(fs, fs_options).map_err(|e| e.to_string())?;
-    let (device, mut device_params) = super::device(&a.device)?;
+    let ((device, mut device_params), more) = super::devices(&a.device)?;
     // What a zoned drive holds is the sum of its zones.
     let sized = |d: &wp_device::DeviceEntry| d.params.iter().any(|p| p.name == "capacity_bytes");
     if wp_device::find(&device).is_none_or(sized) {
@@ -286,6 +286,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         bench: Bench {
             device,
             device_params,
+            more,
             elevator: a.elevator.clone(),
             stale: !a.trimmed,
             model: a.space == "modelled",

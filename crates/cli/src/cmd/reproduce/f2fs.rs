@@ -10,6 +10,7 @@ use wp_lab::claims::Verdict;
 use wp_lab::paper::f2fs_oprw::{self, CutRow, Plan, Reproduction, SurfacePoint};
 use wp_lab::results::Results;
 
+use super::flows::Figures;
 use super::{Args, claims_table, interrupted};
 use crate::output::{Exit, Out};
 
@@ -34,27 +35,30 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
         cuts: a.crash.map(|n| n.unwrap_or(LONG)),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let done = f2fs_oprw::reproduce(&plan, &progress);
+    let done = super::flows::figures(a.seed).and_then(|figures| {
+        let found = f2fs_oprw::reproduce(&plan, &progress)?;
+        Ok(found.map(|found| (found, figures)))
+    });
     if live {
         eprint!("\r{:<60}\r", "");
     }
     match done {
-        Ok(Some(found)) => report(a, out, &found),
+        Ok(Some((found, figures))) => report(a, out, &found, &figures),
         Ok(None) => interrupted(out),
         Err(e) => out.machine_error(&e),
     }
 }
 
-fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
+fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [f2fs_oprw::SLUG],
         "table_3_1_us": found.stages, "figure_6_1_ns": found.points, "figure_6_1": found.figure,
         "figure_6_2": found.macros, "figure_6_2_others": found.others, "table_6_2": found.cuts,
         "surface": found.surface, "table_6_3": found.recovery, "table_6_3_costs_ns": found.costs,
         "claims": found.claims, "variations": found.variations,
-        "impossible_variations": found.impossible,
+        "impossible_variations": found.impossible, "figures_2_1_and_5": flows.json(),
     });
-    let mut text = String::new();
+    let mut text = flows.text();
     stages(&mut text, found);
     figures(&mut text, found);
     cuts(&mut text, &found.cuts);
@@ -83,6 +87,10 @@ fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
     );
     results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
     results.add("tables.txt", text.clone());
+    for (name, run) in flows.runs() {
+        let events = wp_lab::results::events_to_ndjson(&run.records);
+        results.add(&format!("{name}.events.ndjson"), events);
+    }
     match results.write(&a.out, &format!("reproduce-{}", f2fs_oprw::SLUG)) {
         Ok(dir) => out.note(&format!("results: {}", dir.display())),
         Err(e) => return out.host_error(&a.out, &e),

@@ -2,6 +2,7 @@
 
 mod ext4;
 mod f2fs;
+mod flows;
 
 use std::fmt::Write;
 use std::path::PathBuf;

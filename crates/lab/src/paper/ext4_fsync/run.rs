@@ -167,6 +167,7 @@ fn play(plan: &RunPlan, classes: Class) -> Result<Played, MachineError> {
         cpu: plan.cpu.clone(),
         device: plan.device.clone(),
         device_params: plan.device_params.clone(),
+        more: Vec::new(),
         elevator: plan.elevator.clone(),
         start: plan.partition.0,
         sectors: Some(plan.partition.1),

@@ -174,15 +174,37 @@ impl CutCounts {
     }
 }
 
+/// A write of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    /// First byte.
+    pub at: u64,
+    /// Bytes.
+    pub bytes: u32,
+    /// What it writes; its number too.
+    pub seed: u32,
+}
+
+/// The write that fills the file, and so many over it.
+pub(super) fn writes(seed: u64, n: u32) -> Vec<Write> {
+    let mut rng = Rng::stream(seed, "table 6.2");
+    let mut all = vec![Write { at: 0, bytes: (FILE_BLOCKS * BLOCK) as u32, seed: 0 }];
+    all.extend((1..=n).map(|n| {
+        let blocks = 1 + rng.below(WRITE_BLOCKS);
+        let at = rng.below(FILE_BLOCKS - blocks + 1) * BLOCK;
+        Write { at, bytes: (blocks * BLOCK) as u32, seed: n }
+    }));
+    all
+}
+
 /// The program of a seed.
 pub fn program(seed: u64) -> Program {
-    let mut rng = Rng::stream(seed, "table 6.2");
-    let mut text = format!("open 0 pattern rw,creat\npwrite 0 {} 0 0\n", FILE_BLOCKS * BLOCK);
-    text.push_str("fsync 0\nsync\n");
-    for n in 1..=WRITES {
-        let blocks = 1 + rng.below(WRITE_BLOCKS);
-        let at = rng.below(FILE_BLOCKS - blocks + 1);
-        text.push_str(&format!("pwrite 0 {} {} {n}\nfsync 0\n", blocks * BLOCK, at * BLOCK));
+    let mut text = "open 0 pattern rw,creat\n".to_owned();
+    for w in writes(seed, WRITES) {
+        text.push_str(&format!("pwrite 0 {} {} {}\nfsync 0\n", w.bytes, w.at, w.seed));
+        if w.seed == 0 {
+            text.push_str("sync\n");
+        }
     }
     Program::parse(&text).expect("text of our own")
 }

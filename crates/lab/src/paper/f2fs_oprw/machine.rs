@@ -107,6 +107,7 @@ impl Setup {
             cpu: self.cpu.clone(),
             device: self.device().to_owned(),
             device_params: self.params.clone(),
+            more: Vec::new(),
             elevator: "mq-deadline".to_owned(),
             start: Sector(0),
             sectors: Some(ZONES * ZONE_BYTES / wp_base::SECTOR_BYTES),

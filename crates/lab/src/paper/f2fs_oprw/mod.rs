@@ -5,6 +5,7 @@
 //! Left out: figure 6.3 (several threads).
 
 mod cuts;
+mod flows;
 mod fsync;
 mod judge;
 mod machine;
@@ -22,10 +23,11 @@ use crate::machine::MachineError;
 use crate::paper::vary::{self, Range, Variation};
 
 pub use cuts::{CutCounts, CutPlan, Drive, cut, program};
+pub use flows::{Drawn, FLOWS, Look, Pointers, Recorded, Recovered, record, shortest};
 pub use fsync::{Figure, Point, Rate, SIZES_KIB, Stages, rate, stages};
 pub use machine::{Mode, Setup, profile};
 pub use macros::{Macros, Others, Rates};
-pub use rollforward::{Costs, Done, NODES, Row, rows};
+pub use rollforward::{Chain, Costs, Done, NODES, Row, chain, rows};
 pub use surface::{SurfacePoint, surface};
 
 /// The paper's slug.

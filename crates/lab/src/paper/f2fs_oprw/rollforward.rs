@@ -179,11 +179,50 @@ struct Snapshot {
     zones: Vec<Zone>,
 }
 
+/// A drive after a cut in varmail, for whoever measures its recovery.
+pub struct Chain {
+    snapshot: Snapshot,
+    bytes: u64,
+}
+
+/// Runs varmail until so many nodes have been fsynced. Errors: as the machine's.
+pub fn chain(seed: u64, nodes: u64) -> Result<Chain, MachineError> {
+    let (mut found, bytes) = snapshots(seed, &[nodes])?;
+    let found = found.pop();
+    let why = || MachineError::Config(format!("varmail ended before {nodes} nodes"));
+    Ok(Chain { snapshot: found.ok_or_else(why)?, bytes })
+}
+
+impl Chain {
+    /// Rolls it forward in memory, with the check or without; the nodes of the chain. Errors:
+    /// recoveries that fail.
+    pub fn recover(&self, oprw: bool) -> Result<u32, MachineError> {
+        let (medium, start) = (self.snapshot.medium.clone(), wp_base::Sector(0));
+        let below = MediumView { medium, start, bytes: self.bytes };
+        let zones = Zone::within(&self.snapshot.zones, start, self.bytes / wp_base::SECTOR_BYTES);
+        let view = WithZones::new(&below, zones);
+        let rules = Rules::linux(KERNEL.0.into(), KERNEL.1.into());
+        let options = RecoverOptions { rules, oprw, ..RecoverOptions::default() };
+        let done = recover(&Overlay::new(&view), &options)
+            .map_err(|error| MachineError::Fs { during: "recovery", error })?;
+        match done.failed {
+            Some(error) => Err(MachineError::Fs { during: "roll-forward", error }),
+            None => Ok(done.nodes_seen),
+        }
+    }
+}
+
 /// Runs varmail and recovers what the drive held when so many nodes had been fsynced, for each of
 /// `nodes` (rising).
 ///
 /// Errors: as the machine's; recoveries that fail.
 pub fn rows(seed: u64, nodes: &[u64]) -> Result<Vec<Row>, MachineError> {
+    let (found, bytes) = snapshots(seed, nodes)?;
+    found.into_iter().map(|s| row(s, bytes)).collect()
+}
+
+/// What the drive held at each of these moments, and the bytes of its file system.
+fn snapshots(seed: u64, nodes: &[u64]) -> Result<(Vec<Snapshot>, u64), MachineError> {
     let setup = Setup::paper(Mode::NoBarrier, true, seed);
     let machine = setup.machine()?;
     let vfs = machine.mount()?;
@@ -207,7 +246,7 @@ pub fn rows(seed: u64, nodes: &[u64]) -> Result<Vec<Row>, MachineError> {
         .map_err(|error| MachineError::Fs { during: "varmail", error })?;
     let bytes = machine.part.sectors() * wp_base::SECTOR_BYTES;
     machine.rt.cut();
-    found.take().into_iter().map(|s| row(s, bytes)).collect()
+    Ok((found.take(), bytes))
 }
 
 fn row(snapshot: Snapshot, bytes: u64) -> Result<Row, MachineError> {

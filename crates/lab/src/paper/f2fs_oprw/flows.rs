@@ -1,0 +1,275 @@
+//! Figures 2.1 and 5.1 to 5.4: one fsync in each mode, recorded, with what the drive held meanwhile.
+//!
+//! Picture:    a file is filled; writes of other sizes at other places, an fsync after each; the
+//!             last of them is recorded, and once a microsecond what the drive's write pointers are,
+//!             to the host and on the flash. All modes run the same program: the shortest after
+//!             which a cut of posix mode leaves the node and not its data.
+//! Cut:        what the drive holds at such a moment is recovered, with the check and without, and
+//!             the file is read.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use wp_base::event::{Class, Event, Record};
+use wp_base::{FsResult, Sector, Span, Time, Zone, ZoneKind};
+use wp_block::BlockQueue;
+use wp_f2fs::image::{RecoverOptions, Rules, recover, survey};
+use wp_medium::{Medium, MediumView, Overlay, View, WithZones};
+use wp_vfs::{OpenFlags, Vfs};
+use wp_workload::program::contents;
+
+use super::cuts::{self, Write};
+use super::machine::{KERNEL, Mode, Setup};
+use crate::classify::{Classifier, is_listed};
+use crate::machine::{Machine, MachineError};
+
+/// Name of the file.
+const FILE: &str = "pattern";
+/// Bytes of a block.
+const BLOCK: u64 = 4096;
+/// Between two looks at the drive.
+const LOOK: Span = Span::micros(1);
+/// How long it is looked at after the fsync: until what was programmed has been.
+const AFTER: Span = Span::millis(3);
+/// Most writes that are tried until one can be cut as the paper has it.
+const WRITES: usize = 64;
+
+/// A mode that the paper draws.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drawn {
+    /// The paper's figure.
+    pub figure: &'static str,
+    /// Mode.
+    pub mode: Mode,
+    /// With power-loss protection?
+    pub plp: bool,
+}
+
+/// The fsyncs of figures 2.1 and 5.2, and strict as the kernel has it on zones.
+pub const FLOWS: [Drawn; 6] = [
+    Drawn { figure: "2.1a", mode: Mode::Posix, plp: false },
+    Drawn { figure: "2.1a", mode: Mode::NoBarrier, plp: true },
+    Drawn { figure: "2.1b", mode: Mode::StrictFixed, plp: false },
+    Drawn { figure: "2.1b", mode: Mode::Strict, plp: false },
+    Drawn { figure: "5.2a", mode: Mode::OprwPosix, plp: false },
+    Drawn { figure: "5.2b", mode: Mode::OprwNoBarrier, plp: true },
+];
+
+/// A zone's write pointers, in blocks from its start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Pointers {
+    /// The zone.
+    pub zone: u64,
+    /// `wp-zns`: what the host sees.
+    pub host: u64,
+    /// `wp-nand`: what a power cut leaves.
+    pub nand: u64,
+}
+
+/// What the drive held from a moment on.
+pub struct Look {
+    /// When, nanoseconds since the fsync.
+    pub at_ns: u64,
+    /// Zones that were written since the file system was made, in order.
+    pub pointers: Vec<Pointers>,
+    /// What a power cut leaves.
+    pub medium: Medium,
+    /// Its zones.
+    pub zones: Vec<Zone>,
+}
+
+/// A recorded fsync.
+pub struct Recorded {
+    /// What is drawn.
+    pub drawn: Drawn,
+    /// Every event of it.
+    pub records: Vec<Record>,
+    /// Classes of blocks, by record.
+    pub classes: BTreeMap<usize, String>,
+    /// What the drive held, from one change to the next.
+    pub looks: Vec<Look>,
+    /// How long it took.
+    pub took_ns: u64,
+    /// The writes so far.
+    writes: Vec<Write>,
+    bytes: u64,
+}
+
+/// What recovery makes of a look.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// Nodes of the chain.
+    pub nodes: u32,
+    /// Zones whose pointer was asked for, by the one report; 0 without the check.
+    pub zones: usize,
+    /// Addresses that were held against one.
+    pub addresses: u64,
+    /// Nodes that were left out, in words.
+    pub left_out: Vec<String>,
+    /// First byte of the file that holds what was never written there.
+    pub broken: Option<u64>,
+}
+
+/// The shortest program after whose last write a cut of posix mode breaks the file, and the number
+/// of that look. Errors: as the machine's; no such program.
+pub fn shortest(seed: u64) -> Result<(usize, usize), MachineError> {
+    for writes in 1..=WRITES {
+        let run = record(FLOWS[0], seed, writes)?;
+        for n in 0..run.looks.len() {
+            if run.is_split(n) && run.recovered(n, false)?.broken.is_some() {
+                return Ok((writes, n));
+            }
+        }
+    }
+    Err(MachineError::Config(format!("figure 5.1: none of {WRITES} writes can be cut apart")))
+}
+
+/// Records the fsync of the last of so many writes. Errors: as the machine's.
+pub fn record(drawn: Drawn, seed: u64, writes: usize) -> Result<Recorded, MachineError> {
+    let setup = Setup::paper(drawn.mode, drawn.plp, seed);
+    let machine = setup.machine()?;
+    let vfs = machine.mount()?;
+    let plan = cuts::writes(seed, writes as u32);
+    let (v, all, queue) = (vfs.clone(), plan.clone(), machine.queue.clone());
+    let run = async move { play(&v, &all, &queue).await };
+    let (looks, took_ns) = machine
+        .block_on("writer", run)?
+        .map_err(|error| MachineError::Fs { during: "figure 2.1", error })?;
+    let records = machine.rt.probe().take();
+    machine.record(Class(0));
+    machine.unmount(&vfs)?;
+    let classes = classes(&machine, &records)?;
+    let bytes = machine.part.sectors() * wp_base::SECTOR_BYTES;
+    Ok(Recorded { drawn, records, classes, looks, took_ns, writes: plan, bytes })
+}
+
+async fn play(vfs: &Vfs, all: &[Write], queue: &Rc<BlockQueue>) -> FsResult<(Vec<Look>, u64)> {
+    let rt = vfs.rt();
+    let fd = vfs.open(FILE, OpenFlags::CREATE, 0o644).await?;
+    let write = async |w: &Write| {
+        let data = contents(w.seed, w.at, w.bytes);
+        vfs.pwrite(fd, w.at, &[data]).await
+    };
+    let (last, before) = all.split_last().ok_or(wp_base::FsError::Invalid("writes: 1 or more"))?;
+    for (n, w) in before.iter().enumerate() {
+        write(w).await?;
+        vfs.fsync(fd).await?;
+        if n == 0 {
+            vfs.sync().await?;
+        }
+    }
+    write(last).await?;
+    rt.probe().set_mask(Class::ALL);
+    let (start, over) = (rt.now(), Rc::new(Cell::new(false)));
+    let looks: Rc<RefCell<Vec<Look>>> = Rc::default();
+    let watch = {
+        let (rt, queue, looks, over) = (rt.clone(), queue.clone(), looks.clone(), over.clone());
+        async move {
+            while !over.get() {
+                look(&queue, rt.now(), start, &mut looks.borrow_mut());
+                rt.sleep(LOOK).await;
+            }
+        }
+    };
+    let watching = rt.spawn("watch", watch);
+    vfs.fsync(fd).await?;
+    let took = rt.now().since(start).0;
+    rt.sleep(AFTER).await;
+    over.set(true);
+    watching.await;
+    Ok((looks.take(), took))
+}
+
+/// Notes what the drive holds if that is new.
+fn look(queue: &BlockQueue, now: Time, start: Time, looks: &mut Vec<Look>) {
+    let (host, view) = queue.with_device(|d| (d.zones(), d.crash_view(now)));
+    let Some(cut) = view.zones else { return };
+    let blocks = |z: &Zone| (z.wp.0 - z.start.0) * wp_base::SECTOR_BYTES / BLOCK;
+    let pointers: Vec<Pointers> = (0..)
+        .zip(host.iter().zip(cut.table.iter()))
+        .filter(|(_, (h, _))| h.kind == ZoneKind::Sequential && h.wp > h.start)
+        .map(|(zone, (h, n))| Pointers { zone, host: blocks(h), nand: blocks(n) })
+        .collect();
+    if looks.last().is_none_or(|l| l.pointers != pointers) {
+        let at_ns = now.since(start).0;
+        looks.push(Look { at_ns, pointers, medium: view.medium, zones: cut.table.to_vec() });
+    }
+}
+
+fn classes(machine: &Machine, records: &[Record]) -> Result<BTreeMap<usize, String>, MachineError> {
+    let (spec, view) = (machine.spec(), machine.view());
+    let named = Classifier::new(spec.fs, &spec.fs_options, &view, spec.start)
+        .map_err(|error| MachineError::Fs { during: "classes of blocks", error })?;
+    let class = |(i, r): (usize, &Record)| match r.event {
+        Event::Block { at, sectors, .. } if is_listed(r) && sectors > 0 => {
+            Some((i, named.range(at, sectors)))
+        }
+        _ => None,
+    };
+    Ok(records.iter().enumerate().filter_map(class).collect())
+}
+
+impl Recorded {
+    /// Of the zones that the fsync writes, is one as far on the flash as the host sees it, and
+    /// another one not?
+    fn is_split(&self, look: usize) -> bool {
+        let (first, now) = (&self.looks[0].pointers, &self.looks[look].pointers);
+        let written = |p: &&Pointers| {
+            first.iter().find(|f| f.zone == p.zone).is_none_or(|f| f.host != p.host)
+        };
+        let late: Vec<bool> = now.iter().filter(written).map(|p| p.nand < p.host).collect();
+        late.contains(&true) && late.contains(&false)
+    }
+
+    /// Recovers what a cut at a look leaves, with the paper's check or without, and reads the file.
+    /// Errors: recoveries that fail. Panics if there is no such look.
+    pub fn recovered(&self, look: usize, oprw: bool) -> Result<Recovered, MachineError> {
+        let fs = |error| MachineError::Fs { during: "recovery", error };
+        let look = &self.looks[look];
+        let (start, sectors) = (Sector(0), self.bytes / wp_base::SECTOR_BYTES);
+        let zones = Zone::within(&look.zones, start, sectors);
+        let below = MediumView { medium: look.medium.clone(), start, bytes: self.bytes };
+        let rules = Rules::linux(KERNEL.0.into(), KERNEL.1.into());
+        let options = RecoverOptions { rules, oprw, ..RecoverOptions::default() };
+        let reported = zones.len();
+        let view = WithZones::new(&below, zones);
+        let done = recover(&Overlay::new(&view), &options).map_err(fs)?;
+        if let Some(error) = done.failed.clone() {
+            return Err(fs(error));
+        }
+        let checked = done.oprw.clone().unwrap_or_default();
+        Ok(Recovered {
+            nodes: done.nodes_seen,
+            zones: if oprw { reported } else { 0 },
+            addresses: checked.addresses_seen,
+            left_out: checked.nodes.iter().map(ToString::to_string).collect(),
+            broken: self.broken(&view, &options).map_err(fs)?,
+        })
+    }
+
+    /// First byte of the recovered file that holds what was never written there.
+    fn broken(&self, view: &dyn View, options: &RecoverOptions) -> FsResult<Option<u64>> {
+        let overlay = Overlay::new(view);
+        let found = survey(&overlay, options)?;
+        let mut known: BTreeMap<u64, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        for w in &self.writes {
+            let data = contents(w.seed, w.at, w.bytes);
+            for i in 0..u64::from(w.bytes) / BLOCK {
+                let block = data.sub((i * BLOCK) as u32, BLOCK as u32).to_vec();
+                known.entry(w.at + i * BLOCK).or_default().insert(block);
+            }
+        }
+        let Some(file) = found.files.iter().find(|f| f.path == FILE) else { return Ok(Some(0)) };
+        for run in &file.map {
+            for i in 0..run.bytes / BLOCK {
+                let mut bytes = vec![0u8; BLOCK as usize];
+                overlay.read_at(run.place + i * BLOCK, &mut bytes)?;
+                if !known.get(&(run.at + i * BLOCK)).is_some_and(|all| all.contains(&bytes)) {
+                    return Ok(Some(run.at + i * BLOCK));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
