@@ -109,7 +109,7 @@ impl Ext4 {
     fn drop_cache(&self, inode: &Inode, from: u64, to: u64) -> bool {
         let (a, b) = self.block_range(from, to);
         inode.map.invalidate(a, b + 1);
-        inode.map.range(a, b + 1).is_empty()
+        !inode.map.has_any(a, b + 1)
     }
 
     /// Reads past the cache. Waits: for writeback of the range, for the device.
