@@ -12,7 +12,7 @@ use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::{Handle, Ordered};
-use wp_medium::{PAGE_BYTES, Slice};
+use wp_medium::{PAGE_BYTES, Page, Slice};
 use wp_rt::CpuOp;
 
 use super::extents::Run;
@@ -155,7 +155,7 @@ impl Ext4 {
             for b in &bufs {
                 b.clear(BufFlag::Reading);
                 if end.status.is_ok() && !b.flag(BufFlag::Uptodate) {
-                    b.set_contents(join(pieces.take(block_bytes)));
+                    b.set_contents(pieces.take_one(block_bytes));
                     b.set(BufFlag::Uptodate);
                 } else if end.status.is_ok() {
                     pieces.take(block_bytes);
@@ -199,8 +199,8 @@ impl Ext4 {
         while at < end {
             let skip = at % bs;
             let n = (bs - skip).min(end - at) as u32;
-            let chunk = pieces.take(n);
-            match self.write_block(inode, at, &chunk, n).await {
+            let chunk = pieces.take_one(n);
+            match self.write_block(inode, at, &chunk).await {
                 Ok(()) => {
                     if at == offset && old < offset && site::EXTEND_GAP.on() {
                         Box::pin(self.zero_gap(inode, old, offset)).await?;
@@ -235,12 +235,11 @@ impl Ext4 {
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         at: u64,
-        chunk: &[Slice],
-        n: u32,
+        chunk: &Slice,
     ) -> FsResult<()> {
         let mut tries = 0;
         loop {
-            match self.write_block_once(inode, at, chunk, n).await {
+            match self.write_block_once(inode, at, chunk).await {
                 Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
                     tries += 1;
                 }
@@ -263,10 +262,9 @@ impl Ext4 {
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         at: u64,
-        chunk: &[Slice],
-        n: u32,
+        chunk: &Slice,
     ) -> FsResult<()> {
-        let bs = self.bs().bytes();
+        let (bs, n) = (self.bs().bytes(), chunk.len());
         let index = at / u64::from(bs);
         let skip = (at % u64::from(bs)) as u32;
         let delay = self.opts.delalloc && !self.is_tight() && !self.journals_data(inode);
@@ -295,7 +293,7 @@ impl Ext4 {
                 Box::pin(self.data_access(h, inode, &b)).await?;
             }
             self.rt.cpu(CpuOp::PageWrite, 1).await;
-            copy_in(&b, skip, n, chunk);
+            copy_in(&b, skip, chunk);
             b.set(BufFlag::Uptodate);
             let end = at + u64::from(n);
             if let (true, Some(h)) = (journalled, &h) {
@@ -474,22 +472,14 @@ impl Ext4 {
     }
 }
 
-/// Puts `n` bytes of `chunk` at `skip` of the block: by reference if they are all of it.
-fn copy_in(b: &Buffer, skip: u32, n: u32, chunk: &[Slice]) {
-    if n == b.len()
-        && let [whole] = chunk
-    {
-        b.set_contents(whole.clone());
+/// Puts `chunk` at byte `skip` of the block: by reference if it is all of it.
+fn copy_in(b: &Buffer, skip: u32, chunk: &Slice) {
+    if chunk.len() == b.len() {
+        b.set_contents(chunk.clone());
         return;
     }
-    b.with_mut(|bytes| {
-        let mut at = skip as usize;
-        for s in chunk {
-            let end = at + s.len() as usize;
-            s.copy_to(&mut bytes[at..end]);
-            at = end;
-        }
-    });
+    let (from, to) = (skip as usize, (skip + chunk.len()) as usize);
+    b.with_mut(|bytes| chunk.copy_to(&mut bytes[from..to]));
 }
 
 /// Slices as one: by reference if it is one, else copied to a page.
@@ -497,8 +487,14 @@ pub(super) fn join(mut slices: Vec<Slice>) -> Slice {
     if slices.len() == 1 {
         return slices.remove(0);
     }
-    let bytes: Vec<u8> = slices.iter().flat_map(Slice::to_vec).collect();
-    Slice::from_bytes(&bytes)
+    let mut page = Page::zeroed();
+    let mut end = 0;
+    for s in &slices {
+        let from = end;
+        end += s.len() as usize;
+        s.copy_to(&mut page.make_mut()[from..end]);
+    }
+    Slice::of_page(page, 0, end as u32)
 }
 
 /// Takes slices apart from the front.
@@ -510,6 +506,22 @@ pub(super) struct Pieces<'a> {
 impl<'a> Pieces<'a> {
     pub fn new(slices: &'a [Slice]) -> Pieces<'a> {
         Pieces { slices, used: 0 }
+    }
+
+    /// The next `bytes` bytes as one slice: by reference if they are one, else copied to a page.
+    pub fn take_one(&mut self, bytes: u32) -> Slice {
+        match self.slices {
+            [first, ..] if self.used + bytes < first.len() => {
+                self.used += bytes;
+                first.sub(self.used - bytes, bytes)
+            }
+            [first, rest @ ..] if self.used + bytes == first.len() => {
+                let from = std::mem::take(&mut self.used);
+                self.slices = rest;
+                first.sub(from, bytes)
+            }
+            _ => join(self.take(bytes)),
+        }
     }
 
     /// The next `bytes` bytes.

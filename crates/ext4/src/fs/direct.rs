@@ -22,7 +22,7 @@ use wp_medium::Slice;
 use wp_rt::{Completion, LockGuard};
 use wp_vfs::{SyncKind, Told};
 
-use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, Pieces, RETRIES, join};
+use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, Pieces, RETRIES};
 use super::extents::{Fill, Run};
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -366,7 +366,7 @@ impl Ext4 {
             let mut left = n;
             while left > 0 {
                 let part = left.min(bs - (at + n - left) % bs);
-                slices.push(join(pieces.take(part as u32)));
+                slices.push(pieces.take_one(part as u32));
                 left -= part;
             }
             let tail = (at + n) % bs;
