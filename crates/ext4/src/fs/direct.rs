@@ -11,15 +11,14 @@
 //!             `ext4_iomap_alloc` (`fs/ext4/inode.c`), `__iomap_dio_rw`; before 5.5
 //!             `ext4_direct_IO`, which takes the same steps.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
-use wp_block::{Bio, BioEnd};
+use wp_block::{Bio, InFlight};
 use wp_cache::WbControl;
 use wp_medium::Slice;
-use wp_rt::{Completion, LockGuard};
+use wp_rt::LockGuard;
 use wp_vfs::{SyncKind, Told};
 
 use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, Pieces, RETRIES};
@@ -31,21 +30,6 @@ use crate::site;
 
 /// Blocks that one step maps at most (`DIO_MAX_BLOCKS`).
 const MAP_BLOCKS: u64 = 4096;
-
-/// A bio under way.
-struct InFlight {
-    done: Rc<Completion>,
-    answer: Rc<RefCell<Option<BioEnd>>>,
-}
-
-impl InFlight {
-    /// What was read. Errors: `Io`.
-    async fn wait(self) -> FsResult<Vec<Slice>> {
-        self.done.wait().await;
-        let end = self.answer.take().expect("a completion brings an answer");
-        end.status.map(|()| end.data).map_err(|_| FsError::Io)
-    }
-}
 
 /// One mapped piece of a write.
 struct Piece {
@@ -152,7 +136,7 @@ impl Ext4 {
                 let sectors = n.next_multiple_of(unit) / SECTOR_BYTES;
                 Bio::read(Sector(sector), sectors as u32, Flags::NONE)
             });
-            parts.push((n, bio.map(|b| self.send(b))));
+            parts.push((n, bio.map(|b| self.bdev.queue().send(b))));
             at += n;
         }
         drop(plug);
@@ -180,18 +164,6 @@ impl Ext4 {
     /// Is there direct I/O for this file (`ext4_should_use_dio`)? Not where data is journalled.
     fn takes_direct(&self, inode: &Inode) -> bool {
         inode.disk.borrow().is_file() && inode.has(flag::EXTENTS) && !self.journals_data(inode)
-    }
-
-    /// Sends a bio from the calling task; the answer is waited for later.
-    fn send(&self, bio: Bio) -> InFlight {
-        let done = Rc::new(Completion::new(&self.rt, "direct I/O"));
-        let answer: Rc<RefCell<Option<BioEnd>>> = Rc::default();
-        let (slot, end) = (answer.clone(), done.clone());
-        self.bdev.queue().submit(bio.on_end(move |e| {
-            *slot.borrow_mut() = Some(e);
-            end.done();
-        }));
-        InFlight { done, answer }
     }
 
     /// Writes past the cache. Waits: for the lock, writeback of the range, the device, the journal.
@@ -357,7 +329,8 @@ impl Ext4 {
             fua &= limits.fua || !limits.volatile_cache;
             let force = fua && limits.fua && site::DIRECT_FUA.on();
             let forced = if force { Flags::FUA } else { Flags::NONE };
-            let mut slices = Vec::new();
+            // What is cut at blocks, and up to two pieces of zeroes.
+            let mut slices = Vec::with_capacity((skip + n).div_ceil(bs) as usize + 2);
             let mut sector = self.bs().sector_of(first).0 + skip / SECTOR_BYTES;
             if piece.fresh && skip > 0 {
                 sector = self.bs().sector_of(first).0;
@@ -373,11 +346,12 @@ impl Ext4 {
             if piece.fresh && tail > 0 {
                 slices.push(Slice::zero((bs - tail) as u32));
             }
-            for part in slices.chunks(BIO_BLOCKS) {
-                let flags = Flags::SYNC | Flags::IDLE | forced;
-                let bio = Bio::write(Sector(sector), part.to_vec(), flags);
+            while !slices.is_empty() {
+                let rest = slices.split_off(slices.len().min(BIO_BLOCKS));
+                let part = std::mem::replace(&mut slices, rest);
+                let bio = Bio::write(Sector(sector), part, Flags::SYNC | Flags::IDLE | forced);
                 sector += u64::from(bio.sectors);
-                waits.push(self.send(bio));
+                waits.push(self.bdev.queue().send(bio));
             }
             at += n;
         }
