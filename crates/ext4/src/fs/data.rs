@@ -414,24 +414,34 @@ impl Ext4 {
         }
         // The size on disk moves only over blocks that have their place.
         if end > inode.disksize.get() && (mapped || !site::SIZE_MAPPED.on()) {
-            inode.disksize.set(end);
-            let own = match h {
-                Some(_) => None,
-                None => Some(self.start(2).await?),
-            };
-            let h = h.or(own.as_ref()).expect("one of the two");
-            let out = self.write_inode(h, inode).await;
-            if site::WRITE_TID.on() {
-                inode.datasync_tid.set(h.tid());
-            }
-            match own {
-                Some(own) => self.stop(own, out).await?,
-                None => out?,
-            }
+            Box::pin(self.grow_on_disk(h, inode, end)).await?;
         } else if grows {
             inode.map.mark_inode_dirty();
         }
         Ok(())
+    }
+
+    /// The size on disk moves to `end`, in the write's handle or one of its own.
+    async fn grow_on_disk(
+        self: &Rc<Self>,
+        h: Option<&Handle>,
+        inode: &Rc<Inode>,
+        end: u64,
+    ) -> FsResult<()> {
+        inode.disksize.set(end);
+        let own = match h {
+            Some(_) => None,
+            None => Some(self.start(2).await?),
+        };
+        let h = h.or(own.as_ref()).expect("one of the two");
+        let out = self.write_inode(h, inode).await;
+        if site::WRITE_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
+        match own {
+            Some(own) => self.stop(own, out).await,
+            None => out,
+        }
     }
 
     /// Puts the inode on the transaction's ordered list, for blocks `from..to`.

@@ -170,6 +170,8 @@ impl Ext4 {
     ///
     /// Errors: `Invalid` for a range that is not in whole sectors; `NoSpace`, when nothing counts
     ///         as written.
+    // What a plain overwrite does not come to is boxed, here and below: a future is as large as the
+    // largest that it awaits, and one beyond a kilobyte leaves the allocator's fast path.
     pub(super) async fn write_direct(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -181,7 +183,7 @@ impl Ext4 {
         if !self.takes_direct(inode) {
             let lock = self.lock_alone(inode).await;
             let at = offset.unwrap_or(inode.size.get());
-            let n = self.write_data(inode, at, data).await?;
+            let n = Box::pin(self.write_data(inode, at, data)).await?;
             drop(lock);
             return self.synced(inode, (at, n), sync, told).await;
         }
@@ -240,7 +242,7 @@ impl Ext4 {
             self.drop_cache(inode, at, end);
         }
         let finished = if grows {
-            self.end_growth(inode, end, wrote.is_ok() && !fallback).await
+            Box::pin(self.end_growth(inode, end, wrote.is_ok() && !fallback)).await
         } else {
             Ok(())
         };
@@ -250,7 +252,7 @@ impl Ext4 {
         if fallback {
             // Somebody holds a cached block: through the cache, and out of it again.
             let lock = self.lock_alone(inode).await;
-            let n = self.write_data(inode, at, data).await?;
+            let n = Box::pin(self.write_data(inode, at, data)).await?;
             drop(lock);
             self.write_back(inode, at, at + n).await?;
             self.drop_cache(inode, at, at + n);
@@ -271,7 +273,8 @@ impl Ext4 {
             && n > 0
             && site::DIRECT_SYNC.on()
         {
-            self.fsync_range(inode, kind, self.block_range(at, at + n), told).await?;
+            let range = self.block_range(at, at + n);
+            Box::pin(self.fsync_range(inode, kind, range, told)).await?;
         }
         Ok(n)
     }
@@ -363,7 +366,7 @@ impl Ext4 {
         }
         failed?;
         if unwritten && site::DIRECT_CONVERT.on() {
-            self.convert_range(inode, offset / bs, end.div_ceil(bs)).await?;
+            Box::pin(self.convert_range(inode, offset / bs, end.div_ceil(bs))).await?;
         }
         Ok(fua)
     }
@@ -381,6 +384,16 @@ impl Ext4 {
             run.len = u64::from(run.len).min(last - block) as u32;
             return Ok(Piece { run, fresh: false });
         }
+        Box::pin(self.map_hole(inode, block, last)).await
+    }
+
+    /// The part of [`Ext4::map_piece`] for blocks up to `last` that need a handle.
+    async fn map_hole(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        block: u64,
+        last: u64,
+    ) -> FsResult<Piece> {
         let mut tries = 0;
         loop {
             let h = self.start(CREDITS_ALLOCATE).await?;
