@@ -4,11 +4,12 @@
 //!         `blk_queue_split()`.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use wp_base::event::{BlockAction, Flags, Op, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_medium::Slice;
-use wp_rt::CpuOp;
+use wp_rt::{Completion, CpuOp};
 
 use crate::bio::{Bio, BioEnd, bytes_of, split_front};
 use crate::device::Status;
@@ -16,6 +17,7 @@ use crate::dispatch::segments_of;
 use crate::engine::{Ready, Whole};
 use crate::pool::{BioInfo, End, is_sync};
 use crate::queue::BlockQueue;
+use crate::waiters::NO_SLOT;
 
 /// Part of a device, as its submitter sees it.
 #[derive(Clone, Copy)]
@@ -68,16 +70,16 @@ impl BlockQueue {
     }
 
     pub(crate) async fn submit_end_in(&self, bio: Bio, range: Range) -> BioEnd {
-        assert!(bio.end.is_none(), "whoever waits for a bio is its end");
         self.cx.rt.cpu(CpuOp::BioSubmit, 1).await;
-        let slot = self.waiters.borrow_mut().start(&self.cx.rt);
-        let waiting = Waiting { queue: self, slot };
+        self.send_in(bio, range).end().await
+    }
+
+    pub(crate) fn send_in(&self, bio: Bio, range: Range) -> InFlight {
+        assert!(bio.end.is_none(), "whoever waits for a bio is its end");
+        let (slot, done) = self.waiters.borrow_mut().start(&self.cx.rt);
+        let sent = InFlight { queue: self.rc(), slot, done };
         self.start(bio, End::Waiter(slot), range);
-        let done = self.waiters.borrow().completion(slot);
-        done.wait().await;
-        let end = self.waiters.borrow_mut().finish(slot);
-        std::mem::forget(waiting);
-        end
+        sent
     }
 
     pub(crate) async fn submit_throttled_in(&self, mut bio: Bio, range: Range) {
@@ -254,14 +256,35 @@ fn sectors_within(info: &BioInfo, segs: &[Slice], most: u32) -> u32 {
     sectors
 }
 
-/// A task in `submit_wait`. Dropped before the end: nobody waits for the bio any more.
-struct Waiting<'a> {
-    queue: &'a BlockQueue,
+/// A bio that its submitter can wait for. Dropped before the end: nobody waits for the bio any
+/// more, and it goes on alone.
+#[must_use = "the bio's end is waited for with it"]
+pub struct InFlight {
+    queue: Rc<BlockQueue>,
+    /// Of [`Waiters`](crate::waiters::Waiters); [`NO_SLOT`] once the end was seen.
     slot: u32,
+    done: Rc<Completion>,
 }
 
-impl Drop for Waiting<'_> {
+impl InFlight {
+    /// Waits: for the bio.
+    /// Returns: what a read found.
+    pub async fn wait(self) -> Result<Vec<Slice>, Status> {
+        let end = self.end().await;
+        end.status.map(|()| end.data)
+    }
+
+    async fn end(mut self) -> BioEnd {
+        self.done.wait().await;
+        let slot = std::mem::replace(&mut self.slot, NO_SLOT);
+        self.queue.waiters.borrow_mut().finish(slot)
+    }
+}
+
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.queue.waiters.borrow_mut().abandon(self.slot);
+        if self.slot != NO_SLOT {
+            self.queue.waiters.borrow_mut().abandon(self.slot);
+        }
     }
 }

@@ -56,6 +56,7 @@ pub use elevator::{
     ElvCx, ElvSetup, Kick, MqDeadline, NoElevator, Noop,
 };
 pub use engine::QueueCounters;
+pub use entry::InFlight;
 pub use partition::Partition;
 pub use plug::PlugGuard;
 pub use pool::{BioInfo, IoClass, List, Pool, Request, RqId};

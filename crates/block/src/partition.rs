@@ -8,7 +8,7 @@ use wp_medium::Slice;
 
 use crate::bio::Bio;
 use crate::device::{Limits, Status};
-use crate::entry::Range;
+use crate::entry::{InFlight, Range};
 use crate::plug::PlugGuard;
 use crate::queue::BlockQueue;
 
@@ -53,6 +53,11 @@ impl Partition {
     /// See [`BlockQueue::submit`].
     pub fn submit(&self, bio: Bio) {
         self.queue.submit_in(bio, self.range);
+    }
+
+    /// See [`BlockQueue::send`].
+    pub fn send(&self, bio: Bio) -> InFlight {
+        self.queue.send_in(bio, self.range)
     }
 
     /// See [`BlockQueue::submit_wait`].

@@ -14,7 +14,7 @@ use crate::config::QueueConfig;
 use crate::device::{DeviceModel, Done, Effects, Limits, Status};
 use crate::elevator::ElvSetup;
 use crate::engine::{Core, Ctx, QueueCounters};
-use crate::entry::Range;
+use crate::entry::{InFlight, Range};
 use crate::kblockd::{self, Work};
 use crate::partition::Partition;
 use crate::plug::{PlugGuard, PlugHook};
@@ -134,6 +134,12 @@ impl BlockQueue {
     /// Returns: what a read found.
     pub async fn submit_wait(&self, bio: Bio) -> Result<Vec<Slice>, Status> {
         self.submit_wait_in(bio, self.range()).await
+    }
+
+    /// Queues a bio now, as [`BlockQueue::submit`]; its end can be waited for with what this
+    /// returns. Its own `end` must be `None`.
+    pub fn send(&self, bio: Bio) -> InFlight {
+        self.send_in(bio, self.range())
     }
 
     /// As [`BlockQueue::submit`], but first waits for a request if the bio cannot be merged and

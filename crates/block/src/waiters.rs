@@ -6,6 +6,9 @@ use wp_rt::{Completion, Rt};
 
 use crate::bio::BioEnd;
 
+/// Names no slot.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+
 struct Waiter {
     done: Rc<Completion>,
     end: Option<BioEnd>,
@@ -20,19 +23,14 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// A slot for a task that is going to wait.
-    pub fn start(&mut self, rt: &Rt) -> u32 {
+    /// A slot for a task that is going to wait, and what it is going to wait for.
+    pub fn start(&mut self, rt: &Rt) -> (u32, Rc<Completion>) {
         if let Some(slot) = self.free.pop() {
-            return slot;
+            return (slot, self.slots[slot as usize].done.clone());
         }
         let done = Rc::new(Completion::new(rt, "block I/O"));
-        self.slots.push(Waiter { done, end: None, abandoned: false });
-        (self.slots.len() - 1) as u32
-    }
-
-    /// What to wait for.
-    pub fn completion(&self, slot: u32) -> Rc<Completion> {
-        self.slots[slot as usize].done.clone()
+        self.slots.push(Waiter { done: done.clone(), end: None, abandoned: false });
+        ((self.slots.len() - 1) as u32, done)
     }
 
     /// The bio has ended: what to announce, with nothing borrowed.

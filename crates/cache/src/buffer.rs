@@ -129,22 +129,14 @@ impl Buffer {
         f(data.held_mut().expect("a page holds it now"))
     }
 
-    /// Puts the first `n` bytes of `chunk` at byte `skip`: by reference if they are all of it.
-    pub fn put(&self, skip: u32, n: u32, chunk: &[Slice]) {
-        if n == self.len()
-            && let [whole] = chunk
-        {
-            self.set_contents(whole.clone());
+    /// Puts `chunk` at byte `skip`: by reference if it is all of the block.
+    pub fn put(&self, skip: u32, chunk: &Slice) {
+        if chunk.len() == self.len() {
+            self.set_contents(chunk.clone());
             return;
         }
-        self.with_mut(|bytes| {
-            let mut at = skip as usize;
-            for s in chunk {
-                let end = at + s.len() as usize;
-                s.copy_to(&mut bytes[at..end]);
-                at = end;
-            }
-        });
+        let (from, to) = (skip as usize, (skip + chunk.len()) as usize);
+        self.with_mut(|bytes| chunk.copy_to(&mut bytes[from..to]));
     }
 
     /// How often its contents have been given away for writing or replaced. While it stands still,

@@ -143,15 +143,37 @@ impl<T> Index<T> {
         let dense = (first.min(dense_end)..dense_end)
             .filter_map(|n| self.dense[n as usize].as_deref().map(|c| (n, c)));
         let sparse = self.sparse.range(first..end).map(|(n, c)| (*n, &**c));
-        let chunks = dense
-            .chain(sparse)
-            .flat_map(|(n, c)| {
-                let at = move |i: usize| n * CHUNK + i as u64;
-                c.0.iter().enumerate().filter_map(move |(i, b)| b.as_ref().map(|b| (at(i), b)))
-            })
-            .filter(move |(i, _)| (from..to).contains(i));
+        let chunks = dense.chain(sparse).flat_map(move |(n, c)| {
+            let base = n * CHUNK;
+            let last = to.saturating_sub(base).min(CHUNK);
+            let skip = from.saturating_sub(base).min(last);
+            let here = &c.0[skip as usize..last as usize];
+            here.iter().zip(base + skip..).filter_map(|(b, i)| b.as_ref().map(|b| (i, b)))
+        });
         let first = self.first.as_ref().filter(|_| from == 0 && to > 0);
         first.map(|b| (0, b)).into_iter().chain(chunks)
+    }
+
+    /// The first one of numbers `from..to`.
+    pub fn first_of(&self, from: u64, to: u64) -> Option<(u64, &T)> {
+        if self.first.is_some() {
+            return self.first.as_ref().filter(|_| from == 0 && to > 0).map(|b| (0, b));
+        }
+        let mut at = from;
+        let dense_end = to.min(self.dense.len() as u64 * CHUNK);
+        while at < dense_end {
+            let base = at / CHUNK * CHUNK;
+            if let Some(chunk) = &self.dense[(at / CHUNK) as usize] {
+                let last = (to - base).min(CHUNK);
+                let here = &chunk.0[(at - base) as usize..last as usize];
+                let found = here.iter().zip(at..).find_map(|(b, i)| b.as_ref().map(|b| (i, b)));
+                if found.is_some() {
+                    return found;
+                }
+            }
+            at = base + CHUNK;
+        }
+        if self.sparse.is_empty() { None } else { self.range(at, to).next() }
     }
 
     /// All of them, in order.
@@ -189,6 +211,7 @@ mod tests {
             assert_eq!((ours.len(), ours.is_empty()), (map.len(), map.is_empty()));
             assert!(ours.values().eq(map.values()));
             let right = map.iter().filter(|(i, _)| (from..to).contains(*i));
+            assert_eq!(ours.first_of(from, to), right.clone().map(|(i, b)| (*i, b)).next());
             assert!(ours.range(from, to).eq(right.map(|(i, b)| (*i, b))));
         }
     }

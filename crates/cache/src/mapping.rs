@@ -204,6 +204,11 @@ impl Mapping {
         self.blocks.borrow().range(from, to).map(|(_, b)| b.clone()).collect()
     }
 
+    /// Is any block of `from..to` cached?
+    pub fn has_any(&self, from: u64, to: u64) -> bool {
+        self.blocks.borrow().first_of(from, to).is_some()
+    }
+
     /// Number of cached blocks.
     pub fn len(&self) -> usize {
         self.blocks.borrow().len()
@@ -245,14 +250,17 @@ impl Mapping {
 
     /// Drops clean, idle blocks in `from..to` from the cache; returns how many.
     pub fn invalidate(&self, from: u64, to: u64) -> usize {
-        let mut blocks = self.blocks.borrow_mut();
-        let idle: Vec<u64> =
-            blocks.range(from, to).filter(|(_, b)| is_idle(b)).map(|(i, _)| i).collect();
-        for i in &idle {
-            blocks.remove(*i);
-            self.tags.borrow_mut().remove(*i);
+        let (mut blocks, mut tags) = (self.blocks.borrow_mut(), self.tags.borrow_mut());
+        let (mut at, mut dropped) = (from, 0);
+        while let Some((i, b)) = blocks.first_of(at, to) {
+            if is_idle(b) {
+                blocks.remove(i);
+                tags.remove(i);
+                dropped += 1;
+            }
+            at = i + 1;
         }
-        idle.len()
+        dropped
     }
 
     /// Marks a block to be written, and the mapping as dirty from now on if it was clean.

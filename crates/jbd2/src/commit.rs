@@ -16,7 +16,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Time};
 use wp_cache::BufFlag;
-use wp_medium::{Content, Slice};
+use wp_medium::{Content, Page, Slice};
 use wp_rt::CpuOp;
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -254,7 +254,10 @@ impl Journal {
         let format = self.format.get();
         let batch_max = bytes / self.opts.policy.batch_tag_bytes as usize;
         while let Some(first) = self.next_metadata(c.tid) {
-            let mut descriptor = disk::control_block(bytes, disk::DESCRIPTOR, c.tid);
+            // Made in the page that goes to the log.
+            let mut page = Page::zeroed();
+            let descriptor = &mut page.make_mut()[..bytes];
+            disk::put_header(descriptor, disk::DESCRIPTOR, c.tid);
             let place = self.control_block(c.tid);
             let mut at = size_of::<disk::Header>();
             let mut batch: Vec<LogBlock> = Vec::new();
@@ -263,10 +266,10 @@ impl Journal {
                 self.rt.cpu(CpuOp::JournalBlock, 1).await;
                 let (mut tag, block) = self.freeze(c.tid, key);
                 if batch.is_empty() {
-                    at = self.put_first_tag(&mut descriptor, at, &tag);
+                    at = self.put_first_tag(descriptor, at, &tag);
                 } else {
                     tag.flags |= disk::TAG_SAME_UUID;
-                    format.put_tag(&mut descriptor, at, &tag);
+                    format.put_tag(descriptor, at, &tag);
                     at += format.tag_bytes();
                 }
                 batch.push(block);
@@ -277,12 +280,13 @@ impl Journal {
                     // The last tag of a descriptor says so; it starts where it was put.
                     let uuid = if batch.len() == 1 { disk::UUID_BYTES } else { 0 };
                     tag.flags |= disk::TAG_LAST;
-                    format.put_tag(&mut descriptor, at - uuid - format.tag_bytes(), &tag);
+                    format.put_tag(descriptor, at - uuid - format.tag_bytes(), &tag);
                 }
             }
             if site::DESCRIPTOR_CHECKSUM.on() {
-                format.set_tail(&mut descriptor);
+                format.set_tail(descriptor);
             }
+            let descriptor = Slice::of_page(page, 0, bytes as u32);
             self.submit_batch(c, place, descriptor, batch);
         }
     }
@@ -297,14 +301,14 @@ impl Journal {
     }
 
     /// Submits a descriptor and its blocks, in this order.
-    fn submit_batch(&self, c: &mut Commit, place: u32, descriptor: Vec<u8>, batch: Vec<LogBlock>) {
+    fn submit_batch(&self, c: &mut Commit, place: u32, descriptor: Slice, batch: Vec<LogBlock>) {
         if self.format.get().csum_v1() {
-            c.crc = disk::crc32_be(c.crc, &descriptor);
+            c.crc = with_bytes(&descriptor, |bytes| disk::crc32_be(c.crc, bytes));
             for b in &batch {
                 c.crc = with_bytes(&b.data, |bytes| disk::crc32_be(c.crc, bytes));
             }
         }
-        let head = LogBlock { log: place, data: Slice::from_bytes(&descriptor), shadow: None };
+        let head = LogBlock { log: place, data: descriptor, shadow: None };
         let mut ok = self.submit_log(&c.control, head, Flags::NONE);
         for b in batch {
             ok &= self.submit_log(&c.metadata, b, Flags::NONE);
@@ -428,9 +432,11 @@ impl Journal {
             return None;
         }
         let format = self.format.get();
-        let mut bytes = disk::control_block(self.bs.bytes() as usize, disk::COMMIT, c.tid);
+        let mut page = Page::zeroed();
+        let bytes = &mut page.make_mut()[..self.bs.bytes() as usize];
+        disk::put_header(bytes, disk::COMMIT, c.tid);
         let (mut record, rest) =
-            CommitBlock::read_from_prefix(&bytes).expect("a block holds a record");
+            CommitBlock::read_from_prefix(bytes).expect("a block holds a record");
         debug_assert!(rest.iter().all(|b| *b == 0));
         let now = self.rt.now();
         record.commit_sec = U64::new(self.opts.epoch_secs + now.secs());
@@ -442,7 +448,7 @@ impl Journal {
         }
         bytes[..size_of::<CommitBlock>()].copy_from_slice(record.as_bytes());
         if site::RECORD_CHECKSUM.on() {
-            format.set_commit(&mut bytes);
+            format.set_commit(bytes);
         }
         let barrier = self.opts.barrier && !format.has(disk::INCOMPAT_ASYNC_COMMIT);
         let mut extra = Flags::NONE;
@@ -454,7 +460,8 @@ impl Journal {
         }
         let writes = LogWrites::new(&self.rt);
         let log = self.control_block(c.tid);
-        let block = LogBlock { log, data: Slice::from_bytes(&bytes), shadow: None };
+        let data = Slice::of_page(page, 0, self.bs.bytes());
+        let block = LogBlock { log, data, shadow: None };
         if !self.submit_log(&writes, block, extra) {
             self.abort(FsError::Io);
         }

@@ -421,10 +421,15 @@ impl SuperBlock {
 /// A control block of `block_bytes` with its header and zeroes.
 pub fn control_block(block_bytes: usize, blocktype: u32, tid: u32) -> Vec<u8> {
     let mut block = vec![0; block_bytes];
+    put_header(&mut block, blocktype, tid);
+    block
+}
+
+/// Puts the header of a control block at the start of `block`.
+pub fn put_header(block: &mut [u8], blocktype: u32, tid: u32) {
     let h =
         Header { magic: U32::new(MAGIC), blocktype: U32::new(blocktype), sequence: U32::new(tid) };
     block[..size_of::<Header>()].copy_from_slice(h.as_bytes());
-    block
 }
 
 /// Big-endian word at byte `at`, if it is there.

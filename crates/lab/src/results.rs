@@ -203,7 +203,7 @@ pub fn device_limits(dir: &Path) -> io::Result<Limits> {
     let params: Vec<(&str, u64)> =
         table.iter().filter_map(|(k, v)| Some((k.as_str(), number(v)?))).collect();
     let device = entry.make(&params).map_err(|e| wrong(e.to_string()))?;
-    Ok(device.limits().clone())
+    Ok(*device.limits())
 }
 
 /// The block events of a result's `events.ndjson`. Errors: the host's, or a line that is none of

@@ -301,8 +301,8 @@ attach() { L=$(losetup -f) && losetup $L /share/$1.img || exit 3; }
 detach() { losetup -d $L; }
 "#;
 
-/// What the guest does with an image: checks it if it is clean and that can be, lists it, changes it in ways that do not depend on what is
-/// there, lists it again.
+/// What the guest does with an image: checks it if it is clean and that can be, lists it, changes
+/// it in ways that do not depend on what is there, lists it again.
 const SETUP: &str = r#"
 list() {
  ( cd /mnt/a

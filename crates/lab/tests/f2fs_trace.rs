@@ -49,8 +49,8 @@ fn bios(records: &[Record], case: usize) -> Vec<(String, i64, u32)> {
     records[at(Moment::Fsync)..at(Moment::Return)].iter().filter_map(bio).collect()
 }
 
-/// The bios of a binary trace of two CPUs, in the order of their times, from the first write on: the
-/// tracer ran from before the files were opened (which reads the directory) to after the fsync.
+/// The bios of a binary trace of two CPUs, in the order of their times, from the first write on:
+/// the tracer ran from before the files were opened (which reads the directory) to after the fsync.
 fn recorded(name: &str, check: &str) -> Option<Vec<(String, i64, u32)>> {
     let mut all = Vec::new();
     for cpu in 0..2 {

@@ -1,14 +1,20 @@
 //! Slices in a row: taken apart from the front, and put together.
 
-use crate::Slice;
+use crate::{Page, Slice};
 
 /// Slices as one: by reference if it is one, else copied to a page.
 pub fn join(mut slices: Vec<Slice>) -> Slice {
     if slices.len() == 1 {
         return slices.remove(0);
     }
-    let bytes: Vec<u8> = slices.iter().flat_map(Slice::to_vec).collect();
-    Slice::from_bytes(&bytes)
+    let mut page = Page::zeroed();
+    let mut end = 0;
+    for s in &slices {
+        let from = end;
+        end += s.len() as usize;
+        s.copy_to(&mut page.make_mut()[from..end]);
+    }
+    Slice::of_page(page, 0, end as u32)
 }
 
 /// Takes slices apart from the front.
@@ -21,6 +27,22 @@ impl<'a> Pieces<'a> {
     /// From the first byte on.
     pub fn new(slices: &'a [Slice]) -> Pieces<'a> {
         Pieces { slices, used: 0 }
+    }
+
+    /// The next `bytes` bytes as one slice: by reference if they are one, else copied to a page.
+    pub fn take_one(&mut self, bytes: u32) -> Slice {
+        match self.slices {
+            [first, ..] if self.used + bytes < first.len() => {
+                self.used += bytes;
+                first.sub(self.used - bytes, bytes)
+            }
+            [first, rest @ ..] if self.used + bytes == first.len() => {
+                let from = std::mem::take(&mut self.used);
+                self.slices = rest;
+                first.sub(from, bytes)
+            }
+            _ => join(self.take(bytes)),
+        }
     }
 
     /// The next `bytes` bytes.

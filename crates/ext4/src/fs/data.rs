@@ -155,7 +155,7 @@ impl Ext4 {
             for b in &bufs {
                 b.clear(BufFlag::Reading);
                 if end.status.is_ok() && !b.flag(BufFlag::Uptodate) {
-                    b.set_contents(join(pieces.take(block_bytes)));
+                    b.set_contents(pieces.take_one(block_bytes));
                     b.set(BufFlag::Uptodate);
                 } else if end.status.is_ok() {
                     pieces.take(block_bytes);
@@ -199,8 +199,8 @@ impl Ext4 {
         while at < end {
             let skip = at % bs;
             let n = (bs - skip).min(end - at) as u32;
-            let chunk = pieces.take(n);
-            match self.write_block(inode, at, &chunk, n).await {
+            let chunk = pieces.take_one(n);
+            match self.write_block(inode, at, &chunk).await {
                 Ok(()) => {
                     if at == offset && old < offset && site::EXTEND_GAP.on() {
                         Box::pin(self.zero_gap(inode, old, offset)).await?;
@@ -235,12 +235,11 @@ impl Ext4 {
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         at: u64,
-        chunk: &[Slice],
-        n: u32,
+        chunk: &Slice,
     ) -> FsResult<()> {
         let mut tries = 0;
         loop {
-            match self.write_block_once(inode, at, chunk, n).await {
+            match self.write_block_once(inode, at, chunk).await {
                 Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
                     tries += 1;
                 }
@@ -263,10 +262,9 @@ impl Ext4 {
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         at: u64,
-        chunk: &[Slice],
-        n: u32,
+        chunk: &Slice,
     ) -> FsResult<()> {
-        let bs = self.bs().bytes();
+        let (bs, n) = (self.bs().bytes(), chunk.len());
         let index = at / u64::from(bs);
         let skip = (at % u64::from(bs)) as u32;
         let delay = self.opts.delalloc && !self.is_tight() && !self.journals_data(inode);
@@ -295,7 +293,7 @@ impl Ext4 {
                 Box::pin(self.data_access(h, inode, &b)).await?;
             }
             self.rt.cpu(CpuOp::PageWrite, 1).await;
-            b.put(skip, n, chunk);
+            b.put(skip, chunk);
             b.set(BufFlag::Uptodate);
             let end = at + u64::from(n);
             if let (true, Some(h)) = (journalled, &h) {
@@ -416,24 +414,34 @@ impl Ext4 {
         }
         // The size on disk moves only over blocks that have their place.
         if end > inode.disksize.get() && (mapped || !site::SIZE_MAPPED.on()) {
-            inode.disksize.set(end);
-            let own = match h {
-                Some(_) => None,
-                None => Some(self.start(2).await?),
-            };
-            let h = h.or(own.as_ref()).expect("one of the two");
-            let out = self.write_inode(h, inode).await;
-            if site::WRITE_TID.on() {
-                inode.datasync_tid.set(h.tid());
-            }
-            match own {
-                Some(own) => self.stop(own, out).await?,
-                None => out?,
-            }
+            Box::pin(self.grow_on_disk(h, inode, end)).await?;
         } else if grows {
             inode.map.mark_inode_dirty();
         }
         Ok(())
+    }
+
+    /// The size on disk moves to `end`, in the write's handle or one of its own.
+    async fn grow_on_disk(
+        self: &Rc<Self>,
+        h: Option<&Handle>,
+        inode: &Rc<Inode>,
+        end: u64,
+    ) -> FsResult<()> {
+        inode.disksize.set(end);
+        let own = match h {
+            Some(_) => None,
+            None => Some(self.start(2).await?),
+        };
+        let h = h.or(own.as_ref()).expect("one of the two");
+        let out = self.write_inode(h, inode).await;
+        if site::WRITE_TID.on() {
+            inode.datasync_tid.set(h.tid());
+        }
+        match own {
+            Some(own) => self.stop(own, out).await,
+            None => out,
+        }
     }
 
     /// Puts the inode on the transaction's ordered list, for blocks `from..to`.

@@ -304,7 +304,8 @@ impl Ext4 {
                 let mapped = match first {
                     None | Some(Place::Known) => Ok((false, u64::MAX)),
                     Some(_) => {
-                        let mapped = self.map_dirty(&h, inode, &run).await;
+                        // Boxed: see `Ext4::write_direct`; overwrites come without it.
+                        let mapped = Box::pin(self.map_dirty(&h, inode, &run)).await;
                         // The same may have happened since, and a run may have come in pieces.
                         let goes_on = |i: usize| {
                             self.is_writable(inode, &run[i])

@@ -238,8 +238,8 @@ impl F2fs {
         let mut failed = None;
         while at < end {
             let n = (BLOCK - at % BLOCK).min(end - at) as u32;
-            let chunk = pieces.take(n);
-            match self.write_block(inode, at, &chunk, n, whole).await {
+            let chunk = pieces.take_one(n);
+            match self.write_block(inode, at, &chunk, whole).await {
                 Ok(()) => at += u64::from(n),
                 Err(e) => {
                     failed = Some(e);
@@ -326,13 +326,13 @@ impl F2fs {
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         at: u64,
-        chunk: &[Slice],
-        n: u32,
+        chunk: &Slice,
         promised: bool,
     ) -> FsResult<()> {
+        let n = chunk.len();
         let b = self.begin_write(inode, at, n, promised).await?;
         self.rt.cpu(CpuOp::PageWrite, 1).await;
-        b.put((at % BLOCK) as u32, n, chunk);
+        b.put((at % BLOCK) as u32, chunk);
         b.set(BufFlag::Uptodate);
         self.dirty_data(inode, &b);
         let end = at + u64::from(n);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
-use wp_medium::{Pieces, Slice, join};
+use wp_medium::{Pieces, Slice};
 use wp_rt::{LockGuard, join_all};
 use wp_vfs::{SyncKind, Told};
 
@@ -277,7 +277,7 @@ impl F2fs {
                 if !addr::is_block(start) {
                     break 'all;
                 }
-                let slices = (0..n).map(|_| join(pieces.take(BLOCK as u32))).collect();
+                let slices = (0..n).map(|_| pieces.take_one(BLOCK as u32)).collect();
                 let forced = if force.holds { force.flag } else { Flags::NONE };
                 parts.push((start, slices, n as u32, Flags::SYNC | Flags::IDLE | forced));
                 at += n;

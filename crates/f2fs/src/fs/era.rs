@@ -33,8 +33,8 @@ policies! {
     leave_zones = "f2fs: fix write pointers all the time",
         Some(Version(6, 9)), None,
         "after a crash every log leaves the zone that it has begun";
-    /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers. (Reverted in
-    /// 6.15; stable kernels of 6.12 have that too.)
+    /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers. (Reverted
+    /// in 6.15; stable kernels of 6.12 have that too.)
     umount_flushes_nat = "f2fs: rebuild nat_bits during umount",
         Some(Version(5, 17)), Some(Version(6, 12)),
         "an unmount empties the NAT journal, and keeps bitmaps of free numbers if all are known";
@@ -57,12 +57,13 @@ policies! {
     checkpoint_takes_dir_times = "f2fs: dirty directory inodes on mtime/ctime update",
         Some(Version(6, 12)), None,
         "a checkpoint writes the new times of directories; before, only the flusher and syncfs did";
-    /// Direct writes that have to go through the cache leave nothing dirty there, and nothing cached.
+    /// Direct writes that have to go through the cache leave nothing dirty there, and nothing
+    /// cached.
     direct_through_cache_waits = "f2fs: preserve direct write semantics when buffering is forced",
         Some(Version(6, 4)), None,
         "O_DIRECT writes that take the cache (zoned devices) are written back and waited for";
-    /// On zoned devices an atomic fsync flushes behind its last node, which is not forced. (From 5.19;
-    /// the paper on order-preserving recovery describes it so too.)
+    /// On zoned devices an atomic fsync flushes behind its last node, which is not forced. (From
+    /// 5.19; the paper on order-preserving recovery describes it so too.)
     zoned_flush_not_fua = "f2fs: use flush command instead of FUA for zoned device",
         None, Some(Version(6, 11)),
         "on zoned devices strict mode flushes after the last node; later it forces it, as elsewhere";

@@ -217,7 +217,8 @@ impl Wild {
     }
 
     /// A symbolic link, or an attribute of a file or directory: values that fit beside the inode,
-    /// and such that need a block of their own; links that fit into the inode, and such that do not.
+    /// and such that need a block of their own; links that fit into the inode, and such that do
+    /// not.
     fn attribute(&mut self) {
         let all: Vec<String> = self.files.iter().chain(&self.dirs).cloned().collect();
         let Some(path) = self.one_of(&all) else { return self.open_one() };

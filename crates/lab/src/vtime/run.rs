@@ -1,8 +1,9 @@
 //! Running a program on our own machine, with the set-up of the recorded runs.
 //!
-//! The machine: null_blk of 512 MiB (with zones 1 GiB) with one latency for all requests, a CPU that costs nothing, a
-//! kernel of 100 ticks a second. What it takes from the guest is where on the clock the file system
-//! was mounted: its timers round to ticks, and to multiples of 8 or 64 of them.
+//! The machine: null_blk of 512 MiB (with zones 1 GiB) with one latency for all requests, a CPU
+//! that costs nothing, a kernel of 100 ticks a second. What it takes from the guest is where on the
+//! clock the file system was mounted: its timers round to ticks, and to multiples of 8 or 64 of
+//! them.
 
 use wp_base::event::{Class, Record};
 use wp_base::{FsError, FsResult, Span, Time};

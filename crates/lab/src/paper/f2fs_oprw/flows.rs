@@ -1,9 +1,10 @@
-//! Figures 2.1 and 5.1 to 5.4: one fsync in each mode, recorded, with what the drive held meanwhile.
+//! Figures 2.1 and 5.1 to 5.4: one fsync in each mode, recorded, with what the drive held
+//! meanwhile.
 //!
 //! Picture:    a file is filled; writes of other sizes at other places, an fsync after each; the
-//!             last of them is recorded, and once a microsecond what the drive's write pointers are,
-//!             to the host and on the flash. All modes run the same program: the shortest after
-//!             which a cut of posix mode leaves the node and not its data.
+//!             last of them is recorded, and once a microsecond what the drive's write pointers
+//!             are, to the host and on the flash. All modes run the same program: the shortest
+//!             after which a cut of posix mode leaves the node and not its data.
 //! Cut:        what the drive holds at such a moment is recovered, with the check and without, and
 //!             the file is read.
 
