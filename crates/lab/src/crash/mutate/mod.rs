@@ -286,8 +286,8 @@ mod tests {
         }
     }
 
-    /// Steps of F2FS of which is known neither who misses them nor why nobody does: a run tries what
-    /// there is, and calls those that nobody misses open.
+    /// Steps of F2FS of which is known neither who misses them nor why nobody does: a run tries
+    /// what there is, and calls those that nobody misses open.
     const OPEN: [&str; 13] = [
         "f2fs/fsync/mark",
         "f2fs/segments/free-later",

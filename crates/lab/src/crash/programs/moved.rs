@@ -8,8 +8,8 @@ const NAPS: [u64; 3] = [0, 3_000, 6_000_000];
 const FD: u32 = 0;
 const ROOT_FD: u32 = 1;
 
-/// Directories that are made, renamed and filled; files in them are written and synced. Now and then
-/// everything is.
+/// Directories that are made, renamed and filled; files in them are written and synced. Now and
+/// then everything is.
 pub fn directories(seed: u64) -> Program {
     let mut w = Writer::new(seed, "programs that move directories");
     w.open(ROOT_FD, ".", READ);
