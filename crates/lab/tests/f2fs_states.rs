@@ -59,8 +59,8 @@ impl Subject for Twice {
     }
 }
 
-/// What is remembered from one state of F2FS to the next changes no answer, on damaged ones
-/// neither.
+/// What is remembered from one state of F2FS to the next changes no answer, not on damaged ones
+/// either.
 #[test]
 fn states_of_f2fs_are_judged_as_each_is_alone() {
     // On a drive that neither flushes nor forces anything, so that there is damage.

@@ -160,7 +160,7 @@ fn cuts(t: &mut String, rows: &[CutRow]) {
         "Table 6.2: cuts at random instants. failed: the file holds what was never written there\n\
          (the paper's oracle); lost: what a returned fsync promised is missing; mixed: of no one\n\
          version; left out: cuts at which OPRW leaves nodes out, how many, and of such cuts those\n\
-         with a loss. states: what the drive was left in, the same for all cuts between two changes\n\
+         with a loss. states: what the drive was left in, one for all cuts between two changes\n\
          of it; recov.: recoveries, of states that could be told from those before.\n\n\
          {:<16} {:>6} {:>8} {:>8} {:>8} {:>7} {:>18} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
         "mode",
