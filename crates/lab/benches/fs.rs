@@ -1,6 +1,6 @@
 //! 4 KiB I/O per CPU-second through the whole stack: system call, ext4 with its journal or F2FS,
-//! cache, block layer and SSD model, contents kept. An operation is what a row says before its semicolon; what follows
-//! that is counted in the time and not as operations.
+//! cache, block layer and SSD model, contents kept. An operation is what a row says before its
+//! semicolon; what follows that is counted in the time and not as operations.
 //!
 //! The last rows are F2FS's roll-forward alone, without and with the check of order-preserving
 //! recovery, in nodes of the chain.

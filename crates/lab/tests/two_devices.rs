@@ -10,8 +10,8 @@ use wp_medium::{View, WithZones};
 use wp_vfs::{OpenFlags, Options, Vfs};
 use wp_workload::program::{Program, contents};
 
-/// Bytes of the conventional device, four zones of the other: what lies before the main area, and the
-/// first two of its sections, which are those of hot and of warm nodes.
+/// Bytes of the conventional device, four zones of the other: what lies before the main area, and
+/// the first two of its sections, which are those of hot and of warm nodes.
 const FIRST: u64 = 64 << 20;
 
 fn params(list: &[(&str, u64)]) -> Vec<(String, u64)> {

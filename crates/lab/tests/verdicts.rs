@@ -14,8 +14,8 @@ fn every_claim_of_ext4_fsync_has_the_pinned_verdict() {
     assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
 }
 
-/// A quick run, which leaves open what needs intervals, the surface or roll-forward of 50,000 nodes,
-/// and says so. `WRITEPATH_WHOLE=1` does all of it (some minutes), and so does blessing.
+/// A quick run, which leaves open what needs intervals, the surface or roll-forward of 50,000
+/// nodes, and says so. `WRITEPATH_WHOLE=1` does all of it (some minutes), and so does blessing.
 #[test]
 fn every_claim_of_f2fs_oprw_has_the_pinned_verdict() {
     let whole = blessing() || std::env::var_os("WRITEPATH_WHOLE").is_some_and(|v| v == "1");

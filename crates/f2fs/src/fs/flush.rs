@@ -90,8 +90,8 @@ impl F2fs {
         Ok(())
     }
 
-    /// Flushes the devices but the first that were written since, before the last block of a checkpoint goes to that
-    /// (`f2fs_flush_device_cache`).
+    /// Flushes the devices but the first that were written since, before the last block of a
+    /// checkpoint goes to that (`f2fs_flush_device_cache`).
     pub(super) async fn flush_other_devices(&self) -> FsResult<()> {
         if !self.opts.barrier || !site::CP_OTHER_DEVICES.on() {
             return Ok(());

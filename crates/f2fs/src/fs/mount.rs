@@ -186,8 +186,8 @@ pub struct F2fs {
 }
 
 impl F2fs {
-    /// Mounts what lies on `parts`, one or more in order: recovers if it must, reads the tables, starts flusher and
-    /// threads.
+    /// Mounts what lies on `parts`, one or more in order: recovers if it must, reads the tables,
+    /// starts flusher and threads.
     ///
     /// Errors: `Corrupt` (with the place), `Unsupported` for features that this cannot write, `Io`.
     pub async fn mount(
