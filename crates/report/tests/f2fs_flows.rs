@@ -22,13 +22,21 @@ fn recorded(mode: Mode, writes: usize) -> (Recorded, Flow) {
     (run, found)
 }
 
-/// Steps as the paper names them: `data` is prepared, `~data` is waited for.
+/// Steps as the paper names them: `data` is prepared, `~data` is waited for. Of data that are more
+/// than a request takes, the second one goes when the first has left its zone: that is one step.
 fn order(found: &Flow) -> Vec<String> {
     let short = |what: &str| {
         let prepared = what.strip_prefix("prepare and dispatch: ").map(str::to_owned);
         prepared.or_else(|| what.strip_prefix("wait: ").map(|w| format!("~{w}")))
     };
-    found.steps.iter().filter_map(|s| short(&s.what)).collect()
+    let mut out: Vec<String> = Vec::new();
+    for step in found.steps.iter().filter_map(|s| short(&s.what)) {
+        let step = step.replace("requests ahead in the device", "data");
+        if !out.iter().rev().take(2).any(|s| *s == step) {
+            out.push(step);
+        }
+    }
+    out
 }
 
 /// The node may be there without the data: when, and when it was so.
@@ -65,7 +73,8 @@ fn steps_come_in_the_order_that_the_paper_draws_for_each_mode() {
 
     // Figure 2.1b: with the flush that the paper adds, and as the kernel has it on zones.
     let (_, fixed) = one(Mode::StrictFixed);
-    let wanted = ["data", "~data", "flush", "~flush", "node", "flush", "~flush"];
+    // An fsync that writes the inode is not atomic, and waits for its node (`f2fs_do_sync_file`).
+    let wanted = ["data", "~data", "flush", "~flush", "node", "~node", "flush", "~flush"];
     assert_eq!(order(&fixed), wanted, "{}", text(&fixed));
     assert!(ahead(&fixed).is_empty(), "{}", text(&fixed));
     let (_, strict) = one(Mode::Strict);
@@ -76,12 +85,18 @@ fn steps_come_in_the_order_that_the_paper_draws_for_each_mode() {
     // Figure 5.2: nobody waits for the data before the node goes.
     let (_, oprw) = one(Mode::OprwPosix);
     let sent = |f: &Flow, name: &str| {
-        f.sent.iter().find(|s| s.name == name).map(|s| (s.sent_ns, s.done_ns)).expect("sent")
+        let all = f.sent.iter().filter(|s| s.name == name);
+        all.map(|s| (s.sent_ns, s.done_ns)).max().expect("sent")
     };
-    assert_eq!(order(&oprw)[..2], ["data", "node"], "{}", text(&oprw));
+    let node_first = |f: &Flow| {
+        let steps = order(f);
+        let place = |name: &str| steps.iter().position(|s| s == name);
+        steps[0] == "data" && place("node") < Some(place("~data").unwrap_or(usize::MAX))
+    };
+    assert!(node_first(&oprw), "{}", text(&oprw));
     assert_eq!(order(&oprw)[order(&oprw).len() - 2..], ["flush", "~flush"], "{}", text(&oprw));
     let (_, plp) = one(Mode::OprwNoBarrier);
-    assert_eq!(order(&plp)[..2], ["data", "node"], "{}", text(&plp));
+    assert!(node_first(&plp), "{}", text(&plp));
     assert!(!order(&plp).contains(&"flush".to_owned()), "{}", text(&plp));
     for f in [&oprw, &plp] {
         assert!(sent(f, "node").0 < sent(f, "data").1, "under way together\n{}", text(f));

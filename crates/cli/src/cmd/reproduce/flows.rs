@@ -75,7 +75,7 @@ impl Figures {
         let (cut, stock, _) = &self.cut;
         writeln!(
             t,
-            "Figures 5.3 and 5.4: the drive of figure 2.1a's run, looked at every microsecond. Blocks\n\
+            "Figures 5.3 and 5.4: the drive of figure 2.1a's run, at each of its events. Blocks\n\
              from a zone's start; the power goes at the look marked *.\n"
         )
         .expect(LINE);

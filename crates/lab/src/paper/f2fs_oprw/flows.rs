@@ -2,19 +2,19 @@
 //! meanwhile.
 //!
 //! Picture:    a file is filled; writes of other sizes at other places, an fsync after each; the
-//!             last of them is recorded, and once a microsecond what the drive's write pointers
+//!             last of them is recorded, and with each event of the drive what its write pointers
 //!             are, to the host and on the flash. All modes run the same program: the shortest
 //!             after which a cut of posix mode leaves the node and not its data.
 //! Cut:        what the drive holds at such a moment is recovered, with the check and without, and
 //!             the file is read.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use wp_base::event::{Class, Event, Record};
 use wp_base::{FsResult, Sector, Span, Time, Zone, ZoneKind};
-use wp_block::BlockQueue;
+use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Effects, Limits};
 use wp_f2fs::image::{RecoverOptions, Rules, recover, survey};
 use wp_medium::{Medium, MediumView, Overlay, View, WithZones};
 use wp_vfs::{OpenFlags, Vfs};
@@ -29,10 +29,10 @@ use crate::machine::{Machine, MachineError};
 const FILE: &str = "pattern";
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
-/// Between two looks at the drive.
-const LOOK: Span = Span::micros(1);
 /// How long it is looked at after the fsync: until what was programmed has been.
 const AFTER: Span = Span::millis(3);
+/// Dirty blocks of a file up to which its data count as hot (`min_hot_blocks`).
+const HOT_BLOCKS: u64 = 16;
 /// Most writes that are tried until one can be cut as the paper has it.
 const WRITES: usize = 64;
 
@@ -115,76 +115,150 @@ pub struct Recovered {
 /// The shortest program after whose last write a cut of posix mode breaks the file, and the number
 /// of that look. Errors: as the machine's; no such program.
 pub fn shortest(seed: u64) -> Result<(usize, usize), MachineError> {
-    for writes in 1..=WRITES {
-        let run = record(FLOWS[0], seed, writes)?;
-        for n in 0..run.looks.len() {
-            if run.is_split(n) && run.recovered(n, false)?.broken.is_some() {
-                return Ok((writes, n));
+    let all = run(FLOWS[0], seed, WRITES)?;
+    for (n, looks) in all.looks.into_iter().enumerate() {
+        let writes = all.writes[..=n].to_vec();
+        let (records, classes) = (Vec::new(), BTreeMap::new());
+        let (drawn, bytes) = (FLOWS[0], all.bytes);
+        let one = Recorded { drawn, records, classes, looks, took_ns: 0, writes, bytes };
+        // The first write is in no checkpoint, the first node behind one is not waited for, and data
+        // of a few dirty blocks go to the log of directories.
+        let is_plain = n > 1 && u64::from(one.writes[n].bytes) > HOT_BLOCKS * BLOCK;
+        for look in (0..one.looks.len()).filter(|_| is_plain) {
+            if one.is_split(look) && one.recovered(look, false)?.broken.is_some() {
+                return Ok((n, look));
             }
         }
     }
     Err(MachineError::Config(format!("figure 5.1: none of {WRITES} writes can be cut apart")))
 }
 
-/// Records the fsync of the last of so many writes. Errors: as the machine's.
+/// Records the fsync of the last of so many writes over the file. Errors: as the machine's.
 pub fn record(drawn: Drawn, seed: u64, writes: usize) -> Result<Recorded, MachineError> {
+    let mut run = run(drawn, seed, writes)?;
+    let (records, classes, took_ns) = (run.records, run.classes, run.took_ns);
+    let looks = run.looks.pop().unwrap_or_default();
+    Ok(Recorded { drawn, records, classes, looks, took_ns, writes: run.writes, bytes: run.bytes })
+}
+
+/// A run of the program.
+struct Run {
+    records: Vec<Record>,
+    classes: BTreeMap<usize, String>,
+    /// Of each fsync.
+    looks: Vec<Vec<Look>>,
+    took_ns: u64,
+    writes: Vec<Write>,
+    bytes: u64,
+}
+
+fn run(drawn: Drawn, seed: u64, writes: usize) -> Result<Run, MachineError> {
     let setup = Setup::paper(drawn.mode, drawn.plp, seed);
-    let machine = setup.machine()?;
+    let watch = Watch::default();
+    let around = |_: usize, inner: Box<dyn DeviceModel>| -> Box<dyn DeviceModel> {
+        Box::new(Watched { inner, watch: watch.clone() })
+    };
+    let machine = Machine::with_device(setup.spec()?, None, around)?;
     let vfs = machine.mount()?;
     let plan = cuts::writes(seed, writes as u32);
-    let (v, all, queue) = (vfs.clone(), plan.clone(), machine.queue.clone());
-    let run = async move { play(&v, &all, &queue).await };
+    let (v, all, w) = (vfs.clone(), plan.clone(), watch.clone());
     let (looks, took_ns) = machine
-        .block_on("writer", run)?
+        .block_on("writer", async move { play(&v, &all, &w).await })?
         .map_err(|error| MachineError::Fs { during: "figure 2.1", error })?;
     let records = machine.rt.probe().take();
     machine.record(Class(0));
     machine.unmount(&vfs)?;
     let classes = classes(&machine, &records)?;
     let bytes = machine.part.sectors() * wp_base::SECTOR_BYTES;
-    Ok(Recorded { drawn, records, classes, looks, took_ns, writes: plan, bytes })
+    Ok(Run { records, classes, looks, took_ns, writes: plan, bytes })
 }
 
-async fn play(vfs: &Vfs, all: &[Write], queue: &Rc<BlockQueue>) -> FsResult<(Vec<Look>, u64)> {
+async fn play(vfs: &Vfs, all: &[Write], watch: &Watch) -> FsResult<(Vec<Vec<Look>>, u64)> {
     let rt = vfs.rt();
     let fd = vfs.open(FILE, OpenFlags::CREATE, 0o644).await?;
-    let write = async |w: &Write| {
-        let data = contents(w.seed, w.at, w.bytes);
-        vfs.pwrite(fd, w.at, &[data]).await
-    };
-    let (last, before) = all.split_last().ok_or(wp_base::FsError::Invalid("writes: 1 or more"))?;
-    for (n, w) in before.iter().enumerate() {
-        write(w).await?;
+    let mut looks = Vec::new();
+    let mut took = 0;
+    for (n, w) in all.iter().enumerate() {
+        vfs.pwrite(fd, w.at, &[contents(w.seed, w.at, w.bytes)]).await?;
+        let is_last = n + 1 == all.len();
+        if is_last {
+            rt.probe().set_mask(Class::ALL);
+        }
+        let start = rt.now();
+        watch.begin(start);
         vfs.fsync(fd).await?;
+        took = rt.now().since(start).0;
+        if is_last {
+            rt.sleep(AFTER).await;
+        }
+        looks.push(watch.end());
         if n == 0 {
             vfs.sync().await?;
         }
     }
-    write(last).await?;
-    rt.probe().set_mask(Class::ALL);
-    let (start, over) = (rt.now(), Rc::new(Cell::new(false)));
-    let looks: Rc<RefCell<Vec<Look>>> = Rc::default();
-    let watch = {
-        let (rt, queue, looks, over) = (rt.clone(), queue.clone(), looks.clone(), over.clone());
-        async move {
-            while !over.get() {
-                look(&queue, rt.now(), start, &mut looks.borrow_mut());
-                rt.sleep(LOOK).await;
-            }
+    Ok((looks, took))
+}
+
+/// What is seen of the drive while somebody looks: since when, and what. Clones share it.
+#[derive(Clone, Default)]
+struct Watch(Rc<RefCell<(Option<Time>, Vec<Look>)>>);
+
+impl Watch {
+    fn begin(&self, start: Time) {
+        *self.0.borrow_mut() = (Some(start), Vec::new());
+    }
+
+    fn end(&self) -> Vec<Look> {
+        std::mem::take(&mut *self.0.borrow_mut()).1
+    }
+
+    fn look(&self, device: &dyn DeviceModel, now: Time) {
+        if let (Some(start), looks) = &mut *self.0.borrow_mut() {
+            look(device, now, *start, looks);
         }
-    };
-    let watching = rt.spawn("watch", watch);
-    vfs.fsync(fd).await?;
-    let took = rt.now().since(start).0;
-    rt.sleep(AFTER).await;
-    over.set(true);
-    watching.await;
-    Ok((looks.take(), took))
+    }
+}
+
+/// A drive that is looked at before and after each of its events.
+struct Watched {
+    inner: Box<dyn DeviceModel>,
+    watch: Watch,
+}
+
+impl DeviceModel for Watched {
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+    fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
+        self.watch.look(&*self.inner, now);
+        let admit = self.inner.submit(now, rq, fx);
+        self.watch.look(&*self.inner, now);
+        admit
+    }
+    fn timer(&mut self, now: Time, token: u64, fx: &mut Effects) {
+        self.inner.timer(now, token, fx);
+        self.watch.look(&*self.inner, now);
+    }
+    fn crash_view(&self, now: Time) -> CrashView {
+        self.inner.crash_view(now)
+    }
+    fn fork(&self) -> Box<dyn DeviceModel> {
+        self.inner.fork()
+    }
+    fn medium(&self) -> Medium {
+        self.inner.medium()
+    }
+    fn zones(&self) -> Vec<Zone> {
+        self.inner.zones()
+    }
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.inner.counters()
+    }
 }
 
 /// Notes what the drive holds if that is new.
-fn look(queue: &BlockQueue, now: Time, start: Time, looks: &mut Vec<Look>) {
-    let (host, view) = queue.with_device(|d| (d.zones(), d.crash_view(now)));
+fn look(device: &dyn DeviceModel, now: Time, start: Time, looks: &mut Vec<Look>) {
+    let (host, view) = (device.zones(), device.crash_view(now));
     let Some(cut) = view.zones else { return };
     let blocks = |z: &Zone| (z.wp.0 - z.start.0) * wp_base::SECTOR_BYTES / BLOCK;
     let pointers: Vec<Pointers> = (0..)
@@ -192,8 +266,12 @@ fn look(queue: &BlockQueue, now: Time, start: Time, looks: &mut Vec<Look>) {
         .filter(|(_, (h, _))| h.kind == ZoneKind::Sequential && h.wp > h.start)
         .map(|(zone, (h, n))| Pointers { zone, host: blocks(h), nand: blocks(n) })
         .collect();
+    let at_ns = now.since(start).0;
+    // What is over within one instant is nothing that a cut could leave.
+    if looks.last().is_some_and(|l| l.at_ns == at_ns) {
+        looks.pop();
+    }
     if looks.last().is_none_or(|l| l.pointers != pointers) {
-        let at_ns = now.since(start).0;
         looks.push(Look { at_ns, pointers, medium: view.medium, zones: cut.table.to_vec() });
     }
 }

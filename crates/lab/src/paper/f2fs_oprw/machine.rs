@@ -99,10 +99,15 @@ impl Setup {
 
     /// The machine, with a new file system. Errors: parameters that no drive can have.
     pub fn machine(&self) -> Result<Machine, MachineError> {
+        Machine::new(self.spec()?, None)
+    }
+
+    /// What the machine is made of. Errors: options that cannot be.
+    pub fn spec(&self) -> Result<MachineSpec, MachineError> {
         let fs = &wp_f2fs::ENTRY;
         let fs_options = Options::parse(&fs_options(self.mode), fs.options)
             .map_err(|e| MachineError::Config(e.to_string()))?;
-        let spec = MachineSpec {
+        Ok(MachineSpec {
             seed: self.seed,
             cpu: self.cpu.clone(),
             device: self.device().to_owned(),
@@ -116,7 +121,6 @@ impl Setup {
             disk: "nvme0n1".to_owned(),
             device_number: (259, 0),
             kernel: KERNEL,
-        };
-        Machine::new(spec, None)
+        })
     }
 }
