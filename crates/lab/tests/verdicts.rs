@@ -21,7 +21,7 @@ fn every_claim_of_f2fs_oprw_has_the_pinned_verdict() {
     let whole = blessing() || std::env::var_os("WRITEPATH_WHOLE").is_some_and(|v| v == "1");
     let plan = f2fs_oprw::Plan { seed: 1, quick: !whole, cuts: None, workers: 2 };
     let found =
-        f2fs_oprw::reproduce(&plan, &mut |_, _, _| true).expect("runs").expect("not interrupted");
+        f2fs_oprw::reproduce(&plan, &|_, _, _| true).expect("runs").expect("not interrupted");
     let path = repository("papers/verdicts.toml");
     let changes = check_pins(&path, f2fs_oprw::SLUG, &found.claims, blessing()).expect("readable");
     let open: Vec<&str> = found

@@ -39,8 +39,11 @@ fn order(found: &Flow) -> Vec<String> {
     out
 }
 
+/// When something may be so, and when it was.
+type MayAndWas = ((u64, Option<u64>), Option<(u64, u64)>);
+
 /// The node may be there without the data: when, and when it was so.
-fn ahead(found: &Flow) -> Vec<((u64, Option<u64>), Option<(u64, u64)>)> {
+fn ahead(found: &Flow) -> Vec<MayAndWas> {
     let is = |i: usize, name: &str| found.sent[i].name == name;
     let pairs = found.out_of_order.iter().filter(|o| is(o.missing, "data") && is(o.kept, "node"));
     pairs.map(|o| (o.may, o.seen)).collect()

@@ -497,7 +497,8 @@ mod tests {
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\nsymlink d/f l\nsetxattr f user.a 40 7\n\
                     removexattr f user.a\npread 0 4096 0\ndrop_caches\nmark d/f\n\
-                    fail write data 2 1\nfail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\
+                    fail write data 2 1\n\
+                    fail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\
                     tear write journal 0 1 512 1024\nheal\nclose 0\n\
                     nap 20000\nexit\n";
         let p = Program::parse(text).expect("a program");

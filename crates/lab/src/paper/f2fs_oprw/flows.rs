@@ -121,8 +121,8 @@ pub fn shortest(seed: u64) -> Result<(usize, usize), MachineError> {
         let (records, classes) = (Vec::new(), BTreeMap::new());
         let (drawn, bytes) = (FLOWS[0], all.bytes);
         let one = Recorded { drawn, records, classes, looks, took_ns: 0, writes, bytes };
-        // The first write is in no checkpoint, the first node behind one is not waited for, and data
-        // of a few dirty blocks go to the log of directories.
+        // The first write is in no checkpoint, the first node behind one is not waited for, and
+        // data of a few dirty blocks go to the log of directories.
         let is_plain = n > 1 && u64::from(one.writes[n].bytes) > HOT_BLOCKS * BLOCK;
         for look in (0..one.looks.len()).filter(|_| is_plain) {
             if one.is_split(look) && one.recovered(look, false)?.broken.is_some() {
