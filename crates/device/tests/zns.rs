@@ -116,7 +116,8 @@ struct Flying {
     slots: u64,
     tag: u64,
     fua: bool,
-    /// For a flush: how much of each zone and slot was complete. For a read: what was there.
+    /// For a flush: how much of each zone and slot was complete. For a read: what was there, and
+    /// zones that were reset meanwhile.
     zones: Vec<u64>,
     slots_known: Vec<usize>,
 }
@@ -425,7 +426,9 @@ impl Model {
                         let word = u64::from_le_bytes(got[at..at + 8].try_into().expect("eight"));
                         // What was written meanwhile it may have read or not.
                         let want = [f.zones[i as usize], self.newest(f.at + i)];
-                        let reset = word == 0 && self.reset_flies((f.at + i) / ZONE);
+                        let zone = (f.at + i) / ZONE;
+                        let was_reset = f.slots_known.contains(&(zone as usize));
+                        let reset = word == 0 && (was_reset || self.reset_flies(zone));
                         assert!(
                             want.contains(&word) || reset,
                             "slot {}: {word}, not {want:?}",
@@ -450,6 +453,10 @@ impl Model {
         (self.completed[zone], self.sure[zone]) = (0, 0);
         let from = zone * ZONE as usize;
         self.tag_of[from..from + ZONE as usize].fill(0);
+        // Reads under way may have seen it empty, whatever was written there since.
+        for f in self.flying.values_mut().filter(|f| f.op == Op::Read) {
+            f.slots_known.push(zone);
+        }
         // Flushes under way promise nothing of it any more.
         for f in self.flying.values_mut().filter(|f| f.op == Op::Flush) {
             f.zones[zone] = 0;
