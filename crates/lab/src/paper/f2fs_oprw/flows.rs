@@ -278,7 +278,11 @@ fn look(device: &dyn DeviceModel, now: Time, start: Time, looks: &mut Vec<Look>)
 
 fn classes(machine: &Machine, records: &[Record]) -> Result<BTreeMap<usize, String>, MachineError> {
     let (spec, view) = (machine.spec(), machine.view());
-    let named = Classifier::new(spec.fs, &spec.fs_options, &view, spec.start)
+    // Unmounted, it needs no recovery, whose check would need the zones.
+    let plain = super::machine::fs_options(Mode::Posix);
+    let options = wp_vfs::Options::parse(&plain, spec.fs.options)
+        .map_err(|e| MachineError::Config(e.to_string()))?;
+    let named = Classifier::new(spec.fs, &options, &view, spec.start)
         .map_err(|error| MachineError::Fs { during: "classes of blocks", error })?;
     let class = |(i, r): (usize, &Record)| match r.event {
         Event::Block { at, sectors, .. } if is_listed(r) && sectors > 0 => {
