@@ -43,9 +43,11 @@ wp_base::sites! {
         DISCARD_LATER, Order, "f2fs/discard/after-checkpoint":
             "blocks are discarded, and zones reset, when a checkpoint without them is durable";
     }
-    "crates/f2fs/src/fs/mount.rs" {
+    "crates/f2fs/src/fs/load.rs" {
         RECOVER_LAST, Order, "f2fs/recovery/last-block":
             "what recovery writes is durable before the checkpoint that says so";
+    }
+    "crates/f2fs/src/fs/mount.rs" {
         UNMOUNT_CP, Write, "f2fs/unmount/checkpoint": "an unmount ends with a checkpoint";
     }
     "crates/f2fs/src/fs/fsync.rs" {

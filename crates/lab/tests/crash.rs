@@ -130,7 +130,9 @@ fn a_mount_that_is_cut_on_a_drive_that_lies_comes_to_other_files() {
 #[test]
 fn the_hole_of_ordered_mode_is_in_3_8_and_lengths_run_ahead_since() {
     let profile = Profile { size_with_data: true, tail_with_data: true, ..Profile::EXT4 };
-    let campaign = |era: &str| Campaign { profile, ..Campaign::new(phone(era), wild(10), (0, 12)) };
+    let source = Source::Wild { seed: 10, calls: 40, extras: Extras::DATA };
+    let campaign =
+        |era: &str| Campaign { profile, ..Campaign::new(phone(era), source.clone(), (0, 12)) };
     let go = |era: &str| run(&campaign(era), 2, &|_| true);
     let old = go("3.4");
     assert_eq!((broken(&old, Rule::Exposure), broken(&old, Rule::TailAhead)), (0, 0));

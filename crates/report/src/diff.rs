@@ -159,7 +159,9 @@ fn stretches(side: &Side<'_>, what: &What, classes: bool) -> Vec<Stretch> {
         }
         let class = side.classes.get(&index).filter(|_| classes).map_or("-", String::as_str);
         let Some((key, sector)) = key(r, class, what) else { continue };
-        let sector = sector.map(|s| s.0 as i64 - side.start.0 as i64);
+        // A trace from outside may name any sector.
+        let within = |s: Sector| i128::from(s.0) - i128::from(side.start.0);
+        let sector = sector.map(|s| i64::try_from(within(s)).unwrap_or(i64::MAX));
         last.entries.push(Entry { key, sector, at: r.at.since(last.from).0 });
     }
     out

@@ -68,7 +68,7 @@ mod tests {
             assert!(set(&mut high, n, false) && set_le(&mut low, n, false));
             assert_eq!((high, low), ([0; 2], [0; 2]));
         }
-        let some: Vec<u8> = (0..=20).map(|n| n * 13).collect();
+        let some: Vec<u8> = (0..=20u8).map(|n| n.wrapping_mul(13)).collect();
         let slow: u32 = (0..168).map(|n| u32::from(test(&some, n))).sum();
         assert_eq!(ones(&some), slow);
         assert_eq!(last(&some), (0..168).rev().find(|n| test(&some, *n)));
