@@ -91,6 +91,8 @@ pub struct Mapping {
     writeback_done: WaitQueue,
     /// When it went on the dirty list, in jiffies; `None` while clean.
     dirtied: Cell<Option<u64>>,
+    /// Its place in that list; `None` while the flusher has it in hand, too.
+    place: Cell<Option<i64>>,
     next_index: Cell<u64>,
     /// `AS_EIO`: a write failed, and nobody has asked since.
     error: Cell<bool>,
@@ -131,6 +133,7 @@ impl Mapping {
             writeback: Cell::new(0),
             writeback_done: WaitQueue::new(rt, "page writeback"),
             dirtied: Cell::new(None),
+            place: Cell::new(None),
             next_index: Cell::new(0),
             error: Cell::new(false),
             errors: ErrSeq::default(),
@@ -463,6 +466,11 @@ impl Mapping {
 
     pub(crate) fn set_dirtied(&self, jiffies: Option<u64>) {
         self.dirtied.set(jiffies);
+    }
+
+    /// Where the dirty list keeps it.
+    pub(crate) fn place(&self) -> &Cell<Option<i64>> {
+        &self.place
     }
 
     /// Now, for owners that stamp.

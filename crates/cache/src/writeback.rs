@@ -9,7 +9,7 @@
 //!             `mm/page-writeback.c` (`balance_dirty_pages`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
 use wp_base::{FsResult, Span, Time};
@@ -71,13 +71,48 @@ struct Work {
     done: Rc<Completion>,
 }
 
+/// Dirty mappings, oldest first; without those that the flusher has in hand (`b_dirty`).
+#[derive(Default)]
+struct DirtyList(BTreeMap<i64, Rc<Mapping>>);
+
+impl DirtyList {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn put(&mut self, place: i64, map: Rc<Mapping>) {
+        map.place().set(Some(place));
+        self.0.insert(place, map);
+    }
+
+    fn push_back(&mut self, map: Rc<Mapping>) {
+        let place = self.0.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.put(place, map);
+    }
+
+    fn push_front(&mut self, map: Rc<Mapping>) {
+        let place = self.0.first_key_value().map_or(0, |(first, _)| first - 1);
+        self.put(place, map);
+    }
+
+    /// Takes one out; `None` if it is not on the list.
+    fn remove(&mut self, map: &Mapping) -> Option<Rc<Mapping>> {
+        self.0.remove(&map.place().take()?)
+    }
+
+    /// Takes those out that `which` names, in order.
+    fn take(&mut self, which: impl Fn(&Mapping) -> bool) -> VecDeque<Rc<Mapping>> {
+        let which = self.0.values().filter(|m| which(m)).cloned().collect::<VecDeque<_>>();
+        which.into_iter().filter_map(|m| self.remove(&m)).collect()
+    }
+}
+
 /// A device's flusher.
 pub struct Writeback {
     rt: Rt,
     policy: WbPolicy,
     part: Partition,
-    /// Dirty mappings, oldest first; without those that the flusher has in hand.
-    dirty: RefCell<VecDeque<Rc<Mapping>>>,
+    dirty: RefCell<DirtyList>,
     /// The flusher has some in hand (`b_io`, `b_more_io`).
     in_hand: Cell<bool>,
     works: RefCell<VecDeque<Work>>,
@@ -223,6 +258,19 @@ impl Writeback {
         dirty.push_back(map.clone());
     }
 
+    /// Somebody else than the flusher has written an inode to its block
+    /// (`writeback_single_inode`): clean, its mapping leaves the list; with dirty pages it is the
+    /// youngest there. Nothing happens to one that the flusher has in hand.
+    pub fn inode_written(&self, map: &Mapping) {
+        let mut dirty = self.dirty.borrow_mut();
+        let Some(map) = dirty.remove(map) else { return };
+        if map.has_dirty() {
+            dirty.push_back(map);
+        } else {
+            map.set_dirtied(None);
+        }
+    }
+
     /// Lets a writer wait while too much is dirty (`balance_dirty_pages`).
     ///
     /// Waits: until dirty and in-flight blocks are below the midpoint of the two limits.
@@ -284,13 +332,10 @@ impl Writeback {
 
     /// Moves what is old enough (or everything) out of the dirty list, oldest first.
     fn take_expired(&self, older_than: Option<u64>, files_only: bool) -> VecDeque<Rc<Mapping>> {
-        let mut dirty = self.dirty.borrow_mut();
-        let (old, young) = std::mem::take(&mut *dirty).into_iter().partition(|m: &Rc<Mapping>| {
+        self.dirty.borrow_mut().take(|m| {
             let expired = older_than.is_none_or(|limit| m.dirtied().is_none_or(|d| d <= limit));
             expired && !(files_only && m.is_device())
-        });
-        *dirty = young;
-        old
+        })
     }
 
     /// Writes the mappings that are older than `older_than` jiffies (all if `None`), of its own

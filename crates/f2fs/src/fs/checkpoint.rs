@@ -287,6 +287,9 @@ impl F2fs {
                 return Err(FsError::Io);
             }
             self.sync_inode(ino).await?;
+            if let Some(inode) = self.inode_in_memory(ino) {
+                self.wb.inode_written(&inode.map);
+            }
         }
         Ok(())
     }
