@@ -111,6 +111,8 @@ pub(crate) enum Basis {
     Read,
     /// The file is new, and fdatasync returned: ext4's.
     New,
+    /// `fallocate` made the file longer through a synchronous descriptor: ext4's.
+    Reserved,
 }
 
 /// A promise, made when the operation returns.
@@ -455,7 +457,7 @@ impl Ledger {
                             let from = to.next_multiple_of(self.block);
                             let any = walk.told.get(&o).copied().unwrap_or(0);
                             let scope = Scope::Range { object: o, from, to };
-                            self.promise(n, scope, Basis::Call, (open.since, any));
+                            self.promise(n, scope, Basis::Reserved, (open.since, any));
                         }
                     }
                     Alloc::Keep => {}

@@ -344,6 +344,7 @@ impl Judge<'_> {
             Basis::Mark => self.profile.marks_hold,
             Basis::Read => self.profile.reads_stay,
             Basis::New => self.profile.new_by_fdatasync,
+            Basis::Reserved => self.profile.fallocate_syncs,
         };
         let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
         for promise in made.filter(counts) {

@@ -112,6 +112,9 @@ pub struct Profile {
     /// What reads show is what is there, once an fsync answered 0, whatever was told before
     /// (programs that call fsync again assume it; btrfs, whose pages revert).
     pub reads_stay: bool,
+    /// `fallocate` through a descriptor opened with `O_SYNC` or `O_DSYNC` makes the length durable
+    /// (not POSIX; ext4, `ext4_fallocate`, and XFS; not F2FS).
+    pub fallocate_syncs: bool,
 }
 
 impl Profile {
@@ -129,19 +132,25 @@ impl Profile {
         marks_hold: false,
         new_by_fdatasync: false,
         reads_stay: false,
+        fallocate_syncs: false,
     };
     /// What a file system promises.
     pub const fn of(promises: &Promises) -> Profile {
         Profile {
             fsync_keeps_names: promises.fsync_keeps_names,
             names_in_order: promises.names_in_order,
+            fallocate_syncs: promises.fallocate_syncs,
             ..Profile::POSIX
         }
     }
 
     /// ext4 with a journal.
-    pub const EXT4: Profile =
-        Profile { fsync_keeps_names: true, names_in_order: true, ..Profile::POSIX };
+    pub const EXT4: Profile = Profile {
+        fsync_keeps_names: true,
+        names_in_order: true,
+        fallocate_syncs: true,
+        ..Profile::POSIX
+    };
 }
 
 /// A broken rule.

@@ -150,7 +150,7 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "ext4 with jbd2, eras 3.4 to 6.18; held against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
     held: &["3.4", "3.8", "4.6", "5.10", "6.18"],
-    promises: Promises { fsync_keeps_names: true, names_in_order: true },
+    promises: Promises { fsync_keeps_names: true, names_in_order: true, fallocate_syncs: true },
     modes: &["", "data=writeback", "data=journal", "nodelalloc"],
     mkfs: make,
     mkfs_disks: None,

@@ -131,6 +131,18 @@ const OPTIONS: &[OptionSpec] = &[
         help: "an fsync in strict mode waits for its last node (Linux does not)",
     },
     OptionSpec {
+        key: "wait_earlier_nodes",
+        when: When::Mount,
+        default: "",
+        help: "in strict mode the flush of the last node waits for those before (Linux: it does not)",
+    },
+    OptionSpec {
+        key: "size_before_sync",
+        when: When::Mount,
+        default: "",
+        help: "a direct write sets the length before its O_SYNC (Linux, since 5.17: after)",
+    },
+    OptionSpec {
         key: "old_fdatasync",
         when: When::Mount,
         default: "",
@@ -165,7 +177,7 @@ pub static ENTRY: FsEntry = FsEntry {
     // Calls and images; bios of fsyncs; all bios of a mount.
     held: &["6.12", "6.18", "6.1"],
     // A file is recovered with its name, and before those that were made before it.
-    promises: Promises { fsync_keeps_names: true, names_in_order: false },
+    promises: Promises { fsync_keeps_names: true, names_in_order: false, fallocate_syncs: false },
     modes: &["", "fsync_mode=strict", "mode=lfs"],
     mkfs: make,
     mkfs_disks: Some(crate::zoned::mkfs_disks),
@@ -281,6 +293,8 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
         fastboot: is_set(o, "fastboot"),
         wait_first_node: is_set(o, "wait_first_node"),
         wait_last_node: is_set(o, "wait_last_node"),
+        wait_earlier_nodes: is_set(o, "wait_earlier_nodes"),
+        size_before_sync: is_set(o, "size_before_sync"),
         old_fdatasync: is_set(o, "old_fdatasync"),
         old_zero_range: is_set(o, "old_zero_range"),
         epoch_secs: env.epoch_secs,

@@ -10,7 +10,7 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 10] = [
+const FEW: [(&str, u64); 15] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -21,6 +21,11 @@ const FEW: [(&str, u64); 10] = [
     ("A26", 12),
     ("A27", 6),
     ("N1", 16),
+    ("N2", 132),
+    ("N3", 132),
+    ("N4", 40),
+    ("R1", 132),
+    ("R2", 132),
 ];
 
 #[test]

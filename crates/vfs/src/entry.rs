@@ -306,6 +306,8 @@ pub struct Promises {
     pub fsync_keeps_names: bool,
     /// Names change in the order of the calls: the tree is that of some moment (one journal).
     pub names_in_order: bool,
+    /// `fallocate` through a descriptor opened with `O_SYNC` or `O_DSYNC` makes the length durable.
+    pub fallocate_syncs: bool,
 }
 
 /// A file system, as the registry has it.

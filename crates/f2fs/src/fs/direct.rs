@@ -204,6 +204,9 @@ impl F2fs {
         // iomap makes an O_DSYNC write durable before this file system notes what the write did:
         // the new length, and that blocks were overwritten, are for a later fsync.
         let early = self.opts.era.direct_iomap;
+        if self.opts.size_before_sync && done > 0 && at + done > inode.size.get() {
+            self.set_size(inode, at + done);
+        }
         if early && !force.holds {
             self.synced(inode, (at, done), sync, told).await?;
         }

@@ -90,6 +90,12 @@ pub struct MountOptions {
     pub wait_first_node: bool,
     /// An fsync in strict mode waits for the node that has the mark. Linux does not.
     pub wait_last_node: bool,
+    /// An fsync in strict mode sends the node that has the mark when those before it have arrived,
+    /// so that its flush covers them. Linux sends them together.
+    pub wait_earlier_nodes: bool,
+    /// A direct write past the end sets the length before `O_SYNC` or `O_DSYNC` makes it durable.
+    /// Linux, since direct I/O goes through iomap (a1e09b03e6f5), sets it after that.
+    pub size_before_sync: bool,
     /// fdatasync takes an inode for clean of which no block was added, as until "f2fs: fix
     /// fdatasync" (281518c694a5): a length or a node with holes that only memory has is not sent.
     pub old_fdatasync: bool,
@@ -129,6 +135,8 @@ impl MountOptions {
             fastboot: false,
             wait_first_node: false,
             wait_last_node: false,
+            wait_earlier_nodes: false,
+            size_before_sync: false,
             old_fdatasync: false,
             old_zero_range: false,
             min_fsync_blocks: 8,

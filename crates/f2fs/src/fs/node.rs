@@ -253,6 +253,12 @@ impl F2fs {
                     if !buf.flag(BufFlag::Dirty) && !is_last {
                         continue;
                     }
+                    if is_last && sent && self.opts.wait_earlier_nodes {
+                        self.submit_merged_cond(Kind::Node, Held::Ino(ino));
+                        if let Err(e) = self.wait_node_writeback(*seq).await {
+                            break 'done Err(e);
+                        }
+                    }
                     self.wait_on_page_writeback(&buf, Kind::Node, true).await;
                     let mark = !atomic || is_last;
                     if mark {

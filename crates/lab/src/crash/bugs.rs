@@ -3,7 +3,8 @@
 //!
 //! Source: `crash.md` section 6 (A1–A35) with the commits named there. N1 was found here, by the
 //!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
-//!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12. R1
+//!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12; so was
+//!         N3. N4 was found by `crash wild`; a guest with 6.12 loses the write too. R1
 //!         and R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,8 +95,10 @@ const BUG: Bug = Bug {
 const TODAY: Side = Side { fs: "ext4,era=6.18", elevator: "", ..PLAIN };
 
 /// F2FS so that no known hole is open: out of place, a flush between data and nodes, and the first
-/// node after a checkpoint and the last of an fsync are waited for.
-const MENDED: &str = "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed";
+/// node after a checkpoint, the last of an fsync and those before it are waited for, and a direct
+/// write's length is part of what its sync makes durable.
+const MENDED: &str = "f2fs,mode=lfs,fsync_mode=strict_fixed,\
+    wait_first_node,wait_last_node,wait_earlier_nodes,size_before_sync";
 /// What F2FS promises.
 const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
@@ -196,7 +199,8 @@ pub static BUGS: &[Bug] = &[
         id: "A10",
         what: "F2FS: fdatasync overlooks a length or a hole far behind in a file (until 281518c694a5)",
         affected: Side {
-            fs: "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed,old_fdatasync",
+            fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
+                wait_first_node,wait_last_node,wait_earlier_nodes,old_fdatasync",
             ..F2FS
         },
         fixed: Side { fs: MENDED, ..F2FS },
@@ -209,7 +213,8 @@ pub static BUGS: &[Bug] = &[
         id: "A21.9",
         what: "F2FS: zeroes behind the end of a file that was to keep its length make it longer (until 17cd07ae9507)",
         affected: Side {
-            fs: "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed,old_zero_range",
+            fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
+                wait_first_node,wait_last_node,wait_earlier_nodes,old_zero_range",
             ..F2FS
         },
         fixed: Side { fs: MENDED, ..F2FS },
@@ -244,7 +249,10 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "R1",
         what: "F2FS: the first node that is fsynced after a checkpoint is not waited for, so the flush can overtake it",
-        affected: Side { fs: "f2fs,mode=lfs,wait_last_node,fsync_mode=strict_fixed", ..F2FS },
+        affected: Side {
+            fs: "f2fs,mode=lfs,wait_last_node,wait_earlier_nodes,fsync_mode=strict_fixed",
+            ..F2FS
+        },
         fixed: Side { fs: MENDED, ..F2FS },
         rule: Rule::LostSync,
         profile: F2FS_KEEPS,
@@ -253,7 +261,10 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "R2",
         what: "F2FS, strict: an fsync does not wait for its last node, the one with the mark",
-        affected: Side { fs: "f2fs,mode=lfs,wait_first_node,fsync_mode=strict_fixed", ..F2FS },
+        affected: Side {
+            fs: "f2fs,mode=lfs,wait_first_node,wait_earlier_nodes,fsync_mode=strict_fixed",
+            ..F2FS
+        },
         fixed: Side { fs: MENDED, ..F2FS },
         rule: Rule::LostSync,
         profile: F2FS_KEEPS,
@@ -263,13 +274,39 @@ pub static BUGS: &[Bug] = &[
         id: "N2",
         what: "F2FS: syncfs sends data that is overwritten in place, and neither flush nor checkpoint",
         affected: Side {
-            fs: "f2fs,wait_first_node,wait_last_node,fsync_mode=strict_fixed",
+            fs: "f2fs,fsync_mode=strict_fixed,wait_first_node,wait_last_node,wait_earlier_nodes",
             ..F2FS
         },
         // Out of place a node changes, and with it there is a checkpoint.
         fixed: Side { fs: MENDED, ..F2FS },
         rule: Rule::LostSync,
         profile: F2FS_KEEPS,
+        ..BUG
+    },
+    Bug {
+        id: "N3",
+        what: "F2FS, strict: the flush before the last node overtakes the nodes before it",
+        affected: Side {
+            fs: "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed",
+            ..F2FS
+        },
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        ..BUG
+    },
+    Bug {
+        id: "N4",
+        what: "F2FS: a direct O_DSYNC write sets the length after its sync (since a1e09b03e6f5)",
+        affected: Side {
+            fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
+                wait_first_node,wait_last_node,wait_earlier_nodes",
+            ..F2FS
+        },
+        fixed: Side { fs: MENDED, ..F2FS },
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        programs: Programs::Wild(200),
         ..BUG
     },
     Bug {

@@ -80,6 +80,7 @@ pub fn arguments(c: &Campaign) -> String {
         ("marks", c.profile.marks_hold),
         ("new", c.profile.new_by_fdatasync),
         ("reads", c.profile.reads_stay),
+        ("reserve", c.profile.fallocate_syncs),
         ("first", c.profile.errors == Telling::First),
     ];
     let held: Vec<&str> = held.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();

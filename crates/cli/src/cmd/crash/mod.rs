@@ -79,8 +79,9 @@ pub struct Args {
     /// (a file is of one moment), replace (a file renamed over another is there with its contents),
     /// direct (O_DIRECT writes are durable when they return), marks (a name that the program told
     /// of stays), new (fdatasync keeps a new file), reads (what reads show is there once an fsync
-    /// answered 0), first (a failed write need only be told to who asks first, as until 4.12). What
-    /// the file system promises if left out: names+order of ext4, names of F2FS.
+    /// answered 0), reserve (fallocate through an O_SYNC or O_DSYNC descriptor makes the length
+    /// durable), first (a failed write need only be told to who asks first, as until 4.12). What
+    /// the file system promises if left out: names+order+reserve of ext4, names of F2FS.
     #[arg(long)]
     hold: Option<String>,
     /// Units in doubt up to which every state of a cut is visited.
@@ -254,11 +255,12 @@ fn profile(a: &Args, fs: &wp_vfs::FsEntry) -> Result<Profile, String> {
             "marks" => p.marks_hold = true,
             "new" => p.new_by_fdatasync = true,
             "reads" => p.reads_stay = true,
+            "reserve" => p.fallocate_syncs = true,
             "first" => p.errors = Telling::First,
             other => {
                 return Err(format!(
                     "hold: `{other}`; there are: names, order, size, tail, cut, version, replace, \
-                     direct, marks, new, reads, first"
+                     direct, marks, new, reads, reserve, first"
                 ));
             }
         }

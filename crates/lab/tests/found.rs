@@ -1,0 +1,154 @@
+//! Bugs that generated programs found in our F2FS (`crash --bug N2`, `N3`, `N4`), seen in Linux 6.12
+//! itself: a guest runs the reduced program in virtual time.
+//!
+//! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when it
+//! takes it, so that a cut there cannot show that a flush came too early.
+
+use std::path::Path;
+use std::process::Command;
+
+use wp_lab::testing::skipped;
+use wp_lab::vtime::guest::Guest;
+
+/// Runs programs in the guest.
+const PROG_C: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/vtime/prog.c");
+
+/// Stops a file system without writing what is dirty (`FS_IOC_SHUTDOWN`, `NOSYNC`).
+const STOP_C: &str = r#"
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+int main(int c, char **v) {
+    uint32_t how = 2;
+    return c != 2 || ioctl(open(v[1], O_RDONLY), _IOR('X', 125, uint32_t), &how);
+}
+"#;
+
+/// The program runs on a fresh F2FS, traced; then the file system stops where it is and is mounted
+/// again. Written: `trace`, and `size`, the length of a file `a` afterwards.
+const RUN: &str = r#"
+cp /share/prog /share/stop /run; chmod +x /run/prog /run/stop
+D=/sys/kernel/config/nullb/z0; TR=/sys/kernel/tracing
+mkdir $D
+for kv in memory_backed=1 completion_nsec=100000 irqmode=2 blocksize=4096 size=512 \
+    cache_size=64 fua=1; do echo ${kv#*=} > $D/${kv%%=*} || exit 3; done
+echo 1 > $D/power || exit 3
+mkfs.f2fs -f /dev/z0 > /dev/null || exit 4
+mount -t f2fs -o MOUNT /dev/z0 /mnt/a || exit 5
+sync
+for e in block_rq_issue block_rq_complete; do echo 1 > $TR/events/block/$e/enable || exit 6; done
+echo > $TR/trace; echo 1 > $TR/tracing_on
+/run/prog /share/program /mnt/a || exit 7
+echo 0 > $TR/tracing_on
+grep -v '^#' $TR/trace > /share/trace
+/run/stop /mnt/a || exit 8
+umount /mnt/a
+mount -t f2fs -o MOUNT /dev/z0 /mnt/a || exit 9
+[ ! -e /mnt/a/a ] || stat -c %s /mnt/a/a > /share/size
+umount /mnt/a
+"#;
+
+/// What the guest left.
+struct Seen {
+    /// Requests that the device was given (`true`) and answered, and what they are: `rwbs`, first
+    /// sector.
+    requests: Vec<(bool, String, u64)>,
+    size: Option<u64>,
+}
+
+/// `None`: this machine has no guest, and the check was named as skipped.
+fn in_linux(bug: &str, mount: &str, program: &str) -> Option<Seen> {
+    let script = Guest::usual_place();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    let ready = Guest::is_ready(&script).and_then(|()| {
+        compile(Path::new(PROG_C), &dir.join("prog"))?;
+        std::fs::write(dir.join("stop.c"), STOP_C).map_err(|e| e.to_string())?;
+        compile(&dir.join("stop.c"), &dir.join("stop"))
+    });
+    if let Err(why) = ready {
+        skipped(&format!("{bug} in a real kernel"), &why);
+        return None;
+    }
+    std::fs::write(dir.join("program"), program).expect("written");
+    std::fs::write(dir.join("run.sh"), RUN.replace("MOUNT", mount)).expect("written");
+    let ran = Command::new("bash").arg(&script).arg(dir).env("TT", "inf-cpu").output();
+    let said = std::fs::read_to_string(dir.join("stdout.txt")).unwrap_or_default();
+    assert!(ran.expect("bash").status.success(), "the guest failed: {said}");
+    let trace = std::fs::read_to_string(dir.join("trace")).expect("a trace");
+    let requests = trace.lines().filter_map(request).collect();
+    let size = std::fs::read_to_string(dir.join("size")).ok();
+    Some(Seen { requests, size: size.map(|s| s.trim().parse().expect("a number")) })
+}
+
+fn compile(source: &Path, binary: &Path) -> Result<(), String> {
+    let made = Command::new("gcc").args(["-w", "-static", "-o"]).args([binary, source]).output();
+    let made = made.map_err(|e| format!("gcc: {e}"))?;
+    let said = || format!("gcc: {}", String::from_utf8_lossy(&made.stderr));
+    if made.status.success() { Ok(()) } else { Err(said()) }
+}
+
+/// `… block_rq_issue: 253,1 WS 4096 () 36872 + 8 …`, `… block_rq_complete: 253,1 WS () 36872 + 8 …`.
+fn request(line: &str) -> Option<(bool, String, u64)> {
+    let (is_issue, rest) = match line.split_once("block_rq_issue: ") {
+        Some((_, rest)) => (true, rest),
+        None => (false, line.split_once("block_rq_complete: ")?.1),
+    };
+    let rwbs = rest.split(' ').nth(1)?;
+    let sector = rest.split(") ").nth(1)?.split(' ').next()?;
+    Some((is_issue, rwbs.to_owned(), sector.parse().ok()?))
+}
+
+/// Is anything of a request about a flush?
+fn flushes(rwbs: &str) -> bool {
+    rwbs.contains('F')
+}
+
+#[test]
+fn linux_too_sends_no_flush_when_syncfs_finds_data_written_in_place() {
+    let program = "open 0 a rw,creat\npwrite 0 8192 0 1\nopen 1 . r\nsyncfs 1\n\
+        case again\npwrite 0 4096 0 2\nsyncfs 1\n";
+    let Some(seen) = in_linux("N2", "fsync_mode=posix", program) else { return };
+    let issued: Vec<&str> =
+        seen.requests.iter().filter(|r| r.0).map(|(_, rwbs, _)| rwbs.as_str()).collect();
+    let last = issued.iter().rposition(|r| flushes(r)).expect("the first syncfs is a checkpoint");
+    assert_eq!(&issued[last + 1..], ["W"], "{issued:?}");
+}
+
+#[test]
+fn linux_too_lets_the_last_nodes_flush_overtake_the_node_before_it() {
+    let program = "open 0 a rw,creat\npwrite 0 8192 0 1\nclose 0\nopen 1 . r\nsyncfs 1\n\
+        setxattr a user.note 1000 2\nopen 2 a r\nfsync 2\nnap 1000000\n";
+    let Some(seen) = in_linux("N3", "mode=lfs,fsync_mode=strict", program) else { return };
+    let all = &seen.requests;
+    // The attribute's node is the last write, forced, and behind a flush of its own.
+    let forced = all.iter().rposition(|(issue, rwbs, _)| *issue && rwbs.starts_with("WF"));
+    let forced = forced.expect("a forced node");
+    let flush = all[..forced].iter().rposition(|(issue, rwbs, _)| *issue && rwbs == "FF");
+    let flush = flush.expect("its flush");
+    let before = all[..flush].iter().rposition(|(issue, rwbs, _)| *issue && !flushes(rwbs));
+    let inode = all[before.expect("the inode's node")].2;
+    let arrives =
+        all.iter().rposition(|(issue, _, at)| !issue && *at == inode).expect("it arrives");
+    assert!(flush < arrives, "the flush was sent when the node had arrived: {all:?}");
+    assert!(
+        all[arrives..].iter().all(|(issue, rwbs, _)| !issue || rwbs.starts_with("WF")),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn linux_too_loses_the_length_of_a_direct_dsync_write() {
+    let of = |before: &str, flags: &str, after: &str| {
+        let text = format!(
+            "open 0 a rw,creat\n{before}\nopen 1 a rw,direct{flags}\npwrite 1 4096 0 1\n{after}\n"
+        );
+        in_linux("N4", "fsync_mode=posix", &text).map(|seen| seen.size)
+    };
+    let Some(kept) = of("fallocate 0 keep 0 4096", ",dsync", "") else { return };
+    assert_eq!(kept, Some(0), "the promised block is behind the end of the file");
+    assert_eq!(of("link a b", ",dsync", ""), Some(Some(0)), "so with a second name");
+    // Without either, recovery makes the file longer by itself; and fsync knows the length.
+    assert_eq!(of("", ",dsync", ""), Some(Some(4096)));
+    assert_eq!(of("fallocate 0 keep 0 4096", "", "fsync 1"), Some(Some(4096)));
+}
