@@ -18,6 +18,9 @@ use wp_medium::Slice;
 use wp_rt::CpuModel;
 use wp_vfs::{Fd, FsEntry, OpenFlags, Options, Vfs};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Nanoseconds of CPU time of this thread, so that a busy machine matters little.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
