@@ -8,6 +8,9 @@ use clap::{Parser, Subcommand};
 
 use output::{Exit, Out};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The write path from a system call to the flash page, as one deterministic program.
 ///
 /// Exit codes: 0 ok · 1 the answer is no (claim not met, difference, corruption found) · 2 usage or

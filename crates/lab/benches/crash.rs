@@ -20,6 +20,9 @@ use wp_lab::crash::{Bench, Source, Space, play_on};
 use wp_medium::Sound;
 use wp_vfs::FsEntry;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Programs that share what is known, as in a campaign.
 const CHUNK: usize = 16;
 

@@ -12,6 +12,9 @@ use wp_block::{Bio, BlockQueue, ElevatorKind, QueueConfig};
 use wp_medium::Slice;
 use wp_rt::Rt;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const TASKS: u64 = 32;
 const PER_TASK: u64 = 20_000;
 /// Pages that the requests go to: 4 GiB.

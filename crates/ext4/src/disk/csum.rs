@@ -123,9 +123,15 @@ impl Checksums {
         !self.metadata() || (self.bitmap(bytes) ^ stored) & mask == 0
     }
 
-    /// Where the checksums of everything that belongs to an inode start (`i_csum_seed`).
+    /// Where the checksums of everything that belongs to an inode start (`i_csum_seed`); 0 without
+    /// metadata checksums.
     pub fn inode_seed(&self, ino: u32, generation: u32) -> u32 {
-        crc32c(crc32c(self.seed(), &ino.to_le_bytes()), &generation.to_le_bytes())
+        match self.kind {
+            Kind::Metadata { seed } => {
+                crc32c(crc32c(seed, &ino.to_le_bytes()), &generation.to_le_bytes())
+            }
+            _ => 0,
+        }
     }
 
     /// Checksum of inode `ino`, all its bytes being `raw`, with its checksum fields taken as zero.

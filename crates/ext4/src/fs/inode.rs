@@ -394,8 +394,10 @@ impl Ext4 {
         let slot = self.geo.inode_slot(ino).ok_or(FsError::Invalid("inode number"))?;
         let table = self.inode_tables[slot.group as usize];
         let block = table + u64::from(slot.table_block);
-        if self.bdev.peek(block).is_some_and(|b| b.flag(BufFlag::Uptodate)) {
-            return Ok(self.bdev.get(block));
+        if let Some(b) = self.bdev.peek(block)
+            && b.flag(BufFlag::Uptodate)
+        {
+            return Ok(b);
         }
         if self.itable_block_is_unused(slot.group, slot.table_block, ino).await? {
             let b = self.bdev.get(block);
