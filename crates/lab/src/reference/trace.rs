@@ -38,7 +38,9 @@ pub struct Trace {
 pub fn parse_tsv(text: &str) -> Result<Trace, ReferenceError> {
     let mut lines = Vec::new();
     let mut fsync_end_ns = None;
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in text.split_terminator('\n').enumerate() {
+        // All of them, so that what was read is written and read again as the same.
+        let line = line.trim_end_matches('\r');
         let wrong = |what: &str| ReferenceError(format!("line {}: {what}: {line}", index + 1));
         if let Some(comment) = line.strip_prefix('#') {
             if let Some(value) = comment.strip_prefix("fsync_end ") {
