@@ -135,8 +135,6 @@ pub struct Frame {
     pub pos: usize,
     /// Everything durable.
     pub base: Medium,
-    /// Number of the base: equal numbers, equal contents.
-    pub base_number: u32,
     /// Units in doubt, in the order in which the device got them.
     pub live: Vec<u32>,
     /// How many of them, at the end, are in doubt for the first time.
@@ -190,7 +188,6 @@ struct Builder {
     units: Vec<Unit>,
     frames: Vec<Frame>,
     base: Medium,
-    base_number: u32,
     live: Vec<u32>,
     epochs: bool,
     space: Option<ZoneSpace>,
@@ -205,7 +202,6 @@ impl Builder {
         let first = Frame {
             pos: 0,
             base: base.clone(),
-            base_number: 0,
             live: Vec::new(),
             new: 0,
             epochs,
@@ -215,7 +211,6 @@ impl Builder {
             units: Vec::new(),
             frames: vec![first],
             base,
-            base_number: 0,
             live: Vec::new(),
             epochs,
             space,
@@ -231,7 +226,6 @@ impl Builder {
         self.frames.push(Frame {
             pos,
             base: self.base.clone(),
-            base_number: self.base_number,
             live: self.live.clone(),
             new,
             epochs: self.epochs,
@@ -270,7 +264,6 @@ impl Builder {
         }
         let units = &self.units;
         self.live.retain(|n| units[*n as usize].gone == u32::MAX);
-        self.base_number += 1;
     }
 
     /// `numbers` and what is durable with them, for the order of their zones; moves the pointers.
@@ -440,9 +433,6 @@ impl History {
                 fresh.extend(&numbers);
                 now.insert(key, numbers);
             }
-            if !known.is_empty() {
-                b.base_number += 1;
-            }
             for n in known.values().flatten() {
                 b.units[*n as usize].gone = born;
                 b.units[*n as usize].durable = true;
@@ -455,6 +445,19 @@ impl History {
             b.live = live;
             known = now;
             b.frame(pos, new);
+        }
+        b.finish(tape.entries.len())
+    }
+
+    /// What the device that made the tape was left with at each moment if nothing of what it had in
+    /// doubt is kept: the frames of [`History::modelled`] without units.
+    pub fn certain(tape: &Tape) -> History {
+        let mut b = Builder::new(tape, true, ZoneOrder::Prefix);
+        for (pos, (_, entry)) in tape.entries.iter().enumerate() {
+            let Entry::Model(view) = entry else { continue };
+            b.base = view.medium.clone();
+            b.zones = view.zones.as_ref().map(|z| z.table.clone());
+            b.frame(pos, 0);
         }
         b.finish(tape.entries.len())
     }

@@ -16,6 +16,7 @@ mod known;
 mod ledger;
 mod oracle;
 mod pages;
+mod promises;
 mod rules;
 mod state;
 mod states;

@@ -5,8 +5,8 @@
 
 use wp_vfs::FileType;
 
-use crate::ledger::{Basis, FileLife, Ledger, Names, Object, Promise, Scope};
-pub(crate) use crate::rules::{Profile, Rule, Telling, Violation};
+use crate::ledger::{FileLife, Ledger, Names, Object};
+pub(crate) use crate::rules::{Profile, Rule, Violation};
 use crate::subject::{Outcome, Survivor};
 
 /// Judges what is left of a cut at which the operations before `begun` had been called and those
@@ -46,17 +46,17 @@ pub fn judge(
     out
 }
 
-struct Judge<'a> {
-    ledger: &'a Ledger,
-    outcome: &'a Outcome,
+pub(crate) struct Judge<'a> {
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) outcome: &'a Outcome,
     /// Versions up to this one may be there.
-    begun: u32,
-    ended: u32,
-    profile: &'a Profile,
+    pub(crate) begun: u32,
+    pub(crate) ended: u32,
+    pub(crate) profile: &'a Profile,
 }
 
 /// What a block of a survivor holds.
-enum Seen<'a> {
+pub(crate) enum Seen<'a> {
     Whole(u128),
     Tail(&'a [u8]),
 }
@@ -74,7 +74,7 @@ impl Judge<'_> {
     }
 
     /// The newest version at which `life` held in `block` what is seen there; `None`: never.
-    fn version_of(&self, life: &FileLife, block: u64, seen: &Seen<'_>) -> Option<u32> {
+    pub(crate) fn version_of(&self, life: &FileLife, block: u64, seen: &Seen<'_>) -> Option<u32> {
         let none = Vec::new();
         let versions = life.blocks.get(&block).unwrap_or(&none);
         let held = |data: &wp_medium::Slice, id: u128| match seen {
@@ -103,9 +103,14 @@ impl Judge<'_> {
         file.blocks.iter().map(|(b, id)| (*b, Seen::Whole(*id))).chain(tail)
     }
 
-    fn seen_at<'f>(&self, file: &'f Survivor, block: u64) -> Seen<'f> {
+    pub(crate) fn seen_at<'f>(&self, file: &'f Survivor, block: u64) -> Seen<'f> {
         let last = file.size / self.ledger.block_bytes();
-        match (&file.tail, file.blocks.binary_search_by_key(&block, |b| b.0)) {
+        // Without holes a block stands at its number.
+        let place = match file.blocks.get(block as usize) {
+            Some((b, _)) if *b == block => Ok(block as usize),
+            _ => file.blocks.binary_search_by_key(&block, |b| b.0),
+        };
+        match (&file.tail, place) {
             (Some(tail), _) if block == last => Seen::Tail(tail),
             (_, Ok(i)) => Seen::Whole(file.blocks[i].1),
             _ if block == last => Seen::Tail(&[]),
@@ -113,7 +118,7 @@ impl Judge<'_> {
         }
     }
 
-    fn whose(&self, seen: &Seen<'_>) -> String {
+    pub(crate) fn whose(&self, seen: &Seen<'_>) -> String {
         let Seen::Whole(id) = seen else { return "bytes that were never there".to_owned() };
         match self.ledger.owners.get(id) {
             Some((object, block, version)) => {
@@ -205,34 +210,6 @@ impl Judge<'_> {
                 });
             }
         }
-    }
-
-    /// Attributes of a file, as of version `covers` or later.
-    fn kept_xattrs(&self, life: &FileLife, file: &Survivor, due: &Due<'_>) -> Option<Violation> {
-        life.xattrs.iter().find_map(|(name, versions)| {
-            let required = versions.iter().rev().find(|v| v.version <= due.covers)?;
-            let there = file.xattrs.as_ref();
-            let seen = there.and_then(|x| x.iter().find(|(n, _)| n == name)).map(|(_, v)| v);
-            let mut may = versions
-                .iter()
-                .filter(|v| v.version >= required.version && v.version <= self.begun);
-            let kept = there.is_some() && may.any(|v| v.value.as_ref() == seen);
-            if required.version <= due.since || kept {
-                return None;
-            }
-            let set = self.ledger.text(required.version);
-            Some(Violation {
-                rule: due.rule,
-                path: file.path.clone(),
-                offset: None,
-                expected: format!("{name} as of `{set}` or later, as `{}` promised", due.by),
-                seen: match (there, seen) {
-                    (None, _) => "attributes that cannot be read".to_owned(),
-                    (_, None) => "no such attribute".to_owned(),
-                    (_, Some(v)) => format!("an older value of {} bytes", v.len()),
-                },
-            })
-        })
     }
 
     /// O3, both readings.
@@ -337,62 +314,8 @@ impl Judge<'_> {
         })
     }
 
-    fn promises(&self, out: &mut Vec<Violation>) {
-        let counts = |p: &&Promise| match p.basis {
-            Basis::Call => true,
-            Basis::Direct => self.profile.direct_is_durable,
-            Basis::Mark => self.profile.marks_hold,
-            Basis::Read => self.profile.reads_stay,
-            Basis::New => self.profile.new_by_fdatasync,
-            Basis::Reserved => self.profile.fallocate_syncs,
-        };
-        let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
-        for promise in made.filter(counts) {
-            let by = self.ledger.text(promise.operation + 1);
-            // A promise holds from the return of its call on. The cut that is judged by it comes at
-            // that moment at the earliest, and whatever was called before may show.
-            let begun = self.begun.max(promise.operation + 1);
-            let judge = Judge { begun, ..*self };
-            let covers = promise.covers;
-            let first = self.profile.errors == Telling::First;
-            let since = match self.ledger.failed {
-                true if first => promise.since_any,
-                true => promise.since_own,
-                false => 0,
-            };
-            let told = self.ledger.failed || promise.basis == Basis::Read;
-            let rule = if told { Rule::Errors } else { Rule::LostSync };
-            let attributes = matches!(promise.scope, Scope::All | Scope::File { names: true, .. });
-            let due = Due { covers, since, names: false, attributes, range: None, by, rule };
-            match promise.scope {
-                Scope::File { object, names } => {
-                    let names = names && self.profile.fsync_keeps_names;
-                    judge.kept_file(object, &Due { names, ..due }, out);
-                }
-                Scope::Range { object, from, to } => {
-                    let range = Some((from, to));
-                    judge.kept_file(object, &Due { range, ..due }, out);
-                }
-                Scope::Dir(object) => judge.kept_names(Some(object), &due, out),
-                Scope::Name { object, mark } => {
-                    judge.kept_mark(object, &self.ledger.marks[mark as usize], &due, out);
-                }
-                Scope::All => {
-                    judge.kept_names(None, &due, out);
-                    let mut objects: Vec<Object> =
-                        self.ledger.names[promise.covers as usize].values().copied().collect();
-                    objects.sort_unstable();
-                    objects.dedup();
-                    for object in objects {
-                        judge.kept_file(object, &due, out);
-                    }
-                }
-            }
-        }
-    }
-
     /// The survivor that is `object`, if it is there.
-    fn find(&self, object: Object) -> Option<&Survivor> {
+    pub(crate) fn find(&self, object: Object) -> Option<&Survivor> {
         let life = &self.ledger.files[object as usize];
         let at_some_time = |path: &str| {
             self.ledger
@@ -407,161 +330,11 @@ impl Judge<'_> {
     }
 
     /// Was it deleted, and its inode given to another file, which may be what is there?
-    fn is_reused(&self, object: Object) -> bool {
+    pub(crate) fn is_reused(&self, object: Object) -> bool {
         let born = |o: Object| self.ledger.files[o as usize].sizes.first().map_or(0, |s| s.version);
         let ino = self.ledger.files[object as usize].ino;
         let others = ino.and_then(|ino| self.ledger.by_ino.get(&ino));
         others.is_some_and(|o| o.iter().any(|o| *o > object && born(*o) <= self.begun))
-    }
-
-    /// Data and length of a file, as of version `covers` or later.
-    fn kept_file(&self, object: Object, due: &Due<'_>, out: &mut Vec<Violation>) {
-        if self.is_reused(object) {
-            return;
-        }
-        let &Due { covers, names, range, by, .. } = due;
-        let life = &self.ledger.files[object as usize];
-        let then: Vec<&String> = paths(&self.ledger.names[covers as usize], object).collect();
-        let lost = |path: &str, offset, expected: String, seen: String| Violation {
-            rule: due.rule,
-            path: path.to_owned(),
-            offset,
-            expected: format!("{expected}, as `{by}` promised"),
-            seen,
-        };
-        let Some(file) = self.find(object) else {
-            let must = names && then.iter().any(|p| !self.changed(p, covers, object));
-            if must {
-                out.push(lost(then[0], None, "the file".into(), "no such file".into()));
-            }
-            return;
-        };
-        if names {
-            let gone = then.iter().find(|p| {
-                !self.changed(p, covers, object)
-                    && !self.outcome.files.iter().any(|f| f.path == ***p)
-            });
-            if let Some(path) = gone {
-                out.push(lost(path, None, "this name".into(), "no such name".into()));
-            }
-        }
-        if due.attributes {
-            out.extend(self.kept_xattrs(life, file, due));
-        }
-        if life.kind != FileType::File {
-            return;
-        }
-        let required = life.sizes.iter().rev().find(|s| s.version <= covers && !s.maybe);
-        let fits = |s: &&crate::ledger::SizeVersion| {
-            required.is_some_and(|r| {
-                // Of a range only as much length is promised as makes it readable.
-                let long = |to: u64| file.size >= to;
-                s.version == r.version && range.map_or(file.size == s.to, |(_, to)| long(to))
-                    || s.version > r.version
-                        && s.version <= self.begun
-                        && s.from <= file.size
-                        && file.size <= s.to
-            })
-        };
-        if life.sizes.iter().find(fits).is_none() {
-            let want = required.map_or(0, |r| r.to);
-            out.push(lost(
-                &file.path,
-                None,
-                match range {
-                    Some((_, to)) => format!("a length of {to} or more"),
-                    None => format!("a length of {want}"),
-                },
-                format!("a length of {}", file.size),
-            ));
-            return;
-        }
-        let bs = self.ledger.block_bytes();
-        let (first, last) = range.map_or((0, u64::MAX), |(from, to)| (from / bs, to.div_ceil(bs)));
-        let last = last.min(file.size.div_ceil(bs));
-        for (block, versions) in life.blocks.range(first.min(last)..last) {
-            let required = versions.iter().rev().find(|v| v.version <= covers && !v.maybe);
-            let Some(required) = required.filter(|v| v.version > due.since) else { continue };
-            let seen = self.seen_at(file, *block);
-            let version = self.version_of(life, *block, &seen);
-            if version.is_none_or(|v| v < required.version) {
-                out.push(lost(
-                    &file.path,
-                    Some(block * bs),
-                    format!("what `{}` wrote or later", self.ledger.text(required.version)),
-                    match version {
-                        Some(v) => format!("what was there since `{}`", self.ledger.text(v)),
-                        None => self.whose(&seen),
-                    },
-                ));
-                return;
-            }
-        }
-    }
-
-    /// Did any operation after version `covers`, called by then, take the name from the object?
-    fn changed(&self, path: &str, covers: u32, object: Object) -> bool {
-        let later = &self.ledger.names[covers as usize..=self.begun as usize];
-        later.iter().any(|n| n.get(path) != Some(&object))
-    }
-
-    /// The names of a directory (`None`: of all) are those of version `covers` or later ones.
-    fn kept_names(&self, dir: Option<Object>, due: &Due<'_>, out: &mut Vec<Violation>) {
-        let &Due { covers, by, rule, .. } = due;
-        let then = &self.ledger.names[covers as usize];
-        let within = |path: &str| match dir {
-            None => true,
-            Some(dir) => {
-                let parent = path.rsplit_once('/').map(|(p, _)| p);
-                match parent {
-                    None => dir == 0,
-                    Some(p) => then.get(p) == Some(&dir),
-                }
-            }
-        };
-        for (path, object) in then.iter().filter(|(p, _)| within(p)) {
-            let there = self.outcome.files.iter().any(|f| f.path == *path);
-            if !there && !self.changed(path, covers, *object) {
-                out.push(Violation {
-                    rule,
-                    path: path.clone(),
-                    offset: None,
-                    expected: format!("this name, as `{by}` promised"),
-                    seen: "no such name".to_owned(),
-                });
-                return;
-            }
-        }
-        for file in self.outcome.files.iter().filter(|f| within(&f.path)) {
-            let later = &self.ledger.names[covers as usize..=self.begun as usize];
-            if !later.iter().any(|n| n.contains_key(&file.path)) {
-                out.push(Violation {
-                    rule,
-                    path: file.path.clone(),
-                    offset: None,
-                    expected: format!("no such name, as `{by}` promised"),
-                    seen: "the name".to_owned(),
-                });
-                return;
-            }
-        }
-    }
-
-    /// A name that was told of still leads to the file.
-    fn kept_mark(&self, object: Object, path: &str, due: &Due<'_>, out: &mut Vec<Violation>) {
-        let ino = self.ledger.files[object as usize].ino;
-        let is = |f: &Survivor| f.path == path && ino.is_none_or(|i| i == f.ino);
-        if self.outcome.files.iter().any(|f| is(f)) || self.changed(path, due.covers, object) {
-            return;
-        }
-        let other = self.outcome.files.iter().any(|f| f.path == path);
-        out.push(Violation {
-            rule: due.rule,
-            path: path.to_owned(),
-            offset: None,
-            expected: format!("this name, as `{}` told", due.by),
-            seen: if other { "another file of that name" } else { "no such name" }.to_owned(),
-        });
     }
 
     /// O7: a read went back to what was there before a write.
@@ -633,26 +406,4 @@ impl Judge<'_> {
             });
         }
     }
-}
-
-/// What is due of a promise.
-#[derive(Clone, Copy)]
-struct Due<'a> {
-    /// Versions up to this one.
-    covers: u32,
-    /// Of data only those after this one.
-    since: u32,
-    /// Names of a file too.
-    names: bool,
-    /// Its extended attributes: `fdatasync` says nothing of them.
-    attributes: bool,
-    /// Bytes of the file; `None`: all.
-    range: Option<(u64, u64)>,
-    /// Who made the promise.
-    by: &'a str,
-    rule: Rule,
-}
-
-fn paths(names: &Names, object: Object) -> impl Iterator<Item = &String> {
-    names.iter().filter(move |(_, o)| **o == object).map(|(p, _)| p)
 }

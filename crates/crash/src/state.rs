@@ -32,8 +32,9 @@ pub(crate) struct Pool {
     /// Page of the device -> the last of `touches` that is one of it.
     touched: PageTable<u32>,
     touches: Vec<Touch>,
+    /// Identities of the base's pages; 0: not known.
     ids: RefCell<PageTable<u128>>,
-    base_number: Option<u32>,
+    base: Medium,
 }
 
 /// A unit in doubt touches a page.
@@ -50,10 +51,15 @@ const NO_TOUCH: u32 = u32::MAX;
 impl Pool {
     /// Goes to another frame.
     pub(crate) fn enter(&mut self, history: &History, frame: &Frame) {
-        if self.base_number != Some(frame.base_number) {
-            self.ids.borrow_mut().clear();
-            self.base_number = Some(frame.base_number);
-        }
+        let ids = self.ids.get_mut();
+        self.base.diff(&frame.base, &mut |at, sectors| {
+            for page in at.0 / PAGE_SECTORS..(at.0 + u64::from(sectors)).div_ceil(PAGE_SECTORS) {
+                if ids.get(page).is_some() {
+                    ids.put(page, 0);
+                }
+            }
+        });
+        self.base = frame.base.clone();
         self.touched.clear();
         self.touches.clear();
         for (i, n) in frame.live.iter().enumerate() {
@@ -86,7 +92,8 @@ pub(crate) struct Varying(Option<VaryingPages>);
 struct VaryingPages(BTreeSet<u64>, PageTable<()>);
 
 impl Varying {
-    /// Pages that some unit touches, and in which the histories begin differently.
+    /// Pages that some unit touches, in which the histories begin differently, and, of those without
+    /// units, that change from one frame to the next.
     pub(crate) fn of<'h>(histories: impl Iterator<Item = &'h History> + Clone) -> Varying {
         let mut pages = BTreeSet::new();
         let mut touch = |at: Sector, sectors: u64| {
@@ -94,6 +101,11 @@ impl Varying {
         };
         for unit in histories.clone().flat_map(|h| &h.units) {
             touch(unit.at, unit.sectors());
+        }
+        for pair in
+            histories.clone().filter(|h| h.units.is_empty()).flat_map(|h| h.frames.windows(2))
+        {
+            pair[0].base.diff(&pair[1].base, &mut |at, n| touch(at, n.into()));
         }
         let mut bases = histories.flat_map(|h| h.frames.first()).map(|f| &f.base);
         if let Some(first) = bases.next() {
@@ -264,7 +276,7 @@ impl<'a> State<'a> {
         let at = self.first + page;
         match self.source(at) {
             Ok(None) => {
-                if let Some(id) = self.pool.ids.borrow().get(at) {
+                if let Some(id) = self.pool.ids.borrow().get(at).filter(|id| *id != 0) {
                     return id;
                 }
                 let id = whole(&self.frame.base, at).id();

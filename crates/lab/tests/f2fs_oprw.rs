@@ -1,12 +1,17 @@
 //! Paper f2fs-oprw on the mounted F2FS: what must hold of its runs, whatever the numbers.
 
+use wp_crash::{History, Kept};
+use wp_lab::crash::{Bench, play_on};
 use wp_lab::paper::f2fs_oprw::{
-    CutCounts, CutPlan, Drive, Mode, SLUG, Setup, cut, rate, rows, stages,
+    CutCounts, CutPlan, Drive, Ended, Mode, Plan, SLUG, Setup, cut, program, rate, reproduce, rows,
+    stages,
 };
 
 fn counts(mode: Mode, drive: Drive, seeds: u64, workers: usize) -> CutCounts {
     let plan = CutPlan { mode, drive, seeds: (1, seeds), cuts: 25 };
-    cut(&plan, workers, &|_| true).expect("it runs").expect("not interrupted")
+    let found = cut(&plan, workers, &|_| true).expect("it runs");
+    assert_eq!((found.runs, found.by_run.len() as u64), (seeds, seeds));
+    found
 }
 
 #[test]
@@ -36,13 +41,58 @@ fn what_comes_out_does_not_depend_on_the_workers() {
     assert_eq!(format!("{one:?}"), format!("{three:?}"));
 }
 
+/// The campaigns look at what is certain only; what is in doubt is another way to the same.
 #[test]
-fn a_campaign_can_be_stopped_between_seeds() {
+fn what_is_certain_is_what_the_model_leaves_with_nothing_kept() {
+    let params = [("zone_bytes", 16 << 20), ("blocks_per_plane", 24), ("conventional_zones", 2)];
+    let small = [("pages_per_block", 12), ("buffer_bytes", 5 << 20)];
+    let bench = Bench {
+        device: "zn540-4tb-noplp".to_owned(),
+        device_params: params.into_iter().chain(small).map(|(k, v)| (k.to_owned(), v)).collect(),
+        elevator: "mq-deadline".to_owned(),
+        settle_s: 0,
+        model: true,
+        ..Bench::new(&wp_f2fs::ENTRY, "era=5.14.4,fsync_mode=nobarrier").expect("options")
+    };
+    let played = play_on(&bench, bench.image().expect("an image"), &program(1)).expect("it runs");
+    let all = History::modelled(&played.tape, played.atomic);
+    let certain = History::certain(&played.tape);
+    assert_eq!(certain.frames.len(), all.frames.len());
+    assert!(certain.units.is_empty() && all.units.len() > 1000);
+    let mut moved = 0;
+    for (number, (a, b)) in all.frames.iter().zip(&certain.frames).enumerate() {
+        assert_eq!((a.pos, all.end_of(number)), (b.pos, certain.end_of(number)));
+        a.base.diff(&b.base, &mut |at, _| panic!("frame {number}: another base at {at:?}"));
+        let none = Kept::none(a.live.len());
+        assert!(all.permits(number, &none), "frame {number}");
+        assert_eq!(all.zones_of(number, &none), *b.zones.clone().expect("a zoned device"));
+        moved += usize::from(number > 0 && certain.frames[number - 1].zones != b.zones);
+    }
+    assert!(moved > 50, "{moved} frames in which a write pointer moves");
+}
+
+#[test]
+fn a_campaign_that_is_stopped_leaves_the_seeds_that_are_done() {
     let plan = CutPlan { mode: Mode::Posix, drive: Drive::PRESET, seeds: (1, 24), cuts: 5 };
-    assert!(cut(&plan, 2, &|done| done < 3).expect("it runs").is_none());
-    let whole = cut(&plan, 2, &|_| true).expect("it runs").expect("not stopped");
+    let part = cut(&plan, 1, &|done| done < 3).expect("it runs");
+    assert!((part.runs, part.cuts, part.by_run.len()) == (3, 15, 3), "{part:?}");
+    let whole = cut(&plan, 2, &|_| true).expect("it runs");
     assert!(whole.runs == 24 && whole.cuts == 120, "{whole:?}");
     assert!(whole.recovered <= whole.states && whole.states <= whole.cuts, "{whole:?}");
+    assert_eq!(part.by_run, whole.by_run[..3]);
+}
+
+#[test]
+fn a_reproduction_that_is_stopped_leaves_the_rows_that_are_done() {
+    let plan = Plan { seed: 1, quick: true, cuts: None, workers: 1 };
+    let stop_at = |n: &str| n == "cuts: strict_fixed, 3 of 100 seeds";
+    let Ended::Stopped(part) = reproduce(&plan, &|_, _, name| !stop_at(name)).expect("it runs")
+    else {
+        panic!("it was stopped");
+    };
+    let rows: Vec<(&str, u64)> = part.cuts.iter().map(|r| (r.name, r.counts.runs)).collect();
+    assert_eq!(rows, [("posix", 100), ("strict_fixed", 3)]);
+    assert!(part.surface.is_empty());
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Every verdict is pinned: a change of one is a reviewed diff of `papers/verdicts.toml`.
 
 use wp_lab::claims::{Verdict, check_pins};
-use wp_lab::paper::{ext4_fsync, f2fs_oprw};
+use wp_lab::paper::{
+    ext4_fsync,
+    f2fs_oprw::{self, Ended},
+};
 use wp_lab::testing::{blessing, repository};
 
 #[test]
@@ -20,8 +23,8 @@ fn every_claim_of_ext4_fsync_has_the_pinned_verdict() {
 fn every_claim_of_f2fs_oprw_has_the_pinned_verdict() {
     let whole = blessing() || std::env::var_os("WRITEPATH_WHOLE").is_some_and(|v| v == "1");
     let plan = f2fs_oprw::Plan { seed: 1, quick: !whole, cuts: None, workers: 2 };
-    let found =
-        f2fs_oprw::reproduce(&plan, &|_, _, _| true).expect("runs").expect("not interrupted");
+    let ended = f2fs_oprw::reproduce(&plan, &|_, _, _| true).expect("runs");
+    let Ended::Whole(found) = ended else { panic!("nobody stopped it") };
     let path = repository("papers/verdicts.toml");
     let changes = check_pins(&path, f2fs_oprw::SLUG, &found.claims, blessing()).expect("readable");
     let open: Vec<&str> = found

@@ -192,14 +192,19 @@ impl Slice {
                 out.copy_from_slice(&page.bytes()[off..off + out.len()]);
             }
             Content::Pattern(tag) => {
-                let mut done = 0usize;
-                while done < out.len() {
-                    let at = self.off + done as u64;
-                    let word = pattern_word(*tag, at / 8).to_le_bytes();
-                    let skip = (at % 8) as usize;
-                    let n = (8 - skip).min(out.len() - done);
-                    out[done..done + n].copy_from_slice(&word[skip..skip + n]);
-                    done += n;
+                let skip = (self.off % 8) as usize;
+                let first = ((8 - skip) % 8).min(out.len());
+                let (part, rest) = out.split_at_mut(first);
+                let word = pattern_word(*tag, self.off / 8).to_le_bytes();
+                part.copy_from_slice(&word[skip..][..part.len()]);
+                let mut words = (self.off.div_ceil(8)..).map(|n| pattern_word(*tag, n));
+                let mut whole = rest.chunks_exact_mut(8);
+                for (to, word) in whole.by_ref().zip(words.by_ref()) {
+                    to.copy_from_slice(&word.to_le_bytes());
+                }
+                let last = whole.into_remainder();
+                if let Some(word) = words.next().filter(|_| !last.is_empty()) {
+                    last.copy_from_slice(&word.to_le_bytes()[..last.len()]);
                 }
             }
         }
@@ -250,6 +255,12 @@ impl Slice {
                 let off = self.off as usize;
                 hash_bytes(&page.bytes()[off..off + self.len as usize])
             }
+            _ if self.len as usize <= PAGE_BYTES => {
+                let mut bytes = [0; PAGE_BYTES];
+                let bytes = &mut bytes[..self.len as usize];
+                self.copy_to(bytes);
+                hash_bytes(bytes)
+            }
             _ => hash_bytes(&self.to_vec()),
         }
     }
@@ -276,13 +287,18 @@ impl Eq for Slice {}
 fn hash_bytes(bytes: &[u8]) -> u128 {
     const K: [u64; 2] = [0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB];
     let mut lane = [bytes.len() as u64 ^ K[0], mix64(bytes.len() as u64) ^ K[1]];
-    for chunk in bytes.chunks(16) {
-        let mut word = [0u8; 16];
-        word[..chunk.len()].copy_from_slice(chunk);
+    let mut take = |word: [u8; 16]| {
         let w = u128::from_le_bytes(word);
         let (lo, hi) = (w as u64, (w >> 64) as u64);
         lane[0] = fold(lane[0] ^ lo, K[0] ^ hi);
         lane[1] = fold(lane[1].rotate_left(23) ^ hi, K[1] ^ lo);
+    };
+    let (whole, last) = bytes.as_chunks::<16>();
+    whole.iter().for_each(|word| take(*word));
+    if !last.is_empty() {
+        let mut word = [0u8; 16];
+        word[..last.len()].copy_from_slice(last);
+        take(word);
     }
     (u128::from(mix64(lane[0] ^ lane[1].rotate_left(32))) << 64) | u128::from(mix64(lane[1]))
 }

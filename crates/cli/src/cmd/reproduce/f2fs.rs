@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use wp_lab::claims::Verdict;
-use wp_lab::paper::f2fs_oprw::{self, CutRow, Plan, Reproduction, SurfacePoint};
+use wp_lab::paper::f2fs_oprw::{self, CutRow, Ended, Part, Plan, Reproduction, SurfacePoint};
 use wp_lab::results::Results;
 
 use super::flows::Figures;
@@ -35,16 +35,15 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
         cuts: a.crash.map(|n| n.unwrap_or(LONG)),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let done = super::flows::figures(a.seed).and_then(|figures| {
-        let found = f2fs_oprw::reproduce(&plan, &progress)?;
-        Ok(found.map(|found| (found, figures)))
-    });
+    let done = super::flows::figures(a.seed)
+        .and_then(|figures| Ok((f2fs_oprw::reproduce(&plan, &progress)?, figures)));
     if live {
         eprint!("\r{:<60}\r", "");
     }
     match done {
-        Ok(Some((found, figures))) => report(a, out, &found, &figures),
-        Ok(None) => interrupted(out),
+        Ok((Ended::Whole(found), figures)) => report(a, out, &found, &figures),
+        Ok((Ended::Stopped(part), _)) if part.cuts.is_empty() => interrupted(out),
+        Ok((Ended::Stopped(part), _)) => stopped(a, out, &part),
         Err(e) => out.machine_error(&e),
     }
 }
@@ -75,16 +74,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures) -> ExitCod
         .expect(LINE);
     }
     let mut results = Results::default();
-    results.add(
-        "resolved.toml",
-        format!(
-            "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\ncrash = {}\n",
-            f2fs_oprw::SLUG,
-            a.seed,
-            a.quick,
-            a.crash.map_or(0, |n| n.unwrap_or(LONG))
-        ),
-    );
+    results.add("resolved.toml", resolved(a));
     results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
     results.add("tables.txt", text.clone());
     for (name, run) in flows.runs() {
@@ -97,6 +87,38 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures) -> ExitCod
     }
     let differs = found.claims.iter().any(|c| c.verdict == Verdict::Differs);
     out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
+}
+
+/// What was asked for, in full.
+fn resolved(a: &Args) -> String {
+    format!(
+        "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\ncrash = {}\n",
+        f2fs_oprw::SLUG,
+        a.seed,
+        a.quick,
+        a.crash.map_or(0, |n| n.unwrap_or(LONG))
+    )
+}
+
+/// What was done of the power cuts when the run was interrupted; no claim is judged by it.
+fn stopped(a: &Args, out: &Out, part: &Part) -> ExitCode {
+    let doc = json!({
+        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [f2fs_oprw::SLUG],
+        "interrupted": true, "table_6_2": part.cuts, "surface": part.surface,
+    });
+    let mut text = "Interrupted; this much was done. No claim is judged.\n\n".to_owned();
+    cuts(&mut text, &part.cuts);
+    surface(&mut text, &part.surface);
+    let mut results = Results::default();
+    results.add("resolved.toml", resolved(a));
+    results.add("interrupted.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
+    results.add("tables.txt", text.clone());
+    // Beside those of a whole run, which it must not take the place of.
+    match results.write(&a.out, &format!("reproduce-{}-interrupted", f2fs_oprw::SLUG)) {
+        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Err(e) => return out.host_error(&a.out, &e),
+    }
+    out.answer(Exit::Interrupted, &doc, &text)
 }
 
 fn stages(t: &mut String, found: &Reproduction) {

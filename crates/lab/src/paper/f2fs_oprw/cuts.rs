@@ -13,13 +13,14 @@
 //!             flush. The drive's are those of the fitted preset; the surface varies them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 use wp_base::rng::Rng;
 use wp_crash::{Case, Explorer, FsSubject, History, Kept, Outcome, Profile, Rule, Violation};
-use wp_medium::Sound;
+use wp_medium::{Medium, Sound};
 use wp_vfs::Options;
 use wp_workload::program::{Call, Program, contents};
 
@@ -226,15 +227,16 @@ pub fn bench(mode: Mode, drive: Drive) -> Result<Bench, MachineError> {
     })
 }
 
-/// Runs a campaign with so many threads. What comes out does not depend on their number. `None`:
-/// `go_on` said no; it is told before each seed how many are done.
+/// Runs a campaign with so many threads. What comes out does not depend on their number. `go_on` is
+/// told before each seed how many are done; if it says no, what is done comes out, of fewer runs
+/// than the plan has.
 ///
 /// Errors: a machine that cannot be, and programs that cannot be played.
 pub fn cut(
     plan: &CutPlan,
     workers: usize,
     go_on: &(dyn Fn(u64) -> bool + Sync),
-) -> Result<Option<CutCounts>, MachineError> {
+) -> Result<CutCounts, MachineError> {
     let chunks = plan.seeds.1.div_ceil(CHUNK);
     let (next, seeds_done) = (AtomicU64::new(0), AtomicU64::new(0));
     let go = || go_on(seeds_done.load(Ordering::SeqCst));
@@ -242,6 +244,7 @@ pub fn cut(
     std::thread::scope(|scope| {
         for _ in 0..workers.max(1) {
             scope.spawn(|| {
+                let mut place = None;
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
                     if n >= chunks || !go() {
@@ -253,8 +256,7 @@ pub fn cut(
                         seeds_done.fetch_add(1, Ordering::SeqCst);
                         go()
                     };
-                    let out = chunk(plan, first, end, &each).map_err(|e| e.to_string());
-                    let Some(out) = out.transpose() else { return };
+                    let out = chunk(plan, &mut place, first..end, &each).map_err(|e| e.to_string());
                     done.lock().unwrap_or_else(|e| e.into_inner()).insert(n, out);
                 }
             });
@@ -262,31 +264,43 @@ pub fn cut(
     });
     let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
     let mut all = CutCounts::default();
-    let is_whole = done.len() as u64 == chunks;
     for out in done.into_values() {
         all.add(out.map_err(MachineError::Config)?);
     }
-    Ok(is_whole.then_some(all))
+    Ok(all)
 }
 
-/// Seeds `first..end`; after each `go_on` is asked. `None`: it said no before the last.
+/// Where the programs of a campaign are played, and the new file system that they begin with.
+struct Place {
+    bench: Bench,
+    image: Medium,
+}
+
+/// So many seeds, up to the one after which `go_on` says no. `place` is made by the first of a
+/// worker's.
 fn chunk(
     plan: &CutPlan,
-    first: u64,
-    end: u64,
+    place: &mut Option<Place>,
+    seeds: Range<u64>,
     go_on: &dyn Fn() -> bool,
-) -> Result<Option<CutCounts>, MachineError> {
-    let bench = bench(plan.mode, plan.drive)?;
-    let image = bench.image()?;
+) -> Result<CutCounts, MachineError> {
+    let place = match place {
+        Some(place) => place,
+        None => {
+            let bench = bench(plan.mode, plan.drive)?;
+            let image = bench.image()?;
+            place.insert(Place { bench, image })
+        }
+    };
     let mut all = CutCounts::default();
-    for seed in first..end {
-        let played = play_on(&bench, image.clone(), &program(seed))?;
-        all.add(cut_run(&bench.fs_options, &played, seed, plan.cuts));
-        if !go_on() && seed + 1 < end {
-            return Ok(None);
+    for seed in seeds {
+        let played = play_on(&place.bench, place.image.clone(), &program(seed))?;
+        all.add(cut_run(&place.bench.fs_options, &played, seed, plan.cuts));
+        if !go_on() {
+            break;
         }
     }
-    Ok(Some(all))
+    Ok(all)
 }
 
 /// What the paper's oracle knows: the contents that each block of the file ever had.
@@ -333,7 +347,8 @@ fn cut_run(options: &Options, played: &Played, seed: u64, cuts: u64) -> CutCount
     let begins = entries.iter().position(|(_, e)| matches!(e, wp_crash::Entry::Begin(FILL)));
     let from = begins.map_or(0, |i| entries[i].0.0);
     let to = entries.last().map_or(from, |(at, _)| at.0).max(from + 1);
-    let history = History::modelled(&played.tape, played.atomic);
+    // What the drive itself is left with: nothing of what is in doubt.
+    let history = History::certain(&played.tape);
     let at_of = |frame: &wp_crash::Frame| entries.get(frame.pos).map_or(0, |(at, _)| at.0);
     let mut frames: BTreeMap<usize, u64> = BTreeMap::new();
     let mut rng = Rng::stream(seed, "instants");
@@ -376,8 +391,7 @@ fn cut_run(options: &Options, played: &Played, seed: u64, cuts: u64) -> CutCount
     let states = frames.len() as u64;
     let mut out = CutCounts { runs: 1, cuts, states, ..CutCounts::default() };
     for (frame, n) in frames {
-        // What the drive itself is left with: nothing of what is in doubt.
-        let none = Kept::none(history.frames[frame].live.len());
+        let none = Kept::none(0);
         explorer.visit(&mut case, frame, &mut std::iter::once(none), &mut |_, look| {
             let has = |rules: &[Rule]| {
                 u64::from(look.violations.news.iter().any(|v| rules.contains(&v.rule)))

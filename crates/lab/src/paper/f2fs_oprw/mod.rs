@@ -146,13 +146,43 @@ impl Plan {
     }
 }
 
+/// What is done of the long parts when a run is stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// Table 6.2; the last row may be of fewer seeds than was asked for.
+    pub cuts: Vec<CutRow>,
+    /// Points of its region.
+    pub surface: Vec<SurfacePoint>,
+}
+
+/// How far a run came.
+pub enum Ended {
+    /// To its end.
+    Whole(Box<Reproduction>),
+    /// It was stopped.
+    Stopped(Part),
+}
+
 /// Runs everything and judges. `progress(done, all, name)` is called before each part, and by those
-/// that take long now and then; `false` stops, and the answer is `None`.
+/// that take long now and then; `false` stops.
 ///
 /// Errors: machines that cannot be or do not finish.
 pub fn reproduce(
     plan: &Plan,
     progress: &(dyn Fn(usize, usize, &str) -> bool + Sync),
+) -> Result<Ended, MachineError> {
+    let mut part = Part::default();
+    Ok(match all(plan, progress, &mut part)? {
+        Some(found) => Ended::Whole(Box::new(found)),
+        None => Ended::Stopped(part),
+    })
+}
+
+/// `None`: stopped; `part` has what was done.
+fn all(
+    plan: &Plan,
+    progress: &(dyn Fn(usize, usize, &str) -> bool + Sync),
+    part: &mut Part,
 ) -> Result<Option<Reproduction>, MachineError> {
     let varied = if plan.quick { Vec::new() } else { variations() };
     let parts = cut_rows().len() + 2 + SIZES_KIB.len() + 3 + varied.len();
@@ -181,7 +211,6 @@ pub fn reproduce(
     let think = (macros::FLOWOP_NS, macros::THINK_NS);
     let macros = Macros::measure(&paper, think, (macros::LOOPS, macros::INSERTS))?;
     let others = if plan.quick { None } else { Some(Others::measure(plan.seed)?) };
-    let mut cuts = Vec::new();
     for (name, mode, drive) in cut_rows() {
         if !next(&format!("cuts: {name}")) {
             return Ok(None);
@@ -189,10 +218,15 @@ pub fn reproduce(
         let (seeds, each) = plan.cuts(name);
         let one = CutPlan { mode, drive, seeds: (plan.seed, seeds), cuts: each };
         let go = |done| go_on(&format!("cuts: {name}, {done} of {seeds} seeds"));
-        let Some(counts) = cut(&one, plan.workers, &go)? else { return Ok(None) };
-        cuts.push(CutRow { name, mode: mode.name(), drive, counts });
+        let counts = cut(&one, plan.workers, &go)?;
+        let is_whole = counts.runs == seeds;
+        if counts.runs > 0 {
+            part.cuts.push(CutRow { name, mode: mode.name(), drive, counts });
+        }
+        if !is_whole {
+            return Ok(None);
+        }
     }
-    let mut region = Vec::new();
     let mut recovery = Vec::new();
     if !plan.quick {
         if !next("surface") {
@@ -200,9 +234,8 @@ pub fn reproduce(
         }
         let go = |done, all| go_on(&format!("surface, {done} of {all} points"));
         let size = if plan.cuts.is_some() { LONG_SURFACE } else { SURFACE };
-        match surface(size, plan.workers, &go)? {
-            Some(found) => region = found,
-            None => return Ok(None),
+        if !surface(size, plan.workers, &mut part.surface, &go)? {
+            return Ok(None);
         }
         if !next("table 6.3") {
             return Ok(None);
@@ -228,8 +261,8 @@ pub fn reproduce(
         figure,
         macros,
         others,
-        cuts,
-        surface: region,
+        cuts: std::mem::take(&mut part.cuts),
+        surface: std::mem::take(&mut part.surface),
         recovery,
         costs,
         claims: Vec::new(),

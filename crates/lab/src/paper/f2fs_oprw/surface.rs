@@ -39,21 +39,21 @@ impl SurfacePoint {
     }
 }
 
-/// Runs every point with so many seeds and cuts of each. `None`: interrupted.
+/// Runs every point with so many seeds and cuts of each, into `out`. Was it every one?
 ///
 /// `progress(done, all)` is called before each and while it runs; `false` stops.
 pub fn surface(
     (seeds, cuts): (u64, u64),
     workers: usize,
+    out: &mut Vec<SurfacePoint>,
     progress: &(dyn Fn(usize, usize) -> bool + Sync),
-) -> Result<Option<Vec<SurfacePoint>>, MachineError> {
+) -> Result<bool, MachineError> {
     let all = DIES.len() * BUFFERS_MIB.len() * PERIODS_US.len();
-    let mut out = Vec::new();
     for dies in DIES {
         for buffer_mib in BUFFERS_MIB {
             for period_us in PERIODS_US {
                 if !progress(out.len(), all) {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 let drive = Drive {
                     dies,
@@ -62,8 +62,11 @@ pub fn surface(
                     ..Drive::PRESET
                 };
                 let plan = CutPlan { mode: Mode::Posix, drive, seeds: (1, seeds), cuts };
-                let go_on = |_| progress(out.len(), all);
-                let Some(counts) = cut(&plan, workers, &go_on)? else { return Ok(None) };
+                let done = out.len();
+                let counts = cut(&plan, workers, &|_| progress(done, all))?;
+                if counts.runs < seeds {
+                    return Ok(false);
+                }
                 out.push(SurfacePoint {
                     dies: dies.0 * dies.1,
                     channels: dies.0,
@@ -75,5 +78,5 @@ pub fn surface(
             }
         }
     }
-    Ok(Some(out))
+    Ok(true)
 }
