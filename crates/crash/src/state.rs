@@ -34,7 +34,7 @@ pub(crate) struct Pool {
     touches: Vec<Touch>,
     /// Identities of the base's pages; 0: not known.
     ids: RefCell<PageTable<u128>>,
-    base: Medium,
+    base: Option<Medium>,
 }
 
 /// A unit in doubt touches a page.
@@ -52,14 +52,17 @@ impl Pool {
     /// Goes to another frame.
     pub(crate) fn enter(&mut self, history: &History, frame: &Frame) {
         let ids = self.ids.get_mut();
-        self.base.diff(&frame.base, &mut |at, sectors| {
-            for page in at.0 / PAGE_SECTORS..(at.0 + u64::from(sectors)).div_ceil(PAGE_SECTORS) {
-                if ids.get(page).is_some() {
-                    ids.put(page, 0);
+        if let Some(base) = &self.base {
+            base.diff(&frame.base, &mut |at, sectors| {
+                let end = (at.0 + u64::from(sectors)).div_ceil(PAGE_SECTORS);
+                for page in at.0 / PAGE_SECTORS..end {
+                    if ids.get(page).is_some() {
+                        ids.put(page, 0);
+                    }
                 }
-            }
-        });
-        self.base = frame.base.clone();
+            });
+        }
+        self.base = Some(frame.base.clone());
         self.touched.clear();
         self.touches.clear();
         for (i, n) in frame.live.iter().enumerate() {

@@ -244,15 +244,15 @@ fn surface(t: &mut String, points: &[SurfacePoint]) {
     dies.dedup();
     writeln!(
         t,
-        "Where posix fails how often, %: dies (of so many channels), buffer, period of the emulator's\n\
-         free flush. *: as often as the paper's 30 of 1000 can mean."
+        "Where posix fails how often, % (95 % over seeds): dies (of so many channels), buffer, period\n\
+         of the emulator's free flush. *: as often as the paper's 30 of 1000 can mean."
     )
     .expect(LINE);
     for buffer in buffers {
         write!(t, "\nbuffer {buffer:>2} MiB   ").expect(LINE);
         for period in &periods {
             let head = if *period == 0 { "none".to_owned() } else { format!("{period} us") };
-            write!(t, " {head:>9}").expect(LINE);
+            write!(t, " {head:>19}").expect(LINE);
         }
         t.push('\n');
         for (channels, dies) in &dies {
@@ -263,9 +263,11 @@ fn surface(t: &mut String, points: &[SurfacePoint]) {
                         == (buffer, *period, *dies, *channels)
                 };
                 let cell = points.iter().find(is_it).map_or("-".to_owned(), |p| {
-                    format!("{:.2}{}", p.rate * 1e2, if p.is_papers() { "*" } else { " " })
+                    let ([low, high], mark) = (p.interval, if p.is_papers() { "*" } else { " " });
+                    let (rate, low, high) = (p.rate * 1e2, low * 1e2, high * 1e2);
+                    format!("{rate:.2}{mark} [{low:.2},{high:.2}]")
                 });
-                write!(t, " {cell:>9}").expect(LINE);
+                write!(t, " {cell:>19}").expect(LINE);
             }
             t.push('\n');
         }

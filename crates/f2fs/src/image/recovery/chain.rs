@@ -386,7 +386,7 @@ fn recover_node(
             continue;
         }
         recover_address(s, ino, at, first + u64::from(slot), to, options, out)?;
-        now = s.node(here.nid)?;
+        s.of_node(here.nid, |block| now.copy_from_slice(block))?;
     }
     // The node takes the marks of the one that was found; its number stays its own.
     let target = s.node_mut(here.nid)?;
@@ -498,7 +498,7 @@ fn recover_inline_attributes(s: &mut State<'_>, ino: u32, from: &Block) -> FsRes
 /// `f2fs_recover_inline_data`.
 fn recover_inline_data(s: &mut State<'_>, ino: u32, from: &Block) -> FsResult<bool> {
     let shape = s.get(ino)?;
-    let had = Inode::of(&*s.node(ino)?).has_inline(inline::DATA);
+    let had = s.of_node(ino, |block| Inode::of(block).has_inline(inline::DATA))?;
     let is_inode = Footer::of(from).is_inode();
     let source = Inode::of(from);
     if is_inode && source.has_inline(inline::DATA) {

@@ -53,6 +53,15 @@ impl<'a> State<'a> {
         }
     }
 
+    /// What `f` says of a node as it is now, without a copy of one that differs from the image.
+    /// Errors: as [`State::node`].
+    pub(super) fn of_node<T>(&self, nid: u32, f: impl FnOnce(&Block) -> T) -> FsResult<T> {
+        match self.nodes.get(&nid) {
+            Some(block) => Ok(f(block)),
+            None => self.node(nid).map(|block| f(&block)),
+        }
+    }
+
     /// A node, to change it.
     pub(super) fn node_mut(&mut self, nid: u32) -> FsResult<&mut Block> {
         if !self.nodes.contains_key(&nid) {
@@ -104,11 +113,10 @@ impl<'a> State<'a> {
         };
         let mut nid = ino;
         for (level, (child, offset)) in path.iter().take(depth as usize).enumerate() {
-            let parent = self.node(nid)?;
-            let next = match level {
-                0 => Inode::of(&parent).nid(*child),
-                _ => Node::of(&parent).word(*child),
-            };
+            let next = self.of_node(nid, |parent| match level {
+                0 => Inode::of(parent).nid(*child),
+                _ => Node::of(parent).word(*child),
+            })?;
             let next = match next {
                 0 if !make => return Ok(None),
                 0 => {
@@ -122,7 +130,7 @@ impl<'a> State<'a> {
                 }
                 next => next,
             };
-            let found = *Footer::of(&*self.node(next)?);
+            let found = self.of_node(next, |block| *Footer::of(block))?;
             if found.ino.get() != ino || found.offset() != *offset {
                 let expected = format!("offset {offset} of inode {ino} (node {next})");
                 let structure = "f2fs node";
@@ -157,12 +165,10 @@ impl<'a> State<'a> {
 
     /// The address in a slot.
     pub(super) fn address(&mut self, ino: u32, at: Slot) -> FsResult<u32> {
-        let block = self.node(at.nid)?;
         let shape = self.get(ino)?;
-        Ok(if at.nid == ino {
-            Inode::of(&block).addr(&shape, at.slot)
-        } else {
-            Node::of(&block).word(at.slot)
+        self.of_node(at.nid, |block| match at.nid == ino {
+            true => Inode::of(block).addr(&shape, at.slot),
+            false => Node::of(block).word(at.slot),
         })
     }
 
