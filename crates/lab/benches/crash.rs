@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::process::Command;
 
 use wp_crash::{Explorer, FsSubject, Outcome, Pages, Plan, Profile, Rule, Subject, Totals};
+use wp_lab::crash::bugs::ZONES;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Source, Space, play_on};
 use wp_medium::Sound;
@@ -92,16 +93,8 @@ static GROUNDS: [Ground; 4] = [
         name: "f2fs zns",
         fs: &wp_f2fs::ENTRY,
         options: F2FS,
-        device: "zn540-4tb-noplp",
-        params: &[
-            ("zone_bytes", 16 << 20),
-            ("blocks_per_plane", 24),
-            ("conventional_zones", 2),
-            ("channels", 8),
-            ("dies_per_channel", 4),
-            ("pages_per_block", 12),
-            ("buffer_bytes", 5 << 20),
-        ],
+        device: ZONES.0,
+        params: ZONES.1,
         elevator: "mq-deadline",
     },
 ];

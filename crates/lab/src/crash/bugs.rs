@@ -103,8 +103,9 @@ const MENDED: &str = "f2fs,mode=lfs,fsync_mode=strict_fixed,\
 const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
 const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
-/// On zones, of 16 MiB as in the second paper's power cuts: all logs are on sequential ones.
-pub(super) const ZONES: (&str, &[(&str, u64)]) = (
+/// A device preset and its parameters: zones of 16 MiB as in the power cuts of paper `f2fs-oprw`, so
+/// that all logs are on sequential ones.
+pub const ZONES: (&str, &[(&str, u64)]) = (
     "zn540-4tb-noplp",
     &[
         ("zone_bytes", 16 << 20),
