@@ -95,8 +95,8 @@ pub(crate) struct Varying(Option<VaryingPages>);
 struct VaryingPages(BTreeSet<u64>, PageTable<()>);
 
 impl Varying {
-    /// Pages that some unit touches, in which the histories begin differently, and, of those without
-    /// units, that change from one frame to the next.
+    /// Pages that some unit touches, in which the histories begin differently, and, of those
+    /// without units, that change from one frame to the next.
     pub(crate) fn of<'h>(histories: impl Iterator<Item = &'h History> + Clone) -> Varying {
         let mut pages = BTreeSet::new();
         let mut touch = |at: Sector, sectors: u64| {

@@ -1,8 +1,8 @@
-//! Bugs that generated programs found in our F2FS (`crash --bug N2`, `N3`, `N4`), seen in Linux 6.12
-//! itself: a guest runs the reduced program in virtual time.
+//! Bugs that generated programs found in our F2FS (`crash --bug N2`, `N3`, `N4`), seen in Linux
+//! 6.12 itself: a guest runs the reduced program in virtual time.
 //!
-//! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when it
-//! takes it, so that a cut there cannot show that a flush came too early.
+//! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
+//! it takes it, so that a cut there cannot show that a flush came too early.
 
 use std::path::Path;
 use std::process::Command;
@@ -88,7 +88,8 @@ fn compile(source: &Path, binary: &Path) -> Result<(), String> {
     if made.status.success() { Ok(()) } else { Err(said()) }
 }
 
-/// `… block_rq_issue: 253,1 WS 4096 () 36872 + 8 …`, `… block_rq_complete: 253,1 WS () 36872 + 8 …`.
+/// `… block_rq_issue: 253,1 WS 4096 () 36872 + 8 …`, `… block_rq_complete: 253,1 WS () 36872 + 8
+/// …`.
 fn request(line: &str) -> Option<(bool, String, u64)> {
     let (is_issue, rest) = match line.split_once("block_rq_issue: ") {
         Some((_, rest)) => (true, rest),

@@ -3,8 +3,8 @@
 //!
 //! Source: `crash.md` section 6 (A1–A35) with the commits named there. N1 was found here, by the
 //!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
-//!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12; so was
-//!         N3. N4 was found by `crash wild`; a guest with 6.12 loses the write too. R1
+//!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12; so
+//!         was N3. N4 was found by `crash wild`; a guest with 6.12 loses the write too. R1
 //!         and R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,8 +103,8 @@ const MENDED: &str = "f2fs,mode=lfs,fsync_mode=strict_fixed,\
 const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
 const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
-/// A device preset and its parameters: zones of 16 MiB as in the power cuts of paper `f2fs-oprw`, so
-/// that all logs are on sequential ones.
+/// A device preset and its parameters: zones of 16 MiB as in the power cuts of paper `f2fs-oprw`,
+/// so that all logs are on sequential ones.
 pub const ZONES: (&str, &[(&str, u64)]) = (
     "zn540-4tb-noplp",
     &[
