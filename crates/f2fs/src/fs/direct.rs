@@ -204,19 +204,20 @@ impl F2fs {
         // iomap makes an O_DSYNC write durable before this file system notes what the write did:
         // the new length, and that blocks were overwritten, are for a later fsync.
         let early = self.opts.era.direct_iomap;
-        if self.opts.size_before_sync && done > 0 && at + done > inode.size.get() {
-            self.set_size(inode, at + done);
+        let grow = || {
+            if done > 0 && at + done > inode.size.get() {
+                self.set_size(inode, at + done);
+            }
+        };
+        if self.opts.size_before_sync {
+            grow();
         }
         if early && !force.holds {
             self.synced(inode, (at, done), sync, told).await?;
         }
-        if done > 0 {
-            if at + done > inode.size.get() {
-                self.set_size(inode, at + done);
-            }
-            if !self.is_lfs() {
-                inode.set(fi::UPDATE_WRITE);
-            }
+        grow();
+        if done > 0 && !self.is_lfs() {
+            inode.set(fi::UPDATE_WRITE);
         }
         let mut total = done;
         if done < len {

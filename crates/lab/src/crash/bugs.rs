@@ -94,11 +94,16 @@ const BUG: Bug = Bug {
 /// Today's kernel.
 const TODAY: Side = Side { fs: "ext4,era=6.18", elevator: "", ..PLAIN };
 
-/// F2FS so that no known hole is open: out of place, a flush between data and nodes, and the first
-/// node after a checkpoint, the last of an fsync and those before it are waited for, and a direct
-/// write's length is part of what its sync makes durable.
-const MENDED: &str = "f2fs,mode=lfs,fsync_mode=strict_fixed,\
-    wait_first_node,wait_last_node,wait_earlier_nodes,size_before_sync";
+/// What F2FS is to wait for so that no known hole of its fsync is open: the first node after a
+/// checkpoint, the last of an fsync and those before it; and a direct write's length is part of what
+/// its sync makes durable.
+macro_rules! mends {
+    () => {
+        "wait_first_node,wait_last_node,wait_earlier_nodes,size_before_sync"
+    };
+}
+/// F2FS so that no known hole is open: out of place, and a flush between data and nodes besides.
+const MENDED: &str = concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,", mends!());
 /// What F2FS promises.
 const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
@@ -118,6 +123,9 @@ pub const ZONES: (&str, &[(&str, u64)]) = (
     ],
 );
 const F2FS_ZONED: Side = Side { device: ZONES.0, params: ZONES.1, elevator: "mq-deadline", ..F2FS };
+/// A bug of F2FS, by which what was synced is lost.
+const F2FS_BUG: Bug =
+    Bug { fixed: Side { fs: MENDED, ..F2FS }, rule: Rule::LostSync, profile: F2FS_KEEPS, ..BUG };
 
 /// Those that this build can show.
 pub static BUGS: &[Bug] = &[
@@ -175,7 +183,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A8",
         what: "F2FS, posix: a node is on the medium before the data that it names: a file shows what it never held",
-        affected: Side { fs: "f2fs,mode=lfs,wait_first_node", ..F2FS },
+        affected: Side { fs: concat!("f2fs,mode=lfs,", mends!()), ..F2FS },
         fixed: Side { fs: MENDED, ..F2FS },
         profile: F2FS_KEEPS,
         ..BUG
@@ -183,14 +191,8 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A9",
         what: "F2FS, strict on zones: no flush before the last node, so zeroes stand where synced data did",
-        affected: Side {
-            fs: "f2fs,wait_first_node,wait_last_node,fsync_mode=strict",
-            ..F2FS_ZONED
-        },
-        fixed: Side {
-            fs: "f2fs,wait_first_node,wait_last_node,fsync_mode=strict_fixed",
-            ..F2FS_ZONED
-        },
+        affected: Side { fs: concat!("f2fs,fsync_mode=strict,", mends!()), ..F2FS_ZONED },
+        fixed: Side { fs: concat!("f2fs,fsync_mode=strict_fixed,", mends!()), ..F2FS_ZONED },
         // Behind a write pointer nothing old is left to be shown.
         rule: Rule::LostSync,
         profile: F2FS_KEEPS,
@@ -200,101 +202,72 @@ pub static BUGS: &[Bug] = &[
         id: "A10",
         what: "F2FS: fdatasync overlooks a length or a hole far behind in a file (until 281518c694a5)",
         affected: Side {
-            fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
-                wait_first_node,wait_last_node,wait_earlier_nodes,old_fdatasync",
+            fs: concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,old_fdatasync,", mends!()),
             ..F2FS
         },
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
         programs: Programs::Made(far::behind_the_inode, 48),
-        ..BUG
+        ..F2FS_BUG
     },
     Bug {
         id: "A21.9",
         what: "F2FS: zeroes behind the end of a file that was to keep its length make it longer (until 17cd07ae9507)",
         affected: Side {
-            fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
-                wait_first_node,wait_last_node,wait_earlier_nodes,old_zero_range",
+            fs: concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,old_zero_range,", mends!()),
             ..F2FS
         },
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
         programs: Programs::Made(far::behind_the_inode, 48),
-        ..BUG
+        ..F2FS_BUG
     },
     Bug {
         id: "A21.10",
         what: "F2FS: a file that was made in a renamed directory and synced is in the old one (in strict mode until 0a007b97aad6)",
-        affected: Side {
-            fs: "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=posix",
-            ..F2FS
-        },
-        // Strict: such an fsync is a checkpoint.
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
+        affected: Side { fs: concat!("f2fs,mode=lfs,fsync_mode=posix,", mends!()), ..F2FS },
         programs: Programs::Made(moved::directories, 64),
-        ..BUG
+        // Mended: strict, where such an fsync is a checkpoint.
+        ..F2FS_BUG
     },
     Bug {
         id: "A11",
         what: "F2FS, fsync_mode=nobarrier on a volatile cache: what an fsync promised is gone",
-        affected: Side { fs: "f2fs,mode=lfs,wait_first_node,fsync_mode=nobarrier", ..F2FS },
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
-        ..BUG
+        affected: Side { fs: concat!("f2fs,mode=lfs,fsync_mode=nobarrier,", mends!()), ..F2FS },
+        ..F2FS_BUG
     },
     Bug {
         id: "R1",
         what: "F2FS: the first node that is fsynced after a checkpoint is not waited for, so the flush can overtake it",
         affected: Side {
-            fs: "f2fs,mode=lfs,wait_last_node,wait_earlier_nodes,fsync_mode=strict_fixed",
+            fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
+                wait_last_node,wait_earlier_nodes,size_before_sync",
             ..F2FS
         },
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
-        ..BUG
+        ..F2FS_BUG
     },
     Bug {
         id: "R2",
         what: "F2FS, strict: an fsync does not wait for its last node, the one with the mark",
         affected: Side {
-            fs: "f2fs,mode=lfs,wait_first_node,wait_earlier_nodes,fsync_mode=strict_fixed",
+            fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
+                wait_first_node,wait_earlier_nodes,size_before_sync",
             ..F2FS
         },
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
-        ..BUG
+        ..F2FS_BUG
     },
     Bug {
         id: "N2",
         what: "F2FS: syncfs sends data that is overwritten in place, and neither flush nor checkpoint",
-        affected: Side {
-            fs: "f2fs,fsync_mode=strict_fixed,wait_first_node,wait_last_node,wait_earlier_nodes",
-            ..F2FS
-        },
-        // Out of place a node changes, and with it there is a checkpoint.
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
-        ..BUG
+        affected: Side { fs: concat!("f2fs,fsync_mode=strict_fixed,", mends!()), ..F2FS },
+        // Mended: out of place, where a node changes, and with it there is a checkpoint.
+        ..F2FS_BUG
     },
     Bug {
         id: "N3",
         what: "F2FS, strict: the flush before the last node overtakes the nodes before it",
         affected: Side {
-            fs: "f2fs,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed",
+            fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
+                wait_first_node,wait_last_node,size_before_sync",
             ..F2FS
         },
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
-        ..BUG
+        ..F2FS_BUG
     },
     Bug {
         id: "N4",
@@ -304,11 +277,8 @@ pub static BUGS: &[Bug] = &[
                 wait_first_node,wait_last_node,wait_earlier_nodes",
             ..F2FS
         },
-        fixed: Side { fs: MENDED, ..F2FS },
-        rule: Rule::LostSync,
-        profile: F2FS_KEEPS,
         programs: Programs::Wild(200),
-        ..BUG
+        ..F2FS_BUG
     },
     Bug {
         id: "A12",
