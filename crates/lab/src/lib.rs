@@ -8,6 +8,7 @@ pub mod claims;
 pub mod classify;
 pub mod crash;
 pub mod drive;
+pub mod each;
 pub mod files;
 pub mod machine;
 pub mod paper;

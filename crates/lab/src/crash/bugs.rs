@@ -95,8 +95,8 @@ const BUG: Bug = Bug {
 const TODAY: Side = Side { fs: "ext4,era=6.18", elevator: "", ..PLAIN };
 
 /// What F2FS is to wait for so that no known hole of its fsync is open: the first node after a
-/// checkpoint, the last of an fsync and those before it; and a direct write's length is part of what
-/// its sync makes durable.
+/// checkpoint, the last of an fsync and those before it; and a direct write's length is part of
+/// what its sync makes durable.
 macro_rules! mends {
     () => {
         "wait_first_node,wait_last_node,wait_earlier_nodes,size_before_sync"

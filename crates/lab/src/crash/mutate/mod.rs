@@ -12,8 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Deserialize;
 use wp_base::site::Site;
@@ -22,6 +20,8 @@ use wp_crash::{Rule, Violation};
 use ground::{Ground, Worker};
 pub use settings::{Hold, Recovery, SETTINGS, Setting};
 use witness::Witnesses;
+
+use crate::each::each;
 
 mod ground;
 mod settings;
@@ -229,25 +229,22 @@ pub fn run(
     let (known, witnesses) = (arguments()?, Witnesses::parse(witnessed)?);
     let own = witnesses.settings(SETTINGS)?;
     let ground = Ground::new(settings, &own, go_on)?;
-    let slots: Vec<OnceLock<Mutant>> = sites.iter().map(|_| OnceLock::new()).collect();
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..workers.max(1) {
-            scope.spawn(|| {
-                let worker = Worker::new(&ground);
-                loop {
-                    let n = next.fetch_add(1, Ordering::SeqCst);
-                    let (Some(site), Some(slot)) = (sites.get(n), slots.get(n)) else { return };
-                    let most = match known.contains_key(site.name) {
-                        true => search.survivor,
-                        false => search.open,
-                    };
-                    done(slot.get_or_init(|| worker.mutant(site, witnesses.of(site), most)));
-                }
-            });
-        }
-    });
-    Ok(slots.into_iter().filter_map(OnceLock::into_inner).collect())
+    let found = each(
+        workers,
+        sites.len(),
+        || Worker::new(&ground),
+        |worker, n| {
+            let site = sites[n];
+            let most = match known.contains_key(site.name) {
+                true => search.survivor,
+                false => search.open,
+            };
+            let mutant = worker.mutant(site, witnesses.of(site), most);
+            done(&mutant);
+            Some(mutant)
+        },
+    );
+    Ok(found.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
@@ -26,6 +25,7 @@ use wp_workload::program::{Call, Program, contents};
 
 use super::machine::{self, Mode};
 use crate::crash::{Bench, Played, play_on};
+use crate::each::each;
 use crate::machine::MachineError;
 
 /// Blocks of the file.
@@ -137,12 +137,12 @@ impl CutCounts {
     }
 
     /// 95 % interval of the rate over the seeds: a bootstrap that draws whole runs, since instants
-    /// of one run are no independent trials. Without a failure: the rule of three, over cuts.
+    /// of one run are no independent trials. Without a failure: the rule of three, over runs too.
     pub fn interval(&self) -> [f64; 2] {
         const DRAWS: usize = 1000;
         let runs = self.by_run.len() as u64;
         if self.failed == 0 || runs == 0 {
-            return [0.0, 3.0 / self.cuts.max(1) as f64];
+            return [0.0, (3.0 / runs.max(1) as f64).min(1.0)];
         }
         let per_run = self.cuts as f64 / runs as f64;
         let mut rng = Rng::stream(runs, "bootstrap");
@@ -237,35 +237,25 @@ pub fn cut(
     workers: usize,
     go_on: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<CutCounts, MachineError> {
-    let chunks = plan.seeds.1.div_ceil(CHUNK);
-    let (next, seeds_done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let chunks = plan.seeds.1.div_ceil(CHUNK) as usize;
+    let seeds_done = AtomicU64::new(0);
     let go = || go_on(seeds_done.load(Ordering::SeqCst));
-    let done: Mutex<BTreeMap<u64, Result<CutCounts, String>>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..workers.max(1) {
-            scope.spawn(|| {
-                let mut place = None;
-                loop {
-                    let n = next.fetch_add(1, Ordering::SeqCst);
-                    if n >= chunks || !go() {
-                        return;
-                    }
-                    let first = plan.seeds.0 + n * CHUNK;
-                    let end = (first + CHUNK).min(plan.seeds.0 + plan.seeds.1);
-                    let each = || {
-                        seeds_done.fetch_add(1, Ordering::SeqCst);
-                        go()
-                    };
-                    let out = chunk(plan, &mut place, first..end, &each).map_err(|e| e.to_string());
-                    done.lock().unwrap_or_else(|e| e.into_inner()).insert(n, out);
-                }
-            });
+    let no_place = || None;
+    let done = each(workers, chunks, no_place, |place: &mut Option<Place>, n| {
+        if !go() {
+            return None;
         }
+        let first = plan.seeds.0 + n as u64 * CHUNK;
+        let end = (first + CHUNK).min(plan.seeds.0 + plan.seeds.1);
+        let one_more = || {
+            seeds_done.fetch_add(1, Ordering::SeqCst);
+            go()
+        };
+        Some(chunk(plan, place, first..end, &one_more))
     });
-    let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
     let mut all = CutCounts::default();
-    for out in done.into_values() {
-        all.add(out.map_err(MachineError::Config)?);
+    for out in done.into_iter().flatten() {
+        all.add(out?);
     }
     Ok(all)
 }
@@ -438,7 +428,7 @@ mod tests {
         let [low, high] = one.interval();
         assert!(low == 0.0 && high > 0.06, "{low} {high}");
         let none = CutCounts { cuts: 1000, by_run: vec![0; 10], ..CutCounts::default() };
-        assert_eq!(none.interval(), [0.0, 0.003]);
+        assert_eq!(none.interval(), [0.0, 0.3], "ten runs say little, however often each is cut");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod cuts;
 mod flows;
 mod fsync;
+mod jobs;
 mod judge;
 mod machine;
 mod macros;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 
+use self::jobs::{Job, Runs, Varied};
 use self::judge::judge;
 use crate::claims::Judged;
 use crate::machine::MachineError;
@@ -185,32 +187,14 @@ fn all(
     part: &mut Part,
 ) -> Result<Option<Reproduction>, MachineError> {
     let varied = if plan.quick { Vec::new() } else { variations() };
-    let parts = cut_rows().len() + 2 + SIZES_KIB.len() + 3 + varied.len();
+    let jobs = Job::all(plan.quick, &varied);
+    let parts = jobs.len() + cut_rows().len() + usize::from(!plan.quick);
     let at = AtomicUsize::new(0);
     let go_on = |name: &str| progress(at.load(Ordering::SeqCst), parts, name);
     let next = |name: &str| {
         at.fetch_add(1, Ordering::SeqCst);
         go_on(name)
     };
-    let paper = |mode, plp| Setup::paper(mode, plp, plan.seed);
-    if !next("table 3.1") {
-        return Ok(None);
-    }
-    let stages = stages(&paper(Mode::Posix, true))?;
-    let mut points = Vec::new();
-    for kib in SIZES_KIB {
-        if !next(&format!("figure 6.1, {kib} KiB")) {
-            return Ok(None);
-        }
-        points.push(Point::measure(kib, fsync::REQUESTS, &paper)?);
-    }
-    let figure = Figure::of(&points);
-    if !next("figure 6.2") {
-        return Ok(None);
-    }
-    let think = (macros::FLOWOP_NS, macros::THINK_NS);
-    let macros = Macros::measure(&paper, think, (macros::LOOPS, macros::INSERTS))?;
-    let others = if plan.quick { None } else { Some(Others::measure(plan.seed)?) };
     for (name, mode, drive) in cut_rows() {
         if !next(&format!("cuts: {name}")) {
             return Ok(None);
@@ -227,7 +211,6 @@ fn all(
             return Ok(None);
         }
     }
-    let mut recovery = Vec::new();
     if !plan.quick {
         if !next("surface") {
             return Ok(None);
@@ -237,33 +220,27 @@ fn all(
         if !surface(size, plan.workers, &mut part.surface, &go)? {
             return Ok(None);
         }
-        if !next("table 6.3") {
-            return Ok(None);
-        }
-        recovery = rows(plan.seed, &NODES)?;
     }
+    let Some(done) = Runs::of(&jobs, plan, &next)? else { return Ok(None) };
+    let figure = Figure::of(&done.points);
     let costs = Costs::paper();
-    let mut ranges = Ranges::new(&figure, &macros, &recovery, &costs);
+    let mut ranges = Ranges::new(&figure, &done.macros, &done.recovery, &costs);
     let mut impossible = Vec::new();
-    for v in &varied {
-        if !next(&v.name) {
-            return Ok(None);
-        }
-        match ranges.widen(v, plan.seed, &recovery, costs.varied(v)) {
-            Ok(()) => {}
-            Err(MachineError::Config(_)) => impossible.push(v.name.clone()),
-            Err(e) => return Err(e),
+    for (v, runs) in varied.iter().zip(&done.varied) {
+        match runs {
+            Some(runs) => ranges.widen(runs, &done.recovery, &costs.varied(v)),
+            None => impossible.push(v.name.clone()),
         }
     }
     let mut found = Reproduction {
-        stages,
-        points,
+        stages: done.stages,
+        points: done.points,
         figure,
-        macros,
-        others,
+        macros: done.macros,
+        others: done.others,
         cuts: std::mem::take(&mut part.cuts),
         surface: std::mem::take(&mut part.surface),
-        recovery,
+        recovery: done.recovery,
         costs,
         claims: Vec::new(),
         variations: varied.len(),
@@ -282,9 +259,6 @@ fn variations() -> Vec<Variation> {
     out
 }
 
-/// Requests, loops and inserts of a variation's runs: a steady rate needs fewer.
-const SHORT: (u64, (u64, u64)) = (80, (150, 500));
-
 impl Ranges {
     fn new(figure: &Figure, macros: &Macros, recovery: &[Row], costs: &Costs) -> Ranges {
         let (varmail, oltp) = (macros.varmail.gain(), macros.oltp.gain());
@@ -300,41 +274,22 @@ impl Ranges {
         }
     }
 
-    /// Runs all again with one parameter changed; the costs of a recovery need no run.
-    fn widen(
-        &mut self,
-        v: &Variation,
-        seed: u64,
-        recovery: &[Row],
-        costs: Costs,
-    ) -> Result<(), MachineError> {
+    /// Takes in what came of one parameter changed; the costs of a recovery need no run.
+    fn widen(&mut self, runs: &Varied, recovery: &[Row], costs: &Costs) {
         for (range, row) in self.extra.iter_mut().zip(recovery) {
-            range.widen(row.extra(&costs));
+            range.widen(row.extra(costs));
         }
-        if costs.is_varied() {
-            return Ok(());
+        if let Some(macros) = &runs.macros {
+            let (varmail, oltp) = (macros.varmail.gain(), macros.oltp.gain());
+            self.varmail.widen(varmail);
+            self.oltp.widen(oltp);
+            self.above.widen(f64::from(u8::from(varmail > oltp)));
         }
-        let of = |mode, plp| {
-            let mut setup = Setup::paper(mode, plp, seed);
-            v.apply(&mut setup.params, &mut setup.cpu);
-            setup
-        };
-        let think = (v.own("flowop_ns", macros::FLOWOP_NS), v.own("think_ns", macros::THINK_NS));
-        let macros = Macros::measure(&of, think, SHORT.1)?;
-        let (varmail, oltp) = (macros.varmail.gain(), macros.oltp.gain());
-        self.varmail.widen(varmail);
-        self.oltp.widen(oltp);
-        self.above.widen(f64::from(u8::from(varmail > oltp)));
-        if think != (macros::FLOWOP_NS, macros::THINK_NS) {
-            return Ok(());
+        if let Some(figure) = &runs.figure {
+            self.strict_over_posix.widen(figure.strict_over_posix);
+            self.oprw_over_posix.widen(figure.oprw_over_posix);
+            self.min.widen(figure.min.0);
+            self.max.widen(figure.max.0);
         }
-        let points: Result<Vec<Point>, MachineError> =
-            SIZES_KIB.iter().map(|kib| Point::measure(*kib, SHORT.0, &of)).collect();
-        let figure = Figure::of(&points?);
-        self.strict_over_posix.widen(figure.strict_over_posix);
-        self.oprw_over_posix.widen(figure.oprw_over_posix);
-        self.min.widen(figure.min.0);
-        self.max.widen(figure.max.0);
-        Ok(())
     }
 }
