@@ -79,7 +79,7 @@ impl Judge<'_> {
         let versions = life.blocks.get(&block).unwrap_or(&none);
         let held = |data: &wp_medium::Slice, id: u128| match seen {
             Seen::Whole(seen) => *seen == id,
-            Seen::Tail(bytes) => data.sub(0, bytes.len() as u32).to_vec() == *bytes,
+            Seen::Tail(bytes) => data.starts_with(bytes),
         };
         let newest = versions
             .iter()

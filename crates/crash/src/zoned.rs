@@ -4,7 +4,6 @@
 //! ([`ZoneOrder::Holes`]: dies that finish out of order). Zones are independent. A reset or finish
 //! that has completed is durable; one in flight is a unit.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use wp_base::event::ZoneOp;
@@ -51,13 +50,14 @@ impl ZoneSpace {
         if self.order == ZoneOrder::Holes {
             return;
         }
-        let mut ended = BTreeSet::new();
+        // Few zones are written to at a time.
+        let mut ended: Vec<u32> = Vec::new();
         for (i, n) in live.iter().enumerate() {
             let Some(zone) = self.zone(&units[*n as usize]) else { continue };
-            if !kept.has(i) {
-                ended.insert(zone);
-            } else if ended.contains(&zone) {
-                kept.set(i, false);
+            match (ended.contains(&zone), kept.has(i)) {
+                (true, true) => kept.set(i, false),
+                (false, false) => ended.push(zone),
+                _ => {}
             }
         }
     }

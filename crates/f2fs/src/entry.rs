@@ -143,6 +143,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "a direct write sets the length before its O_SYNC (Linux, since 5.17: after)",
     },
     OptionSpec {
+        key: "recover_aside",
+        when: When::Mount,
+        default: "",
+        help: "recovery writes nodes where the chain is not, so that it can be cut (Linux: over it)",
+    },
+    OptionSpec {
         key: "old_fdatasync",
         when: When::Mount,
         default: "",
@@ -195,7 +201,8 @@ fn how(o: &Options) -> FsResult<RecoverOptions> {
     let version = Version::parse(o.get("era", OPTIONS).unwrap_or_default())
         .ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
     let rules = Rules::linux(version.0.into(), version.1.into());
-    Ok(RecoverOptions { rules, oprw: is_set(o, "oprw"), ..RecoverOptions::default() })
+    let (oprw, aside) = (is_set(o, "oprw"), is_set(o, "recover_aside"));
+    Ok(RecoverOptions { rules, oprw, aside, ..RecoverOptions::default() })
 }
 
 /// Was a flag given, and not as `false` or `0`?
@@ -295,6 +302,7 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
         wait_last_node: is_set(o, "wait_last_node"),
         wait_earlier_nodes: is_set(o, "wait_earlier_nodes"),
         size_before_sync: is_set(o, "size_before_sync"),
+        recover_aside: is_set(o, "recover_aside"),
         old_fdatasync: is_set(o, "old_fdatasync"),
         old_zero_range: is_set(o, "old_zero_range"),
         epoch_secs: env.epoch_secs,

@@ -10,7 +10,7 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 15] = [
+const FEW: [(&str, u64); 16] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -24,6 +24,7 @@ const FEW: [(&str, u64); 15] = [
     ("N2", 132),
     ("N3", 132),
     ("N4", 40),
+    ("N5", 16),
     ("R1", 132),
     ("R2", 132),
 ];

@@ -1,5 +1,5 @@
-//! Bugs that generated programs found in our F2FS (`crash --bug N2`, `N3`, `N4`), seen in Linux
-//! 6.12 itself: a guest runs the reduced program in virtual time.
+//! Bugs that generated programs found in our F2FS (`crash --bug N2` to `N5`), seen in Linux 6.12
+//! itself: a guest runs the reduced program in virtual time.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.
@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use tempfile::TempDir;
 use wp_lab::testing::skipped;
 use wp_lab::vtime::guest::Guest;
 
@@ -48,6 +49,32 @@ mount -t f2fs -o MOUNT /dev/z0 /mnt/a || exit 9
 umount /mnt/a
 "#;
 
+/// A file is synced, and the file system stops where it is. Linux recovers it, and stops behind
+/// that. Written: `size`, the length of the file `a` then; and `cut`, its length when Linux mounts
+/// what recovery had written before the first block of its checkpoint's pack.
+const RECOVER: &str = r#"
+cp /share/prog /share/stop /run; chmod +x /run/prog /run/stop
+D=/sys/kernel/config/nullb/z0
+mkdir $D
+for kv in memory_backed=1 completion_nsec=100000 irqmode=2 blocksize=4096 size=64; do
+    echo ${kv#*=} > $D/${kv%%=*} || exit 3
+done
+echo 1 > $D/power || exit 3
+image() { dd if=/dev/z0 of=/run/$1 bs=1M iflag=direct 2> /dev/null || exit 4; }
+mount_it() { mount -t f2fs -o MOUNT /dev/z0 /mnt/a || exit 5; }
+length() { if [ -e /mnt/a/a ]; then stat -c %s /mnt/a/a; else echo none; fi > /share/$1; }
+stop() { /run/stop /mnt/a || exit 6; umount /mnt/a; }
+mkfs.f2fs -f /dev/z0 > /dev/null || exit 4
+mount_it; sync
+/run/prog /share/program /mnt/a || exit 7
+stop; image before
+mount_it; length size; stop; image after
+# Both packs are in the 1024 blocks behind the first 512.
+dd if=/run/before of=/run/after bs=4096 skip=512 seek=512 count=1024 conv=notrunc 2> /dev/null
+dd if=/run/after of=/dev/z0 bs=1M oflag=direct 2> /dev/null || exit 8
+mount_it; length cut; umount /mnt/a
+"#;
+
 /// What the guest left.
 struct Seen {
     /// Requests that the device was given (`true`) and answered, and what they are: `rwbs`, first
@@ -56,8 +83,18 @@ struct Seen {
     size: Option<u64>,
 }
 
-/// `None`: this machine has no guest, and the check was named as skipped.
+/// [`RUN`]. `None`: this machine has no guest, and the check was named as skipped.
 fn in_linux(bug: &str, mount: &str, program: &str) -> Option<Seen> {
+    let scratch = guest(bug, &RUN.replace("MOUNT", mount), program)?;
+    let dir = scratch.path();
+    let trace = std::fs::read_to_string(dir.join("trace")).expect("a trace");
+    let requests = trace.lines().filter_map(request).collect();
+    let size = std::fs::read_to_string(dir.join("size")).ok();
+    Some(Seen { requests, size: size.map(|s| s.trim().parse().expect("a number")) })
+}
+
+/// The directory that the guest has as `/share`, when it has run a script. `None`: as above.
+fn guest(bug: &str, run: &str, program: &str) -> Option<TempDir> {
     let script = Guest::usual_place();
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
@@ -71,14 +108,11 @@ fn in_linux(bug: &str, mount: &str, program: &str) -> Option<Seen> {
         return None;
     }
     std::fs::write(dir.join("program"), program).expect("written");
-    std::fs::write(dir.join("run.sh"), RUN.replace("MOUNT", mount)).expect("written");
+    std::fs::write(dir.join("run.sh"), run).expect("written");
     let ran = Command::new("bash").arg(&script).arg(dir).env("TT", "inf-cpu").output();
     let said = std::fs::read_to_string(dir.join("stdout.txt")).unwrap_or_default();
     assert!(ran.expect("bash").status.success(), "the guest failed: {said}");
-    let trace = std::fs::read_to_string(dir.join("trace")).expect("a trace");
-    let requests = trace.lines().filter_map(request).collect();
-    let size = std::fs::read_to_string(dir.join("size")).ok();
-    Some(Seen { requests, size: size.map(|s| s.trim().parse().expect("a number")) })
+    Some(scratch)
 }
 
 fn compile(source: &Path, binary: &Path) -> Result<(), String> {
@@ -152,4 +186,15 @@ fn linux_too_loses_the_length_of_a_direct_dsync_write() {
     // Without either, recovery makes the file longer by itself; and fsync knows the length.
     assert_eq!(of("", ",dsync", ""), Some(Some(4096)));
     assert_eq!(of("fallocate 0 keep 0 4096", "", "fsync 1"), Some(Some(4096)));
+}
+
+#[test]
+fn linux_too_loses_a_synced_file_when_its_recovery_is_cut() {
+    let program = "open 0 a rw,creat\npwrite 0 8192 0 1\nfsync 0\n";
+    for mode in ["fsync_mode=posix", "mode=lfs,fsync_mode=strict"] {
+        let Some(dir) = guest("N5", &RECOVER.replace("MOUNT", mode), program) else { return };
+        let of = |name| std::fs::read_to_string(dir.path().join(name)).expect("a length");
+        assert_eq!(of("size").trim(), "8192", "{mode}: recovery brings it back");
+        assert_eq!(of("cut").trim(), "none", "{mode}: and not after a cut");
+    }
 }

@@ -210,6 +210,26 @@ impl Slice {
         }
     }
 
+    /// Does it begin with these bytes?
+    pub fn starts_with(&self, bytes: &[u8]) -> bool {
+        if bytes.len() > self.len as usize {
+            return false;
+        }
+        match &self.content {
+            Content::Zero => bytes.iter().all(|b| *b == 0),
+            Content::Bytes(page) => page.bytes()[self.off as usize..].starts_with(bytes),
+            // Made piece by piece: what differs does so at once.
+            Content::Pattern(_) => {
+                let mut own = [0; 64];
+                (0..).step_by(own.len()).zip(bytes.chunks(own.len())).all(|(at, bytes)| {
+                    let own = &mut own[..bytes.len()];
+                    self.sub(at, bytes.len() as u32).copy_to(own);
+                    own == bytes
+                })
+            }
+        }
+    }
+
     /// Its bytes as a vector.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut v = vec![0; self.len as usize];
@@ -331,6 +351,23 @@ mod tests {
         let mut slice = Slice::of_page(page.clone(), 0, 4);
         slice.held_mut().expect("it begins with its page")[0] = b'x';
         assert_eq!((slice.held(), &page.bytes()[..4]), (Some(&b"x123"[..]), &b"0123"[..]));
+    }
+
+    #[test]
+    fn a_slice_starts_with_its_own_bytes_and_no_others() {
+        let page = Page::from_bytes(&[7; 4096]);
+        for slice in [Slice::zero(300), Slice::pattern(5, 3, 300), Slice::of_page(page, 9, 300)] {
+            let own = slice.to_vec();
+            for n in [0, 1, 63, 64, 65, 300] {
+                assert!(slice.starts_with(&own[..n]), "{n} of {slice:?}");
+                if n > 0 {
+                    let mut other = own[..n].to_vec();
+                    other[n - 1] ^= 1;
+                    assert!(!slice.starts_with(&other), "{n} of {slice:?}");
+                }
+            }
+            assert!(!slice.starts_with(&[own, vec![0]].concat()));
+        }
     }
 
     #[test]

@@ -139,13 +139,23 @@ impl F2fs {
     /// After a checkpoint: what it does not have is discarded, or its zone reset
     /// (`f2fs_clear_prefree_segments`).
     pub(super) async fn clear_prefree(&self) {
-        let runs = self.emptied_runs();
-        let now = self.discards_now() && site::DISCARD_LATER.on();
+        let runs = self.emptied_runs(true);
+        self.discard_runs(runs).await;
+        for (addr, len) in self.discards.small.take() {
+            self.issue_discard(addr, len).await;
+        }
+        if !self.discards.is_empty() {
+            self.discards.wake.wake_all();
+        }
+    }
+
+    /// Discards segments, or resets the zones that they leave empty, unless that is for `fstrim`.
+    async fn discard_runs(&self, runs: Vec<(u32, u32)>) {
+        if !self.discards_now() {
+            return;
+        }
         let sections = self.is_lfs() && (self.g.section_segments > 1 || self.g.is_zoned);
         for (start, end) in runs {
-            if !now {
-                continue;
-            }
             if !sections {
                 let (addr, len) = (self.g.block(start, 0), (end - start) * SEGMENT_BLOCKS);
                 self.issue_discard(addr, len).await;
@@ -163,16 +173,10 @@ impl F2fs {
                 }
             }
         }
-        for (addr, len) in self.discards.small.take() {
-            self.issue_discard(addr, len).await;
-        }
-        if !self.discards.is_empty() {
-            self.discards.wake.wake_all();
-        }
     }
 
-    /// Runs of segments that were emptied, which are not any more.
-    fn emptied_runs(&self) -> Vec<(u32, u32)> {
+    /// Runs of segments that were emptied; with `clear` they are not any more.
+    fn emptied_runs(&self, clear: bool) -> Vec<(u32, u32)> {
         let mut space = self.space.borrow_mut();
         let align = space.lfs && space.is_large();
         let (all, per) = (self.g.segments, self.g.section_segments);
@@ -185,9 +189,11 @@ impl F2fs {
                 start = start / per * per;
                 end = end.next_multiple_of(per).min(all);
             }
-            (start..end).for_each(|s| {
-                space.segs.emptied.put(s, false);
-            });
+            if clear {
+                (start..end).for_each(|s| {
+                    space.segs.emptied.put(s, false);
+                });
+            }
             out.push((start, end));
             from = end;
         }
@@ -345,6 +351,9 @@ async fn serve(fs: Weak<F2fs>, wake: Rc<WaitQueue>) {
         if since < IDLE_INTERVAL || fs.is_busy() {
             sleep = if since < IDLE_INTERVAL { Span(IDLE_INTERVAL.0 - since.0) } else { MID_SLEEP };
             continue;
+        }
+        if !site::DISCARD_LATER.on() {
+            fs.discard_runs(fs.emptied_runs(false)).await;
         }
         let sent = fs.send_discards(ROUND, fs.discard_granularity()).await;
         fs.wait_discards().await;

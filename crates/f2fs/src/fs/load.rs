@@ -138,6 +138,7 @@ pub(super) async fn recover_and_read(
     let options = RecoverOptions {
         rules: Rules::linux(u32::from(v.0), u32::from(v.1)),
         oprw: opts.oprw,
+        aside: opts.recover_aside,
         now: crate::disk::inode::Stamp { secs: now, nanos: 0 },
     };
     replay(rt, parts, &zones, &options).await?;

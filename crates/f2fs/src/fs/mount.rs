@@ -96,6 +96,9 @@ pub struct MountOptions {
     /// A direct write past the end sets the length before `O_SYNC` or `O_DSYNC` makes it durable.
     /// Linux, since direct I/O goes through iomap (a1e09b03e6f5), sets it after that.
     pub size_before_sync: bool,
+    /// Roll-forward writes nodes to segments that what it reads is not in
+    /// ([`RecoverOptions::aside`](crate::image::RecoverOptions::aside)).
+    pub recover_aside: bool,
     /// fdatasync takes an inode for clean of which no block was added, as until "f2fs: fix
     /// fdatasync" (281518c694a5): a length or a node with holes that only memory has is not sent.
     pub old_fdatasync: bool,
@@ -137,6 +140,7 @@ impl MountOptions {
             wait_last_node: false,
             wait_earlier_nodes: false,
             size_before_sync: false,
+            recover_aside: false,
             old_fdatasync: false,
             old_zero_range: false,
             min_fsync_blocks: 8,

@@ -281,6 +281,19 @@ pub static BUGS: &[Bug] = &[
         ..F2FS_BUG
     },
     Bug {
+        id: "N5",
+        what: "F2FS: recovery writes nodes over the chain that it reads: a cut while it is at work loses synced files",
+        affected: Side { fs: MENDED, ..F2FS },
+        fixed: Side {
+            fs: concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,recover_aside,", mends!()),
+            ..F2FS
+        },
+        rule: Rule::Recoverable,
+        profile: F2FS_KEEPS,
+        second_cuts: 64,
+        ..BUG
+    },
+    Bug {
         id: "A12",
         what: "a drive that says its cache is protected, and loses it",
         affected: Side {

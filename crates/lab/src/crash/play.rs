@@ -352,13 +352,29 @@ fn play_in(
     let steps = program.0[early..].to_vec();
     let (tape, around, process) = (recorder.clone(), *around, vfs.clone());
     let failing = faults.clone();
-    let dids = machine
+    let mut dids = machine
         .block_on("program", async move {
             accompanied(process, &steps, (&tape, &failing), around).await
         })?
         .map_err(|error| MachineError::Fs { during: "a program", error })?;
     if around.whole_life {
+        // Once the file system is unmounted, all is as after a sync. What was recovered and is
+        // mounted without a program has nothing to promise.
+        let promise = (!dids.is_empty()).then_some(dids.len() as u32);
+        let note = |ended| {
+            if let Some(n) = promise {
+                recorder.operation(machine.rt.now(), n, ended);
+            }
+        };
+        note(false);
         machine.unmount(&vfs)?;
+        note(true);
+        dids.extend(promise.map(|_| Did {
+            call: Call::Sync,
+            error: None,
+            read: Vec::new(),
+            ino: None,
+        }));
     }
     let asked = armed
         .as_ref()

@@ -281,7 +281,8 @@ pub(super) fn replay(
             out.deleted += 1;
         }
     }
-    s.t.renew_data_logs()
+    s.t.renew_data_logs()?;
+    if options.aside { s.t.leave_alone(&chain.nodes) } else { Ok(()) }
 }
 
 /// Takes over the fields of an inode. `recover_inode`.

@@ -82,6 +82,9 @@ pub struct RecoverOptions {
     pub rules: Rules,
     /// Leave out nodes whose data was not written, as the zones tell that the image reports.
     pub oprw: bool,
+    /// Write the recovered nodes to segments that the chain is not in, which no kernel does: a
+    /// power cut during recovery leaves the chain then (see `seal`).
+    pub aside: bool,
     /// Time that changed directories get.
     pub now: Stamp,
 }
@@ -90,7 +93,7 @@ impl Default for RecoverOptions {
     /// As today's kernel.
     fn default() -> RecoverOptions {
         let now = Stamp { secs: 1_388_534_400, nanos: 0 };
-        RecoverOptions { rules: Rules::linux(6, 18), oprw: false, now }
+        RecoverOptions { rules: Rules::linux(6, 18), oprw: false, aside: false, now }
     }
 }
 

@@ -19,7 +19,8 @@
 //! `f2fs_write_checkpoint(CP_RECOVERY)` sends the recovered nodes (`block_operations`,
 //! `f2fs_sync_node_pages`), without mark, and with the version that the chain's nodes have, as the
 //! checkpoint's number is raised after that. When the power goes now, the next mount finds the old
-//! checkpoint and a chain whose first nodes are unmarked. It is kept so: it is what Linux does.
+//! checkpoint and a chain whose first nodes are unmarked. It is kept so: it is what Linux does, and
+//! bug N5; with `recover_aside` node logs move as well, to segments that the chain is not in.
 //! With zones the chain stays: `f2fs_fix_curseg_write_pointer` moves every log whose zone was
 //! written since the checkpoint.
 

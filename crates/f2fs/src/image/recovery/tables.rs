@@ -7,6 +7,7 @@
 //! Left out:   filling of holes when no segment is free (`NoSpace`): a mount would clean first.
 //! Source:     fs/f2fs/segment.c, fs/f2fs/node.c.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
@@ -54,7 +55,7 @@ pub(super) struct Tables<'a> {
     pub(super) g: &'a Geometry,
     pub(super) counts: Counts,
     pub(super) nat: BTreeMap<u32, NatEntry>,
-    pub(super) segments: BTreeMap<u32, Segment>,
+    pub(super) segments: BTreeMap<u32, Box<Segment>>,
     pub(super) changed_segments: BTreeSet<u32>,
     pub(super) logs: [LogHead; 6],
     /// Summary blocks of segments that no log is in, to be written.
@@ -196,13 +197,15 @@ impl<'a> Tables<'a> {
     // SIT
 
     pub(super) fn segment(&mut self, n: u32) -> FsResult<&mut Segment> {
-        if !self.segments.contains_key(&n) {
-            let entry = self.image.sit(n)?;
-            let is_log = Log::ALL.iter().any(|l| self.image.checkpoint().log(*l).0 == n);
-            let was_free = entry.valid_blocks() == 0 && !is_log;
-            self.segments.insert(n, Segment { entry, kept: entry.valid_map, was_free });
-        }
-        self.segments.get_mut(&n).ok_or(FsError::Io)
+        Ok(match self.segments.entry(n) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let entry = self.image.sit(n)?;
+                let is_log = Log::ALL.iter().any(|l| self.image.checkpoint().log(*l).0 == n);
+                let was_free = entry.valid_blocks() == 0 && !is_log;
+                place.insert(Box::new(Segment { entry, kept: entry.valid_map, was_free }))
+            }
+        })
     }
 
     /// What of a segment is valid now.
@@ -487,6 +490,19 @@ impl<'a> Tables<'a> {
         self.mark(block, true)?;
         if addr::is_block(old) {
             self.mark(old, false)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing is put into the segments of these blocks: a log that is there goes on in another.
+    pub(super) fn leave_alone(&mut self, blocks: &[u32]) -> FsResult<()> {
+        let places = blocks.iter().filter_map(|at| self.g.place(*at));
+        let segments: BTreeSet<u32> = places.map(|(segment, _)| segment).collect();
+        self.taken.extend(&segments);
+        for log in Log::ALL {
+            if segments.contains(&self.log_head(log).0) {
+                self.new_section(log)?;
+            }
         }
         Ok(())
     }
