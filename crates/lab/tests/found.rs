@@ -1,5 +1,6 @@
-//! Bugs that generated programs found in our F2FS (`crash --bug N2` to `N5`), seen in Linux 6.12
-//! itself: a guest runs the reduced program in virtual time.
+//! Bugs of F2FS that were found here (`crash --bug N2` to `N5`; N5 by reading, the others by
+//! generated programs), seen in Linux 6.12 itself: a guest runs the reduced program in virtual
+//! time.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.

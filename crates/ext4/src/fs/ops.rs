@@ -149,8 +149,8 @@ impl FileSystem for Mounted {
                 let n = (inode.size.get() as usize).min(disk::Inode::FAST_SYMLINK_MAX);
                 return Ok(inode.disk.borrow().block[..n].to_vec());
             }
-            // Its first block and no more, whatever a damaged inode says (`ext4_get_link`).
-            let len = inode.size.get().min(self.0.bs().bytes().into());
+            // Its first block but for a NUL, whatever a damaged inode says (`ext4_get_link`).
+            let len = inode.size.get().min(u64::from(self.0.bs().bytes()) - 1);
             let got = self.0.read_data(&inode, 0, len).await?;
             Ok(got.iter().flat_map(Slice::to_vec).collect())
         })

@@ -281,8 +281,11 @@ pub(super) fn replay(
             out.deleted += 1;
         }
     }
-    s.t.renew_data_logs()?;
-    if options.aside { s.t.leave_alone(&chain.nodes) } else { Ok(()) }
+    if options.aside {
+        // Before anything goes to a new segment: none that the chain is in may be taken for free.
+        s.t.leave_alone(&chain.nodes)?;
+    }
+    s.t.renew_data_logs()
 }
 
 /// Takes over the fields of an inode. `recover_inode`.

@@ -1,6 +1,8 @@
 //! Roll-forward, scenario by scenario, on images that are made here: a file in the checkpoint, and
 //! a chain of nodes behind it. `F` is a node with an fsync mark, `D` one with a mark for its name.
 
+use std::collections::BTreeSet;
+
 use wp_base::{FsError, Sector, Zone, ZoneKind, ZoneState};
 use wp_medium::{MediumView, Overlay, View, WithZones};
 
@@ -405,6 +407,63 @@ fn an_address_that_is_a_nodes_stops_roll_forward() {
         assert!(done.failed.is_some());
         assert_eq!(lines, ["old 4096 0:aa"]);
     }
+}
+
+impl Bench {
+    /// Lets the chain go on at another block.
+    fn jump(&mut self, to: u32) {
+        let at = self.next - 1;
+        let view = self.view();
+        let mut block = Image::open(&view).unwrap().read_block(at, "node").unwrap();
+        Footer::of_mut(&mut block).next_blkaddr = to.into();
+        self.write(at, &block);
+        self.next = to;
+    }
+
+    /// Those of `blocks` that recovery writes.
+    fn written_of(&self, blocks: &[u32], options: &RecoverOptions) -> Vec<u32> {
+        let view = self.view();
+        let overlay = Overlay::new(&view);
+        assert_eq!(recover(&overlay, options).unwrap().failed, None);
+        let pages: BTreeSet<u64> = overlay.pages().into_iter().map(|(page, _)| page).collect();
+        blocks.iter().copied().filter(|b| pages.contains(&u64::from(*b))).collect()
+    }
+}
+
+#[test]
+fn aside_recovery_writes_over_no_node_of_the_chain_wherever_that_goes() {
+    let (stock, aside) =
+        (RecoverOptions::default(), RecoverOptions { aside: true, ..Default::default() });
+    let (segments, main) = {
+        let view = Bench::new().view();
+        let g = Image::open(&view).unwrap().geometry().clone();
+        (g.segments, (0..g.segments).map(|s| g.block(s, 0)).collect::<Vec<u32>>())
+    };
+    let (mut looked, mut second) = (0, 0);
+    for segment in 0..segments {
+        let mut b = Bench::new();
+        let in_use = {
+            let view = b.view();
+            let image = Image::open(&view).unwrap();
+            let is_log = Log::ALL.iter().any(|l| image.checkpoint().log(*l).0 == segment);
+            is_log || image.sit(segment).unwrap().valid_blocks() > 0
+        };
+        if in_use {
+            continue;
+        }
+        let chain = [b.next, main[segment as usize]];
+        let (one, two) = (b.write_data(1), b.write_data(2));
+        b.inode(OLD, F, 4096, one);
+        b.jump(chain[1]);
+        b.inode(NEW, DF, 4096, two);
+        let over = b.written_of(&chain, &stock);
+        assert!(over.contains(&chain[0]), "as in Linux");
+        second += usize::from(over.contains(&chain[1]));
+        assert_eq!(b.written_of(&chain, &aside), [], "segment {segment}");
+        assert_eq!(b.recovered(&aside).1, b.recovered(&stock).1);
+        looked += 1;
+    }
+    assert!(looked > 20 && second > 0, "{looked} segments, {second} of them written over");
 }
 
 impl Bench {
