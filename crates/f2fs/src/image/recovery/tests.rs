@@ -440,7 +440,7 @@ fn aside_recovery_writes_over_no_node_of_the_chain_wherever_that_goes() {
         (g.segments, (0..g.segments).map(|s| g.block(s, 0)).collect::<Vec<u32>>())
     };
     let (mut looked, mut second) = (0, 0);
-    for segment in 0..segments {
+    for (segment, first) in (0..segments).zip(main) {
         let mut b = Bench::new();
         let in_use = {
             let view = b.view();
@@ -451,7 +451,7 @@ fn aside_recovery_writes_over_no_node_of_the_chain_wherever_that_goes() {
         if in_use {
             continue;
         }
-        let chain = [b.next, main[segment as usize]];
+        let chain = [b.next, first];
         let (one, two) = (b.write_data(1), b.write_data(2));
         b.inode(OLD, F, 4096, one);
         b.jump(chain[1]);
