@@ -7,7 +7,8 @@ use crate::history::History;
 use crate::known::Known;
 use crate::ledger::Ledger;
 use crate::oracle::{Profile, Rule, Violation, judge};
-use crate::state::{Pages, Pool, State, Varying};
+use crate::second;
+use crate::state::{Pool, State, Varying};
 use crate::states::{self, Kept, Plan};
 use crate::subject::{Outcome, Subject, Survivor};
 use crate::tape::{Entry, Tape};
@@ -445,7 +446,8 @@ impl<'a> Explorer<'a> {
         }
         let mut outcome = self.subject.recover(&state);
         if self.options.second_cuts > 0 && outcome.refused.is_none() {
-            self.totals.second += self.second_cuts(&state, &mut outcome);
+            let how = (self.options.recovery_in_order, self.options.second_cuts as usize);
+            self.totals.second += second::cuts(self.subject, &state, &mut outcome, how);
         }
         for file in &mut outcome.files {
             match self.files.get(file) {
@@ -460,110 +462,5 @@ impl<'a> Explorer<'a> {
         self.outcomes.push(Rc::new(outcome));
         self.totals.distinct += 1;
         result
-    }
-
-    /// Cuts the recovery itself: some of its writes are there, then it is recovered again, and must
-    /// come to the same. Returns how many were tried.
-    ///
-    /// Writes of a recovery are not ordered among one another but for those that follow a flush:
-    /// without them anything of the rest may be there, with one of them all of the rest is.
-    fn second_cuts(&self, state: &State<'_>, outcome: &mut Outcome) -> u64 {
-        let writes = std::mem::take(&mut outcome.written);
-        let last = |page: u64| self.options.recovery_in_order && outcome.last.contains(&page);
-        let (late, early): (Vec<usize>, Vec<usize>) =
-            (0..writes.len()).partition(|i| last(writes[*i].0));
-        let most = self.options.second_cuts as usize;
-        let mut tried = BTreeSet::new();
-        let first = cuts_of(early.len()).map(|c| pick(&early, &c));
-        let then = cuts_of(late.len()).map(|c| {
-            let mut kept = early.clone();
-            kept.extend(pick(&late, &c));
-            kept
-        });
-        for kept in first.chain(then) {
-            if tried.len() >= most || !tried.insert(kept.clone()) {
-                continue;
-            }
-            let over: BTreeMap<u64, &wp_medium::Slice> =
-                kept.iter().map(|i| (writes[*i].0, &writes[*i].1)).collect();
-            let again = self.subject.recover(&Over { below: state, over });
-            if again.refused != outcome.refused || again.files != outcome.files {
-                let lost: Vec<String> = (0..writes.len())
-                    .filter(|i| !kept.contains(i))
-                    .map(|i| writes[i].0.to_string())
-                    .collect();
-                outcome.not_idempotent = Some(match &again.refused {
-                    Some(why) => format!("without pages {}: {why}", lost.join(", ")),
-                    None => format!("other files without pages {}", lost.join(", ")),
-                });
-                break;
-            }
-        }
-        tried.len() as u64
-    }
-}
-
-fn pick(of: &[usize], choice: &[bool]) -> Vec<usize> {
-    of.iter().zip(choice).filter(|(_, kept)| **kept).map(|(i, _)| *i).collect()
-}
-
-/// Choices of `n` writes: all up to 6 of them; beyond, none lost, each lost, each alone, prefixes.
-fn cuts_of(n: usize) -> Box<dyn Iterator<Item = Vec<bool>>> {
-    if n <= 6 {
-        return Box::new(
-            (0..1u32 << n).rev().map(move |m| (0..n).map(|i| m >> i & 1 == 1).collect()),
-        );
-    }
-    let one = (0..n).flat_map(move |i| {
-        [
-            (0..n).map(|j| j != i).collect(),
-            (0..n).map(|j| j == i).collect(),
-            (0..n).map(|j| j < i).collect::<Vec<bool>>(),
-        ]
-    });
-    Box::new(std::iter::once(vec![true; n]).chain(one))
-}
-
-/// A state with pages of a recovery laid over it.
-struct Over<'a> {
-    below: &'a dyn Pages,
-    over: BTreeMap<u64, &'a wp_medium::Slice>,
-}
-
-impl wp_medium::View for Over<'_> {
-    fn zones(&self) -> Vec<wp_base::Zone> {
-        self.below.zones()
-    }
-    fn len_bytes(&self) -> u64 {
-        self.below.len_bytes()
-    }
-    fn is_fixed(&self, at: u64, bytes: u64) -> bool {
-        let page_bytes = wp_medium::PAGE_BYTES as u64;
-        let last = at.saturating_add(bytes.max(1) - 1) / page_bytes;
-        self.over.range(at / page_bytes..=last).next().is_none() && self.below.is_fixed(at, bytes)
-    }
-    fn read_at(&self, at: u64, out: &mut [u8]) -> wp_base::FsResult<()> {
-        let page_bytes = wp_medium::PAGE_BYTES as u64;
-        let mut done = 0usize;
-        while done < out.len() {
-            let pos = at + done as u64;
-            let off = pos % page_bytes;
-            let n = ((page_bytes - off) as usize).min(out.len() - done);
-            match self.over.get(&(pos / page_bytes)) {
-                Some(s) => s.sub(off as u32, n as u32).copy_to(&mut out[done..done + n]),
-                None => self.below.read_at(pos, &mut out[done..done + n])?,
-            }
-            done += n;
-        }
-        Ok(())
-    }
-}
-
-impl Pages for Over<'_> {
-    fn page_id(&self, page: u64) -> u128 {
-        self.over.get(&page).map_or_else(|| self.below.page_id(page), |s| s.id())
-    }
-    fn page(&self, page: u64) -> wp_medium::Slice {
-        self.over.get(&page).map_or_else(|| self.below.page(page), |s| (*s).clone())
     }
 }

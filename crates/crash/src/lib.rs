@@ -18,6 +18,7 @@ mod oracle;
 mod pages;
 mod promises;
 mod rules;
+mod second;
 mod state;
 mod states;
 mod subject;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use wp_base::FsError;
+use wp_base::{FsError, Sector};
 use wp_medium::{Overlay, PAGE_BYTES, Slice, Sound, View};
 use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
 
@@ -53,6 +53,8 @@ pub struct Outcome {
     pub written: Vec<(u64, Slice)>,
     /// Those of them that are written when the others are durable.
     pub last: Vec<u64>,
+    /// First sectors of the zones that it resets, and of those that it finishes.
+    pub managed: (Vec<Sector>, Vec<Sector>),
 }
 
 /// Something that recovers states.
@@ -99,6 +101,7 @@ impl Subject for FsSubject {
         out.did = survey.did;
         out.counts = survey.counts;
         out.last = survey.last;
+        out.managed = survey.managed;
         out.journaled = survey.journaled;
         if self.keep_writes && !survey.journaled {
             let slice = |(page, p)| (page, Slice::of_page(p, 0, PAGE_BYTES as u32));

@@ -94,8 +94,9 @@ impl Recorder {
         }
     }
 
-    /// Takes down the zones that the device begins with, once.
-    fn note_zones(&self, device: &dyn DeviceModel) {
+    /// Takes down the zones that the device begins with, once; it does so by itself at the first
+    /// request, which may never come.
+    pub fn note_zones(&self, device: &dyn DeviceModel) {
         let Some(limits) = device.limits().zones else { return };
         let mut tape = self.0.borrow_mut();
         if tape.armed && tape.zones.is_none() {

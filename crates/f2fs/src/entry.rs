@@ -146,7 +146,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "recover_aside",
         when: When::Mount,
         default: "",
-        help: "recovery writes nodes where the chain is not, so that it can be cut (Linux: over it)",
+        help: "recovery spares the chain and its zones until its checkpoint is there (Linux: not)",
     },
     OptionSpec {
         key: "old_fdatasync",

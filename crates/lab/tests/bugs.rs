@@ -4,13 +4,13 @@
 use std::rc::Rc;
 
 use wp_crash::{Outcome, Profile, Rule, Survivor, judge};
-use wp_lab::crash::bugs::{BUGS, show};
+use wp_lab::crash::bugs::{BUGS, ZONES, show};
 use wp_lab::crash::programs::publish;
 use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 16] = [
+const FEW: [(&str, u64); 17] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -25,6 +25,7 @@ const FEW: [(&str, u64); 16] = [
     ("N3", 132),
     ("N4", 40),
     ("N5", 16),
+    ("N6", 132),
     ("R1", 132),
     ("R2", 132),
 ];
@@ -37,6 +38,29 @@ fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
         assert!(shown.holds(), "{shown:#?}");
         assert!(shown.fixed.raw > 100 || shown.fixed.refused.is_some(), "{shown:#?}");
     }
+}
+
+/// Order-preserving recovery that is cut and done again: since 6.9 a mount finishes zones, and what
+/// was left out as behind a write pointer is no longer behind it.
+#[test]
+fn oprw_that_is_cut_must_leave_write_pointers_as_they_were() {
+    let broken = |options: &str| {
+        let options = format!("wait_first_node,fsync_mode=posix,oprw,{options}");
+        let fresh = Bench::new(&wp_f2fs::ENTRY, &options).expect("options of F2FS");
+        let bench = Bench {
+            device: ZONES.0.to_owned(),
+            device_params: ZONES.1.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            elevator: "mq-deadline".to_owned(),
+            ..fresh
+        };
+        let c = Campaign { second_cuts: 24, ..Campaign::new(bench, Source::Sequences(1), (0, 60)) };
+        let f = run(&c, 2, &|_| true);
+        assert!(f.totals.second > 1000, "{:?}", f.totals);
+        f.totals.broken[Rule::Recoverable as usize]
+    };
+    let [old, today, mended] = ["era=5.14", "era=6.18", "era=6.18,recover_aside"].map(broken);
+    // The old era has N6 only.
+    assert!(old > 0 && today > old && mended == 0, "{old}, {today}, {mended}");
 }
 
 /// A22, the other half: a new file that was synced and whose directory was not.

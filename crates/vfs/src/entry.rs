@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-use wp_base::{FsError, FsResult, Zone};
+use wp_base::{FsError, FsResult, Sector, Zone};
 use wp_block::Partition;
 use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
@@ -244,6 +244,9 @@ pub struct Survey {
     pub faults: Vec<String>,
     /// Pages of 4 KiB that recovery writes only when everything else that it wrote is durable.
     pub last: Vec<u64>,
+    /// First sectors of the zones that recovery resets before it writes anything, and of those that
+    /// it finishes.
+    pub managed: (Vec<Sector>, Vec<Sector>),
     /// Does anything of the recovery go through a journal of its own, so that its writes are no
     /// plain list?
     pub journaled: bool,

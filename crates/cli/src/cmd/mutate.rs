@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::site::Site;
@@ -36,8 +36,7 @@ fn chosen(names: &str) -> Result<Vec<&'static Site>, String> {
 /// if somebody has said why and it is noticed.
 pub fn run(
     names: &str,
-    witnesses: Option<&std::path::Path>,
-    search: Option<u64>,
+    (witnesses, search, limit): (Option<&std::path::Path>, Option<u64>, Option<Duration>),
     workers: usize,
     out: &Out,
 ) -> ExitCode {
@@ -59,10 +58,11 @@ pub fn run(
     if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
         out.note(&format!("note: an interrupt will end this at once ({e})"));
     }
-    let go_on = || !stop.load(Ordering::SeqCst);
     let live = std::io::stderr().is_terminal();
-    #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
+    #[expect(clippy::disallowed_methods, reason = "progress and the budget are of the host")]
     let start = Instant::now();
+    let in_time = || limit.is_none_or(|l| start.elapsed() < l);
+    let go_on = || !stop.load(Ordering::SeqCst) && in_time();
     let done = AtomicUsize::new(0);
     // Mutants may run into assertions: that is an answer, and needs no trace.
     let hook = std::panic::take_hook();
@@ -87,12 +87,12 @@ pub fn run(
     };
     let wrong = wrong(&mutants, &arguments);
     let seconds = start.elapsed().as_secs_f64();
-    let exit = match (go_on(), wrong.is_empty()) {
-        (false, _) => Exit::Interrupted,
-        (_, true) => Exit::Ok,
+    let summary = Summary::of(&mutants, &arguments);
+    let exit = match (summary.interrupted, wrong.is_empty()) {
+        (1.., _) => Exit::Interrupted,
+        (0, true) => Exit::Ok,
         _ => Exit::No,
     };
-    let summary = Summary::of(&mutants, &arguments);
     let text = text(&mutants, &arguments, &wrong, &summary, seconds);
     out.answer(exit, &document(&mutants, &arguments, &wrong, &summary), &text)
 }

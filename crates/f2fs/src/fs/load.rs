@@ -231,14 +231,15 @@ async fn replay(
         Ok((found, overlay.writes()))
     })?;
     let at = |block: u32| Sector(u64::from(block) * u64::from(SECTORS));
-    for (op, blocks) in
-        [(ZoneOp::Reset, &found.zones.reset), (ZoneOp::Finish, &found.zones.finished)]
-    {
+    let manage = async |op: ZoneOp, blocks: &[u32]| {
         for block in blocks {
             let (part, at) = place(parts, at(*block));
             part.manage_zone(op, at).await.map_err(|_| FsError::Io)?;
         }
-    }
+        Ok(())
+    };
+    manage(ZoneOp::Reset, &found.zones.reset).await?;
+    manage(ZoneOp::Finish, &found.zones.finished).await?;
     let last = found.last_block.map(at);
     let (end, rest): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(at, _)| Some(*at) == last);
     send(rt, parts, rest, Flags::SYNC).await?;
@@ -249,7 +250,10 @@ async fn replay(
     }
     let ordered = site::RECOVER_LAST.on();
     let last_flags = if ordered { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
-    send(rt, parts, end, Flags::META | Flags::PRIO | Flags::SYNC | last_flags).await
+    send(rt, parts, end, Flags::META | Flags::PRIO | Flags::SYNC | last_flags).await?;
+    let (reset, finished) = &found.zones.later;
+    manage(ZoneOp::Reset, reset).await?;
+    manage(ZoneOp::Finish, finished).await
 }
 
 async fn send(

@@ -96,8 +96,8 @@ pub struct MountOptions {
     /// A direct write past the end sets the length before `O_SYNC` or `O_DSYNC` makes it durable.
     /// Linux, since direct I/O goes through iomap (a1e09b03e6f5), sets it after that.
     pub size_before_sync: bool,
-    /// Roll-forward writes nodes to segments that what it reads is not in
-    /// ([`RecoverOptions::aside`](crate::image::RecoverOptions::aside)).
+    /// Roll-forward leaves what it reads as it is, blocks and zones, until it has written its
+    /// checkpoint ([`RecoverOptions::aside`](crate::image::RecoverOptions::aside)).
     pub recover_aside: bool,
     /// fdatasync takes an inode for clean of which no block was added, as until "f2fs: fix
     /// fdatasync" (281518c694a5): a length or a node with holes that only memory has is not sent.

@@ -38,6 +38,11 @@ struct How {
     gc: bool,
 }
 
+/// Is the block being written, so that its next write waits?
+fn is_on_its_way(b: &Buffer) -> bool {
+    b.flag(BufFlag::Writeback) && site::DATA_AGAIN.on()
+}
+
 impl F2fs {
     /// Does a file's data stay where it is, if it can (`need_inplace_update`)? `gc`: its block is
     /// being moved.
@@ -113,7 +118,7 @@ impl F2fs {
         let mut op: Option<OpGuard> = None;
         loop {
             let tree = inode.map_lock.lock().await;
-            if b.flag(BufFlag::Writeback) {
+            if is_on_its_way(b) {
                 drop(tree);
                 self.wait_on_page_writeback(b, Kind::Data, true).await;
                 continue;
@@ -141,7 +146,7 @@ impl F2fs {
                 self.drop_dirty(inode, b);
                 return Ok(false);
             }
-            if b.flag(BufFlag::Writeback) || !(b.flag(BufFlag::Dirty) || how.gc) {
+            if is_on_its_way(b) || !(b.flag(BufFlag::Dirty) || how.gc) {
                 continue;
             }
             if in_place && addr::is_block(old) {
@@ -256,7 +261,7 @@ impl F2fs {
                 if !wbc.sync {
                     continue;
                 }
-                if site::DATA_AGAIN.on() {
+                if is_on_its_way(&b) {
                     self.wait_on_page_writeback(&b, Kind::Data, true).await;
                 }
             }

@@ -1,6 +1,6 @@
 //! What a mount after a crash would find: recovery, then every name with where its contents lie.
 
-use wp_base::{FsError, FsResult};
+use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_medium::Overlay;
 use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
@@ -24,6 +24,10 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
     out.faults.extend(recovery.failed.iter().map(|e| format!("reported at mount: {e}")));
     // The pack counts only with its second checkpoint block, which waits for everything else.
     out.last.extend(recovery.last_block.map(u64::from));
+    let sectors = |blocks: &[u32]| {
+        blocks.iter().map(|b| Sector(Geometry::byte_of(*b) / SECTOR_BYTES)).collect()
+    };
+    out.managed = (sectors(&recovery.zones.reset), sectors(&recovery.zones.finished));
     let mut seen = std::collections::BTreeSet::from([nid::ROOT]);
     let mut dirs = vec![(String::new(), nid::ROOT)];
     while let Some((path, number)) = dirs.pop() {

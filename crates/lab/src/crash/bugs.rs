@@ -102,6 +102,7 @@ macro_rules! mends {
         "wait_first_node,wait_last_node,wait_earlier_nodes,size_before_sync"
     };
 }
+pub(super) use mends;
 /// F2FS so that no known hole is open: out of place, and a flush between data and nodes besides.
 const MENDED: &str = concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,", mends!());
 /// What F2FS promises.
@@ -287,6 +288,19 @@ pub static BUGS: &[Bug] = &[
         fixed: Side {
             fs: concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,recover_aside,", mends!()),
             ..F2FS
+        },
+        rule: Rule::Recoverable,
+        profile: F2FS_KEEPS,
+        second_cuts: 64,
+        ..BUG
+    },
+    Bug {
+        id: "N6",
+        what: "F2FS on zones: recovery resets the zone that the chain begins in: a cut before its checkpoint loses synced files",
+        affected: Side { fs: concat!("f2fs,fsync_mode=strict_fixed,", mends!()), ..F2FS_ZONED },
+        fixed: Side {
+            fs: concat!("f2fs,fsync_mode=strict_fixed,recover_aside,", mends!()),
+            ..F2FS_ZONED
         },
         rule: Rule::Recoverable,
         profile: F2FS_KEEPS,

@@ -99,6 +99,9 @@ pub fn arguments(c: &Campaign) -> String {
     if !c.recovery_in_order {
         t += " --recovery-unordered";
     }
+    if let Some(site) = c.bench.without {
+        write!(t, " --without {}", site.name).expect(line);
+    }
     t
 }
 

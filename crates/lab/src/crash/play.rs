@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use wp_base::rng::Rng;
-use wp_base::site::Armed;
+use wp_base::site::{Armed, Site};
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time, Zone};
 use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
@@ -46,6 +46,8 @@ pub struct Bench {
     pub model: bool,
     /// CPUs and their costs.
     pub cpu: CpuModel,
+    /// A step that is left out while a program is played. Recovery after a cut has all of its own.
+    pub without: Option<&'static Site>,
 }
 
 /// A program that was played.
@@ -100,6 +102,7 @@ impl Bench {
             stale: true,
             model: false,
             cpu: PROFILES[0].model(),
+            without: None,
         })
     }
 
@@ -242,7 +245,8 @@ pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
 
 /// As [`play()`], on an image that [`Bench::image`] made: many programs can share it.
 pub fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played, MachineError> {
-    play_with(bench, image, program, &Around::default(), || None).map(|(played, _)| played)
+    let arm = || bench.without.map(Site::leave_out);
+    play_with(bench, image, program, &Around::default(), arm).map(|(played, _)| played)
 }
 
 /// Plays `program` on a file system that `image` has, and leaves it unmounted, or as the device
@@ -326,12 +330,16 @@ fn play_in(
         program.0.iter().any(|s| matches!(s, Step::Fail(_) | Step::Slow(_) | Step::Tear(_)));
     let (machine, recorder, faults) = bench.machine(image, &[], fails)?;
     let limits = machine.queue.with_device(|d| *d.limits());
+    let begin = || {
+        recorder.arm(machine.medium(), bench.model);
+        machine.queue.with_device(|device| recorder.note_zones(device));
+    };
     let mut arm = Some(arm);
     let mut armed = None;
     // What the device is told first holds for the mount as well.
     let mut early = 0;
     if around.whole_life {
-        recorder.arm(machine.medium(), bench.model);
+        begin();
         armed = arm.take().and_then(|arm| arm());
         early = program.0.iter().take_while(|s| faults.obey(s)).count();
     }
@@ -346,7 +354,7 @@ fn play_in(
             })?
             .map_err(|error| MachineError::Fs { during: "sync", error })?;
         faults.begin();
-        recorder.arm(machine.medium(), bench.model);
+        begin();
         armed = arm.take().and_then(|arm| arm());
     }
     let steps = program.0[early..].to_vec();

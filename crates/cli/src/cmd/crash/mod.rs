@@ -17,7 +17,7 @@ use std::time::Duration;
 use wp_crash::{Plan, Profile, Telling};
 use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
-use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space};
+use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, mutate};
 use wp_workload::program::Program;
 
 use crate::output::{Exit, Out};
@@ -121,7 +121,11 @@ pub struct Args {
     /// [default: 3 for sites of which it is said why nobody misses them, all for others]
     #[arg(long, value_name = "N")]
     search: Option<u64>,
-    /// Stop after so long: 90s, 5m.
+    /// Leave out one step (a name of `list sites`) while the programs are played: what does a power
+    /// cut do then? Not one of recovery: those are for --mutate.
+    #[arg(long, value_name = "SITE", conflicts_with_all = ["mutate", "bug", "every_mode"])]
+    without: Option<String>,
+    /// Stop after so long: 90s, 5m. With --mutate, what was not looked at by then is interrupted.
     #[arg(long)]
     budget: Option<String>,
     /// Show one state: the timeline of program --first at FRAME, without its units U,V,…
@@ -292,6 +296,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
             elevator: a.elevator.clone(),
             stale: !a.trimmed,
             model: a.space == "modelled",
+            without: a.without.as_deref().map(mutate::step).transpose()?,
             ..fresh
         },
         source,
@@ -347,7 +352,12 @@ fn budget(text: &str) -> Result<Duration, String> {
 /// Runs the verb. Exit 1 if a rule is broken.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(sites) = &a.mutate {
-        return super::mutate::run(sites, a.witnesses.as_deref(), a.search, a.workers, out);
+        let limit = match a.budget.as_deref().map(budget).transpose() {
+            Ok(l) => l,
+            Err(e) => return out.fail(Exit::Usage, "budget", &e, ""),
+        };
+        let how = (a.witnesses.as_deref(), a.search, limit);
+        return super::mutate::run(sites, how, a.workers, out);
     }
     if let Some(which) = &a.bug {
         return bugs::run(a, which, out);

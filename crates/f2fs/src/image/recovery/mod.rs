@@ -48,7 +48,7 @@ use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, View};
 
 use crate::disk::inode::Stamp;
-use crate::disk::{Geometry, OrphanBlock, cp_flag};
+use crate::disk::{Geometry, Log, OrphanBlock, cp_flag};
 
 use super::Image;
 use files::State;
@@ -82,8 +82,9 @@ pub struct RecoverOptions {
     pub rules: Rules,
     /// Leave out nodes whose data was not written, as the zones tell that the image reports.
     pub oprw: bool,
-    /// Write the recovered nodes to segments that the chain is not in, which no kernel does: a
-    /// power cut during recovery leaves the chain then (see `seal`).
+    /// Write the recovered nodes to segments that the chain is not in, and leave zones that no log
+    /// goes on in as they are until the new checkpoint is durable, which no kernel does: a power
+    /// cut during recovery leaves the chain, and the write pointers, then (see `seal`).
     pub aside: bool,
     /// Time that changed directories get.
     pub now: Stamp,
@@ -260,6 +261,7 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
     let mut out = Recovery::default();
     let reported = zones.clone();
     let mut state = State::new(&image, zones.clone());
+    state.t.spares_zones = options.aside;
     orphans(&mut state, &mut out)?;
     // `checkpoint=disable`: a mount starts from the checkpoint.
     let is_disabled = image.checkpoint().has(cp_flag::DISABLED);
@@ -270,11 +272,20 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
         out = Recovery { failed: Some(e), ..before };
         zones = reported;
         state = State::new(&image, zones.clone());
+        state.t.spares_zones = options.aside;
         orphans(&mut state, &mut Recovery::default())?;
     }
     let touched = !state.nodes.is_empty() || out.orphans > 0 || !out.zones.moved.is_empty();
     if touched {
         let seal = Seal { needs_check: out.failed.is_some() };
+        if options.aside {
+            let logs = Log::ALL.map(|log| state.t.log_head(log).0);
+            let g = state.t.g;
+            out.zones.put_off(|zone| {
+                let section = g.place(zone).map(|(segment, _)| g.section_of(segment));
+                logs.iter().any(|segment| Some(g.section_of(*segment)) == section)
+            });
+        }
         out.last_block = Some(state.seal(dev, &mut zones, &seal)?);
     }
     if touched || out.zones.touches_any() {

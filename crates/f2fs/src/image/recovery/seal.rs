@@ -21,8 +21,15 @@
 //! checkpoint's number is raised after that. When the power goes now, the next mount finds the old
 //! checkpoint and a chain whose first nodes are unmarked. It is kept so: it is what Linux does, and
 //! bug N5; with `recover_aside` node logs move as well, to segments that the chain is not in.
-//! With zones the chain stays: `f2fs_fix_curseg_write_pointer` moves every log whose zone was
-//! written since the checkpoint.
+//!
+//! With zones every log leaves a zone that was written since the checkpoint
+//! (`f2fs_fix_curseg_write_pointer`), so that nothing is written over the chain. But a log that
+//! stood at the start of its zone stays, and has the zone reset ("New zone for curseg is not yet
+//! discarded"), chain and all, and so does a zone in which nothing is valid
+//! (`check_zone_write_pointer`), both before the checkpoint: bug N6. Since 6.9 zones that no log
+//! goes on in are finished there, too; what order-preserving recovery saw behind their write
+//! pointers and left out looks written to the next one. `recover_aside` leaves zones that no log
+//! goes on in as they are until the checkpoint is durable, and takes empty ones for its logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -63,6 +63,8 @@ pub(super) struct Tables<'a> {
     zones: ZoneTable,
     /// Sections that logs were moved to: no longer free though nothing is in them.
     taken: BTreeSet<u32>,
+    /// Logs go to zones that need no reset, as long as there are any.
+    pub(super) spares_zones: bool,
     /// Before this number no nid is free, from the start of the search on.
     next_nid: u32,
 }
@@ -96,6 +98,7 @@ impl<'a> Tables<'a> {
             summaries: BTreeMap::new(),
             zones,
             taken: BTreeSet::new(),
+            spares_zones: false,
             next_nid,
         }
     }
@@ -310,7 +313,10 @@ impl<'a> Tables<'a> {
             }
             let zone = section / self.g.zone_sections;
             let busy = Log::ALL.iter().any(|l| self.g.zone_of(self.log(*l).segment) == zone);
-            if self.g.zone_sections == 1 || zone == self.g.zone_of(current) || !busy {
+            let start = self.g.block(section * self.g.section_segments, 0);
+            let is_spared = self.spares_zones && !self.zones.is_empty(start);
+            let is_first = self.g.zone_sections == 1 || zone == self.g.zone_of(current) || !busy;
+            if is_first && !is_spared {
                 return Ok(section);
             }
             spare = spare.or(Some(section));

@@ -68,6 +68,12 @@ impl ZoneTable {
         self.find(addr).map(|z| block(z.wp)).filter(|pointer| addr >= *pointer)
     }
 
+    /// Was nothing written to the zone of a block since its reset? Yes where there is no write
+    /// pointer.
+    pub(super) fn is_empty(&self, addr: u32) -> bool {
+        self.find(addr).is_none_or(|z| z.wp == z.start)
+    }
+
     /// Blocks of a section that can be written: its zone's capacity.
     pub(super) fn usable(&self, start: u32, blocks: u32) -> u32 {
         self.find(start).map_or(blocks, |z| u32::try_from(z.capacity / SECTORS).unwrap_or(blocks))
@@ -99,6 +105,8 @@ pub struct ZoneRepair {
     pub reset: Vec<u32>,
     /// Zones to be finished, by their first block.
     pub finished: Vec<u32>,
+    /// Of both those that are left until the recovery's checkpoint is durable: reset, finished.
+    pub later: (Vec<u32>, Vec<u32>),
     /// Zones with a valid block at or behind the write pointer: (first block, that block).
     pub beyond: Vec<(u32, u32)>,
 }
@@ -106,7 +114,16 @@ pub struct ZoneRepair {
 impl ZoneRepair {
     /// Were zones reset or finished?
     pub(super) fn touches_any(&self) -> bool {
-        !self.reset.is_empty() || !self.finished.is_empty()
+        let (reset, finished) = &self.later;
+        [&self.reset, &self.finished, reset, finished].iter().any(|zones| !zones.is_empty())
+    }
+
+    /// Leaves until later what no log needs now: a zone that no log goes on in (`is_log`, of its
+    /// first block) keeps its blocks and its write pointer, which another recovery would look at.
+    pub(super) fn put_off(&mut self, is_log: impl Fn(u32) -> bool) {
+        let (now, later) = std::mem::take(&mut self.reset).into_iter().partition(|z| is_log(*z));
+        self.reset = now;
+        self.later = (later, std::mem::take(&mut self.finished));
     }
 }
 

@@ -45,6 +45,18 @@ pub fn sites() -> Vec<&'static Site> {
     [below.concat(), wp_ext4::site::ALL.to_vec(), wp_f2fs::site::ALL.to_vec()].concat()
 }
 
+/// The site called `name`, for [`Bench::without`](super::Bench::without). Errors: there is none, or
+/// it is of recovery, which is not played.
+pub fn step(name: &str) -> Result<&'static Site, String> {
+    let site = sites().into_iter().find(|s| s.name == name);
+    let site =
+        site.ok_or_else(|| format!("there is no site `{name}`: see writepath list sites"))?;
+    match is_of_recovery(site) {
+        false => Ok(site),
+        true => Err(format!("`{name}` is a step of recovery: writepath crash --mutate {name}")),
+    }
+}
+
 /// A program of a setting.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Which {
@@ -283,10 +295,6 @@ mod tests {
         }
     }
 
-    /// Steps of F2FS of which is known neither who misses them nor why nobody does: a run tries
-    /// what there is, and calls those that nobody misses open.
-    const OPEN: [&str; 2] = ["f2fs/writeback/one-at-a-time", "f2fs/inline/convert-wait"];
-
     #[test]
     fn every_site_has_a_witness_or_an_argument_and_not_both() {
         let arguments = arguments().expect("they are");
@@ -303,10 +311,7 @@ mod tests {
         }
         for site in sites() {
             let (killed, argued) = (witnesses.of(site).len(), arguments.contains_key(site.name));
-            let is = match OPEN.contains(&site.name) {
-                true => killed == 0 && !argued,
-                false => (killed == 1) != argued && killed < 2,
-            };
+            let is = (killed == 1) != argued && killed < 2;
             assert!(is, "{}: {killed} witnesses; an argument: {argued}", site.name);
         }
         for s in &own {

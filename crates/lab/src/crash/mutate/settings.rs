@@ -8,6 +8,7 @@ use wp_f2fs::site::RECOVER_LAST;
 use wp_medium::{Medium, Sound};
 use wp_workload::program::Program;
 
+use super::super::bugs::mends;
 use super::super::play::{Around, Bench, Played};
 use super::super::programs::{far, moved};
 use super::super::wild::{self, Extras};
@@ -191,25 +192,24 @@ const BURSTS: Setting<'static> = Setting {
     ..EMMC
 };
 
-/// F2FS in strict mode, so that no known hole is open; on its own device a last node that is sent
-/// behind a flush and forced.
-const STRICT: Setting<'static> = Setting {
-    name: "f2fs strict",
+/// F2FS so that no known hole is open: a flush between data and nodes, and every mend.
+const FIXED: Setting<'static> = Setting {
+    name: "f2fs fixed",
     on: "f2fs",
-    fs: "mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict",
+    fs: concat!("mode=lfs,fsync_mode=strict_fixed,", mends!()),
     capacity: 64 * MIB,
     programs: Programs::Sequences,
     count: 112,
     ..WILD
 };
-/// On zones as bugs have them: no last node is behind a flush there but with `strict_fixed`.
+/// On zones as bugs have them.
 const ZONED: Setting<'static> = Setting {
     name: "f2fs zones",
-    fs: "wait_first_node,wait_last_node,fsync_mode=strict_fixed",
+    fs: concat!("fsync_mode=strict_fixed,", mends!()),
     device: super::super::bugs::ZONES.0,
     params: super::super::bugs::ZONES.1,
     elevator: "mq-deadline",
-    ..STRICT
+    ..FIXED
 };
 
 /// All of them, the quickest first.
@@ -368,41 +368,42 @@ pub const SETTINGS: &[Setting<'static>] = &[
         count: 10,
         ..SMALL
     },
-    STRICT,
-    Setting { name: "f2fs posix", fs: "mode=lfs,wait_first_node,fsync_mode=posix", ..STRICT },
+    FIXED,
+    Setting { name: "f2fs posix", fs: "mode=lfs,wait_first_node,fsync_mode=posix", ..FIXED },
     ZONED,
     Setting { name: "f2fs oprw", fs: "wait_first_node,fsync_mode=posix,oprw", ..ZONED },
-    Setting { name: "f2fs wild", programs: Programs::Wild(40), count: 16, ..STRICT },
+    Setting { name: "f2fs wild", programs: Programs::Wild(40), count: 16, ..FIXED },
     Setting {
         name: "f2fs adaptive",
-        fs: "wait_first_node,wait_last_node,fsync_mode=strict",
+        fs: concat!("fsync_mode=strict_fixed,", mends!()),
         programs: Programs::Wild(40),
         count: 12,
-        ..STRICT
+        ..FIXED
     },
-    Setting { name: "f2fs far", programs: Programs::Far, count: 12, ..STRICT },
-    Setting { name: "f2fs moved", programs: Programs::Moved, count: 12, ..STRICT },
+    Setting { name: "f2fs far", programs: Programs::Far, count: 12, ..FIXED },
+    Setting { name: "f2fs moved", programs: Programs::Moved, count: 12, ..FIXED },
     Setting { name: "f2fs zones wild", programs: Programs::Wild(40), count: 8, ..ZONED },
     Setting {
         name: "f2fs company",
         programs: Programs::Wild(40),
         neighbour_us: 900,
         count: 12,
-        ..STRICT
+        ..FIXED
     },
     Setting {
         name: "f2fs life",
         programs: Programs::Wild(40),
         whole_life: true,
         count: 8,
-        ..STRICT
+        ..FIXED
     },
     Setting {
         name: "f2fs recovery cut",
+        fs: concat!("mode=lfs,fsync_mode=strict_fixed,recover_aside,", mends!()),
         programs: Programs::Wild(40),
         recovery: Some(Recovery::Cut(24)),
         count: 8,
-        ..STRICT
+        ..FIXED
     },
 ];
 
