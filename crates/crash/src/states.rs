@@ -10,7 +10,7 @@ use wp_base::Zone;
 use wp_base::rng::Rng;
 
 use crate::history::{Frame, History};
-use crate::zoned::ZoneSpace;
+use crate::zoned::Prefixes;
 
 /// Which units in doubt are kept: bit `i` is `live[i]`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -91,7 +91,8 @@ pub fn of_frame(
     if !first && frame.new == 0 {
         return out;
     }
-    let legal = |k: &Kept| history.permits(number, k);
+    let prefixes = history.prefixes(frame);
+    let legal = |k: &Kept| history.permits_with(frame, &prefixes, k);
     if n <= plan.complete as usize {
         let fresh = if first { u64::MAX } else { ((1u64 << frame.new) - 1) << (n - frame.new) };
         // From everything kept downwards: what is near to the truth comes first.
@@ -110,9 +111,7 @@ pub fn of_frame(
     let is_new = |k: &Kept| (n - frame.new..n).any(|i| k.has(i));
     let mut seen = BTreeSet::new();
     let mut go = |mut k: Kept| {
-        if let Some(space) = &history.zones {
-            space.make_legal(&history.units, &frame.live, &mut k);
-        }
+        prefixes.trim(&mut k);
         if is_new(&k) && legal(&k) && seen.insert(k.clone()) {
             out.states += 1;
             return visit(&k);
@@ -176,8 +175,16 @@ impl History {
     /// May a cut in frame `number` leave this choice? Without epochs and zones every one.
     pub fn permits(&self, number: usize, kept: &Kept) -> bool {
         let frame = &self.frames[number];
-        let zones = |space: &ZoneSpace| space.is_legal(&self.units, &frame.live, kept);
-        (!frame.epochs || is_legal(self, frame, kept)) && self.zones.as_ref().is_none_or(zones)
+        self.permits_with(frame, &self.prefixes(frame), kept)
+    }
+
+    fn permits_with(&self, frame: &Frame, prefixes: &Prefixes, kept: &Kept) -> bool {
+        (!frame.epochs || is_legal(self, frame, kept)) && prefixes.allow(kept)
+    }
+
+    fn prefixes(&self, frame: &Frame) -> Prefixes {
+        let space = self.zones.as_ref();
+        space.map_or_else(Prefixes::default, |s| s.prefixes(&self.units, &frame.live))
     }
 }
 

@@ -23,6 +23,33 @@ pub struct TapeZones {
     pub table: Rc<Vec<Zone>>,
 }
 
+/// Of each unit in doubt the one before it in its zone, without which nothing keeps it.
+#[derive(Default)]
+pub(crate) struct Prefixes(Vec<u32>);
+
+/// No unit is before it.
+const NOTHING: u32 = u32::MAX;
+
+impl Prefixes {
+    fn is_held(&self, i: usize, kept: &Kept) -> bool {
+        self.0[i] == NOTHING || kept.has(self.0[i] as usize)
+    }
+
+    /// May a cut keep just these?
+    pub(crate) fn allow(&self, kept: &Kept) -> bool {
+        (0..self.0.len()).all(|i| !kept.has(i) || self.is_held(i, kept))
+    }
+
+    /// Loses what nothing may keep: in each zone all behind the first that is lost.
+    pub(crate) fn trim(&self, kept: &mut Kept) {
+        for i in 0..self.0.len() {
+            if !self.is_held(i, kept) {
+                kept.set(i, false);
+            }
+        }
+    }
+}
+
 /// The zones of a history.
 #[derive(Clone, Debug)]
 pub struct ZoneSpace {
@@ -38,28 +65,24 @@ impl ZoneSpace {
         self.limits.is_sequential(unit.at).then(|| self.limits.zone_of(unit.at))
     }
 
-    /// May a cut keep just these of `live`?
-    pub(crate) fn is_legal(&self, units: &[Unit], live: &[u32], kept: &Kept) -> bool {
-        let mut same = kept.clone();
-        self.make_legal(units, live, &mut same);
-        same == *kept
-    }
-
-    /// Loses what nothing may keep: in each zone all behind the first that is lost.
-    pub(crate) fn make_legal(&self, units: &[Unit], live: &[u32], kept: &mut Kept) {
+    /// What must be kept of `live` for what to be kept as well.
+    pub(crate) fn prefixes(&self, units: &[Unit], live: &[u32]) -> Prefixes {
         if self.order == ZoneOrder::Holes {
-            return;
+            return Prefixes::default();
         }
         // Few zones are written to at a time.
-        let mut ended: Vec<u32> = Vec::new();
-        for (i, n) in live.iter().enumerate() {
-            let Some(zone) = self.zone(&units[*n as usize]) else { continue };
-            match (ended.contains(&zone), kept.has(i)) {
-                (true, true) => kept.set(i, false),
-                (false, false) => ended.push(zone),
-                _ => {}
+        let mut last: Vec<(u32, u32)> = Vec::new();
+        let before = (0..).zip(live).map(|(i, n)| {
+            let Some(zone) = self.zone(&units[*n as usize]) else { return NOTHING };
+            match last.iter_mut().find(|(z, _)| *z == zone) {
+                Some((_, at)) => std::mem::replace(at, i),
+                None => {
+                    last.push((zone, i));
+                    NOTHING
+                }
             }
-        }
+        });
+        Prefixes(before.collect())
     }
 
     /// What else of `live` is durable when `number` is: what was in its zone before it, where a

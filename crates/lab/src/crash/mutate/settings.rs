@@ -8,7 +8,7 @@ use wp_f2fs::site::RECOVER_LAST;
 use wp_medium::{Medium, Sound};
 use wp_workload::program::Program;
 
-use super::super::bugs::mends;
+use super::super::bugs::{ZONES, mends};
 use super::super::play::{Around, Bench, Played};
 use super::super::programs::{far, moved};
 use super::super::wild::{self, Extras};
@@ -60,6 +60,8 @@ pub struct Setting<'a> {
     pub capacity: u64,
     /// Replaced parameters of a device, instead of the capacity.
     pub params: &'a [(&'a str, u64)],
+    /// Devices behind the first one.
+    pub more: &'a [(&'a str, &'a [(&'a str, u64)])],
     /// Elevator; empty: the kernel's default.
     pub elevator: &'a str,
     pub(super) programs: Programs,
@@ -120,6 +122,7 @@ const WILD: Setting<'static> = Setting {
     device: "fixed",
     capacity: 24 * MIB,
     params: &[],
+    more: &[],
     elevator: "",
     programs: Programs::Wild(40),
     count: 16,
@@ -206,11 +209,19 @@ const FIXED: Setting<'static> = Setting {
 const ZONED: Setting<'static> = Setting {
     name: "f2fs zones",
     fs: concat!("fsync_mode=strict_fixed,", mends!()),
-    device: super::super::bugs::ZONES.0,
-    params: super::super::bugs::ZONES.1,
+    device: ZONES.0,
+    params: ZONES.1,
     elevator: "mq-deadline",
     ..FIXED
 };
+
+/// The device behind a conventional one: nothing on it can be written anywhere.
+const TWO_ZONED: &[(&str, u64)] = &[
+    ("zone_bytes", 16 << 20),
+    ("blocks_per_plane", 24),
+    ("conventional_zones", 0),
+    ("pages_per_block", 12),
+];
 
 /// All of them, the quickest first.
 pub const SETTINGS: &[Setting<'static>] = &[
@@ -382,6 +393,14 @@ pub const SETTINGS: &[Setting<'static>] = &[
     },
     Setting { name: "f2fs far", programs: Programs::Far, count: 12, ..FIXED },
     Setting { name: "f2fs moved", programs: Programs::Moved, count: 12, ..FIXED },
+    Setting {
+        name: "f2fs two devices",
+        fs: ZONED.fs,
+        params: &[("capacity_bytes", 64 * MIB), ("cache_bytes", MIB)],
+        more: &[(ZONES.0, TWO_ZONED)],
+        count: 4,
+        ..FIXED
+    },
     Setting { name: "f2fs zones wild", programs: Programs::Wild(40), count: 8, ..ZONED },
     Setting {
         name: "f2fs company",
@@ -443,9 +462,15 @@ impl Setting<'_> {
         let fresh = Bench::new(fs, self.fs).map_err(|e| e.to_string())?;
         let capacity = [("capacity_bytes", self.capacity)];
         let params = if self.params.is_empty() { &capacity } else { self.params };
+        let owned = |list: &[(&str, u64)]| {
+            list.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect::<Vec<_>>()
+        };
         Ok(Bench {
             device: self.device.to_owned(),
-            device_params: params.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            device_params: owned(params),
+            more: self.more.iter().map(|(name, list)| ((*name).to_owned(), owned(list))).collect(),
+            // What a zone held before its reset is not there any more.
+            stale: self.more.is_empty(),
             elevator: self.elevator.to_owned(),
             settle_s: if self.whole_life { 0 } else { fresh.settle_s },
             ..fresh
