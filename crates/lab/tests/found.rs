@@ -1,4 +1,4 @@
-//! Bugs of F2FS that were found here (`crash --bug N2` to `N5`; N5 by reading, the others by
+//! Bugs of F2FS that were found here (`crash --bug N2` to `N6`; N5 by reading, the others by
 //! generated programs), seen in Linux 6.12 itself: a guest runs the reduced program in virtual
 //! time.
 //!
@@ -51,28 +51,34 @@ umount /mnt/a
 "#;
 
 /// A file is synced, and the file system stops where it is. Linux recovers it, and stops behind
-/// that. Written: `size`, the length of the file `a` then; and `cut`, its length when Linux mounts
-/// what recovery had written before the first block of its checkpoint's pack.
+/// that. Written: `size`, the length of the file `a` then; `cut`, its length when Linux mounts what
+/// recovery had done before the first block of its checkpoint's pack; `packs`, the first block of
+/// those; and `trace`, the requests of recovery.
 const RECOVER: &str = r#"
 cp /share/prog /share/stop /run; chmod +x /run/prog /run/stop
-D=/sys/kernel/config/nullb/z0
+D=/sys/kernel/config/nullb/z0; TR=/sys/kernel/tracing
 mkdir $D
-for kv in memory_backed=1 completion_nsec=100000 irqmode=2 blocksize=4096 size=64; do
+for kv in memory_backed=1 completion_nsec=100000 irqmode=2 blocksize=4096 DEVICE; do
     echo ${kv#*=} > $D/${kv%%=*} || exit 3
 done
 echo 1 > $D/power || exit 3
-image() { dd if=/dev/z0 of=/run/$1 bs=1M iflag=direct 2> /dev/null || exit 4; }
 mount_it() { mount -t f2fs -o MOUNT /dev/z0 /mnt/a || exit 5; }
 length() { if [ -e /mnt/a/a ]; then stat -c %s /mnt/a/a; else echo none; fi > /share/$1; }
 stop() { /run/stop /mnt/a || exit 6; umount /mnt/a; }
-mkfs.f2fs -f /dev/z0 > /dev/null || exit 4
+mkfs.f2fs -f MKFS /dev/z0 > /dev/null || exit 4
+# Two packs of a segment each, from `cp_blkaddr` of the super block on.
+CP=$(od -An -tu4 -j1100 -N4 /dev/z0 | tr -d ' ')
+echo $CP > /share/packs
 mount_it; sync
 /run/prog /share/program /mnt/a || exit 7
-stop; image before
-mount_it; length size; stop; image after
-# Both packs are in the 1024 blocks behind the first 512.
-dd if=/run/before of=/run/after bs=4096 skip=512 seek=512 count=1024 conv=notrunc 2> /dev/null
-dd if=/run/after of=/dev/z0 bs=1M oflag=direct 2> /dev/null || exit 8
+stop
+dd if=/dev/z0 of=/run/packs bs=4096 skip=$CP count=1024 iflag=direct 2> /dev/null || exit 4
+echo 1 > $TR/events/block/block_rq_issue/enable || exit 9
+echo > $TR/trace; echo 1 > $TR/tracing_on
+mount_it; length size; stop
+echo 0 > $TR/tracing_on
+grep -v '^#' $TR/trace > /share/trace
+dd if=/run/packs of=/dev/z0 bs=4096 seek=$CP conv=notrunc oflag=direct 2> /dev/null || exit 8
 mount_it; length cut; umount /mnt/a
 "#;
 
@@ -189,13 +195,47 @@ fn linux_too_loses_the_length_of_a_direct_dsync_write() {
     assert_eq!(of("fallocate 0 keep 0 4096", "", "fsync 1"), Some(Some(4096)));
 }
 
+/// [`RECOVER`] after a file of two blocks was written and synced: the requests that it sent, and
+/// the first sector of the packs. `None`: as above.
+fn recovery_cut(
+    bug: &str,
+    mount: &str,
+    (device, mkfs): (&str, &str),
+) -> Option<(Vec<(String, u64)>, u64)> {
+    let program = "open 0 a rw,creat\npwrite 0 8192 0 1\nfsync 0\n";
+    let run = RECOVER.replace("MOUNT", mount).replace("DEVICE", device).replace("MKFS", mkfs);
+    let dir = guest(bug, &run, program)?;
+    let of = |name| std::fs::read_to_string(dir.path().join(name)).expect("the guest wrote it");
+    assert_eq!(of("size").trim(), "8192", "{mount}: recovery brings it back");
+    assert_eq!(of("cut").trim(), "none", "{mount}: and not after a cut");
+    let sent = of("trace").lines().filter_map(request).map(|(_, what, at)| (what, at)).collect();
+    Some((sent, of("packs").trim().parse::<u64>().expect("a block") * 8))
+}
+
 #[test]
 fn linux_too_loses_a_synced_file_when_its_recovery_is_cut() {
-    let program = "open 0 a rw,creat\npwrite 0 8192 0 1\nfsync 0\n";
     for mode in ["fsync_mode=posix", "mode=lfs,fsync_mode=strict"] {
-        let Some(dir) = guest("N5", &RECOVER.replace("MOUNT", mode), program) else { return };
-        let of = |name| std::fs::read_to_string(dir.path().join(name)).expect("a length");
-        assert_eq!(of("size").trim(), "8192", "{mode}: recovery brings it back");
-        assert_eq!(of("cut").trim(), "none", "{mode}: and not after a cut");
+        if recovery_cut("N5", mode, ("size=64", "")).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn linux_too_resets_the_zone_that_it_recovers_from() {
+    // What lies before the main area takes the conventional zones: every log is on a sequential
+    // one, that of the file's node on the second.
+    let device = "size=256 zoned=1 zone_size=4 zone_nr_conv=5";
+    for mode in ["fsync_mode=posix", "fsync_mode=strict"] {
+        let Some((sent, packs)) = recovery_cut("N6", mode, (device, "-m")) else { return };
+        let node = 6 << 13;
+        let reset = sent.iter().position(|(what, at)| what.starts_with('N') && *at == node);
+        let reset = reset.expect("the zone with the node is reset");
+        let written = |what: &str| what.starts_with('W');
+        let pack =
+            |(what, at): &(String, u64)| written(what) && (packs..packs + 1024 * 8).contains(at);
+        let first = sent.iter().position(pack).expect("a checkpoint ends the recovery");
+        assert!(reset < first, "{mode}: {sent:?}");
+        assert!(sent[..reset].iter().all(|(what, _)| !written(what)), "{mode}: {sent:?}");
     }
 }
