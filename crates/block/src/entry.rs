@@ -65,8 +65,8 @@ impl BlockQueue {
         bio: Bio,
         range: Range,
     ) -> Result<Vec<Slice>, Status> {
-        let end = self.submit_end_in(bio, range).await;
-        end.status.map(|()| end.data)
+        self.cx.rt.cpu(CpuOp::BioSubmit, 1).await;
+        self.send_in(bio, range).wait().await
     }
 
     pub(crate) async fn submit_end_in(&self, bio: Bio, range: Range) -> BioEnd {

@@ -61,8 +61,8 @@ impl Partition {
     }
 
     /// See [`BlockQueue::submit_wait`].
-    pub async fn submit_wait(&self, bio: Bio) -> Result<Vec<Slice>, Status> {
-        self.queue.submit_wait_in(bio, self.range).await
+    pub fn submit_wait(&self, bio: Bio) -> impl Future<Output = Result<Vec<Slice>, Status>> {
+        self.queue.submit_wait_in(bio, self.range)
     }
 
     /// See [`BlockQueue::submit_throttled`].

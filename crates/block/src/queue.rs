@@ -47,8 +47,10 @@ pub struct BlockQueue {
     kblockd: Rc<Work>,
     own: Rc<OwnTimers>,
     hook: Rc<PlugHook>,
-    /// Memory of lists that are emptied with nothing borrowed.
-    scratch: RefCell<(Effects, Vec<(End, BioEnd)>)>,
+    /// What the device's last timer caused.
+    fx: RefCell<Effects>,
+    /// Memory of a list that is emptied with nothing borrowed.
+    ends: Cell<Vec<(End, BioEnd)>>,
     soon_armed: Cell<bool>,
     _tally: Tally,
 }
@@ -96,7 +98,8 @@ impl BlockQueue {
             kblockd: work.clone(),
             own: Rc::new(OwnTimers(me.clone())),
             hook: Rc::new(PlugHook { queue: me.clone() }),
-            scratch: RefCell::default(),
+            fx: RefCell::default(),
+            ends: Cell::default(),
             soon_armed: Cell::new(false),
             _tally: Tally::new(Kind::World),
             cx: Ctx { rt: rt.clone(), limits, config },
@@ -132,8 +135,8 @@ impl BlockQueue {
     ///
     /// Waits: for the bio. Dropped before its end: the bio goes on alone.
     /// Returns: what a read found.
-    pub async fn submit_wait(&self, bio: Bio) -> Result<Vec<Slice>, Status> {
-        self.submit_wait_in(bio, self.range()).await
+    pub fn submit_wait(&self, bio: Bio) -> impl Future<Output = Result<Vec<Slice>, Status>> {
+        self.submit_wait_in(bio, self.range())
     }
 
     /// Queues a bio now, as [`BlockQueue::submit`]; its end can be waited for with what this
@@ -284,17 +287,23 @@ impl BlockQueue {
     /// from outside the simulation (real mode) and for faults that tests inject. Call it in
     /// interrupt context or outside `run`.
     pub fn device_event(&self, f: impl FnOnce(&mut dyn DeviceModel, Time, &mut Effects)) {
-        let mut fx = std::mem::take(&mut self.scratch.borrow_mut().0);
+        let mut fx = self.fx.borrow_mut();
         fx.listening = self.cx.listening();
         f(&mut **self.device.borrow_mut(), self.cx.rt.now(), &mut fx);
         if !fx.works.is_empty() {
             self.core.borrow_mut().told.works(&self.cx, &mut fx.works);
         }
         self.arm(&mut fx);
-        for done in fx.done.drain(..) {
+        if fx.done.is_empty() {
+            return;
+        }
+        // Completions call whoever waits, with nothing borrowed.
+        let mut done = std::mem::take(&mut fx.done);
+        drop(fx);
+        for done in done.drain(..) {
             self.interrupt(done);
         }
-        self.scratch.borrow_mut().0 = fx;
+        self.fx.borrow_mut().done = done;
     }
 
     /// Commands in the device.
@@ -434,12 +443,12 @@ impl BlockQueue {
 
     /// Tells the ends of bios.
     fn tell_ends(&self) {
-        let mut ends = std::mem::take(&mut self.scratch.borrow_mut().1);
+        let mut ends = self.ends.take();
         std::mem::swap(&mut ends, &mut self.core.borrow_mut().ended);
         for (end, how) in ends.drain(..) {
             self.tell(end, how);
         }
-        self.scratch.borrow_mut().1 = ends;
+        self.ends.set(ends);
     }
 
     fn tell(&self, end: End, how: BioEnd) {

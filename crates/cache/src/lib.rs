@@ -14,6 +14,7 @@
 
 mod bdev;
 mod buffer;
+mod dirty_list;
 mod errseq;
 mod index;
 mod mapping;

@@ -10,6 +10,7 @@ use wp_rt::{Rt, WaitQueue};
 
 use crate::Fut;
 use crate::buffer::{BufFlag, Buffer};
+use crate::dirty_list::Listed;
 use crate::errseq::ErrSeq;
 use crate::index::Index;
 use crate::tags::{Order, Tags};
@@ -468,14 +469,15 @@ impl Mapping {
         self.dirtied.set(jiffies);
     }
 
-    /// Where the dirty list keeps it.
-    pub(crate) fn place(&self) -> &Cell<Option<i64>> {
-        &self.place
-    }
-
     /// Now, for owners that stamp.
     pub fn now(&self) -> Time {
         self.rt.now()
+    }
+}
+
+impl Listed for Mapping {
+    fn place(&self) -> &Cell<Option<i64>> {
+        &self.place
     }
 }
 

@@ -9,13 +9,14 @@
 //!             `mm/page-writeback.c` (`balance_dirty_pages`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use wp_base::{FsResult, Span, Time};
 use wp_block::Partition;
 use wp_rt::{Completion, Rt, Ticks, WaitQueue};
 
+use crate::dirty_list::DirtyList;
 use crate::errseq::ErrSeq;
 use crate::mapping::{Mapping, WbControl};
 
@@ -71,48 +72,13 @@ struct Work {
     done: Rc<Completion>,
 }
 
-/// Dirty mappings, oldest first; without those that the flusher has in hand (`b_dirty`).
-#[derive(Default)]
-struct DirtyList(BTreeMap<i64, Rc<Mapping>>);
-
-impl DirtyList {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn put(&mut self, place: i64, map: Rc<Mapping>) {
-        map.place().set(Some(place));
-        self.0.insert(place, map);
-    }
-
-    fn push_back(&mut self, map: Rc<Mapping>) {
-        let place = self.0.last_key_value().map_or(0, |(last, _)| last + 1);
-        self.put(place, map);
-    }
-
-    fn push_front(&mut self, map: Rc<Mapping>) {
-        let place = self.0.first_key_value().map_or(0, |(first, _)| first - 1);
-        self.put(place, map);
-    }
-
-    /// Takes one out; `None` if it is not on the list.
-    fn remove(&mut self, map: &Mapping) -> Option<Rc<Mapping>> {
-        self.0.remove(&map.place().take()?)
-    }
-
-    /// Takes those out that `which` names, in order.
-    fn take(&mut self, which: impl Fn(&Mapping) -> bool) -> VecDeque<Rc<Mapping>> {
-        let which = self.0.values().filter(|m| which(m)).cloned().collect::<VecDeque<_>>();
-        which.into_iter().filter_map(|m| self.remove(&m)).collect()
-    }
-}
-
 /// A device's flusher.
 pub struct Writeback {
     rt: Rt,
     policy: WbPolicy,
     part: Partition,
-    dirty: RefCell<DirtyList>,
+    /// Dirty mappings, without those that the flusher has in hand (`b_dirty`).
+    dirty: RefCell<DirtyList<Mapping>>,
     /// The flusher has some in hand (`b_io`, `b_more_io`).
     in_hand: Cell<bool>,
     works: RefCell<VecDeque<Work>>,

@@ -159,50 +159,56 @@ impl Journal {
     /// Counts a handle into the running transaction.
     async fn join(self: &Rc<Self>, blocks: i64, reserve: i64) -> FsResult<u32> {
         loop {
-            let delay = {
-                let mut st = self.st.borrow_mut();
-                if st.unmount {
-                    return Err(FsError::Invalid("the journal is closed"));
-                }
-                if st.aborted() {
-                    return Err(FsError::ReadOnly);
-                }
-                let tid = match st.running {
-                    Some(tid) => tid,
-                    None => self.begin_transaction(&mut st),
-                };
-                match Self::add_credits(&mut st, tid, blocks, reserve) {
-                    Ok(()) => {
-                        Self::enter(&mut st, tid);
-                        return Ok(tid);
-                    }
-                    Err(delay) => {
-                        let c = &mut st.counters;
-                        match delay {
-                            Delay::Locked => c.locked_waits += 1,
-                            Delay::Full => c.full_waits += 1,
-                            Delay::Reserved { .. } => c.reserved_waits += 1,
-                            Delay::Space => c.space_waits += 1,
-                        }
-                        delay
-                    }
-                }
-            };
-            match delay {
-                Delay::Locked | Delay::Full => {
-                    let woken = self.wait_transaction_locked.wait();
-                    if let Some(tid) = self.running_tid() {
-                        self.request_commit(tid);
-                    }
-                    woken.await;
-                }
-                Delay::Reserved { limit, wanted } => {
-                    self.wait_reserved
-                        .wait_until(|| self.st.borrow().reserved_credits + wanted <= limit)
-                        .await;
-                }
-                Delay::Space => Box::pin(self.wait_for_space()).await,
+            match self.try_join(blocks, reserve)? {
+                Ok(tid) => return Ok(tid),
+                // Boxed, since whoever starts a handle holds this future, and few wait.
+                Err(delay) => Box::pin(self.wait_out(delay)).await,
             }
+        }
+    }
+
+    fn try_join(self: &Rc<Self>, blocks: i64, reserve: i64) -> FsResult<Result<u32, Delay>> {
+        let mut st = self.st.borrow_mut();
+        if st.unmount {
+            return Err(FsError::Invalid("the journal is closed"));
+        }
+        if st.aborted() {
+            return Err(FsError::ReadOnly);
+        }
+        let tid = match st.running {
+            Some(tid) => tid,
+            None => self.begin_transaction(&mut st),
+        };
+        if let Err(delay) = Self::add_credits(&mut st, tid, blocks, reserve) {
+            let c = &mut st.counters;
+            match delay {
+                Delay::Locked => c.locked_waits += 1,
+                Delay::Full => c.full_waits += 1,
+                Delay::Reserved { .. } => c.reserved_waits += 1,
+                Delay::Space => c.space_waits += 1,
+            }
+            return Ok(Err(delay));
+        }
+        Self::enter(&mut st, tid);
+        Ok(Ok(tid))
+    }
+
+    /// Waits until it is worth trying again.
+    async fn wait_out(self: &Rc<Self>, delay: Delay) {
+        match delay {
+            Delay::Locked | Delay::Full => {
+                let woken = self.wait_transaction_locked.wait();
+                if let Some(tid) = self.running_tid() {
+                    self.request_commit(tid);
+                }
+                woken.await;
+            }
+            Delay::Reserved { limit, wanted } => {
+                self.wait_reserved
+                    .wait_until(|| self.st.borrow().reserved_credits + wanted <= limit)
+                    .await;
+            }
+            Delay::Space => self.wait_for_space().await,
         }
     }
 
@@ -340,30 +346,39 @@ impl Handle {
     /// Waits: a synchronous handle for company and for the commit; any other not at all.
     /// Errors: `Io` if the journal was aborted meanwhile. Source: `jbd2_journal_stop`.
     pub async fn stop(self) -> FsResult<()> {
-        if !self.joined.get() {
-            return if self.is_aborted() { Err(FsError::Io) } else { Ok(()) };
+        if self.sync.get() && self.joined.get() {
+            return Box::pin(self.stop_and_commit()).await;
         }
+        if self.joined.get() {
+            self.end(self.is_too_old());
+        }
+        if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    async fn stop_and_commit(&self) -> FsResult<()> {
         let tid = self.tid();
-        if self.sync.get() {
-            Box::pin(self.wait_for_company(tid)).await;
-            self.journal.st.borrow_mut().transaction_mut(tid).synchronous = true;
-        }
-        let too_old = {
-            let st = self.journal.st.borrow();
-            let t = st.transaction(tid);
-            let too_big = self.journal.opts.policy.credits == CreditRule::Plain
-                && t.outstanding > st.max_buffers;
-            too_big || self.journal.rt.now() >= t.expires
-        };
-        if self.sync.get() || too_old {
-            self.journal.request_commit(tid);
+        self.wait_for_company(tid).await;
+        self.journal.st.borrow_mut().transaction_mut(tid).synchronous = true;
+        self.end(true);
+        self.journal.wait_commit(tid).await
+    }
+
+    /// Is its transaction due, or larger than it should be?
+    fn is_too_old(&self) -> bool {
+        let st = self.journal.st.borrow();
+        let t = st.transaction(self.tid());
+        let too_big =
+            self.journal.opts.policy.credits == CreditRule::Plain && t.outstanding > st.max_buffers;
+        too_big || self.journal.rt.now() >= t.expires
+    }
+
+    /// Leaves the transaction, and asks for its commit first.
+    fn end(&self, commit: bool) {
+        if commit {
+            self.journal.request_commit(self.tid());
         }
         drop(self.reserved.take());
         self.leave();
-        if self.sync.get() {
-            return Box::pin(self.journal.wait_commit(tid)).await;
-        }
-        if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }
     }
 
     /// Lets others join before a synchronous commit, unless this task was the last to do one: then

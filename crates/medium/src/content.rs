@@ -22,29 +22,31 @@ pub struct Page(Rc<PageBuf>);
 struct PageBuf {
     id: OnceCell<u128>,
     bytes: [u8; PAGE_BYTES],
-    _tally: Tally,
+    /// `None` of the page that all zeroed ones are at first, which is nobody's.
+    _tally: Option<Tally>,
 }
 
 impl Clone for PageBuf {
     fn clone(&self) -> PageBuf {
-        PageBuf { id: self.id.clone(), bytes: self.bytes, _tally: Tally::new(Kind::Page) }
+        PageBuf { id: self.id.clone(), bytes: self.bytes, _tally: Some(Tally::new(Kind::Page)) }
     }
 }
 
+thread_local! {
+    static ZEROED: Page =
+        Page(Rc::new(PageBuf { id: OnceCell::new(), bytes: ZERO_PAGE, _tally: None }));
+}
+
 impl Page {
-    /// A page of zeroes.
+    /// A page of zeroes. It has memory of its own only once it is written to.
     pub fn zeroed() -> Page {
-        Page(Rc::new(PageBuf {
-            id: OnceCell::new(),
-            bytes: ZERO_PAGE,
-            _tally: Tally::new(Kind::Page),
-        }))
+        ZEROED.with(Page::clone)
     }
 
     /// A page that starts with `bytes` and is zero after them. Panics if they are more than a page.
     pub fn from_bytes(bytes: &[u8]) -> Page {
         if let Ok(whole) = bytes.try_into() {
-            let (id, _tally) = (OnceCell::new(), Tally::new(Kind::Page));
+            let (id, _tally) = (OnceCell::new(), Some(Tally::new(Kind::Page)));
             return Page(Rc::new(PageBuf { id, bytes: whole, _tally }));
         }
         let mut page = Page::zeroed();

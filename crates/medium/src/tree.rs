@@ -140,8 +140,37 @@ impl Slot {
         }
     }
 
-    /// Puts `leaf` at `page`. Says whether this became a run, so that the node above may collapse.
-    pub(crate) fn put(&mut self, height: u32, page: u64, leaf: Slot) -> bool {
+    /// Puts `leaf` at `page`, of which the bits above `height` do not matter.
+    pub(crate) fn put(&mut self, height: u32, page: u64, leaf: Slot) {
+        // Through the nodes that are there already, which stay nodes unless the last one collapses.
+        let (mut slot, mut at) = (&mut *self, height);
+        while at > 1
+            && let Slot::Node(node) = slot
+        {
+            at -= 1;
+            slot = &mut Rc::make_mut(node).slots[index(page, at)];
+        }
+        if slot.put_below(at, page, leaf) && at < height {
+            self.collapse(height, at, page);
+        }
+    }
+
+    /// The slot of height `below` over `page` has become a run: the nodes above may collapse.
+    fn collapse(&mut self, height: u32, below: u32, page: u64) {
+        let node = self.node_mut(height);
+        let i = index(page, height - 1);
+        if height - 1 > below {
+            node.slots[i].collapse(height - 1, below, page);
+        }
+        if node.slots[i].is_run()
+            && let Some(run) = node.collapsed(height, i)
+        {
+            *self = run;
+        }
+    }
+
+    /// As [`Slot::put`]. Says whether this became a run, so that the node above may collapse.
+    fn put_below(&mut self, height: u32, page: u64, leaf: Slot) -> bool {
         if height == 0 {
             *self = leaf;
             return self.is_run();
@@ -162,7 +191,7 @@ impl Slot {
             }
             let few = Rc::make_mut(few);
             if let Some(exception) = few.get_or_make(height, i) {
-                if exception.put(height - 1, page, leaf) && few.drop_if_none(height, i) {
+                if exception.put_below(height - 1, page, leaf) && few.drop_if_none(height, i) {
                     *self = few.rest.clone();
                     return true;
                 }
@@ -170,7 +199,7 @@ impl Slot {
             }
         }
         let node = self.node_mut(height);
-        let is_run = node.slots[i].put(height - 1, page, leaf);
+        let is_run = node.slots[i].put_below(height - 1, page, leaf);
         if is_run && let Some(run) = node.collapsed(height, i) {
             *self = run;
             return true;

@@ -432,14 +432,14 @@ impl Ext4 {
         h.get_write_access(&node.buf).await?;
         // No await from here to the end: see invariant 1.
         let mut order: Vec<(usize, &Moving<'_>)> = entries.iter().enumerate().collect();
-        order.sort_by_key(|(_, e)| e.hash);
+        order.sort_unstable_by_key(|(place, e)| (e.hash, *place));
         let sizes: Vec<usize> = order.iter().map(|(_, e)| e.rec_len).collect();
         let keep = kept_at_split(&sizes, self.bs().bytes() as usize);
         let moving: Vec<&Moving<'_>> = order.split_off(keep).into_iter().map(|(_, e)| e).collect();
         let border = moving.first().map_or(0, |e| e.hash);
         let goes_on = order.last().is_some_and(|(_, e)| e.hash == border);
         // Those that stay keep their order.
-        order.sort_by_key(|(place, _)| *place);
+        order.sort_unstable_by_key(|(place, _)| *place);
         let staying: Vec<&Moving<'_>> = order.into_iter().map(|(_, e)| e).collect();
         let csum = self.csum.metadata();
         new.with_mut(|b| pack(b, &moving, csum));

@@ -366,13 +366,17 @@ impl Ext4 {
     }
 
     /// Starts a handle. Errors: `ReadOnly` after unmount or an abort.
-    pub(super) async fn start(&self, credits: u32) -> FsResult<Handle> {
-        self.start_revoking(credits, 0).await
+    pub(super) fn start(&self, credits: u32) -> impl Future<Output = FsResult<Handle>> {
+        self.start_revoking(credits, 0)
     }
 
     /// [`Ext4::start`] of a handle that may free `revokes` metadata blocks.
-    pub(super) async fn start_revoking(&self, credits: u32, revokes: u32) -> FsResult<Handle> {
-        self.start_with(Credits { blocks: credits, revokes, reserve: 0 }).await
+    pub(super) fn start_revoking(
+        &self,
+        credits: u32,
+        revokes: u32,
+    ) -> impl Future<Output = FsResult<Handle>> {
+        self.start_with(Credits { blocks: credits, revokes, reserve: 0 })
     }
 
     /// [`Ext4::start`] with all that a handle can ask for.
@@ -414,11 +418,9 @@ impl Ext4 {
     /// contradict itself in the middle of a change stops the journal: half a change must not become
     /// durable.
     pub(super) async fn stop<T>(&self, h: Handle, out: FsResult<T>) -> FsResult<T> {
-        if let Err(e @ FsError::Corrupt(_)) = &out {
+        if let Err(e @ FsError::Corrupt(why)) = &out {
             self.journal().abort(e.clone());
             self.stopped.set(true);
-        }
-        if let Err(FsError::Corrupt(why)) = &out {
             Box::pin(self.save_error(why)).await;
         }
         let stopped = h.stop().await;

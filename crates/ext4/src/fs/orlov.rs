@@ -128,13 +128,10 @@ impl Ext4 {
         let (n, flex) = (self.geo.groups, self.geo.groups_per_flex);
         let home = self.group_of(parent.ino);
         if flex > 1 {
-            for group in [Some(home), self.last_group(parent.ino)].into_iter().flatten() {
-                let found = self.groups_of(group / flex).find(|g| self.free_inodes(*g) > 0);
-                if found.is_some() {
-                    return found;
-                }
-            }
-            return self.group_for_dir(parent, None);
+            let near = |group| self.groups_of(group / flex).find(|g| self.free_inodes(*g) > 0);
+            return near(home)
+                .or_else(|| near(self.last_group(parent.ino)?))
+                .or_else(|| self.group_for_dir(parent, None));
         }
         let good = |g: u32| {
             let d = self.group_desc(g);
