@@ -128,7 +128,7 @@ mod tests {
                 }
             }
             if round % 1000 == 999 {
-                let even = |id: u64| id % 2 == 0 || round % 7000 == 6999;
+                let even = |id: u64| id.is_multiple_of(2) || round % 7000 == 6999;
                 let taken: Vec<u64> = list.take(|t| even(t.id)).iter().map(|t| t.id).collect();
                 let wanted: Vec<u64> = naive.iter().copied().filter(|id| even(*id)).collect();
                 assert_eq!(taken, wanted);
