@@ -178,11 +178,14 @@ impl<'a> Worker<'a> {
             }
             out.stale = true;
         }
-        self.search(&mut out, most);
-        if !out.is_killed() && !self.go_on() {
-            out.fate = Fate::Interrupted;
+        if self.go_on() {
+            self.search(&mut out, most);
         }
-        out
+        match self.go_on() {
+            true => out,
+            // What was cut short says nothing of a witness.
+            false => Mutant { fate: Fate::Interrupted, stale: false, without: Vec::new(), ..out },
+        }
     }
 
     /// Programs of the generators: the n-th of each setting that does the step, not the n-th of
@@ -198,7 +201,8 @@ impl<'a> Worker<'a> {
             for s in 0..self.ground.settings.len() {
                 let count = self.setting(s).0.count;
                 let count = if most < u64::MAX { count.min(SAMPLE) } else { count };
-                let programs = (0..count).filter(|n| self.asks(s, *n, out.site));
+                let numbers = (0..count).take_while(|_| self.go_on());
+                let programs = numbers.filter(|n| self.asks(s, *n, out.site));
                 for n in programs.skip(from as usize).take((to - from) as usize) {
                     if !self.go_on() || out.programs - before >= most {
                         return;
