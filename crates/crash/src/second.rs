@@ -4,7 +4,9 @@
 //!             choice of them, laid over the state that was recovered, is the state of a second
 //!             cut.
 //! Invariants: 1. units are not ordered among one another but for the pages that follow a flush
-//!                ([`Outcome::last`]): with one of them all others are there;
+//!                ([`Outcome::last`]): with one of them all others are there, and with one of the
+//!                zones that are reset or finished behind them ([`Outcome::managed_last`]) all
+//!                pages;
 //!             2. of a sequential zone a prefix of what was written is there, and the write pointer
 //!                stands behind it; what was written after a reset is there with the reset only.
 
@@ -41,8 +43,7 @@ pub(crate) fn cuts(
 ) -> u64 {
     let writes = std::mem::take(&mut outcome.written);
     let zones = state.zones();
-    let resets = outcome.managed.0.iter().map(|at| Unit::Reset(*at));
-    let managed = resets.chain(outcome.managed.1.iter().map(|at| Unit::Finish(*at)));
+    let (managed, finally) = (of_zones(&outcome.managed), of_zones(&outcome.managed_last));
     let is_last = |page: u64| in_order && outcome.last.contains(&page);
     let (late, early): (Vec<usize>, Vec<usize>) =
         (0..writes.len()).partition(|i| is_last(writes[*i].0));
@@ -57,11 +58,15 @@ pub(crate) fn cuts(
         kept.extend(pick(&late, &c));
         kept
     });
-    for kept in first.chain(then) {
-        let over = Over::new(state, &writes, (&zones, &outcome.managed.0), &kept);
+    let finally = choices(finally.len()).map(|c| {
+        let all = early.iter().chain(&late).copied();
+        all.chain(pick(&finally, &c)).collect()
+    });
+    for kept in first.chain(then).chain(finally) {
         if tried.len() >= most {
             break;
         }
+        let over = Over::new(state, &writes, (&zones, &outcome.managed.0), &kept);
         if !tried.insert((over.pages(), over.zones.clone())) {
             continue;
         }
@@ -77,6 +82,11 @@ pub(crate) fn cuts(
         }
     }
     tried.len() as u64
+}
+
+fn of_zones((reset, finished): &(Vec<Sector>, Vec<Sector>)) -> Vec<Unit> {
+    let reset = reset.iter().map(|at| Unit::Reset(*at));
+    reset.chain(finished.iter().map(|at| Unit::Finish(*at))).collect()
 }
 
 fn pick(of: &[Unit], choice: &[bool]) -> Vec<Unit> {
@@ -348,5 +358,24 @@ mod tests {
             want.insert(state(&rewritten, [5, finished]));
         }
         assert_eq!(seen, want);
+    }
+
+    #[test]
+    fn what_is_done_to_zones_at_the_end_is_there_with_all_pages_only() {
+        let written = vec![(0, page_of(9)), (3, page_of(7))];
+        let managed_last = (vec![Sector(4 * SECTORS)], vec![Sector(12 * SECTORS)]);
+        let outcome = Outcome { written, last: vec![0], managed_last, ..Outcome::default() };
+        let seen = all_of(&device([3, 2]), outcome);
+        let all = [(0, 9), (3, 7)];
+        let reset = [&all[..], &(4..12).map(|p| (p, 0)).collect::<Vec<_>>()].concat();
+        let want = [
+            state(&[], [7, 14]),
+            state(&[(3, 7)], [7, 14]),
+            state(&all, [7, 14]),
+            state(&all, [7, 20]),
+            state(&reset, [4, 14]),
+            state(&reset, [4, 20]),
+        ];
+        assert_eq!(seen, want.into());
     }
 }

@@ -55,6 +55,8 @@ pub struct Outcome {
     pub last: Vec<u64>,
     /// First sectors of the zones that it resets, and of those that it finishes.
     pub managed: (Vec<Sector>, Vec<Sector>),
+    /// Those of which it does so when all pages are durable.
+    pub managed_last: (Vec<Sector>, Vec<Sector>),
 }
 
 /// Something that recovers states.
@@ -102,6 +104,7 @@ impl Subject for FsSubject {
         out.counts = survey.counts;
         out.last = survey.last;
         out.managed = survey.managed;
+        out.managed_last = survey.managed_last;
         out.journaled = survey.journaled;
         if self.keep_writes && !survey.journaled {
             let slice = |(page, p)| (page, Slice::of_page(p, 0, PAGE_BYTES as u32));

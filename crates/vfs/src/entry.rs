@@ -247,6 +247,8 @@ pub struct Survey {
     /// First sectors of the zones that recovery resets before it writes anything, and of those that
     /// it finishes.
     pub managed: (Vec<Sector>, Vec<Sector>),
+    /// Those that it resets and finishes when all that it wrote is durable.
+    pub managed_last: (Vec<Sector>, Vec<Sector>),
     /// Does anything of the recovery go through a journal of its own, so that its writes are no
     /// plain list?
     pub journaled: bool,

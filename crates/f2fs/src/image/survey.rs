@@ -27,7 +27,9 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
     let sectors = |blocks: &[u32]| {
         blocks.iter().map(|b| Sector(Geometry::byte_of(*b) / SECTOR_BYTES)).collect()
     };
+    let (reset, finished) = &recovery.zones.later;
     out.managed = (sectors(&recovery.zones.reset), sectors(&recovery.zones.finished));
+    out.managed_last = (sectors(reset), sectors(finished));
     let mut seen = std::collections::BTreeSet::from([nid::ROOT]);
     let mut dirs = vec![(String::new(), nid::ROOT)];
     while let Some((path, number)) = dirs.pop() {

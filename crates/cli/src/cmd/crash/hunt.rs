@@ -13,7 +13,7 @@ use wp_lab::crash::{
     save_campaign,
 };
 
-use super::{Args, budget, interrupt, least, report};
+use super::{Args, interrupt, least, limit, report};
 use crate::output::{Exit, Out};
 
 /// A campaign file is written at most so often.
@@ -113,9 +113,9 @@ impl Hunt<'_> {
 
 /// Runs it.
 pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
-    let limit = match a.budget.as_deref().map(budget).transpose() {
-        Ok(l) => l,
-        Err(e) => return out.fail(Exit::Usage, "budget", &e, ""),
+    let limit = match limit(a, out) {
+        Ok(limit) => limit,
+        Err(exit) => return exit,
     };
     let (key, build) = (key(a, c), build());
     let mut findings = Findings::before(c);

@@ -337,6 +337,12 @@ fn command(a: &Args) -> Result<Option<Arc<Command>>, String> {
     made.map(Some).map_err(|e| format!("{}: {e}", dir.display()))
 }
 
+/// What `--budget` says. Errors: it is no time, and that was told.
+fn limit(a: &Args, out: &Out) -> Result<Option<Duration>, ExitCode> {
+    let limit = a.budget.as_deref().map(budget).transpose();
+    limit.map_err(|e| out.fail(Exit::Usage, "budget", &e, ""))
+}
+
 /// Time from `90s`, `5m`, `2h`.
 fn budget(text: &str) -> Result<Duration, String> {
     let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_alphabetic()).len());
@@ -352,12 +358,11 @@ fn budget(text: &str) -> Result<Duration, String> {
 /// Runs the verb. Exit 1 if a rule is broken.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(sites) = &a.mutate {
-        let limit = match a.budget.as_deref().map(budget).transpose() {
-            Ok(l) => l,
-            Err(e) => return out.fail(Exit::Usage, "budget", &e, ""),
+        let how = |limit| (a.witnesses.as_deref(), a.search, limit);
+        return match limit(a, out) {
+            Ok(limit) => super::mutate::run(sites, how(limit), a.workers, out),
+            Err(exit) => exit,
         };
-        let how = (a.witnesses.as_deref(), a.search, limit);
-        return super::mutate::run(sites, how, a.workers, out);
     }
     if let Some(which) = &a.bug {
         return bugs::run(a, which, out);

@@ -31,9 +31,10 @@ pub(super) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    pub(super) fn new(image: &'a Image<'a>, zones: ZoneTable) -> State<'a> {
+    /// `aside`: see [`super::RecoverOptions::aside`].
+    pub(super) fn new(image: &'a Image<'a>, zones: ZoneTable, aside: bool) -> State<'a> {
         State {
-            t: Tables::new(image, zones),
+            t: Tables::new(image, zones, aside),
             nodes: BTreeMap::new(),
             names: BTreeMap::new(),
             shapes: BTreeMap::new(),

@@ -260,8 +260,7 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
     }
     let mut out = Recovery::default();
     let reported = zones.clone();
-    let mut state = State::new(&image, zones.clone());
-    state.t.spares_zones = options.aside;
+    let mut state = State::new(&image, zones.clone(), options.aside);
     orphans(&mut state, &mut out)?;
     // `checkpoint=disable`: a mount starts from the checkpoint.
     let is_disabled = image.checkpoint().has(cp_flag::DISABLED);
@@ -271,8 +270,7 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
     if let Err(e) = done {
         out = Recovery { failed: Some(e), ..before };
         zones = reported;
-        state = State::new(&image, zones.clone());
-        state.t.spares_zones = options.aside;
+        state = State::new(&image, zones.clone(), options.aside);
         orphans(&mut state, &mut Recovery::default())?;
     }
     let touched = !state.nodes.is_empty() || out.orphans > 0 || !out.zones.moved.is_empty();

@@ -64,13 +64,13 @@ pub(super) struct Tables<'a> {
     /// Sections that logs were moved to: no longer free though nothing is in them.
     taken: BTreeSet<u32>,
     /// Logs go to zones that need no reset, as long as there are any.
-    pub(super) spares_zones: bool,
+    spares_zones: bool,
     /// Before this number no nid is free, from the start of the search on.
     next_nid: u32,
 }
 
 impl<'a> Tables<'a> {
-    pub(super) fn new(image: &'a Image<'a>, zones: ZoneTable) -> Tables<'a> {
+    pub(super) fn new(image: &'a Image<'a>, zones: ZoneTable, spares_zones: bool) -> Tables<'a> {
         let cp = image.checkpoint();
         let h = cp.head();
         let counts = Counts {
@@ -98,7 +98,7 @@ impl<'a> Tables<'a> {
             summaries: BTreeMap::new(),
             zones,
             taken: BTreeSet::new(),
-            spares_zones: false,
+            spares_zones,
             next_nid,
         }
     }

@@ -215,7 +215,7 @@ const ZONED: Setting<'static> = Setting {
     ..FIXED
 };
 
-/// The device behind a conventional one: nothing on it can be written anywhere.
+/// The device behind a conventional one; all of its zones are sequential.
 const TWO_ZONED: &[(&str, u64)] = &[
     ("zone_bytes", 16 << 20),
     ("blocks_per_plane", 24),
@@ -469,8 +469,6 @@ impl Setting<'_> {
             device: self.device.to_owned(),
             device_params: owned(params),
             more: self.more.iter().map(|(name, list)| ((*name).to_owned(), owned(list))).collect(),
-            // What a zone held before its reset is not there any more.
-            stale: self.more.is_empty(),
             elevator: self.elevator.to_owned(),
             settle_s: if self.whole_life { 0 } else { fresh.settle_s },
             ..fresh
