@@ -162,6 +162,8 @@ pub struct Ledger {
     pub(crate) went_back: Vec<(u32, String, u64, String)>,
     /// The device failed requests of the run.
     pub(crate) failed: bool,
+    /// The operation whose return says that the file system, stopped for an error, left word of it.
+    pub(crate) left_word: Option<u32>,
     /// Inode -> objects that had it.
     pub(crate) by_ino: BTreeMap<u64, Vec<Object>>,
     /// Contents of whole blocks -> whose they are: object, block, version.
@@ -214,6 +216,7 @@ impl Ledger {
             marks: Vec::new(),
             went_back: Vec::new(),
             failed: false,
+            left_word: None,
             by_ino: BTreeMap::new(),
             owners: BTreeMap::new(),
             zero: Slice::zero(block).id(),
@@ -231,6 +234,12 @@ impl Ledger {
             }
         }
         ledger
+    }
+
+    /// Says that the file system had stopped for an error and left word of that, once operation
+    /// `operation` has returned.
+    pub fn set_left_word(&mut self, operation: u32) {
+        self.left_word = Some(operation);
     }
 
     /// Says that the device failed requests of the run: what calls promise is then judged by whom

@@ -43,6 +43,7 @@ pub fn judge(
     judge.order(&mut out);
     judge.replaced(&mut out);
     judge.went_back(&mut out);
+    judge.word(&mut out);
     out
 }
 
@@ -350,6 +351,20 @@ impl Judge<'_> {
             expected: format!("`{}` to show what the read before did", self.ledger.text(n + 1)),
             seen: seen.clone(),
         }));
+    }
+
+    /// O7: who mounts next is told that the file system had stopped.
+    fn word(&self, out: &mut Vec<Violation>) {
+        let left = self.ledger.left_word.is_some_and(|n| n < self.ended);
+        if left && !self.outcome.knows_errors {
+            out.push(Violation {
+                rule: Rule::Errors,
+                path: String::new(),
+                offset: None,
+                expected: "word that the last mount had stopped for an error".to_owned(),
+                seen: "an image without errors".to_owned(),
+            });
+        }
     }
 
     /// O6: whoever took another's name is not empty, if it was not then.

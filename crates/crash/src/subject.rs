@@ -47,6 +47,8 @@ pub struct Outcome {
     pub counts: Vec<(&'static str, u64)>,
     /// Does recovering the recovered image give something else?
     pub not_idempotent: Option<String>,
+    /// Does the image say that errors were seen?
+    pub knows_errors: bool,
     /// Did anything of it go through a journal of its own?
     pub journaled: bool,
     /// Pages that recovery wrote: (page, contents). Nothing where they are no plain list.
@@ -106,6 +108,7 @@ impl Subject for FsSubject {
         out.managed = survey.managed;
         out.managed_last = survey.managed_last;
         out.journaled = survey.journaled;
+        out.knows_errors = survey.knows_errors;
         if self.keep_writes && !survey.journaled {
             let slice = |(page, p)| (page, Slice::of_page(p, 0, PAGE_BYTES as u32));
             out.written = overlay.pages().into_iter().map(slice).collect();

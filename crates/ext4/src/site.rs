@@ -87,7 +87,6 @@ wp_base::sites! {
     "crates/ext4/src/fs/mount.rs" {
         UNMOUNT_HOME, Write, "ext4/unmount/metadata-home":
             "metadata that the log does not know is at home when the image is clean";
-        UNMOUNT_FLUSH, Flush, "ext4/unmount/flush": "all is durable when an unmount returns";
         RECOVER_HOME_FIRST, Order, "ext4/recovery/home-first":
             "what is replayed is durable at home before the log is empty";
         RECOVER_FLUSH, Flush, "ext4/recovery/flush":
@@ -202,8 +201,6 @@ wp_base::sites! {
     }
     "crates/ext4/src/fs/super_block.rs" {
         SUPER_CHECKSUM, Checksum, "ext4/checksum/super-block": "the super block is sealed";
-        SUPER_PREFLUSH, Flush, "ext4/super-block/preflush":
-            "all is durable before a super block outside the journal speaks of it";
         SUPER_FUA, Fua, "ext4/super-block/fua": "a super block outside the journal is durable";
         SUPER_WAIT, Wait, "ext4/super-block/wait":
             "a super block outside the journal has arrived before the mount goes on";

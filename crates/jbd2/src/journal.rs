@@ -38,6 +38,7 @@ pub struct Journal {
     pub(crate) format: Cell<Format>,
     pub(crate) sb: SuperState,
     pub(crate) errno_unwritten: Cell<bool>,
+    left_word: Cell<bool>,
     /// What was known of failed writes of metadata (`j_fs_dev_wb_err`).
     device_errors: Cell<ErrMark>,
     pub(crate) st: RefCell<State>,
@@ -99,6 +100,7 @@ impl Journal {
             format: Cell::new(Format::of(&sb)),
             sb: sb_state,
             errno_unwritten: Cell::new(false),
+            left_word: Cell::new(false),
             device_errors: Cell::new(bdev.mapping().errors().sample(false)),
             st: RefCell::new(st),
             checkpoint_lock: Lock::new(rt, "checkpoint", ()),
@@ -314,6 +316,11 @@ impl Journal {
         self.st.borrow().abort.clone()
     }
 
+    /// Was it aborted, and has [`Journal::destroy`] seen the reason arrive in the superblock?
+    pub fn left_word(&self) -> bool {
+        self.left_word.get()
+    }
+
     /// Stops the journal for good: nothing further is committed, later starts answer `ReadOnly`.
     ///
     /// The reason is written to the superblock; nobody waits for that. Source:
@@ -375,6 +382,8 @@ impl Journal {
             self.abort(FsError::Io);
         }
         if self.is_aborted() {
+            let written = self.errno_written().await;
+            self.left_word.set(written);
             return Err(FsError::Io);
         }
         let guard = self.checkpoint_lock.lock().await;

@@ -62,6 +62,9 @@ pub struct EraPolicy {
     /// version from memory, seen in 6.18): the blocks that it would read may be old ones. Before,
     /// only a checkpoint looked.
     pub aborts_on_device_error: bool,
+    /// Why the journal was aborted is written with FUA ("ext4, jbd2: Add REQ_FUA flag when recording
+    /// an error in the superblock", 4.3; version from memory).
+    pub errno_forced: bool,
     /// Start where the last mount stopped (`s_head`; "jbd2: continue to record log between each
     /// mount", 6.4).
     pub cycle_record: bool,
@@ -98,6 +101,7 @@ impl EraPolicy {
             batch_tag_bytes: if v >= 4013 { 8 } else { 12 },
             forced_tail: v >= 3004,
             aborts_on_device_error: v >= 6008,
+            errno_forced: v >= 4003,
             cycle_record: v >= 6004,
             lone_record: true,
             incompat_known: crate::recover::RecoverPolicy::linux(major, minor).incompat_known,

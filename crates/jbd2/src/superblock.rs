@@ -120,9 +120,18 @@ impl Journal {
     pub(crate) fn write_errno(&self) {
         if self.errno_unwritten.get() && !self.sb.io.busy.get() {
             self.errno_unwritten.set(false);
-            let force = if site::ERRNO_FUA.on() { Flags::FUA } else { Flags::NONE };
-            self.submit_super(force);
+            let forced = self.opts.policy.errno_forced && site::ERRNO_FUA.on();
+            self.submit_super(if forced { Flags::FUA } else { Flags::NONE });
         }
+    }
+
+    /// Waits until the reason of an abort is written. Is it?
+    pub(crate) async fn errno_written(&self) -> bool {
+        let idle = || self.sb.io.done.wait_until(|| !self.sb.io.busy.get());
+        idle().await;
+        self.write_errno();
+        idle().await;
+        !self.sb.io.failed.replace(false)
     }
 
     /// Writes where the log starts. The guard is the checkpoint lock: nobody else moves the tail.

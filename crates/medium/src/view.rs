@@ -1,8 +1,10 @@
 //! Reading an image, whatever holds it.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use wp_base::{FsResult, SECTOR_BYTES, Sector, Zone};
 
@@ -30,17 +32,30 @@ pub trait View {
 /// What a check found sound in one view of a set, and need not look at in the others as it is fixed
 /// in all of them ([`View::is_fixed`]). One for each set.
 #[derive(Default)]
-pub struct Sound(RefCell<BTreeSet<Vec<u64>>>);
+pub struct Sound {
+    pieces: RefCell<BTreeSet<Vec<u64>>>,
+    kept: RefCell<Option<Rc<dyn Any>>>,
+}
 
 impl Sound {
     /// Was this found sound? `piece`: what it is, with all else that the finding depended on.
     pub fn has(&self, piece: &[u64]) -> bool {
-        self.0.borrow().contains(piece)
+        self.pieces.borrow().contains(piece)
     }
 
     /// It is sound, and fixed.
     pub fn add(&self, piece: Vec<u64>) {
-        self.0.borrow_mut().insert(piece);
+        self.pieces.borrow_mut().insert(piece);
+    }
+
+    /// What the check has kept of a view that is sound, to hold others against.
+    pub fn kept<T: 'static>(&self) -> Option<Rc<T>> {
+        self.kept.borrow().clone()?.downcast().ok()
+    }
+
+    /// Keeps that.
+    pub fn keep<T: 'static>(&self, what: T) {
+        *self.kept.borrow_mut() = Some(Rc::new(what));
     }
 }
 

@@ -249,6 +249,8 @@ pub struct Survey {
     pub managed: (Vec<Sector>, Vec<Sector>),
     /// Those that it resets and finishes when all that it wrote is durable.
     pub managed_last: (Vec<Sector>, Vec<Sector>),
+    /// Does the image say, when it is recovered, that errors were seen?
+    pub knows_errors: bool,
     /// Does anything of the recovery go through a journal of its own, so that its writes are no
     /// plain list?
     pub journaled: bool,

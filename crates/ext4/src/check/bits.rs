@@ -1,20 +1,43 @@
 //! A set of small numbers.
 
-/// Words of a chunk: as many bits as a group of 4 KiB blocks has blocks.
-const WORDS: usize = 512;
+use std::rc::Rc;
+
+/// Words of a chunk: an eighth of a group of 4 KiB blocks, most of whose blocks are free in many an
+/// image, and are then not thought of at all.
+const WORDS: usize = 64;
 const CHUNK: u64 = 64 * WORDS as u64;
 
 /// One bit a number below a limit; numbers beyond it are never in the set. What nothing was added
 /// to takes no memory and no time, so a large device with little on it is checked as fast as a
 /// small one.
 pub(super) struct Bits {
-    chunks: Vec<Option<Box<[u64; WORDS]>>>,
+    /// A set that this one has all numbers of.
+    below: Option<Rc<Bits>>,
+    /// Where it has more.
+    chunks: Vec<Option<Box<Chunk>>>,
     len: u64,
 }
 
 impl Bits {
     pub(super) fn new(len: u64) -> Bits {
-        Bits { chunks: vec![None; len.div_ceil(CHUNK) as usize], len }
+        Bits { below: None, chunks: vec![None; len.div_ceil(CHUNK) as usize], len }
+    }
+
+    /// All that `below`, which is over nothing, has.
+    pub(super) fn over(below: Rc<Bits>) -> Bits {
+        let len = below.len;
+        Bits { below: Some(below), ..Bits::new(len) }
+    }
+
+    /// The same over nothing.
+    pub(super) fn flat(self) -> Bits {
+        let Some(below) = self.below else { return self };
+        let both = self.chunks.into_iter().zip(&below.chunks);
+        Bits {
+            below: None,
+            chunks: both.map(|(own, b)| own.or_else(|| b.clone())).collect(),
+            len: self.len,
+        }
     }
 
     pub(super) fn has(&self, n: u64) -> bool {
@@ -31,16 +54,14 @@ impl Bits {
         let end = start.saturating_add(n).min(self.len);
         let (mut at, mut met) = (start, None);
         while at < end {
-            let bits = (64 - at % 64).min(end - at);
-            let mask = (u64::MAX >> (64 - bits)) << (at % 64);
-            if let Some(word) = self.word_mut(at / 64) {
-                let there = *word & mask;
-                if there != 0 && met.is_none() {
-                    met = Some(at / 64 * 64 + u64::from(there.trailing_zeros()));
-                }
-                *word |= mask;
-            }
-            at += bits;
+            let (chunk, to) = (at / CHUNK, end.min((at / CHUNK + 1) * CHUNK));
+            let Some(own) = self.chunks.get_mut(chunk as usize) else { break };
+            let below = self.below.as_ref().and_then(|b| b.chunks.get(chunk as usize)?.as_ref());
+            let own =
+                own.get_or_insert_with(|| below.map_or_else(|| Box::new([0; WORDS]), Box::clone));
+            let there = add(own, (at % CHUNK) as usize, (to - chunk * CHUNK) as usize);
+            met = met.or(there.map(|n| chunk * CHUNK + n as u64));
+            at = to;
         }
         met
     }
@@ -56,19 +77,45 @@ impl Bits {
 
     /// Was nothing ever added near `n` numbers from `start` on? No does not say that something was.
     pub(super) fn is_untouched(&self, start: u64, n: u64) -> bool {
+        self.is_as_below(start, n) && self.below.as_ref().is_none_or(|b| b.is_untouched(start, n))
+    }
+
+    /// Is there near `n` numbers from `start` on just what the set below has? No does not say that
+    /// there is more.
+    pub(super) fn is_as_below(&self, start: u64, n: u64) -> bool {
         let last = start.saturating_add(n.max(1) - 1) / CHUNK;
         (start / CHUNK..=last).all(|c| self.chunks.get(c as usize).is_none_or(|c| c.is_none()))
     }
 
     fn word(&self, n: u64) -> u64 {
-        let chunk = self.chunks.get((n / WORDS as u64) as usize).and_then(|c| c.as_ref());
-        chunk.and_then(|c| c.get((n % WORDS as u64) as usize)).copied().unwrap_or(0)
+        let own = self.chunks.get((n / WORDS as u64) as usize).and_then(|c| c.as_ref());
+        match (own, &self.below) {
+            (Some(own), _) => own.get((n % WORDS as u64) as usize).copied().unwrap_or(0),
+            (None, Some(below)) => below.word(n),
+            (None, None) => 0,
+        }
     }
+}
 
-    fn word_mut(&mut self, n: u64) -> Option<&mut u64> {
-        let chunk = self.chunks.get_mut((n / WORDS as u64) as usize)?;
-        chunk.get_or_insert_with(|| Box::new([0; WORDS])).get_mut((n % WORDS as u64) as usize)
+type Chunk = [u64; WORDS];
+
+/// Adds the bits from `from` up to `to`, which is behind it; the first that was there.
+fn add(words: &mut Chunk, from: usize, to: usize) -> Option<usize> {
+    let (first, last) = (from / 64, (to - 1) / 64);
+    let begin = u64::MAX << (from % 64);
+    let end = u64::MAX >> (63 - (to - 1) % 64);
+    let mut met = None;
+    let words = words.get_mut(first..=last).unwrap_or(&mut []);
+    for (word, n) in words.iter_mut().zip(first..) {
+        let mut mask = if n == first { begin } else { u64::MAX };
+        mask &= if n == last { end } else { u64::MAX };
+        let there = *word & mask;
+        if there != 0 && met.is_none() {
+            met = Some(n * 64 + there.trailing_zeros() as usize);
+        }
+        *word |= mask;
     }
+    met
 }
 
 #[cfg(test)]
@@ -99,6 +146,31 @@ mod tests {
             assert_eq!(bits.has(at), set.contains(&at));
         }
         assert!(!bits.add(len), "beyond the end");
+    }
+
+    #[test]
+    fn a_set_over_another_has_both_and_leaves_the_other() {
+        let len = 3 * CHUNK;
+        let mut below = Bits::new(len);
+        below.add_run(CHUNK - 2, 4);
+        let below = Rc::new(below);
+        let mut bits = Bits::over(below.clone());
+        assert!(bits.is_as_below(0, len) && bits.has(CHUNK - 1) && !bits.is_untouched(CHUNK, 1));
+        assert_eq!(bits.add_run(CHUNK - 5, 10), Some(CHUNK - 2));
+        assert!(!bits.is_as_below(0, 1) && bits.is_as_below(2 * CHUNK, CHUNK));
+        let has = |bits: &Bits| (0..len).filter(|n| bits.has(*n)).collect::<Vec<_>>();
+        assert_eq!(has(&bits), (CHUNK - 5..CHUNK + 5).collect::<Vec<_>>());
+        assert_eq!(has(&below), (CHUNK - 2..CHUNK + 2).collect::<Vec<_>>());
+        assert!(bits.is_untouched(2 * CHUNK, CHUNK));
+    }
+
+    #[test]
+    fn what_was_added_is_not_untouched() {
+        let len = CHUNK + 1;
+        let mut bits = Bits::new(len);
+        assert!(bits.is_untouched(0, len) && !bits.add(len));
+        bits.add(CHUNK);
+        assert!(bits.is_untouched(0, CHUNK));
         assert!(!bits.is_untouched(0, len));
     }
 }

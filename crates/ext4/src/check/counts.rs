@@ -16,6 +16,11 @@ pub(super) fn pass(s: &mut State<'_>) {
     let (mut free_blocks, mut free_inodes) = (0u64, 0u64);
     for group in 0..s.g.groups {
         let Some(desc) = s.groups.get(group as usize).copied() else { return };
+        if s.base.as_ref().is_some_and(|b| b.has_counts(s, group, &desc)) {
+            free_blocks += u64::from(desc.free_blocks_count());
+            free_inodes += u64::from(desc.free_inodes_count());
+            continue;
+        }
         free_blocks += blocks(s, group, &desc);
         free_inodes += inodes(s, group, &desc);
     }

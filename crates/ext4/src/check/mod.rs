@@ -17,6 +17,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod base;
 mod bits;
 mod blocks;
 mod counts;

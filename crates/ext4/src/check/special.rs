@@ -200,46 +200,70 @@ fn resize(s: &mut State<'_>, i: &Inode) {
     if !blocks::claim(s, "inode 7, i_block", double) {
         return;
     }
-    let Some(list) = s.read(double) else { return };
-    let per_block = s.block_bytes() as u64 / 4;
-    let word = |bytes: &[u8], n: u64| {
-        let (words, _) = bytes.as_chunks::<4>();
-        words.get(n as usize).map_or(0, |w| u64::from(u32::from_le_bytes(*w)))
-    };
     let (first, gdt) = (u64::from(s.g.first_data_block), u64::from(s.g.gdt_blocks));
     let backups: Vec<u32> = (1..s.g.groups).filter(|n| s.g.has_super(*n)).collect();
     let copies = backups.len() as u64;
     let owned = 1 + reserved * (1 + copies);
-    let mut complained = false;
-    for n in 0..reserved {
-        let (block, found) = (first + 1 + gdt + n, word(&list, (gdt + n) % per_block));
-        if found != block && !complained {
-            complained = true;
-            wrong(s, "double indirect block", found, block);
-        }
-    }
+    let lists = Lists { double, first: first + 1 + gdt, reserved, backups };
     // Nobody writes to these but a resize, and there can be a thousand of them.
-    let bs = s.block_bytes() as u64;
-    let is_fixed = s.view.is_fixed((first + 1 + gdt) * bs, reserved * bs);
-    let mut piece = vec![first, gdt, reserved, bs, s.g.blocks_per_group.into()];
-    piece.extend(backups.iter().map(|b| u64::from(*b)));
-    if !is_fixed || !s.sound.has(&piece) {
-        let before = s.report.findings.len() as u64 + s.report.left_out;
-        indirect(s, (first + 1 + gdt, reserved), &backups);
-        let found = s.report.findings.len() as u64 + s.report.left_out - before;
-        if is_fixed && found == 0 {
-            s.sound.add(piece);
+    if s.is_fixed(double, 1) && s.is_fixed(lists.first, reserved) {
+        let shape = u64::from(s.g.blocks_per_group) << 32 | u64::from(s.g.block_size.bytes());
+        let mut piece = vec![double, first, gdt, reserved, shape];
+        piece.extend(lists.backups.iter().map(|b| u64::from(*b)));
+        if !s.sound.has(&piece) {
+            let before = s.report.findings.len() as u64 + s.report.left_out;
+            lists.check(s);
+            if s.report.findings.len() as u64 + s.report.left_out == before {
+                s.sound.add(piece);
+            }
         }
-    }
-    let is_ours = |n: u64| (n + per_block - gdt % per_block) % per_block < reserved;
-    for found in (0..per_block).filter(|n| !is_ours(*n)).map(|n| word(&list, n)) {
-        if found != 0 {
-            wrong(s, "other words of the double indirect block", found, 0);
-        }
+    } else {
+        lists.check(s);
     }
     let right = owned * u64::from(s.g.block_size.sectors());
     if i.blocks_raw() != right {
         wrong(s, "i_blocks", i.blocks_raw(), right);
+    }
+}
+
+/// What the resize inode leads to.
+struct Lists {
+    /// The double indirect block.
+    double: u64,
+    /// First of the blocks reserved for descriptors, each an indirect block.
+    first: u64,
+    reserved: u64,
+    /// Groups with a copy of each.
+    backups: Vec<u32>,
+}
+
+impl Lists {
+    fn check(&self, s: &mut State<'_>) {
+        let wrong = |s: &mut State<'_>, field: &str, found: u64, expected: u64| {
+            s.add(Kind::ResizeInode, format!("inode 7, {field}"), found, expected);
+        };
+        let Some(list) = s.read(self.double) else { return };
+        let per_block = s.block_bytes() as u64 / 4;
+        let gdt = u64::from(s.g.gdt_blocks);
+        let word = |n: u64| {
+            let (words, _) = list.as_chunks::<4>();
+            words.get(n as usize).map_or(0, |w| u64::from(u32::from_le_bytes(*w)))
+        };
+        let mut complained = false;
+        for n in 0..self.reserved {
+            let (block, found) = (self.first + n, word((gdt + n) % per_block));
+            if found != block && !complained {
+                complained = true;
+                wrong(s, "double indirect block", found, block);
+            }
+        }
+        indirect(s, (self.first, self.reserved), &self.backups);
+        let is_ours = |n: u64| (n + per_block - gdt % per_block) % per_block < self.reserved;
+        for found in (0..per_block).filter(|n| !is_ours(*n)).map(word) {
+            if found != 0 {
+                wrong(s, "other words of the double indirect block", found, 0);
+            }
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! What the passes share.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use wp_base::FsResult;
 use wp_medium::{Sound, View};
 
 use crate::disk::{Checksums, Geometry, GroupDesc, Inode, SuperBlock};
 
+use super::base::Base;
 use super::bits::Bits;
 use super::finding::{Kind, Report, Severity};
 use super::supers;
@@ -45,6 +47,8 @@ pub(super) struct Used {
 pub(super) struct State<'a> {
     pub view: &'a dyn View,
     pub sound: &'a Sound,
+    /// What others of the set are held against, as far as it can be said of this one.
+    pub base: Option<Rc<Base>>,
     pub sb: SuperBlock,
     pub g: Geometry,
     pub sums: Checksums,
@@ -72,12 +76,14 @@ impl<'a> State<'a> {
         report: &mut Report,
     ) -> FsResult<Option<State<'a>>> {
         let Some((sb, g)) = supers::super_block(view, report)? else { return Ok(None) };
+        let sums = Checksums::of(&sb);
         let mut state = State {
             view,
             sound,
+            base: Base::find(sound, &sb, &g, &sums),
             sb,
             g,
-            sums: Checksums::of(&sb),
+            sums,
             groups: Vec::new(),
             report: report.clone(),
             meta: Bits::new(g.blocks_count),
@@ -92,8 +98,13 @@ impl<'a> State<'a> {
         Ok(Some(state))
     }
 
-    pub(super) fn finish(self, report: &mut Report) {
-        *report = self.report;
+    /// Gives back what was found; where that is nothing, other images of the set can be held
+    /// against this one.
+    pub(super) fn finish(mut self, report: &mut Report) {
+        *report = std::mem::replace(&mut self.report, Report::new(0));
+        if report.findings.is_empty() && report.left_out == 0 && self.budget > 0 {
+            Base::keep(self);
+        }
     }
 
     pub(super) fn add(
@@ -114,6 +125,13 @@ impl<'a> State<'a> {
         expected: impl ToString,
     ) {
         self.report.add_as(Severity::Harmless, kind, place, found, expected);
+    }
+
+    /// Are `blocks` blocks from `start` on the same in all images of the set?
+    pub(super) fn is_fixed(&self, start: u64, blocks: u64) -> bool {
+        let bs = u64::from(self.g.block_size.bytes());
+        let range = start.checked_mul(bs).zip(blocks.checked_mul(bs));
+        range.is_some_and(|(at, bytes)| self.view.is_fixed(at, bytes))
     }
 
     pub(super) fn block_bytes(&self) -> usize {

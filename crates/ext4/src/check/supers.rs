@@ -7,6 +7,7 @@ use crate::disk::{
     Checksums, Geometry, GroupDesc, SuperBlock, compat, feature, incompat, ino, ro_compat,
 };
 
+use super::bits::Bits;
 use super::finding::{Kind, Report, Severity};
 use super::state::State;
 
@@ -176,17 +177,33 @@ pub(super) fn descriptors(s: &mut State<'_>) {
         }
         let bytes = table.1.get(offset..).and_then(|b| b.get(..usize::from(s.g.desc_bytes)));
         let desc = GroupDesc::load(bytes.unwrap_or(&[]));
-        if !s.sums.group_desc_ok(n, &desc) {
+        if !s.base.as_ref().is_some_and(|b| b.has(n, &desc)) && !s.sums.group_desc_ok(n, &desc) {
             let right = s.sums.group_desc(n, &desc);
             s.add(Kind::GroupChecksum, format!("group {n}"), desc.checksum.get(), right);
         }
         s.groups.push(desc);
     }
+    // Where the metadata is, nothing else may be: with other places all is to be looked at.
+    s.base = s.base.take().filter(|b| b.has_places(&s.groups));
 }
 
 /// Claims the blocks of super blocks, descriptors, bitmaps and inode tables. Can the inodes be
 /// read?
 pub(super) fn tables(s: &mut State<'_>) -> bool {
+    if let Some(base) = s.base.clone() {
+        s.meta = Bits::over(base.meta.clone());
+        s.claimed = Bits::over(base.meta.clone());
+        for n in 0..s.g.groups {
+            if s.g.has_super(n) && !s.is_fixed(s.g.group_start(n), 1) {
+                backup(s, n);
+            }
+            let desc = s.groups.get(n as usize).copied().filter(|desc| !base.has(n, desc));
+            if let Some(desc) = desc {
+                flags(s, n, &desc);
+            }
+        }
+        return true;
+    }
     let mut is_usable = true;
     for n in 0..s.g.groups {
         let start = s.g.group_start(n);
@@ -224,33 +241,38 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
                 is_usable = false;
             }
         }
-        let per = s.g.inodes_per_group;
-        let unused = desc.itable_unused();
-        let flags = GroupDesc::INODE_UNINIT | GroupDesc::BLOCK_UNINIT;
-        let is_last = n + 1 == s.g.groups;
-        if s.sums.descriptors() && is_last && desc.has(GroupDesc::BLOCK_UNINIT) {
-            // Its bitmap must say where the device ends.
-            let expected = "a bitmap in the last group";
-            s.add(Kind::GroupFlags, format!("group {n}, bg_flags"), desc.flags.get(), expected);
-        }
-        let has_hints = desc.flags.get() & flags != 0 || unused != 0;
-        if s.sums.descriptors() && unused > per {
-            let place = format!("group {n}, bg_itable_unused");
-            if desc.has(GroupDesc::INODE_UNINIT) {
-                s.harmless(Kind::GroupFlags, place, unused, per);
-            } else {
-                s.add(Kind::GroupFlags, place, unused, per);
-            }
-        } else if s.sums.descriptors() && unused > desc.free_inodes_count() {
-            let expected = format!("at most {}, bg_free_inodes_count", desc.free_inodes_count());
-            s.add(Kind::GroupFlags, format!("group {n}, bg_itable_unused"), unused, expected);
-        } else if !s.sums.descriptors() && has_hints {
-            let expected = "none without checksums of descriptors";
-            let place = format!("group {n}, bg_flags");
-            s.harmless(Kind::GroupFlags, place, desc.flags.get(), expected);
-        }
+        flags(s, n, desc);
     }
     is_usable
+}
+
+/// What a descriptor says of what is unused.
+fn flags(s: &mut State<'_>, n: u32, desc: &GroupDesc) {
+    let per = s.g.inodes_per_group;
+    let unused = desc.itable_unused();
+    let flags = GroupDesc::INODE_UNINIT | GroupDesc::BLOCK_UNINIT;
+    let is_last = n + 1 == s.g.groups;
+    if s.sums.descriptors() && is_last && desc.has(GroupDesc::BLOCK_UNINIT) {
+        // Its bitmap must say where the device ends.
+        let expected = "a bitmap in the last group";
+        s.add(Kind::GroupFlags, format!("group {n}, bg_flags"), desc.flags.get(), expected);
+    }
+    let has_hints = desc.flags.get() & flags != 0 || unused != 0;
+    if s.sums.descriptors() && unused > per {
+        let place = format!("group {n}, bg_itable_unused");
+        if desc.has(GroupDesc::INODE_UNINIT) {
+            s.harmless(Kind::GroupFlags, place, unused, per);
+        } else {
+            s.add(Kind::GroupFlags, place, unused, per);
+        }
+    } else if s.sums.descriptors() && unused > desc.free_inodes_count() {
+        let expected = format!("at most {}, bg_free_inodes_count", desc.free_inodes_count());
+        s.add(Kind::GroupFlags, format!("group {n}, bg_itable_unused"), unused, expected);
+    } else if !s.sums.descriptors() && has_hints {
+        let expected = "none without checksums of descriptors";
+        let place = format!("group {n}, bg_flags");
+        s.harmless(Kind::GroupFlags, place, desc.flags.get(), expected);
+    }
 }
 
 /// The block of multiple-mount protection.

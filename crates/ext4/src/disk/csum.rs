@@ -80,20 +80,25 @@ impl Checksums {
 
     /// `bg_checksum` of descriptor `group`; 0 without checksums.
     pub fn group_desc(&self, group: u32, desc: &GroupDesc) -> u16 {
-        let mut bytes = [0u8; GroupDesc::BYTES];
-        desc.store(&mut bytes);
-        let (before, rest) = bytes.split_at(GroupDesc::CHECKSUM_AT);
+        const NUMBER: usize = size_of::<u32>();
+        let mut bytes = [0u8; NUMBER + GroupDesc::BYTES];
+        let (number, stored) = bytes.split_at_mut(NUMBER);
+        number.copy_from_slice(&group.to_le_bytes());
+        desc.store(stored);
         // Descriptors larger than our structure would end in zeroes that we do not keep; none
         // exist.
-        let after = self.desc_bytes.clamp(32, GroupDesc::BYTES) - GroupDesc::SHORT_BYTES;
-        let after = rest.get(2..2 + after).unwrap_or(&[]);
-        let number = group.to_le_bytes();
+        let end = NUMBER + self.desc_bytes.clamp(GroupDesc::SHORT_BYTES, GroupDesc::BYTES);
+        let at = NUMBER + GroupDesc::CHECKSUM_AT;
+        let part = |from: usize, to: usize| bytes.get(from..to).unwrap_or(&[]);
         match self.kind {
             Kind::None => 0,
-            Kind::Descriptors { seed } => crc16(crc16(crc16(seed, &number), before), after),
+            Kind::Descriptors { seed } => crc16(crc16(seed, part(0, at)), part(at + 2, end)),
             Kind::Metadata { seed } => {
-                let crc = crc32c(crc32c(crc32c(seed, &number), before), &[0; 2]);
-                lo16(crc32c(crc, after))
+                // Taken as zero, in one piece: that is much faster than four.
+                if let Some(own) = bytes.get_mut(at..at + 2) {
+                    own.fill(0);
+                }
+                lo16(crc32c(seed, bytes.get(..end).unwrap_or(&[])))
             }
         }
     }

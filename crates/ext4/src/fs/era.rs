@@ -226,6 +226,10 @@ policies! {
     fsync_knows_abort = "ext4: Fix fsync error handling after filesystem abort",
         Some(Version(3, 11, 0)), None,
         "fsync answers EROFS once the file system has found its journal aborted; before, 0";
+    /// A super block written outside the journal asks for FUA. The version is from memory.
+    super_fua = "ext4, jbd2: Add REQ_FUA flag when recording an error in the superblock",
+        Some(Version(4, 3, 0)), None,
+        "the super block of mount, unmount and errors is written with FUA; before, it could stay in the drive's cache";
     /// `journal_async_commit` is not for ordered data.
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
         Some(Version(3, 19, 0)), None,

@@ -342,4 +342,8 @@ impl FileSystem for Mounted {
     fn unmount<'a>(&'a self) -> Fut<'a, ()> {
         Box::pin(async move { self.0.unmount_all().await })
     }
+
+    fn left_word(&self) -> bool {
+        self.0.journal().left_word()
+    }
 }

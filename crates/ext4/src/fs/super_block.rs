@@ -53,7 +53,7 @@ impl Ext4 {
     }
 
     /// Writes the super block at once, outside the journal (`ext4_commit_super`).
-    async fn commit_super(&self) -> FsResult<()> {
+    pub(super) async fn commit_super(&self) -> FsResult<()> {
         {
             let mut sb = self.sb.borrow_mut();
             let SuperBlock { wtime, wtime_hi, .. } = &mut *sb;
@@ -63,16 +63,9 @@ impl Ext4 {
         }
         self.store_super();
         self.sb_buf.wait_clear(BufFlag::Writeback).await;
-        let mut barrier = Flags::NONE;
-        if self.opts.barrier && crate::site::SUPER_PREFLUSH.on() {
-            barrier |= Flags::PREFLUSH;
-        }
-        if self.opts.barrier && crate::site::SUPER_FUA.on() {
-            barrier |= Flags::FUA;
-        }
-        // The kernel waits for it and, since 4.x, asks for FUA; before the mount is complete
-        // nothing else runs.
-        self.bdev.submit_write(&self.sb_buf, Flags::SYNC | barrier);
+        let forced = self.opts.barrier && self.opts.era.super_fua && crate::site::SUPER_FUA.on();
+        let force = if forced { Flags::FUA } else { Flags::NONE };
+        self.bdev.submit_write(&self.sb_buf, Flags::SYNC | force);
         if crate::site::SUPER_WAIT.on() { self.bdev.wait_on(&self.sb_buf).await } else { Ok(()) }
     }
 

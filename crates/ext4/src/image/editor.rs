@@ -29,10 +29,6 @@ pub(super) struct Editor<'a> {
 }
 
 impl<'a> Editor<'a> {
-    pub(super) fn new(dev: &'a Overlay<'a>) -> FsResult<Editor<'a>> {
-        Ok(Editor::over(Image::open(dev)?, dev))
-    }
-
     /// An image that was opened over `dev`, and has not changed since.
     pub(super) fn over(image: Image<'a>, dev: &'a Overlay<'a>) -> Editor<'a> {
         Editor { image, dev, changed: BTreeSet::new(), bitmaps: BTreeMap::new() }
@@ -44,6 +40,9 @@ impl<'a> Editor<'a> {
         self.image.sb.state = (state | SuperBlock::STATE_ERROR).into();
     }
 
+    pub(super) fn into_image(self) -> Image<'a> {
+        self.image
+    }
     pub(super) fn image(&self) -> &Image<'a> {
         &self.image
     }
@@ -303,7 +302,7 @@ impl<'a> Editor<'a> {
     }
 
     /// Writes bitmaps, descriptors and super block.
-    pub(super) fn finish(mut self) -> FsResult<()> {
+    pub(super) fn finish(&mut self) -> FsResult<()> {
         for (group, bits) in std::mem::take(&mut self.bitmaps) {
             // One that was only looked at is as it was.
             if !self.changed.contains(&group) {

@@ -101,7 +101,7 @@ enum Manner {
 pub fn recover(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
     let mut recovery = Recovery::default();
     match run(dev, policy, now, Manner::Strict, &mut recovery) {
-        Ok(()) => Ok(recovery),
+        Ok(_) => Ok(recovery),
         Err((_, e)) => Err(e),
     }
 }
@@ -119,25 +119,35 @@ pub fn recover(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<
 ///        older than the image).
 pub fn recover_at_mount(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> AtMount {
     let mut recovery = Recovery::default();
-    let mounted = run(dev, policy, now, Manner::Mount, &mut recovery);
+    let mounted = run(dev, policy, now, Manner::Mount, &mut recovery).map(drop);
     AtMount { recovery, mounted }
 }
 
-fn run(
-    dev: &Overlay<'_>,
+/// [`recover_at_mount`], and the file system that it leaves.
+pub(super) fn mounted<'a>(
+    dev: &'a Overlay<'a>,
+    policy: &RecoverPolicy,
+    now: u32,
+) -> FsResult<(Recovery, Image<'a>)> {
+    let mut recovery = Recovery::default();
+    let image = run(dev, policy, now, Manner::Mount, &mut recovery).map_err(|(_, e)| e)?;
+    Ok((recovery, image.again()?))
+}
+
+/// What comes back is as it was before the last changes.
+fn run<'a>(
+    dev: &'a Overlay<'a>,
     policy: &RecoverPolicy,
     now: u32,
     manner: Manner,
     recovery: &mut Recovery,
-) -> Result<(), (Stage, FsError)> {
+) -> Result<Image<'a>, (Stage, FsError)> {
     let image = Image::open(dev).map_err(|e| (Stage::Open, e))?;
-    let replayed = replay_image(dev, image, policy, now, manner, recovery)?;
+    let is_as_read = replay_image(dev, &image, policy, now, manner, recovery)?;
     let after = |e| (Stage::Recovered, e);
     // Without a replay nothing has changed: what was read is good.
-    let mut editor = match replayed {
-        Some(image) => Editor::over(image, dev),
-        None => Editor::new(dev).map_err(after)?,
-    };
+    let image = if is_as_read { image } else { image.again().map_err(after)? };
+    let mut editor = Editor::over(image, dev);
     let was_dirty = recovery.journal.is_some() || recovery.journal_errno != 0;
     if recovery.journal_errno != 0 {
         // `ext4_clear_journal_err`: from now on the file system knows, and no longer the log.
@@ -156,7 +166,7 @@ fn run(
         sb.feature_ro_compat = (sb.feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT).into();
         editor.finish().map_err(after)?;
     }
-    Ok(())
+    Ok(editor.into_image())
 }
 
 /// Replays the journal of the file system below `dev`, and its fast commits, as every mount does.
@@ -166,43 +176,43 @@ fn run(
 pub fn replay_journal(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
     let mut recovery = Recovery::default();
     let image = Image::open(dev)?;
-    replay_image(dev, image, policy, now, Manner::Mount, &mut recovery).map_err(|(_, e)| e)?;
+    replay_image(dev, &image, policy, now, Manner::Mount, &mut recovery).map_err(|(_, e)| e)?;
     Ok(recovery)
 }
 
-/// Gives the image back if the log changed nothing of it.
-fn replay_image<'a>(
-    dev: &'a Overlay<'a>,
-    image: Image<'a>,
+/// Is the image still as it was read?
+fn replay_image(
+    dev: &Overlay<'_>,
+    image: &Image<'_>,
     policy: &RecoverPolicy,
     now: u32,
     manner: Manner,
     recovery: &mut Recovery,
-) -> Result<Option<Image<'a>>, (Stage, FsError)> {
+) -> Result<bool, (Stage, FsError)> {
     let open = |e| (Stage::Open, e);
     let in_log = |e| (Stage::Replay, e);
     let bs = image.geometry().block_size;
     if !image.super_block().has_incompat(incompat::RECOVER) {
         // A log that need not be replayed may still say that it was aborted.
-        match recorded_error(dev, &image) {
+        match recorded_error(dev, image) {
             Ok(errno) => recovery.journal_errno = errno,
             Err(e) if manner == Manner::Mount => return Err((Stage::Open, e)),
             Err(_) => {}
         }
-        return Ok(Some(image));
+        return Ok(true);
     }
     if !image.super_block().has_internal_journal() {
         let what = "ext4 with a journal on another device".to_owned();
         return Err((Stage::Open, FsError::Unsupported(what)));
     }
-    let log = log_map(&image).map_err(open)?;
+    let log = log_map(image).map_err(open)?;
     let report = replay_log(dev, &log, bs, policy, &has_room).map_err(in_log)?;
     let is_clean = report.scan_end == wp_jbd2::ScanEnd::Clean;
-    recovery.fast_commits = fast_commit::replay(dev, &image, &log, &report, now).map_err(in_log)?;
+    recovery.fast_commits = fast_commit::replay(dev, image, &log, &report, now).map_err(in_log)?;
     recovery.journal_errno = report.errno;
     recovery.journal = Some(report.clone());
     end_recovery(dev, &log, bs, policy, &report).map_err(|e| (Stage::BadCommit, e))?;
-    Ok(is_clean.then_some(image))
+    Ok(is_clean)
 }
 
 /// Has the super block, as replayed so far, room for a block of the log?

@@ -7,19 +7,17 @@ use wp_jbd2::RecoverPolicy;
 use wp_medium::{Overlay, PAGE_BYTES};
 use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
-use super::{Image, InodeRecord, Recovery, Xattr, log_map, recover_at_mount};
+use super::recovery::mounted;
+use super::{Image, InodeRecord, Recovery, Xattr, log_map};
 use crate::disk::{SuperBlock, ino};
 
 /// Recovers into `overlay` as a mount would and surveys the result; `now` is the time of deletion
 /// of orphans.
 ///
-/// Errors: the mount's ([`recover_at_mount`]). A file or directory that cannot be read is a
+/// Errors: the mount's ([`super::recover_at_mount`]). A file or directory that cannot be read is a
 ///         fault of the survey.
 pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Survey> {
-    let at_mount = recover_at_mount(overlay, policy, now);
-    at_mount.mounted.map_err(|(_, e)| e)?;
-    let recovery = at_mount.recovery;
-    let image = Image::open(overlay)?;
+    let (recovery, image) = mounted(overlay, policy, now)?;
     let faults = recovery.reported.iter().map(|e| format!("reported at mount: {e}")).collect();
     let mut out = Survey { did: in_words(&recovery), faults, ..Survey::default() };
     // The log is empty only when all of it has reached its homes (`jbd2_journal_recover()` syncs
@@ -30,6 +28,7 @@ pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResu
     {
         out.last.push(start * u64::from(image.block_size().bytes()) / PAGE_BYTES as u64);
     }
+    out.knows_errors = image.super_block().state.get() & SuperBlock::STATE_ERROR != 0;
     out.journaled = recovery.orphans_deleted + recovery.orphans_truncated > 0;
     let mut seen = BTreeSet::from([ino::ROOT]);
     let mut dirs = vec![(String::new(), ino::ROOT)];

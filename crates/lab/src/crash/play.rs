@@ -365,6 +365,7 @@ fn play_in(
             accompanied(process, &steps, (&tape, &failing), around).await
         })?
         .map_err(|error| MachineError::Fs { during: "a program", error })?;
+    let mut left_word = None;
     if around.whole_life {
         // Once the file system is unmounted, all is as after a sync. What was recovered and is
         // mounted without a program has nothing to promise.
@@ -375,14 +376,15 @@ fn play_in(
             }
         };
         note(false);
-        machine.unmount(&vfs)?;
+        let unmounted = machine.unmount(&vfs);
         note(true);
-        dids.extend(promise.map(|_| Did {
-            call: Call::Sync,
-            error: None,
-            read: Vec::new(),
-            ino: None,
-        }));
+        let error = match unmounted {
+            // The file system has ended in good order: it could not write all.
+            Err(MachineError::Fs { error, .. }) if faults.failed() > 0 => Some(error),
+            other => other.map(|()| None)?,
+        };
+        dids.extend(promise.map(|_| Did { call: Call::Sync, error, read: Vec::new(), ino: None }));
+        left_word = promise.filter(|_| vfs.fs().left_word());
     }
     let asked = armed
         .as_ref()
@@ -391,6 +393,9 @@ fn play_in(
     let mut ledger = Ledger::new(&dids, block);
     if faults.failed() > 0 {
         ledger.set_failed();
+    }
+    if let Some(operation) = left_word {
+        ledger.set_left_word(operation);
     }
     let mut tape = recorder.take();
     let mut volatile = vec![limits.volatile_cache];

@@ -78,7 +78,7 @@ pub(super) fn replay(
     if scan.records == 0 {
         return Ok(none);
     }
-    let mut replay = Replay::new(Editor::new(dev)?, now);
+    let mut replay = Replay::new(Editor::over(Image::open(dev)?, dev), now);
     let whole = || {
         let all = area.iter().flat_map(|block| records(block, inode_bytes));
         all.take(scan.records as usize)

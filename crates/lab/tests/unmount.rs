@@ -1,0 +1,169 @@
+//! What an unmount asks of the device, beside the kernel of this host.
+//!
+//! Needs root, loop devices and tracefs; skipped by name elsewhere.
+
+use std::path::Path;
+use std::process::Command;
+
+use wp_base::Sector;
+use wp_base::event::{BlockAction, Class, Event, rwbs};
+use wp_lab::machine::{Machine, MachineSpec};
+use wp_lab::paper::ext4_fsync::profile;
+use wp_lab::registry;
+use wp_lab::testing::skipped;
+
+use wp_medium::{Medium, Slice};
+use wp_vfs::{OpenFlags, Options};
+
+const MIB: u64 = 64;
+
+/// A request as both sides print it: blktrace's letters, first sector, sectors.
+type Asked = (String, u64, u32);
+
+/// Writes with those that go on where they end in one, flushes one after the other in one: the
+/// kernel's `ext4_quota_off` syncs once for each kind of quota, which we have none of.
+fn merged(all: impl Iterator<Item = Asked>) -> Vec<Asked> {
+    let mut out: Vec<Asked> = Vec::new();
+    for (flags, at, sectors) in all {
+        match out.last_mut() {
+            Some(last) if last.0 == flags && last.1 + u64::from(last.2) == at => last.2 += sectors,
+            _ => out.push((flags, at, sectors)),
+        }
+    }
+    out
+}
+
+fn image(dir: &Path) -> String {
+    let image = dir.join("image");
+    std::fs::File::create(&image).and_then(|f| f.set_len(MIB << 20)).expect("made");
+    let i = image.display().to_string();
+    // Inode tables are zeroed here, so that nothing is left to do after the mount.
+    let how = "lazy_itable_init=0,lazy_journal_init=0";
+    let args = ["-q", "-F", "-t", "ext4", "-b", "4096", "-E", how, &i];
+    assert!(Command::new("mke2fs").args(args).status().is_ok_and(|s| s.success()));
+    i
+}
+
+/// What Linux `era` asks for here from the program's last call on.
+fn ours(image: &str, era: &str) -> Vec<Asked> {
+    let fs = registry::FILE_SYSTEMS[0];
+    let spec = MachineSpec {
+        seed: 1,
+        cpu: profile("i7-4770").model(),
+        device: "fixed".to_owned(),
+        device_params: vec![("capacity_bytes".to_owned(), MIB << 20)],
+        more: Vec::new(),
+        elevator: "none".to_owned(),
+        start: Sector(0),
+        sectors: None,
+        fs,
+        fs_options: Options::parse(&format!("era={era}"), fs.options).expect("known"),
+        disk: "sdb1".to_owned(),
+        device_number: (8, 16),
+        kernel: (6, 18),
+    };
+    let mut medium = Medium::new();
+    let bytes = std::fs::read(image).expect("readable");
+    for (n, page) in bytes.chunks(4096).enumerate().filter(|(_, p)| p.iter().any(|b| *b != 0)) {
+        medium.write(Sector(n as u64 * 8), &Slice::from_bytes(page));
+    }
+    let m = Machine::new(spec, Some(medium)).expect("builds");
+    let vfs = m.mount().expect("mounts");
+    let v = vfs.clone();
+    m.block_on("program", async move {
+        let fd = v.open("f", OpenFlags::CREATE, 0o644).await.expect("opens");
+        v.pwrite(fd, 0, &[Slice::pattern(1, 0, 4096)]).await.expect("writes");
+        v.close(fd).await.expect("closes");
+    })
+    .expect("runs");
+    m.record(Class::BLOCK);
+    m.unmount(&vfs).expect("unmounts");
+    let all = m.rt.probe().take();
+    merged(
+        all.iter()
+            .filter_map(|r| match r.event {
+                Event::Block { action: BlockAction::Queue, op, flags, at, sectors, .. } => {
+                    Some((rwbs(op, flags), at.0, sectors))
+                }
+                _ => None,
+            })
+            .filter(|a| !a.0.starts_with('R')),
+    )
+}
+
+/// A trace of the kernel's own, which goes with it.
+struct Instance(std::path::PathBuf);
+
+impl Instance {
+    fn new() -> std::io::Result<Instance> {
+        let root = Path::new("/sys/kernel/tracing");
+        if !root.join("trace").exists() {
+            let _mounted = Command::new("mount").args(["-t", "tracefs", "none"]).arg(root).output();
+        }
+        let own = root.join(format!("instances/writepath-{}", std::process::id()));
+        std::fs::create_dir(&own)?;
+        Ok(Instance(own))
+    }
+
+    fn enable(&self, on: bool) -> std::io::Result<()> {
+        let event = self.0.join("events/block/block_bio_queue/enable");
+        std::fs::write(event, if on { "1" } else { "0" })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir(&self.0);
+    }
+}
+
+fn run(name: &str, args: &[&str]) -> Option<String> {
+    let out = Command::new(name).args(args).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+/// What the host's kernel asks for. `None`: it cannot be asked here.
+fn theirs(image: &str, dir: &Path) -> Option<Vec<Asked>> {
+    let at = dir.join("mnt");
+    std::fs::create_dir(&at).expect("made");
+    let m = at.display().to_string();
+    let trace = Instance::new().ok()?;
+    run("mount", &["-o", "loop", "-t", "ext4", image, &m])?;
+    let device = run("findmnt", &["-n", "-o", "MAJ:MIN", &m]);
+    std::fs::write(at.join("f"), vec![1; 4096]).expect("written");
+    trace.enable(true).expect("traced");
+    let unmounted = run("umount", &[&m]).or_else(|| run("umount", &["--lazy", &m]));
+    trace.enable(false).expect("traced");
+    unmounted.expect("unmounted");
+    let device = device?.replace(':', ",");
+    let text = std::fs::read_to_string(trace.0.join("trace")).expect("readable");
+    // …: block_bio_queue: 7,0 WFSM 120 + 8 [umount]
+    let asked = text.lines().filter_map(|line| {
+        let mut words = line.split_once("block_bio_queue: ")?.1.split(' ');
+        let (on, flags, at) = (words.next()?, words.next()?, words.next()?);
+        let sectors = words.nth(1)?;
+        (on == device && !flags.contains('R')).then(|| {
+            (flags.to_owned(), at.parse().expect("a number"), sectors.parse().expect("one"))
+        })
+    });
+    Some(merged(asked))
+}
+
+#[test]
+fn an_unmount_asks_what_the_host_kernel_asks() {
+    let dir = tempfile::tempdir().expect("a directory");
+    if run("mke2fs", &["-V"]).is_none() {
+        skipped("requests of an unmount", "mke2fs is not installed");
+        return;
+    }
+    let image = image(dir.path());
+    let asked = ours(&image, "6.18");
+    assert!(asked.iter().any(|a| a.0 == "WFSM" && a.1 == 0), "the super block: {asked:?}");
+    let old = ours(&image, "3.18");
+    let last = old.last().expect("requests");
+    assert_eq!((last.0.as_str(), last.1), ("WSM", 0), "without FUA until 4.3");
+    match theirs(&image, dir.path()) {
+        Some(theirs) => assert_eq!(asked, theirs),
+        None => skipped("requests of an unmount", "no loop mounts or no tracefs here"),
+    }
+}
