@@ -62,8 +62,8 @@ pub struct EraPolicy {
     /// version from memory, seen in 6.18): the blocks that it would read may be old ones. Before,
     /// only a checkpoint looked.
     pub aborts_on_device_error: bool,
-    /// Why the journal was aborted is written with FUA ("ext4, jbd2: Add REQ_FUA flag when recording
-    /// an error in the superblock", 4.3; version from memory).
+    /// Why the journal was aborted is written with FUA ("ext4, jbd2: Add REQ_FUA flag when
+    /// recording an error in the superblock", 4.3; version from memory).
     pub errno_forced: bool,
     /// Start where the last mount stopped (`s_head`; "jbd2: continue to record log between each
     /// mount", 6.4).

@@ -379,8 +379,8 @@ pub trait FileSystem {
     fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs>;
     /// Writes everything and marks the image clean. The file system is read-only afterwards.
     fn unmount<'a>(&'a self) -> Fut<'a, ()>;
-    /// After the unmount: had it stopped for an error, and has it seen word of that arrive where the
-    /// next mount looks?
+    /// After the unmount: had it stopped for an error, and has it seen word of that arrive where
+    /// the next mount looks?
     fn left_word(&self) -> bool {
         false
     }

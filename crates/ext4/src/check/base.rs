@@ -1,6 +1,6 @@
-//! A sound image of a set, to hold the others against: what is in them as it is in this one need not
-//! be looked at again, so that a check takes as long as there are differences, and not as long as
-//! there are groups.
+//! A sound image of a set, to hold the others against: what is in them as it is in this one need
+//! not be looked at again, so that a check takes as long as there are differences, and not as long
+//! as there are groups.
 
 use std::rc::Rc;
 

@@ -1,11 +1,12 @@
-//! Crash states of F2FS: what is remembered from one to the next.
+//! Crash states: what is remembered from one to the next.
 
 use wp_crash::{Explorer, FsSubject, Outcome, Pages, Profile, Subject};
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Source, Space, play_on};
 use wp_medium::{Slice, Sound, View};
+use wp_vfs::FsEntry;
 
-/// F2FS's states as a campaign has them, each recovered a second time with nothing remembered and
+/// States as a campaign has them, each recovered a second time with nothing remembered and
 /// nothing known to be the same in all of them.
 struct Twice {
     quick: FsSubject,
@@ -59,21 +60,22 @@ impl Subject for Twice {
     }
 }
 
-/// What is remembered from one state of F2FS to the next changes no answer, not on damaged ones
-/// either.
-#[test]
-fn states_of_f2fs_are_judged_as_each_is_alone() {
+/// What is remembered from one state to the next changes no answer, not on damaged ones either, of
+/// which the number comes back.
+fn judged_as_each_is_alone(fs: &'static FsEntry, options: &str, capacity: u64) -> u64 {
+    let mut damaged = 0;
     // On a drive that neither flushes nor forces anything, so that there is damage.
     let lying =
         Space::Permitted { lying_flush: true, lost_fua: true, faulty_plp: false, atomic: None };
     let source = Source::Wild { seed: 3, calls: 40, extras: Extras::ALL };
-    for (space, device) in [(Space::HONEST, "fixed"), (lying, "fixed")] {
+    for space in [Space::HONEST, lying] {
         let bench = Bench {
-            device: device.to_owned(),
-            ..Bench::new(&wp_f2fs::ENTRY, "era=6.18").expect("its options")
+            device_params: vec![("capacity_bytes".to_owned(), capacity)],
+            stale: false,
+            ..Bench::new(fs, options).expect("its options")
         };
         let image = bench.image().expect("an image");
-        let played: Vec<_> = [0, 5]
+        let played: Vec<_> = [0, 1, 2, 3, 4, 5]
             .iter()
             .map(|n| play_on(&bench, image.clone(), &source.program(*n)).expect("played"))
             .collect();
@@ -90,7 +92,7 @@ fn states_of_f2fs_are_judged_as_each_is_alone() {
         let options = wp_crash::Options {
             plan: wp_crash::Plan { complete: 5, pairs: 4, samples: 4 },
             seed: 1,
-            profile: Profile::of(&wp_f2fs::ENTRY.promises),
+            profile: Profile::of(&fs.promises),
             partition: played[0].partition,
             keep: 1,
             prune: true,
@@ -102,7 +104,24 @@ fn states_of_f2fs_are_judged_as_each_is_alone() {
         for (played, history) in played.iter().zip(&histories) {
             explorer.explore(&played.tape, history, &played.ledger, &mut |t| t.distinct < 400);
         }
-        assert!(twice.states.get() > 100, "{device}: {}", twice.states.get());
-        assert!(space != lying || twice.faulty.get() > 0, "{device}: nothing was damaged");
+        let (states, faulty) = (twice.states.get(), twice.faulty.get());
+        assert!(states > 100, "{space:?}: {states}");
+        damaged += faulty;
+        println!("{} {space:?}: {states} states, {faulty} of them damaged", fs.name);
     }
+    damaged
+}
+
+#[test]
+fn states_of_f2fs_are_judged_as_each_is_alone() {
+    let damaged = judged_as_each_is_alone(&wp_f2fs::ENTRY, "era=6.18", 64 << 20);
+    assert!(damaged > 0, "nothing was damaged");
+}
+
+#[test]
+fn states_of_ext4_are_judged_as_each_is_alone() {
+    // Eight groups, whose checksums refuse what is damaged, and eighteen without any.
+    judged_as_each_is_alone(&wp_ext4::ENTRY, "era=6.18", 1 << 30);
+    let damaged = judged_as_each_is_alone(&wp_ext4::ENTRY, "era=3.4", (2 << 30) + (256 << 20));
+    assert!(damaged > 0, "nothing was damaged");
 }
