@@ -72,6 +72,18 @@ const OPTIONS: &[OptionSpec] = &[
         default: "ordered",
         help: "ordered, writeback or journal",
     },
+    OptionSpec {
+        key: "discard",
+        when: When::Mount,
+        default: "",
+        help: "freed blocks are discarded once that is durable, as the era does it",
+    },
+    OptionSpec {
+        key: "discard_committed",
+        when: When::Mount,
+        default: "",
+        help: "with discard: not what a commit freed that failed; no kernel does so (N7)",
+    },
     OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec { key: "nodelalloc", when: When::Mount, default: "", help: "allocate in write()" },
     OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks a second" },
@@ -277,6 +289,8 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
                 Some(_) => return Err(FsError::Invalid("data_err: abort or ignore")),
             },
             auto_da_alloc: !switch(o, "noauto_da_alloc"),
+            discard: switch(o, "discard"),
+            discard_committed: switch(o, "discard_committed"),
             writeback: wp_cache::WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
             ..base
         };

@@ -78,6 +78,10 @@ wp_base::sites! {
         ZERO_OUT_WAIT, Wait, "ext4/initialise/zero-out-wait":
             "what becomes written beside a write is zeroed before that is committed";
     }
+    "crates/ext4/src/fs/discard.rs" {
+        DISCARD_LATER, Order, "ext4/discard/after-commit":
+            "what was freed is discarded when the freeing is durable";
+    }
     "crates/ext4/src/fs/lazy_init.rs" {
         LAZY_WAIT, Wait, "ext4/lazy-init/wait":
             "a table of inodes is zeroed before its descriptor says so";

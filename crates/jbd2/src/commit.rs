@@ -90,7 +90,7 @@ impl Journal {
         self.write_record(&mut c).await;
         self.advance_tail(c.tail).await;
         self.settle(tid);
-        self.finish(&c);
+        self.finish(&c).await;
     }
 
     /// Moves the tail to where it was seen that it could go, if nobody else did meanwhile. The
@@ -508,7 +508,7 @@ impl Journal {
     }
 
     /// Phase 7: told to everyone.
-    fn finish(&self, c: &Commit) {
+    async fn finish(&self, c: &Commit) {
         let callbacks = {
             let mut st = self.st.borrow_mut();
             let took = self.rt.now().since(c.flush_started);
@@ -526,6 +526,10 @@ impl Journal {
         self.emit("run_stats", c.tid, c.blocks_logged);
         for f in callbacks {
             f();
+        }
+        let told = self.told.borrow().clone();
+        if let Some(told) = told {
+            told(c.tid).await;
         }
         let (tail, dropped) = {
             let mut st = self.st.borrow_mut();

@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeSet, VecDeque};
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
 use wp_base::event::{Class, Event, Flags};
@@ -28,6 +29,9 @@ use crate::site;
 use crate::state::{Dropped, State, TransactionState, Transactions};
 use crate::superblock::SuperState;
 
+/// Called with the id of a transaction that has committed, or failed to; the commit waits for it.
+pub type CommitCallback = Rc<dyn Fn(u32) -> Pin<Box<dyn Future<Output = ()>>>>;
+
 /// A file system's journal, loaded.
 pub struct Journal {
     pub(crate) rt: Rt,
@@ -38,6 +42,8 @@ pub struct Journal {
     pub(crate) format: Cell<Format>,
     pub(crate) sb: SuperState,
     pub(crate) errno_unwritten: Cell<bool>,
+    /// Of whom every commit is told (`j_commit_callback`).
+    pub(crate) told: RefCell<Option<CommitCallback>>,
     left_word: Cell<bool>,
     /// What was known of failed writes of metadata (`j_fs_dev_wb_err`).
     device_errors: Cell<ErrMark>,
@@ -100,6 +106,7 @@ impl Journal {
             format: Cell::new(Format::of(&sb)),
             sb: sb_state,
             errno_unwritten: Cell::new(false),
+            told: RefCell::new(None),
             left_word: Cell::new(false),
             device_errors: Cell::new(bdev.mapping().errors().sample(false)),
             st: RefCell::new(st),
@@ -304,6 +311,12 @@ impl Journal {
             return false;
         }
         st.committing != Some(tid) || st.transaction(tid).state < TransactionState::CommitJflush
+    }
+
+    /// Has every commit from now on tell `told` before it tells those who wait for it; of an
+    /// aborted journal too. Source: `j_commit_callback`.
+    pub fn on_each_commit(&self, told: CommitCallback) {
+        *self.told.borrow_mut() = Some(told);
     }
 
     /// Has the journal been aborted?

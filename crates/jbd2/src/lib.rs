@@ -31,7 +31,7 @@ mod superblock;
 
 pub use handle::{Credits, Handle, Reserved};
 pub use inode::{JournalInode, Ordered, OrderedData};
-pub use journal::Journal;
+pub use journal::{CommitCallback, Journal};
 pub use log::LogMap;
 pub use options::{
     CommitMode, Conflict, ConflictObserver, CreditRule, EraPolicy, JournalCounters, JournalOptions,

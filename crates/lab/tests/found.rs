@@ -1,6 +1,6 @@
-//! Bugs of F2FS that were found here (`crash --bug N2` to `N6`; N5 by reading, the others by
-//! generated programs), seen in Linux 6.12 itself: a guest runs the reduced program in virtual
-//! time.
+//! Bugs that were found here (`crash --bug N2` to `N6`, of F2FS, N5 by reading and the others by
+//! generated programs; `N7`, of ext4), seen in Linux 6.12 itself: a guest runs the reduced program
+//! in virtual time.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.
@@ -80,6 +80,44 @@ echo 0 > $TR/tracing_on
 grep -v '^#' $TR/trace > /share/trace
 dd if=/run/packs of=/dev/z0 bs=4096 seek=$CP conv=notrunc oflag=direct 2> /dev/null || exit 8
 mount_it; length cut; umount /mnt/a
+"#;
+
+/// A synced file of an ext4 with `discard` is deleted, and writes to the journal fail; later they
+/// would not. Written: `before` and `after`, the file's hash when it was synced and when Linux
+/// mounts again; `said`, what the fsync of another file answers; and `trace`.
+const FAILING_COMMIT: &str = r#"
+D=/sys/kernel/config/nullb/z0; TR=/sys/kernel/tracing
+mkdir $D
+for kv in memory_backed=1 completion_nsec=100000 irqmode=2 blocksize=4096 size=128 discard=1; do
+    echo ${kv#*=} > $D/${kv%%=*} || exit 3
+done
+echo 1 > $D/power || exit 3
+mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 /dev/z0 || exit 4
+# The journal's blocks but its super block, as ranges of sectors.
+BAD=$(debugfs -R "stat <8>" /dev/z0 2> /dev/null | grep -A1 EXTENTS | tail -1 | tr -d ' ' |
+    tr ',' '\n' | sed 's/.*://' | while IFS=- read a b; do
+        [ -s /run/first ] || { echo 1 > /run/first; a=$((a + 1)); }
+        echo $((a * 8))-$((b * 8 + 7))
+    done)
+journal() { for r in $BAD; do echo $1$r > $D/badblocks || exit 6; done; }
+mount -t ext4 -o discard /dev/z0 /mnt/a || exit 5
+head -c 16384 /dev/urandom > /mnt/a/f
+sync
+sha256sum < /mnt/a/f > /share/before
+echo 1 > $TR/events/block/block_rq_issue/enable || exit 9
+echo > $TR/trace; echo 1 > $TR/tracing_on
+rm /mnt/a/f
+echo something > /mnt/a/g
+journal +
+sync /mnt/a/g; echo $? > /share/said
+sleep 2
+echo 0 > $TR/tracing_on
+grep -v '^#' $TR/trace > /share/trace
+journal -
+umount /mnt/a
+mount -t ext4 -o ro /dev/z0 /mnt/a || exit 10
+sha256sum < /mnt/a/f > /share/after
+umount /mnt/a
 "#;
 
 /// What the guest left.
@@ -238,4 +276,18 @@ fn linux_too_resets_the_zone_that_it_recovers_from() {
         assert!(reset < first, "{mode}: {sent:?}");
         assert!(sent[..reset].iter().all(|(what, _)| !written(what)), "{mode}: {sent:?}");
     }
+}
+
+#[test]
+fn linux_too_discards_what_a_failed_commit_freed() {
+    let Some(scratch) = guest("N7", FAILING_COMMIT, "") else { return };
+    let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).expect("written");
+    assert_eq!(read("said").trim(), "1", "the fsync fails: so does the commit");
+    let trace = read("trace");
+    let discards: Vec<_> = trace.lines().filter_map(request).filter(|r| r.1 == "DS").collect();
+    assert_eq!(discards.len(), 1, "{trace}");
+    let zeroes = wp_lab::results::sha256(&[0; 16384]);
+    let hash = |name: &str| read(name).split(' ').next().expect("a hash").to_owned();
+    assert_ne!(hash("before"), zeroes);
+    assert_eq!(hash("after"), zeroes, "the file is there again, and holds nothing");
 }

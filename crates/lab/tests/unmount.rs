@@ -162,8 +162,8 @@ fn an_unmount_asks_what_the_host_kernel_asks() {
     let old = ours(&image, "3.18");
     let last = old.last().expect("requests");
     assert_eq!((last.0.as_str(), last.1), ("WSM", 0), "without FUA until 4.3");
-    // Where the commit is when the unmount asks for it is chance there, and a commit that is through
-    // already gives a flush more: some run must be as ours.
+    // Where the commit is when the unmount asks for it is chance there, and a commit that is
+    // through already gives a flush more: some run must be as ours.
     let mut others = Vec::new();
     for _ in 0..12 {
         let dir = tempfile::tempdir().expect("a directory");

@@ -20,6 +20,7 @@ use wp_jbd2::Handle;
 use wp_rt::{CpuOp, Lock, Rt};
 
 use super::bits::Bits;
+use super::data_journal::DataMode;
 use super::inode::Inode;
 use super::mballoc::{FLEX_SIZE_DIRS, Request};
 use super::mount::Ext4;
@@ -157,6 +158,11 @@ impl Groups {
     }
 
     /// Where the last search for a large file like this one ended.
+    /// So many blocks that were freed by a transaction can be given out again.
+    pub(super) fn came_back(&self, n: u32) {
+        self.pending.set(self.pending.get() - u64::from(n));
+    }
+
     pub(super) fn stream_group(&self, ino: u32) -> &Cell<u32> {
         &self.streams[ino as usize % self.streams.len()]
     }
@@ -431,11 +437,16 @@ impl Ext4 {
             self.record(h, at, n, false).await?;
             let groups = &self.groups;
             groups.pending.set(groups.pending.get() + u64::from(n));
+            at += u64::from(n);
+            let at_once = !metadata && self.opts.data == DataMode::Writeback;
+            if self.discard_later(h.tid(), (group, bit, n), at_once).await {
+                continue;
+            }
             let weak = Rc::downgrade(self);
             let again = Box::new(move || {
                 if let Some(fs) = weak.upgrade() {
                     fs.groups.mark(group, bit, n, false);
-                    fs.groups.pending.set(fs.groups.pending.get() - u64::from(n));
+                    fs.groups.came_back(n);
                 }
             });
             if crate::site::FREE_LATER.on() {
@@ -443,7 +454,6 @@ impl Ext4 {
             } else {
                 again();
             }
-            at += u64::from(n);
         }
         Ok(())
     }

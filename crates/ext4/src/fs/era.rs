@@ -230,6 +230,14 @@ policies! {
     super_fua = "ext4, jbd2: Add REQ_FUA flag when recording an error in the superblock",
         Some(Version(4, 3, 0)), None,
         "the super block of mount, unmount and errors is written with FUA; before, it could stay in the drive's cache";
+    /// `discard` goes to the device in one go, and the commit waits for all of it.
+    discards_together = "ext4: send parallel discards on commit completions",
+        Some(Version(4, 14, 0)), None,
+        "a commit sends all discards of what it freed and waits for them; before, one after the other";
+    /// `discard` does not hold up the commit.
+    discards_in_background = "ext4: get discard out of jbd2 commit kthread contex",
+        Some(Version(5, 15, 0)), None,
+        "what a commit freed is given out again at once, and discarded later, as far as it is still free, by a worker";
     /// `journal_async_commit` is not for ordered data.
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
         Some(Version(3, 19, 0)), None,

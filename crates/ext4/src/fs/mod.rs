@@ -21,6 +21,7 @@ mod data_journal;
 mod dir;
 mod dir_names;
 mod direct;
+mod discard;
 pub mod era;
 mod extents;
 mod features;

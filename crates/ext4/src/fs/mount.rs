@@ -18,6 +18,7 @@ use super::balloc::Groups;
 use super::convert::{Conversions, dioread_nolock};
 use super::data_journal::DataMode;
 use super::dir_names::Names;
+use super::discard::Discards;
 use super::era::Era;
 use super::features;
 use super::inode::Inode;
@@ -52,6 +53,11 @@ pub struct MountOptions {
     pub auto_da_alloc: bool,
     /// Name of the task that converts (a kworker of `ext4-rsv-conversion`).
     pub conversion_task: String,
+    /// `discard`: blocks that are freed are given back to the device.
+    pub discard: bool,
+    /// What a transaction freed that could not commit is not discarded (no kernel has this; bug
+    /// N7).
+    pub discard_committed: bool,
     /// `data=`: how data and metadata of a file keep together.
     pub data: DataMode,
     /// Where it is mounted; the super block remembers it.
@@ -89,6 +95,8 @@ impl MountOptions {
             async_commit: false,
             data_err_abort: false,
             auto_da_alloc: true,
+            discard: false,
+            discard_committed: false,
             conversion_task: "kworker/u4:2".to_owned(),
             data: DataMode::Ordered,
             mount_point: "/mnt".to_owned(),
@@ -158,6 +166,7 @@ pub struct Ext4 {
     pub(super) dioread_nolock: bool,
     /// Writeback that waits for its conversion.
     pub(super) conversions: Conversions,
+    pub(super) discards: Discards,
     /// `s_kbytes_written` when it was mounted, and what the device had been sent by then.
     pub(super) kbytes_at_mount: Cell<u64>,
     pub(super) sectors_at_mount: Cell<u64>,
@@ -246,6 +255,7 @@ impl Ext4 {
             reserved_blocks: Cell::new(0),
             dioread_nolock,
             conversions: Conversions::new(rt),
+            discards: Discards::new(rt),
             kbytes_at_mount: Cell::new(0),
             sectors_at_mount: Cell::new(0),
             mount_point_sampled: Cell::new(false),
@@ -262,6 +272,7 @@ impl Ext4 {
         if fs.dioread_nolock {
             fs.start_conversions();
         }
+        fs.start_discards();
         fs.check_root().await?;
         let orphans = fs.read_orphans().await?;
         fs.mark_in_use().await?;
@@ -544,6 +555,7 @@ impl Ext4 {
         let freed = self.free_unlinked().await;
         let synced = self.sync_everything().await;
         self.mounted.set(false);
+        self.stop_discards().await;
         let was_aborted = self.journal().is_aborted();
         let closed = self.journal().destroy().await;
         if closed.is_err() && !was_aborted {

@@ -4,7 +4,8 @@
 //! Source: `crash.md` section 6 (A1–A35) with the commits named there. N1 was found here, by the
 //!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
 //!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12; so
-//!         was N3. N4 was found by `crash wild`; a guest with 6.12 loses the write too. R1
+//!         was N3. N4 was found by `crash wild`; a guest with 6.12 loses the write too. N7 was
+//!         found by a program for a step of aborts, and a guest with 6.12 loses the file too. R1
 //!         and R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -364,6 +365,15 @@ pub static BUGS: &[Bug] = &[
         fixed: Side { fs: "ext4,era=6.12", elevator: "", ..PLAIN },
         rule: Rule::Errors,
         programs: Programs::Made(errors::fresh_blocks, 64),
+        ..BUG
+    },
+    Bug {
+        id: "N7",
+        what: "ext4 with discard: what a commit freed that failed is discarded, and was not freed",
+        affected: Side { fs: "ext4,era=6.18,discard", ..TODAY },
+        fixed: Side { fs: "ext4,era=6.18,discard,discard_committed", ..TODAY },
+        rule: Rule::Errors,
+        programs: Programs::Made(errors::failing_commit, 64),
         ..BUG
     },
     Bug {

@@ -70,6 +70,38 @@ pub fn several_files_open(seed: u64) -> Program {
     Program(w.steps)
 }
 
+/// Files that are synced, of which some go, are cut or replaced; then the commit of that fails, as
+/// writes to the journal do.
+pub fn failing_commit(seed: u64) -> Program {
+    const KEPT: u32 = 2;
+    let mut w = Writer::new(seed, "programs whose commit fails");
+    for file in 0..=KEPT {
+        let blocks = 1 + w.below(4) as u32;
+        w.open(file, &format!("f{file}"), Flags { create: true, ..WRITE });
+        w.write(file, 0, blocks * BLOCK);
+        w.call(Call::Fsync(file));
+    }
+    (0..KEPT).for_each(|file| w.call(Call::Close(file)));
+    for _ in 0..1 + w.below(3) {
+        let file = format!("f{}", w.below(u64::from(KEPT)));
+        match w.below(4) {
+            0 | 1 => w.call(Call::Unlink(file)),
+            2 => {
+                w.open(KEPT + 1, &file, Flags { create: true, truncate: true, ..WRITE });
+                w.call(Call::Close(KEPT + 1));
+            }
+            _ => w.call(Call::Rename(file, "f2".to_owned())),
+        }
+    }
+    let block = w.below(4);
+    w.write(KEPT, block * u64::from(BLOCK), BLOCK);
+    let (skip, times) = (w.below(2) as u32, Some(1 + w.below(2) as u32));
+    w.steps.push(Step::Fail(Fault { asked: Asked::Write, place: Place::Journal, skip, times }));
+    w.call(Call::Fsync(KEPT));
+    w.nap(&[500, 20_000]);
+    Program(w.steps)
+}
+
 /// Appends and rewrites of single blocks, one dirty at a time, each followed by syncs through any
 /// descriptor, while writes to new blocks fail now and then: what a kernel on a loop device over a
 /// full tmpfs can be asked too. Nothing sleeps.

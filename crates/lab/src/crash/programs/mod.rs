@@ -17,6 +17,7 @@ pub type Make = fn(u64) -> Program;
 pub const NAMED: &[(&str, Make)] = &[
     ("errors", errors::several_files_open),
     ("fresh", errors::fresh_blocks),
+    ("failing-commit", errors::failing_commit),
     ("read-back", errors::read_back),
     ("read-back-direct", errors::read_back_direct),
     ("publish", publish::without_directory),

@@ -1,0 +1,152 @@
+//! `discard` of ext4 beside the real kernel's: `../shared/reference/ext4-trim`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use wp_base::event::{BlockAction, Class, Event, Op};
+use wp_base::{Sector, Span};
+use wp_lab::machine::{Machine, MachineSpec};
+use wp_lab::paper::ext4_fsync::profile;
+use wp_lab::registry;
+use wp_lab::testing::{shared, skipped};
+use wp_medium::{Medium, MediumView, Slice};
+use wp_vfs::{OpenFlags, Options};
+
+const FILES: u32 = 2000;
+
+/// A device's blocks and what was done to them.
+#[derive(Default)]
+struct Seen {
+    /// Blocks that were written and not discarded later.
+    live: BTreeSet<u64>,
+    /// (first block, blocks) of each discard, and the task that sent it.
+    discards: Vec<(u64, u32, String)>,
+}
+
+/// 2000 files of 4 KiB, sync, all deleted, sync, an unmount; as era `era` of ext4 with `discard`.
+fn trim(image: &Medium, era: &str, more: &str) -> Seen {
+    let fs = registry::FILE_SYSTEMS[0];
+    let spec = MachineSpec {
+        seed: 1,
+        cpu: profile("i7-4770").model(),
+        device: "fixed".to_owned(),
+        device_params: vec![("capacity_bytes".to_owned(), 1 << 30)],
+        more: Vec::new(),
+        elevator: "none".to_owned(),
+        start: Sector(0),
+        sectors: None,
+        fs,
+        fs_options: Options::parse(&format!("era={era},discard{more}"), fs.options).expect("known"),
+        disk: "sdb1".to_owned(),
+        device_number: (8, 16),
+        kernel: (6, 18),
+    };
+    let m = Machine::new(spec, Some(image.clone())).expect("builds");
+    m.record(Class::BLOCK);
+    let vfs = m.mount().expect("mounts");
+    let v = vfs.clone();
+    m.block_on("program", async move {
+        let name = |n: u32| format!("t_{n}");
+        for n in 0..FILES {
+            let fd = v.open(&name(n), OpenFlags::CREATE, 0o644).await.expect("opens");
+            v.pwrite(fd, 0, &[Slice::pattern(u64::from(n), 0, 4096)]).await.expect("writes");
+            v.close(fd).await.expect("closes");
+        }
+        v.sync().await.expect("syncs");
+        for n in 0..FILES {
+            v.unlink(&name(n)).await.expect("goes");
+        }
+        v.sync().await.expect("syncs");
+        v.rt().sleep(Span::secs(1)).await;
+    })
+    .expect("runs");
+    m.unmount(&vfs).expect("unmounts");
+    let mut seen = Seen::default();
+    for r in m.rt.probe().take() {
+        let Event::Block { action: BlockAction::Queue, op, at, sectors, .. } = r.event else {
+            continue;
+        };
+        let blocks = at.0 / 8..(at.0 + u64::from(sectors)).div_ceil(8);
+        match op {
+            Op::Write => seen.live.extend(blocks),
+            Op::Discard => {
+                seen.live.retain(|b| !blocks.contains(b));
+                seen.discards.push((at.0 / 8, sectors / 8, r.task.to_string()));
+            }
+            _ => {}
+        }
+    }
+    seen
+}
+
+/// A new file system with the reference's seed of hashes. `None`: there is no mke2fs.
+fn made() -> Option<Medium> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).and_then(|f| f.set_len(1 << 30)).expect("made");
+    let how = "lazy_itable_init=0,lazy_journal_init=0,\
+               hash_seed=6012af9e-ad05-4670-a38f-7dfa049cb575";
+    let uuid = "f3d1a6bb-7df8-4273-b90b-69b8618c9d83";
+    let args = ["-q", "-F", "-t", "ext4", "-b", "4096", "-U", uuid, "-E", how];
+    let done = Command::new("mke2fs").args(args).arg(&path).status().ok()?;
+    assert!(done.success());
+    let bytes = std::fs::read(&path).expect("readable");
+    let mut medium = Medium::new();
+    for (n, page) in bytes.chunks(4096).enumerate().filter(|(_, p)| p.iter().any(|b| *b != 0)) {
+        medium.write(Sector(n as u64 * 8), &Slice::from_bytes(page));
+    }
+    Some(medium)
+}
+
+#[test]
+fn pages_that_stay_are_those_of_the_real_kernel() {
+    let Some(image) = made() else { return skipped("discard of ext4", "mke2fs is missing") };
+    let view = MediumView { medium: image.clone(), start: Sector(0), bytes: 1 << 30 };
+    let classes = (registry::FILE_SYSTEMS[0].blocks)(&view).expect("readable");
+    let seen = trim(&image, "6.18", "");
+    let mut ours: BTreeMap<&str, u64> = BTreeMap::new();
+    for block in &seen.live {
+        let class = match classes.class(*block) {
+            "free" => "root_dir",
+            class if class.starts_with("journal") => "journal",
+            "superblock" => "super",
+            "directory" => "root_dir",
+            class => class,
+        };
+        *ours.entry(class).or_default() += 1;
+    }
+    println!("{ours:?} {:?}", seen.discards);
+    assert_eq!(seen.discards.iter().map(|d| d.1).sum::<u32>(), FILES);
+    assert!(seen.discards.iter().all(|d| d.2.starts_with("kworker")), "{:?}", seen.discards);
+    let data = |b: u64| matches!(classes.class(b), "free" | "data");
+    let ends = seen.discards.iter().flat_map(|(at, n, _)| [*at, at + u64::from(*n) - 1]);
+    assert!(ends.into_iter().all(data), "nothing but data: {:?}", seen.discards);
+    let check = "discard of ext4 beside the real kernel";
+    let Some(path) = shared("reference/ext4-trim/discard.json", check) else { return };
+    let text = std::fs::read_to_string(path).expect("readable");
+    let reference: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let theirs = &reference["live_pages_since_mount"];
+    let theirs: BTreeMap<&str, u64> = theirs
+        .as_object()
+        .expect("counts")
+        .iter()
+        .map(|(class, n)| (class.as_str(), n.as_u64().expect("a number")))
+        .collect();
+    assert_eq!(ours, theirs);
+}
+
+/// Who sends them, and when the blocks can be had again.
+#[test]
+fn each_era_discards_in_its_way() {
+    let Some(image) = made() else { return skipped("discard by era", "mke2fs is missing") };
+    for (era, task) in [("3.10", "jbd2"), ("4.14", "jbd2"), ("5.10", "jbd2"), ("5.15", "kworker")] {
+        let seen = trim(&image, era, "");
+        assert_eq!(seen.discards.iter().map(|d| d.1).sum::<u32>(), FILES, "{era}");
+        let of = |d: &(u64, u32, String)| d.2.starts_with(task);
+        assert!(seen.discards.iter().all(of), "{era}: {:?}", seen.discards);
+    }
+    // Nothing waits for a commit in this mode: the one who deletes sends them.
+    let seen = trim(&image, "6.18", ",data=writeback");
+    assert_eq!(seen.discards.len(), FILES as usize);
+    assert!(seen.discards.iter().all(|d| d.2 == "program"), "{:?}", &seen.discards[..3]);
+}
