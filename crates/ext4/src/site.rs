@@ -89,12 +89,14 @@ wp_base::sites! {
             "the zeroes of a table of inodes are durable before its descriptor says so";
     }
     "crates/ext4/src/fs/mount.rs" {
-        UNMOUNT_HOME, Write, "ext4/unmount/metadata-home":
-            "metadata that the log does not know is at home when the image is clean";
         RECOVER_HOME_FIRST, Order, "ext4/recovery/home-first":
             "what is replayed is durable at home before the log is empty";
         RECOVER_FLUSH, Flush, "ext4/recovery/flush":
             "each stage of a recovery is durable before the next";
+    }
+    "crates/ext4/src/fs/unmount.rs" {
+        UNMOUNT_HOME, Write, "ext4/unmount/metadata-home":
+            "metadata that the log does not know is at home when the image is clean";
     }
     "crates/ext4/src/fs/data.rs" {
         SIZE_MAPPED, Order, "ext4/write/disksize":

@@ -45,6 +45,7 @@ mod super_block;
 mod sync;
 mod syncfs;
 mod truncate;
+mod unmount;
 mod unwritten;
 mod writeback;
 mod xattr;
