@@ -7,8 +7,8 @@ use wp_base::event::{BlockAction, Class, Event, Op};
 use wp_base::{Sector, Span};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::paper::ext4_fsync::profile;
-use wp_lab::registry;
 use wp_lab::testing::{shared, skipped};
+use wp_lab::{files, registry};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_vfs::{OpenFlags, Options};
 
@@ -90,12 +90,7 @@ fn made() -> Option<Medium> {
     let args = ["-q", "-F", "-t", "ext4", "-b", "4096", "-U", uuid, "-E", how];
     let done = Command::new("mke2fs").args(args).arg(&path).status().ok()?;
     assert!(done.success());
-    let bytes = std::fs::read(&path).expect("readable");
-    let mut medium = Medium::new();
-    for (n, page) in bytes.chunks(4096).enumerate().filter(|(_, p)| p.iter().any(|b| *b != 0)) {
-        medium.write(Sector(n as u64 * 8), &Slice::from_bytes(page));
-    }
-    Some(medium)
+    Some(files::load(&path).expect("readable").0)
 }
 
 #[test]

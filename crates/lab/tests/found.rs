@@ -1,6 +1,6 @@
 //! Bugs that were found here (`crash --bug N2` to `N6`, of F2FS, N5 by reading and the others by
-//! generated programs; `N7`, of ext4), seen in Linux 6.12 itself: a guest runs the reduced program
-//! in virtual time.
+//! generated programs; `N7`, of ext4, by reading), seen in Linux 6.12 itself: a guest runs the
+//! reduced program in virtual time.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.

@@ -1,6 +1,6 @@
 //! What an unmount asks of the device, beside the kernel of this host.
 //!
-//! Needs root, loop devices and tracefs; skipped by name elsewhere.
+//! Needs Linux 6.18, root, loop devices, tracefs and findmnt; skipped by name elsewhere.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,9 @@ use wp_base::Sector;
 use wp_base::event::{BlockAction, Class, Event, rwbs};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::paper::ext4_fsync::profile;
-use wp_lab::registry;
 use wp_lab::testing::skipped;
-
-use wp_medium::{Medium, Slice};
+use wp_lab::{files, registry};
+use wp_medium::Slice;
 use wp_vfs::{OpenFlags, Options};
 
 const MIB: u64 = 64;
@@ -62,11 +61,7 @@ fn ours(image: &str, era: &str) -> Vec<Asked> {
         device_number: (8, 16),
         kernel: (6, 18),
     };
-    let mut medium = Medium::new();
-    let bytes = std::fs::read(image).expect("readable");
-    for (n, page) in bytes.chunks(4096).enumerate().filter(|(_, p)| p.iter().any(|b| *b != 0)) {
-        medium.write(Sector(n as u64 * 8), &Slice::from_bytes(page));
-    }
+    let (medium, _) = files::load(Path::new(image)).expect("readable");
     let m = Machine::new(spec, Some(medium)).expect("builds");
     let vfs = m.mount().expect("mounts");
     let v = vfs.clone();
@@ -162,13 +157,18 @@ fn an_unmount_asks_what_the_host_kernel_asks() {
     let old = ours(&image, "3.18");
     let last = old.last().expect("requests");
     assert_eq!((last.0.as_str(), last.1), ("WSM", 0), "without FUA until 4.3");
+    let host = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if !host.starts_with("6.18.") {
+        let why = format!("this host has Linux {}, not the 6.18 that ours is here", host.trim());
+        return skipped("requests of an unmount", &why);
+    }
     // Where the commit is when the unmount asks for it is chance there, and a commit that is
     // through already gives a flush more: some run must be as ours.
     let mut others = Vec::new();
     for _ in 0..12 {
         let dir = tempfile::tempdir().expect("a directory");
         let Some(theirs) = theirs(&self::image(dir.path()), dir.path()) else {
-            skipped("requests of an unmount", "no loop mounts or no tracefs here");
+            skipped("requests of an unmount", "no loop mounts, no tracefs or no findmnt here");
             return;
         };
         if theirs == asked {

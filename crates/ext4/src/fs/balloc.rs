@@ -157,12 +157,12 @@ impl Groups {
         }
     }
 
-    /// Where the last search for a large file like this one ended.
     /// So many blocks that were freed by a transaction can be given out again.
     pub(super) fn came_back(&self, n: u32) {
         self.pending.set(self.pending.get() - u64::from(n));
     }
 
+    /// Where the last search for a large file like this one ended.
     pub(super) fn stream_group(&self, ino: u32) -> &Cell<u32> {
         &self.streams[ino as usize % self.streams.len()]
     }

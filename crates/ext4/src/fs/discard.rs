@@ -4,11 +4,12 @@
 //!             device, by era in the commit itself (one after the other; together) or by a worker
 //!             later -> free for others.
 //! Invariants: 1. blocks are discarded when the transaction that freed them has committed, or
-//!                failed to unless `discard_committed` is set, and not given out before; the worker
-//!                gives out nothing that it is about to discard.
+//!                failed to unless `discard_committed` is set, and not given out before; data of
+//!                data=writeback at once. What the worker discards nobody is given meanwhile.
 //!             2. bitmaps, inode tables and descriptors are never discarded.
-//!             3. of an unmount nothing is discarded any more; the worker has ended then.
-//! Left out:   `fstrim`. The kernel's worker is sparing of the CPU; here it costs none.
+//!             3. the worker begins nothing once an unmount has asked it to end.
+//! Left out:   `fstrim`. The kernel's worker gives up for who finds no space
+//!             (`s_retry_alloc_pending`); here he is told that there is none.
 //! Source:     Linux `fs/ext4/mballoc.c` (`ext4_free_blocks`, `ext4_try_merge_freed_extent`,
 //!             `ext4_process_freed_data`, `ext4_discard_work`, `ext4_try_to_trim_range`).
 
