@@ -56,6 +56,7 @@ fn is_next(fault: &mut Fault, regions: &Regions, written: &BTreeSet<u64>, rq: &D
         Asked::Read => rq.op == Op::Read,
         Asked::Write => rq.op == Op::Write,
         Asked::Flush => rq.op == Op::Flush,
+        Asked::Discard => rq.op == Op::Discard,
     };
     let data = touches(&regions.data, rq.at, rq.sectors);
     let journal = touches(&regions.journal, rq.at, rq.sectors);

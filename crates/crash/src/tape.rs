@@ -6,6 +6,7 @@
 //!                it happened earlier.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wp_base::event::{Flags, Op, ZoneOp};
@@ -145,6 +146,10 @@ pub struct Taped {
     inner: Box<dyn DeviceModel>,
     recorder: Recorder,
     number: u64,
+    /// Requests on the tape that the device has: its name for each, and its number on the tape.
+    flying: BTreeMap<u64, u64>,
+    /// How many there were.
+    count: u64,
 }
 
 /// Bits of a request's number that are the device's own.
@@ -159,7 +164,7 @@ impl Taped {
     /// Puts a tape on `inner`; it is armed by [`Recorder::arm`].
     pub fn new(inner: Box<dyn DeviceModel>) -> (Taped, Recorder) {
         let recorder = Recorder::default();
-        (Taped { inner, recorder: recorder.clone(), number: 0 }, recorder)
+        (Taped::beside(inner, &recorder, 0), recorder)
     }
 
     /// Has `inner` on the tape of the devices before it, `number` of them. Its sectors must lie
@@ -167,12 +172,8 @@ impl Taped {
     ///
     /// What the models could be left with is not taken down of several.
     pub fn beside(inner: Box<dyn DeviceModel>, recorder: &Recorder, number: u64) -> Taped {
-        Taped { inner, recorder: recorder.clone(), number }
-    }
-
-    fn request(&self, id: u64) -> u64 {
-        debug_assert!(id >> OWN_BITS == 0, "a queue does not count so far");
-        self.number << OWN_BITS | id
+        let (flying, count) = (BTreeMap::new(), 0);
+        Taped { inner, recorder: recorder.clone(), number, flying, count }
     }
 
     /// Where a request will write: an append at the pointer that its zone has now.
@@ -186,10 +187,12 @@ impl Taped {
         }
     }
 
-    fn completions(&self, now: Time, fx: &Effects, before: usize) {
+    fn completions(&mut self, now: Time, fx: &Effects, before: usize) {
         for done in &fx.done[before..] {
-            let (id, ok) = (self.request(done.id), done.status.is_ok());
-            self.recorder.note(now, Entry::Complete { id, ok });
+            // Reads are not on the tape, nor is what was sent before it was armed.
+            if let Some(id) = self.flying.remove(&done.id) {
+                self.recorder.note(now, Entry::Complete { id, ok: done.status.is_ok() });
+            }
         }
         self.recorder.look(now, &*self.inner);
     }
@@ -202,8 +205,10 @@ impl DeviceModel for Taped {
 
     fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
         self.recorder.note_zones(&*self.inner);
+        // A queue's names use all of their bits, and come again.
+        let (name, id) = (rq.id, self.number << OWN_BITS | self.count);
         let entry = (self.recorder.armed().0 && rq.op != Op::Read).then(|| Entry::Submit {
-            id: self.request(rq.id),
+            id,
             op: rq.op,
             flags: rq.flags,
             at: self.place_of(&rq),
@@ -213,6 +218,8 @@ impl DeviceModel for Taped {
         let before = fx.done.len();
         let admit = self.inner.submit(now, rq, fx);
         if let (Admit::Accepted, Some(entry)) = (&admit, entry) {
+            self.flying.insert(name, id);
+            self.count += 1;
             self.recorder.note(now, entry);
         }
         self.completions(now, fx, before);

@@ -23,6 +23,8 @@ pub enum Asked {
     Write,
     /// A cache flush.
     Flush,
+    /// A discard.
+    Discard,
 }
 
 /// Which of them.
@@ -79,8 +81,12 @@ pub struct Tear {
     pub bytes: u32,
 }
 
-const ASKED: [(&str, Asked); 3] =
-    [("read", Asked::Read), ("write", Asked::Write), ("flush", Asked::Flush)];
+const ASKED: [(&str, Asked); 4] = [
+    ("read", Asked::Read),
+    ("write", Asked::Write),
+    ("flush", Asked::Flush),
+    ("discard", Asked::Discard),
+];
 const PLACES: [(&str, Place); 6] = [
     ("any", Place::Any),
     ("data", Place::Data),
