@@ -14,7 +14,7 @@ use wp_vfs::{
 use crate::check::{self, CheckOptions};
 use crate::disk::SuperBlock;
 use crate::fs::era::{Era, POLICIES, Version};
-use crate::fs::{DataMode, Ext4, MountOptions, Mounted};
+use crate::fs::{DataMode, Ext4, MountOptions, Mounted, TableTrim};
 use crate::image;
 use crate::mkfs::{Features, InodeTables, JournalSize, MkfsOptions, mkfs};
 
@@ -83,6 +83,12 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Mount,
         default: "",
         help: "with discard: not what a commit freed that failed; no kernel does so (N7)",
+    },
+    OptionSpec {
+        key: "inode_trim",
+        when: When::Mount,
+        default: "",
+        help: "blocks of inode tables without an inode in use are discarded: safe (once that is durable), or naive (at once, as paper inode-trim has it; loses files at a power cut); no kernel does so",
     },
     OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec { key: "nodelalloc", when: When::Mount, default: "", help: "allocate in write()" },
@@ -291,6 +297,8 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             auto_da_alloc: !switch(o, "noauto_da_alloc"),
             discard: switch(o, "discard"),
             discard_committed: switch(o, "discard_committed"),
+            table_trim: TableTrim::from_name(o.get("inode_trim", OPTIONS).unwrap_or(""))
+                .ok_or(FsError::Invalid("inode_trim: naive or safe"))?,
             writeback: wp_cache::WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
             ..base
         };

@@ -82,6 +82,16 @@ wp_base::sites! {
         DISCARD_LATER, Order, "ext4/discard/after-commit":
             "what was freed is discarded when the freeing is durable";
     }
+    "crates/ext4/src/fs/table_trim.rs" {
+        TABLE_LATER, Order, "ext4/table-trim/after-commit":
+            "a block of inodes is discarded when the freeing of the last is durable";
+        TABLE_REUSED, Order, "ext4/table-trim/reuse":
+            "a block of inodes is not discarded once one was taken again";
+        TABLE_HOLD, Wait, "ext4/table-trim/hold":
+            "nobody takes an inode of a block that is being discarded";
+        TABLE_LOGGED, Order, "ext4/table-trim/logged":
+            "the log keeps freed inodes until the discard of their block is durable";
+    }
     "crates/ext4/src/fs/lazy_init.rs" {
         LAZY_WAIT, Wait, "ext4/lazy-init/wait":
             "a table of inodes is zeroed before its descriptor says so";

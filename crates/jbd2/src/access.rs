@@ -342,6 +342,33 @@ impl Handle {
 }
 
 impl crate::journal::Journal {
+    /// What `b` holds need not go home any more: its home was discarded, and that counts as the
+    /// checkpoint's write. `false`, and nothing is changed, if a transaction that is not over has
+    /// it.
+    ///
+    /// Crash: the log's tail moves past it only behind a flush, which makes the discard durable.
+    pub fn home_is_discarded(&self, b: &Rc<Buffer>) -> bool {
+        let key = b.jh();
+        if key == 0 {
+            self.bdev.clear_dirty(b);
+            return true;
+        }
+        let dropped = {
+            let mut st = self.st.borrow_mut();
+            let h = st.heads.get(key);
+            if h.owner.is_some() || b.flag(BufFlag::Writeback) {
+                return false;
+            }
+            h.map.clear_dirty(b);
+            match st.try_remove_checkpoint(key) {
+                Ok(dropped) => dropped,
+                Err(Busy) => return false,
+            }
+        };
+        self.emit_dropped(dropped);
+        true
+    }
+
     fn note_conflict(&self, b: &Buffer, case: Conflict, waited: Span) {
         {
             let mut st = self.st.borrow_mut();

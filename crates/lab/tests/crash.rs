@@ -2,6 +2,7 @@
 //! but where the kernel of that era lost it.
 
 use wp_crash::{Plan, Profile, Rule};
+use wp_lab::crash::programs;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Cut, Findings, Found, Source, Space, play, run, sequences};
 use wp_workload::program::Program;
@@ -237,5 +238,20 @@ fn what_was_found_stays_mended() {
         let f = run(&c, 1, &|_| true);
         assert_eq!(f.totals.broken.iter().sum::<u64>(), 0, "{text}: {:#?}", f.found);
         assert!(f.totals.raw > 50, "{:?}", f.totals);
+    }
+}
+
+/// Programs with hundreds of requests, whose queue has named its 256 generations by then: a flush
+/// covers what came before it all the same.
+#[test]
+fn discarded_inode_tables_lose_nothing_in_long_programs() {
+    for mode in ["era=6.18,discard", "era=3.8,nodelalloc"] {
+        let options = format!("{mode},inode_size=1024,inode_trim=safe");
+        let source = Source::Made { make: programs::emptied::tables, seed: 1 };
+        let c = Campaign { check: true, ..Campaign::new(bench(&options), source, (4, 8)) };
+        let f = run(&c, 2, &|_| true);
+        assert_clean(&options, &f);
+        let longest = f.totals.cuts / 4;
+        assert!(longest > 256, "{options}: {longest} cuts a program");
     }
 }

@@ -25,6 +25,11 @@ struct Seen {
 
 /// 2000 files of 4 KiB, sync, all deleted, sync, an unmount; as era `era` of ext4 with `discard`.
 fn trim(image: &Medium, era: &str, more: &str) -> Seen {
+    play(image, &format!("era={era},discard{more}"), false)
+}
+
+/// The same with ext4's options `options`, and `fstrim` before the unmount if `fstrim`.
+fn play(image: &Medium, options: &str, fstrim: bool) -> Seen {
     let fs = registry::FILE_SYSTEMS[0];
     let spec = MachineSpec {
         seed: 1,
@@ -36,7 +41,7 @@ fn trim(image: &Medium, era: &str, more: &str) -> Seen {
         start: Sector(0),
         sectors: None,
         fs,
-        fs_options: Options::parse(&format!("era={era},discard{more}"), fs.options).expect("known"),
+        fs_options: Options::parse(options, fs.options).expect("known"),
         disk: "sdb1".to_owned(),
         device_number: (8, 16),
         kernel: (6, 18),
@@ -58,6 +63,11 @@ fn trim(image: &Medium, era: &str, more: &str) -> Seen {
         }
         v.sync().await.expect("syncs");
         v.rt().sleep(Span::secs(1)).await;
+        if fstrim {
+            let bytes = v.fstrim(0, u64::MAX, 0).await.expect("discards");
+            assert_eq!(v.fstrim(0, u64::MAX, 0).await, Ok(0), "there is nothing new to discard");
+            println!("fstrim: {bytes} bytes");
+        }
     })
     .expect("runs");
     m.unmount(&vfs).expect("unmounts");
@@ -79,15 +89,19 @@ fn trim(image: &Medium, era: &str, more: &str) -> Seen {
     seen
 }
 
-/// A new file system with the reference's seed of hashes. `None`: there is no mke2fs.
+/// A new file system as the reference of `discard` has it. `None`: there is no mke2fs.
 fn made() -> Option<Medium> {
+    made_with("6012af9e-ad05-4670-a38f-7dfa049cb575")
+}
+
+/// The same with another seed of hashes.
+fn made_with(seed: &str) -> Option<Medium> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("image");
     std::fs::File::create(&path).and_then(|f| f.set_len(1 << 30)).expect("made");
-    let how = "lazy_itable_init=0,lazy_journal_init=0,\
-               hash_seed=6012af9e-ad05-4670-a38f-7dfa049cb575";
+    let how = format!("lazy_itable_init=0,lazy_journal_init=0,hash_seed={seed}");
     let uuid = "f3d1a6bb-7df8-4273-b90b-69b8618c9d83";
-    let args = ["-q", "-F", "-t", "ext4", "-b", "4096", "-U", uuid, "-E", how];
+    let args = ["-q", "-F", "-t", "ext4", "-b", "4096", "-U", uuid, "-E", how.as_str()];
     let done = Command::new("mke2fs").args(args).arg(&path).status().ok()?;
     assert!(done.success());
     Some(files::load(&path).expect("readable").0)
@@ -144,4 +158,88 @@ fn each_era_discards_in_its_way() {
     let seen = trim(&image, "6.18", ",data=writeback");
     assert_eq!(seen.discards.len(), FILES as usize);
     assert!(seen.discards.iter().all(|d| d.2 == "program"), "{:?}", &seen.discards[..3]);
+}
+
+/// `fstrim` behind the same program, without the mount option: which blocks it discards.
+///
+/// The kernel's program ran on two CPUs: blocks for small files come from what is set aside for
+/// each, so what is still aside then is not the same. All else is.
+#[test]
+fn fstrim_discards_what_the_real_kernel_does() {
+    const ASIDE: std::ops::Range<u64> = 33_280..36_864;
+    let Some(image) = made_with("34b02750-054c-4861-8c5d-f2b517074ef9") else {
+        return skipped("fstrim of ext4", "mke2fs is missing");
+    };
+    let seen = play(&image, "era=6.18", true);
+    println!("{:?}", seen.discards);
+    let check = "fstrim of ext4 beside the real kernel";
+    let Some(path) = shared("reference/ext4-trim/fstrim.json", check) else { return };
+    let text = std::fs::read_to_string(path).expect("readable");
+    let reference: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let theirs = reference["discards_first40"].as_array().expect("a list");
+    assert_eq!(reference["n_discards"].as_u64(), Some(theirs.len() as u64), "all are listed");
+    let number = |v: &serde_json::Value| v.as_u64().expect("a number");
+    let theirs: Vec<(u64, u64)> = theirs.iter().map(|d| (number(&d[1]), number(&d[2]))).collect();
+    let ours: Vec<(u64, u64)> = seen.discards.iter().map(|d| (d.0, u64::from(d.1))).collect();
+    let apart = |all: &[(u64, u64)]| -> (BTreeSet<u64>, u64) {
+        let blocks: BTreeSet<u64> = all.iter().flat_map(|(at, n)| *at..*at + *n).collect();
+        let here = blocks.range(ASIDE).count() as u64;
+        (
+            blocks.into_iter().filter(|b| !ASIDE.contains(b)).collect(),
+            ASIDE.end - ASIDE.start - here,
+        )
+    };
+    let ((ours, aside), (theirs, their_aside)) = (apart(&ours), apart(&theirs));
+    assert_eq!(ours, theirs);
+    // A group of 512 blocks for each CPU at most.
+    assert!(aside <= 512 && their_aside <= 1024, "{aside} and {their_aside} blocks kept");
+}
+
+/// A full file system whose last free blocks are being discarded: who wants them waits.
+#[test]
+fn space_that_is_being_discarded_is_waited_for() {
+    let fs = registry::FILE_SYSTEMS[0];
+    let spec = MachineSpec {
+        seed: 1,
+        cpu: profile("i7-4770").model(),
+        device: "ssd-128".to_owned(),
+        // A discard takes long.
+        device_params: vec![("discard_overhead_ns".to_owned(), 50_000_000)],
+        more: Vec::new(),
+        elevator: "none".to_owned(),
+        start: Sector(0),
+        sectors: Some(16 << 11),
+        fs,
+        fs_options: Options::parse("era=6.18,discard", fs.options).expect("known"),
+        disk: "sdb1".to_owned(),
+        device_number: (8, 16),
+        kernel: (6, 18),
+    };
+    let m = Machine::new(spec, None).expect("builds");
+    let vfs = m.mount().expect("mounts");
+    let v = vfs.clone();
+    m.block_on("program", async move {
+        let block = |n: u64| [Slice::pattern(n, 0, 4096)];
+        let fd = v.open("a", OpenFlags::CREATE, 0o644).await.expect("opens");
+        let mut blocks = 0;
+        while v.pwrite(fd, blocks * 4096, &block(blocks)).await.is_ok() {
+            blocks += 1;
+        }
+        assert!(blocks > 1000, "{blocks} blocks until it was full");
+        v.close(fd).await.expect("closes");
+        v.sync().await.expect("syncs");
+        for round in 0..4 {
+            v.unlink("a").await.expect("goes");
+            // Durable: nothing is pending, and the worker has it all.
+            v.sync().await.expect("syncs");
+            let fd = v.open("a", OpenFlags::CREATE, 0o644).await.expect("opens");
+            for n in 0..blocks - 8 {
+                v.pwrite(fd, n * 4096, &block(n + round)).await.expect("there is room");
+            }
+            v.fsync(fd).await.expect("is written");
+            v.close(fd).await.expect("closes");
+        }
+    })
+    .expect("runs");
+    m.unmount(&vfs).expect("unmounts");
 }

@@ -344,6 +344,13 @@ pub trait FileSystem {
     /// Makes the metadata of `reserve` durable, for a descriptor with `O_SYNC` or `O_DSYNC`: a
     /// commit, without the file's data or a flush of its own.
     fn sync_reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()>;
+    /// Discards free space from byte `start` on, `len` bytes, in pieces of at least `least` bytes;
+    /// returns how many bytes (`FITRIM`). Errors: `Unsupported` where the file system or its device
+    /// cannot, `Invalid` for a range that is none.
+    fn trim<'a>(&'a self, start: u64, len: u64, least: u64) -> Fut<'a, u64> {
+        let _ = (start, len, least);
+        Box::pin(async { Err(FsError::Unsupported("fstrim".into())) })
+    }
     /// Makes everything durable.
     fn sync_all<'a>(&'a self) -> Fut<'a, ()>;
     /// Makes everything of this file system durable, as `syncfs` does, which sends less and waits

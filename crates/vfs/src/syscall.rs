@@ -337,6 +337,13 @@ impl Vfs {
         self.call("syncfs", || fd.0.to_string(), |()| 0, body).await
     }
 
+    /// `fstrim`: discards free space from byte `start` on, `len` bytes, in pieces of at least
+    /// `least` bytes; returns how many bytes.
+    pub async fn fstrim(&self, start: u64, len: u64, least: u64) -> FsResult<u64> {
+        let body = self.0.fs.trim(start, len, least);
+        self.call("ioctl(FITRIM)", || format!("{start}, {len}, {least}"), |n| *n, body).await
+    }
+
     /// Cuts or extends an open file.
     pub async fn ftruncate(&self, fd: Fd, size: u64) -> FsResult<()> {
         let body = async {

@@ -447,6 +447,7 @@ impl Ext4 {
                 if let Some(fs) = weak.upgrade() {
                     fs.groups.mark(group, bit, n, false);
                     fs.groups.came_back(n);
+                    fs.discards.untrim(group);
                 }
             });
             if crate::site::FREE_LATER.on() {

@@ -252,7 +252,8 @@ impl Ext4 {
     /// for. The caller has no handle open.
     pub(super) async fn commit_for_space(&self) -> FsResult<bool> {
         if !self.groups.has_pending() {
-            return Ok(false);
+            // Free, and kept from us while it is discarded.
+            return Ok(self.discards.hurry().await && self.groups.free_blocks.get() > 0);
         }
         Box::pin(self.journal().force_commit()).await?;
         Ok(true)

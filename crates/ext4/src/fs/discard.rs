@@ -8,21 +8,24 @@
 //!                data=writeback at once. What the worker discards nobody is given meanwhile.
 //!             2. bitmaps, inode tables and descriptors are never discarded.
 //!             3. the worker begins nothing once an unmount has asked it to end.
-//! Left out:   `fstrim`. The kernel's worker gives up for who finds no space
-//!             (`s_retry_alloc_pending`); here he is told that there is none.
+//!             4. who finds no space while the worker holds some waits for it, and it lets the rest
+//!                go (`s_retry_alloc_pending`).
+//! Left out:   the interruption of a `FITRIM` by a signal.
 //! Source:     Linux `fs/ext4/mballoc.c` (`ext4_free_blocks`, `ext4_try_merge_freed_extent`,
-//!             `ext4_process_freed_data`, `ext4_discard_work`, `ext4_try_to_trim_range`).
+//!             `ext4_process_freed_data`, `ext4_discard_work`, `ext4_try_to_trim_range`,
+//!             `ext4_trim_fs`), `fs/ext4/balloc.c` (`ext4_should_retry_alloc`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
-use wp_base::Sector;
 use wp_base::event::Flags;
+use wp_base::{FsError, FsResult, Sector};
 use wp_block::Bio;
 use wp_rt::{Rt, WaitQueue};
 
 use super::mount::Ext4;
+use super::table_trim::TableTrim;
 use crate::site;
 
 /// Blocks of a group.
@@ -55,6 +58,14 @@ pub(super) struct Discards {
     idle: WaitQueue,
     works: Cell<bool>,
     stopped: Cell<bool>,
+    /// The worker discards something, or is about to.
+    busy: Cell<bool>,
+    /// Who waits for it for want of space (`s_retry_alloc_pending`).
+    hurried: Cell<u32>,
+    /// Groups whose free space has all been discarded since something in them was freed.
+    trimmed: RefCell<BTreeSet<u32>>,
+    /// Least blocks of a piece when that was (`s_last_trim_minblks`).
+    last_least: Cell<u32>,
 }
 
 impl Discards {
@@ -66,7 +77,28 @@ impl Discards {
             idle: WaitQueue::new(rt, "ext4 discard end"),
             works: Cell::new(false),
             stopped: Cell::new(false),
+            busy: Cell::new(false),
+            hurried: Cell::new(0),
+            trimmed: RefCell::default(),
+            last_least: Cell::new(0),
         }
+    }
+
+    /// Something of `group` was freed (`EXT4_MB_GRP_CLEAR_TRIMMED`).
+    pub(super) fn untrim(&self, group: u32) {
+        self.trimmed.borrow_mut().remove(&group);
+    }
+
+    /// Waits until the worker holds no free space: what it has not begun is left to the next
+    /// `fstrim`. `false`: it held none.
+    pub(super) async fn hurry(&self) -> bool {
+        if !self.busy.get() {
+            return false;
+        }
+        self.hurried.set(self.hurried.get() + 1);
+        self.idle.wait_until(|| !self.busy.get()).await;
+        self.hurried.set(self.hurried.get() - 1);
+        true
     }
 
     /// Blocks that transaction `tid` frees.
@@ -83,9 +115,9 @@ impl Discards {
 }
 
 impl Ext4 {
-    /// Starts the worker, and has the journal tell of commits.
-    pub(super) fn start_discards(self: &Rc<Self>) {
-        if !self.opts.discard {
+    /// Has the journal tell of commits, if anybody wants to know.
+    pub(super) fn watch_commits(self: &Rc<Self>) {
+        if !self.opts.discard && self.opts.table_trim != TableTrim::Safe {
             return;
         }
         let weak = Rc::downgrade(self);
@@ -93,11 +125,16 @@ impl Ext4 {
             let weak = weak.clone();
             Box::pin(async move {
                 if let Some(fs) = weak.upgrade() {
+                    fs.table_trims.committed(tid, fs.journal().is_aborted());
                     fs.process_freed(tid).await;
                 }
             })
         }));
-        if self.opts.era.discards_in_background {
+    }
+
+    /// Starts the worker, in eras that have one.
+    pub(super) fn start_discards(self: &Rc<Self>) {
+        if self.opts.discard && self.opts.era.discards_in_background {
             self.discards.works.set(true);
             let (weak, wake) = (Rc::downgrade(self), self.discards.wake.clone());
             self.rt.spawn_daemon(self.opts.conversion_task.as_str(), run(weak, wake));
@@ -143,6 +180,7 @@ impl Ext4 {
         if era.discards_in_background {
             list.iter().for_each(|f| self.give_back(*f));
             self.discards.due.borrow_mut().extend(list);
+            self.discards.busy.set(true);
             return self.discards.wake.wake_all();
         }
         if era.discards_together {
@@ -162,6 +200,7 @@ impl Ext4 {
     }
 
     fn give_back(&self, f: Freed) {
+        self.discards.untrim(f.group);
         self.groups.mark(f.group, f.start, f.count, false);
         self.groups.came_back(f.count);
     }
@@ -178,22 +217,89 @@ impl Ext4 {
         let _done = self.bdev.queue().submit_wait(self.discard_bio(f)).await;
     }
 
-    /// What is free of blocks that were freed, piece by piece; nobody gets a piece while it is
-    /// discarded (`ext4_try_to_trim_range`).
-    async fn trim(&self, freed: Freed) {
-        let (group, end, mut start) = (freed.group, freed.end(), freed.start);
+    /// Discards what is free of `range`, in pieces of `least` blocks or more; nobody gets a piece
+    /// while it is discarded. Returns how many blocks. Source: `ext4_try_to_trim_range`.
+    async fn trim(&self, range: Freed, least: u32) -> u32 {
+        let (group, end, mut start) = (range.group, range.end(), range.start);
+        let blocks = self.geo.blocks_in_group(group);
+        let beyond = self.opts.era.trims_beyond;
+        let (mut done, mut seen, mut to_end) = (0, 0, range.start == 0 && end >= blocks - 1);
         loop {
             let run = self.groups.with(group, |bits| {
                 let from = bits.next(start, true).filter(|from| *from < end)?;
-                Some((from, bits.next(from, false).unwrap_or(end).min(end)))
+                let to = bits.next(from, false).unwrap_or(blocks);
+                Some((from, if beyond { to } else { to.min(end) }, bits.free_blocks()))
             });
-            let Some((from, to)) = run else { return };
+            let Some((from, to, free)) = run else { break };
+            to_end |= range.start == 0 && to >= blocks - 1;
             let piece = Freed { group, start: from, count: to - from };
-            self.groups.mark(group, from, piece.count, true);
-            self.send_discard(piece).await;
-            self.groups.mark(group, from, piece.count, false);
-            start = to;
+            if piece.count >= least {
+                self.groups.mark(group, from, piece.count, true);
+                self.send_discard(piece).await;
+                self.groups.mark(group, from, piece.count, false);
+                done += piece.count;
+            }
+            seen += piece.count;
+            start = to + 1;
+            if free.saturating_sub(seen) < least {
+                break;
+            }
         }
+        if to_end {
+            self.discards.trimmed.borrow_mut().insert(group);
+        }
+        done
+    }
+
+    /// `FITRIM`: discards free space from byte `start` on, `len` bytes of the file system, in
+    /// pieces of at least `least` bytes. Returns how many bytes were discarded.
+    ///
+    /// Errors: `Invalid` for a range that holds no block, or pieces longer than a group;
+    ///         `Unsupported` if the device does not discard; `ReadOnly`.
+    /// Source: `ext4_trim_fs`.
+    pub(super) async fn fstrim(self: &Rc<Self>, start: u64, len: u64, least: u64) -> FsResult<u64> {
+        let limits = self.bdev.queue().limits();
+        if !limits.discard {
+            return Err(FsError::Unsupported("discard: the device has none".into()));
+        }
+        if !self.mounted.get() {
+            return Err(FsError::ReadOnly);
+        }
+        let block = u64::from(self.bs().bytes());
+        let group = self.geo.blocks_in_group(0);
+        let (first, all) = (start / block, self.geo.blocks_count);
+        if least / block > u64::from(group) || first >= all || len < block {
+            return Err(FsError::Invalid("fstrim: range of bytes"));
+        }
+        let unit = u64::from(limits.discard_granularity_sectors) * wp_base::SECTOR_BYTES;
+        let least = if least < unit { unit } else { least } / block;
+        let Ok(least @ 0..) = u32::try_from(least) else { return Ok(0) };
+        let last = first.saturating_add(len / block - 1).min(all - 1);
+        let begin = u64::from(self.geo.first_data_block);
+        if least > group || last <= begin {
+            return Ok(0);
+        }
+        let at =
+            |n: u64| self.geo.locate_block(n).ok_or(FsError::Invalid("fstrim: range of bytes"));
+        let ((first_group, first_bit), (last_group, last_bit)) = (at(first.max(begin))?, at(last)?);
+        let mut done = 0;
+        for group in first_group..=last_group {
+            self.load_group(group).await?;
+            if self.groups.with(group, |bits| bits.free_blocks()) < least.max(1) {
+                continue;
+            }
+            let was = self.discards.trimmed.borrow().contains(&group);
+            if was && least >= self.discards.last_least.get() {
+                continue;
+            }
+            let from = if group == first_group { first_bit } else { 0 };
+            let blocks = self.geo.blocks_in_group(group);
+            let end = if group == last_group { last_bit + 1 } else { blocks };
+            let range = Freed { group, start: from, count: end.saturating_sub(from) };
+            done += u64::from(self.trim(range, least.max(1)).await);
+        }
+        self.discards.last_least.set(least);
+        Ok(done * block)
     }
 }
 
@@ -204,12 +310,19 @@ async fn run(weak: Weak<Ext4>, wake: Rc<WaitQueue>) {
         let stopped = fs.discards.stopped.get();
         let next = if stopped { None } else { fs.discards.due.borrow_mut().pop_front() };
         match next {
-            Some(freed) => fs.trim(freed).await,
+            // Whoever waits for space has it at once.
+            Some(_) if fs.discards.hurried.get() > 0 => {}
+            Some(freed) => {
+                fs.trim(freed, 1).await;
+            }
             None if stopped => {
                 fs.discards.works.set(false);
+                fs.discards.busy.set(false);
                 return fs.discards.idle.wake_all();
             }
             None => {
+                fs.discards.busy.set(false);
+                fs.discards.idle.wake_all();
                 let woken = wake.wait();
                 drop(fs);
                 woken.await;

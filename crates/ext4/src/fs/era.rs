@@ -238,6 +238,10 @@ policies! {
     discards_in_background = "ext4: get discard out of jbd2 commit kthread contex",
         Some(Version(5, 15, 0)), None,
         "what a commit freed is given out again at once, and discarded later, as far as it is still free, by a worker";
+    /// A piece of free space is discarded whole. The version is from memory.
+    trims_beyond = "ext4: move setting of trimmed bit into ext4_try_to_trim_range()",
+        Some(Version(6, 6, 0)), None,
+        "free space that begins in what is to be discarded (by fstrim, or by the worker of discard) is discarded to its end";
     /// `journal_async_commit` is not for ordered data.
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
         Some(Version(3, 19, 0)), None,

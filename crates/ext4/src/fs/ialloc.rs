@@ -110,7 +110,12 @@ impl Ext4 {
             h.get_write_access(&buf).await?;
             let per = self.geo.inodes_per_group;
             let first = if group == 0 { self.geo.first_inode - 1 } else { 0 };
-            let free = buf.with(|b| first_clear(b, first, per));
+            let mut free = buf.with(|b| first_clear(b, first, per));
+            while let Some(i) = free
+                && self.table_trims.hold(self.table_block(group, i)).await
+            {
+                free = buf.with(|b| first_clear(b, first, per));
+            }
             let Some(index) = free else {
                 if self.group_desc(group).free_inodes_count() == 0 {
                     // Another task took the last one while we waited for the bitmap.
@@ -126,6 +131,7 @@ impl Ext4 {
             };
             buf.with_mut(|b| b[index as usize / 8] |= 1 << (index % 8));
             buf.set(BufFlag::Verified);
+            self.table_trims.reused(self.table_block(group, index));
             self.dirty(h, &buf)?;
             self.init_group_blocks(h, group).await?;
             let n = self.geo.inode_bitmap_bytes();
@@ -204,7 +210,7 @@ impl Ext4 {
             self.groups.rough.dirs.add(-1);
             self.groups.last_inode_group.borrow_mut().remove(&inode.ino);
         }
-        Ok(())
+        self.table_bit_cleared(h, inode.ino, (slot.group, index)).await
     }
 }
 

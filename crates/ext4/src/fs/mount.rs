@@ -24,6 +24,7 @@ use super::features;
 use super::inode::Inode;
 use super::lazy_init::LazyInit;
 use super::orphan_file::OrphanFile;
+use super::table_trim::{TableTrim, TableTrims};
 use crate::disk::hash::{DirHash, NameHash};
 use crate::disk::{Checksums, Geometry, GroupDesc, SuperBlock, incompat, ino};
 use crate::site;
@@ -58,6 +59,8 @@ pub struct MountOptions {
     /// What a transaction freed that could not commit is not discarded (no kernel has this; bug
     /// N7).
     pub discard_committed: bool,
+    /// What becomes of blocks of inode tables without an inode in use.
+    pub table_trim: TableTrim,
     /// `data=`: how data and metadata of a file keep together.
     pub data: DataMode,
     /// Where it is mounted; the super block remembers it.
@@ -97,6 +100,7 @@ impl MountOptions {
             auto_da_alloc: true,
             discard: false,
             discard_committed: false,
+            table_trim: TableTrim::Off,
             conversion_task: "kworker/u4:2".to_owned(),
             data: DataMode::Ordered,
             mount_point: "/mnt".to_owned(),
@@ -167,6 +171,7 @@ pub struct Ext4 {
     /// Writeback that waits for its conversion.
     pub(super) conversions: Conversions,
     pub(super) discards: Discards,
+    pub(super) table_trims: TableTrims,
     /// `s_kbytes_written` when it was mounted, and what the device had been sent by then.
     pub(super) kbytes_at_mount: Cell<u64>,
     pub(super) sectors_at_mount: Cell<u64>,
@@ -256,6 +261,7 @@ impl Ext4 {
             dioread_nolock,
             conversions: Conversions::new(rt),
             discards: Discards::new(rt),
+            table_trims: TableTrims::new(rt),
             kbytes_at_mount: Cell::new(0),
             sectors_at_mount: Cell::new(0),
             mount_point_sampled: Cell::new(false),
@@ -272,7 +278,9 @@ impl Ext4 {
         if fs.dioread_nolock {
             fs.start_conversions();
         }
+        fs.watch_commits();
         fs.start_discards();
+        fs.start_table_trims();
         fs.check_root().await?;
         let orphans = fs.read_orphans().await?;
         fs.mark_in_use().await?;

@@ -112,6 +112,10 @@ impl FileSystem for Mounted {
         "ext4"
     }
 
+    fn trim<'a>(&'a self, start: u64, len: u64, least: u64) -> Fut<'a, u64> {
+        Box::pin(self.0.fstrim(start, len, least))
+    }
+
     fn root(&self) -> Ino {
         Ino(u64::from(disk::ino::ROOT))
     }

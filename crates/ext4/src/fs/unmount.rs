@@ -23,6 +23,7 @@ impl Ext4 {
         self.stop_lazy_init().await;
         let freed = self.free_unlinked().await;
         let synced = self.sync_everything().await;
+        self.stop_table_trims().await;
         self.mounted.set(false);
         self.stop_discards().await;
         let was_aborted = self.journal().is_aborted();

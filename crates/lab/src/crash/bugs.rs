@@ -16,7 +16,7 @@ use wp_crash::{Profile, Rule, Totals};
 
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
-use super::programs::{Make, errors, far, fill, moved, publish, save};
+use super::programs::{Make, emptied, errors, far, fill, moved, publish, save};
 use super::sequences;
 use super::wild::Extras;
 use crate::machine::MachineError;
@@ -374,6 +374,27 @@ pub static BUGS: &[Bug] = &[
         fixed: Side { fs: "ext4,era=6.18,discard,discard_committed", ..TODAY },
         rule: Rule::Errors,
         programs: Programs::Made(errors::failing_commit, 64),
+        ..BUG
+    },
+    Bug {
+        id: "N8",
+        what: "a block of inodes is discarded when its last is freed (paper inode-trim), not when that is durable",
+        affected: Side {
+            fs: "ext4,era=6.18,inode_size=1024,data=journal,inode_trim=naive",
+            ..TODAY
+        },
+        fixed: Side { fs: "ext4,era=6.18,inode_size=1024,data=journal,inode_trim=safe", ..TODAY },
+        rule: Rule::Metadata,
+        programs: Programs::Made(emptied::tables_data_logged, 8),
+        ..BUG
+    },
+    Bug {
+        id: "A33",
+        what: "data=writeback with discard: blocks are discarded before it is durable that they are free",
+        affected: Side { fs: "ext4,era=6.18,discard,data=writeback", ..TODAY },
+        fixed: Side { fs: "ext4,era=6.18,discard", ..TODAY },
+        rule: Rule::LostSync,
+        programs: Programs::Wild(64),
         ..BUG
     },
     Bug {

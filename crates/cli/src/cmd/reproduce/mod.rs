@@ -3,6 +3,7 @@
 mod ext4;
 mod f2fs;
 mod flows;
+mod trim;
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -11,14 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use wp_lab::claims::{Judged, Verdict};
-use wp_lab::paper::{ext4_fsync, f2fs_oprw};
+use wp_lab::paper::{ext4_fsync, f2fs_oprw, inode_trim};
 
 use crate::output::{Exit, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Papers; all that this build knows if left out: ext4-fsync, f2fs-oprw.
+    /// Papers; all that this build knows if left out: ext4-fsync, f2fs-oprw, inode-trim.
     papers: Vec<String>,
     /// Fewer and shorter runs; claims that need the others are `not-modelled` then.
     #[arg(long)]
@@ -41,7 +42,8 @@ pub struct Args {
 type Run = fn(&Args, &Out, &AtomicBool) -> ExitCode;
 
 /// The papers.
-const PAPERS: [(&str, Run); 2] = [(ext4_fsync::SLUG, ext4::run), (f2fs_oprw::SLUG, f2fs::run)];
+const PAPERS: [(&str, Run); 3] =
+    [(ext4_fsync::SLUG, ext4::run), (f2fs_oprw::SLUG, f2fs::run), (inode_trim::SLUG, trim::run)];
 
 /// Runs the verb. Exit 1 if a claim differs.
 pub fn run(a: &Args, out: &Out) -> ExitCode {

@@ -1,5 +1,6 @@
 //! Programs for one kind of bug each: random, but of the shape in which applications meet it.
 
+pub mod emptied;
 pub mod errors;
 pub mod far;
 pub mod fill;
@@ -27,6 +28,8 @@ pub const NAMED: &[(&str, Make)] = &[
     ("fill", fill::round_the_log),
     ("far", far::behind_the_inode),
     ("moved", moved::directories),
+    ("emptied", emptied::tables),
+    ("emptied-data", emptied::tables_data_logged),
 ];
 
 /// `O_RDWR`.

@@ -1,0 +1,141 @@
+//! `reproduce inode-trim`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use wp_lab::claims::Verdict;
+use wp_lab::paper::inode_trim::{self, Reproduction, RunOutcome, Trim};
+use wp_lab::results::Results;
+
+use super::{Args, claims_table, interrupted};
+use crate::output::{Exit, Out};
+
+/// A string takes what is written to it.
+const LINE: &str = "a string takes it";
+
+/// Runs it. Exit 1 if a claim differs.
+pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
+    let live = std::io::stderr().is_terminal();
+    let mut progress = |done: usize, all: usize, name: &str| {
+        if live {
+            eprint!("\r[{done:>2}/{all}] {name:<42}");
+        }
+        !stop.load(Ordering::SeqCst)
+    };
+    let done = inode_trim::reproduce(a.seed, a.quick, &mut progress);
+    if live {
+        eprint!("\r{:<60}\r", "");
+    }
+    match done {
+        Ok(Some(found)) => report(a, out, &found),
+        Ok(None) => interrupted(out),
+        Err(e) => out.machine_error(&e),
+    }
+}
+
+fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
+    let runs: serde_json::Map<String, serde_json::Value> =
+        Trim::ALL.iter().map(|t| (t.name().to_owned(), json!(found.of(*t)))).collect();
+    let doc = json!({
+        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [inode_trim::SLUG],
+        "runs": runs, "every_second_deleted": found.half, "15_of_16_deleted": found.most,
+        "others": found.rows, "varied": found.varied, "claims": found.claims,
+    });
+    let text = tables(found);
+    let mut results = Results::default();
+    results.add(
+        "resolved.toml",
+        format!(
+            "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\n",
+            inode_trim::SLUG,
+            a.seed,
+            a.quick
+        ),
+    );
+    results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
+    results.add("tables.txt", text.clone());
+    match results.write(&a.out, &format!("reproduce-{}", inode_trim::SLUG)) {
+        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Err(e) => return out.host_error(&a.out, &e),
+    }
+    let differs = found.claims.iter().any(|c| c.verdict == Verdict::Differs);
+    out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
+}
+
+fn tables(found: &Reproduction) -> String {
+    let mut t = format!(
+        "Paper inode-trim: ext4 of 3.18.25; {} files of 4 KiB made, sync, deleted, sync.\n\
+         Assumed: ssd-128, 8 GiB, names as fio's; counted after a clean unmount, and before.\n\n\
+         Figures 2 and 3: valid pages that the run wrote\n\
+         {:<18} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
+        inode_trim::FILES,
+        "",
+        "deleted",
+        "+60 s",
+        "unmounted",
+        "+journal",
+        "tables",
+        "discards"
+    );
+    for trim in Trim::ALL {
+        line(&mut t, trim.name(), found.of(trim));
+    }
+    line(&mut t, "half deleted, safe", &found.half);
+    line(&mut t, "15 of 16, safe", &found.most);
+    t.push_str("\nOf what they are, after the unmount\n");
+    for trim in Trim::ALL {
+        let parts: Vec<String> =
+            found.of(trim).unmounted.0.iter().map(|(k, n)| format!("{k} {n}")).collect();
+        writeln!(t, "{:<18} {}", trim.name(), parts.join(", ")).expect(LINE);
+    }
+    if !found.rows.is_empty() {
+        writeln!(
+            t,
+            "\nElsewhere, after the unmount, without the journal\n{:<18} {:>9} {:>9} {:>9}",
+            "", "discard", "safe", "tables"
+        )
+        .expect(LINE);
+    }
+    for row in &found.rows {
+        writeln!(
+            t,
+            "{:<18} {:>9} {:>9} {:>9}",
+            row.name,
+            row.discard.unmounted.counted(),
+            row.safe.unmounted.counted(),
+            row.safe.tables_trimmed
+        )
+        .expect(LINE);
+    }
+    if !found.varied.is_empty() {
+        writeln!(
+            t,
+            "\nWhat the paper does not say, varied\n{:<26} {:>9} {:>9}",
+            "", "discard", "safe"
+        )
+        .expect(LINE);
+    }
+    for (name, discard, safe) in &found.varied {
+        writeln!(t, "{name:<26} {discard:>9} {safe:>9}").expect(LINE);
+    }
+    t.push('\n');
+    claims_table(&mut t, &found.claims);
+    t
+}
+
+fn line(t: &mut String, name: &str, r: &RunOutcome) {
+    writeln!(
+        t,
+        "{name:<18} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10}",
+        r.deleted.counted(),
+        r.written_back.counted(),
+        r.unmounted.counted(),
+        r.unmounted.with_journal(),
+        r.tables_trimmed,
+        r.table_discards
+    )
+    .expect(LINE);
+}
