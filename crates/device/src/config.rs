@@ -10,7 +10,8 @@ pub struct Param {
     pub name: &'static str,
     /// Its value; a switch is 0 or 1.
     pub value: u64,
-    /// `bytes`, `ns`, `MB/s` (10^6 bytes), `sectors` (512 bytes), `count` or `switch`.
+    /// `bytes`, `ns`, `MB/s` (10^6 bytes), `sectors` (512 bytes), `count`, `permille`, `switch`, or
+    /// `choice`, of which the source says what each number means.
     pub unit: &'static str,
     /// Where it is from, or `assumed`.
     pub source: &'static str,

@@ -4,7 +4,7 @@ use crate::config::{DeviceEntry, Param};
 use crate::emmc::{Emmc, EmmcConfig};
 use crate::fixed::{Fixed, FixedConfig};
 use crate::plain::{Plain, PlainConfig};
-use crate::ssd::{Ssd, SsdConfig};
+use crate::ssd::{FTL, Ssd, SsdConfig};
 use crate::zn540::{ZN540, ZN540_4TB, ZN540_4TB_NO_PLP};
 use crate::zns::{Zns, ZnsConfig};
 
@@ -82,12 +82,25 @@ const SATA_NOFUA: [Param; 12] = [
     FLUSH_ALONE_SATA,
 ];
 
+/// Numbers of an SSD: those of the drive, then [`FTL`]'s.
+const SSD: usize = 29 + FTL.len();
+
+const fn with_ftl(drive: [Param; 29]) -> [Param; SSD] {
+    let mut all = [FTL[0]; SSD];
+    let mut i = 0;
+    while i < SSD {
+        all[i] = if i < 29 { drive[i] } else { FTL[i - 29] };
+        i += 1;
+    }
+    all
+}
+
 const CLASS_840: &str =
     "Samsung 840 Pro class: 8 channels, 21 nm MLC, Toggle 2.0 400 Mb/s (review specifications)";
 
 /// The unnamed 128 GB SATA SSD of the ext4 paper's PC (2013, i7-4770): a drive of that class,
 /// fitted to no result.
-const SSD_128: [Param; 29] = [
+const SSD_128: [Param; SSD] = with_ftl([
     p("capacity_bytes", BYTES_128_GB, "bytes", IDEMA),
     p(
         "queue_depth",
@@ -147,10 +160,10 @@ const SSD_128: [Param; 29] = [
     p("bus_mb_s", 400, "MB/s", CLASS_840),
     p("gc_low_superblocks", 8, "count", "assumed"),
     FLUSH_ALONE_SATA,
-];
+]);
 
 /// The paper's drive with power-loss protection: no volatile cache to flush.
-const SSD_128_PLP: [Param; 29] =
+const SSD_128_PLP: [Param; SSD] =
     replaced(SSD_128, 6, p("plp", 1, "switch", "hypothetical: the same drive with capacitors"));
 
 /// 500,118,192 sectors: what a drive sold as 256 GB has.
@@ -159,7 +172,7 @@ const RATED_850: &str = "assumed: makes the 850 Pro's rated 520 MB/s sequential 
 
 /// Samsung 850 PRO 256 GB, as a class: rated like the 840 Pro at depth 1 and 32, twice the flash,
 /// V-NAND that programs faster (review specifications).
-const SSD_850_256: [Param; 29] = {
+const SSD_850_256: [Param; SSD] = {
     let params = replaced(
         SSD_128,
         0,
@@ -174,7 +187,7 @@ const SSD_850_256: [Param; 29] = {
 };
 
 /// Samsung 840 PRO 128 GB, as a class: what its reviews rate, where they tell.
-const SSD_840_128: [Param; 29] = {
+const SSD_840_128: [Param; SSD] = {
     const QD1: &str = "assumed: makes the 840 PRO's rated 31 k random writes per second at depth 1 (reviews of the 256 GB drive)";
     const READ: &str = "assumed: makes the 840 PRO's rated 9.9 k random reads per second at depth 1 with tR (reviews of the 256 GB drive)";
     let params = replaced(SSD_128, WRITE_OVERHEAD, p("write_overhead_ns", 14_800, "ns", QD1));

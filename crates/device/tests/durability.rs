@@ -43,6 +43,36 @@ fn devices() -> Vec<(&'static str, Box<dyn DeviceModel>)> {
         ),
         ("ssd, no FUA", ssd(&[("fua", 0), ("internal_flush_ns", 300_000)])),
         ("ssd, PLP", ssd(&[("plp", 1)])),
+        (
+            "ssd, hot and cold",
+            ssd(&[("hot_cold", 1), ("blocks_per_plane", 13), ("buffer_bytes", 4096 * 44)]),
+        ),
+        ("ssd, cost-benefit", ssd(&[("gc_policy", 1), ("wear_gap", 1), ("blocks_per_plane", 12)])),
+        (
+            "ssd, d-choices, discards of 12 KiB, PLP",
+            ssd(&[
+                ("gc_policy", 2),
+                ("gc_choices", 3),
+                ("trim_granularity_bytes", 12288),
+                ("plp", 1),
+            ]),
+        ),
+        (
+            "ssd, all of it, discarded data stay",
+            ssd(&[
+                ("hot_cold", 1),
+                ("gc_policy", 2),
+                ("gc_choices", 2),
+                ("wear_gap", 2),
+                ("trim_granularity_bytes", 8192),
+                ("read_after_trim", 1),
+                ("bad_blocks", 50),
+                ("blocks_per_plane", 18),
+                ("buffer_bytes", 4096 * 44),
+                ("internal_flush_ns", 700_000),
+            ]),
+        ),
+        ("ssd, PLP, discarded data stay", ssd(&[("plp", 1), ("read_after_trim", 1)])),
         ("fixed", simple("fixed", &[])),
         ("fixed, no cache", simple("fixed", &[("cache_bytes", 0)])),
         ("fixed-nofua", simple("fixed-nofua", &[])),
@@ -77,6 +107,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn run(steps: &[Step]) {
     for (name, device) in devices() {
         let mut oracle = Oracle::new(device, 1);
+        oracle.old_after_trim = name.contains("discarded data stay");
         let run = std::panic::AssertUnwindSafe(|| {
             steps.iter().for_each(|s| oracle.step(s));
             oracle.finish();
@@ -122,6 +153,7 @@ fn an_old_device_keeps_its_contract() {
             .collect();
         for (name, device) in devices() {
             let mut oracle = Oracle::new(device, seed);
+            oracle.old_after_trim = name.contains("discarded data stay");
             steps.iter().for_each(|s| oracle.step(s));
             oracle.finish();
             assert!(oracle.cuts > 10, "{name}");

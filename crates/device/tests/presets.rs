@@ -34,7 +34,8 @@ fn every_number_has_a_unit_and_a_source() {
     for entry in DEVICES {
         for p in entry.params {
             assert!(
-                ["bytes", "ns", "MB/s", "sectors", "count", "switch"].contains(&p.unit),
+                ["bytes", "ns", "MB/s", "sectors", "count", "permille", "switch", "choice"]
+                    .contains(&p.unit),
                 "{}",
                 p.name
             );

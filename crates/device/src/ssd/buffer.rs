@@ -14,7 +14,7 @@ use std::rc::Rc;
 use wp_base::Time;
 use wp_medium::Slice;
 
-use crate::ssd::ftl::Stream;
+use crate::ssd::ftl::{STREAMS, Stream};
 use crate::ssd::runmap::NONE;
 
 /// Neighbouring slots of one request in one program unit.
@@ -76,12 +76,12 @@ pub(crate) struct Buffer {
     spare: Vec<u32>,
     index: UnitIndex,
     queues: Vec<DieQueue>,
-    open: [u32; 2],
+    open: [u32; STREAMS],
     serial: u64,
     /// Free tokens, each good for one slot.
     pub(crate) tokens: u32,
     /// Units closed and not yet programmed, by stream.
-    pub(crate) outstanding: [u32; 2],
+    pub(crate) outstanding: [u32; STREAMS],
     /// Vectors for entries, to be used again.
     vectors: Vec<Rc<Vec<Entry>>>,
 }
@@ -93,10 +93,10 @@ impl Buffer {
             spare: Vec::new(),
             index: UnitIndex::new(),
             queues: vec![DieQueue { head: NONE, tail: NONE, busy: false }; dies as usize],
-            open: [NONE; 2],
+            open: [NONE; STREAMS],
             serial: 0,
             tokens,
-            outstanding: [0; 2],
+            outstanding: [0; STREAMS],
             vectors: Vec::new(),
         }
     }
@@ -109,6 +109,11 @@ impl Buffer {
     /// Slots left in the unit that `stream` fills.
     pub(crate) fn open_room(&self, stream: Stream, unit_slots: u32) -> u32 {
         self.open(stream).map_or(0, |key| unit_slots - self.unit(key).filled)
+    }
+
+    /// Units of host data closed and not yet programmed.
+    pub(crate) fn host_outstanding(&self) -> u32 {
+        Stream::OF_HOST.map(|s| self.outstanding[s as usize]).iter().sum()
     }
 
     /// Number that the next unit gets as its serial.

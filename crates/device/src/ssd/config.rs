@@ -5,6 +5,11 @@ use wp_block::Limits;
 
 use crate::config::{ConfigError, Settings};
 use crate::nand::{Geometry, SLOT_BYTES, Timing};
+use crate::ssd::blocks::superblocks_of;
+use crate::ssd::policy::FtlConfig;
+
+/// Sectors of a slot.
+const SLOT_SECTORS: u32 = (SLOT_BYTES / SECTOR_BYTES) as u32;
 
 /// What an SSD is like.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +44,10 @@ pub struct SsdConfig {
     pub gc_low: u32,
     /// Slots that the host can address.
     pub user_slots: u32,
+    /// Superblocks without which it would be too full to go on.
+    pub superblocks_least: u32,
+    /// How its flash is managed.
+    pub ftl: FtlConfig,
 }
 
 impl SsdConfig {
@@ -51,6 +60,8 @@ impl SsdConfig {
         let discard = s.switch("discard")?;
         let sectors = s.capacity_sectors("capacity_bytes")?;
         let max_sectors = s.count("max_request_sectors", 1 << 16)?;
+        let user_slots = sectors * SECTOR_BYTES / SLOT_BYTES;
+        let ftl = FtlConfig::from_settings(s, user_slots)?;
         let limits = Limits {
             sectors,
             logical_bytes: SECTOR_BYTES as u32,
@@ -64,19 +75,10 @@ impl SsdConfig {
             flush_beside_others: s.switch("flush_beside_others")?,
             barrier: false,
             zones: None,
-            discard_granularity_sectors: if discard {
-                (SLOT_BYTES / SECTOR_BYTES) as u32
-            } else {
-                0
-            },
+            discard_granularity_sectors: if discard { ftl.trim_slots * SLOT_SECTORS } else { 0 },
         };
-        let gc_low = s.count("gc_low_superblocks", 1 << 20)?;
-        if gc_low < 2 {
-            let reason = "must be at least 2: one is kept for moved data";
-            return Err(ConfigError::new("gc_low_superblocks", u64::from(gc_low), reason));
-        }
-        let user_slots = sectors * SECTOR_BYTES / SLOT_BYTES;
-        check_space(s, &geometry, gc_low, user_slots)?;
+        let gc_low = gc_low(s, &ftl)?;
+        let superblocks_least = check_space(s, &geometry, &ftl, gc_low, user_slots)?;
         Ok(SsdConfig {
             limits,
             geometry,
@@ -88,29 +90,37 @@ impl SsdConfig {
             write_overhead: Span(s.get("write_overhead_ns")),
             flush_overhead: Span(s.get("flush_overhead_ns")),
             discard_overhead: Span(s.get("discard_overhead_ns")),
-            buffer_slots: buffer_slots(s, &geometry, max_sectors)?,
+            buffer_slots: buffer_slots(s, &geometry, &ftl, max_sectors)?,
             internal_flush: Span(s.get("internal_flush_ns")),
             plp,
             gc_low,
             // Fewer than the flash has slots, and those were counted in 32 bits.
             user_slots: user_slots as u32,
+            superblocks_least,
+            ftl,
         })
     }
 }
 
 /// The buffer's tokens. A write that waits for tokens must get them from programs in flight alone:
 /// what lies in a unit that is not full yet comes back only when somebody fills it. So the largest
-/// request and a unit must fit at once.
-fn buffer_slots(s: &Settings, geometry: &Geometry, max_sectors: u32) -> Result<u32, ConfigError> {
+/// request and a unit of every host stream must fit at once.
+fn buffer_slots(
+    s: &Settings,
+    geometry: &Geometry,
+    ftl: &FtlConfig,
+    max_sectors: u32,
+) -> Result<u32, ConfigError> {
     let bytes = s.get("buffer_bytes");
     // An unaligned request touches one slot more than its length says.
     let request = u64::from(max_sectors).div_ceil(SLOT_BYTES / SECTOR_BYTES) + 1;
-    let least = (request + u64::from(geometry.unit_slots)) * SLOT_BYTES;
+    let units = u64::from(geometry.unit_slots * ftl.host_streams());
+    let least = (request + units) * SLOT_BYTES;
     match u32::try_from(bytes / SLOT_BYTES) {
         Ok(slots) if bytes.is_multiple_of(SLOT_BYTES) && bytes >= least => Ok(slots),
         _ => {
             let reason = format!(
-                "must be a multiple of 4096 and at least {least}: the largest request and a program unit of {} bytes",
+                "must be a multiple of 4096 and at least {least}: the largest request and a program unit of {} bytes for each host stream",
                 geometry.unit_bytes()
             );
             Err(ConfigError::new("buffer_bytes", bytes, reason))
@@ -118,31 +128,53 @@ fn buffer_slots(s: &Settings, geometry: &Geometry, max_sectors: u32) -> Result<u
     }
 }
 
+/// Superblocks below which garbage is collected.
+fn gc_low(s: &Settings, ftl: &FtlConfig) -> Result<u32, ConfigError> {
+    let gc_low = s.count("gc_low_superblocks", 1 << 20)?;
+    let (least, reason) = match ftl.endurance {
+        0 => (2, "must be at least 2: one is kept for moved data"),
+        _ => (3, "must be at least 3 where blocks wear out: two are kept for moved data"),
+    };
+    match gc_low >= least {
+        true => Ok(gc_low),
+        false => Err(ConfigError::new("gc_low_superblocks", u64::from(gc_low), reason)),
+    }
+}
+
 /// Garbage collection must always find a superblock that gives more room than moving it takes.
+/// Returns how many superblocks that needs.
 fn check_space(
     s: &Settings,
     g: &Geometry,
+    ftl: &FtlConfig,
     gc_low: u32,
     user_slots: u64,
-) -> Result<(), ConfigError> {
+) -> Result<u32, ConfigError> {
     let superblock = u64::from(g.superblock_slots);
-    // One open for the host, one for moved data, and those kept free.
-    let Some(holding) = g.superblocks.checked_sub(gc_low + 2) else {
-        let reason = format!("must be at least gc_low_superblocks + 3 = {}", gc_low + 3);
+    let superblocks = superblocks_of(g, ftl.bad_permille, ftl.seed);
+    // One open for each stream, and those kept free.
+    let open = ftl.open_superblocks();
+    let Some(holding) = superblocks.checked_sub(gc_low + open) else {
+        let reason = format!(
+            "must be at least gc_low_superblocks + {} = {}, bad ones not counted ({} are)",
+            open + 1,
+            gc_low + open + 1,
+            g.superblocks - superblocks
+        );
         return Err(ConfigError::new("blocks_per_plane", u64::from(g.superblocks), reason));
     };
     // Moving a superblock may waste a unit to padding, so two units of waste in each are the least
     // that helps.
-    let waste = 2 * u64::from(g.unit_slots) * u64::from(holding);
-    let most = (u64::from(holding) * superblock).saturating_sub(waste);
+    let each = superblock.saturating_sub(2 * u64::from(g.unit_slots));
+    let most = u64::from(holding) * each;
     if user_slots > most {
         let reason = format!(
-            "{} superblocks of {} bytes, less {gc_low} kept free, 2 open and spare for garbage collection, hold {} bytes",
-            g.superblocks,
+            "{superblocks} superblocks of {} bytes, less {gc_low} kept free, {open} open and spare for garbage collection, hold {} bytes",
             superblock * SLOT_BYTES,
             most * SLOT_BYTES
         );
         return Err(ConfigError::new("capacity_bytes", s.get("capacity_bytes"), reason));
     }
-    Ok(())
+    // Fewer than there are.
+    Ok(user_slots.div_ceil(each) as u32 + gc_low + open)
 }

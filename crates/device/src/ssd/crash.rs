@@ -96,7 +96,7 @@ impl Ssd {
             for entry in unit.entries.iter() {
                 for i in 0..entry.slots {
                     let ppa = unit.number * unit_slots + entry.first + i;
-                    if self.ftl.find_one(entry.lpn + i) == ppa {
+                    if self.ftl.find_readable(entry.lpn + i, 1).value == ppa {
                         let data = cut(&entry.data, u64::from(i) * SLOT_BYTES, SLOT_BYTES);
                         write_all(&mut medium, sector_of(entry.lpn + i), &data);
                     }

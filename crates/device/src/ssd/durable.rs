@@ -122,6 +122,11 @@ impl Durable {
         }
     }
 
+    /// What was discarded of these slots, and could still be read, is erased.
+    pub(crate) fn forget(&mut self, lpn: u32, slots: u32) {
+        self.medium.discard(sector_of(lpn), u64::from(slots) * SLOT_SECTORS);
+    }
+
     /// Makes durable the discards up to order number `seq`.
     pub(crate) fn settle_discards(&mut self, seq: u64) {
         while self.discards.front().is_some_and(|d| d.seq <= seq) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use wp_base::event::{DeviceWork, Flags, Op, Work};
 use wp_base::{SECTOR_BYTES, Sector, Span, Time};
-use wp_block::{DevRequest, Done, Effects};
+use wp_block::{DevRequest, Done, Effects, Status};
 use wp_medium::Slice;
 
 use crate::check::check;
@@ -41,7 +41,7 @@ fn contest_flying(
         let n = (geometry.unit_slots - ppa % geometry.unit_slots).min(old.len - done);
         // Asking the superblock first spares nearly everybody the search for the unit.
         if superblocks[(ppa / geometry.superblock_slots) as usize].flying > 0
-            && buffer.find(ppa / geometry.unit_slots).is_some_and(|u| u.stream == Stream::Host)
+            && buffer.find(ppa / geometry.unit_slots).is_some_and(|u| u.stream.is_host())
         {
             f(old.at + done, n);
         }
@@ -54,6 +54,10 @@ impl Ssd {
     pub(super) fn accept(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) {
         if let Err(status) = check(&self.config.limits, &rq) {
             fx.fail(rq.id, status);
+            return;
+        }
+        if self.read_only && matches!(rq.op, Op::Write | Op::Discard) {
+            fx.fail(rq.id, Status::Io);
             return;
         }
         self.counts.requests.note(&rq);
@@ -138,7 +142,9 @@ impl Ssd {
 
     /// The data of write `key` have come.
     pub(super) fn arrived(&mut self, now: Time, key: u32, fx: &mut Effects) {
-        if self.space_queue.is_empty() && self.has_room(key) {
+        if self.read_only {
+            self.refuse(key, fx);
+        } else if self.space_queue.is_empty() && self.has_room(key) {
             self.place(now, key, fx);
         } else {
             self.counts.space_waits += 1;
@@ -151,8 +157,33 @@ impl Ssd {
         let request = self.pool.get(key);
         let (_, slots) = slots_of(request.at, request.sectors);
         let unit = self.config.geometry.unit_slots;
-        let here = self.buffer.open_room(Stream::Host, unit);
-        slots <= here || (slots - here).div_ceil(unit) <= self.ftl.units_left(Stream::Host)
+        let stream = self.stream_of(request);
+        let here = self.buffer.open_room(stream, unit);
+        slots <= here || (slots - here).div_ceil(unit) <= self.ftl.units_left(stream)
+    }
+
+    /// The stream that takes a write, whole: what is written together stays so.
+    fn stream_of(&self, request: &Request) -> Stream {
+        self.ftl.stream_of(slots_of(request.at, request.sectors).0)
+    }
+
+    /// Too many flash blocks have failed to take anything more: writes fail from now on, those that
+    /// wait included. What was acknowledged is kept and read.
+    pub(super) fn become_read_only(&mut self, fx: &mut Effects) {
+        self.read_only = true;
+        for (key, _) in std::mem::take(&mut self.space_queue) {
+            self.refuse(key, fx);
+        }
+        for key in std::mem::take(&mut self.token_queue) {
+            fx.fail(self.pool.remove(key).id, Status::Io);
+        }
+    }
+
+    /// Fails write `key`, which has tokens.
+    fn refuse(&mut self, key: u32, fx: &mut Effects) {
+        let request = self.pool.remove(key);
+        self.buffer.tokens += slots_of(request.at, request.sectors).1;
+        fx.fail(request.id, Status::Io);
     }
 
     /// Superblocks have become free: writes that wait for room may go.
@@ -175,13 +206,14 @@ impl Ssd {
         let (id, at, sectors, fua) = (request.id, request.at, request.sectors, request.fua);
         let data = std::mem::take(&mut request.data);
         let (lpn, slots) = slots_of(at, sectors);
+        let stream = self.ftl.stream_of(lpn);
         let (data, ready) = self.whole_slots(now, (at, sectors), data, id, fx);
         self.counts.slots_written += u64::from(slots);
         let waiter = if fua { key } else { NONE };
-        let entries = self.fill_units(now, ready, (lpn, slots), waiter, data, fx);
+        let entries = self.fill_units((now, ready), stream, (lpn, slots), waiter, data, fx);
         if fua {
             self.pool.get_mut(key).left = u64::from(entries);
-            self.pad_and_close(now, Stream::Host, fx);
+            self.pad_and_close(now, stream, fx);
         } else {
             fx.complete(self.pool.remove(key).id);
         }
@@ -210,7 +242,7 @@ impl Ssd {
         old.dedup();
         for old in old {
             let cut_here = (old == lpn && head > 0) || (old == last && end < slots_end);
-            let ppa = self.ftl.find_one(old);
+            let ppa = self.ftl.find_readable(old, 1).value;
             if cut_here && ppa != NONE && self.unit_in_buffer(ppa).is_none() {
                 self.counts.read_modify_writes += 1;
                 let unit = self.config.geometry.unit_slots;
@@ -224,12 +256,12 @@ impl Ssd {
         (whole, ready)
     }
 
-    /// Lays slots into the host's units, programming each that is full. Returns into how many
+    /// Lays slots into units of `stream`, programming each that is full. Returns into how many
     /// pieces they came.
     fn fill_units(
         &mut self,
-        now: Time,
-        ready: Time,
+        (now, ready): (Time, Time),
+        stream: Stream,
         (lpn, slots): (u32, u32),
         waiter: u32,
         data: Vec<Slice>,
@@ -240,7 +272,7 @@ impl Ssd {
         let mut data = data;
         let mut taken = Taken::default();
         while done < slots {
-            let unit_key = self.open_unit(now, Stream::Host, fx);
+            let unit_key = self.open_unit(now, stream, fx);
             let unit = self.buffer.unit_mut(unit_key);
             let (first, number) = (unit.filled, unit.number);
             let n = (slots - done).min(unit_slots - first);
@@ -256,7 +288,7 @@ impl Ssd {
             unit.ready = unit.ready.max(ready);
             self.map_host(lpn + done, n, number * unit_slots + first);
             if first + n == unit_slots {
-                self.close_unit(now, Stream::Host, fx);
+                self.close_unit(now, stream, fx);
             }
             done += n;
             pieces += 1;
@@ -264,8 +296,8 @@ impl Ssd {
         pieces
     }
 
-    /// Maps slots of the host stream, and notes which of them have an older version on its way to
-    /// the flash.
+    /// Maps slots that the host has written, and notes which of them have an older version on its
+    /// way to the flash.
     fn map_host(&mut self, lpn: u32, slots: u32, ppa: u32) {
         let Ssd { ftl, buffer, durable, seq, config, .. } = self;
         ftl.map(lpn, slots, ppa, |superblocks, old| {
@@ -284,7 +316,7 @@ impl Ssd {
         let number = self.ftl.take_unit(stream);
         let serial = self.buffer.next_serial();
         let key = self.buffer.begin(stream, number, now);
-        if stream == Stream::Host {
+        if stream.is_host() {
             if self.config.internal_flush > Span::ZERO {
                 Timer::Overdue.set(now + self.config.internal_flush, serial, fx);
             }
@@ -315,12 +347,21 @@ impl Ssd {
         }
     }
 
+    /// The same for the units that host data fill.
+    pub(super) fn pad_host(&mut self, now: Time, fx: &mut Effects) {
+        for stream in Stream::OF_HOST {
+            self.pad_and_close(now, stream, fx);
+        }
+    }
+
     /// The unit of this serial has been filling for long.
     pub(super) fn overdue(&mut self, now: Time, serial: u64, fx: &mut Effects) {
-        let open = self.buffer.open(Stream::Host);
-        if open.is_some_and(|key| self.buffer.unit(key).serial == serial) {
-            self.counts.internal_flushes += 1;
-            self.pad_and_close(now, Stream::Host, fx);
+        for stream in Stream::OF_HOST {
+            let open = self.buffer.open(stream);
+            if open.is_some_and(|key| self.buffer.unit(key).serial == serial) {
+                self.counts.internal_flushes += 1;
+                self.pad_and_close(now, stream, fx);
+            }
         }
     }
 
@@ -355,7 +396,7 @@ impl Ssd {
                 }
             }
         }
-        if unit.stream == Stream::Host {
+        if unit.stream.is_host() {
             self.note_for_flushes(now, unit.serial, fx);
             // Now and then is enough: what is contested for too long only costs a look.
             if unit.serial.is_multiple_of(16) && self.durable.is_contested() {
@@ -386,12 +427,12 @@ impl Ssd {
         request.left = self.seq;
         let key = self.pool.insert(request);
         if !self.config.plp {
-            if let Some(open) = self.buffer.open(Stream::Host) {
+            for open in Stream::OF_HOST.map(|s| self.buffer.open(s)).into_iter().flatten() {
                 let unit = self.buffer.unit_mut(open);
                 unit.ready = unit.ready.max(decoded);
             }
-            self.pad_and_close(now, Stream::Host, fx);
-            let units = self.buffer.outstanding[Stream::Host as usize];
+            self.pad_host(now, fx);
+            let units = self.buffer.host_outstanding();
             if units > 0 {
                 let before_serial = self.buffer.next_serial();
                 self.flushes.push(PendingFlush { key, before_serial, units });
@@ -412,10 +453,11 @@ impl Ssd {
         fx.done.push(Done { id: request.id, status: Ok(()), data: request.data, appended: None });
     }
 
-    /// Forgets the whole slots of the range; of its ends, parts of slots stay as they are.
+    /// Forgets the whole units of the range; of its ends, parts of units stay as they are.
     fn discard(&mut self, at: Sector, sectors: u32) {
-        let first = at.0.div_ceil(SLOT_SECTORS);
-        let end = (at.0 + u64::from(sectors)) / SLOT_SECTORS;
+        let unit = u64::from(self.config.ftl.trim_slots);
+        let first = at.0.div_ceil(SLOT_SECTORS * unit) * unit;
+        let end = (at.0 + u64::from(sectors)) / (SLOT_SECTORS * unit) * unit;
         let Some(slots) = end.checked_sub(first).filter(|n| *n > 0) else { return };
         // Within the capacity, whose slots are counted in 32 bits.
         let (lpn, slots) = (first as u32, slots as u32);
@@ -426,6 +468,10 @@ impl Ssd {
                 durable.contest(lpn, n, *seq)
             });
         });
+        if config.ftl.old_after_trim {
+            // What it holds stays, durable as before, until its flash is erased.
+            return;
+        }
         durable.discard(Discard { seq: *seq, lpn, slots });
         if config.plp {
             durable.settle_discards(*seq);
@@ -439,7 +485,7 @@ impl Ssd {
         let unit_slots = self.config.geometry.unit_slots;
         let (mut done, mut last, mut from_flash) = (0, decoded, 0);
         while done < slots {
-            let run = self.ftl.find(lpn + done, slots - done);
+            let run = self.ftl.find_readable(lpn + done, slots - done);
             let mut n = run.len;
             let mut ready = decoded;
             if run.value != NONE {
@@ -493,7 +539,7 @@ impl Ssd {
         let unit_slots = self.config.geometry.unit_slots;
         let (mut out, mut done) = (Vec::new(), 0);
         while done < slots {
-            let run = self.ftl.find(lpn + done, slots - done);
+            let run = self.ftl.find_readable(lpn + done, slots - done);
             let mut n = run.len;
             let here = sector_of(lpn + done).0;
             let range = |n: u32| (here.max(at.0), (here + u64::from(n) * SLOT_SECTORS).min(end));

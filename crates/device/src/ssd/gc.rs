@@ -1,6 +1,6 @@
-//! Garbage collection: the superblock with the least valid slots is read, its valid slots are
-//! written elsewhere, and it is erased. Greedy, one victim at a time, at full speed while too few
-//! superblocks are free.
+//! Garbage collection: a superblock is read, its valid slots are written elsewhere, and it is
+//! erased. One victim at a time (`choose` says which), at full speed while too few superblocks are
+//! free.
 //!
 //! Picture:    IDLE -pick-> READING a batch -gc_has_read-> moved (units program by themselves) ->
 //!             READING the next ... -> victim empty -> EMPTIED until everything older is programmed
@@ -8,8 +8,8 @@
 //! Why EMPTIED: the slots of a victim were replaced by newer ones, which may still be in the
 //! buffer. If it were erased
 //!             and the power then went, neither would be left.
-//! Left out:   throttling against the host, copy-back, hot and cold streams (the host's and the
-//! moved data are apart).
+//! Left out:   throttling against the host, copy-back, more than one stream of moved data (the
+//!             host's and the moved data are apart).
 
 use wp_base::Time;
 use wp_block::Effects;
@@ -28,10 +28,12 @@ struct Moved {
 }
 
 /// See the module.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Gc {
     /// The superblock being emptied, and how many of its slots have been looked at.
     victim: Option<(u32, u32)>,
+    /// Where its slots go.
+    to: Stream,
     /// What is being read of it; empty when nothing is.
     batch: Vec<Moved>,
     /// Superblocks emptied: (number, serial of the first unit that need not be programmed first).
@@ -40,28 +42,43 @@ pub(crate) struct Gc {
     erasing: Vec<u32>,
 }
 
+impl Gc {
+    pub(crate) fn new() -> Gc {
+        Gc {
+            victim: None,
+            to: Stream::Gc,
+            batch: Vec::new(),
+            emptied: Vec::new(),
+            erasing: Vec::new(),
+        }
+    }
+}
+
 impl Ssd {
     /// Goes on with garbage collection as far as it can without waiting.
     pub(super) fn collect_garbage(&mut self, now: Time, fx: &mut Effects) {
         while self.gc.batch.is_empty() {
             let Some((victim, looked)) = self.gc.victim else {
                 let coming = self.gc.emptied.len() + self.gc.erasing.len();
-                if self.ftl.free_superblocks() + coming >= self.config.gc_low as usize {
+                let enough = self.ftl.free_superblocks() + coming >= self.config.gc_low as usize;
+                if enough || self.read_only {
                     break;
                 }
                 // A victim and the padding after it fill a superblock at most: so there is always
                 // one to begin with.
-                if self.gc_room() < self.config.geometry.superblock_slots {
+                if self.gc_room(Stream::Gc) < self.config.geometry.superblock_slots {
                     break;
                 }
                 let Some(victim) = self.ftl.pick_victim() else { break };
+                self.gc.to = if self.ftl.levelling { Stream::Level } else { Stream::Gc };
                 self.counts.gc_victims += 1;
+                self.counts.gc_victims_for_wear += u64::from(self.ftl.levelling);
                 self.gc.victim = Some((victim, 0));
                 continue;
             };
             let geometry = self.config.geometry;
             // Twice the dies keep all of them busy; more would only pile up before them.
-            let flying = self.buffer.outstanding[Stream::Gc as usize];
+            let flying = self.buffer.outstanding[self.gc.to as usize];
             if flying > 2 * geometry.dies {
                 break;
             }
@@ -71,16 +88,26 @@ impl Ssd {
     }
 
     /// Slots that moved data can go to.
-    fn gc_room(&self) -> u32 {
+    fn gc_room(&self, stream: Stream) -> u32 {
         let unit = self.config.geometry.unit_slots;
-        self.buffer.open_room(Stream::Gc, unit) + self.ftl.units_left(Stream::Gc) * unit
+        self.buffer.open_room(stream, unit) + self.ftl.units_left(stream) * unit
     }
 
     /// The host waits for room, and an erase (or the choice of a victim) for a unit that only the
     /// host would fill: programs it as it is.
     fn unblock(&mut self, now: Time, fx: &mut Effects) {
         if !self.space_queue.is_empty() && self.gc.erasing.is_empty() && self.gc.batch.is_empty() {
-            self.pad_and_close(now, Stream::Host, fx);
+            self.pad_host(now, fx);
+            self.give_up_if_stuck(fx);
+        }
+    }
+
+    /// Where erases fail there may be no superblock left to move anything to.
+    fn give_up_if_stuck(&mut self, fx: &mut Effects) {
+        let idle = self.gc.victim.is_none() && self.gc.emptied.is_empty();
+        let programming: u32 = self.buffer.outstanding.iter().sum();
+        if self.config.ftl.endurance > 0 && idle && programming == 0 {
+            self.become_read_only(fx);
         }
     }
 
@@ -135,16 +162,16 @@ impl Ssd {
                     done += here.len;
                     continue;
                 }
-                let key = self.open_unit(now, Stream::Gc, fx);
+                let key = self.open_unit(now, self.gc.to, fx);
                 let unit = self.buffer.unit_mut(key);
                 let n = here.len.min(unit_slots - unit.filled);
                 let to = unit.number * unit_slots + unit.filled;
                 unit.filled += n;
                 let full = unit.filled == unit_slots;
-                self.ftl.map(lpn + done, n, to, |_, _| {});
+                self.ftl.map_moved(lpn + done, n, self.ftl.superblock_of(ppa), to);
                 self.counts.gc_slots_moved += u64::from(n);
                 if full {
-                    self.close_unit(now, Stream::Gc, fx);
+                    self.close_unit(now, self.gc.to, fx);
                 }
                 done += n;
             }
@@ -153,9 +180,10 @@ impl Ssd {
     }
 
     fn victim_empty(&mut self, now: Time, victim: u32, fx: &mut Effects) {
-        self.ftl.empty_victim(victim);
+        let durable = &mut self.durable;
+        self.ftl.empty_victim(victim, |lpn, slots| durable.forget(lpn, slots));
         self.gc.victim = None;
-        self.pad_and_close(now, Stream::Gc, fx);
+        self.pad_and_close(now, self.gc.to, fx);
         self.gc.emptied.push((victim, self.buffer.next_serial()));
         self.erase_emptied(now, fx);
     }
@@ -181,6 +209,9 @@ impl Ssd {
     pub(super) fn erased(&mut self, now: Time, victim: u32, fx: &mut Effects) {
         self.gc.erasing.retain(|v| *v != victim);
         self.ftl.erased(victim);
+        if self.ftl.is_worn_out() {
+            self.become_read_only(fx);
+        }
         self.place_waiting(now, fx);
         self.collect_garbage(now, fx);
     }

@@ -18,24 +18,36 @@
 //! Invariants: 1. timers are set for when something ends, never to look whether it has;
 //!             2. contents stand in a [`Medium`] by host address and in the buffer, and the map
 //!                decides which of the two a reader sees.
+//! Flash:      `ftl` the map, `choose` which superblock is collected, `gc` how, `blocks` bad ones;
+//!             [`FtlConfig`] what of it can be set, [`Ssd::usage`] what it looks like.
+//! Wears out:  once too few superblocks are left writes and discards fail
+//!             ([`wp_block::Status::Io`]); what was acknowledged stays readable.
 //! Left out:   merging of writes to one slot within the buffer; time and traffic of the map itself;
 //!             a command that is being decoded already holds its place before the flash and the
 //!             link.
 //! Source:     buffer as tokens with early completion: the order-preserving F2FS paper's emulator
 //!             (NVMeVirt).
 
+mod blocks;
 mod buffer;
+mod choose;
 mod config;
 mod crash;
 mod durable;
 mod front;
 mod ftl;
 mod gc;
+mod policy;
 mod pool;
+mod report;
 mod runmap;
 mod tell;
 
 pub use config::SsdConfig;
+pub use ftl::SuperState;
+pub(crate) use policy::FTL;
+pub use policy::{AgedStart, FtlConfig, GcPolicy};
+pub use report::{SuperblockReport, Usage};
 
 use std::collections::VecDeque;
 
@@ -76,6 +88,8 @@ pub struct Ssd {
     links: [Lane; 2],
     /// Order number of the last write or discard that arrived.
     seq: u64,
+    /// Writes and discards fail: too many flash blocks have.
+    read_only: bool,
     counts: Counts,
 }
 
@@ -103,6 +117,7 @@ struct Counts {
     read_modify_writes: u64,
     internal_flushes: u64,
     gc_victims: u64,
+    gc_victims_for_wear: u64,
     gc_slots_moved: u64,
 }
 
@@ -140,10 +155,10 @@ impl Ssd {
         Ssd {
             config,
             nand: Nand::new(config.geometry, config.timing),
-            ftl: Ftl::new(config.geometry, config.user_slots),
+            ftl: Ftl::new(&config),
             buffer: Buffer::new(config.geometry.dies, config.buffer_slots),
             durable: Durable::default(),
-            gc: Gc::default(),
+            gc: Gc::new(),
             pool: Pool::default(),
             token_queue: VecDeque::new(),
             space_queue: VecDeque::new(),
@@ -151,6 +166,7 @@ impl Ssd {
             controller: Time::ZERO,
             links: [Lane::default(), Lane::default()],
             seq: 0,
+            read_only: false,
             counts: Counts::default(),
         }
     }
@@ -235,6 +251,7 @@ impl DeviceModel for Ssd {
             ("flash_blocks_erased", n.erases * u64::from(self.config.geometry.planes)),
             ("free_superblocks", self.ftl.free_superblocks() as u64),
         ]);
+        list.extend(self.flash_counters());
         list
     }
 }

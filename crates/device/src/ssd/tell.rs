@@ -8,7 +8,6 @@ use crate::nand::SLOT_BYTES;
 use crate::ssd::Ssd;
 use crate::ssd::buffer::{Entry, Unit};
 use crate::ssd::durable::{SLOT_SECTORS, sector_of};
-use crate::ssd::ftl::Stream;
 use crate::ssd::runmap::NONE;
 
 /// Who wants something from the flash.
@@ -95,7 +94,7 @@ impl Ssd {
         fx.tell(|| {
             let entries = unit.entries.iter().filter(|e| e.waiter != NONE);
             let mut commands: Vec<u64> = entries.map(|e| self.pool.get(e.waiter).id).collect();
-            if unit.stream == Stream::Host {
+            if unit.stream.is_host() {
                 let flushes = self.flushes.iter().filter(|f| unit.serial < f.before_serial);
                 commands.extend(flushes.map(|f| self.pool.get(f.key).id));
             }
@@ -109,7 +108,7 @@ impl Ssd {
                 bus: self.config.timing.unit,
                 cells: self.config.timing.program,
                 bytes: u64::from(unit.filled) * SLOT_BYTES,
-                gc: unit.stream == Stream::Gc,
+                gc: !unit.stream.is_host(),
                 commands,
                 holds: unit.entries.iter().map(range).collect(),
             }
