@@ -4,8 +4,8 @@
 //!             [`emmc`] one bus, a cache with flush and barrier · [`ssd`] buffer and page-mapping
 //!             FTL on the NAND core [`nand`] · [`zns`] zones on the same core. [`DEVICES`] lists
 //!             them ready-made, with the source of every number.
-//! Invariants: 1. nothing here has a clock or a float in a decision, and chance only from a seed
-//!                that is one of its numbers: same calls, same effects;
+//! Invariants: 1. nothing here has a clock, chance only from a seed that is one of its numbers, and
+//!                floats only to begin an aged SSD (`ssd::steady`): same calls, same effects;
 //!             2. contents move by reference, from the request to the medium;
 //!             3. what was completed before a flush was submitted is in `crash_view().medium` when
 //!                the flush completes.

@@ -15,9 +15,10 @@ use wp_base::Rng;
 
 use crate::nand::Geometry;
 use crate::ssd::SsdConfig;
+use crate::ssd::aged::{Aged, Role};
 use crate::ssd::blocks::{Blocks, Erased, superblocks_of};
-use crate::ssd::policy::FtlConfig;
-use crate::ssd::runmap::{NONE, Run, RunMap};
+use crate::ssd::policy::{AgedStart, FtlConfig};
+use crate::ssd::runmap::{First, NONE, Run, RunMap};
 
 /// Who fills a program unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +88,7 @@ struct Filling {
 pub(crate) struct Ftl {
     pub(super) geometry: Geometry,
     pub(super) policy: FtlConfig,
+    user_slots: u32,
     l2p: RunMap,
     p2l: RunMap,
     /// Only where discarded slots read as what they held.
@@ -133,9 +135,10 @@ impl Ftl {
             let numbers = (policy.bad_permille, policy.endurance);
             Rc::new(Blocks::new(&geometry, numbers, policy.seed, fresh.erases))
         });
-        Ftl {
+        let mut ftl = Ftl {
             geometry,
             policy,
+            user_slots,
             l2p: RunMap::new(user_slots),
             p2l: RunMap::new(geometry.superblocks * geometry.superblock_slots),
             left_over: policy.old_after_trim.then(|| RunMap::new(user_slots)),
@@ -153,6 +156,40 @@ impl Ftl {
             reserve: GC_RESERVE + usize::from(policy.endurance > 0),
             soon: [0; 8],
             soon_used: 0,
+        };
+        if let Some(start) = policy.aged {
+            ftl.grow_old(start, config.gc_low);
+        }
+        ftl
+    }
+
+    /// Makes a drive that is fresh one that begins as `start` says, with so many superblocks free.
+    fn grow_old(&mut self, start: AgedStart, free: u32) {
+        let (aged, roles) = Aged::new(&self.geometry, &self.policy, start, (self.usable, free));
+        let aged = Rc::new(aged);
+        self.l2p = RunMap::with(self.user_slots, First::Places(Rc::clone(&aged)));
+        let slots = self.geometry.superblocks * self.geometry.superblock_slots;
+        self.p2l = RunMap::with(slots, First::Owners(aged));
+        self.mapped = start.mapped_slots;
+        let age = |role: &Role| if let Role::Closed(_, age) = role { *age } else { 0 };
+        self.clock = roles.iter().map(|(_, role, _)| age(role)).max().unwrap_or(0);
+        self.free.clear();
+        for (number, role, valid) in roles {
+            let block = &mut self.superblocks[number as usize];
+            block.valid = valid;
+            match role {
+                Role::Free => self.free.push_back(number),
+                Role::Open(stream) => {
+                    let units = self.geometry.superblock_units / 2;
+                    (block.state, block.stream) = (SuperState::Open, stream);
+                    block.youngest = self.clock;
+                    self.filling[stream as usize] = Some(Filling { superblock: number, units });
+                }
+                Role::Closed(stream, age) => {
+                    (block.state, block.stream) = (SuperState::Closed, stream);
+                    block.youngest = self.clock - age;
+                }
+            }
         }
     }
 
@@ -374,7 +411,7 @@ impl Ftl {
                 ppa += owner.len;
             }
         }
-        p2l.set(first, end - first, NONE, |_| {});
+        p2l.forget(first, end - first);
     }
 
     /// The erase of `victim` is over.
@@ -403,7 +440,8 @@ impl Ftl {
     }
 
     /// Panics unless the invariants hold. Walks everything.
-    pub(crate) fn assert_valid(&self, user_slots: u32) {
+    pub(crate) fn assert_valid(&self) {
+        let user_slots = self.user_slots;
         let mut valid = vec![0u32; self.superblocks.len()];
         let mut lpn = 0;
         while lpn < user_slots {

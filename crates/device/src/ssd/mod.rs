@@ -28,6 +28,7 @@
 //! Source:     buffer as tokens with early completion: the order-preserving F2FS paper's emulator
 //!             (NVMeVirt).
 
+mod aged;
 mod blocks;
 mod buffer;
 mod choose;
@@ -41,6 +42,8 @@ mod policy;
 mod pool;
 mod report;
 mod runmap;
+mod shuffle;
+mod steady;
 mod tell;
 
 pub use config::SsdConfig;
@@ -186,7 +189,7 @@ impl Ssd {
     /// Panics unless the map, its inverse and the counts of valid slots agree. Walks the whole
     /// device.
     pub fn assert_valid(&self) {
-        self.ftl.assert_valid(self.config.user_slots);
+        self.ftl.assert_valid();
     }
 }
 

@@ -1,11 +1,14 @@
 //! A map from 32-bit numbers to 32-bit numbers in which runs cost nothing and clones share.
 //!
 //! Picture:    table -> part of 512 numbers -> nothing, a run (value of the first, then counting
-//!             up), or each its own.
-//! Invariants: 1. a part that is a run, or nothing at all, is stored as that;
+//!             up), each its own, or as it was at first, where that is computed.
+//! Invariants: 1. a part that is a run, or nothing at all, is stored as that (but for one that is
+//!                as at first);
 //!             2. what two clones share is copied before it is changed.
 
 use std::rc::Rc;
+
+use crate::ssd::aged::Aged;
 
 /// Stands for "no value".
 pub(crate) const NONE: u32 = u32::MAX;
@@ -20,12 +23,33 @@ enum Part {
     None,
     Run(u32),
     Each(Rc<[u32; PART as usize]>),
+    /// As the map's [`First`] says.
+    First,
+}
+
+/// What a map holds before the first change, where that is not nothing.
+#[derive(Clone)]
+pub(crate) enum First {
+    /// Flash slots of host slots of an old drive.
+    Places(Rc<Aged>),
+    /// Host slots of flash slots.
+    Owners(Rc<Aged>),
+}
+
+impl First {
+    fn get(&self, at: u32) -> u32 {
+        match self {
+            First::Places(aged) => aged.place(at),
+            First::Owners(aged) => aged.owner(at),
+        }
+    }
 }
 
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct RunMap {
     tables: Vec<Rc<[Part; TABLE as usize]>>,
+    first: Option<First>,
 }
 
 /// A stretch of neighbours that count up together, or that all have no value.
@@ -44,7 +68,19 @@ impl RunMap {
     pub(crate) fn new(size: u32) -> RunMap {
         let empty = Rc::new([const { Part::None }; TABLE as usize]);
         let tables = size.div_ceil(PART * TABLE) as usize;
-        RunMap { tables: vec![empty; tables] }
+        RunMap { tables: vec![empty; tables], first: None }
+    }
+
+    /// Numbers `0..size` with the values that `first` says.
+    pub(crate) fn with(size: u32, first: First) -> RunMap {
+        let as_first = Rc::new([const { Part::First }; TABLE as usize]);
+        let tables = size.div_ceil(PART * TABLE) as usize;
+        RunMap { tables: vec![as_first; tables], first: Some(first) }
+    }
+
+    /// Value that `at` had at first.
+    fn first(&self, at: u32) -> u32 {
+        self.first.as_ref().map_or(NONE, |first| first.get(at))
     }
 
     /// Parts that are neither nothing nor a run, of 2 KiB each.
@@ -64,6 +100,7 @@ impl RunMap {
             Part::None => NONE,
             Part::Run(value) => value + at % PART,
             Part::Each(values) => values[(at % PART) as usize],
+            Part::First => self.first(at),
         }
     }
 
@@ -85,6 +122,7 @@ impl RunMap {
             Part::None => (most, NONE),
             Part::Run(value) => (most, value + i),
             Part::Each(values) => run_of(&values[i as usize..(i + most) as usize]),
+            Part::First => run_from(most, |i| self.first(at + i)),
         };
         Run { at, len, value }
     }
@@ -99,10 +137,39 @@ impl RunMap {
             let value = if value == NONE { NONE } else { value + done };
             let part = (at + done) / PART;
             let table = Rc::make_mut(&mut self.tables[(part / TABLE) as usize]);
-            table[(part % TABLE) as usize].set(at + done, from, n, value, &mut old);
+            let here = &mut table[(part % TABLE) as usize];
+            if let (Part::First, Some(first)) = (&*here, &self.first) {
+                here.write_down(|i| first.get(part * PART + i));
+            }
+            here.set(at + done, from, n, value, &mut old);
             done += n;
         }
     }
+
+    /// Sets `len` numbers from `at` to nothing, whatever was there.
+    pub(crate) fn forget(&mut self, at: u32, len: u32) {
+        let mut done = 0;
+        while done < len {
+            let from = (at + done) % PART;
+            let n = (len - done).min(PART - from);
+            if n == PART {
+                let part = (at + done) / PART;
+                let table = Rc::make_mut(&mut self.tables[(part / TABLE) as usize]);
+                table[(part % TABLE) as usize] = Part::None;
+            } else {
+                self.set(at + done, n, NONE, |_| {});
+            }
+            done += n;
+        }
+    }
+}
+
+/// As [`run_of`], of up to `most` values that are computed.
+fn run_from(most: u32, value: impl Fn(u32) -> u32) -> (u32, u32) {
+    let first = value(0);
+    let next = |i: &u32| if first == NONE { NONE } else { first.wrapping_add(*i) };
+    let more = (1..most).take_while(|i| value(*i) == next(i)).count();
+    (more as u32 + 1, first)
 }
 
 /// Length and first value of the run at the start of `values`, which are not empty.
@@ -117,9 +184,21 @@ fn run_of(values: &[u32]) -> (u32, u32) {
 }
 
 impl Part {
+    /// Stores what was computed until now.
+    fn write_down(&mut self, value: impl Fn(u32) -> u32) {
+        let values: [u32; PART as usize] = std::array::from_fn(|i| value(i as u32));
+        let all = run_of(&values).0 == PART;
+        *self = match values[0] {
+            NONE if all => Part::None,
+            first if all => Part::Run(first),
+            _ => Part::Each(Rc::new(values)),
+        };
+    }
+
     /// Sets `n` numbers from `from` of this part, which are `at` and so on of the map.
     fn set(&mut self, at: u32, from: u32, n: u32, value: u32, old: &mut impl FnMut(Run)) {
         match self {
+            Part::First => unreachable!("written down before"),
             Part::None => {
                 old(Run { at, len: n, value: NONE });
                 if value == NONE {
