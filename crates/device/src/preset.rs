@@ -194,6 +194,42 @@ const SSD_840_128: [Param; SSD] = {
     replaced(params, READ_OVERHEAD, p("read_overhead_ns", 13_100, "ns", READ))
 };
 
+const P16: &str = "configuration in which other simulators were timed here (MQSim, SimpleSSD)";
+const P16_MAP: &str = "the same: 64 GiB raw in 8 channels of 4 dies of 2 planes";
+
+/// The drive that other simulators were timed with, for comparison with them: no product.
+const SSD_P16: [Param; SSD] = with_ftl([
+    p("capacity_bytes", 57 << 30, "bytes", "64 GiB raw less 10 % spare, in whole GiB"),
+    p("queue_depth", 64, "count", "assumed: more than the 32 of those runs"),
+    p("max_request_sectors", 1024, "sectors", "assumed: 512 KiB"),
+    p("max_segments", 128, "count", "Linux NVME_MAX_SEGS is 127 or more; assumed"),
+    p("fua", 1, "switch", "NVMe has FUA"),
+    p("discard", 1, "switch", "NVMe has DSM deallocate"),
+    p("plp", 0, "switch", "assumed: volatile cache"),
+    p("link_mb_s", 4_000, "MB/s", "assumed: 4 lanes of 1 GB/s"),
+    p("link_full_duplex", 1, "switch", "PCIe moves both ways at once"),
+    p("command_ns", 1_000, "ns", "assumed"),
+    p("read_overhead_ns", 1_000, "ns", "assumed"),
+    p("write_overhead_ns", 1_000, "ns", "assumed"),
+    p("flush_overhead_ns", 10_000, "ns", "assumed"),
+    p("discard_overhead_ns", 10_000, "ns", "assumed"),
+    p("buffer_bytes", 32 << 20, "bytes", P16),
+    p("internal_flush_ns", 0, "ns", "assumed: never on its own account"),
+    p("channels", 8, "count", P16),
+    p("dies_per_channel", 4, "count", P16),
+    p("planes", 2, "count", P16),
+    p("page_bytes", 16384, "bytes", P16),
+    p("pages_per_program", 1, "count", P16),
+    p("pages_per_block", 256, "count", "the same: blocks of 4 MiB"),
+    p("blocks_per_plane", 256, "count", P16_MAP),
+    p("read_ns", 50_000, "ns", P16),
+    p("program_ns", 600_000, "ns", P16),
+    p("erase_ns", 3_500_000, "ns", P16),
+    p("bus_mb_s", 800, "MB/s", "the same: 800 MT/s, 8 bits wide"),
+    p("gc_low_superblocks", 4, "count", "assumed"),
+    p("flush_beside_others", 1, "switch", "an NVMe flush is a command like any other"),
+]);
+
 /// Where a parameter stands in [`SSD_128`]; checked below.
 const READ_OVERHEAD: usize = 10;
 const WRITE_OVERHEAD: usize = 11;
@@ -322,6 +358,12 @@ pub static DEVICES: &[&DeviceEntry] = &[
         name: "850pro-256",
         about: "class of the Samsung 850 PRO 256 GB (paper journal-conflict), not that drive",
         params: &SSD_850_256,
+        build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+    },
+    &DeviceEntry {
+        name: "ssd-p16",
+        about: "NVMe SSD of 57 GiB, the drive that other simulators were timed with; no product",
+        params: &SSD_P16,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
     },
     &DeviceEntry {

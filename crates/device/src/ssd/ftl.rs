@@ -235,6 +235,14 @@ impl Ftl {
         }
     }
 
+    /// Soon it is asked where the owners of `len` flash slots from `ppa` are, and they are mapped
+    /// anew: as [`Ftl::touch_soon`].
+    pub(crate) fn touch_owners(&self, ppa: u32, len: u32) {
+        self.p2l.each_stored(ppa, len, |lpn| {
+            std::hint::black_box(self.l2p.touch(lpn));
+        });
+    }
+
     /// As [`Ftl::find`], and where discarded slots have left their data, if they can be read.
     pub(crate) fn find_readable(&self, lpn: u32, len: u32) -> Run {
         let run = self.l2p.run(lpn, len);

@@ -118,6 +118,7 @@ impl Ssd {
         let base = victim * geometry.superblock_slots;
         let most = geometry.dies * geometry.unit_slots;
         let (mut at, mut found, mut end) = (looked, 0, now);
+        self.ftl.touch_owners(base + looked, most.min(geometry.superblock_slots - looked));
         while at < geometry.superblock_slots && found < most {
             // Up to the end of a unit, so that a stretch is on one die.
             let left = geometry.unit_slots - at % geometry.unit_slots;

@@ -114,6 +114,20 @@ impl RunMap {
         }
     }
 
+    /// Calls `f` for the values of `len` numbers from `at` that are stored each on its own.
+    pub(crate) fn each_stored(&self, at: u32, len: u32, mut f: impl FnMut(u32)) {
+        let mut done = 0;
+        while done < len {
+            let from = (at + done) % PART;
+            let n = (len - done).min(PART - from);
+            if let Part::Each(values) = self.part(at + done) {
+                let values = values[from as usize..(from + n) as usize].iter();
+                values.filter(|v| **v != NONE).for_each(|v| f(*v));
+            }
+            done += n;
+        }
+    }
+
     /// The run that starts at `at`, up to `most` long; there may be more of it.
     pub(crate) fn run(&self, at: u32, most: u32) -> Run {
         let i = at % PART;
