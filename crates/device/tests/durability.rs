@@ -72,6 +72,7 @@ fn devices() -> Vec<(&'static str, Box<dyn DeviceModel>)> {
                 ("internal_flush_ns", 700_000),
             ]),
         ),
+        ("ssd, old at the start", ssd(&[("aged_fill", 1000), ("aged_erases", 9)])),
         ("ssd, PLP, discarded data stay", ssd(&[("plp", 1), ("read_after_trim", 1)])),
         ("fixed", simple("fixed", &[])),
         ("fixed, no cache", simple("fixed", &[("cache_bytes", 0)])),

@@ -290,6 +290,42 @@ fn what_is_told_of_the_flash_is_so() {
 }
 
 #[test]
+fn the_fullest_drive_that_is_accepted_can_be_overwritten_for_ever_by_every_policy() {
+    // Of endurance only that one more superblock is kept for moved data; nothing fails.
+    let endure = ("endurance_cycles", 1 << 20);
+    let buffer = ("buffer_bytes", 4096 * 80);
+    for more in [
+        &[("gc_policy", 1)][..],
+        &[("gc_policy", 2), ("gc_choices", 1)],
+        &[("gc_policy", 2), ("gc_choices", 1), ("wear_gap", 1)],
+        &[("gc_policy", 1), ("wear_gap", 1), ("hot_cold", 1), buffer, endure],
+        &[("wear_gap", 1), ("bad_blocks", 20), endure, ("read_after_trim", 1)],
+        &[("hot_cold", 1), buffer, ("aged_fill", 1000)],
+    ] {
+        let fits = |slots: &u64| {
+            common::small_config(&[more, &[("capacity_bytes", slots * 4096)]].concat()).is_ok()
+        };
+        let slots = (900..2_560).rev().find(fits).expect("some capacity is accepted");
+        let mut w = small(&[more, &[("capacity_bytes", slots * 4096)]].concat());
+        let (mut want, mut rng) = (Medium::new(), Rng::stream(7, "places"));
+        overwrite(&mut w, &mut want, slots, |i| i);
+        overwrite(&mut w, &mut want, 4 * slots, |_| rng.below(slots));
+        overwrite(&mut w, &mut want, 2 * slots, |_| rng.below(40) * (slots / 40));
+        // Each with a unit to itself.
+        for i in 0..slots {
+            let at = rng.below(slots) * 8;
+            let data = Slice::pattern(i, at * 512, 4096);
+            want.write(Sector(at), &data);
+            let id = w.write_fua(at, data);
+            assert_eq!(w.wait(id).1.status, Ok(()), "{more:?}");
+        }
+        assert_holds(&mut w, &want);
+        assert_eq!(w.count("read_only"), 0);
+        assert!(w.count("space_waits") > 0, "{more:?}: never full");
+    }
+}
+
+#[test]
 fn impossible_settings_are_refused_by_name() {
     for (key, value) in [
         ("gc_policy", 3),
