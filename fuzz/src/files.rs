@@ -48,11 +48,11 @@ pub fn log_writes(input: &[u8]) {
 
 /// blktrace's binary format, and what is made of what was read.
 pub fn blktrace(input: &[u8]) {
-    let raw = wp_report::blktrace::read(input);
-    let Ok(records) = wp_report::blktrace::records(input) else { return };
+    let raw = wp_trace::blktrace::read(input);
+    let Ok(records) = wp_trace::blktrace::records(input) else { return };
     assert!(records.len() <= raw.expect("it was read").len());
-    let bytes = wp_report::blktrace::write(&records, TraceDevice::default());
-    let again = wp_report::blktrace::records(&bytes).expect("a trace that we wrote");
+    let bytes = wp_trace::blktrace::write(&records, TraceDevice::default());
+    let again = wp_trace::blktrace::records(&bytes).expect("a trace that we wrote");
     assert_eq!(again.len(), records.len());
     views(&records, &BTreeMap::new());
 }
@@ -73,7 +73,7 @@ pub fn events(input: &[u8]) {
 fn views(records: &[Record], classes: &BTreeMap<usize, String>) {
     let _ = wp_block::trace::blkparse(records, TraceDevice::default());
     let _ = wp_block::trace::issues(records, Issues::All);
-    let _ = wp_report::blktrace::write(records, TraceDevice::default());
+    let _ = wp_trace::blktrace::write(records, TraceDevice::default());
     let _ = wp_report::perfetto::write(records);
     let _ = wp_report::requests::requests(records);
     for sum in wp_report::latency::stages(records).values() {

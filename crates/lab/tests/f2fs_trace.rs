@@ -57,7 +57,7 @@ fn recorded(name: &str, check: &str) -> Option<Vec<(String, i64, u32)>> {
         let path = shared(&format!("reference/otherfs-fsync-trace/{name}.{cpu}.zst"), check)?;
         let packed = std::fs::read(&path).expect("readable");
         let bytes = zstd::decode_all(packed.as_slice()).expect("zstd");
-        all.extend(wp_report::blktrace::records(&bytes).expect("a trace"));
+        all.extend(wp_trace::blktrace::records(&bytes).expect("a trace"));
     }
     all.sort_by_key(|r| r.at);
     Some(all.iter().filter_map(bio).skip_while(|(flags, ..)| flags == "R").collect())

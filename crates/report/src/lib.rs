@@ -3,7 +3,6 @@
 //! Invariant: everything here is a function of recorded events; nothing runs, reads or writes
 //! files.
 
-pub mod blktrace;
 pub mod commands;
 pub mod diff;
 pub mod explain;

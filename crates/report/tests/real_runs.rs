@@ -13,7 +13,8 @@ use wp_block::Bio;
 use wp_block::trace::{TraceDevice, blkparse};
 use wp_lab::testing::skipped;
 use wp_medium::Slice;
-use wp_report::{blktrace, explain, latency, perfetto};
+use wp_report::{explain, latency, perfetto};
+use wp_trace::blktrace;
 
 const ERAS: [&str; 3] = ["3.4", "3.8", "4.6"];
 const ELEVATORS: [&str; 3] = ["noop", "deadline", "cfq"];

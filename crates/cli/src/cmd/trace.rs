@@ -37,7 +37,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Err(e) => return out.host_error(&path, &e),
     };
     let binary = match a.to.as_str() {
-        "blktrace" => Some(wp_report::blktrace::write(&records, TraceDevice::default())),
+        "blktrace" => Some(wp_trace::blktrace::write(&records, TraceDevice::default())),
         "perfetto" => Some(wp_report::perfetto::write(&records)),
         _ => None,
     };

@@ -1,0 +1,3 @@
+//! Block traces: files of other tools, read and written.
+
+pub mod blktrace;
