@@ -1,9 +1,11 @@
-//! Binary blktrace records, version 7, little-endian: what `blkparse`, `btt` and fio read.
+//! Binary blktrace records, version 7: what `blkparse`, `btt` and fio read.
 //!
-//! Formats: `blktrace_api.h`. A record is 48 bytes and `pdu_len` bytes behind them. The stream
+//! Formats: `blktrace_api.h`. A record is 48 bytes and `pdu_len` bytes behind them ([`Header`]: the
+//! writer and both readers have it in common). Files of big-endian machines are read. The stream
 //! starts with a message at time 0, because blkparse counts times from the first record, and names
 //! every process before its first event, or blkparse would print none.
-//! Left out: several CPUs (all is CPU 0). Names of tasks are cut to 15 bytes, as the kernel's are.
+//! Left out: several CPUs when writing (all is CPU 0). Names of tasks are cut to 15 bytes, as the
+//!           kernel's are.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,9 +14,16 @@ use wp_base::event::{BlockAction, Event, Flags, Op, Record, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_block::trace::TraceDevice;
 
-const MAGIC: u32 = 0x6561_7400;
-const VERSION: u32 = 7;
-const HEADER_BYTES: usize = 48;
+mod record;
+mod stream;
+
+use record::HEADER_BYTES;
+pub(crate) use record::begins;
+pub use record::{Header, Raw};
+pub(crate) use stream::Records;
+
+use crate::error::Place;
+
 const COMM_BYTES: usize = 16;
 
 // Categories: the upper half of an action.
@@ -26,11 +35,16 @@ const QUEUE: u32 = 16 << 16;
 const REQUEUE: u32 = 32 << 16;
 const ISSUE: u32 = 64 << 16;
 const COMPLETE: u32 = 128 << 16;
+/// A driver's own command: neither sectors nor direction mean what they do elsewhere.
+const PASSTHROUGH: u32 = 512 << 16;
 const NOTIFY: u32 = 1024 << 16;
 const AHEAD: u32 = 2048 << 16;
 const META: u32 = 4096 << 16;
 const DISCARD: u32 = 8192 << 16;
 const FUA: u32 = 32768 << 16;
+
+/// `__BLK_TA_CGROUP`: the number of a control group stands before what else follows.
+const CGROUP: u32 = 1 << 8;
 
 const NOTIFY_PROCESS: u32 = NOTIFY;
 const NOTIFY_MESSAGE: u32 = NOTIFY | 2;
@@ -62,31 +76,6 @@ const FLAG_BITS: [(Flags, u32); 5] = [
     (Flags::RAHEAD, AHEAD),
 ];
 
-/// A record as it stands in the file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Raw {
-    /// Number of the event, from 1; notes have 0.
-    pub sequence: u32,
-    /// When.
-    pub at: Time,
-    /// First sector.
-    pub sector: Sector,
-    /// Bytes.
-    pub bytes: u32,
-    /// Code in the lower half, categories in the upper.
-    pub action: u32,
-    /// Process.
-    pub pid: u32,
-    /// `major << 20 | minor`.
-    pub device: u32,
-    /// CPU.
-    pub cpu: u32,
-    /// Error of a completion.
-    pub error: u16,
-    /// What stands behind the header.
-    pub pdu: Vec<u8>,
-}
-
 /// Why bytes are no trace of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damaged {
@@ -104,22 +93,13 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-fn device_number(major: u32, minor: u32) -> u32 {
-    major << MINOR_BITS | minor
+/// The code of an action, without its categories.
+fn code(action: u32) -> u32 {
+    action & 0xff
 }
 
-fn put(out: &mut Vec<u8>, raw: &Raw) {
-    out.extend_from_slice(&(MAGIC | VERSION).to_le_bytes());
-    out.extend_from_slice(&raw.sequence.to_le_bytes());
-    out.extend_from_slice(&raw.at.0.to_le_bytes());
-    out.extend_from_slice(&raw.sector.0.to_le_bytes());
-    for word in [raw.bytes, raw.action, raw.pid, raw.device, raw.cpu] {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
-    out.extend_from_slice(&raw.error.to_le_bytes());
-    let length = u16::try_from(raw.pdu.len()).expect("what follows a header of ours is short");
-    out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(&raw.pdu);
+fn device_number(major: u32, minor: u32) -> u32 {
+    major << MINOR_BITS | minor
 }
 
 /// The block events of `records` as the bytes of one `<name>.blktrace.0`.
@@ -142,16 +122,16 @@ pub fn write(records: &[Record], device: TraceDevice) -> Vec<u8> {
         error: 0,
         pdu: pdu.to_vec(),
     };
-    put(&mut out, &note(NOTIFY_MESSAGE, 0, MESSAGE));
+    note(NOTIFY_MESSAGE, 0, MESSAGE).put(&mut out);
     let mut pids: BTreeMap<&str, u32> = BTreeMap::from([("swapper", 0)]);
-    put(&mut out, &note(NOTIFY_PROCESS, 0, &comm("swapper")));
+    note(NOTIFY_PROCESS, 0, &comm("swapper")).put(&mut out);
     let mut sequence = 0;
     for r in records {
         let Event::Block { action, op, flags, at, sectors, extra } = r.event else { continue };
         sequence += 1;
         let next = 1000 + pids.len() as u32;
         let pid = *pids.entry(&r.task).or_insert_with(|| {
-            put(&mut out, &note(NOTIFY_PROCESS, next, &comm(&r.task)));
+            note(NOTIFY_PROCESS, next, &comm(&r.task)).put(&mut out);
             next
         });
         let (_, code) =
@@ -170,21 +150,19 @@ pub fn write(records: &[Record], device: TraceDevice) -> Vec<u8> {
             _ => Vec::new(),
         };
         let bytes = if queue { 0 } else { bytes_of(sectors) };
-        put(
-            &mut out,
-            &Raw {
-                sequence,
-                at: r.at,
-                sector: at,
-                bytes,
-                action: code | categories,
-                pid,
-                device: whole,
-                cpu: 0,
-                error: 0,
-                pdu,
-            },
-        );
+        let raw = Raw {
+            sequence,
+            at: r.at,
+            sector: at,
+            bytes,
+            action: code | categories,
+            pid,
+            device: whole,
+            cpu: 0,
+            error: 0,
+            pdu,
+        };
+        raw.put(&mut out);
     }
     out
 }
@@ -214,55 +192,20 @@ fn categories(op: Op, flags: Flags) -> u32 {
     set.fold(direction, |bits, (_, bit)| bits | bit)
 }
 
-/// The records of a file. Errors: a record that is cut off, another magic, byte order or version.
+/// The records of a file. Errors: a record that is cut off, another magic number or version.
 pub fn read(bytes: &[u8]) -> Result<Vec<Raw>, Damaged> {
+    let mut records = Records::new(bytes);
     let mut out = Vec::new();
-    let mut offset = 0;
-    while offset < bytes.len() {
-        let wrong = |what: String| Damaged { offset, what };
-        let rest = &bytes[offset..];
-        let Some((header, behind)) = rest.split_at_checked(HEADER_BYTES) else {
-            return Err(wrong(format!(
-                "a record of {HEADER_BYTES} bytes is cut off after {}",
-                rest.len()
-            )));
-        };
-        let word = |at: usize| {
-            u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes of the header"))
-        };
-        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let magic = word(0);
-        if magic.swap_bytes() & 0xffff_ff00 == MAGIC {
-            return Err(wrong("a big-endian trace; only little-endian ones are read".to_owned()));
+    loop {
+        match records.next_record() {
+            Ok(Some((_, raw))) => out.push(raw),
+            Ok(None) => return Ok(out),
+            Err(e) => {
+                let Place::Byte(offset) = e.place else { unreachable!("a binary file has bytes") };
+                return Err(Damaged { offset: offset as usize, what: e.what });
+            }
         }
-        if magic & 0xffff_ff00 != MAGIC {
-            return Err(wrong(format!("no record starts here: magic {magic:#010x}")));
-        }
-        if magic & 0xff != VERSION {
-            return Err(wrong(format!("version {}; only {VERSION} is read", magic & 0xff)));
-        }
-        let length = (word(44) >> 16) as usize;
-        let Some(pdu) = behind.get(..length) else {
-            return Err(wrong(format!(
-                "{length} bytes should follow the record, {} are there",
-                behind.len()
-            )));
-        };
-        out.push(Raw {
-            sequence: word(4),
-            at: Time(long(8)),
-            sector: Sector(long(16)),
-            bytes: word(24),
-            action: word(28),
-            pid: word(32),
-            device: word(36),
-            cpu: word(40),
-            error: (word(44) & 0xffff) as u16,
-            pdu: pdu.to_vec(),
-        });
-        offset += HEADER_BYTES + length;
     }
-    Ok(out)
 }
 
 /// A file's block events. Notes become names of tasks; what the format does not hold (the duration
@@ -276,7 +219,7 @@ pub fn records(bytes: &[u8]) -> Result<Vec<Record>, Damaged> {
         let wrong = |what: &str| Damaged { offset, what: what.to_owned() };
         let length = HEADER_BYTES + raw.pdu.len();
         if raw.action & NOTIFY != 0 {
-            if raw.action == NOTIFY_PROCESS {
+            if raw.action & !CGROUP == NOTIFY_PROCESS {
                 let end = raw.pdu.iter().position(|&b| b == 0).unwrap_or(raw.pdu.len());
                 let name = String::from_utf8_lossy(&raw.pdu[..end]).into_owned();
                 names.insert(raw.pid, name);
@@ -284,7 +227,7 @@ pub fn records(bytes: &[u8]) -> Result<Vec<Record>, Damaged> {
         } else {
             let action = ACTIONS
                 .into_iter()
-                .find(|(_, code)| code & 0xffff == raw.action & 0xffff)
+                .find(|(_, known)| code(*known) == code(raw.action))
                 .map(|(action, _)| action)
                 .ok_or_else(|| wrong(&format!("unknown action {:#x}", raw.action)))?;
             out.push(Record {
@@ -299,7 +242,8 @@ pub fn records(bytes: &[u8]) -> Result<Vec<Record>, Damaged> {
 }
 
 fn event(raw: &Raw, action: BlockAction) -> Option<Event> {
-    let big = |at: usize| Some(u64::from_be_bytes(raw.pdu.get(at..at + 8)?.try_into().ok()?));
+    let pdu = raw.pdu.get(stream::cgroup_bytes(raw.action)..)?;
+    let big = |at: usize| Some(u64::from_be_bytes(pdu.get(at..at + 8)?.try_into().ok()?));
     let mut sectors = raw.bytes / SECTOR_BYTES as u32;
     let mut extra = 0;
     match action {
@@ -309,8 +253,7 @@ fn event(raw: &Raw, action: BlockAction) -> Option<Event> {
         _ => {}
     }
     let queue = matches!(action, BlockAction::Plug | BlockAction::Unplug);
-    let set = FLAG_BITS.into_iter().filter(|(_, bit)| raw.action & bit != 0);
-    let flags = set.fold(Flags::NONE, |flags, (flag, _)| flags | flag);
+    let flags = stream::flags(raw.action);
     let op = match raw.action {
         a if a & DISCARD != 0 => Op::Discard,
         // The flush command: an empty write.
@@ -375,9 +318,6 @@ mod tests {
                 drop(records(&changed));
             }
         }
-        let big_endian: Vec<u8> = bytes[..4].iter().rev().chain(&bytes[4..48]).copied().collect();
-        let e = read(&big_endian).expect_err("another byte order");
-        assert!(e.what.contains("big-endian"), "{e}");
         let mut other = bytes;
         other[0] = 2;
         assert!(read(&other).expect_err("another version").what.contains("version 2"));
