@@ -57,7 +57,8 @@ enum Verb {
     Fsck(cmd::fsck::Args),
     /// Replay an image's journal, in place or into a copy.
     Recover(cmd::recover::Args),
-    /// What a device held at a moment of a dm-log-writes log, as an image; or the log's entries.
+    /// A block trace of another machine, replayed onto a device model; or what a device held at a
+    /// moment of a dm-log-writes log, as an image.
     Replay(cmd::replay::Args),
     /// List what there is: file systems, devices, elevators, workloads, papers, eras, CPU profiles.
     List(cmd::list::Args),

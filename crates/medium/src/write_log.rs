@@ -145,6 +145,11 @@ fn wrong(at: u64, field: &'static str, found: u64, expected: impl Into<String>) 
 }
 
 impl<'a> WriteLog<'a> {
+    /// Does a file that begins so say that it is one?
+    pub fn begins(head: &[u8]) -> bool {
+        head.starts_with(&MAGIC.to_le_bytes())
+    }
+
     /// Reads the superblock. Errors: `Corrupt` if it is none, or the log is too short for one.
     pub fn open(view: &'a dyn View) -> FsResult<WriteLog<'a>> {
         let mut head = [0u8; 28];

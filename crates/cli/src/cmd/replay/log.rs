@@ -1,7 +1,7 @@
-//! `replay`.
+//! `replay` of a log of dm-log-writes: what a device held at a moment of it.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -11,11 +11,9 @@ use wp_medium::write_log::{LogEntry, LogFlags, Until, WriteLog};
 
 use crate::output::{Exit, Out};
 
-/// Arguments.
+/// Arguments that say something of such a log only.
 #[derive(clap::Args)]
-pub struct Args {
-    /// Log of dm-log-writes: a copy of its log device.
-    log: PathBuf,
+pub(super) struct LogArgs {
     /// Stop at the first mark of this text.
     #[arg(long, conflicts_with = "to_entry")]
     to_mark: Option<String>,
@@ -36,13 +34,25 @@ pub struct Args {
     force: bool,
 }
 
-/// Runs the verb.
-pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let view = match FileView::open(&a.log) {
+impl LogArgs {
+    /// The first that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            (self.to_mark.is_some(), "--to-mark"),
+            (self.to_entry.is_some(), "--to-entry"),
+            (self.out.is_some(), "--out"),
+        ];
+        all.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
+}
+
+/// Makes the image, or lists the entries.
+pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
+    let view = match FileView::open(path) {
         Ok(v) => v,
-        Err(e) => return out.host_error(&a.log, &e),
+        Err(e) => return out.host_error(path, &e),
     };
-    let name = a.log.display().to_string();
+    let name = path.display().to_string();
     let until = match (&a.to_mark, a.to_entry) {
         (Some(mark), _) => Until::Mark(mark),
         (None, Some(n)) => Until::Entry(n),
@@ -52,7 +62,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(log) => log,
         Err(e) => return out.fs_error(&name, &e),
     };
-    let Some(image) = &a.out else { return entries(a, &log, until, out) };
+    let Some(image) = &a.out else { return entries(path, &log, until, out) };
     if image.exists() && !a.force {
         let what = format!("{} exists", image.display());
         return out.fail(Exit::Usage, "exists", &what, "--force replaces it");
@@ -71,7 +81,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Err(e) => return out.fs_error(&name, &e),
     };
     let bytes = match &a.size {
-        Some(text) => match super::size(text) {
+        Some(text) => match crate::cmd::size(text) {
             Ok(bytes) if bytes >= needed => bytes,
             Ok(_) => {
                 let what = format!("{text} is less than the {needed} bytes that are needed");
@@ -92,13 +102,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.host_error(image, &e);
     }
     let doc = json!({
-        "schema": "writepath.replay/1", "log": a.log, "image": image, "size_bytes": bytes,
+        "schema": "writepath.replay/1", "log": path, "image": image, "size_bytes": bytes,
         "to_mark": a.to_mark, "to_entry": a.to_entry,
     });
     out.result(&doc, &format!("{}: {bytes} bytes\n", image.display()))
 }
 
-fn entries(a: &Args, log: &WriteLog<'_>, until: Until<'_>, out: &Out) -> ExitCode {
+fn entries(path: &Path, log: &WriteLog<'_>, until: Until<'_>, out: &Out) -> ExitCode {
     let mut text = String::new();
     let mut docs = Vec::new();
     for (n, entry) in (0u64..).zip(log.entries()) {
@@ -107,7 +117,7 @@ fn entries(a: &Args, log: &WriteLog<'_>, until: Until<'_>, out: &Out) -> ExitCod
         }
         let e = match entry {
             Ok(e) => e,
-            Err(e) => return out.fs_error(&a.log.display().to_string(), &e),
+            Err(e) => return out.fs_error(&path.display().to_string(), &e),
         };
         let flags = e.flags.to_string();
         docs.push(json!({

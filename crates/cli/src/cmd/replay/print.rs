@@ -1,0 +1,189 @@
+//! What a replay of a trace did, for people and as a document.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use wp_trace::Requests;
+use wp_trace::replay::{Mode, Options, Outcome};
+use wp_workload::fio::Stat;
+
+/// What was replayed, and onto what.
+pub(super) struct Of<'r, 't, 'a> {
+    pub files: &'r [PathBuf],
+    pub requests: &'r Requests<'t, 'a>,
+    pub on: &'r str,
+    pub options: &'r Options,
+}
+
+/// Quantiles that are told: their names, and millionths of a percent.
+const QUANTILES: [(&str, u64); 4] =
+    [("p50", 50_000_000), ("p95", 95_000_000), ("p99", 99_000_000), ("p99.9", 99_900_000)];
+const SECOND_NS: u128 = 1_000_000_000;
+
+/// A duration with a unit that fits.
+pub(super) fn seconds(ns: u64) -> String {
+    match ns {
+        0..10_000 => format!("{ns} ns"),
+        10_000..10_000_000 => format!("{}.{} us", ns / 1000, ns % 1000 / 100),
+        10_000_000..10_000_000_000 => {
+            format!("{}.{} ms", ns / 1_000_000, ns % 1_000_000 / 100_000)
+        }
+        _ => format!("{}.{:03} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1_000_000),
+    }
+}
+
+/// Bytes that went to or from the device. (A discard moves none.)
+fn moved(o: &Outcome) -> u64 {
+    o.reads.bytes_done + o.writes.bytes_done
+}
+
+/// So many in so long, a second.
+fn rate(n: u64, ns: u64) -> u64 {
+    let rate = u128::from(n) * SECOND_NS / u128::from(ns.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+fn quantile(stat: &Stat, share: u64) -> u64 {
+    // The middle of a bucket may be beyond the longest.
+    stat.histogram.percentile(share).unwrap_or(0).clamp(stat.min, stat.max)
+}
+
+fn stat(s: &Stat) -> Value {
+    let mut doc = json!({
+        "count": s.count, "min": s.min, "mean": s.mean() as u64, "max": s.max,
+    });
+    for (name, share) in QUANTILES {
+        doc[name] = json!(quantile(s, share));
+    }
+    doc
+}
+
+/// The document of `--json`. Latencies are in nanoseconds.
+pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
+    let (trace, options) = (of.requests.trace(), of.options);
+    let skipped: BTreeMap<&str, u64> =
+        trace.skipped().iter().map(|(why, n)| (why.name(), n)).collect();
+    let ops: BTreeMap<&str, Value> = o
+        .kinds()
+        .into_iter()
+        .map(|(name, c)| {
+            let doc = json!({
+                "requests": c.requests, "bytes": c.bytes, "bytes_done": c.bytes_done,
+                "failed": c.failed, "not_sent": c.not_sent, "service_ns": stat(&c.service),
+                "response_ns": stat(&c.response), "recorded_ns": stat(&c.recorded),
+            });
+            (name, doc)
+        })
+        .collect();
+    let bytes = moved(o);
+    let counters = |all: &[(&'static str, u64)]| -> BTreeMap<&'static str, u64> {
+        all.iter().copied().collect()
+    };
+    json!({
+        "schema": "writepath.replay-trace/1",
+        "trace": {
+            "files": of.files, "format": trace.format().name(), "device": of.requests.device(),
+            "action": of.requests.action().map(|a| a.letter()), "span_ns": o.trace.0,
+            "skipped": skipped, "out_of_order": of.requests.out_of_order(),
+        },
+        "on": of.on, "mode": options.mode.name(), "depth": o.depth,
+        "offset_sectors": options.offset, "wrap": options.wrap, "align": options.align,
+        "fill_bytes": options.fill_bytes, "fill_ns": o.fill.0,
+        "virtual_ns": o.end.0, "bytes_per_s": rate(bytes, o.end.0),
+        "requests_per_s": rate(o.requests(), o.end.0),
+        "ops": ops, "late_ns": stat(&o.late), "device_full": o.busy, "split": o.split,
+        "wrapped": o.wrapped, "widened": o.widened, "interrupted": o.interrupted,
+        "counters": counters(&o.counters), "counters_before": counters(&o.counters_before),
+    })
+}
+
+/// The same for people.
+pub(super) fn text(of: &Of<'_, '_, '_>, o: &Outcome) -> String {
+    let mut t = String::new();
+    put(&mut t, of, o).expect("a string takes it");
+    t
+}
+
+fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
+    let trace = of.requests.trace();
+    let files: Vec<String> = of.files.iter().map(|f| f.display().to_string()).collect();
+    let action = of.requests.action().map_or("", |a| a.letter());
+    writeln!(
+        t,
+        "trace    {}: {}, device {}, at {action}: {} requests in {}",
+        files.join(" "),
+        trace.format().name(),
+        of.requests.device().unwrap_or("-"),
+        o.requests(),
+        seconds(o.trace.0)
+    )?;
+    let bytes = moved(o);
+    let interrupted = if o.interrupted { ", interrupted" } else { "" };
+    writeln!(
+        t,
+        "replay   {}, {}, at most {} at a time: {} of virtual time, {} KB/s, {} requests/s{interrupted}",
+        of.on,
+        of.options.mode.name(),
+        o.depth,
+        seconds(o.end.0),
+        rate(bytes, o.end.0) / 1000,
+        rate(o.requests(), o.end.0)
+    )?;
+    let skipped: Vec<String> =
+        trace.skipped().iter().map(|(why, n)| format!("{n} {}", why.name())).collect();
+    if !skipped.is_empty() {
+        writeln!(t, "skipped  {}", skipped.join(", "))?;
+    }
+    writeln!(t, "\n{:<9}{:>12}{:>17}{:>9}{:>10}", "", "requests", "bytes", "failed", "not sent")?;
+    let met = || o.kinds().into_iter().filter(|(_, c)| c.requests > 0);
+    for (name, c) in met() {
+        let (n, bytes) = (c.requests, c.bytes);
+        writeln!(t, "{name:<9}{n:>12}{bytes:>17}{:>9}{:>10}", c.failed, c.not_sent)?;
+    }
+    write!(t, "\n{:<18}{:>10}{:>12}", "", "n", "mean")?;
+    QUANTILES.iter().try_for_each(|(name, _)| write!(t, "{name:>12}"))?;
+    writeln!(t, "{:>12}", "max")?;
+    for (name, c) in met() {
+        row(t, &format!("{name} service"), &c.service)?;
+        if of.options.mode == Mode::Timed {
+            row(t, &format!("{name} response"), &c.response)?;
+        }
+        row(t, &format!("{name} recorded"), &c.recorded)?;
+    }
+    row(t, "late", &o.late)?;
+    let told = [
+        ("times the device was full", o.busy),
+        ("commands more than requests", o.split),
+        ("requests that were wrapped", o.wrapped),
+        ("requests that were widened", o.widened),
+        ("lines later than their place", of.requests.out_of_order()),
+    ];
+    writeln!(t)?;
+    for (what, n) in told.into_iter().filter(|(_, n)| *n > 0) {
+        writeln!(t, "{what:<30}{n:>16}")?;
+    }
+    let filled = of.options.fill_bytes > 0;
+    for ((name, n), (_, before)) in o.counters.iter().zip(&o.counters_before) {
+        if *n > 0 || *before > 0 {
+            write!(t, "{name:<30}{n:>16}")?;
+            if filled {
+                write!(t, "{before:>16} before")?;
+            }
+            writeln!(t)?;
+        }
+    }
+    Ok(())
+}
+
+fn row(t: &mut String, name: &str, s: &Stat) -> std::fmt::Result {
+    if s.count == 0 {
+        return Ok(());
+    }
+    write!(t, "{name:<18}{:>10}{:>12}", s.count, seconds(s.mean() as u64))?;
+    for (_, share) in QUANTILES {
+        write!(t, "{:>12}", seconds(quantile(s, share)))?;
+    }
+    writeln!(t, "{:>12}", seconds(s.max))
+}

@@ -1,0 +1,280 @@
+//! `replay` of a block trace onto a device model.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use wp_trace::replay::{Mode, Options, ReplayError, replay};
+use wp_trace::{Action, Format, Requests, Select, Trace, TraceError};
+
+use super::print;
+use crate::output::{Exit, Out};
+
+/// What a trace is replayed onto if nothing is said.
+const DEVICE: &str = "ssd-128";
+/// Between two lines of progress.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// Arguments that say something of a block trace only.
+#[derive(clap::Args)]
+pub(super) struct TraceArgs {
+    /// What the trace is written in: blktrace (binary), blkparse, ftrace (also of trace-cmd report
+    /// and perf script), iolog (fio), disksim, msr. Told by its beginning if left out.
+    #[arg(long)]
+    format: Option<String>,
+    /// Device to replay onto, with replaced parameters: ssd-128,queue_depth=1 (`list devices`).
+    /// [default: ssd-128]
+    #[arg(long, value_name = "DEVICE")]
+    on: Option<String>,
+    /// When requests are sent: afap (as soon as there is room), timed (at the times of the trace),
+    /// think (as long after the last completion before them as in the trace). [default: afap]
+    #[arg(long)]
+    mode: Option<String>,
+    /// Most requests at a time. If left out, as many as the device takes.
+    #[arg(long, value_name = "N")]
+    depth: Option<u32>,
+    /// Take the requests of this device or file of the trace: 8,16. A trace of two needs it.
+    #[arg(long, value_name = "MAJ,MIN")]
+    from: Option<String>,
+    /// Take a request where it is queued (Q) or issued to the driver (D). If left out D, or Q where
+    /// there is no D.
+    #[arg(long, value_name = "Q|D")]
+    action: Option<String>,
+    /// Sectors to add to each place; may be negative.
+    #[arg(long, value_name = "SECTORS", allow_negative_numbers = true)]
+    offset: Option<i64>,
+    /// Fold what is beyond the device's end onto it: each sector modulo its size.
+    #[arg(long)]
+    wrap: bool,
+    /// Widen requests to whole blocks of the device.
+    #[arg(long)]
+    align: bool,
+    /// Write this much from the beginning of the device before: 64G. Flash that was never written
+    /// is read at once and needs no garbage collection.
+    #[arg(long, value_name = "SIZE")]
+    fill: Option<String>,
+    /// Take a trace that is cut off within its last record up to there.
+    #[arg(long)]
+    torn_ok: bool,
+}
+
+impl TraceArgs {
+    /// The first that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            (self.format.is_some(), "--format"),
+            (self.on.is_some(), "--on"),
+            (self.mode.is_some(), "--mode"),
+            (self.depth.is_some(), "--depth"),
+            (self.from.is_some(), "--from"),
+            (self.action.is_some(), "--action"),
+            (self.offset.is_some(), "--offset"),
+            (self.wrap, "--wrap"),
+            (self.align, "--align"),
+            (self.fill.is_some(), "--fill"),
+            (self.torn_ok, "--torn-ok"),
+        ];
+        all.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
+}
+
+/// Is it the name of stdin?
+pub(super) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Counts what is read, for progress.
+struct Counted<R> {
+    from: R,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.from.read(out)?;
+        self.bytes.set(self.bytes.get() + n as u64);
+        Ok(n)
+    }
+}
+
+/// The files that names stand for: of `t` that is not there, `t.blktrace.0`, `t.blktrace.1`, …
+fn files(named: &[PathBuf], out: &Out) -> Vec<PathBuf> {
+    let of_cpu = |base: &str, cpu: usize| PathBuf::from(format!("{base}.blktrace.{cpu}"));
+    let mut all = Vec::new();
+    for path in named {
+        let name = path.display().to_string();
+        if !is_stdin(path) && !path.exists() && of_cpu(&name, 0).exists() {
+            all.extend((0..).map(|cpu| of_cpu(&name, cpu)).take_while(|p| p.exists()));
+            continue;
+        }
+        if let ([_], Some(base)) = (named, name.strip_suffix(".blktrace.0"))
+            && of_cpu(base, 1).exists()
+        {
+            out.note(&format!("note: this is CPU 0 alone; `replay {base}` takes all CPUs"));
+        }
+        all.push(path.clone());
+    }
+    all
+}
+
+/// The options that are words, read.
+struct Words {
+    format: Option<Format>,
+    select: Select,
+    options: Options,
+}
+
+fn words(a: &TraceArgs) -> Result<Words, (&'static str, String, String)> {
+    let one_of = |key, word: &str, all: &[&str]| {
+        (key, format!("--{key}: `{word}` is none of them"), all.join(", "))
+    };
+    let formats: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
+    let format = match a.format.as_deref() {
+        None | Some("auto") => None,
+        Some(name) => Some(Format::find(name).ok_or_else(|| one_of("format", name, &formats))?),
+    };
+    let mode = a.mode.as_deref().unwrap_or("afap");
+    let modes: Vec<&str> = Mode::ALL.iter().map(|m| m.name()).collect();
+    let mode = Mode::find(mode).ok_or_else(|| one_of("mode", mode, &modes))?;
+    let action = match a.action.as_deref() {
+        None => None,
+        Some("Q") => Some(Action::Queue),
+        Some("D") => Some(Action::Issue),
+        Some(other) => return Err(one_of("action", other, &["Q", "D"])),
+    };
+    if a.depth == Some(0) {
+        return Err(("depth", "--depth 0: nothing would ever be sent".to_owned(), String::new()));
+    }
+    let fill_bytes = match a.fill.as_deref().map(crate::cmd::size).transpose() {
+        Ok(bytes) => bytes.unwrap_or(0),
+        Err(e) => return Err(("fill", e, String::new())),
+    };
+    let options = Options {
+        mode,
+        depth: a.depth,
+        offset: a.offset.unwrap_or(0),
+        wrap: a.wrap,
+        align: a.align,
+        fill_bytes,
+    };
+    Ok(Words { format, select: Select { device: a.from.clone(), action }, options })
+}
+
+fn trace_error(out: &Out, e: &TraceError) -> ExitCode {
+    out.fail(Exit::Usage, "trace", &e.to_string(), &e.help)
+}
+
+/// Replays.
+pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
+    let Words { format, select, options } = match words(a) {
+        Ok(w) => w,
+        Err((key, what, help)) => return out.fail(Exit::Usage, key, &what, &help),
+    };
+    let on = a.on.as_deref().unwrap_or(DEVICE);
+    let device = wp_lab::spec::device(on).and_then(|(name, params)| {
+        let entry = wp_device::find(&name).ok_or_else(|| format!("no device called `{name}`"))?;
+        let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+        entry.make(&params).map_err(|e| e.to_string())
+    });
+    let device = match device {
+        Ok(device) => device,
+        Err(e) => return out.fail(Exit::Usage, "on", &e, "writepath list devices"),
+    };
+    let bytes = Rc::new(Cell::new(0));
+    let mut total = 0;
+    let mut inputs = Vec::new();
+    let paths = files(named, out);
+    for path in &paths {
+        let from: Box<dyn Read> = if is_stdin(path) {
+            Box::new(std::io::stdin().lock())
+        } else {
+            match File::open(path) {
+                Ok(file) => {
+                    total += file.metadata().map_or(0, |m| m.len());
+                    Box::new(file)
+                }
+                Err(e) => return out.host_error(path, &e),
+            }
+        };
+        let from = Box::new(Counted { from, bytes: bytes.clone() });
+        inputs.push(wp_trace::File { name: path.display().to_string(), from });
+    }
+    let mut trace = match Trace::open(inputs, format, a.torn_ok) {
+        Ok(trace) => trace,
+        Err(e) => return trace_error(out, &e),
+    };
+    let mut requests = Requests::new(&mut trace, select);
+    let stop = interrupt(out);
+    let live = std::io::stderr().is_terminal();
+    #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
+    let mut shown = Instant::now();
+    let mut go_on = |p: wp_trace::replay::Progress| {
+        if live && shown.elapsed() >= PROGRESS {
+            #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
+            {
+                shown = Instant::now();
+            }
+            let share = bytes.get().saturating_mul(100).checked_div(total);
+            let share = share.map_or(String::new(), |s| format!("{:>3} % ", s.min(100)));
+            let line = format!("{share}{} requests, {}", p.requests, print::seconds(p.elapsed.0));
+            eprint!("\r{line:<60}");
+        }
+        !stop.load(Ordering::SeqCst)
+    };
+    let played = replay(device, requests.by_ref(), &options, &mut go_on);
+    if live {
+        eprint!("\r{:<60}\r", "");
+    }
+    let outcome = match played {
+        Ok(outcome) => outcome,
+        Err(ReplayError::Trace(e)) => return trace_error(out, &e),
+        Err(ReplayError::Request { request, what, help }) => {
+            return trace_error(out, &requests.trace().error(&request.event, what, help));
+        }
+        Err(ReplayError::Stuck(at)) => {
+            let what = format!("the device has neither completed nor set a timer at {} ns", at.0);
+            return out.fail(Exit::Bug, "stuck", &what, "this is a bug: please report it");
+        }
+    };
+    if outcome.requests() == 0 && !outcome.interrupted {
+        return nothing(&requests, out);
+    }
+    let of = print::Of { files: &paths, requests: &requests, on, options: &options };
+    let exit = match (outcome.interrupted, outcome.failed() + outcome.failed_fill) {
+        (true, _) => Exit::Interrupted,
+        (false, 0) => Exit::Ok,
+        (false, _) => Exit::Simulated,
+    };
+    out.answer(exit, &print::document(&of, &outcome), &print::text(&of, &outcome))
+}
+
+/// A trace without a request that is wanted.
+fn nothing(requests: &Requests<'_, '_>, out: &Out) -> ExitCode {
+    let trace = requests.trace();
+    let skipped: Vec<String> =
+        trace.skipped().iter().map(|(why, n)| format!("{} {n}", why.name())).collect();
+    let what = format!("no request is wanted; passed over: {}", skipped.join(", "));
+    let names = trace.names().all();
+    let help = if names.is_empty() {
+        "is it the format that it seems? see --format".to_owned()
+    } else {
+        format!("the trace has {}: see --from and --action", names.join(" and "))
+    };
+    out.fail(Exit::Usage, "empty", &what, &help)
+}
+
+/// A flag that an interrupt sets.
+fn interrupt(out: &Out) -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        out.note(&format!("note: an interrupt will end this at once ({e})"));
+    }
+    stop
+}
