@@ -36,6 +36,10 @@ use think::Think;
 
 /// Requests between two looks at whether to go on.
 const LOOK_EVERY: u64 = 1024;
+/// Longest request: a bio counts its bytes in 32 bits.
+const SECTORS_MAX: u32 = 1 << 23;
+/// Longest trace: whatever is later is no time, but damage.
+const SPAN_MAX: Span = Span::secs(100 * 365 * 86_400);
 /// Bytes of a write with which a device is filled.
 const FILL_BYTES: u64 = 512 * 1024;
 
@@ -230,6 +234,11 @@ impl Player {
             if let Some(r) = next {
                 let first_ns = *first_ns.get_or_insert(r.event.at_ns);
                 let after = Span(r.event.at_ns - first_ns);
+                if after > SPAN_MAX {
+                    let what = format!("{} s after the first request", after.0 / 1_000_000_000);
+                    let help = "a trace has no more than a century; --format, if it is another";
+                    return Err(ReplayError::Request { request: Box::new(r), what, help });
+                }
                 let due = match self.options.mode {
                     Mode::Afap => Some(self.host.now()),
                     Mode::Timed => Some(self.began + after),
@@ -415,6 +424,10 @@ impl Player {
         let e = &r.event;
         let refused =
             |what: String, help| Err(ReplayError::Request { request: Box::new(*r), what, help });
+        if e.sectors > SECTORS_MAX {
+            let what = format!("a request of {} sectors", e.sectors);
+            return refused(what, "none has more than 4 GiB; --format, if it is another");
+        }
         let size = limits.sectors;
         let Some(mut at) = e.at.0.checked_add_signed(self.options.offset) else {
             let what = format!("sector {} with {} added is none", e.at.0, self.options.offset);
@@ -422,7 +435,8 @@ impl Player {
         };
         let mut sectors = u64::from(e.sectors);
         let unit = u64::from(limits.logical_bytes) / SECTOR_BYTES;
-        let over = at.checked_add(sectors).map(|end| (at % unit, end.next_multiple_of(unit) - end));
+        let end = at.checked_add(sectors);
+        let over = end.and_then(|end| Some((at % unit, end.checked_next_multiple_of(unit)? - end)));
         match over {
             None => return refused(format!("sector {at} is none"), "--format, if it is another"),
             Some((0, 0)) => {}

@@ -1,0 +1,368 @@
+//! Block traces of real kernels and of fio, read beside the tools that made them; and `replay` as a
+//! user meets it.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use wp_base::event::Op;
+use wp_lab::testing::{shared, skipped};
+use wp_trace::{Action, File, Format, Item, Request, Requests, Select, Step, Trace};
+use wp_workload::fio::{self, Direction, Sequence, Variables};
+
+struct Answer {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn writepath(dir: &Path, args: &[&str]) -> Answer {
+    let out = Command::new(env!("CARGO_BIN_EXE_writepath")).args(args).current_dir(dir).output();
+    let out = out.expect("it was built");
+    Answer {
+        code: out.status.code().expect("it ends by itself"),
+        stdout: String::from_utf8(out.stdout).expect("text"),
+        stderr: String::from_utf8(out.stderr).expect("text"),
+    }
+}
+
+fn replayed(dir: &Path, args: &[&str]) -> Value {
+    let a = writepath(dir, &[&["replay", "--json"], args].concat());
+    assert_eq!(a.code, 0, "{}{}", a.stdout, a.stderr);
+    let doc: Value = serde_json::from_str(&a.stdout).expect("one JSON document");
+    assert_eq!(doc["schema"], "writepath.replay-trace/1");
+    doc
+}
+
+/// What a compressed file of the references holds.
+fn unpacked(path: &Path) -> Vec<u8> {
+    let file = std::fs::File::open(path).expect("there");
+    zstd::decode_all(file).expect("zstd")
+}
+
+fn open(files: &[(String, Vec<u8>)]) -> Trace<'_> {
+    let file = |(name, bytes): &'_ (String, Vec<u8>)| name.clone() + &bytes.len().to_string();
+    let files = files
+        .iter()
+        .map(|f| File { name: file(f), from: Box::new(&f.1[..]) as Box<dyn Read + '_> })
+        .collect();
+    Trace::open(files, None, false).expect("recognised")
+}
+
+fn requests(files: &[(String, Vec<u8>)], action: Option<Action>) -> Vec<Request> {
+    let mut trace = open(files);
+    let select = Select { action, ..Select::default() };
+    let all: Result<Vec<Request>, _> = Requests::new(&mut trace, select).collect();
+    all.unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Bios and discards of each phase, as the recorder of the trace counted them.
+#[test]
+fn phases_of_recorded_ftraces_have_the_bios_that_their_summaries_say() {
+    let check = "ftrace of ext4 with discards beside its summary";
+    let Some(dir) = shared("reference/ext4-trim", check) else { return };
+    for run in ["discard", "fstrim", "lazy"] {
+        let summary = std::fs::read(dir.join(format!("{run}.json"))).expect("there");
+        let summary: Value = serde_json::from_slice(&summary).expect("JSON");
+        let file = (run.to_owned(), unpacked(&dir.join(format!("{run}.trace.txt.zst"))));
+        let files = [file];
+        let mut trace = open(&files);
+        assert_eq!(trace.format(), Format::Ftrace);
+        let (mut phase, mut found) = (String::new(), BTreeMap::<(String, &str), u64>::new());
+        let mut discards = Vec::new();
+        while let Some(item) = trace.next_item() {
+            match item.expect("nothing is wrong") {
+                Item::Mark { text, .. } => {
+                    phase = text.strip_prefix("WL ").expect("its marks begin so").to_owned();
+                }
+                Item::Event(e) => {
+                    assert_eq!(e.step, Step::Queue);
+                    let kind = match e.op {
+                        Op::Write => "write_bios",
+                        Op::Discard => "discard_bios",
+                        _ => continue,
+                    };
+                    *found.entry((phase.clone(), kind)).or_default() += 1;
+                    // What mkfs discards is not among those that it lists.
+                    if e.op == Op::Discard && phase != "mkfs" {
+                        discards.push((phase.clone(), e.at.0 / 8, u64::from(e.sectors) / 8));
+                    }
+                }
+                Item::Skip(..) => {}
+            }
+        }
+        let phases = summary["per_phase"].as_object().expect("phases");
+        let mut listed = 0;
+        for (phase, counts) in phases {
+            for kind in ["write_bios", "discard_bios"] {
+                let theirs = counts[kind].as_u64().unwrap_or(0);
+                let ours = found.get(&(phase.clone(), kind)).copied().unwrap_or(0);
+                assert_eq!(ours, theirs, "{run}: {kind} of {phase}");
+                listed += theirs;
+            }
+        }
+        assert_eq!(found.values().sum::<u64>(), listed, "{run}: {found:?}");
+        let theirs: Vec<(String, u64, u64)> =
+            serde_json::from_value(summary["discards_first40"].clone()).expect("a list");
+        assert_eq!(discards, theirs, "{run}");
+    }
+}
+
+/// Paths below a folder of the references whose names end so.
+fn recorded(folders: &[&str], end: &str, check: &str) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for folder in folders {
+        let Some(dir) = shared(&format!("reference/{folder}"), check) else { return Vec::new() };
+        let entries =
+            std::fs::read_dir(dir).expect("a folder").map(|e| e.expect("readable").path());
+        all.extend(entries.filter(|p| p.to_str().is_some_and(|p| p.ends_with(end))));
+    }
+    all.sort();
+    all
+}
+
+/// The lines of an action that have a request, taken apart here by position: (ns, letters, sector,
+/// sectors).
+fn columns(text: &str, action: &str) -> Vec<(u64, String, u64, u32)> {
+    let mut out = Vec::new();
+    for line in text.lines().filter(|l| l.starts_with("  7,0 ")) {
+        let w: Vec<&str> = line.split_whitespace().collect();
+        if w[5] != action {
+            continue;
+        }
+        let number = |i: usize| w.get(i).and_then(|w| w.parse().ok()).unwrap_or(0);
+        let sectors = if w.get(8) == Some(&"+") { number(9) as u32 } else { 0 };
+        if sectors > 0 || w[6].starts_with('F') {
+            let at = if sectors > 0 { number(7) } else { 0 };
+            out.push((
+                w[3].replace('.', "").parse().expect("a time"),
+                w[6].to_owned(),
+                at,
+                sectors,
+            ));
+        }
+    }
+    out
+}
+
+fn as_columns(requests: &[Request]) -> Vec<(u64, u64, u32)> {
+    requests.iter().map(|r| (r.event.at_ns, r.event.at.0, r.event.sectors)).collect()
+}
+
+#[test]
+fn text_of_blkparse_is_read_line_by_line() {
+    let check = "blkparse's text of recorded runs";
+    let paths = recorded(&["otherfs-fsync-trace", "direct-io"], ".bp.txt.zst", check);
+    let mut lines = 0;
+    for path in &paths {
+        let bytes = unpacked(path);
+        let text = String::from_utf8(bytes.clone()).expect("text");
+        let files = [(path.display().to_string(), bytes)];
+        for (action, letter) in [(Action::Queue, "Q"), (Action::Issue, "D")] {
+            let theirs = columns(&text, letter);
+            let ours = requests(&files, Some(action));
+            let places: Vec<_> = theirs.iter().map(|l| (l.0, l.2, l.3)).collect();
+            assert_eq!(as_columns(&ours), places, "{path:?} {letter}");
+            for (r, (_, letters, ..)) in ours.iter().zip(&theirs) {
+                let is = match r.event.op {
+                    Op::Read => letters.contains('R'),
+                    Op::Discard => letters.contains('D'),
+                    Op::Flush => letters.starts_with('F'),
+                    _ => letters.contains('W') || letters.starts_with('N'),
+                };
+                assert!(is, "{path:?}: {letters} as {:?}", r.event.op);
+            }
+            lines += ours.len();
+        }
+    }
+    assert!(paths.is_empty() || (paths.len() > 40 && lines > 1500), "{} {lines}", paths.len());
+}
+
+/// Binary traces of two CPUs of a real kernel: what blkparse prints of them is what we read.
+#[test]
+fn binary_traces_are_what_blkparse_prints_of_them() {
+    let check = "recorded blktrace files beside blkparse";
+    if Command::new("blkparse").arg("-V").output().is_err() {
+        skipped(check, "blkparse is not installed (package blktrace)");
+        return;
+    }
+    let paths = recorded(&["otherfs-fsync-trace"], ".blktrace.0.zst", check);
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut compared = 0;
+    for path in &paths {
+        let name = path.to_str().expect("text");
+        let mut files = Vec::new();
+        for cpu in 0..2 {
+            let part = name.replace(".blktrace.0.zst", &format!(".blktrace.{cpu}.zst"));
+            let bytes = unpacked(Path::new(&part));
+            std::fs::write(dir.path().join(format!("t.blktrace.{cpu}")), &bytes).expect("written");
+            files.push((part, bytes));
+        }
+        let out = Command::new("blkparse").args(["-i", "t"]).current_dir(dir.path()).output();
+        let out = out.expect("blkparse runs");
+        assert!(out.status.success());
+        let text = [(format!("{name} as text"), out.stdout)];
+        for action in [Action::Queue, Action::Issue] {
+            let (b, t) = (requests(&files, Some(action)), requests(&text, Some(action)));
+            // blkparse counts from the first event of a request or plug.
+            let first = |r: &[Request]| r.first().map_or(0, |r| r.event.at_ns);
+            let all = |requests: &[Request]| -> Vec<_> {
+                let from = first(requests);
+                let one = |r: &Request| {
+                    let e = &r.event;
+                    (e.at_ns - from, e.op, e.flags, e.at, e.sectors, r.done_ns.map(|d| d - from))
+                };
+                requests.iter().map(one).collect()
+            };
+            assert_eq!(all(&b), all(&t), "{name} {action:?}");
+            compared += b.len();
+        }
+    }
+    assert!(paths.is_empty() || (paths.len() > 15 && compared > 120), "{} {compared}", paths.len());
+}
+
+/// fio writes down what it would do; our own sequence of the same job says what that is.
+#[test]
+fn a_log_of_fio_holds_the_jobs_own_sequence() {
+    let check = "fio's iolog of a job beside our sequence of it";
+    let version = Command::new("fio").arg("--version").output();
+    if !version.is_ok_and(|v| v.stdout.starts_with(b"fio-3.33")) {
+        skipped(check, "fio 3.33 is not installed");
+        return;
+    }
+    let jobs = [
+        "rw=randrw\nsize=8m\nbs=4k\nfsync=3\n",
+        "rw=randwrite\nsize=4m\nbsrange=512-16k\nfdatasync=5\n",
+        "rw=write\nsize=1m\nbs=8k\nfsync=1\nend_fsync=1\n",
+        "rw=read\nsize=1m\nbs=128k\n",
+    ];
+    for job in jobs {
+        let dir = tempfile::tempdir().expect("a directory");
+        let text = format!("[j]\nfilename=f\n{job}");
+        std::fs::write(dir.path().join("job.fio"), &text).expect("written");
+        let args = ["--ioengine=null", "--thread=1", "--write_iolog=log", "job.fio"];
+        let out = Command::new("fio").args(args).current_dir(dir.path()).output().expect("runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let log = std::fs::read(dir.path().join("log")).expect("a log");
+        let theirs = requests(&[("log".to_owned(), log)], None);
+        let theirs: Vec<(Op, u64, u32)> =
+            theirs.iter().map(|r| (r.event.op, r.event.at.0, r.event.sectors)).collect();
+
+        let file = fio::parse("job.fio", text.as_bytes(), &|_| None, &Variables::default());
+        let plan = fio::layout(&file.jobs[0], &mut |_| 0).expect("a plan");
+        let mut sequence = Sequence::new(&file.jobs[0], &plan, 0, true).expect("a sequence");
+        let mut ours = Vec::new();
+        loop {
+            match sequence.next_action() {
+                fio::Action::Done => break,
+                fio::Action::Io { direction, offset, length, .. } => {
+                    let op = if direction == Direction::Read { Op::Read } else { Op::Write };
+                    ours.push((op, offset / 512, (length / 512) as u32));
+                }
+                fio::Action::Sync { .. } | fio::Action::RoundEnd { sync: true } => {
+                    ours.push((Op::Flush, 0, 0));
+                }
+                _ => {}
+            }
+        }
+        assert!(ours.len() >= 8, "{job}: {}", ours.len());
+        assert_eq!(theirs, ours, "{job}");
+    }
+}
+
+/// A run of ours, exported in each format, goes onto a device again.
+#[test]
+fn what_trace_writes_is_replayed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = ["run", "--json", "--partition-size", "64M", "--out", "r"];
+    let a = writepath(
+        dir.path(),
+        &[&run[..], &["--cpu", "free", "--workload", "fsync-last,n=3"]].concat(),
+    );
+    assert_eq!(a.code, 0, "{}", a.stderr);
+    let doc: Value = serde_json::from_str(&a.stdout).expect("one JSON document");
+    let result = doc["result"].as_str().expect("a path");
+    let events = std::fs::read_to_string(dir.path().join(result).join("events.ndjson"));
+    let events = events.expect("events");
+    let issued = writepath(dir.path(), &["trace", result, "--to", "paper"]).stdout.lines().count();
+    assert!(issued > 20 && events.lines().count() > issued);
+    for (format, file) in [("blktrace", "t.blktrace.0"), ("blkparse", "t.txt"), ("paper", "p.txt")]
+    {
+        let a = writepath(dir.path(), &["trace", result, "--to", format, "--out", file]);
+        assert_eq!(a.code, 0, "{}", a.stderr);
+    }
+    let kinds = |doc: &Value| -> Vec<(u64, u64)> {
+        let ops = ["read", "write", "discard", "flush"].map(|op| &doc["ops"][op]);
+        ops.iter()
+            .map(|o| (o["requests"].as_u64().unwrap_or(0), o["bytes"].as_u64().unwrap_or(0)))
+            .collect()
+    };
+    for mode in ["afap", "timed", "think"] {
+        let binary = replayed(dir.path(), &["t", "--mode", mode]);
+        assert_eq!(kinds(&binary).iter().map(|k| k.0).sum::<u64>(), issued as u64);
+        assert_eq!(binary["trace"]["device"], "8,16");
+        let text = replayed(dir.path(), &["t.txt", "--mode", mode]);
+        for key in ["ops", "virtual_ns", "counters", "late_ns"] {
+            assert_eq!(binary[key], text[key], "{key} of {mode}");
+        }
+        let again = replayed(dir.path(), &["t", "--mode", mode]);
+        assert_eq!(binary, again, "the same bytes");
+        if mode != "think" {
+            assert_eq!(kinds(&replayed(dir.path(), &["p.txt", "--mode", mode])), kinds(&binary));
+        }
+    }
+    // The device of the trace is the one that it is replayed onto: at the times of the trace every
+    // request takes what it took, for nothing but its requests counts.
+    let same = replayed(dir.path(), &["t", "--mode", "timed", "--depth", "64"]);
+    for op in ["write", "flush"] {
+        let (ours, theirs) = (&same["ops"][op]["service_ns"], &same["ops"][op]["recorded_ns"]);
+        assert_eq!(ours["count"], theirs["count"]);
+        assert_eq!((&ours["max"], &ours["min"]), (&theirs["max"], &theirs["min"]), "{op}");
+        assert_eq!(ours["mean"], theirs["mean"], "{op}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_the_way_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let line = |n: u64, what: &str| format!("8,0 0 {n} 0.00000{n}000 1 {what}\n");
+    let two = line(1, "D W 8 + 8 [a]") + &line(2, "C W 8 + 8 [0]");
+    let other = "8,16 0 3 0.000003000 1 D W 8 + 8 [a]\n";
+    let far = line(1, "D W 999999999999 + 8 [a]");
+    let torn = two.clone() + "8,0 0 3 0.0000";
+    let files = [
+        ("good", &two),
+        ("two", &(two.clone() + other)),
+        ("far", &far),
+        ("torn", &torn),
+        ("empty", &String::new()),
+    ];
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).expect("written");
+    }
+    let cases: [(&[&str], i32, &str); 13] = [
+        (&["good"], 0, ""),
+        (&["two"], 2, "--from 8,0"),
+        (&["two", "--from", "8,16"], 0, ""),
+        (&["two", "--from", "9,9"], 2, "8,0 and 8,16"),
+        (&["far"], 2, "line 1: sectors 999999999999 + 8 are beyond"),
+        (&["far", "--wrap"], 0, ""),
+        (&["torn"], 2, "--torn-ok"),
+        (&["torn", "--torn-ok"], 0, ""),
+        (&["empty"], 2, "--format"),
+        (&["good", "--mode", "slow"], 2, "afap, timed, think"),
+        (&["good", "--on", "no-such"], 2, "list devices"),
+        (&["good", "--out", "image"], 2, "no log of dm-log-writes"),
+        (&["missing"], 74, "missing"),
+    ];
+    for (args, code, says) in cases {
+        let a = writepath(dir.path(), &[&["replay"], args].concat());
+        assert_eq!(a.code, code, "{args:?}: {}{}", a.stdout, a.stderr);
+        assert!(a.stderr.contains(says), "{args:?}: {}", a.stderr);
+        let a = writepath(dir.path(), &[&["replay", "--json"], args].concat());
+        let doc: Value = serde_json::from_str(&a.stdout).expect("one JSON document");
+        assert_eq!(doc["ok"], code == 0, "{args:?}");
+    }
+}
