@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wp_base::Sector;
-use wp_base::event::Record;
+use wp_base::event::{Op, Record};
 use wp_block::trace::{Issues, TraceDevice};
 use wp_lab::reference::{Filed, KernelRun, parse_tsv, summarise};
 use wp_lab::results::{events_to_ndjson, parse_classes, parse_events};
@@ -11,6 +11,10 @@ use wp_medium::write_log::{LogEntry, Until, WriteLog, write_log};
 use wp_medium::{Medium, View};
 use wp_report::diff::{Side, What, diff};
 
+use wp_trace::replay::{Mode, Options, ReplayError, replay};
+use wp_trace::{Action, File, Format, Requests, Select, Trace};
+
+use super::feed::Feed;
 use super::image::Sparse;
 
 /// Contents of a medium that logs are compared by.
@@ -55,6 +59,55 @@ pub fn blktrace(input: &[u8]) {
     let again = wp_trace::blktrace::records(&bytes).expect("a trace that we wrote");
     assert_eq!(again.len(), records.len());
     views(&records, &BTreeMap::new());
+}
+
+/// Requests of a trace that are replayed.
+const REPLAYED_MAX: usize = 2000;
+
+/// A block trace: the first byte says its format, the second how it is replayed onto a small
+/// device. Its requests come in the order of time, each of one device; replayed, all are told.
+pub fn block_trace(input: &[u8]) {
+    let mut feed = Feed::new(input);
+    let (which, how) = (feed.u8(), feed.u8());
+    let bytes = feed.rest();
+    let format = Format::ALL.get(usize::from(which)).copied();
+    let file = File { name: "trace".to_owned(), from: Box::new(bytes) };
+    let Ok(mut trace) = Trace::open(vec![file], format, how & 1 != 0) else { return };
+    let action = [None, Some(Action::Queue), Some(Action::Issue), None];
+    let select = Select { device: None, action: action[usize::from(how >> 1) % 4] };
+    let all = Requests::new(&mut trace, select);
+    let mut requests = Vec::new();
+    for request in all.take(REPLAYED_MAX) {
+        match request {
+            Ok(r) => requests.push(r),
+            Err(e) => {
+                assert!(!e.to_string().is_empty());
+                break;
+            }
+        }
+    }
+    let mut last = 0;
+    for r in &requests {
+        assert!(r.event.at_ns >= last && r.done_ns.is_none_or(|done| done >= r.event.at_ns));
+        assert_eq!(r.event.sectors == 0, r.event.op == Op::Flush);
+        assert_eq!(r.event.device, requests[0].event.device);
+        last = r.event.at_ns;
+    }
+    let options = Options {
+        mode: Mode::ALL[usize::from(how >> 3) % 3],
+        depth: Some(1 + u32::from(how >> 5)),
+        wrap: true,
+        align: true,
+        ..Options::default()
+    };
+    let fixed = wp_device::find("fixed").expect("a device of ours");
+    let device = fixed.make(&[("capacity_bytes", 1 << 24)]).expect("a possible device");
+    let given = requests.len() as u64;
+    match replay(device, requests.into_iter().map(Ok), &options, &mut |_| true) {
+        Ok(outcome) => assert_eq!((outcome.requests(), outcome.failed()), (given, 0)),
+        Err(ReplayError::Request { what, .. }) => assert!(!what.is_empty()),
+        Err(other) => panic!("{other:?}"),
+    }
 }
 
 /// A run's events, with the lines beside them after a line `----`; every view of them.

@@ -72,6 +72,11 @@ pub const TARGETS: &[Target] = &[
     plain("jbd2_log", "a journal put together by rule, in every format", log::jbd2),
     plain("log_writes", "a log of dm-log-writes", files::log_writes),
     plain("blktrace", "blktrace's binary format", files::blktrace),
+    plain(
+        "block_trace",
+        "a block trace in each format, replayed onto a device",
+        files::block_trace,
+    ),
     plain("events", "a run's events and lines, and every view of them", files::events),
     plain("kernel_trace", "a recorded kernel's trace, and its summary", files::kernel_trace),
     plain("fio_job", "a fio job file, its layout and operations", texts::fio_job),

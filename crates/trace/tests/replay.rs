@@ -7,7 +7,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use wp_base::event::{Flags, Op};
 use wp_base::{Sector, Span, Time};
-use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Effects, Limits};
+use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Effects, Limits, Status};
 use wp_medium::{Medium, Slice};
 use wp_trace::replay::{Mode, Options, Outcome, ReplayError, replay};
 use wp_trace::{Event, Place, Request, Step};
@@ -273,4 +273,17 @@ fn filling_counts_for_itself_and_an_end_is_told() {
     });
     let o = o.expect("played");
     assert!(o.interrupted && o.reads.requests == 3 * 1024 && o.reads.service.count == 3 * 1024);
+}
+
+#[test]
+fn a_request_that_the_device_refuses_is_counted_and_the_first_is_told() {
+    // Behind the write pointer of a zone, and at it.
+    let zoned = [("zone_bytes", 1 << 18)];
+    let requests = [8, 0, 16].map(|at| request(0, Op::Write, at, 8, None));
+    let (o, _) = play(&zoned, &requests, mode(Mode::Afap, 1));
+    let o = o.expect("played");
+    assert_eq!((o.writes.requests, o.writes.failed, o.writes.service.count), (3, 2, 1));
+    assert_eq!(o.writes.bytes_done, 4096);
+    let (first, status) = o.first_failed.expect("two have failed");
+    assert_eq!((first.at, status), (Sector(8), Status::Io));
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use wp_base::event::{Flags, Op};
 use wp_base::{Sector, Time};
-use wp_block::{Admit, DevRequest, DeviceModel, Effects, Limits};
+use wp_block::{Admit, DevRequest, DeviceModel, Effects, Limits, Status};
 use wp_medium::Slice;
 
 /// A command that is to be sent.
@@ -53,7 +53,7 @@ pub(super) struct Host {
     flushes_flying: usize,
     ready: VecDeque<Command>,
     admitted: Vec<(u64, Time)>,
-    done: Vec<(u64, bool)>,
+    done: Vec<(u64, Result<(), Status>)>,
     refused: u64,
     is_full: bool,
 }
@@ -113,8 +113,8 @@ impl Host {
         std::mem::take(&mut self.admitted).into_iter()
     }
 
-    /// Commands that completed: whose, and whether well.
-    pub fn take_done(&mut self) -> std::vec::IntoIter<(u64, bool)> {
+    /// Commands that completed: whose, and how.
+    pub fn take_done(&mut self) -> std::vec::IntoIter<(u64, Result<(), Status>)> {
         std::mem::take(&mut self.done).into_iter()
     }
 
@@ -174,7 +174,7 @@ impl Host {
             let (owner, is_flush) = flew.expect("a device completes what it was sent, once");
             self.flushes_flying -= usize::from(is_flush);
             self.is_full = false;
-            self.done.push((owner, done.status.is_ok()));
+            self.done.push((owner, done.status));
         }
     }
 

@@ -29,6 +29,7 @@ use wp_block::DeviceModel;
 use wp_medium::Slice;
 
 use crate::error::TraceError;
+use crate::item::Event;
 use crate::requests::Request;
 use host::{Command, Host};
 pub use outcome::{OpCounts, Outcome};
@@ -124,8 +125,8 @@ pub struct Progress {
     pub elapsed: Span,
 }
 
-/// Plays `requests` on `device`. `go_on` is asked now and then; what was done until it says no
-/// counts.
+/// Plays `requests`, which come in the order of their times, on `device`. `go_on` is asked now and
+/// then; what was done until it says no counts.
 pub fn replay(
     device: Box<dyn DeviceModel>,
     requests: impl Iterator<Item = Result<Request, TraceError>>,
@@ -140,8 +141,7 @@ pub fn replay(
 
 /// A request at the device.
 struct Flight {
-    op: Op,
-    bytes: u64,
+    event: Event,
     due: Time,
     sent: Option<Time>,
     /// Number in the trace.
@@ -197,7 +197,7 @@ impl Player {
             self.host.queue(Command::flush());
         }
         self.drain(0)?;
-        self.out.failed_fill = self.host.take_done().filter(|(_, ok)| !ok).count() as u64;
+        self.out.failed_fill = self.host.take_done().filter(|(_, how)| how.is_err()).count() as u64;
         self.began = self.host.now();
         self.counters_before = self.host.counters();
         Ok(())
@@ -233,7 +233,7 @@ impl Player {
             let mut wake = Time::NEVER;
             if let Some(r) = next {
                 let first_ns = *first_ns.get_or_insert(r.event.at_ns);
-                let after = Span(r.event.at_ns - first_ns);
+                let after = Span(r.event.at_ns.saturating_sub(first_ns));
                 if after > SPAN_MAX {
                     let what = format!("{} s after the first request", after.0 / 1_000_000_000);
                     let help = "a trace has no more than a century; --format, if it is another";
@@ -280,19 +280,10 @@ impl Player {
         counts.requests += 1;
         counts.bytes += u64::from(e.sectors) * SECTOR_BYTES;
         if let Some(done) = r.done_ns {
-            counts.recorded.add(done - e.at_ns);
+            counts.recorded.add(done.saturating_sub(e.at_ns));
         }
         self.think.sent(r, number, self.options.mode == Mode::Think);
-        let flight = Flight {
-            op: e.op,
-            bytes: u64::from(e.sectors) * SECTOR_BYTES,
-            due,
-            sent: None,
-            number,
-            groups,
-            left: 0,
-            failed: false,
-        };
+        let flight = Flight { event: *e, due, sent: None, number, groups, left: 0, failed: false };
         self.flights.insert(number, flight);
         self.go_on_with(number);
         self.host.dispatch();
@@ -327,13 +318,16 @@ impl Player {
                     }
                 }
             }
-            let done: Vec<(u64, bool)> = self.host.take_done().collect();
+            let done: Vec<_> = self.host.take_done().collect();
             if done.is_empty() {
                 return;
             }
-            for (owner, ok) in done {
+            for (owner, how) in done {
                 let Some(flight) = self.flights.get_mut(&owner) else { continue };
-                flight.failed |= !ok;
+                if let Err(status) = how {
+                    flight.failed = true;
+                    self.out.first_failed.get_or_insert((flight.event, status));
+                }
                 flight.left -= 1;
                 if flight.left == 0 {
                     self.go_on_with(owner);
@@ -348,7 +342,7 @@ impl Player {
         let now = self.host.now();
         self.think.completed(flight.number, now);
         self.out.end = now.since(self.began);
-        let counts = self.out.of(flight.op);
+        let counts = self.out.of(flight.event.op);
         let Some(sent) = flight.sent else {
             // Nothing had to be sent: a flush of a device that has nothing to flush.
             counts.not_sent += 1;
@@ -358,7 +352,7 @@ impl Player {
             counts.failed += 1;
             return;
         }
-        counts.bytes_done += flight.bytes;
+        counts.bytes_done += u64::from(flight.event.sectors) * SECTOR_BYTES;
         counts.service.add(now.since(sent).0);
         counts.response.add(now.since(flight.due).0);
     }

@@ -2,7 +2,10 @@
 
 use wp_base::Span;
 use wp_base::event::Op;
+use wp_block::Status;
 use wp_workload::fio::Stat;
+
+use crate::item::Event;
 
 /// Requests of one kind.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -43,6 +46,8 @@ pub struct Outcome {
     pub trace: Span,
     /// Of `timed`: those that the device took later than they were due, and how much later, in ns.
     pub late: Stat,
+    /// The first request that failed, and how.
+    pub first_failed: Option<(Event, Status)>,
     /// Most requests at a time.
     pub depth: u64,
     /// Times that the device was full when something was to be sent.

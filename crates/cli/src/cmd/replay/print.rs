@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use wp_trace::Requests;
-use wp_trace::replay::{Mode, Options, Outcome};
+use wp_trace::replay::{Mode, OpCounts, Options, Outcome};
+use wp_trace::{Requests, Skip};
 use wp_workload::fio::Stat;
 
 /// What was replayed, and onto what.
@@ -95,8 +95,36 @@ pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
         "requests_per_s": rate(o.requests(), o.end.0),
         "ops": ops, "late_ns": stat(&o.late), "device_full": o.busy, "split": o.split,
         "wrapped": o.wrapped, "widened": o.widened, "interrupted": o.interrupted,
+        "notes": remarks(of, o),
         "counters": counters(&o.counters), "counters_before": counters(&o.counters_before),
     })
+}
+
+/// What somebody who reads the numbers should know.
+fn remarks(of: &Of<'_, '_, '_>, o: &Outcome) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some((event, status)) = &o.first_failed {
+        let what = format!("the first request that failed did so with {status:?}");
+        all.push(of.requests.trace().error(event, what, "").to_string());
+    }
+    if o.failed_fill > 0 {
+        all.push(format!("{} writes of --fill failed", o.failed_fill));
+    }
+    let unknown = |c: &OpCounts| c.requests - c.recorded.count;
+    let unknown: u64 = o.kinds().iter().map(|(_, c)| unknown(c)).sum();
+    if of.options.mode == Mode::Think && unknown > 0 {
+        all.push(format!(
+            "no completion of {unknown} requests is recorded: they count as done at once"
+        ));
+    }
+    if of.options.mode != Mode::Afap && o.trace.0 == 0 && o.requests() > 1 {
+        all.push("all requests of the trace have one time".to_owned());
+    }
+    let lost = of.requests.trace().skipped().count(Skip::Lost);
+    if lost > 0 {
+        all.push(format!("the tracer lost {lost} events: the trace is not whole"));
+    }
+    all
 }
 
 /// The same for people.
@@ -131,6 +159,9 @@ fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
         rate(bytes, o.end.0) / 1000,
         rate(o.requests(), o.end.0)
     )?;
+    for remark in remarks(of, o) {
+        writeln!(t, "note     {remark}")?;
+    }
     let skipped: Vec<String> =
         trace.skipped().iter().map(|(why, n)| format!("{n} {}", why.name())).collect();
     if !skipped.is_empty() {
