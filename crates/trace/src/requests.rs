@@ -6,11 +6,12 @@
 //!             leaves the rest of it. A completion without sectors ends the oldest flush.
 //! Invariants: requests come in the order of the trace, and their times never go back: a line that
 //!             is out of order by more than a window is given the time before it, and counted.
-//! Left out:   completions later than [`WAITING_MAX`] requests: the request counts as one whose
-//!             completion is not known.
+//! Left out:   completions later than [`WAITING_MAX`] requests or [`TOOK_MAX`]: the request counts
+//!             as one whose completion is not known.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use wp_base::Span;
 use wp_base::event::Op;
 
 use crate::error::TraceError;
@@ -20,6 +21,9 @@ use crate::trace::Trace;
 /// Requests that wait for their completion: more than any queue holds, by far. Those of a trace
 /// without completions wait so long in vain.
 const WAITING_MAX: usize = 1 << 14;
+/// Longest that a request takes. Drivers give one up after minutes; what is later than a day is no
+/// time, but damage.
+const TOOK_MAX: Span = Span::secs(86_400);
 /// Events among which a `D` is looked for when nothing says whether `Q` or `D` is wanted.
 const LOOKED_AT: usize = 4096;
 
@@ -81,6 +85,13 @@ fn kind(op: Op) -> Kind {
         Op::Flush => Kind::Flush,
         Op::Write | Op::Zone(_) => Kind::Write,
     }
+}
+
+/// When a request of that time completed, if it can have been then: not before, and not days
+/// later.
+fn completion(at_ns: u64, done_ns: u64) -> Option<u64> {
+    let took = done_ns.saturating_sub(at_ns);
+    (took <= TOOK_MAX.0).then_some(at_ns + took)
 }
 
 /// The requests of a trace.
@@ -249,8 +260,7 @@ impl<'t, 'a> Requests<'t, 'a> {
                 None
             }
         };
-        // Whoever has a completion cannot have had it before.
-        let done_ns = done_ns.map(|done| done.max(at_ns));
+        let done_ns = done_ns.and_then(|done| completion(at_ns, done));
         self.waiting.push_back((Request { event: Event { at_ns, ..e }, done_ns }, e.at.0));
     }
 
@@ -276,7 +286,7 @@ impl<'t, 'a> Requests<'t, 'a> {
                 *open_at = end;
                 self.open.insert((key.0, key.1, end, key.3), its_end);
             } else {
-                r.done_ns = Some(e.at_ns.max(r.event.at_ns));
+                r.done_ns = completion(r.event.at_ns, e.at_ns);
             }
         }
     }
