@@ -6,7 +6,7 @@
 //!             leaves the rest of it. A completion without sectors ends the oldest flush.
 //! Invariants: requests come in the order of the trace, and their times never go back: a line that
 //!             is out of order by more than a window is given the time before it, and counted.
-//! Left out:   completions later than [`WAITING_MAX`] requests or [`TOOK_MAX`]: the request counts
+//! Left out:   completions later than `WAITING_MAX` requests or `TOOK_MAX`: the request counts
 //!             as one whose completion is not known.
 
 use std::collections::{BTreeMap, VecDeque};

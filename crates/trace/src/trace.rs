@@ -1,7 +1,7 @@
 //! A trace: one file or several, in the order of time.
 //!
 //! Picture:    file -> parser of its format -> window -> merge -> items in the order of time.
-//! Invariants: 1. memory does not grow with the length of a file: a window holds [`WINDOW`] events;
+//! Invariants: 1. memory does not grow with the length of a file: a window holds `WINDOW` events;
 //!             2. items of one instant keep the order of their file, and files the order in which
 //!                they were given.
 //! Left out:   order over more than a window. Kernels write what each CPU saw, and tools sort it

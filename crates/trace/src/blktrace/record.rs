@@ -15,7 +15,7 @@ pub(crate) const VERSION: u32 = 7;
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Header<O: ByteOrder> {
-    /// `magic`: [`MAGIC`] and the version.
+    /// `magic`: `MAGIC` and the version.
     pub magic: U32<O>,
     /// `sequence`, number of the event on its CPU.
     pub sequence: U32<O>,

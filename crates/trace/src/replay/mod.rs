@@ -1,6 +1,6 @@
 //! Replay of requests onto a device model, in virtual time.
 //!
-//! Picture:    requests -> when is the next due ([`Mode`]) -> [`host`]: commands, as a driver sends
+//! Picture:    requests -> when is the next due ([`Mode`]) -> `host`: commands, as a driver sends
 //!             them -> device -> how long each took ([`Outcome`]).
 //! Laws:       1. requests are sent in the order of the trace, one after the other;
 //!             2. no more than the depth are at the device or wait for it; a device that takes
