@@ -61,6 +61,7 @@ impl Trivial {
             barrier: false,
             zones: None,
             discard_granularity_sectors: 0,
+            discard_zeroes: false,
         };
         Trivial { limits, slots: vec![(0, Op::Read); 32], free: (0..32).collect() }
     }

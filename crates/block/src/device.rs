@@ -41,6 +41,9 @@ pub struct Limits {
     /// Discards that do not cover this many aligned sectors may be ignored. 0 when `discard` is
     /// not.
     pub discard_granularity_sectors: u32,
+    /// Does what was discarded read as zeroes (ATA RZAT, NVMe DLFEAT)? If not, as anything that was
+    /// there.
+    pub discard_zeroes: bool,
     /// Can it be sent a cache flush beside other commands? Not over SATA, where FLUSH CACHE is no
     /// queued command: libata lets the queue run empty before it (`ata_std_qc_defer()`), and the
     /// single-queue layer takes nothing from the elevator while it runs (`flush_not_queueable`,
@@ -305,4 +308,11 @@ pub trait DeviceModel {
 
     /// Counters for reports: (name with its unit, value), always all of them, in a fixed order.
     fn counters(&self) -> Vec<(&'static str, u64)>;
+
+    /// Blocks of its flash that hold data, by how many slots of 4 KiB in each are still valid:
+    /// those with none come first, and could be used again with nothing copied. Empty if it does
+    /// not model that. May walk the whole device.
+    fn flash_blocks(&self) -> Vec<u64> {
+        Vec::new()
+    }
 }

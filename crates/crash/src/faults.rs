@@ -407,6 +407,7 @@ mod tests {
             flush_beside_others: true,
             barrier: false,
             discard_granularity_sectors: 0,
+            discard_zeroes: false,
         };
         let faults = Faults::new(Regions::default());
         let mut device = Late::new(Box::new(Quick(Medium::new(), limits)), faults.clone());

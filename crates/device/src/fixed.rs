@@ -64,6 +64,7 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         barrier: false,
         zones: None,
         discard_granularity_sectors: if discard { 8 } else { 0 },
+        discard_zeroes: discard,
     })
 }
 

@@ -217,6 +217,7 @@ mod tests {
                     barrier: false,
                     zones: None,
                     discard_granularity_sectors: 0,
+                    discard_zeroes: false,
                 }
             }
             fn submit(

@@ -8,6 +8,7 @@ use wp_base::event::{BlockAction, Class, Event, Op};
 use wp_base::{Sector, Span};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::paper::ext4_fsync::profile;
+use wp_lab::paper::inode_trim::{Deleted, RunPlan, Trim, run};
 use wp_lab::testing::skipped;
 use wp_lab::{files, registry};
 use wp_medium::{Medium, MediumView, Slice};
@@ -156,6 +157,28 @@ fn inodes_of_a_trimmed_block_are_taken_again() {
     .expect("runs");
     m.unmount(&vfs).expect("unmounts");
     e2fsck(&m.medium(), start, "the same, unmounted");
+}
+
+#[test]
+fn a_device_gets_only_whole_units() {
+    // 16 KiB: four table blocks each, and the partition begins in the middle of one.
+    for start in [2048, 2056] {
+        let mut plan = RunPlan::paper(Trim::Safe, Deleted::All, 1);
+        plan.device_params.push(("trim_granularity_bytes".to_owned(), 16_384));
+        plan.start = Sector(start);
+        let done = run(&plan).expect("runs");
+        let left = done.unmounted.of("inode_table");
+        assert!((1..=7).contains(&left), "{left} table pages left at {start}");
+        assert!(done.tables_trimmed > 0 && done.tables_trimmed.is_multiple_of(4), "at {start}");
+    }
+}
+
+#[test]
+fn a_device_that_does_not_read_zeroes_is_refused() {
+    let mut plan = RunPlan::paper(Trim::Safe, Deleted::All, 1);
+    plan.device_params.push(("read_after_trim".to_owned(), 1));
+    let refused = run(&plan).expect_err("what was discarded may read as inodes in use");
+    assert!(refused.to_string().contains("inode_trim=safe"), "{refused}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use wp_lab::claims::{Verdict, check_pins};
 use wp_lab::paper::{
     ext4_fsync,
     f2fs_oprw::{self, Ended},
+    inode_trim,
 };
 use wp_lab::testing::{blessing, repository};
 
@@ -38,6 +39,21 @@ fn every_claim_of_f2fs_oprw_has_the_pinned_verdict() {
         changes.iter().filter(|c| c.pinned.is_none() || !open.contains(&c.id.as_str())).collect();
     assert!(wrong.is_empty(), "verdicts that changed: {wrong:#?}");
     assert_eq!(found.claims.len(), 24);
+}
+
+#[test]
+fn every_claim_of_inode_trim_has_the_pinned_verdict() {
+    let found = inode_trim::reproduce(1, false, &mut |_, _, _| true)
+        .expect("runs")
+        .expect("is not stopped");
+    let path = repository("papers/verdicts.toml");
+    let changes = check_pins(&path, inode_trim::SLUG, &found.claims, blessing()).expect("readable");
+    assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
+    // Beyond: what is discarded spares copies, whatever runs.
+    for rows in found.wear.chunks(3) {
+        let copied: Vec<u64> = rows.iter().map(|w| w.copied_slots).collect();
+        assert!(copied.is_sorted_by(|a, b| a > b), "{}: {copied:?}", rows[0].work.name());
+    }
 }
 
 /// Files whose data is on disk, blocks that fsync writes: the same for every seed, for they are not

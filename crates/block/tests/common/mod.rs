@@ -194,6 +194,7 @@ pub fn limits() -> Limits {
         barrier: false,
         zones: None,
         discard_granularity_sectors: 8,
+        discard_zeroes: true,
     }
 }
 

@@ -76,6 +76,7 @@ impl SsdConfig {
             barrier: false,
             zones: None,
             discard_granularity_sectors: if discard { ftl.trim_slots * SLOT_SECTORS } else { 0 },
+            discard_zeroes: discard && !ftl.old_after_trim,
         };
         let gc_low = gc_low(s, &ftl)?;
         let superblocks_least = check_space(s, &geometry, &ftl, gc_low, user_slots)?;

@@ -233,6 +233,10 @@ impl DeviceModel for Ssd {
         self.current()
     }
 
+    fn flash_blocks(&self) -> Vec<u64> {
+        self.usage().blocks_by_valid
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let c = &self.counts;
         let n = self.nand.counts();

@@ -112,6 +112,7 @@ impl ZnsConfig {
             barrier: false,
             zones: Some(zones),
             discard_granularity_sectors: 0,
+            discard_zeroes: false,
         };
         let span = |key: &str| Span(s.get(key));
         let reset_slice = span("reset_slice_ns");

@@ -284,6 +284,7 @@ impl Ext4 {
         let ((first_group, first_bit), (last_group, last_bit)) = (at(first.max(begin))?, at(last)?);
         let mut done = 0;
         for group in first_group..=last_group {
+            done += self.fstrim_table(group).await?;
             self.load_group(group).await?;
             if self.groups.with(group, |bits| bits.free_blocks()) < least.max(1) {
                 continue;
@@ -299,6 +300,7 @@ impl Ext4 {
             done += u64::from(self.trim(range, least.max(1)).await);
         }
         self.discards.last_least.set(least);
+        self.table_trims_done().await;
         Ok(done * block)
     }
 }

@@ -70,19 +70,21 @@ impl Ext4 {
         Ok(b.with(|bytes| bytes[slot.index as usize / 8] >> (slot.index % 8) & 1 == 1))
     }
 
-    /// Are all other inodes of `ino`'s table block free, so that its contents do not matter?
+    /// Are all inodes of a table block free but, perhaps, `ino`, so that its contents do not
+    /// matter?
     pub(super) async fn itable_block_is_unused(
         &self,
         group: u32,
         table_block: u32,
-        ino: u32,
+        ino: Option<u32>,
     ) -> FsResult<bool> {
         let b = self.inode_bitmap(group).await?;
         let per = self.bs().bytes() / u32::from(self.geo.inode_bytes);
-        let own = (ino - 1) % self.geo.inodes_per_group;
+        let own = ino.map(|ino| (ino - 1) % self.geo.inodes_per_group);
         let first = table_block * per;
         Ok(b.with(|bytes| {
-            (first..first + per).all(|i| i == own || bytes[i as usize / 8] >> (i % 8) & 1 == 0)
+            (first..first + per)
+                .all(|i| Some(i) == own || bytes[i as usize / 8] >> (i % 8) & 1 == 0)
         }))
     }
 

@@ -280,7 +280,7 @@ impl Ext4 {
         }
         fs.watch_commits();
         fs.start_discards();
-        fs.start_table_trims();
+        fs.start_table_trims()?;
         fs.check_root().await?;
         let orphans = fs.read_orphans().await?;
         fs.mark_in_use().await?;

@@ -22,8 +22,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
-use wp_base::FsResult;
 use wp_base::event::Flags;
+use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_cache::BufFlag;
 use wp_jbd2::Handle;
@@ -31,6 +31,7 @@ use wp_medium::Slice;
 use wp_rt::{Rt, WaitQueue};
 
 use super::mount::Ext4;
+use crate::disk::GroupDesc;
 use crate::site;
 
 /// What becomes of table blocks without an inode in use.
@@ -76,8 +77,12 @@ pub(super) struct TableTrims {
     idle: RefCell<BTreeSet<u64>>,
     flying: RefCell<BTreeSet<u64>>,
     landed: WaitQueue,
+    /// Freed by this mount, so that the log may hold copies.
+    logged: RefCell<BTreeSet<u64>>,
     /// Discarded, with copies in the log.
     unrevoked: RefCell<BTreeSet<u64>>,
+    /// Groups whose tables an `fstrim` has seen to.
+    seen: RefCell<BTreeSet<u32>>,
     wake: Rc<WaitQueue>,
     works: Cell<bool>,
     stopped: Cell<bool>,
@@ -92,7 +97,9 @@ impl TableTrims {
             idle: RefCell::default(),
             flying: RefCell::default(),
             landed: WaitQueue::new(rt, "discard of an inode table"),
+            logged: RefCell::default(),
             unrevoked: RefCell::default(),
+            seen: RefCell::default(),
             wake: Rc::new(WaitQueue::new(rt, "ext4 table trim work")),
             works: Cell::new(false),
             stopped: Cell::new(false),
@@ -161,12 +168,20 @@ fn whole_units(blocks: &BTreeSet<u64>, unit: u64, shift: u64) -> (Vec<(u64, u64)
 
 impl Ext4 {
     /// Starts the worker.
-    pub(super) fn start_table_trims(self: &Rc<Self>) {
+    ///
+    /// Errors: `Unsupported` on a device whose discarded blocks may read as what they were: inodes
+    /// in use, to e2fsck.
+    pub(super) fn start_table_trims(self: &Rc<Self>) -> FsResult<()> {
         if self.opts.table_trim == TableTrim::Safe {
+            if !self.bdev.queue().limits().discard_zeroes {
+                let what = "inode_trim=safe: the device does not read zeroes after a discard";
+                return Err(FsError::Unsupported(what.into()));
+            }
             self.table_trims.works.set(true);
             let (weak, wake) = (Rc::downgrade(self), self.table_trims.wake.clone());
             self.rt.spawn_daemon("ext4tabletrim", run(weak, wake));
         }
+        Ok(())
     }
 
     /// Ends the worker, with all done that was due: what the last transactions freed as well.
@@ -199,7 +214,7 @@ impl Ext4 {
         }
         let block = self.table_block(group, index);
         let in_table = (block - self.inode_tables[group as usize]) as u32;
-        if !self.itable_block_is_unused(group, in_table, ino).await? {
+        if !self.itable_block_is_unused(group, in_table, Some(ino)).await? {
             return Ok(());
         }
         if self.opts.table_trim == TableTrim::Naive || !site::TABLE_LATER.on() {
@@ -211,6 +226,7 @@ impl Ext4 {
                 let b = self.itable_buffer(ino).await?;
                 h.revoke(block, Some(&b)).await?;
             }
+            self.table_trims.logged.borrow_mut().insert(block);
             self.table_trims.free.borrow_mut().insert(block, h.tid());
         }
         Ok(())
@@ -258,7 +274,7 @@ impl Ext4 {
             }
             for block in *first..*first + *n {
                 let Some(b) = self.bdev.peek(block) else {
-                    trims.unrevoked.borrow_mut().insert(block);
+                    self.table_gone(block);
                     continue;
                 };
                 let went = dirty.contains(&block) && !b.flag(BufFlag::Dirty);
@@ -266,13 +282,56 @@ impl Ext4 {
                     again.push(block);
                 } else if self.journal().home_is_discarded(&b) {
                     b.set_contents(Slice::zero(b.len()));
-                    trims.unrevoked.borrow_mut().insert(block);
+                    self.table_gone(block);
                 }
             }
         }
         trims.due.borrow_mut().extend(again);
         trims.flying.borrow_mut().clear();
         trims.landed.wake_all();
+    }
+
+    fn table_gone(&self, block: u64) {
+        if self.table_trims.logged.borrow_mut().remove(&block) {
+            self.table_trims.unrevoked.borrow_mut().insert(block);
+        }
+    }
+
+    /// `fstrim` for the inode table of a group: blocks without an inode in use, unless the freeing
+    /// of the last is not durable yet, in a table that need not be zeroed any more. Once a mount:
+    /// what becomes free later the worker discards. Returns how many blocks.
+    ///
+    /// Errors: as of reading the bitmap.
+    pub(super) async fn fstrim_table(&self, group: u32) -> FsResult<u64> {
+        let trims = &self.table_trims;
+        if !trims.works.get() || trims.seen.borrow().contains(&group) {
+            return Ok(0);
+        }
+        if self.csum.descriptors() && !self.group_desc(group).has(GroupDesc::INODE_ZEROED) {
+            return Ok(0);
+        }
+        let mut found = BTreeSet::new();
+        for n in 0..self.geo.itable_blocks {
+            let block = self.inode_tables[group as usize] + u64::from(n);
+            // No inode has the number 0.
+            if self.itable_block_is_unused(group, n, None).await?
+                && !trims.free.borrow().contains_key(&block)
+            {
+                found.insert(block);
+            }
+        }
+        trims.seen.borrow_mut().insert(group);
+        let count = found.len() as u64;
+        trims.due.borrow_mut().append(&mut found);
+        trims.wake.wake_all();
+        Ok(count)
+    }
+
+    /// Waits until the worker has nothing left to discard.
+    pub(super) async fn table_trims_done(&self) {
+        let trims = &self.table_trims;
+        let rests = || trims.due.borrow().is_empty() && trims.flying.borrow().is_empty();
+        trims.landed.wait_until(|| rests() || !trims.works.get()).await;
     }
 
     /// Revokes the copies that the log holds of discarded blocks: else the next recovery fills

@@ -298,6 +298,7 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         barrier: false,
         zones: None,
         discard_granularity_sectors: 0,
+        discard_zeroes: false,
     };
     let device = TestDevice {
         limits,

@@ -87,6 +87,11 @@ impl Files {
         self.entries[file].exists = true;
     }
 
+    /// How long the fileset has it, in bytes.
+    pub(super) fn size(&self, file: usize) -> u64 {
+        self.entries[file].size
+    }
+
     pub(super) fn is_open(&self, file: usize) -> bool {
         self.entries[file].opens > 0
     }

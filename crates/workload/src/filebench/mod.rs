@@ -18,6 +18,6 @@ mod personality;
 mod random;
 mod run;
 
-pub use personality::{Fileset, Flowop, Personality, Sizes, varmail};
+pub use personality::{Fileset, Flowop, Personality, Sizes, fileserver, varmail};
 pub use random::{gamma, ln};
 pub use run::{BenchResult, OpCount, RunLength, run, run_watched};

@@ -63,6 +63,15 @@ pub enum Flowop {
         /// Lengths are below this.
         iosize: u64,
     },
+    /// `writewholefile`: as long as the fileset says that the file is.
+    WriteWhole {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes at a time.
+        iosize: u64,
+    },
+    /// `statfile`: a file that is there.
+    Stat,
     /// `fsync`.
     Fsync {
         /// Descriptor.
@@ -80,6 +89,8 @@ impl Flowop {
             Flowop::Close { .. } => "closefile",
             Flowop::ReadWhole { .. } => "readwholefile",
             Flowop::AppendRandom { .. } => "appendfilerand",
+            Flowop::WriteWhole { .. } => "writewholefile",
+            Flowop::Stat => "statfile",
             Flowop::Fsync { .. } => "fsync",
         }
     }
@@ -130,6 +141,38 @@ pub fn varmail(threads: u32) -> Personality {
             Flowop::Open { fd: 1 },
             Flowop::ReadWhole { fd: 1, iosize: MIB },
             Flowop::Close { fd: 1 },
+        ],
+        flowop_ns: 0,
+    }
+}
+
+/// The published file server (`fileserver.f` of filebench 1.5, by its parameters), with so many
+/// threads and files (it has 50 and 10,000).
+pub fn fileserver(threads: u32, files: u32) -> Personality {
+    const MIB: u64 = 1 << 20;
+    const APPEND: u64 = 16 << 10;
+    Personality {
+        name: "fileserver".to_owned(),
+        fileset: Fileset {
+            name: "bigfileset".to_owned(),
+            entries: files,
+            dir_width: 20,
+            sizes: Sizes::Gamma { mean: 131_072.0, shape: 1.5 },
+            prealloc_percent: 80,
+        },
+        threads,
+        flowops: vec![
+            Flowop::Create { fd: 1 },
+            Flowop::WriteWhole { fd: 1, iosize: MIB },
+            Flowop::Close { fd: 1 },
+            Flowop::Open { fd: 1 },
+            Flowop::AppendRandom { fd: 1, iosize: APPEND },
+            Flowop::Close { fd: 1 },
+            Flowop::Open { fd: 1 },
+            Flowop::ReadWhole { fd: 1, iosize: MIB },
+            Flowop::Close { fd: 1 },
+            Flowop::Delete,
+            Flowop::Stat,
         ],
         flowop_ns: 0,
     }

@@ -251,6 +251,23 @@ impl Thread {
                     self.shared.result.borrow_mut().written += bytes;
                 }
             }
+            Flowop::WriteWhole { fd, iosize } => {
+                let (file, fd) = *self.fds.get(&fd).ok_or(FsError::BadFile)?;
+                let size = self.shared.files.borrow().size(file);
+                let mut at = 0;
+                while at < size {
+                    let data = self.shared.contents((size - at).min(iosize.max(1)));
+                    at += self.vfs.pwrite(fd, at, &[data]).await?;
+                }
+                self.shared.result.borrow_mut().written += size;
+            }
+            Flowop::Stat => {
+                let file = self.pick(Want::Existing)?;
+                let path = self.shared.files.borrow().path(file);
+                let found = self.vfs.stat(&path).await;
+                self.shared.files.borrow_mut().release(file);
+                found?;
+            }
             Flowop::Fsync { fd } => {
                 let fd = self.fd(fd)?;
                 self.vfs.fsync(fd).await?;

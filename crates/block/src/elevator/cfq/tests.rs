@@ -29,6 +29,7 @@ impl Bench {
             barrier: false,
             zones: None,
             discard_granularity_sectors: 0,
+            discard_zeroes: false,
         };
         let cfq = Cfq::new(&ElvSetup { limits, rotational, kernel: (4, 6) });
         Bench { cfq, pool: Pool::default(), now: Time(1_000_000_000) }

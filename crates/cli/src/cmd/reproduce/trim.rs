@@ -42,7 +42,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [inode_trim::SLUG],
         "runs": runs, "every_second_deleted": found.half, "15_of_16_deleted": found.most,
-        "others": found.rows, "varied": found.varied, "claims": found.claims,
+        "others": found.rows, "varied": found.varied, "wear": found.wear, "claims": found.claims,
     });
     let text = tables(found);
     let mut results = Results::default();
@@ -120,6 +120,31 @@ fn tables(found: &Reproduction) -> String {
     }
     for (name, discard, safe) in &found.varied {
         writeln!(t, "{name:<26} {discard:>9} {safe:>9}").expect(LINE);
+    }
+    if !found.wear.is_empty() {
+        writeln!(
+            t,
+            "\nAn old drive of 4 GiB, nearly full, ext4 of 6.18; WAF: slots programmed over written\n\
+             {:<18} {:<18} {:>6} {:>8} {:>8} {:>7} {:>8} {:>9} {:>8} {:>8} {:>8}",
+            "", "", "WAF", "host", "copied", "erased", "discards", "ops/s", "p50 us", "p99 us", "p99.9 us"
+        )
+        .expect(LINE);
+    }
+    for w in &found.wear {
+        let [a, b, c] = w.latency_ns.map(|ns| ns / 1000);
+        writeln!(
+            t,
+            "{:<18} {:<18} {:>6.3} {:>8} {:>8} {:>7} {:>8} {:>9.0} {a:>8} {b:>8} {c:>8}",
+            w.work.name(),
+            w.trim.name(),
+            w.amplification,
+            w.host_slots,
+            w.copied_slots,
+            w.erased_blocks,
+            w.discards,
+            w.rate
+        )
+        .expect(LINE);
     }
     t.push('\n');
     claims_table(&mut t, &found.claims);

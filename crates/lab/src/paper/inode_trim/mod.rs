@@ -7,10 +7,12 @@
 //! said in the report.
 
 mod judge;
+mod real;
 mod run;
 
 use serde::Serialize;
 
+pub use real::{DRIVE, Wear, Work, wear};
 pub use run::{Deleted, FILES, Pages, RunOutcome, RunPlan, Trim, run};
 
 use crate::claims::Judged;
@@ -43,9 +45,14 @@ pub struct Reproduction {
     pub rows: Vec<Row>,
     /// What is assumed, varied: pages with discard, and with the tables'; nothing with `quick`.
     pub varied: Vec<(&'static str, u64, u64)>,
+    /// Workloads on an old drive; nothing with `quick`.
+    pub wear: Vec<Wear>,
     /// Judged claims.
     pub claims: Vec<Judged>,
 }
+
+/// How long the workloads are: see [`wear`].
+const WEAR_SCALE: u64 = 100;
 
 /// What is assumed, varied: what the paper does not say.
 const VARIED: [(&str, fn(&mut RunPlan)); 8] = [
@@ -86,7 +93,9 @@ pub fn reproduce(
     progress: &mut dyn FnMut(usize, usize, &str) -> bool,
 ) -> Result<Option<Reproduction>, MachineError> {
     let rows: &[_] = if quick { &[] } else { &ROWS };
-    let all = Trim::ALL.len() + 2 + if quick { 0 } else { ROWS.len() + VARIED.len() };
+    let all = Trim::ALL.len()
+        + 2
+        + if quick { 0 } else { ROWS.len() + VARIED.len() + 3 * Work::ALL.len() };
     let mut done = 0;
     let mut next = |name: &str| {
         let go = progress(done, all, name);
@@ -137,10 +146,26 @@ pub fn reproduce(
         };
         varied.push((*name, pages(Trim::Discard)?, pages(Trim::Safe)?));
     }
+    let mut worn = Vec::new();
+    for work in if quick { &[] } else { &Work::ALL[..] } {
+        for trim in [Trim::None, Trim::Discard, Trim::Safe] {
+            if !next(&format!("{}, {}", work.name(), trim.name())) {
+                return Ok(None);
+            }
+            worn.push(wear(*work, trim, WEAR_SCALE, seed)?);
+        }
+    }
     let most = perturbed.pop().expect("two were run");
     let half = perturbed.pop().expect("two were run");
-    let mut found =
-        Reproduction { runs: found, half, most, rows: others, varied, claims: Vec::new() };
+    let mut found = Reproduction {
+        runs: found,
+        half,
+        most,
+        rows: others,
+        varied,
+        wear: worn,
+        claims: Vec::new(),
+    };
     found.claims = judge::judge(&found)?;
     Ok(Some(found))
 }
