@@ -5,7 +5,8 @@
 //!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
 //!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12; so
 //!         was N3. N4 was found by `crash wild`; a guest with 6.12 loses the write too. N7 was
-//!         read in the kernel's source; a guest with 6.12 loses the file. R1
+//!         read in the kernel's source; a guest with 6.12 loses the file. N8 is paper `inode-trim`
+//!         taken at its word. R1
 //!         and R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use wp_lab::claims::Verdict;
-use wp_lab::paper::inode_trim::{self, Reproduction, RunOutcome, Trim};
+use wp_lab::paper::inode_trim::{self, Reproduction, RunOutcome, Trim, Wear};
 use wp_lab::results::Results;
 
 use super::{Args, claims_table, interrupted};
@@ -121,31 +121,7 @@ fn tables(found: &Reproduction) -> String {
     for (name, discard, safe) in &found.varied {
         writeln!(t, "{name:<26} {discard:>9} {safe:>9}").expect(LINE);
     }
-    if !found.wear.is_empty() {
-        writeln!(
-            t,
-            "\nAn old drive of 4 GiB, nearly full, ext4 of 6.18; WAF: slots programmed over written\n\
-             {:<18} {:<18} {:>6} {:>8} {:>8} {:>7} {:>8} {:>9} {:>8} {:>8} {:>8}",
-            "", "", "WAF", "host", "copied", "erased", "discards", "ops/s", "p50 us", "p99 us", "p99.9 us"
-        )
-        .expect(LINE);
-    }
-    for w in &found.wear {
-        let [a, b, c] = w.latency_ns.map(|ns| ns / 1000);
-        writeln!(
-            t,
-            "{:<18} {:<18} {:>6.3} {:>8} {:>8} {:>7} {:>8} {:>9.0} {a:>8} {b:>8} {c:>8}",
-            w.work.name(),
-            w.trim.name(),
-            w.amplification,
-            w.host_slots,
-            w.copied_slots,
-            w.erased_blocks,
-            w.discards,
-            w.rate
-        )
-        .expect(LINE);
-    }
+    wear(&mut t, &found.wear);
     t.push('\n');
     claims_table(&mut t, &found.claims);
     t
@@ -163,4 +139,46 @@ fn line(t: &mut String, name: &str, r: &RunOutcome) {
         r.table_discards
     )
     .expect(LINE);
+}
+
+fn wear(t: &mut String, rows: &[Wear]) {
+    if rows.is_empty() {
+        return;
+    }
+    t.push_str(
+        "\nAn old drive of 4 GiB, nearly full, ext4 of 6.18; slots of 4 KiB; WAF is those programmed\n\
+         over those written; latency of fsync, an insert, a whole file's write, sync.\n",
+    );
+    writeln!(
+        t,
+        "{:<18} {:<18} {:>6} {:>8} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "",
+        "",
+        "WAF",
+        "written",
+        "copied",
+        "erases",
+        "discards",
+        "ops/s",
+        "p50 us",
+        "p99 us",
+        "p99.9 us"
+    )
+    .expect(LINE);
+    for w in rows {
+        let [a, b, c] = w.latency_ns.map(|ns| ns / 1000);
+        let name = if w.only_deleted { "safe, deleted only" } else { w.trim.name() };
+        writeln!(
+            t,
+            "{:<18} {name:<18} {:>6.3} {:>8} {:>8} {:>7} {:>8} {:>8.0} {a:>8} {b:>8} {c:>8}",
+            w.work.name(),
+            w.amplification,
+            w.host_slots,
+            w.copied_slots,
+            w.erased_blocks,
+            w.discards,
+            w.rate
+        )
+        .expect(LINE);
+    }
 }

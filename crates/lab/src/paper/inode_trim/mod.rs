@@ -95,7 +95,7 @@ pub fn reproduce(
     let rows: &[_] = if quick { &[] } else { &ROWS };
     let all = Trim::ALL.len()
         + 2
-        + if quick { 0 } else { ROWS.len() + VARIED.len() + 3 * Work::ALL.len() };
+        + if quick { 0 } else { ROWS.len() + VARIED.len() + real::ROWS.len() * Work::ALL.len() };
     let mut done = 0;
     let mut next = |name: &str| {
         let go = progress(done, all, name);
@@ -148,11 +148,11 @@ pub fn reproduce(
     }
     let mut worn = Vec::new();
     for work in if quick { &[] } else { &Work::ALL[..] } {
-        for trim in [Trim::None, Trim::Discard, Trim::Safe] {
-            if !next(&format!("{}, {}", work.name(), trim.name())) {
+        for what in real::ROWS {
+            if !next(&format!("{}, {}", work.name(), what.0.name())) {
                 return Ok(None);
             }
-            worn.push(wear(*work, trim, WEAR_SCALE, seed)?);
+            worn.push(wear(*work, what, WEAR_SCALE, seed)?);
         }
     }
     let most = perturbed.pop().expect("two were run");
