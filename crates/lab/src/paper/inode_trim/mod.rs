@@ -13,7 +13,7 @@ mod run;
 use serde::Serialize;
 
 pub use real::{DRIVE, Wear, Work, wear};
-pub use run::{Deleted, FILES, Pages, RunOutcome, RunPlan, Trim, run};
+pub use run::{DISKSIM, Deleted, FILES, Pages, RunOutcome, RunPlan, Trim, run};
 
 use crate::claims::Judged;
 use crate::machine::MachineError;
@@ -54,8 +54,11 @@ pub struct Reproduction {
 /// How long the workloads are: see [`wear`].
 const WEAR_SCALE: u64 = 100;
 
+/// Something else about the paper's run.
+type Change = fn(&mut RunPlan);
+
 /// What is assumed, varied: what the paper does not say.
-const VARIED: [(&str, fn(&mut RunPlan)); 8] = [
+const VARIED: [(&str, Change); 8] = [
     ("names of 4 letters less", |p| p.name = "f.".to_owned()),
     ("names of 4 letters more", |p| p.name = "fio-job.0.".to_owned()),
     ("names of 10 letters more", |p| p.name = "inode-trim-job.0.".to_owned()),
