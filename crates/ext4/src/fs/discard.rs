@@ -272,8 +272,8 @@ impl Ext4 {
             return Err(FsError::Invalid("fstrim: range of bytes"));
         }
         let unit = u64::from(limits.discard_granularity_sectors) * wp_base::SECTOR_BYTES;
-        let least = if least < unit { unit } else { least } / block;
-        let Ok(least @ 0..) = u32::try_from(least) else { return Ok(0) };
+        // More than 32 bits count is more than a group has.
+        let least = u32::try_from(least.max(unit) / block).unwrap_or(u32::MAX);
         let last = first.saturating_add(len / block - 1).min(all - 1);
         let begin = u64::from(self.geo.first_data_block);
         if least > group || last <= begin {

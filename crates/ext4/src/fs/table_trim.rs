@@ -288,7 +288,6 @@ impl Ext4 {
         }
         trims.due.borrow_mut().extend(again);
         trims.flying.borrow_mut().clear();
-        trims.landed.wake_all();
     }
 
     fn table_gone(&self, block: u64) {
@@ -358,8 +357,13 @@ async fn run(weak: Weak<Ext4>, wake: Rc<WaitQueue>) {
     loop {
         let Some(fs) = weak.upgrade() else { return };
         let stopped = fs.table_trims.stopped.get();
-        if !fs.table_trims.due.borrow().is_empty() && !fs.journal().is_aborted() {
+        if fs.journal().is_aborted() {
+            fs.table_trims.due.borrow_mut().clear();
+            fs.table_trims.landed.wake_all();
+        }
+        if !fs.table_trims.due.borrow().is_empty() {
             fs.trim_tables().await;
+            fs.table_trims.landed.wake_all();
             // An unmount leaves an empty log. Without the revokes, pages are filled again: no more.
             if !stopped && fs.revoke_tables().await.is_err() {
                 fs.table_trims.unrevoked.borrow_mut().clear();
