@@ -50,8 +50,10 @@ impl DataMode {
 impl Ext4 {
     /// Does this file's data go through the journal (`ext4_should_journal_data`)?
     pub(super) fn journals_data(&self, inode: &Inode) -> bool {
-        inode.disk.borrow().is_file()
-            && (self.opts.data == DataMode::Journal || inode.has(flag::JOURNAL_DATA))
+        let disk = inode.disk.borrow();
+        let all = self.opts.data == DataMode::Journal;
+        // `ext4_inode_journal_mode` has it of all links; those of other modes are written in order.
+        disk.is_file() && (all || disk.has(flag::JOURNAL_DATA)) || disk.is_symlink() && all
     }
 
     /// Must transactions that place this file's data wait for it (`ext4_should_order_data`)?

@@ -171,7 +171,9 @@ impl Ext4 {
     }
 
     /// The target of a long symbolic link: placed in the handle that makes the name, and written
-    /// before it commits, so that no crash shows a link without a target.
+    /// before it commits, so that no crash shows a link without a target. Under `data=journal` it is
+    /// logged: nothing else keeps older copies of its block out of a recovery, for there freed
+    /// blocks are not revoked. (The kernel logs it in every mode.)
     async fn fill_link(
         self: &Rc<Self>,
         h: &Handle,
@@ -182,11 +184,18 @@ impl Ext4 {
         let mut bytes = target.to_vec();
         bytes.resize(self.bs().bytes() as usize, 0);
         let b = inode.map.get(0);
-        b.set_contents(Slice::from_bytes(&bytes));
-        b.set(BufFlag::Uptodate);
         b.map_to(run.phys);
         inode.size.set(target.len() as u64);
         inode.disksize.set(target.len() as u64);
+        let logged = self.journals_data(inode);
+        if logged {
+            self.data_access(h, inode, &b).await?;
+        }
+        b.set_contents(Slice::from_bytes(&bytes));
+        b.set(BufFlag::Uptodate);
+        if logged {
+            return self.data_dirty(h, inode, &b);
+        }
         self.file_inode(h, inode, 0, 1)?;
         inode.map.mark_dirty(&b);
         Ok(())
