@@ -232,6 +232,13 @@ fn what_was_found_stays_mended() {
             "open 0 a rw,creat\npwrite 0 1024 0 1\nopen 1 a rw,direct,dsync\nfsync 0\n\
              nap 31000000\nfsync 1\npwrite 1 4096 0 2\nopen 2 b rw,creat\nfsync 2\n",
         ),
+        // A link's target was written over a block of logged data, which recovery brought back.
+        (
+            "era=4.6,data=journal",
+            "open 0 a rw,creat\npwrite 0 3072 0 1\nfallocate 0 punch 0 4096\nfsync 0\n\
+             symlink n1/longlonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglong b\n\
+             fsync 0\n",
+        ),
     ] {
         let program = Program::parse(text).expect("a program");
         let c = Campaign::new(bench(options), Source::Text(program), (0, 1));
