@@ -236,7 +236,8 @@ fn what_was_found_stays_mended() {
         (
             "era=4.6,data=journal",
             "open 0 a rw,creat\npwrite 0 3072 0 1\nfallocate 0 punch 0 4096\nfsync 0\n\
-             symlink n1/longlonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglong b\n\
+             symlink n1/longlonglonglonglonglonglonglonglonglonglonglonglonglong\
+             longlonglonglonglonglong b\n\
              fsync 0\n",
         ),
     ] {

@@ -171,8 +171,8 @@ impl Ext4 {
     }
 
     /// The target of a long symbolic link: placed in the handle that makes the name, and written
-    /// before it commits, so that no crash shows a link without a target. Under `data=journal` it is
-    /// logged: nothing else keeps older copies of its block out of a recovery, for there freed
+    /// before it commits, so that no crash shows a link without a target. Under `data=journal` it
+    /// is logged: nothing else keeps older copies of its block out of a recovery, for there freed
     /// blocks are not revoked. (The kernel logs it in every mode.)
     async fn fill_link(
         self: &Rc<Self>,
