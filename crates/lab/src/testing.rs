@@ -3,6 +3,8 @@
 //! A test that cannot run says so and returns; `./test` lists what was skipped, and fails on it
 //! with `--strict`. See docs/testing.md.
 
+pub mod host;
+
 use std::io::Write;
 use std::path::PathBuf;
 

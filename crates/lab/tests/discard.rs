@@ -7,6 +7,7 @@ use wp_base::event::{BlockAction, Class, Event, Op};
 use wp_base::{Sector, Span};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::paper::ext4_fsync::profile;
+use wp_lab::testing::host::{self, Bios, is_linux};
 use wp_lab::testing::{shared, skipped};
 use wp_lab::{files, registry};
 use wp_medium::{Medium, MediumView, Slice};
@@ -273,4 +274,75 @@ fn tables_that_are_zeroed_late_stay_written_too() {
         [ours.remove("journal"), theirs.remove("journal")].map(Option::unwrap_or_default);
     assert!(journals[0].abs_diff(journals[1]) < 16, "{journals:?}");
     assert_eq!(ours, theirs);
+}
+
+/// The same program on an ext4 of the host's kernel, on a loop device. `None`: it cannot be had.
+fn theirs(image: &std::path::Path, dir: &std::path::Path) -> Option<Seen> {
+    let at = dir.join("mnt");
+    std::fs::create_dir(&at).expect("made");
+    let (i, m) = (image.display().to_string(), at.display().to_string());
+    let trace = Bios::new(8192).ok()?;
+    trace.enable(true).expect("traced");
+    host::run("mount", &["-o", "loop,discard", "-t", "ext4", &i, &m])?;
+    let device = host::run("findmnt", &["-n", "-o", "MAJ:MIN", &m]);
+    let done = (|| {
+        for n in 0..FILES {
+            std::fs::write(at.join(format!("t_{n}")), vec![n as u8; 4096])?;
+        }
+        host::run("sync", &["-f", &m]);
+        for n in 0..FILES {
+            std::fs::remove_file(at.join(format!("t_{n}")))?;
+        }
+        host::run("sync", &["-f", &m]);
+        std::io::Result::Ok(())
+    })();
+    let unmounted = host::run("umount", &[&m]).or_else(|| host::run("umount", &["--lazy", &m]));
+    trace.enable(false).expect("traced");
+    unmounted.expect("unmounted");
+    done.expect("files are made and go");
+    let mut seen = Seen::default();
+    for (flags, at, sectors) in trace.asked(&device?).expect("readable") {
+        let blocks = at / 8..(at + u64::from(sectors)).div_ceil(8);
+        if flags.starts_with('D') {
+            seen.live.retain(|b| !blocks.contains(b));
+            seen.discards.push((at / 8, sectors / 8, String::new()));
+        } else if flags.contains('W') && sectors > 0 {
+            seen.live.extend(blocks);
+        }
+    }
+    Some(seen)
+}
+
+/// Inodes of 128 and of 256 bytes beside the host's kernel, live.
+#[test]
+fn pages_that_stay_are_those_of_the_hosts_kernel() {
+    let check = "discard of ext4 beside the host's kernel";
+    if let Err(why) = is_linux("6.18") {
+        return skipped(check, &why);
+    }
+    for (inode_size, tables) in [(128, 63), (256, 126)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("image");
+        std::fs::File::create(&path).and_then(|f| f.set_len(1 << 30)).expect("made");
+        let how = "lazy_itable_init=0,lazy_journal_init=0";
+        let size = inode_size.to_string();
+        let i = path.display().to_string();
+        let args = ["-q", "-F", "-t", "ext4", "-b", "4096", "-I", &size, "-E", how, &i];
+        if host::run("mke2fs", &args).is_none() {
+            return skipped(check, "mke2fs is missing");
+        }
+        let image = files::load(&path).expect("readable").0;
+        let Some(theirs) = theirs(&path, dir.path()) else {
+            return skipped(check, "no loop mounts, no tracefs or no findmnt here");
+        };
+        let (ours, theirs) = (pages(&image, &trim(&image, "6.18", "")), pages(&image, &theirs));
+        println!("inodes of {inode_size}: {ours:?}, the host's {theirs:?}");
+        assert_eq!(ours["inode_table"], tables);
+        for class in ["inode_table", "inode_bitmap", "gdt", "super", "root_dir"] {
+            assert_eq!(ours.get(class), theirs.get(class), "{class}, inodes of {inode_size}");
+        }
+        // Small files are placed by each CPU for itself, perhaps in another group.
+        assert!(ours["block_bitmap"].abs_diff(theirs["block_bitmap"]) <= 1);
+        assert!(ours["journal"].abs_diff(theirs["journal"]) < 24, "{ours:?} {theirs:?}");
+    }
 }

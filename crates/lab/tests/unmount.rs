@@ -9,15 +9,13 @@ use wp_base::Sector;
 use wp_base::event::{BlockAction, Class, Event, rwbs};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::paper::ext4_fsync::profile;
+use wp_lab::testing::host::{Asked, Bios, is_linux, run};
 use wp_lab::testing::skipped;
 use wp_lab::{files, registry};
 use wp_medium::Slice;
 use wp_vfs::{OpenFlags, Options};
 
 const MIB: u64 = 64;
-
-/// A request as both sides print it: blktrace's letters, first sector, sectors.
-type Asked = (String, u64, u32);
 
 /// Writes with those that go on where they end in one, flushes one after the other in one: the
 /// kernel's `ext4_quota_off` syncs once for each kind of quota, which we have none of.
@@ -86,43 +84,12 @@ fn ours(image: &str, era: &str) -> Vec<Asked> {
     )
 }
 
-/// A trace of the kernel's own, which goes with it.
-struct Instance(std::path::PathBuf);
-
-impl Instance {
-    fn new() -> std::io::Result<Instance> {
-        let root = Path::new("/sys/kernel/tracing");
-        if !root.join("trace").exists() {
-            let _mounted = Command::new("mount").args(["-t", "tracefs", "none"]).arg(root).output();
-        }
-        let own = root.join(format!("instances/writepath-{}", std::process::id()));
-        std::fs::create_dir(&own)?;
-        Ok(Instance(own))
-    }
-
-    fn enable(&self, on: bool) -> std::io::Result<()> {
-        let event = self.0.join("events/block/block_bio_queue/enable");
-        std::fs::write(event, if on { "1" } else { "0" })
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir(&self.0);
-    }
-}
-
-fn run(name: &str, args: &[&str]) -> Option<String> {
-    let out = Command::new(name).args(args).output().ok()?;
-    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
-}
-
 /// What the host's kernel asks for. `None`: it cannot be asked here.
 fn theirs(image: &str, dir: &Path) -> Option<Vec<Asked>> {
     let at = dir.join("mnt");
     std::fs::create_dir(&at).expect("made");
     let m = at.display().to_string();
-    let trace = Instance::new().ok()?;
+    let trace = Bios::new(1024).ok()?;
     run("mount", &["-o", "loop", "-t", "ext4", image, &m])?;
     let device = run("findmnt", &["-n", "-o", "MAJ:MIN", &m]);
     std::fs::write(at.join("f"), vec![1; 4096]).expect("written");
@@ -130,17 +97,8 @@ fn theirs(image: &str, dir: &Path) -> Option<Vec<Asked>> {
     let unmounted = run("umount", &[&m]).or_else(|| run("umount", &["--lazy", &m]));
     trace.enable(false).expect("traced");
     unmounted.expect("unmounted");
-    let device = device?.replace(':', ",");
-    let text = std::fs::read_to_string(trace.0.join("trace")).expect("readable");
-    // …: block_bio_queue: 7,0 WFSM 120 + 8 [umount]
-    let asked = text.lines().filter_map(|line| {
-        let mut words = line.split_once("block_bio_queue: ")?.1.split(' ');
-        let (on, flags, at) = (words.next()?, words.next()?, words.next()?);
-        let sectors = words.nth(1)?;
-        (on == device && !flags.contains('R')).then(|| {
-            (flags.to_owned(), at.parse().expect("a number"), sectors.parse().expect("one"))
-        })
-    });
+    let asked = trace.asked(&device?).expect("readable");
+    let asked = asked.into_iter().filter(|(flags, ..)| !flags.contains('R'));
     Some(merged(asked))
 }
 
@@ -157,9 +115,7 @@ fn an_unmount_asks_what_the_host_kernel_asks() {
     let old = ours(&image, "3.18");
     let last = old.last().expect("requests");
     assert_eq!((last.0.as_str(), last.1), ("WSM", 0), "without FUA until 4.3");
-    let host = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    if !host.starts_with("6.18.") {
-        let why = format!("this host has Linux {}, not the 6.18 that ours is here", host.trim());
+    if let Err(why) = is_linux("6.18") {
         return skipped("requests of an unmount", &why);
     }
     // Where the commit is when the unmount asks for it is chance there, and a commit that is
