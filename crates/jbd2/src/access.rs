@@ -342,6 +342,11 @@ impl Handle {
 }
 
 impl crate::journal::Journal {
+    /// Has a transaction that is not over this block?
+    pub fn is_owned(&self, b: &Buffer) -> bool {
+        b.jh() != 0 && self.st.borrow().heads.get(b.jh()).owner.is_some()
+    }
+
     /// What `b` holds need not go home any more: its home was discarded, and that counts as the
     /// checkpoint's write. `false`, and nothing is changed, if a transaction that is not over has
     /// it.
@@ -356,7 +361,7 @@ impl crate::journal::Journal {
         let dropped = {
             let mut st = self.st.borrow_mut();
             let h = st.heads.get(key);
-            if h.owner.is_some() || b.flag(BufFlag::Writeback) {
+            if h.owner.is_some() || b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading) {
                 return false;
             }
             h.map.clear_dirty(b);

@@ -53,7 +53,8 @@ fn every_claim_of_inode_trim_has_the_pinned_verdict() {
     // little.
     assert_eq!(found.wear.len(), 16);
     for rows in found.wear.chunks(4) {
-        let [none, data, _, tables] = rows else { panic!("four rows of a workload") };
+        let [none, data, deleted, tables] = rows else { panic!("four rows of a workload") };
+        assert!(deleted.copied_slots * 100 >= data.copied_slots * 97, "{}", none.work.name());
         let copied = [none, data, tables].map(|w| w.copied_slots);
         assert!(copied.is_sorted_by(|a, b| a > b), "{}: {copied:?}", none.work.name());
     }

@@ -60,6 +60,9 @@ pub(super) struct Discards {
     stopped: Cell<bool>,
     /// The worker discards something, or is about to.
     busy: Cell<bool>,
+    /// Pieces of free space that nobody is given, and how many were given back.
+    held: Cell<u32>,
+    returned: Cell<u64>,
     /// Who waits for it for want of space (`s_retry_alloc_pending`).
     hurried: Cell<u32>,
     /// Groups whose free space has all been discarded since something in them was freed.
@@ -78,6 +81,8 @@ impl Discards {
             works: Cell::new(false),
             stopped: Cell::new(false),
             busy: Cell::new(false),
+            held: Cell::new(0),
+            returned: Cell::new(0),
             hurried: Cell::new(0),
             trimmed: RefCell::default(),
             last_least: Cell::new(0),
@@ -90,14 +95,19 @@ impl Discards {
     }
 
     /// Waits until the worker holds no free space: what it has not begun is left to the next
-    /// `fstrim`. `false`: it held none.
+    /// `fstrim`; and if one of those holds some, until it gives a piece back. `false`: nobody does.
     pub(super) async fn hurry(&self) -> bool {
-        if !self.busy.get() {
+        if self.busy.get() {
+            self.hurried.set(self.hurried.get() + 1);
+            self.idle.wait_until(|| !self.busy.get()).await;
+            self.hurried.set(self.hurried.get() - 1);
+            return true;
+        }
+        if self.held.get() == 0 {
             return false;
         }
-        self.hurried.set(self.hurried.get() + 1);
-        self.idle.wait_until(|| !self.busy.get()).await;
-        self.hurried.set(self.hurried.get() - 1);
+        let before = self.returned.get();
+        self.idle.wait_until(|| self.returned.get() != before).await;
         true
     }
 
@@ -180,7 +190,7 @@ impl Ext4 {
         if era.discards_in_background {
             list.iter().for_each(|f| self.give_back(*f));
             self.discards.due.borrow_mut().extend(list);
-            self.discards.busy.set(true);
+            self.discards.busy.set(self.discards.works.get());
             return self.discards.wake.wake_all();
         }
         if era.discards_together {
@@ -235,8 +245,12 @@ impl Ext4 {
             let piece = Freed { group, start: from, count: to - from };
             if piece.count >= least {
                 self.groups.mark(group, from, piece.count, true);
+                self.discards.held.set(self.discards.held.get() + 1);
                 self.send_discard(piece).await;
                 self.groups.mark(group, from, piece.count, false);
+                self.discards.held.set(self.discards.held.get() - 1);
+                self.discards.returned.set(self.discards.returned.get() + 1);
+                self.discards.idle.wake_all();
                 done += piece.count;
             }
             seen += piece.count;
@@ -284,7 +298,10 @@ impl Ext4 {
         let ((first_group, first_bit), (last_group, last_bit)) = (at(first.max(begin))?, at(last)?);
         let mut done = 0;
         for group in first_group..=last_group {
-            done += self.fstrim_table(group).await?;
+            let (start, blocks) = (self.geo.group_start(group), self.geo.blocks_in_group(group));
+            if first <= start.max(begin) && last + 1 >= start + u64::from(blocks) {
+                done += self.fstrim_table(group).await?;
+            }
             self.load_group(group).await?;
             if self.groups.with(group, |bits| bits.free_blocks()) < least.max(1) {
                 continue;

@@ -29,7 +29,7 @@ fn first_clear(bitmap: &[u8], first: u32, end: u32) -> Option<u32> {
 
 impl Ext4 {
     /// The group's inode bitmap buffer, verified; computed if the group has no inode yet.
-    async fn inode_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
+    pub(super) async fn inode_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
         let desc = self.group_desc(group);
         let at = desc.inode_bitmap();
         let n = self.geo.inode_bitmap_bytes();
@@ -70,22 +70,30 @@ impl Ext4 {
         Ok(b.with(|bytes| bytes[slot.index as usize / 8] >> (slot.index % 8) & 1 == 1))
     }
 
-    /// Are all inodes of a table block free but, perhaps, `ino`, so that its contents do not
-    /// matter?
+    /// Are all other inodes of `ino`'s table block free, so that its contents do not matter?
     pub(super) async fn itable_block_is_unused(
         &self,
         group: u32,
         table_block: u32,
-        ino: Option<u32>,
+        ino: u32,
     ) -> FsResult<bool> {
         let b = self.inode_bitmap(group).await?;
+        let own = (ino - 1) % self.geo.inodes_per_group;
+        Ok(self.table_block_is_free(&b, table_block, Some(own)))
+    }
+
+    /// Has a block of the table whose group has this bitmap no inode in use, but perhaps the
+    /// group's inode `own`? Waits for nothing.
+    pub(super) fn table_block_is_free(
+        &self,
+        bitmap: &Buffer,
+        table_block: u32,
+        own: Option<u32>,
+    ) -> bool {
         let per = self.bs().bytes() / u32::from(self.geo.inode_bytes);
-        let own = ino.map(|ino| (ino - 1) % self.geo.inodes_per_group);
         let first = table_block * per;
-        Ok(b.with(|bytes| {
-            (first..first + per)
-                .all(|i| Some(i) == own || bytes[i as usize / 8] >> (i % 8) & 1 == 0)
-        }))
+        let is_free = |bytes: &[u8], i: u32| bytes[i as usize / 8] >> (i % 8) & 1 == 0;
+        bitmap.with(|b| (first..first + per).all(|i| Some(i) == own || is_free(b, i)))
     }
 
     /// Takes an inode near directory `parent`, for `name` in it, and makes it in memory; the caller
@@ -182,6 +190,8 @@ impl Ext4 {
         let slot = self.geo.inode_slot(inode.ino).expect("an inode in memory has a number");
         let buf = self.inode_bitmap(slot.group).await?;
         h.get_write_access(&buf).await?;
+        // From the bit on nothing waits: whoever sees it clear must find all else of it done.
+        self.desc_access(h, slot.group).await?;
         let index = slot.index;
         if buf.with(|b| b[index as usize / 8] >> (index % 8) & 1 == 0) {
             return Err(FsError::corrupt(
@@ -212,7 +222,7 @@ impl Ext4 {
             self.groups.rough.dirs.add(-1);
             self.groups.last_inode_group.borrow_mut().remove(&inode.ino);
         }
-        self.table_bit_cleared(h, inode.ino, (slot.group, index)).await
+        self.table_bit_cleared(h, &buf, (slot.group, index)).await
     }
 }
 

@@ -399,7 +399,7 @@ impl Ext4 {
         {
             return Ok(b);
         }
-        if self.itable_block_is_unused(slot.group, slot.table_block, Some(ino)).await? {
+        if self.itable_block_is_unused(slot.group, slot.table_block, ino).await? {
             let b = self.bdev.get(block);
             if !b.flag(BufFlag::Uptodate) {
                 b.set_contents(Slice::zero(b.len()));

@@ -125,6 +125,10 @@ impl MountOptions {
     /// Errors: `Invalid` for options that this kernel refuses together.
     fn check(&self) -> FsResult<()> {
         let ordered = self.data == DataMode::Ordered;
+        if self.async_commit && self.table_trim == TableTrim::Safe {
+            // Nothing is flushed between a discard and the revokes of what it replaces.
+            return Err(FsError::Invalid("inode_trim=safe with journal_async_commit"));
+        }
         if self.async_commit && ordered && self.era.refuses_async_ordered {
             return Err(FsError::Invalid("journal_async_commit in data=ordered mode"));
         }
@@ -472,6 +476,13 @@ impl Ext4 {
 
     pub(super) fn group_desc(&self, group: u32) -> GroupDesc {
         self.descs.borrow()[group as usize]
+    }
+
+    /// Says that a descriptor is about to change: [`Ext4::change_desc`] in the same handle waits
+    /// for nothing then.
+    pub(super) async fn desc_access(&self, h: &Handle, group: u32) -> FsResult<()> {
+        let buf = self.gdt[self.desc_place(group).0].clone();
+        h.get_write_access(&buf).await
     }
 
     /// Changes a descriptor in a handle, and seals it.

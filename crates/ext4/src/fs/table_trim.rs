@@ -25,7 +25,7 @@ use std::rc::{Rc, Weak};
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
-use wp_cache::BufFlag;
+use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
 use wp_medium::Slice;
 use wp_rt::{Rt, WaitQueue};
@@ -202,11 +202,12 @@ impl Ext4 {
         self.inode_tables[group as usize] + u64::from(index / per)
     }
 
-    /// The handle has cleared the bit of inode `ino`, the `index`th of `group`.
+    /// The handle has cleared the bit of the inode `index` of `group` in its bitmap. Nothing is
+    /// waited for before the block is noted.
     pub(super) async fn table_bit_cleared(
         &self,
         h: &Handle,
-        ino: u32,
+        bitmap: &Buffer,
         (group, index): (u32, u32),
     ) -> FsResult<()> {
         if self.opts.table_trim == TableTrim::Off {
@@ -214,20 +215,20 @@ impl Ext4 {
         }
         let block = self.table_block(group, index);
         let in_table = (block - self.inode_tables[group as usize]) as u32;
-        if !self.itable_block_is_unused(group, in_table, Some(ino)).await? {
+        if !self.table_block_is_free(bitmap, in_table, None) {
             return Ok(());
         }
         if self.opts.table_trim == TableTrim::Naive || !site::TABLE_LATER.on() {
             // An error: the device cannot, or did not, and holds what nobody reads.
             let _done = self.bdev.queue().submit_wait(self.table_discard(block, 1)).await;
-        } else {
-            if !site::TABLE_LOGGED.on() {
-                // As a freed block of a directory is forgotten.
-                let b = self.itable_buffer(ino).await?;
-                h.revoke(block, Some(&b)).await?;
-            }
-            self.table_trims.logged.borrow_mut().insert(block);
-            self.table_trims.free.borrow_mut().insert(block, h.tid());
+            return Ok(());
+        }
+        self.table_trims.logged.borrow_mut().insert(block);
+        self.table_trims.free.borrow_mut().insert(block, h.tid());
+        if !site::TABLE_LOGGED.on() {
+            // As a freed block of a directory is forgotten.
+            let b = self.bdev.read(block).await?;
+            h.revoke(block, Some(&b)).await?;
         }
         Ok(())
     }
@@ -246,7 +247,7 @@ impl Ext4 {
         let per = u64::from(self.bs().sectors());
         let unit = u64::from(self.bdev.queue().limits().discard_granularity_sectors);
         let start = self.bdev.queue().start().0;
-        if !start.is_multiple_of(per) && unit > per {
+        if unit > per && !(start.is_multiple_of(per) && unit.is_multiple_of(per)) {
             // No block ends where a unit does.
             return;
         }
@@ -254,7 +255,18 @@ impl Ext4 {
         let (runs, rest) = whole_units(&all, unit, start / per);
         *trims.idle.borrow_mut() = rest;
         let blocks = || runs.iter().flat_map(|(first, n)| *first..*first + *n);
-        trims.flying.borrow_mut().extend(blocks());
+        let whole: BTreeSet<u64> = blocks().collect();
+        let kept = match site::TABLE_REUSED.on() {
+            true => self.still_in_use(&whole).await,
+            false => BTreeSet::new(),
+        };
+        // Nothing is waited for between that look and this.
+        if !kept.is_empty() {
+            // What is left makes other units.
+            let again = whole.into_iter().filter(|b| !kept.contains(b));
+            return trims.due.borrow_mut().extend(again);
+        }
+        trims.flying.borrow_mut().extend(whole);
         for block in blocks() {
             // A write of it that is under way would fill the page again.
             if let Some(b) = self.bdev.peek(block) {
@@ -290,6 +302,33 @@ impl Ext4 {
         trims.flying.borrow_mut().clear();
     }
 
+    /// Those of `blocks` that have an inode in use, or are a transaction's that is not over. An
+    /// inode that is taken takes its block out of what is due, but not while the bitmaps are read
+    /// here.
+    async fn still_in_use(&self, blocks: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut bitmaps: BTreeMap<u32, Rc<Buffer>> = BTreeMap::new();
+        let group_of = |block: u64| {
+            let own = |t: u64| block >= t && block - t < u64::from(self.geo.itable_blocks);
+            let mut tables = self.inode_tables.iter().zip(0u32..);
+            tables.find(|(t, _)| own(**t)).map(|(t, group)| (group, (block - t) as u32))
+        };
+        let places: Vec<(u64, Option<(u32, u32)>)> =
+            blocks.iter().map(|b| (*b, group_of(*b))).collect();
+        for (group, _) in places.iter().filter_map(|(_, place)| *place) {
+            if !bitmaps.contains_key(&group)
+                && let Ok(b) = self.inode_bitmap(group).await
+            {
+                bitmaps.insert(group, b);
+            }
+        }
+        let is_used = |(block, place): &&(u64, Option<(u32, u32)>)| {
+            let free = place.and_then(|(group, n)| Some((bitmaps.get(&group)?, n)));
+            let free = free.is_some_and(|(b, n)| self.table_block_is_free(b, n, None));
+            !free || self.bdev.peek(*block).is_some_and(|b| self.journal().is_owned(&b))
+        };
+        places.iter().filter(is_used).map(|(block, _)| *block).collect()
+    }
+
     fn table_gone(&self, block: u64) {
         if self.table_trims.logged.borrow_mut().remove(&block) {
             self.table_trims.unrevoked.borrow_mut().insert(block);
@@ -309,16 +348,14 @@ impl Ext4 {
         if self.csum.descriptors() && !self.group_desc(group).has(GroupDesc::INODE_ZEROED) {
             return Ok(0);
         }
-        let mut found = BTreeSet::new();
-        for n in 0..self.geo.itable_blocks {
-            let block = self.inode_tables[group as usize] + u64::from(n);
-            // No inode has the number 0.
-            if self.itable_block_is_unused(group, n, None).await?
-                && !trims.free.borrow().contains_key(&block)
-            {
-                found.insert(block);
-            }
-        }
+        let bitmap = self.inode_bitmap(group).await?;
+        let table = self.inode_tables[group as usize];
+        let mut found: BTreeSet<u64> = (0..self.geo.itable_blocks)
+            .filter(|n| self.table_block_is_free(&bitmap, *n, None))
+            .map(|n| table + u64::from(n))
+            // What is freed and not durable yet is the worker's to wait for.
+            .filter(|block| !trims.free.borrow().contains_key(block))
+            .collect();
         trims.seen.borrow_mut().insert(group);
         let count = found.len() as u64;
         trims.due.borrow_mut().append(&mut found);

@@ -85,7 +85,10 @@ fn tables(found: &Reproduction) -> String {
     }
     line(&mut t, "half deleted, safe", &found.half);
     line(&mut t, "15 of 16, safe", &found.most);
-    t.push_str("\nOf what they are, after the unmount\n");
+    t.push_str(
+        "tables: blocks of inode tables discarded; discards: how often in all. What naive discards\n\
+         is written again by the next checkpoint.\n\nOf what they are, after the unmount\n",
+    );
     for trim in Trim::ALL {
         let parts: Vec<String> =
             found.of(trim).unmounted.0.iter().map(|(k, n)| format!("{k} {n}")).collect();
@@ -147,7 +150,7 @@ fn wear(t: &mut String, rows: &[Wear]) {
     }
     t.push_str(
         "\nAn old drive of 4 GiB, nearly full, ext4 of 6.18; slots of 4 KiB; WAF is those programmed\n\
-         over those written; latency of fsync, an insert, a whole file's write, sync.\n",
+         over those written; latency of fsync, a file's (buffered) write, an insert, sync.\n",
     );
     writeln!(
         t,

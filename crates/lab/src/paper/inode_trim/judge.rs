@@ -32,7 +32,9 @@ pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
         _ => m,
     };
     emit("fig2.plain", with(Measured::value(a).why(parts(plain)), &|a, _| a))?;
-    emit("fig3.trim", with(Measured::value(b).why(parts(safe)), &|_, b| b))?;
+    let naive = found.of(Trim::Naive).unmounted.counted();
+    let why = format!("judged: safe; naive leaves {naive}, see there; {}", parts(safe));
+    emit("fig3.trim", with(Measured::value(b).why(why), &|_, b| b))?;
     emit("fig3.ratio", with(Measured::value(a / b), &|a, b| a / b))?;
     let more = safe.blocks_without_valid as f64 - plain.blocks_without_valid as f64;
     let of = format!("{} against {}", safe.blocks_without_valid, plain.blocks_without_valid);

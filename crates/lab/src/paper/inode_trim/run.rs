@@ -163,9 +163,10 @@ pub struct RunOutcome {
     pub written_back: Pages,
     /// After a clean unmount.
     pub unmounted: Pages,
-    /// Blocks of inode tables that were discarded, each as often as that was.
+    /// Blocks of inode tables that were discarded, each counted once.
     pub tables_trimmed: u64,
-    /// Discards that there were of them.
+    /// How often in all: one that is written home while its discard is under way is discarded
+    /// again.
     pub table_discards: u64,
     /// Blocks of data that were discarded.
     pub data_trimmed: u64,
@@ -259,15 +260,15 @@ pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
     let records = machine.rt.probe().take();
     let start = machine.spec().start;
     let pages = |until: Time| valid(&records, start, until, &of);
-    let (mut tables_trimmed, mut table_discards, mut data_trimmed) = (0, 0, 0);
-    for (op, mut blocks) in requests(&records, start, Time(u64::MAX)) {
+    let (mut tables, mut table_discards, mut data_trimmed) = (BTreeSet::new(), 0, 0);
+    for (op, blocks) in requests(&records, start, Time(u64::MAX)) {
         if op != Op::Discard {
             continue;
         }
         let n = blocks.end - blocks.start;
-        if blocks.all(|b| of(b) == "inode_table") {
-            table_discards += 1;
-            tables_trimmed += n;
+        if blocks.clone().all(|b| of(b) == "inode_table") {
+            table_discards += n;
+            tables.extend(blocks);
         } else {
             data_trimmed += n;
         }
@@ -276,7 +277,7 @@ pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
         deleted: pages(deleted),
         written_back: pages(written_back),
         unmounted: pages(Time(u64::MAX)),
-        tables_trimmed,
+        tables_trimmed: tables.len() as u64,
         table_discards,
         data_trimmed,
         blocks_without_valid: machine
