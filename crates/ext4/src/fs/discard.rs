@@ -311,7 +311,6 @@ impl Ext4 {
                 continue;
             }
             let from = if group == first_group { first_bit } else { 0 };
-            let blocks = self.geo.blocks_in_group(group);
             let end = if group == last_group { last_bit + 1 } else { blocks };
             let range = Freed { group, start: from, count: end.saturating_sub(from) };
             done += u64::from(self.trim(range, least.max(1)).await);

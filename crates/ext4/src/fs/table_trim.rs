@@ -306,27 +306,24 @@ impl Ext4 {
     /// inode that is taken takes its block out of what is due, but not while the bitmaps are read
     /// here.
     async fn still_in_use(&self, blocks: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let mut bitmaps: BTreeMap<u32, Rc<Buffer>> = BTreeMap::new();
-        let group_of = |block: u64| {
-            let own = |t: u64| block >= t && block - t < u64::from(self.geo.itable_blocks);
-            let mut tables = self.inode_tables.iter().zip(0u32..);
-            tables.find(|(t, _)| own(**t)).map(|(t, group)| (group, (block - t) as u32))
-        };
-        let places: Vec<(u64, Option<(u32, u32)>)> =
-            blocks.iter().map(|b| (*b, group_of(*b))).collect();
-        for (group, _) in places.iter().filter_map(|(_, place)| *place) {
-            if !bitmaps.contains_key(&group)
-                && let Ok(b) = self.inode_bitmap(group).await
-            {
-                bitmaps.insert(group, b);
+        let of_table = |table: u64| blocks.range(table..table + u64::from(self.geo.itable_blocks));
+        let mut bitmaps = Vec::new();
+        for (group, table) in (0..).zip(&self.inode_tables) {
+            if of_table(*table).next().is_some() {
+                // An error: nobody can tell.
+                bitmaps.push((*table, self.inode_bitmap(group).await.ok()));
             }
         }
-        let is_used = |(block, place): &&(u64, Option<(u32, u32)>)| {
-            let free = place.and_then(|(group, n)| Some((bitmaps.get(&group)?, n)));
-            let free = free.is_some_and(|(b, n)| self.table_block_is_free(b, n, None));
-            !free || self.bdev.peek(*block).is_some_and(|b| self.journal().is_owned(&b))
-        };
-        places.iter().filter(is_used).map(|(block, _)| *block).collect()
+        let mut used = BTreeSet::new();
+        for (table, bitmap) in &bitmaps {
+            let is_free = |block: u64| {
+                let n = (block - table) as u32;
+                bitmap.as_ref().is_some_and(|b| self.table_block_is_free(b, n, None))
+            };
+            let owned = |block| self.bdev.peek(block).is_some_and(|b| self.journal().is_owned(&b));
+            used.extend(of_table(*table).filter(|b| !is_free(**b) || owned(**b)));
+        }
+        used
     }
 
     fn table_gone(&self, block: u64) {
