@@ -12,34 +12,11 @@ use wp_base::event::{Flags, Op};
 use crate::blkparse::shortened;
 use crate::error::{Place, Wrong};
 use crate::item::{Event, Item, Names, Skip, Step};
-use crate::lines::{Lines, Source, decimal, digits};
-use crate::trace::Parse;
+use crate::lines::{decimal, digits};
 
 const MILLISECOND_NS: u64 = 1_000_000;
 /// The flag of a read; without it a request writes.
 const READ: u64 = 1;
-
-/// A text of DiskSim.
-pub(crate) struct Text<'a> {
-    lines: Lines<'a>,
-}
-
-impl<'a> Text<'a> {
-    pub fn new(from: Source<'a>) -> Text<'a> {
-        Text { lines: Lines::new(from) }
-    }
-}
-
-impl Parse for Text<'_> {
-    fn next_item(&mut self, names: &mut Names) -> Result<Option<Item>, Wrong> {
-        while self.lines.advance()? {
-            if !self.lines.text().is_empty() {
-                return line(self.lines.text(), self.lines.place(), names).map(Some);
-            }
-        }
-        Ok(None)
-    }
-}
 
 /// What a line says.
 pub(crate) fn line(text: &str, place: Place, names: &mut Names) -> Result<Item, Wrong> {

@@ -3,6 +3,8 @@
 use std::io::{BufRead, Read};
 
 use crate::error::{Place, Wrong};
+use crate::item::{Item, Names};
+use crate::trace::Parse;
 
 /// Longest line in bytes. A traced command with all its bytes in hexadecimal has a few hundred; a
 /// file without line ends must not be taken into memory whole.
@@ -59,6 +61,35 @@ impl<'a> Lines<'a> {
     /// The line that was read last, without its end and surrounding blanks.
     pub fn text(&self) -> &str {
         self.text.trim()
+    }
+}
+
+/// What a line says.
+type OfLine = fn(&str, Place, &mut Names) -> Result<Item, Wrong>;
+
+/// A text with a request in every line, but for empty ones and a title.
+pub(crate) struct RequestLines<'a> {
+    lines: Lines<'a>,
+    title: Option<&'static str>,
+    line: OfLine,
+}
+
+impl<'a> RequestLines<'a> {
+    /// `title`: how a line begins that says what the columns are.
+    pub fn new(from: Source<'a>, title: Option<&'static str>, line: OfLine) -> RequestLines<'a> {
+        RequestLines { lines: Lines::new(from), title, line }
+    }
+}
+
+impl Parse for RequestLines<'_> {
+    fn next_item(&mut self, names: &mut Names) -> Result<Option<Item>, Wrong> {
+        while self.lines.advance()? {
+            let text = self.lines.text();
+            if !text.is_empty() && !self.title.is_some_and(|title| text.starts_with(title)) {
+                return (self.line)(text, self.lines.place(), names).map(Some);
+            }
+        }
+        Ok(None)
     }
 }
 

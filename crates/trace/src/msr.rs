@@ -12,36 +12,12 @@ use wp_base::event::{Flags, Op};
 use crate::blkparse::shortened;
 use crate::error::{Place, Wrong};
 use crate::item::{Event, Item, Names, Skip, Step};
-use crate::lines::{Lines, Source, digits, sectors_of};
-use crate::trace::Parse;
+use crate::lines::{digits, sectors_of};
 
 /// Nanoseconds of a tick.
 const TICK_NS: u64 = 100;
 /// How a first line begins that says what the columns are.
-const TITLE: &str = "Timestamp,";
-
-/// A text of these traces.
-pub(crate) struct Text<'a> {
-    lines: Lines<'a>,
-}
-
-impl<'a> Text<'a> {
-    pub fn new(from: Source<'a>) -> Text<'a> {
-        Text { lines: Lines::new(from) }
-    }
-}
-
-impl Parse for Text<'_> {
-    fn next_item(&mut self, names: &mut Names) -> Result<Option<Item>, Wrong> {
-        while self.lines.advance()? {
-            let text = self.lines.text();
-            if !text.is_empty() && !text.starts_with(TITLE) {
-                return line(text, self.lines.place(), names).map(Some);
-            }
-        }
-        Ok(None)
-    }
-}
+pub(crate) const TITLE: &str = "Timestamp,";
 
 /// What a line says.
 pub(crate) fn line(text: &str, place: Place, names: &mut Names) -> Result<Item, Wrong> {

@@ -15,7 +15,7 @@ use crate::blktrace::Records;
 use crate::error::{Place, TraceError, Wrong};
 use crate::format::{self, Format};
 use crate::item::{Event, Item, Names, Skip, Skipped};
-use crate::lines::Source;
+use crate::lines::{RequestLines, Source};
 use crate::{blkparse, disksim, ftrace, iolog, msr};
 
 /// Events of a file that are put in order: what a CPU's interrupts and its tasks record of one
@@ -120,8 +120,8 @@ impl<'a> Trace<'a> {
                 Format::Blkparse => Box::new(blkparse::Text::new(source)),
                 Format::Ftrace => Box::new(ftrace::Text::new(source)),
                 Format::Iolog => Box::new(iolog::Text::new(source)),
-                Format::Disksim => Box::new(disksim::Text::new(source)),
-                Format::Msr => Box::new(msr::Text::new(source)),
+                Format::Disksim => Box::new(RequestLines::new(source, None, disksim::line)),
+                Format::Msr => Box::new(RequestLines::new(source, Some(msr::TITLE), msr::line)),
             };
             parts.push(Part {
                 name,
