@@ -59,6 +59,7 @@ impl Trivial {
             discard: false,
             flush_beside_others: true,
             barrier: false,
+            barrier_writes: false,
             zones: None,
             discard_granularity_sectors: 0,
             discard_zeroes: false,

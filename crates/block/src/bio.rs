@@ -9,6 +9,10 @@ use crate::device::Status;
 /// Called once when a bio ends, in interrupt context: it may submit and wake, it cannot wait.
 pub type EndIo = Box<dyn FnOnce(BioEnd)>;
 
+/// Called once when a bio is dispatched, in interrupt context: it may submit and wake, it cannot
+/// wait. See [`Bio::on_dispatch`].
+pub type OnDispatch = Box<dyn FnOnce()>;
+
 /// How a bio ended.
 #[derive(Clone, Debug)]
 pub struct BioEnd {
@@ -32,7 +36,8 @@ impl BioEnd {
 /// Shape: a write's length is that of `segs`, whole sectors; `sectors` says it for reads and
 /// discards. A flush is [`Op::Flush`], or a write with [`Flags::PREFLUSH`] and no data: the two are
 /// the same. The layer sends [`Flags::PREFLUSH`] and [`Flags::FUA`] through the flush machine,
-/// whatever the device has.
+/// whatever the device has. [`Flags::ORDERED`] and [`Flags::BARRIER`] mean something on writes,
+/// where a barrier is always ordered: see `epoch.rs`.
 pub struct Bio {
     /// What to do.
     pub op: Op,
@@ -46,23 +51,25 @@ pub struct Bio {
     pub sectors: u32,
     /// Whom to tell; nobody if `None`.
     pub end: Option<EndIo>,
+    /// Whom to tell of its dispatch; nobody if `None`.
+    pub dispatched: Option<OnDispatch>,
 }
 
 impl Bio {
     /// Writes `segs` at `at`. Nobody is told: see [`Bio::on_end`].
     pub fn write(at: Sector, segs: Vec<Slice>, flags: Flags) -> Bio {
         let sectors = bytes_of(&segs).div_ceil(SECTOR_BYTES) as u32;
-        Bio { op: Op::Write, flags, at, segs, sectors, end: None }
+        Bio { op: Op::Write, flags, at, segs, sectors, end: None, dispatched: None }
     }
 
     /// Reads `sectors` at `at`.
     pub fn read(at: Sector, sectors: u32, flags: Flags) -> Bio {
-        Bio { op: Op::Read, flags, at, segs: Vec::new(), sectors, end: None }
+        Bio { op: Op::Read, flags, at, segs: Vec::new(), sectors, end: None, dispatched: None }
     }
 
     /// Says that `sectors` at `at` are no longer needed.
     pub fn discard(at: Sector, sectors: u32, flags: Flags) -> Bio {
-        Bio { op: Op::Discard, flags, at, segs: Vec::new(), sectors, end: None }
+        Bio { op: Op::Discard, ..Bio::read(at, sectors, flags) }
     }
 
     /// Appends `segs` to the zone that begins at `at`; its end tells where they are
@@ -74,20 +81,12 @@ impl Bio {
     /// Does something with the zone that begins at `at` (`blkdev_zone_mgmt()`, which sends them
     /// synchronous); of [`ZoneOp::ResetAll`] and [`ZoneOp::Report`] `at` means nothing.
     pub fn zone(op: ZoneOp, at: Sector) -> Bio {
-        let (op, flags) = (Op::Zone(op), Flags::SYNC);
-        Bio { op, flags, at, segs: Vec::new(), sectors: 0, end: None }
+        Bio { op: Op::Zone(op), ..Bio::read(at, 0, Flags::SYNC) }
     }
 
     /// Empties the device's volatile cache: `blkdev_issue_flush()` sends it synchronous (`FWS`).
     pub fn flush() -> Bio {
-        Bio {
-            op: Op::Flush,
-            flags: Flags::PREFLUSH | Flags::SYNC,
-            at: Sector(0),
-            segs: Vec::new(),
-            sectors: 0,
-            end: None,
-        }
+        Bio { op: Op::Flush, ..Bio::read(Sector(0), 0, Flags::PREFLUSH | Flags::SYNC) }
     }
 
     /// A cache barrier: see [`crate::BlockQueue::barrier`].
@@ -100,6 +99,17 @@ impl Bio {
     #[must_use]
     pub fn on_end(mut self, end: impl FnOnce(BioEnd) + 'static) -> Bio {
         self.end = Some(Box::new(end));
+        self
+    }
+
+    /// With `dispatched` to be called once, before its end: when the device has accepted the
+    /// request that carries it (`blk_request_dispatched()` of BarrierFS's kernel), all of them if
+    /// it was split. A bio that does not get that far (it is refused, or fails before; a flush
+    /// without data, which the flush machine stands in for) is told of just before its end. In the
+    /// order of dispatch, in interrupt context, at the same instant.
+    #[must_use]
+    pub fn on_dispatch(mut self, dispatched: impl FnOnce() + 'static) -> Bio {
+        self.dispatched = Some(Box::new(dispatched));
         self
     }
 }

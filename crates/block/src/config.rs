@@ -120,6 +120,10 @@ pub struct QueueConfig {
     pub plug: PlugPolicy,
     /// Kernel habits.
     pub habits: Habits,
+    /// Does an epoch of ordered writes wait until those that were closed before it have been
+    /// dispatched? True: the BarrierFS paper's order-preserving dispatch. False: what its published
+    /// kernel does, which hands barriers on and stops nothing. Nothing else sees it.
+    pub epoch_gate: bool,
     /// Does the device turn? CFQ idles for such devices (`QUEUE_FLAG_NONROT` clear).
     pub rotational: bool,
     /// The device's name, such as `sdb`.
@@ -166,6 +170,7 @@ impl QueueConfig {
                 issue_ahead: true,
                 flush_patience: Span::secs(5),
             },
+            epoch_gate: true,
             rotational: false,
             name: "sdb".to_string(),
             major: 8,

@@ -52,6 +52,10 @@ pub struct Limits {
     /// Does it take a cache barrier ([`Flags::BARRIER`] on an [`Op::Flush`]: eMMC 5.1
     /// `BARRIER_EN`)? If not, the block layer makes a cache flush of one.
     pub barrier: bool,
+    /// Does it honour [`Flags::BARRIER`] on a write (the barrier write of the BarrierFS paper)?
+    /// Everything that it received before, and the write itself, persists before anything that it
+    /// receives later. Others get the flag as well, and it means nothing to them.
+    pub barrier_writes: bool,
     /// Its zones, if it has any.
     pub zones: Option<ZoneLimits>,
 }
@@ -61,8 +65,8 @@ pub struct Limits {
 /// Shape: `data` holds `sectors * 512` bytes in order for a write and nothing for the others;
 ///        `sectors` is 0 for a
 /// flush. Of the flags [`Flags::FUA`] means something to a device, and [`Flags::BARRIER`] on a
-/// flush where the device has barriers: it is a cache barrier then, no flush. The flush machine has
-/// taken the others apart.
+/// flush where the device has barriers (it is a cache barrier then, no flush) or on a write where
+/// it has [`Limits::barrier_writes`]. The flush machine has taken the others apart.
 #[derive(Clone, Debug)]
 pub struct DevRequest {
     /// Name of the request; comes back in [`Done::id`]. Unique among those in flight.

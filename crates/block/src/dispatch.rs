@@ -90,6 +90,9 @@ impl Core {
 
     /// The driver sees the request.
     pub fn issue(&mut self, cx: &Ctx, rq: RqId) {
+        if self.pool[rq].state.has(State::WATCHED) {
+            self.mark_barrier(cx, rq);
+        }
         let r = &mut self.pool[rq];
         r.state.set(State::STARTED);
         cx.event(BlockAction::Issue, r.op, r.flags, r.at, r.sectors, 0);
@@ -115,7 +118,7 @@ impl Core {
             || matches!(op, Op::Discard | Op::Flush | Op::Zone(_));
         if single {
             let piece = Piece { at, sectors, data };
-            if let Err(piece) = self.send_command(cx, dev, rq, piece, 0) {
+            if let Err(piece) = self.send_command(cx, dev, rq, piece, 0, true) {
                 self.pool.give_data(rq, piece.data);
                 self.requeue(cx, rq);
             }
@@ -145,7 +148,8 @@ impl Core {
         let mut current = self.current.take().expect("called while there is one");
         let (rq, number) = (current.rq, current.number);
         let piece = current.pieces.pop_front().expect("a current request has segments left");
-        match self.send_command(cx, dev, rq, piece, number) {
+        let last = current.pieces.is_empty();
+        match self.send_command(cx, dev, rq, piece, number, last) {
             Ok(()) => current.number += 1,
             Err(piece) => current.pieces.push_front(piece),
         }
@@ -154,6 +158,7 @@ impl Core {
         }
     }
 
+    /// Sends command `number` of a request; is it its last?
     fn send_command(
         &mut self,
         cx: &Ctx,
@@ -161,9 +166,18 @@ impl Core {
         rq: RqId,
         piece: Piece,
         number: u32,
+        last: bool,
     ) -> Result<(), Piece> {
+        let watched = self.pool[rq].state.has(State::WATCHED);
+        if watched {
+            self.mark_barrier(cx, rq);
+        }
         let r = &mut self.pool[rq];
-        let (op, flags) = (r.op, r.flags.without(Flags::PREFLUSH));
+        let (op, mut flags) = (r.op, r.flags.without(Flags::PREFLUSH));
+        if !last {
+            // The barrier of a request is that of its last command.
+            flags = flags.without(Flags::BARRIER);
+        }
         r.commands += 1;
         let id = self.pool.name(rq, number);
         let command =
@@ -181,6 +195,9 @@ impl Core {
                 }
                 if !self.fx.done.is_empty() {
                     self.done_soon.extend(self.fx.done.drain(..));
+                }
+                if watched && last {
+                    self.accepted(cx, rq);
                 }
                 Ok(())
             }

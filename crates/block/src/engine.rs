@@ -17,11 +17,12 @@ use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_medium::Slice;
 use wp_rt::{Rt, TaskId};
 
-use crate::bio::BioEnd;
+use crate::bio::{BioEnd, OnDispatch};
 use crate::config::{Layer, PlugScan, QueueConfig, WaitUnplug};
 use crate::device::{DeviceModel, Done, Effects, Limits};
 use crate::dispatch::Current;
 use crate::elevator::{Elevator, ElvCx, Kick};
+use crate::epoch::{Epochs, NO_EPOCH};
 use crate::flush::FlushMachine;
 use crate::merge::{self, MergeIndex, Side};
 use crate::mq::MqState;
@@ -83,6 +84,9 @@ pub(crate) struct Whole {
     pub status: Result<(), crate::device::Status>,
     pub data: Vec<Vec<Slice>>,
     pub end: End,
+    /// Parts that the device has not accepted, and whom to tell when there is none left.
+    pub unsent: u32,
+    pub dispatched: Option<OnDispatch>,
 }
 
 /// What a queue did, in numbers.
@@ -108,6 +112,12 @@ pub struct QueueCounters {
     pub flush_steps: u64,
     /// Times that the device was busy.
     pub busy: u64,
+    /// Epochs of ordered writes that were closed.
+    pub epochs: u64,
+    /// Writes with a barrier that the device has accepted.
+    pub barriers: u64,
+    /// Requests that had to wait for epochs before theirs.
+    pub gated: u64,
 }
 
 /// The state of a queue.
@@ -143,6 +153,9 @@ pub(crate) struct Core {
     /// Completions whose interrupt is being served.
     pub served: VecDeque<Done>,
     pub ended_soon: VecDeque<(End, BioEnd)>,
+    /// Whom to tell, before any end, that a bio was dispatched.
+    pub dispatched: VecDeque<OnDispatch>,
+    pub epochs: Epochs,
     pub wholes: Slab<Whole>,
     /// When the elevator wants its timer, and the timer that is armed.
     pub timer_wanted: Option<Time>,
@@ -182,6 +195,8 @@ impl Core {
             done_soon: VecDeque::new(),
             served: VecDeque::new(),
             ended_soon: VecDeque::new(),
+            dispatched: VecDeque::new(),
+            epochs: Epochs::default(),
             wholes: Slab::default(),
             timer_wanted: None,
             timer_armed: None,
@@ -218,15 +233,23 @@ impl Core {
     }
 
     /// Merges the bio into a waiting request, or gives it back.
-    pub fn join(&mut self, cx: &Ctx, bio: Ready) -> Result<(), Ready> {
+    pub fn join(&mut self, cx: &Ctx, mut bio: Ready) -> Result<(), Ready> {
         if bio.info.op == Op::Flush || bio.info.flags.any(Flags::PREFLUSH | Flags::FUA) {
             return Err(bio);
         }
+        if bio.info.flags.has(Flags::ORDERED) {
+            bio.info.epoch = self.epochs.of(bio.info.task);
+            if bio.info.epoch == NO_EPOCH {
+                return Err(bio);
+            }
+        }
+        let (epoch, flags) = (bio.info.epoch, bio.info.flags);
         if let Some((rq, side)) = self.plug_match(cx, &bio.info) {
             self.merge_bio(cx, rq, side, bio);
+            self.joined_epoch(epoch, flags);
             return Ok(());
         }
-        if self.elevator.queued() == 0 {
+        if self.elevator.queued() == 0 || self.may_not_pass(cx, &bio.info) {
             return Err(bio);
         }
         let Some((rq, side)) = self.elevator_match(&bio.info) else { return Err(bio) };
@@ -236,6 +259,7 @@ impl Core {
             return Err(bio);
         }
         self.merge_bio(cx, rq, side, bio);
+        self.joined_epoch(epoch, flags);
         self.merged(cx, rq, side, old_at);
         Ok(())
     }
@@ -321,6 +345,8 @@ impl Core {
         r.segments += segments;
         r.queued = r.queued.min(queued);
         r.flags |= Flags(barrier);
+        let epoch = std::mem::replace(&mut self.pool[gone].epoch, NO_EPOCH);
+        self.epochs.merged(epoch);
         self.pool.append(kept, gone);
         self.merge.moved(&mut self.pool, kept);
         self.counters.request_merges += 1;
@@ -328,7 +354,10 @@ impl Core {
     }
 
     /// Makes a request of a bio that joined none, and plugs, inserts or issues it.
-    pub fn add(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, bio: Ready) {
+    pub fn add(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, mut bio: Ready) {
+        if bio.info.flags.has(Flags::ORDERED) {
+            self.epochs.enlist(&mut bio.info);
+        }
         let info = bio.info;
         cx.event(BlockAction::GetRequest, info.op, info.flags, info.at, info.sectors, 0);
         let rq = self.pool.alloc(&info, cx.rt.now());
@@ -395,6 +424,9 @@ impl Core {
 
     /// Hands a request to the elevator, or to the flush machine (`__elv_add_request()`).
     pub fn insert(&mut self, cx: &Ctx, rq: RqId, from_plug: bool) -> Kick {
+        if self.stops_at_gate(cx, rq) {
+            return Kick::No;
+        }
         let r = &self.pool[rq];
         if cx.is_mq() {
             return self.insert_mq(cx, rq);

@@ -15,6 +15,7 @@ use crate::bio::{Bio, BioEnd, bytes_of, split_front};
 use crate::device::Status;
 use crate::dispatch::segments_of;
 use crate::engine::{Ready, Whole};
+use crate::epoch::NO_EPOCH;
 use crate::pool::{BioInfo, End, is_sync};
 use crate::queue::BlockQueue;
 use crate::waiters::NO_SLOT;
@@ -37,7 +38,7 @@ enum Entered {
 
 impl BlockQueue {
     pub(crate) fn submit_in(&self, mut bio: Bio, range: Range) {
-        let end = bio.end.take().map_or(End::Nobody, End::Call);
+        let end = bio.end.take().map_or(End::Nobody, End::Call).telling(bio.dispatched.take());
         self.start(bio, end, range);
     }
 
@@ -74,17 +75,18 @@ impl BlockQueue {
         self.send_in(bio, range).end().await
     }
 
-    pub(crate) fn send_in(&self, bio: Bio, range: Range) -> InFlight {
+    pub(crate) fn send_in(&self, mut bio: Bio, range: Range) -> InFlight {
         assert!(bio.end.is_none(), "whoever waits for a bio is its end");
         let (slot, done) = self.waiters.borrow_mut().start(&self.cx.rt);
         let sent = InFlight { queue: self.rc(), slot, done };
-        self.start(bio, End::Waiter(slot), range);
+        let end = End::Waiter(slot).telling(bio.dispatched.take());
+        self.start(bio, end, range);
         sent
     }
 
     pub(crate) async fn submit_throttled_in(&self, mut bio: Bio, range: Range) {
         self.cx.rt.cpu(CpuOp::BioSubmit, 1).await;
-        let end = bio.end.take().map_or(End::Nobody, End::Call);
+        let end = bio.end.take().map_or(End::Nobody, End::Call).telling(bio.dispatched.take());
         let parts = match self.enter(bio, end, range) {
             Entered::Ended => return,
             Entered::One(ready) => VecDeque::from([ready]),
@@ -104,7 +106,7 @@ impl BlockQueue {
 
     /// Checks a bio, remaps and splits it (`generic_make_request_checks()`).
     fn enter(&self, bio: Bio, end: End, range: Range) -> Entered {
-        let Bio { mut op, mut flags, at, segs, sectors, end: _ } = bio;
+        let Bio { mut op, mut flags, at, segs, sectors, .. } = bio;
         let limits = &self.cx.limits;
         let sectors = match op {
             Op::Write | Op::Zone(ZoneOp::Append) => {
@@ -123,7 +125,14 @@ impl BlockQueue {
         let may_be_empty = is_flush || (!op.writes() && matches!(op, Op::Zone(_)));
         assert!(sectors > 0 || may_be_empty, "an empty bio that is no flush");
         if is_flush {
-            (op, flags) = (Op::Flush, flags | Flags::PREFLUSH);
+            (op, flags) = (Op::Flush, flags.without(Flags::ORDERED) | Flags::PREFLUSH);
+        } else if flags.any(Flags::ORDERED | Flags::BARRIER) {
+            // Writes only; a barrier is ordered.
+            let ordered = if flags.has(Flags::BARRIER) { Flags::ORDERED } else { Flags::NONE };
+            flags = match op {
+                Op::Write => flags | ordered,
+                _ => flags.without(Flags::ORDERED | Flags::BARRIER),
+            };
         }
         if at.0.checked_add(u64::from(sectors)).is_none_or(|end| end > range.sectors) {
             return self.end_soon(end, Err(Status::Io));
@@ -158,7 +167,8 @@ impl BlockQueue {
         let task = self.cx.rt.current();
         let core = self.cx.rt.core();
         let class = self.core.borrow().class_of(task);
-        let info = BioInfo { op, flags, at: absolute, sectors, segments, task, core, class };
+        let (at, epoch) = (absolute, NO_EPOCH);
+        let info = BioInfo { op, flags, at, sectors, segments, task, core, class, epoch };
         let ready = Ready { info, segs, end };
         let too_large = sectors > limits.max_sectors || segments > limits.max_segments;
         let last = absolute.advance(u64::from(sectors));
@@ -200,13 +210,17 @@ impl BlockQueue {
             info.sectors -= take;
             info.segments = segments_of(info.op, &segs, info.sectors);
             if info.sectors > 0 {
+                // The last part closes the epoch.
+                front.flags = front.flags.without(Flags::BARRIER);
                 self.cx.event(BlockAction::Split, front.op, front.flags, front.at, take, info.at.0);
             }
             parts.push_back(Ready { info: front, segs: data, end: End::Nobody });
         }
         let left = parts.len() as u32;
         let data = vec![Vec::new(); parts.len()];
-        let whole = self.core.borrow_mut().wholes.put(Whole { left, status: Ok(()), data, end });
+        let (dispatched, end) = end.told_apart();
+        let whole = Whole { left, status: Ok(()), data, end, unsent: left, dispatched };
+        let whole = self.core.borrow_mut().wholes.put(whole);
         for (i, part) in (0u32..).zip(&mut parts) {
             part.end = End::Part(whole, i);
         }

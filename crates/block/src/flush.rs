@@ -37,6 +37,7 @@ use wp_base::{Sector, Time};
 
 use crate::device::Status;
 use crate::engine::{Core, Ctx};
+use crate::epoch::NO_EPOCH;
 use crate::pool::{BioInfo, IoClass, RqId, State};
 use crate::site;
 
@@ -70,6 +71,9 @@ impl FlushMachine {
 impl Core {
     /// Takes a request with PREFLUSH or FUA (`blk_insert_flush()`).
     pub fn flush_insert(&mut self, cx: &Ctx, rq: RqId) {
+        if self.stops_at_gate(cx, rq) {
+            return;
+        }
         let r = &mut self.pool[rq];
         let mut needed = 0;
         let flush = if r.sectors > 0 { &site::PREFLUSH } else { &site::EMPTY_FLUSH };
@@ -130,6 +134,8 @@ impl Core {
         // The request's range has been completed before (or never was one): what is left of it is
         // nothing, at its end.
         self.completed(cx, rq, self.pool[rq].end(), 0);
+        // Only if it failed before its data were sent.
+        self.leave_epoch(cx, rq);
         self.end_bios(rq, Vec::new());
         self.free(cx, rq);
         self.counters.completed += 1;
@@ -155,6 +161,7 @@ impl Core {
             task: None,
             core: 0,
             class: IoClass::BestEffort,
+            epoch: NO_EPOCH,
         };
         let rq = self.pool.alloc(&info, now);
         self.pool[rq].state.set(State::FLUSH_RQ);

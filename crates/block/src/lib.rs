@@ -8,7 +8,8 @@
 //! Invariants: 1. a bio ends exactly once (or never, if the power goes), in interrupt context;
 //!             2. without flags nothing is ordered: requests that overlap in time and place are the
 //!                submitter's affair; [`wp_base::event::Flags::PREFLUSH`] and `FUA` mean what the
-//!                flush machine says (`flush.rs`);
+//!                flush machine says (`flush.rs`), `ORDERED` and `BARRIER` what epochs do
+//!                (`epoch.rs`);
 //!             3. events are emitted where the kernel's trace points are: Q G M F P U I D R C, and
 //!                A and X.
 //! Left out:   request timeouts and retries, failfast, integrity, write-same, several hardware
@@ -16,8 +17,8 @@
 //!
 //! Files:      `bio` → `queue`, `entry` (checks, split) → `engine` (merge, plug, insert) →
 //!             `elevator/*` → `dispatch` → device; `mq`: what blk-mq does otherwise; `flush` beside
-//!             the elevator; `zone_plug`: one write at a time in a zone; `merge`, `sorted`,
-//!             `pool`, `slab`, `waiters` hold the data; `trace` prints.
+//!             the elevator; `epoch`: the gate before it; `zone_plug`: one write at a time in a
+//!             zone; `merge`, `sorted`, `pool`, `slab`, `waiters` hold the data; `trace` prints.
 
 mod bio;
 mod config;
@@ -26,6 +27,7 @@ mod dispatch;
 mod elevator;
 mod engine;
 mod entry;
+mod epoch;
 mod flush;
 mod kblockd;
 mod merge;
@@ -43,7 +45,7 @@ mod waiters;
 mod zone_plug;
 mod zones;
 
-pub use bio::{Bio, BioEnd, EndIo};
+pub use bio::{Bio, BioEnd, EndIo, OnDispatch};
 pub use config::{
     DriverKind, Habits, Layer, PlugPolicy, PlugScan, QueueConfig, WaitUnplug, ZoneWrites,
 };

@@ -4,8 +4,10 @@
 //! [`Flags::FUA`] or flush on either side; neither started; together within `max_sectors` and
 //! `max_segments`. [`Flags::SYNC`] may differ as far as this file goes: CFQ refuses it, noop does
 //! not. A merged request keeps its own flags.
-//! Ours: [`Flags::ORDERED`] must agree, and nothing is added behind a [`Flags::BARRIER`] (BarrierFS
-//!       kernels).
+//! Ours: what is ordered is merged with its own epoch only (`epoch.rs`), so with nothing that was
+//!       submitted behind its [`Flags::BARRIER`]; where in the epoch the barrier stands does not
+//!       matter, as it goes to whatever is dispatched last. (BarrierFS's published kernel merges
+//!       across epochs, and ordered with orderless.)
 
 use wp_base::Sector;
 use wp_base::event::{Flags, Op};
@@ -22,13 +24,14 @@ pub(crate) enum Side {
 
 /// The side on which `bio` touches the request, if their kinds agree.
 pub(crate) fn side(rq: &Request, bio: &BioInfo) -> Option<Side> {
-    if rq.op != bio.op || !rq.is_mergeable() || !kinds_agree(rq.flags, bio.flags) {
+    let kinds = kinds_agree(rq.flags, bio.flags) && rq.epoch == bio.epoch;
+    if rq.op != bio.op || !rq.is_mergeable() || !kinds {
         return None;
     }
     if rq.end() == bio.at {
-        (!rq.flags.has(Flags::BARRIER)).then_some(Side::Back)
+        Some(Side::Back)
     } else if bio.end() == rq.at {
-        (!bio.flags.has(Flags::BARRIER)).then_some(Side::Front)
+        Some(Side::Front)
     } else {
         None
     }
@@ -65,9 +68,9 @@ pub(crate) fn grow(rq: &mut Request, bio: &BioInfo, side: Side, limits: &Limits)
     rq.segments += bio.segments;
     match side {
         Side::Front => rq.at = bio.at,
-        // The barrier of what comes last is the barrier of the whole.
-        Side::Back => rq.flags |= Flags(bio.flags.0 & Flags::BARRIER.0),
+        Side::Back => {}
     }
+    rq.flags |= Flags(bio.flags.0 & Flags::BARRIER.0);
     true
 }
 
@@ -79,7 +82,7 @@ pub(crate) fn can_append(pool: &Pool, rq: RqId, next: RqId, limits: &Limits) -> 
         && b.is_mergeable()
         && a.end() == b.at
         && kinds_agree(a.flags, b.flags)
-        && !a.flags.has(Flags::BARRIER)
+        && a.epoch == b.epoch
         && fits(limits, a, b.sectors, b.segments)
         && is_in_one_zone(limits, a.at, b.end())
 }

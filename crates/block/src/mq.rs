@@ -77,6 +77,9 @@ impl Core {
     /// Hands the device a request that has been in no list (`blk_mq_try_issue_directly()`). False:
     /// the device is full, and it is queued.
     fn issue_directly(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, rq: RqId) -> bool {
+        if self.stops_at_gate(cx, rq) {
+            return true;
+        }
         if self.blocked || self.in_device >= cx.limits.queue_depth || self.current.is_some() {
             self.insert_mq(cx, rq);
             return false;
@@ -93,6 +96,9 @@ impl Core {
 
     /// Queues a request (`blk_mq_sched_insert_request()`).
     pub fn insert_mq(&mut self, cx: &Ctx, rq: RqId) -> Kick {
+        if self.stops_at_gate(cx, rq) {
+            return Kick::No;
+        }
         let sorts = cx.config.elevator != ElevatorKind::None;
         if sorts && self.pool[rq].is_mergeable() && self.insert_by_merge(cx, rq) {
             return Kick::No;

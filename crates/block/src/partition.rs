@@ -98,6 +98,11 @@ impl Partition {
         self.queue.plug()
     }
 
+    /// See [`BlockQueue::close_epoch`].
+    pub fn close_epoch(&self) -> bool {
+        self.queue.close_epoch()
+    }
+
     /// See [`BlockQueue::flush`].
     pub async fn flush(&self) -> Result<(), Status> {
         self.queue.flush().await

@@ -15,6 +15,7 @@ use wp_rt::TaskId;
 
 use crate::bio::EndIo;
 use crate::device::Status;
+use crate::epoch::{NO_EPOCH, Telling};
 use crate::slab::Slab;
 
 /// No slot.
@@ -55,6 +56,8 @@ pub struct BioInfo {
     pub core: u32,
     /// The submitter's class of I/O priority.
     pub class: IoClass,
+    /// The epoch that it is in, or would join: a slot of `epoch.rs`, or [`NO_EPOCH`].
+    pub(crate) epoch: u32,
 }
 
 impl BioInfo {
@@ -95,6 +98,8 @@ pub struct Request {
     pub elv: u32,
 
     pub(crate) state: State,
+    /// The epoch of its bios while it is on its way to the device, or [`NO_EPOCH`].
+    pub(crate) epoch: u32,
     /// Flush steps done (see `flush.rs`).
     pub(crate) steps: u8,
     pub(crate) generation: u32,
@@ -134,6 +139,8 @@ impl State {
     pub const SYNC: State = State(64);
     /// It counts against `nr_requests`.
     pub const COUNTED: State = State(128);
+    /// Its dispatch concerns somebody: it has an epoch, or a bio of which somebody is told.
+    pub const WATCHED: State = State(256);
 
     pub const fn has(self, other: State) -> bool {
         self.0 & other.0 == other.0
@@ -173,6 +180,8 @@ pub(crate) enum End {
     Waiter(u32),
     /// A part of a split bio: (slot of the whole, number of the part).
     Part(u32, u32),
+    /// Somebody wants to hear of the dispatch before.
+    Telling(Box<Telling>),
 }
 
 /// A bio inside a request.
@@ -220,7 +229,8 @@ impl Pool {
             class: bio.class,
             deadline: Time::NEVER,
             elv: NONE,
-            state: State::default(),
+            state: if bio.epoch == NO_EPOCH { State::default() } else { State::WATCHED },
+            epoch: bio.epoch,
             steps: 0,
             generation: 0,
             first: NONE,
@@ -266,6 +276,9 @@ impl Pool {
         end: End,
         front: bool,
     ) {
+        if matches!(end, End::Part(..) | End::Telling(_)) {
+            self[rq].state.set(State::WATCHED);
+        }
         let next = if front { self[rq].first } else { NONE };
         let bio = self.bios.put(BioRec { sectors, segs, end, next, _tally: Tally::new(Kind::Bio) });
         let r = &mut self.requests[rq.0 as usize];
@@ -283,8 +296,21 @@ impl Pool {
     pub(crate) fn append(&mut self, rq: RqId, next: RqId) {
         let (first, last) = (self[next].first, self[next].last);
         (self[next].first, self[next].last) = (NONE, NONE);
+        if self[next].state.has(State::WATCHED) {
+            self[rq].state.set(State::WATCHED);
+        }
         let tail = std::mem::replace(&mut self[rq].last, last);
         self.bios.get_mut(tail).next = first;
+    }
+
+    /// The ends of a request's bios, in order.
+    pub(crate) fn for_each_end(&mut self, rq: RqId, mut f: impl FnMut(&mut End)) {
+        let mut slot = self[rq].first;
+        while slot != NONE {
+            let bio = self.bios.get_mut(slot);
+            f(&mut bio.end);
+            slot = bio.next;
+        }
     }
 
     /// Takes the first bio out of a request.

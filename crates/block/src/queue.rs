@@ -208,6 +208,15 @@ impl BlockQueue {
         self.settle(&mut core);
     }
 
+    /// Closes the current task's epoch of ordered writes without another write
+    /// (`blk_issue_barrier_plug()` of BarrierFS's kernel): what of it is dispatched last carries
+    /// the barrier. False: nothing of it is on its way that could (`barrier_fail`), since it is
+    /// empty or all of it has been dispatched; nothing is closed then.
+    pub fn close_epoch(&self) -> bool {
+        let task = self.cx.rt.current();
+        self.core.borrow_mut().close_epoch(task)
+    }
+
     /// Empties the device's volatile cache (`blkdev_issue_flush()`); ready at once if it has none.
     ///
     /// Waits: for the flush. What had completed before the call is durable after it.
@@ -323,7 +332,9 @@ impl BlockQueue {
 
     /// What it did so far.
     pub fn counters(&self) -> QueueCounters {
-        self.core.borrow().counters
+        let core = self.core.borrow();
+        let epochs = core.counters.epochs + core.epochs.count();
+        QueueCounters { epochs, ..core.counters }
     }
 
     pub(crate) fn rc(&self) -> Rc<BlockQueue> {
@@ -345,7 +356,7 @@ impl BlockQueue {
             core.mq.wanted = false;
             self.kblockd.want();
         }
-        if !core.done_soon.is_empty() {
+        if !core.done_soon.is_empty() || !core.dispatched.is_empty() {
             self.arm_soon();
         }
         if let Some(at) = core.timer_wanted.take()
@@ -429,7 +440,14 @@ impl BlockQueue {
     /// A command has completed: ends its bios, and issues what waited for room; blk-mq leaves that
     /// to kblockd.
     fn command_done(&self, done: Done) {
-        self.core.borrow_mut().command_done(&self.cx, done);
+        let mut core = self.core.borrow_mut();
+        if !core.dispatched.is_empty() {
+            drop(core);
+            self.tell_dispatched();
+            core = self.core.borrow_mut();
+        }
+        core.command_done(&self.cx, done);
+        drop(core);
         self.tell_ends();
         if self.cx.is_mq() {
             let mut core = self.core.borrow_mut();
@@ -461,6 +479,12 @@ impl BlockQueue {
                     done.done();
                 }
             }
+            End::Telling(telling) => {
+                if let Some(dispatched) = telling.dispatched {
+                    dispatched();
+                }
+                self.tell(telling.end, how);
+            }
             End::Part(whole, part) => {
                 let mut core = self.core.borrow_mut();
                 let w = core.wholes.get_mut(whole);
@@ -472,8 +496,11 @@ impl BlockQueue {
                 if w.left > 0 {
                     return;
                 }
-                let w = core.wholes.take(whole);
+                let mut w = core.wholes.take(whole);
                 drop(core);
+                if let Some(dispatched) = w.dispatched.take() {
+                    dispatched();
+                }
                 let data = if w.status.is_ok() {
                     w.data.into_iter().flatten().collect()
                 } else {
@@ -484,9 +511,19 @@ impl BlockQueue {
         }
     }
 
-    /// Completions that came too early, and bios that did not get in.
+    /// Tells of bios that the device has accepted.
+    fn tell_dispatched(&self) {
+        loop {
+            let dispatched = self.core.borrow_mut().dispatched.pop_front();
+            let Some(dispatched) = dispatched else { return };
+            dispatched();
+        }
+    }
+
+    /// What was dispatched, completions that came too early, and bios that did not get in.
     fn soon(&self) {
         self.soon_armed.set(false);
+        self.tell_dispatched();
         loop {
             let done = self.core.borrow_mut().done_soon.pop_front();
             let Some(done) = done else { break };
@@ -580,6 +617,7 @@ impl BlockQueue {
         let mut old = std::mem::replace(&mut *core, Core::new((elevator.make)(&setup)));
         core.plugs = std::mem::take(&mut old.plugs);
         core.counters = old.counters;
+        core.counters.epochs += old.epochs.count();
         core.told = old.told.after_cut();
         drop(core);
         // Whatever the ends own is dropped here, with nothing borrowed.

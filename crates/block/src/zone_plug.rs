@@ -48,12 +48,15 @@ fn zone_to_take(cx: &Ctx, op: Op, at: Sector, sectors: u32) -> Option<u32> {
 
 impl Core {
     /// Takes the bio's zone for it and gives it back; keeps it if the zone is taken.
-    pub fn hold_in_zone(&mut self, cx: &Ctx, bio: Ready) -> Option<Ready> {
+    pub fn hold_in_zone(&mut self, cx: &Ctx, mut bio: Ready) -> Option<Ready> {
         let Some(zone) = zone_to_take(cx, bio.info.op, bio.info.at, bio.info.sectors) else {
             return Some(bio);
         };
         match self.zone_plugs.taken.get_mut(&zone) {
             Some(waiting) => {
+                if bio.info.flags.has(Flags::ORDERED) {
+                    self.epochs.enlist(&mut bio.info);
+                }
                 waiting.push_back(bio);
                 None
             }
@@ -107,6 +110,7 @@ impl Core {
                 break;
             }
             if let Some(next) = waiting.pop_front() {
+                self.epochs.merged(next.info.epoch);
                 self.merge_bio(cx, rq, Side::Back, next);
             }
         }

@@ -86,6 +86,7 @@ impl Bdev {
                     segs: Vec::new(),
                     sectors: self.block.sectors(),
                     end: None,
+                    dispatched: None,
                 })
                 .await;
             b.clear(BufFlag::Reading);
@@ -126,6 +127,7 @@ impl Bdev {
                 }
                 b.wake();
             })),
+            dispatched: None,
         });
     }
 
@@ -167,6 +169,7 @@ impl Bdev {
             segs: vec![b.snapshot()],
             sectors: self.block.sectors(),
             end: Some(Box::new(move |end| map.end_writeback(&done, end.status.is_err()))),
+            dispatched: None,
         });
     }
 

@@ -406,6 +406,7 @@ mod tests {
             discard: false,
             flush_beside_others: true,
             barrier: false,
+            barrier_writes: false,
             discard_granularity_sectors: 0,
             discard_zeroes: false,
         };

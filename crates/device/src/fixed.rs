@@ -62,6 +62,7 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         discard,
         flush_beside_others: s.switch("flush_beside_others")?,
         barrier: false,
+        barrier_writes: false,
         zones: None,
         discard_granularity_sectors: if discard { 8 } else { 0 },
         discard_zeroes: discard,

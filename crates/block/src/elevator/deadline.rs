@@ -243,8 +243,9 @@ mod tests {
         }
         fn add(&mut self, op: Op, at: u64) {
             let (at, flags) = (Sector(at), Flags::NONE);
-            let (core, class) = (0, IoClass::BestEffort);
-            let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task: None, core, class };
+            let (task, core, class) = (None, 0, IoClass::BestEffort);
+            let epoch = crate::epoch::NO_EPOCH;
+            let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task, core, class, epoch };
             let rq = self.pool.alloc(&info, self.now);
             let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };
             self.deadline.insert(&mut cx, rq);

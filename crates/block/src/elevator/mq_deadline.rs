@@ -186,7 +186,8 @@ mod tests {
         fn add(&mut self, at: u64, class: IoClass) {
             let (at, flags) = (Sector(at), Flags::NONE);
             let (op, task, core) = (Op::Write, None, 0);
-            let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task, core, class };
+            let epoch = crate::epoch::NO_EPOCH;
+            let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task, core, class, epoch };
             let rq = self.pool.alloc(&info, self.now);
             let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };
             self.elevator.insert(&mut cx, rq);

@@ -104,7 +104,8 @@ mod tests {
 
     fn info(at: u64, core: u32) -> BioInfo {
         let (at, flags, class) = (Sector(at), Flags::NONE, IoClass::BestEffort);
-        BioInfo { op: Op::Write, flags, at, sectors: 8, segments: 1, task: None, core, class }
+        let (op, epoch) = (Op::Write, crate::epoch::NO_EPOCH);
+        BioInfo { op, flags, at, sectors: 8, segments: 1, task: None, core, class, epoch }
     }
 
     fn order(busy: bool) -> Vec<u64> {

@@ -192,6 +192,7 @@ pub fn limits() -> Limits {
         discard: true,
         flush_beside_others: true,
         barrier: false,
+        barrier_writes: false,
         zones: None,
         discard_granularity_sectors: 8,
         discard_zeroes: true,

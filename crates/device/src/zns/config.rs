@@ -110,6 +110,7 @@ impl ZnsConfig {
             discard: false,
             flush_beside_others: true,
             barrier: false,
+            barrier_writes: false,
             zones: Some(zones),
             discard_granularity_sectors: 0,
             discard_zeroes: false,

@@ -296,6 +296,7 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         discard: false,
         flush_beside_others: true,
         barrier: false,
+        barrier_writes: false,
         zones: None,
         discard_granularity_sectors: 0,
         discard_zeroes: false,

@@ -27,6 +27,7 @@ impl Bench {
             discard: false,
             flush_beside_others: true,
             barrier: false,
+            barrier_writes: false,
             zones: None,
             discard_granularity_sectors: 0,
             discard_zeroes: false,
@@ -47,6 +48,7 @@ impl Bench {
             task,
             core: 0,
             class: IoClass::BestEffort,
+            epoch: crate::epoch::NO_EPOCH,
         };
         let rq = self.pool.alloc(&info, self.now);
         let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };
