@@ -20,4 +20,4 @@ mod run;
 
 pub use personality::{Fileset, Flowop, Personality, Sizes, fileserver, varmail};
 pub use random::{gamma, ln};
-pub use run::{BenchResult, OpCount, RunLength, run, run_watched};
+pub use run::{BenchResult, OpCount, RunLength, ThreadResult, Watch, run, run_watched};

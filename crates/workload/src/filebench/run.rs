@@ -7,6 +7,7 @@ use std::rc::Rc;
 use wp_base::rng::{Rng, mix64};
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
+use wp_rt::TaskId;
 use wp_vfs::{Fd, OpenFlags, Vfs};
 
 use super::fileset::{Files, Want};
@@ -49,6 +50,39 @@ pub struct BenchResult {
     pub read: u64,
     /// Files that exist at the end.
     pub files: u64,
+    /// By thread, the first first.
+    pub threads: Vec<ThreadResult>,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadResult {
+    /// By name of the flowop.
+    pub ops: BTreeMap<&'static str, u64>,
+    /// Whole lists gone through.
+    pub loops: u64,
+}
+
+impl ThreadResult {
+    /// Flowops that counted.
+    pub fn operations(&self) -> u64 {
+        self.ops.values().sum()
+    }
+}
+
+/// Who is told of what while a personality runs.
+#[derive(Clone)]
+pub struct Watch {
+    /// How often fsync has returned, each time it has.
+    pub at_fsync: Rc<dyn Fn(u64)>,
+    /// A thread's number, from 0, and its task, before it runs.
+    pub on_thread: Rc<dyn Fn(u32, TaskId)>,
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch { at_fsync: Rc::new(|_| {}), on_thread: Rc::new(|_, _| {}) }
+    }
 }
 
 impl BenchResult {
@@ -72,7 +106,7 @@ struct Shared {
     /// Writes so far: each has contents of its own.
     writes: RefCell<u64>,
     syncs: Cell<u64>,
-    at_fsync: Rc<dyn Fn(u64)>,
+    watch: Watch,
     seed: u64,
 }
 
@@ -85,10 +119,10 @@ pub async fn run(
     length: RunLength,
     seed: u64,
 ) -> FsResult<BenchResult> {
-    run_watched(vfs, personality, length, seed, Rc::new(|_| {})).await
+    run_watched(vfs, personality, length, seed, Watch::default()).await
 }
 
-/// As [`run()`]; `at_fsync` is told how often fsync has returned, each time it has.
+/// As [`run()`], watched.
 ///
 /// Errors: as there.
 pub async fn run_watched(
@@ -96,7 +130,7 @@ pub async fn run_watched(
     personality: &Personality,
     length: RunLength,
     seed: u64,
-    at_fsync: Rc<dyn Fn(u64)>,
+    watch: Watch,
 ) -> FsResult<BenchResult> {
     let (files, made) = Files::new(&personality.fileset, &mut Rng::stream(seed, "filebench files"));
     let shared = Rc::new(Shared {
@@ -104,14 +138,17 @@ pub async fn run_watched(
         result: RefCell::default(),
         writes: RefCell::new(0),
         syncs: Cell::new(0),
-        at_fsync,
+        watch,
         seed,
     });
+    shared.result.borrow_mut().threads =
+        vec![ThreadResult::default(); personality.threads as usize];
     lay_out(vfs, &shared, &made).await?;
     let start = vfs.rt().now();
     let tasks: Vec<_> = (0..personality.threads)
         .map(|n| {
             let thread = Thread {
+                number: n,
                 vfs: vfs.clone(),
                 shared: shared.clone(),
                 rng: Rng::stream(seed ^ u64::from(n), "filebench thread"),
@@ -120,7 +157,9 @@ pub async fn run_watched(
             };
             let flowops = personality.flowops.clone();
             let name = format!("filebench/{}", n + 1);
-            vfs.rt().spawn(name, thread.run(flowops, length, start))
+            let task = vfs.rt().spawn(name, thread.run(flowops, length, start));
+            (shared.watch.on_thread)(n, task.id());
+            task
         })
         .collect();
     for task in tasks {
@@ -164,6 +203,7 @@ impl Shared {
 }
 
 struct Thread {
+    number: u32,
     vfs: Vfs,
     shared: Rc<Shared>,
     rng: Rng,
@@ -195,10 +235,14 @@ impl Thread {
                     let entry = result.ops.entry(op.name()).or_default();
                     entry.count += 1;
                     entry.latency.add(took);
+                    let ours = &mut result.threads[self.number as usize];
+                    *ours.ops.entry(op.name()).or_default() += 1;
                 }
             }
             loops += 1;
-            self.shared.result.borrow_mut().loops += 1;
+            let mut result = self.shared.result.borrow_mut();
+            result.loops += 1;
+            result.threads[self.number as usize].loops += 1;
         }
         for (_, (file, fd)) in std::mem::take(&mut self.fds) {
             self.vfs.close(fd).await?;
@@ -272,7 +316,7 @@ impl Thread {
                 let fd = self.fd(fd)?;
                 self.vfs.fsync(fd).await?;
                 self.shared.syncs.set(self.shared.syncs.get() + 1);
-                (self.shared.at_fsync)(self.shared.syncs.get());
+                (self.shared.watch.at_fsync)(self.shared.syncs.get());
             }
         }
         Ok(true)

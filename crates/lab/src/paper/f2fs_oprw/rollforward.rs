@@ -15,7 +15,7 @@ use serde::Serialize;
 use wp_base::Zone;
 use wp_f2fs::image::{RecoverOptions, Recovery, Rules, recover};
 use wp_medium::{Medium, MediumView, Overlay, View, Watched, WithZones};
-use wp_workload::filebench::{self, RunLength};
+use wp_workload::filebench::{self, RunLength, Watch};
 
 use super::machine::{KERNEL, Mode, Setup};
 use crate::machine::MachineError;
@@ -241,7 +241,8 @@ fn snapshots(seed: u64, nodes: &[u64]) -> Result<(Vec<Snapshot>, u64), MachineEr
         .block_on("filebench", async move {
             let personality = filebench::varmail(1);
             let length = RunLength::Loops(loops);
-            filebench::run_watched(&v, &personality, length, seed, Rc::new(look)).await
+            let watch = Watch { at_fsync: Rc::new(look), ..Watch::default() };
+            filebench::run_watched(&v, &personality, length, seed, watch).await
         })?
         .map_err(|error| MachineError::Fs { during: "varmail", error })?;
     let bytes = machine.part.sectors() * wp_base::SECTOR_BYTES;
