@@ -33,6 +33,8 @@ pub struct WbControl {
     pub cyclic: bool,
     /// Only blocks that have a place already; never allocate (the journal's own data writes).
     pub mapped_only: bool,
+    /// Each run of blocks is an epoch of its own (`filemap_ordered_write_range`, BarrierFS).
+    pub ordered: bool,
 }
 
 impl WbControl {
@@ -44,6 +46,7 @@ impl WbControl {
             range: (0, u64::MAX),
             cyclic: false,
             mapped_only: false,
+            ordered: false,
         }
     }
     /// As the flusher does it in the background.
@@ -54,6 +57,7 @@ impl WbControl {
             range: (0, u64::MAX),
             cyclic: true,
             mapped_only: false,
+            ordered: false,
         }
     }
 }
@@ -90,6 +94,9 @@ pub struct Mapping {
     tags: RefCell<Tags>,
     writeback: Cell<u64>,
     writeback_done: WaitQueue,
+    /// Bios that were submitted and that the device does not have yet, where their owner counts
+    /// them.
+    undispatched: Cell<u64>,
     /// When it went on the dirty list, in jiffies; `None` while clean.
     dirtied: Cell<Option<u64>>,
     /// Its place in that list; `None` while the flusher has it in hand, too.
@@ -133,6 +140,7 @@ impl Mapping {
             tags: RefCell::default(),
             writeback: Cell::new(0),
             writeback_done: WaitQueue::new(rt, "page writeback"),
+            undispatched: Cell::new(0),
             dirtied: Cell::new(None),
             place: Cell::new(None),
             next_index: Cell::new(0),
@@ -409,6 +417,27 @@ impl Mapping {
     /// Waits until nothing is under writeback.
     pub async fn settle(&self) {
         while self.writeback.get() > 0 {
+            self.writeback_done.wait().await;
+        }
+    }
+
+    /// A bio of it is about to be submitted, and [`Mapping::dispatched`] will be called when the
+    /// device has it.
+    pub fn will_dispatch(&self) {
+        self.undispatched.set(self.undispatched.get() + 1);
+    }
+
+    /// The device has one.
+    pub fn dispatched(&self) {
+        self.undispatched.set(self.undispatched.get() - 1);
+        if self.undispatched.get() == 0 {
+            self.writeback_done.wake_all();
+        }
+    }
+
+    /// Waits until the device has all that was submitted (`filemap_fdatadispatch`, BarrierFS).
+    pub async fn wait_dispatched(&self) {
+        while self.undispatched.get() > 0 {
             self.writeback_done.wait().await;
         }
     }

@@ -1,10 +1,11 @@
 //! ext4's line in the registry.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Sector};
 use wp_cache::Fut;
-use wp_jbd2::RecoverPolicy;
+use wp_jbd2::{DualMode, RecoverPolicy};
 use wp_medium::{Medium, Overlay, Slice, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
@@ -89,6 +90,30 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Mount,
         default: "",
         help: "blocks of inode tables without an inode in use are discarded: safe (once that is durable), or naive (at once, as paper inode-trim has it; loses files at a power cut); no kernel does so",
+    },
+    OptionSpec {
+        key: "journaling",
+        when: When::Mount,
+        default: "flush",
+        help: "flush, as Linux commits; barrier: BarrierFS' two threads, several transactions in flight, kept in order by the device, and fbarrier and fdatabarrier",
+    },
+    OptionSpec {
+        key: "jh_versions",
+        when: When::Mount,
+        default: "",
+        help: "with journaling=barrier: CJFS' versions of a metadata buffer, so many; or all, so that nothing ever conflicts",
+    },
+    OptionSpec {
+        key: "coalesce",
+        when: When::Mount,
+        default: "",
+        help: "with journaling=barrier: a transaction with conflicts goes on taking handles (CJFS)",
+    },
+    OptionSpec {
+        key: "compound_flush",
+        when: When::Mount,
+        default: "1",
+        help: "with journaling=barrier: one flush for so many transactions that were dispatched (CJFS)",
     },
     OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec { key: "nodelalloc", when: When::Mount, default: "", help: "allocate in write()" },
@@ -289,6 +314,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             cpus: number(o, "cpus", "cpus: a number")?.max(1),
             epoch_secs: env.epoch_secs,
             async_commit: switch(o, "journal_async_commit"),
+            dual: dual_mode(o)?,
             data_err_abort: match o.get("data_err", OPTIONS) {
                 Some("abort") => true,
                 None | Some("ignore") => false,
@@ -306,6 +332,29 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
         Ok(fs)
     })
+}
+
+/// BarrierFS' journaling and what CJFS adds. Errors: `Invalid` for additions without it.
+fn dual_mode(o: &Options) -> FsResult<Option<DualMode>> {
+    let versions = match o.get("jh_versions", OPTIONS) {
+        None | Some("") => None,
+        Some("all") => Some(DualMode::NO_CONFLICTS),
+        Some(n) => Some(
+            n.parse().map_err(|_| FsError::Invalid("jh_versions: a number from 1 on, or all"))?,
+        ),
+    };
+    let group = number(o, "compound_flush", "compound_flush: a number from 1 on")?;
+    let compound_flush =
+        NonZeroU32::new(group).ok_or(FsError::Invalid("compound_flush: a number from 1 on"))?;
+    let dual = DualMode { versions, coalesce: switch(o, "coalesce"), compound_flush };
+    match o.get("journaling", OPTIONS) {
+        Some("barrier") => Ok(Some(dual)),
+        None | Some("flush") if dual == DualMode::default() => Ok(None),
+        None | Some("flush") => Err(FsError::Invalid(
+            "jh_versions, coalesce and compound_flush need journaling=barrier",
+        )),
+        Some(_) => Err(FsError::Invalid("journaling: flush or barrier")),
+    }
 }
 
 /// The flusher's limits as `vm.dirty_background_bytes` and `vm.dirty_bytes` give them.

@@ -92,22 +92,26 @@ impl Handle {
                 return Err(FsError::ReadOnly);
             }
             let key = st.heads.of(b, j.bdev.mapping());
-            let committing = st.committing;
-            let h = st.heads.get_mut(key);
-            let by_committing = h.owner.is_some() && h.owner == committing && h.on == On::Forget;
-            let possible = (h.owner.is_none() || h.owner == Some(tid) || by_committing)
-                && h.next_owner.is_none();
+            let h = st.heads.get(key);
+            let by_older = h.owner.is_some_and(|o| st.is_committing(o)) && h.on == On::Forget;
+            let possible =
+                (h.owner.is_none() || h.owner == Some(tid) || by_older) && h.next_owner.is_none();
             if possible && h.owner.is_none() {
                 // A checkpoint of the block's earlier life is no longer wanted: who freed it has
                 // committed.
+                let h = st.heads.get_mut(key);
                 h.modified = false;
                 if site::CREATE_CLEAN.on() {
                     h.map.clear_dirty(b);
                 }
                 st.file(key, tid, On::Reserved);
             } else if possible && h.owner != Some(tid) {
-                h.modified = false;
-                h.next_owner = Some(tid);
+                if st.versions.is_some() {
+                    st.take_version(key, tid);
+                } else {
+                    st.heads.get_mut(key).modified = false;
+                    st.inherit(key, tid);
+                }
             }
             possible
         };
@@ -177,6 +181,7 @@ impl Handle {
                 return Ok(());
             }
             let key = b.jh();
+            let versions = st.versions.is_some();
             let h = st.heads.get_mut(key);
             if h.committed.is_some() {
                 return Err(FsError::Io);
@@ -189,7 +194,7 @@ impl Handle {
                 Some(owner) if owner == tid => {
                     assert!(h.frozen.is_none());
                     give_back = was_modified;
-                    let checkpointed = h.checkpoint.is_some();
+                    let checkpointed = h.checkpoint.is_some() || !h.older.is_empty();
                     if site::FORGET_CLEAN.on() {
                         h.map.clear_dirty(b);
                         b.clear(BufFlag::JbdDirty);
@@ -201,6 +206,11 @@ impl Handle {
                         st.unfile(key);
                     }
                 }
+                // Older transactions keep their versions.
+                _ if versions && h.is_in_transaction() => {
+                    st.forget_version(key, tid);
+                    b.clear(BufFlag::JbdDirty);
+                }
                 Some(_) => {
                     // The committing transaction logs it all the same; afterwards it must not go
                     // home.
@@ -208,7 +218,7 @@ impl Handle {
                         b.set(BufFlag::Freed);
                     }
                     match h.next_owner {
-                        None => h.next_owner = Some(tid),
+                        None => st.inherit(key, tid),
                         Some(next) => {
                             assert_eq!(next, tid);
                             give_back = was_modified;
@@ -276,7 +286,8 @@ impl Handle {
             return false;
         }
         let mut st = self.journal().st.borrow_mut();
-        let ours = st.heads.get(b.jh()).owner == Some(self.tid()) && !st.aborted();
+        let h = st.heads.get(b.jh());
+        let ours = h.owner == Some(self.tid()) && h.older.is_empty() && !st.aborted();
         st.counters.conflicts[Conflict::None as usize] += u64::from(ours);
         ours
     }
@@ -306,7 +317,9 @@ impl Handle {
             // the log now.
             b.set(BufFlag::JbdDirty);
         }
-        let committing = st.committing;
+        if st.versions.is_some() {
+            return Ok(st.take_version(key, tid));
+        }
         let h = st.heads.get_mut(key);
         if h.owner == Some(tid) {
             return Ok(Conflict::None);
@@ -322,10 +335,10 @@ impl Handle {
             st.file(key, tid, On::Reserved);
             return Ok(Conflict::None);
         };
+        // One that waits for a buffer does not begin its commit, so there is no third.
         assert!(h.next_owner.is_none(), "block {} is wanted by two transactions", b.block());
-        assert_eq!(Some(owner), committing, "block {} is owned by a stranger", b.block());
         if h.frozen.is_some() {
-            h.next_owner = Some(tid);
+            st.inherit(key, tid);
             return Ok(Conflict::Frozen);
         }
         if b.flag(BufFlag::Shadow) && site::SHADOW_WAIT.on() {
@@ -336,7 +349,8 @@ impl Handle {
             h.frozen = Some(b.snapshot());
             case = Conflict::Copy;
         }
-        h.next_owner = Some(tid);
+        assert!(st.is_committing(owner), "block {} is owned by a stranger", b.block());
+        st.inherit(key, tid);
         Ok(case)
     }
 }
@@ -344,7 +358,7 @@ impl Handle {
 impl crate::journal::Journal {
     /// Has a transaction that is not over this block?
     pub fn is_owned(&self, b: &Buffer) -> bool {
-        b.jh() != 0 && self.st.borrow().heads.get(b.jh()).owner.is_some()
+        b.jh() != 0 && self.st.borrow().heads.get(b.jh()).is_in_transaction()
     }
 
     /// What `b` holds need not go home any more: its home was discarded, and that counts as the
@@ -361,7 +375,8 @@ impl crate::journal::Journal {
         let dropped = {
             let mut st = self.st.borrow_mut();
             let h = st.heads.get(key);
-            if h.owner.is_some() || b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading) {
+            let busy = b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading);
+            if busy || h.is_in_transaction() {
                 return false;
             }
             h.map.clear_dirty(b);
@@ -401,17 +416,28 @@ impl crate::journal::Journal {
         }
         let mut st = self.st.borrow_mut();
         let key = b.jh();
-        let (running, committing) = (st.running, st.committing);
+        let (running, committing) = (st.running, st.newest_committing());
         let h = st.heads.get(key);
         let dropped = match h.owner {
-            Some(owner) if Some(owner) == committing => {
+            _ if st.versions.is_some() && h.is_in_transaction() && h.owner != running => {
+                // Who cut it off has made a change of its own, so a transaction runs.
+                if let Some(tid) = running {
+                    st.heads.get_mut(key).modified = false;
+                    st.forget_version(key, tid);
+                    b.clear(BufFlag::JbdDirty);
+                }
+                None
+            }
+            Some(owner) if st.is_committing(owner) => {
                 if site::INVALIDATE_FREED.on() {
                     b.set(BufFlag::Freed);
                 }
-                if b.flag(BufFlag::JbdDirty) && running.is_some() {
+                if let Some(tid) = running.filter(|_| b.flag(BufFlag::JbdDirty)) {
                     let h = st.heads.get_mut(key);
-                    h.next_owner = running;
                     h.modified = false;
+                    if h.next_owner.is_none() {
+                        st.inherit(key, tid);
+                    }
                 }
                 None
             }

@@ -58,7 +58,11 @@ impl Journal {
                 if st.aborted() {
                     return;
                 }
-                (st.space_left() >= st.space_needed(), !st.checkpoint.is_empty(), st.committing)
+                (
+                    st.space_left() >= st.space_needed(),
+                    !st.checkpoint.is_empty(),
+                    st.newest_committing(),
+                )
             };
             if enough {
                 return;
@@ -172,7 +176,7 @@ impl Journal {
                 // Once around.
                 return Next::Flush;
             }
-            if let Some(owner) = head.owner
+            if let Some(owner) = head.newest()
                 && site::NEWER_COMMIT.on()
             {
                 return Next::Commit(owner);

@@ -40,21 +40,25 @@ fn with_bytes<R>(slice: &Slice, f: impl FnOnce(&[u8]) -> R) -> R {
 }
 
 /// What the phases of one commit hand on.
-struct Commit {
-    tid: u32,
+pub(crate) struct Commit {
+    pub tid: u32,
+    /// When it was locked.
+    pub locked: Time,
     /// When it became the committing one.
-    flush_started: Time,
+    pub flush_started: Time,
+    /// When its metadata began to be logged.
+    pub logging_started: Time,
     /// Descriptor and revoke blocks.
-    control: Rc<LogWrites>,
+    pub control: Rc<LogWrites>,
     /// Metadata blocks, in the order of the shadow list.
-    metadata: Rc<LogWrites>,
+    pub metadata: Rc<LogWrites>,
     /// Running CRC-32 over descriptors and metadata (checksum v1).
     crc: u32,
     /// An asynchronous record, submitted early.
-    record: Option<Rc<LogWrites>>,
+    pub record: Option<Rc<LogWrites>>,
     /// Where the tail may go when the record is durable.
-    tail: Option<(u32, u32)>,
-    blocks_logged: u64,
+    pub tail: Option<(u32, u32)>,
+    pub blocks_logged: u64,
 }
 
 impl Journal {
@@ -64,12 +68,14 @@ impl Journal {
         self.write_start_if_empty().await;
         let tid = self.running_tid().expect("commits are of a running transaction");
         self.emit_start(tid);
-        self.lock(tid).await;
+        let locked = self.lock(tid).await;
         self.retire_leftovers(tid);
         self.switch(tid);
         let mut c = Commit {
             tid,
+            locked,
             flush_started: self.rt.now(),
+            logging_started: self.rt.now(),
             control: LogWrites::new(&self.rt),
             metadata: LogWrites::new(&self.rt),
             crc: !0,
@@ -83,19 +89,23 @@ impl Journal {
             self.abort(e);
         }
         self.write_log(&mut c).await;
+        if self.opts.mode.dual().is_some() {
+            return self.dispatch(c).await;
+        }
         self.wait_log(&mut c).await;
         if c.tail.is_some() && !site::TAIL_LATER.on() {
             self.advance_tail(c.tail.take()).await;
         }
         self.write_record(&mut c).await;
         self.advance_tail(c.tail).await;
+        self.count_run(&c);
         self.settle(tid);
         self.finish(&c).await;
     }
 
     /// Moves the tail to where it was seen that it could go, if nobody else did meanwhile. The
     /// record's own flush has covered what was written home.
-    async fn advance_tail(&self, to: Option<(u32, u32)>) {
+    pub(crate) async fn advance_tail(&self, to: Option<(u32, u32)>) {
         let Some((tid, block)) = to else { return };
         let guard = self.checkpoint_lock.lock().await;
         let still_ahead = disk::tid_after(tid, self.st.borrow().tail_sequence);
@@ -110,12 +120,12 @@ impl Journal {
         self.emit("start_commit", tid, u64::from(sync));
     }
 
-    fn emit_phase(&self, what: &'static str, tid: u32) {
+    pub(crate) fn emit_phase(&self, what: &'static str, tid: u32) {
         let sync = self.st.borrow().transaction(tid).synchronous;
         self.emit(what, tid, u64::from(sync));
     }
 
-    fn set_state(&self, tid: u32, state: TransactionState) {
+    pub(crate) fn set_state(&self, tid: u32, state: TransactionState) {
         let mut st = self.st.borrow_mut();
         let t = st.transaction_mut(tid);
         assert!(t.state < state, "transaction {tid} goes from {:?} to {state:?}", t.state);
@@ -134,18 +144,27 @@ impl Journal {
             (st.tail_sequence, st.tail)
         };
         // An error has aborted the journal; the commit goes on and writes nothing.
-        let _aborted = self.write_log_tail(&guard, tid, block, Flags::NONE).await;
+        let order = if self.opts.mode.dual().is_some() { Flags::ORDERED } else { Flags::NONE };
+        let _aborted = self.write_log_tail(&guard, tid, block, order).await;
     }
 
-    /// Phase 1: no new handles; those that are open end.
-    async fn lock(&self, tid: u32) {
-        self.set_state(tid, TransactionState::Locked);
-        self.emit_phase("commit_locking", tid);
-        let open = || self.st.borrow().transaction(tid).updates > 0;
-        if open() && site::HANDLES_WAIT.on() {
-            self.wait_updates.wait_until(|| !open()).await;
-        }
-        self.set_state(tid, TransactionState::Switch);
+    /// Phase 1: no new handles; those that are open end. Returns when it was locked.
+    async fn lock(&self, tid: u32) -> Time {
+        self.count_in_flight();
+        let locked = loop {
+            self.wait_coalescing(tid).await;
+            let locked = self.rt.now();
+            self.set_state(tid, TransactionState::Locked);
+            self.emit_phase("commit_locking", tid);
+            let open = || self.st.borrow().transaction(tid).updates > 0;
+            if open() && site::HANDLES_WAIT.on() {
+                self.wait_updates.wait_until(|| !open()).await;
+            }
+            self.set_state(tid, TransactionState::Switch);
+            if self.wait_for_older(tid).await {
+                break locked;
+            }
+        };
         let st = self.st.borrow();
         let outstanding = st.transaction(tid).outstanding;
         assert!(
@@ -153,6 +172,7 @@ impl Journal {
             "{outstanding} credits outstanding of {}",
             st.max_buffers
         );
+        locked
     }
 
     /// Buffers that a handle reserved and did not change go back; what went home leaves the
@@ -199,6 +219,8 @@ impl Journal {
         self.write_revokes(c);
         self.set_state(c.tid, TransactionState::Commit);
         self.emit_phase("commit_logging", c.tid);
+        c.logging_started = self.rt.now();
+        self.count_blocks(c.tid);
         self.write_metadata(c).await;
         if let Err(e) = self.finish_ordered(c.tid).await
             && self.opts.abort_on_data_error
@@ -236,13 +258,15 @@ impl Journal {
         if self.is_aborted() || (!blocks.is_empty() && !site::REVOKES.on()) {
             return;
         }
-        for bytes in blocks {
+        let (last, alone) = (blocks.len().wrapping_sub(1), self.next_metadata(c.tid).is_none());
+        for (i, bytes) in blocks.iter().enumerate() {
             let block = LogBlock {
                 log: self.control_block(c.tid),
-                data: Slice::from_bytes(&bytes),
+                data: Slice::from_bytes(bytes),
                 shadow: None,
             };
-            if !self.submit_log(&c.control, block, Flags::NONE) {
+            let order = self.log_order(alone && i == last);
+            if !self.submit_log(&c.control, block, order) {
                 self.abort(FsError::Io);
             }
         }
@@ -287,7 +311,8 @@ impl Journal {
                 format.set_tail(descriptor);
             }
             let descriptor = Slice::of_page(page, 0, bytes as u32);
-            self.submit_batch(c, place, descriptor, batch);
+            let is_last = self.next_metadata(c.tid).is_none();
+            self.submit_batch(c, place, descriptor, batch, is_last);
         }
     }
 
@@ -300,8 +325,15 @@ impl Journal {
         at + disk::UUID_BYTES
     }
 
-    /// Submits a descriptor and its blocks, in this order.
-    fn submit_batch(&self, c: &mut Commit, place: u32, descriptor: Slice, batch: Vec<LogBlock>) {
+    /// Submits a descriptor and its blocks, in this order; `is_last`: the transaction's last ones.
+    fn submit_batch(
+        &self,
+        c: &mut Commit,
+        place: u32,
+        descriptor: Slice,
+        batch: Vec<LogBlock>,
+        is_last: bool,
+    ) {
         if self.format.get().csum_v1() {
             c.crc = with_bytes(&descriptor, |bytes| disk::crc32_be(c.crc, bytes));
             for b in &batch {
@@ -309,9 +341,10 @@ impl Journal {
             }
         }
         let head = LogBlock { log: place, data: descriptor, shadow: None };
-        let mut ok = self.submit_log(&c.control, head, Flags::NONE);
-        for b in batch {
-            ok &= self.submit_log(&c.metadata, b, Flags::NONE);
+        let mut ok = self.submit_log(&c.control, head, self.log_order(false));
+        let last = batch.len() - 1;
+        for (i, b) in batch.into_iter().enumerate() {
+            ok &= self.submit_log(&c.metadata, b, self.log_order(is_last && i == last));
         }
         if !ok {
             self.abort(FsError::Io);
@@ -324,7 +357,7 @@ impl Journal {
         loop {
             let key = st.transaction(tid).list(On::Metadata).first;
             if key == 0 {
-                return None;
+                return st.next_unlogged(tid);
             }
             if !st.aborted() {
                 return Some(key);
@@ -346,24 +379,35 @@ impl Journal {
         st.transaction_mut(tid).outstanding -= 1;
         st.counters.blocks_logged += 1;
         let log = st.next_log_block();
+        let version = st.take_unlogged(tid, key);
+        let (versions, detached) = (st.versions.is_some(), version.is_some());
         let h = st.heads.get_mut(key);
         let b = h.buffer.clone();
-        let mut data = h.frozen.clone().unwrap_or_else(|| b.snapshot());
+        let mut data = version.or(h.frozen.clone()).unwrap_or_else(|| b.snapshot());
         let mut flags = 0;
         let mut start = [0u8; 4];
         data.sub(0, 4).copy_to(&mut start);
         if start == disk::MAGIC.to_be_bytes() && site::ESCAPE.on() {
             // Kept unescaped: it may become the committed contents of an undo.
-            h.frozen.get_or_insert_with(|| data.clone());
+            if !versions {
+                h.frozen.get_or_insert_with(|| data.clone());
+            }
             let mut bytes = data.to_vec();
             bytes[..4].fill(0);
             data = Slice::from_bytes(&bytes);
             flags = disk::TAG_ESCAPE;
             st.counters.escaped += 1;
         }
-        st.file(key, tid, On::Shadow);
-        if site::SHADOW_KEEP.on() {
-            b.set(BufFlag::Shadow);
+        if versions {
+            // The log is written from a copy.
+            if !detached {
+                st.file(key, tid, On::Forget);
+            }
+        } else {
+            st.file(key, tid, On::Shadow);
+            if site::SHADOW_KEEP.on() {
+                b.set(BufFlag::Shadow);
+            }
         }
         let checksum = if format.csum_v2or3() && site::TAG_CHECKSUM.on() {
             with_bytes(&data, |d| format.tag_checksum(tid, d))
@@ -371,18 +415,21 @@ impl Journal {
             0
         };
         let tag = disk::ParsedTag { block: home_of(&b), flags, checksum };
-        (tag, LogBlock { log, data, shadow: Some(b) })
+        (tag, LogBlock { log, data, shadow: Some(b).filter(|_| !versions) })
     }
 
     /// Phases 3 and 4: the log blocks are waited for, from the last to the first; their buffers are
     /// free to change.
-    async fn wait_log(&self, c: &mut Commit) {
+    pub(crate) async fn wait_log(&self, c: &mut Commit) {
         let mut failed = false;
         for slot in (0..c.metadata.len()).rev() {
             if site::METADATA_WAIT.on() {
                 failed |= !c.metadata.wait(slot).await;
             }
             let mut st = self.st.borrow_mut();
+            if st.versions.is_some() {
+                continue;
+            }
             let key = st.heads.last(st.transaction(c.tid).list(On::Shadow), Kind::Transaction);
             let b = st.heads.get(key).buffer.clone();
             st.file(key, c.tid, On::Forget);
@@ -427,7 +474,7 @@ impl Journal {
     }
 
     /// Submits the commit record; `None` on an aborted journal.
-    fn submit_record(&self, c: &Commit) -> Option<Rc<LogWrites>> {
+    pub(crate) fn submit_record(&self, c: &Commit) -> Option<Rc<LogWrites>> {
         if self.is_aborted() {
             return None;
         }
@@ -450,8 +497,9 @@ impl Journal {
         if site::RECORD_CHECKSUM.on() {
             format.set_commit(bytes);
         }
-        let barrier = self.opts.barrier && !format.has(disk::INCOMPAT_ASYNC_COMMIT);
-        let mut extra = Flags::NONE;
+        let dual = self.opts.mode.dual().is_some();
+        let barrier = !dual && self.opts.barrier && !format.has(disk::INCOMPAT_ASYNC_COMMIT);
+        let mut extra = self.log_order(true);
         if barrier && site::PREFLUSH.on() {
             extra |= Flags::PREFLUSH;
         }
@@ -470,7 +518,7 @@ impl Journal {
 
     /// Phase 6: every buffer goes on: to the checkpoint list, to the transaction that wants it
     /// next, or away.
-    fn settle(&self, tid: u32) {
+    pub(crate) fn settle(&self, tid: u32) {
         let mut gone = Vec::new();
         {
             let mut st = self.st.borrow_mut();
@@ -502,23 +550,17 @@ impl Journal {
                 }
                 st.refile(key);
             }
+            st.settle_versions(tid, &mut gone);
             st.checkpoint.push_back(tid);
         }
         self.emit_dropped(gone);
     }
 
     /// Phase 7: told to everyone.
-    async fn finish(&self, c: &Commit) {
+    pub(crate) async fn finish(&self, c: &Commit) {
         let callbacks = {
             let mut st = self.st.borrow_mut();
-            let took = self.rt.now().since(c.flush_started);
-            st.average_commit = match st.average_commit.0 {
-                0 => took,
-                average => wp_base::Span((took.0 + average * 3) / 4),
-            };
-            st.commit_sequence = c.tid;
-            st.committing = None;
-            st.counters.commits += 1;
+            st.settled_sequence = c.tid;
             let t = st.transaction_mut(c.tid);
             t.state = TransactionState::CommitCallback;
             std::mem::take(&mut t.callbacks)

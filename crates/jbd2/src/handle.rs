@@ -13,6 +13,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_rt::CpuOp;
 
+use crate::counters::JournalCounters;
 use crate::journal::Journal;
 use crate::options::CreditRule;
 use crate::site;
@@ -195,6 +196,13 @@ impl Journal {
 
     /// Waits until it is worth trying again.
     async fn wait_out(self: &Rc<Self>, delay: Delay) {
+        let since = self.rt.now();
+        let lost: fn(&mut JournalCounters) -> &mut u64 = match delay {
+            Delay::Locked => |c| &mut c.locked_wait_ns,
+            Delay::Full => |c| &mut c.full_wait_ns,
+            Delay::Reserved { .. } => |c| &mut c.reserved_wait_ns,
+            Delay::Space => |c| &mut c.space_wait_ns,
+        };
         match delay {
             Delay::Locked | Delay::Full => {
                 let woken = self.wait_transaction_locked.wait();
@@ -210,6 +218,7 @@ impl Journal {
             }
             Delay::Space => self.wait_for_space().await,
         }
+        *lost(&mut self.st.borrow_mut().counters) += self.rt.now().since(since).0;
     }
 
     /// The four rules, in the kernel's order.
@@ -359,8 +368,9 @@ impl Handle {
         let tid = self.tid();
         self.wait_for_company(tid).await;
         self.journal.st.borrow_mut().transaction_mut(tid).synchronous = true;
+        self.journal.want_durable(tid);
         self.end(true);
-        self.journal.wait_commit(tid).await
+        self.journal.wait_durable(tid).await
     }
 
     /// Is its transaction due, or larger than it should be?

@@ -51,6 +51,9 @@ pub(crate) struct Head {
     /// Running transaction that wants it too while the committing one owns it
     /// (`b_next_transaction`).
     pub next_owner: Option<u32>,
+    /// Transactions before the owner that have a version of it and are not over, oldest first
+    /// (multi-version shadow paging).
+    pub older: Vec<u32>,
     /// Transaction whose log copy is still needed (`b_cp_transaction`).
     pub checkpoint: Option<u32>,
     pub on: On,
@@ -62,6 +65,18 @@ pub(crate) struct Head {
     /// Contents as last committed, for undo (`b_committed_data`).
     pub committed: Option<Slice>,
     links: [Links; 2],
+}
+
+impl Head {
+    /// Has a transaction that is not over this buffer?
+    pub fn is_in_transaction(&self) -> bool {
+        self.owner.is_some() || !self.older.is_empty()
+    }
+
+    /// The newest transaction that is not over and has it.
+    pub fn newest(&self) -> Option<u32> {
+        self.owner.or(self.older.last().copied())
+    }
 }
 
 /// The device block where a buffer's home is: file data has a place of its own, metadata is cached
@@ -101,6 +116,7 @@ impl Heads {
             map: map.clone(),
             owner: None,
             next_owner: None,
+            older: Vec::new(),
             checkpoint: None,
             on: On::Nothing,
             modified: false,
@@ -125,7 +141,7 @@ impl Heads {
     /// Ends the head if nothing needs it.
     pub fn put(&mut self, key: u32) {
         let h = self.get(key);
-        if h.owner.is_some() || h.checkpoint.is_some() {
+        if h.is_in_transaction() || h.checkpoint.is_some() {
             return;
         }
         assert!(h.on == On::Nothing, "block {} is on a list of nobody", h.buffer.block());

@@ -39,6 +39,10 @@ pub trait OrderedData {
     fn is_written(&self) -> bool {
         false
     }
+    /// Waits until the device has the file's writes (dual mode).
+    fn dispatched<'a>(&'a self) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(std::future::ready(()))
+    }
     /// Waits until the file's writes are complete. Errors: `Io` if one failed.
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
 }
@@ -156,7 +160,11 @@ impl Journal {
             if let Some(data) = inode.data.upgrade().filter(|d| !d.is_written())
                 && site::ORDERED_WAIT.on()
             {
-                result = result.and(data.wait().await);
+                if self.opts.mode.dual().is_some() {
+                    data.dispatched().await;
+                } else {
+                    result = result.and(data.wait().await);
+                }
             }
             inode.busy.set(false);
             inode.idle.wake_all();
@@ -233,7 +241,11 @@ impl Handle {
         }
         st.transaction_mut(tid).need_data_flush = true;
         if inode.owner.get().is_some() {
-            assert!(inode.next_owner.get().is_none() && inode.owner.get() == st.committing);
+            assert!(
+                inode.next_owner.get().is_none() && inode.owner.get() == st.committing,
+                "inode {} is filed by two commits",
+                inode.ino
+            );
             if site::FILE_NEXT.on() {
                 inode.next_owner.set(Some(tid));
             }

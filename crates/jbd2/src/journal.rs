@@ -2,7 +2,8 @@
 //!
 //! Picture:    [`Journal::load`] starts the thread -> handles -> requests, age or lack of room wake
 //!             the thread -> it commits -> waiters -> [`Journal::destroy`].
-//! Invariants: 1. one commit at a time; transaction ids are committed in order.
+//! Invariants: 1. one commit at a time (in dual mode: is dispatched at a time); transaction ids are
+//!                committed in order.
 //!             2. no borrow of the state is held while anything waits.
 //!             3. the thread and the timer hold the journal weakly while idle: a dropped world is
 //!                freed.
@@ -20,10 +21,13 @@ use wp_cache::{Bdev, ErrMark};
 use wp_rt::{Lock, Rt, TimerSink, WaitQueue};
 use zerocopy::byteorder::big_endian::U32;
 
+use crate::commit::Commit;
+use crate::counters::JournalCounters;
 use crate::disk::{self, Format, SuperBlock, tid_after, tid_at_least};
+use crate::flushing;
 use crate::heads::Heads;
 use crate::log::LogMap;
-use crate::options::{CreditRule, JournalCounters, JournalOptions};
+use crate::options::{CreditRule, JournalOptions};
 use crate::recover::verify_super;
 use crate::site;
 use crate::state::{Dropped, State, TransactionState, Transactions};
@@ -56,6 +60,10 @@ pub struct Journal {
     pub(crate) wait_done_commit: WaitQueue,
     /// The thread, when it has nothing to do.
     wait_commit: Rc<WaitQueue>,
+    /// The flush thread, when it has nothing to do (dual mode).
+    pub(crate) wait_flush: Rc<WaitQueue>,
+    /// Commits that were dispatched and that the flush thread has not begun with, oldest first.
+    pub(crate) handed: RefCell<VecDeque<Commit>>,
     /// The commit, for the transaction's last handle.
     pub(crate) wait_updates: WaitQueue,
     pub(crate) wait_reserved: WaitQueue,
@@ -114,6 +122,8 @@ impl Journal {
             wait_transaction_locked: WaitQueue::new(rt, "journal transaction locked"),
             wait_done_commit: WaitQueue::new(rt, "journal commit done"),
             wait_commit: Rc::new(WaitQueue::new(rt, "journal commit request")),
+            wait_flush: Rc::new(WaitQueue::new(rt, "journal flush thread")),
+            handed: RefCell::default(),
             wait_updates: WaitQueue::new(rt, "journal handles"),
             wait_reserved: WaitQueue::new(rt, "journal reserved credits"),
             opts,
@@ -136,6 +146,10 @@ impl Journal {
         }
         let thread = run(journal.me.clone(), journal.wait_commit.clone());
         rt.spawn_daemon(journal.opts.ino_name.as_str(), thread);
+        if journal.opts.mode.dual().is_some() {
+            let name = journal.opts.ino_name.replacen("jbd2/", "jbd2cp/", 1);
+            rt.spawn_daemon(name, flushing::run(journal.me.clone(), journal.wait_flush.clone()));
+        }
         Ok(journal)
     }
 
@@ -171,9 +185,9 @@ impl Journal {
         self.st.borrow().running
     }
 
-    /// The transaction that is being committed.
+    /// The transaction that is being committed; the newest, where there are several.
     pub fn committing_tid(&self) -> Option<u32> {
-        self.st.borrow().committing
+        self.st.borrow().newest_committing()
     }
 
     /// State of a transaction that is not gone yet.
@@ -210,7 +224,7 @@ impl Journal {
     /// Is a transaction of this id neither running nor committing?
     pub fn is_committed(&self, tid: u32) -> bool {
         let st = self.st.borrow();
-        st.running != Some(tid) && st.committing != Some(tid)
+        st.running != Some(tid) && !st.is_committing(tid)
     }
 
     /// Starts a transaction, and its clock.
@@ -251,36 +265,44 @@ impl Journal {
     /// Asks for the commit of `tid`, if it is the running one and nobody has asked. Never waits.
     /// Source: `jbd2_log_start_commit`.
     pub fn request_commit(&self, tid: u32) {
-        let wake = self.st.borrow_mut().request_commit(tid);
+        let wake = self.st.borrow_mut().request_commit(tid, self.rt.now());
         if wake {
             self.wait_commit.wake_all();
         }
     }
 
-    /// Waits until `tid` has committed. It must have been requested, or be committing or older.
+    /// Waits until `tid` has committed and is over. It must have been requested, or be committing
+    /// or older. In dual mode that does not make it durable.
     ///
     /// Errors: `Io` on an aborted journal. Source: `jbd2_log_wait_commit`.
     pub async fn wait_commit(&self, tid: u32) -> FsResult<()> {
-        if tid_after(tid, self.commit_sequence()) {
+        let later = || tid_after(tid, self.st.borrow().settled_sequence);
+        if later() {
             self.wait_commit.wake_all();
-            self.wait_done_commit.wait_until(|| !tid_after(tid, self.commit_sequence())).await;
+            self.wait_flush.wake_all();
+            self.wait_done_commit.wait_until(|| !later()).await;
         }
         if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }
     }
 
-    /// Commits `tid` if it has not been, and waits for it. A stale id is committed already.
+    /// Commits `tid` if it has not been, and waits for it. A stale id is committed already. In dual
+    /// mode one that was dispatched before this call may not be durable after it:
+    /// [`Journal::will_send_data_barrier`] has told so.
     ///
     /// Errors: `Io` on a journal that is aborted while this waits. Source:
     ///         `jbd2_complete_transaction`.
     pub async fn complete_transaction(&self, tid: u32) -> FsResult<()> {
         let (running, committing) = {
             let st = self.st.borrow();
-            (st.running == Some(tid), st.committing == Some(tid))
+            (st.running == Some(tid), st.is_committing(tid))
         };
         if running {
             self.request_commit(tid);
         } else if !committing {
             return Ok(());
+        }
+        if self.opts.mode.dual().is_some() && self.want_durable(tid) {
+            return self.wait_durable(tid).await;
         }
         self.wait_commit(tid).await
     }
@@ -291,13 +313,21 @@ impl Journal {
     pub async fn force_commit(&self) -> FsResult<()> {
         let (running, tid) = {
             let st = self.st.borrow();
-            (st.running.is_some(), st.running.or(st.committing))
+            (st.running.is_some(), st.running.or(st.newest_committing()))
         };
         let Some(tid) = tid else { return Ok(()) };
         if running {
             self.request_commit(tid);
         }
-        self.wait_commit(tid).await
+        if self.opts.mode.dual().is_none() {
+            return self.wait_commit(tid).await;
+        }
+        if self.want_durable(tid) {
+            return self.wait_durable(tid).await;
+        }
+        // The flush thread has it, perhaps without a flush.
+        self.wait_commit(tid).await?;
+        self.bdev.queue().flush().await.map_err(|_| FsError::Io)
     }
 
     /// Will the commit of `tid` still flush the device's cache? If not, what was written for it
@@ -310,7 +340,9 @@ impl Journal {
         if tid_at_least(st.commit_sequence, tid) {
             return false;
         }
-        st.committing != Some(tid) || st.transaction(tid).state < TransactionState::CommitJflush
+        let dual = self.opts.mode.dual().is_some();
+        dual || st.committing != Some(tid)
+            || st.transaction(tid).state < TransactionState::CommitJflush
     }
 
     /// Has every commit from now on tell `told` before it tells those who wait for it; of an
@@ -375,12 +407,17 @@ impl Journal {
     /// journal; the log then stays as it is, for recovery. Source: `jbd2_journal_destroy`.
     pub async fn destroy(self: &Rc<Self>) -> FsResult<()> {
         self.st.borrow_mut().unmount = true;
-        while self.st.borrow().thread_alive {
-            self.wait_commit.wake_all();
-            self.wait_done_commit.wait_until(|| !self.st.borrow().thread_alive).await;
-        }
+        let alive = || {
+            let st = self.st.borrow();
+            st.thread_alive || st.flush_thread_alive
+        };
+        self.wait_commit.wake_all();
+        self.wait_done_commit.wait_until(|| !self.st.borrow().thread_alive).await;
+        self.wait_flush.wake_all();
+        self.wait_done_commit.wait_until(|| !alive()).await;
         if self.running_tid().is_some() {
             self.commit().await;
+            self.end_oldest().await;
         }
         let mut result = Ok(());
         while result.is_ok() && !self.st.borrow().checkpoint.is_empty() {
@@ -403,6 +440,7 @@ impl Journal {
         {
             let mut st = self.st.borrow_mut();
             assert!(st.running.is_none() && st.committing.is_none() && st.checkpoint.is_empty());
+            assert!(st.flushing.is_empty(), "{:?} wait for a thread that is gone", st.flushing);
             st.sequence = st.sequence.wrapping_add(1);
             st.tail_sequence = st.sequence;
         }
@@ -457,6 +495,11 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         transactions: Transactions::default(),
         running: None,
         committing: None,
+        flushing: VecDeque::new(),
+        settled_sequence: sequence.wrapping_sub(1),
+        flush_sequence: sequence.wrapping_sub(1),
+        flush_owed: false,
+        versions: opts.mode.dual().and_then(|dual| dual.versions),
         checkpoint: VecDeque::new(),
         heads: Heads::default(),
         revokes: [BTreeSet::new(), BTreeSet::new()],
@@ -465,6 +508,7 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         flushed: sb.start.get() == 0,
         unmount: false,
         thread_alive: true,
+        flush_thread_alive: opts.mode.dual().is_some(),
         abort: None,
         checkpoint_error: false,
         average_commit: Span::ZERO,

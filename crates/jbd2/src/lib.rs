@@ -15,7 +15,9 @@
 mod access;
 mod checkpoint;
 mod commit;
+mod counters;
 pub mod disk;
+mod flushing;
 mod handle;
 mod heads;
 mod inode;
@@ -28,13 +30,15 @@ mod revoke;
 pub mod site;
 mod state;
 mod superblock;
+mod versions;
 
+pub use counters::{JournalCounters, RunStats};
 pub use handle::{Credits, Handle, Reserved};
 pub use inode::{JournalInode, Ordered, OrderedData};
 pub use journal::{CommitCallback, Journal};
 pub use log::LogMap;
 pub use options::{
-    CommitMode, Conflict, ConflictObserver, CreditRule, EraPolicy, JournalCounters, JournalOptions,
+    CommitMode, Conflict, ConflictObserver, CreditRule, DualMode, EraPolicy, JournalOptions,
 };
 pub use recover::{BadCommit, RecoverPolicy, RecoveryReport, ScanEnd, recover};
 pub use state::TransactionState;

@@ -2,7 +2,8 @@
 //!
 //! Picture:    each log block is a bio of its own (neighbours merge under the commit's plug); a
 //!             slot remembers how it ended; the commit waits for the slots from the last to the
-//!             first, so that it is woken once.
+//!             first, so that it is woken once. In dual mode it first waits until all of them were
+//!             dispatched.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,6 +28,8 @@ pub(crate) struct LogWrites {
     slots: RefCell<Vec<Slot>>,
     waited: Cell<usize>,
     wake: WaitQueue,
+    /// Not yet with the device (dual mode).
+    undispatched: Cell<usize>,
 }
 
 impl LogWrites {
@@ -35,6 +38,7 @@ impl LogWrites {
             slots: RefCell::default(),
             waited: Cell::new(usize::MAX),
             wake: WaitQueue::new(rt, "journal write"),
+            undispatched: Cell::new(0),
         })
     }
 
@@ -48,6 +52,20 @@ impl LogWrites {
         self.slots.borrow_mut()[slot] = Slot::Done { ok };
         if self.waited.get() == slot {
             self.wake.wake_all();
+        }
+    }
+
+    fn dispatched(&self) {
+        self.undispatched.set(self.undispatched.get() - 1);
+        if self.undispatched.get() == 0 {
+            self.wake.wake_all();
+        }
+    }
+
+    /// Waits until the device has all of them.
+    pub async fn wait_dispatched(&self) {
+        while self.undispatched.get() > 0 {
+            self.wake.wait().await;
         }
     }
 
@@ -89,6 +107,13 @@ impl Journal {
         };
         let flags = self.opts.policy.log_flags | extra;
         let bio = Bio::write(self.bs.sector_of(at), vec![block.data], flags);
+        let bio = if self.opts.mode.dual().is_some() {
+            writes.undispatched.set(writes.undispatched.get() + 1);
+            let writes = writes.clone();
+            bio.on_dispatch(move || writes.dispatched())
+        } else {
+            bio
+        };
         let writes = writes.clone();
         let shadow = block.shadow.filter(|_| !self.opts.policy.shadow_until_processed);
         self.bdev.queue().submit(bio.on_end(move |end| {

@@ -1,5 +1,6 @@
 //! How a journal behaves: mount options, and what differs between kernels.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use wp_base::Span;
@@ -14,6 +15,45 @@ pub enum CommitMode {
     /// One commit at a time: transfer, flush, record with FUA (stock jbd2).
     #[default]
     Flush,
+    /// The commit thread only dispatches, in an order that the device keeps; a second thread waits
+    /// for the transfers and flushes, so that several transactions commit at once (BarrierFS'
+    /// dual-mode journaling). Durable on a device that honours `Limits::barrier_writes`.
+    Barrier(DualMode),
+}
+
+impl CommitMode {
+    /// Dual mode's switches.
+    pub const fn dual(self) -> Option<DualMode> {
+        match self {
+            CommitMode::Flush => None,
+            CommitMode::Barrier(dual) => Some(dual),
+        }
+    }
+}
+
+/// Switches of dual-mode journaling: BarrierFS with none of them, CJFS with all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DualMode {
+    /// Multi-version shadow paging: so many transactions that are not over may each have a version
+    /// of a buffer; the log is written from copies. `None`: one owner and one heir at a time.
+    /// [`DualMode::NO_CONFLICTS`]: as many as there are.
+    pub versions: Option<NonZeroU32>,
+    /// Opportunistic coalescing: a transaction that may not commit yet because of conflicts goes on
+    /// taking handles.
+    pub coalesce: bool,
+    /// Compound flush: one flush for so many transactions, or for all that were dispatched.
+    pub compound_flush: NonZeroU32,
+}
+
+impl DualMode {
+    /// No transaction ever finds its version taken.
+    pub const NO_CONFLICTS: NonZeroU32 = NonZeroU32::MAX;
+}
+
+impl Default for DualMode {
+    fn default() -> DualMode {
+        DualMode { versions: None, coalesce: false, compound_flush: NonZeroU32::MIN }
+    }
 }
 
 /// How credits stand for the log blocks that hold no metadata.
@@ -140,18 +180,31 @@ pub enum Conflict {
     /// The fifth case: written to the log already, the commit not over. Nothing to copy, nothing to
     /// wait for.
     Logged = 5,
+    /// With multi-version shadow paging: an older transaction has it, and this one gets a version
+    /// of its own. No conflict.
+    Versioned = 6,
+    /// The same, but the version is in use: the transaction may not commit before that one is over.
+    Slot = 7,
 }
 
 impl Conflict {
     /// Every case.
-    pub const ALL: [Conflict; 6] = [
+    pub const ALL: [Conflict; 8] = [
         Conflict::None,
         Conflict::Joined,
         Conflict::Frozen,
         Conflict::Shadow,
         Conflict::Copy,
         Conflict::Logged,
+        Conflict::Versioned,
+        Conflict::Slot,
     ];
+
+    /// Does it count as a journal conflict: is an older owner in the way?
+    pub const fn counts(self) -> bool {
+        !matches!(self, Conflict::None | Conflict::Versioned)
+    }
+
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -161,6 +214,8 @@ impl Conflict {
             Conflict::Shadow => "shadow",
             Conflict::Copy => "copy",
             Conflict::Logged => "logged",
+            Conflict::Versioned => "versioned",
+            Conflict::Slot => "slot",
         }
     }
 }
@@ -220,84 +275,6 @@ impl Default for JournalOptions {
             epoch_secs: 1_388_534_400,
             observer: None,
         }
-    }
-}
-
-/// What a journal has done since it was loaded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct JournalCounters {
-    /// Handles started, restarts included.
-    pub handles: u64,
-    /// Transactions committed.
-    pub commits: u64,
-    /// Metadata blocks written to the log.
-    pub blocks_logged: u64,
-    /// Descriptor, revoke and commit blocks written to the log.
-    pub control_blocks: u64,
-    /// Blocks whose first word was escaped.
-    pub escaped: u64,
-    /// `get_write_access` calls by [`Conflict`].
-    pub conflicts: [u64; 6],
-    /// Virtual time spent waiting in the shadow.
-    pub shadow_wait_ns: u64,
-    /// Waits for a write of the buffer to its home.
-    pub home_write_waits: u64,
-    /// Waits of handle starts because the running transaction was locked.
-    pub locked_waits: u64,
-    /// Waits of handle starts because the running transaction was full.
-    pub full_waits: u64,
-    /// Waits of handle starts for room in the log.
-    pub space_waits: u64,
-    /// Waits of handle starts for reserved credits.
-    pub reserved_waits: u64,
-    /// Checkpoints forced by lack of room or by a flush of the journal.
-    pub checkpoints: u64,
-    /// Blocks that checkpoints wrote to their homes.
-    pub checkpoint_blocks: u64,
-    /// Commits that a checkpoint forced because a newer transaction owned its buffer.
-    pub forced_commits: u64,
-    /// Superblock writes.
-    pub superblock_writes: u64,
-    /// Synchronous handles that waited for company.
-    pub batch_sleeps: u64,
-}
-
-impl JournalCounters {
-    /// Every counter with its name, in a fixed order.
-    pub fn named(&self) -> Vec<(&'static str, u64)> {
-        let mut all = vec![
-            ("handles", self.handles),
-            ("commits", self.commits),
-            ("blocks_logged", self.blocks_logged),
-            ("control_blocks", self.control_blocks),
-            ("escaped", self.escaped),
-            ("shadow_wait_ns", self.shadow_wait_ns),
-            ("home_write_waits", self.home_write_waits),
-            ("locked_waits", self.locked_waits),
-            ("full_waits", self.full_waits),
-            ("space_waits", self.space_waits),
-            ("reserved_waits", self.reserved_waits),
-            ("checkpoints", self.checkpoints),
-            ("checkpoint_blocks", self.checkpoint_blocks),
-            ("forced_commits", self.forced_commits),
-            ("superblock_writes", self.superblock_writes),
-            ("batch_sleeps", self.batch_sleeps),
-        ];
-        const NAMES: [&str; 6] = [
-            "access_case0_none",
-            "conflict_case1_joined",
-            "conflict_case2_frozen",
-            "conflict_case3_shadow",
-            "conflict_case4_copy",
-            "conflict_case5_logged",
-        ];
-        all.extend(NAMES.iter().copied().zip(self.conflicts));
-        all
-    }
-
-    /// Calls that met another transaction's buffer: cases 1 to 5.
-    pub fn conflicts_total(&self) -> u64 {
-        self.conflicts[1..].iter().sum()
     }
 }
 

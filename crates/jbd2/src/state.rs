@@ -10,17 +10,20 @@
 //!             `checkpoint.c`.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use wp_base::live::{Kind as LiveKind, Tally};
 use wp_base::{FsError, Span, Time};
 use wp_cache::BufFlag;
+use wp_medium::Slice;
 use wp_rt::TaskId;
 
+use crate::counters::JournalCounters;
 use crate::disk::tid_after;
 use crate::heads::{Heads, Kind, List, On};
 use crate::inode::JournalInode;
-use crate::options::{JournalCounters, SPARE_BLOCKS};
+use crate::options::SPARE_BLOCKS;
 use crate::site;
 
 /// Life of a transaction. RUNNING -commit-> LOCKED -no handle left-> SWITCH -> FLUSH (a new one may
@@ -74,9 +77,27 @@ pub(crate) struct Transaction {
     /// Ordered-data inodes, oldest first.
     pub inodes: Vec<Rc<JournalInode>>,
     pub callbacks: Vec<Box<dyn FnOnce()>>,
+    /// Buffers that it may not commit before an older transaction is over (`t_jh_wait_list`).
+    pub waits: u32,
+    /// Somebody wants it durable, not only in order (`t_flush_trigger`).
+    pub flush_wanted: bool,
+    /// Buffers that a newer transaction took while this one was not over.
+    pub versions: Vec<Version>,
+    /// When somebody asked for its commit.
+    pub requested_at: Time,
     /// Of its checkpoint list, dropped without being written by us.
     pub dropped: u32,
     _tally: Tally,
+}
+
+/// What an older transaction keeps of a buffer that a newer one has taken (multi-version shadow
+/// paging).
+pub(crate) struct Version {
+    pub key: u32,
+    /// Its contents, if they still have to be logged.
+    pub unlogged: Option<Slice>,
+    /// They have to go home.
+    pub goes_home: bool,
 }
 
 impl Transaction {
@@ -152,6 +173,16 @@ pub(crate) struct State {
     pub transactions: Transactions,
     pub running: Option<u32>,
     pub committing: Option<u32>,
+    /// Dispatched and not over, oldest first (dual mode; `j_cpsetup_transactions`).
+    pub flushing: VecDeque<u32>,
+    /// Last one that is over: its buffers have gone on.
+    pub settled_sequence: u32,
+    /// Last one that the flush thread knows to be durable.
+    pub flush_sequence: u32,
+    /// Somebody wants a transaction durable that the flush thread passed without a flush.
+    pub flush_owed: bool,
+    /// Multi-version shadow paging: how many versions.
+    pub versions: Option<NonZeroU32>,
     /// Committed transactions with buffers to write home, oldest first.
     pub checkpoint: VecDeque<u32>,
     pub heads: Heads,
@@ -164,6 +195,8 @@ pub(crate) struct State {
     pub flushed: bool,
     pub unmount: bool,
     pub thread_alive: bool,
+    /// The flush thread of dual mode.
+    pub flush_thread_alive: bool,
     pub abort: Option<FsError>,
     pub checkpoint_error: bool,
     pub average_commit: Span,
@@ -184,6 +217,29 @@ impl State {
 
     pub fn transaction_mut(&mut self, tid: u32) -> &mut Transaction {
         self.transactions.get_mut(tid).expect("a transaction is referred to only while it lives")
+    }
+
+    /// The next buffer of which only `tid`'s version is to be logged. None on an aborted journal.
+    pub fn next_unlogged(&self, tid: u32) -> Option<u32> {
+        let versions = &self.transaction(tid).versions;
+        let next = versions.iter().find(|v| v.unlogged.is_some()).filter(|_| !self.aborted());
+        next.map(|v| v.key)
+    }
+
+    /// What `tid` has to log of a buffer that a newer one took.
+    pub fn take_unlogged(&mut self, tid: u32, key: u32) -> Option<Slice> {
+        let versions = &mut self.transaction_mut(tid).versions;
+        versions.iter_mut().find(|v| v.key == key)?.unlogged.take()
+    }
+
+    /// Is this one in its commit, and not over?
+    pub fn is_committing(&self, tid: u32) -> bool {
+        self.committing == Some(tid) || self.flushing.contains(&tid)
+    }
+
+    /// The newest that is in its commit and not over.
+    pub fn newest_committing(&self) -> Option<u32> {
+        self.committing.or(self.flushing.back().copied())
     }
 
     /// A new running transaction. Source: `jbd2_get_transaction`.
@@ -207,6 +263,10 @@ impl State {
             checkpoint: List::default(),
             inodes: Vec::new(),
             callbacks: Vec::new(),
+            waits: 0,
+            flush_wanted: false,
+            versions: Vec::new(),
+            requested_at: now,
             dropped: 0,
             _tally: Tally::new(LiveKind::Transaction),
         };
@@ -252,7 +312,7 @@ impl State {
     pub fn log_tail(&self) -> Option<(u32, u32)> {
         let (tid, block) = if let Some(tid) = self.checkpoint.front() {
             (*tid, self.transaction(*tid).log_start)
-        } else if let Some(tid) = self.committing {
+        } else if let Some(tid) = self.flushing.front().copied().or(self.committing) {
             (tid, self.transaction(tid).log_start)
         } else {
             (self.running.unwrap_or(self.sequence), self.head)
@@ -275,13 +335,21 @@ impl State {
 
     /// Asks for the commit of `tid`; true if the thread must be woken. Source:
     /// `__jbd2_log_start_commit`.
-    pub fn request_commit(&mut self, tid: u32) -> bool {
+    pub fn request_commit(&mut self, tid: u32, now: Time) -> bool {
         if self.commit_request == tid || self.running != Some(tid) {
             return false;
         }
         self.commit_request = tid;
-        self.transaction_mut(tid).requested = true;
+        let t = self.transaction_mut(tid);
+        t.requested = true;
+        t.requested_at = now;
         true
+    }
+
+    /// Says that `tid`, the running one, gets the buffer when its owner is over.
+    pub fn inherit(&mut self, key: u32, tid: u32) {
+        self.heads.get_mut(key).next_owner = Some(tid);
+        self.transaction_mut(tid).waits += 1;
     }
 
     /// Files a buffer on a list of `tid`. Source: `__jbd2_journal_file_buffer`.
@@ -313,7 +381,7 @@ impl State {
 
     /// Takes a buffer off its list; what was to be logged may now go home.
     /// Source: `__jbd2_journal_temp_unlink_buffer`.
-    fn unlink(&mut self, key: u32) {
+    pub(crate) fn unlink(&mut self, key: u32) {
         let h = self.heads.get_mut(key);
         let on = std::mem::replace(&mut h.on, On::Nothing);
         if on == On::Nothing {
@@ -322,6 +390,10 @@ impl State {
         let (b, owner) = (h.buffer.clone(), h.owner.expect("a listed buffer has an owner"));
         let t = self.transactions.get_mut(owner).expect("owners live");
         self.heads.unlink(&mut t.lists[on as usize], Kind::Transaction, key);
+        if !self.heads.get(key).older.is_empty() {
+            // The version of a transaction before is not durable: it goes home after that.
+            return;
+        }
         if b.clear(BufFlag::JbdDirty) && !self.aborted() && site::RELEASE_DIRTY.on() {
             self.heads.get(key).map.mark_dirty(&b);
         }
@@ -348,6 +420,7 @@ impl State {
         let b = self.heads.get(key).buffer.clone();
         let was_dirty = b.clear(BufFlag::JbdDirty);
         self.unlink(key);
+        self.transaction_mut(next).waits -= 1;
         let h = self.heads.get_mut(key);
         h.owner = Some(next);
         h.next_owner = None;
@@ -360,7 +433,7 @@ impl State {
         };
         self.file(key, next, on);
         assert!(
-            self.transaction(next).state <= TransactionState::Locked,
+            self.transaction(next).state <= TransactionState::Switch,
             "{next} cannot take buffers any more"
         );
         if was_dirty {
@@ -385,7 +458,7 @@ impl State {
         let b = h.buffer.clone();
         h.map.clear_dirty(&b);
         b.clear(BufFlag::JbdDirty);
-        if h.checkpoint.is_some() {
+        if h.checkpoint.is_some() || !h.older.is_empty() {
             self.file_forget(key, tid);
         } else {
             self.unfile(key);
@@ -440,7 +513,7 @@ impl State {
     pub fn try_remove_checkpoint(&mut self, key: u32) -> Result<Option<Dropped>, Busy> {
         let h = self.heads.get(key);
         let b = &h.buffer;
-        let busy = h.owner.is_some()
+        let busy = h.is_in_transaction()
             || [BufFlag::Dirty, BufFlag::Writeback, BufFlag::Reading].iter().any(|f| b.flag(*f));
         if busy && site::CLEAN_BUSY.on() { Err(Busy) } else { Ok(self.remove_checkpoint(key)) }
     }
@@ -512,6 +585,10 @@ mod tests {
             checkpoint: List::default(),
             inodes: Vec::new(),
             callbacks: Vec::new(),
+            waits: 0,
+            flush_wanted: false,
+            versions: Vec::new(),
+            requested_at: Time(started),
             dropped: 0,
             _tally: Tally::new(LiveKind::Transaction),
         }

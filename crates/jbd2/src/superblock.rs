@@ -32,6 +32,8 @@ pub(crate) struct SuperState {
 
 struct SuperIo {
     busy: Cell<bool>,
+    /// One that is only to be in order is on its way to the device.
+    in_order: Cell<bool>,
     failed: Cell<bool>,
     done: WaitQueue,
 }
@@ -41,7 +43,12 @@ impl SuperState {
         let done = WaitQueue::new(rt, "journal superblock");
         SuperState {
             buffer,
-            io: Rc::new(SuperIo { busy: Cell::new(false), failed: Cell::new(false), done }),
+            io: Rc::new(SuperIo {
+                busy: Cell::new(false),
+                in_order: Cell::new(false),
+                failed: Cell::new(false),
+                done,
+            }),
         }
     }
 
@@ -80,6 +87,8 @@ impl Journal {
         let io = self.sb.io.clone();
         io.busy.set(true);
         self.st.borrow_mut().counters.superblock_writes += 1;
+        let ordered = flags.has(Flags::ORDERED);
+        io.in_order.set(ordered);
         self.rt.emit(Class::JBD2, || Event::Jbd2 {
             what: "write_superblock",
             tid: self.sb.get().sequence.get(),
@@ -87,6 +96,15 @@ impl Journal {
         });
         let at = self.bs.sector_of(self.sb.buffer.block());
         let bio = Bio::write(at, vec![self.sb.buffer.snapshot()], self.super_flags(flags));
+        let bio = if ordered {
+            let io = io.clone();
+            bio.on_dispatch(move || {
+                io.in_order.set(false);
+                io.done.wake_all();
+            })
+        } else {
+            bio
+        };
         self.bdev.queue().submit(bio.on_end(move |end| {
             io.failed.set(end.status.is_err());
             io.busy.set(false);
@@ -109,6 +127,11 @@ impl Journal {
             self.sb.io.done.wait_until(|| !self.sb.io.busy.get()).await;
         }
         self.submit_super(flags);
+        if flags.has(Flags::ORDERED) {
+            // Dispatched is enough. An error shows with the next one.
+            self.sb.io.done.wait_until(|| !self.sb.io.in_order.get()).await;
+            return if self.is_aborted() { Err(FsError::Io) } else { Ok(()) };
+        }
         let result = if site::SUPER_WAIT.on() { self.wait_super().await } else { Ok(()) };
         // An abort that came while we wrote could not say why on disk.
         self.write_errno();
@@ -169,8 +192,13 @@ impl Journal {
     ) -> FsResult<()> {
         // FUA: as soon as the tail has moved here, the next transaction may reuse what lies before
         //      it.
+        // In dual mode it goes ahead of it, in order.
         let forced = self.opts.policy.forced_tail && site::TAIL_FUA.on();
-        let force = if forced { Flags::FUA } else { Flags::NONE };
+        let force = match self.opts.mode.dual() {
+            Some(_) if site::TAIL_ORDER.on() => Flags::ORDERED | Flags::BARRIER,
+            _ if forced => Flags::FUA,
+            _ => Flags::NONE,
+        };
         if site::TAIL_WRITE.on() {
             self.write_log_tail(guard, tid, block, force).await?;
         }

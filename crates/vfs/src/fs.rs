@@ -173,6 +173,24 @@ pub struct StatFs {
     pub inodes_free: u64,
 }
 
+/// Calls of one task that met a metadata buffer of a transaction that is not over.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct JournalConflict {
+    /// The task.
+    pub task: String,
+    /// Type of block: S super block, G group descriptors, DB and IB bitmaps of blocks and inodes,
+    /// IT inode table, D all other.
+    pub block: &'static str,
+    /// What was met: a name of the journal's.
+    pub case: &'static str,
+    /// Does it count as a conflict? Not where the transaction gets a version of its own.
+    pub counts: bool,
+    /// Calls.
+    pub calls: u64,
+    /// Virtual time that they waited, nanoseconds.
+    pub lost_ns: u64,
+}
+
 /// What an application asks to be made durable or ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncKind {
@@ -305,6 +323,21 @@ pub trait FileSystem {
     /// Makes one file durable. Errors: `Io` if data could not be written since the open file was
     /// last told so, or anybody, as the era has it.
     fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()>;
+    /// Has what was written to the file reach the device before what is written after this returns,
+    /// without making it durable (BarrierFS: `fbarrier`; `fdatabarrier` with `data_only`). Errors:
+    /// `Unsupported` where the file system keeps no order.
+    fn order_file<'a>(&'a self, ino: Ino, data_only: bool, told: &'a Told) -> Fut<'a, ()> {
+        let _ = (ino, data_only, told);
+        Box::pin(async { Err(FsError::Unsupported("fbarrier, fdatabarrier".into())) })
+    }
+    /// Journal conflicts so far. None of a file system without such a journal.
+    fn journal_conflicts(&self) -> Vec<JournalConflict> {
+        Vec::new()
+    }
+    /// What it has counted so far, by names that say the unit, in a fixed order.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
     /// Makes durable what a write to bytes `from..to` changed (`generic_write_sync`).
     fn sync_range<'a>(
         &'a self,

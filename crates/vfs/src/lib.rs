@@ -20,8 +20,8 @@ pub use entry::{
 };
 pub use era::{Policy, numbers as era_numbers, rules as era_rules};
 pub use fs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
-    TimeSpec, Told, XattrSet,
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, JournalConflict, NodeSpec, Reserve,
+    StatFs, SyncKind, TimeSpec, Told, XattrSet,
 };
 pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use syscall::{Fd, OpenFlags, Vfs};

@@ -306,6 +306,11 @@ impl Vfs {
         self.call("pread64", || fd.0.to_string(), |s| total(s), body).await
     }
 
+    async fn order_one(&self, fd: Fd, data_only: bool) -> FsResult<()> {
+        let file = self.file(fd)?;
+        self.0.fs.order_file(file.ino, data_only, &file.told).await
+    }
+
     async fn sync_one(&self, fd: Fd, kind: SyncKind) -> FsResult<()> {
         let file = self.file(fd)?;
         self.0.fs.sync_file(file.ino, kind, &file.told).await
@@ -321,6 +326,19 @@ impl Vfs {
     pub async fn fdatasync(&self, fd: Fd) -> FsResult<()> {
         let body = self.sync_one(fd, SyncKind::DataOnly);
         self.call("fdatasync", || fd.0.to_string(), |()| 0, body).await
+    }
+
+    /// What was written to the file reaches the device before what is written after this returns
+    /// (BarrierFS). Errors: `Unsupported` where the file system keeps no order.
+    pub async fn fbarrier(&self, fd: Fd) -> FsResult<()> {
+        let body = self.order_one(fd, false);
+        self.call("fbarrier", || fd.0.to_string(), |()| 0, body).await
+    }
+
+    /// As [`Vfs::fbarrier`] for the file's data; commits only what the data needs to be found.
+    pub async fn fdatabarrier(&self, fd: Fd) -> FsResult<()> {
+        let body = self.order_one(fd, true);
+        self.call("fdatabarrier", || fd.0.to_string(), |()| 0, body).await
     }
 
     /// Makes everything durable.

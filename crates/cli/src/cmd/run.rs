@@ -1,5 +1,6 @@
 //! `run`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::results::{Results, events_to_ndjson, sha256};
 use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::{profile, registry};
-use wp_vfs::Options;
+use wp_vfs::{JournalConflict, Options};
 
 use crate::output::{Exit, Out};
 
@@ -54,6 +55,9 @@ pub struct Args {
     /// Also write what fio's `--output-format=json` would say (workload fio).
     #[arg(long)]
     fio_json: Option<PathBuf>,
+    /// Record no events: for long runs of which only the numbers are wanted.
+    #[arg(long)]
+    no_events: bool,
     /// Where results go.
     #[arg(long, default_value = "results")]
     out: PathBuf,
@@ -154,6 +158,31 @@ fn lines(machine: &Machine, records: &[Record]) -> Option<FsResult<String>> {
     Some(named.map(|c| lines_to_tsv(&c.lines(records, zero), took)))
 }
 
+/// Journal conflicts: sums by type of block and case, then what each task met.
+fn conflicts_json(met: &[JournalConflict]) -> Value {
+    let sum = |rows: &mut dyn Iterator<Item = &JournalConflict>| {
+        rows.fold((0, 0), |(calls, lost), r| (calls + r.calls, lost + r.lost_ns))
+    };
+    let by = |key: fn(&JournalConflict) -> &str| {
+        let keys: BTreeSet<&str> = met.iter().map(key).collect();
+        let each = keys.into_iter().map(|k| {
+            let (calls, lost_ns) = sum(&mut met.iter().filter(|r| r.counts && key(r) == k));
+            (k.to_owned(), json!({ "calls": calls, "lost_ns": lost_ns }))
+        });
+        each.collect::<serde_json::Map<String, Value>>()
+    };
+    let (calls, lost_ns) = sum(&mut met.iter().filter(|r| r.counts));
+    let rows: Vec<Value> = met
+        .iter()
+        .map(|r| {
+            json!({ "task": r.task, "block": r.block, "case": r.case, "counts": r.counts,
+                "calls": r.calls, "lost_ns": r.lost_ns })
+        })
+        .collect();
+    json!({ "calls": calls, "lost_ns": lost_ns, "by_block": by(|r| r.block),
+        "by_case": by(|r| r.case), "by_task": by(|r| &r.task), "rows": rows })
+}
+
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     let (spec, workload, options) = match spec(a) {
@@ -183,7 +212,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let outcome = (|| {
         let machine = Machine::new(spec, image)?;
         let vfs = machine.mount()?;
-        machine.record(Class::ALL);
+        machine.record(if a.no_events { Class(0) } else { Class::ALL });
         let v = vfs.clone();
         let o = options.clone();
         let report = machine
@@ -191,10 +220,11 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             .map_err(|error| wp_lab::machine::MachineError::Fs { during: "workload", error })?;
         let records = machine.rt.probe().take();
         machine.record(Class(0));
+        let counted = (vfs.fs().counters(), vfs.fs().journal_conflicts());
         machine.unmount(&vfs)?;
-        Ok((machine, report, records))
+        Ok((machine, report, records, counted))
     })();
-    let (machine, report, records) = match outcome {
+    let (machine, report, records, (fs_counters, conflicts)) = match outcome {
         Ok(x) => x,
         Err(e) => return out.machine_error(&e),
     };
@@ -216,9 +246,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         .collect();
     let numbers: serde_json::Map<String, Value> =
         report.numbers.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+    let fs_counters: BTreeMap<&str, u64> = fs_counters.into_iter().collect();
     let summary = json!({
         "schema": "writepath.run/1", "workload": workload.name, "numbers": numbers,
-        "device_counters": counters, "events": records.len(), "virtual_time_ns": machine.rt.now().0,
+        "device_counters": counters, "fs_counters": fs_counters,
+        "journal_conflicts": conflicts_json(&conflicts),
+        "events": records.len(), "virtual_time_ns": machine.rt.now().0,
     });
     let mut results = Results::default();
     results.add("resolved.toml", toml);

@@ -131,7 +131,7 @@ impl Ext4 {
                 }
                 continue;
             }
-            self.submit_run(inode, &run, wbc.sync, None);
+            self.submit_run(inode, &run, wbc, None);
             next = index + run.len() as u64;
             wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
         }

@@ -15,6 +15,7 @@
 mod balloc;
 mod bits;
 mod block_map;
+mod conflicts;
 mod convert;
 mod data;
 mod data_journal;

@@ -9,12 +9,16 @@ use wp_base::live::{Kind, Tally};
 use wp_base::{BlockSize, FsError, FsResult, Span};
 use wp_block::{Bio, Partition};
 use wp_cache::{Bdev, BufFlag, Buffer, Index, WbPolicy, Writeback};
-use wp_jbd2::{Credits, EraPolicy, Handle, Journal, JournalOptions, LogMap, RecoverPolicy};
+use wp_jbd2::{
+    CommitMode, Credits, DualMode, EraPolicy, Handle, Journal, JournalOptions, LogMap,
+    RecoverPolicy,
+};
 use wp_medium::{MediumView, Overlay};
 use wp_rt::{CpuOp, Lock, Rt, Ticks};
-use wp_vfs::TimeSpec;
+use wp_vfs::{JournalConflict, TimeSpec};
 
 use super::balloc::Groups;
+use super::conflicts::{Conflicts, FixedBlocks};
 use super::convert::{Conversions, dioread_nolock};
 use super::data_journal::DataMode;
 use super::dir_names::Names;
@@ -47,6 +51,8 @@ pub struct MountOptions {
     /// `journal_async_commit`: the commit record is sent without waiting for the rest, one flush
     /// comes after all of it. Brings checksums of the journal.
     pub async_commit: bool,
+    /// BarrierFS' dual-mode journaling, and CJFS' additions to it.
+    pub dual: Option<DualMode>,
     /// `data_err=abort`: a failed write of ordered data stops the journal.
     pub data_err_abort: bool,
     /// `auto_da_alloc`: data of a file that replaces another, or was cut to nothing, gets its
@@ -96,6 +102,7 @@ impl MountOptions {
             delalloc: true,
             dioread_nolock: None,
             async_commit: false,
+            dual: None,
             data_err_abort: false,
             auto_da_alloc: true,
             discard: false,
@@ -129,6 +136,15 @@ impl MountOptions {
             // Nothing is flushed between a discard and the revokes of what it replaces.
             return Err(FsError::Invalid("inode_trim=safe with journal_async_commit"));
         }
+        if self.dual.is_some() {
+            if self.async_commit {
+                return Err(FsError::Invalid("journal_async_commit with journaling=barrier"));
+            }
+            if self.discard || self.table_trim != TableTrim::Off {
+                // A discard has no place in the order of writes.
+                return Err(FsError::Invalid("discard, inode_trim with journaling=barrier"));
+            }
+        }
         if self.async_commit && ordered && self.era.refuses_async_ordered {
             return Err(FsError::Invalid("journal_async_commit in data=ordered mode"));
         }
@@ -152,6 +168,7 @@ pub struct Ext4 {
     /// Where each group's inode table starts, which never changes.
     pub(super) inode_tables: Vec<u64>,
     journal: RefCell<Option<Rc<Journal>>>,
+    conflicts: RefCell<Option<Rc<Conflicts>>>,
     pub(super) groups: Groups,
     pub(super) inodes: RefCell<Index<Rc<Inode>>>,
     pub(super) names: RefCell<Names>,
@@ -250,6 +267,7 @@ impl Ext4 {
             descs: RefCell::new(descs),
             inode_tables,
             journal: RefCell::new(None),
+            conflicts: RefCell::new(None),
             inodes: RefCell::default(),
             names: RefCell::default(),
             last_hash: RefCell::default(),
@@ -326,13 +344,23 @@ impl Ext4 {
         }
         let log = self.journal_map()?;
         let v = self.opts.era.version;
+        let mut policy = EraPolicy::linux(u32::from(v.0), u32::from(v.1));
+        if self.opts.dual.is_some() {
+            // BarrierFS' kernel has BH_Shadow, though it is a 3.10.
+            policy.shadow_until_processed = false;
+        }
+        let blocks = FixedBlocks::new(&self.geo, &self.descs.borrow());
+        let conflicts = Conflicts::new(&self.rt, blocks);
+        *self.conflicts.borrow_mut() = Some(conflicts.clone());
         let opts = JournalOptions {
             ino_name: format!("jbd2/{}-{}", self.opts.disk, sb.journal_inum.get()),
             commit_interval: self.opts.commit_interval,
             ticks: Ticks { hz: self.opts.writeback.hz, wheel: self.opts.era.wheel_timers },
             barrier: self.opts.barrier,
             abort_on_data_error: self.opts.data_err_abort,
-            policy: EraPolicy::linux(u32::from(v.0), u32::from(v.1)),
+            policy,
+            mode: self.opts.dual.map_or(CommitMode::Flush, CommitMode::Barrier),
+            observer: Some(conflicts),
             epoch_secs: self.opts.epoch_secs as u64,
             ..JournalOptions::default()
         };
@@ -342,6 +370,11 @@ impl Ext4 {
     /// Where the journal inode's blocks lie.
     fn journal_map(&self) -> FsResult<LogMap> {
         crate::evidence::journal_map(&view_of(self.bdev.queue()))
+    }
+
+    /// Journal conflicts since the mount.
+    pub fn journal_conflicts(&self) -> Vec<JournalConflict> {
+        self.conflicts.borrow().as_ref().map_or(Vec::new(), |c| c.all())
     }
 
     pub(super) fn journal(&self) -> Rc<Journal> {

@@ -7,8 +7,8 @@ use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, InUse, NodeSpec, Opened, Reserve,
-    StatFs, SyncKind, Told, XattrSet, closed, is_open, opened,
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, InUse, JournalConflict, NodeSpec,
+    Opened, Reserve, StatFs, SyncKind, Told, XattrSet, closed, is_open, opened,
 };
 
 use super::inode::Inode;
@@ -263,6 +263,23 @@ impl FileSystem for Mounted {
             let out = self.0.fsync(&inode, kind, told).await;
             self.done(user, out).await
         })
+    }
+
+    fn order_file<'a>(&'a self, ino: Ino, data_only: bool, told: &'a Told) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.order_file(&inode, data_only, told).await;
+            self.done(user, out).await
+        })
+    }
+
+    fn journal_conflicts(&self) -> Vec<JournalConflict> {
+        self.0.journal_conflicts()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.0.journal_handle().counters().named()
     }
 
     fn sync_range<'a>(

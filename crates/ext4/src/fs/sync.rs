@@ -40,6 +40,10 @@ impl OrderedData for Inode {
         self.map.is_settled()
     }
 
+    fn dispatched<'a>(&'a self) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(self.map.wait_dispatched())
+    }
+
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>> {
         // The flag stays for fsync: until 4.13 the journal took it and set it again.
         Box::pin(async move {
@@ -116,7 +120,12 @@ impl Ext4 {
         if site::FSYNC_WRITE.on() {
             written = inode.map.writepages(&wbc).await;
         }
-        if site::FSYNC_WAIT.on() {
+        if self.dispatches_only(inode) && kind == SyncKind::Full {
+            written?;
+            if site::FSYNC_DISPATCH.on() {
+                inode.map.wait_dispatched().await;
+            }
+        } else if site::FSYNC_WAIT.on() {
             let arrived = if self.opts.era.errors_by_open_file {
                 inode.map.settle().await;
                 self.tell(inode, told)
@@ -145,10 +154,62 @@ impl Ext4 {
         if site::FSYNC_COMMIT.on() {
             journal.complete_transaction(tid).await?;
         }
+        if needs_flush && self.dispatches_only(inode) && kind == SyncKind::Full {
+            // The flush is of what has arrived.
+            inode.map.wait_writeback().await?;
+        }
         if needs_flush && site::FSYNC_FLUSH.on() {
             self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
         }
         Ok(())
+    }
+
+    /// Is it enough that the device has a file's data when its transaction commits? Not where the
+    /// transaction that shows the data begins after it has arrived.
+    fn dispatches_only(&self, inode: &Inode) -> bool {
+        self.opts.dual.is_some() && !self.writes_unwritten(inode) && !self.journals_data(inode)
+    }
+
+    /// Has what was written to a file reach the device, in its order, before what comes after this
+    /// call; `data_only`: only the data, and what is needed to find it.
+    ///
+    /// Waits: until the device has the data and the transaction, not for their completion. Errors:
+    /// `Unsupported` without BarrierFS' journaling. Source: `ext4_fbarrier_file` of its kernel.
+    pub(super) async fn order_file(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        data_only: bool,
+        told: &Told,
+    ) -> FsResult<()> {
+        if self.opts.dual.is_none() {
+            let what = "fbarrier, fdatabarrier: mount with journaling=barrier".to_owned();
+            return Err(FsError::Unsupported(what));
+        }
+        if self.is_stopped() {
+            return Err(FsError::ReadOnly);
+        }
+        let wbc = WbControl { ordered: data_only, ..WbControl::sync_all() };
+        let written = inode.map.writepages(&wbc).await;
+        if self.dispatches_only(inode) {
+            inode.map.wait_dispatched().await;
+        } else {
+            inode.map.settle().await;
+        }
+        written?;
+        let _mutex =
+            if self.opts.era.fsync_takes_mutex { Some(inode.lock.lock().await) } else { None };
+        let tid = if data_only { inode.datasync_tid.get() } else { inode.sync_tid.get() };
+        let journal = self.journal();
+        let done = if inode.is_dir() || self.journals_data(inode) {
+            match journal.running_tid() {
+                Some(tid) => journal.order_transaction(tid).await,
+                None => Ok(()),
+            }
+        } else {
+            journal.order_transaction(tid).await
+        };
+        let failed = self.tell(inode, told);
+        done.and(failed)
     }
 
     /// `sync`: data of all files, then the journal, then metadata at home.

@@ -49,6 +49,18 @@ fn follows(prev: &Rc<Buffer>, b: &Rc<Buffer>) -> bool {
     place == Place::of(prev) && (place == Place::Promised || b.phys() == prev.phys() + 1)
 }
 
+/// Flags of a run's bio; `last`: of its last one.
+fn data_flags(wbc: &WbControl, last: bool) -> Flags {
+    let mut flags = if wbc.sync { Flags::SYNC } else { Flags::NONE };
+    if wbc.ordered && site::DATA_ORDER.on() {
+        flags |= Flags::ORDERED;
+        if last {
+            flags |= Flags::BARRIER;
+        }
+    }
+    flags
+}
+
 impl Ext4 {
     /// Sends a file's data if some of it has no place yet: whoever replaces a file by a rename, or
     /// by cutting it and writing it anew, rarely calls fsync (`ext4_alloc_da_blocks`, mount option
@@ -184,10 +196,11 @@ impl Ext4 {
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         run: &[Rc<Buffer>],
-        sync: bool,
+        wbc: &WbControl,
         convert: Option<Option<Reserved>>,
     ) {
         let bios = run.len().div_ceil(BIO_BLOCKS);
+        let mut left = bios;
         let io = convert.map(|reserved| IoEnd::new(inode, run, reserved, bios));
         for part in run.chunks(BIO_BLOCKS) {
             for b in part {
@@ -196,7 +209,15 @@ impl Ext4 {
             }
             let segs: Vec<Slice> = part.iter().map(|b| b.snapshot()).collect();
             let at = self.bs().sector_of(part[0].phys());
-            let bio = Bio::write(at, segs, if sync { Flags::SYNC } else { Flags::NONE });
+            left -= 1;
+            let bio = Bio::write(at, segs, data_flags(wbc, left == 0));
+            let bio = if self.opts.dual.is_some() {
+                inode.map.will_dispatch();
+                let map = inode.map.clone();
+                bio.on_dispatch(move || map.dispatched())
+            } else {
+                bio
+            };
             let bio = match &io {
                 Some(io) => {
                     let (fs, io) = (Rc::downgrade(self), io.clone());
@@ -323,7 +344,7 @@ impl Ext4 {
                     && !run.is_empty()
                 {
                     let reserved = convert.then(|| h.take_reserved());
-                    self.submit_run(inode, &run, wbc.sync, reserved);
+                    self.submit_run(inode, &run, wbc, reserved);
                 }
                 let done = run.len() as u64;
                 let out = mapped.map(|_| ());
@@ -340,7 +361,7 @@ impl Ext4 {
                 done
             } else {
                 let run = self.dirty_run(inode, index, to, wbc.budget.get());
-                self.submit_run(inode, &run, wbc.sync, None);
+                self.submit_run(inode, &run, wbc, None);
                 next = index + run.len() as u64;
                 wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
                 run.len() as u64

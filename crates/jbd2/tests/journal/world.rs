@@ -57,6 +57,16 @@ pub struct Store {
 }
 
 impl Store {
+    /// Nothing of an epoch is durable before all of the epochs before is.
+    fn persist_before(&mut self, epoch: u32) {
+        let pending = std::mem::take(&mut self.pending);
+        let (before, rest) = pending.into_iter().partition(|u: &LossUnit| u.epoch < epoch);
+        self.pending = rest;
+        for unit in before {
+            unit.apply(&mut self.durable);
+        }
+    }
+
     fn apply(&self) -> Medium {
         let mut m = self.durable.clone();
         for u in &self.pending {
@@ -73,6 +83,8 @@ pub struct TestDevice {
     shared: Rc<Shared>,
     in_flight: VecDeque<(u64, DevRequest)>,
     seq: u64,
+    /// Barrier writes received so far.
+    epoch: u32,
     rng: Rng,
 }
 
@@ -114,7 +126,7 @@ impl DeviceModel for TestDevice {
         let latency = self.latency(base);
         if rq.op == Op::Write {
             self.shared.store.borrow_mut().pending.push(LossUnit {
-                epoch: 0,
+                epoch: self.epoch,
                 effect: LossEffect::Data,
                 at: rq.at,
                 data: rq.data.clone(),
@@ -122,6 +134,9 @@ impl DeviceModel for TestDevice {
                 why: LossWhy::InTransfer,
                 seq: self.seq,
             });
+        }
+        if rq.flags.has(Flags::BARRIER) && self.limits.barrier_writes {
+            self.epoch += 1;
         }
         fx.timers.push((now + latency, self.seq));
         self.in_flight.push_back((self.seq, rq));
@@ -138,21 +153,27 @@ impl DeviceModel for TestDevice {
             match rq.op {
                 Op::Write if failed => store.pending.retain(|u| u.seq != seq),
                 Op::Write => {
-                    let i = store
-                        .pending
-                        .iter()
-                        .position(|u| u.seq == seq)
-                        .expect("pending since submit");
+                    // A flush may have had to wait for it, with all of its epoch.
+                    let Some(i) = store.pending.iter().position(|u| u.seq == seq) else {
+                        fx.complete(rq.id);
+                        return;
+                    };
                     store.pending[i].acked = true;
                     store.pending[i].why = LossWhy::InBuffer;
                     if rq.flags.has(Flags::FUA) {
-                        let unit = store.pending.remove(i);
+                        let epoch = store.pending[i].epoch;
+                        store.persist_before(epoch);
+                        let i = store.pending.iter().position(|u| u.seq == seq);
+                        let unit = store.pending.remove(i.expect("of its own epoch"));
                         unit.apply(&mut store.durable);
                         let (at, n) = (unit.at, unit.sectors());
                         store.pending.retain(|u| u.seq > seq || !overlaps(u, at, n));
                     }
                 }
                 Op::Flush => {
+                    let arrived = store.pending.iter().filter(|u| u.acked && u.seq < seq);
+                    let newest = arrived.map(|u| u.epoch).max().unwrap_or(0);
+                    store.persist_before(newest);
                     let (done, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut store.pending)
                         .into_iter()
                         .partition(|u| u.acked && u.seq < seq);
@@ -197,6 +218,8 @@ pub struct Config {
     pub options: JournalOptions,
     pub queue: QueueConfig,
     pub fua: bool,
+    /// The device keeps the order of barrier writes.
+    pub keeps_order: bool,
     /// The log in two pieces with a gap between.
     pub split_log: bool,
 }
@@ -212,6 +235,7 @@ impl Default for Config {
             options: JournalOptions::default(),
             queue: QueueConfig::linux_4_6().with_elevator(wp_block::ElevatorKind::Noop),
             fua: true,
+            keeps_order: false,
             split_log: false,
         }
     }
@@ -296,7 +320,7 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         discard: false,
         flush_beside_others: true,
         barrier: false,
-        barrier_writes: false,
+        barrier_writes: c.keeps_order,
         zones: None,
         discard_granularity_sectors: 0,
         discard_zeroes: false,
@@ -306,6 +330,7 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         shared: shared.clone(),
         in_flight: VecDeque::new(),
         seq: 0,
+        epoch: 0,
         rng: rt.rng("test device"),
     };
     let queue = BlockQueue::new(&rt, c.queue.clone(), Box::new(device));
