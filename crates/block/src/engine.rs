@@ -232,21 +232,14 @@ impl Core {
         result
     }
 
-    /// Merges the bio into a waiting request, or gives it back.
-    pub fn join(&mut self, cx: &Ctx, mut bio: Ready) -> Result<(), Ready> {
+    /// Merges the bio into a waiting request, or gives it back. What is ordered comes by way of
+    /// [`Core::join_epoch`].
+    pub fn join(&mut self, cx: &Ctx, bio: Ready) -> Result<(), Ready> {
         if bio.info.op == Op::Flush || bio.info.flags.any(Flags::PREFLUSH | Flags::FUA) {
             return Err(bio);
         }
-        if bio.info.flags.has(Flags::ORDERED) {
-            bio.info.epoch = self.epochs.of(bio.info.task);
-            if bio.info.epoch == NO_EPOCH {
-                return Err(bio);
-            }
-        }
-        let (epoch, flags) = (bio.info.epoch, bio.info.flags);
         if let Some((rq, side)) = self.plug_match(cx, &bio.info) {
             self.merge_bio(cx, rq, side, bio);
-            self.joined_epoch(epoch, flags);
             return Ok(());
         }
         if self.elevator.queued() == 0 || self.may_not_pass(cx, &bio.info) {
@@ -259,7 +252,6 @@ impl Core {
             return Err(bio);
         }
         self.merge_bio(cx, rq, side, bio);
-        self.joined_epoch(epoch, flags);
         self.merged(cx, rq, side, old_at);
         Ok(())
     }
@@ -354,11 +346,11 @@ impl Core {
     }
 
     /// Makes a request of a bio that joined none, and plugs, inserts or issues it.
-    pub fn add(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, mut bio: Ready) {
-        if bio.info.flags.has(Flags::ORDERED) {
-            self.epochs.enlist(&mut bio.info);
+    pub fn add(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, bio: Ready) {
+        let mut info = bio.info;
+        if info.flags.has(Flags::ORDERED) {
+            self.epochs.enlist(&mut info);
         }
-        let info = bio.info;
         cx.event(BlockAction::GetRequest, info.op, info.flags, info.at, info.sectors, 0);
         let rq = self.pool.alloc(&info, cx.rt.now());
         self.count(cx, rq);

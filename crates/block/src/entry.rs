@@ -53,7 +53,12 @@ impl BlockQueue {
     /// Merges it or makes it a request.
     fn place(&self, ready: Ready) {
         let mut core = self.core.borrow_mut();
-        if let Err(ready) = core.join(&self.cx, ready)
+        let joined = if ready.info.flags.has(Flags::ORDERED) {
+            core.join_epoch(&self.cx, ready)
+        } else {
+            core.join(&self.cx, ready)
+        };
+        if let Err(ready) = joined
             && let Some(ready) = core.hold_in_zone(&self.cx, ready)
         {
             core.add(&self.cx, &mut **self.device.borrow_mut(), ready);
@@ -93,7 +98,11 @@ impl BlockQueue {
             Entered::Many(parts) => parts,
         };
         for ready in parts {
-            let joined = self.core.borrow_mut().join(&self.cx, ready);
+            let joined = if ready.info.flags.has(Flags::ORDERED) {
+                self.core.borrow_mut().join_epoch(&self.cx, ready)
+            } else {
+                self.core.borrow_mut().join(&self.cx, ready)
+            };
             let Err(ready) = joined else { continue };
             let free = self.core.borrow_mut().hold_in_zone(&self.cx, ready);
             let Some(ready) = free else { continue };

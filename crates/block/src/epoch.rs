@@ -55,10 +55,11 @@ use std::collections::VecDeque;
 use wp_base::event::{Flags, Op};
 use wp_rt::TaskId;
 
-use crate::bio::OnDispatch;
-use crate::engine::{Core, Ctx};
+use crate::bio::{EndIo, OnDispatch};
+use crate::engine::{Core, Ctx, Ready};
 use crate::pool::{BioInfo, End, NONE, RqId};
 use crate::slab::Slab;
+use crate::waiters::NO_SLOT;
 
 /// The epoch of what has none.
 pub(crate) const NO_EPOCH: u32 = NONE;
@@ -188,12 +189,20 @@ impl Core {
         true
     }
 
-    /// A bio with `flags` has been merged with a request of the epoch.
-    #[inline]
-    pub fn joined_epoch(&mut self, slot: u32, flags: Flags) {
-        if slot != NO_EPOCH && flags.has(Flags::BARRIER) {
+    /// Merges an ordered bio into a request of its epoch, or gives it back.
+    #[cold]
+    pub fn join_epoch(&mut self, cx: &Ctx, mut bio: Ready) -> Result<(), Ready> {
+        let flags = bio.info.flags;
+        let slot = self.epochs.of(bio.info.task);
+        if slot == NO_EPOCH {
+            return Err(bio);
+        }
+        bio.info.epoch = slot;
+        let merged = self.join(cx, bio);
+        if merged.is_ok() && flags.has(Flags::BARRIER) {
             self.epochs.close(slot);
         }
+        merged
     }
 
     /// Must a bio of this epoch stay out of the elevator's requests, as those are behind the gate?
@@ -296,27 +305,43 @@ impl Core {
     }
 }
 
-/// An end with somebody to be told before: when the bio is dispatched.
+/// An end with somebody to be told before: when the bio is dispatched. (It holds no [`End`]: a
+/// list of ends would have to be dropped recursively, each time that a request completes.)
 pub(crate) struct Telling {
     /// Until it has been told.
     pub dispatched: Option<OnDispatch>,
-    pub end: End,
+    call: Option<EndIo>,
+    waiter: u32,
 }
 
 impl End {
-    /// This end, with `dispatched` to be told before.
+    /// This end, of a bio that has not been split, with `dispatched` to be told before.
+    #[inline]
     pub fn telling(self, dispatched: Option<OnDispatch>) -> End {
-        match dispatched {
-            Some(_) => End::Telling(Box::new(Telling { dispatched, end: self })),
-            None => self,
+        if dispatched.is_none() {
+            return self;
         }
+        let (call, waiter) = match self {
+            End::Call(call) => (Some(call), NO_SLOT),
+            End::Waiter(slot) => (None, slot),
+            _ => (None, NO_SLOT),
+        };
+        End::Telling(Box::new(Telling { dispatched, call, waiter }))
     }
 
     /// Whom to tell of the dispatch, and the end proper.
     pub fn told_apart(self) -> (Option<OnDispatch>, End) {
         match self {
-            End::Telling(telling) => (telling.dispatched, telling.end),
+            End::Telling(t) => (t.dispatched, End::proper(t.call, t.waiter)),
             end => (None, end),
+        }
+    }
+
+    fn proper(call: Option<EndIo>, waiter: u32) -> End {
+        match call {
+            Some(call) => End::Call(call),
+            None if waiter != NO_SLOT => End::Waiter(waiter),
+            None => End::Nobody,
         }
     }
 }

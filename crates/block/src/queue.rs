@@ -466,7 +466,11 @@ impl BlockQueue {
         for (end, how) in ends.drain(..) {
             self.tell(end, how);
         }
-        self.ends.set(ends);
+        let other = self.ends.replace(ends);
+        if other.capacity() == 0 {
+            // Nearly always; and the compiler does not see that there is nothing to be dropped.
+            std::mem::forget(other);
+        }
     }
 
     fn tell(&self, end: End, how: BioEnd) {
@@ -479,11 +483,12 @@ impl BlockQueue {
                     done.done();
                 }
             }
-            End::Telling(telling) => {
-                if let Some(dispatched) = telling.dispatched {
+            telling @ End::Telling(_) => {
+                let (dispatched, end) = telling.told_apart();
+                if let Some(dispatched) = dispatched {
                     dispatched();
                 }
-                self.tell(telling.end, how);
+                self.tell(end, how);
             }
             End::Part(whole, part) => {
                 let mut core = self.core.borrow_mut();
