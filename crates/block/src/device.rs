@@ -172,6 +172,8 @@ pub enum LossWhy {
     InBuffer,
     /// Being programmed.
     Programming,
+    /// Programmed, but something that a barrier puts before it is not: recovery forgets it.
+    OutOfOrder,
     /// On its way from the host, or waiting for buffer space; never acknowledged.
     InTransfer,
 }
@@ -199,8 +201,9 @@ pub struct LossUnit {
     pub acked: bool,
     /// Where it is.
     pub why: LossWhy,
-    /// Cache barriers that the device had completed when it received this (0 without barriers):
-    /// what of an epoch is kept presupposes all of the epochs before.
+    /// Barriers before this (0 without): cache barriers that the device had completed, and barrier
+    /// writes that it had received, when it received this. What of an epoch is kept presupposes all
+    /// of the epochs before; a barrier write is of the epoch that it ends.
     pub epoch: u32,
     /// What it does.
     pub effect: LossEffect,
@@ -245,9 +248,9 @@ pub struct CrashView {
 impl CrashView {
     /// May a power cut keep just these (`kept(i)`: is `loss[i]` kept?)?
     ///
-    /// Without cache barriers always. With them some whole number of epochs is there, of the next
-    /// one anything, of later ones nothing (eMMC 5.1, 6.6.37). For zones see
-    /// [`crate::ZoneOrder`].
+    /// Without barriers always. With them some whole number of epochs is there, of the next one
+    /// anything, of later ones nothing (eMMC 5.1, 6.6.37; [`Limits::barrier_writes`]). For zones
+    /// see [`crate::ZoneOrder`].
     pub fn is_legal(&self, kept: impl Fn(usize) -> bool) -> bool {
         if let Some(cut) = &self.zones
             && !cut.is_legal(self.loss.iter().map(|u| u.at).enumerate(), &kept)

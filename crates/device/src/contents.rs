@@ -147,7 +147,8 @@ impl Contents {
         self.dirty_sectors * SECTOR_BYTES
     }
 
-    /// Writes; the oldest leaves the cache for it if it is full.
+    /// Writes; the oldest leaves the cache for it if it is full. What goes through takes with it
+    /// what a barrier has put before it ([`Contents::before`]).
     pub(crate) fn write(&mut self, at: Sector, sectors: u64, data: Vec<Slice>, put: Put) {
         write_all(&mut self.current, at, &data);
         if self.cache_sectors == 0 {
@@ -157,6 +158,10 @@ impl Contents {
         match put {
             Put::Cached => self.push(Piece { at, sectors, data }, sectors),
             Put::Through => {
+                if self.holds_older_epoch() {
+                    // It would be there before what a barrier puts before it.
+                    self.flush_to(self.mark());
+                }
                 // Older data below it are worth nothing now, and a flush must not lay them over it.
                 for n in self.dirty.first()..self.dirty.end() {
                     let below = |p: &Piece| p.at.0 < at.0 + sectors && at.0 < p.at.0 + p.sectors;
@@ -188,7 +193,8 @@ impl Contents {
         }
     }
 
-    /// A cache barrier: what is in the cache becomes durable before anything that comes later.
+    /// A barrier: what is in the cache becomes durable before anything that comes later. A barrier
+    /// write is before its own.
     pub(crate) fn barrier(&mut self) {
         self.epoch += 1;
     }
@@ -197,6 +203,11 @@ impl Contents {
     pub(crate) fn holds_older_epoch(&self) -> bool {
         let first = self.dirty.first();
         first < self.dirty.end() && self.dirty.get(first).epoch < self.epoch
+    }
+
+    /// Bytes that must be durable before what is written through now.
+    pub(crate) fn before(&self) -> u64 {
+        if self.holds_older_epoch() { self.dirty_bytes() } else { 0 }
     }
 
     /// Barriers so far.

@@ -9,6 +9,9 @@
 //!             before anything that comes later; discard. One at a time, or up to `queue_depth`
 //!             with the command queue of 5.1, whose overhead is then hidden behind the transfer
 //!             before.
+//!             With `barrier_writes`, which no standard has, a write with [`Flags::BARRIER`] is one
+//!             with a cache barrier behind it, in one command (the barrier command that the
+//!             BarrierFS paper asks of such devices).
 //! Cut:        what is in the cache is lost by epochs: some whole number of them is durable, of the
 //!             next one any part, of later ones nothing ([`wp_block::CrashView::is_legal`]). More
 //!             than `barriers_max` epochs are not kept apart: the barrier flushes, as the standard
@@ -28,7 +31,7 @@ use wp_medium::Medium;
 use crate::check::check;
 use crate::config::{ConfigError, Settings, transfer_ns};
 use crate::contents::{Contents, Put};
-use crate::fixed::{Counts, in_transfer, simple_limits};
+use crate::fixed::{Counts, in_transfer, is_barrier_write, simple_limits};
 
 /// What one is like.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +67,10 @@ impl EmmcConfig {
         let barrier = s.switch("barrier")?;
         if barrier && cache_bytes == 0 {
             return Err(ConfigError::new("barrier", 1, "needs a cache to keep in order"));
+        }
+        if s.switch("barrier_writes")? && !barrier {
+            let why = "needs the cache barrier (barrier) that it stands for";
+            return Err(ConfigError::new("barrier_writes", 1, why));
         }
         Ok(EmmcConfig {
             limits: Limits { barrier, ..simple_limits(s)? },
@@ -145,8 +152,13 @@ impl Emmc {
                 let through = rq.flags.has(Flags::FUA) || c.cache_bytes == 0;
                 let dirty = self.contents.dirty_bytes();
                 let over = (dirty + bytes).saturating_sub(c.cache_bytes).min(bytes);
-                let before = if self.contents.holds_older_epoch() { dirty } else { 0 };
-                (if through { before + bytes } else { over }, transfer)
+                if is_barrier_write(&c.limits, rq) && self.barrier_flushes() {
+                    (dirty + bytes, transfer + c.flush.0)
+                } else if through {
+                    (self.contents.before() + bytes, transfer)
+                } else {
+                    (over, transfer)
+                }
             }
         };
         (programmed, Span(command.0 + rest + c.program_ns(programmed)))
@@ -199,11 +211,18 @@ impl DeviceModel for Emmc {
             Op::Read => done.data = self.contents.current().read(rq.at, rq.sectors),
             Op::Write => {
                 let put = if rq.flags.has(Flags::FUA) { Put::Through } else { Put::Cached };
+                let barrier = is_barrier_write(&self.config.limits, &rq);
                 if put == Put::Through && self.contents.holds_older_epoch() {
-                    // It would be there before what a barrier puts before it.
                     self.flush_to(self.contents.mark());
                 }
                 self.contents.write(rq.at, u64::from(rq.sectors), rq.data, put);
+                if barrier {
+                    self.barriers += 1;
+                    if self.barrier_flushes() {
+                        self.flush_to(self.contents.mark());
+                    }
+                    self.contents.barrier();
+                }
             }
             Op::Flush if rq.flags.has(Flags::BARRIER) => {
                 self.barriers += 1;
@@ -223,9 +242,7 @@ impl DeviceModel for Emmc {
     fn crash_view(&self, _now: Time) -> CrashView {
         let mut view = self.contents.crash_view();
         let waiting = self.queue.iter().map(|q| &q.rq);
-        let mut flying = in_transfer(waiting, self.contents.mark());
-        flying.iter_mut().for_each(|unit| unit.epoch = self.contents.epoch());
-        view.loss.extend(flying);
+        view.loss.extend(in_transfer(waiting, &self.contents, self.limits()));
         view
     }
 

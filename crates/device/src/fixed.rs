@@ -7,7 +7,8 @@
 //! Zones:      with `zone_bytes`, as null_blk's: a write pointer moves when a write is submitted,
 //!             as many zones are open as one likes, a reset takes what all else takes.
 //! Crash:      a sequential zone keeps a prefix. A forced write to one makes durable what came
-//!             before it.
+//!             before it. With `barrier_writes` epochs are kept in order; a write that goes through
+//!             takes the cache with it if a barrier stands between (`contents.rs`).
 
 mod zoned;
 
@@ -39,10 +40,15 @@ pub struct FixedConfig {
 impl FixedConfig {
     /// From a preset's values. Errors: a count out of its range, or FUA without a cache to bypass.
     pub fn from_settings(s: &Settings) -> Result<FixedConfig, ConfigError> {
+        let limits = Limits { zones: zoned::limits(s)?, ..simple_limits(s)? };
+        if limits.barrier_writes && limits.zones.is_some() {
+            let why = "not with zones, which have an order of their own";
+            return Err(ConfigError::new("barrier_writes", 1, why));
+        }
         Ok(FixedConfig {
             latency: Span(s.get("latency_ns")),
             cache_bytes: s.get("cache_bytes"),
-            limits: Limits { zones: zoned::limits(s)?, ..simple_limits(s)? },
+            limits,
         })
     }
 }
@@ -62,7 +68,7 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         discard,
         flush_beside_others: s.switch("flush_beside_others")?,
         barrier: false,
-        barrier_writes: false,
+        barrier_writes: s.switch("barrier_writes")?,
         zones: None,
         discard_granularity_sectors: if discard { 8 } else { 0 },
         discard_zeroes: discard,
@@ -136,14 +142,22 @@ impl Counts {
     }
 }
 
-/// Loss units of requests in flight: none of them was acknowledged.
+/// Loss units of requests in flight: none of them was acknowledged. They come behind all that is in
+/// `contents`, and the barriers among them count if the device honours such.
 pub(crate) fn in_transfer<'a>(
     rqs: impl Iterator<Item = &'a DevRequest>,
-    first_seq: u64,
+    contents: &Contents,
+    limits: &Limits,
 ) -> Vec<LossUnit> {
+    let mut epoch = contents.epoch();
     let changing = rqs.filter(|rq| rq.op.writes() || rq.op == Op::Discard);
-    let units = changing.zip(first_seq..).map(|(rq, seq)| LossUnit {
-        epoch: 0,
+    let numbered = changing.map(|rq| {
+        let own = epoch;
+        epoch += u32::from(is_barrier_write(limits, rq));
+        (rq, own)
+    });
+    let units = numbered.zip(contents.mark()..).map(|((rq, epoch), seq)| LossUnit {
+        epoch,
         effect: LossEffect::Data,
         at: rq.at,
         data: if rq.op.writes() { rq.data.clone() } else { zeroes(u64::from(rq.sectors)) },
@@ -152,6 +166,11 @@ pub(crate) fn in_transfer<'a>(
         seq,
     });
     units.collect()
+}
+
+/// Does this write end an epoch?
+pub(crate) fn is_barrier_write(limits: &Limits, rq: &DevRequest) -> bool {
+    limits.barrier_writes && rq.op == Op::Write && rq.flags.has(Flags::BARRIER)
 }
 
 impl Fixed {
@@ -193,6 +212,7 @@ impl DeviceModel for Fixed {
         let Flying { rq, mark } =
             self.flying.pop_front().expect("a timer for each command in flight");
         let mut done = Done { id: rq.id, status: Ok(()), data: Vec::new(), appended: None };
+        let barrier = is_barrier_write(&self.config.limits, &rq);
         match rq.op {
             Op::Read => done.data = self.contents.current().read(rq.at, rq.sectors),
             Op::Write => {
@@ -201,6 +221,9 @@ impl DeviceModel for Fixed {
                     self.contents.flush_to(self.contents.mark());
                 }
                 self.contents.write(rq.at, u64::from(rq.sectors), rq.data, put);
+                if barrier {
+                    self.contents.barrier();
+                }
             }
             Op::Zone(ZoneOp::Append) => {
                 self.contents.write(rq.at, u64::from(rq.sectors), rq.data, Put::Cached);
@@ -216,7 +239,11 @@ impl DeviceModel for Fixed {
 
     fn crash_view(&self, _now: Time) -> CrashView {
         let mut view = self.contents.crash_view();
-        view.loss.extend(in_transfer(self.flying.iter().map(|f| &f.rq), self.contents.mark()));
+        view.loss.extend(in_transfer(
+            self.flying.iter().map(|f| &f.rq),
+            &self.contents,
+            self.limits(),
+        ));
         view.zones = self.zones_after_crash(&mut view.loss);
         view
     }

@@ -3,7 +3,7 @@
 //!
 //! A loop device on a file, or QEMU's SATA disk: writes complete into somebody's memory, FLUSH
 //! costs a fixed time and the writing back of what is dirty; a cache that is full makes writes wait
-//! for that as well.
+//! for that as well. With `barrier_writes` the cache is written back in epochs (`contents.rs`).
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use wp_medium::Medium;
 use crate::check::check;
 use crate::config::{ConfigError, Settings, transfer_ns};
 use crate::contents::{Contents, Put};
-use crate::fixed::{Counts, in_transfer, simple_limits};
+use crate::fixed::{Counts, in_transfer, is_barrier_write, simple_limits};
 
 /// What one is like.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,8 @@ impl Plain {
                 // What does not fit has to be written back first.
                 let over =
                     (self.contents.dirty_bytes() + bytes).saturating_sub(c.cache_bytes).min(bytes);
-                let back = if through || c.cache_bytes == 0 { bytes } else { over };
+                let before = if through { self.contents.before() } else { 0 };
+                let back = if through || c.cache_bytes == 0 { before + bytes } else { over };
                 (c.command.0, link, write_back(back))
             }
         };
@@ -137,7 +138,11 @@ impl DeviceModel for Plain {
             Op::Read => done.data = self.contents.current().read(rq.at, rq.sectors),
             Op::Write => {
                 let put = if rq.flags.has(Flags::FUA) { Put::Through } else { Put::Cached };
+                let barrier = is_barrier_write(&self.config.limits, &rq);
                 self.contents.write(rq.at, u64::from(rq.sectors), rq.data, put);
+                if barrier {
+                    self.contents.barrier();
+                }
             }
             // Commands are served in order, so there may be more by now than when it was submitted:
             // only that much is promised, and a cut must be able to take the rest.
@@ -151,7 +156,11 @@ impl DeviceModel for Plain {
 
     fn crash_view(&self, _now: Time) -> CrashView {
         let mut view = self.contents.crash_view();
-        view.loss.extend(in_transfer(self.queue.iter().map(|q| &q.rq), self.contents.mark()));
+        view.loss.extend(in_transfer(
+            self.queue.iter().map(|q| &q.rq),
+            &self.contents,
+            self.limits(),
+        ));
         view
     }
 

@@ -23,6 +23,13 @@ const IDEMA: &str = "IDEMA LBA count for 128 GB (SFF-8447)";
 const NULLB_RUN: &str = "set-up of the real-kernel runs in virtual time (null_blk, Linux 6.12)";
 const FOR_COMPARISON: &str = "assumed: as large as ssd-128, so that layouts are the same on both";
 
+const NO_BARRIERS: Param = p(
+    "barrier_writes",
+    0,
+    "switch",
+    "no interface has barrier writes: the BarrierFS paper asks for them; its kernel uses bit 2 of byte 1 of SCSI WRITE(10)",
+);
+
 const FLUSH_ALONE_SATA: Param = p(
     "flush_beside_others",
     0,
@@ -30,7 +37,7 @@ const FLUSH_ALONE_SATA: Param = p(
     "SATA FLUSH CACHE is no queued command: libata empties the queue before it (ata_std_qc_defer)",
 );
 
-const FIXED: [Param; 12] = [
+const FIXED: [Param; 13] = [
     p("capacity_bytes", BYTES_128_GB, "bytes", FOR_COMPARISON),
     p("latency_ns", 15_000, "ns", NULLB_RUN),
     p("queue_depth", 64, "count", "null_blk hw_queue_depth, its default"),
@@ -48,6 +55,7 @@ const FIXED: [Param; 12] = [
         "null_blk zone_capacity: 0 is the whole zone, its default",
     ),
     p("conventional_zones", 0, "count", "null_blk zone_nr_conv, its default"),
+    NO_BARRIERS,
 ];
 
 pub(crate) const fn replaced<const N: usize>(
@@ -59,10 +67,10 @@ pub(crate) const fn replaced<const N: usize>(
     params
 }
 
-const FIXED_NOFUA: [Param; 12] =
+const FIXED_NOFUA: [Param; 13] =
     replaced(FIXED, 4, p("fua", 0, "switch", "null_blk fua=0, a configuration of those runs"));
 
-const SATA_NOFUA: [Param; 12] = [
+const SATA_NOFUA: [Param; 13] = [
     p("capacity_bytes", BYTES_128_GB, "bytes", FOR_COMPARISON),
     p("command_ns", 60_000, "ns", "assumed: exit to the emulator and a system call on the host"),
     p("link_mb_s", 1_000, "MB/s", "assumed: copy into the host's page cache"),
@@ -80,16 +88,19 @@ const SATA_NOFUA: [Param; 12] = [
     p("max_request_sectors", 2560, "sectors", "Linux BLK_DEF_MAX_SECTORS (1280 KiB), since 4.3"),
     p("max_segments", 168, "count", "AHCI_MAX_SG of Linux's ahci driver"),
     FLUSH_ALONE_SATA,
+    NO_BARRIERS,
 ];
 
+/// Numbers of an SSD without those of its FTL.
+const DRIVE: usize = 30;
 /// Numbers of an SSD: those of the drive, then [`FTL`]'s.
-const SSD: usize = 29 + FTL.len();
+const SSD: usize = DRIVE + FTL.len();
 
-const fn with_ftl(drive: [Param; 29]) -> [Param; SSD] {
+const fn with_ftl(drive: [Param; DRIVE]) -> [Param; SSD] {
     let mut all = [FTL[0]; SSD];
     let mut i = 0;
     while i < SSD {
-        all[i] = if i < 29 { drive[i] } else { FTL[i - 29] };
+        all[i] = if i < DRIVE { drive[i] } else { FTL[i - DRIVE] };
         i += 1;
     }
     all
@@ -160,6 +171,7 @@ const SSD_128: [Param; SSD] = with_ftl([
     p("bus_mb_s", 400, "MB/s", CLASS_840),
     p("gc_low_superblocks", 8, "count", "assumed"),
     FLUSH_ALONE_SATA,
+    NO_BARRIERS,
 ]);
 
 /// The paper's drive with power-loss protection: no volatile cache to flush.
@@ -228,6 +240,7 @@ const SSD_P16: [Param; SSD] = with_ftl([
     p("bus_mb_s", 800, "MB/s", "the same: 800 MT/s, 8 bits wide"),
     p("gc_low_superblocks", 4, "count", "assumed"),
     p("flush_beside_others", 1, "switch", "an NVMe flush is a command like any other"),
+    NO_BARRIERS,
 ]);
 
 /// Where a parameter stands in [`SSD_128`]; checked below.
@@ -251,7 +264,7 @@ const NO_PART: &str = "assumed: neither the part nor a figure of it is in any so
 
 /// The 16 GB eMMC of a Nexus 5 (2013). Its part is not known to us, so but for what the standard
 /// and the driver say every number is assumed; none is fitted to a result.
-const EMMC_16: [Param; 18] = [
+const EMMC_16: [Param; 19] = [
     p("capacity_bytes", 15_758_000_128, "bytes", "assumed: as 16 GB parts of that time report"),
     p("queue_depth", 1, "count", "eMMC before 5.1 takes one command at a time"),
     p("max_request_sectors", 1024, "sectors", "SDHCI: 512 KiB a request (SDMA boundary)"),
@@ -285,10 +298,11 @@ const EMMC_16: [Param; 18] = [
         "switch",
         "CACHE_FLUSH is a switch command: nothing runs beside it",
     ),
+    NO_BARRIERS,
 ];
 
 /// The same with what eMMC 5.1 added: command queue and cache barrier.
-const EMMC_51: [Param; 18] = {
+const EMMC_51: [Param; 19] = {
     let params = replaced(
         EMMC_16,
         1,

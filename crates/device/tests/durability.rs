@@ -74,6 +74,26 @@ fn devices() -> Vec<(&'static str, Box<dyn DeviceModel>)> {
         ),
         ("ssd, old at the start", ssd(&[("aged_fill", 1000), ("aged_erases", 9)])),
         ("ssd, PLP, discarded data stay", ssd(&[("plp", 1), ("read_after_trim", 1)])),
+        ("ssd, barriers", ssd(&[("barrier_writes", 1)])),
+        (
+            "ssd, barriers, slow dies",
+            ssd(&[("barrier_writes", 1), ("fua", 1), ("program_ns", 1_500_000)]),
+        ),
+        (
+            "ssd, barriers, hot and cold, moved data, small discards",
+            ssd(&[
+                ("barrier_writes", 1),
+                ("hot_cold", 1),
+                ("wear_gap", 2),
+                ("internal_flush_ns", 300_000),
+                ("blocks_per_plane", 18),
+                ("buffer_bytes", 4096 * 44),
+            ]),
+        ),
+        ("ssd, barriers, PLP", ssd(&[("barrier_writes", 1), ("plp", 1)])),
+        ("fixed, barriers", simple("fixed", &[("barrier_writes", 1)])),
+        ("sata-disk-nofua, barriers", simple("sata-disk-nofua", &[("barrier_writes", 1)])),
+        ("emmc-5.1, barriers", simple("emmc-5.1", &[("barrier_writes", 1), ("barriers_max", 3)])),
         ("fixed", simple("fixed", &[])),
         ("fixed, no cache", simple("fixed", &[("cache_bytes", 0)])),
         ("fixed-nofua", simple("fixed-nofua", &[])),
@@ -95,7 +115,12 @@ fn place() -> impl Strategy<Value = (u64, u64)> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (place(), 0..6u8)
-            .prop_map(|((at, sectors), f)| Step::Write { at, sectors, fua: f == 0 }),
+            .prop_map(|((at, sectors), f)| Step::Write {
+                at,
+                sectors,
+                fua: f == 0,
+                barrier: f % 3 == 0,
+            }),
         1 => place().prop_map(|(at, sectors)| Step::Discard { at, sectors }),
         1 => place().prop_map(|(at, sectors)| Step::Read { at, sectors }),
         1 => Just(Step::Flush),
@@ -147,7 +172,10 @@ fn an_old_device_keeps_its_contract() {
                     1 => Step::Read { at, sectors },
                     2 if rng.below(2) == 0 => Step::Flush,
                     3 if rng.below(4) == 0 => Step::Cut,
-                    n if n < 9 => Step::Write { at, sectors, fua: rng.below(8) == 0 },
+                    n if n < 9 => {
+                        let fua = rng.below(8) == 0;
+                        Step::Write { at, sectors, fua, barrier: (at + sectors) % 5 < 2 }
+                    }
                     _ => Step::Pass { ns: rng.below(200_000) },
                 }
             })

@@ -29,6 +29,8 @@ pub(crate) struct Entry {
     pub(crate) waiter: u32,
     /// Order in which its request arrived.
     pub(crate) seq: u64,
+    /// Its request's.
+    pub(crate) epoch: u32,
     /// `slots * 4096` bytes.
     pub(crate) data: Vec<Slice>,
 }

@@ -74,7 +74,7 @@ impl SsdConfig {
             discard,
             flush_beside_others: s.switch("flush_beside_others")?,
             barrier: false,
-            barrier_writes: false,
+            barrier_writes: s.switch("barrier_writes")?,
             zones: None,
             discard_granularity_sectors: if discard { ftl.trim_slots * SLOT_SECTORS } else { 0 },
             discard_zeroes: discard && !ftl.old_after_trim,

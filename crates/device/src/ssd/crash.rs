@@ -8,7 +8,7 @@ use wp_medium::Medium;
 use crate::contents::{cut, write_all, zeroes};
 use crate::nand::SLOT_BYTES;
 use crate::ssd::Ssd;
-use crate::ssd::buffer::UnitState;
+use crate::ssd::buffer::{Entry, UnitState};
 use crate::ssd::durable::{SLOT_SECTORS, sector_of};
 use crate::ssd::runmap::NONE;
 
@@ -16,30 +16,21 @@ impl Ssd {
     /// See [`wp_block::DeviceModel::crash_view`].
     pub(super) fn view_after_crash(&self, now: Time) -> CrashView {
         let mut loss = Vec::new();
+        let surviving = self.surviving();
         for unit in self.buffer.units() {
             let why = match unit.state {
                 UnitState::Programming { start } if start <= now => LossWhy::Programming,
                 _ => LossWhy::InBuffer,
             };
             for entry in unit.entries.iter() {
-                self.durable.not_newer(entry.lpn, entry.slots, entry.seq, |lpn, slots| {
-                    let skip = u64::from(lpn - entry.lpn) * SLOT_BYTES;
-                    let data = cut(&entry.data, skip, u64::from(slots) * SLOT_BYTES);
-                    let acked = entry.waiter == NONE;
-                    loss.push(LossUnit {
-                        at: sector_of(lpn),
-                        data,
-                        acked,
-                        why,
-                        seq: entry.seq,
-                        epoch: 0,
-                        effect: LossEffect::Data,
-                    });
-                });
+                self.may_be_lost(entry, why, &mut loss);
             }
         }
-        for d in self.durable.discards() {
-            self.durable.not_newer(d.lpn, d.slots, d.seq, |lpn, slots| {
+        for parked in self.order.iter().flat_map(|o| o.parked()) {
+            self.may_be_lost(&parked.entry, LossWhy::OutOfOrder, &mut loss);
+        }
+        for d in surviving.discards() {
+            surviving.not_newer(d.lpn, d.slots, d.seq, |lpn, slots| {
                 let data = zeroes(u64::from(slots) * SLOT_SECTORS);
                 let (at, why) = (sector_of(lpn), LossWhy::InBuffer);
                 loss.push(LossUnit {
@@ -48,13 +39,13 @@ impl Ssd {
                     acked: true,
                     why,
                     seq: d.seq,
-                    epoch: 0,
+                    epoch: d.epoch,
                     effect: LossEffect::Data,
                 });
             });
         }
         loss.sort_by_key(|unit| (unit.seq, unit.at));
-        let mut medium = self.durable.medium().clone();
+        let mut medium = surviving.medium().clone();
         if self.config.plp {
             // The buffer is programmed on the capacitors.
             loss.iter().for_each(|unit| unit.apply(&mut medium));
@@ -64,6 +55,22 @@ impl Ssd {
         CrashView { medium, loss, zones: None }
     }
 
+    /// Adds what of an entry, which is not durable, has nothing newer over it.
+    fn may_be_lost(&self, entry: &Entry, why: LossWhy, loss: &mut Vec<LossUnit>) {
+        self.surviving().not_newer(entry.lpn, entry.slots, entry.seq, |lpn, slots| {
+            let skip = u64::from(lpn - entry.lpn) * SLOT_BYTES;
+            loss.push(LossUnit {
+                at: sector_of(lpn),
+                data: cut(&entry.data, skip, u64::from(slots) * SLOT_BYTES),
+                acked: entry.waiter == NONE,
+                why,
+                seq: entry.seq,
+                epoch: entry.epoch,
+                effect: LossEffect::Data,
+            });
+        });
+    }
+
     /// Writes that have not reached the buffer, and discards that are being decoded: none was
     /// acknowledged.
     fn in_transfer(&self) -> Vec<LossUnit> {
@@ -71,7 +78,8 @@ impl Ssd {
         let changing =
             requests.filter(|r| r.op == Op::Discard || (r.op == Op::Write && r.in_transfer));
         let units = changing.zip(self.seq + 1..).map(|(r, seq)| LossUnit {
-            epoch: 0,
+            // A discard is of the epoch in which it takes effect.
+            epoch: if r.op == Op::Write { r.epoch } else { self.epoch },
             effect: LossEffect::Data,
             at: r.at,
             data: if r.op == Op::Write { r.data.clone() } else { zeroes(u64::from(r.sectors)) },

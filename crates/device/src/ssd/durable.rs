@@ -33,6 +33,8 @@ pub(crate) struct Discard {
     pub(crate) seq: u64,
     pub(crate) lpn: u32,
     pub(crate) slots: u32,
+    /// Barrier writes received when it took effect.
+    pub(crate) epoch: u32,
 }
 
 /// See the module.
@@ -115,10 +117,11 @@ impl Durable {
         self.reached(lpn, slots, seq);
     }
 
-    /// The host has discarded these slots; durable at the next flush.
-    pub(crate) fn discard(&mut self, discard: Discard) {
+    /// The host has discarded these slots; durable at the next flush. What is of a later epoch than
+    /// `open` must not be durable before.
+    pub(crate) fn discard(&mut self, discard: Discard, open: u32) {
         self.discards.push_back(discard);
-        if self.discards.len() > DISCARDS_MAX {
+        if self.discards.len() > DISCARDS_MAX && self.discards[0].epoch <= open {
             self.settle_first_discard();
         }
     }
@@ -135,8 +138,15 @@ impl Durable {
         }
     }
 
+    /// Makes durable the discards of the epochs before `epoch`.
+    pub(crate) fn settle_discards_before(&mut self, epoch: u32) {
+        while self.discards.front().is_some_and(|d| d.epoch < epoch) {
+            self.settle_first_discard();
+        }
+    }
+
     fn settle_first_discard(&mut self) {
-        let Some(Discard { seq, lpn, slots }) = self.discards.pop_front() else { return };
+        let Some(Discard { seq, lpn, slots, .. }) = self.discards.pop_front() else { return };
         let mut medium = std::mem::take(&mut self.medium);
         self.not_newer(lpn, slots, seq, |from, n| {
             medium.discard(sector_of(from), u64::from(n) * SLOT_SECTORS);

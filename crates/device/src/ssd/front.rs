@@ -10,6 +10,7 @@ use wp_medium::Slice;
 use crate::check::check;
 use crate::config::transfer_ns;
 use crate::contents::{Taken, cut};
+use crate::fixed::is_barrier_write;
 use crate::nand::{Geometry, SLOT_BYTES};
 use crate::ssd::buffer::{Buffer, Entry, Unit, UnitState};
 use crate::ssd::durable::{Discard, SLOT_SECTORS, sector_of};
@@ -63,6 +64,13 @@ impl Ssd {
         self.counts.requests.note(&rq);
         self.controller = self.controller.max(now) + self.config.command;
         let decoded = self.controller;
+        let epoch = self.epoch;
+        if rq.op == Op::Write {
+            self.epoch += u32::from(is_barrier_write(&self.config.limits, &rq));
+            if let Some(order) = &mut self.order {
+                order.expect(epoch, 1);
+            }
+        }
         let DevRequest { id, op, flags, at, sectors, data } = rq;
         self.tell_decoded(now, decoded, id, fx);
         // With a buffer that survives, being in it is being durable.
@@ -71,6 +79,7 @@ impl Ssd {
             id,
             op,
             fua,
+            epoch,
             in_transfer: op == Op::Write,
             at,
             sectors,
@@ -109,9 +118,13 @@ impl Ssd {
         let (_, slots) = slots_of(request.at, request.sectors);
         let Some(left) = self.buffer.tokens.checked_sub(slots) else { return false };
         self.buffer.tokens = left;
-        let (ready, sectors) = (request.decoded.max(now), request.sectors);
+        let (mut ready, sectors) = (request.decoded.max(now), request.sectors);
+        if self.config.limits.barrier_writes {
+            ready = ready.max(self.moved);
+        }
         let (id, decoded) = (request.id, request.decoded);
         let moved = self.link(usize::from(self.config.link_full_duplex), now, ready, sectors);
+        self.moved = moved;
         self.tell_wait(Work::AwaitBuffer, decoded, now, id, fx);
         self.tell_transfer(ready, moved, sectors, id, fx);
         Timer::Arrived.set(moved + self.config.write_overhead, u64::from(key), fx);
@@ -175,13 +188,16 @@ impl Ssd {
             self.refuse(key, fx);
         }
         for key in std::mem::take(&mut self.token_queue) {
-            fx.fail(self.pool.remove(key).id, Status::Io);
+            let request = self.pool.remove(key);
+            self.write_came(request.epoch, 0);
+            fx.fail(request.id, Status::Io);
         }
     }
 
     /// Fails write `key`, which has tokens.
     fn refuse(&mut self, key: u32, fx: &mut Effects) {
         let request = self.pool.remove(key);
+        self.write_came(request.epoch, 0);
         self.buffer.tokens += slots_of(request.at, request.sectors).1;
         fx.fail(request.id, Status::Io);
     }
@@ -204,15 +220,22 @@ impl Ssd {
         let request = self.pool.get_mut(key);
         request.in_transfer = false;
         let (id, at, sectors, fua) = (request.id, request.at, request.sectors, request.fua);
+        let epoch = request.epoch;
         let data = std::mem::take(&mut request.data);
         let (lpn, slots) = slots_of(at, sectors);
         let stream = self.ftl.stream_of(lpn);
         let (data, ready) = self.whole_slots(now, (at, sectors), data, id, fx);
         self.counts.slots_written += u64::from(slots);
         let waiter = if fua { key } else { NONE };
-        let entries = self.fill_units((now, ready), stream, (lpn, slots), waiter, data, fx);
+        let whose = (waiter, epoch);
+        let entries = self.fill_units((now, ready), stream, (lpn, slots), whose, data, fx);
+        self.write_came(epoch, entries);
         if fua {
             self.pool.get_mut(key).left = u64::from(entries);
+            if self.order.is_some() {
+                // What is before it may lie in another stream's unit.
+                self.pad_host(now, fx);
+            }
             self.pad_and_close(now, stream, fx);
         } else {
             fx.complete(self.pool.remove(key).id);
@@ -263,7 +286,7 @@ impl Ssd {
         (now, ready): (Time, Time),
         stream: Stream,
         (lpn, slots): (u32, u32),
-        waiter: u32,
+        (waiter, epoch): (u32, u32),
         data: Vec<Slice>,
         fx: &mut Effects,
     ) -> u32 {
@@ -281,8 +304,8 @@ impl Ssd {
             } else {
                 taken.take(&data, u64::from(n) * SLOT_BYTES)
             };
-            let entry =
-                Entry { lpn: lpn + done, first, slots: n, waiter, seq: self.seq, data: piece };
+            let (seq, data) = (self.seq, piece);
+            let entry = Entry { lpn: lpn + done, first, slots: n, waiter, seq, epoch, data };
             Rc::make_mut(&mut unit.entries).push(entry);
             unit.filled += n;
             unit.ready = unit.ready.max(ready);
@@ -299,12 +322,18 @@ impl Ssd {
     /// Maps slots that the host has written, and notes which of them have an older version on its
     /// way to the flash.
     fn map_host(&mut self, lpn: u32, slots: u32, ppa: u32) {
-        let Ssd { ftl, buffer, durable, seq, config, .. } = self;
+        let Ssd { ftl, buffer, durable, order, seq, config, .. } = self;
         ftl.map(lpn, slots, ppa, |superblocks, old| {
             contest_flying(&config.geometry, superblocks, buffer, old, |lpn, n| {
-                durable.contest(lpn, n, *seq)
+                durable.contest(lpn, n, *seq);
+                if let Some(order) = order.as_mut() {
+                    order.safe.contest(lpn, n, *seq);
+                }
             });
             durable.rewrite(old.at, old.len, *seq);
+            if let Some(order) = order.as_mut() {
+                order.safe.rewrite(old.at, old.len, *seq);
+            }
         });
     }
 
@@ -388,14 +417,9 @@ impl Ssd {
         for entry in unit.entries.iter() {
             self.durable.programmed(entry.lpn, entry.slots, entry.seq, &entry.data);
             self.buffer.tokens += entry.slots;
-            if entry.waiter != NONE {
-                let request = self.pool.get_mut(entry.waiter);
-                request.left -= 1;
-                if request.left == 0 {
-                    fx.complete(self.pool.remove(entry.waiter).id);
-                }
-            }
+            self.piece_programmed(unit.serial, entry, fx);
         }
+        self.release_parked(now, fx);
         if unit.stream.is_host() {
             self.note_for_flushes(now, unit.serial, fx);
             // Now and then is enough: what is contested for too long only costs a look.
@@ -403,6 +427,9 @@ impl Ssd {
                 let entries = self.buffer.units().flat_map(|u| u.entries.first());
                 let oldest = entries.map(|e| e.seq).min().unwrap_or(u64::MAX);
                 self.durable.prune(oldest);
+                if let Some(order) = &mut self.order {
+                    order.prune(oldest);
+                }
             }
         }
         self.buffer.recycle(unit.entries);
@@ -446,7 +473,12 @@ impl Ssd {
     pub(super) fn complete(&mut self, key: u32, fx: &mut Effects) {
         let request = self.pool.remove(key);
         match request.op {
-            Op::Flush => self.durable.settle_discards(request.left),
+            Op::Flush => {
+                self.durable.settle_discards(request.left);
+                if let Some(order) = &mut self.order {
+                    order.safe.settle_discards(request.left);
+                }
+            }
             Op::Discard => self.discard(request.at, request.sectors),
             Op::Read | Op::Write | Op::Zone(_) => {}
         }
@@ -462,17 +494,25 @@ impl Ssd {
         // Within the capacity, whose slots are counted in 32 bits.
         let (lpn, slots) = (first as u32, slots as u32);
         self.seq += 1;
-        let Ssd { ftl, buffer, durable, seq, config, .. } = self;
+        let Ssd { ftl, buffer, durable, order, seq, epoch, config, .. } = self;
         ftl.unmap(lpn, slots, |superblocks, old| {
             contest_flying(&config.geometry, superblocks, buffer, old, |lpn, n| {
-                durable.contest(lpn, n, *seq)
+                durable.contest(lpn, n, *seq);
+                if let Some(order) = order.as_mut() {
+                    order.safe.contest(lpn, n, *seq);
+                }
             });
         });
         if config.ftl.old_after_trim {
             // What it holds stays, durable as before, until its flash is erased.
             return;
         }
-        durable.discard(Discard { seq: *seq, lpn, slots });
+        let discard = Discard { seq: *seq, lpn, slots, epoch: *epoch };
+        durable.discard(discard, u32::MAX);
+        if let Some(order) = order {
+            let open = order.first_open(*epoch);
+            order.safe.discard(discard, open);
+        }
         if config.plp {
             durable.settle_discards(*seq);
         }

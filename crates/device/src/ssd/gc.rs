@@ -181,8 +181,13 @@ impl Ssd {
     }
 
     fn victim_empty(&mut self, now: Time, victim: u32, fx: &mut Effects) {
-        let durable = &mut self.durable;
-        self.ftl.empty_victim(victim, |lpn, slots| durable.forget(lpn, slots));
+        let (durable, order) = (&mut self.durable, &mut self.order);
+        self.ftl.empty_victim(victim, |lpn, slots| {
+            durable.forget(lpn, slots);
+            if let Some(order) = order.as_mut() {
+                order.safe.forget(lpn, slots);
+            }
+        });
         self.gc.victim = None;
         self.pad_and_close(now, self.gc.to, fx);
         self.gc.emptied.push((victim, self.buffer.next_serial()));
@@ -194,7 +199,14 @@ impl Ssd {
         if self.gc.emptied.is_empty() {
             return;
         }
-        let oldest = self.buffer.units().map(|u| u.serial).min().unwrap_or(u64::MAX);
+        let in_buffer = self.buffer.units().map(|u| u.serial).min().unwrap_or(u64::MAX);
+        // What is not safe yet: a power cut would ask for the versions before it.
+        let parked = self.order.as_ref().and_then(|o| o.oldest_serial()).unwrap_or(u64::MAX);
+        let oldest = in_buffer.min(parked);
+        if parked < in_buffer {
+            // Whatever keeps it from being safe is to go to the flash now.
+            self.pad_host(now, fx);
+        }
         let (ready, wait): (Vec<_>, Vec<_>) =
             self.gc.emptied.iter().partition(|(_, before)| oldest >= *before);
         self.gc.emptied = wait;

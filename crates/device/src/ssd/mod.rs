@@ -15,6 +15,7 @@
 //!               unit / (channel(unit) + tPROG) each.
 //! Crash:      durable is what was programmed (with PLP: what was acknowledged); everything else in
 //!             the buffer is a loss unit, each slot of 4 KiB by itself either old or new.
+//!             With `barrier_writes` units are lost by epochs (`order`).
 //! Invariants: 1. timers are set for when something ends, never to look whether it has;
 //!             2. contents stand in a [`Medium`] by host address and in the buffer, and the map
 //!                decides which of the two a reader sees.
@@ -38,6 +39,7 @@ mod durable;
 mod front;
 mod ftl;
 mod gc;
+mod order;
 mod policy;
 mod pool;
 mod report;
@@ -65,6 +67,7 @@ use buffer::Buffer;
 use durable::Durable;
 use ftl::Ftl;
 use gc::Gc;
+use order::InOrder;
 use pool::Pool;
 
 /// The device.
@@ -91,6 +94,12 @@ pub struct Ssd {
     links: [Lane; 2],
     /// Order number of the last write or discard that arrived.
     seq: u64,
+    /// Barrier writes received: the epoch of what is received now.
+    epoch: u32,
+    /// Where writes are taken in order: when the data of the last one have come.
+    moved: Time,
+    /// What keeps epochs in order, in a drive that does, and whose buffer is volatile.
+    order: Option<InOrder>,
     /// Writes and discards fail: too many flash blocks have.
     read_only: bool,
     counts: Counts,
@@ -169,6 +178,9 @@ impl Ssd {
             controller: Time::ZERO,
             links: [Lane::default(), Lane::default()],
             seq: 0,
+            epoch: 0,
+            moved: Time::ZERO,
+            order: (config.limits.barrier_writes && !config.plp).then(InOrder::default),
             read_only: false,
             counts: Counts::default(),
         }

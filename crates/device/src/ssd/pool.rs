@@ -10,6 +10,8 @@ pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) op: Op,
     pub(crate) fua: bool,
+    /// Barrier writes that were received before it.
+    pub(crate) epoch: u32,
     /// Are its data (a write's) still on their way to the buffer?
     pub(crate) in_transfer: bool,
     pub(crate) at: Sector,

@@ -15,11 +15,25 @@ use crate::common::World;
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    Write { at: u64, sectors: u64, fua: bool },
-    Discard { at: u64, sectors: u64 },
-    Read { at: u64, sectors: u64 },
+    /// `barrier` only where the device knows it.
+    Write {
+        at: u64,
+        sectors: u64,
+        fua: bool,
+        barrier: bool,
+    },
+    Discard {
+        at: u64,
+        sectors: u64,
+    },
+    Read {
+        at: u64,
+        sectors: u64,
+    },
     Flush,
-    Pass { ns: u64 },
+    Pass {
+        ns: u64,
+    },
     Cut,
 }
 
@@ -86,9 +100,13 @@ impl Oracle {
             | Step::Discard { at, sectors }
             | Step::Read { at, sectors }
                 if at + sectors > n || !self.is_free(at, sectors) => {}
-            Step::Write { at, sectors, fua } => {
+            Step::Write { at, sectors, fua, barrier } => {
                 let tag = self.next_tag;
-                let flags = if fua && limits.fua { Flags::FUA } else { Flags::NONE };
+                let sure = fua && limits.fua;
+                let mut flags = if sure { Flags::FUA } else { Flags::NONE };
+                if barrier && limits.barrier_writes {
+                    flags |= Flags::ORDERED | Flags::BARRIER;
+                }
                 // In two pieces, as a merged request is.
                 let half = sectors / 2;
                 let data = vec![
@@ -96,7 +114,7 @@ impl Oracle {
                     Slice::pattern(tag, (at + half) * 512, (sectors - half) as u32 * 512),
                 ];
                 let sent = self.world.try_submit(Op::Write, flags, at, sectors as u32, data);
-                self.sent(sent, Op::Write, at, sectors, flags == Flags::FUA || self.plp);
+                self.sent(sent, Op::Write, at, sectors, sure || self.plp);
             }
             Step::Discard { at, sectors } => {
                 // What does not cover the granularity would be ignored.
