@@ -7,6 +7,8 @@
 //!                [`ZoneSpace`]);
 //!             2. a unit is in doubt in a row of frames: from its `born` to before its `gone`;
 //!             3. it says nothing of probabilities.
+//! Epochs:     a device with barrier writes ([`Tape::ordered`]) keeps what it received in order:
+//!             what is durable takes along all of the epochs before.
 //! Source:     NVMe and SATA write-cache rules: FLUSH covers what was completed before it was sent,
 //!             FUA the command itself; a block of `atomic` bytes is old or new, never mixed.
 
@@ -36,6 +38,9 @@ pub struct Contract {
     pub lying_flush: bool,
     /// FUA is acknowledged and taken for a plain write.
     pub lost_fua: bool,
+    /// Barrier writes are acknowledged and taken for plain ones, by a device that says it honours
+    /// them ([`Tape::ordered`]).
+    pub lost_barriers: bool,
     /// What of a sequential zone it keeps; means nothing for a device without zones.
     pub zone_order: ZoneOrder,
 }
@@ -47,6 +52,7 @@ impl Contract {
         atomic: 4096,
         lying_flush: false,
         lost_fua: false,
+        lost_barriers: false,
         zone_order: ZoneOrder::Prefix,
     };
 }
@@ -69,7 +75,7 @@ pub struct Unit {
     pub gone: u32,
     /// Was it made durable (and not covered by something newer)?
     pub durable: bool,
-    /// Barriers of the device before it.
+    /// Barriers of the device before it, or [`NO_EPOCH`].
     pub epoch: u32,
     /// What it does.
     pub effect: LossEffect,
@@ -78,7 +84,34 @@ pub struct Unit {
     id: OnceCell<u128>,
 }
 
+/// The epoch of what no barrier puts in order: nobody promises when a discard takes effect.
+pub const NO_EPOCH: u32 = u32::MAX;
+
+/// Of each device the last epoch of some units.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct LastEpochs(Vec<(u64, u32)>);
+
+impl LastEpochs {
+    /// One of the units.
+    pub(crate) fn note(&mut self, unit: &Unit) {
+        if unit.epoch == NO_EPOCH {
+            return;
+        }
+        let device = device_of(unit.request);
+        match self.0.iter_mut().find(|e| e.0 == device) {
+            Some(entry) => entry.1 = entry.1.max(unit.epoch),
+            None => self.0.push((device, unit.epoch)),
+        }
+    }
+}
+
 impl Unit {
+    /// Is it of an epoch before the last of its device?
+    pub(crate) fn is_before(&self, last: &LastEpochs) -> bool {
+        let device = device_of(self.request);
+        last.0.iter().any(|(d, last)| *d == device && self.epoch < *last)
+    }
+
     fn new(at: Sector, data: Vec<Slice>, request: u64, pos: usize, born: u32) -> Unit {
         Unit {
             at,
@@ -235,7 +268,7 @@ impl Builder {
 
     /// Makes units durable, oldest first; what they cover is gone with them.
     fn settle(&mut self, numbers: &BTreeSet<u32>) {
-        let numbers = &self.with_their_zones(numbers);
+        let numbers = &self.with_their_zones(&self.with_their_epochs(numbers));
         let next = self.next();
         let mut covered = Vec::new();
         for n in numbers {
@@ -264,6 +297,17 @@ impl Builder {
         }
         let units = &self.units;
         self.live.retain(|n| units[*n as usize].gone == u32::MAX);
+    }
+
+    /// `numbers` and what barriers put before them.
+    fn with_their_epochs(&self, numbers: &BTreeSet<u32>) -> BTreeSet<u32> {
+        if !self.epochs {
+            return numbers.clone();
+        }
+        let mut last = LastEpochs::default();
+        numbers.iter().for_each(|n| last.note(&self.units[*n as usize]));
+        let before = self.live.iter().filter(|n| self.units[**n as usize].is_before(&last));
+        numbers.iter().chain(before).copied().collect()
     }
 
     /// `numbers` and what is durable with them, for the order of their zones; moves the pointers.
@@ -295,7 +339,8 @@ impl Builder {
         old.apply(&mut own);
         new.apply(&mut own);
         let data = own.read(old.at, old.sectors() as u32);
-        let heir = Unit { gone: u32::MAX, ..Unit::new(old.at, data, old.request, old.pos, next) };
+        let new = Unit::new(old.at, data, old.request, old.pos, next);
+        let heir = Unit { gone: u32::MAX, epoch: old.epoch, ..new };
         let number = self.units.len() as u32;
         self.units.push(heir);
         self.units[older as usize].heir = Some(number);
@@ -317,7 +362,11 @@ impl Builder {
 impl History {
     /// What `contract` permits after each event of the tape, whatever the device that made it.
     pub fn permitted(tape: &Tape, contract: &Contract) -> History {
-        let mut b = Builder::new(tape, false, contract.zone_order);
+        let ordered = |id: u64| tape.ordered.contains(&device_of(id)) && !contract.lost_barriers;
+        let keeps_epochs = !tape.ordered.is_empty() && !contract.lost_barriers;
+        let mut b = Builder::new(tape, keeps_epochs, contract.zone_order);
+        // Barrier writes that each device has received.
+        let mut epochs: BTreeMap<u64, u32> = BTreeMap::new();
         // The zones with all that was sent.
         let mut sent: Vec<Zone> = tape.zones.iter().flat_map(|z| z.table.to_vec()).collect();
         // Requests in flight: number -> (its units, does it go through?).
@@ -349,8 +398,12 @@ impl History {
                     };
                     let born = b.next();
                     let first = b.units.len() as u32;
+                    let received = epochs.entry(device_of(*id)).or_default();
+                    let epoch = if *op == Op::Write { *received } else { NO_EPOCH };
+                    *received +=
+                        u32::from(*op == Op::Write && flags.has(Flags::BARRIER) && ordered(*id));
                     for (effect, at, data) in parts {
-                        let unit = Unit { effect, ..Unit::new(at, data, *id, pos, born) };
+                        let unit = Unit { effect, epoch, ..Unit::new(at, data, *id, pos, born) };
                         if let Some(space) = &b.space {
                             space.limits.keep(&mut sent, effect, at, unit.sectors());
                         }
@@ -370,7 +423,10 @@ impl History {
                 Entry::Complete { id, ok } => {
                     if let Some((numbers, through)) = flying.remove(id) {
                         // A write that failed may be there or not, and no flush covers it.
-                        if *ok && through {
+                        // It may be durable already, with something of an epoch behind its own.
+                        let is_open = |n: &u32| b.units[*n as usize].gone == u32::MAX;
+                        let is_done = keeps_epochs && !numbers.iter().any(is_open);
+                        if *ok && through && !is_done {
                             b.settle(&numbers.into_iter().collect());
                             b.frame(pos, 0);
                         } else if *ok {

@@ -27,7 +27,7 @@ mod zoned;
 
 pub use explore::{Case, Explorer, Failure, Judged, Look, Options, Totals, Visit};
 pub use faults::{Faults, Faulty, Late, Regions};
-pub use history::{Contract, Frame, History, Unit};
+pub use history::{Contract, Frame, History, NO_EPOCH, Unit};
 pub use ledger::{Did, Ledger};
 pub use oracle::judge;
 pub use rules::{Profile, Rule, Telling, Violation};

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use wp_base::Zone;
 use wp_base::rng::Rng;
 
-use crate::history::{Frame, History};
+use crate::history::{Frame, History, LastEpochs};
 use crate::zoned::Prefixes;
 
 /// Which units in doubt are kept: bit `i` is `live[i]`.
@@ -111,6 +111,9 @@ pub fn of_frame(
     let is_new = |k: &Kept| (n - frame.new..n).any(|i| k.has(i));
     let mut seen = BTreeSet::new();
     let mut go = |mut k: Kept| {
+        if frame.epochs {
+            fill_epochs(history, frame, &mut k);
+        }
         prefixes.trim(&mut k);
         if is_new(&k) && legal(&k) && seen.insert(k.clone()) {
             out.states += 1;
@@ -188,10 +191,28 @@ impl History {
     }
 }
 
-/// With cache barriers some whole number of epochs is there, of the next anything, of later
-/// nothing.
+/// With barriers some whole number of epochs is there, of the next anything, of later nothing; of
+/// each device for itself.
 fn is_legal(history: &History, frame: &Frame, kept: &Kept) -> bool {
-    let epoch = |i: usize| history.units[frame.live[i] as usize].epoch;
-    let last = (0..frame.live.len()).filter(|i| kept.has(*i)).map(epoch).max();
-    last.is_none_or(|last| (0..frame.live.len()).all(|i| epoch(i) >= last || kept.has(i)))
+    let last = last_epochs(history, frame, kept);
+    let missing = (0..frame.live.len()).filter(|i| !kept.has(*i));
+    missing.map(|i| &history.units[frame.live[i] as usize]).all(|u| !u.is_before(&last))
+}
+
+/// Of each device of which something is kept that has an epoch: the last such epoch.
+fn last_epochs(history: &History, frame: &Frame, kept: &Kept) -> LastEpochs {
+    let mut last = LastEpochs::default();
+    let units = (0..frame.live.len()).filter(|i| kept.has(*i));
+    units.for_each(|i| last.note(&history.units[frame.live[i] as usize]));
+    last
+}
+
+/// Keeps whatever the last epoch of which something is kept presupposes.
+fn fill_epochs(history: &History, frame: &Frame, kept: &mut Kept) {
+    let last = last_epochs(history, frame, kept);
+    for (i, n) in frame.live.iter().enumerate() {
+        if history.units[*n as usize].is_before(&last) {
+            kept.set(i, true);
+        }
+    }
 }

@@ -64,6 +64,8 @@ pub struct Tape {
     /// Numbers of devices, of several, that have no volatile cache: what they have completed is
     /// durable.
     pub durable: Vec<u64>,
+    /// Numbers of devices that honour barrier writes ([`Limits::barrier_writes`]).
+    pub ordered: Vec<u64>,
     /// Units of the last model view: (sequence, sector).
     last: Vec<(u64, u64)>,
     last_zones: Option<Rc<Vec<Zone>>>,
@@ -104,6 +106,14 @@ impl Recorder {
             let mut table = device.zones();
             powered_up(&mut table);
             tape.zones = Some(TapeZones { limits, table: Rc::new(table) });
+        }
+    }
+
+    /// Notes that device `number` keeps epochs in order, if it does.
+    fn note_order(&self, number: u64, limits: &Limits) {
+        let mut tape = self.0.borrow_mut();
+        if tape.armed && limits.barrier_writes && !tape.ordered.contains(&number) {
+            tape.ordered.push(number);
         }
     }
 
@@ -205,6 +215,7 @@ impl DeviceModel for Taped {
 
     fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
         self.recorder.note_zones(&*self.inner);
+        self.recorder.note_order(self.number, self.inner.limits());
         // A queue's names use all of their bits, and come again.
         let (name, id) = (rq.id, self.number << OWN_BITS | self.count);
         let entry = (self.recorder.armed().0 && rq.op != Op::Read).then(|| Entry::Submit {

@@ -195,3 +195,98 @@ fn what_fua_covers_in_part_leaves_the_rest_in_doubt() {
     assert_eq!(kept.read(Sector(8), 8)[0].id(), Slice::pattern(2, 0, 4096).id());
     assert_eq!(kept.read(Sector(0), 8)[0].id(), Slice::pattern(1, 0, 4096).id());
 }
+
+/// The words of a device with barrier writes: whatever is there presupposes all that was received
+/// in epochs before it; what is durable makes durable what it presupposes.
+fn by_the_words_of_epochs(tape: &Tape) -> BTreeSet<Vec<u64>> {
+    let mut out = BTreeSet::new();
+    for end in 0..=tape.entries.len() {
+        let seen: Vec<&Entry> = tape.entries[..end].iter().map(|(_, e)| e).collect();
+        let completed = |id: u64| {
+            seen.iter().position(|e| matches!(e, Entry::Complete { id: i, ok: true } if *i == id))
+        };
+        // (block, tag, epoch, durable).
+        let mut writes: Vec<(u64, u64, u32, bool)> = Vec::new();
+        let mut epoch = 0;
+        for e in &seen {
+            let Entry::Submit { id, op: Op::Write, flags, at, data, .. } = e else { continue };
+            let done = completed(*id);
+            let flushed = seen.iter().enumerate().any(|(sent, f)| {
+                let Entry::Submit { id, op: Op::Flush, .. } = f else { return false };
+                done.is_some_and(|d| d < sent) && completed(*id).is_some()
+            });
+            let durable = done.is_some() && flags.has(Flags::FUA) || flushed;
+            let wp_medium::Content::Pattern(tag) = data[0].content() else { unreachable!() };
+            writes.push((at.0 / BLOCK, *tag, epoch, durable));
+            epoch += u32::from(flags.has(Flags::BARRIER));
+        }
+        let due = writes.iter().filter(|w| w.3).map(|w| w.2).max();
+        for mask in 0..1u32 << writes.len() {
+            let kept = |i: usize| mask >> i & 1 == 1;
+            let last = (0..writes.len()).filter(|i| kept(*i)).map(|i| writes[i].2).max();
+            let legal = writes.iter().enumerate().all(|(i, w)| {
+                let must = w.3 || due.is_some_and(|d| w.2 < d) || last.is_some_and(|l| w.2 < l);
+                kept(i) || !must
+            });
+            if legal {
+                let mut blocks = vec![0; 4];
+                let shown = writes.iter().enumerate().filter(|(i, _)| kept(*i));
+                shown.for_each(|(_, w)| blocks[w.0 as usize] = w.1);
+                out.insert(blocks);
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn barrier_writes_bind_where_the_device_honours_them() {
+    let mut bound = 0;
+    for seed in 0..300 {
+        let (mut tape, tags) = traffic(seed);
+        let mut rng = Rng::stream(seed, "barriers");
+        for (_, entry) in &mut tape.entries {
+            if let Entry::Submit { op: Op::Write, flags, .. } = entry
+                && rng.below(3) == 0
+            {
+                *flags |= Flags::ORDERED | Flags::BARRIER;
+            }
+        }
+        let free = visited(&History::permitted(&tape, &Contract::HONEST), tags);
+        assert_eq!(free, by_the_words(&tape, true), "seed {seed}: flags that mean nothing");
+        tape.ordered = vec![0];
+        let ordered = visited(&History::permitted(&tape, &Contract::HONEST), tags);
+        assert_eq!(ordered, by_the_words_of_epochs(&tape), "seed {seed}: {:?}", tape.entries);
+        assert!(ordered.is_subset(&free));
+        bound += free.len() - ordered.len();
+        let lost = Contract { lost_barriers: true, ..Contract::HONEST };
+        assert_eq!(visited(&History::permitted(&tape, &lost), tags), free, "seed {seed}");
+    }
+    assert!(bound > 1_000, "{bound} images are not possible with barriers");
+}
+
+/// With more in doubt than is visited whole, what is looked at is legal, and nothing is left out
+/// that is so few.
+#[test]
+fn samples_of_many_epochs_are_legal() {
+    let mut entries = Vec::new();
+    for id in 0..60 {
+        let flags = if id % 4 == 3 { Flags::ORDERED | Flags::BARRIER } else { Flags::ORDERED };
+        entries.push(submit(id, Op::Write, flags, id, id + 1));
+        entries.push(Entry::Complete { id, ok: true });
+    }
+    let mut tape = tape(entries);
+    tape.ordered = vec![0];
+    let history = History::permitted(&tape, &Contract::HONEST);
+    let (mut states, frames) = (0, history.frames.len());
+    for number in 0..frames {
+        of_frame(&history, number, &Plan::default(), 1, &mut |kept: &Kept| {
+            assert!(history.permits(number, kept));
+            states += 1;
+            true
+        });
+    }
+    // Each write adds what it can be together with others of its epoch, 1 + 2 + 4 + 8 in each of
+    // the 15 epochs; and there is the beginning.
+    assert_eq!((frames, states), (61, 1 + 15 * 15));
+}
