@@ -349,7 +349,7 @@ impl Core {
     pub fn add(&mut self, cx: &Ctx, dev: &mut dyn DeviceModel, bio: Ready) {
         let mut info = bio.info;
         if info.flags.has(Flags::ORDERED) {
-            self.epochs.enlist(&mut info);
+            self.epochs.enlist(&mut info, &bio.segs);
         }
         cx.event(BlockAction::GetRequest, info.op, info.flags, info.at, info.sectors, 0);
         let rq = self.pool.alloc(&info, cx.rt.now());

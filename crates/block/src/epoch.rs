@@ -50,13 +50,17 @@
 //!             dispatch; behaviour of `blk_queue_bio()`, `elv_dispatch_sort()`,
 //!             `blk_finish_epoch()`, `blk_request_dispatched()` of its published kernel (3.10.61).
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use wp_base::event::{Flags, Op};
+use wp_medium::Slice;
 use wp_rt::TaskId;
 
 use crate::bio::{EndIo, OnDispatch};
 use crate::engine::{Core, Ctx, Ready};
+use crate::epoch_log::EpochLog;
 use crate::pool::{BioInfo, End, NONE, RqId};
 use crate::slab::Slab;
 use crate::waiters::NO_SLOT;
@@ -90,6 +94,8 @@ pub(crate) struct Epochs {
     /// How many have been closed.
     count: u64,
     held: VecDeque<Held>,
+    /// Who is told what was submitted.
+    pub log: Option<Rc<RefCell<EpochLog>>>,
 }
 
 impl Epochs {
@@ -100,7 +106,8 @@ impl Epochs {
     }
 
     /// A bio that will have a request of its own (or wait for its zone) joins its task's epoch.
-    pub fn enlist(&mut self, bio: &mut BioInfo) {
+    pub fn enlist(&mut self, bio: &mut BioInfo, segs: &[Slice]) {
+        self.note(bio, segs);
         let mut slot = self.of(bio.task);
         if slot == NO_EPOCH {
             slot = self.slots.put(Epoch { task: bio.task, pending: 0, number: 0 });
@@ -110,6 +117,12 @@ impl Epochs {
         bio.epoch = slot;
         if bio.flags.has(Flags::BARRIER) {
             self.close(slot);
+        }
+    }
+
+    fn note(&self, bio: &BioInfo, segs: &[Slice]) {
+        if let Some(log) = &self.log {
+            log.borrow_mut().sent(bio.task, bio.at, segs, bio.flags);
         }
     }
 
@@ -186,21 +199,28 @@ impl Core {
             return false;
         }
         self.epochs.close(slot);
+        if let Some(log) = &self.epochs.log {
+            log.borrow_mut().close(task);
+        }
         true
     }
 
     /// Merges an ordered bio into a request of its epoch, or gives it back.
     #[cold]
     pub fn join_epoch(&mut self, cx: &Ctx, mut bio: Ready) -> Result<(), Ready> {
-        let flags = bio.info.flags;
+        let info = bio.info;
+        let segs = if self.epochs.log.is_some() { bio.segs.clone() } else { Vec::new() };
         let slot = self.epochs.of(bio.info.task);
         if slot == NO_EPOCH {
             return Err(bio);
         }
         bio.info.epoch = slot;
         let merged = self.join(cx, bio);
-        if merged.is_ok() && flags.has(Flags::BARRIER) {
-            self.epochs.close(slot);
+        if merged.is_ok() {
+            self.epochs.note(&info, &segs);
+            if info.flags.has(Flags::BARRIER) {
+                self.epochs.close(slot);
+            }
         }
         merged
     }

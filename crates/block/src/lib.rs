@@ -28,6 +28,7 @@ mod elevator;
 mod engine;
 mod entry;
 mod epoch;
+mod epoch_log;
 mod flush;
 mod kblockd;
 mod merge;
@@ -59,6 +60,7 @@ pub use elevator::{
 };
 pub use engine::QueueCounters;
 pub use entry::InFlight;
+pub use epoch_log::{EpochIndex, EpochLog, Inversion};
 pub use partition::Partition;
 pub use plug::PlugGuard;
 pub use pool::{BioInfo, IoClass, List, Pool, Request, RqId};

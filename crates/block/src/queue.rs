@@ -15,6 +15,7 @@ use crate::device::{DeviceModel, Done, Effects, Limits, Status};
 use crate::elevator::ElvSetup;
 use crate::engine::{Core, Ctx, QueueCounters};
 use crate::entry::{InFlight, Range};
+use crate::epoch_log::EpochLog;
 use crate::kblockd::{self, Work};
 use crate::partition::Partition;
 use crate::plug::{PlugGuard, PlugHook};
@@ -215,6 +216,14 @@ impl BlockQueue {
     pub fn close_epoch(&self) -> bool {
         let task = self.cx.rt.current();
         self.core.borrow_mut().close_epoch(task)
+    }
+
+    /// Begins to record ordered writes as they are submitted, until the power is cut: see
+    /// [`EpochLog`].
+    pub fn record_epochs(&self) -> Rc<RefCell<EpochLog>> {
+        let log = Rc::new(RefCell::new(EpochLog::default()));
+        self.core.borrow_mut().epochs.log = Some(log.clone());
+        log
     }
 
     /// Empties the device's volatile cache (`blkdev_issue_flush()`); ready at once if it has none.

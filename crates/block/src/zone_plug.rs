@@ -55,7 +55,7 @@ impl Core {
         match self.zone_plugs.taken.get_mut(&zone) {
             Some(waiting) => {
                 if bio.info.flags.has(Flags::ORDERED) {
-                    self.epochs.enlist(&mut bio.info);
+                    self.epochs.enlist(&mut bio.info, &bio.segs);
                 }
                 waiting.push_back(bio);
                 None

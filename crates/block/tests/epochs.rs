@@ -15,7 +15,7 @@ use wp_block::{
     Bio, BlockQueue, DriverKind, ElevatorKind, Limits, PlugScan, QueueConfig, QueueCounters,
     Status, WaitUnplug,
 };
-use wp_medium::Slice;
+use wp_medium::{Medium, Slice};
 use wp_rt::{Outcome, Rt};
 
 const ORDERED: Flags = Flags(Flags::ORDERED.0 | Flags::SYNC.0);
@@ -318,6 +318,70 @@ fn without_the_gate_epochs_are_inverted_as_in_the_published_kernel() {
             wrong += n;
         }
         assert!(wrong > 100, "{}: {wrong} inversions", elevator.name());
+    }
+}
+
+/// A device's stream, cut: whole segments between barriers, and a part of the next (or, if it knows
+/// no barriers, any part of all).
+fn cut(rng: &mut Rng, stream: &[(u64, Vec<Slice>, bool)], honours: bool) -> Medium {
+    let mut medium = Medium::new();
+    let segments = stream.iter().filter(|c| c.2).count() as u64 + 1;
+    let (last, mut segment) = (rng.below(segments), 0);
+    for (at, data, barrier) in stream {
+        let keeps = if honours {
+            segment < last || (segment == last && rng.below(2) == 0)
+        } else {
+            rng.below(8) > 0
+        };
+        let mut at = Sector(*at);
+        for slice in data {
+            if keeps {
+                medium.write(at, slice);
+            }
+            at = at.advance(u64::from(slice.len()) / 512);
+        }
+        segment += u64::from(*barrier);
+    }
+    medium
+}
+
+/// The same tasks again, judged by what is on a medium: the log of what was submitted against cuts
+/// of what a device received.
+#[test]
+fn the_log_of_epochs_accepts_cuts_of_an_ordered_device_and_no_others() {
+    for (gate, honours, wrong_expected) in
+        [(true, true, false), (true, false, true), (false, true, true)]
+    {
+        let mut wrong = 0;
+        for seed in 0..60 {
+            let mut rng = Rng::stream(seed, "epoch log");
+            let kind = if gate { ALL[seed as usize % 5] } else { ElevatorKind::Deadline };
+            let (mut config, limits) = random(&mut rng, kind);
+            config.epoch_gate = gate;
+            let mut device = TestDevice::new(limits);
+            device.latency = Latency::Random(rng.clone(), 2_000_000);
+            let received = device.received.clone();
+            let story = Rc::new(Story::new(&mut rng));
+            let w = world(config, device);
+            let log = w.queue.record_epochs();
+            for i in 0..4 {
+                let rng = Rng::stream(seed, &format!("task {i}"));
+                w.rt.spawn("t", work(w.rt.clone(), w.queue.clone(), story.clone(), rng, i));
+            }
+            assert_eq!(w.rt.run(), Outcome::Idle);
+            let log = log.borrow();
+            assert!(log.writes() >= story.sent.borrow().len());
+            let index = log.index(&Medium::new());
+            for _ in 0..40 {
+                let medium = cut(&mut rng, &received.borrow(), honours);
+                if let Err(inversion) = index.check(&medium) {
+                    assert!(wrong_expected, "seed {seed}, {}: {inversion}", kind.name());
+                    wrong += 1;
+                }
+            }
+            w.rt.cut();
+        }
+        assert_eq!(wrong > 300, wrong_expected, "gate {gate}, honours {honours}: {wrong}");
     }
 }
 

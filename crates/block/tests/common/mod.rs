@@ -18,6 +18,9 @@ use wp_rt::Rt;
 /// What the device was asked, in the order in which it took it: (op, flags, sector, sectors).
 pub type Log = Rc<RefCell<Vec<(Op, Flags, u64, u32)>>>;
 
+/// Writes in the order in which the device took them: (sector, data, has it a barrier).
+pub type Received = Rc<RefCell<Vec<(u64, Vec<Slice>, bool)>>>;
+
 /// How long commands take.
 #[derive(Clone)]
 pub enum Latency {
@@ -49,6 +52,7 @@ pub struct TestDevice {
     pub latency: Latency,
     pub log: Log,
     pub durability: Rc<Durability>,
+    pub received: Received,
     /// Sector -> 512 bytes.
     pub bytes: BTreeMap<u64, Vec<u8>>,
     /// Commands under way, with what a flush among them makes durable.
@@ -67,6 +71,7 @@ impl TestDevice {
             latency: Latency::Fixed(Span::micros(100)),
             log: Log::default(),
             durability: Rc::default(),
+            received: Rc::default(),
             bytes: BTreeMap::new(),
             flying: BTreeMap::new(),
             tokens: 0,
@@ -138,6 +143,10 @@ impl DeviceModel for TestDevice {
             return Admit::Busy(rq);
         }
         self.log.borrow_mut().push((rq.op, rq.flags, rq.at.0, rq.sectors));
+        if rq.op == Op::Write {
+            let barrier = rq.flags.has(Flags::BARRIER);
+            self.received.borrow_mut().push((rq.at.0, rq.data.clone(), barrier));
+        }
         let span = match &mut self.latency {
             Latency::Fixed(span) => *span,
             Latency::Random(rng, most) => Span(rng.below(*most + 1)),
