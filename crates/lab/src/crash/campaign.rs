@@ -192,6 +192,7 @@ impl Space {
                     atomic: atomic.unwrap_or(played.atomic),
                     lying_flush,
                     lost_fua,
+                    lost_barriers: false,
                     zone_order: ZoneOrder::Prefix,
                 };
                 History::permitted(&played.tape, &contract)
