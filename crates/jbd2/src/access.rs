@@ -47,6 +47,28 @@ impl Handle {
         Box::pin(self.get_write_access_met(b)).await.map(|_| ())
     }
 
+    /// Counts `n` calls more on a buffer that this handle has: where the kernel says again and
+    /// again that it will change what it has changed, and nothing else comes of that.
+    pub fn count_again(&self, b: &Rc<Buffer>, n: u32) {
+        let j = self.journal();
+        if b.jh() == 0 || j.is_aborted() {
+            return;
+        }
+        let case = {
+            let st = j.st.borrow();
+            let h = st.heads.get(b.jh());
+            let ours = h.owner == Some(self.tid())
+                && (h.older.is_empty() || !st.slot_in_use(b.jh(), self.tid()));
+            if ours { Conflict::None } else { Conflict::Joined }
+        };
+        for _ in 0..n {
+            j.count_conflict(case, Span::ZERO);
+            if case != Conflict::None || j.opts.observe_all {
+                j.observe(b, case, Span::ZERO);
+            }
+        }
+    }
+
     /// As [`Handle::get_write_access`]; answers what it met.
     pub async fn get_write_access_met(&self, b: &Rc<Buffer>) -> FsResult<Conflict> {
         self.access(self.journal().bdev.mapping(), b, Copy::IfNeeded).await
@@ -259,6 +281,7 @@ impl Handle {
     async fn access(&self, map: &Rc<Mapping>, b: &Rc<Buffer>, copy: Copy) -> FsResult<Conflict> {
         let j = self.journal();
         let mut met = None;
+        let began = j.rt.now();
         loop {
             let granted = self.granted(b, copy);
             if !granted {
@@ -266,16 +289,23 @@ impl Handle {
             }
             let case = self.try_access(map, b, copy)?;
             if case != Conflict::Shadow {
-                j.note_conflict(b, case, Span::ZERO);
+                j.count_conflict(case, Span::ZERO);
+                // A call is told of once, by what it met first.
+                let met = met.unwrap_or(case);
+                if met != Conflict::None || j.opts.observe_all {
+                    let waited =
+                        if met == Conflict::Shadow { j.rt.now().since(began) } else { Span::ZERO };
+                    j.observe(b, met, waited);
+                }
                 if !granted {
                     j.cancel_revoke(b);
                 }
-                return Ok(met.unwrap_or(case));
+                return Ok(met);
             }
             met = Some(case);
             let since = j.rt.now();
             b.wait_clear(BufFlag::Shadow).await;
-            j.note_conflict(b, case, j.rt.now().since(since));
+            j.count_conflict(case, j.rt.now().since(since));
         }
     }
 
@@ -289,6 +319,10 @@ impl Handle {
         let h = st.heads.get(b.jh());
         let ours = h.owner == Some(self.tid()) && h.older.is_empty() && !st.aborted();
         st.counters.conflicts[Conflict::None as usize] += u64::from(ours);
+        if ours && self.journal().opts.observe_all {
+            drop(st);
+            self.journal().observe(b, Conflict::None, Span::ZERO);
+        }
         ours
     }
 
@@ -389,15 +423,14 @@ impl crate::journal::Journal {
         true
     }
 
-    fn note_conflict(&self, b: &Buffer, case: Conflict, waited: Span) {
-        {
-            let mut st = self.st.borrow_mut();
-            st.counters.conflicts[case as usize] += 1;
-            st.counters.shadow_wait_ns += waited.0;
-        }
-        if case != Conflict::None
-            && let Some(observer) = &self.opts.observer
-        {
+    fn count_conflict(&self, case: Conflict, waited: Span) {
+        let mut st = self.st.borrow_mut();
+        st.counters.conflicts[case as usize] += 1;
+        st.counters.shadow_wait_ns += waited.0;
+    }
+
+    fn observe(&self, b: &Buffer, case: Conflict, waited: Span) {
+        if let Some(observer) = &self.opts.observer {
             observer.conflict(home_of(b), case, waited);
         }
     }

@@ -159,7 +159,9 @@ impl Default for EraPolicy {
 /// Who wants to know of each conflict (to count them by type of block). Hold the file system weakly
 /// in it.
 pub trait ConflictObserver {
-    /// A handle met a buffer of another transaction. `waited` is zero but for [`Conflict::Shadow`].
+    /// A handle met a buffer of another transaction; or, with [`JournalOptions::observe_all`], it
+    /// did not. Told once a call, of what it met first. `waited` is zero but for
+    /// [`Conflict::Shadow`].
     fn conflict(&self, block: u64, case: Conflict, waited: Span);
 }
 
@@ -254,6 +256,8 @@ pub struct JournalOptions {
     pub epoch_secs: u64,
     /// Who is told of conflicts.
     pub observer: Option<Rc<dyn ConflictObserver>>,
+    /// The observer is told of accesses without one too ([`Conflict::None`]).
+    pub observe_all: bool,
 }
 
 impl Default for JournalOptions {
@@ -274,6 +278,7 @@ impl Default for JournalOptions {
             // 2014-01-01, the year of the papers' kernels.
             epoch_secs: 1_388_534_400,
             observer: None,
+            observe_all: false,
         }
     }
 }

@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Has an older transaction the slot of `tid`'s version?
-    fn slot_in_use(&self, key: u32, tid: u32) -> bool {
+    pub fn slot_in_use(&self, key: u32, tid: u32) -> bool {
         let Some(n) = self.versions else { return false };
         self.heads.get(key).older.iter().any(|old| *old % n == tid % n)
     }

@@ -40,6 +40,10 @@ cpu_ops! {
     Syscall => "syscall",
     /// Look-up of one component of a path.
     PathComponent => "path_component",
+    /// A name added to or removed from a directory.
+    NameChange => "name_change",
+    /// An inode allocated or freed.
+    InodeChange => "inode_change",
     /// Copy of 4 KiB from user memory into the page cache, page look-up included.
     PageWrite => "page_write",
     /// Copy of 4 KiB from the page cache to user memory, page look-up included.

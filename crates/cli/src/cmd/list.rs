@@ -137,7 +137,12 @@ fn elevators() -> (Value, String) {
 
 fn papers() -> (Value, String) {
     let claims = Claims::fixed();
-    let slugs = [paper::ext4_fsync::SLUG, paper::f2fs_oprw::SLUG, paper::inode_trim::SLUG];
+    let slugs = [
+        paper::ext4_fsync::SLUG,
+        paper::f2fs_oprw::SLUG,
+        paper::inode_trim::SLUG,
+        paper::journal_conflict::SLUG,
+    ];
     let mut text = String::new();
     let all = slugs
         .iter()

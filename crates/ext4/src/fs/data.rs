@@ -91,11 +91,19 @@ impl Ext4 {
 
     /// Reads up to `len` bytes from `offset`, by reference where blocks are whole.
     pub(super) async fn read_data(
-        &self,
-        inode: &Inode,
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
         offset: u64,
         len: u64,
     ) -> FsResult<Vec<Slice>> {
+        let got = self.read_cached(inode, offset, len).await?;
+        if self.opts.relatime {
+            Box::pin(self.update_atime(inode)).await?;
+        }
+        Ok(got)
+    }
+
+    async fn read_cached(&self, inode: &Inode, offset: u64, len: u64) -> FsResult<Vec<Slice>> {
         let bs = u64::from(self.bs().bytes());
         let end = inode.size.get().min(offset.saturating_add(len));
         let mut out = Vec::new();
@@ -213,6 +221,26 @@ impl Ext4 {
             self.wb.balance_dirty().await;
         }
         Ok(at - offset)
+    }
+
+    /// A read's new access time, under `relatime`: if the file was changed since the last, or that
+    /// is a day ago (`touch_atime`, `relatime_need_update`).
+    pub(super) async fn update_atime(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
+        const DAY: i64 = 24 * 3600;
+        if self.is_stopped() {
+            return Ok(());
+        }
+        let (now, atime) = (self.time(), inode.atime());
+        let key = |t: wp_vfs::TimeSpec| (t.secs, t.nanos);
+        let changed = [inode.mtime(), inode.ctime()].iter().any(|t| key(*t) >= key(atime));
+        if atime == now || !(changed || now.secs - atime.secs >= DAY) {
+            return Ok(());
+        }
+        inode.set_atime(now);
+        match self.dirty_inode(inode).await {
+            Err(FsError::Io | FsError::ReadOnly) => Ok(()),
+            other => other,
+        }
     }
 
     /// New times, at the resolution of the tick: a second write within it changes nothing
@@ -418,6 +446,9 @@ impl Ext4 {
             Box::pin(self.grow_on_disk(h, inode, end)).await?;
         } else if grows {
             inode.map.mark_inode_dirty();
+            if era.size_change_dirties_inode {
+                Box::pin(self.touch_inode(h, inode)).await?;
+            }
         }
         Ok(())
     }

@@ -45,6 +45,10 @@ policies! {
     files_every_nodelalloc_write = "ext4: fix data exposure after a crash",
         None, Some(Version(4, 6, 2)),
         "under nodelalloc every write(), overwrites too, puts the inode on the ordered list";
+    /// A delayed write that moves the size marks the inode at each page.
+    size_change_dirties_inode = "generic_write_end() calls mark_inode_dirty()",
+        None, Some(Version(6, 8, 0)),
+        "each page of a delayed write() that makes the file longer has the inode in its transaction, though nothing in it is new (6.12's source has it no more; the version is from memory)";
     /// A writer waits while the page is under writeback.
     stable_pages = "mm: only enforce stable page writes if the backing device requires it",
         None, Some(Version(3, 9, 0)),

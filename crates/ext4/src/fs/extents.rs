@@ -651,10 +651,18 @@ impl Ext4 {
         }
         if !cut_to_nothing || path.len() == 1 {
             let mut node = path.pop().expect("a path has a leaf");
+            let in_inode = node.buf.is_none();
             if !freed.is_empty() {
                 self.store_node(h, inode, &mut node).await?;
+                // dquot_free_block() and ext4_ext_dirty() for each extent.
+                let pieces = freed.len() as u32;
+                self.count_again(h, inode, if in_inode { 2 * pieces - 1 } else { pieces });
             }
             let emptied_root = path.is_empty() && node.leaf.is_empty();
+            if emptied_root && in_inode {
+                // ext4_ext_remove_space(): the tree's depth
+                self.count_again(h, inode, 1);
+            }
             return Ok(
                 !more_here && (emptied_root || node.leaf.last().is_none_or(|e| e.end() <= from))
             );

@@ -275,6 +275,8 @@ impl Ext4 {
             let leaf = self.dir_block(dir, node.child()).await?;
             h.get_write_access(&leaf).await?;
             if let Some(offset) = self.room_in_block(&leaf, name)? {
+                // add_dirent_to_buf()
+                h.count_again(&leaf, 1);
                 return Ok((leaf, offset));
             }
             if self.is_full(node) {

@@ -206,7 +206,7 @@ impl Ext4 {
         let n = self.geo.inode_bitmap_bytes();
         let csum = buf.with(|b| self.csum.bitmap(&b[..n]));
         self.dirty(h, &buf)?;
-        self.change_desc(h, slot.group, |d| {
+        self.change_accessed_desc(h, slot.group, |d| {
             d.set_free_inodes_count(d.free_inodes_count() + 1);
             if was_dir {
                 d.set_used_dirs_count(d.used_dirs_count().saturating_sub(1));
@@ -214,8 +214,7 @@ impl Ext4 {
             if self.csum.metadata() {
                 d.set_inode_bitmap_csum(csum);
             }
-        })
-        .await?;
+        })?;
         self.groups.free_inodes.set(self.groups.free_inodes.get() + 1);
         self.groups.rough.inodes.add(1);
         if was_dir {

@@ -135,6 +135,15 @@ impl Inode {
         (Stamp { secs, nanos: 0 }.encode().0, 0.into())
     }
 
+    pub fn atime(&self) -> TimeSpec {
+        time_of(Stamp::decode(self.disk.borrow().atime, self.extra.borrow().atime_extra))
+    }
+
+    /// Blocks that it occupies, its tree's included; in the units that the disk has them.
+    pub fn is_empty(&self) -> bool {
+        self.disk.borrow().blocks_raw() == 0
+    }
+
     pub fn set_mtime(&self, t: TimeSpec) {
         let (secs, extra) = self.encode(t, 12);
         self.disk.borrow_mut().mtime = secs;
@@ -438,6 +447,27 @@ impl Ext4 {
             inode.datasync_tid.set(h.tid());
         }
         Ok(())
+    }
+
+    /// Counts `n` times more that the handle will change the inode, which it has just written. How
+    /// often that is, is Linux 3.10.61's; later kernels say it less often.
+    pub(super) fn count_again(&self, h: &Handle, inode: &Inode, n: u32) {
+        if let Some(buf) = inode.table_block.borrow().upgrade() {
+            h.count_again(&buf, n);
+        }
+    }
+
+    /// Has the inode's slot, in which nothing is new, in the transaction of `h`, or of a handle of
+    /// its own (`mark_inode_dirty` where only the size in memory has changed).
+    pub(super) async fn touch_inode(
+        self: &Rc<Self>,
+        h: Option<&Handle>,
+        inode: &Rc<Inode>,
+    ) -> FsResult<()> {
+        match h {
+            Some(h) => self.write_inode(h, inode).await,
+            None => self.dirty_inode(inode).await,
+        }
     }
 
     /// [`Ext4::write_inode`] in a handle of its own (`ext4_dirty_inode`).

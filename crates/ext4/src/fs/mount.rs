@@ -53,6 +53,12 @@ pub struct MountOptions {
     pub async_commit: bool,
     /// BarrierFS' dual-mode journaling, and CJFS' additions to it.
     pub dual: Option<DualMode>,
+    /// With dual-mode journaling: fsync only orders, as if the program called `fbarrier`.
+    pub ordering_only: bool,
+    /// Reads update access times as Linux's default has it (`relatime`), or never do (`noatime`).
+    pub relatime: bool,
+    /// Count every access to metadata, not only those with a conflict.
+    pub count_access: bool,
     /// `data_err=abort`: a failed write of ordered data stops the journal.
     pub data_err_abort: bool,
     /// `auto_da_alloc`: data of a file that replaces another, or was cut to nothing, gets its
@@ -103,6 +109,9 @@ impl MountOptions {
             dioread_nolock: None,
             async_commit: false,
             dual: None,
+            ordering_only: false,
+            relatime: false,
+            count_access: false,
             data_err_abort: false,
             auto_da_alloc: true,
             discard: false,
@@ -135,6 +144,9 @@ impl MountOptions {
         if self.async_commit && self.table_trim == TableTrim::Safe {
             // Nothing is flushed between a discard and the revokes of what it replaces.
             return Err(FsError::Invalid("inode_trim=safe with journal_async_commit"));
+        }
+        if self.ordering_only && self.dual.is_none() {
+            return Err(FsError::Invalid("ordering_only without journaling=barrier"));
         }
         if self.dual.is_some() {
             if self.async_commit {
@@ -361,6 +373,7 @@ impl Ext4 {
             policy,
             mode: self.opts.dual.map_or(CommitMode::Flush, CommitMode::Barrier),
             observer: Some(conflicts),
+            observe_all: self.opts.count_access,
             epoch_secs: self.opts.epoch_secs as u64,
             ..JournalOptions::default()
         };
@@ -511,8 +524,7 @@ impl Ext4 {
         self.descs.borrow()[group as usize]
     }
 
-    /// Says that a descriptor is about to change: [`Ext4::change_desc`] in the same handle waits
-    /// for nothing then.
+    /// Says that a descriptor is about to change ([`Ext4::change_accessed_desc`]).
     pub(super) async fn desc_access(&self, h: &Handle, group: u32) -> FsResult<()> {
         let buf = self.gdt[self.desc_place(group).0].clone();
         h.get_write_access(&buf).await
@@ -525,10 +537,20 @@ impl Ext4 {
         group: u32,
         change: impl FnOnce(&mut GroupDesc),
     ) -> FsResult<()> {
+        self.desc_access(h, group).await?;
+        self.change_accessed_desc(h, group, change)
+    }
+
+    /// [`Ext4::change_desc`] in a handle that has said so already; waits for nothing.
+    pub(super) fn change_accessed_desc(
+        &self,
+        h: &Handle,
+        group: u32,
+        change: impl FnOnce(&mut GroupDesc),
+    ) -> FsResult<()> {
         let (n, at) = self.desc_place(group);
         let len = usize::from(self.geo.desc_bytes);
         let buf = self.gdt[n].clone();
-        h.get_write_access(&buf).await?;
         let desc = &mut self.descs.borrow_mut()[group as usize];
         change(desc);
         self.csum.seal_group_desc(group, desc);

@@ -8,7 +8,7 @@ use wp_base::{FsError, FsResult};
 use wp_cache::BufFlag;
 use wp_jbd2::Handle;
 use wp_medium::Slice;
-use wp_rt::LockGuard;
+use wp_rt::{CpuOp, LockGuard};
 use wp_vfs::{FileType, NodeSpec};
 
 use super::data::RETRIES;
@@ -100,6 +100,8 @@ impl Ext4 {
         name: &[u8],
         spec: &NodeSpec,
     ) -> FsResult<Rc<Inode>> {
+        self.rt.cpu(CpuOp::NameChange, 1).await;
+        self.rt.cpu(CpuOp::InodeChange, 1).await;
         let kind_bits = spec.kind.mode_bits() as u16;
         let fast_link = spec.kind == FileType::Symlink
             && spec.target.len() <= crate::disk::Inode::FAST_SYMLINK_MAX;
@@ -132,7 +134,10 @@ impl Ext4 {
                 Box::pin(self.fill_link(h, &inode, &spec.target)).await?;
             }
             self.write_inode(h, &inode).await?;
-            self.add_name(h, dir, name, inode.ino, self.type_byte(new.mode)).await
+            self.add_name(h, dir, name, inode.ino, self.type_byte(new.mode)).await?;
+            // ext4_ext_tree_init(), ext4_add_nondir() or ext4_mkdir()
+            self.count_again(h, &inode, 2);
+            Ok(())
         }
         .await;
         if let Err(e) = made {
@@ -258,6 +263,7 @@ impl Ext4 {
         self.check_may_remove(dir, &inode)?;
         let h = self.start(CREDITS_NAME).await?;
         let out = async {
+            self.rt.cpu(CpuOp::NameChange, 1).await;
             self.remove_name(&h, dir, &place, name).await?;
             self.drop_link(&h, &inode, want_dir).await?;
             if want_dir {

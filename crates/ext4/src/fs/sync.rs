@@ -9,6 +9,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::WbControl;
 use wp_jbd2::OrderedData;
+use wp_rt::CpuOp;
 use wp_vfs::{SyncKind, Told};
 
 use super::inode::Inode;
@@ -64,6 +65,9 @@ impl Ext4 {
         kind: SyncKind,
         told: &Told,
     ) -> FsResult<()> {
+        if self.opts.ordering_only {
+            return Box::pin(self.order_file(inode, kind == SyncKind::DataOnly, told)).await;
+        }
         self.fsync_range(inode, kind, (0, u64::MAX), told).await
     }
 
@@ -80,6 +84,7 @@ impl Ext4 {
             return if self.opts.era.fsync_knows_abort { Err(FsError::ReadOnly) } else { Ok(()) };
         }
         let done = self.write_and_commit(inode, kind, range, told).await;
+        self.rt.cpu(CpuOp::SyncEnd, 1).await;
         // What failed meanwhile is told now, not the next time.
         let failed = self.tell(inode, told);
         done.and(failed)
@@ -114,6 +119,7 @@ impl Ext4 {
         range: (u64, u64),
         told: &Told,
     ) -> FsResult<()> {
+        self.rt.cpu(CpuOp::SyncStart, 1).await;
         let range = self.pages_of(range.0, range.1.saturating_add(1));
         let wbc = WbControl { range, ..WbControl::sync_all() };
         let mut written = Ok(());
@@ -188,6 +194,7 @@ impl Ext4 {
         if self.is_stopped() {
             return Err(FsError::ReadOnly);
         }
+        self.rt.cpu(CpuOp::SyncStart, 1).await;
         let wbc = WbControl { ordered: data_only, ..WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
         if self.dispatches_only(inode) {

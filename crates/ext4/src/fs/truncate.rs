@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::BufFlag;
+use wp_rt::CpuOp;
 
 use super::extents::REVOKES_CUT;
 use super::inode::Inode;
@@ -213,16 +214,21 @@ impl Ext4 {
         }
         .await;
         self.stop(h, out).await?;
+        let had_blocks = !inode.is_empty();
         let fast_link = inode.disk.borrow().is_fast_symlink(self.bs().sectors());
         if !fast_link {
             self.cut(inode, 0, metadata).await?;
         }
         let h = self.start_revoking(24, 1).await?;
         let out = async {
+            self.rt.cpu(CpuOp::InodeChange, 1).await;
             self.drop_xattrs(&h, inode).await?;
             self.remove_orphan(&h, inode).await?;
             inode.disk.borrow_mut().dtime = (self.time().secs as u32).into();
             self.write_inode(&h, inode).await?;
+            // ext4_ext_truncate() and ext4_truncate() where there was something to cut;
+            // ext4_orphan_del()
+            self.count_again(&h, inode, if had_blocks { 3 } else { 1 });
             // Its number may be another's as soon as it is returned.
             self.forget_inode(inode);
             self.return_inode(&h, inode, was_dir).await

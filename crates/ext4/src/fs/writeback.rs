@@ -102,6 +102,8 @@ impl Ext4 {
         let to = if state == Place::Promised {
             let fill = if convert && site::UNWRITTEN.on() { Fill::BeforeIo } else { Fill::Written };
             let run = self.allocate_as(h, inode, first, bufs.len() as u32, true, fill).await?;
+            // dquot_claim_block()
+            self.count_again(h, inode, 1);
             for (i, b) in bufs.iter().take(run.len as usize).enumerate() {
                 b.map_to(run.phys + i as u64);
                 // If not, a truncate took the promise back meanwhile.

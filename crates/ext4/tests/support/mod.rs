@@ -37,6 +37,8 @@ pub struct Setup {
     /// The flusher looks ten times a second and writes what is as old as that.
     pub eager_flusher: bool,
     pub data: DataMode,
+    /// Accesses to metadata are counted, those without a conflict too, and reads update times.
+    pub count_access: bool,
 }
 
 impl Setup {
@@ -53,6 +55,7 @@ impl Setup {
             elevator: None,
             eager_flusher: false,
             data: DataMode::Ordered,
+            count_access: false,
         }
     }
 
@@ -61,6 +64,8 @@ impl Setup {
         let mut o = MountOptions {
             delalloc: !self.nodelalloc && self.data != DataMode::Journal,
             data: self.data,
+            count_access: self.count_access,
+            relatime: self.count_access,
             ..MountOptions::new(era, "sdb1", 8, 16)
         };
         if self.eager_flusher {

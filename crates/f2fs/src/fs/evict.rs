@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
+use wp_rt::CpuOp;
 
 use super::ino_sets::InoSet;
 use super::inode::{Inode, fi};
@@ -68,6 +69,7 @@ impl F2fs {
         if self.cp_error() || !self.is_mounted() {
             return Ok(());
         }
+        self.rt.cpu(CpuOp::InodeChange, 1).await;
         self.drop_pages(inode, 0, u64::MAX).await;
         for set in [InoSet::Append, InoSet::Update] {
             self.remove_ino(inode.ino, set);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_medium::Slice;
+use wp_rt::CpuOp;
 use wp_vfs::{FileType, NodeSpec};
 
 use super::dir::Place;
@@ -99,6 +100,8 @@ impl F2fs {
             gid: spec.gid,
             name: (spec.kind == FileType::File).then_some(name),
         };
+        self.rt.cpu(CpuOp::NameChange, 1).await;
+        self.rt.cpu(CpuOp::InodeChange, 1).await;
         let inode = self.new_inode(dir, &new).await?;
         inode.opens.set(1);
         let made = self.fill_node(dir, name, spec, &inode).await;
@@ -253,6 +256,7 @@ impl F2fs {
             return Err(FsError::corrupt("f2fs inode", "i_links", at, 0, expected));
         }
         self.balance_fs(true).await;
+        self.rt.cpu(CpuOp::NameChange, 1).await;
         let op = self.lock_op().await;
         let place = self.find_name(dir, name).await?.ok_or(FsError::NotFound)?;
         self.acquire_orphan()?;
