@@ -15,6 +15,7 @@ pub static WORKLOADS: &[&WorkloadEntry] = &[
     &crate::workload::fsync_last::ENTRY,
     &crate::workload::fsync_create::ENTRY,
     &crate::workload::fio::ENTRY,
+    &crate::workload::filebench::ENTRY,
     &crate::workload::varmail::ENTRY,
     &crate::workload::oltp_insert::ENTRY,
 ];

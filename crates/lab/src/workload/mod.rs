@@ -1,5 +1,6 @@
 //! Workloads: programs that make system calls.
 
+pub mod filebench;
 pub mod fio;
 pub mod fsync_create;
 pub mod fsync_last;

@@ -1,5 +1,6 @@
 //! filebench's `varmail` (paper f2fs-oprw; paper journal-conflict). What it does is in
-//! `wp_workload::filebench`.
+//! `wp_workload::filebench`;
+//! it is `filebench,personality=varmail` with options of its own.
 
 use wp_base::{FsError, Span};
 use wp_cache::Fut;
@@ -14,7 +15,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "files",
         when: When::Always,
         default: "1000",
-        help: "files of the set, four fifths of which are there at the start",
+        help: "files of the set, some four fifths of which are there at the start",
     },
     OptionSpec {
         key: "seconds",
@@ -47,9 +48,12 @@ pub static ENTRY: WorkloadEntry = WorkloadEntry {
 };
 
 fn plan(o: &Options) -> Result<(Personality, RunLength), OptionError> {
-    let threads = number(o, OPTIONS, "threads", 1..=1024)? as u32;
-    let mut personality = filebench::varmail(threads);
-    personality.fileset.entries = number(o, OPTIONS, "files", 5..=1_000_000)? as u32;
+    let threads = number(o, OPTIONS, "threads", 1..=1024)?;
+    let files = number(o, OPTIONS, "files", 5..=1_000_000)?;
+    let given = [("nthreads", threads), ("nfiles", files)];
+    let given = given.map(|(name, n)| (name.to_owned(), n.to_string())).into();
+    let mut personality =
+        filebench::built_in("varmail", &given).expect("it comes with it").personality;
     personality.flowop_ns = number(o, OPTIONS, "flowop_ns", 0..=1_000_000_000)?;
     let loops = number(o, OPTIONS, "loops", 1..=1_000_000_000)?;
     let length = match number(o, OPTIONS, "seconds", 0..=1_000_000)? {
@@ -63,20 +67,5 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     let (personality, length) = plan(o).map_err(|_| FsError::Invalid("workload options"))?;
     let seed = vfs.rt().rng("varmail").next_u64();
     let found = filebench::run(vfs, &personality, length, seed).await?;
-    let mut report = WorkloadReport::default();
-    let mut add = |key: &str, n: u64| report.numbers.push((key.to_owned(), n));
-    add("operations", found.operations());
-    add("elapsed_ns", found.elapsed_ns);
-    add("operations_per_s", found.ops_per_second() as u64);
-    add("loops", found.loops);
-    add("written_bytes", found.written);
-    add("read_bytes", found.read);
-    add("files", found.files);
-    for (name, op) in &found.ops {
-        add(&format!("{name}.count"), op.count);
-        let percentile = |share| op.latency.histogram.percentile(share).unwrap_or(0);
-        add(&format!("{name}.p50_ns"), percentile(50_000_000));
-        add(&format!("{name}.p99_ns"), percentile(99_000_000));
-    }
-    Ok(report)
+    Ok(super::filebench::report(&found))
 }

@@ -1,164 +1,327 @@
 //! The files of a fileset while threads run, and who is picked next.
+//!
+//! Picture:    a [`Group`] of files and one of empty directories, each entry in one of three rings:
+//!             not placed yet, not there, there; and the directories of the tree.
+//! Laws:       1. nothing is picked at random but at the start. A pick of what is there takes the
+//!                first at or after its rotor, of what is not there the first at or after another;
+//!                all threads and kinds of flowops share both. A flowop with `opennext` has a rotor
+//!                of its thread instead;
+//!             2. the rotor is then behind that one, also where it is busy and the next free one is
+//!                taken;
+//!             3. a busy entry is being opened, closed, deleted or looked at. A pick waits while
+//!                the count of those that are not busy is 0, and finds nothing where all of the
+//!                ring are. The count is filebench's: a close of a file that another thread has
+//!                open raises it by one too many.
+//! Source:     `fileset_pick`, `fileset_unbusy` of filebench 1.5, by what they do; sequences
+//!             watched with strace (`tests/filebench_oracle.rs`).
 
-use wp_base::rng::Rng;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use super::personality::{Fileset, Sizes};
-use super::random::gamma;
+use wp_rt::{Rt, WaitQueue};
 
-/// Most bytes that a file is given at the start.
-const MOST: f64 = 1e9;
+use super::chance::Chance;
+use super::model::Fileset;
+use super::ring::Ring;
+use super::tree::{Leaf, Tree};
 
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    exists: bool,
-    /// A thread has picked it and is not done opening or deleting it.
-    busy: bool,
-    opens: u32,
-    size: u64,
-}
-
-/// Which of its files is asked for.
+/// Which of a group's entries are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Want {
-    Existing,
+    /// Not placed yet: from a uniform index on.
+    Free,
+    /// Not there.
     Missing,
+    /// There.
+    Existing,
 }
 
-/// A fileset's files. The rotors are shared by all threads.
-pub(super) struct Files {
-    name: String,
-    per_dir: u64,
+/// A pick's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Picked {
+    /// This one; it is busy now.
+    Entry(usize),
+    /// Nothing of the kind.
+    Nothing,
+    /// All are busy: ask again when one is not.
+    Wait,
+}
+
+struct Entry {
+    path: Box<str>,
+    size: u64,
+    opens: i64,
+    dir: u32,
+    ring: Want,
+    is_busy: bool,
+}
+
+/// Files, or empty directories.
+pub(super) struct Group {
     entries: Vec<Entry>,
-    /// Next to be looked at, of files that exist and of those that do not.
-    rotors: [usize; 2],
+    rings: [Ring; 3],
+    rotor_missing: usize,
+    /// By thread, 0: shared by all.
+    rotors_existing: BTreeMap<u32, usize>,
+    idle: i64,
+    /// Who waits for one that is not busy.
+    pub(super) idlers: Rc<WaitQueue>,
+    /// Who waits for a certain one.
+    pub(super) waiters: Rc<WaitQueue>,
+}
+
+impl Group {
+    fn new(rt: &Rt, leaves: &[Leaf], dirs: &[String]) -> Group {
+        let entry = |l: &Leaf| Entry {
+            path: format!("{}/{:08}", dirs[l.dir as usize], l.serial).into(),
+            size: l.size,
+            opens: 0,
+            dir: l.dir,
+            ring: Want::Free,
+            is_busy: false,
+        };
+        let mut free = Ring::new(leaves.len());
+        (0..leaves.len()).for_each(|i| free.insert(i));
+        Group {
+            entries: leaves.iter().map(entry).collect(),
+            rings: [free, Ring::new(leaves.len()), Ring::new(leaves.len())],
+            rotor_missing: 0,
+            rotors_existing: BTreeMap::new(),
+            idle: leaves.len() as i64,
+            idlers: Rc::new(WaitQueue::new(rt, "filebench: a file that is not busy")),
+            waiters: Rc::new(WaitQueue::new(rt, "filebench: a file that is busy")),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn count(&self, want: Want) -> usize {
+        self.rings[want as usize].len()
+    }
+
+    /// Picks one. `rotor`: 0, or the thread that has one of its own; `index` instead of a rotor.
+    pub(super) fn pick(
+        &mut self,
+        want: Want,
+        rotor: u32,
+        index: Option<u64>,
+        chance: &mut Chance,
+    ) -> Picked {
+        if self.entries.is_empty() {
+            return Picked::Nothing;
+        }
+        if self.idle == 0 {
+            return Picked::Wait;
+        }
+        let ring = &self.rings[want as usize];
+        if ring.len() == 0 {
+            return Picked::Nothing;
+        }
+        let from = match (want, index) {
+            (Want::Free, None) => chance.below(self.entries.len() as u64, 0) as usize,
+            (_, Some(n)) => n as usize,
+            (Want::Missing, None) => self.rotor_missing,
+            (Want::Existing, None) => self.rotors_existing.get(&rotor).copied().unwrap_or(0),
+        };
+        let Some(first) = ring.next(from) else { return Picked::Nothing };
+        match (want, index) {
+            (Want::Missing, None) => self.rotor_missing = first + 1,
+            (Want::Existing, None) => drop(self.rotors_existing.insert(rotor, first + 1)),
+            _ => {}
+        }
+        let mut found = first;
+        while self.entries[found].is_busy {
+            match ring.next(found + 1) {
+                Some(next) if next != first => found = next,
+                _ => return Picked::Nothing,
+            }
+        }
+        self.idle -= 1;
+        self.entries[found].is_busy = true;
+        Picked::Entry(found)
+    }
+
+    /// No longer busy. `ring`: where it is from now on, if that changes; `opens` is added to its
+    /// open count.
+    pub(super) fn release(&mut self, i: usize, ring: Option<Want>, opens: i64) {
+        let e = &mut self.entries[i];
+        if let Some(ring) = ring.filter(|r| *r != e.ring) {
+            self.rings[e.ring as usize].remove(i);
+            self.rings[ring as usize].insert(i);
+            e.ring = ring;
+        }
+        e.opens += opens;
+        if e.is_busy {
+            e.is_busy = false;
+            self.idle += 1;
+            self.waiters.wake_all();
+            if self.idle >= 1 {
+                self.idlers.wake_one();
+            }
+        }
+    }
+
+    pub(super) fn is_busy(&self, i: usize) -> bool {
+        self.entries[i].is_busy
+    }
+
+    /// Busy, because its thread deletes it.
+    pub(super) fn hold(&mut self, i: usize) {
+        self.entries[i].is_busy = true;
+        self.idle -= 1;
+    }
+
+    /// Busy, because a thread closes it.
+    pub(super) fn hold_to_close(&mut self, i: usize) {
+        self.entries[i].is_busy = true;
+        self.idle -= i64::from(self.entries[i].opens == 1);
+    }
+
+    pub(super) fn opens(&self, i: usize) -> i64 {
+        self.entries[i].opens
+    }
+
+    pub(super) fn path(&self, i: usize) -> &str {
+        &self.entries[i].path
+    }
+
+    /// The directory that it is in.
+    pub(super) fn dir(&self, i: usize) -> usize {
+        self.entries[i].dir as usize
+    }
+
+    /// Bytes that the fileset has for it, whatever was written since.
+    pub(super) fn size(&self, i: usize) -> u64 {
+        self.entries[i].size
+    }
+}
+
+/// A fileset.
+pub(super) struct Files {
+    /// What the text says of it.
+    pub(super) spec: Fileset,
+    /// Its files.
+    pub(super) files: Group,
+    /// Its empty directories.
+    pub(super) leafdirs: Group,
+    /// Paths of the directories of its tree, the root's first.
+    pub(super) dirs: Vec<String>,
+    dirs_busy: Vec<bool>,
+    dir_rotor: usize,
+    dirs_idle: i64,
+    /// Who waits for a directory that is not busy.
+    pub(super) dir_idlers: Rc<WaitQueue>,
 }
 
 impl Files {
-    /// None of them there yet; `(place, bytes)` of those that are to be made, in the order in which
-    /// they are.
-    pub(super) fn new(set: &Fileset, rng: &mut Rng) -> (Files, Vec<(usize, u64)>) {
-        let mut entries = vec![Entry::default(); set.entries as usize];
-        for e in &mut entries {
-            e.size = match set.sizes {
-                Sizes::Fixed(bytes) => bytes,
-                // Whole bytes, as filebench takes them.
-                Sizes::Gamma { mean, shape } => gamma(rng, mean, shape).min(MOST) as u64,
-            };
+    pub(super) fn new(rt: &Rt, spec: &Fileset, tree: Tree) -> Files {
+        Files {
+            spec: spec.clone(),
+            files: Group::new(rt, &tree.files, &tree.dirs),
+            leafdirs: Group::new(rt, &tree.leafdirs, &tree.dirs),
+            dirs_busy: vec![false; tree.dirs.len()],
+            dirs_idle: tree.dirs.len() as i64,
+            dirs: tree.dirs,
+            dir_rotor: 0,
+            dir_idlers: Rc::new(WaitQueue::new(rt, "filebench: a directory that is not busy")),
         }
-        // Those that are there first are picked uniformly.
-        let mut order: Vec<usize> = (0..entries.len()).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+
+    /// Picks a directory of the tree.
+    pub(super) fn pick_dir(&mut self) -> Picked {
+        let n = self.dirs.len();
+        if self.dirs_idle == 0 {
+            return Picked::Wait;
         }
-        let first = entries.len() * set.prealloc_percent as usize / 100;
-        let made = order.into_iter().take(first).map(|i| (i, entries[i].size)).collect();
-        let (name, per_dir) = (set.name.clone(), set.dir_width.max(1));
-        (Files { name, per_dir, entries, rotors: [0; 2] }, made)
+        let first = if self.dir_rotor < n { self.dir_rotor } else { 0 };
+        self.dir_rotor = first + 1;
+        let Some(found) = (0..n).map(|i| (first + i) % n).find(|i| !self.dirs_busy[*i]) else {
+            return Picked::Nothing;
+        };
+        self.dirs_busy[found] = true;
+        self.dirs_idle -= 1;
+        Picked::Entry(found)
     }
 
-    /// Directories of all files, and then the path of one.
-    pub(super) fn directories(&self) -> Vec<String> {
-        let last = (self.entries.len() as u64).div_ceil(self.per_dir).max(1);
-        let below = (1..=last).map(|d| format!("{}/{d:08}", self.name));
-        std::iter::once(self.name.clone()).chain(below).collect()
+    /// A directory is no longer busy.
+    pub(super) fn release_dir(&mut self, i: usize) {
+        self.dirs_busy[i] = false;
+        self.dirs_idle += 1;
+        self.dir_idlers.wake_one();
     }
 
-    pub(super) fn path(&self, file: usize) -> String {
-        let dir = file as u64 / self.per_dir + 1;
-        format!("{}/{dir:08}/{:08}", self.name, file + 1)
-    }
-
-    /// Picks the next one that is wanted and that nobody has picked; it stays picked.
-    pub(super) fn pick(&mut self, want: Want) -> Option<usize> {
-        let rotor = want as usize;
-        let n = self.entries.len();
-        let from = self.rotors[rotor];
-        let found = (0..n).map(|i| (from + i) % n).find(|i| {
-            let e = &self.entries[*i];
-            e.exists == (want == Want::Existing) && !e.busy
-        })?;
-        self.rotors[rotor] = (found + 1) % n;
-        self.entries[found].busy = true;
-        Some(found)
-    }
-
-    /// It is there now, of no length.
-    pub(super) fn made(&mut self, file: usize) {
-        self.entries[file].exists = true;
-    }
-
-    /// How long the fileset has it, in bytes.
-    pub(super) fn size(&self, file: usize) -> u64 {
-        self.entries[file].size
-    }
-
-    pub(super) fn is_open(&self, file: usize) -> bool {
-        self.entries[file].opens > 0
-    }
-
-    pub(super) fn deleted(&mut self, file: usize) {
-        self.entries[file].exists = false;
-    }
-
-    /// Nobody has it picked any more.
-    pub(super) fn release(&mut self, file: usize) {
-        self.entries[file].busy = false;
-    }
-
-    pub(super) fn opened(&mut self, file: usize) {
-        self.entries[file].opens += 1;
-    }
-
-    pub(super) fn closed(&mut self, file: usize) {
-        self.entries[file].opens -= 1;
-    }
-
-    pub(super) fn existing(&self) -> usize {
-        self.entries.iter().filter(|e| e.exists).count()
+    /// Wakes all that wait: nobody will be served any more.
+    pub(super) fn wake(&self) {
+        for group in [&self.files, &self.leafdirs] {
+            group.idlers.wake_all();
+            group.waiters.wake_all();
+        }
+        self.dir_idlers.wake_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::personality::varmail;
     use super::*;
 
-    #[test]
-    fn rotors_go_round_over_what_is_wanted_and_free() {
-        let set = Fileset {
-            entries: 5,
-            sizes: Sizes::Fixed(1),
-            prealloc_percent: 100,
-            ..varmail(1).fileset
-        };
-        let (mut files, made) = Files::new(&set, &mut Rng::stream(1, "files"));
-        assert_eq!(made.len(), 5);
-        (0..5).for_each(|i| files.made(i));
-        let next = |files: &mut Files, want| {
-            let found = files.pick(want);
-            found.into_iter().for_each(|f| files.release(f));
-            found
-        };
-        assert_eq!(next(&mut files, Want::Missing), None);
-        assert_eq!([0; 3].map(|_| next(&mut files, Want::Existing)), [Some(0), Some(1), Some(2)]);
-        files.deleted(4);
-        files.deleted(1);
-        // Deletions and openings go on from where the last of either was.
-        assert_eq!([0; 3].map(|_| next(&mut files, Want::Existing)), [Some(3), Some(0), Some(2)]);
-        assert_eq!([0; 3].map(|_| next(&mut files, Want::Missing)), [Some(1), Some(4), Some(1)]);
-        let held = files.pick(Want::Existing);
-        assert_eq!(held, Some(3));
-        assert_eq!([0; 3].map(|_| next(&mut files, Want::Existing)), [Some(0), Some(2), Some(0)]);
+    fn group(n: u32) -> (Group, Chance) {
+        let leaves: Vec<Leaf> = (0..n).map(|i| Leaf { dir: 0, serial: i + 1, size: 0 }).collect();
+        (Group::new(&Rt::new(1), &leaves, &["set".to_owned()]), Chance::own(0))
+    }
+
+    /// All there.
+    fn full(n: u32) -> (Group, Chance) {
+        let (mut g, mut chance) = group(n);
+        while let Picked::Entry(i) = g.pick(Want::Free, 0, None, &mut chance) {
+            g.release(i, Some(Want::Existing), 0);
+        }
+        assert_eq!((g.count(Want::Existing), g.count(Want::Free)), (n as usize, 0));
+        (g, chance)
     }
 
     #[test]
-    fn the_files_of_varmail_are_as_published() {
-        let (files, made) = Files::new(&varmail(16).fileset, &mut Rng::stream(3, "files"));
-        assert_eq!(made.len(), 800);
-        assert!(made.windows(2).any(|w| w[0].0 > w[1].0), "made in no order");
-        let mean = made.iter().map(|m| m.1).sum::<u64>() / 800;
-        assert!((14_500..18_500).contains(&mean), "mean length {mean}");
-        assert_eq!(files.directories(), ["bigfileset", "bigfileset/00000001"]);
-        assert_eq!(files.path(539), "bigfileset/00000001/00000540");
+    fn rotors_go_round_over_what_is_wanted_and_free() {
+        let (mut g, mut chance) = full(5);
+        let mut next = |g: &mut Group, want| match g.pick(want, 0, None, &mut chance) {
+            Picked::Entry(i) => {
+                g.release(i, None, 0);
+                i as i64
+            }
+            _ => -1,
+        };
+        assert_eq!(next(&mut g, Want::Missing), -1);
+        assert_eq!([0; 3].map(|_| next(&mut g, Want::Existing)), [0, 1, 2]);
+        g.release(4, Some(Want::Missing), 0);
+        g.release(1, Some(Want::Missing), 0);
+        // Deletions and openings go on from where the last of either was.
+        assert_eq!([0; 3].map(|_| next(&mut g, Want::Existing)), [3, 0, 2]);
+        assert_eq!([0; 3].map(|_| next(&mut g, Want::Missing)), [1, 4, 1]);
+        // 3 is busy: 0 instead, and the rotor is behind 3, not behind 0.
+        assert_eq!(g.pick(Want::Existing, 0, Some(3), &mut Chance::own(0)), Picked::Entry(3));
+        assert_eq!([0; 3].map(|_| next(&mut g, Want::Existing)), [0, 0, 2]);
+        // A thread of its own rotor begins at the lowest.
+        assert_eq!(g.pick(Want::Existing, 7, None, &mut Chance::own(0)), Picked::Entry(0));
+    }
+
+    #[test]
+    fn a_pick_waits_where_all_are_busy_and_finds_nothing_where_its_ring_is() {
+        let (mut g, mut chance) = full(2);
+        let pick = |g: &mut Group, want, chance: &mut Chance| g.pick(want, 0, None, chance);
+        assert_eq!(pick(&mut g, Want::Existing, &mut chance), Picked::Entry(0));
+        g.release(1, Some(Want::Missing), 0);
+        assert_eq!(pick(&mut g, Want::Existing, &mut chance), Picked::Nothing, "0 is busy");
+        assert_eq!(pick(&mut g, Want::Missing, &mut chance), Picked::Entry(1));
+        assert_eq!(pick(&mut g, Want::Existing, &mut chance), Picked::Wait);
+        assert_eq!(pick(&mut g, Want::Missing, &mut chance), Picked::Wait);
+        g.release(0, None, 2);
+        // A close where another thread has it open: one more counts as not busy than there is.
+        g.hold_to_close(0);
+        g.release(0, None, -1);
+        assert_eq!((g.idle, g.opens(0)), (2, 1));
+        g.hold_to_close(0);
+        g.release(0, None, -1);
+        assert_eq!((g.idle, g.opens(0), g.path(0)), (2, 0, "set/00000001"));
     }
 }

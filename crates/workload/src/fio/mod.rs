@@ -23,7 +23,7 @@ mod value;
 pub use diag::{Diagnostic, Place, Severity};
 pub use ini::{Includes, Variables};
 pub use job::{Engine, FileService, Generator, Job, JobFile, SyncWhat, Used, parse};
-pub use options::{Class, OPTIONS, OptionInfo, find};
+pub use options::{Class, OPTIONS, OptionInfo, find, nearest_of};
 pub use report::report;
 pub use run::{JobResult, RunError, RunOptions, run};
 pub use sequence::{Action, Direction, Sequence};

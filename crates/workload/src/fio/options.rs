@@ -355,10 +355,14 @@ const NEAR_MAX: usize = 64;
 
 /// The name that is nearest to an unknown key, if any is near.
 pub fn nearest(key: &str) -> Option<&'static str> {
+    nearest_of(OPTIONS.iter().flat_map(|o| o.aliases.iter().copied().chain([o.name])), key)
+}
+
+/// Of these names, the one that is nearest to an unknown one, if any is near.
+pub fn nearest_of<'a>(names: impl Iterator<Item = &'a str>, key: &str) -> Option<&'a str> {
     if key.chars().nth(NEAR_MAX).is_some() {
         return None;
     }
-    let names = OPTIONS.iter().flat_map(|o| o.aliases.iter().copied().chain([o.name]));
     let best = names.map(|n| (distance(n, key), n)).min()?;
     (best.0 <= 1 + key.chars().count() / 3).then_some(best.1)
 }
