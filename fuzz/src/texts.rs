@@ -10,6 +10,7 @@ use wp_lab::claims::{Claims, Pins};
 use wp_lab::crash::KnownFailures;
 use wp_lab::reference::{RunSpec, parse_differences, parse_kernel_runs};
 use wp_vfs::Options;
+use wp_workload::filebench::wml;
 use wp_workload::fio::{self, Action, Sequence, Severity, Variables};
 use wp_workload::program::Program;
 
@@ -17,6 +18,25 @@ use super::feed::Feed;
 
 /// Operations of a job that are looked at.
 const ACTIONS_MAX: u32 = 500;
+
+/// A WML text: its diagnostics. The first byte says what some variables are instead.
+pub fn wml(input: &[u8]) {
+    let mut feed = Feed::new(input);
+    let how = feed.u8();
+    let text = feed.rest();
+    let given = [(1, "n", "7"), (2, "size", "cvar(type=cvar-gamma)"), (4, "dir", "\"x\" run")];
+    let given = given.iter().filter(|(bit, ..)| how & bit != 0);
+    let given = given.map(|(_, k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let file = wml::parse("x.f", text, &given);
+    let rendered = file.rendered();
+    assert_eq!(file.has_errors(), file.diagnostics.iter().any(|d| d.severity == Severity::Error));
+    assert!(!file.has_errors() || !rendered.is_empty());
+    let again = wml::parse("x.f", text, &given);
+    assert_eq!(again.rendered(), rendered);
+    if !file.has_errors() {
+        assert!(!file.personality.processes.is_empty() && file.personality.threads() <= 16_384);
+    }
+}
 
 /// A fio job file: its diagnostics, and of each job without an error the layout and the first
 /// operations. The first byte says what its variables are.

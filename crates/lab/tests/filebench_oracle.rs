@@ -40,7 +40,6 @@ const EVERYTHING: &str = "
 set $dir=/
 set $size=randvar(type=gamma,mean=20000,gamma=2000,min=1000,round=100)
 set $width=randvar(type=uniform,min=1,mean=3)
-set $io=randvar(type=uniform,min=512,mean=3000,seed=77)
 set mode quit firstdone
 define fileset name=deep,path=$dir,entries=40,dirwidth=$width,dirgamma=1200,size=$size,prealloc=60
 define fileset name=leaves,path=$dir,entries=0,leafdirs=12,dirwidth=4,prealloc=50
@@ -61,7 +60,7 @@ define process name=p {
     flowop write name=rnd,filename=one,iosize=4k,random,workingset=32k,fd=5
     flowop read name=rrd,filename=one,iosize=2k,random,fd=5
     flowop read name=srd,filename=one,iosize=30k,fd=6
-    flowop appendfile name=ap,filesetname=deep,iosize=$io,opennext
+    flowop appendfile name=ap,filesetname=deep,iosize=3k,opennext
     flowop createfile name=cr,filesetname=deep,fd=7
     flowop writewholefile name=ww,fd=7,iosize=8k
     flowop fsyncset name=fs,filesetname=deep
@@ -230,7 +229,7 @@ fn assert_same(name: &str, ours: &str, theirs: &str) {
 fn one_thread_makes_the_calls_that_filebench_was_seen_to_make() {
     for case in cases() {
         let recorded = std::fs::read_to_string(recording(case.name)).expect("a recording");
-        assert!(recorded.lines().count() > 50, "{}", case.name);
+        assert!(recorded.lines().count() > 20, "{}", case.name);
         assert_same(case.name, &ours(&case).text(), &recorded);
     }
 }

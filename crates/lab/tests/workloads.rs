@@ -7,6 +7,7 @@ use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::registry::{WORKLOADS, find};
 use wp_lab::workload::WorkloadReport;
 use wp_vfs::Options;
+use wp_workload::filebench::PERSONALITIES;
 
 /// Runs a workload on a new ext4 of 256 MiB; its report and the calls that it made.
 fn run(name: &str, options: &str, seed: u64) -> (WorkloadReport, Vec<(&'static str, u64)>) {
@@ -40,7 +41,8 @@ fn run(name: &str, options: &str, seed: u64) -> (WorkloadReport, Vec<(&'static s
     machine.unmount(&vfs).expect("an unmount");
     let calls = records.iter().filter_map(|r| match r.event {
         Event::SyscallExit { name, value, ok, .. } => {
-            assert!(ok, "{name}");
+            // What is to be made is looked for first.
+            assert!(ok || name == "stat", "{name}");
             Some((name, value))
         }
         _ => None,
@@ -61,7 +63,7 @@ fn a_loop_of_varmail_is_thirteen_flowops_two_of_them_fsync() {
     assert_eq!((of("deletefile.count"), of("createfile.count")), (300, 300));
     assert_eq!((of("openfile.count"), of("readwholefile.count")), (600, 600));
     assert_eq!(of("closefile.count"), 900);
-    assert_eq!(of("files"), 160, "as many are made as are deleted");
+    assert!((140..=180).contains(&of("files")), "as many are made as are deleted");
     let count = |name: &str| calls.iter().filter(|(n, _)| *n == name).count();
     assert_eq!((count("fsync"), count("unlink")), (600, 300));
     // Appends are uniform below 16 KiB: the mean is 8 KiB, and all of the range is there.
@@ -78,6 +80,63 @@ fn a_loop_of_varmail_is_thirteen_flowops_two_of_them_fsync() {
         calls.iter().filter(|(n, _)| *n == "pread64").map(|(_, bytes)| *bytes).collect();
     assert_eq!(reads.iter().filter(|n| **n == 0).count(), 600);
     assert_eq!(reads.iter().sum::<u64>(), of("read_bytes"));
+}
+
+#[test]
+fn a_personality_and_a_file_with_its_text_do_the_same() {
+    let set = "set=nthreads:3;nfiles:60,loops=20,summary=1";
+    let (a, _) = run("filebench", &format!("personality=varmail-nodel,{set}"), 3);
+    let of = |key: &str| number(&a, key);
+    assert_eq!((of("loops"), of("operations")), (60, 60 * 12));
+    assert_eq!((of("openfile.count"), of("fsync.count")), (180, 120));
+    let text = PERSONALITIES.iter().find(|p| p.name == "varmail-nodel").expect("there").text;
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("mail.f");
+    std::fs::write(&path, text).expect("written");
+    let (b, _) = run("filebench", &format!("file={},{set}", path.display()), 3);
+    assert_eq!(a.numbers, b.numbers);
+    assert_eq!(a.notes, b.notes);
+    let summary = a.notes.last().expect("a summary");
+    assert!(summary.contains("IO Summary:   720 ops"), "{summary}");
+    assert!(summary.contains("receive-fsync        60ops"), "{summary}");
+    let doc = &a.documents[0].1;
+    assert_eq!(
+        (doc["threads"].as_array().map(Vec::len), &doc["operations"]),
+        (Some(3), &720.into())
+    );
+}
+
+#[test]
+fn threads_of_a_database_drive_each_other_and_events_limit_them() {
+    let small = "nshadows:6;ndbwriters:2;filesize:256k;nfiles:2;logfilesize:512k";
+    let (r, _) = run("filebench", &format!("personality=oltp,set={small},seconds=2"), 1);
+    let of = |key: &str| number(&r, key);
+    // The writers go on for every 1000 or 3200 posts; those to the log and to two db-writers are
+    // one flowop each.
+    let posts = of("sempost.count") / 2;
+    assert!(posts > 3200, "{posts}");
+    let blocks = of("semblock.count");
+    assert!(
+        blocks >= posts / 1000 && blocks <= 2 * (posts / 1000 + 1) + posts / 3200 + 1,
+        "{blocks}"
+    );
+    assert!(of("aiowrite.count") >= 100 * (blocks - posts / 3200 - 1));
+    // 500 events a second.
+    let (r, _) =
+        run("filebench", &format!("personality=oltp,set={small};eventrate:500,seconds=2"), 1);
+    let events = number(&r, "eventlimit.count");
+    assert!((900..=1010).contains(&events), "{events}");
+}
+
+#[test]
+fn runs_end_as_their_mode_says() {
+    let (r, _) = run("filebench", "personality=createfiles,set=nthreads:4;nfiles:200", 1);
+    assert_eq!((number(&r, "files"), number(&r, "createfile.count")), (200, 200));
+    assert_eq!(r.documents[0].1["end"], "done");
+    let options = "personality=filemicro_delete,set=nthreads:4;nfiles:300;count:200";
+    let (r, _) = run("filebench", options, 1);
+    let done = number(&r, "deletefile.count") + number(&r, "finishoncount.count");
+    assert!((200..=208).contains(&done), "{done}");
 }
 
 #[test]
@@ -114,6 +173,11 @@ fn options_that_cannot_be_are_refused() {
     for (name, options) in [
         ("varmail", "threads=0"),
         ("varmail", "files=many"),
+        ("filebench", ""),
+        ("filebench", "personality=nothing"),
+        ("filebench", "personality=varmail,file=x.f"),
+        ("filebench", "personality=varmail,set=nthread:4"),
+        ("filebench", "personality=varmail,seconds=1,loops=1"),
         ("oltp-insert", "log_mib=0"),
         ("oltp-insert", "binlog=2"),
     ] {

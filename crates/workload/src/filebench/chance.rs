@@ -1,9 +1,9 @@
 //! Where filebench's numbers come from, and the distributions that it makes of them.
 //!
 //! Picture:    [`Chance`] -> uniform numbers -> [`Drawn`] (`randvar`, `cvar`) -> a size, a count.
-//!             filebench 1.5 has three generators: Matsumoto and Nishimura's Mersenne Twister (picks
-//!             at the start, offsets, lengths of appends), `drand48` (gamma), and C's `rand` (is a
-//!             file there at the start?). It seeds none of them: its runs begin with the same
+//!             filebench 1.5 has three generators: Matsumoto and Nishimura's Mersenne Twister
+//!             (picks at the start, offsets, lengths of appends), `drand48` (gamma), and C's `rand`
+//!             (is a file there at the start?). It seeds none of them: its runs begin with the same
 //!             numbers every time. [`Chance::own`] begins so too; [`Chance::seeded`] does not.
 //! Left out:   what filebench seeds from the machine: all `cvar` but gamma. Ours are seeded.
 //! Source:     ACM TOMACS 8 (1998) 1, with the seeding of that paper; POSIX `drand48`; the additive

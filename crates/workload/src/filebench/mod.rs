@@ -1,11 +1,11 @@
 //! filebench 1.5: its language, its filesets, and threads that go through lists of flowops.
 //!
 //! Picture:    a text -> [`wml::parse`] -> [`Personality`] -> [`run()`] on a mounted file system ->
-//!             [`BenchResult`]. [`PERSONALITIES`] come with it, [`varmail`] and [`fileserver`] among
-//!             them.
+//!             [`BenchResult`]. [`PERSONALITIES`] come with it, [`varmail`] and [`fileserver`]
+//!             among them.
 //! Semantics:  read in filebench 1.5, and held against the program with strace
-//!             (`tests/filebench_oracle.rs`): with [`Personality::own_numbers`], one thread makes the
-//!             same calls, with the same files and lengths. The main ones:
+//!             (`tests/filebench_oracle.rs`): with [`Personality::own_numbers`], one thread makes
+//!             the same calls, with the same files and lengths. The main ones:
 //!             - a file is not picked at random. All threads and kinds of operations share one
 //!               rotor over files that exist (the next higher one that nobody has picked, from the
 //!               lowest again after the highest), and another over those that do not;

@@ -1,7 +1,7 @@
 //! The tree of a fileset: directories, files in those at the ends, empty ones for `makedir`.
 //!
-//! Picture:    `PATH/NAME` is the root, directory 0; below it directories `00000001`, ... of a width
-//!             and to a depth that are drawn anew for each, until all files have a place.
+//! Picture:    `PATH/NAME` is the root, directory 0; below it directories `00000001`, ... of a
+//!             width and to a depth that are drawn anew for each, until all files have a place.
 //! Invariants: 1. indices go up in the order in which files (and so directories) are placed;
 //!             2. the root has directories alone.
 //! Source:     `fileset_populate` of filebench 1.5, by what it does.

@@ -117,8 +117,8 @@ impl Shared {
 
 /// Does what a personality says. The same seed makes the same files and lengths.
 ///
-/// Errors: what the file system answers, and `Invalid` where filebench would end without a result: a
-/// flowop finds no file, or none is open.
+/// Errors: what the file system answers, and `Invalid` where filebench would end without a result:
+/// a flowop finds no file, or none is open.
 pub async fn run(
     vfs: &Vfs,
     personality: &Personality,
