@@ -23,7 +23,8 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Always,
         default: "",
         help: "instead of a file: varmail, varmail-nodel, fileserver, webserver, oltp, createfiles, \
-               randomwrite, filemicro_{create,createfiles,delete,writefsync,rwritefsync,rwritedsync}",
+               randomwrite, filemicro_create, _createfiles, _delete, _writefsync, _rwritefsync, \
+               _rwritedsync",
     },
     OptionSpec {
         key: "set",

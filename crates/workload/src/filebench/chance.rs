@@ -413,7 +413,7 @@ mod tests {
         // `drand48` without a seed.
         let mut chance = Chance::own(0);
         assert!((chance.unit48() - 3.907_985_046_680_551e-14).abs() < 1e-27);
-        assert!((chance.unit48() - 0.000985394674650308_39).abs() < 1e-17);
+        assert!((chance.unit48() - 0.000_985_394_674_650_308_4).abs() < 1e-17);
     }
 
     #[test]
@@ -482,6 +482,6 @@ mod tests {
         });
         assert_eq!(offsets, [4_276_224, 5_242_880, 8_216_576, 3_719_168, 3_088_384, 7_553_024]);
         assert!((0..1000).all(|_| own.below(16_384, 1) < 16_384));
-        assert!((0..1000).all(|_| own.below(65_536, 4096) % 4096 == 0));
+        assert!((0..1000).all(|_| own.below(65_536, 4096).is_multiple_of(4096)));
     }
 }

@@ -154,7 +154,8 @@ fn variables_are_filled_in_and_given_ones_stay() {
     let text = "set $n=5\nset $n=7\nset $size=cvar(type=cvar-gamma,parameters=mean:10;gamma:1.5)\n\
                 set $r=randvar(type=uniform,min=10,mean=20,round=5)\nset $on=true\n\
                 set mode quit firstdone\neventgen rate=$n\n\
-                define fileset name=s,path=/tmp,entries=$n,dirwidth=$r,size=$size,prealloc,paralloc=$on\n\
+                define fileset name=s,path=/tmp,entries=$n,dirwidth=$r,size=$size,prealloc,\n\
+                paralloc=$on\n\
                 define process name=p,instances=2 { thread name=t,instances=$n {\n\
                 flowop read name=a,filename=s,iosize=$r,opennext,workingset=1m } }\n\
                 psrun -5 $n";
@@ -177,9 +178,12 @@ fn variables_are_filled_in_and_given_ones_stay() {
 #[test]
 fn flowops_of_its_own_are_what_they_consist_of() {
     let text = "define fileset name=s,path=/tmp,entries=10,dirwidth=20,size=4k\n\
-        define flowop name=inner,$n,$set=s { flowop write name=w,filename=$set,iosize=1k,iters=$n,fd=1 }\n\
-        define flowop name=outer,iters=3 { flowop inner name=i,$n=5\n flowop closefile name=c,fd=1 }\n\
-        define process name=p { thread name=t { flowop outer name=x flowop outer name=y,iters=2 } }\nrun 1";
+        define flowop name=inner,$n,$set=s {\n\
+        flowop write name=w,filename=$set,iosize=1k,iters=$n,fd=1 }\n\
+        define flowop name=outer,iters=3 { flowop inner name=i,$n=5\n\
+        flowop closefile name=c,fd=1 }\n\
+        define process name=p { thread name=t {\n\
+        flowop outer name=x flowop outer name=y,iters=2 } }\nrun 1";
     let file = read(text);
     assert!(!file.has_errors(), "{}", file.rendered());
     let steps = &file.personality.processes[0].threads[0].steps;
