@@ -34,6 +34,8 @@ enum Verb {
     Run(cmd::run::Args),
     /// fio job files: what of them is exact here.
     Fio(cmd::fio::Args),
+    /// filebench texts: what of them is exact here, and those that come with it.
+    Filebench(cmd::filebench::Args),
     /// Show what a run did: its events as blkparse prints them, in the paper's format, as CSV, or
     /// as a file for blktrace's tools or the Perfetto viewer.
     Trace(cmd::trace::Args),
@@ -88,6 +90,7 @@ fn main() -> std::process::ExitCode {
         Verb::Reproduce(a) => cmd::reproduce::run(&a, &out),
         Verb::Run(a) => cmd::run::run(&a, &out),
         Verb::Fio(a) => cmd::fio::run(&a, &out),
+        Verb::Filebench(a) => cmd::filebench::run(&a, &out),
         Verb::Trace(a) => cmd::trace::run(&a, &out),
         Verb::Explain(a) => cmd::explain::run(&a, &out),
         Verb::Diff(a) => cmd::diff::run(&a, &out),

@@ -140,6 +140,14 @@ async fn filled(vfs: Vfs, count: u64) -> Vec<Fd> {
 
 const PAGES: u64 = 16_384;
 
+/// filebench's mail server with 8 threads, 1500 times through the list each, and its layout.
+async fn varmail(vfs: Vfs, _: Vec<Fd>) -> u64 {
+    let personality = wp_workload::filebench::varmail(8);
+    let length = wp_workload::filebench::RunLength::Loops(1500);
+    let found = wp_workload::filebench::run(&vfs, &personality, length, 1).await.expect("it runs");
+    found.operations()
+}
+
 /// Random overwrites in the cache; the flusher and one sync at the end write them.
 async fn overwrite(vfs: Vfs, fds: Vec<Fd>) -> u64 {
     const COUNT: u64 = 400_000;
@@ -239,7 +247,7 @@ fn best(f: &dyn Fn() -> f64) -> f64 {
 }
 
 fn calls(on: On<'_>, wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
-    let all: [(&'static str, &'static str, &dyn Fn() -> f64); 7] = [
+    let all: [(&'static str, &'static str, &dyn Fn() -> f64); 8] = [
         ("create_write", "create, write 4 KiB, close (a file); sync", &|| {
             measure(on, nothing, create)
         }),
@@ -256,6 +264,9 @@ fn calls(on: On<'_>, wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
         }),
         ("overwrite_direct", "random overwrite with O_DIRECT", &|| {
             measure(on, |v| filled(v, 1), overwrite_direct)
+        }),
+        ("varmail_8", "filebench's varmail, 8 threads (a flowop); its files made", &|| {
+            measure(on, nothing, varmail)
         }),
     ];
     let wanted = all.into_iter().filter(|(key, _, _)| wanted(key));

@@ -4,6 +4,7 @@ pub mod crash;
 pub mod device;
 pub mod diff;
 pub mod explain;
+pub mod filebench;
 pub mod fio;
 pub mod fsck;
 pub mod inspect;
