@@ -1,10 +1,11 @@
 //! Every verdict is pinned: a change of one is a reviewed diff of `papers/verdicts.toml`.
 
 use wp_lab::claims::{Verdict, check_pins};
+use wp_lab::paper::journal_conflict::System;
 use wp_lab::paper::{
     ext4_fsync,
     f2fs_oprw::{self, Ended},
-    inode_trim,
+    inode_trim, journal_conflict,
 };
 use wp_lab::testing::{blessing, repository};
 
@@ -34,7 +35,7 @@ fn every_claim_of_f2fs_oprw_has_the_pinned_verdict() {
         .filter(|c| c.verdict == Verdict::NotModelled && c.why.contains("--quick"))
         .map(|c| c.id.as_str())
         .collect();
-    assert_eq!(open.len(), if whole { 0 } else { 12 }, "{open:?}");
+    assert_eq!(open.len(), if whole { 0 } else { 13 }, "{open:?}");
     let wrong: Vec<_> =
         changes.iter().filter(|c| c.pinned.is_none() || !open.contains(&c.id.as_str())).collect();
     assert!(wrong.is_empty(), "verdicts that changed: {wrong:#?}");
@@ -58,6 +59,29 @@ fn every_claim_of_inode_trim_has_the_pinned_verdict() {
         let copied = [none, data, tables].map(|w| w.copied_slots);
         assert!(copied.is_sorted_by(|a, b| a > b), "{}: {copied:?}", none.work.name());
     }
+}
+
+/// A quick run: shorter ones, and no intervals. No verdict hangs on either.
+#[test]
+fn every_claim_of_journal_conflict_has_the_pinned_verdict() {
+    let found = journal_conflict::reproduce(1, true, &mut |_, _, _| true)
+        .expect("runs")
+        .expect("is not stopped");
+    let path = repository("papers/verdicts.toml");
+    let slug = journal_conflict::SLUG;
+    let changes = check_pins(&path, slug, &found.claims, blessing()).expect("readable");
+    assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
+    // Beyond: versions end waits for log I/O, and nothing conflicts where no version is taken.
+    let [varmail, _] = &found.cure;
+    let of = |s: System| varmail.of(s, 8).expect("a point of the graph");
+    assert!(of(System::BfsDr).conflicts.of_case("shadow") > 0);
+    for s in [System::Versions3, System::Cjfs3, System::NoConflicts] {
+        assert_eq!(of(s).conflicts.of_case("shadow"), 0, "{}", s.name());
+    }
+    assert_eq!(of(System::NoConflicts).conflicts.total(), 0);
+    assert!(of(System::Cjfs5).per_op() < of(System::BfsDr).per_op() / 2.0);
+    let flushes = |s: System| of(s).counter("journal_flushes") as f64 / of(s).fsyncs as f64;
+    assert!(flushes(System::Cjfs3) < flushes(System::Versions3));
 }
 
 /// Files whose data is on disk, blocks that fsync writes: the same for every seed, for they are not

@@ -52,7 +52,8 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures) -> ExitCod
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [f2fs_oprw::SLUG],
         "table_3_1_us": found.stages, "figure_6_1_ns": found.points, "figure_6_1": found.figure,
-        "figure_6_2": found.macros, "figure_6_2_others": found.others, "table_6_2": found.cuts,
+        "figure_6_2": found.macros, "figure_6_2_others": found.others,
+        "figure_6_3": found.scaling, "table_6_2": found.cuts,
         "surface": found.surface, "table_6_3": found.recovery, "table_6_3_costs_ns": found.costs,
         "claims": found.claims, "variations": found.variations,
         "impossible_variations": found.impossible, "figures_2_1_and_5": flows.json(),
@@ -172,6 +173,13 @@ fn figures(t: &mut String, found: &Reproduction) {
         line("inserts with binary log, PLP", &o.oltp_binlog);
         line("varmail operations, no PLP", &o.varmail_no_plp);
         line("inserts, no PLP", &o.oltp_no_plp);
+    }
+    if !found.scaling.is_empty() {
+        writeln!(t, "\nFigure 6.3, varmail operations a second, PLP:\n").expect(LINE);
+    }
+    for s in &found.scaling {
+        let (r, gain) = (&s.rates, s.rates.gain());
+        writeln!(t, "{:<34} {:>9.0} {:>9.0} {gain:>6.3}", s.threads, r.f2fs, r.oprw).expect(LINE);
     }
     t.push('\n');
 }

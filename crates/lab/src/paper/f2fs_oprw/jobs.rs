@@ -3,7 +3,7 @@
 use super::Plan;
 use super::fsync::{self, Figure, Point, SIZES_KIB, Stages, stages};
 use super::machine::{Mode, Setup};
-use super::macros::{self, Macros, Others};
+use super::macros::{self, Macros, Others, Scaling, THREADS};
 use super::rollforward::{Costs, NODES, Row, rows};
 use crate::each::each;
 use crate::machine::MachineError;
@@ -22,6 +22,8 @@ pub(super) enum Job<'a> {
     Macros,
     /// Table 3.1.
     Stages,
+    /// Figure 6.3, so many threads.
+    Threads(u32),
     /// Figure 6.1, requests of so many KiB.
     Point(u64),
     /// All that depends on one parameter, with it changed.
@@ -34,6 +36,7 @@ enum Answer {
     Others(Others),
     Macros(Macros),
     Stages(Stages),
+    Threads(Scaling),
     Point(Point),
     /// `None`: no machine can have it.
     Varied(Option<Varied>),
@@ -51,6 +54,7 @@ impl<'a> Job<'a> {
         let mut all = Vec::new();
         if !quick {
             all.extend([Job::Recovery, Job::Others]);
+            all.extend(THREADS.map(Job::Threads));
         }
         all.extend([Job::Macros, Job::Stages]);
         all.extend(SIZES_KIB.map(Job::Point));
@@ -64,6 +68,7 @@ impl<'a> Job<'a> {
             Job::Others => "beside figure 6.2".to_owned(),
             Job::Macros => "figure 6.2".to_owned(),
             Job::Stages => "table 3.1".to_owned(),
+            Job::Threads(n) => format!("figure 6.3, {n} threads"),
             Job::Point(kib) => format!("figure 6.1, {kib} KiB"),
             Job::Varied(v) => v.name.clone(),
         }
@@ -79,6 +84,7 @@ impl<'a> Job<'a> {
                 let size = (macros::LOOPS, macros::INSERTS);
                 Answer::Macros(Macros::measure(&paper, think, size)?)
             }
+            Job::Threads(n) => Answer::Threads(Scaling::measure(*n, seed)?),
             Job::Stages => Answer::Stages(stages(&paper(Mode::Posix, true))?),
             Job::Point(kib) => Answer::Point(Point::measure(*kib, fsync::REQUESTS, &paper)?),
             Job::Varied(v) => match Varied::measure(v, seed) {
@@ -118,6 +124,8 @@ pub(super) struct Runs {
     pub points: Vec<Point>,
     pub macros: Macros,
     pub others: Option<Others>,
+    /// Figure 6.3; empty with `quick`.
+    pub scaling: Vec<Scaling>,
     /// Empty with `quick`.
     pub recovery: Vec<Row>,
     /// In the order of the variations.
@@ -136,6 +144,7 @@ impl Runs {
         let run = |job: &Job<'_>| next(&job.name()).then(|| job.run(plan.seed));
         let (mut stages, mut macros, mut others) = (None, None, None);
         let (mut points, mut recovery, mut varied) = (Vec::new(), Vec::new(), Vec::new());
+        let mut scaling = Vec::new();
         for answer in each(plan.workers, jobs.len(), || (), |(), i| run(&jobs[i])) {
             match answer.transpose()? {
                 None => return Ok(None),
@@ -143,13 +152,14 @@ impl Runs {
                 Some(Answer::Others(o)) => others = Some(o),
                 Some(Answer::Macros(m)) => macros = Some(m),
                 Some(Answer::Stages(s)) => stages = Some(s),
+                Some(Answer::Threads(s)) => scaling.push(s),
                 Some(Answer::Point(p)) => points.push(p),
                 Some(Answer::Varied(v)) => varied.push(v),
             }
         }
         Ok(match (stages, macros) {
             (Some(stages), Some(macros)) => {
-                Some(Runs { stages, points, macros, others, recovery, varied })
+                Some(Runs { stages, points, macros, others, scaling, recovery, varied })
             }
             _ => None,
         })

@@ -2,7 +2,7 @@
 
 use super::fsync::{SIZES_KIB, Stages, null_gain, null_strict};
 use super::surface::PAPER;
-use super::{CutRow, NODES, Ranges, Reproduction, SLUG};
+use super::{CutRow, NODES, Ranges, Reproduction, SLUG, Scaling};
 use crate::claims::{Book, Claims, Judged, Measured, PaperValue};
 use crate::machine::MachineError;
 
@@ -30,6 +30,21 @@ fn failures(r: &CutRow) -> String {
         low * 1e2,
         high * 1e2
     )
+}
+
+/// Is the gain with most threads below half of that with one?
+fn fades(found: &Reproduction) -> Measured {
+    let (Some(one), Some(most)) = (found.scaling.first(), found.scaling.last()) else {
+        return Measured::not_modelled("figure 6.3 is not run with --quick");
+    };
+    let gain = |s: &Scaling| s.rates.gain() - 1.0;
+    let each: Vec<String> = found
+        .scaling
+        .iter()
+        .map(|s| format!("{} threads {:+.1} %", s.threads, 1e2 * gain(s)))
+        .collect();
+    let fades = gain(one) > 0.0 && gain(most) < gain(one) / 2.0;
+    Measured::value(f64::from(u8::from(fades))).why(each.join(", "))
 }
 
 /// Table 3.1 as the claims have it.
@@ -126,7 +141,7 @@ pub(super) fn judge(
         }
         emit(id, m)?;
     }
-    emit("fig6.3.fades", Measured::not_modelled("figure 6.3 (threads) is left to a later issue"))?;
+    emit("fig6.3.fades", fades(found))?;
     for (n, i) in NODES.iter().zip(0..) {
         let m = match (ranges.extra.get(i), found.recovery.get(i)) {
             (Some(range), Some(r)) => range.measured().why(format!(

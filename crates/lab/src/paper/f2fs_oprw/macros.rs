@@ -1,4 +1,4 @@
-//! Figure 6.2: varmail and OLTP-insert, one thread.
+//! Figures 6.2 and 6.3: varmail and OLTP-insert with one thread, varmail with more.
 
 use serde::Serialize;
 use wp_workload::filebench::{self, RunLength};
@@ -34,11 +34,46 @@ impl Rates {
     }
 }
 
+/// Threads of figure 6.3. The paper does not say how many it had; its server has 12 cores.
+pub const THREADS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+/// varmail with so many threads.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Scaling {
+    /// Threads.
+    pub threads: u32,
+    /// nobarrier on PLP, as figure 6.2's.
+    pub rates: Rates,
+}
+
+impl Scaling {
+    /// Runs it. Errors: as the machines'.
+    pub fn measure(threads: u32, seed: u64) -> Result<Scaling, MachineError> {
+        let loops = (LOOPS * 4 / u64::from(threads)).max(LOOPS / 4);
+        let of = |mode| {
+            let setup = Setup::paper(mode, true, seed);
+            varmail_threads(&setup, threads, FLOWOP_NS, loops)
+        };
+        let rates = Rates { f2fs: of(Mode::NoBarrier)?, oprw: of(Mode::OprwNoBarrier)? };
+        Ok(Scaling { threads, rates })
+    }
+}
+
 /// varmail with one thread. Errors: as the machine's.
 pub fn varmail(setup: &Setup, flowop_ns: f64, loops: u64) -> Result<f64, MachineError> {
+    varmail_threads(setup, 1, flowop_ns, loops)
+}
+
+/// varmail with so many threads. Errors: as the machine's.
+pub fn varmail_threads(
+    setup: &Setup,
+    threads: u32,
+    flowop_ns: f64,
+    loops: u64,
+) -> Result<f64, MachineError> {
     let machine = setup.machine()?;
     let vfs = machine.mount()?;
-    let mut personality = filebench::varmail(1);
+    let mut personality = filebench::varmail(threads);
     personality.flowop_ns = flowop_ns as u64;
     let (v, seed) = (vfs.clone(), setup.seed);
     let found = machine

@@ -28,7 +28,7 @@ pub use cuts::{CutCounts, CutPlan, Drive, cut, program};
 pub use flows::{Drawn, FLOWS, Look, Pointers, Recorded, Recovered, record, shortest};
 pub use fsync::{Figure, Point, Rate, SIZES_KIB, Stages, rate, stages};
 pub use machine::{Mode, Setup, profile};
-pub use macros::{Macros, Others, Rates};
+pub use macros::{Macros, Others, Rates, Scaling};
 pub use rollforward::{Chain, Costs, Done, NODES, Row, chain, rows};
 pub use surface::{SurfacePoint, surface};
 
@@ -106,6 +106,8 @@ pub struct Reproduction {
     pub macros: Macros,
     /// Beside it; nothing with `quick`.
     pub others: Option<Others>,
+    /// Figure 6.3; nothing with `quick`.
+    pub scaling: Vec<Scaling>,
     /// Table 6.2.
     pub cuts: Vec<CutRow>,
     /// Its region; nothing with `quick`.
@@ -238,6 +240,7 @@ fn all(
         figure,
         macros: done.macros,
         others: done.others,
+        scaling: done.scaling,
         cuts: std::mem::take(&mut part.cuts),
         surface: std::mem::take(&mut part.surface),
         recovery: done.recovery,

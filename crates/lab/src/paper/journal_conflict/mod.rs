@@ -27,7 +27,7 @@ use crate::machine::MachineError;
 pub const SLUG: &str = "journal-conflict";
 
 /// Threads of the graphs.
-pub const THREADS: [u32; 7] = [1, 2, 4, 8, 16, 24, 40];
+pub const THREADS: [u32; 6] = [1, 2, 4, 8, 16, 40];
 
 /// A graph's points.
 #[derive(Clone, Debug, Serialize)]
@@ -101,13 +101,13 @@ struct Lengths {
 
 const FULL: Lengths = Lengths {
     table: RunLength::Time(Span::secs(60)),
-    graph: RunLength::Time(Span::secs(5)),
-    varied: RunLength::Time(Span::secs(2)),
+    graph: RunLength::Time(Span::secs(3)),
+    varied: RunLength::Time(Span::secs(1)),
 };
 
 const QUICK: Lengths = Lengths {
-    table: RunLength::Time(Span::secs(10)),
-    graph: RunLength::Time(Span::secs(2)),
+    table: RunLength::Time(Span::secs(4)),
+    graph: RunLength::Time(Span::secs(1)),
     varied: RunLength::Time(Span::secs(1)),
 };
 

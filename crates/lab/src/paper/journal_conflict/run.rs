@@ -7,7 +7,7 @@ use serde::Serialize;
 use wp_base::Sector;
 use wp_rt::CpuModel;
 use wp_vfs::{FsEntry, JournalConflict, Options};
-use wp_workload::filebench::{self, Flowop, Personality, RunLength, Sizes};
+use wp_workload::filebench::{self, Num, Personality, RunLength};
 
 use crate::machine::{Machine, MachineError, MachineSpec};
 use crate::profile::{PROFILES, Profile};
@@ -45,16 +45,10 @@ impl Load {
 
     /// The personality.
     pub fn personality(self, threads: u32) -> Personality {
-        let mut p = filebench::varmail(threads);
-        if self == Load::NoCreateDelete {
-            p.flowops.retain(|op| *op != Flowop::Delete);
-            for op in &mut p.flowops {
-                if let Flowop::Create { fd } = *op {
-                    *op = Flowop::Open { fd };
-                }
-            }
+        match self {
+            Load::Varmail => filebench::varmail(threads),
+            Load::NoCreateDelete => filebench::varmail_nodel(threads),
         }
-        p
     }
 }
 
@@ -317,7 +311,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, MachineError> {
     let mut personality = plan.load.personality(plan.threads);
     personality.flowop_ns = plan.flowop_ns as u64;
     if let Some(bytes) = plan.file_bytes {
-        personality.fileset.sizes = Sizes::Fixed(bytes);
+        personality.filesets.iter_mut().for_each(|set| set.size = Num::Fixed(bytes));
     }
     let (v, seed, length) = (vfs.clone(), plan.seed, plan.length);
     let found = machine
