@@ -125,7 +125,7 @@ impl Journal {
             self.abort(FsError::Io);
         }
         if self.flush_is_due(c.tid) {
-            if self.bdev.queue().flush().await.is_err() {
+            if site::DUAL_FLUSH.on() && self.bdev.queue().flush().await.is_err() {
                 self.abort(FsError::Io);
             }
             let mut st = self.st.borrow_mut();
@@ -146,7 +146,7 @@ impl Journal {
         let wanted = st.transaction(tid).flush_wanted || st.flush_owed;
         let due = tid.is_multiple_of(group) || st.flushing.len() == 1;
         st.flush_owed = wanted && !due;
-        wanted && due && site::DUAL_FLUSH.on()
+        wanted && due
     }
 
     /// Asks that `tid`, which is running or being dispatched, be durable when it is over. `false`
@@ -168,6 +168,19 @@ impl Journal {
             self.wait_done_commit.wait_until(|| !later()).await;
         }
         if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Makes `tid`, which is not over or was not when this was called, durable.
+    pub(crate) async fn force_durable(&self, tid: u32) -> FsResult<()> {
+        if self.want_durable(tid) {
+            return self.wait_durable(tid).await;
+        }
+        // The flush thread has it, perhaps without a flush.
+        self.wait_commit(tid).await?;
+        if site::DUAL_FLUSH.on() && self.bdev.queue().flush().await.is_err() {
+            return Err(FsError::Io);
+        }
+        Ok(())
     }
 
     /// Has `tid` committed, in order but not durably, and waits until it was dispatched. With one

@@ -322,12 +322,7 @@ impl Journal {
         if self.opts.mode.dual().is_none() {
             return self.wait_commit(tid).await;
         }
-        if self.want_durable(tid) {
-            return self.wait_durable(tid).await;
-        }
-        // The flush thread has it, perhaps without a flush.
-        self.wait_commit(tid).await?;
-        self.bdev.queue().flush().await.map_err(|_| FsError::Io)
+        self.force_durable(tid).await
     }
 
     /// Will the commit of `tid` still flush the device's cache? If not, what was written for it

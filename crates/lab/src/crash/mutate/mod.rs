@@ -344,6 +344,7 @@ mod tests {
             ("block/src/zone_plug.rs", 1, "leads to the flush machine"),
             ("jbd2/src/superblock.rs", 1, "without barriers there are none"),
             ("jbd2/src/checkpoint.rs", 1, "asked by mark_empty"),
+            ("block/src/epoch.rs", 1, "looks at a request's flags"),
             ("f2fs/src/fs/flush.rs", 2, "asked by FSYNC_FLUSH, and above by CP_OTHER_DEVICES"),
         ];
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
