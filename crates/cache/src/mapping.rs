@@ -97,6 +97,8 @@ pub struct Mapping {
     /// Bios that were submitted and that the device does not have yet, where their owner counts
     /// them.
     undispatched: Cell<u64>,
+    /// Something of it reached the device, and no barrier was sent after that.
+    unordered: Cell<bool>,
     /// When it went on the dirty list, in jiffies; `None` while clean.
     dirtied: Cell<Option<u64>>,
     /// Its place in that list; `None` while the flusher has it in hand, too.
@@ -141,6 +143,7 @@ impl Mapping {
             writeback: Cell::new(0),
             writeback_done: WaitQueue::new(rt, "page writeback"),
             undispatched: Cell::new(0),
+            unordered: Cell::new(false),
             dirtied: Cell::new(None),
             place: Cell::new(None),
             next_index: Cell::new(0),
@@ -433,6 +436,16 @@ impl Mapping {
         if self.undispatched.get() == 0 {
             self.writeback_done.wake_all();
         }
+    }
+
+    /// Has something of it reached the device that no barrier was sent after?
+    pub fn is_unordered(&self) -> bool {
+        self.unordered.get()
+    }
+
+    /// Something of it has reached the device; or a barrier is sent now, behind all that has.
+    pub fn set_unordered(&self, unordered: bool) {
+        self.unordered.set(unordered);
     }
 
     /// Waits until the device has all that was submitted (`filemap_fdatadispatch`, BarrierFS).

@@ -5,6 +5,8 @@ wp_base::sites! {
         FSYNC_WRITE, Write, "ext4/fsync/data-write": "fsync sends the file's data";
         FSYNC_DISPATCH, Wait, "ext4/fsync/data-dispatch":
             "the device has a file's data before the transaction that shows it (BarrierFS)";
+        ORDER_REST, Flush, "ext4/fbarrier/flush":
+            "data behind which no barrier was sent are flushed before an ordering call returns";
         FSYNC_WAIT, Wait, "ext4/fsync/data-wait":
             "the data have arrived, and are converted, before fsync looks for their transaction";
         FSYNC_COMMIT, Wait, "ext4/fsync/commit-wait":

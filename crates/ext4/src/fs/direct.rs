@@ -364,6 +364,9 @@ impl Ext4 {
                 failed = Err(FsError::Io);
             }
         }
+        if self.opts.dual.is_some() {
+            inode.map.set_unordered(true);
+        }
         failed?;
         if unwritten && site::DIRECT_CONVERT.on() {
             Box::pin(self.convert_range(inode, offset / bs, end.div_ceil(bs))).await?;

@@ -179,8 +179,10 @@ impl Ext4 {
     /// Has what was written to a file reach the device, in its order, before what comes after this
     /// call; `data_only`: only the data, and what is needed to find it.
     ///
-    /// Waits: until the device has the data and the transaction, not for their completion. Errors:
-    /// `Unsupported` without BarrierFS' journaling. Source: `ext4_fbarrier_file` of its kernel.
+    /// Waits: until the device has the data and the transaction, not for their completion; where
+    /// neither carries a barrier behind what the file sent before, for a flush. Errors: `Unsupported`
+    /// without BarrierFS' journaling. Source: `ext4_fbarrier_file` of its kernel, which puts nothing
+    /// in order where no transaction is left to commit.
     pub(super) async fn order_file(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -195,7 +197,9 @@ impl Ext4 {
             return Err(FsError::ReadOnly);
         }
         self.rt.cpu(CpuOp::SyncStart, 1).await;
-        let wbc = WbControl { ordered: data_only, ..WbControl::sync_all() };
+        let journal = self.journal();
+        let commits = !data_only && journal.running_tid() == Some(inode.sync_tid.get());
+        let wbc = WbControl { ordered: !commits, ..WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
         if self.dispatches_only(inode) {
             inode.map.wait_dispatched().await;
@@ -206,17 +210,35 @@ impl Ext4 {
         let _mutex =
             if self.opts.era.fsync_takes_mutex { Some(inode.lock.lock().await) } else { None };
         let tid = if data_only { inode.datasync_tid.get() } else { inode.sync_tid.get() };
-        let journal = self.journal();
+        // A record that is sent from here on is behind all that the device has.
+        let covered = journal.running_tid() == Some(tid);
+        if covered {
+            inode.map.set_unordered(false);
+        }
         let done = if inode.is_dir() || self.journals_data(inode) {
-            match journal.running_tid() {
+            match journal.running_tid().or(journal.committing_tid()) {
                 Some(tid) => journal.order_transaction(tid).await,
                 None => Ok(()),
             }
         } else {
             journal.order_transaction(tid).await
         };
+        let done = done.and(self.order_rest(inode).await);
         let failed = self.tell(inode, told);
         done.and(failed)
+    }
+
+    /// Puts a file's data in order that no barrier was sent behind.
+    async fn order_rest(&self, inode: &Inode) -> FsResult<()> {
+        if !inode.map.is_unordered() || !site::ORDER_REST.on() {
+            return Ok(());
+        }
+        inode.map.set_unordered(false);
+        inode.map.settle().await;
+        if !self.opts.barrier {
+            return Ok(());
+        }
+        self.bdev.queue().flush().await.map_err(|_| FsError::Io)
     }
 
     /// `sync`: data of all files, then the journal, then metadata at home.

@@ -66,9 +66,13 @@ impl Ext4 {
             if site::SYNCFS_ASK.on() {
                 journal.request_commit(tid);
             }
-            if wait && site::SYNCFS_COMMIT.on() {
+            if wait && self.opts.dual.is_none() && site::SYNCFS_COMMIT.on() {
                 journal.wait_commit(tid).await?;
             }
+        }
+        if wait && self.opts.dual.is_some() && site::SYNCFS_COMMIT.on() {
+            // A commit that is over need not be durable.
+            journal.force_commit().await?;
         }
         if needs_flush && site::SYNCFS_FLUSH.on() {
             self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;

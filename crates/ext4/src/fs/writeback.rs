@@ -215,8 +215,14 @@ impl Ext4 {
             let bio = Bio::write(at, segs, data_flags(wbc, left == 0));
             let bio = if self.opts.dual.is_some() {
                 inode.map.will_dispatch();
-                let map = inode.map.clone();
-                bio.on_dispatch(move || map.dispatched())
+                let (map, plain) = (inode.map.clone(), !bio.flags.has(Flags::ORDERED));
+                if bio.flags.has(Flags::BARRIER) {
+                    map.set_unordered(false);
+                }
+                bio.on_dispatch(move || {
+                    map.set_unordered(map.is_unordered() || plain);
+                    map.dispatched();
+                })
             } else {
                 bio
             };
