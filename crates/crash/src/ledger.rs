@@ -103,6 +103,11 @@ pub(crate) enum Scope {
 pub(crate) enum Basis {
     /// The call that returned makes it.
     Call,
+    /// `fsync` or `fdatasync` returned.
+    Sync,
+    /// `fbarrier` or `fdatabarrier` returned: it is kept where something is there of what was called
+    /// after that.
+    Order,
     /// Nobody made it: an `O_DIRECT` write without fsync.
     Direct,
     /// Nobody made it: the program told the world of a name.
@@ -409,7 +414,7 @@ impl Ledger {
                 if let Some(Open { object: o, since, .. }) = open.get(fd).copied() {
                     let scope = self.scope_of(o, full);
                     let any = walk.told.get(&o).copied().unwrap_or(0);
-                    self.promise(n, scope, Basis::Call, (since, any));
+                    self.promise(n, scope, Basis::Sync, (since, any));
                     if !full {
                         self.keeps_new(n, o);
                     }
@@ -420,6 +425,12 @@ impl Ledger {
                         .map(|((_, block), v)| (*block, *v))
                         .collect();
                     seen.into_iter().for_each(|(block, v)| self.relies(n, o, block, v));
+                }
+            }
+            Call::Fbarrier(fd) | Call::Fdatabarrier(fd) => {
+                if let Some(o) = object(fd) {
+                    let scope = self.scope_of(o, matches!(did.call, Call::Fbarrier(_)));
+                    self.promise(n, scope, Basis::Order, (0, 0));
                 }
             }
             Call::Syncfs(fd) => {
@@ -526,7 +537,8 @@ impl Ledger {
     /// Has a sync promised some contents of the file, of which it has had some ever since?
     fn is_kept(&self, object: Object) -> bool {
         let sizes = &self.files[object as usize].sizes;
-        let covers = self.promises.iter().rev().find_map(|p| match p.scope {
+        let mut durable = self.promises.iter().rev().filter(|p| p.basis != Basis::Order);
+        let covers = durable.find_map(|p| match p.scope {
             Scope::File { object: o, .. } if o == object => Some(p.covers),
             Scope::All => Some(p.covers),
             _ => None,

@@ -15,6 +15,7 @@ mod history;
 mod known;
 mod ledger;
 mod oracle;
+mod order;
 mod pages;
 mod promises;
 mod rules;

@@ -5,7 +5,7 @@
 
 use wp_vfs::FileType;
 
-use crate::ledger::{FileLife, Ledger, Names, Object};
+use crate::ledger::{FileLife, Ledger, Object};
 pub(crate) use crate::rules::{Profile, Rule, Violation};
 use crate::subject::{Outcome, Survivor};
 
@@ -62,9 +62,19 @@ pub(crate) enum Seen<'a> {
     Tail(&'a [u8]),
 }
 
+impl Seen<'_> {
+    /// Is it these contents, or the beginning of them?
+    pub(crate) fn is(&self, data: &wp_medium::Slice, id: u128) -> bool {
+        match self {
+            Seen::Whole(seen) => *seen == id,
+            Seen::Tail(bytes) => data.starts_with(bytes),
+        }
+    }
+}
+
 impl Judge<'_> {
     /// The files that a survivor may be: by inode, else by path.
-    fn candidates(&self, file: &Survivor) -> Vec<Object> {
+    pub(crate) fn candidates(&self, file: &Survivor) -> Vec<Object> {
         if let Some(objects) = self.ledger.by_ino.get(&file.ino) {
             return objects.clone();
         }
@@ -78,27 +88,24 @@ impl Judge<'_> {
     pub(crate) fn version_of(&self, life: &FileLife, block: u64, seen: &Seen<'_>) -> Option<u32> {
         let none = Vec::new();
         let versions = life.blocks.get(&block).unwrap_or(&none);
-        let held = |data: &wp_medium::Slice, id: u128| match seen {
-            Seen::Whole(seen) => *seen == id,
-            Seen::Tail(bytes) => data.starts_with(bytes),
-        };
         let newest = versions
             .iter()
             .rev()
             .filter(|v| v.version <= self.begun)
-            .find(|v| held(&v.data, v.id))
+            .find(|v| seen.is(&v.data, v.id))
             .map(|v| v.version);
-        newest.or_else(|| {
-            let zero = match seen {
-                Seen::Whole(seen) => *seen == self.ledger.zero,
-                Seen::Tail(bytes) => bytes.iter().all(|b| *b == 0),
-            };
-            zero.then_some(0)
-        })
+        newest.or_else(|| self.is_zero(seen).then_some(0))
+    }
+
+    pub(crate) fn is_zero(&self, seen: &Seen<'_>) -> bool {
+        match seen {
+            Seen::Whole(seen) => *seen == self.ledger.zero,
+            Seen::Tail(bytes) => bytes.iter().all(|b| *b == 0),
+        }
     }
 
     /// What stands in each block below the size that is not a hole.
-    fn seen<'f>(&self, file: &'f Survivor) -> impl Iterator<Item = (u64, Seen<'f>)> {
+    pub(crate) fn seen<'f>(&self, file: &'f Survivor) -> impl Iterator<Item = (u64, Seen<'f>)> {
         let last = file.size / self.ledger.block_bytes();
         let tail = file.tail.as_deref().map(|t| (last, Seen::Tail(t)));
         file.blocks.iter().map(|(b, id)| (*b, Seen::Whole(*id))).chain(tail)
@@ -400,17 +407,8 @@ impl Judge<'_> {
             return;
         }
         let files = &self.outcome.files;
-        let is = |names: &Names| {
-            names.len() == files.len()
-                && files.iter().all(|f| {
-                    names.get(&f.path).is_some_and(|o| {
-                        let life = &self.ledger.files[*o as usize];
-                        life.kind == f.kind && life.ino.is_none_or(|i| i == f.ino)
-                    })
-                })
-        };
         let may = &self.ledger.names[..=self.begun as usize];
-        if !may.iter().rev().any(|n| is(n)) {
+        if !may.iter().rev().any(|n| self.is_tree(n)) {
             let list: Vec<&str> = files.iter().map(|f| f.path.as_str()).collect();
             out.push(Violation {
                 rule: Rule::Order,

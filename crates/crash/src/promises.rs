@@ -1,6 +1,9 @@
-//! O4: what a call promised by returning is kept.
+//! O4: what a call promised by returning is kept; O5: what one put before others is there if
+//! something of those is.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use wp_vfs::FileType;
 
@@ -10,10 +13,10 @@ use crate::rules::{Rule, Telling, Violation};
 use crate::subject::Survivor;
 
 impl Judge<'_> {
-    /// O4.
+    /// O4, and O5 of barriers.
     pub(crate) fn promises(&self, out: &mut Vec<Violation>) {
         let counts = |p: &&Promise| match p.basis {
-            Basis::Call => true,
+            Basis::Call | Basis::Sync | Basis::Order => true,
             Basis::Direct => self.profile.direct_is_durable,
             Basis::Mark => self.profile.marks_hold,
             Basis::Read => self.profile.reads_stay,
@@ -22,18 +25,45 @@ impl Judge<'_> {
         };
         let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
         let mut kept = KeptFiles::default();
+        let newest = OnceCell::new();
         // The last ones first: what they cover need not be looked at again.
         let each = made.filter(counts).rev().map(|promise| {
             let mut broken = Vec::new();
-            self.promise(promise, &mut kept, &mut broken);
+            let before = match self.only_orders(promise) {
+                true => Some(*newest.get_or_init(|| self.newest_there())),
+                false => None,
+            };
+            // Nothing that was called after a barrier is there: it has put nothing before it.
+            if before.is_none_or(|newest| newest > promise.covers) {
+                self.promise(promise, before, &mut kept, &mut broken);
+            }
             broken
         });
         let broken: Vec<Vec<Violation>> = each.filter(|b| !b.is_empty()).collect();
         out.extend(broken.into_iter().rev().flatten());
     }
 
-    fn promise(&self, promise: &Promise, kept: &mut KeptFiles, out: &mut Vec<Violation>) {
-        let by = self.ledger.text(promise.operation + 1);
+    /// Does it say nothing of what is durable?
+    fn only_orders(&self, promise: &Promise) -> bool {
+        match promise.basis {
+            Basis::Order => true,
+            Basis::Sync | Basis::New => self.profile.syncs_only_order,
+            _ => false,
+        }
+    }
+
+    /// One of them; `before`: the newest version that is there, of one that only puts in order.
+    fn promise(
+        &self,
+        promise: &Promise,
+        before: Option<u32>,
+        kept: &mut KeptFiles,
+        out: &mut Vec<Violation>,
+    ) {
+        let by = By {
+            call: self.ledger.text(promise.operation + 1),
+            before: before.map(|version| self.ledger.text(version)),
+        };
         // A promise holds from the return of its call on. The cut that is judged by it comes at
         // that moment at the earliest, and whatever was called before may show.
         let begun = self.begun.max(promise.operation + 1);
@@ -46,7 +76,11 @@ impl Judge<'_> {
             false => 0,
         };
         let told = self.ledger.failed || promise.basis == Basis::Read;
-        let rule = if told { Rule::Errors } else { Rule::LostSync };
+        let rule = match before {
+            Some(_) => Rule::Order,
+            None if told => Rule::Errors,
+            None => Rule::LostSync,
+        };
         let attributes = matches!(promise.scope, Scope::All | Scope::File { names: true, .. });
         let due = Due { covers, since, names: false, attributes, range: None, by, rule };
         match promise.scope {
@@ -96,7 +130,7 @@ impl Judge<'_> {
             rule: due.rule,
             path: path.to_owned(),
             offset,
-            expected: format!("{expected}, as `{by}` promised"),
+            expected: format!("{expected}, as {by}"),
             seen,
         };
         let Some(file) = self.find(object) else {
@@ -154,7 +188,9 @@ impl Judge<'_> {
             let Some(required) = required.filter(|v| v.version > due.since) else { continue };
             let seen = self.seen_at(file, *block);
             let version = self.version_of(life, *block, &seen);
-            if version.is_none_or(|v| v < required.version) {
+            // What is of no version at all is no matter of order: O2 has it.
+            let foreign = due.rule != Rule::Order;
+            if version.map_or(foreign, |v| v < required.version) {
                 out.push(lost(
                     &file.path,
                     Some(block * bs),
@@ -182,12 +218,12 @@ impl Judge<'_> {
             if required.version <= due.since || kept {
                 return None;
             }
-            let set = self.ledger.text(required.version);
+            let (set, by) = (self.ledger.text(required.version), due.by);
             Some(Violation {
                 rule: due.rule,
                 path: file.path.clone(),
                 offset: None,
-                expected: format!("{name} as of `{set}` or later, as `{}` promised", due.by),
+                expected: format!("{name} as of `{set}` or later, as {by}"),
                 seen: match (there, seen) {
                     (None, _) => "attributes that cannot be read".to_owned(),
                     (_, None) => "no such attribute".to_owned(),
@@ -224,7 +260,7 @@ impl Judge<'_> {
                     rule,
                     path: path.clone(),
                     offset: None,
-                    expected: format!("this name, as `{by}` promised"),
+                    expected: format!("this name, as {by}"),
                     seen: "no such name".to_owned(),
                 });
                 return;
@@ -237,7 +273,7 @@ impl Judge<'_> {
                     rule,
                     path: file.path.clone(),
                     offset: None,
-                    expected: format!("no such name, as `{by}` promised"),
+                    expected: format!("no such name, as {by}"),
                     seen: "the name".to_owned(),
                 });
                 return;
@@ -257,7 +293,7 @@ impl Judge<'_> {
             rule: due.rule,
             path: path.to_owned(),
             offset: None,
-            expected: format!("this name, as `{}` told", due.by),
+            expected: format!("this name, as `{}` told", due.by.call),
             seen: if other { "another file of that name" } else { "no such name" }.to_owned(),
         });
     }
@@ -296,8 +332,25 @@ struct Due<'a> {
     /// Bytes of the file; `None`: all.
     range: Option<(u64, u64)>,
     /// Who made the promise.
-    by: &'a str,
+    by: By<'a>,
     rule: Rule,
+}
+
+/// The call that says so.
+#[derive(Clone, Copy)]
+struct By<'a> {
+    call: &'a str,
+    /// A call that came after it, of which something is there.
+    before: Option<&'a str>,
+}
+
+impl fmt::Display for By<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.before {
+            None => write!(f, "`{}` promised", self.call),
+            Some(later) => write!(f, "`{}` put before `{later}`, which is there", self.call),
+        }
+    }
 }
 
 fn paths(names: &Names, object: Object) -> impl Iterator<Item = &String> {

@@ -1,6 +1,6 @@
 //! The rules that what recovery left is judged by, and what a file system is held to.
 
-use wp_vfs::Promises;
+use wp_vfs::{FsEntry, Options, Promises};
 
 /// Which rule was broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,7 +19,8 @@ pub enum Rule {
     MixedVersions,
     /// O4: what a completed sync promised is not there.
     LostSync,
-    /// O5: the tree of names is that of no moment.
+    /// O5: the tree of names is that of no moment; or something is there, and not what a barrier put
+    /// before it.
     Order,
     /// O6: a file that took another's name, or was cut and written anew, is there without its
     /// contents.
@@ -115,6 +116,9 @@ pub struct Profile {
     /// `fallocate` through a descriptor opened with `O_SYNC` or `O_DSYNC` makes the length durable
     /// (not POSIX; ext4, `ext4_fallocate`, and XFS; not F2FS).
     pub fallocate_syncs: bool,
+    /// `fsync` and `fdatasync` promise order and no more: `fbarrier` and `fdatabarrier` under
+    /// another name (BarrierFS' programs that need no durability).
+    pub syncs_only_order: bool,
 }
 
 impl Profile {
@@ -133,6 +137,7 @@ impl Profile {
         new_by_fdatasync: false,
         reads_stay: false,
         fallocate_syncs: false,
+        syncs_only_order: false,
     };
     /// What a file system promises.
     pub const fn of(promises: &Promises) -> Profile {
@@ -142,6 +147,12 @@ impl Profile {
             fallocate_syncs: promises.fallocate_syncs,
             ..Profile::POSIX
         }
+    }
+
+    /// The same as it is mounted: some options take a part of it back.
+    pub fn mounted(entry: &FsEntry, options: &Options) -> Profile {
+        let syncs_only_order = entry.syncs_only_order(options);
+        Profile { syncs_only_order, ..Profile::of(&entry.promises) }
     }
 
     /// ext4 with a journal.

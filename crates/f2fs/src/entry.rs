@@ -183,7 +183,13 @@ pub static ENTRY: FsEntry = FsEntry {
     // Calls and images; bios of fsyncs; all bios of a mount.
     held: &["6.12", "6.18", "6.1"],
     // A file is recovered with its name, and before those that were made before it.
-    promises: Promises { fsync_keeps_names: true, names_in_order: false, fallocate_syncs: false },
+    promises: Promises {
+        fsync_keeps_names: true,
+        names_in_order: false,
+        fallocate_syncs: false,
+        barriers: None,
+        order_only: None,
+    },
     modes: &["", "fsync_mode=strict", "mode=lfs"],
     mkfs: make,
     mkfs_disks: Some(crate::zoned::mkfs_disks),

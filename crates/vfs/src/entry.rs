@@ -315,6 +315,10 @@ pub struct Promises {
     pub names_in_order: bool,
     /// `fallocate` through a descriptor opened with `O_SYNC` or `O_DSYNC` makes the length durable.
     pub fallocate_syncs: bool,
+    /// The option, and its value, with which it has `fbarrier` and `fdatabarrier`.
+    pub barriers: Option<(&'static str, &'static str)>,
+    /// The option with which `fsync` and `fdatasync` are no more than those.
+    pub order_only: Option<&'static str>,
 }
 
 /// A file system, as the registry has it.
@@ -357,6 +361,19 @@ pub struct FsEntry {
 }
 
 impl FsEntry {
+    /// Has it `fbarrier` and `fdatabarrier` with these options?
+    pub fn has_barriers(&self, options: &Options) -> bool {
+        let wanted = self.promises.barriers;
+        wanted.is_some_and(|(key, value)| options.get(key, self.options) == Some(value))
+    }
+
+    /// Do `fsync` and `fdatasync` put in order, and no more, with these options?
+    pub fn syncs_only_order(&self, options: &Options) -> bool {
+        let key = self.promises.order_only;
+        let value = key.and_then(|key| options.get(key, self.options));
+        value.is_some_and(|v| v != "false" && v != "0")
+    }
+
     /// Lies a kernel version between the oldest and the newest whose behaviour it has and that were
     /// held against real ones? If not, rules may be missing.
     pub fn has_evidence(&self, era: &str) -> bool {

@@ -62,7 +62,7 @@ impl Campaign {
     /// check.
     pub fn new(bench: Bench, source: Source, programs: (u64, u64)) -> Campaign {
         Campaign {
-            profile: Profile::of(&bench.fs.promises),
+            profile: Profile::mounted(bench.fs, &bench.fs_options),
             bench,
             source,
             programs,

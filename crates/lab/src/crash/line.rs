@@ -84,7 +84,7 @@ pub fn arguments(c: &Campaign) -> String {
         ("first", c.profile.errors == Telling::First),
     ];
     let held: Vec<&str> = held.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
-    if c.profile != Profile::of(&c.bench.fs.promises) {
+    if c.profile != Profile::mounted(c.bench.fs, &c.bench.fs_options) {
         write!(t, " --hold {}", held.join("+")).expect(line);
     }
     if !c.bench.stale {

@@ -23,6 +23,8 @@ pub struct Extras {
     pub large: bool,
     /// `symlink`, `setxattr` and `removexattr`.
     pub attributes: bool,
+    /// `fbarrier` and `fdatabarrier`, mostly in place of `fsync` and `fdatasync`.
+    pub barriers: bool,
 }
 
 impl Extras {
@@ -30,7 +32,7 @@ impl Extras {
     pub const ALL: Extras = Extras { attributes: true, ..Extras::DATA };
     /// Without symbolic links and attributes: programs on which published numbers stand.
     pub const DATA: Extras =
-        Extras { direct: true, fallocate: true, large: true, attributes: false };
+        Extras { direct: true, fallocate: true, large: true, attributes: false, barriers: false };
 }
 
 #[derive(Clone, Copy)]
@@ -101,10 +103,10 @@ impl Wild {
             }
             15..=39 => self.write(at),
             40..=43 if self.extras.large => self.large(at),
-            44..=58 => self.call(Call::Fsync(fd)),
-            59..=64 => self.call(Call::Fdatasync(fd)),
+            44..=58 => self.sync(Call::Fsync(fd), Call::Fbarrier(fd)),
+            59..=64 => self.sync(Call::Fdatasync(fd), Call::Fdatabarrier(fd)),
             65..=66 => self.call(Call::Syncfs(63)),
-            67..=69 => self.call(Call::Fsync(63)),
+            67..=69 => self.sync(Call::Fsync(63), Call::Fbarrier(63)),
             70..=72 => {
                 let len = if direct { size / 8192 * 4096 } else { self.below(size + 6000) };
                 self.open[at].size = len;
@@ -120,6 +122,12 @@ impl Wild {
             }
             _ => self.write(at),
         }
+    }
+
+    /// A sync, or the call that only orders.
+    fn sync(&mut self, durable: Call, ordered: Call) {
+        let orders = self.extras.barriers && self.below(4) > 0;
+        self.call(if orders { ordered } else { durable });
     }
 
     fn new_name(&mut self) -> String {

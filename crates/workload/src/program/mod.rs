@@ -13,8 +13,8 @@
 //! tear write data 2 1 512 1024     it writes only a part, see [`Tear`], until `heal`
 //! ```
 //! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
-//! `tear`, `heal`, `pread`, `drop_caches` and `mark`. [`Player`] does the calls on a mounted file
-//! system of ours.
+//! `tear`, `heal`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`. [`Player`] does the
+//! calls on a mounted file system of ours.
 
 mod fault;
 mod play;
@@ -135,6 +135,10 @@ pub enum Call {
     Fsync(u32),
     /// `fdatasync`.
     Fdatasync(u32),
+    /// `fbarrier` of BarrierFS: order, and no wait for the device.
+    Fbarrier(u32),
+    /// `fdatabarrier`.
+    Fdatabarrier(u32),
     /// `syncfs`.
     Syncfs(u32),
     /// `sync`.
@@ -193,6 +197,8 @@ impl Call {
             Call::Pwrite { .. } => "pwrite",
             Call::Fsync(_) => "fsync",
             Call::Fdatasync(_) => "fdatasync",
+            Call::Fbarrier(_) => "fbarrier",
+            Call::Fdatabarrier(_) => "fdatabarrier",
             Call::Syncfs(_) => "syncfs",
             Call::Sync => "sync",
             Call::Ftruncate(..) => "ftruncate",
@@ -227,6 +233,8 @@ impl Call {
             | Call::Pread { fd, .. }
             | Call::Fsync(fd)
             | Call::Fdatasync(fd)
+            | Call::Fbarrier(fd)
+            | Call::Fdatabarrier(fd)
             | Call::Syncfs(fd)
             | Call::Ftruncate(fd, _)
             | Call::Fallocate(fd, ..) => Some(fd),
@@ -261,6 +269,8 @@ impl Call {
             | Call::Pread { .. }
             | Call::Fsync(_)
             | Call::Fdatasync(_)
+            | Call::Fbarrier(_)
+            | Call::Fdatabarrier(_)
             | Call::Syncfs(_)
             | Call::Sync
             | Call::Ftruncate(..)
@@ -275,9 +285,12 @@ impl fmt::Display for Call {
         let name = self.name();
         match self {
             Call::Open(fd, path, how) => write!(f, "{name} {fd} {path} {how}"),
-            Call::Close(fd) | Call::Fsync(fd) | Call::Fdatasync(fd) | Call::Syncfs(fd) => {
-                write!(f, "{name} {fd}")
-            }
+            Call::Close(fd)
+            | Call::Fsync(fd)
+            | Call::Fdatasync(fd)
+            | Call::Fbarrier(fd)
+            | Call::Fdatabarrier(fd)
+            | Call::Syncfs(fd) => write!(f, "{name} {fd}"),
             Call::Sync => f.write_str(name),
             Call::Pwrite { fd, len, at, seed } => write!(f, "{name} {fd} {len} {at} {seed}"),
             Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),
@@ -452,6 +465,8 @@ fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         },
         "fsync" => Call::Fsync(w.fd()?),
         "fdatasync" => Call::Fdatasync(w.fd()?),
+        "fbarrier" => Call::Fbarrier(w.fd()?),
+        "fdatabarrier" => Call::Fdatabarrier(w.fd()?),
         "syncfs" => Call::Syncfs(w.fd()?),
         "sync" => Call::Sync,
         "ftruncate" => Call::Ftruncate(w.fd()?, w.number()?),
@@ -493,7 +508,7 @@ mod tests {
     fn a_program_is_its_text() {
         let text = "case a\nalign\n@open:0 open 0 f rw,creat,trunc,direct,dsync,sync\n\
                     begin w 3\npwrite 0 3072 1024 7\nend\n@s:1 fsync 0\nfdatasync 0\nsyncfs 0\n\
-                    sync\n\
+                    fbarrier 0\nfdatabarrier 0\nsync\n\
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\nsymlink d/f l\nsetxattr f user.a 40 7\n\
                     removexattr f user.a\npread 0 4096 0\ndrop_caches\nmark d/f\n\

@@ -76,6 +76,8 @@ impl Player {
             }
             Call::Fsync(fd) => vfs.fsync(self.fd(*fd)?).await,
             Call::Fdatasync(fd) => vfs.fdatasync(self.fd(*fd)?).await,
+            Call::Fbarrier(fd) => vfs.fbarrier(self.fd(*fd)?).await,
+            Call::Fdatabarrier(fd) => vfs.fdatabarrier(self.fd(*fd)?).await,
             Call::Syncfs(fd) => vfs.syncfs(self.fd(*fd)?).await,
             Call::Sync => vfs.sync().await,
             Call::Ftruncate(fd, len) => vfs.ftruncate(self.fd(*fd)?, *len).await,

@@ -185,7 +185,7 @@ pub struct Args {
     recovery_unordered: bool,
 }
 
-fn source(a: &Args) -> Result<Source, String> {
+fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
     if let Some(length) = a.programs.strip_prefix("seq-") {
         return match length.parse() {
             Ok(n @ 1..=3) => Ok(Source::Sequences(n)),
@@ -199,7 +199,8 @@ fn source(a: &Args) -> Result<Source, String> {
         };
     }
     if a.programs == "wild" {
-        let extras = Extras { direct: !a.no_direct, ..Extras::ALL };
+        let barriers = bench.fs.has_barriers(&bench.fs_options);
+        let extras = Extras { direct: !a.no_direct, barriers, ..Extras::ALL };
         return Ok(Source::Wild { seed: a.seed, calls: a.calls, extras });
     }
     if let Some((_, make)) = NAMED.iter().find(|(name, _)| *name == a.programs) {
@@ -243,9 +244,10 @@ fn space(a: &Args) -> Result<Space, String> {
     }
 }
 
-fn profile(a: &Args, fs: &wp_vfs::FsEntry) -> Result<Profile, String> {
-    let Some(hold) = &a.hold else { return Ok(Profile::of(&fs.promises)) };
-    let mut p = Profile::POSIX;
+fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
+    let mounted = Profile::mounted(bench.fs, &bench.fs_options);
+    let Some(hold) = &a.hold else { return Ok(mounted) };
+    let mut p = Profile { syncs_only_order: mounted.syncs_only_order, ..Profile::POSIX };
     for word in hold.split('+').filter(|w| !w.is_empty()) {
         match word {
             "names" => p.fsync_keeps_names = true,
@@ -281,7 +283,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     if wp_device::find(&device).is_none_or(sized) {
         device_params.push(("capacity_bytes".to_owned(), super::size(&a.size)?));
     }
-    let source = source(a)?;
+    let (source, profile) = (source(a, &fresh)?, profile(a, &fresh)?);
     let all = source.count().unwrap_or(u64::MAX);
     let count = a.count.unwrap_or(if all == u64::MAX { 100 } else { all });
     let end = a.first.saturating_add(count).min(all);
@@ -304,7 +306,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         space: space(a)?,
         plan: Plan { complete: a.complete.min(20), pairs: 64, samples: a.samples },
         seed: a.seed,
-        profile: profile(a, fs)?,
+        profile,
         check: !a.no_check,
         second_cuts: a.second,
         mounts: a.mounts,

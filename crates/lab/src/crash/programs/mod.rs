@@ -5,6 +5,7 @@ pub mod errors;
 pub mod far;
 pub mod fill;
 pub mod moved;
+pub mod ordered;
 pub mod publish;
 pub mod save;
 
@@ -28,6 +29,7 @@ pub const NAMED: &[(&str, Make)] = &[
     ("fill", fill::round_the_log),
     ("far", far::behind_the_inode),
     ("moved", moved::directories),
+    ("ordered", ordered::logs),
     ("emptied", emptied::tables),
     ("emptied-data", emptied::tables_data_logged),
 ];
