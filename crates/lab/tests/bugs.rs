@@ -10,7 +10,7 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 17] = [
+const FEW: [(&str, u64); 18] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -19,6 +19,7 @@ const FEW: [(&str, u64); 17] = [
     ("A21.10", 8),
     ("A22", 3),
     ("A26", 12),
+    ("A32", 3),
     ("A27", 6),
     ("N1", 16),
     ("N2", 132),

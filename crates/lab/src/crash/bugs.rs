@@ -17,7 +17,7 @@ use wp_crash::{Profile, Rule, Totals};
 
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
-use super::programs::{Make, emptied, errors, far, fill, moved, publish, save};
+use super::programs::{Make, emptied, errors, far, fill, moved, ordered, publish, save};
 use super::sequences;
 use super::wild::Extras;
 use crate::machine::MachineError;
@@ -95,6 +95,10 @@ const BUG: Bug = Bug {
 };
 /// Today's kernel.
 const TODAY: Side = Side { fs: "ext4,era=6.18", elevator: "", ..PLAIN };
+
+/// BarrierFS' kernel on a device that keeps the order of barrier writes.
+const BARRIERS: Side =
+    Side { fs: "ext4,era=3.10.61,journaling=barrier", params: &[("barrier_writes", 1)], ..PLAIN };
 
 /// What F2FS is to wait for so that no known hole of its fsync is open: the first node after a
 /// checkpoint, the last of an fsync and those before it; and a direct write's length is part of
@@ -387,6 +391,15 @@ pub static BUGS: &[Bug] = &[
         fixed: Side { fs: "ext4,era=6.18,inode_size=1024,data=journal,inode_trim=safe", ..TODAY },
         rule: Rule::Metadata,
         programs: Programs::Made(emptied::tables_data_logged, 8),
+        ..BUG
+    },
+    Bug {
+        id: "A32",
+        what: "BarrierFS on a device that keeps no order: something is there, and not what a barrier put before it",
+        affected: Side { params: &[("barrier_writes", 0)], ..BARRIERS },
+        fixed: BARRIERS,
+        rule: Rule::Order,
+        programs: Programs::Made(ordered::logs, 48),
         ..BUG
     },
     Bug {

@@ -10,7 +10,7 @@ use wp_workload::program::Program;
 
 use super::super::bugs::{ZONES, mends};
 use super::super::play::{Around, Bench, Played};
-use super::super::programs::{far, moved};
+use super::super::programs::{far, moved, ordered};
 use super::super::wild::{self, Extras};
 use super::super::{Space, sequences, wear};
 use crate::registry;
@@ -42,6 +42,10 @@ pub(super) enum Programs {
     Far,
     /// [`moved::directories`].
     Moved,
+    /// Random ones of about so many calls, with barriers.
+    Barriers(u32),
+    /// [`ordered::logs`].
+    Ordered,
 }
 
 /// A machine, programs, and what is asked of them.
@@ -194,6 +198,21 @@ const BURSTS: Setting<'static> = Setting {
     plan: LONG,
     ..EMMC
 };
+
+/// BarrierFS' journaling on a device that keeps order.
+const DUAL: Setting<'static> = Setting {
+    name: "4.6 barrier ordered",
+    fs: "era=4.6,journaling=barrier",
+    params: ORDERED_24,
+    elevator: "cfq",
+    programs: Programs::Ordered,
+    count: 16,
+    atomic: None,
+    ..WILD
+};
+const ORDERED_24: &[(&str, u64)] = &[("capacity_bytes", 24 * MIB), ("barrier_writes", 1)];
+/// CJFS' part of it.
+const DUAL_VERSIONS: &str = "era=4.6,journaling=barrier,jh_versions=3,coalesce,compound_flush=3";
 
 /// F2FS so that no known hole is open: a flush between data and nodes, and every mend.
 const FIXED: Setting<'static> = Setting {
@@ -379,6 +398,47 @@ pub const SETTINGS: &[Setting<'static>] = &[
         count: 10,
         ..SMALL
     },
+    DUAL,
+    Setting { name: "4.6 barrier wild", programs: Programs::Barriers(40), atomic: COARSE, ..DUAL },
+    Setting { name: "4.6 barrier company", neighbour_us: 900, count: 24, ..DUAL },
+    Setting {
+        name: "4.6 barrier wild company",
+        programs: Programs::Barriers(40),
+        atomic: COARSE,
+        neighbour_us: 400,
+        count: 24,
+        ..DUAL
+    },
+    Setting {
+        name: "4.6 barrier log company",
+        fs: "era=4.6,journaling=barrier,data=journal,journal_mb=4",
+        params: &[("capacity_bytes", 32 * MIB), ("barrier_writes", 1)],
+        programs: Programs::Log(14),
+        atomic: COARSE,
+        plan: LONG,
+        neighbour_us: 20_000,
+        count: 8,
+        ..DUAL
+    },
+    Setting {
+        name: "4.6 versions wild company",
+        fs: DUAL_VERSIONS,
+        programs: Programs::Barriers(40),
+        atomic: COARSE,
+        neighbour_us: 400,
+        count: 24,
+        ..DUAL
+    },
+    Setting {
+        name: "4.6 versions mail company",
+        fs: "era=4.6,journaling=barrier,jh_versions=3,coalesce,compound_flush=3,block_size=1024,journal_mb=1",
+        programs: Programs::Mail(120),
+        neighbour_us: 400,
+        atomic: BLOCKS,
+        plan: LONG,
+        count: 4,
+        ..DUAL
+    },
     FIXED,
     Setting { name: "f2fs posix", fs: "mode=lfs,wait_first_node,fsync_mode=posix", ..FIXED },
     ZONED,
@@ -443,6 +503,11 @@ impl Setting<'_> {
             Programs::Mail(messages) => wear::mail(1 + n, messages),
             Programs::Far => far::behind_the_inode(1 + n),
             Programs::Moved => moved::directories(1 + n),
+            Programs::Barriers(calls) => {
+                let extras = Extras { barriers: true, ..Extras::DATA };
+                wild::generate(1 + n, calls, extras)
+            }
+            Programs::Ordered => ordered::logs(1 + n),
         }
     }
 
