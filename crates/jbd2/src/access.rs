@@ -126,7 +126,11 @@ impl Handle {
                 if site::CREATE_CLEAN.on() {
                     h.map.clear_dirty(b);
                 }
-                st.file(key, tid, On::Reserved);
+                if st.heads.get(key).older.is_empty() {
+                    st.file(key, tid, On::Reserved);
+                } else {
+                    st.take_version(key, tid);
+                }
             } else if possible && h.owner != Some(tid) {
                 if st.versions.is_some() {
                     st.take_version(key, tid);
@@ -452,11 +456,18 @@ impl crate::journal::Journal {
         let (running, committing) = (st.running, st.newest_committing());
         let h = st.heads.get(key);
         let dropped = match h.owner {
-            _ if st.versions.is_some() && h.is_in_transaction() && h.owner != running => {
-                // Who cut it off has made a change of its own, so a transaction runs.
-                if let Some(tid) = running {
-                    st.heads.get_mut(key).modified = false;
-                    st.forget_version(key, tid);
+            _ if st.versions.is_some()
+                && h.is_in_transaction()
+                && (h.owner.is_none() || h.owner != running) =>
+            {
+                st.heads.get_mut(key).modified = false;
+                match running {
+                    Some(tid) => st.forget_version(key, tid),
+                    // The transaction of who cut it off is not over, and the last that has it.
+                    None if site::INVALIDATE_FREED.on() => b.set(BufFlag::Freed),
+                    None => {}
+                }
+                if running.is_some() {
                     b.clear(BufFlag::JbdDirty);
                 }
                 None

@@ -89,8 +89,7 @@ impl Journal {
             self.abort(e);
         }
         if self.opts.mode.dual().is_some() {
-            // Not only before the record: what follows the log's last block is of the record's epoch.
-            self.end_ordered(tid).await;
+            self.wait_ordered_dispatched(tid).await;
         }
         self.write_log(&mut c).await;
         if self.opts.mode.dual().is_some() {
@@ -226,8 +225,10 @@ impl Journal {
         c.logging_started = self.rt.now();
         self.count_blocks(c.tid);
         self.write_metadata(c).await;
-        if self.opts.mode.dual().is_none() {
-            self.end_ordered(c.tid).await;
+        if let Err(e) = self.finish_ordered(c.tid).await
+            && self.opts.abort_on_data_error
+        {
+            self.abort(e);
         }
         c.tail = self.worthwhile_tail();
         self.set_state(c.tid, TransactionState::CommitDflush);
@@ -235,14 +236,6 @@ impl Journal {
             c.record = self.submit_record(c);
         }
         drop(plug);
-    }
-
-    async fn end_ordered(&self, tid: u32) {
-        if let Err(e) = self.finish_ordered(tid).await
-            && self.opts.abort_on_data_error
-        {
-            self.abort(e);
-        }
     }
 
     /// Where the tail could go, if that frees enough to be worth a superblock write.

@@ -149,6 +149,30 @@ impl Journal {
         wanted && due
     }
 
+    /// Makes durable what the flush thread has ended without a flush; nothing with one commit at a
+    /// time.
+    pub(crate) async fn flush_settled(&self) -> FsResult<()> {
+        let tid = {
+            let st = self.st.borrow();
+            let owed = tid_after(st.settled_sequence, st.flush_sequence);
+            if self.opts.mode.dual().is_none() || !owed {
+                return Ok(());
+            }
+            st.settled_sequence
+        };
+        if site::DUAL_FLUSH.on() {
+            self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        }
+        let mut st = self.st.borrow_mut();
+        st.counters.flushes += 1;
+        if tid_after(tid, st.flush_sequence) {
+            st.flush_sequence = tid;
+        }
+        drop(st);
+        self.wait_done_commit.wake_all();
+        Ok(())
+    }
+
     /// Asks that `tid`, which is running or being dispatched, be durable when it is over. `false`
     /// if it is neither.
     pub(crate) fn want_durable(&self, tid: u32) -> bool {
@@ -161,6 +185,8 @@ impl Journal {
     }
 
     /// Waits until `tid`, of which that was asked ([`Journal::want_durable`]), is over and durable.
+    ///
+    /// Errors: `Io` on an aborted journal.
     pub(crate) async fn wait_durable(&self, tid: u32) -> FsResult<()> {
         self.wait_commit(tid).await?;
         if self.opts.mode.dual().is_some() && site::DURABLE_WAIT.on() {
@@ -177,10 +203,17 @@ impl Journal {
         }
         // The flush thread has it, perhaps without a flush.
         self.wait_commit(tid).await?;
-        if site::DUAL_FLUSH.on() && self.bdev.queue().flush().await.is_err() {
-            return Err(FsError::Io);
-        }
-        Ok(())
+        self.flush_settled().await
+    }
+
+    /// As [`Journal::complete_transaction`], and durable in dual mode too, whoever had it
+    /// committed.
+    ///
+    /// Errors: `Io` on an aborted journal, and when the flush fails.
+    pub async fn make_durable(&self, tid: u32) -> FsResult<()> {
+        self.complete_transaction(tid).await?;
+        let later = tid_after(tid, self.st.borrow().flush_sequence);
+        if later { self.flush_settled().await } else { Ok(()) }
     }
 
     /// Has `tid` committed, in order but not durably, and waits until it was dispatched. With one

@@ -149,9 +149,11 @@ impl Journal {
         result
     }
 
-    /// Waits for the data of every inode filed in `tid` and hands the inodes on.
-    pub(crate) async fn finish_ordered(&self, tid: u32) -> FsResult<()> {
-        let mut result = Ok(());
+    /// Waits until the device has the data of every inode filed in `tid` (dual mode).
+    ///
+    /// Before the log is sent: behind the log's barrier they would be in the record's epoch, and a
+    /// power cut might leave the record without them.
+    pub(crate) async fn wait_ordered_dispatched(&self, tid: u32) {
         for inode in self.ordered(tid) {
             if inode.owner.get() != Some(tid) || !inode.wait.get() {
                 continue;
@@ -160,11 +162,27 @@ impl Journal {
             if let Some(data) = inode.data.upgrade().filter(|d| !d.is_written())
                 && site::ORDERED_WAIT.on()
             {
-                if self.opts.mode.dual().is_some() {
-                    data.dispatched().await;
-                } else {
-                    result = result.and(data.wait().await);
-                }
+                data.dispatched().await;
+            }
+            inode.busy.set(false);
+            inode.idle.wake_all();
+        }
+    }
+
+    /// Waits for the data of every inode filed in `tid` (in dual mode that was done) and hands the
+    /// inodes on.
+    pub(crate) async fn finish_ordered(&self, tid: u32) -> FsResult<()> {
+        let mut result = Ok(());
+        for inode in self.ordered(tid) {
+            if inode.owner.get() != Some(tid) || !inode.wait.get() {
+                continue;
+            }
+            inode.busy.set(true);
+            if let Some(data) = inode.data.upgrade().filter(|d| !d.is_written())
+                && self.opts.mode.dual().is_none()
+                && site::ORDERED_WAIT.on()
+            {
+                result = result.and(data.wait().await);
             }
             inode.busy.set(false);
             inode.idle.wake_all();

@@ -67,7 +67,7 @@ pub struct Journal {
     /// The commit, for the transaction's last handle.
     pub(crate) wait_updates: WaitQueue,
     pub(crate) wait_reserved: WaitQueue,
-    me: Weak<Journal>,
+    pub(crate) me: Weak<Journal>,
     _tally: Tally,
 }
 
@@ -315,7 +315,8 @@ impl Journal {
             let st = self.st.borrow();
             (st.running.is_some(), st.running.or(st.newest_committing()))
         };
-        let Some(tid) = tid else { return Ok(()) };
+        // In dual mode what is over may have had no flush.
+        let Some(tid) = tid else { return self.flush_settled().await };
         if running {
             self.request_commit(tid);
         }

@@ -105,10 +105,16 @@ impl Journal {
         } else {
             bio
         };
+        let journal = self.me.clone();
         self.bdev.queue().submit(bio.on_end(move |end| {
-            io.failed.set(end.status.is_err());
+            let failed = end.status.is_err();
+            io.failed.set(failed && !ordered);
             io.busy.set(false);
             io.done.wake_all();
+            // Nobody waits for one that is only in order, and log space is reused behind it.
+            if let Some(journal) = journal.upgrade().filter(|_| failed && ordered) {
+                journal.abort(FsError::Io);
+            }
         }));
     }
 
@@ -128,7 +134,7 @@ impl Journal {
         }
         self.submit_super(flags);
         if flags.has(Flags::ORDERED) {
-            // Dispatched is enough. An error shows with the next one.
+            // Dispatched is enough. An error aborts the journal when it shows.
             self.sb.io.done.wait_until(|| !self.sb.io.in_order.get()).await;
             return if self.is_aborted() { Err(FsError::Io) } else { Ok(()) };
         }

@@ -88,7 +88,8 @@ impl State {
             let h = self.heads.get(key);
             if !h.is_in_transaction() {
                 let (b, map) = (h.buffer.clone(), h.map.clone());
-                if b.clear(BufFlag::JbdDirty) && !aborted && site::RELEASE_DIRTY.on() {
+                let freed = b.clear(BufFlag::Freed);
+                if b.clear(BufFlag::JbdDirty) && !freed && !aborted && site::RELEASE_DIRTY.on() {
                     map.mark_dirty(&b);
                 }
                 self.heads.put(key);

@@ -341,7 +341,7 @@ impl FileSystem for Mounted {
             if !crate::site::SYNC_RESERVE.on() {
                 return Ok(());
             }
-            self.0.journal().complete_transaction(inode.sync_tid.get()).await
+            self.0.journal().make_durable(inode.sync_tid.get()).await
         })
     }
 

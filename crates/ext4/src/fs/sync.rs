@@ -160,6 +160,14 @@ impl Ext4 {
         if site::FSYNC_COMMIT.on() {
             journal.complete_transaction(tid).await?;
         }
+        if self.dispatches_only(inode)
+            && kind == SyncKind::Full
+            && !self.opts.era.errors_by_open_file
+            && inode.map.take_error()
+        {
+            // Nobody has waited for the data: they have arrived with the record, or failed.
+            return Err(FsError::Io);
+        }
         if needs_flush && self.dispatches_only(inode) && kind == SyncKind::Full {
             // The flush is of what has arrived.
             inode.map.wait_writeback().await?;

@@ -39,6 +39,8 @@ pub struct Setup {
     pub data: DataMode,
     /// Accesses to metadata are counted, those without a conflict too, and reads update times.
     pub count_access: bool,
+    /// `journaling=barrier`.
+    pub barrier: bool,
 }
 
 impl Setup {
@@ -56,6 +58,7 @@ impl Setup {
             eager_flusher: false,
             data: DataMode::Ordered,
             count_access: false,
+            barrier: false,
         }
     }
 
@@ -66,6 +69,7 @@ impl Setup {
             data: self.data,
             count_access: self.count_access,
             relatime: self.count_access,
+            dual: self.barrier.then(Default::default),
             ..MountOptions::new(era, "sdb1", 8, 16)
         };
         if self.eager_flusher {

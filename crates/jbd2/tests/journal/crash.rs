@@ -326,7 +326,7 @@ fn every_cut_leaves_a_prefix_with_asynchronous_commits() {
 }
 
 /// BarrierFS' journaling, and CJFS' parts of it, by name.
-fn dual_modes() -> Vec<(&'static str, DualMode)> {
+pub fn dual_modes() -> Vec<(&'static str, DualMode)> {
     let bfs = DualMode::default();
     let n = |n: u32| NonZeroU32::new(n);
     let three = DualMode { versions: n(3), ..bfs };
@@ -342,7 +342,7 @@ fn dual_modes() -> Vec<(&'static str, DualMode)> {
     ]
 }
 
-fn dual_config(seed: u64, dual: DualMode) -> Config {
+pub fn dual_config(seed: u64, dual: DualMode) -> Config {
     // Without checksums nothing but the order tells a whole transaction from a part of one.
     let mut c = config((3, 10), seed, 0, disk::INCOMPAT_REVOKE);
     c.options.policy.shadow_until_processed = false;

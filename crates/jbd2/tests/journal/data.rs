@@ -116,3 +116,24 @@ fn truncated_block_of_the_committing_transaction_never_goes_home() {
     });
     w.cut();
 }
+
+/// The same where transactions keep versions, and none runs: the truncate's own is in its commit.
+#[test]
+fn truncated_block_of_a_version_never_goes_home() {
+    for (name, dual) in crate::crash::dual_modes() {
+        let w = world(&crate::crash::dual_config(7, dual));
+        let (j, map, name) = (w.journal.clone(), file(&w), name.to_owned());
+        w.run(async move {
+            let (tid, b) = write(&j, &map, 0, 5).await;
+            j.order_transaction(tid).await.expect("commits");
+            assert_eq!(j.running_tid(), None);
+            assert!(!j.is_committed(tid), "{name}");
+            j.invalidate(&b).await;
+            j.wait_commit(tid).await.expect("commits");
+            assert!(!b.flag(BufFlag::Dirty) && !b.flag(BufFlag::JbdDirty), "{name}: goes home");
+            j.force_commit().await.expect("commits");
+            assert_eq!(b.jh(), 0, "{name}");
+        });
+        w.cut();
+    }
+}

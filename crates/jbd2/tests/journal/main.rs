@@ -5,6 +5,7 @@ mod commit;
 mod conflicts;
 mod crash;
 mod data;
+mod faults;
 mod format;
 mod space;
 mod world;
