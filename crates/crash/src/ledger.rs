@@ -105,8 +105,8 @@ pub(crate) enum Basis {
     Call,
     /// `fsync` or `fdatasync` returned.
     Sync,
-    /// `fbarrier` or `fdatabarrier` returned: it is kept where something is there of what was called
-    /// after that.
+    /// `fbarrier` or `fdatabarrier` returned: it is kept where something is there of what was
+    /// called after that.
     Order,
     /// Nobody made it: an `O_DIRECT` write without fsync.
     Direct,

@@ -19,8 +19,8 @@ pub enum Rule {
     MixedVersions,
     /// O4: what a completed sync promised is not there.
     LostSync,
-    /// O5: the tree of names is that of no moment; or something is there, and not what a barrier put
-    /// before it.
+    /// O5: the tree of names is that of no moment; or something is there, and not what a barrier
+    /// put before it.
     Order,
     /// O6: a file that took another's name, or was cut and written anew, is there without its
     /// contents.

@@ -202,7 +202,7 @@ impl Journal {
         let forced = self.opts.policy.forced_tail && site::TAIL_FUA.on();
         let force = match self.opts.mode.dual() {
             Some(_) if site::TAIL_ORDER.on() => Flags::ORDERED | Flags::BARRIER,
-            _ if forced => Flags::FUA,
+            None if forced => Flags::FUA,
             _ => Flags::NONE,
         };
         if site::TAIL_WRITE.on() {

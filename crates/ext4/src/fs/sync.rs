@@ -188,9 +188,9 @@ impl Ext4 {
     /// call; `data_only`: only the data, and what is needed to find it.
     ///
     /// Waits: until the device has the data and the transaction, not for their completion; where
-    /// neither carries a barrier behind what the file sent before, for a flush. Errors: `Unsupported`
-    /// without BarrierFS' journaling. Source: `ext4_fbarrier_file` of its kernel, which puts nothing
-    /// in order where no transaction is left to commit.
+    /// neither carries a barrier behind what the file sent before, for a flush. Errors:
+    /// `Unsupported` without BarrierFS' journaling. Source: `ext4_fbarrier_file` of its kernel,
+    /// which puts nothing in order where no transaction is left to commit.
     pub(super) async fn order_file(
         self: &Rc<Self>,
         inode: &Rc<Inode>,

@@ -13,8 +13,8 @@
 //! tear write data 2 1 512 1024     it writes only a part, see [`Tear`], until `heal`
 //! ```
 //! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
-//! `tear`, `heal`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`. [`Player`] does the
-//! calls on a mounted file system of ours.
+//! `tear`, `heal`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`. [`Player`] does
+//! the calls on a mounted file system of ours.
 
 mod fault;
 mod play;

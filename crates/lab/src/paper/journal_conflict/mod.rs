@@ -99,11 +99,11 @@ struct Lengths {
     varied: RunLength,
 }
 
-/// The paper's tables are of 60 seconds; shares and rates are steady after two, and the files of the
-/// modified workload, which only grow, need memory.
+/// The paper's tables are of 60 seconds; shares and rates are steady after two, and the files of
+/// the modified workload, which only grow, need memory.
 const FULL: Lengths = Lengths {
-    table: RunLength::Time(Span::secs(20)),
-    graph: RunLength::Time(Span::secs(3)),
+    table: RunLength::Time(Span::secs(10)),
+    graph: RunLength::Time(Span::secs(2)),
     varied: RunLength::Time(Span::secs(1)),
 };
 
