@@ -3,10 +3,6 @@
 wp_base::sites! {
     "crates/ext4/src/fs/sync.rs" {
         FSYNC_WRITE, Write, "ext4/fsync/data-write": "fsync sends the file's data";
-        FSYNC_DISPATCH, Wait, "ext4/fsync/data-dispatch":
-            "the device has a file's data before the transaction that shows it (BarrierFS)";
-        ORDER_REST, Flush, "ext4/fbarrier/flush":
-            "data behind which no barrier was sent are flushed before an ordering call returns";
         FSYNC_WAIT, Wait, "ext4/fsync/data-wait":
             "the data have arrived, and are converted, before fsync looks for their transaction";
         FSYNC_COMMIT, Wait, "ext4/fsync/commit-wait":
@@ -47,8 +43,6 @@ wp_base::sites! {
             "fsync waits for the transaction that converted the file's extents";
     }
     "crates/ext4/src/fs/writeback.rs" {
-        DATA_ORDER, Order, "ext4/writeback/data-order":
-            "data that a call has put in order reaches the device in it (BarrierFS)";
         UNWRITTEN, Order, "ext4/writeback/unwritten-first":
             "an extent without its data reads as zeroes";
         MAP_UNWRITTEN, Order, "ext4/writeback/unwritten-kept":

@@ -16,7 +16,7 @@ fn bench(options: &str, keeps_order: bool) -> Bench {
     let fresh = Bench::new(&wp_ext4::ENTRY, options).expect("options of ext4");
     let mut device_params = fresh.device_params.clone();
     device_params.push(("barrier_writes".to_owned(), u64::from(keeps_order)));
-    Bench { device_params, elevator: "cfq".to_owned(), ..fresh }
+    Bench { device_params, ..fresh }
 }
 
 fn cut(bench: Bench, source: Source, count: u64) -> Findings {
@@ -89,7 +89,7 @@ const FOUND: [(&str, &str); 8] = [
     (
         "era=3.10.61,journaling=barrier",
         "open 0 a rw,creat; open 1 b rw,creat; pwrite 0 8192 0 1; pwrite 1 4096 0 4; sync; \
-         pwrite 0 4096 0 2; nap 37000000; fdatabarrier 0; pwrite 1 4096 0 3; fdatabarrier 1",
+         pwrite 0 4096 0 2; nap 31000000; fdatabarrier 0; pwrite 1 4096 0 3; fdatabarrier 1",
     ),
     // The commit that syncfs waits for was asked for without a flush, and was over.
     ("era=3.10.61,journaling=barrier", "open 0 . r; open 1 a rw,creat; syncfs 0"),

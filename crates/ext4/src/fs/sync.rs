@@ -128,9 +128,7 @@ impl Ext4 {
         }
         if self.dispatches_only(inode) && kind == SyncKind::Full {
             written?;
-            if site::FSYNC_DISPATCH.on() {
-                inode.map.wait_dispatched().await;
-            }
+            inode.map.wait_dispatched().await;
         } else if site::FSYNC_WAIT.on() {
             let arrived = if self.opts.era.errors_by_open_file {
                 inode.map.settle().await;
@@ -238,7 +236,7 @@ impl Ext4 {
 
     /// Puts a file's data in order that no barrier was sent behind.
     async fn order_rest(&self, inode: &Inode) -> FsResult<()> {
-        if !inode.map.is_unordered() || !site::ORDER_REST.on() {
+        if !inode.map.is_unordered() {
             return Ok(());
         }
         inode.map.set_unordered(false);

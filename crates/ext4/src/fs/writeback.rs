@@ -52,7 +52,7 @@ fn follows(prev: &Rc<Buffer>, b: &Rc<Buffer>) -> bool {
 /// Flags of a run's bio; `last`: of its last one.
 fn data_flags(wbc: &WbControl, last: bool) -> Flags {
     let mut flags = if wbc.sync { Flags::SYNC } else { Flags::NONE };
-    if wbc.ordered && site::DATA_ORDER.on() {
+    if wbc.ordered {
         flags |= Flags::ORDERED;
         if last {
             flags |= Flags::BARRIER;
