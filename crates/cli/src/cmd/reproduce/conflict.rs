@@ -40,7 +40,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [journal_conflict::SLUG],
         "tables": found.tables, "graphs": found.graphs, "cure": found.cure,
-        "varied": found.varied, "claims": found.claims,
+        "varied": found.varied, "impossible": found.impossible, "claims": found.claims,
     });
     let text = tables(found);
     let mut results = Results::default();

@@ -88,6 +88,8 @@ pub struct Reproduction {
     pub cure: [Graph; 2],
     /// What is assumed, varied; nothing with `quick`.
     pub varied: Vec<(String, Rates)>,
+    /// Variations that no machine can have.
+    pub impossible: Vec<String>,
     /// Judged claims.
     pub claims: Vec<Judged>,
 }
@@ -104,7 +106,7 @@ struct Lengths {
 const FULL: Lengths = Lengths {
     table: RunLength::Time(Span::secs(10)),
     graph: RunLength::Time(Span::secs(2)),
-    varied: RunLength::Time(Span::secs(1)),
+    varied: RunLength::Time(Span::millis(500)),
 };
 
 const QUICK: Lengths = Lengths {
@@ -163,12 +165,16 @@ pub fn reproduce(
         }
         graphs.push(Graph { load, points });
     }
-    let mut varied = Vec::new();
+    let (mut varied, mut impossible) = (Vec::new(), Vec::new());
     for change in &changes {
         if !next(&change.name) {
             return Ok(None);
         }
-        varied.push((change.name.clone(), Rates::measure(lengths.varied, seed, change)?));
+        match Rates::measure(lengths.varied, seed, change) {
+            Ok(rates) => varied.push((change.name.clone(), rates)),
+            Err(MachineError::Config(_)) => impossible.push(change.name.clone()),
+            Err(e) => return Err(e),
+        }
     }
     let (Ok(tables), Ok([graph1, graph2, cure1, cure2])) =
         (<[Outcome; 2]>::try_from(tables), <[Graph; 4]>::try_from(graphs))
@@ -180,6 +186,7 @@ pub fn reproduce(
         graphs: [graph1, graph2],
         cure: [cure1, cure2],
         varied,
+        impossible,
         claims: Vec::new(),
     };
     found.claims = judge::judge(&found)?;
