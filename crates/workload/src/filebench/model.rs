@@ -348,7 +348,7 @@ pub struct Personality {
     /// Nanoseconds of a thread's own computing for each flowop: clock reads, locks, the choice of a
     /// file. No part of WML: what filebench itself takes.
     pub flowop_ns: u64,
-    /// Draw the numbers that filebench draws ([`super::chance`]) and not those of the run's seed.
+    /// Draw the numbers that filebench draws and not those of the run's seed.
     pub own_numbers: bool,
 }
 

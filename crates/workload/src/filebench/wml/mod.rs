@@ -1,7 +1,7 @@
 //! WML, the language of filebench 1.5's personalities.
 //!
-//! Picture:    text -> words ([`lex`]) -> commands ([`parse`](self::parse())) -> a
-//!             [`Personality`](super::Personality) (`resolve`, `check`), or diagnostics.
+//! Picture:    text -> words (`lex`) -> commands ([`parse`](self::parse())) -> a
+//!             [`Personality`] (`resolve`, `check`), or diagnostics.
 //! Invariants: no word is ignored in silence: [`WORDS`] says of each what it does here.
 //! Differs:    what filebench finds while it runs is an error before; a bracket may follow a
 //!             variable; a variable's name may have one letter.
