@@ -3,6 +3,16 @@
 wp_base::sites! {
     "crates/ext4/src/fs/sync.rs" {
         FSYNC_WRITE, Write, "ext4/fsync/data-write": "fsync sends the file's data";
+        FSYNC_DISPATCH, Wait, "ext4/fsync/data-dispatch":
+            "the device has a file's data before the transaction that shows it (BarrierFS)";
+        FSYNC_ARRIVE, Wait, "ext4/fsync/data-arrive":
+            "data that fsync has only dispatched have arrived before it flushes them (BarrierFS)";
+        ORDER_DISPATCH, Wait, "ext4/fbarrier/data-dispatch":
+            "the device has a file's data before an ordering call asks for what comes behind them";
+        ORDER_ARRIVE, Wait, "ext4/fbarrier/data-arrive":
+            "data behind which no barrier was sent have arrived before an ordering call flushes them";
+        ORDER_REST, Flush, "ext4/fbarrier/flush":
+            "data behind which no barrier was sent are flushed before an ordering call returns";
         FSYNC_WAIT, Wait, "ext4/fsync/data-wait":
             "the data have arrived, and are converted, before fsync looks for their transaction";
         FSYNC_COMMIT, Wait, "ext4/fsync/commit-wait":
@@ -43,6 +53,8 @@ wp_base::sites! {
             "fsync waits for the transaction that converted the file's extents";
     }
     "crates/ext4/src/fs/writeback.rs" {
+        DATA_ORDER, Order, "ext4/writeback/data-order":
+            "data that a call has put in order reaches the device in it (BarrierFS)";
         UNWRITTEN, Order, "ext4/writeback/unwritten-first":
             "an extent without its data reads as zeroes";
         MAP_UNWRITTEN, Order, "ext4/writeback/unwritten-kept":

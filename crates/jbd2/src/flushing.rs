@@ -34,7 +34,7 @@ impl Journal {
     pub(crate) fn log_order(&self, ends_epoch: bool) -> Flags {
         match self.opts.mode.dual() {
             None => Flags::NONE,
-            Some(_) if ends_epoch => Flags::ORDERED | Flags::BARRIER,
+            Some(_) if ends_epoch && site::EPOCH_END.on() => Flags::ORDERED | Flags::BARRIER,
             Some(_) => Flags::ORDERED,
         }
     }
@@ -69,7 +69,7 @@ impl Journal {
     }
 
     fn must_wait(&self, tid: u32) -> bool {
-        self.st.borrow().transaction(tid).waits > 0
+        self.st.borrow().transaction(tid).waits > 0 && site::CONFLICT_WAIT.on()
     }
 
     async fn wait_out_older(&self, tid: u32) {
@@ -88,11 +88,15 @@ impl Journal {
     /// What is left of a commit for the commit thread: the record is sent when the device has the
     /// log blocks, and when it has the record the next may commit.
     pub(crate) async fn dispatch(&self, mut c: Commit) {
-        c.metadata.wait_dispatched().await;
-        c.control.wait_dispatched().await;
+        if site::LOG_DISPATCH.on() {
+            c.metadata.wait_dispatched().await;
+            c.control.wait_dispatched().await;
+        }
         self.set_state(c.tid, TransactionState::CommitJflush);
         c.record = self.submit_record(&c);
-        if let Some(record) = &c.record {
+        if let Some(record) = &c.record
+            && site::RECORD_DISPATCH.on()
+        {
             record.wait_dispatched().await;
         }
         c.blocks_logged = (c.metadata.len() + c.control.len()) as u64;
@@ -121,7 +125,7 @@ impl Journal {
             self.abort(FsError::Io);
         }
         if self.flush_is_due(c.tid) {
-            if self.bdev.queue().flush().await.is_err() {
+            if site::DUAL_FLUSH.on() && self.bdev.queue().flush().await.is_err() {
                 self.abort(FsError::Io);
             }
             let mut st = self.st.borrow_mut();
@@ -156,7 +160,9 @@ impl Journal {
             }
             st.settled_sequence
         };
-        self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        if site::SETTLED_FLUSH.on() {
+            self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        }
         let mut st = self.st.borrow_mut();
         st.counters.flushes += 1;
         if tid_after(tid, st.flush_sequence) {
@@ -183,7 +189,7 @@ impl Journal {
     /// Errors: `Io` on an aborted journal.
     pub(crate) async fn wait_durable(&self, tid: u32) -> FsResult<()> {
         self.wait_commit(tid).await?;
-        if self.opts.mode.dual().is_some() {
+        if self.opts.mode.dual().is_some() && site::DURABLE_WAIT.on() {
             let later = || !self.is_aborted() && tid_after(tid, self.st.borrow().flush_sequence);
             self.wait_done_commit.wait_until(|| !later()).await;
         }
@@ -221,7 +227,7 @@ impl Journal {
         }
         self.request_commit(tid);
         let dispatched = || !tid_after(tid, self.st.borrow().commit_sequence);
-        if !dispatched() {
+        if !dispatched() && site::ORDER_WAIT.on() {
             self.wait_done_commit.wait_until(dispatched).await;
         }
         if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }

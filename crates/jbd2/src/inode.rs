@@ -160,7 +160,7 @@ impl Journal {
             }
             inode.busy.set(true);
             if let Some(data) = inode.data.upgrade().filter(|d| !d.is_written())
-                && site::ORDERED_WAIT.on()
+                && site::ORDERED_DISPATCH.on()
             {
                 data.dispatched().await;
             }

@@ -37,6 +37,30 @@ wp_base::sites! {
         ASYNC_FLUSH, Flush, "jbd2/commit/async-flush":
             "an asynchronous record and its transaction are durable when the commit ends";
     }
+    "crates/jbd2/src/flushing.rs" {
+        EPOCH_END, Order, "jbd2/dual/epoch-end":
+            "a transaction's log blocks, and then its record, are epochs of their own";
+        CONFLICT_WAIT, Wait, "jbd2/dual/conflict-wait":
+            "a transaction commits when no older one has a buffer of it";
+        LOG_DISPATCH, Wait, "jbd2/dual/log-dispatch":
+            "the device has the log blocks before the record is sent";
+        RECORD_DISPATCH, Wait, "jbd2/dual/record-dispatch":
+            "the device has the record before the next transaction is sent";
+        DUAL_FLUSH, Flush, "jbd2/dual/flush":
+            "a transaction that somebody waits for is durable when it is over";
+        SETTLED_FLUSH, Flush, "jbd2/dual/settled-flush":
+            "a transaction that is over without a flush is durable for who asks afterwards";
+        DURABLE_WAIT, Wait, "jbd2/dual/durable-wait":
+            "nobody is told of a commit whose flush was left to a later one";
+        ORDER_WAIT, Wait, "jbd2/dual/order-wait":
+            "what is written after an ordering call is sent after its transaction";
+    }
+    "crates/jbd2/src/versions.rs" {
+        VERSION_SLOT, Order, "jbd2/versions/slot":
+            "a transaction commits when its versions' slots are free";
+        VERSION_COPY, Order, "jbd2/versions/copy":
+            "a buffer that a newer transaction takes is logged as it was";
+    }
     "crates/jbd2/src/handle.rs" {
         LOCKED_WAIT, Wait, "jbd2/handle/locked-wait":
             "no change joins a transaction that goes into commit";
@@ -58,6 +82,8 @@ wp_base::sites! {
     "crates/jbd2/src/superblock.rs" {
         TAIL_FUA, Fua, "jbd2/tail/superblock-fua":
             "log space is reused after a super block that no longer needs it is durable";
+        TAIL_ORDER, Order, "jbd2/tail/superblock-order":
+            "log space is written again behind a super block that no longer needs it (dual mode)";
         TAIL_WRITE, Write, "jbd2/tail/superblock-write":
             "log space is reused after a super block that no longer needs it was written";
         SUPER_WAIT, Wait, "jbd2/tail/superblock-wait":
@@ -118,6 +144,8 @@ wp_base::sites! {
     "crates/jbd2/src/inode.rs" {
         ORDERED_WAIT, Wait, "jbd2/commit/ordered-wait":
             "ordered data has arrived before the record is sent";
+        ORDERED_DISPATCH, Wait, "jbd2/dual/ordered-dispatch":
+            "the device has ordered data before the log blocks of their transaction are sent";
         FILE_INODE, Order, "jbd2/ordered/file":
             "a file with data to wait for is on its transaction's list";
         FILE_NEXT, Order, "jbd2/ordered/file-next":

@@ -201,7 +201,7 @@ impl Journal {
         // In dual mode it goes ahead of it, in order.
         let forced = self.opts.policy.forced_tail && site::TAIL_FUA.on();
         let force = match self.opts.mode.dual() {
-            Some(_) => Flags::ORDERED | Flags::BARRIER,
+            Some(_) if site::TAIL_ORDER.on() => Flags::ORDERED | Flags::BARRIER,
             None if forced => Flags::FUA,
             _ => Flags::NONE,
         };

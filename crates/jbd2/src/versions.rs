@@ -45,7 +45,7 @@ impl State {
 
     /// `tid` has just got the buffer: must it wait for its slot?
     fn wait_for_slot(&mut self, key: u32, tid: u32) -> bool {
-        let waits = self.slot_in_use(key, tid);
+        let waits = self.slot_in_use(key, tid) && site::VERSION_SLOT.on();
         self.transaction_mut(tid).waits += u32::from(waits);
         waits
     }
@@ -61,7 +61,7 @@ impl State {
         let h = self.heads.get(key);
         let Some(owner) = h.owner else { return };
         let b = h.buffer.clone();
-        let unlogged = (h.on == On::Metadata).then(|| b.snapshot());
+        let unlogged = (h.on == On::Metadata && site::VERSION_COPY.on()).then(|| b.snapshot());
         let goes_home = b.flag(BufFlag::JbdDirty);
         self.heads.get_mut(key).older.push(owner);
         self.unlink(key);

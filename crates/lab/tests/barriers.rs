@@ -121,3 +121,26 @@ fn programs_that_tore_barriers_apart_no_longer_do() {
         assert!(f.totals.raw > 10, "{program}: {:?}", f.totals);
     }
 }
+
+/// Delayed allocation between 3.8 and 4.6.1 (A3) puts no file on its transaction's list, and
+/// BarrierFS' kernel is a 3.10.61: a commit that syncfs asks for, when it has sent data without
+/// order, shows blocks that have not got theirs. Where the file was synced without those blocks,
+/// what was promised is gone as well (O4), and not by a commit that was too early.
+#[test]
+fn the_hole_of_ordered_mode_is_open_in_dual_mode_in_the_same_kernels() {
+    let text = "open 0 . r; open 1 a rw,creat,direct; pwrite 1 4096 0 1; open 2 b rw,creat; \
+                open 3 a rw,trunc; syncfs 0; symlink n3 c; nap 6000000; pwrite 3 4096 0 2; \
+                nap 500; pwrite 2 4096 0 3; fbarrier 0; syncfs 0";
+    let program = Program::parse(&text.replace(';', "\n")).expect("a program");
+    for (era, is_open) in
+        [("3.4", false), ("3.8", true), ("3.10.61", true), ("4.6.1", true), ("4.6.2", false)]
+    {
+        let options = format!("era={era},journaling=barrier");
+        let f = cut(bench(&options, true), Source::Text(program.clone()), 1);
+        for rule in Rule::ALL {
+            let broken = f.totals.broken[rule as usize] > 0;
+            let of_the_hole = matches!(rule, Rule::Exposure | Rule::LostSync);
+            assert_eq!(broken, is_open && of_the_hole, "{era} {rule:?}: {:#?}", f.found);
+        }
+    }
+}

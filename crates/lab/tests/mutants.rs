@@ -32,7 +32,7 @@ fn each_of_the_most_important_steps_is_missed_when_it_is_left_out() {
 }
 
 /// Some of each kind of setting for programs that were written for their site.
-const DIRECTED: [&str; 13] = [
+const DIRECTED: [&str; 16] = [
     "jbd2/commit/async-flush",
     "jbd2/access/frozen-copy",
     "jbd2/ordered/before-truncate",
@@ -46,6 +46,9 @@ const DIRECTED: [&str; 13] = [
     "ext4/data-journal/commit-first",
     "ext4/super-block/wait",
     "ext4/create/datasync-tid",
+    "jbd2/dual/record-dispatch",
+    "jbd2/dual/durable-wait",
+    "ext4/fsync/data-dispatch",
 ];
 
 #[test]

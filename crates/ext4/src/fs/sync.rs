@@ -128,7 +128,9 @@ impl Ext4 {
         }
         if self.dispatches_only(inode) && kind == SyncKind::Full {
             written?;
-            inode.map.wait_dispatched().await;
+            if site::FSYNC_DISPATCH.on() {
+                inode.map.wait_dispatched().await;
+            }
         } else if site::FSYNC_WAIT.on() {
             let arrived = if self.opts.era.errors_by_open_file {
                 inode.map.settle().await;
@@ -166,7 +168,11 @@ impl Ext4 {
             // Nobody has waited for the data: they have arrived with the record, or failed.
             return Err(FsError::Io);
         }
-        if needs_flush && self.dispatches_only(inode) && kind == SyncKind::Full {
+        if needs_flush
+            && self.dispatches_only(inode)
+            && kind == SyncKind::Full
+            && site::FSYNC_ARRIVE.on()
+        {
             // The flush is of what has arrived.
             inode.map.wait_writeback().await?;
         }
@@ -207,10 +213,12 @@ impl Ext4 {
         let commits = !data_only && journal.running_tid() == Some(inode.sync_tid.get());
         let wbc = WbControl { ordered: !commits, ..WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
-        if self.dispatches_only(inode) {
-            inode.map.wait_dispatched().await;
-        } else {
-            inode.map.settle().await;
+        if site::ORDER_DISPATCH.on() {
+            if self.dispatches_only(inode) {
+                inode.map.wait_dispatched().await;
+            } else {
+                inode.map.settle().await;
+            }
         }
         written?;
         let _mutex =
@@ -240,11 +248,13 @@ impl Ext4 {
             return Ok(());
         }
         inode.map.set_unordered(false);
-        inode.map.settle().await;
-        if !self.opts.barrier {
-            return Ok(());
+        if site::ORDER_ARRIVE.on() {
+            inode.map.settle().await;
         }
-        self.bdev.queue().flush().await.map_err(|_| FsError::Io)
+        if self.opts.barrier && site::ORDER_REST.on() {
+            self.bdev.queue().flush().await.map_err(|_| FsError::Io)?;
+        }
+        Ok(())
     }
 
     /// `sync`: data of all files, then the journal, then metadata at home.

@@ -52,7 +52,7 @@ fn follows(prev: &Rc<Buffer>, b: &Rc<Buffer>) -> bool {
 /// Flags of a run's bio; `last`: of its last one.
 fn data_flags(wbc: &WbControl, last: bool) -> Flags {
     let mut flags = if wbc.sync { Flags::SYNC } else { Flags::NONE };
-    if wbc.ordered {
+    if wbc.ordered && site::DATA_ORDER.on() {
         flags |= Flags::ORDERED;
         if last {
             flags |= Flags::BARRIER;
@@ -215,8 +215,8 @@ impl Ext4 {
             let bio = Bio::write(at, segs, data_flags(wbc, left == 0));
             let bio = if self.opts.dual.is_some() {
                 inode.map.will_dispatch();
-                let (map, plain) = (inode.map.clone(), !bio.flags.has(Flags::ORDERED));
-                if bio.flags.has(Flags::BARRIER) {
+                let (map, plain) = (inode.map.clone(), !wbc.ordered);
+                if wbc.ordered && left == 0 {
                     map.set_unordered(false);
                 }
                 bio.on_dispatch(move || {

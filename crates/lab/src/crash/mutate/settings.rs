@@ -46,6 +46,8 @@ pub(super) enum Programs {
     Barriers(u32),
     /// [`ordered::logs`].
     Ordered,
+    /// [`ordered::bursts`].
+    OrderedBursts,
 }
 
 /// A machine, programs, and what is asked of them.
@@ -211,6 +213,9 @@ const DUAL: Setting<'static> = Setting {
     ..WILD
 };
 const ORDERED_24: &[(&str, u64)] = &[("capacity_bytes", 24 * MIB), ("barrier_writes", 1)];
+/// The elevator has what it can hold back.
+const ONE_BY_ONE: &[(&str, u64)] =
+    &[("capacity_bytes", 24 * MIB), ("barrier_writes", 1), ("queue_depth", 1)];
 /// CJFS' part of it.
 const DUAL_VERSIONS: &str = "era=4.6,journaling=barrier,jh_versions=3,coalesce,compound_flush=3";
 
@@ -400,43 +405,20 @@ pub const SETTINGS: &[Setting<'static>] = &[
     },
     DUAL,
     Setting { name: "4.6 barrier wild", programs: Programs::Barriers(40), atomic: COARSE, ..DUAL },
-    Setting { name: "4.6 barrier company", neighbour_us: 900, count: 24, ..DUAL },
     Setting {
-        name: "4.6 barrier wild company",
-        programs: Programs::Barriers(40),
-        atomic: COARSE,
-        neighbour_us: 400,
-        count: 24,
-        ..DUAL
-    },
-    Setting {
-        name: "4.6 barrier log company",
-        fs: "era=4.6,journaling=barrier,data=journal,journal_mb=4",
-        params: &[("capacity_bytes", 32 * MIB), ("barrier_writes", 1)],
-        programs: Programs::Log(14),
-        atomic: COARSE,
+        name: "4.6 barrier company",
+        params: ONE_BY_ONE,
+        programs: Programs::OrderedBursts,
+        neighbour_us: 60,
         plan: LONG,
-        neighbour_us: 20_000,
-        count: 8,
         ..DUAL
     },
     Setting {
-        name: "4.6 versions wild company",
+        name: "4.6 versions company",
         fs: DUAL_VERSIONS,
-        programs: Programs::Barriers(40),
-        atomic: COARSE,
-        neighbour_us: 400,
-        count: 24,
-        ..DUAL
-    },
-    Setting {
-        name: "4.6 versions mail company",
-        fs: "era=4.6,journaling=barrier,jh_versions=3,coalesce,compound_flush=3,block_size=1024,journal_mb=1",
-        programs: Programs::Mail(120),
-        neighbour_us: 400,
-        atomic: BLOCKS,
+        programs: Programs::OrderedBursts,
+        neighbour_us: 25,
         plan: LONG,
-        count: 4,
         ..DUAL
     },
     FIXED,
@@ -508,6 +490,7 @@ impl Setting<'_> {
                 wild::generate(1 + n, calls, extras)
             }
             Programs::Ordered => ordered::logs(1 + n),
+            Programs::OrderedBursts => ordered::bursts(1 + n),
         }
     }
 

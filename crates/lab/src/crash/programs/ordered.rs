@@ -17,6 +17,15 @@ const BLOCKS: u64 = 4;
 /// Transactions: pages to the log, a barrier, pages in place, a barrier. The log is overwritten,
 /// grows, or is made anew; now and then something is made durable.
 pub fn logs(seed: u64) -> Program {
+    transactions(seed, &NAPS)
+}
+
+/// The same in quick succession.
+pub fn bursts(seed: u64) -> Program {
+    transactions(seed, &NAPS[..2])
+}
+
+fn transactions(seed: u64, naps: &[u64]) -> Program {
     let mut w = Writer::new(seed, "programs that order");
     for fd in 0..FILES {
         w.open(fd, &format!("f{fd}"), CREATE);
@@ -47,7 +56,7 @@ pub fn logs(seed: u64) -> Program {
             w.write(fd, at, BLOCK);
         }
         barrier(&mut w, fd);
-        w.nap(&NAPS);
+        w.nap(naps);
     }
     Program(w.steps)
 }
