@@ -1,0 +1,186 @@
+//! Entries of directories, as ext2 has them but with 64-bit inode numbers.
+//!
+//! Picture:    a block = entries, each as long as `rec_len` says, to its very end
+//! Invariants: an entry starts at a multiple of 8 bytes and has room for its name.
+
+use wp_base::Corruption;
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{lo8, lo16, view, wide};
+
+/// Longest name, in bytes. `NILFS_NAME_LEN`.
+pub const NAME_MAX: usize = 255;
+
+/// Head of an entry; the name follows. `struct nilfs_dir_entry`.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct DirEntry {
+    /// `inode`, 0: a free place.
+    pub inode: U64,
+    /// `rec_len`, bytes to the next entry.
+    pub rec_len: U16,
+    /// `name_len`.
+    pub name_len: u8,
+    /// `file_type`, see [`FileType`].
+    pub file_type: u8,
+}
+const _: () = assert!(size_of::<DirEntry>() == DirEntry::BYTES);
+
+impl DirEntry {
+    /// Bytes before the name.
+    pub const BYTES: usize = 12;
+
+    /// Bytes that an entry with such a name needs. `NILFS_DIR_REC_LEN`.
+    pub const fn bytes_for(name: usize) -> usize {
+        (Self::BYTES + name).next_multiple_of(8)
+    }
+
+    /// Bytes to the next entry: 65535 stands for 64 KiB, which does not fit.
+    pub fn reach(&self) -> usize {
+        match self.rec_len.get() {
+            u16::MAX => 1 << 16,
+            n => usize::from(n),
+        }
+    }
+}
+
+/// `file_type` of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileType {
+    /// 0, or a number without meaning.
+    Unknown,
+    /// 1.
+    File,
+    /// 2.
+    Dir,
+    /// 3.
+    CharDevice,
+    /// 4.
+    BlockDevice,
+    /// 5.
+    Fifo,
+    /// 6.
+    Socket,
+    /// 7.
+    Symlink,
+}
+
+impl FileType {
+    const ALL: [FileType; 8] = [
+        FileType::Unknown,
+        FileType::File,
+        FileType::Dir,
+        FileType::CharDevice,
+        FileType::BlockDevice,
+        FileType::Fifo,
+        FileType::Socket,
+        FileType::Symlink,
+    ];
+
+    /// By its number.
+    pub fn of_number(n: u8) -> FileType {
+        Self::ALL.get(usize::from(n & 7)).copied().unwrap_or(FileType::Unknown)
+    }
+    /// Its number.
+    pub fn number(self) -> u8 {
+        Self::ALL.iter().position(|t| *t == self).map_or(0, |n| lo8(wide(n)))
+    }
+    /// By the type bits of a mode.
+    pub const fn of_mode(mode: u16) -> FileType {
+        match mode & 0o170_000 {
+            0o010_000 => FileType::Fifo,
+            0o020_000 => FileType::CharDevice,
+            0o040_000 => FileType::Dir,
+            0o060_000 => FileType::BlockDevice,
+            0o100_000 => FileType::File,
+            0o120_000 => FileType::Symlink,
+            0o140_000 => FileType::Socket,
+            _ => FileType::Unknown,
+        }
+    }
+}
+
+/// A name in a block, and where its entry stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot<'a> {
+    /// Byte in the block.
+    pub at: usize,
+    /// The entry's head.
+    pub entry: DirEntry,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+/// All entries of a block, free places included. `at`: byte address of the block, for the error.
+///
+/// Errors: a length that is no multiple of 8, too short for the name, or leads beyond the block.
+/// Source: `nilfs_check_folio`.
+pub fn slots(block: &[u8], at: u64) -> Result<Vec<Slot<'_>>, Corruption> {
+    let mut out = Vec::new();
+    let mut next = 0;
+    while next < block.len() {
+        let wrong = |field, found: u64, expected: String| Corruption {
+            structure: "nilfs2 directory entry",
+            field,
+            at: at + wide(next),
+            found,
+            expected,
+        };
+        let entry = *view::<DirEntry>(block, next)
+            .ok_or_else(|| wrong("rec_len", 0, "an entry to the block's end".to_owned()))?;
+        let (reach, left) = (entry.reach(), block.len() - next);
+        let least = DirEntry::bytes_for(usize::from(entry.name_len).max(1));
+        if reach < least || reach > left || !reach.is_multiple_of(8) {
+            let expected = format!("a multiple of 8 from {least} to {left}");
+            return Err(wrong("rec_len", wide(reach), expected));
+        }
+        let name = next + DirEntry::BYTES..next + DirEntry::BYTES + usize::from(entry.name_len);
+        let name = block.get(name).unwrap_or(&[]);
+        out.push(Slot { at: next, entry, name });
+        next += reach;
+    }
+    Ok(out)
+}
+
+/// Writes an entry that reaches `reach` bytes to byte `at` of a block.
+///
+/// Panics: if it does not fit.
+pub fn put(block: &mut [u8], at: usize, reach: usize, inode: u64, kind: FileType, name: &[u8]) {
+    assert!(reach >= DirEntry::bytes_for(name.len()) && at + reach <= block.len(), "no room");
+    let entry = DirEntry {
+        inode: inode.into(),
+        rec_len: if reach == 1 << 16 { u16::MAX } else { lo16(wide(reach)) }.into(),
+        name_len: lo8(wide(name.len())),
+        file_type: kind.number(),
+    };
+    let (_, rest) = block.split_at_mut(at);
+    entry.write_to_prefix(rest).expect("there is room");
+    if let Some(place) = rest.get_mut(DirEntry::BYTES..DirEntry::BYTES + name.len()) {
+        place.copy_from_slice(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_were_written() {
+        let mut block = vec![0; 1024];
+        put(&mut block, 0, 16, 2, FileType::Dir, b".");
+        put(&mut block, 16, 1008, 77, FileType::Symlink, b"name");
+        let all = slots(&block, 0).expect("good");
+        assert_eq!(all.iter().map(|s| s.name).collect::<Vec<_>>(), [b".".as_slice(), b"name"]);
+        let last = all.last().expect("two").entry;
+        let kind = FileType::of_number(last.file_type);
+        assert_eq!((last.inode.get(), kind), (77, FileType::Symlink));
+        // 64 KiB in one entry.
+        let mut large = vec![0; 1 << 16];
+        put(&mut large, 0, 1 << 16, 2, FileType::Dir, b".");
+        assert_eq!(slots(&large, 0).expect("good").len(), 1);
+        assert!(slots(&[0; 1024], 0).is_err(), "no length at all");
+    }
+}

@@ -1,0 +1,3 @@
+//! NILFS2.
+
+pub mod disk;
