@@ -1,3 +1,8 @@
-//! NILFS2.
+//! NILFS2: images read, recovered and checked.
+//!
+//! [`disk`] has every on-disk structure, once. [`log`] makes logs out of what changed in memory;
+//! [`image`] needs it only to write down what a recovery brought back.
 
 pub mod disk;
+pub mod image;
+pub mod log;

@@ -1,0 +1,79 @@
+//! What a mount after a crash would find: recovery, then every name with where its contents lie.
+
+use wp_base::{FsError, FsResult};
+use wp_medium::Overlay;
+use wp_vfs::{FileType, Run, Survey, SurveyedFile};
+
+use crate::disk::ino;
+
+use super::{Image, Record, RecoverOptions, recover};
+
+/// Recovers into `overlay` as a mount would and surveys the result.
+///
+/// Errors: the mount's. A file or directory that cannot be read is a fault of the survey.
+pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Survey> {
+    let recovery = recover(overlay, options)?;
+    let image = Image::open(overlay)?;
+    let mut out = Survey { did: recovery.to_string(), ..Survey::default() };
+    out.counts.push(("blocks_salvaged", recovery.blocks));
+    out.last = recovery.last.iter().map(|at| at / 4096).collect();
+    let mut seen = std::collections::BTreeSet::from([ino::ROOT]);
+    let mut dirs = vec![(String::new(), ino::ROOT)];
+    while let Some((path, number)) = dirs.pop() {
+        let names = match image.inode(number).and_then(|record| image.names(&record)) {
+            Ok(names) => names,
+            Err(e) => {
+                out.faults.push(format!("{path}: {e}"));
+                continue;
+            }
+        };
+        for name in &names {
+            let text = String::from_utf8_lossy(&name.name);
+            let full = if path.is_empty() { text.into_owned() } else { format!("{path}/{text}") };
+            match image.inode(name.ino).and_then(|record| file(&image, full.clone(), &record)) {
+                Ok(file) => {
+                    if file.kind == FileType::Dir && seen.insert(name.ino) {
+                        dirs.push((full, name.ino));
+                    }
+                    out.files.push(file);
+                }
+                Err(e) => out.faults.push(format!("{full}: {e}")),
+            }
+        }
+    }
+    out.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(out)
+}
+
+fn file(image: &Image<'_>, path: String, record: &Record) -> FsResult<SurveyedFile> {
+    let inode = &record.inode;
+    let mode = inode.mode.get();
+    let kind = FileType::from_mode(mode.into()).ok_or_else(|| {
+        FsError::corrupt("nilfs2 inode", "i_mode", record.at, mode.into(), "a known type")
+    })?;
+    let target = match kind {
+        FileType::Symlink => {
+            Some(String::from_utf8_lossy(&image.link_target(record)?).into_owned())
+        }
+        _ => None,
+    };
+    let mut map = Vec::new();
+    if kind == FileType::File {
+        let g = image.geometry();
+        map.extend(image.map(record)?.iter().map(|r| Run {
+            at: r.logical.saturating_mul(1 << g.block_bits),
+            place: g.byte_of(r.start),
+            bytes: g.byte_of(r.blocks),
+        }));
+    }
+    Ok(SurveyedFile {
+        path,
+        kind,
+        ino: record.ino,
+        nlink: inode.links_count.get().into(),
+        size: inode.size.get(),
+        target,
+        xattrs: Some(Vec::new()),
+        map,
+    })
+}

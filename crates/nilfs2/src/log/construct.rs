@@ -1,0 +1,506 @@
+//! One construction: which blocks go into which log, and the logs as bytes.
+
+use std::collections::BTreeMap;
+
+use wp_base::{FsError, FsResult};
+
+use crate::disk::summary::{Cursor, FILE_BYTES, data_sum, flag, set_data_sum};
+use crate::disk::{
+    FileInfo, Geometry, Inode, Summary, SummaryHead, SuperRoot, index, ino, lo32, view_mut, wide,
+};
+
+use super::dat::Via;
+use super::file::File;
+use super::{Place, Store};
+
+/// What a construction is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A checkpoint of everything. `SC_LSEG_SR`.
+    Checkpoint,
+}
+
+/// A log as it is to be written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Log {
+    /// Its first block.
+    pub start: u64,
+    /// Its sequence number.
+    pub seq: u64,
+    /// Its blocks, the summary first.
+    pub blocks: Vec<Vec<u8>>,
+    /// Does it end with a super root?
+    pub has_root: bool,
+}
+
+/// Most segments that a construction takes at once. `SC_MAX_SEGDELTA`.
+const SEGMENTS_AT_ONCE: u64 = 64;
+
+/// A block that was chosen: of data (level 0) or of the map.
+#[derive(Clone, Copy)]
+struct Chosen {
+    level: usize,
+    key: u64,
+}
+
+/// A file in a log that is being made.
+struct Part {
+    ino: u64,
+    data: Vec<Chosen>,
+    nodes: Vec<Chosen>,
+}
+
+/// A log that is being made.
+struct Draft {
+    segment: u64,
+    /// First block of the segment.
+    segment_start: u64,
+    start: u64,
+    /// Blocks that there are from its start to the end of the segment.
+    room: u64,
+    seq: u64,
+    next_segment: u64,
+    flags: u16,
+    parts: Vec<Part>,
+    cursor: Cursor,
+    summary_blocks: u64,
+    blocks: u64,
+    has_root: bool,
+}
+
+impl Draft {
+    fn new(g: &Geometry, segment: u64, offset: u64, seq: u64, next_segment: u64) -> Draft {
+        let (segment_start, end) = g.segment(segment);
+        let start = segment_start + offset;
+        Draft {
+            segment,
+            segment_start,
+            start,
+            room: end.saturating_sub(start),
+            seq,
+            next_segment,
+            flags: 0,
+            parts: Vec::new(),
+            cursor: Cursor::new(SummaryHead::BYTES, g.block_bytes()),
+            summary_blocks: 1,
+            blocks: 1,
+            has_root: false,
+        }
+    }
+
+    fn reset(&mut self, g: &Geometry) {
+        *self = Draft::new(
+            g,
+            self.segment,
+            self.start - self.segment_start,
+            self.seq,
+            self.next_segment,
+        );
+    }
+
+    /// Adds a block of a file, if there is room. `nilfs_segctor_add_file_block`.
+    fn add(&mut self, g: &Geometry, number: u64, is_begun: bool, c: Chosen) -> bool {
+        let mut cursor = self.cursor;
+        if !is_begun {
+            cursor.place(FILE_BYTES);
+        }
+        let is_data = c.level == 0;
+        let bytes_of = if is_data { FileInfo::data_bytes } else { FileInfo::node_bytes };
+        cursor.place(bytes_of(number));
+        let summary_blocks = wide(cursor.bytes().div_ceil(g.block_bytes()));
+        let more = summary_blocks.saturating_sub(self.summary_blocks);
+        if self.blocks + more + 1 > self.room {
+            return false;
+        }
+        self.cursor = cursor;
+        self.summary_blocks += more;
+        self.blocks += more + 1;
+        if !is_begun {
+            self.parts.push(Part { ino: number, data: Vec::new(), nodes: Vec::new() });
+        }
+        if let Some(part) = self.parts.last_mut() {
+            let list = if is_data { &mut part.data } else { &mut part.nodes };
+            list.push(c);
+        }
+        true
+    }
+}
+
+/// How far a construction has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Which of the files with changes comes next.
+    Files(usize),
+    Ifile,
+    Cpfile,
+    Sufile,
+    Dat,
+    Root,
+    Done,
+}
+
+/// A construction.
+struct Run {
+    drafts: Vec<Draft>,
+    current: usize,
+    stage: Stage,
+    /// Are the data of the stage's file in logs, so that its nodes come next?
+    at_nodes: bool,
+    has_delta: bool,
+}
+
+/// The current log is full, and there is no other.
+struct Full;
+
+impl Store<'_> {
+    fn file_mut(&mut self, number: u64) -> FsResult<(&mut File, Via<'_>)> {
+        let Store { disk, dat, cpfile, sufile, ifile, files, .. } = self;
+        if number == ino::DAT {
+            return Ok((&mut dat.file, Via { disk, dat: None }));
+        }
+        let file = match number {
+            ino::CPFILE => cpfile,
+            ino::SUFILE => sufile,
+            ino::IFILE => ifile,
+            other => files.get_mut(&other).ok_or(FsError::NotFound)?,
+        };
+        Ok((file, Via { disk, dat: Some(dat) }))
+    }
+
+    /// Is there anything to be written?
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+            || [&self.ifile, &self.cpfile, &self.sufile].into_iter().any(File::is_dirty)
+    }
+
+    /// Makes the logs of a construction, each round a list; a round's logs are written before the
+    /// next round's. `now`: seconds since 1970. What was written counts as clean then.
+    ///
+    /// Errors: `NoSpace` without a free segment; `Corrupt`.
+    pub fn construct(&mut self, kind: Kind, now: u64) -> FsResult<Vec<Log>> {
+        let Kind::Checkpoint = kind;
+        self.touch_inodes()?;
+        if !self.is_dirty() {
+            return Ok(Vec::new());
+        }
+        let cno = self.dat.cno;
+        let mut out = Vec::new();
+        let mut run = Run {
+            drafts: Vec::new(),
+            current: 0,
+            stage: Stage::Files(0),
+            at_nodes: false,
+            has_delta: false,
+        };
+        let mut blocks = 0;
+        let mut is_first = true;
+        while run.stage != Stage::Done {
+            run.drafts = vec![self.begin()?];
+            if std::mem::take(&mut is_first)
+                && let Some(first) = run.drafts.first_mut()
+            {
+                first.flags |= flag::BEGIN;
+            }
+            self.collect(&mut run)?;
+            blocks += run.drafts.iter().map(|d| d.blocks).sum::<u64>();
+            let infos = self.assign(&run)?;
+            if run.stage > Stage::Ifile {
+                self.fill_inodes()?;
+            }
+            if run.stage == Stage::Done {
+                self.count_blocks();
+                self.fill_checkpoint(cno, blocks, now, !run.has_delta)?;
+                self.nongc_ctime = now;
+            }
+            for d in &run.drafts {
+                self.set_usage(d.segment, d.blocks + d.start - d.segment_start, now)?;
+            }
+            for (draft, files) in run.drafts.iter().zip(infos) {
+                out.push(self.write(draft, files, cno, now)?);
+            }
+            if let Some(last) = run.drafts.last() {
+                self.place = Place {
+                    segment: last.segment,
+                    offset: last.start - last.segment_start + last.blocks,
+                    next_segment: last.next_segment,
+                    seq: last.seq,
+                };
+            }
+        }
+        self.written();
+        Ok(out)
+    }
+
+    /// The inodes of all files with changes are written. `nilfs_segctor_collect_dirty_files`.
+    fn touch_inodes(&mut self) -> FsResult<()> {
+        for number in self.dirty.clone() {
+            let (block, _) = self.disk.g.ifile.place(number);
+            let (ifile, mut via) = self.file_mut(ino::IFILE)?;
+            ifile.existing_mut(&mut via, block)?;
+        }
+        Ok(())
+    }
+
+    /// A log behind the last one. `nilfs_segctor_begin_construction`.
+    fn begin(&mut self) -> FsResult<Draft> {
+        /// Blocks that a log has at least. `NILFS_PSEG_MIN_BLOCKS`.
+        const LEAST: u64 = 2;
+        let p = &mut self.place;
+        let (start, end) = self.disk.g.segment(p.segment);
+        if end.saturating_sub(start + p.offset) < LEAST {
+            (p.segment, p.offset) = (p.next_segment, 0);
+            p.seq = p.seq.wrapping_add(1);
+        }
+        let p = *p;
+        self.use_segment(p.segment)?;
+        let next = if p.next_segment == p.segment { self.take_segment()? } else { p.next_segment };
+        Ok(Draft::new(&self.disk.g, p.segment, p.offset, p.seq, next))
+    }
+
+    /// Chooses blocks for the drafts, and takes more segments where all must be in one round: from
+    /// the checkpoints on. `nilfs_segctor_collect`.
+    fn collect(&mut self, run: &mut Run) -> FsResult<()> {
+        let (stage, at_nodes) = (run.stage, run.at_nodes);
+        let first_flags = run.drafts.first().map_or(0, |d| d.flags);
+        let mut more = 1;
+        while let Err(Full) = self.collect_blocks(run)? {
+            if run.stage < Stage::Cpfile {
+                break;
+            }
+            for draft in &mut run.drafts {
+                draft.reset(&self.disk.g);
+            }
+            if let Some(first) = run.drafts.first_mut() {
+                first.flags = first_flags;
+            }
+            for _ in 0..more {
+                let Some(last) = run.drafts.last() else { break };
+                let (segment, seq) = (last.next_segment, last.seq.wrapping_add(1));
+                self.use_segment(segment)?;
+                let next = self.take_segment()?;
+                run.drafts.push(Draft::new(&self.disk.g, segment, 0, seq, next));
+            }
+            more = (more * 2).min(SEGMENTS_AT_ONCE);
+            (run.stage, run.at_nodes) = (stage, at_nodes);
+            run.current = 0;
+        }
+        for unused in run.drafts.split_off(run.current + 1) {
+            self.free_segment(unused.next_segment)?;
+        }
+        run.current = 0;
+        Ok(())
+    }
+
+    /// `nilfs_segctor_collect_blocks`.
+    fn collect_blocks(&mut self, run: &mut Run) -> FsResult<Result<(), Full>> {
+        loop {
+            let number = match run.stage {
+                Stage::Files(n) => match self.dirty.get(n) {
+                    Some(number) => *number,
+                    None => {
+                        run.stage = Stage::Ifile;
+                        continue;
+                    }
+                },
+                Stage::Ifile => ino::IFILE,
+                Stage::Cpfile => ino::CPFILE,
+                Stage::Sufile => ino::SUFILE,
+                Stage::Dat => ino::DAT,
+                Stage::Root => {
+                    let is_full = |d: &Draft| d.blocks >= d.room;
+                    if run.drafts.get(run.current).is_some_and(is_full) && !feed(run) {
+                        return Ok(Err(Full));
+                    }
+                    if let Some(draft) = run.drafts.get_mut(run.current) {
+                        draft.blocks += 1;
+                        draft.has_root = true;
+                        draft.flags |= flag::SUPER_ROOT | flag::END;
+                    }
+                    run.stage = Stage::Done;
+                    return Ok(Ok(()));
+                }
+                Stage::Done => return Ok(Ok(())),
+            };
+            if self.scan_file(run, number)?.is_err() {
+                return Ok(Err(Full));
+            }
+            run.at_nodes = false;
+            run.stage = match run.stage {
+                Stage::Files(n) => Stage::Files(n + 1),
+                Stage::Ifile => {
+                    self.create_checkpoint(self.dat.cno)?;
+                    Stage::Cpfile
+                }
+                Stage::Cpfile => Stage::Sufile,
+                Stage::Sufile => Stage::Dat,
+                Stage::Dat | Stage::Root | Stage::Done => Stage::Root,
+            };
+        }
+    }
+
+    /// Data of a file, then the nodes of its map. `nilfs_segctor_scan_file`.
+    fn scan_file(&mut self, run: &mut Run, number: u64) -> FsResult<Result<(), Full>> {
+        let is_root_metadata = ino::is_root_metadata(number);
+        let mut is_begun = false;
+        if !run.at_nodes {
+            let (file, _) = self.file_mut(number)?;
+            let wanted = file.blocks.iter().filter(|(_, b)| b.is_wanted()).map(|(key, _)| *key);
+            for key in wanted.collect::<Vec<u64>>() {
+                let (file, mut via) = self.file_mut(number)?;
+                file.propagate(&mut via, 0, key)?;
+                if !self.add(run, number, &mut is_begun, Chosen { level: 0, key }) {
+                    return Ok(Err(Full));
+                }
+                run.has_delta |= !is_root_metadata;
+            }
+            run.at_nodes = true;
+        }
+        let (file, _) = self.file_mut(number)?;
+        for (level, key) in file.wanted_nodes() {
+            let (file, mut via) = self.file_mut(number)?;
+            file.propagate(&mut via, level, key)?;
+        }
+        let (file, _) = self.file_mut(number)?;
+        let mut nodes = file.wanted_nodes();
+        nodes.sort_unstable();
+        for (level, key) in nodes {
+            if !self.add(run, number, &mut is_begun, Chosen { level, key }) {
+                return Ok(Err(Full));
+            }
+            run.has_delta |= !is_root_metadata;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Adds a block to the current log or, if that is full, to the next.
+    fn add(&self, run: &mut Run, number: u64, is_begun: &mut bool, c: Chosen) -> bool {
+        loop {
+            let Some(draft) = run.drafts.get_mut(run.current) else { return false };
+            if draft.add(&self.disk.g, number, *is_begun, c) {
+                *is_begun = true;
+                return true;
+            }
+            *is_begun = false;
+            if !feed(run) {
+                return false;
+            }
+        }
+    }
+
+    /// Every block gets its place. `nilfs_segctor_assign`.
+    fn assign(&mut self, run: &Run) -> FsResult<Vec<Vec<FileInfo>>> {
+        let cno = self.dat.cno;
+        let mut all = Vec::new();
+        for draft in &run.drafts {
+            let mut block = draft.start + draft.summary_blocks;
+            let mut files = Vec::new();
+            for part in &draft.parts {
+                let (file, mut via) = self.file_mut(part.ino)?;
+                let mut place = |list: &[Chosen]| -> FsResult<Vec<_>> {
+                    let infos = list.iter().map(|c| {
+                        block += 1;
+                        file.assign(&mut via, c.level, c.key, block - 1)
+                    });
+                    infos.collect()
+                };
+                let (data, nodes) = (place(&part.data)?, place(&part.nodes)?);
+                let cno = if ino::is_root_metadata(part.ino) { 0 } else { cno };
+                files.push(FileInfo { ino: part.ino, cno, data, nodes });
+            }
+            all.push(files);
+        }
+        Ok(all)
+    }
+
+    /// The inodes of all files with changes as they are now. `nilfs_segctor_fill_in_file_bmap`.
+    fn fill_inodes(&mut self) -> FsResult<()> {
+        for number in self.dirty.clone() {
+            let (block, at) = self.disk.g.ifile.place(number);
+            let Some(file) = self.files.get_mut(&number) else { continue };
+            let inode = file.sealed_inode();
+            let (ifile, mut via) = self.file_mut(ino::IFILE)?;
+            let held = ifile.block(&mut via, block)?.ok_or(FsError::Io)?;
+            *view_mut::<Inode>(&mut held.what, at).ok_or(FsError::Io)? = inode;
+        }
+        Ok(())
+    }
+
+    /// Blocks that files have more than before.
+    fn count_blocks(&mut self) {
+        for file in self.files.values_mut().chain([&mut self.ifile]) {
+            let added = std::mem::take(&mut file.added);
+            self.blocks_count = self.blocks_count.saturating_add_signed(added);
+        }
+    }
+
+    /// A log as bytes.
+    fn write(&mut self, draft: &Draft, files: Vec<FileInfo>, cno: u64, now: u64) -> FsResult<Log> {
+        let g = self.disk.g.clone();
+        let head = SummaryHead {
+            flags: draft.flags.into(),
+            seq: draft.seq.into(),
+            create: now.into(),
+            next: g.segment(draft.next_segment).0.into(),
+            nblocks: lo32(draft.blocks).into(),
+            cno: cno.into(),
+            ..SummaryHead::zeroed()
+        };
+        let infos: BTreeMap<usize, &FileInfo> = files.iter().enumerate().collect();
+        let mut payload = Vec::new();
+        for (n, part) in draft.parts.iter().enumerate() {
+            let (file, mut via) = self.file_mut(part.ino)?;
+            for c in &part.data {
+                let held = file.block(&mut via, c.key)?.ok_or(FsError::Io)?;
+                held.is_in_log = true;
+                payload.push(held.what.clone());
+            }
+            let nodes = infos.get(&n).map_or(&[][..], |f| &f.nodes);
+            let places = (0..).map(|i| draft.start + draft.summary_blocks + i);
+            let places = places.skip(payload.len());
+            for (info, place) in nodes.iter().zip(places) {
+                let pointer = if part.ino == ino::DAT { place } else { info.virtual_block };
+                let held = file.nodes.get_mut(&pointer).ok_or(FsError::Io)?;
+                held.is_in_log = true;
+                payload.push(held.what.store(g.block_bytes()));
+            }
+        }
+        let summary = Summary { head, files }.store(&g);
+        let mut blocks: Vec<Vec<u8>> =
+            summary.chunks(g.block_bytes()).map(<[u8]>::to_vec).collect();
+        assert_eq!(wide(blocks.len()), draft.summary_blocks, "a summary as long as it was planned");
+        blocks.append(&mut payload);
+        if draft.has_root {
+            let root = SuperRoot {
+                nongc_ctime: self.nongc_ctime,
+                dat: self.dat.file.sealed_inode(),
+                cpfile: self.cpfile.sealed_inode(),
+                sufile: self.sufile.sealed_inode(),
+            };
+            blocks.push(root.store(&g));
+        }
+        assert_eq!(blocks.len(), index(draft.blocks), "a log as long as it was planned");
+        let sum = data_sum(g.crc_seed, blocks.iter().map(Vec::as_slice));
+        if let Some(first) = blocks.first_mut() {
+            set_data_sum(first, sum);
+        }
+        Ok(Log { start: draft.start, seq: draft.seq, blocks, has_root: draft.has_root })
+    }
+
+    /// All that was in logs is on the medium, and there is another checkpoint.
+    fn written(&mut self) {
+        let metadata = [&mut self.dat.file, &mut self.cpfile, &mut self.sufile, &mut self.ifile];
+        for file in self.files.values_mut().chain(metadata) {
+            file.blocks.values_mut().filter(|b| b.is_in_log).for_each(super::Held::written);
+            file.nodes.values_mut().filter(|n| n.is_in_log).for_each(super::Held::written);
+        }
+        self.dirty.clear();
+        self.dat.cno += 1;
+    }
+}
+
+/// Goes on with the next log, if there is one. `nilfs_segctor_feed_segment`.
+fn feed(run: &mut Run) -> bool {
+    let has_next = run.current + 1 < run.drafts.len();
+    run.current += usize::from(has_next);
+    has_next
+}

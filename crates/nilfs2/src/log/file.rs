@@ -1,0 +1,229 @@
+//! A file in memory: its inode, its block map, and what of both was read or changed.
+
+use std::collections::BTreeMap;
+
+use wp_base::{FsError, FsResult};
+
+use crate::disk::bmap::{self, Map};
+use crate::disk::{BlockMap, Inode, Node, ino};
+
+use super::dat::Via;
+
+/// What the pointers of a block map are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pointers {
+    /// Blocks of the device: the DAT's own map.
+    Physical,
+    /// Virtual numbers that no checkpoint keeps: the files of checkpoints and of usage.
+    Passing,
+    /// Virtual numbers that checkpoints keep.
+    Kept,
+}
+
+/// A block of a file, or a node of its map.
+#[derive(Clone, Debug)]
+pub(super) struct Held<T> {
+    /// The contents.
+    pub what: T,
+    /// Is it to be written?
+    pub is_dirty: bool,
+    /// Has it a pointer of its own already, that nothing on the medium has?
+    pub is_volatile: bool,
+    /// Is it in a log of this construction that is closed?
+    pub is_in_log: bool,
+}
+
+impl<T> Held<T> {
+    /// As it stands on the medium.
+    pub fn clean(what: T) -> Held<T> {
+        Held { what, is_dirty: false, is_volatile: false, is_in_log: false }
+    }
+    /// New, and to be written.
+    pub fn fresh(what: T) -> Held<T> {
+        Held { what, is_dirty: true, is_volatile: true, is_in_log: false }
+    }
+    /// Is it to go into the log that is being made?
+    pub fn is_wanted(&self) -> bool {
+        self.is_dirty && !self.is_in_log
+    }
+    /// It was written.
+    pub fn written(&mut self) {
+        (self.is_dirty, self.is_volatile, self.is_in_log) = (false, false, false);
+    }
+}
+
+/// First of the pointers that stand for blocks without a place. `NILFS_BMAP_NEW_PTR_INIT`.
+const NO_PLACE: u64 = 1 << 63;
+
+/// A file.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    /// Its number.
+    pub ino: u64,
+    /// Its inode; the map in it is old, see [`Self::sealed_inode`].
+    pub inode: Inode,
+    /// What its pointers are.
+    pub pointers: Pointers,
+    /// Its block map.
+    pub map: Map,
+    /// Blocks of data that are in memory, by their place in the file.
+    pub blocks: BTreeMap<u64, Held<Vec<u8>>>,
+    /// Nodes of the map that are in memory, by the pointer that leads to them.
+    pub nodes: BTreeMap<u64, Held<Node>>,
+    /// Blocks that were added, less those that were taken away, since this was last asked for.
+    pub added: i64,
+    /// The key that got a pointer last, and the pointer: neighbours get neighbours.
+    last: Option<(u64, u64)>,
+    /// The next pointer without a place.
+    next_pointer: u64,
+}
+
+impl File {
+    /// A file as its inode says. `at`: byte address of the inode, for errors.
+    pub fn load(number: u64, inode: Inode, at: u64) -> FsResult<File> {
+        let map = inode.bmap.load(at)?;
+        let pointers = match number {
+            ino::DAT => Pointers::Physical,
+            ino::CPFILE | ino::SUFILE => Pointers::Passing,
+            _ => Pointers::Kept,
+        };
+        Ok(File {
+            ino: number,
+            inode,
+            pointers,
+            map,
+            blocks: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            added: 0,
+            last: None,
+            next_pointer: NO_PLACE,
+        })
+    }
+
+    /// The inode with the map as it is now.
+    pub fn sealed_inode(&mut self) -> Inode {
+        self.next_pointer = NO_PLACE;
+        self.inode.bmap = BlockMap::store(&self.map);
+        self.inode
+    }
+
+    /// Is anything to be written?
+    pub fn is_dirty(&self) -> bool {
+        self.blocks.values().any(|b| b.is_dirty) || self.nodes.values().any(|n| n.is_dirty)
+    }
+
+    /// Adds `n` blocks to the space in use, or takes them away.
+    pub fn count(&mut self, n: i64, block_bits: u32) {
+        self.inode.add_blocks(n, block_bits);
+        self.added += n;
+    }
+
+    /// A pointer for the block or node `key`, as near to its neighbours' as there is one.
+    ///
+    /// Source: `nilfs_bmap_prepare_alloc_ptr` with `nilfs_btree_find_target_v`.
+    pub fn take_pointer(
+        &mut self,
+        via: &mut Via<'_>,
+        key: u64,
+        near: Option<u64>,
+    ) -> FsResult<u64> {
+        let goal = self.goal(via, key, near);
+        let pointer = self.take_pointer_at(via, goal)?;
+        if self.pointers != Pointers::Physical {
+            self.last = Some((key, pointer));
+        }
+        Ok(pointer)
+    }
+
+    /// A pointer from `goal` on.
+    pub fn take_pointer_at(&mut self, via: &mut Via<'_>, goal: u64) -> FsResult<u64> {
+        match &mut via.dat {
+            Some(dat) => dat.take(via.disk, goal),
+            None => {
+                self.next_pointer += 1;
+                Ok(self.next_pointer - 1)
+            }
+        }
+    }
+
+    /// Where the search for a free number starts. `nilfs_bmap_find_target_seq`,
+    /// `nilfs_btree_find_near`, `nilfs_bmap_find_target_in_group`.
+    fn goal(&self, via: &Via<'_>, key: u64, near: Option<u64>) -> u64 {
+        if let Some((last_key, last)) = self.last
+            && key.abs_diff(last_key) < 7
+            && let Some(goal) = last.checked_add_signed(key.wrapping_sub(last_key).cast_signed())
+            && goal != 0
+        {
+            return goal;
+        }
+        if let Some(near) = near {
+            return near;
+        }
+        let entries = via.disk.g.dat.group_entries;
+        self.ino / entries * entries + self.ino % 8 * (entries / 8)
+    }
+
+    /// Where the block that a pointer leads to lies on the medium.
+    pub fn locate(&self, via: &mut Via<'_>, pointer: u64) -> FsResult<u64> {
+        let block = match &mut via.dat {
+            Some(dat) => dat.locate(via.disk, pointer)?,
+            None => pointer,
+        };
+        if !via.disk.g.is_in_segment(block) {
+            let expected = format!("a block of a segment (file {}, pointer {pointer})", self.ino);
+            return Err(FsError::corrupt("nilfs2 block map", "block", 0, block, expected));
+        }
+        Ok(block)
+    }
+
+    /// The pointer of block `key`. `None`: a hole.
+    pub fn pointer(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<Option<u64>> {
+        if let Map::Direct(pointers) = &self.map {
+            return Ok(Some(bmap::direct(pointers, key)).filter(|p| *p != 0));
+        }
+        let (path, is_there) = self.path(via, key)?;
+        Ok(if is_there { self.child(&path, 1).map(|(_, p)| p) } else { None })
+    }
+
+    /// Block `key`, read if it is not in memory. `None`: a hole.
+    pub fn block(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<Option<&mut Held<Vec<u8>>>> {
+        if !self.blocks.contains_key(&key) {
+            let Some(pointer) = self.pointer(via, key)? else { return Ok(None) };
+            let place = self.locate(via, pointer)?;
+            let bytes = via.disk.read(place)?;
+            self.blocks.insert(key, Held::clean(bytes));
+        }
+        Ok(self.blocks.get_mut(&key))
+    }
+
+    /// Block `key` to be changed; what `make` gives if it was a hole.
+    pub fn block_mut(
+        &mut self,
+        via: &mut Via<'_>,
+        key: u64,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> FsResult<&mut Vec<u8>> {
+        if self.block(via, key)?.is_none() {
+            self.insert(via, key)?;
+            self.blocks.insert(key, Held::fresh(make()));
+        }
+        let held = self.blocks.get_mut(&key).ok_or(FsError::Io)?;
+        held.is_dirty = true;
+        Ok(&mut held.what)
+    }
+
+    /// Block `key` to be changed, which must be there. Errors: `Corrupt` for a hole.
+    pub fn existing_mut(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<&mut Vec<u8>> {
+        let number = self.ino;
+        match self.block(via, key)? {
+            Some(held) => {
+                held.is_dirty = true;
+                Ok(&mut held.what)
+            }
+            None => {
+                let expected = format!("a block {key} of file {number}");
+                Err(FsError::corrupt("nilfs2 metadata file", "block map", 0, 0, expected))
+            }
+        }
+    }
+}

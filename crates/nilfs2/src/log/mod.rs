@@ -1,0 +1,171 @@
+//! Making logs: what was changed in memory gets places, and comes out as blocks to be written.
+//!
+//! Picture:    [`Store`] = the metadata files and the files with changes, as far as they are in
+//!             memory -> [`Store::construct`]: files (data, then nodes of their maps), inode file,
+//!             checkpoints, usage of segments, DAT, super root, each block with a new pointer ->
+//!             [`Log`]s.
+//! Invariants: 1. a block's contents are taken when all of its log have their places: what the
+//!                giving of places changes is in it.
+//!             2. pure and synchronous; what is not in memory is read through [`Disk`].
+//!             3. nothing that a checkpoint on the medium needs is written over: logs go to free
+//!                places only.
+//! Left out:   logs of the cleaner.
+//! Source:     `nilfs_segctor_do_construct` and what it calls, for the order of blocks and of
+//!             pointers, so that logs come out as the kernel's.
+
+#![deny(clippy::indexing_slicing)]
+
+mod construct;
+mod dat;
+mod file;
+mod palloc;
+mod tables;
+mod tree;
+
+use std::collections::BTreeMap;
+
+use wp_base::{FsError, FsResult};
+
+use crate::disk::{Checkpoint, Inode, SuperRoot, ino, view};
+
+use dat::{Dat, Via};
+use file::{File, Held};
+
+pub use construct::{Kind, Log};
+pub use dat::Disk;
+
+/// Where the next log goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The segment.
+    pub segment: u64,
+    /// Blocks of it that logs have.
+    pub offset: u64,
+    /// The segment that comes next; the same: none was taken yet.
+    pub next_segment: u64,
+    /// Sequence number of the segment.
+    pub seq: u64,
+}
+
+/// What a file system begins with.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The super root, at byte `at`.
+    pub root: SuperRoot,
+    /// Byte address of the super root, for errors.
+    pub at: u64,
+    /// The checkpoint of the super root.
+    pub checkpoint: Checkpoint,
+    /// Number of the next checkpoint.
+    pub cno: u64,
+    /// Where the next log goes.
+    pub place: Place,
+}
+
+/// A file system in memory, as far as it was read or changed.
+#[derive(Debug)]
+pub struct Store<'a> {
+    disk: Disk<'a>,
+    dat: Dat,
+    cpfile: File,
+    sufile: File,
+    ifile: File,
+    files: BTreeMap<u64, File>,
+    /// Files with changes, in the order of their first one.
+    dirty: Vec<u64>,
+    inodes_count: u64,
+    blocks_count: u64,
+    place: Place,
+    /// When the last log was written that was not the cleaner's.
+    nongc_ctime: u64,
+}
+
+impl<'a> Store<'a> {
+    /// The file system on `disk`. Errors: `Corrupt` for block maps of its metadata files.
+    pub fn open(disk: Disk<'a>, origin: &Origin) -> FsResult<Store<'a>> {
+        let load = |number, inode| File::load(number, inode, origin.at);
+        Ok(Store {
+            dat: Dat { file: load(ino::DAT, origin.root.dat)?, cno: origin.cno },
+            cpfile: load(ino::CPFILE, origin.root.cpfile)?,
+            sufile: load(ino::SUFILE, origin.root.sufile)?,
+            ifile: load(ino::IFILE, origin.checkpoint.ifile_inode)?,
+            files: BTreeMap::new(),
+            dirty: Vec::new(),
+            inodes_count: origin.checkpoint.inodes_count.get(),
+            blocks_count: origin.checkpoint.blocks_count.get(),
+            place: origin.place,
+            nongc_ctime: origin.root.nongc_ctime,
+            disk,
+        })
+    }
+
+    /// Where the next log goes.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The number of the next checkpoint.
+    pub fn cno(&self) -> u64 {
+        self.dat.cno
+    }
+
+    /// Does the file `number` exist? It is in memory then. Errors: `NotFound`, `Corrupt`.
+    fn load_file(&mut self, number: u64) -> FsResult<()> {
+        if self.files.contains_key(&number) {
+            return Ok(());
+        }
+        let (block, at) = self.disk.g.ifile.place(number);
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let held = self.ifile.block(via, block)?.ok_or(FsError::NotFound)?;
+        let inode = *view::<Inode>(&held.what, at).ok_or(FsError::NotFound)?;
+        if inode.links_count.get() == 0 || !inode.has_map() {
+            return Err(FsError::NotFound);
+        }
+        self.files.insert(number, File::load(number, inode, 0)?);
+        Ok(())
+    }
+
+    /// Writes a whole block of a file. Its length is not changed by that.
+    ///
+    /// Errors: `NotFound` without such a file; `NoSpace`; `Corrupt`.
+    pub fn write_block(&mut self, number: u64, key: u64, bytes: Vec<u8>) -> FsResult<()> {
+        self.load_file(number)?;
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let file = self.files.get_mut(&number).ok_or(FsError::NotFound)?;
+        let was_volatile = file.blocks.get(&key).is_some_and(|b| b.is_volatile);
+        let is_new = !was_volatile && file.pointer(via, key)?.is_none();
+        if is_new {
+            file.insert(via, key)?;
+        }
+        let held = Held {
+            what: bytes,
+            is_dirty: true,
+            is_volatile: is_new || was_volatile,
+            is_in_log: false,
+        };
+        file.blocks.insert(key, held);
+        if !self.dirty.contains(&number) {
+            self.dirty.push(number);
+        }
+        Ok(())
+    }
+
+    /// Logs were written behind the last checkpoint that do not count any more: the segments that
+    /// they are in stay in use until the cleaner comes, and logs go on in a fresh one.
+    ///
+    /// `used`: the segment of the last of these logs, and the one named as next there; `seq`: its
+    /// sequence number. Source: `nilfs_prepare_segment_for_recovery`.
+    pub fn leave_segments(&mut self, used: [u64; 2], seq: u64) -> FsResult<()> {
+        let (current, next) = (self.place.segment, self.place.next_segment);
+        self.free_segment(next)?;
+        for segment in [next, used[0], used[1]] {
+            if segment != current {
+                self.scrap_segment(segment)?;
+            }
+        }
+        let segment = self.take_segment()?;
+        let seq = seq.wrapping_add(2);
+        self.place = Place { segment, offset: 0, next_segment: segment, seq };
+        Ok(())
+    }
+}

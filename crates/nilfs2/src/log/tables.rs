@@ -1,0 +1,179 @@
+//! The usage of segments and the checkpoints while a log is made.
+
+use wp_base::{FsError, FsResult};
+
+use crate::disk::checkpoint::flag as cp_flag;
+use crate::disk::usage::flag;
+use crate::disk::{Checkpoint, CheckpointHeader, Inode, SegmentUsage, UsageHeader, lo32, view_mut};
+
+use super::Store;
+use super::dat::Via;
+use super::file::File;
+
+/// A structure in block `block` of a metadata file, to be changed; the block must be there.
+fn within<'f, T>(file: &'f mut File, via: &mut Via<'_>, at: (u64, usize)) -> FsResult<&'f mut T>
+where
+    T: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::KnownLayout,
+{
+    view_mut(file.existing_mut(via, at.0)?, at.1).ok_or(FsError::Io)
+}
+
+impl Store<'_> {
+    fn usage_mut(&mut self, segment: u64, may_make: bool) -> FsResult<&mut SegmentUsage> {
+        let g = &self.disk.g;
+        if segment >= g.segments {
+            let expected = format!("less than {}", g.segments);
+            return Err(FsError::corrupt("nilfs2 segment", "number", 0, segment, expected));
+        }
+        let (at, bytes) = (g.sufile.place(segment), g.block_bytes());
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        if may_make {
+            self.sufile.block_mut(via, at.0, || vec![0; bytes])?;
+        }
+        within(&mut self.sufile, via, at)
+    }
+
+    fn usage_head(&mut self) -> FsResult<&mut UsageHeader> {
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        within(&mut self.sufile, via, (0, 0))
+    }
+
+    /// Adds to the counts of free segments and of those in use.
+    fn count_segments(&mut self, clean: i64, dirty: i64) -> FsResult<()> {
+        let head = self.usage_head()?;
+        head.ncleansegs = head.ncleansegs.get().wrapping_add_signed(clean).into();
+        head.ndirtysegs = head.ndirtysegs.get().wrapping_add_signed(dirty).into();
+        Ok(())
+    }
+
+    /// Free segments, as the head of their file counts them.
+    pub fn segments_free(&mut self) -> FsResult<u64> {
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let held = self.sufile.block(via, 0)?.ok_or(FsError::Io)?;
+        let head = crate::disk::view::<UsageHeader>(&held.what, 0).ok_or(FsError::Io)?;
+        Ok(head.ncleansegs.get())
+    }
+
+    /// Takes the next free segment behind the one that was taken last. `nilfs_sufile_alloc`.
+    ///
+    /// Errors: `NoSpace`.
+    pub(super) fn take_segment(&mut self) -> FsResult<u64> {
+        let segments = self.disk.g.segments;
+        let last = self.usage_head()?.last_alloc.get();
+        for i in 0..segments {
+            let segment = last.wrapping_add(1 + i) % segments;
+            // A part of the file that was never written is all free.
+            let is_clean = {
+                let at = self.disk.g.sufile.place(segment);
+                let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+                let held = self.sufile.block(via, at.0)?;
+                let usage = held.and_then(|h| crate::disk::view::<SegmentUsage>(&h.what, at.1));
+                usage.is_none_or(SegmentUsage::is_clean)
+            };
+            if is_clean {
+                let usage = self.usage_mut(segment, true)?;
+                usage.flags = (usage.flags.get() | flag::DIRTY).into();
+                self.count_segments(-1, 1)?;
+                self.usage_head()?.last_alloc = segment.into();
+                return Ok(segment);
+            }
+        }
+        Err(FsError::NoSpace)
+    }
+
+    /// A segment is free again. `nilfs_sufile_do_free`.
+    pub(super) fn free_segment(&mut self, segment: u64) -> FsResult<()> {
+        let usage = self.usage_mut(segment, false)?;
+        if usage.is_clean() {
+            return Ok(());
+        }
+        let was_dirty = usage.is_dirty();
+        *usage = SegmentUsage { lastmod: 0.into(), nblocks: 0.into(), flags: 0.into() };
+        self.count_segments(1, if was_dirty { -1 } else { 0 })
+    }
+
+    /// A segment's contents do not count; it is for the cleaner. `nilfs_sufile_do_scrap`.
+    pub(super) fn scrap_segment(&mut self, segment: u64) -> FsResult<()> {
+        let usage = self.usage_mut(segment, true)?;
+        if usage.flags.get() == flag::DIRTY && usage.nblocks.get() == 0 {
+            return Ok(());
+        }
+        let (was_clean, was_dirty) = (usage.is_clean(), usage.is_dirty());
+        let flags = flag::DIRTY.into();
+        *usage = SegmentUsage { lastmod: 0.into(), nblocks: 0.into(), flags };
+        self.count_segments(-i64::from(was_clean), i64::from(!was_dirty))
+    }
+
+    /// A segment is in use. `nilfs_sufile_mark_dirty`.
+    pub(super) fn use_segment(&mut self, segment: u64) -> FsResult<()> {
+        let usage = self.usage_mut(segment, false)?;
+        if usage.is_bad() {
+            let found = usage.flags.get().into();
+            return Err(FsError::corrupt("nilfs2 segment usage", "su_flags", 0, found, "no error"));
+        }
+        usage.flags = (usage.flags.get() | flag::DIRTY).into();
+        Ok(())
+    }
+
+    /// How far logs reach in a segment, and when. `nilfs_sufile_set_segment_usage`.
+    pub(super) fn set_usage(&mut self, segment: u64, blocks: u64, now: u64) -> FsResult<()> {
+        let usage = self.usage_mut(segment, false)?;
+        usage.nblocks = lo32(blocks).into();
+        usage.lastmod = now.into();
+        Ok(())
+    }
+
+    /// There is to be a checkpoint of this number. `nilfs_cpfile_create_checkpoint`.
+    pub(super) fn create_checkpoint(&mut self, cno: u64) -> FsResult<()> {
+        let table = self.disk.g.cpfile;
+        let (block, at) = table.place(cno);
+        let bytes = self.disk.g.block_bytes();
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let fresh = || {
+            let mut fresh = vec![0; bytes];
+            for (_, at) in table.in_block(block) {
+                if let Some(cp) = view_mut::<Checkpoint>(&mut fresh, at) {
+                    cp.flags = cp_flag::INVALID.into();
+                }
+            }
+            fresh
+        };
+        self.cpfile.block_mut(via, block, fresh)?;
+        let cp: &mut Checkpoint = within(&mut self.cpfile, via, (block, at))?;
+        if cp.is_valid() {
+            return Ok(());
+        }
+        cp.flags = (cp.flags.get() & !cp_flag::INVALID).into();
+        if block != 0 {
+            let first: &mut Checkpoint = within(&mut self.cpfile, via, (block, 0))?;
+            first.checkpoints_count = first.checkpoints_count.get().saturating_add(1).into();
+        }
+        let head: &mut CheckpointHeader = within(&mut self.cpfile, via, (0, 0))?;
+        head.ncheckpoints = head.ncheckpoints.get().saturating_add(1).into();
+        Ok(())
+    }
+
+    /// What that checkpoint says. `nilfs_cpfile_finalize_checkpoint`.
+    pub(super) fn fill_checkpoint(
+        &mut self,
+        cno: u64,
+        blocks: u64,
+        now: u64,
+        is_minor: bool,
+    ) -> FsResult<()> {
+        let at = self.disk.g.cpfile.place(cno);
+        let ifile_inode: Inode = self.ifile.sealed_inode();
+        let (inodes, blocks_count) = (self.inodes_count, self.blocks_count);
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let cp: &mut Checkpoint = within(&mut self.cpfile, via, at)?;
+        let minor = if is_minor { cp_flag::MINOR } else { 0 };
+        cp.flags = (cp.flags.get() & !cp_flag::MINOR | minor).into();
+        (cp.snapshot_list.next, cp.snapshot_list.prev) = (0.into(), 0.into());
+        (cp.cno, cp.create) = (cno.into(), now.into());
+        cp.nblk_inc = blocks.into();
+        cp.inodes_count = inodes.into();
+        cp.blocks_count = blocks_count.into();
+        cp.ifile_inode = ifile_inode;
+        Ok(())
+    }
+}
