@@ -1,4 +1,4 @@
-//! NILFS2: images read, recovered and checked.
+//! NILFS2: images made, read and recovered.
 //!
 //! [`disk`] has every on-disk structure, once. [`log`] makes logs out of what changed in memory;
 //! [`image`] needs it only to write down what a recovery brought back.
@@ -6,3 +6,4 @@
 pub mod disk;
 pub mod image;
 pub mod log;
+pub mod mkfs;
