@@ -1,8 +1,9 @@
-//! NILFS2: images made, read and recovered.
+//! NILFS2: images made, read, recovered and checked.
 //!
 //! [`disk`] has every on-disk structure, once. [`log`] makes logs out of what changed in memory;
 //! [`image`] needs it only to write down what a recovery brought back.
 
+pub mod check;
 pub mod disk;
 pub mod image;
 pub mod log;

@@ -6,13 +6,18 @@ mod reference;
 mod skip;
 
 use images::Bytes;
-use reference::{IMAGES, reference};
+use reference::reference;
 use serde_json::Value;
 use wp_base::Sector;
 use wp_medium::write_log::{LogEntry, Until, WriteLog};
 use wp_medium::{MediumView, Overlay, View};
+use wp_nilfs2::check::{CheckOptions, check};
 use wp_nilfs2::disk::{Summary, SummaryHead};
 use wp_nilfs2::image::{FileInfo, Image, InspectOptions, RecoverOptions, Recovery, list, recover};
+
+/// Names of the crashed images that real kernels left.
+const IMAGES: [&str; 5] =
+    ["nilfs2-cps", "nilfs2-dsync", "nilfs2-fsync", "nilfs2-gc", "nilfs2-small"];
 
 /// What a manifest says of a file, and the same of ours: of what it does not say, nothing.
 fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
@@ -67,6 +72,11 @@ fn compare(case: &str, view: &dyn View, files: &Value) -> Recovery {
     let done = recover(&overlay, &options).unwrap_or_else(|e| panic!("{case}: {e}"));
     let image = Image::open(&overlay).unwrap_or_else(|e| panic!("{case}, recovered: {e}"));
     same_files(case, &image, files);
+    for view in [view, &overlay] {
+        let checked = check(view, &CheckOptions::default());
+        let report = checked.unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert_eq!(report.findings, [], "{case}");
+    }
     // Recovered once, there is nothing left to recover, even for a kernel that scans.
     let again = Overlay::new(&overlay);
     let twice = recover(&again, &options).unwrap_or_else(|e| panic!("{case}, twice: {e}"));

@@ -83,7 +83,7 @@ impl Image<'_> {
         let mut out: Vec<Run> = Vec::new();
         self.each_block(file, &mut |logical, start| {
             match out.last_mut() {
-                Some(r) if r.logical + r.blocks == logical && r.start + r.blocks == start => {
+                Some(r) if logical - r.logical == r.blocks && r.start + r.blocks == start => {
                     r.blocks += 1;
                 }
                 _ => out.push(Run { logical, start, blocks: 1 }),

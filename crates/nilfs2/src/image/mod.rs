@@ -221,7 +221,11 @@ impl<'a> Image<'a> {
     pub fn checkpoints(&self) -> FsResult<Vec<Checkpoint>> {
         let table = self.tip.g.cpfile;
         let mut out = Vec::new();
-        for block in self.map(&self.cpfile)?.iter().flat_map(|r| r.logical..r.logical + r.blocks) {
+        for block in self
+            .map(&self.cpfile)?
+            .iter()
+            .flat_map(|r| (r.logical..=u64::MAX).take(r.blocks as usize))
+        {
             for (cno, at) in table.in_block(block).filter(|(cno, _)| *cno <= self.tip.cno) {
                 let found =
                     self.entry::<Checkpoint>(&self.cpfile, (block, at), "nilfs2 checkpoints")?;

@@ -105,16 +105,17 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
         }
         store.leave_segments([tip.last.segment, tip.last.next_segment], tip.last.seq)?;
         logs = store.construct(Kind::Checkpoint, options.now)?;
-        let free = store.segments_free()? * tip.g.segment_blocks;
+        let free = store.segments_free()?.saturating_mul(tip.g.segment_blocks);
         supers.flip();
-        supers.point_to(logs.last(), tip.cno + 1, free);
+        supers.point_to(logs.last(), tip.cno.wrapping_add(1), free);
         // So that nothing finds these logs again: they go on from the old super root.
         zeroed = tip
             .orphans
             .map(|o| o.start)
             .filter(|start| tip.g.segment_of(*start) == tip.g.segment_of(tip.root.start));
     } else {
-        let free = image.usage_header()?.ncleansegs.get() * tip.g.segment_blocks;
+        let free = image.usage_header()?.ncleansegs.get();
+        let free = free.saturating_mul(tip.g.segment_blocks);
         supers.current.free_blocks_count = free.into();
         supers.current.last_cno = tip.cno.into();
         supers.current.last_pseg = tip.root.start.into();
@@ -142,7 +143,7 @@ fn open_store<'a>(dev: &'a Overlay<'_>, image: &Image<'_>) -> FsResult<Store<'a>
         root: image.super_root().clone(),
         at: image.dat().at,
         checkpoint: *image.checkpoint(),
-        cno: tip.cno + 1,
+        cno: tip.cno.wrapping_add(1),
         place: Place {
             segment: tip.root.segment,
             offset: tip.root.start + tip.root.blocks - start,

@@ -45,7 +45,7 @@ pub struct LogAt {
 pub struct Tip {
     /// The super block that led to it.
     pub sb: SuperBlock,
-    /// Is that the one at the end of the device?
+    /// Is the place of the newer copy at the end of the device? It is written first.
     pub is_second: bool,
     /// The other copy, if it is good.
     pub other: Option<SuperBlock>,
@@ -190,9 +190,10 @@ pub fn search(view: &dyn View) -> FsResult<Tip> {
         (Err(Stray::Bad(c)), None) => Err(c.into()),
         (Err(Stray::Bad(_)), Some(spare)) => {
             let g = Geometry::from_super(&spare, view.len_bytes())?;
+            // The copy that leads nowhere is written over.
             let start = Start {
                 sb: spare,
-                is_second: !is_second,
+                is_second,
                 other: Some(spare),
                 is_clean: false,
                 fell_back: true,
@@ -269,7 +270,7 @@ fn follow(view: &dyn View, g: &Geometry, s: Start) -> Result<Tip, Stray> {
                             is_newer: tip.is_some(),
                             fell_back: s.fell_back,
                         };
-                        cno += 1;
+                        cno = cno.wrapping_add(1);
                         if s.is_clean {
                             return Ok(found);
                         }

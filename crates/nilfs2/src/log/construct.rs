@@ -494,7 +494,7 @@ impl Store<'_> {
             file.nodes.values_mut().filter(|n| n.is_in_log).for_each(super::Held::written);
         }
         self.dirty.clear();
-        self.dat.cno += 1;
+        self.dat.cno = self.dat.cno.wrapping_add(1);
     }
 }
 

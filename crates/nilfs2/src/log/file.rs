@@ -160,7 +160,7 @@ impl File {
             return near;
         }
         let entries = via.disk.g.dat.group_entries;
-        self.ino / entries * entries + self.ino % 8 * (entries / 8)
+        (self.ino / entries * entries).saturating_add(self.ino % 8 * (entries / 8))
     }
 
     /// Where the block that a pointer leads to lies on the medium.

@@ -2,10 +2,6 @@
 
 use std::path::PathBuf;
 
-/// Names of the crashed images that real kernels left.
-pub const IMAGES: [&str; 5] =
-    ["nilfs2-cps", "nilfs2-dsync", "nilfs2-fsync", "nilfs2-gc", "nilfs2-small"];
-
 /// The folder named by `WRITEPATH_REFERENCE`, or `shared/reference` beside the repository.
 pub fn folder() -> PathBuf {
     std::env::var_os("WRITEPATH_REFERENCE").map_or_else(
