@@ -213,7 +213,7 @@ fn main() {
     let wanted = |key: &str| only.is_none_or(|only| only == key);
     let json = args.iter().any(|a| a == "--json");
     let mut fields = Vec::new();
-    for entry in registry::FILE_SYSTEMS.iter().copied() {
+    for entry in registry::FILE_SYSTEMS.iter().copied().filter(|e| e.mount.is_some()) {
         if fs.is_some_and(|fs| fs != entry.name) {
             continue;
         }

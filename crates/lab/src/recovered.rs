@@ -1,12 +1,13 @@
 //! Ours beside real kernels: the files that a recovery brings back.
 //!
-//! Picture:    a crashed image that a real kernel left (`ext4-*`, `f2fs-*`), or a log of
-//!             dm-log-writes cut at a mark (`iolog-*`) -> recovery in memory -> every file, against
-//!             what the manifest says the kernel found in it.
+//! Picture:    a crashed image that a real kernel left (`ext4-*`, `f2fs-*`, `nilfs2-*`), or a log
+//!             of dm-log-writes cut at a mark (`iolog-*`) -> recovery in memory -> every file,
+//!             against what the manifest says the kernel found in it.
 //! Invariants: 1. nothing is written but memory: the images stay as they are.
 //!             2. what a manifest says of a file is compared; what it does not say is not.
 
 mod f2fs;
+mod nilfs2;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -115,9 +116,13 @@ pub fn rows(reference: &Path) -> Result<Vec<Row>, String> {
         if name.starts_with("f2fs-") && folder.join("manifest.json").exists() {
             f2fs::images(&name, &folder, &mut rows)?;
         }
+        if name.starts_with("nilfs2-") && folder.join("image.img.zst").exists() {
+            nilfs2::images(&name, &folder, &mut rows)?;
+        }
         match name.as_str() {
             "iolog-ext4" => marks(&name, &folder, row, &mut rows)?,
             "iolog-f2fs" => marks(&name, &folder, f2fs::row, &mut rows)?,
+            "iolog-nilfs2" => marks(&name, &folder, nilfs2::row, &mut rows)?,
             _ => {}
         }
     }

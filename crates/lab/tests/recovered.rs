@@ -20,6 +20,8 @@ fn every_image_and_every_mark_recovers_to_the_files_of_every_kernel_that_saw_it(
     assert_eq!((of("ext4-"), of("iolog-ext4@")), (31, 8));
     // 10 images by two kernels, 3 with zones by one.
     assert_eq!((of("f2fs-"), of("iolog-f2fs@")), (23, 8));
+    // 5 images by two kernels.
+    assert_eq!((of("nilfs2-"), of("iolog-nilfs2@")), (10, 8));
     let refused: Vec<&str> =
         rows.iter().filter(|r| r.refused.is_some()).map(|r| r.case.as_str()).collect();
     assert_eq!(refused, ["ext4-badcsum"]);

@@ -5,6 +5,11 @@
 
 pub mod check;
 pub mod disk;
+mod entry;
+mod evidence;
 pub mod image;
 pub mod log;
 pub mod mkfs;
+
+pub use entry::ENTRY;
+pub use evidence::Blocks;

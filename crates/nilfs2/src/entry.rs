@@ -1,0 +1,189 @@
+//! NILFS2's line in the registry.
+
+use wp_base::{FsError, FsResult};
+use wp_medium::{Medium, Overlay, Sound, View};
+use wp_vfs::{
+    BlockMap, Checked, EraRule, Fault, FsEntry, Inspection, ListedFile, OptionSpec, Options,
+    Promises, When, Writes,
+};
+use zerocopy::IntoBytes;
+
+use crate::check::{self, CheckOptions};
+use crate::disk::SuperBlock;
+use crate::image::{self, InspectOptions, RecoverOptions};
+use crate::mkfs::{MkfsOptions, mkfs};
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        key: "era",
+        when: When::Always,
+        default: "6.12",
+        help: "kernel version whose rules apply",
+    },
+    OptionSpec {
+        key: "block_size",
+        when: When::Mkfs,
+        default: "4096",
+        help: "bytes of a block (mkfs.nilfs2 -b)",
+    },
+    OptionSpec {
+        key: "blocks_per_segment",
+        when: When::Mkfs,
+        default: "2048",
+        help: "blocks of a segment (mkfs.nilfs2 -B)",
+    },
+    OptionSpec {
+        key: "reserved_percent",
+        when: When::Mkfs,
+        default: "5",
+        help: "segments kept free, in percent (mkfs.nilfs2 -m)",
+    },
+    OptionSpec {
+        key: "features",
+        when: When::Mkfs,
+        default: "",
+        help: "block_count, or nothing (mkfs.nilfs2 -O)",
+    },
+    OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.nilfs2 -L)" },
+];
+
+/// NILFS2.
+pub static ENTRY: FsEntry = FsEntry {
+    name: "nilfs2",
+    about: "NILFS2 images as mkfs.nilfs2 2.2.9 makes them: made, read, recovered, checked",
+    options: OPTIONS,
+    // Crashed images and marks of a write log; the rules of 6.12 are the same.
+    held: &["6.1", "6.12"],
+    promises: Promises {
+        // A checkpoint has everything that came before it, in order.
+        fsync_keeps_names: true,
+        names_in_order: true,
+        fallocate_syncs: false,
+        barriers: None,
+        order_only: None,
+    },
+    modes: &[""],
+    mkfs: make,
+    mkfs_disks: None,
+    mount: None,
+    probe,
+    inspect,
+    recover,
+    check,
+    survey: |overlay, o| image::survey(overlay, &how(o)?),
+    blocks: |view| Ok(Box::new(crate::evidence::Blocks::read(view)?) as Box<dyn BlockMap>),
+    eras,
+};
+
+/// A kernel version, such as 6.1.
+fn version(text: &str) -> Option<(u16, u16)> {
+    let mut parts = text.split('.').map(|n| n.parse().ok());
+    let found = (parts.next()??, parts.next()??);
+    parts.all(|p| p.is_some()).then_some(found)
+}
+
+fn how(o: &Options) -> FsResult<RecoverOptions> {
+    let era = o.get("era", OPTIONS).unwrap_or_default();
+    version(era).ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
+    Ok(RecoverOptions::default())
+}
+
+fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
+    o.get(key, OPTIONS).unwrap_or_default().parse().map_err(|_| FsError::Invalid(what))
+}
+
+fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
+    let mut m = MkfsOptions::new(bytes);
+    m.block_bytes = number(o, "block_size", "block_size: 1024, 2048 or 4096")?;
+    m.segment_blocks = number(o, "blocks_per_segment", "blocks_per_segment: 16 or more")?;
+    m.reserved_percent = number(o, "reserved_percent", "reserved_percent: 1 to 99")?;
+    m.label = o.get("label", OPTIONS).unwrap_or_default().to_owned();
+    m.block_count = match o.get("features", OPTIONS).unwrap_or_default() {
+        "" => false,
+        "block_count" => true,
+        other => return Err(FsError::Unsupported(format!("mkfs: feature {other}"))),
+    };
+    let mut medium = Medium::new();
+    mkfs(&m)?.write_to(&mut medium);
+    Ok(medium)
+}
+
+fn probe(view: &dyn View) -> bool {
+    let is_one = |at| {
+        let mut sb = SuperBlock::zeroed();
+        view.read_at(at, sb.as_mut_bytes()).is_ok() && sb.verify(at).is_ok()
+    };
+    is_one(SuperBlock::AT) || is_one(SuperBlock::second_at(view.len_bytes()))
+}
+
+fn recover(view: &dyn View, o: &Options) -> FsResult<Writes> {
+    let overlay = Overlay::new(view);
+    let last = image::recover(&overlay, &how(o)?)?.last;
+    let mut writes = overlay.writes();
+    // Logs before the super block that leads to them, and that before old logs are forgotten.
+    let page = |at: u64| at / 4096;
+    writes.sort_by_key(|(sector, _)| {
+        last.iter().position(|at| page(*at) == page(sector.bytes())).map_or(0, |n| n + 1)
+    });
+    Ok(writes)
+}
+
+fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
+    let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
+    let found = image::inspect(view, &options)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    Ok(Inspection {
+        recovered: found.recovery.is_needed,
+        left_out: Vec::new(),
+        findings: found
+            .findings
+            .iter()
+            .map(|f| format!("/{}: {}", text(&f.path), f.error))
+            .collect(),
+        files: found
+            .files
+            .iter()
+            .map(|f| ListedFile {
+                path: text(&f.path),
+                kind: f.kind.name(),
+                ino: f.ino,
+                mode: f.mode.into(),
+                nlink: f.nlink,
+                uid: f.uid,
+                gid: f.gid,
+                size: f.size,
+                sha256: f.sha256.map(hex),
+                target: f.target.as_deref().map(text),
+                xattrs: Vec::new(),
+            })
+            .collect(),
+    })
+}
+
+fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResult<Checked> {
+    let recover = if recover { Some(how(o)?) } else { None };
+    let report = check::check(view, &CheckOptions { recover })?;
+    Ok(Checked {
+        is_clean: report.is_clean(),
+        recovered: report.recovered,
+        left_out: report.left_out,
+        faults: report
+            .findings
+            .into_iter()
+            .map(|f| Fault {
+                kind: f.kind.name(),
+                structure: f.kind.structure(),
+                severity: if f.kind.is_harmless() { "harmless" } else { "error" },
+                place: f.place,
+                found: f.found,
+                expected: f.expected,
+            })
+            .collect(),
+    })
+}
+
+/// No rule of what is here differs between kernels.
+fn eras(text: &str) -> Option<Vec<EraRule>> {
+    version(text).map(|_| Vec::new())
+}
