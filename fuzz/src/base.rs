@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 
 use super::image::Sparse;
 use super::patch::{self, Spot};
-use super::patch_f2fs;
+use super::{patch_f2fs, patch_nilfs2};
 use super::world::{Setup, World, furnish};
 
 /// Makes the checksums of what was hit right.
@@ -40,6 +40,8 @@ pub enum Family {
     Ext4,
     /// F2FS's.
     F2fs,
+    /// NILFS2's.
+    Nilfs2,
 }
 
 impl Family {
@@ -47,6 +49,7 @@ impl Family {
         match self {
             Family::Ext4 => EXT4,
             Family::F2fs => F2FS,
+            Family::Nilfs2 => NILFS2,
         }
     }
 
@@ -84,6 +87,8 @@ enum Source {
     Real,
     /// F2FS of ours with nothing in it: features.
     Empty(u32),
+    /// NILFS2 of ours with nothing in it: bytes of a block.
+    Fresh(u32),
 }
 
 /// Recipe of an image of ours.
@@ -163,6 +168,17 @@ const F2FS: &[(&str, Source)] = &[
     ("f2fs-zhmcap", Source::Real),
 ];
 
+/// All of NILFS2, in the same way.
+const NILFS2: &[(&str, Source)] = &[
+    ("ours, fresh", Source::Fresh(4096)),
+    ("ours, fresh, 1024", Source::Fresh(1024)),
+    ("nilfs2-cps", Source::Real),
+    ("nilfs2-dsync", Source::Real),
+    ("nilfs2-fsync", Source::Real),
+    ("nilfs2-gc", Source::Real),
+    ("nilfs2-small", Source::Real),
+];
+
 /// Name of the base whose journal has a fast-commit area.
 pub const FAST_COMMIT: &str = "ours, fast commits, cut";
 /// Blocks of that area, and the one before it that stays unused.
@@ -216,10 +232,19 @@ fn make(family: Family, n: usize) -> Option<Base> {
             wp_f2fs::mkfs::mkfs(&o).expect("possible options").write_to(&mut medium);
             Sparse::with(&MediumView { medium, start: Sector(0), bytes })
         }
+        Source::Fresh(block_bytes) => {
+            let bytes = 4 << 20;
+            let mut o = wp_nilfs2::mkfs::MkfsOptions::new(bytes);
+            (o.block_bytes, o.segment_blocks) = (block_bytes, 32);
+            let mut medium = Medium::new();
+            wp_nilfs2::mkfs::mkfs(&o).expect("possible options").write_to(&mut medium);
+            Sparse::with(&MediumView { medium, start: Sector(0), bytes })
+        }
     };
     let (spots, seal): (_, Seal) = match family {
         Family::Ext4 => (patch::spots(&image), patch::seal),
         Family::F2fs => (patch_f2fs::spots(&image), patch_f2fs::seal),
+        Family::Nilfs2 => (patch_nilfs2::spots(&image), patch_nilfs2::seal),
     };
     Some(Base { image, spots, seal })
 }

@@ -14,8 +14,10 @@ pub mod files;
 pub mod image;
 pub mod log;
 mod meter;
+pub mod nilfs2;
 pub mod patch;
 pub mod patch_f2fs;
+pub mod patch_nilfs2;
 pub mod texts;
 pub mod world;
 
@@ -55,6 +57,10 @@ const fn f2fs(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target
     Target { name, about, run, images: Some(Family::F2fs) }
 }
 
+const fn nilfs2(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, about, run, images: Some(Family::Nilfs2) }
+}
+
 const fn plain(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
     Target { name, about, run, images: None }
 }
@@ -68,6 +74,9 @@ pub const TARGETS: &[Target] = &[
     f2fs("f2fs_read", "listing, hashes, evidence, survey", f2fs::read),
     f2fs("f2fs_check", "our fsck", f2fs::fsck),
     f2fs("f2fs_recover", "roll-forward, orphans, zones, order preservation; twice", f2fs::recovery),
+    nilfs2("nilfs2_read", "listing of checkpoints, hashes, evidence, survey", nilfs2::read),
+    nilfs2("nilfs2_check", "our fsck", nilfs2::fsck),
+    nilfs2("nilfs2_recover", "logs behind the checkpoint, the new one; twice", nilfs2::recovery),
     plain("fast_commit", "fast commits put together by rule, checksums right", log::fast_commit),
     plain("jbd2_log", "a journal put together by rule, in every format", log::jbd2),
     plain("log_writes", "a log of dm-log-writes", files::log_writes),
