@@ -1,6 +1,7 @@
 //! One construction: which blocks go into which log, and the logs as bytes.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use wp_base::{FsError, FsResult};
 
@@ -10,7 +11,7 @@ use crate::disk::{
 };
 
 use super::dat::Via;
-use super::file::File;
+use super::file::{File, Held};
 use super::{Place, Store};
 
 /// What a construction is for.
@@ -18,6 +19,15 @@ use super::{Place, Store};
 pub enum Kind {
     /// A checkpoint of everything. `SC_LSEG_SR`.
     Checkpoint,
+    /// Data of one file, for an fdatasync that needs no more. `SC_LSEG_DSYNC`.
+    DataSync {
+        /// The file.
+        ino: u64,
+        /// Its first block.
+        from: u64,
+        /// Its last block.
+        to: u64,
+    },
 }
 
 /// A log as it is to be written.
@@ -129,6 +139,8 @@ impl Draft {
 /// How far a construction has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
+    /// Data of a file: number, first and last block.
+    Sync(u64, u64, u64),
     /// Which of the files with changes comes next.
     Files(usize),
     Ifile,
@@ -178,36 +190,42 @@ impl Store<'_> {
     ///
     /// Errors: `NoSpace` without a free segment; `Corrupt`.
     pub fn construct(&mut self, kind: Kind, now: u64) -> FsResult<Vec<Log>> {
-        let Kind::Checkpoint = kind;
-        self.touch_inodes()?;
-        if !self.is_dirty() {
-            return Ok(Vec::new());
-        }
+        let stage = match kind {
+            Kind::Checkpoint => {
+                self.touch_inodes()?;
+                if !self.is_dirty() {
+                    return Ok(Vec::new());
+                }
+                Stage::Files(0)
+            }
+            Kind::DataSync { ino, from, to } => {
+                let blocks = self.files.get(&ino).map(|f| f.blocks.range(from..=to));
+                if !blocks.into_iter().flatten().any(|(_, b)| b.is_wanted()) {
+                    return Ok(Vec::new());
+                }
+                Stage::Sync(ino, from, to)
+            }
+        };
+        let is_checkpoint = kind == Kind::Checkpoint;
         let cno = self.dat.cno;
         let mut out = Vec::new();
-        let mut run = Run {
-            drafts: Vec::new(),
-            current: 0,
-            stage: Stage::Files(0),
-            at_nodes: false,
-            has_delta: false,
-        };
+        let mut run =
+            Run { drafts: Vec::new(), current: 0, stage, at_nodes: false, has_delta: false };
         let mut blocks = 0;
         let mut is_first = true;
         while run.stage != Stage::Done {
             run.drafts = vec![self.begin()?];
-            if std::mem::take(&mut is_first)
-                && let Some(first) = run.drafts.first_mut()
-            {
-                first.flags |= flag::BEGIN;
+            if let Some(first) = run.drafts.first_mut() {
+                first.flags |= if is_checkpoint { 0 } else { flag::DATA_SYNC };
+                first.flags |= if std::mem::take(&mut is_first) { flag::BEGIN } else { 0 };
             }
             self.collect(&mut run)?;
             blocks += run.drafts.iter().map(|d| d.blocks).sum::<u64>();
             let infos = self.assign(&run)?;
-            if run.stage > Stage::Ifile {
+            if is_checkpoint && run.stage >= Stage::Ifile {
                 self.fill_inodes()?;
             }
-            if run.stage == Stage::Done {
+            if is_checkpoint && run.stage == Stage::Done {
                 self.count_blocks();
                 self.fill_checkpoint(cno, blocks, now, !run.has_delta)?;
                 self.nongc_ctime = now;
@@ -228,6 +246,10 @@ impl Store<'_> {
             }
         }
         self.written();
+        if is_checkpoint {
+            self.dirty.clear();
+            self.dat.cno = self.dat.cno.wrapping_add(1);
+        }
         Ok(out)
     }
 
@@ -295,6 +317,16 @@ impl Store<'_> {
     fn collect_blocks(&mut self, run: &mut Run) -> FsResult<Result<(), Full>> {
         loop {
             let number = match run.stage {
+                Stage::Sync(number, from, to) => {
+                    if self.scan_data(run, number, from..=to)?.is_err() {
+                        return Ok(Err(Full));
+                    }
+                    if let Some(draft) = run.drafts.get_mut(run.current) {
+                        draft.flags |= flag::END;
+                    }
+                    run.stage = Stage::Done;
+                    return Ok(Ok(()));
+                }
                 Stage::Files(n) => match self.dirty.get(n) {
                     Some(number) => *number,
                     None => {
@@ -333,25 +365,18 @@ impl Store<'_> {
                 }
                 Stage::Cpfile => Stage::Sufile,
                 Stage::Sufile => Stage::Dat,
-                Stage::Dat | Stage::Root | Stage::Done => Stage::Root,
+                Stage::Dat | Stage::Root | Stage::Done | Stage::Sync(..) => Stage::Root,
             };
         }
     }
 
     /// Data of a file, then the nodes of its map. `nilfs_segctor_scan_file`.
     fn scan_file(&mut self, run: &mut Run, number: u64) -> FsResult<Result<(), Full>> {
-        let is_root_metadata = ino::is_root_metadata(number);
         let mut is_begun = false;
         if !run.at_nodes {
-            let (file, _) = self.file_mut(number)?;
-            let wanted = file.blocks.iter().filter(|(_, b)| b.is_wanted()).map(|(key, _)| *key);
-            for key in wanted.collect::<Vec<u64>>() {
-                let (file, mut via) = self.file_mut(number)?;
-                file.propagate(&mut via, 0, key)?;
-                if !self.add(run, number, &mut is_begun, Chosen { level: 0, key }) {
-                    return Ok(Err(Full));
-                }
-                run.has_delta |= !is_root_metadata;
+            match self.scan_data(run, number, 0..=u64::MAX)? {
+                Ok(begun) => is_begun = begun,
+                Err(Full) => return Ok(Err(Full)),
             }
             run.at_nodes = true;
         }
@@ -367,9 +392,30 @@ impl Store<'_> {
             if !self.add(run, number, &mut is_begun, Chosen { level, key }) {
                 return Ok(Err(Full));
             }
-            run.has_delta |= !is_root_metadata;
+            run.has_delta |= !ino::is_root_metadata(number);
         }
         Ok(Ok(()))
+    }
+
+    /// Data of a file; whether there were any.
+    fn scan_data(
+        &mut self,
+        run: &mut Run,
+        number: u64,
+        keys: RangeInclusive<u64>,
+    ) -> FsResult<Result<bool, Full>> {
+        let mut is_begun = false;
+        let (file, _) = self.file_mut(number)?;
+        let wanted = file.blocks.range(keys).filter(|(_, b)| b.is_wanted()).map(|(key, _)| *key);
+        for key in wanted.collect::<Vec<u64>>() {
+            let (file, mut via) = self.file_mut(number)?;
+            file.propagate(&mut via, 0, key)?;
+            if !self.add(run, number, &mut is_begun, Chosen { level: 0, key }) {
+                return Ok(Err(Full));
+            }
+            run.has_delta |= !ino::is_root_metadata(number);
+        }
+        Ok(Ok(is_begun))
     }
 
     /// Adds a block to the current log or, if that is full, to the next.
@@ -486,15 +532,13 @@ impl Store<'_> {
         Ok(Log { start: draft.start, seq: draft.seq, blocks, has_root: draft.has_root })
     }
 
-    /// All that was in logs is on the medium, and there is another checkpoint.
+    /// All that was in logs is on the medium.
     fn written(&mut self) {
         let metadata = [&mut self.dat.file, &mut self.cpfile, &mut self.sufile, &mut self.ifile];
         for file in self.files.values_mut().chain(metadata) {
-            file.blocks.values_mut().filter(|b| b.is_in_log).for_each(super::Held::written);
-            file.nodes.values_mut().filter(|n| n.is_in_log).for_each(super::Held::written);
+            file.blocks.values_mut().filter(|b| b.is_in_log).for_each(Held::written);
+            file.nodes.values_mut().filter(|n| n.is_in_log).for_each(Held::written);
         }
-        self.dirty.clear();
-        self.dat.cno = self.dat.cno.wrapping_add(1);
     }
 }
 

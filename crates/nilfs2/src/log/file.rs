@@ -81,7 +81,12 @@ pub(super) struct File {
 impl File {
     /// A file as its inode says. `at`: byte address of the inode, for errors.
     pub fn load(number: u64, inode: Inode, at: u64) -> FsResult<File> {
-        let map = inode.bmap.load(at)?;
+        // What is no file of blocks has the number of a device there, or nothing.
+        let map = if inode.has_map() || inode.mode.get() == 0 {
+            inode.bmap.load(at)?
+        } else {
+            Map::Direct([0; 6])
+        };
         let pointers = match number {
             ino::DAT => Pointers::Physical,
             ino::CPFILE | ino::SUFILE => Pointers::Passing,
@@ -103,7 +108,9 @@ impl File {
     /// The inode with the map as it is now.
     pub fn sealed_inode(&mut self) -> Inode {
         self.next_pointer = NO_PLACE;
-        self.inode.bmap = BlockMap::store(&self.map);
+        if self.inode.has_map() || self.inode.mode.get() == 0 {
+            self.inode.bmap = BlockMap::store(&self.map);
+        }
         self.inode
     }
 

@@ -3,7 +3,7 @@
 //! Picture:    [`Store`] = the metadata files and the files with changes, as far as they are in
 //!             memory -> [`Store::construct`]: files (data, then nodes of their maps), inode file,
 //!             checkpoints, usage of segments, DAT, super root, each block with a new pointer ->
-//!             [`Log`]s.
+//!             [`Log`]s. Or, for an fdatasync, the data of one file and no more.
 //! Invariants: 1. a block's contents are taken when all of its log have their places: what the
 //!                giving of places changes is in it.
 //!             2. pure and synchronous; what is not in memory is read through [`Disk`].
@@ -18,18 +18,20 @@
 mod construct;
 mod dat;
 mod file;
+mod inodes;
 mod palloc;
+mod shrink;
 mod tables;
 mod tree;
 
 use std::collections::BTreeMap;
 
-use wp_base::{FsError, FsResult};
+use wp_base::FsResult;
 
-use crate::disk::{Checkpoint, Inode, SuperRoot, ino, view};
+use crate::disk::{Checkpoint, SuperRoot, ino};
 
-use dat::{Dat, Via};
-use file::{File, Held};
+use dat::Dat;
+use file::File;
 
 pub use construct::{Kind, Log};
 pub use dat::Disk;
@@ -107,47 +109,6 @@ impl<'a> Store<'a> {
     /// The number of the next checkpoint.
     pub fn cno(&self) -> u64 {
         self.dat.cno
-    }
-
-    /// Does the file `number` exist? It is in memory then. Errors: `NotFound`, `Corrupt`.
-    fn load_file(&mut self, number: u64) -> FsResult<()> {
-        if self.files.contains_key(&number) {
-            return Ok(());
-        }
-        let (block, at) = self.disk.g.ifile.place(number);
-        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let held = self.ifile.block(via, block)?.ok_or(FsError::NotFound)?;
-        let inode = *view::<Inode>(&held.what, at).ok_or(FsError::NotFound)?;
-        if inode.links_count.get() == 0 || !inode.has_map() {
-            return Err(FsError::NotFound);
-        }
-        self.files.insert(number, File::load(number, inode, 0)?);
-        Ok(())
-    }
-
-    /// Writes a whole block of a file. Its length is not changed by that.
-    ///
-    /// Errors: `NotFound` without such a file; `NoSpace`; `Corrupt`.
-    pub fn write_block(&mut self, number: u64, key: u64, bytes: Vec<u8>) -> FsResult<()> {
-        self.load_file(number)?;
-        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let file = self.files.get_mut(&number).ok_or(FsError::NotFound)?;
-        let was_volatile = file.blocks.get(&key).is_some_and(|b| b.is_volatile);
-        let is_new = !was_volatile && file.pointer(via, key)?.is_none();
-        if is_new {
-            file.insert(via, key)?;
-        }
-        let held = Held {
-            what: bytes,
-            is_dirty: true,
-            is_volatile: is_new || was_volatile,
-            is_in_log: false,
-        };
-        file.blocks.insert(key, held);
-        if !self.dirty.contains(&number) {
-            self.dirty.push(number);
-        }
-        Ok(())
     }
 
     /// Logs were written behind the last checkpoint that do not count any more: the segments that

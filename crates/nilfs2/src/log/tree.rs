@@ -30,7 +30,7 @@ pub(super) struct Path(Vec<Step>);
 
 impl Path {
     /// The root's level.
-    fn top(&self) -> usize {
+    pub fn top(&self) -> usize {
         self.0.len()
     }
 }
@@ -69,7 +69,7 @@ impl File {
         }
     }
 
-    fn dirty_node(&mut self, step: Step) -> &mut Node {
+    pub(super) fn dirty_node(&mut self, step: Step) -> &mut Node {
         if let Some(held) = step.node.and_then(|p| self.nodes.get_mut(&p)) {
             held.is_dirty = true;
         }
@@ -83,7 +83,7 @@ impl File {
     }
 
     /// Reads a node, if it is not in memory.
-    fn load_node(&mut self, via: &mut Via<'_>, pointer: u64, level: u8) -> FsResult<()> {
+    pub(super) fn load_node(&mut self, via: &mut Via<'_>, pointer: u64, level: u8) -> FsResult<()> {
         if let Some(held) = self.nodes.get(&pointer) {
             if held.what.level == level {
                 return Ok(());
@@ -132,7 +132,7 @@ impl File {
     }
 
     /// A place's key has become `key`: so it is above, as far as it is the first.
-    fn promote(&mut self, path: &Path, from: usize, key: u64) {
+    pub(super) fn promote(&mut self, path: &Path, from: usize, key: u64) {
         for step in path.0.iter().skip(from - 1) {
             if let Some(child) = self.dirty_node(*step).children.get_mut(step.at) {
                 child.0 = key;

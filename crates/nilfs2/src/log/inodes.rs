@@ -1,0 +1,144 @@
+//! Files of the newest checkpoint in memory: inodes are made, changed and dropped, blocks read,
+//! written and taken out.
+
+use wp_base::{FsError, FsResult};
+
+use crate::disk::{Inode, view, view_mut};
+
+use super::dat::Via;
+use super::file::{File, Held};
+use super::{Store, palloc};
+
+impl Store<'_> {
+    /// Has the file `number` in memory from here on. Errors: `NotFound` if there is none of this
+    /// number; `Corrupt`.
+    fn load_file(&mut self, number: u64) -> FsResult<()> {
+        if self.files.contains_key(&number) {
+            return Ok(());
+        }
+        let (block, at) = self.disk.g.ifile.place(number);
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let held = self.ifile.block(via, block)?.ok_or(FsError::NotFound)?;
+        let inode = *view::<Inode>(&held.what, at).ok_or(FsError::NotFound)?;
+        if inode.links_count.get() == 0 {
+            return Err(FsError::NotFound);
+        }
+        self.files.insert(number, File::load(number, inode, 0)?);
+        Ok(())
+    }
+
+    fn file(&mut self, number: u64) -> FsResult<(&mut File, Via<'_>)> {
+        self.load_file(number)?;
+        let file = self.files.get_mut(&number).ok_or(FsError::NotFound)?;
+        Ok((file, Via { disk: &self.disk, dat: Some(&mut self.dat) }))
+    }
+
+    /// The inode of a file; its block map is old. Errors: `NotFound`, `Corrupt`.
+    pub fn inode(&mut self, number: u64) -> FsResult<Inode> {
+        self.file(number).map(|(file, _)| file.inode)
+    }
+
+    /// Changes an inode, but not its block map. The next checkpoint has it.
+    pub fn change_inode(&mut self, number: u64, f: impl FnOnce(&mut Inode)) -> FsResult<()> {
+        let (file, _) = self.file(number)?;
+        f(&mut file.inode);
+        self.write_inode(number)
+    }
+
+    /// The inode as it is goes into its block, with the block map that stands there.
+    /// `nilfs_update_inode`.
+    fn write_inode(&mut self, number: u64) -> FsResult<()> {
+        let (block, at) = self.disk.g.ifile.place(number);
+        let inode = self.files.get(&number).ok_or(FsError::NotFound)?.inode;
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let bytes = self.ifile.existing_mut(via, block)?;
+        let place = view_mut::<Inode>(bytes, at).ok_or(FsError::Io)?;
+        let map = place.bmap;
+        *place = inode;
+        if inode.has_map() {
+            place.bmap = map;
+        }
+        Ok(())
+    }
+
+    /// Makes a file, whose inode is `inode`; its number. Errors: `NoSpace`.
+    ///
+    /// Source: `nilfs_ifile_create_inode`.
+    pub fn make_file(&mut self, inode: Inode) -> FsResult<u64> {
+        let (p, bytes) = (self.disk.g.ifile, self.disk.g.block_bytes());
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let number = palloc::take(&mut self.ifile, via, &p, self.disk.g.first_ino)?;
+        let (block, at) = p.place(number);
+        let entry = self.ifile.block_mut(via, block, || vec![0; bytes])?;
+        let end = at + p.entry_bytes;
+        entry.get_mut(at..end).ok_or(FsError::Io)?.fill(0);
+        *view_mut::<Inode>(entry, at).ok_or(FsError::Io)? = inode;
+        self.files.insert(number, File::load(number, inode, 0)?);
+        self.inodes_count += 1;
+        Ok(number)
+    }
+
+    /// Drops a file with all that it has. `nilfs_evict_inode`.
+    pub fn drop_file(&mut self, number: u64) -> FsResult<()> {
+        self.truncate(number, 0)?;
+        self.write_inode(number)?;
+        let (p, (block, at)) = (self.disk.g.ifile, self.disk.g.ifile.place(number));
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let entry = self.ifile.existing_mut(via, block)?;
+        let place = view_mut::<Inode>(entry, at).ok_or(FsError::Io)?;
+        (place.flags, place.links_count) = (0.into(), 0.into());
+        palloc::give(&mut self.ifile, via, &p, number)?;
+        if let Some(file) = self.files.remove(&number) {
+            self.blocks_count = self.blocks_count.saturating_add_signed(file.added);
+        }
+        self.dirty.retain(|n| *n != number);
+        self.inodes_count = self.inodes_count.saturating_sub(1);
+        Ok(())
+    }
+
+    /// Block `key` of a file. `None`: a hole.
+    pub fn read_block(&mut self, number: u64, key: u64) -> FsResult<Option<&[u8]>> {
+        let (file, mut via) = self.file(number)?;
+        Ok(file.block(&mut via, key)?.map(|held| held.what.as_slice()))
+    }
+
+    /// Writes a whole block of a file. Its length is not changed by that.
+    ///
+    /// Errors: `NotFound` without such a file; `NoSpace`; `Corrupt`.
+    pub fn write_block(&mut self, number: u64, key: u64, bytes: Vec<u8>) -> FsResult<()> {
+        let (file, mut via) = self.file(number)?;
+        if !file.inode.has_map() {
+            return Err(FsError::NotFound);
+        }
+        let was_volatile = file.blocks.get(&key).is_some_and(|b| b.is_volatile);
+        let is_new = !was_volatile && file.pointer(&mut via, key)?.is_none();
+        if is_new {
+            file.insert(&mut via, key)?;
+        }
+        let held = Held {
+            what: bytes,
+            is_dirty: true,
+            is_volatile: is_new || was_volatile,
+            is_in_log: false,
+        };
+        file.blocks.insert(key, held);
+        self.mark_dirty(number);
+        Ok(())
+    }
+
+    /// Takes out the blocks of a file from `key` on. Its length is not changed by that.
+    pub fn truncate(&mut self, number: u64, key: u64) -> FsResult<()> {
+        let (file, mut via) = self.file(number)?;
+        if file.last_key(&mut via)?.is_some_and(|last| last >= key) {
+            file.truncate(&mut via, key)?;
+            self.mark_dirty(number);
+        }
+        Ok(())
+    }
+
+    fn mark_dirty(&mut self, number: u64) {
+        if !self.dirty.contains(&number) {
+            self.dirty.push(number);
+        }
+    }
+}
