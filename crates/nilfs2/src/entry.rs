@@ -1,15 +1,19 @@
 //! NILFS2's line in the registry.
 
+use std::rc::Rc;
+
 use wp_base::{FsError, FsResult};
+use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, EraRule, Fault, FsEntry, Inspection, ListedFile, OptionSpec, Options,
-    Promises, When, Writes,
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
+    OptionSpec, Options, Promises, When, Writes,
 };
 use zerocopy::IntoBytes;
 
 use crate::check::{self, CheckOptions};
 use crate::disk::SuperBlock;
+use crate::fs::{MountOptions, Mounted, Nilfs};
 use crate::image::{self, InspectOptions, RecoverOptions};
 use crate::mkfs::{MkfsOptions, mkfs};
 
@@ -45,12 +49,25 @@ const OPTIONS: &[OptionSpec] = &[
         help: "block_count, or nothing (mkfs.nilfs2 -O)",
     },
     OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.nilfs2 -L)" },
+    OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
+    OptionSpec {
+        key: "order",
+        when: When::Mount,
+        default: "relaxed",
+        help: "relaxed, or strict: an fdatasync writes everything that came before it",
+    },
+    OptionSpec {
+        key: "sync_inodes",
+        when: When::Mount,
+        default: "",
+        help: "fsync writes an inode that changed where no block did, which Linux does not",
+    },
 ];
 
 /// NILFS2.
 pub static ENTRY: FsEntry = FsEntry {
     name: "nilfs2",
-    about: "NILFS2 images as mkfs.nilfs2 2.2.9 makes them: made, read, recovered, checked",
+    about: "NILFS2 without its cleaner; images as mkfs.nilfs2 2.2.9 makes them",
     options: OPTIONS,
     // Crashed images and marks of a write log; the rules of 6.12 are the same.
     held: &["6.1", "6.12"],
@@ -62,10 +79,10 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: None,
         order_only: None,
     },
-    modes: &[""],
+    modes: &["", "order=strict"],
     mkfs: make,
     mkfs_disks: None,
-    mount: None,
+    mount: Some(mount),
     probe,
     inspect,
     recover,
@@ -106,6 +123,27 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
     let mut medium = Medium::new();
     mkfs(&m)?.write_to(&mut medium);
     Ok(medium)
+}
+
+fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
+    Box::pin(async move {
+        how(o)?;
+        let strict_order = match o.get("order", OPTIONS).unwrap_or_default() {
+            "relaxed" => false,
+            "strict" => true,
+            _ => return Err(FsError::Invalid("order: relaxed or strict")),
+        };
+        let nobarrier = o.get("nobarrier", OPTIONS);
+        let options = MountOptions {
+            barrier: nobarrier.is_none_or(|v| v == "false" || v == "0"),
+            strict_order,
+            sync_inodes: o.get("sync_inodes", OPTIONS).is_some_and(|v| v != "false" && v != "0"),
+            epoch_secs: env.epoch_secs,
+        };
+        let fs = Nilfs::mount(&env.rt, env.part.clone(), options).await?;
+        let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
+        Ok(fs)
+    })
 }
 
 fn probe(view: &dyn View) -> bool {

@@ -7,6 +7,7 @@ pub mod check;
 pub mod disk;
 mod entry;
 mod evidence;
+pub mod fs;
 pub mod image;
 pub mod log;
 pub mod mkfs;

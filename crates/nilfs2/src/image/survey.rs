@@ -27,7 +27,8 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
                 continue;
             }
         };
-        for name in &names {
+        // The file that mkfs makes is nobody's.
+        for name in names.iter().filter(|n| !(path.is_empty() && n.name == b".nilfs")) {
             let text = String::from_utf8_lossy(&name.name);
             let full = if path.is_empty() { text.into_owned() } else { format!("{path}/{text}") };
             match image.inode(name.ino).and_then(|record| file(&image, full.clone(), &record)) {

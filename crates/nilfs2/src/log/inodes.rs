@@ -102,6 +102,47 @@ impl Store<'_> {
         Ok(file.block(&mut via, key)?.map(|held| held.what.as_slice()))
     }
 
+    /// A copy of block `key`, if it is wanted and not a hole.
+    pub fn read_block_if(
+        &mut self,
+        number: u64,
+        key: u64,
+        wanted: bool,
+    ) -> FsResult<Option<Vec<u8>>> {
+        if !wanted {
+            return Ok(None);
+        }
+        Ok(self.read_block(number, key)?.map(<[u8]>::to_vec))
+    }
+
+    /// Where block `key` of a file is to be read from before it is used. `None`: it is in memory,
+    /// or a hole.
+    pub fn unread_block(&mut self, number: u64, key: u64) -> FsResult<Option<u64>> {
+        let (file, mut via) = self.file(number)?;
+        if file.blocks.contains_key(&key) {
+            return Ok(None);
+        }
+        let pointer = file.pointer(&mut via, key)?;
+        pointer.map(|p| file.locate(&mut via, p)).transpose()
+    }
+
+    /// Block `key` of a file as it was read.
+    pub fn put_read(&mut self, number: u64, key: u64, bytes: Vec<u8>) -> FsResult<()> {
+        let (file, _) = self.file(number)?;
+        file.blocks.entry(key).or_insert_with(|| Held::clean(bytes));
+        Ok(())
+    }
+
+    /// Has a file data or nodes that are to be written?
+    pub fn is_file_dirty(&self, number: u64) -> bool {
+        self.dirty.contains(&number)
+    }
+
+    /// Inodes of the file system.
+    pub fn inodes(&self) -> u64 {
+        self.inodes_count
+    }
+
     /// Writes a whole block of a file. Its length is not changed by that.
     ///
     /// Errors: `NotFound` without such a file; `NoSpace`; `Corrupt`.

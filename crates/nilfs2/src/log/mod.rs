@@ -101,6 +101,11 @@ impl<'a> Store<'a> {
         })
     }
 
+    /// The layout.
+    pub fn geometry(&self) -> &crate::disk::Geometry {
+        &self.disk.g
+    }
+
     /// Where the next log goes.
     pub fn place(&self) -> Place {
         self.place

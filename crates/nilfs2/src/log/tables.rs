@@ -46,6 +46,16 @@ impl Store<'_> {
         Ok(())
     }
 
+    /// Has in memory what a mount reads: the newest checkpoint, the head of the usage of segments,
+    /// the root's inode.
+    pub fn read_at_mount(&mut self) -> FsResult<()> {
+        self.segments_free()?;
+        let (block, _) = self.disk.g.cpfile.place(self.dat.cno.saturating_sub(1));
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        self.cpfile.block(via, block)?;
+        self.inode(crate::disk::ino::ROOT).map(|_| ())
+    }
+
     /// Free segments, as the head of their file counts them.
     pub fn segments_free(&mut self) -> FsResult<u64> {
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };

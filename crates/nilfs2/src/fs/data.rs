@@ -1,0 +1,139 @@
+//! Bytes of files.
+//!
+//! Source: fs/nilfs2/inode.c (`nilfs_write_begin`, `nilfs_write_end`, `nilfs_truncate`).
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult};
+use wp_block::Bio;
+use wp_medium::Slice;
+
+use super::Nilfs;
+
+/// Blocks of a bio of reads at most. `BIO_MAX_VECS`.
+const BIO_BLOCKS: u64 = 256;
+
+impl Nilfs {
+    /// Reads blocks `from..=to` of a file that are not in memory. Waits: for the device.
+    pub(super) async fn fetch(&self, ino: u64, from: u64, to: u64) -> FsResult<()> {
+        // Runs of blocks: first in the file, first on the device, how many.
+        let mut runs: Vec<(u64, u64, u64)> = Vec::new();
+        for key in from..=to {
+            let Some(place) = self.store.borrow_mut().unread_block(ino, key)? else { continue };
+            match runs.last_mut() {
+                Some((first, start, n))
+                    if *first + *n == key && *start + *n == place && *n < BIO_BLOCKS =>
+                {
+                    *n += 1;
+                }
+                _ => runs.push((key, place, 1)),
+            }
+        }
+        let per_block = (self.g.block_bytes() / 512) as u32;
+        let sent: Vec<_> = runs
+            .iter()
+            .map(|(_, start, n)| {
+                let sectors = *n as u32 * per_block;
+                self.part.send(Bio::read(self.sector(*start), sectors, Flags::NONE))
+            })
+            .collect();
+        for ((first, _, n), bio) in runs.into_iter().zip(sent) {
+            let data = bio.wait().await.map_err(|_| FsError::Io)?;
+            let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
+            for (key, block) in (first..first + n).zip(bytes.chunks(self.g.block_bytes())) {
+                self.store.borrow_mut().put_read(ino, key, block.to_vec())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Up to `len` bytes from `offset`. Waits: for what is not in memory.
+    pub(super) async fn read_bytes(&self, ino: u64, offset: u64, len: u64) -> FsResult<Vec<Slice>> {
+        let end = self.inode(ino)?.size.get().min(offset.saturating_add(len));
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        let bits = self.g.block_bits;
+        let (first, last) = (offset >> bits, (end - 1) >> bits);
+        self.fetch(ino, first, last).await?;
+        let mut out = Vec::new();
+        for key in first..=last {
+            let start = key << bits;
+            let (a, b) = (offset.max(start) - start, end.min(start + (1 << bits)) - start);
+            let mut store = self.store.borrow_mut();
+            out.push(match store.read_block(ino, key)? {
+                Some(block) => {
+                    let part = block.get(a as usize..b as usize).unwrap_or(&[]);
+                    Slice::from_bytes(part)
+                }
+                None => Slice::zero((b - a) as u32),
+            });
+        }
+        Ok(out)
+    }
+
+    /// Writes at `offset`; the caller holds `sem`. Waits: for blocks that are written in part.
+    pub(super) async fn write_bytes(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let bits = self.g.block_bits;
+        let size = 1u64 << bits;
+        let end = offset.checked_add(data.len() as u64).ok_or(FsError::TooBig)?;
+        if end > i64::MAX as u64 {
+            return Err(FsError::TooBig);
+        }
+        self.check_room()?;
+        let (first, last) = (offset >> bits, (end - 1) >> bits);
+        let mut done = 0;
+        for key in first..=last {
+            let start = key << bits;
+            let (a, b) = (offset.max(start) - start, end.min(start + size) - start);
+            let is_whole = b - a == size;
+            if !is_whole {
+                self.fetch(ino, key, key).await?;
+            }
+            let mut store = self.store.borrow_mut();
+            let mut block = match store.read_block_if(ino, key, !is_whole)? {
+                Some(block) => block,
+                None => vec![0; size as usize],
+            };
+            let n = (b - a) as usize;
+            let place = block.get_mut(a as usize..b as usize).ok_or(FsError::Io)?;
+            place.copy_from_slice(data.get(done..done + n).ok_or(FsError::Io)?);
+            store.write_block(ino, key, block)?;
+            done += n;
+        }
+        let grows = end > self.inode(ino)?.size.get();
+        self.change(ino, grows, |i| {
+            self.stamp(i, true);
+            if grows {
+                i.size = end.into();
+            }
+        })
+    }
+
+    /// Sets a file's length; the caller holds `sem`. `nilfs_setattr`, `nilfs_truncate`.
+    pub(super) async fn set_length(&self, ino: u64, size: u64) -> FsResult<()> {
+        if size > i64::MAX as u64 {
+            return Err(FsError::TooBig);
+        }
+        let (bits, old) = (self.g.block_bits, self.inode(ino)?.size.get());
+        let within = size & ((1 << bits) - 1);
+        if size < old {
+            if within != 0 {
+                let key = size >> bits;
+                self.fetch(ino, key, key).await?;
+                let mut store = self.store.borrow_mut();
+                if let Some(mut block) = store.read_block_if(ino, key, true)? {
+                    block.get_mut(within as usize..).ok_or(FsError::Io)?.fill(0);
+                    store.write_block(ino, key, block)?;
+                }
+            }
+            self.store.borrow_mut().truncate(ino, size.div_ceil(1 << bits))?;
+        }
+        self.change(ino, true, |i| {
+            self.stamp(i, true);
+            i.size = size.into();
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! The mounted file system: calls change a [`Store`] in memory, a thread writes it as logs.
+//!
+//! Picture:    call -> [`Store`] (blocks of files and metadata) -> `segctor` (the thread
+//!             `segctord`, five seconds after the first change, or when somebody syncs) -> logs ->
+//!             now and then a super block.
+//! Invariants: 1. who changes something holds `sem`, and so does who makes and writes a log: no log
+//!                has half of a call.
+//!             2. a super block names a log only when that is durable.
+//! Left out:   the cleaner; the page cache's limits (what was read or written stays in memory);
+//!             metadata that a call needs are read at its end; logs without a checkpoint that
+//!             Linux writes under memory pressure. Writes with `O_DIRECT` go through memory, as in
+//!             Linux.
+//! Source:     Linux fs/nilfs2: segment.c, super.c, inode.c, namei.c, dir.c.
+
+mod data;
+mod namei;
+mod names;
+mod ops;
+mod segctor;
+mod supers;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult, Sector};
+use wp_block::{Bio, Partition};
+use wp_medium::{MediumView, Overlay, Slice, View};
+use wp_rt::{Lock, Rt};
+
+use crate::disk::{Geometry, Inode};
+use crate::image::{Image, RecoverOptions, recover};
+use crate::log::{Disk, Origin, Place, Store};
+
+pub use ops::Mounted;
+use segctor::Segctor;
+use supers::Supers;
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Are device caches flushed (`barrier`)?
+    pub barrier: bool,
+    /// Does an fdatasync write everything that came before it (`order=strict`)?
+    pub strict_order: bool,
+    /// Does an fsync write an inode that changed where no block of its file did? Linux does not:
+    /// its fsync of a new empty file, or after a chmod, answers 0 and makes nothing durable.
+    pub sync_inodes: bool,
+    /// Seconds since 1970 at power-on.
+    pub epoch_secs: i64,
+}
+
+/// A mounted NILFS2.
+pub struct Nilfs {
+    rt: Rt,
+    part: Partition,
+    opts: MountOptions,
+    g: Geometry,
+    store: RefCell<Store<'static>>,
+    /// Blocks of metadata that were not in memory when a call needed them.
+    missed: Rc<RefCell<Vec<u64>>>,
+    /// Held by who changes something, and by who writes logs (`ns_segctor_sem`).
+    sem: Lock<()>,
+    segctor: Segctor,
+    supers: RefCell<Supers>,
+    /// Open descriptors of files.
+    opens: RefCell<BTreeMap<u64, u32>>,
+    /// Files whose inode an fdatasync needs too (`NILFS_I_INODE_SYNC`).
+    inode_sync: RefCell<BTreeSet<u64>>,
+    /// Was the device flushed since the last log (`ns_flushed_device`)?
+    is_flushed: Cell<bool>,
+    is_mounted: Cell<bool>,
+    /// Did writing fail, so that nothing is written any more?
+    has_failed: Cell<bool>,
+}
+
+/// The contents of a partition as they are, in no time.
+fn contents(part: &Partition) -> MediumView {
+    MediumView {
+        medium: part.queue().with_device(|d| d.medium()),
+        start: part.start(),
+        bytes: part.sectors() * wp_base::SECTOR_BYTES,
+    }
+}
+
+impl Nilfs {
+    /// Mounts what lies on `part`: recovers if it must, starts the thread.
+    ///
+    /// What recovery reads takes no time; what it writes goes out as requests. Errors: `Corrupt`,
+    /// `Unsupported`, `Io`.
+    pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Nilfs>> {
+        let secs = u64::try_from(opts.epoch_secs).unwrap_or(0) + rt.now().secs();
+        replay(&part, secs).await?;
+        let view = contents(&part);
+        let image = Image::open(&view)?;
+        let g = image.geometry().clone();
+        if g.block_bits > 12 {
+            return Err(FsError::Unsupported("blocks of more than 4096 bytes".into()));
+        }
+        let root = image.tip().root;
+        let origin = Origin {
+            root: image.super_root().clone(),
+            at: 0,
+            checkpoint: *image.checkpoint(),
+            cno: image.tip().cno + 1,
+            place: Place {
+                segment: root.segment,
+                offset: root.start + root.blocks - g.segment(root.segment).0,
+                next_segment: root.next_segment,
+                seq: root.seq,
+            },
+        };
+        let missed = Rc::new(RefCell::new(Vec::new()));
+        let disk = Disk::new(g.clone(), {
+            let (part, bits, missed) = (part.clone(), g.block_bits, missed.clone());
+            move |block| {
+                missed.borrow_mut().push(block);
+                let mut bytes = vec![0; 1 << bits];
+                contents(&part).read_at(block << bits, &mut bytes)?;
+                Ok(bytes)
+            }
+        });
+        let supers = Supers::new(image.tip(), part.sectors() * wp_base::SECTOR_BYTES);
+        let fs = Rc::new(Nilfs {
+            rt: rt.clone(),
+            store: RefCell::new(Store::open(disk, &origin)?),
+            missed,
+            sem: Lock::new(rt, "nilfs2 logs", ()),
+            segctor: Segctor::new(rt),
+            supers: RefCell::new(supers),
+            opens: RefCell::default(),
+            inode_sync: RefCell::default(),
+            is_flushed: Cell::new(false),
+            is_mounted: Cell::new(true),
+            has_failed: Cell::new(false),
+            part,
+            opts,
+            g,
+        });
+        fs.store.borrow_mut().read_at_mount()?;
+        fs.missed.take();
+        fs.note_mount().await?;
+        fs.start_segctor();
+        Ok(fs)
+    }
+
+    fn secs(&self) -> u64 {
+        u64::try_from(self.opts.epoch_secs).unwrap_or(0) + self.rt.now().secs()
+    }
+
+    fn check_writable(&self) -> FsResult<()> {
+        let is_writable = self.is_mounted.get() && !self.has_failed.get();
+        if is_writable { Ok(()) } else { Err(FsError::ReadOnly) }
+    }
+
+    fn inode(&self, number: u64) -> FsResult<Inode> {
+        self.store.borrow_mut().inode(number)
+    }
+
+    /// Changes an inode; with `sync`, an fdatasync needs it.
+    fn change(&self, number: u64, sync: bool, f: impl FnOnce(&mut Inode)) -> FsResult<()> {
+        self.store.borrow_mut().change_inode(number, f)?;
+        if sync {
+            self.inode_sync.borrow_mut().insert(number);
+        }
+        self.changed();
+        Ok(())
+    }
+
+    /// Sets the times of an inode's change.
+    fn stamp(&self, inode: &mut Inode, modified: bool) {
+        let (secs, nanos) = (self.secs(), self.rt.now().subsec_nanos());
+        (inode.ctime, inode.ctime_nsec) = (secs.into(), nanos.into());
+        if modified {
+            (inode.mtime, inode.mtime_nsec) = (secs.into(), nanos.into());
+        }
+    }
+
+    fn sector(&self, block: u64) -> Sector {
+        Sector(self.g.byte_of(block) / wp_base::SECTOR_BYTES)
+    }
+
+    /// Reads the blocks of metadata that a call has needed and that were not in memory, one after
+    /// the other, as it would have met them. Waits: for the device.
+    async fn settle(&self) -> FsResult<()> {
+        let sectors = (self.g.block_bytes() / 512) as u32;
+        for block in self.missed.take() {
+            let bio = Bio::read(self.sector(block), sectors, Flags::NONE);
+            self.part.submit_wait(bio).await.map_err(|_| FsError::Io)?;
+        }
+        Ok(())
+    }
+
+    /// The outcome of a call, when what it needed was read.
+    async fn settled<T>(&self, out: FsResult<T>) -> FsResult<T> {
+        self.settle().await?;
+        out
+    }
+
+    /// Empties the device's cache, unless nothing was written since. `nilfs_flush_device`.
+    async fn flush_device(&self) -> FsResult<()> {
+        if !self.opts.barrier || self.is_flushed.replace(true) {
+            return Ok(());
+        }
+        self.part.flush().await.map_err(|_| FsError::Io)
+    }
+}
+
+/// Recovery is a pure function of the image; what it changed is then written, in its order.
+async fn replay(part: &Partition, now: u64) -> FsResult<()> {
+    let view = contents(part);
+    let overlay = Overlay::new(&view);
+    let last = recover(&overlay, &RecoverOptions { now })?.last;
+    let page = |at: u64| at / 4096;
+    let (ends, logs): (Vec<_>, Vec<_>) = overlay
+        .writes()
+        .into_iter()
+        .partition(|(at, _)| last.iter().any(|l| page(*l) == page(at.bytes())));
+    let mut ends: Vec<(Sector, Slice)> = ends;
+    ends.sort_by_key(|(at, _)| last.iter().position(|l| page(*l) == page(at.bytes())));
+    let sent: Vec<_> = logs
+        .into_iter()
+        .map(|(at, what)| part.send(Bio::write(at, vec![what], Flags::SYNC)))
+        .collect();
+    for bio in sent {
+        bio.wait().await.map_err(|_| FsError::Io)?;
+    }
+    for (at, what) in ends {
+        let flags = Flags::SYNC | Flags::PREFLUSH | Flags::FUA;
+        part.submit_wait(Bio::write(at, vec![what], flags)).await.map_err(|_| FsError::Io)?;
+    }
+    Ok(())
+}

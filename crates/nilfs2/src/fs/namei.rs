@@ -1,0 +1,194 @@
+//! Files are made, named, renamed and dropped.
+//!
+//! Source: fs/nilfs2/namei.c.
+
+use wp_base::{FsError, FsResult};
+use wp_vfs::{FileType as VfsType, NodeSpec};
+
+use super::Nilfs;
+use crate::disk::{FileType, Inode, ino};
+
+/// Most links of a file. `NILFS_LINK_MAX`.
+const LINKS_MAX: u16 = 32_000;
+
+impl Nilfs {
+    fn more_links(&self, number: u64) -> FsResult<()> {
+        self.change(number, true, |i| {
+            i.links_count = (i.links_count.get() + 1).into();
+            self.stamp(i, false);
+        })
+    }
+
+    fn fewer_links(&self, number: u64) -> FsResult<()> {
+        self.change(number, true, |i| {
+            i.links_count = i.links_count.get().saturating_sub(1).into();
+            self.stamp(i, false);
+        })?;
+        self.drop_if_unused(number)
+    }
+
+    fn check_links(&self, number: u64) -> FsResult<()> {
+        let links = self.inode(number)?.links_count.get();
+        if links < LINKS_MAX { Ok(()) } else { Err(FsError::TooManyLinks) }
+    }
+
+    /// A file without names that nobody has open goes.
+    pub(super) fn drop_if_unused(&self, number: u64) -> FsResult<()> {
+        let is_open = self.opens.borrow().get(&number).is_some_and(|n| *n > 0);
+        if is_open || self.inode(number)?.links_count.get() > 0 {
+            return Ok(());
+        }
+        self.store.borrow_mut().drop_file(number)?;
+        self.inode_sync.borrow_mut().remove(&number);
+        self.changed();
+        Ok(())
+    }
+
+    /// Is there room for more? `nilfs_near_disk_full`.
+    pub(super) fn check_room(&self) -> FsResult<()> {
+        let free = self.store.borrow_mut().segments_free()?;
+        if free > self.g.reserved_segments() + 1 { Ok(()) } else { Err(FsError::NoSpace) }
+    }
+
+    /// Makes a node in a directory that is in memory.
+    pub(super) fn make(&self, dir: u64, name: &[u8], spec: &NodeSpec) -> FsResult<u64> {
+        match self.find_name(dir, name) {
+            Ok(_) => return Err(FsError::Exists),
+            Err(FsError::NotFound) => {}
+            Err(e) => return Err(e),
+        }
+        self.check_room()?;
+        let is_dir = spec.kind == VfsType::Dir;
+        if is_dir {
+            self.check_links(dir)?;
+        }
+        if spec.kind == VfsType::Symlink && spec.target.len() >= self.g.block_bytes() {
+            return Err(FsError::NameTooLong);
+        }
+        let mut inode = Inode::zeroed();
+        let mode = spec.kind.mode_bits() | spec.mode & 0o7777;
+        inode.mode = u16::try_from(mode).unwrap_or(u16::MAX).into();
+        inode.links_count = if is_dir { 2 } else { 1 }.into();
+        (inode.uid, inode.gid) = (spec.uid.into(), spec.gid.into());
+        self.stamp(&mut inode, true);
+        let number = self.store.borrow_mut().make_file(inode)?;
+        self.inode_sync.borrow_mut().insert(number);
+        if is_dir {
+            self.make_empty(number, dir)?;
+            self.more_links(dir)?;
+        } else if spec.kind == VfsType::Symlink {
+            let mut block = spec.target.clone();
+            block.resize(self.g.block_bytes(), 0);
+            self.store.borrow_mut().write_block(number, 0, block)?;
+            let size = spec.target.len() as u64;
+            self.change(number, true, |i| i.size = size.into())?;
+        }
+        self.add_name(dir, name, number, FileType::of_mode(inode.mode.get()))?;
+        self.changed();
+        Ok(number)
+    }
+
+    /// Removes a name that is not a directory's.
+    pub(super) fn unlink_name(&self, dir: u64, name: &[u8]) -> FsResult<()> {
+        let found = self.find_name(dir, name)?;
+        if self.inode(found.ino)?.is_dir() {
+            return Err(FsError::IsDir);
+        }
+        self.remove_name(dir, &found)?;
+        self.fewer_links(found.ino)
+    }
+
+    /// Removes an empty directory; both are in memory.
+    pub(super) fn remove_dir(&self, dir: u64, name: &[u8]) -> FsResult<()> {
+        let found = self.find_name(dir, name)?;
+        if !self.inode(found.ino)?.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        if !self.is_empty(found.ino)? {
+            return Err(FsError::NotEmpty);
+        }
+        self.remove_name(dir, &found)?;
+        self.change(found.ino, true, |i| i.links_count = 0.into())?;
+        self.drop_if_unused(found.ino)?;
+        self.fewer_links(dir)
+    }
+
+    /// Adds a name to an inode.
+    pub(super) fn link_name(&self, number: u64, dir: u64, name: &[u8]) -> FsResult<()> {
+        let inode = self.inode(number)?;
+        if inode.is_dir() {
+            return Err(FsError::NotPermitted);
+        }
+        match self.find_name(dir, name) {
+            Ok(_) => return Err(FsError::Exists),
+            Err(FsError::NotFound) => {}
+            Err(e) => return Err(e),
+        }
+        self.check_links(number)?;
+        self.more_links(number)?;
+        self.add_name(dir, name, number, FileType::of_mode(inode.mode.get()))
+    }
+
+    /// Is `number` the directory `dir`, or above it?
+    pub(super) async fn is_above(&self, number: u64, mut dir: u64) -> FsResult<bool> {
+        loop {
+            if dir == number {
+                return Ok(true);
+            }
+            if dir == ino::ROOT {
+                return Ok(false);
+            }
+            self.load_dir(dir).await?;
+            dir = self.find_name(dir, b"..")?.ino;
+        }
+    }
+
+    /// Moves a name, replacing what stands at the new one; all directories are in memory.
+    /// `nilfs_rename`.
+    pub(super) fn move_name(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> FsResult<()> {
+        let found = self.find_name(from.0, from.1)?;
+        let inode = self.inode(found.ino)?;
+        let kind = FileType::of_mode(inode.mode.get());
+        let is_dir = inode.is_dir();
+        let moves_dir = is_dir && from.0 != to.0;
+        match self.find_name(to.0, to.1) {
+            Ok(old) if old.ino == found.ino => return Ok(()),
+            Ok(old) => {
+                let other = self.inode(old.ino)?;
+                match (is_dir, other.is_dir()) {
+                    (true, false) => return Err(FsError::NotDir),
+                    (false, true) => return Err(FsError::IsDir),
+                    (true, true) if !self.is_empty(old.ino)? => return Err(FsError::NotEmpty),
+                    _ => {}
+                }
+                self.set_name(to.0, &old, found.ino, kind)?;
+                if is_dir {
+                    self.change(old.ino, true, |i| i.links_count = 0.into())?;
+                    self.drop_if_unused(old.ino)?;
+                    // Its `..` is gone; the moved one's comes below.
+                    self.fewer_links(to.0)?;
+                } else {
+                    self.fewer_links(old.ino)?;
+                }
+            }
+            Err(FsError::NotFound) => {
+                if moves_dir {
+                    self.check_links(to.0)?;
+                }
+                self.add_name(to.0, to.1, found.ino, kind)?;
+            }
+            Err(e) => return Err(e),
+        }
+        self.change(found.ino, true, |i| self.stamp(i, false))?;
+        // The new name may have moved the old one within its block.
+        let old_name = self.find_name(from.0, from.1)?;
+        self.remove_name(from.0, &old_name)?;
+        if moves_dir {
+            let dots = self.find_name(found.ino, b"..")?;
+            self.set_name(found.ino, &dots, to.0, FileType::Dir)?;
+            self.more_links(to.0)?;
+            self.fewer_links(from.0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,354 @@
+//! What the mounted file system offers to system calls.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult, Ino};
+use wp_cache::Fut;
+use wp_medium::Slice;
+use wp_vfs::{
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
+    TimeSpec, Told,
+};
+
+use super::Nilfs;
+use crate::disk;
+
+/// A mounted NILFS2, as [`wp_vfs::FileSystem`].
+pub struct Mounted(pub Rc<Nilfs>);
+
+fn time(secs: u64, nanos: u32) -> TimeSpec {
+    TimeSpec { secs: secs.cast_signed(), nanos }
+}
+
+fn kind_of(t: disk::FileType) -> Option<FileType> {
+    Some(match t {
+        disk::FileType::File => FileType::File,
+        disk::FileType::Dir => FileType::Dir,
+        disk::FileType::Symlink => FileType::Symlink,
+        disk::FileType::CharDevice => FileType::Char,
+        disk::FileType::BlockDevice => FileType::Block,
+        disk::FileType::Fifo => FileType::Fifo,
+        disk::FileType::Socket => FileType::Socket,
+        disk::FileType::Unknown => return None,
+    })
+}
+
+impl Mounted {
+    fn file(&self, ino: Ino) -> FsResult<disk::Inode> {
+        let inode = self.0.inode(ino.0)?;
+        if inode.is_dir() { Err(FsError::IsDir) } else { Ok(inode) }
+    }
+
+    fn get_attr(&self, ino: Ino) -> FsResult<Attr> {
+        let i = self.0.inode(ino.0)?;
+        let mode = i.mode.get().into();
+        let mtime = time(i.mtime.get(), i.mtime_nsec.get());
+        Ok(Attr {
+            ino,
+            kind: FileType::from_mode(mode).ok_or(FsError::Io)?,
+            mode: mode & 0o7777,
+            nlink: i.links_count.get().into(),
+            uid: i.uid.get(),
+            gid: i.gid.get(),
+            size: i.size.get(),
+            blocks_512: i.blocks.get(),
+            // Access times are not kept.
+            atime: mtime,
+            mtime,
+            ctime: time(i.ctime.get(), i.ctime_nsec.get()),
+        })
+    }
+
+    /// Sends what a sync of blocks asks for, and flushes the device. `nilfs_sync_file`.
+    async fn sync(&self, ino: u64, kind: SyncKind, (from, to): (u64, u64)) -> FsResult<()> {
+        let fs = &self.0;
+        fs.check_writable()?;
+        let bits = fs.g.block_bits;
+        // A file none of whose blocks changed is clean for Linux, whatever its inode says.
+        let has_blocks = fs.store.borrow().is_file_dirty(ino);
+        let has_inode = fs.opts.sync_inodes && fs.inode_sync.borrow().contains(&ino);
+        if has_blocks || has_inode {
+            match kind {
+                SyncKind::DataOnly => fs.write_data(ino, from >> bits, to >> bits).await?,
+                SyncKind::Full => fs.write_all().await?,
+            }
+        }
+        fs.flush_device().await
+    }
+}
+
+impl FileSystem for Mounted {
+    fn name(&self) -> &'static str {
+        "nilfs2"
+    }
+
+    fn root(&self) -> Ino {
+        Ino(disk::ino::ROOT)
+    }
+
+    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Call<'a, Ino> {
+        Call::later(async move {
+            self.0.load_dir(dir.0).await?;
+            let found = self.0.find_name(dir.0, name)?;
+            // The inode is read with it.
+            let known = self.0.inode(found.ino).map(|_| Ino(found.ino));
+            self.0.settled(known).await
+        })
+    }
+
+    fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino> {
+        Box::pin(async move {
+            self.0.check_writable()?;
+            let _sem = self.0.sem.lock().await;
+            self.0.load_dir(dir.0).await?;
+            let made = self.0.make(dir.0, name, spec).map(Ino);
+            self.0.settled(made).await
+        })
+    }
+
+    fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            self.0.check_writable()?;
+            let _sem = self.0.sem.lock().await;
+            self.0.load_dir(dir.0).await?;
+            let done = self.0.unlink_name(dir.0, name);
+            self.0.settled(done).await
+        })
+    }
+
+    fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            self.0.check_writable()?;
+            let _sem = self.0.sem.lock().await;
+            self.0.load_dir(dir.0).await?;
+            let found = self.0.find_name(dir.0, name)?;
+            self.0.load_dir(found.ino).await?;
+            let done = self.0.remove_dir(dir.0, name);
+            self.0.settled(done).await
+        })
+    }
+
+    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let fs = &self.0;
+            fs.check_writable()?;
+            let _sem = fs.sem.lock().await;
+            fs.load_dir(from.0.0).await?;
+            fs.load_dir(to.0.0).await?;
+            let moved = fs.find_name(from.0.0, from.1)?.ino;
+            if fs.inode(moved)?.is_dir() {
+                if fs.is_above(moved, to.0.0).await? {
+                    return Err(FsError::Invalid("a directory cannot move into itself"));
+                }
+                fs.load_dir(moved).await?;
+            }
+            if let Ok(old) = fs.find_name(to.0.0, to.1)
+                && fs.inode(old.ino)?.is_dir()
+            {
+                fs.load_dir(old.ino).await?;
+            }
+            let done = fs.move_name((from.0.0, from.1), (to.0.0, to.1));
+            fs.settled(done).await
+        })
+    }
+
+    fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            self.0.check_writable()?;
+            let _sem = self.0.sem.lock().await;
+            self.0.load_dir(dir.0).await?;
+            let done = self.0.link_name(ino.0, dir.0, name);
+            self.0.settled(done).await
+        })
+    }
+
+    fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>> {
+        Box::pin(async move {
+            let inode = self.0.inode(ino.0)?;
+            if !inode.is_symlink() {
+                return Err(FsError::Invalid("not a symbolic link"));
+            }
+            let all = self.0.read_bytes(ino.0, 0, inode.size.get()).await?;
+            Ok(all.iter().flat_map(Slice::to_vec).collect())
+        })
+    }
+
+    fn attr<'a>(&'a self, ino: Ino) -> Call<'a, Attr> {
+        Call::now(self.get_attr(ino))
+    }
+
+    fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let fs = &self.0;
+            fs.check_writable()?;
+            let _sem = fs.sem.lock().await;
+            if let Some(size) = change.size {
+                if !self.file(ino)?.is_file() {
+                    return Err(FsError::Invalid("only regular files have a length to change"));
+                }
+                fs.set_length(ino.0, size).await?;
+            }
+            let done = fs.change(ino.0, true, |i| {
+                if let Some(mode) = change.mode {
+                    let bits = u16::try_from(mode & 0o7777).unwrap_or(0);
+                    i.mode = (i.kind() | bits).into();
+                }
+                i.uid = change.uid.map_or(i.uid, Into::into);
+                i.gid = change.gid.map_or(i.gid, Into::into);
+                fs.stamp(i, false);
+                if let Some(t) = change.mtime {
+                    (i.mtime, i.mtime_nsec) = (t.secs.cast_unsigned().into(), t.nanos.into());
+                }
+            });
+            fs.settled(done).await
+        })
+    }
+
+    fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
+        Box::pin(async move {
+            self.0.load_dir(dir.0).await?;
+            let mut out = Vec::new();
+            for n in self.0.all_names(dir.0)? {
+                if n.name == b"." || n.name == b".." {
+                    continue;
+                }
+                let kind = kind_of(n.kind).ok_or(FsError::Io)?;
+                out.push(DirEntry { name: n.name, ino: Ino(n.ino), kind });
+            }
+            Ok(out)
+        })
+    }
+
+    fn open<'a>(&'a self, ino: Ino, _write: bool) -> Call<'a, ()> {
+        Call::now(self.0.inode(ino.0).map(|_| {
+            *self.0.opens.borrow_mut().entry(ino.0).or_default() += 1;
+        }))
+    }
+
+    fn release<'a>(&'a self, ino: Ino, _write: bool) -> Call<'a, ()> {
+        let last = match self.0.opens.borrow_mut().get_mut(&ino.0) {
+            Some(n) if *n > 0 => {
+                *n -= 1;
+                *n == 0
+            }
+            _ => return Call::now(Err(FsError::BadFile)),
+        };
+        let has_name = |i: disk::Inode| i.links_count.get() > 0;
+        if !last || !self.0.is_mounted.get() || self.0.inode(ino.0).is_ok_and(has_name) {
+            return Call::now(Ok(()));
+        }
+        Call::later(async move {
+            let _sem = self.0.sem.lock().await;
+            let done = self.0.drop_if_unused(ino.0);
+            self.0.settled(done).await
+        })
+    }
+
+    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        Box::pin(async move {
+            self.file(ino)?;
+            let read = self.0.read_bytes(ino.0, offset, len).await;
+            self.0.settled(read).await
+        })
+    }
+
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
+        Box::pin(async move {
+            self.0.check_writable()?;
+            let _sem = self.0.sem.lock().await;
+            let size = self.file(ino)?.size.get();
+            let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
+            let done = self.0.write_bytes(ino.0, offset.unwrap_or(size), &bytes).await;
+            self.0.settled(done.map(|()| bytes.len() as u64)).await
+        })
+    }
+
+    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        self.read(ino, offset, len)
+    }
+
+    /// There is no direct write: it goes through memory, and what was written stays there.
+    fn write_direct<'a>(
+        &'a self,
+        ino: Ino,
+        offset: Option<u64>,
+        data: &'a [Slice],
+        sync: Option<SyncKind>,
+        told: &'a Told,
+    ) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let written = self.write(ino, offset, data).await?;
+            if let Some(kind) = sync {
+                self.sync_file(ino, kind, told).await?;
+            }
+            Ok(written)
+        })
+    }
+
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, _told: &'a Told) -> Fut<'a, ()> {
+        Box::pin(async move { self.sync(ino.0, kind, (0, u64::MAX)).await })
+    }
+
+    fn sync_range<'a>(
+        &'a self,
+        ino: Ino,
+        kind: SyncKind,
+        (from, to): (u64, u64),
+        _told: &'a Told,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move { self.sync(ino.0, kind, (from, to.saturating_sub(1))).await })
+    }
+
+    fn sync_reserve<'a>(
+        &'a self,
+        _ino: Ino,
+        _how: Reserve,
+        _offset: u64,
+        _len: u64,
+    ) -> Fut<'a, ()> {
+        Box::pin(async { Err(FsError::Unsupported("fallocate".into())) })
+    }
+
+    /// `nilfs_sync_fs`.
+    fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let fs = &self.0;
+            fs.write_all().await?;
+            if fs.supers.borrow().is_stale {
+                fs.update_super().await?;
+            }
+            fs.flush_device().await
+        })
+    }
+
+    fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {
+        Box::pin(async move {
+            let fs = &self.0;
+            let free = fs.store.borrow_mut().segments_free()?;
+            let inodes = fs.store.borrow().inodes();
+            let (per, reserved) = (fs.g.segment_blocks, fs.g.reserved_segments());
+            Ok(StatFs {
+                block_bytes: 1 << fs.g.block_bits,
+                blocks: fs.g.segments * per,
+                blocks_free: free * per,
+                blocks_available: free.saturating_sub(reserved) * per,
+                inodes: inodes + fs.g.ifile.group_entries,
+                inodes_free: fs.g.ifile.group_entries,
+            })
+        })
+    }
+
+    fn unmount<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let fs = &self.0;
+            fs.check_writable()?;
+            self.sync_all().await?;
+            fs.is_mounted.set(false);
+            let done = fs.finish().await;
+            fs.segctor.stop();
+            done?;
+            fs.note_unmount().await?;
+            fs.flush_device().await
+        })
+    }
+}

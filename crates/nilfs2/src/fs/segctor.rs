@@ -1,0 +1,208 @@
+//! The thread that writes logs, and who asks it to.
+//!
+//! Source: fs/nilfs2/segment.c (`nilfs_segctor_thread`, `nilfs_segctor_sync`,
+//!         `nilfs_construct_dsync_segment`).
+
+use std::cell::Cell;
+use std::rc::{Rc, Weak};
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult, Span, Time};
+use wp_block::Bio;
+use wp_medium::Slice;
+use wp_rt::{Either, Rt, WaitQueue, race};
+
+use super::Nilfs;
+use crate::log::{Kind, Log};
+
+/// From the first change to its log. `NILFS_SC_DEFAULT_TIMEOUT`.
+const INTERVAL: Span = Span::secs(5);
+/// Blocks of a bio at most. `BIO_MAX_VECS`.
+const BIO_BLOCKS: usize = 256;
+
+/// What is asked of the thread.
+pub(super) struct Segctor {
+    /// Requests so far, and how many of them are done.
+    asked: Cell<u64>,
+    done: Cell<u64>,
+    /// When it is to write what was changed.
+    due: Cell<Option<Time>>,
+    wake: Rc<WaitQueue>,
+    finished: WaitQueue,
+    /// Is the next log to be followed by a super block (`THE_NILFS_DISCONTINUED`)?
+    wants_super: Cell<bool>,
+    is_stopped: Cell<bool>,
+}
+
+impl Segctor {
+    pub fn new(rt: &Rt) -> Segctor {
+        Segctor {
+            asked: Cell::new(0),
+            done: Cell::new(0),
+            due: Cell::new(None),
+            wake: Rc::new(WaitQueue::new(rt, "segctord")),
+            finished: WaitQueue::new(rt, "nilfs2 log"),
+            wants_super: Cell::new(false),
+            is_stopped: Cell::new(false),
+        }
+    }
+
+    pub fn stop(&self) {
+        self.is_stopped.set(true);
+        self.wake.wake_all();
+    }
+}
+
+impl Nilfs {
+    pub(super) fn start_segctor(self: &Rc<Self>) {
+        let wake = self.segctor.wake.clone();
+        self.rt.spawn_daemon("segctord", serve(self.rt.clone(), Rc::downgrade(self), wake));
+    }
+
+    /// Something was changed that a log is to have. `nilfs_segctor_start_timer`.
+    pub(super) fn changed(&self) {
+        if self.segctor.due.get().is_none() {
+            self.segctor.due.set(Some(self.rt.now() + INTERVAL));
+            self.segctor.wake.wake_all();
+        }
+    }
+
+    /// Waits: until a log has all that was changed before. `nilfs_construct_segment`.
+    pub(super) async fn write_all(&self) -> FsResult<()> {
+        self.check_writable()?;
+        let s = &self.segctor;
+        let mine = s.asked.get() + 1;
+        s.asked.set(mine);
+        s.wake.wake_all();
+        while s.done.get() < mine && !s.is_stopped.get() {
+            s.finished.wait().await;
+        }
+        if self.has_failed.get() { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Waits: until the data of blocks `from..=to` of a file are in a log, all else if they need
+    /// it. `nilfs_construct_dsync_segment`.
+    pub(super) async fn write_data(&self, ino: u64, from: u64, to: u64) -> FsResult<()> {
+        self.check_writable()?;
+        let guard = self.sem.lock().await;
+        let needs_all = self.inode_sync.borrow().contains(&ino)
+            || self.opts.strict_order
+            || self.segctor.wants_super.get();
+        if needs_all {
+            drop(guard);
+            return self.write_all().await;
+        }
+        let now = self.secs();
+        let made = self.store.borrow_mut().construct(Kind::DataSync { ino, from, to }, now);
+        self.settle().await?;
+        self.send(made?).await?;
+        drop(guard);
+        Ok(())
+    }
+
+    /// Makes and writes the logs of a checkpoint, and a super block if it is time.
+    async fn construct(&self) -> FsResult<()> {
+        let guard = self.sem.lock().await;
+        let s = &self.segctor;
+        let accepted = s.asked.get();
+        s.due.set(None);
+        let result = self.construct_locked().await;
+        if result.is_err() {
+            self.has_failed.set(true);
+        }
+        s.done.set(accepted);
+        s.finished.wake_all();
+        drop(guard);
+        result
+    }
+
+    async fn construct_locked(&self) -> FsResult<()> {
+        let now = self.secs();
+        let (logs, cno) = {
+            let mut store = self.store.borrow_mut();
+            let cno = store.cno();
+            (store.construct(Kind::Checkpoint, now)?, cno)
+        };
+        self.inode_sync.borrow_mut().clear();
+        self.settle().await?;
+        let root = logs.last().filter(|log| log.has_root).map(|log| (log.start, log.seq));
+        self.send(logs).await?;
+        if let Some((start, seq)) = root {
+            self.supers.borrow_mut().point_to(start, seq, cno);
+            if self.segctor.wants_super.replace(false) {
+                self.update_super().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends logs, and waits for all. `nilfs_segbuf_write`, `nilfs_segctor_wait`.
+    async fn send(&self, logs: Vec<Log>) -> FsResult<()> {
+        let mut sent = Vec::new();
+        for log in &logs {
+            let mut pieces: Vec<(u64, &[Vec<u8>])> = Vec::new();
+            let mut at = log.start;
+            for piece in log.blocks.chunks(BIO_BLOCKS) {
+                pieces.push((at, piece));
+                at += piece.len() as u64;
+            }
+            let last = pieces.len();
+            for (n, (block, piece)) in pieces.into_iter().enumerate() {
+                let flags = if n + 1 == last { Flags::SYNC } else { Flags::NONE };
+                let segs = piece.iter().map(|b| Slice::from_bytes(b)).collect();
+                sent.push(self.part.send(Bio::write(self.sector(block), segs, flags)));
+            }
+            self.is_flushed.set(false);
+        }
+        let mut result = Ok(());
+        for bio in sent {
+            if bio.wait().await.is_err() {
+                self.has_failed.set(true);
+                result = Err(FsError::Io);
+            }
+        }
+        result
+    }
+
+    /// Ends the thread's work: what is left is written. `nilfs_segctor_destroy`.
+    pub(super) async fn finish(&self) -> FsResult<()> {
+        self.construct().await
+    }
+
+    fn wants_log(&self) -> bool {
+        let s = &self.segctor;
+        s.asked.get() != s.done.get() || s.due.get().is_some_and(|due| due <= self.rt.now())
+    }
+
+    fn consider_super(&self) {
+        if self.supers.borrow().is_due(self.secs()) {
+            self.segctor.wants_super.set(true);
+        }
+    }
+}
+
+/// `nilfs_segctor_thread`.
+async fn serve(rt: Rt, fs: Weak<Nilfs>, wake: Rc<WaitQueue>) {
+    loop {
+        let woken = wake.wait();
+        let Some(up) = fs.upgrade() else { return };
+        if up.segctor.is_stopped.get() {
+            return;
+        }
+        up.consider_super();
+        if up.wants_log() {
+            drop(woken);
+            // Whoever waits is told by `has_failed`.
+            let _ = up.construct().await;
+            continue;
+        }
+        let due = up.segctor.due.get();
+        drop(up);
+        match due {
+            Some(due) => match race(woken, rt.sleep_until(due)).await {
+                Either::Left(()) | Either::Right(()) => {}
+            },
+            None => woken.await,
+        }
+    }
+}
