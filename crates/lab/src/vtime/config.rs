@@ -91,6 +91,7 @@ pub static CONFIGS: &[Config] = &[
         recorded: false,
         ..ZONED
     },
+    Config { name: "nilfs2", fs: "nilfs2", ..PLAIN },
 ];
 
 /// A configuration by name. Errors: lists what there is.

@@ -7,6 +7,8 @@ use super::timeline::Request;
 pub const CALLS_TSV: &str = include_str!("../../../../kernels/linux-6.12/calls.tsv");
 /// The same of F2FS.
 pub const F2FS_CALLS_TSV: &str = include_str!("../../../../kernels/linux-6.12/calls-f2fs.tsv");
+/// The same of NILFS2.
+pub const NILFS2_CALLS_TSV: &str = include_str!("../../../../kernels/linux-6.12/calls-nilfs2.tsv");
 /// Requests of the idle case.
 pub const IDLE_TSV: &str = include_str!("../../../../kernels/linux-6.12/idle.tsv");
 /// Latency of the device in those runs, nanoseconds.
@@ -14,7 +16,11 @@ pub const LATENCY_NS: u64 = 15_000;
 
 /// Recorded calls of one configuration, in order. Errors: a table of another form.
 pub fn calls(config: &str) -> Result<Vec<Timed>, String> {
-    let table = if config.starts_with("f2fs") { F2FS_CALLS_TSV } else { CALLS_TSV };
+    let table = match config {
+        "nilfs2" => NILFS2_CALLS_TSV,
+        f if f.starts_with("f2fs") => F2FS_CALLS_TSV,
+        _ => CALLS_TSV,
+    };
     let mut lines = table.lines().filter(|l| !l.starts_with('#'));
     let head: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();
     let column = head

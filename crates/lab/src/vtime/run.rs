@@ -145,7 +145,8 @@ fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
         "ext4" => format!("uuid={uuid},hash_seed={uuid},"),
         _ => String::new(),
     };
-    let text = format!("era={ERA},hz=100,{identity}{}", config.ours);
+    let hz = if fs.options.iter().any(|o| o.key == "hz") { "hz=100," } else { "" };
+    let text = format!("era={ERA},{hz}{identity}{}", config.ours);
     let fs_options = Options::parse(&text, fs.options)
         .map_err(|e| RunError::NotModelled(format!("option {}={}", e.key, e.value)))?;
     let cache = if config.cache { 64 << 20 } else { 0 };
