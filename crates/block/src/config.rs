@@ -97,6 +97,10 @@ pub struct Habits {
     /// what the device has no room for stays in the elevator, where bios can still join it
     /// (multi-queue kernels).
     pub issue_ahead: bool,
+    /// Does the driver tell what it has dispatched? In the kernel that BarrierFS was published with
+    /// the SCSI layer alone does (`blk_request_dispatched()` is called in `scsi_lib.c` only): with
+    /// any other driver, virtio's for one, what waits for dispatch waits for completion.
+    pub tells_dispatch: bool,
     /// How long a flush may be put off by data of other flush sequences (`FLUSH_PENDING_TIMEOUT`):
     /// 5 s. It is looked at only when some flush sequence moves on, as in the kernel.
     pub flush_patience: Span,
@@ -168,6 +172,7 @@ impl QueueConfig {
                 remap_event: false,
                 flush_done_event: true,
                 issue_ahead: true,
+                tells_dispatch: true,
                 flush_patience: Span::secs(5),
             },
             epoch_gate: true,

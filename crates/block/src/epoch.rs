@@ -269,6 +269,9 @@ impl Core {
             self.counters.barriers += u64::from(self.pool[rq].flags.has(Flags::BARRIER));
             self.leave_epoch(cx, rq);
         }
+        if !cx.config.habits.tells_dispatch {
+            return;
+        }
         let Core { pool, wholes, dispatched, .. } = self;
         pool.for_each_end(rq, |end| match end {
             End::Telling(telling) => dispatched.extend(telling.dispatched.take()),

@@ -41,7 +41,8 @@ pub struct MachineSpec {
     pub fs: &'static FsEntry,
     /// Its options (mkfs and mount).
     pub fs_options: Options,
-    /// Name of the partition (`sdb1`).
+    /// Name of the partition (`sdb1`). `vd...` is a virtio disk, which does not tell what it has
+    /// dispatched ([`wp_block::Habits::tells_dispatch`]).
     pub disk: String,
     /// Device number of the whole disk.
     pub device_number: (u32, u32),
@@ -149,6 +150,8 @@ impl Machine {
             // itself dispatch.
             base.plug.on_wait = WaitUnplug::Task;
         }
+        // Disks have their names from their drivers.
+        base.habits.tells_dispatch = !spec.disk.starts_with("vd");
         let config =
             QueueConfig { major: spec.device_number.0, minor: spec.device_number.1, ..base };
         let queue = BlockQueue::new(&rt, config.clone(), device);

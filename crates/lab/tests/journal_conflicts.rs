@@ -29,11 +29,21 @@ fn pair(kernel: &str, load: Load) -> Option<(Reference, Outcome)> {
     Some((theirs, ours))
 }
 
-/// Calls by type within an eighth; the same zeros; conflicts an operation
-/// fall by the same factor within a quarter when nothing is created and deleted.
+/// Do two rows name the types in the same order? Types within a tenth of each other have none.
+fn same_order(a: &[u64; 6], b: &[u64; 6]) -> bool {
+    let far = |x: u64, y: u64| x.abs_diff(y) * 10 > x.max(y);
+    let pairs = (0..6).flat_map(|i| (i + 1..6).map(move |j| (i, j)));
+    pairs
+        .into_iter()
+        .all(|(i, j)| !far(a[i], a[j]) || !far(b[i], b[j]) || (a[i] < a[j]) == (b[i] < b[j]))
+}
+
+/// Calls by type within an eighth; the same zeros; conflicts an operation fall by the same factor
+/// within a quarter when nothing is created and deleted; the same order of types; BarrierFS'
+/// delayed commits within 15 points, and fsyncs a commit within a sixth.
 ///
-/// What differs, and is only printed: our BarrierFS puts fewer fsyncs into a commit (1.5 of four
-/// threads' against 2.4), so more of its commits are delayed and more accesses are conflicts.
+/// What differs, and is only printed: blocks of the inode table are conflicts nearly twice as often
+/// as there.
 #[test]
 fn calls_zeros_and_the_fall_of_conflicts_are_those_of_the_real_kernel() {
     for kernel in ["bfs", "stock"] {
@@ -42,8 +52,11 @@ fn calls_zeros_and_the_fall_of_conflicts_are_those_of_the_real_kernel() {
             let Some((theirs, ours)) = pair(kernel, load) else { return };
             for (i, t) in TYPES.iter().enumerate() {
                 let what = format!("{kernel} {}: {t}", load.name());
-                let (a, b) = (theirs.row("conflict_calls")[i], ours.conflicts.of_type(t));
-                assert_eq!(a == 0, b == 0, "{what}: {a} and {b} conflicts");
+                // A few of thousands are none: map nodes meet when two threads take one file.
+                let none = |n: u64, all: u64| n * 1000 < all;
+                let (a, b) = (theirs.row("conflict_calls"), &ours.conflicts);
+                let (a, b) = (none(a[i], a.iter().sum()), none(b.of_type(t), b.total()));
+                assert_eq!(a, b, "{what}: no conflicts, theirs and ours");
                 let a = theirs.row("calls")[i] as f64 / theirs.loops as f64;
                 let b = ours.accesses.of_type(t) as f64 / ours.loops as f64;
                 // Map nodes hang on how long files have grown, and in how many pieces: ours are in
@@ -55,6 +68,19 @@ fn calls_zeros_and_the_fall_of_conflicts_are_those_of_the_real_kernel() {
                 );
             }
             per_op.push((theirs.per_op(), ours.per_op()));
+            let fsyncs = |all: u64, commits: u64| all as f64 / commits as f64;
+            let a = fsyncs(theirs.fsyncs, theirs.single["commits"]);
+            let b = fsyncs(ours.fsyncs, ours.counter("commits"));
+            let what = format!("{kernel} {}", load.name());
+            assert!((b / a - 1.0).abs() <= 1.0 / 6.0, "{what}: {a:.2} and {b:.2} fsyncs a commit");
+            let delayed = ours.counter("delayed_commits") as f64 / ours.counter("commits") as f64;
+            let (a, b) = (theirs.delayed(), delayed);
+            assert!((a - b).abs() <= 0.15, "{what}: {a:.3} and {b:.3} of the commits delayed");
+            if kernel == "bfs" {
+                let theirs = theirs.row("conflict_calls");
+                let ours = TYPES.map(|t| ours.conflicts.of_type(t));
+                assert!(same_order(&theirs, &ours), "{what}: {theirs:?} and {ours:?}");
+            }
         }
         let [(a, b), (c, d)] = per_op[..] else { unreachable!("two loads") };
         let (theirs, ours) = (a / c, b / d);

@@ -7,7 +7,9 @@ use serde::Serialize;
 use wp_base::Sector;
 use wp_rt::CpuModel;
 use wp_vfs::{FsEntry, JournalConflict, Options};
-use wp_workload::filebench::{self, Num, Personality, RunLength};
+use wp_workload::filebench::{
+    self, Drawn, Fileset, Kind, Num, Personality, RandKind, RunLength, Step,
+};
 
 use crate::machine::{Machine, MachineError, MachineSpec};
 use crate::profile::{PROFILES, Profile};
@@ -153,8 +155,13 @@ pub struct Plan {
     pub bytes: Option<u64>,
     /// All files of this length, in bytes, instead of filebench's gamma distribution.
     pub file_bytes: Option<u64>,
+    /// Does each open, creation and removal take a file at random, and not the one behind the last
+    /// (filebench's rotors)?
+    pub at_random: bool,
     /// More options of the file system.
     pub more: &'static str,
+    /// The partition's name, as [`MachineSpec::disk`].
+    pub disk: &'static str,
     /// Seed.
     pub seed: u64,
 }
@@ -178,7 +185,9 @@ impl Plan {
             params: Vec::new(),
             bytes: None,
             file_bytes: None,
+            at_random: false,
             more: "",
+            disk: "sdb1",
             seed,
         }
     }
@@ -203,7 +212,7 @@ impl Plan {
             sectors: self.bytes.map(|b| b / wp_base::SECTOR_BYTES),
             fs,
             fs_options,
-            disk: "sdb1".to_owned(),
+            disk: self.disk.to_owned(),
             device_number: (8, 16),
             kernel: (3, 10),
         })
@@ -212,7 +221,7 @@ impl Plan {
 
 /// Conflicts: `[type][case]` in the order of [`TYPES`] and of [`wp_jbd2::Conflict::ALL`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts(pub BTreeMap<String, BTreeMap<String, u64>>);
+pub struct Counts(BTreeMap<String, BTreeMap<String, u64>>);
 
 impl Counts {
     /// Of rows that `keep` takes.
@@ -304,6 +313,25 @@ impl Outcome {
     }
 }
 
+/// Gives every flowop that picks a file an index drawn from all of its set's, `indexed=` of WML.
+fn pick_at_random(personality: &mut Personality) {
+    let [Fileset { entries: Num::Fixed(entries), .. }] = personality.filesets[..] else {
+        unreachable!("the mail server has one set of files, of fixed size")
+    };
+    let drawn = Num::Drawn(personality.drawn.len());
+    let last = (entries - 1) as f64;
+    let (kind, mean) = (RandKind::Uniform, last / 2.0);
+    personality.drawn.push(Drawn::Random { kind, mean, min: 0.0, round: 0.0, seed: None });
+    let threads = personality.processes.iter_mut().flat_map(|p| &mut p.threads);
+    for step in threads.flat_map(|t| &mut t.steps) {
+        if let Step::Do(flowop) = step
+            && matches!(flowop.kind, Kind::OpenFile | Kind::CreateFile | Kind::DeleteFile)
+        {
+            flowop.indexed = Some(drawn);
+        }
+    }
+}
+
 /// Makes a run. Errors: as the machine's.
 pub fn run(plan: &Plan) -> Result<Outcome, MachineError> {
     let machine = Machine::new(plan.spec()?, None)?;
@@ -312,6 +340,9 @@ pub fn run(plan: &Plan) -> Result<Outcome, MachineError> {
     personality.flowop_ns = plan.flowop_ns as u64;
     if let Some(bytes) = plan.file_bytes {
         personality.filesets.iter_mut().for_each(|set| set.size = Num::Fixed(bytes));
+    }
+    if plan.at_random {
+        pick_at_random(&mut personality);
     }
     let (v, seed, length) = (vfs.clone(), plan.seed, plan.length);
     let found = machine
