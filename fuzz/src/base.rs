@@ -17,8 +17,8 @@ use zerocopy::IntoBytes;
 
 use super::image::Sparse;
 use super::patch::{self, Spot};
-use super::{patch_f2fs, patch_nilfs2};
 use super::world::{Setup, World, furnish};
+use super::{patch_f2fs, patch_nilfs2};
 
 /// Makes the checksums of what was hit right.
 pub type Seal = fn(&BTreeSet<Spot>, &Overlay<'_>);

@@ -35,9 +35,11 @@ pub fn spots(view: &dyn View) -> Vec<Spot> {
     // The newest are the last.
     blocks.reverse();
     let bytes = 1 << g.block_bits;
-    out.extend(
-        blocks.into_iter().map(|b| Spot { at: g.byte_of(b), bytes, kind: Kind::Nilfs2(Part::Log) }),
-    );
+    out.extend(blocks.into_iter().map(|b| Spot {
+        at: g.byte_of(b),
+        bytes,
+        kind: Kind::Nilfs2(Part::Log),
+    }));
     out
 }
 

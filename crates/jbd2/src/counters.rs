@@ -3,8 +3,9 @@
 //! Source: `transaction_run_stats_s` and `/proc/fs/jbd2/DEV/info` of Linux; the rest is ours.
 
 use crate::commit::Commit;
+use crate::heads::On;
 use crate::journal::Journal;
-use crate::options::Conflict;
+use crate::options::{Conflict, CreditRule};
 
 /// Sums over commits, by the phases that jbd2's own statistics have (`transaction_run_stats_s`,
 /// `/proc/fs/jbd2/DEV/info`), in nanoseconds of virtual time.
@@ -24,7 +25,7 @@ pub struct RunStats {
     pub logging_ns: u64,
     /// Handles.
     pub handles: u64,
-    /// Credits outstanding when logging began.
+    /// `rs_blocks`: buffers when logging began; before 5.5 the credits outstanding then.
     pub blocks: u64,
     /// Blocks written to the log.
     pub blocks_logged: u64,
@@ -156,10 +157,16 @@ impl JournalCounters {
 }
 
 impl Journal {
-    /// Credits outstanding when logging begins (`rs_blocks`).
+    /// What jbd2 calls a transaction's blocks when logging begins (`rs_blocks`): its buffers since
+    /// 5.5, when descriptors got credits too; before, the credits outstanding.
     pub(crate) fn count_blocks(&self, tid: u32) {
         let mut st = self.st.borrow_mut();
-        st.counters.stats.blocks += st.transaction(tid).outstanding.max(0) as u64;
+        let t = st.transaction(tid);
+        let blocks = match self.opts.policy.credits {
+            CreditRule::Descriptors => u64::from(t.list(On::Metadata).len),
+            CreditRule::Plain | CreditRule::Shift => t.outstanding.max(0) as u64,
+        };
+        st.counters.stats.blocks += blocks;
     }
 
     /// What jbd2 keeps of a commit that has written its record.

@@ -6,6 +6,7 @@ pub mod fsync_create;
 pub mod fsync_last;
 pub mod oltp_insert;
 pub mod varmail;
+pub mod wl_varmail;
 
 use wp_base::FsResult;
 use wp_cache::Fut;
