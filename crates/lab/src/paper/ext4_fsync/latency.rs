@@ -9,8 +9,8 @@ use crate::reference::TraceLine;
 /// Every assumed parameter of device and CPU profile, halved and half as much again.
 pub(super) fn variations() -> Vec<Variation> {
     let paper = RunPlan::paper(ERAS[0], CASES[0], 1, 0);
-    let mut out = vary::of_device(&paper.device);
-    out.extend(vary::of_cpu(profile(PC)));
+    let mut out = vary::of_device(&paper.device, vary::BY_HALF);
+    out.extend(vary::of_cpu(profile(PC), vary::BY_HALF));
     out
 }
 

@@ -255,9 +255,11 @@ fn all(
 
 /// Every assumed parameter of drive, CPU and experiment.
 fn variations() -> Vec<Variation> {
-    let mut out = vary::of_device("zn540-4tb");
-    out.extend(vary::of_cpu(profile()));
-    out.extend(["flowop_ns", "think_ns"].into_iter().flat_map(Variation::of_own));
+    let mut out = vary::of_device("zn540-4tb", vary::BY_HALF);
+    out.extend(vary::of_cpu(profile(), vary::BY_HALF));
+    out.extend(
+        ["flowop_ns", "think_ns"].into_iter().flat_map(|key| Variation::of_own(key, vary::BY_HALF)),
+    );
     out.extend(Costs::variations());
     out
 }

@@ -19,7 +19,7 @@ use wp_workload::filebench::{self, RunLength, Watch};
 
 use super::machine::{KERNEL, Mode, Setup};
 use crate::machine::MachineError;
-use crate::paper::vary::Variation;
+use crate::paper::vary::{self, Variation};
 
 /// Nodes scanned in the paper's three runs.
 pub const NODES: [u64; 3] = [40_791, 50_962, 57_500];
@@ -74,7 +74,7 @@ impl Costs {
     pub fn variations() -> Vec<Variation> {
         ["node_ns", "entry_ns", "address_ns", "name_ns", "check_ns"]
             .into_iter()
-            .flat_map(Variation::of_own)
+            .flat_map(|key| Variation::of_own(key, vary::BY_HALF))
             .collect()
     }
 

@@ -115,12 +115,13 @@ const QUICK: Lengths = Lengths {
     varied: RunLength::Time(Span::secs(1)),
 };
 
-/// Every assumed number, halved and half as much again; then all CPU costs together, halved and
-/// doubled.
+/// Every assumed number, halved and doubled; then all CPU costs together.
 fn variations() -> Vec<Variation> {
-    let mut all = vary::of_cpu(profile());
-    all.extend(vary::of_device(DEVICE));
-    all.extend(Variation::of_own("flowop_ns"));
+    let by = vary::BY_TWO;
+    let mut all = vary::of_cpu(profile(), by);
+    all.extend(vary::of_device(DEVICE, by));
+    all.extend(Variation::of_own("flowop_ns", by));
+    all.extend(Variation::of_all_cpu(by));
     all
 }
 

@@ -1,13 +1,13 @@
 //! The published BarrierFS kernel beside ours: its counters of a varmail run, and ours of the same
 //! workload on a machine like the one that it ran on.
 //!
-//! Inputs, none of them BarrierFS's. Two CPUs and a drive whose costs bring the *stock* kernel of the
-//! same tree, `stock.t4.s7.fsync.del`, to what it reached in that emulator: operations a second,
-//! fsyncs a commit, the mean time of a commit, half of its fsyncs' time. An emulator does not slow
-//! everything down alike: what works on pages and speaks to the device is dearer than the rest.
-//! Files are taken at random: the stock kernel's handles find 2.6 to 2.9 blocks of the inode table a
-//! loop that no transaction has, as many as a loop takes files, and rotors would take neighbours.
-//! The disk is virtio's, which does not tell what it has dispatched
+//! Inputs, none of them BarrierFS's. Two CPUs and a drive whose costs bring the *stock* kernel of
+//! the same tree, `stock.t4.s7.fsync.del`, to what it reached in that emulator: operations a
+//! second, fsyncs a commit, the mean time of a commit, half of its fsyncs' time. An emulator does
+//! not slow everything down alike: what works on pages and speaks to the device is dearer than the
+//! rest. Files are taken at random: the stock kernel's handles find 2.6 to 2.9 blocks of the inode
+//! table a loop that no transaction has, as many as a loop takes files, and rotors would take
+//! neighbours. The disk is virtio's, which does not tell what it has dispatched
 //! ([`wp_block::Habits::tells_dispatch`]): BarrierFS waits for completion there.
 //!
 //! What is judged is none of them: how many calls, how many of them conflicts, of what type, how
