@@ -203,6 +203,12 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "leave inode tables as mkfs left them",
     },
+    OptionSpec {
+        key: "extent_max_zeroout_kb",
+        when: When::Mount,
+        default: "32",
+        help: "unwritten blocks that are rather zeroed than split off (3.7 and later; there in sysfs)",
+    },
 ];
 
 /// ext4.
@@ -336,6 +342,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             init_itable: (!switch(o, "noinit_itable")).then_some(multiplier),
             rotational: switch(o, "rotational"),
             cpus: number(o, "cpus", "cpus: a number")?.max(1),
+            zeroout_kib: number(o, "extent_max_zeroout_kb", "extent_max_zeroout_kb: a number")?,
             epoch_secs: env.epoch_secs,
             async_commit: switch(o, "journal_async_commit"),
             dual: dual_mode(o)?,

@@ -10,7 +10,7 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 18] = [
+const FEW: [(&str, u64); 19] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -27,6 +27,7 @@ const FEW: [(&str, u64); 18] = [
     ("N4", 40),
     ("N5", 16),
     ("N6", 132),
+    ("N9", 24),
     ("R1", 132),
     ("R2", 132),
 ];

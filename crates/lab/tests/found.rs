@@ -1,6 +1,7 @@
 //! Bugs that were found here (`crash --bug N2` to `N6`, of F2FS, N5 by reading and the others by
-//! generated programs; `N7`, of ext4, by reading), seen in Linux 6.12 itself: a guest runs the
-//! reduced program in virtual time.
+//! generated programs; `N7`, of ext4, by reading; `N9`, of ext4, by a generated program), seen in
+//! Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel
+//! the one of `N9`.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.
@@ -290,4 +291,52 @@ fn linux_too_discards_what_a_failed_commit_freed() {
     let hash = |name: &str| read(name).split(' ').next().expect("a hash").to_owned();
     assert_ne!(hash("before"), zeroes);
     assert_eq!(hash("after"), zeroes, "the file is there again, and holds nothing");
+}
+
+/// Blocks of a file of logged data are written, zeroed in place, and one of them is written again
+/// and synced; then the power goes: what the device had is mounted. Printed: the first byte of each
+/// of four blocks, before and after. `$1` KiB are rather zeroed than split off.
+const ZEROED: &str = r#"
+set -e
+trap 'umount m 2> /dev/null || true' EXIT
+truncate -s 64M image; mkdir -p m
+mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 image
+mount -o loop,data=journal image m
+echo $1 > /sys/fs/ext4/$(basename $(findmnt -no SOURCE m))/extent_max_zeroout_kb
+block() { head -c 4096 /dev/zero | tr '\0' $1; }
+bytes() { for i in 0 1 2 3; do dd if=m/a bs=4096 skip=$i count=1 status=none | head -c 1 |
+    tr '\0' 0; done; echo; }
+block A | dd of=m/a bs=4096 seek=1 conv=notrunc status=none
+fallocate -z -o 4096 -l 61440 m/a
+block B | dd of=m/a bs=4096 seek=2 conv=notrunc status=none
+sync -d m/a
+cp image cut
+bytes
+umount m
+mount -o loop cut m
+bytes
+"#;
+
+#[test]
+fn linux_too_brings_back_what_was_zeroed_past_the_log() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    if let Some(why) = wp_lab::crash::host::cannot(&scratch.path().join("try")) {
+        skipped("N9 in this host's kernel", &why);
+        return;
+    }
+    let after = |kib: &str| {
+        let ran = Command::new("bash")
+            .args(["-c", ZEROED, "zeroed", kib])
+            .current_dir(scratch.path())
+            .output()
+            .expect("bash");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        after("32"),
+        ["00B0", "0AB0"],
+        "the first block that was zeroed is as it was before"
+    );
+    assert_eq!(after("0"), ["00B0", "00B0"], "with nothing zeroed past the log it is not");
 }

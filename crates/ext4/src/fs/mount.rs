@@ -88,11 +88,17 @@ pub struct MountOptions {
     pub rotational: bool,
     /// CPUs of the machine: large files stream to as many groups (from 6.17).
     pub cpus: u32,
+    /// `extent_max_zeroout_kb` of sysfs: unwritten blocks beside a write that are zeroed past the
+    /// journal, in KiB, and not split off. Before 3.7 it is 7 blocks.
+    pub zeroout_kib: u32,
     /// Seconds since 1970 at power-on.
     pub epoch_secs: i64,
     /// The flusher's settings.
     pub writeback: WbPolicy,
 }
+
+/// Default of [`MountOptions::zeroout_kib`] (`EXT4_EXT_ZERO_LEN`).
+const ZEROOUT_KIB: u32 = 32;
 
 impl MountOptions {
     /// The kernel's defaults in `era`, on disk `disk` with device number `major:minor`.
@@ -123,6 +129,7 @@ impl MountOptions {
             commit_interval: Span::secs(5),
             disk: disk.to_owned(),
             init_itable: Some(10),
+            zeroout_kib: ZEROOUT_KIB,
             rotational: false,
             cpus: 2,
             epoch_secs: 1_700_000_000,
@@ -156,6 +163,9 @@ impl MountOptions {
                 // A discard has no place in the order of writes.
                 return Err(FsError::Invalid("discard, inode_trim with journaling=barrier"));
             }
+        }
+        if self.zeroout_kib != ZEROOUT_KIB && !self.era.zeroes_by_kib {
+            return Err(FsError::Invalid("extent_max_zeroout_kb: before 3.7 it is 7 blocks"));
         }
         if self.async_commit && ordered && self.era.refuses_async_ordered {
             return Err(FsError::Invalid("journal_async_commit in data=ordered mode"));

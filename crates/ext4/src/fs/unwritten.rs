@@ -194,7 +194,10 @@ impl Ext4 {
 
     /// Blocks of an extent that are rather zeroed than split off.
     fn zeroout_blocks(&self) -> u64 {
-        if self.opts.era.zeroes_by_kib { u64::from(32 * 1024 / self.bs().bytes()) } else { 7 }
+        match self.opts.era.zeroes_by_kib {
+            true => u64::from(self.opts.zeroout_kib) * 1024 / u64::from(self.bs().bytes()),
+            false => 7,
+        }
     }
 
     /// Writes zeroes to a run of blocks and waits (`ext4_ext_zeroout`).

@@ -5,7 +5,8 @@
 //!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
 //!         was found here by `crash seq-1 --fs f2fs`, and then seen in a block trace of 6.12; so
 //!         was N3. N4 was found by `crash wild`; a guest with 6.12 loses the write too. N7 was
-//!         read in the kernel's source; a guest with 6.12 loses the file. N8 is paper `inode-trim`
+//!         read in the kernel's source; a guest with 6.12 loses the file. N9 was found by `crash
+//!         wild` with `data=journal`, and then seen on Linux 6.18.44. N8 is paper `inode-trim`
 //!         taken at its word. R1
 //!         and R2 are what the reference images of F2FS and its recorded waits show.
 
@@ -17,7 +18,7 @@ use wp_crash::{Profile, Rule, Totals};
 
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
-use super::programs::{Make, emptied, errors, far, fill, moved, ordered, publish, save};
+use super::programs::{Make, emptied, errors, far, fill, moved, ordered, publish, save, zeroed};
 use super::sequences;
 use super::wild::Extras;
 use crate::machine::MachineError;
@@ -391,6 +392,16 @@ pub static BUGS: &[Bug] = &[
         fixed: Side { fs: "ext4,era=6.18,inode_size=1024,data=journal,inode_trim=safe", ..TODAY },
         rule: Rule::Metadata,
         programs: Programs::Made(emptied::tables_data_logged, 8),
+        ..BUG
+    },
+    Bug {
+        id: "N9",
+        what: "data=journal: blocks are zeroed past the journal, and recovery writes the log's older copy over them",
+        affected: Side { fs: "ext4,era=6.18,data=journal", ..TODAY },
+        // In a kernel, by `/sys/fs/ext4/DEV/extent_max_zeroout_kb`.
+        fixed: Side { fs: "ext4,era=6.18,data=journal,extent_max_zeroout_kb=0", ..TODAY },
+        rule: Rule::LostSync,
+        programs: Programs::Made(zeroed::in_place, 64),
         ..BUG
     },
     Bug {

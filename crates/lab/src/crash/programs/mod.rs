@@ -8,6 +8,7 @@ pub mod moved;
 pub mod ordered;
 pub mod publish;
 pub mod save;
+pub mod zeroed;
 
 use wp_base::rng::Rng;
 use wp_workload::program::{Call, Flags, Program, Step};
@@ -30,6 +31,7 @@ pub const NAMED: &[(&str, Make)] = &[
     ("far", far::behind_the_inode),
     ("moved", moved::directories),
     ("ordered", ordered::logs),
+    ("zeroed", zeroed::in_place),
     ("emptied", emptied::tables),
     ("emptied-data", emptied::tables_data_logged),
 ];
