@@ -36,11 +36,13 @@ impl Nilfs {
                 self.part.send(Bio::read(self.sector(*start), sectors, Flags::NONE))
             })
             .collect();
-        for ((first, _, n), bio) in runs.into_iter().zip(sent) {
+        for ((first, start, n), bio) in runs.into_iter().zip(sent) {
             let data = bio.wait().await.map_err(|_| FsError::Io)?;
             let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
-            for (key, block) in (first..first + n).zip(bytes.chunks(self.g.block_bytes())) {
-                self.store.borrow_mut().put_read(ino, key, block.to_vec())?;
+            for (i, block) in (0..n).zip(bytes.chunks(self.g.block_bytes())) {
+                // The file may have been cut meanwhile. No place of a block is used again.
+                let (key, place) = (first + i, start + i);
+                self.store.borrow_mut().put_read(ino, key, place, block.to_vec())?;
             }
         }
         Ok(())
@@ -119,7 +121,7 @@ impl Nilfs {
         }
         let (bits, old) = (self.g.block_bits, self.inode(ino)?.size.get());
         let within = size & ((1 << bits) - 1);
-        if size < old {
+        if size != old {
             if within != 0 {
                 let key = size >> bits;
                 self.fetch(ino, key, key).await?;

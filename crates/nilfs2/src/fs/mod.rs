@@ -68,6 +68,8 @@ pub struct Nilfs {
     opens: RefCell<BTreeMap<u64, u32>>,
     /// Files whose inode an fdatasync needs too (`NILFS_I_INODE_SYNC`).
     inode_sync: RefCell<BTreeSet<u64>>,
+    /// Files of the checkpoint that is on its way to the device (`NILFS_I_BUSY`).
+    in_log: RefCell<BTreeSet<u64>>,
     /// Was the device flushed since the last log (`ns_flushed_device`)?
     is_flushed: Cell<bool>,
     is_mounted: Cell<bool>,
@@ -131,6 +133,7 @@ impl Nilfs {
             supers: RefCell::new(supers),
             opens: RefCell::default(),
             inode_sync: RefCell::default(),
+            in_log: RefCell::default(),
             is_flushed: Cell::new(false),
             is_mounted: Cell::new(true),
             has_failed: Cell::new(false),
@@ -203,7 +206,12 @@ impl Nilfs {
         if !self.opts.barrier || self.is_flushed.replace(true) {
             return Ok(());
         }
-        self.part.flush().await.map_err(|_| FsError::Io)
+        let done = self.part.flush().await.map_err(|_| FsError::Io);
+        if done.is_err() {
+            // Linux takes it for flushed, and tells nobody else.
+            self.is_flushed.set(false);
+        }
+        done
     }
 }
 

@@ -65,7 +65,7 @@ impl Mounted {
         fs.check_writable()?;
         let bits = fs.g.block_bits;
         // A file none of whose blocks changed is clean for Linux, whatever its inode says.
-        let has_blocks = fs.store.borrow().is_file_dirty(ino);
+        let has_blocks = fs.store.borrow().is_file_dirty(ino) || fs.in_log.borrow().contains(&ino);
         let has_inode = fs.opts.sync_inodes && fs.inode_sync.borrow().contains(&ino);
         if has_blocks || has_inode {
             match kind {

@@ -121,12 +121,14 @@ impl Nilfs {
         let (logs, cno) = {
             let mut store = self.store.borrow_mut();
             let cno = store.cno();
+            self.in_log.replace(store.dirty_files().collect());
             (store.construct(Kind::Checkpoint, now)?, cno)
         };
-        self.inode_sync.borrow_mut().clear();
         self.settle().await?;
         let root = logs.last().filter(|log| log.has_root).map(|log| (log.start, log.seq));
         self.send(logs).await?;
+        self.in_log.borrow_mut().clear();
+        self.inode_sync.borrow_mut().clear();
         if let Some((start, seq)) = root {
             self.supers.borrow_mut().point_to(start, seq, cno);
             if self.segctor.wants_super.replace(false) {
@@ -152,7 +154,6 @@ impl Nilfs {
                 let segs = piece.iter().map(|b| Slice::from_bytes(b)).collect();
                 sent.push(self.part.send(Bio::write(self.sector(block), segs, flags)));
             }
-            self.is_flushed.set(false);
         }
         let mut result = Ok(());
         for bio in sent {
@@ -161,6 +162,8 @@ impl Nilfs {
                 result = Err(FsError::Io);
             }
         }
+        // Not before: a flush of somebody else, meanwhile, was none of these.
+        self.is_flushed.set(false);
         result
     }
 

@@ -126,16 +126,23 @@ impl Store<'_> {
         pointer.map(|p| file.locate(&mut via, p)).transpose()
     }
 
-    /// Block `key` of a file as it was read.
-    pub fn put_read(&mut self, number: u64, key: u64, bytes: Vec<u8>) -> FsResult<()> {
-        let (file, _) = self.file(number)?;
-        file.blocks.entry(key).or_insert_with(|| Held::clean(bytes));
+    /// Block `key` of a file as it was read from `place`, unless the file has another there now.
+    pub fn put_read(&mut self, number: u64, key: u64, place: u64, bytes: Vec<u8>) -> FsResult<()> {
+        if self.unread_block(number, key)? == Some(place) {
+            let (file, _) = self.file(number)?;
+            file.blocks.insert(key, Held::clean(bytes));
+        }
         Ok(())
     }
 
     /// Has a file data or nodes that are to be written?
     pub fn is_file_dirty(&self, number: u64) -> bool {
         self.dirty.contains(&number)
+    }
+
+    /// All of these, in the order of their first change.
+    pub fn dirty_files(&self) -> impl Iterator<Item = u64> {
+        self.dirty.iter().copied()
     }
 
     /// Inodes of the file system.
@@ -167,13 +174,12 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Takes out the blocks of a file from `key` on. Its length is not changed by that.
+    /// Takes out the blocks of a file from `key` on. Its length is not changed by that; the next
+    /// checkpoint has the file even if there were none. `nilfs_truncate`.
     pub fn truncate(&mut self, number: u64, key: u64) -> FsResult<()> {
         let (file, mut via) = self.file(number)?;
-        if file.last_key(&mut via)?.is_some_and(|last| last >= key) {
-            file.truncate(&mut via, key)?;
-            self.mark_dirty(number);
-        }
+        file.truncate(&mut via, key)?;
+        self.mark_dirty(number);
         Ok(())
     }
 

@@ -1,13 +1,15 @@
 //! What the tests of the mounted file system share: a machine with one disk, and who judges its
 //! images.
 
+#![expect(dead_code, reason = "each test file uses its part")]
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use wp_base::{FsResult, Sector, live};
-use wp_block::{Bio, BlockQueue, Partition, QueueConfig};
+use wp_block::{Bio, BlockQueue, DeviceModel, Partition, QueueConfig};
 use wp_medium::{Medium, MediumView, Slice, View};
 use wp_nilfs2::check::{CheckOptions, check};
 use wp_nilfs2::fs::{MountOptions, Mounted, Nilfs};
@@ -56,9 +58,17 @@ pub struct World {
 impl World {
     /// An empty disk.
     pub fn empty(setup: &Setup) -> World {
+        World::around(setup, |device| device)
+    }
+
+    /// An empty disk, and what `wrap` puts around it.
+    pub fn around(
+        setup: &Setup,
+        wrap: impl FnOnce(Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
+    ) -> World {
         let rt = Rt::new(1);
         let entry = wp_device::find("fixed").expect("a preset");
-        let device = entry.make(&[]).expect("a device");
+        let device = wrap(entry.make(&[]).expect("a device"));
         let config = QueueConfig::for_kernel((6, 12), None).expect("has a default");
         let queue = BlockQueue::new(&rt, config, device);
         let part = queue.partition(Sector(0), setup.mib << 11);
@@ -114,6 +124,12 @@ impl World {
 
     pub fn medium(&self) -> Medium {
         self.queue.with_device(|d| d.medium())
+    }
+
+    /// What is left if the power goes now and everything goes that may.
+    pub fn durable(&self) -> Medium {
+        let now = self.rt.now();
+        self.queue.with_device(|d| d.crash_view(now).medium)
     }
 
     /// Our check has nothing to say of the image.
