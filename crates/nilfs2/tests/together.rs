@@ -6,7 +6,7 @@ mod world;
 use world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsResult, Span};
 use wp_medium::{Medium, Slice};
-use wp_rt::Rt;
+use wp_rt::{Either, Rt, race};
 use wp_vfs::{Fd, OpenFlags, Vfs};
 
 async fn put(v: &Vfs, fd: Fd, byte: u8, len: usize) {
@@ -157,5 +157,52 @@ fn a_sync_after_a_new_length_makes_it_durable() {
             got.iter().take(4100).all(|b| *b == b'a') && got.iter().skip(4100).all(|b| *b == 0)
         );
     }
+    assert_nothing_lives();
+}
+
+#[test]
+fn of_two_syncs_at_once_none_ends_before_the_super_block_is_written() {
+    let setup = Setup { segment_blocks: 64, ..Setup::new() };
+    let durable = cut_after(&setup, |v, rt| async move {
+        let (f, _) = two_files(&v, 4096).await;
+        // Into another segment, so that the super block is to follow.
+        put(&v, f, b'b', 1 << 20).await;
+        let first = rt.spawn("first", {
+            let v = v.clone();
+            async move { v.sync().await }
+        });
+        let second = rt.spawn("second", {
+            let v = v.clone();
+            async move { v.sync().await }
+        });
+        match race(first, second).await {
+            Either::Left(done) | Either::Right(done) => assert_eq!(done, Ok(())),
+        }
+    });
+    let got = after_cut(&setup, &durable, "f").expect("is there");
+    assert!(got == vec![b'b'; 1 << 20], "{:?}", got.first());
+    drop(durable);
+    assert_nothing_lives();
+}
+
+/// As in Linux, which notes that the device is flushed before it is (`nilfs_flush_device`).
+#[test]
+fn of_two_fsyncs_of_one_log_the_second_does_not_wait_for_the_flush() {
+    let setup = Setup::new();
+    let durable = cut_after(&setup, |v, rt| async move {
+        let (f, g) = two_files(&v, 4096).await;
+        put(&v, f, b'b', 4096).await;
+        put(&v, g, b'b', 4096).await;
+        let sync = |fd| {
+            let v = v.clone();
+            rt.spawn("one of two", async move { v.fsync(fd).await })
+        };
+        match race(sync(f), sync(g)).await {
+            Either::Left(done) | Either::Right(done) => assert_eq!(done, Ok(())),
+        }
+    });
+    let of = |path| after_cut(&setup, &durable, path).expect("is there").first().copied();
+    assert_eq!((of("f"), of("g")), (Some(b'a'), Some(b'g')));
+    drop(durable);
     assert_nothing_lives();
 }

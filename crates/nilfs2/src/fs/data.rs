@@ -73,45 +73,55 @@ impl Nilfs {
         Ok(out)
     }
 
-    /// Writes at `offset`; the caller holds `sem`. Waits: for blocks that are written in part.
-    pub(super) async fn write_bytes(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<()> {
+    /// Writes at `offset`, as much as there is room for; bytes written. The caller holds `sem`.
+    /// Waits: for blocks that are written in part.
+    ///
+    /// Errors: those of the first block; `TooBig`.
+    pub(super) async fn write_bytes(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<u64> {
         if data.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
-        let bits = self.g.block_bits;
-        let size = 1u64 << bits;
         let end = offset.checked_add(data.len() as u64).ok_or(FsError::TooBig)?;
         if end > i64::MAX as u64 {
             return Err(FsError::TooBig);
         }
-        self.check_room()?;
-        let (first, last) = (offset >> bits, (end - 1) >> bits);
-        let mut done = 0;
-        for key in first..=last {
-            let start = key << bits;
-            let (a, b) = (offset.max(start) - start, end.min(start + size) - start);
-            let is_whole = b - a == size;
-            if !is_whole {
-                self.fetch(ino, key, key).await?;
+        let bits = self.g.block_bits;
+        let size = 1u64 << bits;
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let (key, within) = (at >> bits, (at & (size - 1)) as usize);
+            let n = rest.len().min(size as usize - within);
+            let Some((part, next)) = rest.split_at_checked(n) else { break };
+            match self.write_within(ino, key, within, part).await {
+                Ok(()) => (at, rest) = (at + n as u64, next),
+                Err(e) if at == offset => return Err(e),
+                Err(_) => break,
             }
-            let mut store = self.store.borrow_mut();
-            let mut block = match store.read_block_if(ino, key, !is_whole)? {
-                Some(block) => block,
-                None => vec![0; size as usize],
-            };
-            let n = (b - a) as usize;
-            let place = block.get_mut(a as usize..b as usize).ok_or(FsError::Io)?;
-            place.copy_from_slice(data.get(done..done + n).ok_or(FsError::Io)?);
-            store.write_block(ino, key, block)?;
-            done += n;
         }
-        let grows = end > self.inode(ino)?.size.get();
+        let grows = at > self.inode(ino)?.size.get();
         self.change(ino, grows, |i| {
             self.stamp(i, true);
             if grows {
-                i.size = end.into();
+                i.size = at.into();
             }
-        })
+        })?;
+        Ok(at - offset)
+    }
+
+    /// Writes in block `key`, from byte `within` on. `nilfs_write_begin`, `nilfs_write_end`.
+    async fn write_within(&self, ino: u64, key: u64, within: usize, part: &[u8]) -> FsResult<()> {
+        self.check_room()?;
+        let size = self.g.block_bytes();
+        let is_whole = part.len() == size;
+        if !is_whole {
+            self.fetch(ino, key, key).await?;
+        }
+        let mut store = self.store.borrow_mut();
+        let old = store.read_block_if(ino, key, !is_whole)?;
+        let mut block = old.unwrap_or_else(|| vec![0; size]);
+        let place = block.get_mut(within..within + part.len()).ok_or(FsError::Io)?;
+        place.copy_from_slice(part);
+        store.write_block(ino, key, block)
     }
 
     /// Sets a file's length; the caller holds `sem`. `nilfs_setattr`, `nilfs_truncate`.

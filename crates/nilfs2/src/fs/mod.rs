@@ -6,10 +6,13 @@
 //! Invariants: 1. who changes something holds `sem`, and so does who makes and writes a log: no log
 //!                has half of a call.
 //!             2. a super block names a log only when that is durable.
+//!             3. when a log cannot be written, all who wait are told, and nothing is written any
+//!                more; but a device without a free segment leaves everything as it was.
 //! Left out:   the cleaner; the page cache's limits (what was read or written stays in memory);
-//!             metadata that a call needs are read at its end; logs without a checkpoint that
-//!             Linux writes under memory pressure. Writes with `O_DIRECT` go through memory, as in
-//!             Linux.
+//!             metadata that a call needs are read at its end; the logs without a checkpoint that
+//!             Linux writes when more than 3600 blocks of data are dirty (`sc_watermark`), or under
+//!             memory pressure; a log that failed, which Linux tries again. Writes with `O_DIRECT`
+//!             go through memory, as in Linux.
 //! Source:     Linux fs/nilfs2: segment.c, super.c, inode.c, namei.c, dir.c.
 
 mod data;
@@ -27,7 +30,7 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Sector};
 use wp_block::{Bio, Partition};
 use wp_medium::{MediumView, Overlay, Slice, View};
-use wp_rt::{Lock, Rt};
+use wp_rt::{Lock, LockGuard, Rt};
 
 use crate::disk::{Geometry, Inode};
 use crate::image::{Image, RecoverOptions, recover};
@@ -64,6 +67,8 @@ pub struct Nilfs {
     sem: Lock<()>,
     segctor: Segctor,
     supers: RefCell<Supers>,
+    /// Held by who writes a super block (`ns_sem`).
+    super_sem: Lock<()>,
     /// Open descriptors of files.
     opens: RefCell<BTreeMap<u64, u32>>,
     /// Files whose inode an fdatasync needs too (`NILFS_I_INODE_SYNC`).
@@ -131,6 +136,7 @@ impl Nilfs {
             sem: Lock::new(rt, "nilfs2 logs", ()),
             segctor: Segctor::new(rt),
             supers: RefCell::new(supers),
+            super_sem: Lock::new(rt, "nilfs2 super blocks", ()),
             opens: RefCell::default(),
             inode_sync: RefCell::default(),
             in_log: RefCell::default(),
@@ -155,6 +161,15 @@ impl Nilfs {
     fn check_writable(&self) -> FsResult<()> {
         let is_writable = self.is_mounted.get() && !self.has_failed.get();
         if is_writable { Ok(()) } else { Err(FsError::ReadOnly) }
+    }
+
+    /// A change, or a log, begins: nobody else changes or writes until the guard goes.
+    async fn begin(&self) -> FsResult<LockGuard<'_, ()>> {
+        self.check_writable()?;
+        let guard = self.sem.lock().await;
+        // The log that it waited for may have failed.
+        self.check_writable()?;
+        Ok(guard)
     }
 
     fn inode(&self, number: u64) -> FsResult<Inode> {
@@ -201,7 +216,8 @@ impl Nilfs {
         out
     }
 
-    /// Empties the device's cache, unless nothing was written since. `nilfs_flush_device`.
+    /// Empties the device's cache, unless nothing was written since. Whoever comes while another's
+    /// flush is under way does not wait for its end, as in Linux. `nilfs_flush_device`.
     async fn flush_device(&self) -> FsResult<()> {
         if !self.opts.barrier || self.is_flushed.replace(true) {
             return Ok(());

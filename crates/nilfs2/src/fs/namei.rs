@@ -44,10 +44,12 @@ impl Nilfs {
         Ok(())
     }
 
-    /// Is there room for more? `nilfs_near_disk_full`.
+    /// Is there room for more, beside what is to be written anyway? `nilfs_near_disk_full`.
     pub(super) fn check_room(&self) -> FsResult<()> {
-        let free = self.store.borrow_mut().segments_free()?;
-        if free > self.g.reserved_segments() + 1 { Ok(()) } else { Err(FsError::NoSpace) }
+        let mut store = self.store.borrow_mut();
+        let coming = store.blocks_to_write() / self.g.segment_blocks + 1;
+        let is_full = store.segments_free()? <= self.g.reserved_segments() + coming;
+        if is_full { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
     /// Makes a node in a directory that is in memory.
@@ -125,6 +127,7 @@ impl Nilfs {
             Err(e) => return Err(e),
         }
         self.check_links(number)?;
+        self.check_room()?;
         self.more_links(number)?;
         self.add_name(dir, name, number, FileType::of_mode(inode.mode.get()))
     }
@@ -147,6 +150,7 @@ impl Nilfs {
     /// `nilfs_rename`.
     pub(super) fn move_name(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> FsResult<()> {
         let found = self.find_name(from.0, from.1)?;
+        self.check_room()?;
         let inode = self.inode(found.ino)?;
         let kind = FileType::of_mode(inode.mode.get());
         let is_dir = inode.is_dir();

@@ -98,8 +98,7 @@ impl FileSystem for Mounted {
 
     fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino> {
         Box::pin(async move {
-            self.0.check_writable()?;
-            let _sem = self.0.sem.lock().await;
+            let _sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             let made = self.0.make(dir.0, name, spec).map(Ino);
             self.0.settled(made).await
@@ -108,8 +107,7 @@ impl FileSystem for Mounted {
 
     fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
         Box::pin(async move {
-            self.0.check_writable()?;
-            let _sem = self.0.sem.lock().await;
+            let _sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             let done = self.0.unlink_name(dir.0, name);
             self.0.settled(done).await
@@ -118,8 +116,7 @@ impl FileSystem for Mounted {
 
     fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
         Box::pin(async move {
-            self.0.check_writable()?;
-            let _sem = self.0.sem.lock().await;
+            let _sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             let found = self.0.find_name(dir.0, name)?;
             self.0.load_dir(found.ino).await?;
@@ -131,8 +128,7 @@ impl FileSystem for Mounted {
     fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
         Box::pin(async move {
             let fs = &self.0;
-            fs.check_writable()?;
-            let _sem = fs.sem.lock().await;
+            let _sem = fs.begin().await?;
             fs.load_dir(from.0.0).await?;
             fs.load_dir(to.0.0).await?;
             let moved = fs.find_name(from.0.0, from.1)?.ino;
@@ -154,8 +150,7 @@ impl FileSystem for Mounted {
 
     fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
         Box::pin(async move {
-            self.0.check_writable()?;
-            let _sem = self.0.sem.lock().await;
+            let _sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             let done = self.0.link_name(ino.0, dir.0, name);
             self.0.settled(done).await
@@ -180,8 +175,7 @@ impl FileSystem for Mounted {
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
         Box::pin(async move {
             let fs = &self.0;
-            fs.check_writable()?;
-            let _sem = fs.sem.lock().await;
+            let _sem = fs.begin().await?;
             if let Some(size) = change.size {
                 if !self.file(ino)?.is_file() {
                     return Err(FsError::Invalid("only regular files have a length to change"));
@@ -254,12 +248,11 @@ impl FileSystem for Mounted {
 
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
         Box::pin(async move {
-            self.0.check_writable()?;
-            let _sem = self.0.sem.lock().await;
+            let _sem = self.0.begin().await?;
             let size = self.file(ino)?.size.get();
             let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
             let done = self.0.write_bytes(ino.0, offset.unwrap_or(size), &bytes).await;
-            self.0.settled(done.map(|()| bytes.len() as u64)).await
+            self.0.settled(done).await
         })
     }
 
@@ -314,9 +307,7 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             let fs = &self.0;
             fs.write_all().await?;
-            if fs.supers.borrow().is_stale {
-                fs.update_super().await?;
-            }
+            fs.update_stale_super().await?;
             fs.flush_device().await
         })
     }
@@ -340,15 +331,20 @@ impl FileSystem for Mounted {
 
     fn unmount<'a>(&'a self) -> Fut<'a, ()> {
         Box::pin(async move {
+            // What cannot be written is lost, and told; the unmount goes on as Linux's does.
             let fs = &self.0;
-            fs.check_writable()?;
-            self.sync_all().await?;
+            if !fs.is_mounted.get() {
+                return Err(FsError::ReadOnly);
+            }
+            let synced = self.sync_all().await;
             fs.is_mounted.set(false);
-            let done = fs.finish().await;
+            let finished = fs.finish().await;
             fs.segctor.stop();
-            done?;
-            fs.note_unmount().await?;
-            fs.flush_device().await
+            if !fs.has_failed.get() {
+                fs.note_unmount().await?;
+                fs.flush_device().await?;
+            }
+            synced.and(finished)
         })
     }
 }

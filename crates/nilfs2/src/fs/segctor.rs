@@ -3,7 +3,7 @@
 //! Source: fs/nilfs2/segment.c (`nilfs_segctor_thread`, `nilfs_segctor_sync`,
 //!         `nilfs_construct_dsync_segment`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use wp_base::event::Flags;
@@ -20,11 +20,13 @@ const INTERVAL: Span = Span::secs(5);
 /// Blocks of a bio at most. `BIO_MAX_VECS`.
 const BIO_BLOCKS: usize = 256;
 
+/// How the log ended that somebody waits for. `struct nilfs_segctor_wait_request`.
+type Outcome = Rc<RefCell<Option<FsResult<()>>>>;
+
 /// What is asked of the thread.
 pub(super) struct Segctor {
-    /// Requests so far, and how many of them are done.
-    asked: Cell<u64>,
-    done: Cell<u64>,
+    /// Those who wait for the log that begins next.
+    waiting: RefCell<Vec<Outcome>>,
     /// When it is to write what was changed.
     due: Cell<Option<Time>>,
     wake: Rc<WaitQueue>,
@@ -37,8 +39,7 @@ pub(super) struct Segctor {
 impl Segctor {
     pub fn new(rt: &Rt) -> Segctor {
         Segctor {
-            asked: Cell::new(0),
-            done: Cell::new(0),
+            waiting: RefCell::default(),
             due: Cell::new(None),
             wake: Rc::new(WaitQueue::new(rt, "segctord")),
             finished: WaitQueue::new(rt, "nilfs2 log"),
@@ -71,20 +72,21 @@ impl Nilfs {
     pub(super) async fn write_all(&self) -> FsResult<()> {
         self.check_writable()?;
         let s = &self.segctor;
-        let mine = s.asked.get() + 1;
-        s.asked.set(mine);
+        let mine = Outcome::default();
+        s.waiting.borrow_mut().push(mine.clone());
         s.wake.wake_all();
-        while s.done.get() < mine && !s.is_stopped.get() {
+        loop {
+            if let Some(result) = mine.take() {
+                return result;
+            }
             s.finished.wait().await;
         }
-        if self.has_failed.get() { Err(FsError::Io) } else { Ok(()) }
     }
 
     /// Waits: until the data of blocks `from..=to` of a file are in a log, all else if they need
     /// it. `nilfs_construct_dsync_segment`.
     pub(super) async fn write_data(&self, ino: u64, from: u64, to: u64) -> FsResult<()> {
-        self.check_writable()?;
-        let guard = self.sem.lock().await;
+        let guard = self.begin().await?;
         let needs_all = self.inode_sync.borrow().contains(&ino)
             || self.opts.strict_order
             || self.segctor.wants_super.get();
@@ -92,42 +94,40 @@ impl Nilfs {
             drop(guard);
             return self.write_all().await;
         }
-        let now = self.secs();
-        let made = self.store.borrow_mut().construct(Kind::DataSync { ino, from, to }, now);
-        self.settle().await?;
-        self.send(made?).await?;
+        let made = self.store.borrow_mut().construct(Kind::DataSync { ino, from, to }, self.secs());
+        let result = self.write_out(made).await.map(|_| ());
         drop(guard);
-        Ok(())
+        result
     }
 
     /// Makes and writes the logs of a checkpoint, and a super block if it is time.
     async fn construct(&self) -> FsResult<()> {
         let guard = self.sem.lock().await;
         let s = &self.segctor;
-        let accepted = s.asked.get();
+        let accepted = s.waiting.take();
         s.due.set(None);
-        let result = self.construct_locked().await;
-        if result.is_err() {
-            self.has_failed.set(true);
+        let result = match self.has_failed.get() {
+            false => self.construct_locked().await,
+            true => Err(FsError::ReadOnly),
+        };
+        for outcome in accepted {
+            outcome.replace(Some(result.clone()));
         }
-        s.done.set(accepted);
         s.finished.wake_all();
         drop(guard);
         result
     }
 
     async fn construct_locked(&self) -> FsResult<()> {
-        let now = self.secs();
-        let (logs, cno) = {
+        let (made, cno) = {
             let mut store = self.store.borrow_mut();
             let cno = store.cno();
             self.in_log.replace(store.dirty_files().collect());
-            (store.construct(Kind::Checkpoint, now)?, cno)
+            (store.construct(Kind::Checkpoint, self.secs()), cno)
         };
-        self.settle().await?;
-        let root = logs.last().filter(|log| log.has_root).map(|log| (log.start, log.seq));
-        self.send(logs).await?;
+        let result = self.write_out(made).await;
         self.in_log.borrow_mut().clear();
+        let root = result?;
         self.inode_sync.borrow_mut().clear();
         if let Some((start, seq)) = root {
             self.supers.borrow_mut().point_to(start, seq, cno);
@@ -136,6 +136,25 @@ impl Nilfs {
             }
         }
         Ok(())
+    }
+
+    /// Reads what logs needed that were made, and writes them; where the last has its super root.
+    ///
+    /// A failure is the end of all writing, as memory is ahead of the device from then on; but not
+    /// `NoSpace`, which leaves both as they were.
+    async fn write_out(&self, made: FsResult<Vec<Log>>) -> FsResult<Option<(u64, u64)>> {
+        let result = async {
+            self.settle().await?;
+            let logs = made?;
+            let root = logs.last().filter(|log| log.has_root).map(|log| (log.start, log.seq));
+            self.send(logs).await?;
+            Ok(root)
+        };
+        let result = result.await;
+        if !matches!(result, Ok(_) | Err(FsError::NoSpace)) {
+            self.has_failed.set(true);
+        }
+        result
     }
 
     /// Sends logs, and waits for all. `nilfs_segbuf_write`, `nilfs_segctor_wait`.
@@ -158,7 +177,6 @@ impl Nilfs {
         let mut result = Ok(());
         for bio in sent {
             if bio.wait().await.is_err() {
-                self.has_failed.set(true);
                 result = Err(FsError::Io);
             }
         }
@@ -174,7 +192,7 @@ impl Nilfs {
 
     fn wants_log(&self) -> bool {
         let s = &self.segctor;
-        s.asked.get() != s.done.get() || s.due.get().is_some_and(|due| due <= self.rt.now())
+        !s.waiting.borrow().is_empty() || s.due.get().is_some_and(|due| due <= self.rt.now())
     }
 
     fn consider_super(&self) {
@@ -195,7 +213,7 @@ async fn serve(rt: Rt, fs: Weak<Nilfs>, wake: Rc<WaitQueue>) {
         up.consider_super();
         if up.wants_log() {
             drop(woken);
-            // Whoever waits is told by `has_failed`.
+            // Whoever waits was told.
             let _ = up.construct().await;
             continue;
         }

@@ -103,6 +103,18 @@ impl Nilfs {
 
     /// The copy that is next names the newest checkpoint. Waits: for its write, behind a flush.
     pub(super) async fn update_super(&self) -> FsResult<()> {
+        let _one = self.super_sem.lock().await;
+        self.write_cursor().await
+    }
+
+    /// The same, unless a copy names a log of the newest segment already. Waits: for a write that
+    /// somebody else has begun, too.
+    pub(super) async fn update_stale_super(&self) -> FsResult<()> {
+        let _one = self.super_sem.lock().await;
+        if self.supers.borrow().is_stale { self.write_cursor().await } else { Ok(()) }
+    }
+
+    async fn write_cursor(&self) -> FsResult<()> {
         let free = self.free_blocks()?;
         {
             let mut s = self.supers.borrow_mut();
@@ -159,7 +171,12 @@ impl Nilfs {
             };
             let at = Sector(self.g.byte_of(block) / wp_base::SECTOR_BYTES);
             let bio = Bio::write(at, vec![Slice::from_bytes(&bytes)], flags);
-            self.part.submit_wait(bio).await.map_err(|_| FsError::Io)?;
+            if self.part.submit_wait(bio).await.is_err() {
+                // Linux goes on as if it were written.
+                self.is_flushed.set(false);
+                self.supers.borrow_mut().is_stale = true;
+                return Err(FsError::Io);
+            }
         }
         Ok(())
     }

@@ -188,8 +188,20 @@ impl Store<'_> {
     /// Makes the logs of a construction, each round a list; a round's logs are written before the
     /// next round's. `now`: seconds since 1970. What was written counts as clean then.
     ///
-    /// Errors: `NoSpace` without a free segment; `Corrupt`.
+    /// Errors: `NoSpace` without a free segment, and nothing has changed; `Corrupt` and others,
+    /// after which no construction is to follow.
     pub fn construct(&mut self, kind: Kind, now: u64) -> FsResult<Vec<Log>> {
+        let saved = self.save();
+        let made = self.construct_all(kind, now);
+        match (&made, saved) {
+            (Err(FsError::NoSpace), Some(saved)) => self.restore(saved),
+            (Err(FsError::NoSpace), None) => return Err(FsError::Io),
+            _ => {}
+        }
+        made
+    }
+
+    fn construct_all(&mut self, kind: Kind, now: u64) -> FsResult<Vec<Log>> {
         let stage = match kind {
             Kind::Checkpoint => {
                 self.touch_inodes()?;
@@ -248,6 +260,7 @@ impl Store<'_> {
         self.written();
         if is_checkpoint {
             self.dirty.clear();
+            self.blocks_to_write = 0;
             self.dat.cno = self.dat.cno.wrapping_add(1);
         }
         Ok(out)

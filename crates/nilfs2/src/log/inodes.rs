@@ -140,7 +140,12 @@ impl Store<'_> {
         self.dirty.contains(&number)
     }
 
-    /// All of these, in the order of their first change.
+    /// Blocks of data that were changed since the last checkpoint (`ns_ndirtyblks`).
+    pub fn blocks_to_write(&self) -> u64 {
+        self.blocks_to_write
+    }
+
+    /// All files with changes, in the order of their first change.
     pub fn dirty_files(&self) -> impl Iterator<Item = u64> {
         self.dirty.iter().copied()
     }
@@ -163,6 +168,7 @@ impl Store<'_> {
         if is_new {
             file.insert(&mut via, key)?;
         }
+        let was_dirty = file.blocks.get(&key).is_some_and(|b| b.is_dirty);
         let held = Held {
             what: bytes,
             is_dirty: true,
@@ -170,6 +176,7 @@ impl Store<'_> {
             is_in_log: false,
         };
         file.blocks.insert(key, held);
+        self.blocks_to_write += u64::from(!was_dirty);
         self.mark_dirty(number);
         Ok(())
     }

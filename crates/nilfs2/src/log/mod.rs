@@ -20,6 +20,7 @@ mod dat;
 mod file;
 mod inodes;
 mod palloc;
+mod saved;
 mod shrink;
 mod tables;
 mod tree;
@@ -75,6 +76,7 @@ pub struct Store<'a> {
     files: BTreeMap<u64, File>,
     /// Files with changes, in the order of their first one.
     dirty: Vec<u64>,
+    blocks_to_write: u64,
     inodes_count: u64,
     blocks_count: u64,
     place: Place,
@@ -93,6 +95,7 @@ impl<'a> Store<'a> {
             ifile: load(ino::IFILE, origin.checkpoint.ifile_inode)?,
             files: BTreeMap::new(),
             dirty: Vec::new(),
+            blocks_to_write: 0,
             inodes_count: origin.checkpoint.inodes_count.get(),
             blocks_count: origin.checkpoint.blocks_count.get(),
             place: origin.place,
