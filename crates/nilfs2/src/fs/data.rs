@@ -60,7 +60,8 @@ impl Nilfs {
         let mut out = Vec::new();
         for key in first..=last {
             let start = key << bits;
-            let (a, b) = (offset.max(start) - start, end.min(start + (1 << bits)) - start);
+            let (a, b) =
+                (offset.max(start) - start, end.min(start.saturating_add(1 << bits)) - start);
             let mut store = self.store.borrow_mut();
             out.push(match store.read_block(ino, key)? {
                 Some(block) => {

@@ -110,7 +110,7 @@ impl Nilfs {
             root: image.super_root().clone(),
             at: 0,
             checkpoint: *image.checkpoint(),
-            cno: image.tip().cno + 1,
+            cno: image.tip().cno.wrapping_add(1),
             place: Place {
                 segment: root.segment,
                 offset: root.start + root.blocks - g.segment(root.segment).0,

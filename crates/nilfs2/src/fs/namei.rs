@@ -2,6 +2,8 @@
 //!
 //! Source: fs/nilfs2/namei.c.
 
+use std::collections::BTreeSet;
+
 use wp_base::{FsError, FsResult};
 use wp_vfs::{FileType as VfsType, NodeSpec};
 
@@ -132,9 +134,14 @@ impl Nilfs {
         self.add_name(dir, name, number, FileType::of_mode(inode.mode.get()))
     }
 
-    /// Is `number` the directory `dir`, or above it?
+    /// Is `number` the directory `dir`, or above it? Errors: `Corrupt` if the way up is a ring.
     pub(super) async fn is_above(&self, number: u64, mut dir: u64) -> FsResult<bool> {
+        let mut seen = BTreeSet::new();
         loop {
+            if !seen.insert(dir) {
+                let expected = "a way to the root";
+                return Err(FsError::corrupt("nilfs2 directory", "..", 0, dir, expected));
+            }
             if dir == number {
                 return Ok(true);
             }

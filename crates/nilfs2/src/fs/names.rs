@@ -21,6 +21,10 @@ pub(super) struct Found {
     pub kind: FileType,
 }
 
+fn hole(block: u64) -> FsError {
+    FsError::corrupt("nilfs2 directory", "block", 0, block, "no hole")
+}
+
 impl Nilfs {
     fn dir_blocks(&self, dir: u64) -> FsResult<u64> {
         let inode = self.inode(dir)?;
@@ -30,16 +34,22 @@ impl Nilfs {
         Ok(inode.size.get() >> self.g.block_bits)
     }
 
-    /// Reads what of a directory is not in memory.
+    /// Reads what of a directory is not in memory. Errors: `Corrupt` for a hole, so that a length
+    /// beyond all blocks takes no time.
     pub(super) async fn load_dir(&self, dir: u64) -> FsResult<()> {
         let blocks = self.dir_blocks(dir)?;
+        for block in 0..blocks {
+            if self.store.borrow_mut().is_hole(dir, block)? {
+                return Err(hole(block));
+            }
+        }
         if blocks == 0 { Ok(()) } else { self.fetch(dir, 0, blocks - 1).await }
     }
 
     fn dir_block(&self, dir: u64, block: u64) -> FsResult<Vec<u8>> {
         let mut store = self.store.borrow_mut();
         let bytes = store.read_block(dir, block)?.map(<[u8]>::to_vec);
-        bytes.ok_or_else(|| FsError::corrupt("nilfs2 directory", "block", 0, block, "no hole"))
+        bytes.ok_or_else(|| hole(block))
     }
 
     /// All names, `.` and `..` too; the directory is in memory.

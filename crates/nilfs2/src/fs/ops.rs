@@ -163,7 +163,13 @@ impl FileSystem for Mounted {
             if !inode.is_symlink() {
                 return Err(FsError::Invalid("not a symbolic link"));
             }
-            let all = self.0.read_bytes(ino.0, 0, inode.size.get()).await?;
+            // Longer ones are not made.
+            let most = self.0.g.block_bytes() as u64;
+            if inode.size.get() > most {
+                let (found, expected) = (inode.size.get(), format!("1 to {most}"));
+                return Err(FsError::corrupt("nilfs2 symlink", "i_size", 0, found, expected));
+            }
+            let all = self.0.read_bytes(ino.0, 0, most).await?;
             Ok(all.iter().flat_map(Slice::to_vec).collect())
         })
     }
@@ -321,9 +327,9 @@ impl FileSystem for Mounted {
             Ok(StatFs {
                 block_bytes: 1 << fs.g.block_bits,
                 blocks: fs.g.segments * per,
-                blocks_free: free * per,
-                blocks_available: free.saturating_sub(reserved) * per,
-                inodes: inodes + fs.g.ifile.group_entries,
+                blocks_free: free.saturating_mul(per),
+                blocks_available: free.saturating_sub(reserved).saturating_mul(per),
+                inodes: inodes.saturating_add(fs.g.ifile.group_entries),
                 inodes_free: fs.g.ifile.group_entries,
             })
         })

@@ -293,7 +293,7 @@ fn follow(view: &dyn View, g: &Geometry, s: Start) -> Result<Tip, Stray> {
             return Err(Stray::Failed(found.into()));
         }
         was_empty = true;
-        seq += 1;
+        seq = seq.wrapping_add(1);
         segment = next_segment;
         (start, _) = g.segment(segment);
     }

@@ -3,7 +3,7 @@
 
 use wp_base::{FsError, FsResult};
 
-use crate::disk::{Inode, view, view_mut};
+use crate::disk::{Inode, ino, view, view_mut};
 
 use super::dat::Via;
 use super::file::{File, Held};
@@ -15,6 +15,11 @@ impl Store<'_> {
     fn load_file(&mut self, number: u64) -> FsResult<()> {
         if self.files.contains_key(&number) {
             return Ok(());
+        }
+        // Of the reserved numbers only the root has a name. `nilfs_check_folio`.
+        if number != ino::ROOT && number < self.disk.g.first_ino {
+            let expected = format!("{} or {} and more", ino::ROOT, self.disk.g.first_ino);
+            return Err(FsError::corrupt("nilfs2 inode", "number", 0, number, expected));
         }
         let (block, at) = self.disk.g.ifile.place(number);
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
@@ -74,7 +79,7 @@ impl Store<'_> {
         entry.get_mut(at..end).ok_or(FsError::Io)?.fill(0);
         *view_mut::<Inode>(entry, at).ok_or(FsError::Io)? = inode;
         self.files.insert(number, File::load(number, inode, 0)?);
-        self.inodes_count += 1;
+        self.inodes_count = self.inodes_count.saturating_add(1);
         Ok(number)
     }
 
@@ -124,6 +129,12 @@ impl Store<'_> {
         }
         let pointer = file.pointer(&mut via, key)?;
         pointer.map(|p| file.locate(&mut via, p)).transpose()
+    }
+
+    /// Has a file no block `key`?
+    pub fn is_hole(&mut self, number: u64, key: u64) -> FsResult<bool> {
+        let (file, mut via) = self.file(number)?;
+        Ok(!file.blocks.contains_key(&key) && file.pointer(&mut via, key)?.is_none())
     }
 
     /// Block `key` of a file as it was read from `place`, unless the file has another there now.
