@@ -206,3 +206,17 @@ fn of_two_fsyncs_of_one_log_the_second_does_not_wait_for_the_flush() {
     drop(durable);
     assert_nothing_lives();
 }
+
+#[test]
+fn a_sync_with_nothing_to_write_does_not_flush_again() {
+    let setup = Setup::new();
+    let durable = cut_after(&setup, |v, rt| async move {
+        let (f, _) = two_files(&v, 4096).await;
+        let start = rt.now();
+        v.sync().await.expect("syncs");
+        assert_eq!(v.fsync(f).await, Ok(()));
+        assert_eq!(rt.now(), start);
+    });
+    drop(durable);
+    assert_nothing_lives();
+}

@@ -181,7 +181,9 @@ impl Nilfs {
             }
         }
         // Not before: a flush of somebody else, meanwhile, was none of these.
-        self.is_flushed.set(false);
+        if !logs.is_empty() {
+            self.is_flushed.set(false);
+        }
         result
     }
 
