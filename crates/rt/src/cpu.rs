@@ -170,7 +170,7 @@ impl Future for Cpu<'_> {
         }
         let end = match self.end {
             Some(end) => end,
-            None => match self.rt.charge(self.op, self.cost) {
+            None => match self.rt.compute(self.op, self.cost) {
                 Some(end) => *self.end.insert(end),
                 // Interrupt context: nobody to charge.
                 None => return Poll::Ready(()),

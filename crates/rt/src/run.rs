@@ -110,6 +110,10 @@ impl Rt {
     fn drive(&self, goal: Goal) -> Outcome {
         assert!(!self.0.running.replace(true), "a runtime cannot be run from inside itself");
         let _running = Running(self);
+        self.0.limit.set(match goal {
+            Goal::Until(t) => t,
+            Goal::Idle | Goal::Task(_) => Time::NEVER,
+        });
         loop {
             if self.0.cutting.get() {
                 self.drop_everything();

@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     /// The waker that the current task is polled with, to know it again.
     own_waker: Cell<(*const (), *const RawWakerVTable)>,
     pub running: Cell<bool>,
+    /// Where the present run ends by time.
+    pub limit: Cell<Time>,
     pub stopping: Cell<bool>,
     pub cutting: Cell<bool>,
     swapper: Rc<str>,
@@ -86,6 +88,7 @@ impl Rt {
             current: Cell::new(None),
             own_waker: Cell::new((ptr::null(), ptr::null())),
             running: Cell::new(false),
+            limit: Cell::new(Time::NEVER),
             stopping: Cell::new(false),
             cutting: Cell::new(false),
             swapper: Rc::from("swapper"),
@@ -272,7 +275,30 @@ impl Rt {
         self.0.profile.get(op)
     }
 
-    /// Begins a burst of the current task; returns its end.
+    /// The current task computes: returns the time at which it is polled again, or, if nothing else
+    /// can happen until then, lets that time come at once and returns it.
+    ///
+    /// The same as a timer and a poll later, without them: most bursts of a machine with few busy
+    /// tasks are over before anything else is due.
+    pub(crate) fn compute(&self, op: CpuOp, cost: Span) -> Option<Time> {
+        let id = self.current()?;
+        self.emit(Class::CPU, || Event::Cpu { what: op.name(), span: cost });
+        let mut s = self.0.state.borrow_mut();
+        let now = self.0.now.get();
+        let end = s.compute(id, now, cost);
+        let asked_to_end = self.0.cutting.get() || self.0.stopping.get();
+        let to_last = end <= self.0.limit.get();
+        if to_last && !asked_to_end && !self.0.remote.pending() && s.is_alone_until(id, end) {
+            s.computed(id, end);
+            self.0.now.set(end);
+        } else {
+            s.timers.push(end, Fire::Cpu(id));
+            s.tasks.get_mut(id).expect("the current task is alive").waiting = Waiting::Cpu(op);
+        }
+        Some(end)
+    }
+
+    /// Begins a burst of the current task, which goes on all the same; returns the burst's end.
     pub(crate) fn charge(&self, op: CpuOp, cost: Span) -> Option<Time> {
         let id = self.current()?;
         self.emit(Class::CPU, || Event::Cpu { what: op.name(), span: cost });

@@ -11,6 +11,9 @@ use crate::runtime::TimerSink;
 use crate::tasks::{Body, NO_CORE, TaskId, Tasks};
 use crate::timers::{Fire, Timers};
 
+/// Virtual time in one poll, at most.
+const POLL_MAX: Span = Span::secs(1);
+
 pub(crate) struct State {
     pub tasks: Tasks,
     /// Woken tasks that hold no core, in the order of their wake-ups.
@@ -25,6 +28,8 @@ pub(crate) struct State {
     pub foreground: usize,
     /// When a foreground task was last polled.
     pub foreground_ran: Time,
+    /// When the present poll began.
+    pub poll_began: Time,
     /// Polls and callbacks since time last moved.
     pub steps_here: u64,
     pub last_polled: Option<TaskId>,
@@ -45,6 +50,7 @@ impl State {
             chaos: None,
             foreground: 0,
             foreground_ran: Time::ZERO,
+            poll_began: Time::ZERO,
             steps_here: 0,
             last_polled: None,
             polls: 0,
@@ -100,16 +106,49 @@ impl State {
         }
     }
 
-    /// Makes the task compute for `cost` after what it already has to; returns when that ends.
+    /// Makes the task compute for `cost` after what it already has to, and arms the timer of that;
+    /// returns when it ends.
     pub fn burst(&mut self, id: TaskId, now: Time, cost: Span) -> Time {
+        let end = self.compute(id, now, cost);
+        self.timers.push(end, Fire::Cpu(id));
+        end
+    }
+
+    /// As [`State::burst`], without a timer.
+    #[inline]
+    pub fn compute(&mut self, id: TaskId, now: Time, cost: Span) -> Time {
         let t = self.tasks.get_mut(id).expect("only a live task computes");
         let end = now.max(t.cpu_until) + cost;
         t.cpu_until = end;
         if let Some(core) = self.cores.get_mut(t.core as usize) {
             core.busy += cost;
         }
-        self.timers.push(end, Fire::Cpu(id));
         end
+    }
+
+    /// Will the task, which is being polled and computes until `end`, be polled next, and nothing
+    /// happen before? A poll that has gone on for long is ended all the same: what looks after the
+    /// run looks between polls.
+    #[inline]
+    pub fn is_alone_until(&mut self, id: TaskId, end: Time) -> bool {
+        let Some(t) = self.tasks.get(id) else { return false };
+        t.core != NO_CORE
+            && self.ready.is_empty()
+            && self.soon.is_empty()
+            && end.since(self.poll_began) < POLL_MAX
+            && self.timers.next_at().is_none_or(|at| at > end)
+    }
+
+    /// The task has computed until `end` with nothing between: as if its poll had ended and the
+    /// next had begun.
+    #[inline]
+    pub fn computed(&mut self, id: TaskId, end: Time) {
+        self.steps_here = 0;
+        let Some(t) = self.tasks.get_mut(id) else { return };
+        t.queued = false;
+        if !t.daemon {
+            self.foreground_ran = end;
+        }
     }
 
     /// An interrupt takes core 0 for `cost`, after those before it; returns when it ends. The task
@@ -136,6 +175,7 @@ impl State {
         let t = self.tasks.get_mut(id)?;
         t.queued = false;
         t.waiting = Waiting::Nothing;
+        self.poll_began = now;
         if !t.daemon {
             self.foreground_ran = now;
         }
