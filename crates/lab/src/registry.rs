@@ -18,6 +18,7 @@ pub static WORKLOADS: &[&WorkloadEntry] = &[
     &crate::workload::filebench::ENTRY,
     &crate::workload::varmail::ENTRY,
     &crate::workload::oltp_insert::ENTRY,
+    &crate::workload::mobibench::ENTRY,
     &crate::workload::wl_varmail::ENTRY,
 ];
 

@@ -1,5 +1,6 @@
 //! Programs: fio jobs, which users have already as files, filebench personalities ([`filebench`]),
-//! a database's inserts ([`innodb`]), and short lists of system calls ([`program`]).
+//! a database's inserts ([`innodb`]), MobiBench's files ([`mobibench`]), and short lists of system
+//! calls ([`program`]).
 //!
 //! [`fio::parse`] makes jobs of text, with a diagnostic for everything that is not understood;
 //! [`fio::Sequence`] gives the operations of a job in fio's order; [`fio::run`] does them on a
@@ -11,4 +12,5 @@
 pub mod filebench;
 pub mod fio;
 pub mod innodb;
+pub mod mobibench;
 pub mod program;

@@ -4,6 +4,7 @@ pub mod filebench;
 pub mod fio;
 pub mod fsync_create;
 pub mod fsync_last;
+pub mod mobibench;
 pub mod oltp_insert;
 pub mod varmail;
 pub mod wl_varmail;
