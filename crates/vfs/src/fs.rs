@@ -338,6 +338,11 @@ pub trait FileSystem {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+    /// What its user should know of this mount and cannot see: requests that were answered in
+    /// another way than asked for. The program that runs it prints each line once.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Makes durable what a write to bytes `from..to` changed (`generic_write_sync`).
     fn sync_range<'a>(
         &'a self,

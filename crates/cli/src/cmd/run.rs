@@ -221,6 +221,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let records = machine.rt.probe().take();
         machine.record(Class(0));
         let counted = (vfs.fs().counters(), vfs.fs().journal_conflicts());
+        let mut report = report;
+        report.notes.extend(vfs.fs().notes());
         machine.unmount(&vfs)?;
         Ok((machine, report, records, counted))
     })();
@@ -249,7 +251,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let fs_counters: BTreeMap<&str, u64> = fs_counters.into_iter().collect();
     let summary = json!({
         "schema": "writepath.run/1", "workload": workload.name, "numbers": numbers,
-        "device_counters": counters, "fs_counters": fs_counters,
+        "device_counters": counters, "fs_counters": fs_counters, "notes": report.notes,
         "journal_conflicts": conflicts_json(&conflicts),
         "events": records.len(), "virtual_time_ns": machine.rt.now().0,
     });

@@ -6,6 +6,7 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_medium::Slice;
+use wp_rt::CpuOp;
 
 use super::Nilfs;
 
@@ -62,6 +63,7 @@ impl Nilfs {
             let start = key << bits;
             let (a, b) =
                 (offset.max(start) - start, end.min(start.saturating_add(1 << bits)) - start);
+            self.rt.cpu(CpuOp::PageRead, 1).await;
             let mut store = self.store.borrow_mut();
             out.push(match store.read_block(ino, key)? {
                 Some(block) => {
@@ -93,6 +95,7 @@ impl Nilfs {
             let (key, within) = (at >> bits, (at & (size - 1)) as usize);
             let n = rest.len().min(size as usize - within);
             let Some((part, next)) = rest.split_at_checked(n) else { break };
+            self.rt.cpu(CpuOp::PageWrite, 1).await;
             match self.write_within(ino, key, within, part).await {
                 Ok(()) => (at, rest) = (at + n as u64, next),
                 Err(e) if at == offset => return Err(e),

@@ -12,7 +12,7 @@
 //!             metadata that a call needs are read at its end; the logs without a checkpoint that
 //!             Linux writes when more than 3600 blocks of data are dirty (`sc_watermark`), or under
 //!             memory pressure; a log that failed, which Linux tries again. Writes with `O_DIRECT`
-//!             go through memory, as in Linux.
+//!             go through memory, as in Linux, and say so ([`wp_vfs::FileSystem::notes`]).
 //! Source:     Linux fs/nilfs2: segment.c, super.c, inode.c, namei.c, dir.c.
 
 mod data;
@@ -77,6 +77,8 @@ pub struct Nilfs {
     in_log: RefCell<BTreeSet<u64>>,
     /// Was the device flushed since the last log (`ns_flushed_device`)?
     is_flushed: Cell<bool>,
+    /// Writes with `O_DIRECT`, none of which was direct.
+    through_memory: Cell<u64>,
     is_mounted: Cell<bool>,
     /// Did writing fail, so that nothing is written any more?
     has_failed: Cell<bool>,
@@ -141,6 +143,7 @@ impl Nilfs {
             inode_sync: RefCell::default(),
             in_log: RefCell::default(),
             is_flushed: Cell::new(false),
+            through_memory: Cell::new(0),
             is_mounted: Cell::new(true),
             has_failed: Cell::new(false),
             part,

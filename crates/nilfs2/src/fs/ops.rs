@@ -266,7 +266,10 @@ impl FileSystem for Mounted {
         self.read(ino, offset, len)
     }
 
-    /// There is no direct write: it goes through memory, and what was written stays there.
+    /// There is no direct write (`nilfs_direct_IO` answers 0 for one): it goes through memory, and
+    /// the caller of that sends what it wrote as a log, waits, and drops it from memory
+    /// (`direct_write_fallback`; before 6.6 `__generic_file_write_iter`, of old
+    /// `__generic_file_aio_write`).
     fn write_direct<'a>(
         &'a self,
         ino: Ino,
@@ -276,12 +279,38 @@ impl FileSystem for Mounted {
         told: &'a Told,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
+            let fs = &self.0;
             let written = self.write(ino, offset, data).await?;
+            fs.through_memory.set(fs.through_memory.get() + 1);
+            if written > 0 {
+                let end = match offset {
+                    Some(from) => from + written,
+                    None => self.file(ino)?.size.get(),
+                };
+                let bits = fs.g.block_bits;
+                let (from, to) = ((end - written) >> bits, (end - 1) >> bits);
+                fs.write_data(ino.0, from, to).await?;
+                fs.store.borrow_mut().forget_blocks(ino.0, from, to)?;
+            }
             if let Some(kind) = sync {
                 self.sync_file(ino, kind, told).await?;
             }
             Ok(written)
         })
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("direct_writes_through_cache", self.0.through_memory.get())]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        match self.0.through_memory.get() {
+            0 => Vec::new(),
+            n => vec![format!(
+                "NILFS2 has no direct writes: {n} with O_DIRECT went through the page cache, each \
+                 as a log of its own, as in Linux"
+            )],
+        }
     }
 
     fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, _told: &'a Told) -> Fut<'a, ()> {

@@ -10,7 +10,7 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_block::Bio;
 use wp_medium::Slice;
-use wp_rt::{Either, Rt, WaitQueue, race};
+use wp_rt::{CpuOp, Either, Rt, WaitQueue, race};
 
 use super::Nilfs;
 use crate::log::{Kind, Log};
@@ -167,9 +167,14 @@ impl Nilfs {
                 pieces.push((at, piece));
                 at += piece.len() as u64;
             }
+            // All but the summary are given a new place each.
+            let blocks = log.blocks.len() as u64;
+            self.rt.cpu(CpuOp::BlockAlloc, blocks.saturating_sub(1)).await;
+            self.rt.cpu(CpuOp::PageWriteback, blocks).await;
             let last = pieces.len();
             for (n, (block, piece)) in pieces.into_iter().enumerate() {
                 let flags = if n + 1 == last { Flags::SYNC } else { Flags::NONE };
+                self.rt.cpu(CpuOp::BioSubmit, 1).await;
                 let segs = piece.iter().map(|b| Slice::from_bytes(b)).collect();
                 sent.push(self.part.send(Bio::write(self.sector(block), segs, flags)));
             }

@@ -146,6 +146,18 @@ impl Store<'_> {
         Ok(())
     }
 
+    /// Forgets blocks `from..=to` of a file that are as on the medium
+    /// (`invalidate_mapping_pages`).
+    pub fn forget_blocks(&mut self, number: u64, from: u64, to: u64) -> FsResult<()> {
+        let (file, _) = self.file(number)?;
+        let clean = |(key, held): (&u64, &Held<Vec<u8>>)| (!held.is_dirty).then_some(*key);
+        let keys: Vec<u64> = file.blocks.range(from..=to).filter_map(clean).collect();
+        keys.iter().for_each(|key| {
+            file.blocks.remove(key);
+        });
+        Ok(())
+    }
+
     /// Has a file data or nodes that are to be written?
     pub fn is_file_dirty(&self, number: u64) -> bool {
         self.dirty.contains(&number)
