@@ -18,7 +18,7 @@ use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_block::{Bio, InFlight};
 use wp_cache::WbControl;
 use wp_medium::{Pieces, Slice};
-use wp_rt::LockGuard;
+use wp_rt::{CpuOp, LockGuard};
 use wp_vfs::{SyncKind, Told};
 
 use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
@@ -354,6 +354,7 @@ impl Ext4 {
                 let part = std::mem::replace(&mut slices, rest);
                 let bio = Bio::write(Sector(sector), part, Flags::SYNC | Flags::IDLE | forced);
                 sector += u64::from(bio.sectors);
+                self.rt.cpu(CpuOp::BioSubmit, 1).await;
                 waits.push(self.bdev.queue().send(bio));
             }
             at += n;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_medium::{Pieces, Slice};
-use wp_rt::{LockGuard, join_all};
+use wp_rt::{CpuOp, LockGuard, join_all};
 use wp_vfs::{SyncKind, Told};
 
 use super::data::{BIO_BLOCKS, BLOCK, block_range};
@@ -337,6 +337,7 @@ impl F2fs {
                     done => done?,
                 };
                 let log = self.log_of(inode, false);
+                self.rt.cpu(CpuOp::BlockAlloc, 1).await;
                 at = self.allocate_for_direct(log, old, dn.nid, slot, version).await?;
                 self.move_block(inode, &dn, slot, at).await;
                 inode.set(fi::APPEND_WRITE);
