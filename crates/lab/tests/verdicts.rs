@@ -3,7 +3,7 @@
 use wp_lab::claims::{Verdict, check_pins};
 use wp_lab::paper::journal_conflict::System;
 use wp_lab::paper::{
-    ext4_fsync,
+    direct_io, ext4_fsync,
     f2fs_oprw::{self, Ended},
     inode_trim, journal_conflict,
 };
@@ -97,4 +97,14 @@ fn counts_do_not_depend_on_the_seed() {
         };
         assert_eq!(count(1), count(2), "{era} {case}");
     }
+}
+
+/// A quick run: a shorter file, one run of each point and no intervals.
+#[test]
+fn every_claim_of_direct_io_has_the_pinned_verdict() {
+    let found =
+        direct_io::reproduce(1, true, &mut |_, _, _| true).expect("runs").expect("is not stopped");
+    let path = repository("papers/verdicts.toml");
+    let changes = check_pins(&path, direct_io::SLUG, &found.claims, blessing()).expect("readable");
+    assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
 }

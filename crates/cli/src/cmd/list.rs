@@ -140,6 +140,7 @@ fn papers() -> (Value, String) {
     let slugs = [
         paper::ext4_fsync::SLUG,
         paper::f2fs_oprw::SLUG,
+        paper::direct_io::SLUG,
         paper::inode_trim::SLUG,
         paper::journal_conflict::SLUG,
     ];

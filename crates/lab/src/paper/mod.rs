@@ -1,5 +1,6 @@
 //! The papers, as experiments.
 
+pub mod direct_io;
 pub mod ext4_fsync;
 pub mod f2fs_oprw;
 pub mod inode_trim;

@@ -1,6 +1,7 @@
 //! `reproduce`: the papers' experiments and the verdicts on their claims.
 
 mod conflict;
+mod direct;
 mod ext4;
 mod f2fs;
 mod flows;
@@ -13,15 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use wp_lab::claims::{Judged, Verdict};
-use wp_lab::paper::{ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
+use wp_lab::paper::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
 
 use crate::output::{Exit, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Papers; all that this build knows if left out: ext4-fsync, f2fs-oprw, inode-trim,
-    /// journal-conflict.
+    /// Papers; all that this build knows if left out: ext4-fsync, f2fs-oprw, direct-io,
+    /// inode-trim, journal-conflict.
     papers: Vec<String>,
     /// Fewer and shorter runs; claims that need the others are `not-modelled` then.
     #[arg(long)]
@@ -44,9 +45,10 @@ pub struct Args {
 type Run = fn(&Args, &Out, &AtomicBool) -> ExitCode;
 
 /// The papers.
-const PAPERS: [(&str, Run); 4] = [
+const PAPERS: [(&str, Run); 5] = [
     (ext4_fsync::SLUG, ext4::run),
     (f2fs_oprw::SLUG, f2fs::run),
+    (direct_io::SLUG, direct::run),
     (inode_trim::SLUG, trim::run),
     (journal_conflict::SLUG, conflict::run),
 ];

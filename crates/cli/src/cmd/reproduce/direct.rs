@@ -1,0 +1,155 @@
+//! `reproduce direct-io`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use wp_lab::claims::Verdict;
+use wp_lab::paper::direct_io::{self, Graph, Mechanism, Point, Reproduction, SIZES, Sent};
+use wp_lab::results::Results;
+
+use super::{Args, claims_table, interrupted};
+use crate::output::{Exit, Out};
+
+/// A string takes what is written to it.
+const LINE: &str = "a string takes it";
+
+/// Runs it. Exit 1 if a claim differs.
+pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
+    let live = std::io::stderr().is_terminal();
+    let mut progress = |done: usize, all: usize, name: &str| {
+        if live {
+            eprint!("\r[{done:>3}/{all}] {name:<50}");
+        }
+        !stop.load(Ordering::SeqCst)
+    };
+    let done = direct_io::reproduce(a.seed, a.quick, &mut progress);
+    if live {
+        eprint!("\r{:<70}\r", "");
+    }
+    match done {
+        Ok(Some(found)) => report(a, out, &found),
+        Ok(None) => interrupted(out),
+        Err(e) => out.machine_error(&e),
+    }
+}
+
+fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
+    let mut told: Vec<&String> = found.mechanisms.iter().flat_map(|m| &m.notes).collect();
+    told.dedup();
+    if let Some(note) = told.first() {
+        out.note(&format!("note: {note}"));
+    }
+    let doc = json!({
+        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [direct_io::SLUG],
+        "graphs": found.graphs, "numbers": found.numbers, "filled": found.filled,
+        "mechanisms": found.mechanisms, "varied": found.varied, "impossible": found.impossible,
+        "notes": told, "claims": found.claims,
+    });
+    let text = tables(found);
+    let mut results = Results::default();
+    results.add(
+        "resolved.toml",
+        format!(
+            "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\n",
+            direct_io::SLUG,
+            a.seed,
+            a.quick
+        ),
+    );
+    results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
+    results.add("tables.txt", text.clone());
+    match results.write(&a.out, &format!("reproduce-{}", direct_io::SLUG)) {
+        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Err(e) => return out.host_error(&a.out, &e),
+    }
+    let differs = found.claims.iter().any(|c| c.verdict == Verdict::Differs);
+    out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
+}
+
+fn tables(found: &Reproduction) -> String {
+    let mut t = format!(
+        "Paper direct-io: MobiBench on Linux {}, class of {}, CPU {} (assumed costs).\n",
+        direct_io::KERNEL,
+        direct_io::DEVICE,
+        direct_io::PROFILE,
+    );
+    for g in &found.graphs {
+        graph(&mut t, g);
+    }
+    mechanisms(&mut t, &found.mechanisms);
+    t.push('\n');
+    claims_table(&mut t, &found.claims);
+    t
+}
+
+/// Systems down, sizes across.
+fn graph(t: &mut String, g: &Graph) {
+    let size = |n: u64| if n < 1 << 20 { format!("{}K", n >> 10) } else { format!("{}M", n >> 20) };
+    let heads: String = SIZES.iter().map(|n| format!("{:>8}", size(*n))).collect();
+    let runs = g.points.first().map_or(0, |p| p.runs.len());
+    writeln!(t, "\n{}; mean of {runs}\n{:<20}{heads}{:>8}", g.figure.name(), "", "spread")
+        .expect(LINE);
+    for row in g.points.chunk_by(|a, b| a.system == b.system) {
+        let cell = |p: &Point| {
+            let v = p.mean(g.figure);
+            if v < 1000.0 { format!("{v:>8.1}") } else { format!("{v:>8.0}") }
+        };
+        let cells: String = row.iter().map(cell).collect();
+        let spread = row.iter().map(|p| p.spread(g.figure)).fold(0.0, f64::max);
+        writeln!(t, "{:<20}{cells}{:>7.1}%", row[0].system.name(), 100.0 * spread).expect(LINE);
+    }
+    writeln!(t, "{:<20}not modelled", "BTRFS").expect(LINE);
+}
+
+/// What was sent beside the file's blocks.
+fn beside(s: &Sent) -> String {
+    let mut parts: Vec<String> = s
+        .by_class
+        .iter()
+        .filter(|(class, _)| *class != "data")
+        .map(|(class, n)| format!("{n} {class}"))
+        .collect();
+    if s.flushes > 0 {
+        parts.push(format!("{} flush", s.flushes));
+    }
+    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
+}
+
+fn mechanisms(t: &mut String, rows: &[Mechanism]) {
+    writeln!(t, "\nWho moves blocks, and what goes to the drive beside them").expect(LINE);
+    let mut cases: Vec<_> = Vec::new();
+    for row in rows {
+        if !cases.contains(&row.case) {
+            cases.push(row.case);
+        }
+    }
+    for case in cases {
+        writeln!(
+            t,
+            "{:<28}{:>7}{:>9}{:>9}  {:<44} fdatasync; fsync behind it",
+            case.name(),
+            "moved",
+            "bios/wr.",
+            "data",
+            "beside data, in the writes"
+        )
+        .expect(LINE);
+        for m in rows.iter().filter(|m| m.case == case) {
+            let moved = m.moved.map_or("-".to_owned(), |v| format!("{:.0} %", 100.0 * v));
+            writeln!(
+                t,
+                "  {:<26}{moved:>7}{:>9.2}{:>9}  {:<44} {}; {}",
+                m.system,
+                m.writes.bios as f64 / m.case.writes as f64,
+                m.writes.of("data"),
+                beside(&m.writes),
+                beside(&m.fdatasync),
+                beside(&m.fsync),
+            )
+            .expect(LINE);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! From runs to claims.
+
+use super::{Case, Mechanism, Numbers, Reproduction, SLUG, System};
+use crate::claims::{Book, Claims, Judged, Measured};
+use crate::machine::MachineError;
+
+fn config(e: impl std::fmt::Display) -> MachineError {
+    MachineError::Config(e.to_string())
+}
+
+/// Why a claim on BTRFS has no number.
+const BTRFS: &str = "there is no BTRFS here";
+/// What a first place is among.
+const OTHERS: &str = "among EXT4, F2FS and NILFS2: there is no BTRFS here";
+/// What decides between F2FS and EXT4 where files grow.
+const PLACES: &str =
+    "F2FS looks for a place for each block, EXT4 for each record, at the same cost";
+/// What NILFS2 does for nothing here.
+const FREE: &str = "checksums of its logs and its cleaner cost no time here";
+
+pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
+    let claims = Claims::fixed();
+    let mut book = Book::open(&claims, SLUG).map_err(config)?;
+    let mut emit = |id: &str, m: Measured| book.emit(id, m).map(|_| ()).map_err(config);
+    let over = |of: fn(&Numbers) -> f64| {
+        let ours = of(&found.numbers);
+        let all = found.varied.iter().map(|(_, n)| of(n)).chain([ours]);
+        let [low, high] =
+            all.fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], v| [a.min(v), b.max(v)]);
+        let m = Measured::value(ours);
+        if found.varied.is_empty() { m } else { m.interval(low, high) }
+    };
+    let filled =
+        |of: fn(&Numbers) -> f64| format!("over a file that is there: {:.3}", of(&found.filled));
+    let why = format!("{OTHERS}; {PLACES}; {}", filled(|n| n.small));
+    emit("fig1.f2fs_best_small", over(|n| n.small).why(why))?;
+    let why = format!("{PLACES}; {}", filled(|n| n.large));
+    emit("fig1.ext4_best_large", over(|n| n.large).why(why))?;
+    let why = format!("{FREE}; {}", filled(|n| n.nilfs2));
+    emit("fig1.nilfs2", over(|n| n.nilfs2).why(why))?;
+    let turns = |n: &Numbers| n.random_first < found.numbers.random_first;
+    let turned: Vec<&str> =
+        found.varied.iter().filter(|(_, n)| turns(n)).map(|(name, _)| name.as_str()).collect();
+    let why = match turned.is_empty() {
+        true => OTHERS.to_owned(),
+        false => format!("{OTHERS}; EXT4 is near, and first somewhere with {}", turned.join(", ")),
+    };
+    emit("fig2.f2fs_best", over(|n| n.random_first).why(why))?;
+    // Both write in place: a drive alone would make no difference.
+    emit("fig2.ext4", over(|n| n.random_ext4).null(1.0))?;
+    emit("fig2.nilfs2", over(|n| n.random_nilfs2).why(FREE))?;
+    for id in ["fig1.btrfs", "fig1.btrfs_1m", "fig2.btrfs", "mechanism.btrfs.moved"] {
+        emit(id, Measured::not_modelled(BTRFS))?;
+    }
+    for (id, system) in [
+        ("ext4", System::Ext4),
+        ("f2fs", System::F2fs),
+        ("f2fs_log", System::F2fsLog),
+        ("nilfs2", System::Nilfs2),
+    ] {
+        let row = over_4k(found, system)?;
+        let moved = row.moved.ok_or_else(|| config("nothing was written over"))?;
+        emit(&format!("mechanism.{id}.moved"), Measured::value(moved))?;
+    }
+    let ext4 = over_4k(found, System::Ext4)?;
+    let journal = ext4.writes.of("journal") + ext4.fdatasync.of("journal");
+    let times = format!(
+        "during {} writes and an fdatasync; an fsync then has {} for the times",
+        ext4.case.writes,
+        ext4.fsync.of("journal")
+    );
+    emit("mechanism.ext4.journal_overwrite", Measured::value(journal as f64).why(times))?;
+    let nilfs2 = over_4k(found, System::Nilfs2)?;
+    let is_told = Measured::answer(!nilfs2.notes.is_empty()).why(nilfs2.notes.join("; "));
+    emit("mechanism.nilfs2.buffered", is_told)?;
+    book.close().map_err(config)
+}
+
+/// The row of 4 KiB over what is there.
+fn over_4k(found: &Reproduction, system: System) -> Result<&Mechanism, MachineError> {
+    let is_it = |m: &&Mechanism| m.system == system.name() && m.case == Case::OVER;
+    found.mechanisms.iter().find(is_it).ok_or_else(|| config("a row of the table is missing"))
+}
