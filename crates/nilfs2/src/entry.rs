@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::check::{self, CheckOptions};
 use crate::disk::SuperBlock;
-use crate::fs::{MountOptions, Mounted, Nilfs};
+use crate::fs::{CleanerOptions, MountOptions, Mounted, Nilfs, Share};
 use crate::image::{self, InspectOptions, RecoverOptions};
 use crate::mkfs::{MkfsOptions, mkfs};
 
@@ -62,12 +62,84 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "fsync writes an inode that changed where no block did, which Linux does not",
     },
+    OptionSpec {
+        key: "cleaner",
+        when: When::Mount,
+        default: "",
+        help: "nilfs_cleanerd runs; wait: and calls wait for room that it can make",
+    },
+    OptionSpec {
+        key: "cleaner_as_linux",
+        when: When::Mount,
+        default: "",
+        help: "cleaned segments are used again before it is durable that they are free",
+    },
+    OptionSpec {
+        key: "protection_period",
+        when: When::Mount,
+        default: "3600",
+        help: "cleaner: seconds for which checkpoints stay",
+    },
+    OptionSpec {
+        key: "min_clean_segments",
+        when: When::Mount,
+        default: "10%",
+        help: "cleaner: below so many free segments it begins; 0: it never pauses",
+    },
+    OptionSpec {
+        key: "max_clean_segments",
+        when: When::Mount,
+        default: "20%",
+        help: "cleaner: above so many it pauses",
+    },
+    OptionSpec {
+        key: "clean_check_interval",
+        when: When::Mount,
+        default: "10",
+        help: "cleaner: seconds between looks at the free segments",
+    },
+    OptionSpec {
+        key: "nsegments_per_clean",
+        when: When::Mount,
+        default: "2",
+        help: "cleaner: segments at a time",
+    },
+    OptionSpec {
+        key: "mc_nsegments_per_clean",
+        when: When::Mount,
+        default: "4",
+        help: "cleaner: the same below min_clean_segments",
+    },
+    OptionSpec {
+        key: "cleaning_interval",
+        when: When::Mount,
+        default: "5",
+        help: "cleaner: seconds from one cleaning to the next",
+    },
+    OptionSpec {
+        key: "mc_cleaning_interval",
+        when: When::Mount,
+        default: "1",
+        help: "cleaner: the same below min_clean_segments",
+    },
+    OptionSpec {
+        key: "min_reclaimable_blocks",
+        when: When::Mount,
+        default: "10%",
+        help: "cleaner: blocks that a segment is to give at least",
+    },
+    OptionSpec {
+        key: "mc_min_reclaimable_blocks",
+        when: When::Mount,
+        default: "1%",
+        help: "cleaner: the same below min_clean_segments",
+    },
 ];
 
 /// NILFS2.
 pub static ENTRY: FsEntry = FsEntry {
     name: "nilfs2",
-    about: "NILFS2 without its cleaner; images as mkfs.nilfs2 2.2.9 makes them",
+    about: "NILFS2, with its cleaner if asked; images as mkfs.nilfs2 2.2.9 makes them",
     options: OPTIONS,
     // Crashed images and marks of a write log; the rules of 6.12 are the same.
     held: &["6.1", "6.12"],
@@ -109,6 +181,52 @@ fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
     o.get(key, OPTIONS).unwrap_or_default().parse().map_err(|_| FsError::Invalid(what))
 }
 
+fn is_set(o: &Options, key: &str) -> bool {
+    o.get(key, OPTIONS).is_some_and(|v| v != "false" && v != "0")
+}
+
+fn share(o: &Options, key: &str, what: &'static str) -> FsResult<Share> {
+    let text = o.get(key, OPTIONS).unwrap_or_default();
+    let wrong = |_| FsError::Invalid(what);
+    match text.strip_suffix('%') {
+        Some(percent) => percent.parse().map(Share::Percent).map_err(wrong),
+        None => text.parse().map(Share::Count).map_err(wrong),
+    }
+}
+
+/// The cleaner that was asked for.
+fn cleaner(o: &Options) -> FsResult<Option<CleanerOptions>> {
+    if !is_set(o, "cleaner") {
+        return Ok(None);
+    }
+    let awaited = match o.get("cleaner", OPTIONS).unwrap_or_default() {
+        "wait" => true,
+        "" | "true" | "on" | "1" => false,
+        _ => return Err(FsError::Invalid("cleaner: on or wait")),
+    };
+    let count = |key, what| number(o, key, what).map(u64::from);
+    Ok(Some(CleanerOptions {
+        protection_period: count("protection_period", "protection_period: seconds")?,
+        min_clean_segments: share(o, "min_clean_segments", "min_clean_segments: as 20 or 10%")?,
+        max_clean_segments: share(o, "max_clean_segments", "max_clean_segments: as 20 or 10%")?,
+        clean_check_interval: count("clean_check_interval", "clean_check_interval: seconds")?,
+        nsegments_per_clean: [
+            count("nsegments_per_clean", "nsegments_per_clean: a number")?,
+            count("mc_nsegments_per_clean", "mc_nsegments_per_clean: a number")?,
+        ],
+        cleaning_interval: [
+            count("cleaning_interval", "cleaning_interval: seconds")?,
+            count("mc_cleaning_interval", "mc_cleaning_interval: seconds")?,
+        ],
+        min_reclaimable_blocks: [
+            share(o, "min_reclaimable_blocks", "min_reclaimable_blocks: as 20 or 10%")?,
+            share(o, "mc_min_reclaimable_blocks", "mc_min_reclaimable_blocks: as 20 or 1%")?,
+        ],
+        secure: !is_set(o, "cleaner_as_linux"),
+        awaited,
+    }))
+}
+
 fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
     let mut m = MkfsOptions::new(bytes);
     m.block_bytes = number(o, "block_size", "block_size: 1024, 2048 or 4096")?;
@@ -137,7 +255,8 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         let options = MountOptions {
             barrier: nobarrier.is_none_or(|v| v == "false" || v == "0"),
             strict_order,
-            sync_inodes: o.get("sync_inodes", OPTIONS).is_some_and(|v| v != "false" && v != "0"),
+            sync_inodes: is_set(o, "sync_inodes"),
+            cleaner: cleaner(o)?,
             epoch_secs: env.epoch_secs,
         };
         let fs = Nilfs::mount(&env.rt, env.part.clone(), options).await?;

@@ -11,9 +11,10 @@ use std::process::Command;
 
 use model::{Model, Node, hex};
 use world::{Setup, World, assert_nothing_lives};
-use wp_base::{FsError, FsResult, Rng, Sector};
+use wp_base::{FsError, FsResult, Rng, Sector, Span};
 use wp_medium::{Medium, MediumView, Slice};
-use wp_nilfs2::image::{self, InspectOptions};
+use wp_nilfs2::fs::{CleanerOptions, Share};
+use wp_nilfs2::image::{self, Image, InspectOptions};
 use wp_vfs::{OpenFlags, Vfs};
 
 /// The image's files in the form of [`Model::text`].
@@ -55,6 +56,8 @@ struct Style {
     reach: u64,
     /// Longest write.
     most: u64,
+    /// Milliseconds that go by between steps.
+    pause: u64,
 }
 
 struct Program<'a> {
@@ -262,7 +265,7 @@ impl Program<'_> {
 fn play(setup: &Setup, style: Style, seed: u64) -> (Medium, String) {
     let w = World::fresh(setup);
     let vfs = w.mount(setup).expect("mounts");
-    let v = vfs.clone();
+    let (v, rt) = (vfs.clone(), w.rt.clone());
     let model = w.run(async move {
         let rng = Rng::stream(seed, "program");
         let mut p = Program { v: &v, m: Model::new(), rng, style };
@@ -275,6 +278,7 @@ fn play(setup: &Setup, style: Style, seed: u64) -> (Medium, String) {
         }
         for step in 0..style.steps {
             p.step(step).await;
+            rt.sleep(Span::millis(style.pause)).await;
         }
         p.compare("at the end").await;
         p.m
@@ -308,8 +312,8 @@ fn check(setup: &Setup, style: Style, seed: u64) {
     assert_nothing_lives();
 }
 
-const SMALL: Style = Style { steps: 250, names: 30, reach: 20_000, most: 9_000 };
-const LARGE: Style = Style { steps: 120, names: 8, reach: 6 << 20, most: 300_000 };
+const SMALL: Style = Style { steps: 250, names: 30, reach: 20_000, most: 9_000, pause: 0 };
+const LARGE: Style = Style { steps: 120, names: 8, reach: 6 << 20, most: 300_000, pause: 0 };
 
 fn seeds(default: u64) -> std::ops::Range<u64> {
     let asked = std::env::var("NILFS2_PROGRAMS").ok().and_then(|s| s.parse().ok());
@@ -345,6 +349,37 @@ fn small_blocks_and_every_way_to_sync_are_as_in_the_model() {
             check(setup, LARGE, 1000 * n as u64 + 500 + seed);
         }
     }
+}
+
+/// A small device, whose cleaner never pauses and keeps nothing that is old.
+fn cleaned(block_bytes: u32) -> Setup {
+    let cleaner = CleanerOptions {
+        protection_period: 0,
+        min_clean_segments: Share::Count(0),
+        clean_check_interval: 1,
+        cleaning_interval: [1, 1],
+        nsegments_per_clean: [3, 3],
+        min_reclaimable_blocks: [Share::Count(1), Share::Count(1)],
+        ..CleanerOptions::default()
+    };
+    Setup { mib: 64, block_bytes, segment_blocks: 64, cleaner: Some(cleaner), ..Setup::new() }
+}
+
+#[test]
+fn what_the_cleaner_moves_is_as_in_the_model() {
+    for seed in seeds(2) {
+        let small = Style { steps: 250, pause: 200, ..SMALL };
+        let large = Style { pause: 400, reach: 3 << 20, ..LARGE };
+        for (n, setup, style) in [(0, cleaned(4096), small), (1, cleaned(4096), large)] {
+            let (medium, _) = play(&setup, style, 7000 + 100 * n + seed);
+            let view = MediumView { medium, start: Sector(0), bytes: setup.mib << 20 };
+            let image = Image::open(&view).expect("opens");
+            let left = image.checkpoints().expect("listed").len() as u64;
+            assert!(left < image.tip().cno, "seed {seed}: all {left} checkpoints are left");
+        }
+        check(&cleaned(1024), Style { pause: 300, ..SMALL }, 7200 + seed);
+    }
+    assert_nothing_lives();
 }
 
 /// What the guest runs: mounts each image, lists it, writes a little, unmounts.

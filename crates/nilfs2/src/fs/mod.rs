@@ -8,19 +8,21 @@
 //!             2. a super block names a log only when that is durable.
 //!             3. when a log cannot be written, all who wait are told, and nothing is written any
 //!                more; but a device without a free segment leaves everything as it was.
-//! Left out:   the cleaner; the page cache's limits (what was read or written stays in memory);
+//! Left out:   the page cache's limits (what was read or written stays in memory);
 //!             metadata that a call needs are read at its end; the logs without a checkpoint that
 //!             Linux writes when more than 3600 blocks of data are dirty (`sc_watermark`), or under
 //!             memory pressure; a log that failed, which Linux tries again. Writes with `O_DIRECT`
 //!             go through memory, as in Linux, and say so ([`wp_vfs::FileSystem::notes`]).
 //! Source:     Linux fs/nilfs2: segment.c, super.c, inode.c, namei.c, dir.c.
 
+mod cleaner;
 mod data;
 mod namei;
 mod names;
 mod ops;
 mod segctor;
 mod supers;
+mod victims;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +38,8 @@ use crate::disk::{Geometry, Inode};
 use crate::image::{Image, RecoverOptions, recover};
 use crate::log::{Disk, Origin, Place, Store};
 
+use cleaner::Cleaner;
+pub use cleaner::{CleanerOptions, Share};
 pub use ops::Mounted;
 use segctor::Segctor;
 use supers::Supers;
@@ -52,6 +56,8 @@ pub struct MountOptions {
     pub sync_inodes: bool,
     /// Seconds since 1970 at power-on.
     pub epoch_secs: i64,
+    /// How the cleaner works; `None`: there is none.
+    pub cleaner: Option<CleanerOptions>,
 }
 
 /// A mounted NILFS2.
@@ -66,6 +72,7 @@ pub struct Nilfs {
     /// Held by who changes something, and by who writes logs (`ns_segctor_sem`).
     sem: Lock<()>,
     segctor: Segctor,
+    cleaner: Cleaner,
     supers: RefCell<Supers>,
     /// Held by who writes a super block (`ns_sem`).
     super_sem: Lock<()>,
@@ -137,6 +144,7 @@ impl Nilfs {
             missed,
             sem: Lock::new(rt, "nilfs2 logs", ()),
             segctor: Segctor::new(rt),
+            cleaner: Cleaner::new(rt),
             supers: RefCell::new(supers),
             super_sem: Lock::new(rt, "nilfs2 super blocks", ()),
             opens: RefCell::default(),
@@ -154,6 +162,7 @@ impl Nilfs {
         fs.missed.take();
         fs.note_mount().await?;
         fs.start_segctor();
+        fs.start_cleaner();
         Ok(fs)
     }
 
@@ -169,6 +178,7 @@ impl Nilfs {
     /// A change, or a log, begins: nobody else changes or writes until the guard goes.
     async fn begin(&self) -> FsResult<LockGuard<'_, ()>> {
         self.check_writable()?;
+        self.wait_for_room().await;
         let guard = self.sem.lock().await;
         // The log that it waited for may have failed.
         self.check_writable()?;

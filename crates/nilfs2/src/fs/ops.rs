@@ -371,6 +371,7 @@ impl FileSystem for Mounted {
             if !fs.is_mounted.get() {
                 return Err(FsError::ReadOnly);
             }
+            fs.stop_cleaner().await;
             let synced = self.sync_all().await;
             fs.is_mounted.set(false);
             let finished = fs.finish().await;

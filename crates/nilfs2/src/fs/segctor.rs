@@ -13,7 +13,7 @@ use wp_medium::Slice;
 use wp_rt::{CpuOp, Either, Rt, WaitQueue, race};
 
 use super::Nilfs;
-use crate::log::{Kind, Log};
+use crate::log::{Cleaning, Kind, Log};
 
 /// From the first change to its log. `NILFS_SC_DEFAULT_TIMEOUT`.
 const INTERVAL: Span = Span::secs(5);
@@ -100,14 +100,15 @@ impl Nilfs {
         result
     }
 
-    /// Makes and writes the logs of a checkpoint, and a super block if it is time.
-    async fn construct(&self) -> FsResult<()> {
+    /// Makes and writes the logs of a checkpoint, or of a cleaning, and a super block if it is
+    /// time.
+    pub(super) async fn construct(&self, cleaning: Option<&Cleaning>) -> FsResult<()> {
         let guard = self.sem.lock().await;
         let s = &self.segctor;
         let accepted = s.waiting.take();
         s.due.set(None);
         let result = match self.has_failed.get() {
-            false => self.construct_locked().await,
+            false => self.construct_locked(cleaning).await,
             true => Err(FsError::ReadOnly),
         };
         for outcome in accepted {
@@ -118,14 +119,19 @@ impl Nilfs {
         result
     }
 
-    async fn construct_locked(&self) -> FsResult<()> {
+    async fn construct_locked(&self, cleaning: Option<&Cleaning>) -> FsResult<()> {
         let (made, cno) = {
             let mut store = self.store.borrow_mut();
             let cno = store.cno();
             self.in_log.replace(store.dirty_files().collect());
-            (store.construct(Kind::Checkpoint, self.secs()), cno)
+            let made = match cleaning {
+                Some(cleaning) => store.clean(cleaning, self.secs()),
+                None => store.construct(Kind::Checkpoint, self.secs()),
+            };
+            (made, cno)
         };
         let result = self.write_out(made).await;
+        self.store.borrow_mut().moves_are_written();
         self.in_log.borrow_mut().clear();
         let root = result?;
         self.inode_sync.borrow_mut().clear();
@@ -135,7 +141,7 @@ impl Nilfs {
                 self.update_super().await?;
             }
         }
-        Ok(())
+        if cleaning.is_some() { self.secure_cleaning().await } else { Ok(()) }
     }
 
     /// Reads what logs needed that were made, and writes them; where the last has its super root.
@@ -194,7 +200,7 @@ impl Nilfs {
 
     /// Ends the thread's work: what is left is written. `nilfs_segctor_destroy`.
     pub(super) async fn finish(&self) -> FsResult<()> {
-        self.construct().await
+        self.construct(None).await
     }
 
     fn wants_log(&self) -> bool {
@@ -202,7 +208,7 @@ impl Nilfs {
         !s.waiting.borrow().is_empty() || s.due.get().is_some_and(|due| due <= self.rt.now())
     }
 
-    fn consider_super(&self) {
+    pub(super) fn consider_super(&self) {
         if self.supers.borrow().is_due(self.secs()) {
             self.segctor.wants_super.set(true);
         }
@@ -221,7 +227,7 @@ async fn serve(rt: Rt, fs: Weak<Nilfs>, wake: Rc<WaitQueue>) {
         if up.wants_log() {
             drop(woken);
             // Whoever waits was told.
-            let _ = up.construct().await;
+            let _ = up.construct(None).await;
             continue;
         }
         let due = up.segctor.due.get();

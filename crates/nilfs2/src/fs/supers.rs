@@ -27,11 +27,14 @@ pub(super) struct Supers {
     last_seq: u64,
     /// The newest log with a checkpoint: first block, sequence number, checkpoint.
     cursor: (u64, u64, u64),
+    /// Recovery may follow logs from this sequence number on (`ns_prot_seq`).
+    pub protected_seq: u64,
 }
 
 impl Supers {
     pub fn new(tip: &Tip, device_bytes: u64) -> Supers {
         let places = [SuperBlock::AT, SuperBlock::second_at(device_bytes)];
+        let older = tip.other.as_ref().unwrap_or(&tip.sb);
         let [own, other] = if tip.is_second { [places[1], places[0]] } else { places };
         Supers {
             current: (tip.sb, own),
@@ -40,6 +43,7 @@ impl Supers {
             is_stale: false,
             last_seq: tip.root.seq,
             cursor: (tip.root.start, tip.root.seq, tip.cno),
+            protected_seq: older.last_seq.get(),
         }
     }
 
@@ -64,6 +68,14 @@ impl Supers {
         {
             std::mem::swap(&mut self.current, other);
         }
+    }
+
+    /// Sequence number of the log that the copy names which names the older one.
+    fn older_seq(&self) -> u64 {
+        let sb = &self.current.0;
+        let other = self.other.as_ref().map(|(sb, _)| sb);
+        let older = other.filter(|o| o.last_cno.get() < sb.last_cno.get()).unwrap_or(sb);
+        older.last_seq.get()
     }
 
     fn set_cursor(&mut self, free: u64) {
@@ -124,6 +136,21 @@ impl Nilfs {
         self.commit_super(false).await
     }
 
+    /// Both copies name the newest checkpoint, so that no older log is needed. Linux's cleaner
+    /// freezes and thaws the file system for that. `nilfs_shrink_protected_region`.
+    pub(super) async fn catch_up_supers(&self) -> FsResult<()> {
+        let _one = self.super_sem.lock().await;
+        let free = self.free_blocks()?;
+        {
+            let s = &mut *self.supers.borrow_mut();
+            s.set_cursor(free);
+            if let Some((other, _)) = &mut s.other {
+                *other = s.current.0;
+            }
+        }
+        self.commit_super(true).await
+    }
+
     /// The file system is clean. `nilfs_cleanup_super`.
     pub(super) async fn note_unmount(&self) -> FsResult<()> {
         let free = self.free_blocks()?;
@@ -146,7 +173,7 @@ impl Nilfs {
     /// `nilfs_commit_super`, `nilfs_sync_super`.
     async fn commit_super(&self, both: bool) -> FsResult<()> {
         let now = self.secs();
-        let writes = {
+        let (writes, older) = {
             let s = &mut *self.supers.borrow_mut();
             seal(&mut s.current.0, now);
             s.is_stale = false;
@@ -156,7 +183,7 @@ impl Nilfs {
                 seal(other, now);
             }
             writes.extend(s.other.filter(|_| both));
-            writes
+            (writes, s.older_seq())
         };
         self.is_flushed.set(true);
         for (n, (sb, at)) in writes.into_iter().enumerate() {
@@ -178,6 +205,7 @@ impl Nilfs {
                 return Err(FsError::Io);
             }
         }
+        self.supers.borrow_mut().protected_seq = older;
         Ok(())
     }
 }

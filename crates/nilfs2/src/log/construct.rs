@@ -48,20 +48,22 @@ const SEGMENTS_AT_ONCE: u64 = 64;
 
 /// A block that was chosen: of data (level 0) or of the map.
 #[derive(Clone, Copy)]
-struct Chosen {
-    level: usize,
-    key: u64,
+pub(super) struct Chosen {
+    pub level: usize,
+    pub key: u64,
 }
 
 /// A file in a log that is being made.
-struct Part {
+pub(super) struct Part {
     ino: u64,
-    data: Vec<Chosen>,
-    nodes: Vec<Chosen>,
+    /// Which of the versions that a cleaning moves, if it is one.
+    moved: Option<usize>,
+    pub data: Vec<Chosen>,
+    pub nodes: Vec<Chosen>,
 }
 
 /// A log that is being made.
-struct Draft {
+pub(super) struct Draft {
     segment: u64,
     /// First block of the segment.
     segment_start: u64,
@@ -70,7 +72,7 @@ struct Draft {
     room: u64,
     seq: u64,
     next_segment: u64,
-    flags: u16,
+    pub flags: u16,
     parts: Vec<Part>,
     cursor: Cursor,
     summary_blocks: u64,
@@ -109,7 +111,8 @@ impl Draft {
     }
 
     /// Adds a block of a file, if there is room. `nilfs_segctor_add_file_block`.
-    fn add(&mut self, g: &Geometry, number: u64, is_begun: bool, c: Chosen) -> bool {
+    fn add(&mut self, g: &Geometry, of: (u64, Option<usize>), is_begun: bool, c: Chosen) -> bool {
+        let (number, moved) = of;
         let mut cursor = self.cursor;
         if !is_begun {
             cursor.place(FILE_BYTES);
@@ -126,7 +129,7 @@ impl Draft {
         self.summary_blocks += more;
         self.blocks += more + 1;
         if !is_begun {
-            self.parts.push(Part { ino: number, data: Vec::new(), nodes: Vec::new() });
+            self.parts.push(Part { ino: number, moved, data: Vec::new(), nodes: Vec::new() });
         }
         if let Some(part) = self.parts.last_mut() {
             let list = if is_data { &mut part.data } else { &mut part.nodes };
@@ -138,9 +141,11 @@ impl Draft {
 
 /// How far a construction has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+pub(super) enum Stage {
     /// Data of a file: number, first and last block.
     Sync(u64, u64, u64),
+    /// Which of the versions of files that a cleaning moves comes next.
+    Moved(usize),
     /// Which of the files with changes comes next.
     Files(usize),
     Ifile,
@@ -152,8 +157,8 @@ enum Stage {
 }
 
 /// A construction.
-struct Run {
-    drafts: Vec<Draft>,
+pub(super) struct Run {
+    pub drafts: Vec<Draft>,
     current: usize,
     stage: Stage,
     /// Are the data of the stage's file in logs, so that its nodes come next?
@@ -162,7 +167,7 @@ struct Run {
 }
 
 /// The current log is full, and there is no other.
-struct Full;
+pub(super) struct Full;
 
 impl Store<'_> {
     fn file_mut(&mut self, number: u64) -> FsResult<(&mut File, Via<'_>)> {
@@ -191,24 +196,19 @@ impl Store<'_> {
     /// Errors: `NoSpace` without a free segment, and nothing has changed; `Corrupt` and others,
     /// after which no construction is to follow.
     pub fn construct(&mut self, kind: Kind, now: u64) -> FsResult<Vec<Log>> {
-        let saved = self.save();
+        let saved = self.save(0);
         let made = self.construct_all(kind, now);
-        match (&made, saved) {
-            (Err(FsError::NoSpace), Some(saved)) => self.restore(saved),
-            (Err(FsError::NoSpace), None) => return Err(FsError::Io),
-            _ => {}
-        }
-        made
+        self.kept(made, saved)
     }
 
-    fn construct_all(&mut self, kind: Kind, now: u64) -> FsResult<Vec<Log>> {
+    pub(super) fn construct_all(&mut self, kind: Kind, now: u64) -> FsResult<Vec<Log>> {
         let stage = match kind {
             Kind::Checkpoint => {
                 self.touch_inodes()?;
-                if !self.is_dirty() {
+                if !self.is_dirty() && self.moving.is_none() {
                     return Ok(Vec::new());
                 }
-                Stage::Files(0)
+                Stage::Moved(0)
             }
             Kind::DataSync { ino, from, to } => {
                 let blocks = self.files.get(&ino).map(|f| f.blocks.range(from..=to));
@@ -232,6 +232,7 @@ impl Store<'_> {
                 first.flags |= if std::mem::take(&mut is_first) { flag::BEGIN } else { 0 };
             }
             self.collect(&mut run)?;
+            self.mark_drafts(&mut run);
             blocks += run.drafts.iter().map(|d| d.blocks).sum::<u64>();
             let infos = self.assign(&run)?;
             if is_checkpoint && run.stage >= Stage::Ifile {
@@ -240,7 +241,9 @@ impl Store<'_> {
             if is_checkpoint && run.stage == Stage::Done {
                 self.count_blocks();
                 self.fill_checkpoint(cno, blocks, now, !run.has_delta)?;
-                self.nongc_ctime = now;
+                if self.moving.is_none() {
+                    self.nongc_ctime = now;
+                }
             }
             for d in &run.drafts {
                 self.set_usage(d.segment, d.blocks + d.start - d.segment_start, now)?;
@@ -308,6 +311,7 @@ impl Store<'_> {
             if let Some(first) = run.drafts.first_mut() {
                 first.flags = first_flags;
             }
+            self.keep_segments()?;
             for _ in 0..more {
                 let Some(last) = run.drafts.last() else { break };
                 let (segment, seq) = (last.next_segment, last.seq.wrapping_add(1));
@@ -340,6 +344,15 @@ impl Store<'_> {
                     run.stage = Stage::Done;
                     return Ok(Ok(()));
                 }
+                Stage::Moved(n) => {
+                    if self.scan_moved(run, n).is_err() {
+                        return Ok(Err(Full));
+                    }
+                    run.at_nodes = false;
+                    let is_more = self.moving.as_ref().is_some_and(|m| m.has(n + 1));
+                    run.stage = if is_more { Stage::Moved(n + 1) } else { Stage::Files(0) };
+                    continue;
+                }
                 Stage::Files(n) => match self.dirty.get(n) {
                     Some(number) => *number,
                     None => {
@@ -349,7 +362,10 @@ impl Store<'_> {
                 },
                 Stage::Ifile => ino::IFILE,
                 Stage::Cpfile => ino::CPFILE,
-                Stage::Sufile => ino::SUFILE,
+                Stage::Sufile => {
+                    self.free_cleaned()?;
+                    ino::SUFILE
+                }
                 Stage::Dat => ino::DAT,
                 Stage::Root => {
                     let is_full = |d: &Draft| d.blocks >= d.room;
@@ -378,7 +394,9 @@ impl Store<'_> {
                 }
                 Stage::Cpfile => Stage::Sufile,
                 Stage::Sufile => Stage::Dat,
-                Stage::Dat | Stage::Root | Stage::Done | Stage::Sync(..) => Stage::Root,
+                Stage::Dat | Stage::Root | Stage::Done | Stage::Moved(_) | Stage::Sync(..) => {
+                    Stage::Root
+                }
             };
         }
     }
@@ -402,7 +420,7 @@ impl Store<'_> {
         let mut nodes = file.wanted_nodes();
         nodes.sort_unstable();
         for (level, key) in nodes {
-            if !self.add(run, number, &mut is_begun, Chosen { level, key }) {
+            if !self.add(run, (number, None), &mut is_begun, Chosen { level, key }) {
                 return Ok(Err(Full));
             }
             run.has_delta |= !ino::is_root_metadata(number);
@@ -423,7 +441,7 @@ impl Store<'_> {
         for key in wanted.collect::<Vec<u64>>() {
             let (file, mut via) = self.file_mut(number)?;
             file.propagate(&mut via, 0, key)?;
-            if !self.add(run, number, &mut is_begun, Chosen { level: 0, key }) {
+            if !self.add(run, (number, None), &mut is_begun, Chosen { level: 0, key }) {
                 return Ok(Err(Full));
             }
             run.has_delta |= !ino::is_root_metadata(number);
@@ -432,10 +450,16 @@ impl Store<'_> {
     }
 
     /// Adds a block to the current log or, if that is full, to the next.
-    fn add(&self, run: &mut Run, number: u64, is_begun: &mut bool, c: Chosen) -> bool {
+    pub(super) fn add(
+        &self,
+        run: &mut Run,
+        of: (u64, Option<usize>),
+        is_begun: &mut bool,
+        c: Chosen,
+    ) -> bool {
         loop {
             let Some(draft) = run.drafts.get_mut(run.current) else { return false };
-            if draft.add(&self.disk.g, number, *is_begun, c) {
+            if draft.add(&self.disk.g, of, *is_begun, c) {
                 *is_begun = true;
                 return true;
             }
@@ -454,6 +478,10 @@ impl Store<'_> {
             let mut block = draft.start + draft.summary_blocks;
             let mut files = Vec::new();
             for part in &draft.parts {
+                if let Some(n) = part.moved {
+                    files.push(self.relocate(part, n, &mut block)?);
+                    continue;
+                }
                 let (file, mut via) = self.file_mut(part.ino)?;
                 let mut place = |list: &[Chosen]| -> FsResult<Vec<_>> {
                     let infos = list.iter().map(|c| {
@@ -507,6 +535,11 @@ impl Store<'_> {
         let infos: BTreeMap<usize, &FileInfo> = files.iter().enumerate().collect();
         let mut payload = Vec::new();
         for (n, part) in draft.parts.iter().enumerate() {
+            if let Some(n) = part.moved {
+                let moving = self.moving.as_mut().ok_or(FsError::Io)?;
+                moving.pass(n, part, &mut payload)?;
+                continue;
+            }
             let (file, mut via) = self.file_mut(part.ino)?;
             for c in &part.data {
                 let held = file.block(&mut via, c.key)?.ok_or(FsError::Io)?;

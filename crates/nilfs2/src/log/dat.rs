@@ -1,5 +1,6 @@
 //! The DAT while a log is made: numbers are given out, get a block, and end.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use wp_base::{FsError, FsResult};
@@ -48,6 +49,8 @@ pub(super) struct Dat {
     pub file: File,
     /// The checkpoint that is being made.
     pub cno: u64,
+    /// Where blocks lay that are on their way to another place, by number.
+    pub moved: BTreeMap<u64, u64>,
 }
 
 impl Dat {
@@ -110,12 +113,19 @@ impl Dat {
 
     /// The block of a number. `nilfs_dat_translate`.
     pub fn locate(&mut self, disk: &Disk<'_>, number: u64) -> FsResult<u64> {
+        if let Some(old) = self.moved.get(&number) {
+            return Ok(*old);
+        }
+        self.entry(disk, number).map(|e| e.blocknr.get())
+    }
+
+    /// The entry of a number.
+    pub fn entry(&mut self, disk: &Disk<'_>, number: u64) -> FsResult<DatEntry> {
         let (block, at) = disk.g.dat.place(number);
         let via = &mut Via { disk, dat: None };
         let held = self.file.block(via, block)?.map(|h| h.what.as_slice());
         let entry = held.and_then(|bytes| crate::disk::view::<DatEntry>(bytes, at));
-        let found = entry.map(|e| e.blocknr.get());
-        found.ok_or_else(|| Self::missing(number))
+        entry.copied().ok_or_else(|| Self::missing(number))
     }
 
     fn missing(number: u64) -> FsError {

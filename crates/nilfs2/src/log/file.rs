@@ -192,6 +192,20 @@ impl File {
         Ok(if is_there { self.child(&path, 1).map(|(_, p)| p) } else { None })
     }
 
+    /// The pointer that leads to the node of this level (0: to the block of data) whose first key
+    /// is `key`. `None`: there is none.
+    pub fn pointer_at(&mut self, via: &mut Via<'_>, key: u64, level: u8) -> FsResult<Option<u64>> {
+        let Map::Tree(root) = &self.map else {
+            return if level == 0 { self.pointer(via, key) } else { Ok(None) };
+        };
+        if level >= root.level {
+            return Ok(None);
+        }
+        let (path, is_there) = self.path_to(via, key, level + 1)?;
+        let above = usize::from(level) + 1;
+        Ok(if is_there { self.child(&path, above).map(|(_, p)| p) } else { None })
+    }
+
     /// Block `key`, read if it is not in memory. `None`: a hole.
     pub fn block(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<Option<&mut Held<Vec<u8>>>> {
         if !self.blocks.contains_key(&key) {

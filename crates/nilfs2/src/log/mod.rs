@@ -9,7 +9,6 @@
 //!             2. pure and synchronous; what is not in memory is read through [`Disk`].
 //!             3. nothing that a checkpoint on the medium needs is written over: logs go to free
 //!                places only.
-//! Left out:   logs of the cleaner.
 //! Source:     `nilfs_segctor_do_construct` and what it calls, for the order of blocks and of
 //!             pointers, so that logs come out as the kernel's.
 
@@ -19,6 +18,7 @@ mod construct;
 mod dat;
 mod file;
 mod inodes;
+mod moving;
 mod palloc;
 mod saved;
 mod shrink;
@@ -33,9 +33,11 @@ use crate::disk::{Checkpoint, SuperRoot, ino};
 
 use dat::Dat;
 use file::File;
+use moving::Moving;
 
 pub use construct::{Kind, Log};
 pub use dat::Disk;
+pub use moving::{Cleaning, DatBlock, Moved};
 
 /// Where the next log goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +84,8 @@ pub struct Store<'a> {
     place: Place,
     /// When the last log was written that was not the cleaner's.
     nongc_ctime: u64,
+    /// What a cleaning moves that is being written.
+    moving: Option<Moving>,
 }
 
 impl<'a> Store<'a> {
@@ -89,7 +93,11 @@ impl<'a> Store<'a> {
     pub fn open(disk: Disk<'a>, origin: &Origin) -> FsResult<Store<'a>> {
         let load = |number, inode| File::load(number, inode, origin.at);
         Ok(Store {
-            dat: Dat { file: load(ino::DAT, origin.root.dat)?, cno: origin.cno },
+            dat: Dat {
+                file: load(ino::DAT, origin.root.dat)?,
+                cno: origin.cno,
+                moved: BTreeMap::new(),
+            },
             cpfile: load(ino::CPFILE, origin.root.cpfile)?,
             sufile: load(ino::SUFILE, origin.root.sufile)?,
             ifile: load(ino::IFILE, origin.checkpoint.ifile_inode)?,
@@ -100,6 +108,7 @@ impl<'a> Store<'a> {
             blocks_count: origin.checkpoint.blocks_count.get(),
             place: origin.place,
             nongc_ctime: origin.root.nongc_ctime,
+            moving: None,
             disk,
         })
     }
@@ -112,6 +121,11 @@ impl<'a> Store<'a> {
     /// Where the next log goes.
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// When the last log was written that was not the cleaner's, in seconds since 1970.
+    pub fn nongc_ctime(&self) -> u64 {
+        self.nongc_ctime
     }
 
     /// The number of the next checkpoint.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use wp_base::{FsError, FsResult};
+
 use super::dat::Dat;
 use super::file::File;
 use super::{Place, Store};
@@ -23,9 +25,11 @@ pub(super) struct Saved {
 }
 
 impl Store<'_> {
-    /// A copy of what the construction changes, if there may be too few segments for it.
-    pub(super) fn save(&mut self) -> Option<Saved> {
-        let segments = self.blocks_to_write / self.disk.g.segment_blocks + 1;
+    /// A copy of what the construction changes, if there may be too few segments for it. `more`:
+    /// blocks that it writes besides those that were changed.
+    pub(super) fn save(&mut self, more: u64) -> Option<Saved> {
+        let blocks = self.blocks_to_write.saturating_add(more);
+        let segments = blocks / self.disk.g.segment_blocks + 1;
         let needed = (segments + 1).saturating_mul(SEGMENTS_PER_SEGMENT);
         if self.segments_free().is_ok_and(|free| free > needed) {
             return None;
@@ -43,8 +47,18 @@ impl Store<'_> {
         })
     }
 
+    /// The outcome of a construction; without a segment for it, everything is as it was.
+    pub(super) fn kept<T>(&mut self, made: FsResult<T>, saved: Option<Saved>) -> FsResult<T> {
+        match (&made, saved) {
+            (Err(FsError::NoSpace), Some(saved)) => self.restore(saved),
+            (Err(FsError::NoSpace), None) => return Err(FsError::Io),
+            _ => {}
+        }
+        made
+    }
+
     /// As it was. `nilfs_segctor_abort_construction`.
-    pub(super) fn restore(&mut self, saved: Saved) {
+    fn restore(&mut self, saved: Saved) {
         (self.dat, self.cpfile, self.sufile) = (saved.dat, saved.cpfile, saved.sufile);
         self.ifile = saved.ifile;
         self.files.extend(saved.files);

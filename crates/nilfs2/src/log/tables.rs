@@ -1,5 +1,7 @@
 //! The usage of segments and the checkpoints while a log is made.
 
+use std::ops::Range;
+
 use wp_base::{FsError, FsResult};
 
 use crate::disk::checkpoint::flag as cp_flag;
@@ -100,6 +102,112 @@ impl Store<'_> {
         let was_dirty = usage.is_dirty();
         *usage = SegmentUsage { lastmod: 0.into(), nblocks: 0.into(), flags: 0.into() };
         self.count_segments(1, if was_dirty { -1 } else { 0 })
+    }
+
+    /// A segment that was freed is in use after all. `nilfs_sufile_do_cancel_free`.
+    pub(super) fn reuse_segment(&mut self, segment: u64) -> FsResult<()> {
+        let usage = self.usage_mut(segment, false)?;
+        if !usage.is_clean() {
+            return Ok(());
+        }
+        usage.flags = flag::DIRTY.into();
+        self.count_segments(-1, 1)
+    }
+
+    /// How a segment is used.
+    pub fn usage(&mut self, segment: u64) -> FsResult<SegmentUsage> {
+        let at = self.disk.g.sufile.place(segment);
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let held = self.sufile.block(via, at.0)?;
+        let usage = held.and_then(|h| crate::disk::view::<SegmentUsage>(&h.what, at.1));
+        let free = SegmentUsage { lastmod: 0.into(), nblocks: 0.into(), flags: 0.into() };
+        Ok(usage.copied().unwrap_or(free))
+    }
+
+    /// A segment counts as written at `now`. `nilfs_sufile_set_suinfo`.
+    pub fn set_written(&mut self, segment: u64, now: u64) -> FsResult<()> {
+        self.usage_mut(segment, false)?.lastmod = now.into();
+        Ok(())
+    }
+
+    /// Checkpoint `cno`. `None`: there is none.
+    pub fn checkpoint(&mut self, cno: u64) -> FsResult<Option<Checkpoint>> {
+        let (block, at) = self.disk.g.cpfile.place(cno);
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let held = self.cpfile.block(via, block)?;
+        let found = held.and_then(|h| crate::disk::view::<Checkpoint>(&h.what, at)).copied();
+        Ok(found.filter(Checkpoint::is_valid))
+    }
+
+    /// The checkpoints that are snapshots, in order. Errors: `Corrupt` for a list that does not
+    /// ascend.
+    pub fn snapshots(&mut self) -> FsResult<Vec<u64>> {
+        let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+        let held = self.cpfile.block(via, 0)?.ok_or(FsError::Io)?;
+        let head = crate::disk::view::<CheckpointHeader>(&held.what, 0).ok_or(FsError::Io)?;
+        let mut out: Vec<u64> = Vec::new();
+        let mut next = head.snapshot_list.next.get();
+        while next != 0 {
+            if out.last().is_some_and(|last| *last >= next) {
+                let expected = format!("more than {:?}", out.last());
+                return Err(FsError::corrupt("nilfs2 snapshots", "ssl_next", 0, next, expected));
+            }
+            out.push(next);
+            next = self.checkpoint(next)?.map_or(0, |cp| cp.snapshot_list.next.get());
+        }
+        Ok(out)
+    }
+
+    /// Checkpoints go, but no snapshots. `nilfs_cpfile_delete_checkpoints`.
+    ///
+    /// Errors: `Invalid` if there are snapshots among them, which stay.
+    pub(super) fn delete_checkpoints(&mut self, range: Range<u64>) -> FsResult<()> {
+        let table = self.disk.g.cpfile;
+        let end = range.end.min(self.dat.cno);
+        let (mut cno, mut deleted, mut snapshots) = (range.start.max(1), 0u64, 0u64);
+        while cno < end {
+            let (block, _) = table.place(cno);
+            let entries: Vec<(u64, usize)> =
+                table.in_block(block).filter(|(n, _)| *n >= cno && *n < end).collect();
+            let Some((last, _)) = entries.last().copied() else { break };
+            cno = last + 1;
+            let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+            let Some(held) = self.cpfile.block(via, block)? else { continue };
+            let mut here = 0;
+            for (_, at) in &entries {
+                let Some(cp) = view_mut::<Checkpoint>(&mut held.what, *at) else { continue };
+                if cp.is_valid() && cp.is_snapshot() {
+                    snapshots += 1;
+                } else if cp.is_valid() {
+                    cp.flags = (cp.flags.get() | cp_flag::INVALID).into();
+                    here += 1;
+                }
+            }
+            if here == 0 {
+                continue;
+            }
+            deleted += u64::from(here);
+            held.is_dirty = true;
+            if block == 0 {
+                continue;
+            }
+            let first = view_mut::<Checkpoint>(&mut held.what, 0).ok_or(FsError::Io)?;
+            let left = first.checkpoints_count.get().saturating_sub(here);
+            first.checkpoints_count = left.into();
+            if left == 0 {
+                let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+                self.cpfile.remove(via, block)?;
+            }
+        }
+        if deleted > 0 {
+            let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+            let head: &mut CheckpointHeader = within(&mut self.cpfile, via, (0, 0))?;
+            head.ncheckpoints = head.ncheckpoints.get().saturating_sub(deleted).into();
+        }
+        if snapshots == 0 {
+            return Ok(());
+        }
+        Err(FsError::Invalid("a snapshot among the checkpoints that go"))
     }
 
     /// A segment's contents do not count; it is for the cleaner. `nilfs_sufile_do_scrap`.

@@ -104,7 +104,12 @@ impl File {
     }
 
     /// The same down to the nodes of level `lowest` only; levels below have steps without meaning.
-    fn path_to(&mut self, via: &mut Via<'_>, key: u64, lowest: u8) -> FsResult<(Path, bool)> {
+    pub(super) fn path_to(
+        &mut self,
+        via: &mut Via<'_>,
+        key: u64,
+        lowest: u8,
+    ) -> FsResult<(Path, bool)> {
         let mut step = Step { node: None, at: 0 };
         let mut level = self.root().level;
         let mut path = Path(vec![step; usize::from(level)]);

@@ -12,7 +12,7 @@ use wp_base::{FsResult, Sector, live};
 use wp_block::{Bio, BlockQueue, DeviceModel, Partition, QueueConfig};
 use wp_medium::{Medium, MediumView, Slice, View};
 use wp_nilfs2::check::{CheckOptions, check};
-use wp_nilfs2::fs::{MountOptions, Mounted, Nilfs};
+use wp_nilfs2::fs::{CleanerOptions, MountOptions, Mounted, Nilfs};
 use wp_nilfs2::image::RecoverOptions;
 use wp_nilfs2::mkfs::{MkfsOptions, mkfs};
 use wp_rt::Rt;
@@ -26,6 +26,7 @@ pub struct Setup {
     pub segment_blocks: u32,
     pub barrier: bool,
     pub strict_order: bool,
+    pub cleaner: Option<CleanerOptions>,
 }
 
 impl Setup {
@@ -36,6 +37,7 @@ impl Setup {
             segment_blocks: 256,
             barrier: true,
             strict_order: false,
+            cleaner: None,
         }
     }
 
@@ -107,6 +109,7 @@ impl World {
             strict_order: setup.strict_order,
             sync_inodes: false,
             epoch_secs: 1_700_000_000,
+            cleaner: setup.cleaner.clone(),
         };
         let mount = async move { Nilfs::mount(&rt, part, options).await };
         let fs = self.rt.block_on("mount", mount).expect("runs")?;
