@@ -13,7 +13,7 @@ use wp_vfs::{
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, xattr};
 use crate::fs::era::{Era, POLICIES, Version};
-use crate::fs::{F2fs, FsMode, FsyncMode, MountOptions, Mounted};
+use crate::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted};
 use crate::image::{self, InspectOptions, RecoverOptions, Rules};
 use crate::mkfs::{MkfsOptions, mkfs};
 
@@ -66,6 +66,13 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Mount,
         default: "adaptive",
         help: "adaptive, or lfs: only at the ends of the logs, as zoned images always are",
+    },
+    OptionSpec {
+        key: "direct",
+        when: When::Mount,
+        default: "linux",
+        help: "linux: direct writes go where the era has them; log: to the data log, on zones too, \
+               and no node names a block before its data is there (ours)",
     },
     OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec {
@@ -141,6 +148,12 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Mount,
         default: "",
         help: "a direct write sets the length before its O_SYNC (Linux, since 5.17: after)",
+    },
+    OptionSpec {
+        key: "fsync_alone",
+        when: When::Mount,
+        default: "",
+        help: "an fsync waits for others of the same file, and always flushes (Linux: it does not)",
     },
     OptionSpec {
         key: "recover_aside",
@@ -289,6 +302,11 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
             "lfs" => FsMode::Lfs,
             _ => return Err(FsError::Invalid("mode: adaptive or lfs")),
         },
+        direct: match text("direct") {
+            "linux" => DirectMode::Linux,
+            "log" => DirectMode::Log,
+            _ => return Err(FsError::Invalid("direct: linux or log")),
+        },
         background_gc: match text("background_gc") {
             "on" => true,
             "off" => false,
@@ -308,6 +326,7 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
         wait_last_node: is_set(o, "wait_last_node"),
         wait_earlier_nodes: is_set(o, "wait_earlier_nodes"),
         size_before_sync: is_set(o, "size_before_sync"),
+        fsync_alone: is_set(o, "fsync_alone"),
         recover_aside: is_set(o, "recover_aside"),
         old_fdatasync: is_set(o, "old_fdatasync"),
         old_zero_range: is_set(o, "old_zero_range"),

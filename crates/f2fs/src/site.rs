@@ -74,6 +74,12 @@ wp_base::sites! {
         DATA_AGAIN, Wait, "f2fs/writeback/one-at-a-time":
             "a block of data is sent when its last write has arrived";
     }
+    "crates/f2fs/src/fs/direct_log.rs" {
+        DIRECT_LOG_WAIT, Wait, "f2fs/direct-log/data-wait":
+            "with direct=log a node names a block when its data has arrived";
+        DIRECT_LOG_FLUSH, Flush, "f2fs/direct-log/flush":
+            "with direct=log an fsync flushes direct data before it sends a node with its mark";
+    }
     "crates/f2fs/src/fs/inline_data.rs" {
         INLINE_WAIT, Wait, "f2fs/inline/convert-wait":
             "data that leave the inode have arrived before the inode forgets them";

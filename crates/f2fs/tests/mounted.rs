@@ -5,7 +5,7 @@ mod tools;
 mod world;
 
 use world::{Setup, World, assert_nothing_lives};
-use wp_f2fs::fs::{FsMode, FsyncMode};
+use wp_f2fs::fs::{DirectMode, FsMode, FsyncMode};
 use wp_medium::Slice;
 use wp_vfs::{OpenFlags, Vfs};
 
@@ -27,6 +27,14 @@ const ZONES: &[(&str, u64)] = &[
     ("zone_bytes", 16 << 20),
     ("pages_per_block", 12),
     ("blocks_per_plane", 48),
+    ("conventional_zones", 8),
+];
+
+/// Half as many.
+const FEW_ZONES: &[(&str, u64)] = &[
+    ("zone_bytes", 16 << 20),
+    ("pages_per_block", 12),
+    ("blocks_per_plane", 24),
     ("conventional_zones", 8),
 ];
 
@@ -109,9 +117,10 @@ fn what_was_written_is_there_after_another_mount() {
 }
 
 /// Overwrites blocks of a file at random, many times what is free.
-async fn churn(v: &Vfs, blocks: u64, writes: u64) -> Vec<u64> {
+async fn churn(v: &Vfs, blocks: u64, writes: u64, direct: bool) -> Vec<u64> {
     let mut tags = vec![0; blocks as usize];
-    let fd = v.open("f", OpenFlags::CREATE, 0o644).await.expect("opens");
+    let flags = OpenFlags { direct, ..OpenFlags::CREATE };
+    let fd = v.open("f", flags, 0o644).await.expect("opens");
     let mut rng = wp_base::Rng::stream(1, "churn");
     for i in 0..blocks + writes {
         let n = if i < blocks { i } else { rng.below(blocks) };
@@ -131,8 +140,12 @@ fn what_was_overwritten_is_collected_when_free_sections_run_out() {
     let lfs = Setup { mode: FsMode::Lfs, ..Setup::new("6.18") };
     let sections = Setup { segments_per_section: 2, mib: 128, ..lfs.clone() };
     let zoned = Setup { device: "zn540", params: ZONES, mib: 768, ..Setup::new("6.18") };
+    let logged = |setup: &Setup| Setup { direct: DirectMode::Log, ..setup.clone() };
     // Blocks of the file, and overwrites: together more than the device holds.
     for (setup, blocks, writes) in [
+        (logged(&lfs), 6_000, 14_000),
+        (logged(&Setup::new("6.1")), 6_000, 8_000),
+        (logged(&Setup { params: FEW_ZONES, mib: 384, ..zoned.clone() }), 10_000, 45_000),
         (lfs, 6_000, 14_000),
         (Setup::new("6.1"), 6_000, 8_000),
         (sections, 7_000, 20_000),
@@ -140,8 +153,8 @@ fn what_was_overwritten_is_collected_when_free_sections_run_out() {
     ] {
         let w = World::fresh(&setup);
         let vfs = w.mount(&setup).expect("mounts");
-        let v = vfs.clone();
-        let tags = w.run(async move { churn(&v, blocks, writes).await });
+        let (v, direct) = (vfs.clone(), setup.direct == DirectMode::Log);
+        let tags = w.run(async move { churn(&v, blocks, writes, direct).await });
         w.unmount(&vfs);
         w.judge(&setup, "collected");
         let image = w.medium();

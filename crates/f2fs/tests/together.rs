@@ -9,9 +9,16 @@ use std::rc::Rc;
 
 use world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, Rng, Span};
-use wp_f2fs::fs::{FsMode, FsyncMode};
+use wp_f2fs::fs::{DirectMode, FsMode, FsyncMode};
 use wp_medium::Slice;
 use wp_vfs::{OpenFlags, Reserve, Vfs, XattrSet};
+
+const ZONES: &[(&str, u64)] = &[
+    ("zone_bytes", 16 << 20),
+    ("pages_per_block", 12),
+    ("blocks_per_plane", 48),
+    ("conventional_zones", 8),
+];
 
 /// Errors that a program may meet where others change names and files under it.
 fn is_fair(e: &FsError) -> bool {
@@ -157,8 +164,21 @@ fn tasks_on_the_same_large_files_leave_a_sound_image() {
     }
 }
 
+#[test]
+fn tasks_that_write_directly_to_the_log_leave_a_sound_image() {
+    let today = Setup { direct: DirectMode::Log, ..Setup::new("6.18") };
+    let lfs = Setup { mode: FsMode::Lfs, ..today.clone() };
+    let zoned = Setup { device: "zn540", params: ZONES, mib: 768, ..today.clone() };
+    for seed in seeds(3) {
+        storm(&today, 5, 120, 12_000, 300 + seed);
+        storm(&lfs, 4, 80, 3 << 20, 400 + seed);
+        storm(&zoned, 4, 80, 3 << 20, 500 + seed);
+    }
+}
+
 /// Fills a volume, frees some of it, and fills it again.
 fn fill(setup: &Setup) {
+    let flags = OpenFlags { direct: setup.direct == DirectMode::Log, ..OpenFlags::CREATE };
     let w = World::fresh(setup);
     let vfs = w.mount(setup).expect("mounts");
     let v = vfs.clone();
@@ -167,7 +187,7 @@ fn fill(setup: &Setup) {
             let mut wrote = 0;
             'full: for n in 0..1000u64 {
                 let name = format!("r{round}-{n}");
-                let fd = match v.open(&name, OpenFlags::CREATE, 0o644).await {
+                let fd = match v.open(&name, flags, 0o644).await {
                     Err(FsError::NoSpace) => break,
                     fd => fd.expect("opens"),
                 };
@@ -206,4 +226,5 @@ fn fill(setup: &Setup) {
 fn a_volume_that_runs_full_says_so_and_goes_on_when_there_is_room() {
     fill(&Setup { mib: 64, ..Setup::new("6.18") });
     fill(&Setup { mib: 64, mode: FsMode::Lfs, ..Setup::new("6.1") });
+    fill(&Setup { mib: 64, direct: DirectMode::Log, ..Setup::new("6.18") });
 }

@@ -1,7 +1,7 @@
 //! Direct I/O: between the caller's memory and the device, past the cache.
 //!
 //! In place where a block has its place; with `mode=lfs` to a new one; on zoned devices writes go
-//! through the cache. Holes inside the file are filled through the cache.
+//! through the cache. With `direct=log` all of them go another way: [`super::direct_log`].
 //!
 //! Source: Linux `fs/f2fs/file.c` (`f2fs_dio_write_iter`, `f2fs_should_use_dio`), `fs/f2fs/data.c`
 //! (`f2fs_iomap_begin`, `f2fs_map_blocks`), `fs/iomap/direct-io.c`.
@@ -68,9 +68,12 @@ impl F2fs {
     fn takes_direct(&self, inode: &Inode, offset: u64, len: u64, write: bool) -> FsResult<bool> {
         let unit = u64::from(self.io.part().limits().logical_bytes);
         let aligned = (offset | len).is_multiple_of(BLOCK);
+        let era = &self.opts.era;
+        let linux_has_way =
+            era.direct_writes && !self.g.is_zoned && (era.direct_out_of_place || !self.is_lfs());
         if !inode.is_file()
             || (!write && inode.has_inline(inline::DATA))
-            || (write && self.g.is_zoned)
+            || (write && !linux_has_way && !self.logs_direct())
         {
             return Ok(false);
         }
@@ -94,7 +97,7 @@ impl F2fs {
         offset: u64,
         len: u64,
     ) -> FsResult<Vec<Slice>> {
-        if self.is_lfs() {
+        if self.is_lfs() || self.logs_direct() {
             while inode.dio.get() > 0 {
                 inode.dio_done.wait().await;
             }
@@ -157,7 +160,9 @@ impl F2fs {
             let n = self.write_data(inode, at, data).await?;
             drop(lock);
             let n = self.synced(inode, (at, n), sync, told).await?;
-            if self.opts.era.direct_through_cache_waits && n > 0 {
+            let era = &self.opts.era;
+            let waits = era.direct_through_cache_waits || era.direct_through_cache_generic;
+            if waits && n > 0 {
                 self.write_back(inode, at, at + n).await?;
                 self.drop_cache(inode, at, at + n);
             }
@@ -174,16 +179,16 @@ impl F2fs {
         self.zero_beyond_end(inode, end, true).await?;
         self.convert_inline(inode).await?;
         let old = inode.size.get();
-        // Blocks behind the end get places at once; before iomap holes inside were left to the
-        // cache.
+        // Blocks behind the end get places at once; holes inside were left to the cache once.
         let allocates =
-            self.opts.era.direct_iomap || self.is_lfs() || at >= old.next_multiple_of(BLOCK);
+            self.opts.era.direct_fills_holes || self.is_lfs() || at >= old.next_multiple_of(BLOCK);
         // A plain overwrite is durable by itself if the device can force it.
         let limits = self.io.part().limits();
         let mut force = Force {
             holds: self.opts.era.direct_iomap
                 && sync == Some(SyncKind::DataOnly)
                 && !self.is_lfs()
+                && !self.logs_direct()
                 && end <= old
                 && (limits.fua || !limits.volatile_cache),
             flag: if limits.fua && site::DIRECT_FUA.on() { Flags::FUA } else { Flags::NONE },
@@ -191,7 +196,11 @@ impl F2fs {
         self.write_back(inode, at, end).await?;
         self.drop_cache(inode, at, end);
         let dio = Dio::begin(inode);
-        let wrote = self.transfer(inode, (at, end), data, allocates, &mut force).await;
+        let wrote = if self.logs_direct() {
+            self.write_to_log(inode, (at, end), data, sync).await.map(|()| len)
+        } else {
+            self.transfer(inode, (at, end), data, allocates, &mut force).await
+        };
         drop(dio);
         self.drop_cache(inode, at, end);
         let done = match wrote {
@@ -209,14 +218,14 @@ impl F2fs {
                 self.set_size(inode, at + done);
             }
         };
-        if self.opts.size_before_sync {
+        if self.opts.size_before_sync || self.logs_direct() {
             grow();
         }
         if early && !force.holds {
             self.synced(inode, (at, done), sync, told).await?;
         }
         grow();
-        if done > 0 && !self.is_lfs() {
+        if done > 0 && !self.is_lfs() && !self.logs_direct() {
             inode.set(fi::UPDATE_WRITE);
         }
         let mut total = done;

@@ -42,11 +42,25 @@ policies! {
     async_zone_reset = "f2fs: add async reset zone command support",
         Some(Version(6, 5)), None,
         "a zone that was freed is reset by the discard thread, or by who writes there first";
-    /// Direct I/O by iomap: holes are filled past the cache, and an `O_DSYNC` overwrite is forced
-    /// to the medium by itself.
+    /// Direct writes go past the cache; before, through it, written back and waited for. (In
+    /// mainline 3.14; the paper on direct I/O has it in its 3.13-rc2.)
+    direct_writes = "f2fs: introduce a new direct_IO write path",
+        Some(Version(3, 13)), None,
+        "direct writes go past the cache, in place where a block has its place";
+    /// Holes inside the file are given blocks before a direct write, which fills them; before, they
+    /// were left to the cache, as of every file system without extents (`DIO_SKIP_HOLES`). With
+    /// iomap it is so too. (4.1 has it, 3.18 has not.)
+    direct_fills_holes = "f2fs: allocate data blocks in advance for f2fs_direct_IO",
+        Some(Version(4, 1)), None,
+        "direct writes fill holes past the cache; their nodes have the blocks before the data does";
+    /// With `mode=lfs` direct writes go past the cache to new places; before, through it.
+    direct_out_of_place = "f2fs: allow out-place-update for direct IO in LFS mode",
+        Some(Version(4, 20)), None,
+        "mode=lfs: direct writes go to new places, which nodes name before the data is there";
+    /// Direct I/O by iomap: an `O_DSYNC` overwrite is forced to the medium by itself.
     direct_iomap = "f2fs: use iomap for direct I/O",
         Some(Version(5, 17)), None,
-        "direct writes fill holes themselves, and overwrites with O_DSYNC carry FUA";
+        "direct overwrites with O_DSYNC carry FUA, and lengths are set after the sync";
     /// An fsync below a directory whose attributes changed is a checkpoint; before, every fsync was
     /// one until then. (In 6.12; stable kernels of 6.1 have it too.)
     xattr_dir_checkpoint = "f2fs: reduce expensive checkpoint trigger frequency",
@@ -62,6 +76,10 @@ policies! {
     direct_through_cache_waits = "f2fs: preserve direct write semantics when buffering is forced",
         Some(Version(6, 4)), None,
         "O_DIRECT writes that take the cache (zoned devices) are written back and waited for";
+    /// The same, as long as the generic path wrote back what a file system had left to the cache.
+    direct_through_cache_generic = "f2fs: use iomap for direct I/O",
+        None, Some(Version(5, 17)),
+        "O_DIRECT writes that take the cache are written back and waited for, as of any file system";
     /// On zoned devices an atomic fsync flushes behind its last node, which is not forced. (From
     /// 5.19; the paper on order-preserving recovery describes it so too.)
     zoned_flush_not_fua = "f2fs: use flush command instead of FUA for zoned device",
@@ -87,6 +105,17 @@ mod tests {
     fn a_version_resolves_to_its_rules() {
         let v = |t| Era::of(Version::parse(t).expect("a version"));
         assert!(!v("5.14").check_destination && v("6.1.115").check_destination);
+        let direct = |t| {
+            let e = v(t);
+            let past = [e.direct_writes, e.direct_fills_holes, e.direct_out_of_place];
+            (past, e.direct_iomap, e.direct_through_cache_generic, e.direct_through_cache_waits)
+        };
+        assert_eq!(direct("3.12"), ([false; 3], false, true, false));
+        assert_eq!(direct("3.13"), ([true, false, false], false, true, false));
+        assert_eq!(direct("4.19"), ([true, true, false], false, true, false));
+        assert_eq!(direct("5.14"), ([true; 3], false, true, false));
+        assert_eq!(direct("5.17"), ([true; 3], true, false, false));
+        assert_eq!(direct("6.18"), ([true; 3], true, false, true));
         assert!(!v("6.1").leave_zones && v("6.18").leave_zones);
         assert_eq!(Version::parse("6"), None);
         assert_eq!(Version::parse("6.1.x"), None);

@@ -157,15 +157,47 @@ impl F2fs {
         range: (u64, u64),
         told: &Told,
     ) -> FsResult<()> {
+        if !self.opts.fsync_alone {
+            return self.sync_once(inode, kind, range, told, &mut 0).await;
+        }
+        let _alone = inode.sync_lock.lock().await;
+        let mut wrote = 0;
+        let done = self.sync_once(inode, kind, range, told, &mut wrote).await;
+        if done.is_err() {
+            inode.set(wrote);
+        }
+        done
+    }
+
+    /// `wrote`: with `fsync_alone` the marks of writes are taken there before nodes are sent.
+    async fn sync_once(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        kind: SyncKind,
+        range: (u64, u64),
+        told: &Told,
+        wrote: &mut u32,
+    ) -> FsResult<()> {
+        let alone = self.opts.fsync_alone;
         let mut atomic = false;
+        if self.logs_direct() && self.has_ino(inode.ino, InoSet::Append) {
+            // The inode left memory meanwhile, and with it what it knew of flushes.
+            inode.set(fi::UNFLUSHED);
+        }
         if !inode.is_dir() {
             self.sync_data(inode, kind, range, told).await?;
+            if alone {
+                *wrote = inode.take(fi::APPEND_WRITE | fi::UPDATE_WRITE);
+            }
             if !self.skips_inode(inode, kind) {
                 self.write_inode(inode).await?;
-            } else if !inode.is(fi::APPEND_WRITE) && !self.has_ino(inode.ino, InoSet::Append) {
+            } else if (*wrote & fi::APPEND_WRITE == 0 && !inode.is(fi::APPEND_WRITE))
+                && !self.has_ino(inode.ino, InoSet::Append)
+            {
                 if !self.needs_inode_node(inode.ino).await {
-                    let updated =
-                        inode.is(fi::UPDATE_WRITE) || self.has_ino(inode.ino, InoSet::Update);
+                    let updated = alone
+                        || inode.is(fi::UPDATE_WRITE)
+                        || self.has_ino(inode.ino, InoSet::Update);
                     self.settle_data(inode, told).await?;
                     return if updated { self.end_sync(inode, false).await } else { Ok(()) };
                 }
@@ -179,10 +211,15 @@ impl F2fs {
                 self.sync_checkpoint().await?;
             }
             self.fix_pino(inode);
-            inode.clear(fi::APPEND_WRITE | fi::UPDATE_WRITE);
+            if alone {
+                // The checkpoint may have been another's, whose flush came before our data.
+                self.issue_flush(inode.ino).await?;
+            } else {
+                inode.clear(fi::APPEND_WRITE | fi::UPDATE_WRITE);
+            }
             return Ok(());
         }
-        let sent = inode.is(fi::APPEND_WRITE | fi::UPDATE_WRITE);
+        let sent = *wrote > 0 || inode.is(fi::APPEND_WRITE | fi::UPDATE_WRITE);
         if self.opts.fsync_mode == FsyncMode::StrictFixed && sent && site::FSYNC_FIRST_FLUSH.on() {
             self.issue_flush(inode.ino).await?;
         }
@@ -209,7 +246,9 @@ impl F2fs {
         }
         arrived?;
         self.remove_ino(inode.ino, InoSet::Append);
-        inode.clear(fi::APPEND_WRITE);
+        if !alone {
+            inode.clear(fi::APPEND_WRITE);
+        }
         self.end_sync(inode, atomic).await
     }
 
@@ -257,7 +296,9 @@ impl F2fs {
             self.issue_flush(inode.ino).await?;
         }
         self.remove_ino(inode.ino, InoSet::Update);
-        inode.clear(fi::UPDATE_WRITE);
+        if !self.opts.fsync_alone {
+            inode.clear(fi::UPDATE_WRITE);
+        }
         self.inos.flushed(inode.ino);
         Ok(())
     }

@@ -45,6 +45,8 @@ pub(super) mod fi {
     pub const NO_EXTENT: u32 = 1 << 9;
     /// On the list that a checkpoint copies (`gdirty_list`).
     pub const LISTED: u32 = 1 << 10;
+    /// Its nodes name direct data that arrived, and that no flush has covered.
+    pub const UNFLUSHED: u32 = 1 << 11;
 }
 
 /// Fields of an inode.
@@ -102,6 +104,8 @@ pub(crate) struct Inode {
     pub(super) lock: Lock<()>,
     /// The tree of its nodes.
     pub(super) map_lock: Lock<()>,
+    /// Its fsyncs come one after another, if they do.
+    pub(super) sync_lock: Lock<()>,
     pub(super) opens: Cell<u32>,
     pub(super) writers: Cell<u32>,
     /// Direct I/O under way (`i_dio_count`).
@@ -121,6 +125,13 @@ impl Inode {
 
     pub(super) fn set(&self, bit: u32) {
         self.state.set(self.state.get() | bit);
+    }
+
+    /// Clears bits, and says which were set.
+    pub(super) fn take(&self, bits: u32) -> u32 {
+        let had = self.state.get() & bits;
+        self.clear(bits);
+        had
     }
 
     pub(super) fn clear(&self, bit: u32) {
@@ -379,6 +390,7 @@ impl F2fs {
             aliases: RefCell::default(),
             lock: Lock::new(&self.rt, "i_rwsem", ()),
             map_lock: Lock::new(&self.rt, "node tree of an inode", ()),
+            sync_lock: Lock::new(&self.rt, "fsync of an inode", ()),
             opens: Cell::new(0),
             writers: Cell::new(0),
             dio: Cell::new(0),

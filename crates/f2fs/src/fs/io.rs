@@ -16,6 +16,7 @@ use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, Rt, WaitQueue};
 
+use super::direct_log::Arrivals;
 use super::mount::F2fs;
 use crate::disk::{Geometry, Log, Summary};
 use crate::site;
@@ -45,6 +46,8 @@ pub(crate) enum Held<'a> {
     Buf(&'a Rc<Buffer>),
     /// Nodes of this inode.
     Ino(u32),
+    /// Blocks of a direct write.
+    Direct(&'a Rc<Arrivals>),
 }
 
 /// A block of data to be written (`struct f2fs_io_info`).
@@ -82,10 +85,26 @@ pub(crate) struct IpuRun {
     pub last: u32,
 }
 
+/// Whose a block in a bio is.
+pub(super) enum Of {
+    /// A cache's.
+    Cache(Rc<Mapping>, Rc<Buffer>),
+    /// A direct write's: its contents, and who waits.
+    Direct(Slice, Rc<Arrivals>),
+}
+
+impl Of {
+    fn contents(&self) -> Slice {
+        match self {
+            Of::Cache(_, buf) => buf.snapshot(),
+            Of::Direct(data, _) => data.clone(),
+        }
+    }
+}
+
 /// A block in a bio.
 pub(super) struct Page {
-    pub map: Rc<Mapping>,
-    pub buf: Rc<Buffer>,
+    pub of: Of,
     /// Inode that a node is of.
     pub ino: u32,
     /// A checkpoint waits for it.
@@ -109,10 +128,12 @@ impl Merged {
     }
 
     fn holds(&self, what: Held<'_>) -> bool {
-        self.pages.iter().any(|p| match what {
-            Held::Map(map) => Rc::ptr_eq(&p.map, map),
-            Held::Buf(buf) => Rc::ptr_eq(&p.buf, buf),
-            Held::Ino(ino) => p.ino == ino,
+        self.pages.iter().any(|p| match (what, &p.of) {
+            (Held::Map(map), Of::Cache(of, _)) => Rc::ptr_eq(of, map),
+            (Held::Buf(buf), Of::Cache(_, of)) => Rc::ptr_eq(of, buf),
+            (Held::Direct(write), Of::Direct(_, of)) => Rc::ptr_eq(of, write),
+            (Held::Ino(ino), _) => p.ino == ino,
+            _ => false,
         })
     }
 }
@@ -224,8 +245,8 @@ impl F2fs {
                 return Err(e);
             }
         };
-        let page =
-            Page { map: w.map.clone(), buf: w.buf.clone(), ino: w.ino, cp: w.cp, listed: false };
+        let of = Of::Cache(w.map.clone(), w.buf.clone());
+        let page = Page { of, ino: w.ino, cp: w.cp, listed: false };
         self.merge(Kind::Data, Some(w.log), page, given.addr, w.flags);
         Ok(given.addr)
     }
@@ -251,8 +272,8 @@ impl F2fs {
             return Err(FsError::corrupt("f2fs node", "address", at, u64::from(w.old), expected));
         }
         w.map.begin_writeback(w.buf);
-        let page =
-            Page { map: w.map.clone(), buf: w.buf.clone(), ino: w.ino, cp: w.cp, listed: false };
+        let of = Of::Cache(w.map.clone(), w.buf.clone());
+        let page = Page { of, ino: w.ino, cp: w.cp, listed: false };
         self.count(page.cp);
         self.note_device(w.ino, w.old, 1);
         let seg = w.buf.snapshot();
@@ -335,7 +356,7 @@ impl F2fs {
             self.note_device(page.ino, addr, 1);
         }
         let slot = Io::slot(kind, log);
-        let seg = page.buf.snapshot();
+        let seg = page.of.contents();
         let full = {
             let slots = self.io.slots.borrow();
             slots[slot].as_ref().is_some_and(|m| {
@@ -558,7 +579,8 @@ impl Shared {
         }
         if page.listed {
             let mut list = self.fsynced.borrow_mut();
-            if let Some(at) = list.iter().position(|(_, b)| Rc::ptr_eq(b, &page.buf)) {
+            let sent = |b: &Rc<Buffer>| matches!(&page.of, Of::Cache(_, of) if Rc::ptr_eq(b, of));
+            if let Some(at) = list.iter().position(|(_, b)| sent(b)) {
                 list.remove(at);
             }
         }
@@ -567,7 +589,10 @@ impl Shared {
         if page.cp && n.get() == 0 {
             self.cp_wait.wake_all();
         }
-        page.map.end_writeback(&page.buf, failed);
+        match page.of {
+            Of::Cache(map, buf) => map.end_writeback(&buf, failed),
+            Of::Direct(_, write) => write.arrived(failed),
+        }
     }
 }
 

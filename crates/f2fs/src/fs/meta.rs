@@ -11,7 +11,7 @@ use wp_cache::{BufFlag, Buffer, Fut, Mapping, WbControl, WbOps};
 use wp_medium::Slice;
 
 use super::counts::Dirty;
-use super::io::{Kind, Page};
+use super::io::{Kind, Of, Page};
 use super::mount::F2fs;
 use crate::disk::Block;
 
@@ -116,8 +116,8 @@ impl F2fs {
     pub(super) fn write_meta(&self, buf: &Rc<Buffer>) {
         self.meta.begin_writeback(buf);
         self.counts.cleaned(Dirty::Meta);
-        let page =
-            Page { map: self.meta.clone(), buf: buf.clone(), ino: 0, cp: true, listed: false };
+        let of = Of::Cache(self.meta.clone(), buf.clone());
+        let page = Page { of, ino: 0, cp: true, listed: false };
         let addr = buf.block() as u32;
         self.merge(Kind::Meta, None, page, addr, FLAGS | Flags::SYNC);
     }

@@ -22,6 +22,7 @@ mod data;
 mod devices;
 mod dir;
 mod direct;
+mod direct_log;
 mod discard;
 mod dnode;
 pub mod era;
@@ -56,5 +57,5 @@ mod victim;
 mod writeback;
 mod xattr;
 
-pub use mount::{F2fs, FsMode, FsyncMode, MountOptions};
+pub use mount::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions};
 pub use ops::Mounted;

@@ -51,6 +51,16 @@ pub enum FsMode {
     Lfs,
 }
 
+/// `direct=`, a way of ours: where direct writes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DirectMode {
+    /// Where Linux has them go: in place, with [`FsMode::Lfs`] to new places that the node names
+    /// before the data is there, and on zoned devices through the cache.
+    Linux,
+    /// To the end of the data log always, and no node names a block before its data is there.
+    Log,
+}
+
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -63,6 +73,8 @@ pub struct MountOptions {
     pub oprw: bool,
     /// `mode=`. Zoned images are always [`FsMode::Lfs`].
     pub mode: FsMode,
+    /// Where direct writes go.
+    pub direct: DirectMode,
     /// `barrier` / `nobarrier`.
     pub barrier: bool,
     /// `flush_merge`: flushes of several tasks are sent once.
@@ -96,6 +108,10 @@ pub struct MountOptions {
     /// A direct write past the end sets the length before `O_SYNC` or `O_DSYNC` makes it durable.
     /// Linux, since direct I/O goes through iomap (a1e09b03e6f5), sets it after that.
     pub size_before_sync: bool,
+    /// An fsync waits for those of the same file that are under way, takes what is written from its
+    /// nodes on for the next one's, and always flushes. Linux does none of it: one that comes while
+    /// another waits for its flush finds nothing to do, and returns.
+    pub fsync_alone: bool,
     /// Roll-forward leaves what it reads as it is, blocks and zones, until it has written its
     /// checkpoint ([`RecoverOptions::aside`](crate::image::RecoverOptions::aside)).
     pub recover_aside: bool,
@@ -125,6 +141,7 @@ impl MountOptions {
             fsync_mode: FsyncMode::Posix,
             oprw: false,
             mode: FsMode::Adaptive,
+            direct: DirectMode::Linux,
             barrier: true,
             flush_merge: true,
             active_logs: 6,
@@ -140,6 +157,7 @@ impl MountOptions {
             wait_last_node: false,
             wait_earlier_nodes: false,
             size_before_sync: false,
+            fsync_alone: false,
             recover_aside: false,
             old_fdatasync: false,
             old_zero_range: false,

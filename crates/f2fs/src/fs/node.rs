@@ -16,7 +16,7 @@ use wp_rt::CpuOp;
 
 use super::counts::Dirty;
 use super::inode::Inode;
-use super::io::{Held, Kind, Page};
+use super::io::{Held, Kind, Of, Page};
 use super::meta::{change, show};
 use super::mount::F2fs;
 use super::nat::NodeInfo;
@@ -315,7 +315,13 @@ impl F2fs {
         }
         self.nat(nid).await?;
         let guard = self.node_write.acquire(1).await;
-        let info = self.nat(nid).await?;
+        // Nothing is waited for between here and where the node is taken as it is.
+        let info = loop {
+            let info = self.nat(nid).await?;
+            if !how.mark || !self.flush_direct(footer(buf).ino.get(), how.atomic).await? {
+                break info;
+            }
+        };
         if info.blk_addr == addr::NULL {
             self.clean_node(buf);
             buf.clear(BufFlag::Uptodate);
@@ -379,8 +385,7 @@ impl F2fs {
             }
         });
         let page = Page {
-            map: self.nodes.clone(),
-            buf: buf.clone(),
+            of: Of::Cache(self.nodes.clone(), buf.clone()),
             ino: f.ino.get(),
             cp: true,
             listed: warm,

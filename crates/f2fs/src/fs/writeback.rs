@@ -351,6 +351,10 @@ impl F2fs {
             Err(FsError::NotFound) => return Ok(false),
             Err(e) => return Err(e),
         };
+        if inode.dio.get() > 0 {
+            // What is on its way must find its block where it was looked up (`i_gc_rwsem`).
+            return Ok(false);
+        }
         let Some(first) = inode.shape().first_block(node_ofs) else { return Ok(false) };
         let index = first + u64::from(slot);
         if inode.has_inline(inline::DATA) || self.address(&inode, index).await? != addr {

@@ -11,7 +11,7 @@ use wp_base::{FsResult, Sector, live};
 use wp_block::{Bio, BlockQueue, Partition, QueueConfig};
 use wp_f2fs::check::{CheckOptions, check};
 use wp_f2fs::fs::era::{Era, Version};
-use wp_f2fs::fs::{F2fs, FsMode, FsyncMode, MountOptions, Mounted};
+use wp_f2fs::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted};
 use wp_f2fs::image::RecoverOptions;
 use wp_f2fs::mkfs::{MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice, WithZones};
@@ -29,6 +29,7 @@ pub struct Setup {
     pub segments_per_section: u32,
     pub fsync_mode: FsyncMode,
     pub mode: FsMode,
+    pub direct: DirectMode,
     pub barrier: bool,
     pub logs: u32,
     pub fastboot: bool,
@@ -45,6 +46,7 @@ impl Setup {
             segments_per_section: 1,
             fsync_mode: FsyncMode::Posix,
             mode: FsMode::Adaptive,
+            direct: DirectMode::Linux,
             barrier: true,
             logs: 6,
             fastboot: false,
@@ -56,6 +58,7 @@ impl Setup {
         MountOptions {
             fsync_mode: self.fsync_mode,
             mode: self.mode,
+            direct: self.direct,
             barrier: self.barrier,
             active_logs: self.logs,
             fastboot: self.fastboot,
