@@ -10,7 +10,7 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 19] = [
+const FEW: [(&str, u64); 23] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -28,6 +28,10 @@ const FEW: [(&str, u64); 19] = [
     ("N5", 16),
     ("N6", 132),
     ("N9", 24),
+    ("N10", 16),
+    ("N11", 24),
+    ("N12", 16),
+    ("N13", 32),
     ("R1", 132),
     ("R2", 132),
 ];

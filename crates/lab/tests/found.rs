@@ -1,5 +1,5 @@
-//! Bugs that were found here (`crash --bug N2` to `N6`, of F2FS, N5 by reading and the others by
-//! generated programs; `N7`, of ext4, by reading; `N9`, of ext4, by a generated program), seen in
+//! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, of F2FS, N5, N10 and N11 by
+//! reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of ext4, by a generated program), seen in
 //! Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel
 //! the one of `N9`.
 //!
@@ -121,6 +121,52 @@ sha256sum < /mnt/a/f > /share/after
 umount /mnt/a
 "#;
 
+/// Writes two blocks at the start of a file past the cache, from memory of which the second block
+/// must first be read from a slow device.
+const HELD_C: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int c, char **v) {
+    int slow = open(v[1], O_RDONLY), fd = open(v[2], O_RDWR | O_DIRECT);
+    char *b = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(b, 'n', 4096);
+    if (mmap(b + 4096, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, slow, 0) == MAP_FAILED) return 2;
+    return pwrite(fd, b, 8192, 0) != 8192;
+}
+"#;
+
+/// A direct write is held, the file system is synced, and what the device holds then is mounted
+/// later: `cut`, the bytes of the file `a` by their values. `before`: what it was synced with. The
+/// device was full of `s`.
+const HELD: &str = r#"
+cp /share/held /run; chmod +x /run/held
+K=/sys/kernel/config/nullb
+mkdir $K/z0 $K/z1
+null() { echo $3 > $K/$1/$2 || exit 3; }
+for z in z0 z1; do null $z memory_backed 1; null $z irqmode 2; null $z blocksize 4096; done
+null z0 completion_nsec 100000; null z0 size 64; null z0 power 1
+null z1 completion_nsec 900000000; null z1 size 16; null z1 power 1
+head -c 67108864 /dev/zero | tr '\0' s > /dev/z0
+mkfs.f2fs -f -t 0 /dev/z0 > /dev/null || exit 4
+mount_it() { mount -t f2fs -o MOUNT /dev/z0 /mnt/a || exit 5; }
+bytes() { od -An -v -c -w1 /mnt/a/a | sort | uniq -c | tr -s ' \n' ' ' > /share/$1; }
+mount_it
+MAKE
+sync; bytes before
+/run/held /dev/z1 /mnt/a/a & P=$!
+sleep 0.2
+sync -f /mnt/a
+dd if=/dev/z0 of=/run/copy bs=1M iflag=direct 2> /dev/null || exit 6
+kill -0 $P || exit 7
+wait $P || exit 8
+umount /mnt/a
+dd if=/run/copy of=/dev/z0 bs=1M oflag=direct 2> /dev/null || exit 9
+mount_it; bytes cut; umount /mnt/a
+"#;
+
 /// What the guest left.
 struct Seen {
     /// Requests that the device was given (`true`) and answered, and what they are: `rwbs`, first
@@ -147,7 +193,9 @@ fn guest(bug: &str, run: &str, program: &str) -> Option<TempDir> {
     let ready = Guest::is_ready(&script).and_then(|()| {
         compile(Path::new(PROG_C), &dir.join("prog"))?;
         std::fs::write(dir.join("stop.c"), STOP_C).map_err(|e| e.to_string())?;
-        compile(&dir.join("stop.c"), &dir.join("stop"))
+        compile(&dir.join("stop.c"), &dir.join("stop"))?;
+        std::fs::write(dir.join("held.c"), HELD_C).map_err(|e| e.to_string())?;
+        compile(&dir.join("held.c"), &dir.join("held"))
     });
     if let Err(why) = ready {
         skipped(&format!("{bug} in a real kernel"), &why);
@@ -232,6 +280,39 @@ fn linux_too_loses_the_length_of_a_direct_dsync_write() {
     // Without either, recovery makes the file longer by itself; and fsync knows the length.
     assert_eq!(of("", ",dsync", ""), Some(Some(4096)));
     assert_eq!(of("fallocate 0 keep 0 4096", "", "fsync 1"), Some(Some(4096)));
+}
+
+/// The write is there, forced, and no node leads to it.
+#[test]
+fn linux_too_forgets_the_nodes_of_a_direct_dsync_overwrite() {
+    let of = |flags: &str, after: &str| {
+        let text = format!(
+            "open 0 a rw,creat\npwrite 0 4096 0 1\nopen 1 a rw,direct{flags}\n\
+            pwrite 1 4096 0 2\n{after}\n"
+        );
+        in_linux("N13", "fsync_mode=posix", &text).map(|seen| seen.size)
+    };
+    let Some(kept) = of(",dsync", "") else { return };
+    assert_eq!(kept, None, "there is no such file");
+    assert_eq!(of("", "fdatasync 1"), Some(Some(4096)));
+}
+
+/// N10 and N11: a checkpoint while a direct write is under way has its new place, and there is what
+/// somebody wrote long ago. In place nothing happens.
+#[test]
+fn linux_too_shows_old_data_where_a_direct_write_was_to_go() {
+    let of = |bug: &str, mount: &str, make: &str| {
+        let scratch = guest(bug, &HELD.replace("MOUNT", mount).replace("MAKE", make), "")?;
+        let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).expect("told");
+        Some((read("before").trim().to_owned(), read("cut").trim().to_owned()))
+    };
+    let written = "head -c 8192 /dev/zero | tr '\\0' o > /mnt/a/a";
+    let promised = "fallocate -l 8192 /mnt/a/a";
+    let is = |before: &str, cut: &str| Some((before.to_owned(), cut.to_owned()));
+    let Some(moved) = of("N10", "mode=lfs", written) else { return };
+    assert_eq!(Some(moved), is("8192 o", "8192 s"), "synced data are gone");
+    assert_eq!(of("N10", "mode=adaptive", written), is("8192 o", "8192 o"), "in place");
+    assert_eq!(of("N11", "mode=adaptive", promised), is("8192 \\0", "8192 s"), "zeroes are gone");
 }
 
 /// [`RECOVER`] after a file of two blocks was written and synced: the requests that it sent, and

@@ -7,7 +7,9 @@
 //!         was N3. N4 was found by `crash wild`; a guest with 6.12 loses the write too. N7 was
 //!         read in the kernel's source; a guest with 6.12 loses the file. N9 was found by `crash
 //!         wild` with `data=journal`, and then seen on Linux 6.18.44. N8 is paper `inode-trim`
-//!         taken at its word. R1
+//!         taken at its word. N10 and N11 were read in the kernel's source, found by `crash
+//!         direct` with another process that syncs, and seen in a guest with 6.12; that process
+//!         found N12, which the source has too, and N13, seen in the guest. R1
 //!         and R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +20,9 @@ use wp_crash::{Profile, Rule, Totals};
 
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
-use super::programs::{Make, emptied, errors, far, fill, moved, ordered, publish, save, zeroed};
+use super::programs::{
+    Make, direct, emptied, errors, far, fill, moved, ordered, publish, save, zeroed,
+};
 use super::sequences;
 use super::wild::Extras;
 use crate::machine::MachineError;
@@ -36,6 +40,8 @@ struct Side {
     space: Space,
     /// Recovery writes what is to be last only when the rest is durable.
     recovery_in_order: bool,
+    /// Another process syncs beside the program, so many microseconds apart.
+    company_us: u64,
     /// The kernel refuses to mount so: nothing more is to be shown.
     refused: bool,
 }
@@ -76,6 +82,7 @@ const PLAIN: Side = Side {
     elevator: "cfq",
     space: Space::HONEST,
     recovery_in_order: true,
+    company_us: 0,
     refused: false,
 };
 /// Little memory, so that the flusher is at work, and a slow device.
@@ -130,6 +137,8 @@ pub const ZONES: (&str, &[(&str, u64)]) = (
         ("buffer_bytes", 5 << 20),
     ],
 );
+/// The same while others sync, with direct writes.
+const F2FS_IN_COMPANY: Side = Side { company_us: 150, ..F2FS };
 const F2FS_ZONED: Side = Side { device: ZONES.0, params: ZONES.1, elevator: "mq-deadline", ..F2FS };
 /// A bug of F2FS, by which what was synced is lost.
 const F2FS_BUG: Bug =
@@ -315,6 +324,66 @@ pub static BUGS: &[Bug] = &[
         ..BUG
     },
     Bug {
+        id: "N10",
+        what: "F2FS, mode=lfs: a checkpoint or another fsync makes the new place of a direct write durable before its data",
+        affected: Side {
+            fs: concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,fsync_alone,", mends!()),
+            ..F2FS_IN_COMPANY
+        },
+        fixed: Side {
+            fs: concat!("f2fs,mode=lfs,direct=log,fsync_mode=strict_fixed,fsync_alone,", mends!()),
+            ..F2FS_IN_COMPANY
+        },
+        programs: Programs::Made(direct::database, 48),
+        rule: Rule::LostSync,
+        ..F2FS_BUG
+    },
+    Bug {
+        id: "N11",
+        what: "F2FS: the same of a direct write that fills a hole, or lengthens the file, in any mode",
+        affected: Side {
+            fs: concat!("f2fs,fsync_mode=strict_fixed,fsync_alone,", mends!()),
+            ..F2FS_IN_COMPANY
+        },
+        fixed: Side {
+            fs: concat!("f2fs,direct=log,fsync_mode=strict_fixed,fsync_alone,", mends!()),
+            ..F2FS_IN_COMPANY
+        },
+        programs: Programs::Made(direct::database, 48),
+        rule: Rule::Exposure,
+        ..F2FS_BUG
+    },
+    Bug {
+        id: "N12",
+        what: "F2FS: an fsync that comes while another of the same file waits for its flush returns at once",
+        affected: Side {
+            fs: concat!("f2fs,direct=log,fsync_mode=strict_fixed,", mends!()),
+            company_us: 300,
+            ..F2FS_ZONED
+        },
+        fixed: Side {
+            fs: concat!("f2fs,direct=log,fsync_mode=strict_fixed,fsync_alone,", mends!()),
+            company_us: 300,
+            ..F2FS_ZONED
+        },
+        programs: Programs::Made(direct::database, 48),
+        ..F2FS_BUG
+    },
+    Bug {
+        id: "N13",
+        what: "F2FS: a direct O_DSYNC overwrite is forced by itself, and the nodes that lead to it are not sent (since a1e09b03e6f5)",
+        affected: Side {
+            fs: concat!("f2fs,fsync_mode=strict_fixed,fsync_alone,", mends!()),
+            ..F2FS
+        },
+        fixed: Side {
+            fs: concat!("f2fs,direct=log,fsync_mode=strict_fixed,fsync_alone,", mends!()),
+            ..F2FS
+        },
+        programs: Programs::Made(direct::durable, 128),
+        ..F2FS_BUG
+    },
+    Bug {
         id: "A12",
         what: "a drive that says its cache is protected, and loses it",
         affected: Side {
@@ -488,6 +557,7 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
     let mut bench = Bench {
         device: side.device.to_owned(),
         elevator: side.elevator.to_owned(),
+        company_us: side.company_us,
         ..Bench::of(fs, options)?
     };
     if side.device == ZONES.0 {

@@ -90,6 +90,9 @@ pub fn arguments(c: &Campaign) -> String {
     if !c.bench.stale {
         t += " --trimmed";
     }
+    if c.bench.company_us > 0 {
+        write!(t, " --company {}", c.bench.company_us).expect(line);
+    }
     if c.mounts > 0 {
         write!(t, " --mounts {}", c.mounts).expect(line);
     }

@@ -9,7 +9,7 @@ use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time, Zone};
 use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
-use wp_vfs::{FsEntry, OpenFlags, Options, Vfs, XattrSet};
+use wp_vfs::{FileType, FsEntry, OpenFlags, Options, Vfs, XattrSet};
 use wp_workload::program::{Call, Flags, Player, Program, Step};
 
 use crate::machine::{
@@ -46,6 +46,9 @@ pub struct Bench {
     pub model: bool,
     /// CPUs and their costs.
     pub cpu: CpuModel,
+    /// Mean microseconds between the calls of another process, which syncs the program's files and
+    /// all of the file system, and promises nothing; 0: there is none.
+    pub company_us: u64,
     /// A step that is left out while a program is played. Recovery after a cut has all of its own.
     pub without: Option<&'static Site>,
 }
@@ -102,6 +105,7 @@ impl Bench {
             stale: true,
             model: false,
             cpu: PROFILES[0].model(),
+            company_us: 0,
             without: None,
         })
     }
@@ -246,7 +250,13 @@ pub fn play(bench: &Bench, program: &Program) -> Result<Played, MachineError> {
 /// As [`play()`], on an image that [`Bench::image`] made: many programs can share it.
 pub fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played, MachineError> {
     let arm = || bench.without.map(Site::leave_out);
-    play_with(bench, image, program, &Around::default(), arm).map(|(played, _)| played)
+    let around = Around {
+        neighbour_us: bench.company_us,
+        syncs_files: bench.company_us > 0,
+        seed: 1,
+        ..Around::default()
+    };
+    play_with(bench, image, program, &around, arm).map(|(played, _)| played)
 }
 
 /// Plays `program` on a file system that `image` has, and leaves it unmounted, or as the device
@@ -280,6 +290,8 @@ pub(super) struct Around {
     /// Mean microseconds between the calls of another process, which syncs and changes attributes
     /// of the root directory, and keeps no promise to the program; 0: there is none.
     pub neighbour_us: u64,
+    /// It also syncs files of the root directory.
+    pub syncs_files: bool,
     /// The tape begins before the mount, nothing rests after it, and at the end is an unmount.
     pub whole_life: bool,
     /// Seed of the neighbour.
@@ -444,6 +456,7 @@ async fn neighbour(vfs: Vfs, around: Around, stop: Rc<Cell<bool>>) -> Result<(),
         let us = around.neighbour_us / 2 + rng.below(around.neighbour_us);
         rt.sleep(Span(us * 1000)).await;
         let done = match rng.below(8) {
+            1..=4 if around.syncs_files => sync_one(&vfs, &mut rng).await,
             0..=2 => vfs.syncfs(root).await,
             3..=4 => vfs.fsync(root).await,
             5 => vfs.sync().await,
@@ -457,6 +470,24 @@ async fn neighbour(vfs: Vfs, around: Around, stop: Rc<Cell<bool>>) -> Result<(),
         }
     }
     vfs.close(root).await
+}
+
+/// Syncs some file of the root directory, if there is one. Errors: what the calls answer, as that
+/// somebody else has deleted it.
+async fn sync_one(vfs: &Vfs, rng: &mut Rng) -> Result<(), FsError> {
+    let mut files = vfs.read_dir("/").await?;
+    files.retain(|f| f.kind == FileType::File);
+    if files.is_empty() {
+        return Ok(());
+    }
+    let file = &files[rng.below(files.len() as u64) as usize];
+    let path = format!("/{}", String::from_utf8_lossy(&file.name));
+    let fd = vfs.open(&path, OpenFlags::READ, 0).await?;
+    let done = match rng.below(2) {
+        0 => vfs.fsync(fd).await,
+        _ => vfs.fdatasync(fd).await,
+    };
+    vfs.close(fd).await.and(done)
 }
 
 async fn steps_of(

@@ -27,7 +27,7 @@ use crate::output::{Exit, Out};
 pub struct Args {
     /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs),
     /// db-1, db-3 (so many databases with rollback journals), errors (a device that fails),
-    /// publish, save, fill, or a file with a program.
+    /// publish, save, fill, direct (a database with O_DIRECT), or a file with a program.
     #[arg(default_value = "seq-1")]
     programs: String,
     /// File system and options: `ext4,era=3.8,data=journal`.
@@ -103,6 +103,10 @@ pub struct Args {
     /// later.
     #[arg(long)]
     no_prune: bool,
+    /// Another process beside the program, which so many microseconds apart, on average, syncs one
+    /// of its files or all of the file system, and promises nothing; 0: there is none.
+    #[arg(long, value_name = "US", default_value_t = 0, conflicts_with_all = ["mutate", "bug"])]
+    company: u64,
     /// The drive is as mkfs found it after a trim: without old data in free blocks.
     #[arg(long)]
     trimmed: bool,
@@ -298,6 +302,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
             elevator: a.elevator.clone(),
             stale: !a.trimmed,
             model: a.space == "modelled",
+            company_us: a.company,
             without: a.without.as_deref().map(mutate::step).transpose()?,
             ..fresh
         },

@@ -496,7 +496,12 @@ impl Setting<'_> {
 
     /// What else goes on while program `n` is played.
     pub(super) fn around(&self, n: u64) -> Around {
-        Around { neighbour_us: self.neighbour_us, whole_life: self.whole_life, seed: 1 + n }
+        Around {
+            neighbour_us: self.neighbour_us,
+            whole_life: self.whole_life,
+            seed: 1 + n,
+            ..Around::default()
+        }
     }
 
     /// Is a mutant of `site` played here? Recovery has settings of its own.

@@ -1,5 +1,6 @@
 //! Programs for one kind of bug each: random, but of the shape in which applications meet it.
 
+pub mod direct;
 pub mod emptied;
 pub mod errors;
 pub mod far;
@@ -32,6 +33,8 @@ pub const NAMED: &[(&str, Make)] = &[
     ("moved", moved::directories),
     ("ordered", ordered::logs),
     ("zeroed", zeroed::in_place),
+    ("direct", direct::database),
+    ("direct-durable", direct::durable),
     ("emptied", emptied::tables),
     ("emptied-data", emptied::tables_data_logged),
 ];
@@ -41,6 +44,8 @@ const WRITE: Flags =
     Flags { write: true, create: false, truncate: false, direct: false, dsync: false, sync: false };
 /// `O_RDWR|O_CREAT`.
 const CREATE: Flags = Flags { create: true, ..WRITE };
+/// `O_RDWR|O_DIRECT`.
+const DIRECT: Flags = Flags { direct: true, ..WRITE };
 /// `O_RDONLY`.
 const READ: Flags = Flags { write: false, ..WRITE };
 
