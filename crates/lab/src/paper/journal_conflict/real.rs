@@ -2,16 +2,22 @@
 //! workload on a machine like the one that it ran on.
 //!
 //! Inputs, none of them BarrierFS's. Two CPUs and a drive whose costs bring the *stock* kernel of
-//! the same tree, `stock.t4.s7.fsync.del`, to what it reached in that emulator: operations a
-//! second, fsyncs a commit, the mean time of a commit, half of its fsyncs' time. An emulator does
-//! not slow everything down alike: what works on pages and speaks to the device is dearer than the
-//! rest. Files are taken at random: the stock kernel's handles find 2.6 to 2.9 blocks of the inode
-//! table a loop that no transaction has, as many as a loop takes files, and rotors would take
-//! neighbours. The disk is virtio's, which does not tell what it has dispatched
-//! ([`wp_block::Habits::tells_dispatch`]): BarrierFS waits for completion there.
+//! the same tree, `stock.t4.s7.fsync.del` and `.nodel`, near what it reached in that emulator:
+//! operations a second, fsyncs a commit, half of its fsyncs' time, and conflicts an operation on
+//! the group descriptors and on the inode table. (Not the time of a commit that it prints: the mean
+//! of the last few, 1662 and 744 us in these two.) An emulator does not slow everything down alike:
+//! what works on pages and speaks to the device is dearer than the rest. That matters: between an
+//! append and the allocation that writes it back there is little but system calls, and blocks of
+//! the inode table are conflicts when a commit begins there; all others are when one is under way.
+//! With everything seven times as dear as on the profile's CPU the same operations a second came
+//! out, and twice as many conflicts on the inode table. Files are taken at random: the stock
+//! kernel's handles find 2.6 to 2.9 blocks of the inode table a loop that no transaction has, as
+//! many as a loop takes files, and rotors would take neighbours. The disk is virtio's, which does
+//! not tell what it has dispatched ([`wp_block::Habits::tells_dispatch`]): BarrierFS waits for
+//! completion there.
 //!
-//! What is judged is none of them: how many calls, how many of them conflicts, of what type, how
-//! many fsyncs go into a BarrierFS commit, and how many commits were delayed.
+//! What is judged is none of them: how many calls; of BarrierFS, how many of them conflicts and of
+//! what type, how many fsyncs go into a commit, and how many commits were delayed.
 
 use std::collections::BTreeMap;
 
@@ -24,15 +30,15 @@ use super::run::{Load, Outcome, Plan, System, TYPES, profile, run};
 use crate::machine::MachineError;
 
 /// How much dearer the reference's CPUs were than the profile's.
-pub const SLOWER: u64 = 7;
+pub const SLOWER: u64 = 2;
 /// What else was dearer there, nanoseconds each.
 pub const DEARER: [(CpuOp, u64); 3] = [
-    (CpuOp::PageWriteback, 350_000),
-    (CpuOp::RequestDispatch, 40_000),
-    (CpuOp::Completion, 80_000),
+    (CpuOp::PageWriteback, 240_000),
+    (CpuOp::RequestDispatch, 75_000),
+    (CpuOp::Completion, 150_000),
 ];
 /// What a command took there. Recorded are 0.2 to 0.5 ms from dispatch to completion, with tracing.
-pub const LATENCY_NS: u64 = 220_000;
+pub const LATENCY_NS: u64 = 260_000;
 
 /// Counters of a run, as the reference kernel printed them.
 #[derive(Clone, Debug, Serialize)]
