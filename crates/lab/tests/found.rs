@@ -1,5 +1,6 @@
-//! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, of F2FS, N5, N10 and N11 by
-//! reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of ext4, by a generated program), seen in
+//! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, of F2FS, N5, N10 and
+//! N11 by reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of ext4,
+//! by a generated program), seen in
 //! Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel
 //! the one of `N9`.
 //!

@@ -98,7 +98,8 @@ impl System {
         let era = if self.is_of_today() { TODAY } else { KERNEL };
         let (fs, more): (&FsEntry, _) = match self {
             System::F2fs | System::F2fsToday => (&wp_f2fs::ENTRY, ""),
-            System::F2fsLog | System::F2fsLogToday => (&wp_f2fs::ENTRY, ",mode=lfs"),
+            System::F2fsLog => (&wp_f2fs::ENTRY, ",direct=log"),
+            System::F2fsLogToday => (&wp_f2fs::ENTRY, ",mode=lfs"),
             // One that has been in use for a while: no tables are left to be zeroed.
             System::Ext4 | System::Ext4Today => (&wp_ext4::ENTRY, ",relatime,noinit_itable"),
             System::Nilfs2 | System::Nilfs2Today => (&wp_nilfs2::ENTRY, ""),
