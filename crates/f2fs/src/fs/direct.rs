@@ -41,6 +41,15 @@ impl Drop for Dio {
     }
 }
 
+/// Does a run begin where another ends, and fit its bio? What lies side by side is one bio, across
+/// nodes, too: `f2fs_map_blocks` goes on in the next one, and `blockdev_direct_IO` of old joined
+/// what it was given.
+fn goes_on((from, len): (u32, u32), start: u32, n: u64) -> bool {
+    addr::is_block(from)
+        && from.checked_add(len) == Some(start)
+        && u64::from(len) + n <= BIO_BLOCKS as u64
+}
+
 /// Consecutive blocks of a write: where they go, and whether they were given that place just now.
 struct Piece {
     start: u32,
@@ -119,8 +128,11 @@ impl F2fs {
             while at < last {
                 let most = (at + BIO_BLOCKS as u64).min(last);
                 let (start, n) = self.run_at(inode, at, most).await?;
-                parts.push((start, n as u32));
                 at += n;
+                match parts.last_mut() {
+                    Some((from, len)) if goes_on((*from, *len), start, n) => *len += n as u32,
+                    _ => parts.push((start, n as u32)),
+                }
             }
         }
         let plug = self.io.part().plug();
@@ -290,9 +302,19 @@ impl F2fs {
                 if !addr::is_block(start) {
                     break 'all;
                 }
-                let slices = (0..n).map(|_| pieces.take_one(BLOCK as u32)).collect();
+                let slices = (0..n).map(|_| pieces.take_one(BLOCK as u32));
                 let forced = if force.holds { force.flag } else { Flags::NONE };
-                parts.push((start, slices, n as u32, Flags::SYNC | Flags::IDLE | forced));
+                let flags = Flags::SYNC | Flags::IDLE | forced;
+                match parts.last_mut() {
+                    Some((from, to_come, len, with))
+                        if *with == flags && goes_on((*from, *len), start, n) =>
+                    {
+                        let to_come: &mut Vec<Slice> = to_come;
+                        to_come.extend(slices);
+                        *len += n as u32;
+                    }
+                    _ => parts.push((start, slices.collect(), n as u32, flags)),
+                }
                 at += n;
             }
         }
@@ -314,7 +336,7 @@ impl F2fs {
     }
 
     /// The places of blocks from `index` on, as runs, as far as one node has them
-    /// (`f2fs_map_blocks` with `F2FS_GET_BLOCK_DIO`).
+    /// (`f2fs_map_blocks` with `F2FS_GET_BLOCK_DIO`, which goes on in the next node: [`goes_on`]).
     async fn place_direct(
         self: &Rc<Self>,
         inode: &Rc<Inode>,

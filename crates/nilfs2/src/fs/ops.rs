@@ -337,10 +337,13 @@ impl FileSystem for Mounted {
         Box::pin(async { Err(FsError::Unsupported("fallocate".into())) })
     }
 
-    /// `nilfs_sync_fs`.
+    /// `nilfs_sync_fs`, which `sync` and `syncfs` call twice: before what is dirty is written, too
+    /// (`sync_filesystem`).
     fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
         Box::pin(async move {
             let fs = &self.0;
+            fs.update_stale_super().await?;
+            fs.flush_device().await?;
             fs.write_all().await?;
             fs.update_stale_super().await?;
             fs.flush_device().await
