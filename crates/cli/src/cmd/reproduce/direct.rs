@@ -102,6 +102,11 @@ fn graph(t: &mut String, g: &Graph) {
         writeln!(t, "{:<20}{cells}{:>7.1}%", row[0].system.name(), 100.0 * spread).expect(LINE);
     }
     writeln!(t, "{:<20}not modelled", "BTRFS").expect(LINE);
+    if runs > 1 {
+        let why =
+            "Runs differ in how long after the mount they begin; nothing else is chance here.";
+        writeln!(t, "{why}").expect(LINE);
+    }
 }
 
 /// What was sent beside the file's blocks.
