@@ -77,6 +77,8 @@ wp_base::sites! {
     "crates/f2fs/src/fs/direct_log.rs" {
         DIRECT_LOG_WAIT, Wait, "f2fs/direct-log/data-wait":
             "with direct=log a node names a block when its data has arrived";
+        DIRECT_LOG_FUA, Fua, "f2fs/direct-log/fua":
+            "with direct=log a write with O_SYNC is on the medium when its node names it";
         DIRECT_LOG_FLUSH, Flush, "f2fs/direct-log/flush":
             "with direct=log an fsync flushes direct data before it sends a node with its mark";
     }

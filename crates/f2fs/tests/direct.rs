@@ -7,7 +7,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use world::{Setup, World, assert_nothing_lives};
-use wp_base::{Rng, Sector};
+use wp_base::{Rng, Sector, Span};
 use wp_f2fs::fs::{DirectMode, FsMode};
 use wp_f2fs::image::Image;
 use wp_medium::{MediumView, Slice};
@@ -155,4 +155,42 @@ fn on_zones_linux_left_direct_writes_in_the_cache_from_5_17_to_6_3() {
     assert!(
         ["3.12", "3.13", "6.1"].map(|era| is_there(&Setup::new(era))).iter().all(|there| *there)
     );
+}
+
+/// How long a direct write takes that begins before a hole and ends behind it.
+fn across_a_hole(setup: &Setup) -> Span {
+    const HOLE: u64 = 700;
+    let w = World::fresh(setup);
+    let vfs = w.mount(setup).expect("mounts");
+    let v = vfs.clone();
+    let took = w.run(async move {
+        write(&v, OpenFlags::CREATE, 0, 1, HOLE as u32).await;
+        write(&v, OpenFlags::CREATE, HOLE + 1, 2, (BLOCKS - HOLE - 1) as u32).await;
+        v.sync().await.expect("syncs");
+        let fd = v.open("f", DIRECT, 0).await.expect("opens");
+        let from = v.rt().now();
+        let data = Slice::pattern(3, 0, 3 * 4096);
+        v.pwrite(fd, (HOLE - 1) * 4096, &[data]).await.expect("writes");
+        let took = v.rt().now().since(from);
+        v.close(fd).await.expect("closes");
+        v.sync().await.expect("syncs");
+        took
+    });
+    assert_eq!(places(&w, setup).len() as u64, BLOCKS);
+    w.unmount(&vfs);
+    w.judge(setup, "a direct write across a hole");
+    drop(vfs);
+    w.end();
+    assert_nothing_lives();
+    took
+}
+
+/// What is before the hole is waited for, then the rest is left to the cache.
+#[test]
+fn until_4_0_a_hole_ended_a_direct_write() {
+    let once = across_a_hole(&Setup::new("6.18"));
+    let times = ["3.12", "3.13", "4.0", "4.1", "5.14"].map(|era| across_a_hole(&Setup::new(era)));
+    assert!(once > Span(0));
+    let twice = Span(once.0 * 2);
+    assert_eq!(times, [once, twice, twice, once, once]);
 }

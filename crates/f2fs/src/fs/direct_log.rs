@@ -97,14 +97,14 @@ impl F2fs {
             && !self.is_strict()
             && !(self.opts.oprw && self.g.is_zoned)
             && self.io.part().limits().fua;
-        let force = if forced && self.opts.barrier { Flags::FUA } else { Flags::NONE };
+        let forced = forced && self.opts.barrier;
         let mut pieces = Pieces::new(data);
         let (mut at, last) = (offset / BLOCK, end / BLOCK);
         while at < last {
             self.balance_fs(true).await;
             let op = self.lock_op().await;
             let most = (at + BIO_BLOCKS as u64).min(last);
-            let n = self.log_piece(inode, (at, most), &mut pieces, force).await?;
+            let n = self.log_piece(inode, (at, most), &mut pieces, forced).await?;
             drop(op);
             at += n;
         }
@@ -119,11 +119,15 @@ impl F2fs {
         inode: &Rc<Inode>,
         (first, end): (u64, u64),
         pieces: &mut Pieces<'_>,
-        force: Flags,
+        forced: bool,
     ) -> FsResult<u64> {
         let (dn, slots, version) = self.promise(inode, first, end).await?;
         let log = self.log_of(inode, false);
         let write = Arrivals::new(&self.rt);
+        let mut flags = Flags::SYNC | Flags::IDLE;
+        if forced && site::DIRECT_LOG_FUA.on() {
+            flags |= Flags::FUA;
+        }
         let mut places = Vec::new();
         let mut given = Ok(());
         for slot in slots.clone() {
@@ -132,7 +136,6 @@ impl F2fs {
             match self.allocate(log, addr::NULL, Summary::new(dn.nid, version, slot)).await {
                 Ok(place) => {
                     let page = write.page(inode.ino, pieces.take_one(BLOCK as u32));
-                    let flags = Flags::SYNC | Flags::IDLE | force;
                     self.merge(Kind::Data, Some(log), page, place.addr, flags);
                     places.push(place.addr);
                 }
@@ -154,7 +157,7 @@ impl F2fs {
             places.into_iter().for_each(|place| self.invalidate(place));
             return Err(e);
         }
-        let covered = force.has(Flags::FUA) || self.recovery_looks(&places);
+        let covered = forced || self.recovery_looks(&places);
         if self.io.parts().iter().any(|p| p.limits().volatile_cache) && !covered {
             inode.set(fi::UNFLUSHED);
         }
