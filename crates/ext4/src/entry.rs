@@ -8,7 +8,7 @@ use wp_cache::Fut;
 use wp_jbd2::{DualMode, RecoverPolicy};
 use wp_medium::{Medium, Overlay, Slice, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
     OptionSpec, Options, Promises, When,
 };
 
@@ -224,6 +224,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: Some(("journaling", "barrier")),
         order_only: Some("ordering_only"),
     },
+    offers: Offers::ALL,
     modes: &["", "data=writeback", "data=journal", "nodelalloc"],
     mkfs: make,
     mkfs_disks: None,

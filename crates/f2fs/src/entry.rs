@@ -6,7 +6,7 @@ use wp_base::{FsError, FsResult, Sector};
 use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Slice, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
     OptionSpec, Options, Promises, When,
 };
 
@@ -203,6 +203,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: None,
         order_only: None,
     },
+    offers: Offers::ALL,
     modes: &["", "fsync_mode=strict", "mode=lfs"],
     mkfs: make,
     mkfs_disks: Some(crate::zoned::mkfs_disks),

@@ -34,3 +34,15 @@ fn a_real_kernel_mounts_our_f2fs() {
 fn a_real_kernel_mounts_our_f2fs_on_a_zoned_device() {
     there_and_back("f2fs,era=6.12", true);
 }
+
+#[test]
+fn a_real_kernel_mounts_our_nilfs2() {
+    there_and_back("nilfs2,era=6.12,blocks_per_segment=256", false);
+}
+
+#[test]
+fn a_real_kernel_mounts_nilfs2_that_our_cleaner_has_cleaned() {
+    let cleaner = "cleaner,protection_period=0,min_clean_segments=0,clean_check_interval=1,\
+                   cleaning_interval=1,min_reclaimable_blocks=1";
+    there_and_back(&format!("nilfs2,era=6.12,blocks_per_segment=64,{cleaner}"), false);
+}

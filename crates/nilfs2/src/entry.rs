@@ -6,7 +6,7 @@ use wp_base::{FsError, FsResult};
 use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile,
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
     OptionSpec, Options, Promises, When, Writes,
 };
 use zerocopy::IntoBytes;
@@ -61,6 +61,12 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Mount,
         default: "",
         help: "fsync writes an inode that changed where no block did, which Linux does not",
+    },
+    OptionSpec {
+        key: "flush_segments",
+        when: When::Mount,
+        default: "",
+        help: "a segment is begun when all logs before it are durable, which Linux does not wait for",
     },
     OptionSpec {
         key: "cleaner",
@@ -144,13 +150,16 @@ pub static ENTRY: FsEntry = FsEntry {
     // Crashed images and marks of a write log; the rules of 6.12 are the same.
     held: &["6.1", "6.12"],
     promises: Promises {
-        // A checkpoint has everything that came before it, in order.
-        fsync_keeps_names: true,
+        // A checkpoint has everything that came before it, in order. But Linux's fsync of a file
+        // without dirty blocks writes none, whatever happened to its names; with
+        // `sync_inodes` it does.
+        fsync_keeps_names: false,
         names_in_order: true,
         fallocate_syncs: false,
         barriers: None,
         order_only: None,
     },
+    offers: Offers { fallocate: false, xattrs: false },
     modes: &["", "order=strict"],
     mkfs: make,
     mkfs_disks: None,
@@ -256,6 +265,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             barrier: nobarrier.is_none_or(|v| v == "false" || v == "0"),
             strict_order,
             sync_inodes: is_set(o, "sync_inodes"),
+            flush_segments: is_set(o, "flush_segments"),
             cleaner: cleaner(o)?,
             epoch_secs: env.epoch_secs,
         };

@@ -11,6 +11,7 @@ pub mod fs;
 pub mod image;
 pub mod log;
 pub mod mkfs;
+pub mod site;
 
 pub use entry::ENTRY;
 pub use evidence::Blocks;

@@ -321,6 +321,20 @@ pub struct Promises {
     pub order_only: Option<&'static str>,
 }
 
+/// Calls that not every file system has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offers {
+    /// `fallocate`.
+    pub fallocate: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+}
+
+impl Offers {
+    /// All of them.
+    pub const ALL: Offers = Offers { fallocate: true, xattrs: true };
+}
+
 /// A file system, as the registry has it.
 pub struct FsEntry {
     /// Its name.
@@ -333,6 +347,8 @@ pub struct FsEntry {
     pub held: &'static [&'static str],
     /// What it is held to besides POSIX.
     pub promises: Promises,
+    /// Which of the calls it has that not all have.
+    pub offers: Offers,
     /// Options of the ways to mount it that promise what its default does, from none on.
     pub modes: &'static [&'static str],
     /// Makes an image of `bytes` bytes: what must be written to a zeroed device.

@@ -15,7 +15,7 @@ mod syscall;
 mod walk;
 
 pub use entry::{
-    BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount,
+    BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, Offers,
     OptionError, OptionSpec, Options, Promises, Run, Survey, SurveyedFile, When, Writes,
 };
 pub use era::{Policy, numbers as era_numbers, rules as era_rules};

@@ -2,6 +2,7 @@
 //! that come and go.
 
 use wp_base::rng::Rng;
+use wp_vfs::FsEntry;
 use wp_workload::program::{Alloc, Call, Flags, LIMITS, Program, Step};
 
 /// Names of attributes.
@@ -23,6 +24,8 @@ pub struct Extras {
     pub large: bool,
     /// `symlink`, `setxattr` and `removexattr`.
     pub attributes: bool,
+    /// The last two of them.
+    pub xattrs: bool,
     /// `fbarrier` and `fdatabarrier`, mostly in place of `fsync` and `fdatasync`.
     pub barriers: bool,
 }
@@ -31,8 +34,23 @@ impl Extras {
     /// All.
     pub const ALL: Extras = Extras { attributes: true, ..Extras::DATA };
     /// Without symbolic links and attributes: programs on which published numbers stand.
-    pub const DATA: Extras =
-        Extras { direct: true, fallocate: true, large: true, attributes: false, barriers: false };
+    pub const DATA: Extras = Extras {
+        direct: true,
+        fallocate: true,
+        large: true,
+        attributes: false,
+        xattrs: true,
+        barriers: false,
+    };
+
+    /// The same without what a file system does not have.
+    pub const fn on(self, fs: &FsEntry) -> Extras {
+        Extras {
+            fallocate: self.fallocate && fs.offers.fallocate,
+            xattrs: self.xattrs && fs.offers.xattrs,
+            ..self
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -231,7 +249,7 @@ impl Wild {
         let all: Vec<String> = self.files.iter().chain(&self.dirs).cloned().collect();
         let Some(path) = self.one_of(&all) else { return self.open_one() };
         match self.below(8) {
-            0..=1 => {
+            n if n < 2 || !self.extras.xattrs => {
                 let name = self.new_name();
                 let target = match self.below(3) {
                     0 => format!("{path}/{}", "long".repeat(20)),

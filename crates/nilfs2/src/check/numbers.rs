@@ -37,7 +37,10 @@ pub(super) fn allocated(
                 let bytes = volume.read(*block)?;
                 let first = group.saturating_mul(p.group_entries);
                 let before = out.given.len();
-                let given = (0..p.group_entries).filter(|n| bit(&bytes, *n));
+                // Most bytes say that nothing is given out.
+                let any = (0..).zip(&bytes).filter(|(_, byte)| **byte != 0);
+                let bits = any.flat_map(|(at, _)| at * 8..at * 8 + 8);
+                let given = bits.filter(|n| *n < p.group_entries && bit(&bytes, *n));
                 out.given.extend(given.map(|n| first.saturating_add(n)));
                 used.insert(group, out.given.len() - before);
             }

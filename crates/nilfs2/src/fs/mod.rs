@@ -37,6 +37,7 @@ use wp_rt::{Lock, LockGuard, Rt};
 use crate::disk::{Geometry, Inode};
 use crate::image::{Image, RecoverOptions, recover};
 use crate::log::{Disk, Origin, Place, Store};
+use crate::site;
 
 use cleaner::Cleaner;
 pub use cleaner::{CleanerOptions, Share};
@@ -54,6 +55,9 @@ pub struct MountOptions {
     /// Does an fsync write an inode that changed where no block of its file did? Linux does not:
     /// its fsync of a new empty file, or after a chmod, answers 0 and makes nothing durable.
     pub sync_inodes: bool,
+    /// Is the device flushed before a log that begins a segment? Recovery goes on there when the
+    /// log before it is lost, and takes what builds on that for whole. Linux does not flush.
+    pub flush_segments: bool,
     /// Seconds since 1970 at power-on.
     pub epoch_secs: i64,
     /// How the cleaner works; `None`: there is none.
@@ -233,6 +237,9 @@ impl Nilfs {
     /// flush is under way does not wait for its end, as in Linux. `nilfs_flush_device`.
     async fn flush_device(&self) -> FsResult<()> {
         if !self.opts.barrier || self.is_flushed.replace(true) {
+            return Ok(());
+        }
+        if !site::SYNC_FLUSH.on() {
             return Ok(());
         }
         let done = self.part.flush().await.map_err(|_| FsError::Io);

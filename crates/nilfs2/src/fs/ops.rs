@@ -12,6 +12,7 @@ use wp_vfs::{
 
 use super::Nilfs;
 use crate::disk;
+use crate::site;
 
 /// A mounted NILFS2, as [`wp_vfs::FileSystem`].
 pub struct Mounted(pub Rc<Nilfs>);
@@ -67,7 +68,7 @@ impl Mounted {
         // A file none of whose blocks changed is clean for Linux, whatever its inode says.
         let has_blocks = fs.store.borrow().is_file_dirty(ino) || fs.in_log.borrow().contains(&ino);
         let has_inode = fs.opts.sync_inodes && fs.inode_sync.borrow().contains(&ino);
-        if has_blocks || has_inode {
+        if (has_blocks || has_inode) && site::FSYNC_LOG.on() {
             match kind {
                 SyncKind::DataOnly => fs.write_data(ino, from >> bits, to >> bits).await?,
                 SyncKind::Full => fs.write_all().await?,
@@ -344,7 +345,9 @@ impl FileSystem for Mounted {
             let fs = &self.0;
             fs.update_stale_super().await?;
             fs.flush_device().await?;
-            fs.write_all().await?;
+            if site::SYNC_LOG.on() {
+                fs.write_all().await?;
+            }
             fs.update_stale_super().await?;
             fs.flush_device().await
         })

@@ -8,12 +8,13 @@ use std::rc::{Rc, Weak};
 
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Span, Time};
-use wp_block::Bio;
+use wp_block::{Bio, InFlight};
 use wp_medium::Slice;
 use wp_rt::{CpuOp, Either, Rt, WaitQueue, race};
 
 use super::Nilfs;
 use crate::log::{Cleaning, Kind, Log};
+use crate::site;
 
 /// From the first change to its log. `NILFS_SC_DEFAULT_TIMEOUT`.
 const INTERVAL: Span = Span::secs(5);
@@ -87,7 +88,8 @@ impl Nilfs {
     /// it. `nilfs_construct_dsync_segment`.
     pub(super) async fn write_data(&self, ino: u64, from: u64, to: u64) -> FsResult<()> {
         let guard = self.begin().await?;
-        let needs_all = self.inode_sync.borrow().contains(&ino)
+        let has_inode = self.inode_sync.borrow().contains(&ino);
+        let needs_all = has_inode && site::DATASYNC_INODE.on()
             || self.opts.strict_order
             || self.segctor.wants_super.get();
         if needs_all {
@@ -166,7 +168,12 @@ impl Nilfs {
     /// Sends logs, and waits for all. `nilfs_segbuf_write`, `nilfs_segctor_wait`.
     async fn send(&self, logs: Vec<Log>) -> FsResult<()> {
         let mut sent = Vec::new();
-        for log in &logs {
+        for (n, log) in logs.iter().enumerate() {
+            let begins = self.g.segment(self.g.segment_of(log.start)).0 == log.start;
+            if self.opts.flush_segments && begins && site::SEGMENT_FLUSH.on() {
+                self.arrived(std::mem::take(&mut sent), n > 0).await?;
+                self.flush_device().await?;
+            }
             let mut pieces: Vec<(u64, &[Vec<u8>])> = Vec::new();
             let mut at = log.start;
             for piece in log.blocks.chunks(BIO_BLOCKS) {
@@ -185,14 +192,19 @@ impl Nilfs {
                 sent.push(self.part.send(Bio::write(self.sector(block), segs, flags)));
             }
         }
+        self.arrived(sent, !logs.is_empty()).await
+    }
+
+    /// Waits for what was sent. `nilfs_wait_on_logs`.
+    async fn arrived(&self, sent: Vec<InFlight>, any: bool) -> FsResult<()> {
         let mut result = Ok(());
         for bio in sent {
-            if bio.wait().await.is_err() {
+            if site::LOG_WAIT.on() && bio.wait().await.is_err() {
                 result = Err(FsError::Io);
             }
         }
         // Not before: a flush of somebody else, meanwhile, was none of these.
-        if !logs.is_empty() {
+        if any {
             self.is_flushed.set(false);
         }
         result

@@ -12,6 +12,7 @@ use super::Nilfs;
 use crate::disk::SuperBlock;
 use crate::disk::super_block::state;
 use crate::image::Tip;
+use crate::site;
 
 /// Seconds after which a super block is written again. `NILFS_SB_FREQ`.
 const PERIOD_SECS: u64 = 10;
@@ -193,7 +194,11 @@ impl Nilfs {
             let mut bytes = vec![0; self.g.block_bytes()];
             bytes[within..within + SuperBlock::SPACE].copy_from_slice(sb.as_bytes());
             let flags = match n {
-                0 if self.opts.barrier => Flags::SYNC | Flags::PREFLUSH | Flags::FUA,
+                0 if self.opts.barrier => {
+                    let flush =
+                        if site::SUPER_PREFLUSH.on() { Flags::PREFLUSH } else { Flags::NONE };
+                    Flags::SYNC | flush | Flags::FUA
+                }
                 _ => Flags::SYNC,
             };
             let at = Sector(self.g.byte_of(block) / wp_base::SECTOR_BYTES);

@@ -9,6 +9,7 @@ use crate::disk::{DatEntry, Geometry, view_mut};
 
 use super::file::File;
 use super::palloc;
+use crate::site;
 
 /// Where blocks are read from.
 pub struct Disk<'a> {
@@ -77,7 +78,9 @@ impl Dat {
             let expected = format!("{cno} or less (number {number})");
             return Err(FsError::corrupt("nilfs2 DAT", "de_start", 0, start, expected));
         }
-        entry.end = if is_passing { start } else { cno }.into();
+        if site::DAT_END.on() {
+            entry.end = if is_passing { start } else { cno }.into();
+        }
         if entry.blocknr.get() != 0 {
             return Ok(());
         }

@@ -204,7 +204,7 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
     }
     if a.programs == "wild" {
         let barriers = bench.fs.has_barriers(&bench.fs_options);
-        let extras = Extras { direct: !a.no_direct, barriers, ..Extras::ALL };
+        let extras = Extras { direct: !a.no_direct, barriers, ..Extras::ALL }.on(bench.fs);
         return Ok(Source::Wild { seed: a.seed, calls: a.calls, extras });
     }
     if let Some((_, make)) = NAMED.iter().find(|(name, _)| *name == a.programs) {

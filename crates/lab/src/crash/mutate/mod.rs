@@ -42,7 +42,8 @@ pub(super) fn is_of_recovery(site: &Site) -> bool {
 /// Every site of every crate.
 pub fn sites() -> Vec<&'static Site> {
     let below = [wp_block::site::ALL, wp_cache::site::ALL, wp_jbd2::site::ALL];
-    [below.concat(), wp_ext4::site::ALL.to_vec(), wp_f2fs::site::ALL.to_vec()].concat()
+    let own = [wp_ext4::site::ALL, wp_f2fs::site::ALL, wp_nilfs2::site::ALL];
+    [below.concat(), own.concat()].concat()
 }
 
 /// The site called `name`, for [`Bench::without`](super::Bench::without). Errors: there is none, or
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         assert!(all.len() >= 60, "{} sites", all.len());
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for krate in ["block", "cache", "jbd2", "ext4", "f2fs"] {
+        for krate in ["block", "cache", "jbd2", "ext4", "f2fs", "nilfs2"] {
             let table = root.join("crates").join(krate).join("src/site.rs");
             let table = std::fs::read_to_string(table).expect("the table is there");
             // `        ID, Kind, "name"…`

@@ -55,8 +55,8 @@ pub(super) enum Programs {
 pub struct Setting<'a> {
     /// Its name in reports.
     pub name: &'a str,
-    /// File system: `ext4` or `f2fs`. Steps of the other are no business of it; those that both
-    /// have below them are looked for on ext4.
+    /// File system: `ext4`, `f2fs` or `nilfs2`. Steps of the others are no business of it; those
+    /// that both have below them are looked for on ext4.
     pub on: &'a str,
     /// Its options.
     pub fs: &'a str,
@@ -237,6 +237,31 @@ const ZONED: Setting<'static> = Setting {
     params: ZONES.1,
     elevator: "mq-deadline",
     ..FIXED
+};
+
+/// NILFS2 so that its hole is mended.
+const LOGS: Setting<'static> = Setting {
+    name: "nilfs2 sequences",
+    on: "nilfs2",
+    fs: "sync_inodes,flush_segments,blocks_per_segment=64",
+    programs: Programs::Sequences,
+    count: 116,
+    ..WILD
+};
+/// Its cleaner is always at work, on a device that is soon full.
+const CLEANED: Setting<'static> = Setting {
+    name: "nilfs2 cleaned",
+    fs: concat!(
+        "sync_inodes,flush_segments,blocks_per_segment=16,cleaner=wait,protection_period=0,",
+        "min_clean_segments=0,clean_check_interval=1,cleaning_interval=1,nsegments_per_clean=8,",
+        "min_reclaimable_blocks=1"
+    ),
+    capacity: 6 * MIB,
+    programs: Programs::Mail(220),
+    atomic: BLOCKS,
+    count: 4,
+    plan: LONG,
+    ..LOGS
 };
 
 /// The device behind a conventional one; all of its zones are sequential.
@@ -466,6 +491,23 @@ pub const SETTINGS: &[Setting<'static>] = &[
         count: 8,
         ..FIXED
     },
+    LOGS,
+    Setting { name: "nilfs2 wild", programs: Programs::Wild(40), count: 16, ..LOGS },
+    Setting {
+        name: "nilfs2 company",
+        programs: Programs::Wild(40),
+        neighbour_us: 900,
+        count: 16,
+        ..LOGS
+    },
+    CLEANED,
+    Setting {
+        name: "nilfs2 recovery",
+        programs: Programs::Wild(40),
+        recovery: Some(Recovery::Honest),
+        count: 16,
+        ..LOGS
+    },
 ];
 
 impl Setting<'_> {
@@ -475,7 +517,13 @@ impl Setting<'_> {
             Programs::Sequences => sequences::program(1, n),
             // A stride that has nothing in common with how they are numbered.
             Programs::Pairs => sequences::program(2, n * 7919 % sequences::count(2)),
-            Programs::Wild(calls) => wild::generate(1 + n, calls, Extras::DATA),
+            Programs::Wild(calls) => {
+                let extras = match self.on {
+                    "nilfs2" => Extras::DATA.on(&wp_nilfs2::ENTRY),
+                    _ => Extras::DATA,
+                };
+                wild::generate(1 + n, calls, extras)
+            }
             Programs::Log(rounds) => wear::log(1 + n, rounds),
             Programs::Space(rounds) => wear::space(1 + n, rounds),
             Programs::Edges(rounds) => wear::edges(1 + n, rounds),
@@ -506,7 +554,10 @@ impl Setting<'_> {
 
     /// Is a mutant of `site` played here? Recovery has settings of its own.
     pub(super) fn takes(&self, site: &Site) -> bool {
-        let is_ours = site.name.starts_with("f2fs/") == (self.on == "f2fs");
+        let owner = ["f2fs", "nilfs2"]
+            .into_iter()
+            .find(|fs| site.name.strip_prefix(fs).is_some_and(|rest| rest.starts_with('/')));
+        let is_ours = owner.unwrap_or("ext4") == self.on;
         is_ours && super::is_of_recovery(site) == self.recovery.is_some()
     }
 
@@ -544,6 +595,11 @@ impl Setting<'_> {
                 Hold::Ext4 | Hold::Size => own,
                 Hold::Version => Profile { one_version: true, ..own },
             };
+        }
+        if self.on == "nilfs2" {
+            // Names and lengths are in the same logs as data.
+            let own = Profile::of(&wp_nilfs2::ENTRY.promises);
+            return Profile { fsync_keeps_names: true, size_with_data: true, ..own };
         }
         // The kernel's default is ordered data, with auto_da_alloc.
         let ext4 = Profile {
