@@ -1,8 +1,7 @@
 //! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, of F2FS, N5, N10 and
 //! N11 by reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of ext4,
-//! by a generated program), seen in
-//! Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel
-//! the one of `N9`.
+//! and `N14`, of NILFS2, by generated programs), seen in Linux itself: a guest with 6.12 runs the
+//! reduced program in virtual time, and this host's kernel the one of `N9`.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.
@@ -11,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
+use wp_lab::spec::file_system;
 use wp_lab::testing::skipped;
 use wp_lab::vtime::guest::Guest;
 
@@ -168,6 +168,37 @@ dd if=/run/copy of=/dev/z0 bs=1M oflag=direct 2> /dev/null || exit 9
 mount_it; bytes cut; umount /mnt/a
 "#;
 
+/// A NILFS2 of small segments, synced twice, so that the second sync's logs go on in a next
+/// segment; then what its device may hold after a cut during the second: all of its logs but the
+/// block LOST, and no super block of it, which waits for a flush. Written: `whole`, what Linux has
+/// at its root when no block is lost; `lost`, the same, or that it does not mount; `trace`.
+const SEGMENTS: &str = r#"
+cp /share/prog /run; chmod +x /run/prog
+D=/sys/kernel/config/nullb/z0; TR=/sys/kernel/tracing
+mkdir $D
+for kv in memory_backed=1 completion_nsec=100000 irqmode=2 blocksize=4096 size=6 cache_size=4 \
+    fua=1; do echo ${kv#*=} > $D/${kv%%=*} || exit 3; done
+echo 1 > $D/power || exit 3
+device() { dd if=$1 of=/dev/z0 bs=1M oflag=direct 2> /dev/null || exit 4; }
+block() { dd if=/share/base of=/run/cut bs=4096 count=1 skip=$1 seek=$1 conv=notrunc 2> /dev/null; }
+root() {
+    device /run/cut
+    if mount -t nilfs2 /dev/z0 /mnt/a; then ls /mnt/a; umount /mnt/a; else echo no mount; fi \
+        > /share/$1 2> /dev/null
+}
+device /share/base
+mount -t nilfs2 /dev/z0 /mnt/a || exit 5
+echo 1 > $TR/events/block/block_rq_issue/enable || exit 9
+echo > $TR/trace; echo 1 > $TR/tracing_on
+/run/prog /share/program /mnt/a || exit 7
+echo 0 > $TR/tracing_on
+grep -v '^#' $TR/trace > /share/trace
+dd if=/dev/z0 of=/run/cut bs=1M iflag=direct 2> /dev/null || exit 6
+umount /mnt/a
+block 0; root whole
+block LOST; root lost
+"#;
+
 /// What the guest left.
 struct Seen {
     /// Requests that the device was given (`true`) and answered, and what they are: `rwbs`, first
@@ -188,6 +219,11 @@ fn in_linux(bug: &str, mount: &str, program: &str) -> Option<Seen> {
 
 /// The directory that the guest has as `/share`, when it has run a script. `None`: as above.
 fn guest(bug: &str, run: &str, program: &str) -> Option<TempDir> {
+    guest_with(bug, run, program, None)
+}
+
+/// As [`guest`], with a file `base` there: an image.
+fn guest_with(bug: &str, run: &str, program: &str, base: Option<&[u8]>) -> Option<TempDir> {
     let script = Guest::usual_place();
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
@@ -201,6 +237,9 @@ fn guest(bug: &str, run: &str, program: &str) -> Option<TempDir> {
     if let Err(why) = ready {
         skipped(&format!("{bug} in a real kernel"), &why);
         return None;
+    }
+    if let Some(base) = base {
+        std::fs::write(dir.join("base"), base).expect("written");
     }
     std::fs::write(dir.join("program"), program).expect("written");
     std::fs::write(dir.join("run.sh"), run).expect("written");
@@ -421,4 +460,31 @@ fn linux_too_brings_back_what_was_zeroed_past_the_log() {
         "the first block that was zeroed is as it was before"
     );
     assert_eq!(after("0"), ["00B0", "00B0"], "with nothing zeroed past the log it is not");
+}
+
+#[test]
+fn linux_too_takes_a_log_for_whole_whose_first_part_is_lost() {
+    let mut base = vec![0; 6 << 20];
+    let (nilfs2, options) = file_system("nilfs2,blocks_per_segment=16").expect("options");
+    let made = (nilfs2.mkfs)(&options, base.len() as u64).expect("a file system");
+    made.read_bytes(0, &mut base);
+    let program = "mkdir a\nopen 0 . r\nsyncfs 0\nopen 1 b rw,creat\nsyncfs 0\n";
+    // The last block of its segment.
+    const LOST: u64 = 31;
+    let run = SEGMENTS.replace("LOST", &LOST.to_string());
+    let Some(dir) = guest_with("N14", &run, program, Some(&base)) else { return };
+    let of = |name| std::fs::read_to_string(dir.path().join(name)).expect("the guest wrote it");
+    let sent: Vec<(bool, String, u64)> = of("trace").lines().filter_map(request).collect();
+    let writes: Vec<(&str, u64)> = sent
+        .iter()
+        .filter(|(_, what, _)| !what.contains('R'))
+        .map(|(_, w, at)| (&**w, *at))
+        .collect();
+    // Two writes and a flush for each sync, none between the writes; the second begins in the
+    // segment that the block ends, and goes on in the next.
+    let kinds: Vec<&str> = writes.iter().map(|(what, _)| *what).collect();
+    assert_eq!(kinds, ["WS", "WS", "FF", "WFS", "WS", "WS", "FF", "WFS"], "{writes:?}");
+    assert!(writes[4].1 / 8 <= LOST && writes[5].1 == (LOST + 1) * 8, "{writes:?}");
+    assert_eq!(of("whole"), "a\nb\n", "both syncs have returned");
+    assert_eq!(of("lost"), "no mount\n", "and `a` was synced before");
 }

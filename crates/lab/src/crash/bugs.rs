@@ -9,8 +9,9 @@
 //!         wild` with `data=journal`, and then seen on Linux 6.18.44. N8 is paper `inode-trim`
 //!         taken at its word. N10 and N11 were read in the kernel's source, found by `crash
 //!         direct` with another process that syncs, and seen in a guest with 6.12; that process
-//!         found N12, which the source has too, and N13, seen in the guest. R1
-//!         and R2 are what the reference images of F2FS and its recorded waits show.
+//!         found N12, which the source has too, and N13, seen in the guest. N14 was found by `crash
+//!         seq-1`, read in the source, and seen in the guest. R1 and R2 are what the reference
+//!         images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -123,6 +124,8 @@ const MENDED: &str = concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,", mends!())
 const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
 const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
+/// A NILFS2 of few small segments.
+const NILFS2: Side = Side { params: &[("capacity_bytes", 6 << 20)], elevator: "", ..PLAIN };
 /// A device preset and its parameters: zones of 16 MiB as in the power cuts of paper `f2fs-oprw`,
 /// so that all logs are on sequential ones.
 pub const ZONES: (&str, &[(&str, u64)]) = (
@@ -384,6 +387,15 @@ pub static BUGS: &[Bug] = &[
         ..F2FS_BUG
     },
     Bug {
+        id: "N14",
+        what: "NILFS2: where a sync's logs go on in the next segment, recovery takes the second for whole when the first is lost",
+        affected: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=16", ..NILFS2 },
+        fixed: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=16,flush_segments", ..NILFS2 },
+        rule: Rule::Recoverable,
+        profile: Profile::of(&wp_nilfs2::ENTRY.promises),
+        ..BUG
+    },
+    Bug {
         id: "A12",
         what: "a drive that says its cache is protected, and loses it",
         affected: Side {
@@ -564,6 +576,7 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
         // Its zones say how large it is.
         bench.device_params.clear();
     }
+    bench.device_params.retain(|(key, _)| side.params.iter().all(|(other, _)| other != key));
     bench.device_params.extend(side.params.iter().map(|(k, v)| ((*k).to_owned(), *v)));
     let fixed = bug.fixed_programs.filter(|_| !affected);
     let (source, count) = match fixed.unwrap_or(bug.programs) {
