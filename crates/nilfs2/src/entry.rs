@@ -63,6 +63,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "fsync writes an inode that changed where no block did, which Linux does not",
     },
     OptionSpec {
+        key: "sync_nameless",
+        when: When::Mount,
+        default: "",
+        help: "fdatasync of a file without a name writes everything, so that recovery has its inode",
+    },
+    OptionSpec {
         key: "flush_segments",
         when: When::Mount,
         default: "",
@@ -265,6 +271,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             barrier: nobarrier.is_none_or(|v| v == "false" || v == "0"),
             strict_order,
             sync_inodes: is_set(o, "sync_inodes"),
+            sync_nameless: is_set(o, "sync_nameless"),
             flush_segments: is_set(o, "flush_segments"),
             cleaner: cleaner(o)?,
             epoch_secs: env.epoch_secs,

@@ -10,8 +10,8 @@
 //!         taken at its word. N10 and N11 were read in the kernel's source, found by `crash
 //!         direct` with another process that syncs, and seen in a guest with 6.12; that process
 //!         found N12, which the source has too, and N13, seen in the guest. N14 was found by `crash
-//!         seq-1`, read in the source, and seen in the guest. R1 and R2 are what the reference
-//!         images of F2FS and its recorded waits show.
+//!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest. R1 and R2
+//!         are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +22,7 @@ use wp_crash::{Profile, Rule, Totals};
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
 use super::programs::{
-    Make, direct, emptied, errors, far, fill, moved, ordered, publish, save, zeroed,
+    Make, direct, emptied, errors, far, fill, moved, nameless, ordered, publish, save, zeroed,
 };
 use super::sequences;
 use super::wild::Extras;
@@ -126,6 +126,8 @@ const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
 /// A NILFS2 of few small segments.
 const NILFS2: Side = Side { params: &[("capacity_bytes", 6 << 20)], elevator: "", ..PLAIN };
+/// One of more and larger ones, so that no sync's logs go on in a next.
+const NILFS2_LARGE: Side = Side { params: &[("capacity_bytes", 64 << 20)], ..NILFS2 };
 /// A device preset and its parameters: zones of 16 MiB as in the power cuts of paper `f2fs-oprw`,
 /// so that all logs are on sequential ones.
 pub const ZONES: (&str, &[(&str, u64)]) = (
@@ -393,6 +395,19 @@ pub static BUGS: &[Bug] = &[
         fixed: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=16,flush_segments", ..NILFS2 },
         rule: Rule::Recoverable,
         profile: Profile::of(&wp_nilfs2::ENTRY.promises),
+        ..BUG
+    },
+    Bug {
+        id: "N15",
+        what: "NILFS2: after an fdatasync of an open file without a name recovery fails, and it does not mount",
+        affected: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=64", ..NILFS2_LARGE },
+        fixed: Side {
+            fs: "nilfs2,sync_inodes,sync_nameless,blocks_per_segment=64",
+            ..NILFS2_LARGE
+        },
+        rule: Rule::Recoverable,
+        profile: Profile::of(&wp_nilfs2::ENTRY.promises),
+        programs: Programs::Made(nameless::spill, 32),
         ..BUG
     },
     Bug {

@@ -55,6 +55,9 @@ pub struct MountOptions {
     /// Does an fsync write an inode that changed where no block of its file did? Linux does not:
     /// its fsync of a new empty file, or after a chmod, answers 0 and makes nothing durable.
     pub sync_inodes: bool,
+    /// Does an fdatasync of an open file without a name write everything? Linux writes its data
+    /// alone, and recovery, which has no inode to give them to, fails: it does not mount any more.
+    pub sync_nameless: bool,
     /// Is the device flushed before a log that begins a segment? Recovery goes on there when the
     /// log before it is lost, and takes what builds on that for whole. Linux does not flush.
     pub flush_segments: bool,

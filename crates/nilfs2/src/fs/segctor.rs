@@ -91,6 +91,7 @@ impl Nilfs {
         let has_inode = self.inode_sync.borrow().contains(&ino);
         let needs_all = has_inode && site::DATASYNC_INODE.on()
             || self.opts.strict_order
+            || self.opts.sync_nameless && self.inode(ino)?.links_count.get() == 0
             || self.segctor.wants_super.get();
         if needs_all {
             drop(guard);

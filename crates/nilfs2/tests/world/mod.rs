@@ -108,6 +108,7 @@ impl World {
             barrier: setup.barrier,
             strict_order: setup.strict_order,
             sync_inodes: false,
+            sync_nameless: false,
             flush_segments: false,
             epoch_secs: 1_700_000_000,
             cleaner: setup.cleaner.clone(),

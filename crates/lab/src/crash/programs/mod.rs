@@ -6,6 +6,7 @@ pub mod errors;
 pub mod far;
 pub mod fill;
 pub mod moved;
+pub mod nameless;
 pub mod ordered;
 pub mod publish;
 pub mod save;
@@ -32,6 +33,7 @@ pub const NAMED: &[(&str, Make)] = &[
     ("far", far::behind_the_inode),
     ("moved", moved::directories),
     ("ordered", ordered::logs),
+    ("nameless", nameless::spill),
     ("zeroed", zeroed::in_place),
     ("direct", direct::database),
     ("direct-durable", direct::durable),
