@@ -209,6 +209,8 @@ fn share(o: &Options, key: &str, what: &'static str) -> FsResult<Share> {
     }
 }
 
+const CHECK_INTERVAL: &str = "clean_check_interval: seconds, at least 1";
+
 /// The cleaner that was asked for.
 fn cleaner(o: &Options) -> FsResult<Option<CleanerOptions>> {
     if !is_set(o, "cleaner") {
@@ -224,7 +226,10 @@ fn cleaner(o: &Options) -> FsResult<Option<CleanerOptions>> {
         protection_period: count("protection_period", "protection_period: seconds")?,
         min_clean_segments: share(o, "min_clean_segments", "min_clean_segments: as 20 or 10%")?,
         max_clean_segments: share(o, "max_clean_segments", "max_clean_segments: as 20 or 10%")?,
-        clean_check_interval: count("clean_check_interval", "clean_check_interval: seconds")?,
+        clean_check_interval: match count("clean_check_interval", CHECK_INTERVAL)? {
+            0 => return Err(FsError::Invalid(CHECK_INTERVAL)),
+            seconds => seconds,
+        },
         nsegments_per_clean: [
             count("nsegments_per_clean", "nsegments_per_clean: a number")?,
             count("mc_nsegments_per_clean", "mc_nsegments_per_clean: a number")?,

@@ -278,8 +278,10 @@ impl Rt {
     /// The current task computes: returns the time at which it is polled again, or, if nothing else
     /// can happen until then, lets that time come at once and returns it.
     ///
-    /// The same as a timer and a poll later, without them: most bursts of a machine with few busy
-    /// tasks are over before anything else is due.
+    /// For a task that waits for one thing at a time it is the same as a timer and a poll later,
+    /// without them: most bursts of a machine with few busy tasks are over before anything else is
+    /// due. Of several futures in one task the one that computes goes first, and its core is not
+    /// shared with the others meanwhile.
     pub(crate) fn compute(&self, op: CpuOp, cost: Span) -> Option<Time> {
         let id = self.current()?;
         self.emit(Class::CPU, || Event::Cpu { what: op.name(), span: cost });

@@ -132,7 +132,9 @@ impl State {
     #[inline]
     pub fn is_alone_until(&mut self, id: TaskId, end: Time) -> bool {
         let Some(t) = self.tasks.get(id) else { return false };
-        t.core != NO_CORE
+        // Woken while it is polled: another of its futures has to be looked at.
+        !t.queued
+            && t.core != NO_CORE
             && self.ready.is_empty()
             && self.soon.is_empty()
             && end.since(self.poll_began) < POLL_MAX
@@ -144,8 +146,7 @@ impl State {
     #[inline]
     pub fn computed(&mut self, id: TaskId, end: Time) {
         self.steps_here = 0;
-        let Some(t) = self.tasks.get_mut(id) else { return };
-        t.queued = false;
+        let Some(t) = self.tasks.get(id) else { return };
         if !t.daemon {
             self.foreground_ran = end;
         }

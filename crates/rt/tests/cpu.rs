@@ -1,12 +1,14 @@
 //! Modelled CPUs.
 
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::rc::Rc;
 
 use wp_base::event::{Class, Event};
 use wp_base::{Span, Time};
 use wp_rt::{
-    CostProfile, CpuModel, CpuOp, Outcome, Rt, SuspendHook, TIME_SLICE, TimeMode, WaitQueue, race,
+    CostProfile, CpuModel, CpuOp, Outcome, Rt, SuspendHook, TIME_SLICE, TimeMode, WaitQueue,
+    join_all, race,
 };
 
 fn machine(cores: u32, costs: &[(CpuOp, u64)]) -> Rt {
@@ -143,6 +145,32 @@ fn a_task_that_only_computes_does_not_starve_the_others() {
     assert_eq!(rt.run(), Outcome::Idle);
     assert_eq!(other.try_take(), Some(Time::ZERO + TIME_SLICE + Span::micros(1)));
     assert_eq!(rt.now(), Time(10_001_000));
+}
+
+#[test]
+fn computing_loses_no_wake_up_of_another_future_of_the_task() {
+    let rt = machine(1, &[(CpuOp::Syscall, 100)]);
+    let (queue, is_set) = (Rc::new(WaitQueue::new(&rt, "first")), Rc::new(Cell::new(false)));
+    let task = rt.clone();
+    let ended = rt.spawn("two", async move {
+        let first: Pin<Box<dyn Future<Output = u64>>> = Box::pin({
+            let (task, queue, is_set) = (task.clone(), queue.clone(), is_set.clone());
+            async move {
+                queue.wait_until(|| is_set.get()).await;
+                task.now().0
+            }
+        });
+        let second: Pin<Box<dyn Future<Output = u64>>> = Box::pin(async move {
+            is_set.set(true);
+            queue.wake_all();
+            task.cpu(CpuOp::Syscall, 1).await;
+            task.sleep(Span::secs(1)).await;
+            task.now().0
+        });
+        join_all([first, second]).await
+    });
+    assert_eq!(rt.run(), Outcome::Idle);
+    assert_eq!(ended.try_take(), Some(vec![100, 1_000_000_100]));
 }
 
 #[test]

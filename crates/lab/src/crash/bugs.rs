@@ -395,6 +395,7 @@ pub static BUGS: &[Bug] = &[
         fixed: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=16,flush_segments", ..NILFS2 },
         rule: Rule::Recoverable,
         profile: Profile::of(&wp_nilfs2::ENTRY.promises),
+        programs: Programs::Made(moved::directories, 16),
         ..BUG
     },
     Bug {
