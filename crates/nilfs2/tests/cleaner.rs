@@ -183,3 +183,30 @@ fn checkpoints_of_the_protected_time_stay() {
     w.judge("with protected checkpoints");
     w.end();
 }
+
+/// What a cleaning frees, its own logs take again: a call that waits for room has to be told.
+#[test]
+fn a_device_full_of_what_is_needed_is_full_although_the_cleaner_is_waited_for() {
+    for block_size in [1024, 4096] {
+        let awaited = CleanerOptions { awaited: true, ..eager() };
+        let setup = Setup { block_bytes: block_size, ..small(Some(awaited)) };
+        let w = World::fresh(&setup);
+        let vfs = w.mount(&setup).expect("mounts");
+        let v = vfs.clone();
+        let (written, error) = w.run(async move {
+            let fd = v.open("all", OpenFlags::CREATE, 0o644).await.expect("opens");
+            let mut at = 0;
+            loop {
+                match v.pwrite(fd, at, &[Slice::pattern(at, 0, 256 << 10)]).await {
+                    Ok(n) => at += n,
+                    Err(e) => return (at, e),
+                }
+                if let Err(e) = v.fsync(fd).await {
+                    return (at, e);
+                }
+            }
+        });
+        assert_eq!(error, FsError::NoSpace, "{block_size}: after {written} bytes");
+        assert!(written > 16 << 20, "{block_size}: {written} bytes");
+    }
+}

@@ -5,9 +5,10 @@
 //!             checkpoint in which they are free -> `cleaning_interval` -> again, until free
 //!             segments are many.
 //! Invariants: 1. no segment is freed whose logs recovery may follow.
-//!             2. with `secure`, a segment is used again when a checkpoint in which it is free is
-//!                durable. Linux uses it when that is written; a power cut that keeps the new use
-//!                and loses the checkpoint then leaves older checkpoints without their blocks.
+//!             2. with `secure`, and barriers, a segment is used again when a checkpoint in which
+//!                it is free is durable. Linux uses it when that is written; a power cut that keeps
+//!                the new use and loses the checkpoint then leaves older checkpoints without their
+//!                blocks.
 //! Left out:   the daemon's own processor time; commands to it; its retry after too little memory.
 //! Source:     nilfs-utils 2.2: sbin/cleanerd.c, etc/nilfs_cleanerd.conf; fs/nilfs2/segment.c
 //!             (`nilfs_clean_segments`), ioctl.c (`nilfs_ioctl_clean_segments`).
@@ -91,18 +92,9 @@ pub(super) struct Cleaner {
     is_asked: Cell<bool>,
     /// Passes that have ended.
     passes: Cell<u64>,
-    /// What came of the last.
-    outcome: Cell<Outcome>,
+    /// Did the last find something to do, or put it off?
+    goes_on: Cell<bool>,
     state: RefCell<State>,
-}
-
-/// What came of a pass.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Freed,
-    /// Another will look at others.
-    PutOff,
-    Nothing,
 }
 
 /// What the thread knows from one pass to the next.
@@ -137,7 +129,7 @@ impl Cleaner {
             is_over: Cell::new(true),
             is_asked: Cell::new(false),
             passes: Cell::new(0),
-            outcome: Cell::new(Outcome::Nothing),
+            goes_on: Cell::new(false),
             state: RefCell::new(State {
                 is_running: false,
                 hurries: false,
@@ -177,7 +169,9 @@ impl Nilfs {
         if !self.opts.cleaner.as_ref().is_some_and(|c| c.awaited) {
             return;
         }
-        let mut put_off = 0;
+        // What it frees may be what its own logs have taken: as many passes as there are segments,
+        // and no more segments free than before, is no room.
+        let (mut vain, mut most) = (0, 0);
         while self.check_room() == Err(FsError::NoSpace) && !self.cleaner.is_over.get() {
             let before = self.cleaner.passes.get();
             self.cleaner.is_asked.set(true);
@@ -185,11 +179,13 @@ impl Nilfs {
             while self.cleaner.passes.get() == before && !self.cleaner.is_over.get() {
                 self.cleaner.finished.wait().await;
             }
-            put_off = match self.cleaner.outcome.get() {
-                Outcome::Freed => 0,
-                Outcome::PutOff if put_off <= self.g.segments => put_off + 1,
-                Outcome::PutOff | Outcome::Nothing => return,
-            };
+            let Ok(free) = self.store.borrow_mut().segments_free() else { return };
+            let gains = free > most;
+            most = most.max(free);
+            vain = if gains { 0 } else { vain + 1 };
+            if !self.cleaner.goes_on.get() || vain > self.g.segments {
+                return;
+            }
         }
     }
 
@@ -203,7 +199,7 @@ impl Nilfs {
     /// A freed segment may be used from here on.
     pub(super) async fn secure_cleaning(&self) -> FsResult<()> {
         match &self.opts.cleaner {
-            Some(c) if c.secure => self.flush_device().await,
+            Some(c) if c.secure => self.flush_now().await,
             _ => Ok(()),
         }
     }
@@ -213,11 +209,16 @@ impl Nilfs {
         let free = self.store.borrow_mut().segments_free()?;
         let is_asked = self.cleaner.is_asked.get();
         if !self.wants_cleaning(o, free) {
-            self.cleaner.outcome.set(Outcome::Nothing);
+            self.cleaner.goes_on.set(false);
             return Ok(Span::secs(o.clean_check_interval));
         }
         let now = self.secs();
-        let (segments, oldest) = self.choose(o, (free, is_asked), now)?;
+        let (segments, oldest) = {
+            // No log is on its way: what is chosen is on the device as memory has it, and stays so
+            // until it is cleaned. (`ns_segctor_sem`, which Linux takes to tell of segments.)
+            let _sem = self.sem.lock().await;
+            self.choose(o, (free, is_asked), now)?
+        };
         let mut pass = Pass { chosen: segments.len(), done: 0, oldest, is_deferred: false };
         if segments.is_empty() && is_asked {
             self.shrink_protected().await?;
@@ -227,11 +228,7 @@ impl Nilfs {
             self.clean(o, &segments, &mut pass).await?;
         }
         let has_retried = self.cleaner.state.borrow().has_retried;
-        self.cleaner.outcome.set(match pass.done {
-            _ if pass.is_deferred || has_retried => Outcome::PutOff,
-            0 => Outcome::Nothing,
-            _ => Outcome::Freed,
-        });
+        self.cleaner.goes_on.set(pass.done > 0 || pass.is_deferred || has_retried);
         Ok(self.next_pass(o, &pass, now))
     }
 

@@ -236,6 +236,15 @@ impl Nilfs {
         out
     }
 
+    /// Empties the device's cache, whatever flushes others have under way, which may have begun
+    /// before what is to be durable arrived.
+    async fn flush_now(&self) -> FsResult<()> {
+        if !self.opts.barrier {
+            return Ok(());
+        }
+        self.part.flush().await.map_err(|_| FsError::Io)
+    }
+
     /// Empties the device's cache, unless nothing was written since. Whoever comes while another's
     /// flush is under way does not wait for its end, as in Linux. `nilfs_flush_device`.
     async fn flush_device(&self) -> FsResult<()> {
@@ -245,7 +254,7 @@ impl Nilfs {
         if !site::SYNC_FLUSH.on() {
             return Ok(());
         }
-        let done = self.part.flush().await.map_err(|_| FsError::Io);
+        let done = self.flush_now().await;
         if done.is_err() {
             // Linux takes it for flushed, and tells nobody else.
             self.is_flushed.set(false);

@@ -60,6 +60,20 @@ impl Mounted {
         })
     }
 
+    /// Writes through memory, at the end without an offset; where, and how many bytes.
+    async fn write_at(
+        &self,
+        ino: Ino,
+        offset: Option<u64>,
+        data: &[Slice],
+    ) -> FsResult<(u64, u64)> {
+        let _sem = self.0.begin().await?;
+        let at = offset.unwrap_or(self.file(ino)?.size.get());
+        let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
+        let done = self.0.write_bytes(ino.0, at, &bytes).await;
+        self.0.settled(done).await.map(|written| (at, written))
+    }
+
     /// Sends what a sync of blocks asks for, and flushes the device. `nilfs_sync_file`.
     async fn sync(&self, ino: u64, kind: SyncKind, (from, to): (u64, u64)) -> FsResult<()> {
         let fs = &self.0;
@@ -254,13 +268,7 @@ impl FileSystem for Mounted {
     }
 
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
-        Box::pin(async move {
-            let _sem = self.0.begin().await?;
-            let size = self.file(ino)?.size.get();
-            let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
-            let done = self.0.write_bytes(ino.0, offset.unwrap_or(size), &bytes).await;
-            self.0.settled(done).await
-        })
+        Box::pin(async move { self.write_at(ino, offset, data).await.map(|(_, written)| written) })
     }
 
     fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
@@ -281,16 +289,14 @@ impl FileSystem for Mounted {
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let fs = &self.0;
-            let written = self.write(ino, offset, data).await?;
+            let (at, written) = self.write_at(ino, offset, data).await?;
             fs.through_memory.set(fs.through_memory.get() + 1);
             if written > 0 {
-                let end = match offset {
-                    Some(from) => from + written,
-                    None => self.file(ino)?.size.get(),
-                };
                 let bits = fs.g.block_bits;
-                let (from, to) = ((end - written) >> bits, (end - 1) >> bits);
+                let (from, to) = (at >> bits, (at + written - 1) >> bits);
                 fs.write_data(ino.0, from, to).await?;
+                // No log is on its way whose blocks would have to be read again.
+                let _sem = fs.sem.lock().await;
                 fs.store.borrow_mut().forget_blocks(ino.0, from, to)?;
             }
             if let Some(kind) = sync {

@@ -144,7 +144,10 @@ impl Nilfs {
                 self.update_super().await?;
             }
         }
-        if cleaning.is_some() { self.secure_cleaning().await } else { Ok(()) }
+        match cleaning {
+            None => Ok(()),
+            Some(_) => self.secure_cleaning().await.inspect_err(|_| self.has_failed.set(true)),
+        }
     }
 
     /// Reads what logs needed that were made, and writes them; where the last has its super root.
@@ -173,7 +176,7 @@ impl Nilfs {
             let begins = self.g.segment(self.g.segment_of(log.start)).0 == log.start;
             if self.opts.flush_segments && begins && site::SEGMENT_FLUSH.on() {
                 self.arrived(std::mem::take(&mut sent), n > 0).await?;
-                self.flush_device().await?;
+                self.flush_now().await?;
             }
             let mut pieces: Vec<(u64, &[Vec<u8>])> = Vec::new();
             let mut at = log.start;
