@@ -228,3 +228,110 @@ fn a_volume_that_runs_full_says_so_and_goes_on_when_there_is_room() {
     fill(&Setup { mib: 64, mode: FsMode::Lfs, ..Setup::new("6.1") });
     fill(&Setup { mib: 64, direct: DirectMode::Log, ..Setup::new("6.18") });
 }
+
+/// Two files that change without end, one directly, on a volume that is so full that segments are
+/// collected all the time.
+fn overwrite_and_collect(setup: &Setup, (blocks, steps): (u64, u64), seed: u64) {
+    let w = World::fresh(setup);
+    let vfs = w.mount(setup).expect("mounts");
+    let (v, rt) = (Rc::new(vfs.clone()), w.rt.clone());
+    w.run(async move {
+        // Blocks of both files, one by one in turn, so that no segment is one file's alone.
+        let direct = OpenFlags { direct: true, ..OpenFlags::CREATE };
+        let fds = [v.open("a", direct, 0o644).await, v.open("b", OpenFlags::CREATE, 0o644).await];
+        let fds = fds.map(|fd| fd.expect("opens"));
+        for block in 0..blocks {
+            for fd in fds {
+                let data = Slice::pattern(block, 0, 4096);
+                v.pwrite(fd, block * 4096, &[data]).await.expect("writes");
+                if fd == fds[1] && block % 64 == 63 {
+                    v.fsync(fd).await.expect("syncs");
+                }
+            }
+        }
+        v.sync().await.expect("syncs");
+        let mut joins = Vec::new();
+        for (task, fd) in fds.into_iter().enumerate() {
+            let v = v.clone();
+            joins.push(rt.spawn("overwrite", async move {
+                let mut rng = Rng::stream(seed, &format!("task {task}"));
+                let mut tags: Vec<u64> = (0..blocks).collect();
+                for step in 0..steps {
+                    let block = rng.below(blocks);
+                    tags[block as usize] = 10_000 + step;
+                    let data = Slice::pattern(10_000 + step, 0, 4096);
+                    v.pwrite(fd, block * 4096, &[data]).await.expect("writes");
+                    if step % 16 == 15 {
+                        v.fsync(fd).await.expect("syncs");
+                    }
+                }
+                for (block, tag) in (0..).zip(tags) {
+                    let got = v.pread(fd, block * 4096, 4096).await.expect("reads");
+                    let got: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+                    let want = Slice::pattern(tag, 0, 4096).to_vec();
+                    assert!(got == want, "seed {seed}, task {task}, block {block}: not its bytes");
+                }
+                v.close(fd).await.expect("closes");
+            }));
+        }
+        for join in joins {
+            join.await;
+        }
+    });
+    w.unmount(&vfs);
+    w.judge(setup, "overwritten and collected");
+    drop(vfs);
+    w.end();
+    assert_nothing_lives();
+}
+
+#[test]
+fn blocks_that_direct_writes_overwrite_are_collected_beside() {
+    let small = Setup { mib: 64, ..Setup::new("6.18") };
+    let lfs = Setup { mode: FsMode::Lfs, ..small.clone() };
+    let log = Setup { direct: DirectMode::Log, ..small.clone() };
+    for seed in seeds(2) {
+        overwrite_and_collect(&small, (1900, 3000), seed);
+        overwrite_and_collect(&lfs, (1400, 6000), seed);
+        overwrite_and_collect(&log, (1400, 6000), seed);
+    }
+}
+
+/// Somebody who overwrites directly without pause does not keep another's fsync from its end.
+#[test]
+fn an_fsync_ends_although_direct_writes_go_on() {
+    let setup = Setup { direct: DirectMode::Log, ..Setup::new("6.18") };
+    let w = World::fresh(&setup);
+    let vfs = w.mount(&setup).expect("mounts");
+    let (v, rt) = (Rc::new(vfs.clone()), w.rt.clone());
+    let writes = w.run(async move {
+        let direct = OpenFlags { direct: true, ..OpenFlags::CREATE };
+        let fd = v.open("f", direct, 0o644).await.expect("opens");
+        v.pwrite(fd, 0, &[Slice::pattern(1, 0, 16 * 4096)]).await.expect("writes");
+        v.sync().await.expect("syncs");
+        let is_over = Rc::new(std::cell::Cell::new(false));
+        let (w, over) = (v.clone(), is_over.clone());
+        let writer = rt.spawn("writer", async move {
+            let mut n = 0u64;
+            while !over.get() && n < 2000 {
+                let data = Slice::pattern(n, 0, 4096);
+                w.pwrite(fd, n % 16 * 4096, &[data]).await.expect("writes");
+                n += 1;
+            }
+            n
+        });
+        for _ in 0..3 {
+            v.fsync(fd).await.expect("syncs");
+        }
+        is_over.set(true);
+        let n = writer.await;
+        v.close(fd).await.expect("closes");
+        n
+    });
+    assert!((3..400).contains(&writes), "{writes} writes during three fsyncs");
+    w.unmount(&vfs);
+    w.judge(&setup, "fsync beside direct writes");
+    drop(vfs);
+    w.end();
+    assert_nothing_lives();
+}

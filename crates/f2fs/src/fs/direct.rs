@@ -22,13 +22,50 @@ use crate::disk::addr;
 use crate::disk::inode::inline;
 use crate::site;
 
-/// Counts direct I/O under way (`inode_dio_begin`, `inode_dio_end`).
-struct Dio(Rc<Inode>);
+/// Direct I/O under way: garbage collection leaves the file's blocks where they are
+/// (`inode_dio_begin`, `inode_dio_end`; `i_gc_rwsem`, taken to read).
+pub(super) struct Dio(Rc<Inode>);
 
 impl Dio {
-    fn begin(inode: &Rc<Inode>) -> Dio {
+    /// Waits: for garbage collection of a block.
+    async fn begin(inode: &Rc<Inode>) -> Dio {
+        while inode.is_moved.get() {
+            inode.dio_done.wait().await;
+        }
         inode.dio.set(inode.dio.get() + 1);
         Dio(inode.clone())
+    }
+
+    /// Waits: for that, and for all other direct I/O.
+    pub(super) async fn alone(inode: &Rc<Inode>) -> Dio {
+        while inode.is_moved.get() || inode.dio.get() > 0 {
+            inode.dio_done.wait().await;
+        }
+        inode.dio.set(1);
+        Dio(inode.clone())
+    }
+}
+
+/// A block of the file is being moved: no direct I/O begins (`i_gc_rwsem`, taken to write).
+pub(super) struct Move(Rc<Inode>);
+
+impl Move {
+    /// `None` while direct I/O is under way: what is on its way must find its block where it was
+    /// looked up.
+    pub(super) fn try_begin(inode: &Rc<Inode>) -> Option<Move> {
+        if inode.dio.get() > 0 {
+            return None;
+        }
+        let was_moved = inode.is_moved.replace(true);
+        assert!(!was_moved, "blocks are moved one at a time");
+        Some(Move(inode.clone()))
+    }
+}
+
+impl Drop for Move {
+    fn drop(&mut self) {
+        self.0.is_moved.set(false);
+        self.0.dio_done.wake_all();
     }
 }
 
@@ -94,7 +131,7 @@ impl F2fs {
         }
     }
 
-    fn drop_cache(&self, inode: &Inode, from: u64, to: u64) {
+    pub(super) fn drop_cache(&self, inode: &Inode, from: u64, to: u64) {
         let (a, b) = block_range(from, to);
         inode.map.invalidate(a, b + 1);
     }
@@ -118,8 +155,8 @@ impl F2fs {
         if offset >= end {
             return Ok(Vec::new());
         }
+        let _dio = Dio::begin(inode).await;
         self.write_back(inode, offset, end).await?;
-        let _dio = Dio::begin(inode);
         let last = end.div_ceil(BLOCK);
         let mut parts = Vec::new();
         let mut at = offset / BLOCK;
@@ -205,15 +242,14 @@ impl F2fs {
                 && (limits.fua || !limits.volatile_cache),
             flag: if limits.fua && site::DIRECT_FUA.on() { Flags::FUA } else { Flags::NONE },
         };
-        self.write_back(inode, at, end).await?;
-        self.drop_cache(inode, at, end);
-        let dio = Dio::begin(inode);
         let wrote = if self.logs_direct() {
             self.write_to_log(inode, (at, end), data, sync).await.map(|()| len)
         } else {
+            let _dio = Dio::begin(inode).await;
+            self.write_back(inode, at, end).await?;
+            self.drop_cache(inode, at, end);
             self.transfer(inode, (at, end), data, allocates, &mut force).await
         };
-        drop(dio);
         self.drop_cache(inode, at, end);
         let done = match wrote {
             Ok(done) => done,

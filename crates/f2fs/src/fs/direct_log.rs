@@ -30,6 +30,7 @@ use wp_rt::{CpuOp, Rt, WaitQueue};
 use wp_vfs::SyncKind;
 
 use super::data::{BIO_BLOCKS, BLOCK};
+use super::direct::Dio;
 use super::dnode::{Dnode, Find, Found};
 use super::inode::{Inode, fi};
 use super::io::{Held, Kind, Of, Page};
@@ -79,7 +80,7 @@ impl F2fs {
         self.opts.direct == DirectMode::Log
     }
 
-    /// Writes whole blocks. The caller has the inode's lock, and its cache has none of them dirty.
+    /// Writes whole blocks. The caller has the inode's lock.
     ///
     /// Waits: for checkpoints and garbage collection, the device. Errors: `NoSpace`, `Io`,
     /// `Corrupt`: what the file has of these blocks is old or new, piece by piece.
@@ -101,12 +102,14 @@ impl F2fs {
         let mut pieces = Pieces::new(data);
         let (mut at, last) = (offset / BLOCK, end / BLOCK);
         while at < last {
+            // Before the piece is under way, so that this file's blocks are collected, too.
             self.balance_fs(true).await;
-            let op = self.lock_op().await;
             let most = (at + BIO_BLOCKS as u64).min(last);
-            let n = self.log_piece(inode, (at, most), &mut pieces, forced).await?;
-            drop(op);
-            at += n;
+            let _dio = Dio::alone(inode).await;
+            self.write_back(inode, at * BLOCK, most * BLOCK).await?;
+            self.drop_cache(inode, at * BLOCK, most * BLOCK);
+            let _op = self.lock_op().await;
+            at += self.log_piece(inode, (at, most), &mut pieces, forced).await?;
         }
         self.forget_reads(inode, offset / BLOCK, last).await;
         Ok(())
@@ -149,17 +152,14 @@ impl F2fs {
         if site::DIRECT_LOG_WAIT.on() {
             given = given.and(write.all().await);
         }
+        let covered = forced || self.recovery_looks(&places);
         let named = match given {
-            Ok(()) => self.name_places(inode, first, slots.start, &places).await,
+            Ok(()) => self.name_places(inode, first, slots.start, &places, covered).await,
             failed => failed,
         };
         if let Err(e) = named {
             places.into_iter().for_each(|place| self.invalidate(place));
             return Err(e);
-        }
-        let covered = forced || self.recovery_looks(&places);
-        if self.io.parts().iter().any(|p| p.limits().volatile_cache) && !covered {
-            inode.set(fi::UNFLUSHED);
         }
         Ok(places.len() as u64)
     }
@@ -196,13 +196,15 @@ impl F2fs {
         Ok((dn, slots, version))
     }
 
-    /// The data is there: its node says so, and what was in its place is free.
+    /// The data is there: its node says so, and what was in its place is free. `covered`: a node
+    /// that names it needs no flush.
     async fn name_places(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         first: u64,
         slot: u32,
         places: &[u32],
+        covered: bool,
     ) -> FsResult<()> {
         let _tree = inode.map_lock.lock().await;
         // The node may have left the cache meanwhile, and the blocks their places.
@@ -210,6 +212,9 @@ impl F2fs {
             return Err(FsError::Io);
         };
         assert_eq!(dn.slot, slot, "a file's blocks keep their slots");
+        if !covered && self.io.parts().iter().any(|p| p.limits().volatile_cache) {
+            inode.arrived.set(inode.arrived.get() + 1);
+        }
         let now: Vec<(u32, u32)> = (slot..).zip(places.iter().copied()).collect();
         let old: Vec<u32> = now.iter().map(|(slot, _)| dn.addr(inode, *slot)).collect();
         self.set_addrs(inode, &dn, &now).await;
@@ -235,21 +240,22 @@ impl F2fs {
         self.opts.oprw && places.iter().all(|at| self.is_sequential(*at))
     }
 
-    /// Before a node of file `ino` is sent with a mark of fsync: flushes direct data that it may
-    /// name. `atomic`: the node goes behind a flush itself, if any does. Yes: somebody was waited
-    /// for. Errors: `Io`.
-    pub(super) async fn flush_direct(&self, ino: u32, atomic: bool) -> FsResult<bool> {
-        let Some(inode) = self.inode_in_memory(ino).filter(|i| i.is(fi::UNFLUSHED)) else {
-            return Ok(false);
-        };
-        inode.clear(fi::UNFLUSHED);
+    /// Must the device be flushed before a node of this file is sent with a mark of fsync, for
+    /// direct data that it may name? `atomic`: the node goes behind a flush itself, if any does.
+    pub(super) fn must_flush_direct(&self, inode: &Inode, atomic: bool) -> bool {
         let flushed = self.g.is_zoned && self.opts.era.zoned_flush_not_fua;
-        if self.opts.fsync_mode == FsyncMode::NoBarrier
-            || (atomic && self.opts.barrier && !flushed)
-            || !site::DIRECT_LOG_FLUSH.on()
-        {
-            return Ok(false);
-        }
-        self.issue_flush(ino).await.map(|()| true)
+        inode.flushed.get() < inode.arrived.get()
+            && self.opts.fsync_mode != FsyncMode::NoBarrier
+            && !(atomic && self.opts.barrier && !flushed)
+            && site::DIRECT_LOG_FLUSH.on()
+    }
+
+    /// Makes direct data durable that has arrived. Waits: for the flush. Errors: `Io`.
+    pub(super) async fn flush_direct(&self, inode: &Inode) -> FsResult<()> {
+        let arrived = inode.arrived.get();
+        self.issue_flush(inode.ino).await?;
+        // Another's may have ended before.
+        inode.flushed.set(inode.flushed.get().max(arrived));
+        Ok(())
     }
 }

@@ -182,7 +182,7 @@ impl F2fs {
         let mut atomic = false;
         if self.logs_direct() && self.has_ino(inode.ino, InoSet::Append) {
             // The inode left memory meanwhile, and with it what it knew of flushes.
-            inode.set(fi::UNFLUSHED);
+            inode.arrived.set(inode.arrived.get().max(inode.flushed.get() + 1));
         }
         if !inode.is_dir() {
             self.sync_data(inode, kind, range, told).await?;

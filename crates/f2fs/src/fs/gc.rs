@@ -23,6 +23,8 @@ const MAX_SLEEP: Span = Span::secs(60);
 const NO_GC_SLEEP: Span = Span::secs(300);
 /// Sections that a checkpoint in the middle of it needs (`NR_GC_CHECKPOINT_SECS`).
 const CP_SECTIONS: u32 = 3;
+/// Rounds that direct I/O kept from blocks, after which it is left at that (`MAX_SKIP_GC_COUNT`).
+const SKIPPED_MOST: u32 = 16;
 
 /// State of garbage collection.
 pub(crate) struct GcState {
@@ -30,12 +32,19 @@ pub(crate) struct GcState {
     stopped: Cell<bool>,
     /// Blocks moved in all.
     pub(super) moved: Cell<u64>,
+    /// Did direct I/O keep this round from a block (`skipped_gc_rwsem`)?
+    pub(super) has_skipped: Cell<bool>,
 }
 
 impl GcState {
     pub(super) fn new(rt: &Rt) -> GcState {
         let wake = Rc::new(WaitQueue::new(rt, "garbage collection"));
-        GcState { wake, stopped: Cell::new(false), moved: Cell::new(0) }
+        GcState {
+            wake,
+            stopped: Cell::new(false),
+            moved: Cell::new(0),
+            has_skipped: Cell::new(false),
+        }
     }
 }
 
@@ -82,7 +91,7 @@ impl F2fs {
     pub(super) async fn collect(self: &Rc<Self>, how: Collect) -> bool {
         let mut foreground = !how.background;
         let mut freed = 0;
-        let mut rounds = 0;
+        let (mut rounds, mut skipped) = (0, 0);
         loop {
             if self.cp_error() || !self.is_mounted() {
                 return false;
@@ -100,6 +109,7 @@ impl F2fs {
             }
             let victim = self.space.borrow_mut().gc_victim(foreground);
             let Some(victim) = victim else { return rounds > 0 };
+            self.gc.has_skipped.set(false);
             let whole = self.collect_section(victim, foreground).await;
             freed += u32::from(whole);
             rounds += 1;
@@ -111,6 +121,10 @@ impl F2fs {
                     continue;
                 }
                 return true;
+            }
+            skipped += u32::from(foreground && self.gc.has_skipped.get());
+            if skipped > SKIPPED_MOST && skipped * 2 >= rounds {
+                return self.write_checkpoint(Reason::Sync).await.is_ok();
             }
             if rounds > self.g.sections * 2 {
                 // Cleaning frees nothing: every section is as full as it can be.

@@ -45,8 +45,6 @@ pub(super) mod fi {
     pub const NO_EXTENT: u32 = 1 << 9;
     /// On the list that a checkpoint copies (`gdirty_list`).
     pub const LISTED: u32 = 1 << 10;
-    /// Its nodes name direct data that arrived, and that no flush has covered.
-    pub const UNFLUSHED: u32 = 1 << 11;
 }
 
 /// Fields of an inode.
@@ -110,7 +108,14 @@ pub(crate) struct Inode {
     pub(super) writers: Cell<u32>,
     /// Direct I/O under way (`i_dio_count`).
     pub(super) dio: Cell<u32>,
+    /// The last of it has ended, or garbage collection is done with a block.
     pub(super) dio_done: WaitQueue,
+    /// Does garbage collection move a block of it (`i_gc_rwsem`, taken to write)?
+    pub(super) is_moved: Cell<bool>,
+    /// `direct=log`: pieces of direct writes that have arrived at the device, and of those the ones
+    /// that a flush has made durable.
+    pub(super) arrived: Cell<u64>,
+    pub(super) flushed: Cell<u64>,
     /// Being freed: no longer to be found.
     pub(super) gone: Cell<bool>,
     pub(super) fs: Weak<F2fs>,
@@ -395,6 +400,9 @@ impl F2fs {
             writers: Cell::new(0),
             dio: Cell::new(0),
             dio_done: WaitQueue::new(&self.rt, "direct I/O on an inode"),
+            is_moved: Cell::new(false),
+            arrived: Cell::new(0),
+            flushed: Cell::new(0),
             gone: Cell::new(false),
             fs: Rc::downgrade(self),
             _tally: Tally::new(LiveKind::Inode),

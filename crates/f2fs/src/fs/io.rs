@@ -459,15 +459,17 @@ impl F2fs {
     /// Sends the merged bio that holds the block, and, if `ordered`, waits for it
     /// (`f2fs_wait_on_page_writeback`; without it, waiting for stable pages, no device here needs).
     pub(crate) async fn wait_on_page_writeback(&self, buf: &Rc<Buffer>, kind: Kind, ordered: bool) {
-        if !buf.flag(BufFlag::Writeback) {
-            return;
-        }
-        self.submit_merged_cond(kind, Held::Buf(buf));
-        if let Some(merged) = self.take_ipu(buf) {
-            self.send(merged);
-        }
-        if ordered {
-            buf.wait_clear(BufFlag::Writeback).await;
+        // Again if somebody, who has no lock of the page here, began another meanwhile: that, too,
+        // may be held back in a merged bio.
+        while buf.flag(BufFlag::Writeback) {
+            self.submit_merged_cond(kind, Held::Buf(buf));
+            if let Some(merged) = self.take_ipu(buf) {
+                self.send(merged);
+            }
+            if !ordered {
+                return;
+            }
+            buf.io_wait().wait().await;
         }
     }
 

@@ -314,12 +314,24 @@ impl F2fs {
             return Err(FsError::Io);
         }
         self.nat(nid).await?;
-        let guard = self.node_write.acquire(1).await;
-        // Nothing is waited for between here and where the node is taken as it is.
-        let info = loop {
+        let direct = how.mark.then(|| self.inode_in_memory(footer(buf).ino.get())).flatten();
+        // Held when direct data came while others were flushed: nothing new is named then.
+        let (mut rounds, mut names) = (0, None);
+        let (guard, info) = loop {
+            let guard = self.node_write.acquire(1).await;
+            // Nothing is waited for between the last time here and where the node is taken as it
+            // is.
             let info = self.nat(nid).await?;
-            if !how.mark || !self.flush_direct(footer(buf).ino.get(), how.atomic).await? {
-                break info;
+            match &direct {
+                Some(inode) if self.must_flush_direct(inode, how.atomic) => {
+                    drop(guard);
+                    if rounds == 1 {
+                        names = Some(inode.map_lock.lock().await);
+                    }
+                    rounds += 1;
+                    self.flush_direct(inode).await?;
+                }
+                _ => break (guard, info),
             }
         };
         if info.blk_addr == addr::NULL {
@@ -395,6 +407,7 @@ impl F2fs {
         self.nat.set_addr(info, given.addr, how.mark);
         drop(given);
         drop(guard);
+        drop(names);
         if how.balance {
             Box::pin(self.balance_fs(false)).await;
         }

@@ -12,6 +12,7 @@ use wp_rt::CpuOp;
 
 use super::checkpoint::OpGuard;
 use super::data::BLOCK;
+use super::direct::Move;
 use super::dnode::{Dnode, Find, Found};
 use super::inode::{Inode, fi};
 use super::io::{DataWrite, Held, IpuRun, Kind};
@@ -351,10 +352,10 @@ impl F2fs {
             Err(FsError::NotFound) => return Ok(false),
             Err(e) => return Err(e),
         };
-        if inode.dio.get() > 0 {
-            // What is on its way must find its block where it was looked up (`i_gc_rwsem`).
+        let Some(_move) = Move::try_begin(&inode) else {
+            self.gc.has_skipped.set(true);
             return Ok(false);
-        }
+        };
         let Some(first) = inode.shape().first_block(node_ofs) else { return Ok(false) };
         let index = first + u64::from(slot);
         if inode.has_inline(inline::DATA) || self.address(&inode, index).await? != addr {
