@@ -92,9 +92,11 @@ const NEIGHBOUR: &str = "one bio fewer begins where another ended; which is not 
 const RACE: &str = "the flusher and the thread of checkpoints share the metadata between them; in \
                     f2fs 4k randwrite as here, and the sum is always the same";
 const FEWER: &str = "one block of metadata fewer there: not known why";
-const TIMER: &str = "the timer of NILFS2's thread (5 s): a checkpoint in a round of 64 KiB, which \
-                     moves all that follows, and one in this, with fio's last write; not tried";
-const SEGMENTS: &str = "as the timer's; and pages that lie side by side in memory share a segment \
+const FLUSH: &str = "above 3600 dirty blocks the thread writes what a write has so far: 20 blocks \
+                     of the 15th in 1m write here and there, 20 here and 54 there in randwrite, a \
+                     race; and one block of metadata more in the rounds of 64 KiB, which are not \
+                     recorded";
+const SEGMENTS: &str = "pages that lie side by side in memory share a segment \
                         of a bio there, so that a log of 258 blocks may be one bio, not two";
 
 /// What differs, as `system round field: ours, theirs`, and why.
@@ -121,25 +123,20 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("f2fs-lfs 1m write pages: 4125, 4124", FEWER),
     ("f2fs-lfs 1m randwrite by f2fs_ckpt: 5, 6", RACE),
     ("f2fs-lfs 1m randwrite by kworker: 25, 24", RACE),
-    ("nilfs2 1m write blocks elsewhere before: 4096, 0", TIMER),
-    ("nilfs2 1m write blocks elsewhere after: 4096, 0", TIMER),
-    ("nilfs2 1m write extents before: 18, 17", TIMER),
-    ("nilfs2 1m write extents after: 18, 19", TIMER),
-    ("nilfs2 1m write bios: 35, 28", SEGMENTS),
-    ("nilfs2 1m write by fio: 4128, 3870", TIMER),
-    ("nilfs2 1m write by segctord: 95, 371", TIMER),
-    ("nilfs2 1m write by wl: 2, 1", TIMER),
-    ("nilfs2 1m write pages: 4225, 4242", TIMER),
-    ("nilfs2 1m write seq_bios: 31, 24", SEGMENTS),
-    ("nilfs2 1m randwrite blocks elsewhere before: 4096, 0", TIMER),
-    ("nilfs2 1m randwrite blocks elsewhere after: 4096, 0", TIMER),
-    ("nilfs2 1m randwrite extents after: 18, 19", TIMER),
-    ("nilfs2 1m randwrite bios: 35, 28", SEGMENTS),
-    ("nilfs2 1m randwrite by fio: 4128, 3870", TIMER),
-    ("nilfs2 1m randwrite by segctord: 94, 373", TIMER),
-    ("nilfs2 1m randwrite by wl: 2, 1", TIMER),
-    ("nilfs2 1m randwrite pages: 4224, 4244", TIMER),
-    ("nilfs2 1m randwrite seq_bios: 31, 24", SEGMENTS),
+    ("nilfs2 1m write all blocks further on before: 1, 0", FLUSH),
+    ("nilfs2 1m write blocks elsewhere before: 1, 0", FLUSH),
+    ("nilfs2 1m write all blocks further on after: 1, 0", FLUSH),
+    ("nilfs2 1m write blocks elsewhere after: 2, 0", FLUSH),
+    ("nilfs2 1m write bios: 36, 28", SEGMENTS),
+    ("nilfs2 1m write seq_bios: 32, 24", SEGMENTS),
+    ("nilfs2 1m randwrite all blocks further on before: 1, 0", FLUSH),
+    ("nilfs2 1m randwrite blocks elsewhere before: 2, 0", FLUSH),
+    ("nilfs2 1m randwrite all blocks further on after: 1, 0", FLUSH),
+    ("nilfs2 1m randwrite blocks elsewhere after: 494, 0", FLUSH),
+    ("nilfs2 1m randwrite bios: 36, 28", SEGMENTS),
+    ("nilfs2 1m randwrite by segctord: 374, 373", FLUSH),
+    ("nilfs2 1m randwrite pages: 4245, 4244", FLUSH),
+    ("nilfs2 1m randwrite seq_bios: 32, 24", SEGMENTS),
 ];
 
 /// Consecutive blocks of a file in consecutive places: first block, first place, blocks.
@@ -163,7 +160,7 @@ struct Round {
 fn machine(system: &System) -> Machine {
     let spec = MachineSpec {
         seed: 1,
-        cpu: PROFILES[0].model(),
+        cpu: PROFILES[1].model(),
         device: "sata-disk-nofua".to_owned(),
         device_params: vec![("capacity_bytes".to_owned(), 700 * MIB)],
         more: Vec::new(),
@@ -341,6 +338,15 @@ fn recorded(dir: &Path, system: &str, size: &str, how: &str) -> Recorded {
     }
 }
 
+/// By how much most of the places differ, and how many differ by something else.
+fn shifted(ours: &[u64], theirs: &[u64]) -> (i64, u64) {
+    let by = |(x, y): (&u64, &u64)| *x as i64 - *y as i64;
+    let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+    ours.iter().zip(theirs).for_each(|pair| *counts.entry(by(pair)).or_default() += 1);
+    let (most, n) = counts.into_iter().max_by_key(|(_, n)| *n).expect("files of some blocks");
+    (most, ours.len() as u64 - n)
+}
+
 /// How two rounds differ, as `field: ours, theirs`.
 fn differences(ours: &Round, theirs: &Recorded) -> Vec<String> {
     let mut out = Vec::new();
@@ -358,9 +364,11 @@ fn differences(ours: &Round, theirs: &Recorded) -> Vec<String> {
         }
     };
     tell("blocks that move here or there only", wrong as u64, 0);
-    let elsewhere = |x: &[u64], y: &[u64]| x.iter().zip(y).filter(|(x, y)| x != y).count() as u64;
-    tell("blocks elsewhere before", elsewhere(&a, &c), 0);
-    tell("blocks elsewhere after", elsewhere(&b, &d), 0);
+    for (when, x, y) in [("before", &a, &c), ("after", &b, &d)] {
+        let (by, elsewhere) = shifted(x, y);
+        tell(&format!("all blocks further on {when}"), by as u64, 0);
+        tell(&format!("blocks elsewhere {when}"), elsewhere, 0);
+    }
     tell("extents before", ours.before.len() as u64, theirs.before.len() as u64);
     tell("extents after", ours.after.len() as u64, theirs.after.len() as u64);
     let by_fio =
@@ -400,7 +408,11 @@ fn every_block_lies_where_it_does_in_linux_before_and_after_unless_listed() {
                 let ours = round(system, &m, &vfs, size, how);
                 let is_nilfs2 = system.name == "nilfs2";
                 let logs = pieces(&ours.before, &ours.after, size.0);
-                assert_eq!(ours.logs, if is_nilfs2 { logs } else { 0 }, "{} {}", size.2, how);
+                // Where more than 3600 blocks are dirty, the thread writes what is there of one
+                // write, and its checkpoint the rest.
+                let by_thread = if size.0 * size.1 / BLOCK > 3600 { 2 } else { 0 };
+                let expected = if is_nilfs2 { logs - by_thread } else { 0 };
+                assert_eq!(ours.logs, expected, "{} {}", size.2, how);
                 if size.2 == "64k" {
                     continue;
                 }

@@ -43,6 +43,18 @@ const OPTIONS: &[OptionSpec] = &[
         help: "segments kept free, in percent (mkfs.nilfs2 -m)",
     },
     OptionSpec {
+        key: "interval",
+        when: When::Mkfs,
+        default: "0",
+        help: "seconds from a change to its log (nilfs-tune -i); 0: 5",
+    },
+    OptionSpec {
+        key: "block_max",
+        when: When::Mkfs,
+        default: "0",
+        help: "changed blocks above which they are written (nilfs-tune -m); 0: 3600",
+    },
+    OptionSpec {
         key: "features",
         when: When::Mkfs,
         default: "",
@@ -252,6 +264,8 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
     m.block_bytes = number(o, "block_size", "block_size: 1024, 2048 or 4096")?;
     m.segment_blocks = number(o, "blocks_per_segment", "blocks_per_segment: 16 or more")?;
     m.reserved_percent = number(o, "reserved_percent", "reserved_percent: 1 to 99")?;
+    m.interval = number(o, "interval", "interval: seconds")?;
+    m.block_max = number(o, "block_max", "block_max: a number of blocks")?;
     m.label = o.get("label", OPTIONS).unwrap_or_default().to_owned();
     m.block_count = match o.get("features", OPTIONS).unwrap_or_default() {
         "" => false,

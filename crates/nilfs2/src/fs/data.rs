@@ -12,6 +12,8 @@ use super::Nilfs;
 
 /// Blocks of a bio of reads at most. `BIO_MAX_VECS`.
 const BIO_BLOCKS: u64 = 256;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 impl Nilfs {
     /// Reads blocks `from..=to` of a file that are not in memory. Waits: for the device.
@@ -76,10 +78,11 @@ impl Nilfs {
         Ok(out)
     }
 
-    /// Writes at `offset`, as much as there is room for; bytes written. The caller holds `sem`.
-    /// Waits: for blocks that are written in part.
+    /// Writes at `offset`, as much as there is room for; bytes written. Each page is a change of
+    /// its own: logs may come between. The caller has the inode's lock, and not `sem`. Waits: for
+    /// `sem`, for blocks that are written in part.
     ///
-    /// Errors: those of the first block; `TooBig`.
+    /// Errors: those of the first page; `TooBig`.
     pub(super) async fn write_bytes(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<u64> {
         if data.is_empty() {
             return Ok(0);
@@ -88,31 +91,42 @@ impl Nilfs {
         if end > i64::MAX as u64 {
             return Err(FsError::TooBig);
         }
-        let bits = self.g.block_bits;
-        let size = 1u64 << bits;
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
-            let (key, within) = (at >> bits, (at & (size - 1)) as usize);
-            let n = rest.len().min(size as usize - within);
+            let n = rest.len().min((PAGE - at % PAGE) as usize);
             let Some((part, next)) = rest.split_at_checked(n) else { break };
-            self.rt.cpu(CpuOp::PageWrite, 1).await;
-            match self.write_within(ino, key, within, part).await {
+            match self.write_page(ino, at, part).await {
                 Ok(()) => (at, rest) = (at + n as u64, next),
                 Err(e) if at == offset => return Err(e),
                 Err(_) => break,
             }
         }
+        Ok(at - offset)
+    }
+
+    /// Writes within a page. `nilfs_write_begin`, `nilfs_write_end`.
+    async fn write_page(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<()> {
+        let _sem = self.begin().await?;
+        self.rt.cpu(CpuOp::PageWrite, 1).await;
+        let size = 1u64 << self.g.block_bits;
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let n = rest.len().min((size - at % size) as usize);
+            let Some((part, next)) = rest.split_at_checked(n) else { break };
+            self.write_within(ino, at / size, (at % size) as usize, part).await?;
+            (at, rest) = (at + n as u64, next);
+        }
         let grows = at > self.inode(ino)?.size.get();
-        self.change(ino, grows, |i| {
+        let done = self.change(ino, grows, |i| {
             self.stamp(i, true);
             if grows {
                 i.size = at.into();
             }
-        })?;
-        Ok(at - offset)
+        });
+        self.settled(done).await
     }
 
-    /// Writes in block `key`, from byte `within` on. `nilfs_write_begin`, `nilfs_write_end`.
+    /// Writes in block `key`, from byte `within` on.
     async fn write_within(&self, ino: u64, key: u64, within: usize, part: &[u8]) -> FsResult<()> {
         self.check_room()?;
         let size = self.g.block_bytes();

@@ -4,15 +4,15 @@
 //!             `segctord`, five seconds after the first change, or when somebody syncs) -> logs ->
 //!             now and then a super block.
 //! Invariants: 1. who changes something holds `sem`, and so does who makes and writes a log: no log
-//!                has half of a call.
+//!                has half of a change. A call is one change; a write one for each page.
 //!             2. a super block names a log only when that is durable.
 //!             3. when a log cannot be written, all who wait are told, and nothing is written any
 //!                more; but a device without a free segment leaves everything as it was.
 //! Left out:   the page cache's limits (what was read or written stays in memory);
 //!             metadata that a call needs are read at its end; the logs without a checkpoint that
-//!             Linux writes when more than 3600 blocks of data are dirty (`sc_watermark`), or under
-//!             memory pressure; a log that failed, which Linux tries again. Writes with `O_DIRECT`
-//!             go through memory, as in Linux, and say so ([`wp_vfs::FileSystem::notes`]).
+//!             Linux writes under memory pressure; a log that failed, which Linux tries again.
+//!             Writes with `O_DIRECT` go through memory, as in Linux, and say so
+//!             ([`wp_vfs::FileSystem::notes`]).
 //! Source:     Linux fs/nilfs2: segment.c, super.c, inode.c, namei.c, dir.c.
 
 mod cleaner;
@@ -32,7 +32,7 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Sector};
 use wp_block::{Bio, Partition};
 use wp_medium::{MediumView, Overlay, Slice, View};
-use wp_rt::{Lock, LockGuard, Rt};
+use wp_rt::{Lock, LockGuard, OwnedLockGuard, Rt};
 
 use crate::disk::{Geometry, Inode};
 use crate::image::{Image, RecoverOptions, recover};
@@ -83,6 +83,8 @@ pub struct Nilfs {
     supers: RefCell<Supers>,
     /// Held by who writes a super block (`ns_sem`).
     super_sem: Lock<()>,
+    /// Those of inodes that somebody holds or waits for ([`Nilfs::lock_inode`]).
+    inode_locks: RefCell<BTreeMap<u64, Rc<Lock<()>>>>,
     /// Open descriptors of files.
     opens: RefCell<BTreeMap<u64, u32>>,
     /// Files whose inode an fdatasync needs too (`NILFS_I_INODE_SYNC`).
@@ -150,9 +152,10 @@ impl Nilfs {
             store: RefCell::new(Store::open(disk, &origin)?),
             missed,
             sem: Lock::new(rt, "nilfs2 logs", ()),
-            segctor: Segctor::new(rt),
+            segctor: Segctor::new(rt, image.super_block()),
             cleaner: Cleaner::new(rt),
             supers: RefCell::new(supers),
+            inode_locks: RefCell::default(),
             super_sem: Lock::new(rt, "nilfs2 super blocks", ()),
             opens: RefCell::default(),
             inode_sync: RefCell::default(),
@@ -180,6 +183,17 @@ impl Nilfs {
     fn check_writable(&self) -> FsResult<()> {
         let is_writable = self.is_mounted.get() && !self.has_failed.get();
         if is_writable { Ok(()) } else { Err(FsError::ReadOnly) }
+    }
+
+    /// Who writes a file or changes its length holds this, before `sem` (`i_rwsem`).
+    async fn lock_inode(&self, number: u64) -> OwnedLockGuard<()> {
+        let lock = {
+            let mut locks = self.inode_locks.borrow_mut();
+            locks.retain(|n, lock| *n == number || Rc::strong_count(lock) > 1);
+            let made = || Rc::new(Lock::new(&self.rt, "nilfs2 inode", ()));
+            locks.entry(number).or_insert_with(made).clone()
+        };
+        lock.lock_owned().await
     }
 
     /// A change, or a log, begins: nobody else changes or writes until the guard goes.

@@ -67,11 +67,10 @@ impl Mounted {
         offset: Option<u64>,
         data: &[Slice],
     ) -> FsResult<(u64, u64)> {
-        let _sem = self.0.begin().await?;
+        let _inode = self.0.lock_inode(ino.0).await;
         let at = offset.unwrap_or(self.file(ino)?.size.get());
         let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
-        let done = self.0.write_bytes(ino.0, at, &bytes).await;
-        self.0.settled(done).await.map(|written| (at, written))
+        self.0.write_bytes(ino.0, at, &bytes).await.map(|written| (at, written))
     }
 
     /// Sends what a sync of blocks asks for, and flushes the device. `nilfs_sync_file`.
@@ -196,6 +195,7 @@ impl FileSystem for Mounted {
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
         Box::pin(async move {
             let fs = &self.0;
+            let _inode = fs.lock_inode(ino.0).await;
             let _sem = fs.begin().await?;
             if let Some(size) = change.size {
                 if !self.file(ino)?.is_file() {

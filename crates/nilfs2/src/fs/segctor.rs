@@ -13,23 +13,34 @@ use wp_medium::Slice;
 use wp_rt::{CpuOp, Either, Rt, WaitQueue, race};
 
 use super::Nilfs;
+use crate::disk::SuperBlock;
 use crate::log::{Cleaning, Kind, Log};
 use crate::site;
 
-/// From the first change to its log. `NILFS_SC_DEFAULT_TIMEOUT`.
-const INTERVAL: Span = Span::secs(5);
+/// Seconds from the first change to its log. `NILFS_SC_DEFAULT_TIMEOUT`.
+const INTERVAL: u32 = 5;
 /// Blocks of a bio at most. `BIO_MAX_VECS`.
 const BIO_BLOCKS: usize = 256;
+/// Above so many changed blocks of files the thread writes them (`NILFS_SC_DEFAULT_WATERMARK`).
+const WATERMARK: u32 = 3600;
+/// Logs that are open so long, in seconds, get their checkpoint (`NILFS_SC_DEFAULT_SR_FREQ`).
+const CHECKPOINT_SECS: u64 = 30;
 
 /// How the log ended that somebody waits for. `struct nilfs_segctor_wait_request`.
 type Outcome = Rc<RefCell<Option<FsResult<()>>>>;
 
 /// What is asked of the thread.
 pub(super) struct Segctor {
+    /// From the first change to its log (`sc_interval`).
+    interval: Span,
+    /// Changed blocks of files above which they are written (`sc_watermark`).
+    watermark: u64,
     /// Those who wait for the log that begins next.
     waiting: RefCell<Vec<Outcome>>,
     /// When it is to write what was changed.
     due: Cell<Option<Time>>,
+    /// Are there many changed blocks (`sc_flush_request`)?
+    is_full: Cell<bool>,
     wake: Rc<WaitQueue>,
     finished: WaitQueue,
     /// Is the next log to be followed by a super block (`THE_NILFS_DISCONTINUED`)?
@@ -38,10 +49,14 @@ pub(super) struct Segctor {
 }
 
 impl Segctor {
-    pub fn new(rt: &Rt) -> Segctor {
+    pub fn new(rt: &Rt, sb: &SuperBlock) -> Segctor {
+        let or = |set: u32, default| u64::from(if set > 0 { set } else { default });
         Segctor {
+            interval: Span::secs(or(sb.c_interval.get(), INTERVAL)),
+            watermark: or(sb.c_block_max.get(), WATERMARK),
             waiting: RefCell::default(),
             due: Cell::new(None),
+            is_full: Cell::new(false),
             wake: Rc::new(WaitQueue::new(rt, "segctord")),
             finished: WaitQueue::new(rt, "nilfs2 log"),
             wants_super: Cell::new(false),
@@ -61,11 +76,16 @@ impl Nilfs {
         self.rt.spawn_daemon("segctord", serve(self.rt.clone(), Rc::downgrade(self), wake));
     }
 
-    /// Something was changed that a log is to have. `nilfs_segctor_start_timer`.
+    /// Something was changed that a log is to have. `nilfs_segctor_start_timer`, and the end of
+    /// `nilfs_transaction_commit`.
     pub(super) fn changed(&self) {
-        if self.segctor.due.get().is_none() {
-            self.segctor.due.set(Some(self.rt.now() + INTERVAL));
-            self.segctor.wake.wake_all();
+        let s = &self.segctor;
+        if s.due.get().is_none() {
+            s.due.set(Some(self.rt.now() + s.interval));
+            s.wake.wake_all();
+        }
+        if self.store.borrow().blocks_to_write() > s.watermark && !s.is_full.replace(true) {
+            s.wake.wake_all();
         }
     }
 
@@ -92,6 +112,7 @@ impl Nilfs {
         let needs_all = has_inode && site::DATASYNC_INODE.on()
             || self.opts.strict_order
             || self.opts.sync_nameless && self.inode(ino)?.links_count.get() == 0
+            || self.store.borrow().open_since().is_some()
             || self.segctor.wants_super.get();
         if needs_all {
             drop(guard);
@@ -103,6 +124,25 @@ impl Nilfs {
         result
     }
 
+    /// Makes and writes logs of what files have, without a checkpoint; or with one, if the last was
+    /// long ago. `SC_FLUSH_FILE`.
+    async fn write_files(&self) -> FsResult<()> {
+        let since = self.store.borrow().open_since();
+        if since.is_some_and(|since| self.secs() >= since.saturating_add(CHECKPOINT_SECS)) {
+            return self.construct(None).await;
+        }
+        let _guard = self.sem.lock().await;
+        self.segctor.is_full.set(false);
+        if self.has_failed.get() {
+            return Err(FsError::ReadOnly);
+        }
+        let made = self.store.borrow_mut().construct(Kind::Files, self.secs());
+        let result = self.write_out(made).await.map(|_| ());
+        // The next checkpoint ends these logs.
+        self.changed();
+        result
+    }
+
     /// Makes and writes the logs of a checkpoint, or of a cleaning, and a super block if it is
     /// time.
     pub(super) async fn construct(&self, cleaning: Option<&Cleaning>) -> FsResult<()> {
@@ -110,6 +150,7 @@ impl Nilfs {
         let s = &self.segctor;
         let accepted = s.waiting.take();
         s.due.set(None);
+        s.is_full.set(false);
         let result = match self.has_failed.get() {
             false => self.construct_locked(cleaning).await,
             true => Err(FsError::ReadOnly),
@@ -244,6 +285,11 @@ async fn serve(rt: Rt, fs: Weak<Nilfs>, wake: Rc<WaitQueue>) {
             drop(woken);
             // Whoever waits was told.
             let _ = up.construct(None).await;
+            continue;
+        }
+        if up.segctor.is_full.get() {
+            drop(woken);
+            let _ = up.write_files().await;
             continue;
         }
         let due = up.segctor.due.get();

@@ -28,6 +28,9 @@ pub enum Kind {
         /// Its last block.
         to: u64,
     },
+    /// Data of all files and the nodes of their maps, without a checkpoint: many are dirty. The
+    /// logs are left open, for the next checkpoint to end. `SC_FLUSH_FILE`.
+    Files,
 }
 
 /// A log as it is to be written.
@@ -164,6 +167,20 @@ pub(super) struct Run {
     /// Are the data of the stage's file in logs, so that its nodes come next?
     at_nodes: bool,
     has_delta: bool,
+    ends_after_files: bool,
+}
+
+/// What the last logs left for the next ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Open {
+    /// When the logs began that no other has ended, in seconds since 1970
+    /// (`NILFS_SC_UNCLOSED`, `sc_lseg_stime`).
+    pub since: Option<u64>,
+    /// Blocks of these logs, the last ones' too (`sc_nblk_inc`).
+    blocks: u64,
+    /// Has a file with data or nodes been in a log since the last checkpoint
+    /// (`NILFS_SC_HAVE_DELTA`)?
+    has_delta: bool,
 }
 
 /// The current log is full, and there is no other.
@@ -217,18 +234,34 @@ impl Store<'_> {
                 }
                 Stage::Sync(ino, from, to)
             }
+            Kind::Files => {
+                self.touch_inodes()?;
+                let mut dirty = self.dirty.iter().filter_map(|number| self.files.get(number));
+                if !dirty.any(File::is_dirty) {
+                    return Ok(Vec::new());
+                }
+                Stage::Files(0)
+            }
         };
         let is_checkpoint = kind == Kind::Checkpoint;
         let cno = self.dat.cno;
         let mut out = Vec::new();
-        let mut run =
-            Run { drafts: Vec::new(), current: 0, stage, at_nodes: false, has_delta: false };
+        let mut run = Run {
+            drafts: Vec::new(),
+            current: 0,
+            stage,
+            at_nodes: false,
+            has_delta: self.open.has_delta,
+            ends_after_files: kind == Kind::Files,
+        };
         let mut blocks = 0;
-        let mut is_first = true;
+        let mut is_first = self.open.since.is_none();
+        let before = if is_first { 0 } else { self.open.blocks };
         while run.stage != Stage::Done {
             run.drafts = vec![self.begin()?];
             if let Some(first) = run.drafts.first_mut() {
-                first.flags |= if is_checkpoint { 0 } else { flag::DATA_SYNC };
+                let is_sync = matches!(kind, Kind::DataSync { .. });
+                first.flags |= if is_sync { flag::DATA_SYNC } else { 0 };
                 first.flags |= if std::mem::take(&mut is_first) { flag::BEGIN } else { 0 };
             }
             self.collect(&mut run)?;
@@ -240,7 +273,7 @@ impl Store<'_> {
             }
             if is_checkpoint && run.stage == Stage::Done {
                 self.count_blocks();
-                self.fill_checkpoint(cno, blocks, now, !run.has_delta)?;
+                self.fill_checkpoint(cno, before + blocks, now, !run.has_delta)?;
                 if self.moving.is_none() {
                     self.nongc_ctime = now;
                 }
@@ -261,9 +294,17 @@ impl Store<'_> {
             }
         }
         self.written();
+        let is_open = kind == Kind::Files;
+        self.open = Open {
+            since: if is_open { self.open.since.or(Some(now)) } else { None },
+            blocks: before + blocks,
+            has_delta: run.has_delta && !is_checkpoint,
+        };
+        if !matches!(kind, Kind::DataSync { .. }) {
+            self.blocks_to_write = 0;
+        }
         if is_checkpoint {
             self.dirty.clear();
-            self.blocks_to_write = 0;
             self.dat.cno = self.dat.cno.wrapping_add(1);
         }
         Ok(out)
@@ -355,6 +396,10 @@ impl Store<'_> {
                 }
                 Stage::Files(n) => match self.dirty.get(n) {
                     Some(number) => *number,
+                    None if run.ends_after_files => {
+                        run.stage = Stage::Done;
+                        return Ok(Ok(()));
+                    }
                     None => {
                         run.stage = Stage::Ifile;
                         continue;

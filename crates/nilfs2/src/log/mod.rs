@@ -31,6 +31,7 @@ use wp_base::FsResult;
 
 use crate::disk::{Checkpoint, SuperRoot, ino};
 
+use construct::Open;
 use dat::Dat;
 use file::File;
 use moving::Moving;
@@ -86,6 +87,7 @@ pub struct Store<'a> {
     nongc_ctime: u64,
     /// What a cleaning moves that is being written.
     moving: Option<Moving>,
+    open: Open,
 }
 
 impl<'a> Store<'a> {
@@ -109,6 +111,7 @@ impl<'a> Store<'a> {
             place: origin.place,
             nongc_ctime: origin.root.nongc_ctime,
             moving: None,
+            open: Open::default(),
             disk,
         })
     }
@@ -126,6 +129,11 @@ impl<'a> Store<'a> {
     /// When the last log was written that was not the cleaner's, in seconds since 1970.
     pub fn nongc_ctime(&self) -> u64 {
         self.nongc_ctime
+    }
+
+    /// When the logs began that only the next checkpoint ends, in seconds since 1970.
+    pub fn open_since(&self) -> Option<u64> {
+        self.open.since
     }
 
     /// The number of the next checkpoint.

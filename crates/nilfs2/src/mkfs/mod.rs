@@ -29,6 +29,10 @@ pub struct MkfsOptions {
     pub segment_blocks: u32,
     /// Percent of the segments that are kept free (`-m`).
     pub reserved_percent: u32,
+    /// Seconds between logs (`nilfs-tune -i`); 0: the default, 5.
+    pub interval: u32,
+    /// Dirty blocks above which the thread writes them (`nilfs-tune -m`); 0: the default, 3600.
+    pub block_max: u32,
     /// Do checkpoints count blocks and inodes (`-O block_count`)?
     pub block_count: bool,
     /// Label (`-L`), up to 80 bytes.
@@ -49,6 +53,8 @@ impl MkfsOptions {
             block_bytes: 4096,
             segment_blocks: 2048,
             reserved_percent: 5,
+            interval: 0,
+            block_max: 0,
             block_count: false,
             label: String::new(),
             uuid: *b"writepathnilfs\0\x01",
@@ -127,6 +133,7 @@ fn super_block(o: &MkfsOptions) -> FsResult<SuperBlock> {
     sb.first_data_block = u64::from(first).into();
     sb.blocks_per_segment = o.segment_blocks.into();
     sb.r_segments_percentage = o.reserved_percent.into();
+    (sb.c_interval, sb.c_block_max) = (o.interval.into(), o.block_max.into());
     (sb.last_cno, sb.last_pseg) = (1.into(), u64::from(first).into());
     sb.free_blocks_count = ((segments - 1) * u64::from(o.segment_blocks)).into();
     (sb.ctime, sb.wtime, sb.lastcheck) = (now, now, now);
