@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Span};
 use wp_cache::{BufFlag, Buffer, Mapping};
+use wp_rt::Soon;
 
 use crate::handle::Handle;
 use crate::heads::{On, home_of};
@@ -38,13 +39,21 @@ impl Handle {
     /// Errors: `ReadOnly` on an aborted journal; `Io`, which aborts it, after a failed write of
     ///         metadata.
     /// Crash:  the change is in this handle's transaction, or nowhere.
-    pub async fn get_write_access(&self, b: &Rc<Buffer>) -> FsResult<()> {
-        self.journal().check_device()?;
-        if self.has_access(b) {
-            return Ok(());
+    #[inline]
+    pub fn get_write_access<'a>(&'a self, b: &'a Rc<Buffer>) -> Soon<'a, FsResult<()>> {
+        match self.write_access_now(b) {
+            Some(done) => Soon::now(done),
+            None => Soon::later(async { self.get_write_access_met(b).await.map(|_| ()) }),
         }
-        // Boxed, since whoever changes metadata holds this future, and most buffers are its own.
-        Box::pin(self.get_write_access_met(b)).await.map(|_| ())
+    }
+
+    /// [`Handle::get_write_access`] where there is nothing to do for it, or it is refused; `None`,
+    /// and nothing is done, where there is.
+    pub fn write_access_now(&self, b: &Buffer) -> Option<FsResult<()>> {
+        match self.journal().check_device() {
+            Ok(()) => self.has_access(b).then_some(Ok(())),
+            refused => Some(refused),
+        }
     }
 
     /// Counts `n` calls more on a buffer that this handle has: where the kernel says again and

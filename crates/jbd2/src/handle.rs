@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
-use wp_rt::CpuOp;
+use wp_rt::{CpuOp, Soon};
 
 use crate::counters::JournalCounters;
 use crate::journal::Journal;
@@ -71,24 +71,43 @@ impl Journal {
     /// commit); for reserved credits.
     /// Errors: `ReadOnly` on an aborted journal; `NoSpace` if no transaction can ever be that
     ///         large.
-    pub async fn start(self: &Rc<Self>, credits: u32) -> FsResult<Handle> {
-        self.start_with(Credits { blocks: credits, ..Credits::default() }).await
+    pub fn start(self: &Rc<Self>, credits: u32) -> Soon<'_, FsResult<Handle>> {
+        self.start_with(Credits { blocks: credits, ..Credits::default() })
     }
 
     /// As [`Journal::start`], with revoke credits and a reservation.
-    pub async fn start_with(self: &Rc<Self>, wanted: Credits) -> FsResult<Handle> {
-        self.rt.cpu(CpuOp::HandleStart, 1).await;
+    pub fn start_with(self: &Rc<Self>, wanted: Credits) -> Soon<'_, FsResult<Handle>> {
+        let mut computing = self.rt.cpu(CpuOp::HandleStart, 1);
+        if !computing.is_over() {
+            return Soon::later(async move {
+                computing.await;
+                self.start_charged(wanted).await
+            });
+        }
+        self.start_charged(wanted)
+    }
+
+    /// [`Journal::start_with`] when its time has been charged.
+    fn start_charged(self: &Rc<Self>, wanted: Credits) -> Soon<'_, FsResult<Handle>> {
         let blocks = i64::from(wanted.blocks) + self.revoke_blocks(i64::from(wanted.revokes));
         let reserve = i64::from(wanted.reserve);
-        {
-            let max = self.user_max();
-            if reserve > max / 2 || blocks + reserve > max {
-                return Err(FsError::NoSpace);
-            }
+        let max = self.user_max();
+        if reserve > max / 2 || blocks + reserve > max {
+            return Soon::now(Err(FsError::NoSpace));
         }
-        let tid = self.join(blocks, reserve).await?;
-        let reserved = (reserve > 0).then(|| Reserved { journal: self.clone(), blocks: reserve });
-        Ok(self.new_handle(tid, blocks, i64::from(wanted.revokes), reserved))
+        let handle = move |tid| {
+            let reserved =
+                (reserve > 0).then(|| Reserved { journal: self.clone(), blocks: reserve });
+            self.new_handle(tid, blocks, i64::from(wanted.revokes), reserved)
+        };
+        match self.try_join(blocks, reserve) {
+            Ok(Ok(tid)) => Soon::now(Ok(handle(tid))),
+            Ok(Err(delay)) => Soon::later(async move {
+                self.wait_out(delay).await;
+                self.join(blocks, reserve).await.map(handle)
+            }),
+            Err(e) => Soon::now(Err(e)),
+        }
     }
 
     /// Starts the handle that was set aside.
@@ -354,14 +373,14 @@ impl Handle {
     ///
     /// Waits: a synchronous handle for company and for the commit; any other not at all.
     /// Errors: `Io` if the journal was aborted meanwhile. Source: `jbd2_journal_stop`.
-    pub async fn stop(self) -> FsResult<()> {
+    pub fn stop(self) -> Soon<'static, FsResult<()>> {
         if self.sync.get() && self.joined.get() {
-            return Box::pin(self.stop_and_commit()).await;
+            return Soon::later(async move { self.stop_and_commit().await });
         }
         if self.joined.get() {
             self.end(self.is_too_old());
         }
-        if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }
+        Soon::now(if self.is_aborted() { Err(FsError::Io) } else { Ok(()) })
     }
 
     async fn stop_and_commit(&self) -> FsResult<()> {

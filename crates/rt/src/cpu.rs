@@ -159,23 +159,29 @@ impl<'a> Cpu<'a> {
     pub(crate) fn new(rt: &'a Rt, op: CpuOp, cost: Span) -> Cpu<'a> {
         Cpu { rt, op, cost, end: None }
     }
-}
 
-impl Future for Cpu<'_> {
-    type Output = ();
+    /// Begins to compute, if it has not; is it over already? What a poll does.
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {
+    pub fn is_over(&mut self) -> bool {
         if self.cost == Span::ZERO {
-            return Poll::Ready(());
+            return true;
         }
         let end = match self.end {
             Some(end) => end,
             None => match self.rt.compute(self.op, self.cost) {
                 Some(end) => *self.end.insert(end),
                 // Interrupt context: nobody to charge.
-                None => return Poll::Ready(()),
+                None => return true,
             },
         };
-        if self.rt.now() >= end { Poll::Ready(()) } else { Poll::Pending }
+        self.rt.now() >= end
+    }
+}
+
+impl Future for Cpu<'_> {
+    type Output = ();
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_over() { Poll::Ready(()) } else { Poll::Pending }
     }
 }

@@ -1,13 +1,11 @@
 //! What a mounted file system offers.
 
 use std::cell::Cell;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_cache::{ErrMark, Fut};
 use wp_medium::Slice;
+use wp_rt::Soon;
 
 /// Kind of a directory entry or inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -242,38 +240,8 @@ pub enum XattrSet {
     Replace,
 }
 
-/// The answer of an operation that mostly need not wait: at once, or by a future.
-///
-/// It acts when it is made, so it is to be awaited at once.
-#[must_use = "an operation is to be awaited"]
-pub enum Call<'a, T> {
-    /// The answer, until it is taken.
-    Now(Option<FsResult<T>>),
-    /// It has to wait, or may have to.
-    Later(Fut<'a, T>),
-}
-
-impl<'a, T> Call<'a, T> {
-    /// An answer.
-    pub fn now(answer: FsResult<T>) -> Call<'a, T> {
-        Call::Now(Some(answer))
-    }
-
-    /// What may have to wait.
-    pub fn later(work: impl Future<Output = FsResult<T>> + 'a) -> Call<'a, T> {
-        Call::Later(Box::pin(work))
-    }
-}
-
-impl<T: Unpin> Future for Call<'_, T> {
-    type Output = FsResult<T>;
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FsResult<T>> {
-        match self.get_mut() {
-            Call::Now(answer) => Poll::Ready(answer.take().expect("polled after it was ready")),
-            Call::Later(work) => work.as_mut().poll(cx),
-        }
-    }
-}
+/// The answer of an operation that mostly need not wait.
+pub type Call<'a, T> = Soon<'a, FsResult<T>>;
 
 /// A mounted file system. One boxed future an operation, if it may have to wait; plain code below.
 ///

@@ -103,6 +103,13 @@ impl GroupDesc {
         out.iter_mut().zip(self.as_bytes()).for_each(|(to, from)| *to = *from);
     }
 
+    /// Forgets what a descriptor of `len` bytes does not hold.
+    pub fn shorten(&mut self, len: usize) {
+        if let Some(beyond) = self.as_mut_bytes().get_mut(len..) {
+            beyond.fill(0);
+        }
+    }
+
     /// Has it all these `flags`?
     pub fn has(&self, flags: u16) -> bool {
         self.flags.get() & flags == flags

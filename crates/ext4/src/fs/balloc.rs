@@ -17,7 +17,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
-use wp_rt::{CpuOp, Lock, Rt};
+use wp_rt::{CpuOp, Lock, Rt, Soon};
 
 use super::bits::Bits;
 use super::data_journal::DataMode;
@@ -170,7 +170,22 @@ impl Groups {
 
 impl Ext4 {
     /// The group's block bitmap buffer, verified; computed if the group was never used.
-    pub(super) async fn block_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
+    pub(super) fn block_bitmap(&self, group: u32) -> Soon<'_, FsResult<Rc<Buffer>>> {
+        let (at, unused) = {
+            let desc = &self.descs.borrow()[group as usize];
+            (desc.block_bitmap(), desc.has(GroupDesc::BLOCK_UNINIT))
+        };
+        match self
+            .bdev
+            .peek(at)
+            .filter(|b| !unused && b.flag(BufFlag::Uptodate) && b.flag(BufFlag::Verified))
+        {
+            Some(b) => Soon::now(Ok(b)),
+            None => Soon::later(self.load_block_bitmap(group)),
+        }
+    }
+
+    async fn load_block_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
         let desc = self.group_desc(group);
         let at = desc.block_bitmap();
         if desc.has(GroupDesc::BLOCK_UNINIT) && self.csum.descriptors() {
@@ -222,10 +237,14 @@ impl Ext4 {
         (blocks..bits).for_each(set);
     }
 
-    pub(super) async fn load_group(&self, group: u32) -> FsResult<()> {
-        if self.groups.bits.borrow()[group as usize].is_some() {
-            return Ok(());
+    pub(super) fn load_group(&self, group: u32) -> Soon<'_, FsResult<()>> {
+        match self.groups.bits.borrow()[group as usize] {
+            Some(_) => Soon::now(Ok(())),
+            None => Soon::later(self.read_group(group)),
         }
+    }
+
+    async fn read_group(&self, group: u32) -> FsResult<()> {
         let _one = self.groups.load.lock().await;
         if self.groups.bits.borrow()[group as usize].is_some() {
             return Ok(());

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_jbd2::Handle;
+use wp_rt::Soon;
 
 use super::extents::{Fill, Run};
 use super::inode::Inode;
@@ -26,15 +27,19 @@ impl Ext4 {
 
     /// Looks up `logical`. `Ok(run)`: mapped, from `logical` on; `Err(hole)`: not mapped for at
     /// least so many blocks.
-    pub(super) async fn lookup(&self, inode: &Inode, logical: u64) -> FsResult<Result<Run, u64>> {
-        if inode.has(flag::EXTENTS) {
-            let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
-            if let Some(found) = self.root_lookup(inode, l)? {
-                return Ok(found);
-            }
-            Box::pin(self.extent_lookup(inode, l)).await
-        } else {
-            Box::pin(self.indirect_lookup(inode, logical)).await
+    pub(super) fn lookup<'a>(
+        &'a self,
+        inode: &'a Inode,
+        logical: u64,
+    ) -> Soon<'a, FsResult<Result<Run, u64>>> {
+        if !inode.has(flag::EXTENTS) {
+            return Soon::later(self.indirect_lookup(inode, logical));
+        }
+        let Ok(l) = u32::try_from(logical) else { return Soon::now(Err(FsError::TooBig)) };
+        match self.root_lookup(inode, l) {
+            Ok(Some(found)) => Soon::now(Ok(found)),
+            Ok(None) => Soon::later(self.extent_lookup(inode, l)),
+            Err(e) => Soon::now(Err(e)),
         }
     }
 

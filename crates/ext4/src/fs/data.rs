@@ -200,7 +200,9 @@ impl Ext4 {
         if end > i32::MAX as u64 {
             Box::pin(self.announce_size(end)).await?;
         }
-        self.update_time(inode).await?;
+        if self.set_times(inode) {
+            self.log_times(inode).await?;
+        }
         let old = inode.size.get();
         let mut pieces = Pieces::new(data);
         let mut at = offset;
@@ -246,12 +248,21 @@ impl Ext4 {
     /// New times, at the resolution of the tick: a second write within it changes nothing
     /// (`file_update_time`).
     pub(super) async fn update_time(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
+        if self.set_times(inode) { self.log_times(inode).await } else { Ok(()) }
+    }
+
+    /// Sets new times; are they new?
+    fn set_times(&self, inode: &Inode) -> bool {
         let now = self.time();
         if inode.mtime() == now && inode.ctime() == now {
-            return Ok(());
+            return false;
         }
         inode.set_mtime(now);
         inode.set_ctime(now);
+        true
+    }
+
+    async fn log_times(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         match self.dirty_inode(inode).await {
             // Nobody hears of it (`ext4_dirty_inode`): who needs a handle next does.
             Err(FsError::Io | FsError::ReadOnly) => Ok(()),
@@ -443,11 +454,11 @@ impl Ext4 {
         }
         // The size on disk moves only over blocks that have their place.
         if end > inode.disksize.get() && (mapped || !site::SIZE_MAPPED.on()) {
-            Box::pin(self.grow_on_disk(h, inode, end)).await?;
+            self.grow_on_disk(h, inode, end).await?;
         } else if grows {
             inode.map.mark_inode_dirty();
             if era.size_change_dirties_inode {
-                Box::pin(self.touch_inode(h, inode)).await?;
+                self.touch_inode(h, inode).await?;
             }
         }
         Ok(())

@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
+use wp_rt::Soon;
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -59,10 +60,14 @@ impl Ext4 {
     }
 
     /// Block `n` of a directory, verified.
-    pub(super) async fn dir_block(&self, dir: &Inode, n: u64) -> FsResult<Rc<Buffer>> {
+    pub(super) fn dir_block<'a>(
+        &'a self,
+        dir: &'a Inode,
+        n: u64,
+    ) -> Soon<'a, FsResult<Rc<Buffer>>> {
         match self.dir_block_now(dir, n) {
-            Some(buf) => Ok(buf),
-            None => Box::pin(self.load_dir_block(dir, n)).await,
+            Some(buf) => Soon::now(Ok(buf)),
+            None => Soon::later(self.load_dir_block(dir, n)),
         }
     }
 
@@ -121,10 +126,14 @@ impl Ext4 {
     }
 
     /// Finds a name.
-    pub(super) async fn find(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
+    pub(super) fn find<'a>(
+        &'a self,
+        dir: &'a Inode,
+        name: &'a [u8],
+    ) -> Soon<'a, FsResult<Option<Place>>> {
         match self.find_now(dir, name) {
-            Some(found) => Ok(found),
-            None => Box::pin(self.find_or_wait(dir, name)).await,
+            Some(found) => Soon::now(Ok(found)),
+            None => Soon::later(self.find_or_wait(dir, name)),
         }
     }
 

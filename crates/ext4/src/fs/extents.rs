@@ -112,7 +112,12 @@ impl Ext4 {
         let parse = |bytes: &[u8], at: u64| -> FsResult<Node> {
             let node = ExtentNode::verify(bytes, at, depth)?;
             let (leaf, inner) = match node.entries() {
-                ExtentEntries::Leaf(l) => (l.to_vec(), Vec::new()),
+                ExtentEntries::Leaf(l) => {
+                    // Mostly one more is to come.
+                    let mut leaf = Vec::with_capacity(l.len() + 1);
+                    leaf.extend_from_slice(l);
+                    (leaf, Vec::new())
+                }
                 ExtentEntries::Inner(i) => (Vec::new(), i.to_vec()),
             };
             Ok(Node { buf: None, header: *node.header(), leaf, inner, pos: 0 })
@@ -365,7 +370,7 @@ impl Ext4 {
     /// Moves the entries of a lone leaf up into the inode, where they fit, and frees its block
     /// (`ext4_ext_try_to_merge_up`).
     pub(super) async fn merge_up(self: &Rc<Self>, h: &Handle, inode: &Inode) -> FsResult<()> {
-        if !self.opts.era.leaf_into_inode || inode.disk.borrow().block[6] != 1 {
+        if !self.may_merge_up(inode) {
             return Ok(());
         }
         let mut root = self.load_node(inode, None, None)?;
@@ -382,6 +387,11 @@ impl Ext4 {
         inode.add_blocks(-1, self.bs().sectors())?;
         self.store_node(h, inode, &mut root).await?;
         self.return_blocks(h, block, 1, true).await
+    }
+
+    /// Has the tree one level of nodes below the inode, in a kernel that looks?
+    fn may_merge_up(&self, inode: &Inode) -> bool {
+        self.opts.era.leaf_into_inode && inode.disk.borrow().block[6] == 1
     }
 
     /// Puts an extent into the tree; with `merge` as part of a neighbour where they continue each
@@ -407,7 +417,12 @@ impl Ext4 {
         merge: bool,
     ) -> FsResult<()> {
         self.insert_below(h, inode, path, new, merge).await?;
-        if merge { self.merge_up(h, inode).await } else { Ok(()) }
+        // Boxed: few trees are to lose a level.
+        if merge && self.may_merge_up(inode) {
+            Box::pin(self.merge_up(h, inode)).await
+        } else {
+            Ok(())
+        }
     }
 
     async fn insert_below(

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::Buffer;
 use wp_jbd2::Handle;
+use wp_rt::Soon;
 
 use super::dir::Place;
 use super::dir_names::Index;
@@ -58,6 +59,16 @@ struct Wanted {
 struct Path {
     nodes: Vec<Node>,
     wanted: Wanted,
+}
+
+impl Path {
+    /// Goes on to `node`, and to the entry of it that the name belongs below.
+    fn push(&mut self, mut node: Node) {
+        let hash = self.wanted.hash.major;
+        // The first entry's hash reads as 0, so there is always one that is not greater.
+        node.pos = node.entries.partition_point(|e| e.hash.get() <= hash) - 1;
+        self.nodes.push(node);
+    }
 }
 
 /// An entry of a leaf that is being split.
@@ -117,7 +128,19 @@ impl Ext4 {
     }
 
     /// Loads inner block `n`; `entries_at` says whether it must be the root.
-    async fn index_node(&self, dir: &Inode, n: u64, entries_at: usize) -> FsResult<Node> {
+    fn index_node<'a>(
+        &'a self,
+        dir: &'a Inode,
+        n: u64,
+        entries_at: usize,
+    ) -> Soon<'a, FsResult<Node>> {
+        match self.index_node_now(dir, n, entries_at) {
+            Some(node) => Soon::now(Ok(node)),
+            None => Soon::later(self.load_index_node(dir, n, entries_at)),
+        }
+    }
+
+    async fn load_index_node(&self, dir: &Inode, n: u64, entries_at: usize) -> FsResult<Node> {
         let buf = self.dir_block(dir, n).await?;
         let blocks = self.dir_blocks(dir);
         if let Some(known) = self.names.borrow_mut().index(&buf, entries_at, blocks) {
@@ -207,21 +230,48 @@ impl Ext4 {
     }
 
     /// The path to the leaf where `name` belongs, or to the first of them.
-    async fn probe(&self, dir: &Inode, name: &[u8]) -> FsResult<Path> {
-        let root = self.index_node(dir, 0, ROOT_ENTRIES_AT).await?;
+    fn probe<'a>(&'a self, dir: &'a Inode, name: &'a [u8]) -> Soon<'a, FsResult<Path>> {
+        let Some(root) = self.index_node_now(dir, 0, ROOT_ENTRIES_AT) else {
+            return Soon::later(async {
+                let root = self.load_index_node(dir, 0, ROOT_ENTRIES_AT).await?;
+                let (mut path, levels) = self.path_from(root, name)?;
+                self.descend(dir, &mut path, levels).await?;
+                Ok(path)
+            });
+        };
+        let (mut path, levels) = match self.path_from(root, name) {
+            Ok(begun) => begun,
+            Err(e) => return Soon::now(Err(e)),
+        };
+        while path.nodes.len() < levels {
+            let child = path.nodes.last().expect("the root is there").child();
+            let Some(node) = self.index_node_now(dir, child, NODE_ENTRIES_AT) else {
+                return Soon::later(async move {
+                    self.descend(dir, &mut path, levels).await?;
+                    Ok(path)
+                });
+            };
+            path.push(node);
+        }
+        Soon::now(Ok(path))
+    }
+
+    /// A path that has only the root yet, and how many nodes it is to have.
+    fn path_from(&self, root: Node, name: &[u8]) -> FsResult<(Path, usize)> {
         let (rule, levels) = self.root_rule(&root)?;
         let hash = self.hash(&rule, name);
-        let mut path = Path { nodes: vec![root], wanted: Wanted { rule, hash } };
-        loop {
-            let node = path.nodes.last_mut().expect("the root is there");
-            // The first entry's hash reads as 0, so there is always one that is not greater.
-            node.pos = node.entries.partition_point(|e| e.hash.get() <= hash.major) - 1;
-            let child = node.child();
-            if path.nodes.len() == levels {
-                return Ok(path);
-            }
-            path.nodes.push(self.index_node(dir, child, NODE_ENTRIES_AT).await?);
+        let mut path = Path { nodes: Vec::with_capacity(levels), wanted: Wanted { rule, hash } };
+        path.push(root);
+        Ok((path, levels))
+    }
+
+    /// Goes on down a path until it has `levels` nodes.
+    async fn descend(&self, dir: &Inode, path: &mut Path, levels: usize) -> FsResult<()> {
+        while path.nodes.len() < levels {
+            let child = path.nodes.last().expect("the root is there").child();
+            path.push(self.index_node(dir, child, NODE_ENTRIES_AT).await?);
         }
+        Ok(())
     }
 
     /// Goes to the next leaf if names with the wanted hash go on there.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
+use wp_rt::Soon;
 
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
@@ -19,7 +20,8 @@ fn first_clear(bitmap: &[u8], first: u32, end: u32) -> Option<u32> {
     let mut seen = *bitmap.get(byte)? | ((1 << bit) - 1);
     if seen == 0xFF {
         let rest = &bitmap[byte + 1..];
-        let full = rest.chunks_exact(8).take_while(|c| **c == [0xFF; 8]).count() * 8;
+        let full = full_bytes::<64>(rest);
+        let full = full + full_bytes::<8>(&rest[full..]);
         let more = rest[full..].iter().position(|b| *b != 0xFF)?;
         seen = rest[full + more];
         byte += 1 + full + more;
@@ -27,9 +29,30 @@ fn first_clear(bitmap: &[u8], first: u32, end: u32) -> Option<u32> {
     Some(byte as u32 * 8 + seen.trailing_ones()).filter(|i| *i < end)
 }
 
+/// How many bytes are full from the first on, in pieces of `N`.
+fn full_bytes<const N: usize>(bytes: &[u8]) -> usize {
+    let is_full = |piece: &&[u8]| piece.iter().fold(0xFF, |all, b| all & b) == 0xFF;
+    bytes.chunks_exact(N).take_while(is_full).count() * N
+}
+
 impl Ext4 {
     /// The group's inode bitmap buffer, verified; computed if the group has no inode yet.
-    pub(super) async fn inode_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
+    pub(super) fn inode_bitmap(&self, group: u32) -> Soon<'_, FsResult<Rc<Buffer>>> {
+        let (at, unused) = {
+            let desc = &self.descs.borrow()[group as usize];
+            (desc.inode_bitmap(), desc.has(GroupDesc::INODE_UNINIT))
+        };
+        match self
+            .bdev
+            .peek(at)
+            .filter(|b| !unused && b.flag(BufFlag::Uptodate) && b.flag(BufFlag::Verified))
+        {
+            Some(b) => Soon::now(Ok(b)),
+            None => Soon::later(self.load_inode_bitmap(group)),
+        }
+    }
+
+    async fn load_inode_bitmap(&self, group: u32) -> FsResult<Rc<Buffer>> {
         let desc = self.group_desc(group);
         let at = desc.inode_bitmap();
         let n = self.geo.inode_bitmap_bytes();

@@ -9,7 +9,7 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_jbd2::{Handle, JournalInode};
 use wp_medium::Slice;
-use wp_rt::{Lock, WaitQueue};
+use wp_rt::{Lock, Soon, WaitQueue};
 use wp_vfs::{Attr, FileType, TimeSpec};
 use zerocopy::little_endian::U32;
 
@@ -211,11 +211,11 @@ impl Inode {
     fn fill_slot(&self, slot: &mut [u8]) {
         let raw = self.raw.borrow();
         if raw.is_empty() {
-            slot.fill(0);
+            slot[disk::Inode::BYTES..].fill(0);
         } else {
             slot.copy_from_slice(&raw);
         }
-        let mut d = *self.disk.borrow();
+        let mut d = self.disk.borrow_mut();
         d.set_size(self.disksize.get());
         d.store(slot);
         if slot.len() > disk::Inode::BYTES {
@@ -244,10 +244,14 @@ pub(super) struct NewInode {
 impl Ext4 {
     /// The inode, from memory or from its table. Errors: `Corrupt` if the image says nonsense,
     /// `Io`.
-    pub(super) async fn inode(self: &Rc<Self>, ino: u32) -> FsResult<Rc<Inode>> {
-        if let Some(i) = self.inodes.borrow().get(u64::from(ino)) {
-            return Ok(i.clone());
+    pub(super) fn inode(self: &Rc<Self>, ino: u32) -> Soon<'_, FsResult<Rc<Inode>>> {
+        match self.inodes.borrow().get(u64::from(ino)) {
+            Some(i) => Soon::now(Ok(i.clone())),
+            None => Soon::later(self.read_inode(ino)),
         }
+    }
+
+    async fn read_inode(self: &Rc<Self>, ino: u32) -> FsResult<Rc<Inode>> {
         let Some(slot) = self.geo.inode_slot(ino) else {
             return Err(FsError::corrupt(
                 "ext4 directory entry",
@@ -420,17 +424,44 @@ impl Ext4 {
     }
 
     /// Logs the inode's slot. Waits: for the table block, and for the journal (conflicts).
-    pub(super) async fn write_inode(&self, h: &Handle, inode: &Inode) -> FsResult<()> {
+    pub(super) fn write_inode<'a>(
+        &'a self,
+        h: &'a Handle,
+        inode: &'a Inode,
+    ) -> Soon<'a, FsResult<()>> {
         let met = inode.table_block.borrow().upgrade();
         let buf = match met.filter(|b| b.flag(BufFlag::Uptodate)) {
-            Some(buf) => buf,
-            None => {
-                let buf = Box::pin(self.itable_buffer(inode.ino)).await?;
-                *inode.table_block.borrow_mut() = Rc::downgrade(&buf);
-                buf
-            }
+            Some(buf) => Some(buf),
+            None => self.meet_table_block(inode),
         };
-        h.get_write_access(&buf).await?;
+        let access = buf.as_ref().and_then(|buf| h.write_access_now(buf));
+        match (buf, access) {
+            (Some(buf), Some(Ok(()))) => Soon::now(self.put_inode(h, inode, &buf)),
+            (_, Some(refused)) => Soon::now(refused),
+            (Some(buf), None) => Soon::later(async move {
+                h.get_write_access(&buf).await?;
+                self.put_inode(h, inode, &buf)
+            }),
+            (None, None) => Soon::later(async {
+                let buf = self.itable_buffer(inode.ino).await?;
+                *inode.table_block.borrow_mut() = Rc::downgrade(&buf);
+                h.get_write_access(&buf).await?;
+                self.put_inode(h, inode, &buf)
+            }),
+        }
+    }
+
+    /// The block of the inode table that an inode stands in, remembered, if it is cached.
+    fn meet_table_block(&self, inode: &Inode) -> Option<Rc<Buffer>> {
+        let slot = &inode.slot;
+        let block = self.inode_tables[slot.group as usize] + u64::from(slot.table_block);
+        let buf = self.bdev.peek(block).filter(|b| b.flag(BufFlag::Uptodate))?;
+        *inode.table_block.borrow_mut() = Rc::downgrade(&buf);
+        Some(buf)
+    }
+
+    /// Puts an inode in its slot of `buf`, to which the handle has write access.
+    fn put_inode(&self, h: &Handle, inode: &Inode, buf: &Rc<Buffer>) -> FsResult<()> {
         let start = inode.slot.offset as usize;
         let size_before = buf.with_mut(|b| {
             let slot = &mut b[start..start + inode.slot_bytes];
@@ -439,7 +470,7 @@ impl Ext4 {
             self.csum.seal_inode(inode.ino, slot);
             size
         });
-        self.dirty(h, &buf)?;
+        self.dirty(h, buf)?;
         if crate::site::SYNC_TID.on() {
             inode.sync_tid.set(h.tid());
         }

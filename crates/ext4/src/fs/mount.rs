@@ -1,12 +1,12 @@
 //! Mounting and unmounting; what is shared by all of the file system.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use wp_base::event::Flags;
 use wp_base::live::{Kind, Tally};
-use wp_base::{BlockSize, FsError, FsResult, Span};
+use wp_base::{BlockSize, FsError, FsResult, Span, Time};
 use wp_block::{Bio, Partition};
 use wp_cache::{Bdev, BufFlag, Buffer, Index, WbPolicy, Writeback};
 use wp_jbd2::{
@@ -14,7 +14,7 @@ use wp_jbd2::{
     RecoverPolicy,
 };
 use wp_medium::{MediumView, Overlay};
-use wp_rt::{CpuOp, Lock, Rt, Ticks};
+use wp_rt::{CpuOp, Lock, Rt, Soon, Ticks};
 use wp_vfs::{JournalConflict, TimeSpec};
 
 use super::balloc::Groups;
@@ -186,10 +186,10 @@ pub struct Ext4 {
     pub(super) sb_buf: Rc<Buffer>,
     gdt: Vec<Rc<Buffer>>,
     /// The descriptors that stand in `gdt`, by group.
-    descs: RefCell<Vec<GroupDesc>>,
+    pub(super) descs: RefCell<Vec<GroupDesc>>,
     /// Where each group's inode table starts, which never changes.
     pub(super) inode_tables: Vec<u64>,
-    journal: RefCell<Option<Rc<Journal>>>,
+    journal: OnceCell<Rc<Journal>>,
     conflicts: RefCell<Option<Rc<Conflicts>>>,
     pub(super) groups: Groups,
     pub(super) inodes: RefCell<Index<Rc<Inode>>>,
@@ -220,6 +220,8 @@ pub struct Ext4 {
     pub(super) sectors_at_mount: Cell<u64>,
     /// The super block knows where this is mounted (`EXT4_MF_MNTDIR_SAMPLED`).
     pub(super) mount_point_sampled: Cell<bool>,
+    /// Calendar time as the tick has it, and when the next tick comes.
+    tick: Cell<(Time, TimeSpec)>,
     pub(super) mounted: Cell<bool>,
     /// Its journal was found aborted: nothing changes any more (`EXT4_MF_FS_ABORTED`).
     stopped: Cell<bool>,
@@ -288,7 +290,7 @@ impl Ext4 {
             gdt,
             descs: RefCell::new(descs),
             inode_tables,
-            journal: RefCell::new(None),
+            journal: OnceCell::new(),
             conflicts: RefCell::new(None),
             inodes: RefCell::default(),
             names: RefCell::default(),
@@ -309,6 +311,7 @@ impl Ext4 {
             kbytes_at_mount: Cell::new(0),
             sectors_at_mount: Cell::new(0),
             mount_point_sampled: Cell::new(false),
+            tick: Cell::new((Time::ZERO, TimeSpec::default())),
             mounted: Cell::new(true),
             stopped: Cell::new(false),
             _tally: Tally::new(Kind::World),
@@ -318,7 +321,7 @@ impl Ext4 {
         let journal = fs.open_journal().await?;
         fs.take_journal_error(&journal);
         fs.set_journal_features(&journal)?;
-        *fs.journal.borrow_mut() = Some(journal);
+        assert!(fs.journal.set(journal).is_ok(), "it is mounted once");
         if fs.dioread_nolock {
             fs.start_conversions();
         }
@@ -400,13 +403,13 @@ impl Ext4 {
         self.conflicts.borrow().as_ref().map_or(Vec::new(), |c| c.all())
     }
 
-    pub(super) fn journal(&self) -> Rc<Journal> {
-        self.journal.borrow().clone().expect("a mounted file system has its journal")
+    pub(super) fn journal(&self) -> &Rc<Journal> {
+        self.journal.get().expect("a mounted file system has its journal")
     }
 
     /// The journal, for reports.
     pub fn journal_handle(&self) -> Rc<Journal> {
-        self.journal()
+        self.journal().clone()
     }
 
     pub(super) fn bs(&self) -> BlockSize {
@@ -433,43 +436,56 @@ impl Ext4 {
 
     /// Calendar time at the resolution of the kernel's tick (`current_fs_time`).
     pub(super) fn time(&self) -> TimeSpec {
+        let now = self.rt.now();
+        let (until, time) = self.tick.get();
+        if now < until { time } else { self.next_tick(now) }
+    }
+
+    /// The tick that `now` is in, remembered until it ends.
+    fn next_tick(&self, now: Time) -> TimeSpec {
         let hz = self.opts.writeback.hz;
         let tick = 1_000_000_000 / hz;
         // Inodes of 128 bytes know whole seconds only (`s_time_gran`).
         let tick = if self.geo.inode_bytes > 128 { tick } else { 1_000_000_000 };
-        let ns = self.rt.now().0 / tick * tick;
-        TimeSpec {
+        let ns = now.0 / tick * tick;
+        let time = TimeSpec {
             secs: self.opts.epoch_secs + (ns / 1_000_000_000) as i64,
             nanos: (ns % 1_000_000_000) as u32,
-        }
+        };
+        self.tick.set((Time(ns + tick), time));
+        time
     }
 
     /// Starts a handle. Errors: `ReadOnly` after unmount or an abort.
-    pub(super) fn start(&self, credits: u32) -> impl Future<Output = FsResult<Handle>> {
+    pub(super) fn start(&self, credits: u32) -> Soon<'_, FsResult<Handle>> {
         self.start_revoking(credits, 0)
     }
 
     /// [`Ext4::start`] of a handle that may free `revokes` metadata blocks.
-    pub(super) fn start_revoking(
-        &self,
-        credits: u32,
-        revokes: u32,
-    ) -> impl Future<Output = FsResult<Handle>> {
+    pub(super) fn start_revoking(&self, credits: u32, revokes: u32) -> Soon<'_, FsResult<Handle>> {
         self.start_with(Credits { blocks: credits, revokes, reserve: 0 })
     }
 
     /// [`Ext4::start`] with all that a handle can ask for.
-    pub(super) async fn start_with(&self, wanted: Credits) -> FsResult<Handle> {
+    pub(super) fn start_with(&self, wanted: Credits) -> Soon<'_, FsResult<Handle>> {
         if !self.mounted.get() {
-            return Err(FsError::ReadOnly);
+            return Soon::now(Err(FsError::ReadOnly));
         }
         let journal = self.journal();
         if journal.is_aborted() {
-            Box::pin(self.stop_changes()).await;
-            return Err(FsError::ReadOnly);
+            return Soon::later(async {
+                self.stop_changes().await;
+                Err(FsError::ReadOnly)
+            });
         }
-        self.rt.cpu(CpuOp::HandleStart, 1).await;
-        journal.start_with(wanted).await
+        let mut computing = self.rt.cpu(CpuOp::HandleStart, 1);
+        if !computing.is_over() {
+            return Soon::later(async move {
+                computing.await;
+                journal.start_with(wanted).await
+            });
+        }
+        journal.start_with(wanted)
     }
 
     /// The journal was aborted behind our back: the file system is read-only from now on, whatever
@@ -496,15 +512,29 @@ impl Ext4 {
     /// Ends a handle; the first error of the two is the answer. An image that turned out to
     /// contradict itself in the middle of a change stops the journal: half a change must not become
     /// durable.
-    pub(super) async fn stop<T>(&self, h: Handle, out: FsResult<T>) -> FsResult<T> {
-        if let Err(e @ FsError::Corrupt(why)) = &out {
+    pub(super) fn stop<'a, T: 'a>(&'a self, h: Handle, out: FsResult<T>) -> Soon<'a, FsResult<T>> {
+        if let Err(e @ FsError::Corrupt(_)) = &out {
             self.journal().abort(e.clone());
             self.stopped.set(true);
-            Box::pin(self.save_error(why)).await;
+            return Soon::later(self.stop_wrong(h, out));
         }
-        let stopped = h.stop().await;
-        let value = out?;
-        stopped.map(|()| value)
+        match h.stop() {
+            Soon::Now(Some(stopped)) => Soon::now(out.and_then(|value| stopped.map(|()| value))),
+            stopped => Soon::later(async {
+                let stopped = stopped.await;
+                out.and_then(|value| stopped.map(|()| value))
+            }),
+        }
+    }
+
+    /// [`Ext4::stop`] of a change that met a wrong image: its super block says so first.
+    async fn stop_wrong<T>(&self, h: Handle, out: FsResult<T>) -> FsResult<T> {
+        if let Err(FsError::Corrupt(why)) = &out {
+            self.save_error(why).await;
+        }
+        // The image's error is the first of the two.
+        drop(h.stop().await);
+        out
     }
 
     /// Gives a changed buffer to the journal.
@@ -535,9 +565,8 @@ impl Ext4 {
     }
 
     /// Says that a descriptor is about to change ([`Ext4::change_accessed_desc`]).
-    pub(super) async fn desc_access(&self, h: &Handle, group: u32) -> FsResult<()> {
-        let buf = self.gdt[self.desc_place(group).0].clone();
-        h.get_write_access(&buf).await
+    pub(super) fn desc_access<'a>(&'a self, h: &'a Handle, group: u32) -> Soon<'a, FsResult<()>> {
+        h.get_write_access(&self.gdt[self.desc_place(group).0])
     }
 
     /// Changes a descriptor in a handle, and seals it.
@@ -560,16 +589,13 @@ impl Ext4 {
     ) -> FsResult<()> {
         let (n, at) = self.desc_place(group);
         let len = usize::from(self.geo.desc_bytes);
-        let buf = self.gdt[n].clone();
+        let buf = &self.gdt[n];
         let desc = &mut self.descs.borrow_mut()[group as usize];
         change(desc);
         self.csum.seal_group_desc(group, desc);
-        buf.with_mut(|b| {
-            desc.store(&mut b[at..at + len]);
-            // A short one has lost its upper half.
-            *desc = GroupDesc::load(&b[at..at + len]);
-        });
-        self.dirty(h, &buf)
+        desc.shorten(len);
+        buf.with_mut(|b| desc.store(&mut b[at..at + len]));
+        self.dirty(h, buf)
     }
 
     fn verify_descriptors(&self) -> FsResult<()> {

@@ -19,14 +19,19 @@ use crate::disk;
 pub struct Mounted(pub Rc<Ext4>);
 
 impl Mounted {
-    async fn get(&self, ino: Ino) -> FsResult<Rc<Inode>> {
-        let n = u32::try_from(ino.0).map_err(|_| FsError::NotFound)?;
-        self.0.inode(n).await
+    fn get(&self, ino: Ino) -> Call<'_, Rc<Inode>> {
+        match u32::try_from(ino.0) {
+            Ok(n) => self.0.inode(n),
+            Err(_) => Call::now(Err(FsError::NotFound)),
+        }
     }
 
-    async fn dir(&self, ino: Ino) -> FsResult<Rc<Inode>> {
-        let d = self.get(ino).await?;
-        if d.is_dir() { Ok(d) } else { Err(FsError::NotDir) }
+    fn dir(&self, ino: Ino) -> Call<'_, Rc<Inode>> {
+        let dir = |d: Rc<Inode>| if d.is_dir() { Ok(d) } else { Err(FsError::NotDir) };
+        match self.get(ino) {
+            Call::Now(Some(found)) => Call::now(found.and_then(dir)),
+            found => Call::later(async move { found.await.and_then(dir) }),
+        }
     }
 
     /// [`FileSystem::lookup`] where it need not wait. `None`: it may have to, or something is
@@ -44,12 +49,17 @@ impl Mounted {
     }
 
     /// Ends a use of an inode: if its last name went meanwhile, it is freed now.
-    async fn done<T>(&self, user: InUse<Inode>, out: FsResult<T>) -> FsResult<T> {
+    fn done<'a, T: 'a>(&'a self, user: InUse<Inode>, out: FsResult<T>) -> Call<'a, T> {
+        if user.0.nlink() > 0 {
+            return Call::now(out);
+        }
         let inode = user.0.clone();
         drop(user);
-        let freed = self.0.free_if_unused(&inode).await;
-        let value = out?;
-        freed.map(|()| value)
+        Call::later(async move {
+            let freed = self.0.free_if_unused(&inode).await;
+            let value = out?;
+            freed.map(|()| value)
+        })
     }
 
     /// Changes attributes; the caller holds the inode's `lock`.

@@ -1,0 +1,40 @@
+//! An answer that is mostly there at once.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The answer of an operation that mostly need not wait: at once, or by a future.
+///
+/// It acts when it is made, so it is to be awaited at once. Next to an `async fn` that returns at
+/// its first poll it saves the future: its arguments, a call through its states and its drop.
+#[must_use = "an operation is to be awaited"]
+pub enum Soon<'a, T> {
+    /// The answer, until it is taken.
+    Now(Option<T>),
+    /// It has to wait, or may have to.
+    Later(Pin<Box<dyn Future<Output = T> + 'a>>),
+}
+
+impl<'a, T> Soon<'a, T> {
+    /// An answer.
+    #[inline]
+    pub fn now(answer: T) -> Soon<'a, T> {
+        Soon::Now(Some(answer))
+    }
+
+    /// What may have to wait.
+    pub fn later(work: impl Future<Output = T> + 'a) -> Soon<'a, T> {
+        Soon::Later(Box::pin(work))
+    }
+}
+
+impl<T: Unpin> Future for Soon<'_, T> {
+    type Output = T;
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match self.get_mut() {
+            Soon::Now(answer) => Poll::Ready(answer.take().expect("polled after it was ready")),
+            Soon::Later(work) => work.as_mut().poll(cx),
+        }
+    }
+}
