@@ -60,16 +60,15 @@ impl OpenFlags {
     pub const CREATE: OpenFlags = OpenFlags { create: true, ..OpenFlags::WRITE };
 }
 
-#[derive(Clone)]
 struct OpenFile {
     ino: Ino,
     write: bool,
     append: bool,
     direct: bool,
     sync: Option<SyncKind>,
-    pos: u64,
+    pos: Cell<u64>,
     /// What it was told of failed writes.
-    told: Rc<Told>,
+    told: Told,
 }
 
 /// The system-call interface of one mounted file system. Clones share descriptors.
@@ -79,7 +78,7 @@ pub struct Vfs(Rc<Inner>);
 struct Inner {
     rt: Rt,
     fs: Rc<dyn FileSystem>,
-    files: RefCell<BTreeMap<u32, OpenFile>>,
+    files: RefCell<BTreeMap<u32, Rc<OpenFile>>>,
     next_fd: Cell<u32>,
     next_call: Cell<u64>,
 }
@@ -128,7 +127,7 @@ impl Vfs {
         out
     }
 
-    fn file(&self, fd: Fd) -> FsResult<OpenFile> {
+    fn file(&self, fd: Fd) -> FsResult<Rc<OpenFile>> {
         self.0.files.borrow().get(&fd.0).cloned().ok_or(FsError::BadFile)
     }
 
@@ -212,10 +211,10 @@ impl Vfs {
                 append: flags.append,
                 direct: flags.direct,
                 sync,
-                pos: 0,
-                told: Rc::new(fs.told(found)),
+                pos: Cell::new(0),
+                told: fs.told(found),
             };
-            self.0.files.borrow_mut().insert(fd, file);
+            self.0.files.borrow_mut().insert(fd, Rc::new(file));
             Ok(Fd(fd))
         };
         self.call("open", || path.to_owned(), |fd| u64::from(fd.0), pin!(body)).await
@@ -249,11 +248,9 @@ impl Vfs {
             if !file.write {
                 return Err(FsError::BadFile);
             }
-            let at = (!file.append).then_some(file.pos);
-            let n = self.write_to(&file, at, data).await?;
-            if let Some(f) = self.0.files.borrow_mut().get_mut(&fd.0) {
-                f.pos = file.pos + n;
-            }
+            let pos = file.pos.get();
+            let n = self.write_to(&file, (!file.append).then_some(pos), data).await?;
+            file.pos.set(pos + n);
             Ok(n)
         };
         self.call("write", || fd.0.to_string(), |n| *n, pin!(body)).await
