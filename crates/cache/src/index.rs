@@ -1,7 +1,7 @@
 //! Things by number: the blocks of a mapping, the inodes in memory. A sparse array in small chunks
 //! (what the radix tree of an `address_space` is for).
 //!
-//! Picture:    chunk `i / 16` of the first 2^18 numbers stands in a vector, later ones in a map. A
+//! Picture:    chunk `i / 16` of the first 2^22 numbers stands in a vector, later ones in a map. A
 //!             thing of number 0 stands by itself until another one comes: most files have one
 //!             block.
 //! Invariants: 1. a chunk in the map holds at least one thing.
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 /// Numbers of a chunk.
 const CHUNK: u64 = 16;
-/// Chunks in the vector at most.
-const DENSE: u64 = 1 << 14;
+/// Chunks in the vector at most: 2 MiB of it, for the blocks of 4 KiB of a device of 16 GiB.
+const DENSE: u64 = 1 << 18;
 
 struct Chunk<T>([Option<T>; CHUNK as usize]);
 
