@@ -1,5 +1,12 @@
 //! btrfs: the real format, read and written.
 //!
-//! [`disk`] has every on-disk structure, once.
+//! [`disk`] has every on-disk structure, once. [`core`] holds a file system in memory, as far as it
+//! was read or changed; [`tree`], [`space`], [`refs`] and [`trans`] are its parts.
 
+pub mod chunks;
+pub mod core;
 pub mod disk;
+pub mod refs;
+pub mod space;
+pub mod trans;
+pub mod tree;

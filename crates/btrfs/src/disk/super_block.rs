@@ -85,7 +85,7 @@ const _: () = assert!(size_of::<RootBackup>() == 168);
 pub const SYSTEM_CHUNK_ARRAY_BYTES: usize = 2048;
 
 /// The super block. `struct btrfs_super_block`.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SuperBlock {
     /// `csum` of all that follows.

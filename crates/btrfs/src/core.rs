@@ -1,0 +1,467 @@
+//! A file system in memory, as far as it was read or changed.
+//!
+//! Picture:    [`Disk`] (bytes of the device) -> [`Core::open`]: super block, system's chunks,
+//!             chunk tree -> trees, opened when they are first asked for, block by block.
+//!             `tree` changes them, `space` finds places, `refs` counts uses, `trans` makes of it
+//!             all what is to be written.
+//! Invariants: 1. synchronous: nothing waits. What was not in memory is read at once and noted
+//!                ([`Core::take_missed`]), so that a caller who simulates time can charge for it.
+//!             2. pure: the same bytes and calls give the same bytes.
+//!             3. a change that fails half way ([`FsError::NoSpace`], `Corrupt`) leaves the
+//!                transaction useless ([`Core::is_broken`] says so, and commits are refused); what
+//!                is on the device stays as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_medium::View;
+use zerocopy::FromBytes;
+
+use crate::chunks::ChunkMap;
+use crate::disk::node::{Common, Expected};
+use crate::disk::{
+    Chunk, DevItem, Key, NodeRef, RootItem, SuperBlock, at32, feature, id, kind, view, wide,
+};
+use crate::refs::Refs;
+use crate::space::Space;
+use crate::trans::Trans;
+use crate::tree::Purpose;
+
+type Read<'a> = dyn Fn(u64, &mut [u8]) -> FsResult<()> + 'a;
+
+/// Where bytes are read from.
+pub struct Disk<'a> {
+    bytes: u64,
+    read: Box<Read<'a>>,
+}
+
+impl fmt::Debug for Disk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Disk<'a> {
+    /// A device of so many bytes; `read` fills a slice from a byte address on.
+    pub fn new(bytes: u64, read: impl Fn(u64, &mut [u8]) -> FsResult<()> + 'a) -> Disk<'a> {
+        Disk { bytes, read: Box::new(read) }
+    }
+
+    /// An image.
+    pub fn of_view(view: &'a dyn View) -> Disk<'a> {
+        Disk::new(view.len_bytes(), |at, out| view.read_at(at, out))
+    }
+
+    /// Length in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Fills a slice from a byte address on.
+    pub fn read(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        (self.read)(at, out)
+    }
+}
+
+/// A read that was made because a tree block was not in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Missed {
+    /// Byte address on the device.
+    pub at: u64,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+/// A tree that is open.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// Number in headers and references: that of the tree, or `TREE_LOG`.
+    pub owner: u64,
+    /// Key of its root item in the root tree; the root tree and the chunk tree have none there.
+    pub key: Key,
+    /// Its root item, as it will be written.
+    pub item: RootItem,
+    /// Address of its root now.
+    pub node: u64,
+    /// Address of its root when the transaction began to change it.
+    pub(crate) commit_node: u64,
+    /// May other trees have blocks of it (snapshots)? `BTRFS_ROOT_SHAREABLE`.
+    pub(crate) is_shareable: bool,
+    /// Is its root item updated after those of files' trees? `BTRFS_ROOT_TRACK_DIRTY`.
+    pub(crate) tracks_dirty: bool,
+    pub(crate) is_dirty: bool,
+    /// Is a snapshot being made of it? `BTRFS_ROOT_FORCE_COW`.
+    pub(crate) force_cow: bool,
+    /// Transaction that changed it last.
+    pub(crate) last_trans: u64,
+}
+
+impl Root {
+    pub(crate) fn new(owner: u64, key: Key, item: RootItem) -> Root {
+        let tracked = [
+            id::EXTENT_TREE,
+            id::DEV_TREE,
+            id::CSUM_TREE,
+            id::FREE_SPACE_TREE,
+            id::UUID_TREE,
+            id::QUOTA_TREE,
+        ];
+        Root {
+            owner,
+            key,
+            item,
+            node: item.bytenr.get(),
+            commit_node: item.bytenr.get(),
+            is_shareable: id::is_file_tree(owner),
+            tracks_dirty: tracked.contains(&owner),
+            is_dirty: false,
+            force_cow: false,
+            last_trans: 0,
+        }
+    }
+}
+
+/// Tree blocks in memory.
+#[derive(Default, Debug)]
+pub(crate) struct Blocks {
+    pub map: BTreeMap<u64, Rc<[u8]>>,
+    /// Those that were changed and not written.
+    pub dirty: BTreeSet<u64>,
+    /// The same of log trees, which are written by themselves.
+    pub dirty_log: BTreeSet<u64>,
+}
+
+/// A file system in memory.
+#[derive(Debug)]
+pub struct Core<'a> {
+    pub(crate) disk: Disk<'a>,
+    pub(crate) sb: Box<SuperBlock>,
+    pub(crate) common: Common,
+    pub(crate) chunks: ChunkMap,
+    pub(crate) chunk_tree_uuid: [u8; 16],
+    pub(crate) blocks: Blocks,
+    pub(crate) roots: BTreeMap<u64, Root>,
+    pub(crate) missed: Vec<Missed>,
+    pub(crate) space: Space,
+    pub(crate) refs: Refs,
+    pub(crate) trans: Trans,
+}
+
+impl<'a> Core<'a> {
+    /// Opens the file system on a device by its first super block: reads that, the chunk tree, and
+    /// nothing else.
+    ///
+    /// Errors: `Corrupt`; `Unsupported` for features, profiles and numbers of devices that are not
+    /// done here, with their names. Whether it can be written, too: [`Core::check_writable`].
+    pub fn open(disk: Disk<'a>) -> FsResult<Core<'a>> {
+        let mut bytes = vec![0; SuperBlock::BYTES];
+        disk.read(SuperBlock::AT, &mut bytes)?;
+        let sb = SuperBlock::read_from_bytes(&bytes).map_err(|_| FsError::Io)?;
+        Core::open_with(disk, Box::new(sb), SuperBlock::AT)
+    }
+
+    /// The same by a super block that was read from byte `at`.
+    pub fn open_with(disk: Disk<'a>, sb: Box<SuperBlock>, at: u64) -> FsResult<Core<'a>> {
+        sb.verify(at)?;
+        feature::check(sb.incompat_flags.get(), sb.compat_ro_flags.get(), false)?;
+        if sb.dev_item.total_bytes.get() > disk.len_bytes() {
+            let found = sb.dev_item.total_bytes.get();
+            let expected = format!("{:#x} or fewer", disk.len_bytes());
+            let field = "dev_item.total_bytes";
+            return Err(FsError::corrupt("btrfs super block", field, at, found, expected));
+        }
+        let common = Common {
+            csum: sb.csum_kind(at)?,
+            fsid: sb.tree_uuid(),
+            node_bytes: at32(sb.nodesize.get()),
+        };
+        let mut chunks = ChunkMap::default();
+        let device = (sb.dev_item.devid.get(), sb.dev_item.total_bytes.get());
+        for (key, chunk) in sb.system_chunks(at)? {
+            chunks.add(key, &chunk, device, at)?;
+        }
+        let mut core = Core {
+            disk,
+            common,
+            chunks,
+            chunk_tree_uuid: [0; 16],
+            blocks: Blocks::default(),
+            roots: BTreeMap::new(),
+            missed: Vec::new(),
+            space: Space::default(),
+            refs: Refs::default(),
+            trans: Trans::new(sb.generation.get()),
+            sb,
+        };
+        let fixed = |bytenr, generation, level| {
+            let mut item = RootItem::zeroed();
+            (item.bytenr, item.generation, item.level) = (bytenr, generation, level);
+            item
+        };
+        let sb = &core.sb;
+        let chunk_tree = fixed(sb.chunk_root, sb.chunk_root_generation, sb.chunk_root_level);
+        let root_tree = fixed(sb.root, sb.generation, sb.root_level);
+        for (tree, item) in [(id::CHUNK_TREE, chunk_tree), (id::ROOT_TREE, root_tree)] {
+            core.roots.insert(tree, Root::new(tree, Key::new(tree, kind::ROOT_ITEM, 0), item));
+        }
+        core.read_chunk_tree(device)?;
+        Ok(core)
+    }
+
+    /// Source: `btrfs_read_chunk_tree`.
+    fn read_chunk_tree(&mut self, device: (u64, u64)) -> FsResult<()> {
+        let (root, _) = self.load_root(id::CHUNK_TREE)?;
+        self.chunk_tree_uuid = self.node(root)?.header().chunk_tree_uuid;
+        let Some(mut path) = self.seek(id::CHUNK_TREE, Key::MIN)? else { return Ok(()) };
+        loop {
+            let at = self.place_of(&path);
+            if let Some((key, bytes)) = self.item(&path)? {
+                match key.kind {
+                    kind::CHUNK_ITEM => {
+                        let (chunk, _) = Chunk::load(bytes, at)?;
+                        self.chunks.add(key, &chunk, device, at)?;
+                    }
+                    kind::DEV_ITEM => {
+                        let Some(item) = view::<DevItem>(bytes, 0) else {
+                            let (found, field) = (wide(bytes.len()), "size");
+                            let right = "98";
+                            return Err(FsError::corrupt(
+                                "btrfs dev item",
+                                field,
+                                at,
+                                found,
+                                right,
+                            ));
+                        };
+                        if item.devid.get() != device.0 {
+                            let found = item.devid.get();
+                            let right = "the device's own number";
+                            let field = "devid";
+                            return Err(FsError::corrupt(
+                                "btrfs dev item",
+                                field,
+                                at,
+                                found,
+                                right,
+                            ));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if !self.next(&mut path)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Can it be written? Errors: `Unsupported` with names of features.
+    pub fn check_writable(&self) -> FsResult<()> {
+        feature::check(self.sb.incompat_flags.get(), self.sb.compat_ro_flags.get(), true)
+    }
+
+    /// The super block as it will be written next, but for what a commit changes.
+    pub fn super_block(&self) -> &SuperBlock {
+        &self.sb
+    }
+
+    /// Which parts of the device logical addresses mean.
+    pub fn chunks(&self) -> &ChunkMap {
+        &self.chunks
+    }
+
+    /// Checksum, uuid and size of tree blocks.
+    pub fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// Bytes of a tree block.
+    pub fn node_bytes(&self) -> usize {
+        self.common.node_bytes
+    }
+
+    /// The uuid of chunks.
+    pub fn chunk_tree_uuid(&self) -> [u8; 16] {
+        self.chunk_tree_uuid
+    }
+
+    /// The reads that were made since this was last called.
+    pub fn take_missed(&mut self) -> Vec<Missed> {
+        std::mem::take(&mut self.missed)
+    }
+
+    /// Forgets blocks that can be read again, but for roots of trees.
+    pub fn drop_clean(&mut self) {
+        let Blocks { map, dirty, dirty_log } = &mut self.blocks;
+        let kept = |n: &u64| {
+            dirty.contains(n) || dirty_log.contains(n) || self.trans.unwritten.contains(n)
+        };
+        map.retain(|n, _| kept(n));
+    }
+
+    // Blocks.
+
+    /// A tree block that is in memory.
+    pub fn node(&self, bytenr: u64) -> FsResult<NodeRef<'_>> {
+        self.blocks.map.get(&bytenr).map(|b| NodeRef::trusted(b)).ok_or_else(|| gone(bytenr))
+    }
+
+    pub(crate) fn bytes_of(&self, bytenr: u64) -> FsResult<Rc<[u8]>> {
+        self.blocks.map.get(&bytenr).cloned().ok_or_else(|| gone(bytenr))
+    }
+
+    /// A tree block of this transaction, to be changed.
+    pub(crate) fn block_mut(&mut self, bytenr: u64) -> FsResult<&mut [u8]> {
+        let block = self.blocks.map.get_mut(&bytenr).ok_or_else(|| gone(bytenr))?;
+        if NodeRef::trusted(block).header().owner.get() == id::TREE_LOG {
+            self.blocks.dirty_log.insert(bytenr);
+        } else {
+            self.blocks.dirty.insert(bytenr);
+        }
+        Ok(Rc::make_mut(block))
+    }
+
+    /// Two tree blocks of this transaction, to be changed.
+    pub(crate) fn with_two(
+        &mut self,
+        a: u64,
+        b: u64,
+        change: impl FnOnce(&mut [u8], &mut [u8]),
+    ) -> FsResult<()> {
+        if a == b {
+            return Err(gone(a));
+        }
+        self.block_mut(b)?;
+        self.block_mut(a)?;
+        let mut first = self.blocks.map.remove(&a).ok_or_else(|| gone(a))?;
+        change(Rc::make_mut(&mut first), self.block_mut(b)?);
+        self.blocks.map.insert(a, first);
+        Ok(())
+    }
+
+    /// A block that was just allocated. Errors: `Corrupt` if it is one of a tree that is in use.
+    pub(crate) fn put_new_block(&mut self, bytenr: u64, bytes: Vec<u8>) -> FsResult<()> {
+        if self.roots.values().any(|r| r.node == bytenr) || self.blocks.dirty.contains(&bytenr) {
+            let expected = "free: it is a block of a tree in use";
+            return Err(FsError::corrupt("btrfs free space", "address", 0, bytenr, expected));
+        }
+        self.blocks.map.insert(bytenr, bytes.into());
+        self.block_mut(bytenr).map(|_| ())
+    }
+
+    pub(crate) fn forget_block(&mut self, bytenr: u64) {
+        self.blocks.map.remove(&bytenr);
+        self.blocks.dirty.remove(&bytenr);
+        self.blocks.dirty_log.remove(&bytenr);
+    }
+
+    /// Reads a tree block, if it is not in memory: the first copy that is right.
+    /// `read_tree_block`.
+    pub fn load_block(
+        &mut self,
+        bytenr: u64,
+        level: u8,
+        generation: u64,
+        first_key: Option<Key>,
+    ) -> FsResult<()> {
+        if let Some(block) = self.blocks.map.get(&bytenr) {
+            let header = NodeRef::trusted(block).header();
+            if header.level != level || header.generation.get() != generation {
+                let (found, field) = (header.generation.get(), "generation");
+                let expected = format!("{generation:#x} and level {level} (block {bytenr})");
+                return Err(FsError::corrupt("btrfs tree block", field, 0, found, expected));
+            }
+            return Ok(());
+        }
+        let (level, generation) = (Some(level), Some(generation));
+        self.read_block(&Expected { bytenr, generation, level, first_key })
+    }
+
+    /// Reads a tree block of which `expected` is known.
+    pub fn read_block(&mut self, expected: &Expected) -> FsResult<()> {
+        let bytes = self.common.node_bytes;
+        let mut first_error = None;
+        for at in self.chunks.places(expected.bytenr, wide(bytes))? {
+            // Zeroed for nothing, but an Rc cannot be filled before it is.
+            let mut block: Rc<[u8]> = std::iter::repeat_n(0, bytes).collect();
+            let out = Rc::make_mut(&mut block);
+            self.missed.push(Missed { at, bytes: self.sb.nodesize.get() });
+            let read = self.disk.read(at, out);
+            match read
+                .and_then(|()| NodeRef::verify(&block, &self.common, expected, at).map(|_| ()))
+            {
+                Ok(()) => {
+                    self.blocks.map.insert(expected.bytenr, block);
+                    return Ok(());
+                }
+                Err(e) => first_error = first_error.or(Some(e)),
+            }
+        }
+        Err(first_error.unwrap_or(FsError::Io))
+    }
+
+    // Trees.
+
+    /// A tree that is open. Errors: `NotFound`.
+    pub fn root(&self, tree: u64) -> FsResult<&Root> {
+        self.roots.get(&tree).ok_or(FsError::NotFound)
+    }
+
+    pub(crate) fn root_mut(&mut self, tree: u64) -> FsResult<&mut Root> {
+        self.roots.get_mut(&tree).ok_or(FsError::NotFound)
+    }
+
+    /// Opens a tree by its root item, if it is not open: the newest of its number. Errors:
+    /// `NotFound` if there is none.
+    pub fn open_root(&mut self, tree: u64) -> FsResult<()> {
+        if self.roots.contains_key(&tree) {
+            return Ok(());
+        }
+        let last = Key::new(tree, kind::ROOT_ITEM, u64::MAX);
+        let Some(path) = self.seek_back(id::ROOT_TREE, last)? else {
+            return Err(FsError::NotFound);
+        };
+        let at = self.place_of(&path);
+        let Some((key, bytes)) = self.item(&path)? else { return Err(FsError::NotFound) };
+        if key.objectid != tree || key.kind != kind::ROOT_ITEM {
+            return Err(FsError::NotFound);
+        }
+        let item = RootItem::load(bytes, at)?;
+        self.roots.insert(tree, Root::new(tree, key, item));
+        Ok(())
+    }
+
+    /// The root block of a tree, read if it is not in memory, and its level.
+    pub(crate) fn load_root(&mut self, tree: u64) -> FsResult<(u64, u8)> {
+        self.open_root(tree)?;
+        let root = self.root(tree)?;
+        let node = root.node;
+        if let Ok(block) = self.node(node) {
+            return Ok((node, block.level()));
+        }
+        let (level, generation) = (root.item.level, root.item.generation.get());
+        self.load_block(node, level, generation, None)?;
+        Ok((node, level))
+    }
+
+    /// A tree has a block more, or fewer.
+    pub(crate) fn count_tree_block(&mut self, tree: u64, is_more: bool) -> FsResult<()> {
+        let bytes = wide(self.common.node_bytes);
+        let used = &mut self.root_mut(tree)?.item.bytes_used;
+        let n = used.get();
+        *used = if is_more { n.wrapping_add(bytes) } else { n.saturating_sub(bytes) }.into();
+        Ok(())
+    }
+
+    /// The path to a key for reading, without the item.
+    pub fn path(&mut self, tree: u64, key: Key) -> FsResult<crate::tree::Path> {
+        Ok(self.search(tree, key, Purpose::Read)?.0)
+    }
+}
+
+fn gone(bytenr: u64) -> FsError {
+    let expected = "a block that is in memory: the same address has two uses";
+    FsError::corrupt("btrfs tree block", "address", 0, bytenr, expected)
+}

@@ -1,0 +1,111 @@
+//! Promises of space, so that a call that was begun does not run out of it half way.
+//!
+//! A call reserves for the items that it may change (`Core::reserve`), and gives the promise back
+//! (`Core::unreserve`). What a commit itself needs is kept out of it: the global reserve.
+
+use wp_base::{FsError, FsResult};
+
+use crate::core::Core;
+use crate::disk::chunk::group;
+use crate::disk::{SuperBlock, id};
+
+use super::Group;
+
+const MIB: u64 = 1 << 20;
+
+impl Core<'_> {
+    /// Bytes of metadata that changing so many items may take: a path each, and as much for the
+    /// splits on it. `btrfs_calc_insert_metadata_size`.
+    pub fn metadata_bytes(&self, items: u64) -> u64 {
+        self.block_bytes() * u64::from(SuperBlock::LEVELS) * 2 * items
+    }
+
+    /// Bytes that stay for commits and for removals. `btrfs_update_global_block_rsv`.
+    pub fn global_reserve(&self) -> u64 {
+        let trees = [id::ROOT_TREE, id::EXTENT_TREE, id::CSUM_TREE, id::FREE_SPACE_TREE];
+        let used = |tree| self.root(tree).map_or(0, |r| r.item.bytes_used.get());
+        let bytes: u64 = trees.into_iter().map(used).sum();
+        // Four trees, and what an unlink may need.
+        let least = self.metadata_bytes(4 + 2 * 6);
+        bytes.max(least).min(512 * MIB)
+    }
+
+    /// Promises metadata for so many items; makes a chunk if that is what it takes.
+    ///
+    /// Errors: `NoSpace`, without any change. What the running transaction has freed counts only
+    /// after a commit: then it is worth another try.
+    pub fn reserve(&mut self, items: u64) -> FsResult<()> {
+        self.begin()?;
+        let needed = self.metadata_bytes(items);
+        if self.fits(needed) {
+            self.space.promised += needed;
+            return Ok(());
+        }
+        // Promises are of the worst case and seldom used: they may count on what the device could
+        // still give, as the kernel overcommits, half of it.
+        let possible = self.chunk_possible(group::METADATA) / 2;
+        if possible > 0
+            && self.metadata_left() + possible
+                >= self.space.promised + needed + self.global_reserve()
+        {
+            if self.metadata_left() < self.global_reserve() + 2 * self.metadata_bytes(1) {
+                self.make_metadata_chunk()?;
+            }
+            self.space.promised += needed;
+            return Ok(());
+        }
+        if possible > 0 {
+            self.make_metadata_chunk()?;
+            if self.fits(needed) {
+                self.space.promised += needed;
+                return Ok(());
+            }
+        }
+        Err(FsError::NoSpace)
+    }
+
+    /// Promises metadata for a call that frees space (removal, truncation): it may use half of the
+    /// global reserve. `btrfs_start_transaction_fallback_global_rsv`.
+    pub fn reserve_for_removal(&mut self, items: u64) -> FsResult<()> {
+        match self.reserve(items) {
+            Err(FsError::NoSpace) => {
+                let needed = self.metadata_bytes(items);
+                if self.metadata_left() < self.space.promised + needed + self.global_reserve() / 2 {
+                    return Err(FsError::NoSpace);
+                }
+                self.space.promised += needed;
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Gives back a promise for so many items.
+    pub fn unreserve(&mut self, items: u64) {
+        let bytes = self.metadata_bytes(items);
+        self.space.promised = self.space.promised.saturating_sub(bytes);
+    }
+
+    fn make_metadata_chunk(&mut self) -> FsResult<()> {
+        match self.make_chunk(group::METADATA) {
+            Err(FsError::NoSpace) | Ok(()) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn fits(&self, needed: u64) -> bool {
+        self.metadata_left() >= self.space.promised + needed + self.global_reserve()
+    }
+
+    /// Bytes of metadata that could be given out now, less what references that wait will take.
+    pub fn metadata_left(&self) -> u64 {
+        let left: u64 = self.space.of_kind(group::METADATA).map(Group::available).sum();
+        left.saturating_sub(self.refs.waiting() * self.block_bytes() / 8)
+    }
+
+    /// Bytes of data that could be given out now, with chunks that could be made.
+    pub fn data_left(&self) -> u64 {
+        let left: u64 = self.space.of_kind(group::DATA).map(Group::available).sum();
+        left + self.chunk_possible(group::DATA)
+    }
+}

@@ -1,0 +1,164 @@
+//! Changes through the core, committed, and looked at by `btrfs check`.
+
+mod skip;
+mod tools;
+mod world;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use wp_base::Rng;
+use wp_btrfs::core::Core;
+use wp_btrfs::disk::file_extent::{FileExtentItem, extent_type};
+use wp_btrfs::disk::inode::{mode, ref_bytes};
+use wp_btrfs::disk::misc::csum_key;
+use wp_btrfs::disk::{FileKind, InodeItem, Key, dir, id, kind};
+use wp_btrfs::refs::DataRef;
+use zerocopy::IntoBytes;
+
+const MIB: u64 = 1 << 20;
+const ROOT: u64 = 256;
+
+/// Makes file `ino` with these extents' lengths in the root directory, by single items.
+fn make_file(core: &mut Core<'_>, file: &File, ino: u64, extents: &[u64]) -> Vec<DataRef> {
+    let name = format!("file-{ino}");
+    let location = Key::new(ino, kind::INODE_ITEM, 0);
+    let transid = core.transid() + u64::from(!core.is_running());
+    let entry = dir::entry_bytes(location, transid, FileKind::File, name.as_bytes(), b"");
+    let index = ino - 255;
+    let hash = dir::name_hash(name.as_bytes());
+    let mut refs = Vec::new();
+    let mut at = 0;
+    for bytes in extents {
+        let (place, got) = core.alloc_data(*bytes, *bytes, 0).expect("room for data");
+        assert_eq!(got, *bytes);
+        let data: Vec<u8> = (0..got).map(|n| (n * 7 + ino) as u8).collect();
+        for physical in core.chunks().places(place, got).expect("a place") {
+            file.write_all_at(&data, physical).expect("room");
+        }
+        let mut sums = Vec::new();
+        for sector in data.chunks(4096) {
+            core.common().csum.push(sector, &mut sums);
+        }
+        core.insert_item(id::CSUM_TREE, csum_key(place), &sums).expect("sums");
+        let r = DataRef { bytenr: place, bytes: got, root: id::FS_TREE, inode: ino, offset: at };
+        core.add_new_data_ref(r).expect("a reference");
+        let item = FileExtentItem::new(extent_type::REGULAR, transid, (place, got), 0, got);
+        let key = Key::new(ino, kind::EXTENT_DATA, at);
+        core.insert_item(id::FS_TREE, key, item.as_bytes()).expect("an extent");
+        refs.push(r);
+        at += got;
+    }
+    let mut inode = InodeItem::zeroed();
+    inode.generation = transid.into();
+    inode.transid = transid.into();
+    inode.size = at.into();
+    inode.nbytes = at.into();
+    inode.nlink = 1.into();
+    inode.mode = (mode::FILE | 0o644).into();
+    core.insert_item(id::FS_TREE, location, inode.as_bytes()).expect("an inode");
+    let back = ref_bytes(index, name.as_bytes());
+    core.insert_item(id::FS_TREE, Key::new(ino, kind::INODE_REF, ROOT), &back).expect("a name");
+    core.insert_item(id::FS_TREE, Key::new(ROOT, kind::DIR_ITEM, hash), &entry).expect("no clash");
+    core.insert_item(id::FS_TREE, Key::new(ROOT, kind::DIR_INDEX, index), &entry).expect("new");
+    grow_root(core, 2 * name.len() as i64);
+    refs
+}
+
+fn remove_file(core: &mut Core<'_>, ino: u64, refs: &[DataRef]) {
+    let name = format!("file-{ino}");
+    for r in refs {
+        core.remove_item(id::FS_TREE, Key::new(ino, kind::EXTENT_DATA, r.offset)).expect("there");
+        core.drop_data_ref(*r).expect("a reference");
+    }
+    let hash = dir::name_hash(name.as_bytes());
+    for key in [
+        Key::new(ino, kind::INODE_ITEM, 0),
+        Key::new(ino, kind::INODE_REF, ROOT),
+        Key::new(ROOT, kind::DIR_ITEM, hash),
+        Key::new(ROOT, kind::DIR_INDEX, ino - 255),
+    ] {
+        core.remove_item(id::FS_TREE, key).expect("it is there");
+    }
+    grow_root(core, -2 * name.len() as i64);
+}
+
+fn grow_root(core: &mut Core<'_>, by: i64) {
+    core.change_item(id::FS_TREE, Key::new(ROOT, kind::INODE_ITEM, 0), |bytes| {
+        let mut inode = *wp_btrfs::disk::view::<InodeItem>(bytes, 0).expect("an inode");
+        inode.size = inode.size.get().saturating_add_signed(by).into();
+        bytes.copy_from_slice(inode.as_bytes());
+    })
+    .expect("the root directory");
+}
+
+fn is_clean(image: &tempfile::NamedTempFile, when: &str) {
+    let said = tools::check(image.path());
+    assert!(said.is_empty(), "{when}: {said}");
+}
+
+#[test]
+fn an_empty_commit_is_sound() {
+    if !tools::has_tool("btrfs empty commit", "btrfs") {
+        return;
+    }
+    for options in [&["-m", "single"][..], &["-m", "dup"], &["-n", "4096", "-m", "dup"]] {
+        let image = tools::mkfs(256 * MIB, options);
+        for n in 0..3 {
+            let mut core = world::open(image.as_file()).expect("it opens");
+            world::commit(&mut core, image.as_file()).expect("a commit");
+            is_clean(&image, &format!("{options:?}, commit {n}"));
+        }
+    }
+}
+
+#[test]
+fn files_come_and_go_over_many_commits() {
+    if !tools::has_tool("btrfs commits", "btrfs") {
+        return;
+    }
+    let cases: [(u64, &[&str]); 5] = [
+        (256 * MIB, &["-m", "single"]),
+        (256 * MIB, &["-m", "dup"]),
+        (512 * MIB, &["-m", "dup", "-d", "dup", "-n", "4096"]),
+        (256 * MIB, &["-n", "4096", "-m", "single"]),
+        (300 * MIB, &["--csum", "xxhash"]),
+    ];
+    for (bytes, options) in cases {
+        let image = tools::mkfs(bytes, options);
+        let file = image.as_file();
+        let mut rng = Rng::stream(3, &format!("{options:?}"));
+        let mut files: BTreeMap<u64, Vec<DataRef>> = BTreeMap::new();
+        let mut next = 257;
+        for round in 0..12 {
+            let mut core = world::open(file).expect("it opens");
+            for _ in 0..2 {
+                for _ in 0..150 {
+                    if rng.below(3) == 0 && !files.is_empty() {
+                        let n = rng.below(files.len() as u64) as usize;
+                        let ino = *files.keys().nth(n).expect("one of them");
+                        let refs = files.remove(&ino).expect("it is there");
+                        remove_file(&mut core, ino, &refs);
+                    } else {
+                        let extents: Vec<u64> =
+                            (0..rng.below(4)).map(|_| 4096 * (1 + rng.below(12))).collect();
+                        let refs = make_file(&mut core, file, next, &extents);
+                        files.insert(next, refs);
+                        next += 1;
+                    }
+                }
+                world::commit(&mut core, file).expect("a commit");
+            }
+            if round % 4 == 3 {
+                is_clean(&image, &format!("{options:?}, round {round}"));
+            }
+        }
+        let mut core = world::open(file).expect("it opens");
+        for (ino, refs) in files {
+            remove_file(&mut core, ino, &refs);
+        }
+        world::commit(&mut core, file).expect("a commit");
+        is_clean(&image, &format!("{options:?}, all removed"));
+    }
+}
