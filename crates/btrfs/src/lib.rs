@@ -6,6 +6,7 @@
 pub mod chunks;
 pub mod core;
 pub mod disk;
+pub mod mkfs;
 pub mod refs;
 pub mod space;
 pub mod trans;

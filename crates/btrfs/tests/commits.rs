@@ -1,5 +1,6 @@
 //! Changes through the core, committed, and looked at by `btrfs check`.
 
+mod commit;
 mod skip;
 mod tools;
 mod world;
@@ -107,7 +108,7 @@ fn an_empty_commit_is_sound() {
         let image = tools::mkfs(256 * MIB, options);
         for n in 0..3 {
             let mut core = world::open(image.as_file()).expect("it opens");
-            world::commit(&mut core, image.as_file()).expect("a commit");
+            commit::commit(&mut core, image.as_file()).expect("a commit");
             is_clean(&image, &format!("{options:?}, commit {n}"));
         }
     }
@@ -148,7 +149,7 @@ fn files_come_and_go_over_many_commits() {
                         next += 1;
                     }
                 }
-                world::commit(&mut core, file).expect("a commit");
+                commit::commit(&mut core, file).expect("a commit");
             }
             if round % 4 == 3 {
                 is_clean(&image, &format!("{options:?}, round {round}"));
@@ -158,7 +159,7 @@ fn files_come_and_go_over_many_commits() {
         for (ino, refs) in files {
             remove_file(&mut core, ino, &refs);
         }
-        world::commit(&mut core, file).expect("a commit");
+        commit::commit(&mut core, file).expect("a commit");
         is_clean(&image, &format!("{options:?}, all removed"));
     }
 }
