@@ -1,11 +1,13 @@
 //! btrfs: the real format, read and written.
 //!
 //! [`disk`] has every on-disk structure, once. [`core`] holds a file system in memory, as far as it
-//! was read or changed; [`tree`], [`space`], [`refs`] and [`trans`] are its parts.
+//! was read or changed; [`tree`], [`space`], [`refs`] and [`trans`] are its parts. [`items`] has
+//! what files are made of.
 
 pub mod chunks;
 pub mod core;
 pub mod disk;
+pub mod items;
 pub mod mkfs;
 pub mod refs;
 pub mod space;

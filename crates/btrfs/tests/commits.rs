@@ -32,7 +32,7 @@ fn make_file(core: &mut Core<'_>, file: &File, ino: u64, extents: &[u64]) -> Vec
     let mut refs = Vec::new();
     let mut at = 0;
     for bytes in extents {
-        let (place, got) = core.alloc_data(*bytes, *bytes, 0).expect("room for data");
+        let Ok((place, got)) = core.alloc_data(*bytes, *bytes, 0) else { break };
         assert_eq!(got, *bytes);
         let data: Vec<u8> = (0..got).map(|n| (n * 7 + ino) as u8).collect();
         for physical in core.chunks().places(place, got).expect("a place") {
@@ -161,5 +161,91 @@ fn files_come_and_go_over_many_commits() {
         }
         commit::commit(&mut core, file).expect("a commit");
         is_clean(&image, &format!("{options:?}, all removed"));
+    }
+}
+
+/// Fills a device with files until there is no room for the next one.
+fn fill(
+    core: &mut Core<'_>,
+    file: &File,
+    next: &mut u64,
+    extents: &[u64],
+) -> BTreeMap<u64, Vec<DataRef>> {
+    const ITEMS: u64 = 6;
+    let mut files = BTreeMap::new();
+    let mut fresh = true;
+    loop {
+        match core.reserve(ITEMS + 2 * extents.len() as u64) {
+            Ok(()) => {}
+            // What was freed counts after a commit.
+            Err(_) if !fresh => {
+                commit::commit(core, file).expect("a commit");
+                fresh = true;
+                continue;
+            }
+            Err(e) => {
+                assert_eq!(e, wp_base::FsError::NoSpace);
+                return files;
+            }
+        }
+        let refs = make_file(core, file, *next, extents);
+        core.unreserve(ITEMS + 2 * extents.len() as u64);
+        core.run_some_refs(200).expect("references");
+        let is_last = refs.len() < extents.len();
+        files.insert(*next, refs);
+        *next += 1;
+        fresh = false;
+        if is_last {
+            return files;
+        }
+    }
+}
+
+#[test]
+fn a_device_fills_up_and_is_emptied_again() {
+    if !tools::has_tool("btrfs full", "btrfs") {
+        return;
+    }
+    let cases: [(u64, &[&str], &[u64]); 5] = [
+        (256 * MIB, &["-m", "single"], &[4 * MIB, 4096]),
+        (256 * MIB, &["-m", "dup"], &[MIB, 64 << 10]),
+        (256 * MIB, &["-m", "dup", "-d", "dup", "-n", "4096"], &[MIB]),
+        // Metadata runs out first.
+        (128 * MIB, &["-m", "dup", "-n", "4096"], &[4096]),
+        (64 * MIB, &["-m", "single"], &[]),
+    ];
+    for (bytes, options, extents) in cases {
+        let image = tools::mkfs(bytes, options);
+        let file = image.as_file();
+        let mut next = 257;
+        for round in 0..2 {
+            let mut core = world::open(file).expect("it opens");
+            let chunks = core.chunks().iter().count();
+            let mut files = fill(&mut core, file, &mut next, extents);
+            commit::commit(&mut core, file).expect("a commit");
+            let grown = core.chunks().iter().count() - chunks;
+            assert!(round > 0 || grown > 0, "{options:?}: no chunk was made");
+            is_clean(&image, &format!("{options:?}, full, {} files", files.len()));
+            let data: u64 = files.values().flatten().map(|r| r.bytes).sum();
+            println!("{options:?}: {} files, {data} bytes, {grown} chunks", files.len());
+            // Every other one, then all: removals go on where nothing else does.
+            for left in [2, 1] {
+                let gone: Vec<u64> = files.keys().copied().filter(|n| n % left == 0).collect();
+                for (n, ino) in gone.into_iter().enumerate() {
+                    if core.reserve_for_removal(8).is_err() {
+                        commit::commit(&mut core, file).expect("a commit");
+                        core.reserve_for_removal(8).expect("room to remove");
+                    }
+                    let refs = files.remove(&ino).expect("it is there");
+                    remove_file(&mut core, ino, &refs);
+                    core.unreserve(8);
+                    if n % 500 == 499 {
+                        commit::commit(&mut core, file).expect("a commit");
+                    }
+                }
+                commit::commit(&mut core, file).expect("a commit");
+                is_clean(&image, &format!("{options:?}, emptied by {left}"));
+            }
+        }
     }
 }

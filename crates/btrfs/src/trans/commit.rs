@@ -7,8 +7,9 @@ use wp_base::{FsError, FsResult};
 use zerocopy::IntoBytes;
 
 use crate::core::{Core, Root};
+use crate::disk::misc::DevStats;
 use crate::disk::node::flag;
-use crate::disk::{id, wide};
+use crate::disk::{Key, id, kind, wide};
 use crate::tree::page;
 
 use super::{Plan, PlanBlock};
@@ -67,6 +68,7 @@ impl Core<'_> {
         if self.root(id::ROOT_TREE)?.node == root && self.needs_copy(root)? {
             self.copy_root(id::ROOT_TREE)?;
         }
+        self.write_dev_stats()?;
         loop {
             while !self.trans.others.is_empty() {
                 let tree = self.trans.others.remove(0);
@@ -84,6 +86,23 @@ impl Core<'_> {
         }
         self.set_root_item(id::ROOT_TREE)?;
         self.set_root_item(id::CHUNK_TREE)
+    }
+
+    /// Counts of the device's errors, which the first commit of a mount writes though they are as
+    /// they were. `btrfs_run_dev_stats`.
+    fn write_dev_stats(&mut self) -> FsResult<()> {
+        if std::mem::replace(&mut self.trans.has_dev_stats, true) {
+            return Ok(());
+        }
+        let devid = self.sb.dev_item.devid.get();
+        let key = Key::new(id::DEV_STATS, kind::PERSISTENT_ITEM, devid);
+        match self.change_item(id::DEV_TREE, key, |_| ()) {
+            Err(FsError::NotFound) => {
+                let none = DevStats { values: [0.into(); 5] };
+                self.insert_item(id::DEV_TREE, key, none.as_bytes())
+            }
+            other => other,
+        }
     }
 
     /// `update_cowonly_root`.

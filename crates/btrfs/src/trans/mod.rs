@@ -41,6 +41,8 @@ pub(crate) struct Trans {
     pub is_writing: bool,
     /// A change failed half way.
     pub is_broken: bool,
+    /// Did a commit write the device's counts of errors?
+    pub has_dev_stats: bool,
     /// The super block as the last commit has it, for those that log syncs write.
     pub last_super: Option<Box<SuperBlock>>,
 }
@@ -55,6 +57,7 @@ impl Trans {
             unwritten: BTreeSet::new(),
             is_writing: false,
             is_broken: false,
+            has_dev_stats: false,
             last_super: None,
         }
     }
