@@ -1,6 +1,7 @@
 //! Changes through the core, committed, and looked at by `btrfs check`.
 
 mod commit;
+mod program;
 mod skip;
 mod tools;
 mod world;
@@ -105,13 +106,26 @@ fn an_empty_commit_is_sound() {
         return;
     }
     for options in [&["-m", "single"][..], &["-m", "dup"], &["-n", "4096", "-m", "dup"]] {
-        let image = tools::mkfs(256 * MIB, options);
+        let image = program::mkfs(256 * MIB, options);
         for n in 0..3 {
             let mut core = world::open(image.as_file()).expect("it opens");
             commit::commit(&mut core, image.as_file()).expect("a commit");
             is_clean(&image, &format!("{options:?}, commit {n}"));
         }
     }
+}
+
+#[test]
+fn the_checker_tells_a_use_that_nobody_counts() {
+    if !tools::has_tool("btrfs checker", "btrfs") {
+        return;
+    }
+    let image = program::mkfs(256 * MIB, &[]);
+    let mut core = world::open(image.as_file()).expect("it opens");
+    let refs = make_file(&mut core, image.as_file(), 257, &[8192]);
+    core.drop_data_ref(refs[0]).expect("a reference");
+    commit::commit(&mut core, image.as_file()).expect("a commit");
+    assert!(!tools::check(image.path()).is_empty());
 }
 
 #[test]
@@ -127,7 +141,7 @@ fn files_come_and_go_over_many_commits() {
         (300 * MIB, &["--csum", "xxhash"]),
     ];
     for (bytes, options) in cases {
-        let image = tools::mkfs(bytes, options);
+        let image = program::mkfs(bytes, options);
         let file = image.as_file();
         let mut rng = Rng::stream(3, &format!("{options:?}"));
         let mut files: BTreeMap<u64, Vec<DataRef>> = BTreeMap::new();
@@ -215,7 +229,7 @@ fn a_device_fills_up_and_is_emptied_again() {
         (64 * MIB, &["-m", "single"], &[]),
     ];
     for (bytes, options, extents) in cases {
-        let image = tools::mkfs(bytes, options);
+        let image = program::mkfs(bytes, options);
         let file = image.as_file();
         let mut next = 257;
         for round in 0..2 {

@@ -2,6 +2,7 @@
 //! images for `btrfs check`.
 
 mod commit;
+mod program;
 mod skip;
 mod tools;
 mod world;
@@ -374,7 +375,7 @@ fn files_are_as_the_model_says_and_images_are_clean() {
         (256 * MIB, &["--csum", "xxhash", "-n", "8192"]),
     ];
     for (n, (bytes, options)) in cases.into_iter().enumerate() {
-        let image = tools::mkfs(bytes, options);
+        let image = program::mkfs(bytes, options);
         let mut world = World {
             core: world::open(image.as_file()).expect("it opens"),
             file: image.as_file(),

@@ -3,6 +3,7 @@
 //! ours as options. Exempt are what the program's earlier transactions left: three backups of roots
 //! in the super block, and bytes of leaves that no item has.
 
+mod program;
 mod skip;
 mod tools;
 mod world;
@@ -41,7 +42,7 @@ fn read(file: &File, at: u64, bytes: usize) -> Vec<u8> {
 /// What the program made, and the options that make it here.
 fn run_program(bytes: u64, options: &[&str]) -> (tempfile::NamedTempFile, MkfsOptions) {
     loop {
-        let image = tools::mkfs(bytes, options);
+        let image = program::mkfs(bytes, options);
         let file = image.as_file();
         let mut o = ours(bytes, options);
         let theirs = SuperBlock::read_from_bytes(&read(file, SuperBlock::AT, 4096)).expect("4096");

@@ -15,16 +15,6 @@ pub fn has_tool(check: &str, tool: &str) -> bool {
     found
 }
 
-/// Runs mkfs.btrfs on a new file.
-pub fn mkfs(bytes: u64, options: &[&str]) -> tempfile::NamedTempFile {
-    let file = tempfile::NamedTempFile::new().expect("a scratch file");
-    file.as_file().set_len(bytes).expect("room");
-    let run = Command::new("mkfs.btrfs").args(["-q", "-f"]).args(options).arg(file.path()).output();
-    let run = run.expect("it runs");
-    assert!(run.status.success(), "{options:?}: {}", String::from_utf8_lossy(&run.stderr));
-    file
-}
-
 /// What `btrfs check` has against an image; empty: nothing.
 pub fn check(image: &Path) -> String {
     let mut program = Command::new("btrfs");
