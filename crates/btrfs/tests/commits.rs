@@ -263,3 +263,123 @@ fn a_device_fills_up_and_is_emptied_again() {
         }
     }
 }
+
+/// A file with parts of an extent that another has, each at another offset.
+fn share(core: &mut Core<'_>, ino: u64, r: &DataRef, parts: u64) -> Vec<DataRef> {
+    let name = format!("file-{ino}");
+    let location = Key::new(ino, kind::INODE_ITEM, 0);
+    let mut inode = InodeItem::zeroed();
+    inode.size = (parts * 8192).into();
+    inode.nbytes = (parts * 4096).into();
+    (inode.nlink, inode.mode) = (1.into(), (mode::FILE | 0o644).into());
+    core.insert_inode(id::FS_TREE, ino, &inode).expect("new");
+    core.add_ref(id::FS_TREE, ino, ROOT, ino - 255, name.as_bytes()).expect("new");
+    let name = name.as_bytes();
+    core.add_name(id::FS_TREE, ROOT, ino - 255, name, location, FileKind::File).expect("new");
+    grow_root(core, 2 * name.len() as i64);
+    let transid = core.transid();
+    (0..parts)
+        .map(|n| {
+            let whole = (r.bytenr, r.bytes);
+            let item = FileExtentItem::new(extent_type::REGULAR, transid, whole, 4096, 4096);
+            core.insert_extent_item(id::FS_TREE, ino, n * 8192, &item, false).expect("new");
+            DataRef { inode: ino, offset: (n * 8192).wrapping_sub(4096), ..*r }
+        })
+        .collect()
+}
+
+#[test]
+fn an_extent_with_many_users_has_references_of_their_own() {
+    if !tools::has_tool("btrfs many users", "btrfs") {
+        return;
+    }
+    for options in [&["-n", "4096"][..], &["-n", "16384", "-m", "single"]] {
+        let image = program::mkfs(256 * MIB, options);
+        let file = image.as_file();
+        let mut core = world::open(file).expect("it opens");
+        let first = make_file(&mut core, file, 257, &[8192]);
+        commit::commit(&mut core, file).expect("a commit");
+        let mut files = BTreeMap::new();
+        for ino in 258..330 {
+            files.insert(ino, share(&mut core, ino, &first[0], 1 + ino % 9));
+            if ino % 20 == 0 {
+                commit::commit(&mut core, file).expect("a commit");
+            }
+        }
+        commit::commit(&mut core, file).expect("a commit");
+        let from = Key::new(first[0].bytenr, kind::EXTENT_DATA_REF, 0);
+        let to = Key { offset: u64::MAX, ..from };
+        assert!(core.first(id::EXTENT_TREE, from, to).expect("it reads").is_some());
+        is_clean(&image, "many users");
+        // The one that made it goes first; of the others some in one transaction with new ones.
+        core = world::open(file).expect("it opens");
+        remove_file(&mut core, 257, &first);
+        let mut rng = Rng::stream(1, "users");
+        while !files.is_empty() {
+            for _ in 0..20 {
+                let n = rng.below(files.len().max(1) as u64) as usize;
+                let Some(ino) = files.keys().nth(n).copied() else { break };
+                // `remove_file` finds extents by their reference: offsets are of the file here.
+                let refs = files.remove(&ino).expect("it is there");
+                core.remove_inode_items(id::FS_TREE, Key::new(ino, kind::EXTENT_DATA, 0), 100)
+                    .expect("it is sound");
+                assert!(!refs.is_empty());
+                remove_file(&mut core, ino, &[]);
+                if rng.below(6) == 0 && ino < 1000 {
+                    files.insert(ino + 1000, share(&mut core, ino + 1000, &first[0], 3));
+                }
+            }
+            commit::commit(&mut core, file).expect("a commit");
+            is_clean(&image, &format!("{} left", files.len()));
+        }
+        let gone = core.lookup(id::EXTENT_TREE, Key::new(first[0].bytenr, kind::EXTENT_ITEM, 8192));
+        assert_eq!(gone, Ok(None));
+    }
+}
+
+#[test]
+fn a_cut_before_the_super_block_leaves_the_last_commit() {
+    if !tools::has_tool("btrfs cut", "btrfs") {
+        return;
+    }
+    for options in [&["-n", "4096", "-m", "single"][..], &["-m", "dup"]] {
+        let image = program::mkfs(256 * MIB, options);
+        let file = image.as_file();
+        let mut rng = Rng::stream(5, "cut");
+        let mut core = world::open(file).expect("it opens");
+        let mut files: BTreeMap<u64, Vec<DataRef>> = BTreeMap::new();
+        let mut next = 257;
+        let mut change = |core: &mut Core<'_>, n: usize| {
+            for _ in 0..n {
+                if rng.below(2) == 0 && files.len() > 20 {
+                    let n = rng.below(files.len() as u64) as usize;
+                    let ino = *files.keys().nth(n).expect("one of them");
+                    remove_file(core, ino, &files.remove(&ino).expect("it is there"));
+                } else {
+                    let sizes = [4096 * (1 + rng.below(40)), 4096];
+                    files.insert(next, make_file(core, file, next, &sizes));
+                    next += 1;
+                }
+            }
+        };
+        for round in 0..10 {
+            change(&mut core, 60);
+            let plan = core.commit_plan().expect("a commit");
+            // The next transaction begins while this one is being written; its data goes to the
+            // device before, its blocks at any time.
+            change(&mut core, 60);
+            let (early, late) = plan.blocks.split_at(plan.blocks.len() / 2);
+            for block in late.iter().chain(early) {
+                for at in &block.places {
+                    file.write_all_at(&block.bytes, *at).expect("room");
+                }
+            }
+            is_clean(&image, &format!("{options:?}, round {round}, before the super block"));
+            for (at, bytes) in &plan.supers {
+                file.write_all_at(bytes, *at).expect("room");
+            }
+            is_clean(&image, &format!("{options:?}, round {round}, behind it"));
+            core.committed().expect("a plan");
+        }
+    }
+}
