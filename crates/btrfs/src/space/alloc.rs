@@ -50,6 +50,7 @@ impl Core<'_> {
             if let Some(at) = self.find(group::DATA, bytes, hint)? {
                 return Ok((at, bytes));
             }
+            self.secure_metadata()?;
             match self.make_chunk(group::DATA) {
                 Ok(()) => {
                     if let Some(at) = self.find(group::DATA, bytes, hint)? {

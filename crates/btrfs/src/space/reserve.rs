@@ -1,7 +1,9 @@
 //! Promises of space, so that a call that was begun does not run out of it half way.
 //!
 //! A call reserves for the items that it may change (`Core::reserve`), and gives the promise back
-//! (`Core::unreserve`). What a commit itself needs is kept out of it: the global reserve.
+//! (`Core::unreserve`). What a commit itself needs is kept out of it: the global reserve, as large
+//! as the trees that a commit changes beyond what calls have changed, so that it can copy all of
+//! their blocks; and something for each extent whose references wait, which may get an item.
 
 use wp_base::{FsError, FsResult};
 
@@ -91,6 +93,11 @@ impl Core<'_> {
             Err(FsError::NoSpace) | Ok(()) => Ok(()),
             Err(e) => Err(e),
         }
+    }
+
+    /// Before data takes more of the device: what was promised, and what commits need, is there.
+    pub(super) fn secure_metadata(&mut self) -> FsResult<()> {
+        if self.fits(0) { Ok(()) } else { self.make_metadata_chunk() }
     }
 
     fn fits(&self, needed: u64) -> bool {

@@ -127,7 +127,7 @@ impl Core<'_> {
     }
 
     /// A tree's root item says where its root is. `btrfs_set_root_node`.
-    fn set_root_item(&mut self, tree: u64) -> FsResult<()> {
+    pub(super) fn set_root_item(&mut self, tree: u64) -> FsResult<()> {
         let (node, _) = self.load_root(tree)?;
         let header = *self.node(node)?.header();
         let item = &mut self.root_mut(tree)?.item;

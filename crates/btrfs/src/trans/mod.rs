@@ -15,6 +15,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod commit;
+pub mod logs;
 mod supers;
 
 use std::collections::BTreeSet;
@@ -114,6 +115,9 @@ impl Core<'_> {
         self.load_space()?;
         for tree in [crate::disk::id::CSUM_TREE, crate::disk::id::DEV_TREE] {
             self.open_root(tree)?;
+        }
+        if self.trans.last_super.is_none() {
+            self.trans.last_super = Some(self.sb.clone());
         }
         self.trans.id += 1;
         self.trans.is_running = true;

@@ -98,7 +98,7 @@ impl Core<'_> {
 
     /// Allocates a block for a tree: with a header, and empty. `btrfs_alloc_tree_block`,
     /// `btrfs_init_new_buffer`.
-    pub(super) fn alloc_block(&mut self, tree: u64, level: u8, hint: u64) -> FsResult<u64> {
+    pub(crate) fn alloc_block(&mut self, tree: u64, level: u8, hint: u64) -> FsResult<u64> {
         let owner = self.root(tree)?.owner;
         let bytenr = self.reserve_block(owner, hint)?;
         let mut bytes = vec![0; self.node_bytes()];
