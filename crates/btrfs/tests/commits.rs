@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 
 use wp_base::Rng;
 use wp_btrfs::core::Core;
+use wp_btrfs::disk::chunk::group;
 use wp_btrfs::disk::file_extent::{FileExtentItem, extent_type};
 use wp_btrfs::disk::inode::{mode, ref_bytes};
 use wp_btrfs::disk::misc::csum_key;
@@ -384,5 +385,43 @@ fn a_cut_before_the_super_block_leaves_the_last_commit() {
             is_clean(&image, &format!("{options:?}, round {round}, behind it"));
             core.committed().expect("a plan");
         }
+    }
+}
+
+#[test]
+fn a_chunk_of_the_system_is_made_when_its_space_runs_out() {
+    if !tools::has_tool("btrfs system chunk", "btrfs") {
+        return;
+    }
+    for options in [&["-m", "single"][..], &["-m", "dup"]] {
+        let image = program::mkfs(512 * MIB, options);
+        let file = image.as_file();
+        let mut core = world::open(file).expect("it opens");
+        core.begin().expect("it can be written");
+        let space = core.space().expect("it is loaded");
+        let system = space.of_kind(group::SYSTEM).next().expect("one").clone();
+        // Nearly all of it is taken away for a while.
+        let (start, bytes) = system.free.iter().last().expect("free space");
+        let taken = bytes - 256 * 1024;
+        core.take_for_log(start, taken, false).expect("it is free");
+        // Two chunks of data.
+        let mut files = BTreeMap::new();
+        for ino in 257..277 {
+            files.insert(ino, make_file(&mut core, file, ino, &[4 * MIB]));
+        }
+        core.free_reserved(start, taken).expect("it was taken");
+        commit::commit(&mut core, file).expect("a commit");
+        is_clean(&image, "with another chunk of the system");
+        let mut core = world::open(file).expect("it opens");
+        let chunks = core.super_block().system_chunks(0).expect("it is sound");
+        assert_eq!(chunks.len(), 2, "{options:?}");
+        assert_eq!(core.space().expect("it loads").of_kind(group::SYSTEM).count(), 2);
+        let flags: Vec<u64> = chunks.iter().map(|(_, c)| c.head.kind.get()).collect();
+        assert_eq!(flags[0], flags[1]);
+        for (ino, refs) in files {
+            remove_file(&mut core, ino, &refs);
+        }
+        commit::commit(&mut core, file).expect("a commit");
+        is_clean(&image, "emptied");
     }
 }
