@@ -109,6 +109,8 @@ fn step(core: &mut Core<'_>, model: &mut Model, rng: &mut Rng, range: u64, grows
             let next = Key { offset: key.offset + 1, ..key };
             if let Some(bytes) = model.get_mut(&key)
                 && bytes.len() > 2
+                // An item that fills its leaf has no room for a second head; Linux refuses, too.
+                && bytes.len() + ITEM_BYTES <= most as usize
             {
                 let at = 1 + rng.below(bytes.len() as u64 - 1) as usize;
                 let rest = bytes.split_off(at);
