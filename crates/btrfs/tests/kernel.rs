@@ -172,3 +172,90 @@ fn shared_trees_are_changed_as_the_kernel_would() {
         }
     }
 }
+
+/// Keys of all blocks of a tree, from the root down and from left to right.
+fn shape(core: &mut Core<'_>, tree: u64) -> Vec<(u8, Vec<Key>)> {
+    core.verify_tree(tree).expect("it is sound");
+    let mut out = Vec::new();
+    let mut todo = vec![core.root(tree).expect("it is open").node];
+    while let Some(block) = todo.pop() {
+        let node = core.node(block).expect("it was read");
+        out.push((node.level(), (0..node.len()).filter_map(|i| node.key(i)).collect()));
+        if node.level() > 0 {
+            todo.extend((0..node.len()).rev().filter_map(|i| Some(node.ptr(i)?.blockptr.get())));
+        }
+    }
+    out
+}
+
+#[test]
+fn trees_come_out_as_the_kernels() {
+    if !tools::has_tool("btrfs shapes", "btrfs") {
+        return;
+    }
+    const INO: u64 = 257;
+    for (seed, node_bytes, most) in [
+        (1u64, "4096", 900u64),
+        (2, "4096", 3900),
+        (3, "4096", 60),
+        (4, "8192", 7900),
+        (5, "16384", 3000),
+    ] {
+        let image = program::mkfs(512 * MIB, &["-n", node_bytes, "-m", "single"]);
+        let Some(mounted) = Mounted::new(image.path()) else {
+            return skip::skipped("btrfs shapes", "an image cannot be mounted here");
+        };
+        std::fs::write(mounted.path().join("file"), b"").expect("room");
+        drop(mounted);
+        let own = tempfile::NamedTempFile::new().expect("a scratch file");
+        std::fs::copy(image.path(), own.path()).expect("room");
+
+        // Attributes are items that are inserted and removed at once, one at a time.
+        let mut rng = wp_base::Rng::stream(seed, "shapes");
+        let mut names: Vec<String> = Vec::new();
+        let mut steps: Vec<(String, Option<Vec<u8>>)> = Vec::new();
+        for n in 0..6000u64 {
+            // It grows, then shrinks, and again.
+            let shrinks = n / 1000 % 3 == 2;
+            if !names.is_empty() && rng.below(10) < if shrinks { 9 } else { 2 } {
+                let at = rng.below(names.len() as u64) as usize;
+                steps.push((names.swap_remove(at), None));
+            } else {
+                let name = format!("user.{n}");
+                let size = if rng.below(3) == 0 { rng.below(most) } else { rng.below(most / 6) };
+                names.push(name.clone());
+                steps.push((name, Some(vec![n as u8; size as usize])));
+            }
+        }
+        let mut core = world::open(own.as_file()).expect("it opens");
+        let mounted = Mounted::new(image.path()).expect("it was mounted before");
+        let path = mounted.path().join("file");
+        for (n, (name, value)) in steps.iter().enumerate() {
+            match value {
+                Some(value) => {
+                    let flags = rustix::fs::XattrFlags::empty();
+                    rustix::fs::setxattr(&path, name, value, flags).expect("room");
+                    let how = wp_btrfs::items::Set::Any;
+                    core.set_xattr(id::FS_TREE, INO, name.as_bytes(), value, how).expect("room");
+                }
+                None => {
+                    rustix::fs::removexattr(&path, name).expect("it is there");
+                    core.remove_xattr(id::FS_TREE, INO, name.as_bytes()).expect("it is there");
+                }
+            }
+            if n % 500 == 499 {
+                commit::commit(&mut core, own.as_file()).expect("a commit");
+            }
+        }
+        drop(mounted);
+        commit::commit(&mut core, own.as_file()).expect("a commit");
+        assert_eq!(tools::check(own.path()), "", "seed {seed}");
+        let ours = shape(&mut core, id::FS_TREE);
+        let mut theirs = world::open(image.as_file()).expect("it opens");
+        let theirs = shape(&mut theirs, id::FS_TREE);
+        assert!(theirs.len() > 20, "seed {seed}: {} blocks", theirs.len());
+        let differs = (0..ours.len().max(theirs.len())).find(|i| ours.get(*i) != theirs.get(*i));
+        assert_eq!(differs, None, "seed {seed}: {} and {} blocks", ours.len(), theirs.len());
+        println!("seed {seed}: {} blocks, {} levels", ours.len(), ours[0].0 + 1);
+    }
+}
