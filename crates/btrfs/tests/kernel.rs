@@ -28,7 +28,7 @@ impl Mounted {
     fn new(image: &Path) -> Option<Mounted> {
         let at = tempfile::tempdir().expect("a scratch folder");
         let mut mount = Command::new("mount");
-        mount.args(["-t", "btrfs", "-o", "loop"]).arg(image).arg(at.path());
+        mount.args(["-t", "btrfs", "-o", "loop,commit=300"]).arg(image).arg(at.path());
         let out = mount.output().ok()?;
         out.status.success().then_some(Mounted { at })
     }
@@ -257,5 +257,84 @@ fn trees_come_out_as_the_kernels() {
         let differs = (0..ours.len().max(theirs.len())).find(|i| ours.get(*i) != theirs.get(*i));
         assert_eq!(differs, None, "seed {seed}: {} and {} blocks", ours.len(), theirs.len());
         println!("seed {seed}: {} blocks, {} levels", ours.len(), ours[0].0 + 1);
+    }
+}
+
+/// Where all blocks of all trees are, with their generations.
+fn places(core: &mut Core<'_>) -> BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut out = BTreeMap::new();
+    let trees =
+        [id::ROOT_TREE, id::EXTENT_TREE, id::CHUNK_TREE, id::DEV_TREE, id::FS_TREE, id::CSUM_TREE];
+    for tree in trees.into_iter().chain([id::UUID_TREE, id::FREE_SPACE_TREE]) {
+        core.verify_tree(tree).expect("it is sound");
+        let mut todo = vec![core.root(tree).expect("it is open").node];
+        let mut all = Vec::new();
+        while let Some(block) = todo.pop() {
+            let node = core.node(block).expect("it was read");
+            all.push((block, node.header().generation.get()));
+            if node.level() > 0 {
+                let ptrs = (0..node.len()).rev().filter_map(|i| node.ptr(i));
+                todo.extend(ptrs.map(|p| p.blockptr.get()));
+            }
+        }
+        out.insert(tree, all);
+    }
+    out
+}
+
+#[test]
+fn blocks_go_where_the_kernel_puts_them() {
+    if !tools::has_tool("btrfs places", "btrfs") {
+        return;
+    }
+    const INO: u64 = 257;
+    for (seed, node_bytes, profile) in
+        [(1u64, "16384", "single"), (2, "4096", "dup"), (3, "4096", "single")]
+    {
+        let image = program::mkfs(512 * MIB, &["-n", node_bytes, "-m", profile]);
+        let Some(mounted) = Mounted::new(image.path()) else {
+            return skip::skipped("btrfs places", "an image cannot be mounted here");
+        };
+        std::fs::write(mounted.path().join("file"), b"").expect("room");
+        drop(mounted);
+        let own = tempfile::NamedTempFile::new().expect("a scratch file");
+        std::fs::copy(image.path(), own.path()).expect("room");
+        let mut core = world::open(own.as_file()).expect("it opens");
+        let mounted = Mounted::new(image.path()).expect("it was mounted before");
+        let path = mounted.path().join("file");
+        let mut rng = wp_base::Rng::stream(seed, "places");
+        let mut names: Vec<String> = Vec::new();
+        for round in 0..40u64 {
+            for n in 0..1 + rng.below(40) {
+                if rng.below(3) == 0 && !names.is_empty() {
+                    let at = rng.below(names.len() as u64) as usize;
+                    let name = names.swap_remove(at);
+                    rustix::fs::removexattr(&path, &name).expect("it is there");
+                    core.remove_xattr(id::FS_TREE, INO, name.as_bytes()).expect("it is there");
+                } else {
+                    let name = format!("user.{round}.{n}");
+                    let value = vec![n as u8; rng.below(1500) as usize];
+                    let flags = rustix::fs::XattrFlags::empty();
+                    rustix::fs::setxattr(&path, &name, &value, flags).expect("room");
+                    let how = wp_btrfs::items::Set::Any;
+                    core.set_xattr(id::FS_TREE, INO, name.as_bytes(), &value, how).expect("room");
+                    names.push(name);
+                }
+            }
+            let at = mounted.path().to_str().expect("UTF-8").to_owned();
+            run("btrfs", &["filesystem", "sync", &at]);
+            // The kernel writes the inode late, too.
+            core.commit_prepare().expect("room");
+            let inode = core.inode(id::FS_TREE, INO).expect("it reads").expect("it is there");
+            core.update_inode(id::FS_TREE, INO, &inode).expect("it is there");
+            commit::commit(&mut core, own.as_file()).expect("a commit");
+            let mut theirs = world::open(image.as_file()).expect("it opens");
+            assert_eq!(
+                places(&mut core),
+                places(&mut theirs),
+                "seed {seed}, round {round}, {} attributes",
+                names.len()
+            );
+        }
     }
 }

@@ -60,6 +60,11 @@ impl Refs {
         wide(self.heads.len())
     }
 
+    /// A transaction begins: heads are run from the first address on.
+    pub(crate) fn start_over(&mut self) {
+        self.run_from = 0;
+    }
+
     fn change(&mut self, bytenr: u64, bytes: u64, level: Option<u8>, who: Reference, by: i64) {
         let head = self.heads.entry(bytenr).or_default();
         (head.bytes, head.level) = (bytes, level);

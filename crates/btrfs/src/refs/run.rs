@@ -10,9 +10,11 @@ use super::{Head, Refs};
 impl Refs {
     /// `btrfs_select_ref_head`.
     fn next_head(&mut self) -> Option<u64> {
-        let behind = self.heads.range(self.run_from..).next();
+        if self.heads.range(self.run_from..).next().is_none() {
+            self.run_from = 0;
+        }
         let (bytenr, bytes) =
-            behind.or_else(|| self.heads.iter().next()).map(|(at, h)| (*at, h.bytes))?;
+            self.heads.range(self.run_from..).next().map(|(at, h)| (*at, h.bytes))?;
         self.run_from = bytenr.saturating_add(bytes);
         Some(bytenr)
     }
@@ -34,16 +36,17 @@ impl Core<'_> {
     pub(crate) fn run_refs(&mut self, all: bool) -> FsResult<()> {
         let mut most = self.refs.waiting();
         loop {
-            while all || most > 0 {
-                let Some(bytenr) = self.refs.next_head() else { break };
-                most = most.saturating_sub(1);
+            // Also when nothing waits: looking in vain starts over from the first address.
+            if let Some(bytenr) = self.refs.next_head() {
                 self.run_head(bytenr)?;
             }
-            if !all {
-                return Ok(());
-            }
-            self.finish_new_groups()?;
-            if self.refs.heads.is_empty() {
+            most = most.saturating_sub(1);
+            if all {
+                self.finish_new_groups()?;
+                if self.refs.heads.is_empty() {
+                    return Ok(());
+                }
+            } else if most == 0 {
                 return Ok(());
             }
         }

@@ -125,6 +125,7 @@ impl Core<'_> {
             bytes,
             flags,
             used: 0,
+            written_used: 0,
             reserved: 0,
             pinned: 0,
             super_bytes: 0,
@@ -191,6 +192,7 @@ impl Core<'_> {
         while !self.space.new.is_empty() {
             let start = self.space.new.remove(0);
             let g = self.space.group_mut(start)?;
+            g.written_used = g.used;
             let (bytes, flags, used, has_chunk_item) = (g.bytes, g.flags, g.used, g.has_chunk_item);
             let item = BlockGroupItem {
                 used: used.into(),

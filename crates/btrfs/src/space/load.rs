@@ -43,6 +43,7 @@ impl Core<'_> {
                 bytes: chunk.bytes,
                 flags,
                 used,
+                written_used: used,
                 reserved: 0,
                 pinned: 0,
                 super_bytes: 0,

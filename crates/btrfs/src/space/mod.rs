@@ -44,6 +44,8 @@ pub struct Group {
     pub flags: u64,
     /// Bytes of extents that are counted.
     pub used: u64,
+    /// The same as its item has it.
+    pub(crate) written_used: u64,
     /// Bytes given out and not counted yet.
     pub reserved: u64,
     /// Bytes that will be free when the transaction is on the device.
@@ -225,7 +227,10 @@ impl Core<'_> {
                 // Its item comes with what is used now.
                 continue;
             }
-            let Some(g) = self.space.groups.get(&start) else { continue };
+            let Some(g) = self.space.groups.get_mut(&start) else { continue };
+            if std::mem::replace(&mut g.written_used, g.used) == g.used {
+                continue;
+            }
             let (used, key) = (g.used, Key::new(start, kind::BLOCK_GROUP_ITEM, g.bytes));
             self.change_item(id::EXTENT_TREE, key, |bytes| {
                 if let Some(item) = view_mut::<BlockGroupItem>(bytes, 0) {

@@ -28,12 +28,36 @@ impl Core<'_> {
         self.guard(done)
     }
 
-    fn commit_stages(&mut self) -> FsResult<Plan> {
-        // What waits so far, while calls could still run.
+    /// The first stage of a commit, while calls can still change the transaction: references that
+    /// wait, new block groups, items of block groups. What the kernel does between this and the
+    /// rest (names and inodes that it writes late) is done between this and [`Self::commit_plan`],
+    /// which does this itself if it was not done.
+    pub fn commit_prepare(&mut self) -> FsResult<()> {
+        self.begin()?;
+        let done = self.prepare_stages();
+        self.guard(done)
+    }
+
+    /// The beginning of `btrfs_commit_transaction`, with `btrfs_start_dirty_block_groups`.
+    fn prepare_stages(&mut self) -> FsResult<()> {
+        self.trans.is_prepared = true;
         self.run_refs(false)?;
         self.finish_new_groups()?;
-        self.write_dirty_groups()?;
-        self.run_refs(false)?;
+        for _ in 0..2 {
+            if self.space.dirty.is_empty() {
+                break;
+            }
+            self.finish_new_groups()?;
+            self.write_dirty_groups()?;
+            self.run_refs(false)?;
+        }
+        Ok(())
+    }
+
+    fn commit_stages(&mut self) -> FsResult<Plan> {
+        if !self.trans.is_prepared {
+            self.prepare_stages()?;
+        }
         // Now nothing else changes anything.
         self.run_refs(true)?;
         self.update_file_trees()?;
@@ -41,6 +65,7 @@ impl Core<'_> {
         let blocks = self.seal_blocks()?;
         let supers = self.make_supers()?;
         self.trans.is_running = false;
+        self.trans.is_prepared = false;
         self.trans.is_writing = true;
         self.trans.unwritten = blocks.iter().map(|b| b.logical).collect();
         self.space.unpinning = std::mem::take(&mut self.space.pinned);

@@ -32,6 +32,8 @@ pub(crate) struct Trans {
     /// Number of the running transaction, or of the last.
     pub id: u64,
     pub is_running: bool,
+    /// Was the first stage of its commit done?
+    pub is_prepared: bool,
     /// Trees of files that were changed.
     pub file_trees: BTreeSet<u64>,
     /// Other trees with a new root, in the order in which their root items are written.
@@ -53,6 +55,7 @@ impl Trans {
         Trans {
             id: generation,
             is_running: false,
+            is_prepared: false,
             file_trees: BTreeSet::new(),
             others: Vec::new(),
             unwritten: BTreeSet::new(),
@@ -119,6 +122,7 @@ impl Core<'_> {
         if self.trans.last_super.is_none() {
             self.trans.last_super = Some(self.sb.clone());
         }
+        self.refs.start_over();
         self.trans.id += 1;
         self.trans.is_running = true;
         Ok(())
