@@ -7,9 +7,11 @@
 pub mod chunks;
 pub mod core;
 pub mod disk;
+pub mod fs;
 pub mod items;
 pub mod mkfs;
 pub mod refs;
+pub mod site;
 pub mod space;
 pub mod trans;
 pub mod tree;

@@ -4,7 +4,7 @@ use wp_base::{FsError, FsResult};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
-use crate::disk::file_extent::{FileExtentItem, compression, extent_type, inline_bytes};
+use crate::disk::file_extent::{FileExtentItem, compression, inline_bytes};
 use crate::disk::{FileExtent, Key, id, kind, view_mut, wide};
 use crate::refs::DataRef;
 
@@ -19,7 +19,7 @@ pub enum Extent {
     Regular(FileExtentItem),
 }
 
-fn key_of(ino: u64, at: u64) -> Key {
+pub(super) fn key_of(ino: u64, at: u64) -> Key {
     Key::new(ino, kind::EXTENT_DATA, at)
 }
 
@@ -150,39 +150,6 @@ impl Core<'_> {
         Ok(bytes + self.drop_extents(tree, ino, end, u64::MAX)?)
     }
 
-    /// Bytes `start` to `end` of a file, allocated beforehand, are written: the extents there are
-    /// regular ones. `btrfs_mark_extent_written`, without joining neighbours.
-    pub fn mark_written(&mut self, tree: u64, ino: u64, start: u64, end: u64) -> FsResult<()> {
-        let mut at = start;
-        while at < end {
-            let found = self.overlapping(tree, ino, at, end)?;
-            let Some((key, item)) = found.filter(|(k, _)| k.offset <= at) else {
-                return Err(wrong("btrfs file extent", ino, "an extent where data was written"));
-            };
-            let extent = FileExtent::load(&item, 0)?;
-            let last = end_of(key, &extent);
-            let is_prealloc = matches!(extent, FileExtent::Regular(e)
-                if e.head.kind == extent_type::PREALLOC);
-            if !is_prealloc {
-                at = last;
-            } else if key.offset < at {
-                self.split_extent(tree, key, at)?;
-            } else if last > end {
-                self.split_extent(tree, key, end)?;
-            } else {
-                let transid = self.transid();
-                self.change_item(tree, key, |bytes| {
-                    if let Some(e) = view_mut::<FileExtentItem>(bytes, 0) {
-                        e.head.kind = extent_type::REGULAR;
-                        e.head.generation = transid.into();
-                    }
-                })?;
-                at = last;
-            }
-        }
-        Ok(())
-    }
-
     /// The first extent with bytes from `from` to `end`.
     fn overlapping(
         &mut self,
@@ -240,12 +207,18 @@ impl Core<'_> {
     }
 
     /// Log trees have no references to data.
-    fn counts_data(&mut self, tree: u64) -> FsResult<bool> {
+    pub(super) fn counts_data(&mut self, tree: u64) -> FsResult<bool> {
         self.open_root(tree)?;
         Ok(self.root(tree)?.owner != id::TREE_LOG)
     }
 
-    fn data_ref(&self, tree: u64, inode: u64, at: u64, e: &FileExtentItem) -> FsResult<DataRef> {
+    pub(super) fn data_ref(
+        &self,
+        tree: u64,
+        inode: u64,
+        at: u64,
+        e: &FileExtentItem,
+    ) -> FsResult<DataRef> {
         Ok(DataRef {
             bytenr: e.disk_bytenr.get(),
             bytes: e.disk_num_bytes.get(),

@@ -15,11 +15,14 @@ mod csums;
 mod extents;
 mod inodes;
 mod names;
+mod parts;
 mod refs;
+mod written;
 mod xattrs;
 
 pub use extents::Extent;
-pub use names::NameEntry;
+pub use names::{INDEX_START, NameEntry};
+pub use parts::FilePart;
 pub use xattrs::Set;
 
 use wp_base::FsError;

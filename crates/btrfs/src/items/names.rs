@@ -10,7 +10,7 @@ use crate::tree::{Path, Purpose};
 use super::wrong;
 
 /// The first index in a directory. `BTRFS_DIR_START_INDEX`.
-const INDEX_START: u64 = 2;
+pub const INDEX_START: u64 = 2;
 
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -120,6 +120,11 @@ impl Space {
         })
     }
 
+    /// Bytes of extents in use.
+    pub fn bytes_used(&self) -> u64 {
+        self.bytes_used
+    }
+
     /// Groups of a kind ([`group`]), by address.
     pub fn of_kind(&self, kind: u64) -> impl Iterator<Item = &Group> {
         self.groups.values().filter(move |g| g.flags & kind != 0)

@@ -110,6 +110,23 @@ impl Core<'_> {
         left.saturating_sub(self.refs.waiting() * self.block_bytes() / 8)
     }
 
+    /// Makes chunks of data until so many bytes could be given out, in pieces, without one more.
+    /// Errors: `NoSpace`, with what could be made. `btrfs_alloc_data_chunk_ondemand`.
+    pub fn ensure_data(&mut self, bytes: u64) -> FsResult<()> {
+        self.load_space()?;
+        loop {
+            let left: u64 = self.space.of_kind(group::DATA).map(Group::available).sum();
+            if left >= bytes {
+                return Ok(());
+            }
+            self.begin()?;
+            match self.make_chunk(group::DATA) {
+                Err(FsError::NoSpace) => return Err(FsError::NoSpace),
+                done => self.guard(done)?,
+            }
+        }
+    }
+
     /// Bytes of data that could be given out now, with chunks that could be made.
     pub fn data_left(&self) -> u64 {
         let left: u64 = self.space.of_kind(group::DATA).map(Group::available).sum();

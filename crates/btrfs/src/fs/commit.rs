@@ -1,0 +1,234 @@
+//! Commits: when, and how their blocks get to the device.
+//!
+//! Source: fs/btrfs/transaction.c (`btrfs_commit_transaction`), disk-io.c (`transaction_kthread`,
+//! `write_all_supers`), extent_io.c (`write_one_eb`).
+
+use std::cell::Cell;
+use std::rc::{Rc, Weak};
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult, Span, Time};
+use wp_block::Bio;
+use wp_medium::Slice;
+use wp_rt::{CpuOp, Lock, Rt, WaitQueue, wait_timeout};
+
+use crate::site;
+use crate::trans::{Plan, PlanBlock};
+
+use super::{Btrfs, sector};
+
+/// What is known of transactions.
+pub(super) struct Commits {
+    /// Held by who commits: one at a time.
+    lock: Lock<()>,
+    /// The last transaction that is on the device.
+    last: Cell<u64>,
+    /// The running transaction and when it began.
+    started: Cell<Option<(u64, Time)>>,
+    /// Ordered extents that the running transaction waits for, as an fsync has logged them.
+    pub(super) pending: Cell<u32>,
+    pub(super) pending_done: WaitQueue,
+    /// No call may begin to change anything (`TRANS_STATE_COMMIT_START`).
+    is_closed: Cell<bool>,
+    opened: WaitQueue,
+    wake: Rc<WaitQueue>,
+    is_stopped: Cell<bool>,
+}
+
+impl Commits {
+    pub fn new(rt: &Rt, last: u64) -> Commits {
+        Commits {
+            lock: Lock::new(rt, "btrfs commit", ()),
+            last: Cell::new(last),
+            started: Cell::new(None),
+            pending: Cell::new(0),
+            pending_done: WaitQueue::new(rt, "btrfs pending ordered extents"),
+            is_closed: Cell::new(false),
+            opened: WaitQueue::new(rt, "btrfs transaction"),
+            wake: Rc::new(WaitQueue::new(rt, "btrfs-transaction")),
+            is_stopped: Cell::new(false),
+        }
+    }
+
+    pub fn wake_all(&self) {
+        self.opened.wake_all();
+        self.pending_done.wake_all();
+        self.wake.wake_all();
+    }
+
+    pub fn stop(&self) {
+        self.is_stopped.set(true);
+        self.wake.wake_all();
+    }
+
+    /// The last transaction that is on the device.
+    pub fn last(&self) -> u64 {
+        self.last.get()
+    }
+}
+
+impl Btrfs {
+    pub(super) fn start_committer(&self) {
+        let (rt, wake) = (self.rt.clone(), self.commits.wake.clone());
+        self.rt.spawn_daemon("btrfs-transacti", serve(rt, self.me.clone(), wake));
+    }
+
+    /// A transaction may have begun.
+    pub(super) fn note_transaction(&self) {
+        let (is_running, id) = {
+            let core = self.core.borrow();
+            (core.is_running(), core.transid())
+        };
+        match self.commits.started.get() {
+            Some((known, _)) if is_running && known == id => {}
+            _ if is_running => self.commits.started.set(Some((id, self.rt.now()))),
+            _ => self.commits.started.set(None),
+        }
+    }
+
+    /// Waits: while a commit lets nobody begin. `wait_current_trans`.
+    pub(super) async fn wait_for_start(&self) {
+        while self.commits.is_closed.get() && !self.has_failed.get() {
+            self.commits.opened.wait().await;
+        }
+    }
+
+    /// Number of the transaction that has all that was changed so far.
+    pub(super) fn newest(&self) -> u64 {
+        self.core.borrow().transid()
+    }
+
+    /// Waits: until all that was changed before is on the device.
+    pub(super) async fn commit_now(&self) -> FsResult<()> {
+        self.commit(self.newest()).await
+    }
+
+    /// Waits: until a transaction is on the device. `btrfs_commit_transaction`.
+    ///
+    /// Errors: `Io` if it cannot be any more.
+    pub(super) async fn commit(&self, want: u64) -> FsResult<()> {
+        if self.commits.last.get() >= want {
+            return Ok(());
+        }
+        let _one = self.commits.lock.lock().await;
+        if self.commits.last.get() >= want {
+            return Ok(());
+        }
+        if self.has_failed.get() {
+            return Err(FsError::Io);
+        }
+        self.commits.is_closed.set(true);
+        while self.commits.pending.get() > 0 && !self.has_failed.get() {
+            self.commits.pending_done.wait().await;
+        }
+        let made = self.core.borrow_mut().commit_plan();
+        self.commits.started.set(None);
+        self.commits.is_closed.set(false);
+        self.commits.opened.wake_all();
+        let done = async {
+            self.settle().await?;
+            let plan = made?;
+            self.write_plan(&plan).await?;
+            self.core.borrow_mut().committed()?;
+            Ok(plan.generation)
+        };
+        match done.await {
+            Ok(generation) => {
+                self.commits.last.set(generation);
+                Ok(())
+            }
+            Err(e) => {
+                self.abort();
+                Err(e)
+            }
+        }
+    }
+
+    async fn write_plan(&self, plan: &Plan) -> FsResult<()> {
+        self.write_blocks(&plan.blocks, site::COMMIT_WAIT.on()).await?;
+        self.write_supers(&plan.supers).await
+    }
+
+    /// Sends tree blocks under one plug, and waits for them if `waits`. A copy of each is enough.
+    /// `btrfs_write_and_wait_transaction`.
+    pub(super) async fn write_blocks(&self, blocks: &[PlanBlock], waits: bool) -> FsResult<()> {
+        let plug = self.part.plug();
+        let mut sent = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let segs: Vec<Slice> = block.bytes.chunks(4096).map(Slice::from_bytes).collect();
+            self.rt.cpu(CpuOp::NodeWriteback, 1).await;
+            let copies = block.places.iter().map(|at| {
+                let bio = Bio::write(sector(*at), segs.clone(), Flags::SYNC | Flags::META);
+                self.part.send(bio)
+            });
+            sent.push(copies.collect::<Vec<_>>());
+        }
+        drop(plug);
+        let mut all = Ok(());
+        for copies in sent {
+            let mut any = false;
+            for bio in copies {
+                if !waits {
+                    any = true;
+                    continue;
+                }
+                any |= bio.wait().await.is_ok();
+            }
+            if !any {
+                all = Err(FsError::Io);
+            }
+        }
+        all
+    }
+
+    /// `write_all_supers`: a flush, then all copies, of which the first is forced.
+    pub(super) async fn write_supers(&self, supers: &[(u64, Vec<u8>)]) -> FsResult<()> {
+        if self.opts.barrier && site::SUPER_FLUSH.on() {
+            self.part.flush().await.map_err(|_| FsError::Io)?;
+        }
+        let mut sent = Vec::with_capacity(supers.len());
+        for (n, (at, bytes)) in supers.iter().enumerate() {
+            let mut flags = Flags::SYNC | Flags::META | Flags::PRIO;
+            if n == 0 && self.opts.barrier && site::SUPER_FUA.on() {
+                flags |= Flags::FUA;
+            }
+            let bio = Bio::write(sector(*at), vec![Slice::from_bytes(bytes)], flags);
+            sent.push(self.part.send(bio));
+        }
+        let mut first = None;
+        for bio in sent {
+            let done = bio.wait().await.map_err(|_| FsError::Io);
+            first.get_or_insert(done.map(|_| ()));
+        }
+        // That the first is there is enough: only it is read.
+        first.unwrap_or(Ok(()))
+    }
+}
+
+/// `transaction_kthread`.
+async fn serve(rt: Rt, fs: Weak<Btrfs>, wake: Rc<WaitQueue>) {
+    loop {
+        let Some(up) = fs.upgrade() else { return };
+        if up.commits.is_stopped.get() {
+            return;
+        }
+        let interval = up.opts.commit_secs;
+        let mut delay = interval;
+        if let Some((id, since)) = up.commits.started.get()
+            && !up.has_failed.get()
+        {
+            // In whole seconds, as the kernel reads the clock here.
+            let age = rt.now().secs() - since.secs();
+            if age < interval {
+                delay = (interval + 1 - age).min(interval);
+            } else {
+                // Whoever waits was told.
+                let _ = up.commit(id).await;
+            }
+        }
+        up.wake_cleaner();
+        drop(up);
+        // Woken at the end alone.
+        wait_timeout(&wake, Span::secs(delay)).await;
+    }
+}

@@ -1,0 +1,367 @@
+//! Direct I/O: between the caller's memory and the device, past the cache.
+//!
+//! Source: fs/btrfs/direct-io.c (`btrfs_direct_read`, `btrfs_direct_write`,
+//! `btrfs_dio_iomap_begin`).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult};
+use wp_block::Bio;
+use wp_cache::BufFlag;
+use wp_medium::{Pieces, Slice};
+use wp_rt::{Completion, CpuOp, join_all};
+use wp_vfs::{SyncKind, Told};
+
+use crate::disk::{id, wide};
+
+use super::inode::Inode;
+use super::ordered::{Ordered, Place};
+use super::{BLOCK, Btrfs, sector};
+
+/// Bytes of a bio at most. `BIO_MAX_VECS` pages.
+const BIO_BYTES: u64 = 256 * BLOCK;
+
+/// Counts direct I/O under way (`inode_dio_begin`, `inode_dio_end`).
+struct Dio(Rc<Inode>);
+
+impl Dio {
+    fn begin(inode: &Rc<Inode>) -> Dio {
+        inode.dio.set(inode.dio.get() + 1);
+        Dio(inode.clone())
+    }
+}
+
+impl Drop for Dio {
+    fn drop(&mut self) {
+        self.0.dio.set(self.0.dio.get().saturating_sub(1));
+        if self.0.dio.get() == 0 {
+            self.0.dio_done.wake_all();
+        }
+    }
+}
+
+impl Btrfs {
+    /// `Ok(false)`: through the cache. Errors: `Invalid` for what is not in whole sectors of the
+    /// device.
+    fn takes_direct(&self, inode: &Inode, offset: u64, len: u64) -> FsResult<bool> {
+        let unit = u64::from(self.part.limits().logical_bytes);
+        if !inode.is_file() {
+            return Ok(false);
+        }
+        if !(offset | len).is_multiple_of(unit) {
+            return Err(FsError::Invalid("direct I/O: offset and length must be whole sectors"));
+        }
+        Ok((offset | len).is_multiple_of(BLOCK))
+    }
+
+    /// Forgets clean blocks of bytes `from..to`, also those that are being read.
+    async fn drop_cache(&self, inode: &Inode, from: u64, to: u64) {
+        let (from, to) = (from / BLOCK, to.div_ceil(BLOCK));
+        for b in inode.map.range(from, to) {
+            b.wait_clear(BufFlag::Reading).await;
+        }
+        inode.map.invalidate(from, to);
+    }
+
+    /// Reads past the cache. Waits: for what was written there, for the device.
+    pub(super) async fn read_direct(
+        &self,
+        inode: &Rc<Inode>,
+        offset: u64,
+        len: u64,
+    ) -> FsResult<Vec<Slice>> {
+        if !self.takes_direct(inode, offset, len)? {
+            return self.read_data(inode, offset, len).await;
+        }
+        let end = inode.size().min(offset.saturating_add(len));
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        self.write_ordered(inode, offset, end).await?;
+        let to = end.next_multiple_of(BLOCK);
+        let parts = self.with(|c| c.parts(self.tree, inode.ino, offset, to));
+        let parts = self.settled(parts).await?;
+        // An inline extent comes from the cache.
+        if parts.iter().any(|p| p.is_inline()) {
+            return self.read_data(inode, offset, len).await;
+        }
+        if parts.iter().any(|p| p.item.is_some_and(|i| i.head.compression != 0)) {
+            return Err(FsError::Unsupported("btrfs: compressed extents".to_owned()));
+        }
+        let _dio = Dio::begin(inode);
+        let mut reads = Vec::new();
+        let mut at = offset;
+        while at < to {
+            let part = parts.iter().find(|p| p.end > at);
+            let (stop, address) = match part {
+                Some(p) if p.start > at => (p.start, None),
+                Some(p) if p.is_prealloc() => (p.end, None),
+                Some(p) => (p.end, p.address(at)),
+                None => (to, None),
+            };
+            let stop = stop.min(to).min(at + BIO_BYTES);
+            reads.push(self.read_piece(inode, at, stop - at, address));
+            at = stop;
+        }
+        let plug = self.part.plug();
+        let got = join_all(reads).await;
+        drop(plug);
+        let mut out = Vec::new();
+        for part in got {
+            out.extend(part?);
+        }
+        Ok(Pieces::new(&out).take(u32::try_from(end - offset).unwrap_or(u32::MAX)))
+    }
+
+    async fn read_piece(
+        &self,
+        inode: &Inode,
+        at: u64,
+        bytes: u64,
+        address: Option<u64>,
+    ) -> FsResult<Vec<Slice>> {
+        let Some(address) = address else {
+            return Ok((0..bytes / BLOCK).map(|_| Slice::zero(4096)).collect());
+        };
+        let sums = match inode.has_sums() {
+            true => self.with(|c| c.data_sums(id::CSUM_TREE, address, bytes / BLOCK))?,
+            false => Vec::new(),
+        };
+        let kind = self.core.borrow().common().csum;
+        let places = self.core.borrow().chunks().places(address, bytes)?;
+        let mut why = String::new();
+        for place in places {
+            let sectors = u32::try_from(bytes / 512).unwrap_or(0);
+            let Ok(data) =
+                self.part.submit_wait(Bio::read(sector(place), sectors, Flags::SYNC)).await
+            else {
+                why = format!("inode {} byte {at}, at byte {place}: the device failed", inode.ino);
+                continue;
+            };
+            let mut pieces = Pieces::new(&data);
+            let out: Vec<Slice> = (0..bytes / BLOCK).map(|_| pieces.take_one(4096)).collect();
+            let wrong = (0..)
+                .zip(&out)
+                .zip(&sums)
+                .find(|((_, s), sum)| sum.is_none_or(|sum| kind.sum(&s.to_vec()) != sum));
+            let Some(((n, _), _)) = wrong else { return Ok(out) };
+            let n: u64 = n;
+            let (file, place) = (at + n * BLOCK, place + n * BLOCK);
+            why = format!("inode {} byte {file}, at byte {place}: wrong checksum", inode.ino);
+        }
+        let mut notes = self.bad_data.borrow_mut();
+        if notes.len() < 100 && !notes.contains(&why) {
+            notes.push(why);
+        }
+        Err(FsError::Io)
+    }
+
+    /// Writes past the cache. Waits: for the lock, for what was written there, the device, and with
+    /// `sync` for what an fsync waits for.
+    pub(super) async fn write_direct(
+        &self,
+        inode: &Rc<Inode>,
+        offset: Option<u64>,
+        data: &[Slice],
+        (sync, told): (Option<SyncKind>, &Told),
+    ) -> FsResult<u64> {
+        let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
+        let lock = inode.lock.lock().await;
+        self.check_writable()?;
+        let at = offset.unwrap_or_else(|| inode.size());
+        let end = at.checked_add(len).ok_or(FsError::TooBig)?;
+        if end > i64::MAX.cast_unsigned() {
+            return Err(FsError::TooBig);
+        }
+        if len == 0 {
+            return Ok(0);
+        }
+        let n = if self.takes_direct(inode, at, len)? {
+            self.start_write(inode, at, end).await?;
+            let n = self.transfer(inode, (at, end), data).await?;
+            drop(lock);
+            n
+        } else {
+            // The rest of the kernel's way: through the cache, sent and waited for.
+            let n = self.write_data(inode, at, data).await?;
+            drop(lock);
+            self.write_ordered(inode, at, at + n).await?;
+            self.drop_cache(inode, at, at + n).await;
+            n
+        };
+        if let Some(kind) = sync
+            && n > 0
+        {
+            self.fsync(inode, kind, told).await?;
+        }
+        Ok(n)
+    }
+
+    async fn transfer(
+        &self,
+        inode: &Rc<Inode>,
+        (from, to): (u64, u64),
+        data: &[Slice],
+    ) -> FsResult<u64> {
+        self.write_ordered(inode, from, to).await?;
+        self.drop_cache(inode, from, to).await;
+        let dio = Dio::begin(inode);
+        // Items of extents, of the inode, and of checksums; what is in place needs fewer.
+        let mut items = 0;
+        let planned = self.plan_direct(inode, from, to, &mut items).await;
+        let out = match planned {
+            Ok(extents) => self.send_direct(inode, from, extents, data).await,
+            Err(e) => Err(e),
+        };
+        self.unpromise(items);
+        drop(dio);
+        self.drop_cache(inode, from, to).await;
+        out
+    }
+
+    /// Places for a write: new extents, or those that are there. `btrfs_get_blocks_direct_write`.
+    async fn plan_direct(
+        &self,
+        inode: &Rc<Inode>,
+        from: u64,
+        to: u64,
+        items: &mut u64,
+    ) -> FsResult<Vec<Rc<Ordered>>> {
+        use crate::disk::inode::flag;
+        let mut in_place = Vec::new();
+        if inode.has(flag::NODATACOW | flag::PREALLOC) {
+            let found = self.with(|c| {
+                let mut all = Vec::new();
+                for part in c.parts(self.tree, inode.ino, from, to)? {
+                    if self.is_written_in_place(c, inode, &part, (from, to))? {
+                        all.push(part);
+                    }
+                }
+                Ok(all)
+            });
+            in_place = self.settled(found).await?;
+        }
+        let kept: u64 = in_place.iter().map(|p| p.end.min(to) - p.start.max(from)).sum();
+        let wanted = self.items_for(wide(in_place.len()) * 2 + 2, to - from);
+        let promise = self.reserve(wanted).await?;
+        let new = to - from - kept;
+        if new > 0 {
+            self.reserve_data(new).await?;
+        }
+        *items = promise.keep();
+        let mut out = Vec::new();
+        let mut at = from;
+        let mut result = Ok(());
+        while at < to && result.is_ok() {
+            let part = in_place.iter().find(|p| p.end > at).copied();
+            match part.and_then(|p| Some((p, p.item?))) {
+                Some((p, item)) if p.start <= at => {
+                    let stop = p.end.min(to);
+                    let place = if p.is_prealloc() { Place::Prealloc } else { Place::Same };
+                    let disk = (item.disk_bytenr.get(), item.disk_num_bytes.get());
+                    let offset = item.offset.get() + (at - p.start);
+                    out.push(self.add_ordered(inode, (at, stop - at), disk, offset, place));
+                    at = stop;
+                }
+                next => {
+                    let stop = next.map_or(to, |(p, _)| p.start.min(to));
+                    let made = self.with(|c| {
+                        let hint = self.hint(c, inode, at)?;
+                        c.alloc_data(stop - at, BLOCK, hint)
+                    });
+                    match made {
+                        Ok(disk) => {
+                            let range = (at, disk.1);
+                            out.push(self.add_ordered(inode, range, disk, 0, Place::New));
+                            at += disk.1;
+                        }
+                        Err(e) => result = Err(e),
+                    }
+                }
+            }
+        }
+        self.unreserve_data(new);
+        self.settle().await?;
+        if result.is_err() && out.is_empty() {
+            return result.map(|()| out);
+        }
+        Ok(out)
+    }
+
+    /// Sends what goes to each extent and waits for all. Answers the bytes written.
+    async fn send_direct(
+        &self,
+        inode: &Rc<Inode>,
+        from: u64,
+        extents: Vec<Rc<Ordered>>,
+        data: &[Slice],
+    ) -> FsResult<u64> {
+        let kind = self.core.borrow().common().csum;
+        let mut pieces = Pieces::new(data);
+        let plug = self.part.plug();
+        let mut sent = Vec::new();
+        let mut end = from;
+        for o in &extents {
+            let mut at = o.start;
+            while at < o.end() {
+                let bytes = (o.end() - at).min(BIO_BYTES);
+                let segs: Vec<Slice> = (0..bytes / BLOCK).map(|_| pieces.take_one(4096)).collect();
+                if inode.has_sums() {
+                    for (n, s) in (0..).zip(&segs) {
+                        let n: u64 = n;
+                        let mut sum = Vec::with_capacity(8);
+                        kind.push(&s.to_vec(), &mut sum);
+                        o.add_sum(o.address(at + n * BLOCK), &sum, kind.bytes());
+                    }
+                }
+                self.rt.cpu(CpuOp::BioSubmit, 1).await;
+                sent.push(self.send_piece(inode, o, at, bytes, segs));
+                at += bytes;
+            }
+            end = end.max(o.end());
+        }
+        drop(plug);
+        let mut failed = false;
+        for done in sent {
+            done.0.wait().await;
+            failed |= *done.1.borrow();
+        }
+        if failed {
+            return Err(FsError::Io);
+        }
+        if end > inode.size() {
+            inode.set_size(end);
+            // Items of the extents may have come with the old length.
+            let _p = self.reserve(1).await?;
+            inode.disk_size.set(inode.size());
+            let done = self.must(|c| self.update_inode(c, inode));
+            self.settled(done).await?;
+        }
+        Ok(end - from)
+    }
+
+    fn send_piece(
+        &self,
+        inode: &Rc<Inode>,
+        o: &Rc<Ordered>,
+        at: u64,
+        bytes: u64,
+        segs: Vec<Slice>,
+    ) -> (Rc<Completion>, Rc<RefCell<bool>>) {
+        let done = Rc::new(Completion::new(&self.rt, "btrfs direct write"));
+        let failed = Rc::new(RefCell::new(false));
+        let (fs, inode, o) = (self.me.clone(), inode.clone(), o.clone());
+        let answer = (done.clone(), failed.clone());
+        let address = o.address(at);
+        self.send_copies(address, segs, Flags::SYNC | Flags::IDLE, move |has_failed| {
+            *failed.borrow_mut() = has_failed;
+            if let Some(fs) = fs.upgrade() {
+                fs.end_part(&inode, &o, bytes, has_failed);
+            }
+            done.done();
+        });
+        answer
+    }
+}

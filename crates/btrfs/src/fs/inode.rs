@@ -1,0 +1,197 @@
+//! Inodes in memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use wp_base::{FsError, FsResult, Ino};
+use wp_cache::{BufFlag, Mapping};
+use wp_rt::{Lock, WaitQueue};
+use wp_vfs::{Attr, FileType, TimeSpec};
+
+use crate::core::Core;
+use crate::disk::inode::flag;
+use crate::disk::{InodeItem, Key, Timespec, kind};
+use crate::space::Runs;
+
+use super::ordered::Ordered;
+use super::{BLOCK, Btrfs};
+
+/// A block of data without a promise: it is written in place.
+pub(super) const IN_PLACE: BufFlag = BufFlag::Private1;
+
+/// An inode in memory.
+pub(super) struct Inode {
+    pub ino: u64,
+    pub fs: Weak<Btrfs>,
+    /// As calls see it; `size` may be ahead of what the tree has.
+    pub item: RefCell<InodeItem>,
+    /// The length that the tree has, or gets with the next change (`disk_i_size`).
+    pub disk_size: Cell<u64>,
+    pub map: Rc<Mapping>,
+    /// `i_rwsem`.
+    pub lock: Lock<()>,
+    pub opens: Cell<u32>,
+    /// Bytes of the file that were written and have no place yet.
+    pub delalloc: RefCell<Runs>,
+    /// Items promised for them.
+    pub items_held: Cell<u64>,
+    /// Extents on their way, by first byte of the file.
+    pub ordered: RefCell<BTreeMap<u64, Rc<Ordered>>>,
+    pub ordered_done: WaitQueue,
+    /// Index of a directory's next name; 0: not known yet.
+    pub next_index: Cell<u64>,
+    /// The transaction that changed it last, in any way that an fsync has to see.
+    pub last_trans: Cell<u64>,
+    /// It was deleted.
+    pub is_gone: Cell<bool>,
+    /// Direct I/O under way.
+    pub dio: Cell<u32>,
+    pub dio_done: WaitQueue,
+}
+
+impl Inode {
+    pub fn size(&self) -> u64 {
+        self.item.borrow().size.get()
+    }
+    pub fn set_size(&self, size: u64) {
+        self.item.borrow_mut().size = size.into();
+    }
+    pub fn nlink(&self) -> u32 {
+        self.item.borrow().nlink.get()
+    }
+    pub fn is_dir(&self) -> bool {
+        self.item.borrow().is_dir()
+    }
+    pub fn is_file(&self) -> bool {
+        self.item.borrow().is_file()
+    }
+    pub fn has(&self, bits: u64) -> bool {
+        self.item.borrow().flags.get() & bits != 0
+    }
+    /// Is its data written in place where it can be?
+    pub fn is_nodatacow(&self) -> bool {
+        self.has(flag::NODATACOW)
+    }
+    pub fn has_sums(&self) -> bool {
+        !self.has(flag::NODATASUM)
+    }
+    pub fn kind(&self) -> FileType {
+        FileType::from_mode(self.item.borrow().mode.get()).unwrap_or(FileType::File)
+    }
+    pub fn key(&self) -> Key {
+        Key::new(self.ino, kind::INODE_ITEM, 0)
+    }
+    /// Changes the item in memory.
+    pub fn change(&self, f: impl FnOnce(&mut InodeItem)) {
+        let mut item = self.item.borrow_mut();
+        f(&mut item);
+        item.sequence = item.sequence.get().wrapping_add(1).into();
+    }
+    pub fn add_bytes(&self, more: u64, fewer: u64) {
+        let mut item = self.item.borrow_mut();
+        item.nbytes = (item.nbytes.get() + more).saturating_sub(fewer).into();
+    }
+
+    /// `btrfs_getattr`.
+    pub fn attr(&self) -> Attr {
+        let i = self.item.borrow();
+        let time = |t: Timespec| TimeSpec { secs: t.sec.get().cast_signed(), nanos: t.nsec.get() };
+        let used = i.nbytes.get().next_multiple_of(BLOCK) + self.delalloc.borrow().bytes();
+        Attr {
+            ino: Ino(self.ino),
+            kind: FileType::from_mode(i.mode.get()).unwrap_or(FileType::File),
+            mode: i.mode.get() & 0o7777,
+            nlink: i.nlink.get(),
+            uid: i.uid.get(),
+            gid: i.gid.get(),
+            size: i.size.get(),
+            blocks_512: used / 512,
+            atime: time(i.atime),
+            mtime: time(i.mtime),
+            ctime: time(i.ctime),
+        }
+    }
+}
+
+impl Btrfs {
+    pub(super) fn inode_in_memory(&self, ino: u64) -> Option<Rc<Inode>> {
+        self.inodes.borrow().get(&ino).cloned()
+    }
+
+    /// An inode, read if it is not in memory. Errors: `NotFound`.
+    pub(super) fn iget(&self, ino: u64) -> FsResult<Rc<Inode>> {
+        if let Some(inode) = self.inode_in_memory(ino) {
+            return if inode.is_gone.get() { Err(FsError::NotFound) } else { Ok(inode) };
+        }
+        let item =
+            self.with(|c| c.inode(self.tree, ino).and_then(|i| i.ok_or(FsError::NotFound)))?;
+        if FileType::from_mode(item.mode.get()).is_none() {
+            let found = item.mode.get().into();
+            return Err(FsError::corrupt("btrfs inode item", "mode", 0, found, "a type of file"));
+        }
+        Ok(self.add_inode(ino, item, false))
+    }
+
+    /// Brings an inode into memory.
+    pub(super) fn add_inode(&self, ino: u64, item: InodeItem, is_new: bool) -> Rc<Inode> {
+        let rt = &self.rt;
+        let map = Mapping::new(rt, "btrfs file", 4096, &self.wb);
+        let inode = Rc::new(Inode {
+            ino,
+            fs: self.me.clone(),
+            disk_size: Cell::new(item.size.get()),
+            last_trans: Cell::new(item.transid.get()),
+            item: RefCell::new(item),
+            lock: Lock::new(rt, "btrfs inode", ()),
+            opens: Cell::new(0),
+            delalloc: RefCell::default(),
+            items_held: Cell::new(0),
+            ordered: RefCell::default(),
+            ordered_done: WaitQueue::new(rt, "btrfs ordered extent"),
+            next_index: Cell::new(if is_new { crate::items::INDEX_START } else { 0 }),
+            is_gone: Cell::new(false),
+            dio: Cell::new(0),
+            dio_done: WaitQueue::new(rt, "btrfs direct I/O"),
+            map,
+        });
+        let ops: Rc<dyn wp_cache::WbOps> = inode.clone();
+        inode.map.set_ops(Rc::downgrade(&ops));
+        self.inodes.borrow_mut().insert(ino, inode.clone());
+        inode
+    }
+
+    /// Brings an inode's item up to date in its tree. `btrfs_update_inode`.
+    pub(super) fn update_inode(&self, c: &mut Core<'static>, inode: &Inode) -> FsResult<()> {
+        let transid = c.transid_begun()?;
+        let mut item = *inode.item.borrow();
+        item.transid = transid.into();
+        inode.item.borrow_mut().transid = transid.into();
+        item.size = inode.disk_size.get().into();
+        inode.last_trans.set(transid);
+        c.update_inode(self.tree, inode.ino, &item)?;
+        c.touch_root(self.tree, self.time())
+    }
+
+    /// New times of a change: of the inode, and if `modified` of its contents.
+    pub(super) fn stamp(&self, inode: &Inode, modified: bool) {
+        let now = self.time();
+        inode.change(|i| {
+            i.ctime = now;
+            if modified {
+                i.mtime = now;
+            }
+        });
+    }
+
+    /// Forgets inodes that nobody uses.
+    pub(super) fn drop_idle(&self) {
+        self.inodes.borrow_mut().retain(|_, inode| {
+            inode.map.invalidate(0, u64::MAX);
+            let has_use = Rc::strong_count(inode) > 1 || inode.opens.get() > 0;
+            let is_busy = !inode.map.is_idle() || !inode.ordered.borrow().is_empty();
+            let differs = inode.disk_size.get() != inode.size();
+            has_use || is_busy || differs || inode.nlink() == 0
+        });
+    }
+}

@@ -1,0 +1,196 @@
+//! The mounted file system: calls change trees in memory, a thread commits them.
+//!
+//! Picture:    call -> [`Core`] (trees, space, references; in no time) -> `commit`: tree blocks,
+//!             wait, flush, super blocks. Bytes go to the page cache; `writeback` gives them places
+//!             and sends them (`ordered` extents); when they have arrived a worker makes the items
+//!             that lead to them.
+//! Invariants: 1. what a call changes in trees it changes without waiting in between: no commit has
+//!                half of a call.
+//!             2. items lead to data only when it has arrived.
+//!             3. a call has reserved metadata for what it changes before, and waits for room
+//!                there.
+//!             4. a write of metadata that failed is the end of all writing: all who wait are told.
+//! Left out:   snapshots and other subvolumes, compression, clones, send, quotas, images without
+//!             the feature NO_HOLES; tree blocks that are dropped from memory; items of inodes and
+//!             names that the kernel delays within a transaction (`delayed-inode.c`), which changes
+//!             shapes of trees and no promise.
+//! Source:     fs/btrfs of Linux 6.12: inode.c, file.c, transaction.c, ordered-data.c, disk-io.c.
+
+mod cleaner;
+mod commit;
+mod data;
+mod direct;
+mod fallocate;
+mod inode;
+mod mount;
+mod namei;
+mod ops;
+mod ordered;
+mod read;
+mod room;
+mod sync;
+mod truncate;
+mod writeback;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult, Sector};
+use wp_block::{Bio, Partition};
+use wp_cache::{WbPolicy, Writeback};
+use wp_medium::MediumView;
+use wp_rt::Rt;
+
+use crate::core::Core;
+use crate::disk::Timespec;
+
+use cleaner::Cleaner;
+use commit::Commits;
+use inode::Inode;
+pub use ops::Mounted;
+use ordered::Endings;
+
+/// Bytes of a block of the page cache, and of a sector of the format.
+const BLOCK: u64 = 4096;
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Is the device's cache flushed before super blocks, which are forced (`barrier`)?
+    pub barrier: bool,
+    /// Is data written to new places (`datacow`)? Files keep what they were made with.
+    pub datacow: bool,
+    /// Has data checksums (`datasum`)?
+    pub datasum: bool,
+    /// May an fsync write a log (`treelog`)?
+    pub treelog: bool,
+    /// Most bytes of a file that is kept in its item (`max_inline`).
+    pub max_inline: u64,
+    /// Seconds from a transaction's begin to its commit (`commit`).
+    pub commit_secs: u64,
+    /// Seconds since 1970 at power-on.
+    pub epoch_secs: i64,
+    /// How the flusher behaves.
+    pub writeback: WbPolicy,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            barrier: true,
+            datacow: true,
+            datasum: true,
+            treelog: true,
+            max_inline: 2048,
+            commit_secs: 30,
+            epoch_secs: 0,
+            writeback: WbPolicy::default(),
+        }
+    }
+}
+
+/// A mounted btrfs.
+pub struct Btrfs {
+    me: Weak<Btrfs>,
+    rt: Rt,
+    part: Partition,
+    opts: MountOptions,
+    /// The tree of files that is mounted.
+    tree: u64,
+    /// Its root directory.
+    root_dir: u64,
+    core: RefCell<Core<'static>>,
+    wb: Rc<Writeback>,
+    inodes: RefCell<BTreeMap<u64, Rc<Inode>>>,
+    /// The number of the next inode.
+    next_ino: Cell<u64>,
+    /// Bytes of data promised to what was written and has no place yet.
+    data_promised: Cell<u64>,
+    commits: Commits,
+    endings: Endings,
+    cleaner: Cleaner,
+    is_mounted: Cell<bool>,
+    /// Did writing metadata fail, so that nothing is written any more?
+    has_failed: Cell<bool>,
+    /// Data that could not be read: where, and why.
+    bad_data: RefCell<Vec<String>>,
+}
+
+/// The contents of a partition as they are, in no time.
+fn contents(part: &Partition) -> MediumView {
+    MediumView {
+        medium: part.queue().with_device(|d| d.medium()),
+        start: part.start(),
+        bytes: part.sectors() * wp_base::SECTOR_BYTES,
+    }
+}
+
+fn sector(at: u64) -> Sector {
+    Sector(at / wp_base::SECTOR_BYTES)
+}
+
+impl Btrfs {
+    fn rc(&self) -> Rc<Btrfs> {
+        self.me.upgrade().expect("who calls holds it")
+    }
+
+    fn time(&self) -> Timespec {
+        let now = self.rt.now();
+        let secs = self.opts.epoch_secs.saturating_add_unsigned(now.secs());
+        Timespec { sec: secs.cast_unsigned().into(), nsec: now.subsec_nanos().into() }
+    }
+
+    fn check_writable(&self) -> FsResult<()> {
+        let is_writable = self.is_mounted.get() && !self.has_failed.get();
+        if is_writable { Ok(()) } else { Err(FsError::ReadOnly) }
+    }
+
+    /// Nothing is written any more; all who wait are told. `btrfs_abort_transaction`.
+    fn abort(&self) {
+        if !self.has_failed.replace(true) {
+            self.commits.wake_all();
+        }
+    }
+
+    /// Looks at trees, or changes them. What goes wrong half way is the end of all writing.
+    fn with<T>(&self, f: impl FnOnce(&mut Core<'static>) -> FsResult<T>) -> FsResult<T> {
+        let (done, is_broken) = {
+            let mut core = self.core.borrow_mut();
+            let done = f(&mut core);
+            (done, core.is_broken())
+        };
+        if is_broken {
+            self.abort();
+        }
+        self.note_transaction();
+        done
+    }
+
+    /// The same, of what may not fail once it was begun. `btrfs_abort_transaction` if it does.
+    fn must<T>(&self, f: impl FnOnce(&mut Core<'static>) -> FsResult<T>) -> FsResult<T> {
+        let done = self.with(f);
+        if done.is_err() {
+            self.abort();
+        }
+        done
+    }
+
+    /// Reads the tree blocks that a call has needed and that were not in memory, one after the
+    /// other, as it would have met them. Waits: for the device.
+    async fn settle(&self) -> FsResult<()> {
+        let missed = self.core.borrow_mut().take_missed();
+        for m in missed {
+            let bio = Bio::read(sector(m.at), m.bytes / 512, Flags::META);
+            self.part.submit_wait(bio).await.map_err(|_| FsError::Io)?;
+        }
+        Ok(())
+    }
+
+    /// The outcome of a call, when what it needed was read.
+    async fn settled<T>(&self, out: FsResult<T>) -> FsResult<T> {
+        self.settle().await?;
+        out
+    }
+}

@@ -1,0 +1,99 @@
+//! Mount and unmount.
+//!
+//! Source: fs/btrfs/disk-io.c (`open_ctree`, `close_ctree`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_block::Partition;
+use wp_cache::Writeback;
+use wp_medium::View;
+use wp_rt::Rt;
+
+use crate::core::{Core, Disk};
+use crate::disk::feature::incompat;
+use crate::disk::id;
+
+use super::{Btrfs, Cleaner, Commits, Endings, MountOptions, contents};
+
+/// The tree of files that a mount without a name takes: that which the root tree's directory calls
+/// `default`. `get_default_subvol_objectid`.
+fn default_tree(core: &mut Core<'_>) -> FsResult<u64> {
+    let found = core.find_name(id::ROOT_TREE, id::ROOT_TREE_DIR, b"default")?;
+    Ok(found.map_or(id::FS_TREE, |f| f.location.objectid))
+}
+
+impl Btrfs {
+    /// Mounts what lies on `part`: deletes what was to be, starts committer, cleaner and worker.
+    ///
+    /// What is read at mount takes no time. Errors: `Corrupt`; `Unsupported` for features that
+    /// cannot be written here, and for a log, whose replay is not done at mount.
+    pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Btrfs>> {
+        let disk = {
+            let part = part.clone();
+            let bytes = part.sectors() * wp_base::SECTOR_BYTES;
+            Disk::new(bytes, move |at, out| contents(&part).read_at(at, out))
+        };
+        let mut core = Core::open(disk)?;
+        core.check_writable()?;
+        if core.super_block().incompat_flags.get() & incompat::NO_HOLES == 0 {
+            return Err(FsError::Unsupported("btrfs without feature: NO_HOLES".to_owned()));
+        }
+        if core.super_block().log_root.get() != 0 {
+            return Err(FsError::Unsupported("btrfs log tree at mount".to_owned()));
+        }
+        let tree = default_tree(&mut core)?;
+        core.open_root(tree)?;
+        let root_dir = core.root(tree)?.item.root_dirid.get();
+        let next_ino = core.next_ino(tree)?;
+        let last = core.super_block().generation.get();
+        let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
+        let fs = Rc::new_cyclic(|me| Btrfs {
+            me: me.clone(),
+            rt: rt.clone(),
+            tree,
+            root_dir,
+            wb,
+            inodes: RefCell::new(BTreeMap::new()),
+            next_ino: Cell::new(next_ino),
+            data_promised: Cell::new(0),
+            commits: Commits::new(rt, last),
+            endings: Endings::new(rt),
+            cleaner: Cleaner::new(rt),
+            is_mounted: Cell::new(true),
+            has_failed: Cell::new(false),
+            bad_data: RefCell::default(),
+            core: RefCell::new(core),
+            part,
+            opts,
+        });
+        fs.dir(root_dir)?;
+        fs.core.borrow_mut().take_missed();
+        fs.start_endings();
+        fs.start_committer();
+        fs.start_cleaner();
+        fs.clean_orphans().await?;
+        Ok(fs)
+    }
+
+    /// Writes everything; nothing can be changed afterwards. What cannot be written is lost, and
+    /// told. `close_ctree`.
+    pub(super) async fn unmount(&self) -> FsResult<()> {
+        if !self.is_mounted.get() {
+            return Err(FsError::ReadOnly);
+        }
+        let synced = self.sync_everything().await;
+        self.write_all_data().await;
+        self.cleaner.rest().await;
+        let last = if self.has_failed.get() { Ok(()) } else { self.commit_now().await };
+        self.is_mounted.set(false);
+        self.commits.stop();
+        self.endings.stop();
+        self.cleaner.stop();
+        self.wb.stop();
+        self.inodes.borrow_mut().clear();
+        synced.and(last)
+    }
+}

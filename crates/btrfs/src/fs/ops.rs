@@ -1,0 +1,385 @@
+//! What the mounted file system offers to system calls.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult, Ino};
+use wp_cache::Fut;
+use wp_medium::Slice;
+use wp_vfs::{
+    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
+    TimeSpec, Told, XattrSet,
+};
+
+use crate::disk::{FileKind, Timespec};
+use crate::items::Set;
+
+use super::inode::Inode;
+use super::{BLOCK, Btrfs};
+
+/// A mounted btrfs, as [`wp_vfs::FileSystem`].
+pub struct Mounted(pub Rc<Btrfs>);
+
+fn kind_of(kind: FileKind) -> Option<FileType> {
+    Some(match kind {
+        FileKind::File => FileType::File,
+        FileKind::Dir => FileType::Dir,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::CharDevice => FileType::Char,
+        FileKind::BlockDevice => FileType::Block,
+        FileKind::Fifo => FileType::Fifo,
+        FileKind::Socket => FileType::Socket,
+        FileKind::Unknown | FileKind::Xattr => return None,
+    })
+}
+
+/// `btrfs_xattr_handlers`.
+fn check_xattr(name: &[u8]) -> FsResult<()> {
+    let known: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
+    if name.is_empty() || name.len() > 255 {
+        return Err(FsError::Range);
+    }
+    match known.iter().find(|p| name.starts_with(p)) {
+        Some(prefix) if name.len() > prefix.len() => Ok(()),
+        Some(_) => Err(FsError::Invalid("an attribute without a name")),
+        None => Err(FsError::Unsupported("extended attributes of this name".to_owned())),
+    }
+}
+
+impl Mounted {
+    fn file(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+        let inode = self.0.iget(ino.0)?;
+        if inode.is_dir() { Err(FsError::IsDir) } else { Ok(inode) }
+    }
+}
+
+impl FileSystem for Mounted {
+    fn name(&self) -> &'static str {
+        "btrfs"
+    }
+
+    fn root(&self) -> Ino {
+        Ino(self.0.root_dir)
+    }
+
+    fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Call<'a, Ino> {
+        Call::later(async move {
+            let fs = &self.0;
+            let found = async {
+                let d = fs.dir(dir.0)?;
+                if name == b"." {
+                    return Ok(dir);
+                }
+                if name == b".." {
+                    if d.ino == fs.root_dir {
+                        return Ok(dir);
+                    }
+                    return fs.with(|c| c.parent_of(fs.tree, d.ino)).map(Ino);
+                }
+                let found = fs.find(d.ino, name)?.ok_or(FsError::NotFound)?;
+                Ok(Ino(found.1.ino))
+            };
+            let found = found.await;
+            fs.settled(found).await
+        })
+    }
+
+    fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino> {
+        Box::pin(async move { self.0.make(dir.0, name, spec).await.map(Ino) })
+    }
+
+    fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(self.0.unlink(dir.0, name, false))
+    }
+
+    fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(self.0.unlink(dir.0, name, true))
+    }
+
+    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
+        Box::pin(self.0.rename((from.0.0, from.1), (to.0.0, to.1)))
+    }
+
+    fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(self.0.link(ino.0, dir.0, name))
+    }
+
+    fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>> {
+        Box::pin(async move {
+            let fs = &self.0;
+            let inode = fs.iget(ino.0)?;
+            if inode.kind() != FileType::Symlink {
+                return Err(FsError::Invalid("not a symbolic link"));
+            }
+            let found = fs.with(|c| c.inline_data(fs.tree, inode.ino));
+            fs.settled(found).await?.ok_or_else(|| {
+                let expected = "the target of a symbolic link";
+                FsError::corrupt("btrfs file extent", "type", 0, inode.ino, expected)
+            })
+        })
+    }
+
+    fn attr<'a>(&'a self, ino: Ino) -> Call<'a, Attr> {
+        if let Some(inode) = self.0.inode_in_memory(ino.0) {
+            return Call::now(Ok(inode.attr()));
+        }
+        Call::later(async move {
+            let found = self.0.iget(ino.0).map(|i| i.attr());
+            self.0.settled(found).await
+        })
+    }
+
+    fn kind_in_memory(&self, ino: Ino) -> Option<FileType> {
+        self.0.inode_in_memory(ino.0).map(|i| i.kind())
+    }
+
+    fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let fs = &self.0;
+            let inode = fs.iget(ino.0)?;
+            let _lock = fs.lock_alone(&inode).await;
+            fs.check_writable()?;
+            if let Some(size) = change.size {
+                if !inode.is_file() {
+                    return Err(match inode.is_dir() {
+                        true => FsError::IsDir,
+                        false => FsError::Invalid("only regular files have a length to change"),
+                    });
+                }
+                fs.set_length(&inode, size).await?;
+            }
+            let AttrChange { mode, uid, gid, atime, mtime, .. } = change;
+            if mode.is_none() && uid.is_none() && gid.is_none() && atime.or(*mtime).is_none() {
+                return Ok(());
+            }
+            let _p = fs.reserve(1).await?;
+            let time =
+                |t: TimeSpec| Timespec { sec: t.secs.cast_unsigned().into(), nsec: t.nanos.into() };
+            fs.stamp(&inode, false);
+            inode.change(|i| {
+                if let Some(mode) = mode {
+                    i.mode = (i.file_type() | mode & 0o7777).into();
+                }
+                i.uid = uid.map_or(i.uid, Into::into);
+                i.gid = gid.map_or(i.gid, Into::into);
+                i.atime = atime.map_or(i.atime, time);
+                i.mtime = mtime.map_or(i.mtime, time);
+            });
+            let done = fs.must(|c| fs.update_inode(c, &inode));
+            fs.settled(done).await
+        })
+    }
+
+    fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
+        Box::pin(async move {
+            let fs = &self.0;
+            let d = fs.dir(dir.0)?;
+            let _lock = d.lock.lock().await;
+            let all = fs.with(|c| c.list_names(fs.tree, d.ino, 0));
+            let mut out = Vec::new();
+            for (_, found) in fs.settled(all).await? {
+                let kind = FileKind::of(found.kind).and_then(kind_of).ok_or(FsError::Io)?;
+                out.push(DirEntry { name: found.name, ino: Ino(found.location.objectid), kind });
+            }
+            Ok(out)
+        })
+    }
+
+    fn open<'a>(&'a self, ino: Ino, _write: bool) -> Call<'a, ()> {
+        if let Some(inode) = self.0.inode_in_memory(ino.0).filter(|i| !i.is_gone.get()) {
+            inode.opens.set(inode.opens.get() + 1);
+            return Call::now(Ok(()));
+        }
+        Call::later(async move {
+            let found = self.0.iget(ino.0).map(|i| i.opens.set(i.opens.get() + 1));
+            self.0.settled(found).await
+        })
+    }
+
+    fn release<'a>(&'a self, ino: Ino, _write: bool) -> Call<'a, ()> {
+        let Some(inode) = self.0.inode_in_memory(ino.0) else {
+            return Call::now(if self.0.is_mounted.get() { Err(FsError::BadFile) } else { Ok(()) });
+        };
+        let Some(n) = inode.opens.get().checked_sub(1) else {
+            return Call::now(Err(FsError::BadFile));
+        };
+        inode.opens.set(n);
+        if n > 0 || inode.nlink() > 0 || !self.0.is_mounted.get() {
+            return Call::now(Ok(()));
+        }
+        Call::later(async move {
+            match self.0.put(&inode).await {
+                // The next mount deletes it.
+                Err(FsError::NoSpace | FsError::ReadOnly) => Ok(()),
+                other => other,
+            }
+        })
+    }
+
+    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        Box::pin(async move {
+            let inode = self.file(ino)?;
+            self.0.read_data(&inode, offset, len).await
+        })
+    }
+
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let inode = self.file(ino)?;
+            let _lock = inode.lock.lock().await;
+            let at = offset.unwrap_or_else(|| inode.size());
+            self.0.write_data(&inode, at, data).await
+        })
+    }
+
+    fn told(&self, ino: Ino) -> Told {
+        let told = Told::default();
+        if let Some(inode) = self.0.inode_in_memory(ino.0) {
+            told.data.set(inode.map.errors().sample(true));
+        }
+        told.fs.set(self.0.wb.errors().sample(true));
+        told
+    }
+
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.0.iget(ino.0)?;
+            self.0.fsync(&inode, kind, told).await
+        })
+    }
+
+    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        Box::pin(async move {
+            let inode = self.file(ino)?;
+            self.0.read_direct(&inode, offset, len).await
+        })
+    }
+
+    fn write_direct<'a>(
+        &'a self,
+        ino: Ino,
+        offset: Option<u64>,
+        data: &'a [Slice],
+        sync: Option<SyncKind>,
+        told: &'a Told,
+    ) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let inode = self.file(ino)?;
+            self.0.write_direct(&inode, offset, data, (sync, told)).await
+        })
+    }
+
+    fn reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.file(ino)?;
+            self.0.fallocate(&inode, how, offset, len).await
+        })
+    }
+
+    fn sync_reserve<'a>(&'a self, ino: Ino, _how: Reserve, _offset: u64, _len: u64) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.file(ino)?;
+            self.0.fsync(&inode, SyncKind::Full, &Told::default()).await
+        })
+    }
+
+    fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(self.0.sync_everything())
+    }
+
+    fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let done = self.0.sync_everything().await;
+            let has_failed = self.0.wb.errors().check_and_advance(&told.fs);
+            done.and(if has_failed { Err(FsError::Io) } else { Ok(()) })
+        })
+    }
+
+    fn drop_caches(&self) {
+        self.0.drop_idle();
+    }
+
+    fn get_xattr<'a>(&'a self, ino: Ino, name: &'a [u8]) -> Fut<'a, Vec<u8>> {
+        Box::pin(async move {
+            check_xattr(name)?;
+            let inode = self.0.iget(ino.0)?;
+            let found = self.0.with(|c| c.xattr(self.0.tree, inode.ino, name));
+            self.0.settled(found).await?.ok_or(FsError::NoData)
+        })
+    }
+
+    fn list_xattrs<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<Vec<u8>>> {
+        Box::pin(async move {
+            let inode = self.0.iget(ino.0)?;
+            let found = self.0.with(|c| c.xattrs(self.0.tree, inode.ino));
+            let found = found.map(|all| all.into_iter().map(|(name, _)| name).collect());
+            self.0.settled(found).await
+        })
+    }
+
+    fn set_xattr<'a>(
+        &'a self,
+        ino: Ino,
+        name: &'a [u8],
+        value: Option<&'a [u8]>,
+        how: XattrSet,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            check_xattr(name)?;
+            let fs = &self.0;
+            let inode = fs.iget(ino.0)?;
+            let _lock = inode.lock.lock().await;
+            fs.check_writable()?;
+            let most = fs.core.borrow().xattr_bytes_max();
+            if value.is_some_and(|v| v.len() + name.len() > most) {
+                return Err(FsError::NoSpace);
+            }
+            let _p = fs.reserve(2).await?;
+            let old = fs.with(|c| c.xattr(fs.tree, inode.ino, name))?;
+            match (how, old.is_some()) {
+                (XattrSet::Create, true) => return Err(FsError::Exists),
+                (XattrSet::Replace, false) => return Err(FsError::NoData),
+                (_, false) if value.is_none() => return Err(FsError::NoData),
+                _ => {}
+            }
+            fs.with(|c| match value {
+                Some(value) => c.set_xattr(fs.tree, inode.ino, name, value, Set::Any),
+                None => c.remove_xattr(fs.tree, inode.ino, name),
+            })?;
+            fs.stamp(&inode, false);
+            let done = fs.must(|c| fs.update_inode(c, &inode));
+            fs.settled(done).await
+        })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let bad = self.0.bad_data.borrow();
+        bad.iter().map(|line| format!("data that could not be read: {line}")).collect()
+    }
+
+    /// `btrfs_statfs`.
+    fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {
+        Box::pin(async move {
+            let fs = &self.0;
+            let promised = fs.data_promised.get();
+            let found = fs.with(|c| {
+                let all = c.super_block().total_bytes.get();
+                let (used, left) = (c.space()?.bytes_used(), c.data_left());
+                Ok((all, used, left))
+            });
+            let (all, used, left) = fs.settled(found).await?;
+            let free = all.saturating_sub(used);
+            Ok(StatFs {
+                block_bytes: 4096,
+                blocks: all / BLOCK,
+                blocks_free: free / BLOCK,
+                blocks_available: left.saturating_sub(promised) / BLOCK,
+                inodes: 0,
+                inodes_free: 0,
+            })
+        })
+    }
+
+    fn unmount<'a>(&'a self) -> Fut<'a, ()> {
+        Box::pin(self.0.unmount())
+    }
+}
