@@ -45,7 +45,9 @@ impl Btrfs {
             return Err(FsError::Unsupported("btrfs log tree at mount".to_owned()));
         }
         let tree = default_tree(&mut core)?;
-        core.open_root(tree)?;
+        for tree in [id::EXTENT_TREE, id::CSUM_TREE, id::DEV_TREE, id::FREE_SPACE_TREE, tree] {
+            core.open_root(tree)?;
+        }
         let root_dir = core.root(tree)?.item.root_dirid.get();
         let next_ino = core.next_ino(tree)?;
         let last = core.super_block().generation.get();

@@ -37,7 +37,12 @@ impl Core<'_> {
     /// Errors: `NoSpace`, without any change. What the running transaction has freed counts only
     /// after a commit: then it is worth another try.
     pub fn reserve(&mut self, items: u64) -> FsResult<()> {
-        self.begin()?;
+        if self.is_broken() {
+            return Err(FsError::ReadOnly);
+        }
+        // A promise is no change: it begins no transaction.
+        self.check_writable()?;
+        self.load_space()?;
         let needed = self.metadata_bytes(items);
         if self.fits(needed) {
             self.space.promised += needed;
@@ -89,6 +94,7 @@ impl Core<'_> {
     }
 
     fn make_metadata_chunk(&mut self) -> FsResult<()> {
+        self.begin()?;
         match self.make_chunk(group::METADATA) {
             Err(FsError::NoSpace) | Ok(()) => Ok(()),
             Err(e) => Err(e),

@@ -119,6 +119,12 @@ impl World {
         self.run(async move { fs.unmount().await }).expect("unmounts");
     }
 
+    /// An unmount that cannot write everything.
+    pub fn unmount_failing(&self, vfs: &Vfs) {
+        let fs = vfs.fs().clone();
+        self.run(async move { fs.unmount().await }).expect_err("something is lost");
+    }
+
     pub fn medium(&self) -> Medium {
         self.queue.with_device(|d| d.medium())
     }
@@ -132,6 +138,13 @@ impl World {
     /// `btrfs check` has nothing to say of the image.
     pub fn judge(&self, setup: &Setup, what: &str) {
         judge(&self.medium(), setup.mib, what);
+    }
+
+    /// The power goes now, and all that may go; what a mount then has.
+    pub fn cut(self) -> Medium {
+        let medium = self.durable();
+        self.end();
+        medium
     }
 
     /// Power off: everything must go.
