@@ -1,0 +1,101 @@
+//! Every name with where its contents lie.
+
+use std::collections::BTreeSet;
+
+use wp_base::{FsError, FsResult};
+use wp_vfs::{FileType, Run, Survey, SurveyedFile};
+
+use crate::disk::wide;
+
+use super::{Image, Piece, Record};
+
+/// Surveys an image as it is, without recovery.
+///
+/// Errors: no default subvolume. A file or directory that cannot be read is a fault of the survey.
+pub fn survey_as_is(image: &Image<'_>) -> FsResult<Survey> {
+    let mut out = Survey::default();
+    let root = image.root()?;
+    let mut seen = BTreeSet::from([(root.tree.id, root.ino)]);
+    let mut dirs = vec![(String::new(), root)];
+    while let Some((path, dir)) = dirs.pop() {
+        let names = match image.names(&dir) {
+            Ok(names) => names,
+            Err(e) => {
+                out.faults.push(format!("{path}: {e}"));
+                continue;
+            }
+        };
+        for name in names {
+            let text = String::from_utf8_lossy(&name.name);
+            let full = if path.is_empty() { text.into_owned() } else { format!("{path}/{text}") };
+            let found = image
+                .follow(&dir, &name)
+                .and_then(|r| Ok((file(image, full.clone(), &r, &mut out.faults)?, r)));
+            match found {
+                Ok((file, record)) => {
+                    let place = (record.tree.id, record.ino);
+                    if file.kind == FileType::Dir && !record.is_stub && seen.insert(place) {
+                        dirs.push((full, record));
+                    }
+                    out.files.push(file);
+                }
+                Err(e) => out.faults.push(format!("{full}: {e}")),
+            }
+        }
+    }
+    out.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(out)
+}
+
+fn file(
+    image: &Image<'_>,
+    path: String,
+    record: &Record,
+    faults: &mut Vec<String>,
+) -> FsResult<SurveyedFile> {
+    let inode = &record.inode;
+    let mode = inode.mode.get();
+    let kind = FileType::from_mode(mode).ok_or_else(|| {
+        FsError::corrupt("btrfs inode", "mode", record.at, mode.into(), "a known type")
+    })?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let target = match kind {
+        FileType::Symlink => Some(text(&image.link_target(record)?)),
+        _ => None,
+    };
+    let xattrs = match image.xattrs(record) {
+        Ok(all) => Some(all.into_iter().map(|(name, value)| (text(&name), value)).collect()),
+        Err(e) => {
+            faults.push(format!("{path}: {e}"));
+            None
+        }
+    };
+    let mut map: Vec<Run> = Vec::new();
+    if kind == FileType::File {
+        for piece in image.pieces(record)? {
+            let (at, place, bytes) = match piece {
+                Piece::Inline(data, place) => (0, place, wide(data.len())),
+                Piece::Extent { at, logical, bytes } => {
+                    let places = image.chunks().places(logical, bytes)?;
+                    (at, places.first().copied().unwrap_or(0), bytes)
+                }
+            };
+            match map.last_mut() {
+                Some(run) if run.at + run.bytes == at && run.place + run.bytes == place => {
+                    run.bytes += bytes;
+                }
+                _ => map.push(Run { at, place, bytes }),
+            }
+        }
+    }
+    Ok(SurveyedFile {
+        path,
+        kind,
+        ino: record.ino,
+        nlink: inode.nlink.get(),
+        size: inode.size.get(),
+        target,
+        xattrs,
+        map,
+    })
+}

@@ -1,0 +1,73 @@
+//! Images that real kernels left behind at a power cut: we must find in them what the real kernel
+//! found.
+
+mod images;
+mod reference;
+mod skip;
+
+use images::Bytes;
+use reference::reference;
+use serde_json::Value;
+use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// What a manifest says of a file, and the same of ours: of what it does not say, nothing.
+fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
+    let text = |b: &[u8]| Value::from(String::from_utf8_lossy(b).into_owned());
+    let (mut ours, mut theirs) = (String::new(), String::new());
+    for (key, value) in expected.as_object().expect("a file") {
+        let own = match key.as_str() {
+            "path" => text(&f.path),
+            "type" => kind_name(f.kind).into(),
+            "ino" => f.ino.into(),
+            "nlink" => f.nlink.into(),
+            "uid" => f.uid.into(),
+            "gid" => f.gid.into(),
+            "size" => f.size.into(),
+            "blocks512" => f.sectors.into(),
+            "sha256" => f.sha256.map(|h| hex(&h)).into(),
+            "target" => f.target.as_deref().map_or(Value::Null, text),
+            "xattr_hex" => {
+                let all = f.xattrs.iter();
+                all.map(|(n, v)| (String::from_utf8_lossy(n).into_owned(), hex(v))).collect()
+            }
+            "mode" => {
+                let mode = value.as_str().expect("octal").trim_start_matches("0o");
+                let mode = u32::from_str_radix(mode, 8).expect("octal");
+                if mode & 0o7777 == f.mode { value.clone() } else { f.mode.into() }
+            }
+            other => panic!("{other} is nothing that we compare"),
+        };
+        ours += &format!("{key} {own} ");
+        theirs += &format!("{key} {value} ");
+    }
+    (ours, theirs)
+}
+
+/// Compares the files of an image, without recovery, with a manifest's.
+fn same_files(case: &str, image: &Image<'_>, files: &Value) {
+    let (ours, findings) = list(image, &InspectOptions::default());
+    assert_eq!(findings, [], "{case}");
+    let theirs = files.as_array().expect("files");
+    let paths = |f: &Value| f["path"].as_str().expect("a path").as_bytes().to_vec();
+    let mut names: Vec<Vec<u8>> = theirs.iter().map(paths).collect();
+    names.sort();
+    assert_eq!(ours.iter().map(|f| f.path.clone()).collect::<Vec<_>>(), names, "{case}");
+    for file in theirs {
+        let own = ours.iter().find(|f| f.path == paths(file)).expect("it is among the names");
+        let (a, b) = lines(own, file);
+        assert_eq!(a, b, "{case}");
+    }
+}
+
+#[test]
+fn an_image_without_a_log_has_the_files_of_the_real_kernel() {
+    let Some((bytes, manifest)) = reference("btrfs listing", "btrfs-plain") else { return };
+    let bytes = Bytes(bytes);
+    let image = Image::open(&bytes).expect("it opens");
+    assert_eq!(image.super_block().log_root.get(), 0);
+    same_files("btrfs-plain", &image, &manifest["expected_after_recovery"]);
+}
