@@ -15,6 +15,7 @@ pub mod image;
 pub mod mkfs;
 pub mod refs;
 pub mod site;
+pub mod replay;
 pub mod space;
 pub mod trans;
 pub mod tree;

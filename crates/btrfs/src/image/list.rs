@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
+use wp_medium::{Overlay, View};
 use wp_vfs::FileType;
+
+use crate::replay::{RecoverOptions, Recovery, recover};
 
 use super::inodes::Xattr;
 use super::{Image, Record};
@@ -71,13 +74,38 @@ pub struct InspectOptions {
     /// Most bytes to hash in all, holes included, so that a file of 16 EiB on paper does not take
     /// years. A file that would go beyond gets no hash, and a finding.
     pub hash_bytes_max: u64,
+    /// How to recover.
+    pub recover: RecoverOptions,
 }
 
 impl Default for InspectOptions {
     /// With hashes, up to 1 TiB of them.
     fn default() -> InspectOptions {
-        InspectOptions { hash: true, hash_bytes_max: 1 << 40 }
+        let recover = RecoverOptions::default();
+        InspectOptions { hash: true, hash_bytes_max: 1 << 40, recover }
     }
+}
+
+/// The result of [`inspect`].
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// What recovery found and did.
+    pub recovery: Recovery,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// Every path but the root with what is in it, sorted by path.
+    pub files: Vec<FileInfo>,
+}
+
+/// Recovers the file system in memory and lists it. Never writes to `view`.
+///
+/// Errors: those of [`Image::open`] and [`recover`].
+pub fn inspect(view: &dyn View, options: &InspectOptions) -> FsResult<Inspection> {
+    let overlay = Overlay::new(view);
+    let recovery = recover(&overlay, &options.recover)?;
+    let image = Image::open(&overlay)?;
+    let (files, findings) = list(&image, options);
+    Ok(Inspection { recovery, findings, files })
 }
 
 /// Lists an image as it is, without recovery: files of the default subvolume and of those in it,

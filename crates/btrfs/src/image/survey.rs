@@ -1,13 +1,29 @@
-//! Every name with where its contents lie.
+//! What a mount after a crash would find: recovery, then every name with where its contents lie.
 
 use std::collections::BTreeSet;
 
 use wp_base::{FsError, FsResult};
+use wp_medium::Overlay;
 use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
 use crate::disk::wide;
+use crate::replay::{RecoverOptions, recover};
 
 use super::{Image, Piece, Record};
+
+/// Recovers into `overlay` as a mount would and surveys the result.
+///
+/// Errors: the mount's. A file or directory that cannot be read is a fault of the survey.
+pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Survey> {
+    let recovery = recover(overlay, options)?;
+    let mut out = survey_as_is(&Image::open(overlay)?)?;
+    out.did = recovery.to_string();
+    out.last = recovery.last.iter().map(|at| at / 4096).collect();
+    out.counts.push(("inodes_replayed", recovery.inodes));
+    out.counts.push(("names_replayed", recovery.names));
+    out.counts.push(("extents_replayed", recovery.extents));
+    Ok(out)
+}
 
 /// Surveys an image as it is, without recovery.
 ///
