@@ -6,6 +6,7 @@
 //! was read or changed; [`tree`], [`space`], [`refs`] and [`trans`] are its parts. [`image`] reads
 //! a file system that somebody else made, and trusts nothing in it.
 
+pub mod check;
 pub mod chunks;
 pub mod core;
 pub mod disk;

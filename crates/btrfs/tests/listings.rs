@@ -9,9 +9,10 @@ mod skip;
 use images::Bytes;
 use reference::reference;
 use serde_json::Value;
+use wp_btrfs::check::{CheckOptions, check};
 use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list};
 use wp_btrfs::replay::{RecoverOptions, recover};
-use wp_medium::Overlay;
+use wp_medium::{Overlay, View};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -81,6 +82,11 @@ fn every_image_recovers_to_the_files_of_the_real_kernel() {
         println!("{name}: {done}");
         let image = Image::open(&overlay).unwrap_or_else(|e| panic!("{name}, recovered: {e}"));
         same_files(name, &image, &manifest["expected_after_recovery"]);
+        for view in [&bytes as &dyn View, &overlay] {
+            let options = CheckOptions { recover: None, contents: true };
+            let report = check(view, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(report.findings, [], "{name}");
+        }
         // Whether there was a log is what the kernel says.
         let said = manifest["kernel_dmesg"].as_array().expect("messages").iter();
         let mut said = said.filter_map(|l| l.as_str());

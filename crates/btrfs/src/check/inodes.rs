@@ -1,0 +1,191 @@
+//! Inodes: what they say of themselves, and their extents.
+
+use crate::disk::file_extent::{compression, extent_type};
+use crate::disk::inode::{flag, mode};
+use crate::disk::{FileExtent, FileKind, InodeItem, Reference, extent, view};
+
+use super::Report;
+use super::extents::Extents;
+use super::finding::{At, Kind};
+use super::sums::PieceSeen;
+use super::volume::{Found, Seen};
+
+const SECTOR: u64 = 4096;
+/// All bits of `flags` that Linux knows, and in the upper half those for older kernels to read.
+const FLAGS: u64 = (1 << 12) - 1 | flag::ROOT_ITEM_INIT | 1 << 32;
+
+/// An inode, with what was counted of it.
+pub(super) struct Inode {
+    item: Option<InodeItem>,
+    /// Its item, or the first of its items.
+    at: At,
+    /// Names that it has.
+    pub names: u32,
+    /// Bytes of names in it, each entry of a name by itself.
+    pub name_bytes: u64,
+    /// Bytes that its extents have.
+    bytes: u64,
+    /// Up to where they reach.
+    end: u64,
+    /// Bytes of an inline extent.
+    inline: Option<u64>,
+}
+
+impl Inode {
+    pub fn new(at: At) -> Inode {
+        let (names, name_bytes, bytes, end) = (0, 0, 0, 0);
+        Inode { item: None, at, names, name_bytes, bytes, end, inline: None }
+    }
+
+    pub fn is_there(&self) -> bool {
+        self.item.is_some()
+    }
+    pub fn is_dir(&self) -> bool {
+        self.item.is_some_and(|i| i.is_dir())
+    }
+    pub fn mode(&self) -> u32 {
+        self.item.map_or(0, |i| i.mode.get())
+    }
+    pub fn links(&self) -> u32 {
+        self.item.map_or(0, |i| i.nlink.get())
+    }
+    pub fn has_sums(&self) -> bool {
+        self.item.is_none_or(|i| i.flags.get() & flag::NODATASUM == 0)
+    }
+
+    /// Its item.
+    pub fn load(&mut self, item: &Found<'_>, report: &mut Report) {
+        self.at = item.at;
+        match view::<InodeItem>(item.bytes, 0) {
+            Some(i) if item.bytes.len() == size_of::<InodeItem>() && item.at.key.offset == 0 => {
+                self.item = Some(*i);
+            }
+            _ => report.add(Kind::Item, item.at, item.bytes.len(), "160 bytes, at 0"),
+        }
+    }
+
+    /// One of its extents. Answers the part of a data extent that it is.
+    pub fn extent(
+        &mut self,
+        item: &Found<'_>,
+        extents: &Extents,
+        seen: &mut Seen,
+        report: &mut Report,
+    ) -> Option<PieceSeen> {
+        let (key, at) = (item.at.key, item.at);
+        let loaded = match FileExtent::load(item.bytes, at.byte) {
+            Ok(extent) => extent,
+            Err(e) => {
+                report.error(Kind::FileExtent, at, e);
+                seen.is_torn = true;
+                return None;
+            }
+        };
+        let Some(end) = key.offset.checked_add(loaded.len()) else {
+            report.add(Kind::FileExtent, at, loaded.len(), "an end below 2^64");
+            return None;
+        };
+        if key.offset < self.end || !key.offset.is_multiple_of(SECTOR) {
+            let expected = format!("{} or more: they overlap", self.end);
+            report.add(Kind::FileExtent, at, key.offset, expected);
+        }
+        self.end = self.end.max(end.checked_next_multiple_of(SECTOR).unwrap_or(u64::MAX));
+        let e = match loaded {
+            FileExtent::Inline(head, data) => {
+                self.bytes = self.bytes.saturating_add(head.ram_bytes.get());
+                self.inline = Some(head.ram_bytes.get());
+                if key.offset != 0 || data.is_empty() {
+                    report.add(Kind::FileExtent, at, "an inline extent", "bytes, and at 0");
+                }
+                return None;
+            }
+            FileExtent::Regular(e) => e,
+        };
+        if !e.has_place() {
+            if e.head.kind == extent_type::PREALLOC {
+                report.add(Kind::FileExtent, at, "a hole", "a place, as it is allocated");
+            }
+            return None;
+        }
+        self.bytes = self.bytes.saturating_add(e.num_bytes.get());
+        let (extent, bytes) = (e.disk_bytenr.get(), e.disk_num_bytes.get());
+        let is_plain = e.head.compression == compression::NONE;
+        let part = e.offset.get().checked_add(e.num_bytes.get());
+        if is_plain && part.is_none_or(|p| p > bytes) {
+            report.add(Kind::FileExtent, at, e.num_bytes, "a part of the extent");
+        }
+        if item.is_first {
+            // `parent` is a leaf whose extents are counted by its address.
+            let leaf = extents.all.get(&item.leaf);
+            let by_address = leaf.is_some_and(|l| l.flags & extent::flag::FULL_BACKREF != 0);
+            let who = if by_address {
+                Reference::SharedData { parent: item.leaf }
+            } else {
+                let offset = key.offset.wrapping_sub(e.offset.get());
+                Reference::Data { root: item.owner, objectid: key.objectid, offset }
+            };
+            seen.add_user(extent, who);
+            let known = *seen.data.entry(extent).or_insert(bytes);
+            if known != bytes {
+                report.add(Kind::FileExtent, at, bytes, format!("{known}, as others have it"));
+            }
+        }
+        let (start, length) = if is_plain {
+            (extent.saturating_add(e.offset.get()), e.num_bytes.get())
+        } else {
+            (extent, bytes)
+        };
+        let is_written = e.head.kind == extent_type::REGULAR;
+        Some(PieceSeen { extent, start, bytes: length, is_written, has_sums: true, at })
+    }
+
+    /// All of it was seen. `generation`: of the super block.
+    pub fn check(&self, ino: u64, is_orphan: bool, generation: u64, report: &mut Report) {
+        let Some(inode) = &self.item else {
+            report.add(Kind::Inode, self.at, "an item", format!("inode {ino}, that it is of"));
+            return;
+        };
+        let at = self.at;
+        if FileKind::of_mode(inode.mode.get()) == FileKind::Unknown {
+            report.add(Kind::Inode, at, format!("mode {:#o}", inode.mode.get()), "a type");
+        }
+        let unknown = inode.flags.get() & !FLAGS;
+        if unknown != 0 {
+            report.add(Kind::Inode, at, format!("flags {unknown:#x}"), "such as there are");
+        }
+        let newest = generation.saturating_add(1);
+        for (field, n) in [("generation", inode.generation), ("transid", inode.transid)] {
+            if n.get() > newest {
+                report.add(Kind::Inode, at, format!("{field} {n}"), format!("{newest} or less"));
+            }
+        }
+        let links = inode.nlink.get();
+        if links != self.names {
+            report.add(Kind::Links, at, links, format!("{} names", self.names));
+        } else if links == 0 && !is_orphan {
+            report.add(Kind::InodeLost, at, "no links", "an item that says so");
+        }
+        if inode.is_dir() && links > 1 {
+            report.add(Kind::Links, at, links, "1, of a directory");
+        }
+        if inode.is_dir() {
+            if inode.size.get() != self.name_bytes {
+                report.add(Kind::DirSize, at, inode.size, self.name_bytes);
+            }
+        } else if self.name_bytes != 0 {
+            report.add(Kind::Dentry, at, "entries", "a directory");
+        }
+        // mkfs.btrfs says that root directories have a block.
+        let has_contents = matches!(inode.file_type(), mode::FILE | mode::SYMLINK);
+        if has_contents && inode.nbytes.get() != self.bytes {
+            report.add(Kind::InodeBytes, at, format!("{} bytes", inode.nbytes), self.bytes);
+        }
+        if self.end > 0 && !has_contents {
+            report.add(Kind::FileExtent, at, "extents", "none: it is no file");
+        }
+        if inode.is_symlink() && self.inline != Some(inode.size.get()) {
+            let found = format!("{} bytes, size {}", self.inline.unwrap_or(0), inode.size);
+            report.add(Kind::Inode, at, found, "a target of its size");
+        }
+    }
+}

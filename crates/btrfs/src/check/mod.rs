@@ -1,0 +1,182 @@
+//! Our own check of a file system: every structure against every other that says the same.
+//!
+//! Picture:    super block -> chunk tree -> root tree -> extent tree (`extents`: who is said to
+//!             use what) -> all other trees, block by block (`volume`: who uses what) -> chunks,
+//!             device and block groups (`chunks`), free space (`space`), checksums (`sums`), files
+//!             and names (`files`), subvolumes (`roots`).
+//! Invariants: 1. shares with all that reads and writes only `disk`: a mistake there is seen here.
+//!                (With `recover`, what `replay` makes of a crashed image is checked.)
+//!             2. no bytes make it panic. In each tree a block is seen once: levels fall, and keys
+//!                ascend over the whole tree.
+//!             3. what cannot be read is a finding; what is then not counted is not reported.
+//! Left out:   contents of files, unless they are asked for; quotas; the tree of uuids, which
+//!             Linux makes again; how many bytes a root item says that its tree has.
+//! Source:     what each structure says of the others; `btrfs check`, as a judge to compare with.
+
+#![deny(clippy::indexing_slicing)]
+
+mod chunks;
+mod extents;
+mod files;
+mod finding;
+mod inodes;
+mod roots;
+mod space;
+mod sums;
+mod volume;
+
+use wp_base::{FsError, FsResult};
+use wp_medium::{Overlay, View};
+use zerocopy::FromBytes;
+
+use crate::disk::node::Common;
+use crate::disk::{SuperBlock, at32, id, kind, wide};
+use crate::replay::{RecoverOptions, recover};
+
+pub use finding::{Finding, Kind, Report};
+
+use chunks::Device;
+use extents::Extents;
+use files::Trees;
+use roots::Roots;
+use space::FreeSpace;
+use sums::Sums;
+use volume::{Seen, Start, Volume, Walk};
+
+/// How to check.
+#[derive(Clone, Debug, Default)]
+pub struct CheckOptions {
+    /// Recover in memory first, so; `None`: check what the last commit has, without its log.
+    pub recover: Option<RecoverOptions>,
+    /// Hold all data against its checksums, too?
+    pub contents: bool,
+}
+
+/// Checks an image. Never writes to it.
+///
+/// Errors: of the view, of recovery, and `Unsupported` with names of features.
+pub fn check(view: &dyn View, options: &CheckOptions) -> FsResult<Report> {
+    let overlay = Overlay::new(view);
+    let mut report = Report::default();
+    if let Some(how) = &options.recover {
+        report.recovered = recover(&overlay, how)?.is_needed;
+    }
+    look(&overlay, options, &mut report)?;
+    Ok(report)
+}
+
+/// The super block at byte `at`. Errors: `Corrupt`, `Io`.
+fn read_super(view: &dyn View, at: u64) -> FsResult<Box<SuperBlock>> {
+    if at.checked_add(wide(SuperBlock::BYTES)).is_none_or(|end| end > view.len_bytes()) {
+        let found = view.len_bytes();
+        return Err(FsError::corrupt("btrfs image", "length", 0, found, "room for a super block"));
+    }
+    let mut bytes = vec![0; SuperBlock::BYTES];
+    view.read_at(at, &mut bytes)?;
+    SuperBlock::read_from_bytes(&bytes).map(Box::new).map_err(|_| FsError::Io)
+}
+
+fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResult<()> {
+    let Some(sb) = volume::super_block(view, report)? else { return Ok(()) };
+    chunks::check_copies(view, &sb, report);
+    let common = Common {
+        csum: sb.csum_kind(SuperBlock::AT)?,
+        fsid: sb.tree_uuid(),
+        node_bytes: at32(sb.nodesize.get()),
+    };
+    if sb.dev_item.total_bytes.get() > view.len_bytes() {
+        let found = sb.dev_item.total_bytes.get();
+        report.add(Kind::SuperBlock, "super block: device", found, view.len_bytes());
+        return Ok(());
+    }
+    let (root, chunk) = (
+        (sb.root.get(), sb.root_level, sb.generation.get()),
+        (sb.chunk_root.get(), sb.chunk_root_level, sb.chunk_root_generation.get()),
+    );
+    let start = |tree, (bytenr, level, generation)| Start { tree, bytenr, level, generation };
+    let (root, chunk) = (start(id::ROOT_TREE, root), start(id::CHUNK_TREE, chunk));
+    let mut volume = Volume { view, sb, common, chunks: std::collections::BTreeMap::new() };
+    match volume.sb.system_chunks(SuperBlock::AT) {
+        Ok(all) => {
+            for (key, chunk) in all {
+                volume.add_chunk(key, &chunk, SuperBlock::AT, report);
+            }
+        }
+        Err(e) => report.error(Kind::SuperBlock, "super block: system chunks", e),
+    }
+    let mut seen = Seen::default();
+    let mut device = Device::default();
+    device.read_chunks(&mut volume, &chunk, &mut seen, report);
+
+    let mut roots = Roots::default();
+    let mut walk = Walk { volume: &volume, extents: None, seen: &mut seen, report };
+    walk.tree(&root, &mut |item, _, report| roots.item(item, report));
+    if roots.is_half_deleted() {
+        return Err(FsError::Unsupported("btrfs with a subvolume that is half deleted".into()));
+    }
+    let mut extents = Extents::default();
+    if let Some(start) = roots.start(id::EXTENT_TREE) {
+        walk.tree(&start, &mut |item, _, report| extents.item(item, &mut device, report));
+        extents.fill_sizes(common.node_bytes);
+    } else {
+        walk.report.add(Kind::Root, "root tree", "no extent tree", "one");
+        return Ok(());
+    }
+    let mut walk = Walk { extents: Some(&extents), ..walk };
+    let mut sums = Sums::new(walk.volume.common.csum.bytes());
+    let mut free = FreeSpace::default();
+    let mut trees = Trees::new(&extents, walk.volume.sb.generation.get());
+    for number in roots.numbers() {
+        let Some(start) = roots.start(number) else { continue };
+        match number {
+            id::EXTENT_TREE => {}
+            id::DEV_TREE => walk.tree(&start, &mut |item, _, report| device.item(item, report)),
+            id::CSUM_TREE => walk.tree(&start, &mut |item, _, report| sums.item(item, report)),
+            id::FREE_SPACE_TREE => {
+                walk.tree(&start, &mut |item, _, report| free.item(item, report));
+            }
+            n if id::is_file_tree(n) || n == id::DATA_RELOC_TREE => {
+                let mut tree = trees.begin(number, roots.root_dir(number));
+                walk.tree(&start, &mut |item, seen, report| tree.item(item, seen, report));
+                trees.end(tree, !walk.seen.is_torn, &mut roots, walk.report);
+            }
+            id::TREE_RELOC => {
+                return Err(FsError::Unsupported("btrfs with a balance that was cut off".into()));
+            }
+            _ => walk.tree(&start, &mut |_, _, _| {}),
+        }
+    }
+    let pieces = trees.into_pieces();
+    let Walk { seen, report, .. } = walk;
+    device.finish(&volume, &extents, seen, report);
+    if seen.is_torn {
+        return Ok(());
+    }
+    extents.compare(&volume, seen, report);
+    if volume.sb.compat_ro_flags.get() & crate::disk::feature::compat_ro::FREE_SPACE_TREE_VALID != 0
+    {
+        free.compare(&volume, &extents, report);
+    }
+    sums.compare(&volume, &extents, &pieces, report);
+    if options.contents {
+        sums.check_contents(&volume, report);
+    }
+    roots.finish(report);
+    Ok(())
+}
+
+/// Kinds of items that a tree of files has, beside those of inodes.
+const fn is_of_inode(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::INODE_ITEM
+            | kind::INODE_REF
+            | kind::INODE_EXTREF
+            | kind::XATTR_ITEM
+            | kind::VERITY_DESC_ITEM
+            | kind::VERITY_MERKLE_ITEM
+            | kind::DIR_ITEM
+            | kind::DIR_INDEX
+            | kind::EXTENT_DATA
+    )
+}
