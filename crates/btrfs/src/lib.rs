@@ -2,21 +2,20 @@
 //!
 //! [`disk`] has every on-disk structure, once. [`core`] holds a file system in memory, as far as it
 //! was read or changed; [`tree`], [`space`], [`refs`] and [`trans`] are its parts. [`items`] has
-//! what files are made of.
-//! was read or changed; [`tree`], [`space`], [`refs`] and [`trans`] are its parts. [`image`] reads
-//! a file system that somebody else made, and trusts nothing in it.
+//! what files are made of, [`fs`] is the mounted file system. [`image`] reads a file system that
+//! somebody else made, and trusts nothing in it.
 
 pub mod check;
 pub mod chunks;
 pub mod core;
 pub mod disk;
 pub mod fs;
-pub mod items;
 pub mod image;
+pub mod items;
 pub mod mkfs;
 pub mod refs;
-pub mod site;
 pub mod replay;
+pub mod site;
 pub mod space;
 pub mod trans;
 pub mod tree;

@@ -8,13 +8,16 @@ mod skip;
 mod tools;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use model::{Model, Node};
 use mounted::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, FsResult, Rng, Span};
+use wp_block::BlockQueue;
 use wp_btrfs::disk::CsumKind;
 use wp_btrfs::fs::MountOptions;
 use wp_medium::{Medium, Slice};
+use wp_rt::Rt;
 use wp_vfs::{OpenFlags, Reserve, Vfs, XattrSet};
 
 fn same<T>(got: &FsResult<T>, want: &FsResult<T>, what: &str) {
@@ -35,7 +38,20 @@ struct Style {
     pause: u64,
 }
 
+/// What a power cut leaves right after an fsync, and what that made durable: a file's contents, or
+/// a directory's names.
+struct Cut {
+    medium: Medium,
+    path: String,
+    data: Vec<u8>,
+    names: Option<Vec<String>>,
+    what: String,
+}
+
 struct Program<'a> {
+    /// Where to look for what a cut leaves; with how many looks at most.
+    disk: Option<(Rc<BlockQueue>, Rt, usize)>,
+    cuts: Vec<Cut>,
     v: &'a Vfs,
     m: Model,
     rng: Rng,
@@ -201,8 +217,25 @@ impl Program<'_> {
                 };
                 assert_eq!(done, Ok(()), "{what}");
                 self.v.close(fd).await.expect("closes");
+                if n != 4 {
+                    self.note_cut(path, what);
+                }
             }
         }
+    }
+
+    fn note_cut(&mut self, path: &str, what: &str) {
+        let Some((queue, rt, most)) = &self.disk else { return };
+        let Some(n) = self.m.at(path).filter(|_| self.cuts.len() < *most) else { return };
+        let node = &self.m.nodes[n];
+        let now = rt.now();
+        self.cuts.push(Cut {
+            medium: queue.with_device(|d| d.crash_view(now).medium),
+            path: path.to_owned(),
+            data: node.data.clone(),
+            names: node.names.as_ref().map(|all| all.keys().cloned().collect()),
+            what: what.to_owned(),
+        });
     }
 
     async fn reserve(&mut self, path: &str, what: &str) {
@@ -304,7 +337,7 @@ fn play(setup: &Setup, style: Style, seed: u64) -> Medium {
     let (v, rt) = (vfs.clone(), w.rt.clone());
     let model = w.run(async move {
         let rng = Rng::stream(seed, "program");
-        let mut p = Program { v: &v, m: Model::new(), rng, style };
+        let mut p = Program { disk: None, cuts: Vec::new(), v: &v, m: Model::new(), rng, style };
         for d in 0..3 {
             for path in [format!("d{d}"), format!("d{d}/e")] {
                 let node = Node { names: Some(BTreeMap::new()), links: 1, ..Node::default() };
@@ -331,7 +364,7 @@ fn play(setup: &Setup, style: Style, seed: u64) -> Medium {
     let v = vfs.clone();
     w.run(async move {
         let rng = Rng::stream(seed, "again");
-        let mut p = Program { v: &v, m: model, rng, style };
+        let mut p = Program { disk: None, cuts: Vec::new(), v: &v, m: model, rng, style };
         p.compare("after another mount").await;
     });
     w.unmount(&vfs);
@@ -353,6 +386,87 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
     let asked = std::env::var("BTRFS_PROGRAMS").ok().and_then(|s| s.parse().ok());
     let first = std::env::var("BTRFS_FIRST").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
     first..first + asked.unwrap_or(default)
+}
+
+/// Plays a program on a device with a volatile cache, and mounts what cuts right after its fsyncs
+/// leave: what was synced is there, and the image is sound. Answers how many logs were synced.
+fn cut_after_syncs(setup: &Setup, style: Style, seed: u64, most: usize) -> u64 {
+    let w = World::fresh(setup);
+    let vfs = w.mount(setup).expect("mounts");
+    let (v, rt, queue) = (vfs.clone(), w.rt.clone(), w.queue.clone());
+    let cuts = w.run(async move {
+        let rng = Rng::stream(seed, "program");
+        let disk = Some((queue, rt.clone(), most));
+        let mut p = Program { disk, cuts: Vec::new(), v: &v, m: Model::new(), rng, style };
+        for d in 0..3 {
+            for path in [format!("d{d}"), format!("d{d}/e")] {
+                let node = Node { names: Some(BTreeMap::new()), links: 1, ..Node::default() };
+                p.m.add(&path, node).expect("fresh");
+                p.v.mkdir(&path, 0o755).await.expect("makes");
+            }
+        }
+        for step in 0..style.steps {
+            p.step(step).await;
+            rt.sleep(Span::millis(style.pause)).await;
+        }
+        p.cuts
+    });
+    let syncs = vfs.fs().counters().into_iter().find(|(n, _)| *n == "log_syncs");
+    let syncs = syncs.expect("is counted").1;
+    drop(vfs);
+    w.end();
+    for cut in cuts {
+        let what = format!("seed {seed}, {}, cut after its fsync", cut.what);
+        let w = World::empty(setup);
+        w.load(&cut.medium);
+        let vfs = w.mount(setup).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let v = vfs.clone();
+        let say = what.clone();
+        w.run(async move {
+            if let Some(names) = cut.names {
+                let got = v.read_dir(&cut.path).await;
+                let got = got.unwrap_or_else(|e| panic!("{say}: {e}"));
+                let mut got: Vec<String> = got
+                    .into_iter()
+                    .map(|e| String::from_utf8(e.name).expect("our names are text"))
+                    .collect();
+                got.sort();
+                assert_eq!(got, names, "{say}");
+                return;
+            }
+            let fd = v.open(&cut.path, OpenFlags::READ, 0).await;
+            let fd = fd.unwrap_or_else(|e| panic!("{say}: {e}"));
+            let got = v.pread(fd, 0, 1 << 40).await.unwrap_or_else(|e| panic!("{say}: {e}"));
+            let got: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+            let wrong = got.iter().zip(&cut.data).position(|(a, b)| a != b);
+            assert_eq!((wrong, got.len()), (None, cut.data.len()), "{say}: wrong byte, length");
+            v.close(fd).await.expect("closes");
+        });
+        w.unmount(&vfs);
+        w.judge(setup, &what);
+        drop(vfs);
+        w.end();
+    }
+    assert_nothing_lives();
+    syncs
+}
+
+#[test]
+fn what_was_synced_survives_a_cut() {
+    let log = Setup { device: "ssd-128", ..Setup::new() };
+    let mut commit = log.clone();
+    commit.mount.treelog = false;
+    let mut in_place = Setup { node_bytes: 4096, ..log.clone() };
+    in_place.mount.datacow = false;
+    let mut logs = 0;
+    for seed in seeds(3) {
+        logs += cut_after_syncs(&log, SMALL, 3000 + seed, 20);
+        cut_after_syncs(&log, Style { pause: 700, ..SMALL }, 3100 + seed, 20);
+        cut_after_syncs(&log, LARGE, 3200 + seed, 10);
+        cut_after_syncs(&in_place, Style { pause: 400, ..SMALL }, 3300 + seed, 20);
+        assert_eq!(cut_after_syncs(&commit, SMALL, 3400 + seed, 5), 0);
+    }
+    assert!(logs > 0, "fsyncs write logs");
 }
 
 #[test]

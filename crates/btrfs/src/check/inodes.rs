@@ -12,7 +12,7 @@ use super::volume::{Found, Seen};
 
 const SECTOR: u64 = 4096;
 /// All bits of `flags` that Linux knows, and in the upper half those for older kernels to read.
-const FLAGS: u64 = (1 << 12) - 1 | flag::ROOT_ITEM_INIT | 1 << 32;
+const FLAGS: u64 = ((1 << 12) - 1) | flag::ROOT_ITEM_INIT | (1 << 32);
 
 /// An inode, with what was counted of it.
 pub(super) struct Inode {

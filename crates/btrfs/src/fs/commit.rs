@@ -27,10 +27,14 @@ pub(super) struct Commits {
     started: Cell<Option<(u64, Time)>>,
     /// Ordered extents that the running transaction waits for, as an fsync has logged them.
     pub(super) pending: Cell<u32>,
+    /// Those who have it not committed meanwhile.
+    pub(super) handles: Cell<u32>,
     pub(super) pending_done: WaitQueue,
     /// No call may begin to change anything (`TRANS_STATE_COMMIT_START`).
     is_closed: Cell<bool>,
     opened: WaitQueue,
+    /// Commits since the mount.
+    pub(super) count: Cell<u64>,
     wake: Rc<WaitQueue>,
     is_stopped: Cell<bool>,
 }
@@ -42,9 +46,11 @@ impl Commits {
             last: Cell::new(last),
             started: Cell::new(None),
             pending: Cell::new(0),
+            handles: Cell::new(0),
             pending_done: WaitQueue::new(rt, "btrfs pending ordered extents"),
             is_closed: Cell::new(false),
             opened: WaitQueue::new(rt, "btrfs transaction"),
+            count: Cell::new(0),
             wake: Rc::new(WaitQueue::new(rt, "btrfs-transaction")),
             is_stopped: Cell::new(false),
         }
@@ -118,10 +124,17 @@ impl Btrfs {
             return Err(FsError::Io);
         }
         self.commits.is_closed.set(true);
-        while self.commits.pending.get() > 0 && !self.has_failed.get() {
+        let is_held = || self.commits.pending.get() > 0 || self.commits.handles.get() > 0;
+        while is_held() && !self.has_failed.get() {
             self.commits.pending_done.wait().await;
         }
-        let made = self.core.borrow_mut().commit_plan();
+        let supers = self.logs.supers.lock().await;
+        let made = {
+            let mut core = self.core.borrow_mut();
+            let made = self.free_logs(&mut core).and_then(|()| core.commit_plan());
+            self.note_chunks(&core);
+            made
+        };
         self.commits.started.set(None);
         self.commits.is_closed.set(false);
         self.commits.opened.wake_all();
@@ -132,9 +145,12 @@ impl Btrfs {
             self.core.borrow_mut().committed()?;
             Ok(plan.generation)
         };
-        match done.await {
+        let done = done.await;
+        drop(supers);
+        match done {
             Ok(generation) => {
                 self.commits.last.set(generation);
+                self.commits.count.set(self.commits.count.get() + 1);
                 Ok(())
             }
             Err(e) => {

@@ -130,6 +130,7 @@ impl Btrfs {
             inode.add_bytes(n, dropped);
             inode.change(|i| i.flags = (i.flags.get() | flag::PREALLOC).into());
             self.stamp(inode, false);
+            self.note_modified(inode, at, at + n, transid);
             self.update_inode(c, inode)
         });
         self.settled(done.map(|()| n)).await
@@ -187,6 +188,7 @@ impl Btrfs {
         }
         self.write_ordered(inode, from, to).await?;
         self.drop_blocks(inode, from / BLOCK, to / BLOCK).await;
+        inode.logged.full_sync.set(true);
         let mut at = from;
         while at < to {
             let _p = self.reserve_removal(3).await?;

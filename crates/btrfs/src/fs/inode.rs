@@ -14,6 +14,7 @@ use crate::disk::inode::flag;
 use crate::disk::{InodeItem, Key, Timespec, kind};
 use crate::space::Runs;
 
+use super::log::Logged;
 use super::ordered::Ordered;
 use super::{BLOCK, Btrfs};
 
@@ -43,6 +44,7 @@ pub(super) struct Inode {
     pub next_index: Cell<u64>,
     /// The transaction that changed it last, in any way that an fsync has to see.
     pub last_trans: Cell<u64>,
+    pub logged: Logged,
     /// It was deleted.
     pub is_gone: Cell<bool>,
     /// Direct I/O under way.
@@ -151,10 +153,15 @@ impl Btrfs {
             ordered_done: WaitQueue::new(rt, "btrfs ordered extent"),
             next_index: Cell::new(if is_new { crate::items::INDEX_START } else { 0 }),
             is_gone: Cell::new(false),
+            logged: Logged::default(),
             dio: Cell::new(0),
             dio_done: WaitQueue::new(rt, "btrfs direct I/O"),
             map,
         });
+        // What was changed before it was forgotten is not known any more.
+        let changed = inode.last_trans.get();
+        inode.logged.full_sync.set(is_new || changed > self.commits.last());
+        inode.logged.last_unlink.set(if is_new { 0 } else { changed });
         let ops: Rc<dyn wp_cache::WbOps> = inode.clone();
         inode.map.set_ops(Rc::downgrade(&ops));
         self.inodes.borrow_mut().insert(ino, inode.clone());
@@ -168,7 +175,7 @@ impl Btrfs {
         item.transid = transid.into();
         inode.item.borrow_mut().transid = transid.into();
         item.size = inode.disk_size.get().into();
-        inode.last_trans.set(transid);
+        self.note_change(inode, transid);
         c.update_inode(self.tree, inode.ino, &item)?;
         c.touch_root(self.tree, self.time())
     }
@@ -191,7 +198,8 @@ impl Btrfs {
             let has_use = Rc::strong_count(inode) > 1 || inode.opens.get() > 0;
             let is_busy = !inode.map.is_idle() || !inode.ordered.borrow().is_empty();
             let differs = inode.disk_size.get() != inode.size();
-            has_use || is_busy || differs || inode.nlink() == 0
+            let is_logged = inode.logged.trans.get() > self.commits.last();
+            has_use || is_busy || differs || is_logged || inode.nlink() == 0
         });
     }
 }

@@ -22,6 +22,7 @@ mod data;
 mod direct;
 mod fallocate;
 mod inode;
+mod log;
 mod mount;
 mod namei;
 mod ops;
@@ -49,6 +50,7 @@ use crate::disk::Timespec;
 use cleaner::Cleaner;
 use commit::Commits;
 use inode::Inode;
+use log::Logs;
 pub use ops::Mounted;
 use ordered::Endings;
 
@@ -109,6 +111,7 @@ pub struct Btrfs {
     /// Bytes of data promised to what was written and has no place yet.
     data_promised: Cell<u64>,
     commits: Commits,
+    logs: Logs,
     endings: Endings,
     cleaner: Cleaner,
     is_mounted: Cell<bool>,

@@ -15,8 +15,9 @@ use wp_rt::Rt;
 use crate::core::{Core, Disk};
 use crate::disk::feature::incompat;
 use crate::disk::id;
+use crate::replay::{RecoverOptions, replay};
 
-use super::{Btrfs, Cleaner, Commits, Endings, MountOptions, contents};
+use super::{Btrfs, Cleaner, Commits, Endings, Logs, MountOptions, contents};
 
 /// The tree of files that a mount without a name takes: that which the root tree's directory calls
 /// `default`. `get_default_subvol_objectid`.
@@ -28,8 +29,8 @@ fn default_tree(core: &mut Core<'_>) -> FsResult<u64> {
 impl Btrfs {
     /// Mounts what lies on `part`: deletes what was to be, starts committer, cleaner and worker.
     ///
-    /// What is read at mount takes no time. Errors: `Corrupt`; `Unsupported` for features that
-    /// cannot be written here, and for a log, whose replay is not done at mount.
+    /// What is read at mount takes no time; what the replay of a log changes is written as a commit.
+    /// Errors: `Corrupt`; `Unsupported` for features that cannot be written here.
     pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Btrfs>> {
         let disk = {
             let part = part.clone();
@@ -41,8 +42,11 @@ impl Btrfs {
         if core.super_block().incompat_flags.get() & incompat::NO_HOLES == 0 {
             return Err(FsError::Unsupported("btrfs without feature: NO_HOLES".to_owned()));
         }
-        if core.super_block().log_root.get() != 0 {
-            return Err(FsError::Unsupported("btrfs log tree at mount".to_owned()));
+        let now = opts.epoch_secs.saturating_add_unsigned(rt.now().secs());
+        let options = RecoverOptions { now: u64::try_from(now).unwrap_or(0) };
+        let has_log = core.super_block().log_root.get() != 0;
+        if has_log {
+            replay(&mut core, &options)?;
         }
         let tree = default_tree(&mut core)?;
         for tree in [id::EXTENT_TREE, id::CSUM_TREE, id::DEV_TREE, id::FREE_SPACE_TREE, tree] {
@@ -62,6 +66,7 @@ impl Btrfs {
             next_ino: Cell::new(next_ino),
             data_promised: Cell::new(0),
             commits: Commits::new(rt, last),
+            logs: Logs::new(rt, core.chunks().iter().count()),
             endings: Endings::new(rt),
             cleaner: Cleaner::new(rt),
             is_mounted: Cell::new(true),
@@ -76,6 +81,10 @@ impl Btrfs {
         fs.start_endings();
         fs.start_committer();
         fs.start_cleaner();
+        if has_log {
+            // Before anything else happens, what logs brought is made to last.
+            fs.commit_now().await?;
+        }
         fs.clean_orphans().await?;
         Ok(fs)
     }

@@ -92,13 +92,13 @@ impl Btrfs {
         self.dir_changed(c, dir, |size| size + 2 * wide(name.len()))
     }
 
-    /// Removes a name from both. `__btrfs_unlink_inode`.
+    /// Removes a name from both. Answers the index that it had. `__btrfs_unlink_inode`.
     fn remove_name(
         &self,
         c: &mut Core<'static>,
         (dir, name): Place<'_>,
         inode: &Inode,
-    ) -> FsResult<()> {
+    ) -> FsResult<u64> {
         let index = c.remove_ref(self.tree, inode.ino, dir.ino, name).map_err(|e| match e {
             FsError::NotFound => {
                 let expected = format!("a name of it in {}", dir.ino);
@@ -108,19 +108,24 @@ impl Btrfs {
         })?;
         c.remove_name(self.tree, dir.ino, index, name)?;
         self.stamp(inode, false);
-        self.dir_changed(c, dir, |size| size.saturating_sub(2 * wide(name.len())))
+        inode.logged.copy_all.set(true);
+        self.dir_changed(c, dir, |size| size.saturating_sub(2 * wide(name.len())))?;
+        Ok(index)
     }
 
     /// An inode has a name less. `btrfs_unlink_inode`.
-    fn drop_name(&self, c: &mut Core<'static>, place: Place<'_>, inode: &Inode) -> FsResult<()> {
-        self.remove_name(c, place, inode)?;
+    fn drop_name(&self, c: &mut Core<'static>, place: Place<'_>, inode: &Inode) -> FsResult<u64> {
+        let index = self.remove_name(c, place, inode)?;
         inode.change(|i| i.nlink = i.nlink.get().saturating_sub(1).into());
         if inode.is_dir() {
             inode.set_size(0);
             inode.disk_size.set(0);
         }
         self.update_inode(c, inode)?;
-        if inode.nlink() == 0 { c.add_orphan(self.tree, inode.ino) } else { Ok(()) }
+        if inode.nlink() == 0 {
+            c.add_orphan(self.tree, inode.ino)?;
+        }
+        Ok(index)
     }
 
     /// Makes a node.
@@ -207,6 +212,10 @@ impl Btrfs {
             return Err(FsError::NotEmpty);
         }
         let done = self.must(|c| self.drop_name(c, (&dir, name), &inode));
+        if let Ok(index) = done {
+            self.note_unlink(&dir, &inode, false);
+            self.forget_logged_name((&dir, name), &inode, index);
+        }
         let done = self.settled(done).await;
         drop((p, lock));
         done?;
@@ -251,6 +260,10 @@ impl Btrfs {
             self.add_name(c, (&dir, name), &inode, index)?;
             self.update_inode(c, &inode)
         });
+        inode.logged.copy_all.set(true);
+        if done.is_ok() {
+            self.log_new_name(&inode, None);
+        }
         self.settled(done).await
     }
 
@@ -320,14 +333,27 @@ impl Btrfs {
         let index = self.with(|c| self.take_index(c, &b))?;
         // The one step that may find no room.
         self.with(|c| c.add_ref(self.tree, moved.ino, b.ino, index, to.1))?;
+        if a.ino != b.ino {
+            self.note_unlink(&a, &moved, true);
+        }
         let done = self.must(|c| {
-            self.remove_name(c, from, &moved)?;
+            let was = self.remove_name(c, from, &moved)?;
             self.update_inode(c, &moved)?;
-            if let Some(old) = &old {
-                self.drop_name(c, to, old)?;
-            }
-            self.add_name(c, to, &moved, index)
+            let gone = match &old {
+                Some(old) => Some(self.drop_name(c, to, old)?),
+                None => None,
+            };
+            self.add_name(c, to, &moved, index)?;
+            Ok((was, gone))
         });
+        if let Ok((was, gone)) = done {
+            if let (Some(old), Some(gone)) = (&old, gone) {
+                self.note_unlink(&b, old, false);
+                self.forget_logged_name(to, old, gone);
+            }
+            self.log_new_name(&moved, Some((&a, was)));
+        }
+        let done = done.map(|_| ());
         let done = self.settled(done).await;
         drop((p, other, lock));
         done?;

@@ -345,10 +345,20 @@ impl FileSystem for Mounted {
                 Some(value) => c.set_xattr(fs.tree, inode.ino, name, value, Set::Any),
                 None => c.remove_xattr(fs.tree, inode.ino, name),
             })?;
+            inode.logged.copy_all.set(true);
             fs.stamp(&inode, false);
             let done = fs.must(|c| fs.update_inode(c, &inode));
             fs.settled(done).await
         })
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let fs = &self.0;
+        vec![
+            ("commits", fs.commits.count.get()),
+            ("log_syncs", fs.logs.syncs.get()),
+            ("fsyncs_that_committed", fs.logs.refused.get()),
+        ]
     }
 
     fn notes(&self) -> Vec<String> {

@@ -51,6 +51,8 @@ pub(super) struct Ordered {
     pub items: Cell<u64>,
     /// Does the running transaction wait for it?
     pub is_awaited: Cell<bool>,
+    /// Is it in a log?
+    pub is_logged: Cell<bool>,
 }
 
 impl Ordered {
@@ -139,6 +141,7 @@ impl Btrfs {
             sums: RefCell::default(),
             items: Cell::new(0),
             is_awaited: Cell::new(false),
+            is_logged: Cell::new(false),
         });
         inode.ordered.borrow_mut().insert(start, o.clone());
         self.endings.count.set(self.endings.count.get() + 1);
@@ -156,6 +159,22 @@ impl Btrfs {
             self.endings.queue.borrow_mut().push_back((inode.clone(), o.clone()));
             self.endings.wake.wake_all();
         }
+    }
+
+    /// Bytes of a file got items in a transaction.
+    pub(super) fn note_modified(&self, inode: &Inode, from: u64, to: u64, transid: u64) {
+        let mut modified = inode.logged.modified.borrow_mut();
+        if modified.0 != transid {
+            *modified = (transid, Default::default());
+        }
+        modified.1.cut(from, to - from);
+        // There is none of it, so it cannot be there twice.
+        let _ = modified.1.add(from, to - from);
+    }
+
+    /// Extents on their way that no log has. `btrfs_get_ordered_extents_for_logging`.
+    pub(super) fn ordered_to_log(&self, inode: &Inode) -> Vec<Rc<Ordered>> {
+        inode.ordered.borrow().values().filter(|o| !o.is_logged.get()).cloned().collect()
     }
 
     /// The ordered extent that a byte of a file lies in.
@@ -297,6 +316,9 @@ impl Btrfs {
         }
         for (at, sums) in o.sums.borrow().iter() {
             c.insert_csums(id::CSUM_TREE, *at, sums)?;
+        }
+        if o.place != Place::Same {
+            self.note_modified(inode, o.start, o.start + kept, transid);
         }
         inode.disk_size.set(inode.size());
         match self.update_inode(c, inode) {

@@ -13,9 +13,10 @@ use crate::site;
 
 use super::Btrfs;
 use super::inode::Inode;
+use super::log::{Mode, Stop};
 
 impl Btrfs {
-    /// Makes a file durable. `btrfs_sync_file`.
+    /// Makes a file durable; an fdatasync does the same. `btrfs_sync_file`.
     pub(super) async fn fsync(
         &self,
         inode: &Rc<Inode>,
@@ -39,19 +40,58 @@ impl Btrfs {
 
     async fn sync_inode(&self, inode: &Rc<Inode>) -> FsResult<()> {
         self.start_writes(inode).await?;
-        let _lock = inode.lock.lock().await;
+        let lock = inode.lock.lock().await;
         self.start_writes(inode).await?;
-        if site::FSYNC_WAIT.on() {
-            self.write_ordered(inode, 0, u64::MAX).await?;
+        let full_sync = inode.logged.full_sync.get();
+        let mut ordered = Vec::new();
+        if full_sync {
+            if site::FSYNC_WAIT.on() {
+                self.write_ordered(inode, 0, u64::MAX).await?;
+            }
+        } else {
+            ordered = self.ordered_to_log(inode);
+            if site::FSYNC_WAIT.on() {
+                inode.map.wait_and_keep_error().await?;
+                // Direct writes are no pages; whoever made them waited for them.
+                if ordered.iter().any(|o| o.has_failed.get() || o.left.get() > 0) {
+                    self.wait_ordered(inode, 0, u64::MAX).await;
+                }
+            }
         }
         if self.has_failed.get() {
             return Err(FsError::Io);
         }
-        let want = inode.last_trans.get();
-        if want <= self.commits.last() || !site::FSYNC_COMMIT.on() {
+        let is_idle = ordered.is_empty();
+        let is_committed = inode.last_trans.get() <= self.commits.last();
+        if (is_idle && self.is_in_log(inode)) || (is_committed && (full_sync || is_idle)) {
             return Ok(());
         }
-        self.commit(want).await
+        if !site::FSYNC_COMMIT.on() {
+            return Ok(());
+        }
+        let handle = self.hold_transaction().await?;
+        let transid = self.newest();
+        let logged = if inode.nlink() == 0 || (is_idle && self.is_in_log(inode)) {
+            Err(Stop::Nothing)
+        } else {
+            self.log_with(inode.ino, false, ordered, |log| log.inode_and_parents(inode, Mode::All))
+        };
+        self.settle().await?;
+        drop(lock);
+        let synced = match logged {
+            Ok(((), number)) => self.sync_log(transid, number).await,
+            Err(stop) => Err(stop),
+        };
+        drop(handle);
+        match synced {
+            Ok(()) | Err(Stop::Nothing) => return Ok(()),
+            Err(Stop::Full) => {}
+        }
+        self.logs.refused.set(self.logs.refused.get() + 1);
+        if !full_sync {
+            self.wait_ordered(inode, 0, u64::MAX).await;
+        }
+        self.commit(transid).await
     }
 
     /// `sync_filesystem` and `btrfs_sync_fs`.

@@ -85,6 +85,7 @@ impl Btrfs {
     /// Drops extents behind a file's length. `btrfs_truncate`.
     async fn truncate(&self, inode: &Rc<Inode>) -> FsResult<()> {
         let size = inode.size();
+        inode.logged.full_sync.set(true);
         self.write_ordered(inode, size / BLOCK * BLOCK, u64::MAX).await?;
         loop {
             let _p = self.reserve_removal(2).await?;

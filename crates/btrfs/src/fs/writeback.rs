@@ -197,6 +197,7 @@ impl Btrfs {
             inode.disk_size.set(inode.size());
             self.update_inode(c, inode)
         })?;
+        inode.logged.full_sync.set(true);
         self.end_delalloc(inode, 0, BLOCK);
         self.give_spare(inode);
         Ok(true)

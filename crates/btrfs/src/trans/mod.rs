@@ -15,6 +15,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod commit;
+mod committed;
 pub mod logs;
 mod supers;
 

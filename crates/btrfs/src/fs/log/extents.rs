@@ -1,0 +1,140 @@
+//! Extents and their checksums in the log.
+//!
+//! Source: fs/btrfs/tree-log.c (`btrfs_log_changed_extents`, `log_one_extent`,
+//! `btrfs_log_prealloc_extents`, `btrfs_log_holes`).
+
+use wp_base::FsResult;
+use zerocopy::IntoBytes;
+
+use crate::disk::file_extent::{FileExtentItem, extent_type};
+use crate::disk::{FileExtent, Key, id, kind};
+use crate::items::FilePart;
+
+use super::super::BLOCK;
+use super::super::inode::Inode;
+use super::super::ordered::Place;
+use super::Log;
+
+impl Log<'_> {
+    /// Copies an extent that this transaction has made, with the checksums of its data.
+    /// `copy_items`.
+    pub fn copy_extent(&mut self, inode: &Inode, key: Key, bytes: &[u8]) -> FsResult<()> {
+        match FileExtent::load(bytes, 0)? {
+            FileExtent::Inline(..) => self.put(key, bytes),
+            FileExtent::Regular(e) if e.head.generation.get() >= self.transid => {
+                self.put(key, bytes)?;
+                self.sums_of(inode, &e, e.num_bytes.get())
+            }
+            FileExtent::Regular(_) => Ok(()),
+        }
+    }
+
+    /// Checksums of what an item leads to, out of the tree of checksums.
+    fn sums_of(&mut self, inode: &Inode, e: &FileExtentItem, bytes: u64) -> FsResult<()> {
+        let is_data = e.has_place() && e.head.kind == extent_type::REGULAR;
+        if !is_data || !inode.has_sums() {
+            return Ok(());
+        }
+        let at = e.disk_bytenr.get() + e.offset.get();
+        let sums = self.c.csums(id::CSUM_TREE, at, bytes / BLOCK)?;
+        let mut run: (u64, Vec<u8>) = (at, Vec::new());
+        for (n, sum) in (0..).zip(sums) {
+            let here = at + n * BLOCK;
+            match sum {
+                Some(sum) => {
+                    if run.1.is_empty() {
+                        run.0 = here;
+                    }
+                    run.1.extend(sum);
+                }
+                None => self.put_sums(std::mem::take(&mut run))?,
+            }
+        }
+        self.put_sums(run)
+    }
+
+    /// `log_csums`: what is there of these addresses goes first, as they may overlap.
+    fn put_sums(&mut self, (at, sums): (u64, Vec<u8>)) -> FsResult<()> {
+        if sums.is_empty() { Ok(()) } else { self.c.insert_csums(self.log, at, &sums) }
+    }
+
+    /// Holes, so that replay drops what was there: with NO_HOLES they have no items to be copied.
+    /// `btrfs_log_holes`.
+    pub fn log_holes(&mut self, inode: &Inode) -> FsResult<()> {
+        let end = inode.size().next_multiple_of(BLOCK);
+        let parts = self.c.parts(self.fs.tree, inode.ino, 0, end)?;
+        let mut at = 0;
+        for p in &parts {
+            if p.start > at {
+                self.hole(inode.ino, at, p.start)?;
+            }
+            at = p.end.next_multiple_of(BLOCK);
+        }
+        if at < end { self.hole(inode.ino, at, end) } else { Ok(()) }
+    }
+
+    fn hole(&mut self, ino: u64, from: u64, to: u64) -> FsResult<()> {
+        let item = FileExtentItem::new(extent_type::REGULAR, self.transid, (0, 0), 0, to - from);
+        self.put(Key::new(ino, kind::EXTENT_DATA, from), item.as_bytes())
+    }
+
+    /// Space behind the end of the file. `btrfs_log_prealloc_extents`.
+    pub fn log_prealloc(&mut self, inode: &Inode) -> FsResult<()> {
+        if !inode.has(crate::disk::inode::flag::PREALLOC) {
+            return Ok(());
+        }
+        let end = inode.size().next_multiple_of(BLOCK);
+        let parts = self.c.parts(self.fs.tree, inode.ino, end, u64::MAX)?;
+        for p in parts.into_iter().filter(FilePart::is_prealloc) {
+            self.put_part(inode, &p)?;
+        }
+        Ok(())
+    }
+
+    /// One item over whatever the log has there.
+    fn put_part(&mut self, inode: &Inode, p: &FilePart) -> FsResult<()> {
+        let Some(item) = p.item else { return Ok(()) };
+        self.c.drop_extents(self.log, inode.ino, p.start, p.end)?;
+        self.put(Key::new(inode.ino, kind::EXTENT_DATA, p.start), item.as_bytes())?;
+        self.sums_of(inode, &item, p.end - p.start)
+    }
+
+    /// What was changed since it was logged last: extents that have items, then those on their way,
+    /// which the commit of this transaction waits for then. `btrfs_log_changed_extents`.
+    pub fn changed_extents(&mut self, inode: &Inode) -> FsResult<()> {
+        let (trans, runs) = inode.logged.modified.take();
+        if trans == self.transid {
+            for (start, bytes) in runs.iter() {
+                for p in self.c.parts(self.fs.tree, inode.ino, start, start + bytes)? {
+                    let is_new = p.item.is_some_and(|i| i.head.generation.get() >= self.transid);
+                    if is_new {
+                        self.put_part(inode, &p)?;
+                    }
+                }
+            }
+        }
+        self.log_prealloc(inode)?;
+        for o in std::mem::take(&mut self.ordered) {
+            if o.is_logged.replace(true) || o.has_failed.get() {
+                continue;
+            }
+            let kept = o.kept.get();
+            if o.place != Place::Same && kept > 0 {
+                self.c.drop_extents(self.log, inode.ino, o.start, o.start + kept)?;
+                let item = o.item(self.transid);
+                let key = Key::new(inode.ino, kind::EXTENT_DATA, o.start);
+                self.put(key, item.as_bytes())?;
+            }
+            for (at, sums) in o.sums.borrow().iter() {
+                self.c.insert_csums(self.log, *at, sums)?;
+            }
+            if inode.ordered.borrow().values().any(|n| std::rc::Rc::ptr_eq(n, &o))
+                && !o.is_awaited.replace(true)
+            {
+                let pending = &self.fs.commits.pending;
+                pending.set(pending.get() + 1);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! Directories, parents and names in the log.
+//!
+//! Source: fs/btrfs/tree-log.c (`log_directory_changes`, `btrfs_log_inode_parent`,
+//! `log_conflicting_inodes`, `btrfs_log_new_name`, `btrfs_record_unlink_dir`).
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use zerocopy::IntoBytes;
+
+use crate::disk::dir::entries;
+use crate::disk::{DirLogItem, Key, kind, view};
+
+use super::super::Btrfs;
+use super::super::inode::Inode;
+use super::{Log, LogResult, Mode, Stop};
+
+/// Inodes in conflict that are logged at most. `MAX_CONFLICT_INODES`.
+const CONFLICTS_MAX: u32 = 10;
+
+impl Log<'_> {
+    fn get(&self, ino: u64) -> LogResult<Rc<Inode>> {
+        // It is in memory, or is read now; who calls holds the core.
+        self.fs.inode_in_memory(ino).filter(|i| !i.is_gone.get()).ok_or(Stop::Full)
+    }
+
+    /// The same, read if need be.
+    fn load(&mut self, ino: u64) -> FsResult<Option<Rc<Inode>>> {
+        if let Some(inode) = self.fs.inode_in_memory(ino) {
+            return Ok(Some(inode).filter(|i| !i.is_gone.get()));
+        }
+        let found = self.c.inode(self.fs.tree, ino)?;
+        Ok(found.map(|item| self.fs.add_inode(ino, item, false)))
+    }
+
+    /// A log has all names of a directory with these indexes. `insert_dir_log_key`.
+    fn range(&mut self, dir: u64, from: u64, to: u64) -> FsResult<()> {
+        let key = Key::new(dir, kind::DIR_LOG_INDEX, from);
+        let old = self.c.lookup(self.log, key)?;
+        let old = old.and_then(|b| view::<DirLogItem>(&b, 0).map(|i| i.end.get()));
+        let end = to.max(old.unwrap_or(0));
+        self.put(key, DirLogItem { end: end.into() }.as_bytes())
+    }
+
+    /// New names of a directory, and where none are any more. `log_dir_items`.
+    pub fn directory(&mut self, dir: &Rc<Inode>) -> LogResult<()> {
+        let mut last_old = crate::items::INDEX_START - 1;
+        let mut was_changed = false;
+        let mut from = Key::new(dir.ino, kind::DIR_INDEX, 0);
+        while let Some(path) = self.c.seek(self.fs.tree, from)? {
+            let is_changed = self.c.leaf(&path)?.header().generation.get() >= self.transid;
+            let Some((key, bytes)) = self.c.item(&path)? else { break };
+            if key.objectid != dir.ino || key.kind != kind::DIR_INDEX {
+                break;
+            }
+            let bytes = bytes.to_vec();
+            let entry = entries(&bytes).next().and_then(Result::ok).ok_or(Stop::Full)?;
+            if entry.transid < self.transid || !is_changed {
+                // Between two leaves that are as they were nothing was removed.
+                if (is_changed || was_changed) && key.offset > last_old + 1 {
+                    self.range(dir.ino, last_old + 1, key.offset - 1)?;
+                }
+                last_old = key.offset;
+            } else if key.offset > dir.logged.last_index.get() {
+                self.put(key, &bytes)?;
+                dir.logged.last_index.set(key.offset);
+                if entry.location.kind == kind::INODE_ITEM {
+                    self.new_dentries = true;
+                }
+            }
+            was_changed = is_changed;
+            let Some(next) = key.next() else { break };
+            from = next;
+        }
+        if last_old < u64::MAX {
+            self.range(dir.ino, last_old + 1, u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Inodes of new names that were logged, and of directories among them. `log_new_dir_dentries`.
+    fn new_names(&mut self, dir: &Rc<Inode>) -> LogResult<()> {
+        let mut todo = VecDeque::from([dir.clone()]);
+        while let Some(dir) = todo.pop_front() {
+            let mut from = Key::new(dir.ino, kind::DIR_INDEX, 0);
+            let to = Key::new(dir.ino, kind::DIR_INDEX, u64::MAX);
+            while let Some((key, bytes)) = self.c.first(self.log, from, to)? {
+                let entry = entries(&bytes).next().and_then(Result::ok).ok_or(Stop::Full)?;
+                let is_new = entry.transid >= self.transid;
+                let (ino, what) = (entry.location.objectid, entry.location.kind);
+                if is_new && what == kind::INODE_ITEM {
+                    let child = self.load(ino)?.ok_or(Stop::Full)?;
+                    if self.needs(&child) {
+                        self.new_dentries = false;
+                        let mode = if child.is_dir() { Mode::All } else { Mode::Exists };
+                        self.inode(&child, mode)?;
+                        if self.new_dentries {
+                            todo.push_back(child);
+                        }
+                    }
+                }
+                let Some(next) = key.next() else { break };
+                from = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// `add_conflicting_inode`.
+    pub fn add_conflict(&mut self, ino: u64, parent: u64) -> LogResult<()> {
+        self.conflicts_seen += 1;
+        if self.conflicts_seen > CONFLICTS_MAX {
+            return Err(Stop::Full);
+        }
+        let inode = match self.load(ino)? {
+            Some(inode) => inode,
+            // It was deleted: its directory tells.
+            None => self.load(parent)?.ok_or(Stop::Full)?,
+        };
+        if inode.is_dir() && inode.logged.last_unlink.get() >= self.transid {
+            return Err(Stop::Full);
+        }
+        if !self.conflicts.contains(&(ino, parent)) {
+            self.conflicts.push((ino, parent));
+        }
+        Ok(())
+    }
+
+    /// `log_conflicting_inodes`.
+    pub fn conflicting_inodes(&mut self) -> LogResult<()> {
+        if self.is_in_conflicts {
+            return Ok(());
+        }
+        self.is_in_conflicts = true;
+        let before = self.new_dentries;
+        while !self.conflicts.is_empty() {
+            let (ino, parent) = self.conflicts.remove(0);
+            match self.load(ino)? {
+                Some(inode) => {
+                    if self.needs(&inode) {
+                        self.inode(&inode, Mode::Exists)?;
+                    }
+                }
+                None => {
+                    let dir = self.load(parent)?.ok_or(Stop::Full)?;
+                    self.new_dentries = false;
+                    self.inode(&dir, Mode::All)?;
+                    if self.new_dentries {
+                        self.new_names(&dir)?;
+                    }
+                }
+            }
+        }
+        self.new_dentries = before;
+        self.is_in_conflicts = false;
+        Ok(())
+    }
+
+    /// Directories that are new, up to the root. `log_new_ancestors`.
+    fn new_ancestors(&mut self, mut dir: u64) -> LogResult<()> {
+        loop {
+            let inode = self.load(dir)?.ok_or(Stop::Full)?;
+            let generation = inode.item.borrow().generation.get();
+            if generation >= self.transid && self.needs(&inode) {
+                self.inode(&inode, Mode::Exists)?;
+            }
+            if dir == self.fs.root_dir {
+                return Ok(());
+            }
+            dir = self.c.parent_of(self.fs.tree, dir)?;
+        }
+    }
+
+    /// Directories that an inode had names in at the last commit. `btrfs_log_all_parents`.
+    fn all_parents(&mut self, inode: &Inode) -> LogResult<()> {
+        let tree = self.fs.tree;
+        let old = self.c.with_committed(tree, |c, old| c.refs_of(old, inode.ino))?;
+        let mut seen = std::collections::BTreeSet::new();
+        for (parent, ..) in old {
+            if !seen.insert(parent) {
+                continue;
+            }
+            // One that was removed is for a commit.
+            let dir = self.load(parent)?.ok_or(Stop::Full)?;
+            if !self.needs(&dir) {
+                continue;
+            }
+            self.new_dentries = false;
+            self.inode(&dir, Mode::All)?;
+            if self.new_dentries {
+                self.new_names(&dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An inode with all that its names need. `btrfs_log_inode_parent`.
+    pub fn inode_and_parents(&mut self, inode: &Rc<Inode>, mode: Mode) -> LogResult<()> {
+        self.inode(inode, mode)?;
+        let generation = inode.item.borrow().generation.get();
+        let lost_name = inode.logged.last_unlink.get() >= self.transid;
+        if inode.is_file() && generation < self.transid && !lost_name {
+            return Ok(());
+        }
+        let log_dentries = inode.is_dir() && self.new_dentries;
+        if lost_name {
+            self.all_parents(inode)?;
+        }
+        let names = self.c.refs_of(self.fs.tree, inode.ino)?;
+        for (parent, ..) in names {
+            self.new_ancestors(parent)?;
+        }
+        if log_dentries { self.new_names(inode) } else { Ok(()) }
+    }
+
+    /// Removes a name from what is logged of a directory. Answers whether it was there.
+    /// `del_logged_dentry`.
+    fn forget_name(&mut self, dir: u64, index: u64) -> FsResult<bool> {
+        match self.c.remove_item(self.log, Key::new(dir, kind::DIR_INDEX, index)) {
+            Ok(()) => Ok(true),
+            Err(FsError::NotFound) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Btrfs {
+    /// A name was removed in the running transaction. `btrfs_record_unlink_dir`.
+    pub(in crate::fs) fn note_unlink(&self, dir: &Inode, inode: &Inode, is_rename: bool) {
+        let transid = self.newest();
+        let is_logged = |i: &Inode| i.logged.trans.get() == transid;
+        inode.logged.last_unlink.set(transid);
+        if is_rename && !is_logged(dir) && !is_logged(inode) {
+            dir.logged.last_unlink.set(transid);
+        }
+    }
+
+    /// What is logged of a name that is removed goes. `btrfs_del_inode_ref_in_log`,
+    /// `btrfs_del_dir_entries_in_log`.
+    pub(in crate::fs) fn forget_logged_name(
+        &self,
+        (dir, name): (&Rc<Inode>, &[u8]),
+        inode: &Inode,
+        index: u64,
+    ) {
+        let transid = self.newest();
+        if self.logs.tree.get().is_none() {
+            return;
+        }
+        let has = |i: &Inode| i.logged.trans.get() == transid;
+        let (in_inode, in_dir) = (has(inode), has(dir));
+        if !in_inode && !in_dir {
+            return;
+        }
+        // That it fails is noted: a commit follows.
+        let _ = self.log_with(inode.ino, true, Vec::new(), |log| {
+            if in_inode {
+                match log.c.remove_ref(log.log, inode.ino, dir.ino, name) {
+                    Ok(_) | Err(FsError::NotFound) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            if in_dir {
+                log.forget_name(dir.ino, index)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// An inode got a name, by a link or (`from`: directory and index before) a rename.
+    /// `btrfs_log_new_name`.
+    pub(in crate::fs) fn log_new_name(&self, inode: &Rc<Inode>, from: Option<(&Rc<Inode>, u64)>) {
+        let transid = self.newest();
+        if !inode.is_dir() {
+            inode.logged.last_unlink.set(transid);
+        }
+        let has = |i: &Inode| i.logged.trans.get() == transid;
+        if !has(inode) && !from.is_some_and(|(dir, _)| has(dir)) {
+            return;
+        }
+        // What cannot be logged is for the next fsync to commit.
+        let _ = self.log_with(inode.ino, true, Vec::new(), |log| {
+            if let Some((dir, index)) = from.filter(|(dir, _)| has(dir))
+                && !log.forget_name(dir.ino, index)?
+            {
+                log.range(dir.ino, index, index)?;
+            }
+            let inode = log.get(inode.ino)?;
+            log.inode_and_parents(&inode, Mode::Exists)
+        });
+    }
+}
