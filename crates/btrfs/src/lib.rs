@@ -9,6 +9,8 @@ pub mod check;
 pub mod chunks;
 pub mod core;
 pub mod disk;
+mod entry;
+mod evidence;
 pub mod fs;
 pub mod image;
 pub mod items;
@@ -19,3 +21,6 @@ pub mod site;
 pub mod space;
 pub mod trans;
 pub mod tree;
+
+pub use entry::ENTRY;
+pub use evidence::Blocks;

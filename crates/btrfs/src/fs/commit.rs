@@ -161,20 +161,25 @@ impl Btrfs {
     }
 
     async fn write_plan(&self, plan: &Plan) -> FsResult<()> {
-        self.write_blocks(&plan.blocks, site::COMMIT_WAIT.on()).await?;
+        self.write_blocks(&plan.blocks, Flags::SYNC | Flags::META, site::COMMIT_WAIT.on()).await?;
         self.write_supers(&plan.supers).await
     }
 
     /// Sends tree blocks under one plug, and waits for them if `waits`. A copy of each is enough.
     /// `btrfs_write_and_wait_transaction`.
-    pub(super) async fn write_blocks(&self, blocks: &[PlanBlock], waits: bool) -> FsResult<()> {
+    pub(super) async fn write_blocks(
+        &self,
+        blocks: &[PlanBlock],
+        flags: Flags,
+        waits: bool,
+    ) -> FsResult<()> {
         let plug = self.part.plug();
         let mut sent = Vec::with_capacity(blocks.len());
         for block in blocks {
             let segs: Vec<Slice> = block.bytes.chunks(4096).map(Slice::from_bytes).collect();
             self.rt.cpu(CpuOp::NodeWriteback, 1).await;
             let copies = block.places.iter().map(|at| {
-                let bio = Bio::write(sector(*at), segs.clone(), Flags::SYNC | Flags::META);
+                let bio = Bio::write(sector(*at), segs.clone(), flags);
                 self.part.send(bio)
             });
             sent.push(copies.collect::<Vec<_>>());

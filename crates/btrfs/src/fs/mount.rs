@@ -29,7 +29,8 @@ fn default_tree(core: &mut Core<'_>) -> FsResult<u64> {
 impl Btrfs {
     /// Mounts what lies on `part`: deletes what was to be, starts committer, cleaner and worker.
     ///
-    /// What is read at mount takes no time; what the replay of a log changes is written as a commit.
+    /// What is read at mount takes no time; what the replay of a log changes is written as a
+    /// commit.
     /// Errors: `Corrupt`; `Unsupported` for features that cannot be written here.
     pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Btrfs>> {
         let disk = {
@@ -49,9 +50,9 @@ impl Btrfs {
             replay(&mut core, &options)?;
         }
         let tree = default_tree(&mut core)?;
-        for tree in [id::EXTENT_TREE, id::CSUM_TREE, id::DEV_TREE, id::FREE_SPACE_TREE, tree] {
-            core.open_root(tree)?;
-        }
+        let others = [id::EXTENT_TREE, id::CSUM_TREE, id::DEV_TREE, id::FREE_SPACE_TREE];
+        core.read_at_mount(&others)?;
+        core.read_at_mount(&[id::ROOT_TREE, id::CHUNK_TREE, tree])?;
         let root_dir = core.root(tree)?.item.root_dirid.get();
         let next_ino = core.next_ino(tree)?;
         let last = core.super_block().generation.get();

@@ -4,11 +4,13 @@
 
 use std::rc::Rc;
 
+use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_cache::WbControl;
 use wp_rt::CpuOp;
 use wp_vfs::{SyncKind, Told};
 
+use crate::core::Core;
 use crate::site;
 
 use super::Btrfs;
@@ -97,7 +99,15 @@ impl Btrfs {
     /// `sync_filesystem` and `btrfs_sync_fs`.
     pub(super) async fn sync_everything(&self) -> FsResult<()> {
         self.wb.write_files(true).await;
+        // The flusher sends tree blocks, too, which are then copied when the commit changes them.
+        let is_over = self.has_failed.get();
+        let sealed = if is_over { Vec::new() } else { self.with(Core::seal_early)? };
+        let written = self.write_blocks(&sealed, Flags::META, true).await;
         self.wb.wait_files().await;
+        if written.is_err() {
+            self.abort();
+            return Err(FsError::Io);
+        }
         self.wait_all_ordered().await;
         if self.has_failed.get() {
             return Err(FsError::ReadOnly);

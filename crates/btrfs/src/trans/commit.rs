@@ -177,7 +177,7 @@ impl Core<'_> {
     }
 
     /// All blocks that were changed, as they are written. `btree_csum_one_bio`.
-    fn seal_blocks(&mut self) -> FsResult<Vec<PlanBlock>> {
+    pub(super) fn seal_blocks(&mut self) -> FsResult<Vec<PlanBlock>> {
         let dirty = std::mem::take(&mut self.blocks.dirty);
         self.seal(&dirty)
     }

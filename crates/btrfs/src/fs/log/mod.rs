@@ -1,13 +1,13 @@
 //! Logs: an fsync that is no commit. What was changed of a file is copied into a log tree, which is
 //! written, and a super block leads to it; a commit makes it superfluous.
 //!
-//! Picture:    fsync -> [`Log::inode`] (items of the inode, its new extents and their checksums, its
-//!             new names and directories) -> `sync`: blocks of the log tree and of the tree of log
-//!             trees, wait, flush, super block with `log_root`.
+//! Picture:    fsync -> [`Log::inode`] (items of the inode, its new extents and their checksums,
+//!             its new names and directories) -> `sync`: blocks of the log tree and of the tree of
+//!             log trees, wait, flush, super block with `log_root`.
 //! Invariants: 1. a log is of one transaction, which is not committed while somebody syncs it.
 //!             2. what a log cannot say is said by a commit ([`Stop::Full`]).
-//!             3. a super block with a log leads to trees that are durable: it is written after that
-//!                of the commit before.
+//!             3. a super block with a log leads to trees that are durable: it is written after
+//!                that of the commit before.
 //! Left out:   the wait for others on disks that turn (`BTRFS_ROOT_MULTI_LOG_TASKS`); clones.
 //! Source:     fs/btrfs/tree-log.c.
 
@@ -18,6 +18,7 @@ mod names;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_rt::{Lock, Rt};
 use zerocopy::IntoBytes;
@@ -273,7 +274,7 @@ impl Btrfs {
         logs.next.set(number + 1);
         self.settle().await?;
         let waits = crate::site::LOG_WAIT.on();
-        if self.write_blocks(&blocks, waits).await.is_err() {
+        if self.write_blocks(&blocks, Flags::SYNC | Flags::META, waits).await.is_err() {
             logs.need_commit(transid);
             return Err(Stop::Full);
         }
@@ -311,7 +312,8 @@ impl Btrfs {
         Ok((c.seal_log_blocks()?, (root.bytenr.get(), root.level)))
     }
 
-    /// A commit is about to have all that the log has. `btrfs_free_log`, `btrfs_free_log_root_tree`.
+    /// A commit is about to have all that the log has. `btrfs_free_log`,
+    /// `btrfs_free_log_root_tree`.
     pub(super) fn free_logs(&self, c: &mut Core<'static>) -> FsResult<()> {
         let logs = &self.logs;
         if let Some(log) = logs.tree.take() {

@@ -1,0 +1,220 @@
+//! btrfs' line in the registry.
+
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_cache::{Fut, WbPolicy};
+use wp_medium::{Medium, Overlay, Sound, View};
+use wp_vfs::{
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
+    OptionSpec, Options, Promises, When, Writes,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::check::{self, CheckOptions};
+use crate::disk::{CsumKind, SuperBlock};
+use crate::fs::{Btrfs, MountOptions, Mounted};
+use crate::image::{self, InspectOptions, kind_name};
+use crate::mkfs::{MkfsOptions, mkfs};
+use crate::replay::{self, RecoverOptions};
+
+const fn option(
+    key: &'static str,
+    when: When,
+    default: &'static str,
+    help: &'static str,
+) -> OptionSpec {
+    OptionSpec { key, when, default, help }
+}
+
+const OPTIONS: &[OptionSpec] = &[
+    option("era", When::Always, "6.12", "kernel version whose rules apply: 6.12 only"),
+    option("node_size", When::Mkfs, "16384", "bytes of a tree block (mkfs.btrfs -n)"),
+    option("metadata", When::Mkfs, "dup", "copies of metadata: dup or single (mkfs.btrfs -m)"),
+    option("csum", When::Mkfs, "crc32c", "crc32c or xxhash (mkfs.btrfs --csum)"),
+    option("label", When::Mkfs, "", "label (mkfs.btrfs -L)"),
+    option("nobarrier", When::Mount, "", "no cache flushes, nothing forced"),
+    option("nodatacow", When::Mount, "", "new files are written in place, without checksums"),
+    option("nodatasum", When::Mount, "", "new files have no checksums"),
+    option("notreelog", When::Mount, "", "an fsync is a commit"),
+    option("max_inline", When::Mount, "2048", "bytes up to which a file is kept in its item"),
+    option("commit", When::Mount, "30", "seconds from a transaction's begin to its commit"),
+];
+
+/// btrfs.
+pub static ENTRY: FsEntry = FsEntry {
+    name: "btrfs",
+    about: "btrfs on one device; images as mkfs.btrfs 6.2 makes them",
+    options: OPTIONS,
+    held: &["6.12"],
+    promises: Promises {
+        // A log has the names of what is synced.
+        fsync_keeps_names: true,
+        // A log has some names and not others that came before.
+        names_in_order: false,
+        fallocate_syncs: true,
+        barriers: None,
+        order_only: None,
+    },
+    offers: Offers { fallocate: true, xattrs: true },
+    modes: &["", "notreelog", "nodatacow"],
+    mkfs: make,
+    mkfs_disks: None,
+    mount: Some(mount),
+    probe,
+    inspect,
+    recover,
+    check,
+    survey: |overlay, o| image::survey(overlay, &how(o)?),
+    blocks: |view| Ok(Box::new(crate::evidence::Blocks::read(view)?) as Box<dyn BlockMap>),
+    eras,
+};
+
+/// A kernel version, such as 6.12.
+fn version(text: &str) -> Option<(u16, u16)> {
+    let mut parts = text.split('.').map(|n| n.parse().ok());
+    let found = (parts.next()??, parts.next()??);
+    parts.all(|p| p.is_some()).then_some(found)
+}
+
+fn how(o: &Options) -> FsResult<RecoverOptions> {
+    let era = o.get("era", OPTIONS).unwrap_or_default();
+    if version(era) != Some((6, 12)) {
+        return Err(FsError::Unsupported(format!("btrfs era {era}: only 6.12 is known")));
+    }
+    Ok(RecoverOptions::default())
+}
+
+fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
+    o.get(key, OPTIONS).unwrap_or_default().parse().map_err(|_| FsError::Invalid(what))
+}
+
+fn is_set(o: &Options, key: &str) -> bool {
+    o.get(key, OPTIONS).is_some_and(|v| v != "false" && v != "0")
+}
+
+fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
+    how(o)?;
+    let mut m = MkfsOptions::new(bytes);
+    m.node_bytes = number(o, "node_size", "node_size: 4096 to 65536, a power of two")?;
+    m.dup_metadata = match o.get("metadata", OPTIONS).unwrap_or_default() {
+        "dup" => true,
+        "single" => false,
+        _ => return Err(FsError::Invalid("metadata: dup or single")),
+    };
+    m.csum = match o.get("csum", OPTIONS).unwrap_or_default() {
+        "crc32c" => CsumKind::Crc32c,
+        "xxhash" => CsumKind::Xxhash64,
+        other => return Err(FsError::Unsupported(format!("btrfs checksum: {other}"))),
+    };
+    m.label = o.get("label", OPTIONS).unwrap_or_default().to_owned();
+    let mut medium = Medium::new();
+    mkfs(&m)?.write_to(&mut medium);
+    Ok(medium)
+}
+
+fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
+    Box::pin(async move {
+        how(o)?;
+        let commit_secs = match number(o, "commit", "commit: seconds, at least 1")? {
+            0 => return Err(FsError::Invalid("commit: seconds, at least 1")),
+            n => u64::from(n),
+        };
+        let options = MountOptions {
+            barrier: !is_set(o, "nobarrier"),
+            datacow: !is_set(o, "nodatacow"),
+            datasum: !is_set(o, "nodatasum"),
+            treelog: !is_set(o, "notreelog"),
+            max_inline: number(o, "max_inline", "max_inline: bytes")?.into(),
+            commit_secs,
+            epoch_secs: env.epoch_secs,
+            writeback: WbPolicy { wheel_timers: true, ..WbPolicy::default() },
+        };
+        let fs = Btrfs::mount(&env.rt, env.part.clone(), options).await?;
+        let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
+        Ok(fs)
+    })
+}
+
+fn probe(view: &dyn View) -> bool {
+    let mut bytes = vec![0; SuperBlock::BYTES];
+    view.read_at(SuperBlock::AT, &mut bytes).is_ok()
+        && SuperBlock::read_from_bytes(&bytes).is_ok_and(|sb| {
+            sb.as_bytes().len() == SuperBlock::BYTES && sb.verify(SuperBlock::AT).is_ok()
+        })
+}
+
+fn recover(view: &dyn View, o: &Options) -> FsResult<Writes> {
+    let overlay = Overlay::new(view);
+    let last = replay::recover(&overlay, &how(o)?)?.last;
+    let mut writes = overlay.writes();
+    // Trees before the super blocks that lead to them.
+    let page = |at: u64| at / 4096;
+    writes.sort_by_key(|(sector, _)| {
+        last.iter().position(|at| page(*at) == page(sector.bytes())).map_or(0, |n| n + 1)
+    });
+    Ok(writes)
+}
+
+fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
+    let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
+    let found = image::inspect(view, &options)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let xattrs = |all: &[(Vec<u8>, Vec<u8>)]| {
+        all.iter().map(|(name, value)| (text(name), value.escape_ascii().to_string())).collect()
+    };
+    Ok(Inspection {
+        recovered: found.recovery.is_needed,
+        left_out: Vec::new(),
+        findings: found
+            .findings
+            .iter()
+            .map(|f| format!("/{}: {}", text(&f.path), f.error))
+            .collect(),
+        files: found
+            .files
+            .iter()
+            .map(|f| ListedFile {
+                path: text(&f.path),
+                kind: kind_name(f.kind),
+                ino: f.ino,
+                mode: f.mode,
+                nlink: f.nlink,
+                uid: f.uid,
+                gid: f.gid,
+                size: f.size,
+                sha256: f.sha256.map(hex),
+                target: f.target.as_deref().map(text),
+                xattrs: xattrs(&f.xattrs),
+            })
+            .collect(),
+    })
+}
+
+fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResult<Checked> {
+    let recover = if recover { Some(how(o)?) } else { None };
+    let report = check::check(view, &CheckOptions { recover, contents: false })?;
+    Ok(Checked {
+        is_clean: report.is_clean(),
+        recovered: report.recovered,
+        left_out: report.left_out,
+        faults: report
+            .findings
+            .into_iter()
+            .map(|f| Fault {
+                kind: f.kind.name(),
+                structure: f.kind.structure(),
+                severity: if f.kind.is_harmless() { "harmless" } else { "error" },
+                place: f.place,
+                found: f.found,
+                expected: f.expected,
+            })
+            .collect(),
+    })
+}
+
+/// One era is known.
+fn eras(text: &str) -> Option<Vec<EraRule>> {
+    version(text).filter(|v| *v == (6, 12)).map(|_| Vec::new())
+}
