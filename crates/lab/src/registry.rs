@@ -7,7 +7,8 @@ use wp_vfs::FsEntry;
 use crate::workload::WorkloadEntry;
 
 /// File systems.
-pub static FILE_SYSTEMS: &[&FsEntry] = &[&wp_ext4::ENTRY, &wp_f2fs::ENTRY, &wp_nilfs2::ENTRY];
+pub static FILE_SYSTEMS: &[&FsEntry] =
+    &[&wp_ext4::ENTRY, &wp_f2fs::ENTRY, &wp_nilfs2::ENTRY, &wp_btrfs::ENTRY];
 /// Devices.
 pub static DEVICES: &[&DeviceEntry] = wp_device::DEVICES;
 /// Workloads.
