@@ -417,6 +417,7 @@ fn cut_after_syncs(setup: &Setup, style: Style, seed: u64, most: usize) -> u64 {
     w.end();
     for cut in cuts {
         let what = format!("seed {seed}, {}, cut after its fsync", cut.what);
+        mounted::check_ours(&cut.medium, setup.mib, &what);
         let w = World::empty(setup);
         w.load(&cut.medium);
         let vfs = w.mount(setup).unwrap_or_else(|e| panic!("{what}: {e}"));
