@@ -178,7 +178,9 @@ impl Device {
             }
             end = start.saturating_add(*bytes);
             let chunk = volume.chunks.get(logical);
+            let is_ours = at.key.objectid == volume.sb.dev_item.devid.get();
             let is_right = chunk.is_some_and(|c| c.bytes == *bytes && c.places.contains(start));
+            let is_right = is_right && is_ours;
             if !is_right {
                 report.add(Kind::DevExtent, at, format!("chunk {logical}"), "that chunk's place");
             }
@@ -202,6 +204,9 @@ impl Device {
         let number = (item.devid.get(), item.uuid);
         if number != (sb.devid.get(), sb.uuid) {
             report.add(Kind::Chunk, at, format!("device {}", item.devid.get()), sb.devid.get());
+        }
+        if item.fsid != volume.common.fsid {
+            report.add(Kind::Chunk, at, "a device of another file system", "of this one");
         }
         if item.bytes_used.get() != used {
             report.add(Kind::SuperCount, at, item.bytes_used.get(), format!("bytes_used {used}"));

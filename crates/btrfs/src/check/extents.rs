@@ -30,12 +30,22 @@ impl ExtentSeen {
 }
 
 /// All extents, by address.
-#[derive(Default)]
 pub(super) struct Extents {
     pub all: BTreeMap<u64, ExtentSeen>,
+    generation: u64,
 }
 
 impl Extents {
+    /// `generation`: of the super block.
+    pub fn new(generation: u64) -> Extents {
+        Extents { all: BTreeMap::new(), generation }
+    }
+
+    /// The newest generation that something can have: a log is one newer than the super block.
+    pub fn newest(&self) -> u64 {
+        self.generation.saturating_add(1)
+    }
+
     /// An item of the extent tree.
     pub fn item(&mut self, item: &Found<'_>, device: &mut Device, report: &mut Report) {
         let key = item.at.key;
@@ -73,6 +83,11 @@ impl Extents {
         for r in &extent.refs {
             let sum = users.entry(r.who).or_default();
             *sum = sum.saturating_add(r.count.into());
+        }
+        let generation = extent.head.generation.get();
+        if generation > self.newest() {
+            let found = format!("generation {generation}");
+            report.add(Kind::Extent, item.at, found, format!("{} or less", self.newest()));
         }
         let is_skinny = key.kind == kind::METADATA_ITEM;
         // 0: not known here; a block's size is put in its place when it is compared.

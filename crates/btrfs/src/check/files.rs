@@ -148,8 +148,8 @@ impl Tree<'_> {
             }
             if parent == ino {
                 // The root directory, whose name is `..`.
-                if ino != self.root_dir {
-                    report.add(Kind::Dentry, item.at, "its own directory", "another");
+                if ino != self.root_dir || index != 0 || name != b".." {
+                    report.add(Kind::Dentry, item.at, "its own directory", "another, or `..`, 0");
                 }
                 continue;
             }

@@ -45,7 +45,7 @@ pub enum Kind {
     FreeSpace,
     /// Free space of a block group that there is not: mkfs.btrfs 6.2 leaves it.
     FreeSpaceStray,
-    /// A count of runs of free space, which Linux counts again.
+    /// A count of runs of free space.
     FreeSpaceCount,
     /// Checksums of data.
     Sums,
@@ -147,11 +147,7 @@ impl Kind {
     pub const fn is_harmless(self) -> bool {
         matches!(
             self,
-            Kind::SuperCopies
-                | Kind::TreeBlockCopy
-                | Kind::FreeSpaceStray
-                | Kind::FreeSpaceCount
-                | Kind::Orphan
+            Kind::SuperCopies | Kind::TreeBlockCopy | Kind::FreeSpaceStray | Kind::Orphan
         )
     }
 }

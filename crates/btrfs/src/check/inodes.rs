@@ -108,6 +108,11 @@ impl Inode {
             return None;
         }
         self.bytes = self.bytes.saturating_add(e.num_bytes.get());
+        let (newest, generation) = (extents.newest(), e.head.generation.get());
+        if generation > newest {
+            let found = format!("generation {generation}");
+            report.add(Kind::FileExtent, at, found, format!("{newest} or less"));
+        }
         let (extent, bytes) = (e.disk_bytenr.get(), e.disk_num_bytes.get());
         let is_plain = e.head.compression == compression::NONE;
         let part = e.offset.get().checked_add(e.num_bytes.get());
@@ -146,7 +151,8 @@ impl Inode {
             return;
         };
         let at = self.at;
-        if FileKind::of_mode(inode.mode.get()) == FileKind::Unknown {
+        let is_known = FileKind::of_mode(inode.mode.get()) != FileKind::Unknown;
+        if !is_known || inode.mode.get() > mode::TYPE | 0o7777 {
             report.add(Kind::Inode, at, format!("mode {:#o}", inode.mode.get()), "a type");
         }
         let unknown = inode.flags.get() & !FLAGS;

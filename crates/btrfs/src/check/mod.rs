@@ -114,7 +114,7 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     if roots.is_half_deleted() {
         return Err(FsError::Unsupported("btrfs with a subvolume that is half deleted".into()));
     }
-    let mut extents = Extents::default();
+    let mut extents = Extents::new(walk.volume.sb.generation.get());
     if let Some(start) = roots.start(id::EXTENT_TREE) {
         walk.tree(&start, &mut |item, _, report| extents.item(item, &mut device, report));
         extents.fill_sizes(common.node_bytes);

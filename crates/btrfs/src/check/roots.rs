@@ -31,6 +31,9 @@ impl Roots {
         match key.kind {
             kind::ROOT_ITEM => match RootItem::load(item.bytes, item.at.byte) {
                 Ok(root) => {
+                    if key.offset != 0 && !id::is_file_tree(key.objectid) {
+                        report.add(Kind::Root, item.at, key.offset, "offset 0");
+                    }
                     self.items.insert(key.objectid, (root, item.at));
                 }
                 Err(e) => report.error(Kind::Root, item.at, e),

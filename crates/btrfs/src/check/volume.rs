@@ -7,8 +7,8 @@ use wp_base::{FsError, FsResult};
 use wp_medium::View;
 
 use crate::disk::chunk::group;
-use crate::disk::node::{Common, Expected};
-use crate::disk::{Chunk, Key, NodeRef, Reference, SuperBlock, extent, id, wide};
+use crate::disk::node::{Common, Expected, flag};
+use crate::disk::{Chunk, Header, Key, NodeRef, Reference, SuperBlock, extent, id, wide};
 
 use super::Report;
 use super::extents::Extents;
@@ -48,6 +48,10 @@ impl Volume<'_> {
                 return false;
             }
         };
+        if chunk.head.sector_size != self.sb.sectorsize {
+            report.add(Kind::Chunk, place, chunk.head.sector_size, self.sb.sectorsize);
+            return false;
+        }
         if chunk.stripes.len() != copies {
             report.add(Kind::Chunk, place, chunk.stripes.len(), format!("{copies} places"));
             return false;
@@ -55,6 +59,10 @@ impl Volume<'_> {
         let device = (self.sb.dev_item.devid.get(), self.sb.dev_item.total_bytes.get());
         for s in &chunk.stripes {
             let end = s.offset.get().checked_add(bytes);
+            if s.dev_uuid != self.sb.dev_item.uuid {
+                report.add(Kind::Chunk, place, "another device", "the one that there is");
+                return false;
+            }
             if s.devid.get() != device.0 || end.is_none_or(|e| e > device.1) {
                 report.add(Kind::Chunk, place, s.offset.get(), "a place within the device");
                 return false;
@@ -247,6 +255,11 @@ impl Walk<'_, '_> {
         let owner = header.owner.get();
         if owner != tree && !(id::is_file_tree(owner) && id::is_file_tree(tree)) {
             wrong(format!("owner {}", owner.cast_signed()), "the tree's number".to_owned());
+        }
+        let flags = header.flags.get();
+        if flags != flag::WRITTEN | Header::REVISION {
+            let right = flag::WRITTEN | Header::REVISION;
+            wrong(format!("flags {flags:#x}"), format!("flags {right:#x}"));
         }
         if generation > self.volume.sb.generation.get() {
             let right = self.volume.sb.generation.get();
