@@ -144,6 +144,14 @@ impl Extents {
                         let found = format!("level {:?}", e.level);
                         report.add(Kind::Extent, e.at, found, format!("level {}", block.level));
                     }
+                    // A block that is not counted by its address is one of its owner's, too.
+                    let owner = Reference::Tree { root: block.owner };
+                    let by_trees = e.users.keys().any(|u| matches!(u, Reference::Tree { .. }));
+                    let is_full = e.flags & flag::FULL_BACKREF != 0;
+                    if by_trees && !is_full && !e.users.contains_key(&owner) {
+                        let found = format!("no use by owner {}", block.owner.cast_signed());
+                        report.add(Kind::ExtentRefs, e.at, found, "one");
+                    }
                 }
                 (None, None) => {}
                 _ => report.add(Kind::Extent, e.at, e.flags, "flags of what it is"),

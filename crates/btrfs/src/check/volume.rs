@@ -160,6 +160,7 @@ pub(super) struct Found<'f> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockSeen {
     pub level: u8,
+    pub owner: u64,
 }
 
 /// Blocks that are kept in memory, at most.
@@ -287,7 +288,7 @@ impl Walk<'_, '_> {
         }
         let (level, generation) = (node.level(), node.header().generation.get());
         let owner = node.header().owner.get();
-        let seen = BlockSeen { level };
+        let seen = BlockSeen { level, owner };
         let is_first = self.seen.blocks.insert(what.bytenr, seen).is_none();
         let Some(below) = level.checked_sub(1) else {
             let byte = self.volume.place(what.bytenr);

@@ -8,10 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+// By the thousands of the seed: 0: all calls; 1: names, and directories synced; 2: many links with
+// long names; 3: in a subvolume, with snapshots.
+static int flavour;
 static uint64_t state;
 static uint64_t next(void) {
     uint64_t x = state += 0x9e3779b97f4a7c15ull;
@@ -25,7 +29,25 @@ static char *dirs[] = {"", "a", "b", "a/c", "d", "b/e"};
 static void path(char *out) {
     const char *dir = dirs[below(6)];
     // Few names, so that they meet; some are directories.
-    sprintf(out, "%s%s%c%d", dir, *dir ? "/" : "", below(8) ? 'f' : 'g', (int)below(12));
+    const char *root = flavour == 3 ? below(2) ? "sv/" : "" : "";
+    sprintf(out, "%s%s%s%c%d", root, dir, *dir ? "/" : "", below(8) ? 'f' : 'g', (int)below(flavour == 2 ? 3 : 12));
+    if (flavour == 2 && !below(3)) {
+        size_t n = strlen(out);
+        memset(out + n, 'x', 150);
+        sprintf(out + n + 150, "%d", (int)below(300));
+    }
+}
+
+// `struct btrfs_ioctl_vol_args`.
+struct args { int64_t fd; char name[4088]; };
+static void subvolume(unsigned what, const char *from, const char *name) {
+    struct args a = {0};
+    int at = open(".", O_RDONLY);
+    if (from) a.fd = open(from, O_RDONLY);
+    strcpy(a.name, name);
+    ioctl(at, _IOW(0x94, what, struct args), &a);
+    if (from) close((int)a.fd);
+    close(at);
 }
 static void dir_path(char *out) { strcpy(out, dirs[1 + below(5)]); }
 
@@ -37,16 +59,26 @@ static void sync_path(const char *p) {
 }
 
 static void one(void) {
-    char p[64], q[64], name[32];
+    char p[400], q[400], name[32];
     static char data[300000];
     path(p); path(q);
     int fd;
-    switch (below(24)) {
+    static const char names[] = {5, 6, 7, 8, 9, 10, 12, 13, 14, 18, 18, 18, 19, 20, 23, 4, 21};
+    static const char links[] = {0, 7, 7, 7, 7, 7, 7, 9, 5, 18, 23};
+    int call = (int)below(24);
+    if (flavour == 1 && below(4)) call = names[below(sizeof names)];
+    if (flavour == 2 && below(8)) call = links[below(sizeof links)];
+    if (flavour == 3 && !below(60)) {
+        sprintf(name, "snap%d", (int)below(100));
+        subvolume(1, "sv", name);
+    }
+    switch (call) {
     case 0: case 1: case 2: case 3: case 4: {
         fd = open(p, O_RDWR | O_CREAT, 0640);
         if (fd < 0) return;
         size_t n = 1 + below(below(3) ? 9000 : 200000);
         for (size_t i = 0; i < n; i++) data[i] = (char)next();
+        if (flavour == 2) n = 1 + n % 3000;
         off_t at = below(3) ? 0 : (off_t)below(300000);
         if (pwrite(fd, data, n, at) < 0) {}
         if (!below(3)) fsync(fd);
@@ -128,7 +160,15 @@ int main(int n, char **v) {
     if (n > 4 && !strcmp(v[1], "run")) {
         state = strtoull(v[2], 0, 0) * 1000003;
         if (chdir(v[4])) return 1;
+        flavour = (int)(strtoull(v[2], 0, 0) / 1000 % 4);
         for (int i = 1; i < 6; i++) mkdir(dirs[i], 0755);
+        if (flavour == 3) {
+            subvolume(14, 0, "sv");
+            if (!chdir("sv")) {
+                for (int i = 1; i < 6; i++) mkdir(dirs[i], 0755);
+                if (chdir("..")) return 1;
+            }
+        }
         int calls = atoi(v[3]), before = calls / 3;
         for (int i = 0; i < calls; i++) {
             if (i == before) sync();
