@@ -69,6 +69,9 @@ pub struct Recovery {
     pub extents: u64,
     /// Inodes that were left without a name.
     pub orphans: u64,
+    /// Places where Linux 6.12 panics instead (`BUG` in `btrfs_extend_item`, called by
+    /// `overwrite_item`), so that the file system does not mount; here the replay goes on.
+    pub panics: u64,
     /// The commit that made it last; 0: none.
     pub generation: u64,
     /// Byte addresses of what is written when everything else is durable: super blocks.
@@ -92,7 +95,11 @@ impl fmt::Display for Recovery {
             self.extents,
             self.orphans,
             self.generation
-        )
+        )?;
+        if self.panics > 0 {
+            write!(f, "; Linux 6.12 panics at {} places", self.panics)?;
+        }
+        Ok(())
     }
 }
 

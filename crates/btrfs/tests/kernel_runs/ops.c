@@ -79,14 +79,26 @@ static void one(void) {
         size_t n = 1 + below(below(3) ? 9000 : 200000);
         for (size_t i = 0; i < n; i++) data[i] = (char)next();
         if (flavour == 2) n = 1 + n % 3000;
-        off_t at = below(3) ? 0 : (off_t)below(300000);
+        if (flavour == 1) n = 1 + n % 300;
+        off_t at = below(3) || flavour == 1 ? 0 : (off_t)below(300000);
         if (pwrite(fd, data, n, at) < 0) {}
         if (!below(3)) fsync(fd);
         close(fd);
         return;
     }
     case 5: case 6: rename(p, q); return;
-    case 7: case 8: link(p, q); return;
+    case 7: case 8:
+        if (flavour == 2 && below(2)) {
+            // Names beyond what one item holds.
+            strcpy(p, "a/f0");
+            memset(q, 'y', 180);
+            memcpy(q, "a/", 2);
+            sprintf(q + 180, "%d", (int)below(90));
+            if (!below(3)) { unlink(q); return; }
+        }
+        link(p, q);
+        if (flavour == 2 && !below(6)) sync_path(p);
+        return;
     case 9: case 10: case 11: unlink(p); return;
     case 12: mkdir(p, 0750); return;
     case 13: rmdir(p); return;
