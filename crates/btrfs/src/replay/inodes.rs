@@ -7,9 +7,14 @@ use zerocopy::IntoBytes;
 use crate::disk::inode;
 use crate::disk::misc::orphan_key;
 use crate::disk::node::{ITEM_BYTES, leaf_space};
-use crate::disk::{InodeItem, Key, dir, kind};
+use crate::disk::{InodeItem, Key, dir, id, kind};
 
+use super::names::insert_delayed;
 use super::{Replay, broken, log, missing};
+
+fn fixup_key(ino: u64) -> Key {
+    Key::new(id::TREE_LOG_FIXUP, kind::ORPHAN_ITEM, ino)
+}
 
 impl Replay<'_, '_> {
     /// An inode of the subvolume, if it is there.
@@ -161,6 +166,7 @@ impl Replay<'_, '_> {
         if !self.fixup.contains(&ino) {
             self.inode_needed(ino)?;
             self.fixup.insert(ino);
+            self.core.insert_item(self.tree, fixup_key(ino), &[])?;
         }
         Ok(())
     }
@@ -169,6 +175,7 @@ impl Replay<'_, '_> {
     pub(super) fn fix_link_counts(&mut self) -> FsResult<()> {
         // Emptying a directory adds to the list.
         while let Some(ino) = self.fixup.pop_last() {
+            self.core.remove_item(self.tree, fixup_key(ino))?;
             let mut inode = self.inode_needed(ino)?;
             inode.nlink = self.count_names(ino)?.into();
             self.put_inode(ino, &inode)?;
@@ -176,6 +183,7 @@ impl Replay<'_, '_> {
                 continue;
             }
             if inode.is_dir() {
+                insert_delayed(self.core, &mut self.state.delayed)?;
                 self.delete_range(ino, 0, u64::MAX, false)?;
             }
             match self.core.insert_item(self.tree, orphan_key(ino), &[]) {

@@ -165,7 +165,8 @@ pub fn replay(core: &mut Core<'_>, options: &RecoverOptions) -> FsResult<Recover
         done.subvolumes.push(*subvolume);
         logs.push(log);
     }
-    let mut state = State { now: options.now, done, allocated: BTreeSet::new() };
+    let (allocated, delayed) = (BTreeSet::new(), names::Delayed::new());
+    let mut state = State { now: options.now, done, allocated, delayed };
     let mut fixups = vec![BTreeSet::new(); logs.len()];
     for stage in [Stage::Inodes, Stage::Names, Stage::All] {
         for (log, fixup) in logs.iter().zip(&mut fixups) {
@@ -177,6 +178,7 @@ pub fn replay(core: &mut Core<'_>, options: &RecoverOptions) -> FsResult<Recover
             }
         }
     }
+    names::insert_delayed(core, &mut state.delayed)?;
     Ok(state.done)
 }
 
@@ -194,6 +196,7 @@ struct State {
     done: Recovery,
     /// Data extents that no item in the extent tree has yet: address and bytes.
     allocated: BTreeSet<(u64, u64)>,
+    delayed: names::Delayed,
 }
 
 /// The replay of one log.
@@ -202,8 +205,8 @@ struct Replay<'r, 'a> {
     /// The subvolume.
     tree: u64,
     log: &'r Log,
-    /// Inodes whose names are to be counted in the end. Linux has them in the tree, as
-    /// `BTRFS_TREE_LOG_FIXUP_OBJECTID`, until the commit.
+    /// Inodes whose names are to be counted in the end. As in Linux they have items in the tree
+    /// until then, of `BTRFS_TREE_LOG_FIXUP_OBJECTID`.
     fixup: &'r mut BTreeSet<u64>,
     state: &'r mut State,
 }

@@ -1,8 +1,11 @@
 //! Names, with all that says the same of them: entries by hash and by place in the directory,
 //! references in the inode, the directory's size.
 
+use std::collections::BTreeMap;
+
 use wp_base::{FsError, FsResult};
 
+use crate::core::Core;
 use crate::disk::dir::{self, entry_bytes, name_hash};
 use crate::disk::inode::{self, extref_bytes, extref_hash, ref_bytes};
 use crate::disk::node::{ITEM_BYTES, leaf_space};
@@ -17,6 +20,21 @@ pub(super) struct Found {
     pub location: Key,
     /// Its type byte.
     pub kind: u8,
+}
+
+/// Names by their place that are not in the tree yet, as the kernel has them: inserted after the
+/// next name that is removed, or in the end. What the tree looks like meanwhile hangs on it.
+pub(super) type Delayed = BTreeMap<(u64, Key), Vec<u8>>;
+
+/// `btrfs_run_delayed_items`.
+pub(super) fn insert_delayed(core: &mut Core<'_>, delayed: &mut Delayed) -> FsResult<()> {
+    for ((tree, key), entry) in std::mem::take(delayed) {
+        core.insert_item(tree, key, &entry).map_err(|e| match e {
+            FsError::Exists => broken("directory index", key.offset, "no other name at its place"),
+            other => other,
+        })?;
+    }
+    Ok(())
 }
 
 impl Replay<'_, '_> {
@@ -63,7 +81,9 @@ impl Replay<'_, '_> {
         self.cut(key, &item, entry.at, entry.bytes)?;
         let index = self.remove_ref(ino, folder, name)?;
         let key = Key::new(folder, kind::DIR_INDEX, index);
-        self.core.remove_item(self.tree, key).map_err(missing("directory index", index))?;
+        if self.state.delayed.remove(&(self.tree, key)).is_none() {
+            self.core.remove_item(self.tree, key).map_err(missing("directory index", index))?;
+        }
         self.state.done.unlinked += 1;
         let now = self.now();
         let mut dir = self.inode_needed(folder)?;
@@ -76,7 +96,8 @@ impl Replay<'_, '_> {
         file.sequence = file.sequence.get().wrapping_add(1).into();
         // Counted again in the end.
         file.nlink = file.nlink.get().saturating_sub(1).into();
-        self.put_inode(ino, &file)
+        self.put_inode(ino, &file)?;
+        insert_delayed(self.core, &mut self.state.delayed)
     }
 
     /// An entry of a directory goes, as another is to come. `drop_one_dir_item`.
@@ -177,10 +198,9 @@ impl Replay<'_, '_> {
             return Err(broken("directory entry", folder, "room for one more with its hash"));
         }
         let by_index = Key::new(folder, kind::DIR_INDEX, index);
-        self.core.insert_item(self.tree, by_index, &entry).map_err(|e| match e {
-            FsError::Exists => broken("directory index", index, "no other name at its place"),
-            other => other,
-        })?;
+        if self.state.delayed.insert((self.tree, by_index), entry).is_some() {
+            return Err(broken("directory index", index, "no other name at its place"));
+        }
         self.state.done.names += 1;
         let mut dir = self.inode_needed(folder)?;
         dir.size = dir.size.get().saturating_add(2 * wide(name.len())).into();
