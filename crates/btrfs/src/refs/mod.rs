@@ -2,7 +2,7 @@
 //! ("delayed references"), and what is left of it when it is run goes to the extent tree.
 //!
 //! Picture:    [`Refs`] = a head for each extent with changes -> for each user ([`Reference`]) how
-//!             many uses came or went. [`Core::run_refs`] takes heads by ascending address and
+//!             many uses came or went. `Core::run_refs` takes heads by ascending address and
 //!             changes EXTENT_ITEMs, METADATA_ITEMs and keyed references (`item`); that changes
 //!             trees, which adds to heads, until none is left.
 //! Invariants: 1. uses that come and go again before they are run are never seen by the extent

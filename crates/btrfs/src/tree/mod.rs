@@ -1,6 +1,6 @@
 //! The trees: searched, changed, kept in shape.
 //!
-//! Picture:    [`Core::search`] goes down from a root with a [`Path`]; if the tree is to be changed
+//! Picture:    `Core::search` goes down from a root with a [`Path`]; if the tree is to be changed
 //!             it copies each block on the way to a new place (`cow`), and splits (`insert`) or
 //!             merges (`delete`) nodes so that the leaf can take, or lose, an item.
 //! Invariants: 1. a block that was written is never changed: it is copied to a free place first.

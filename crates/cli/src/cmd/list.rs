@@ -159,13 +159,21 @@ fn papers() -> (Value, String) {
 fn eras(version: Option<&str>) -> Option<(Value, String)> {
     let mut text = String::new();
     let mut all = Vec::new();
+    let versions: Vec<&str> = match version {
+        Some(v) => vec![v],
+        None => paper::ext4_fsync::ERAS.to_vec(),
+    };
+    // A version that no file system takes is none; one that some take is not modelled by others.
+    if !versions.iter().all(|v| registry::FILE_SYSTEMS.iter().any(|f| (f.eras)(v).is_some())) {
+        return None;
+    }
     for f in registry::FILE_SYSTEMS {
-        let versions: Vec<&str> = match version {
-            Some(v) => vec![v],
-            None => paper::ext4_fsync::ERAS.to_vec(),
-        };
-        for v in versions {
-            let rules = (f.eras)(v)?;
+        for v in &versions {
+            let Some(rules) = (f.eras)(v) else {
+                writeln!(text, "{} in {v}: not modelled", f.name).expect("a string takes it");
+                all.push(json!({ "fs": f.name, "version": v, "is_modelled": false, "rules": [] }));
+                continue;
+            };
             let known = f.has_evidence(v);
             let mark = if known { "" } else { " (not held against a real kernel)" };
             writeln!(text, "{} in {v}{mark}", f.name).expect("a string takes it");
@@ -182,7 +190,10 @@ fn eras(version: Option<&str>) -> Option<(Value, String)> {
                     })
                 })
                 .collect();
-            all.push(json!({ "fs": f.name, "version": v, "has_evidence": known, "rules": list }));
+            all.push(json!({
+                "fs": f.name, "version": v, "is_modelled": true, "has_evidence": known,
+                "rules": list,
+            }));
         }
     }
     Some((json!(all), text))
