@@ -29,6 +29,15 @@ const CHECKPOINT_SECS: u64 = 30;
 /// How the log ended that somebody waits for. `struct nilfs_segctor_wait_request`.
 type Outcome = Rc<RefCell<Option<FsResult<()>>>>;
 
+/// What the thread is to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needed {
+    Nothing,
+    /// Logs of files, without a checkpoint.
+    Files,
+    Checkpoint,
+}
+
 /// What is asked of the thread.
 pub(super) struct Segctor {
     /// From the first change to its log (`sc_interval`).
@@ -124,11 +133,10 @@ impl Nilfs {
         result
     }
 
-    /// Makes and writes logs of what files have, without a checkpoint; or with one, if the last was
-    /// long ago. `SC_FLUSH_FILE`.
+    /// Makes and writes logs of what files have, without a checkpoint; or with one, if a super
+    /// block is to follow. `SC_FLUSH_FILE`.
     async fn write_files(&self) -> FsResult<()> {
-        let since = self.store.borrow().open_since();
-        if since.is_some_and(|since| self.secs() >= since.saturating_add(CHECKPOINT_SECS)) {
+        if self.segctor.wants_super.get() {
             return self.construct(None).await;
         }
         let _guard = self.sem.lock().await;
@@ -260,9 +268,20 @@ impl Nilfs {
         self.construct(None).await
     }
 
-    fn wants_log(&self) -> bool {
+    /// `nilfs_log_write_required`, `nilfs_segctor_flush_mode`.
+    fn needed(&self) -> Needed {
         let s = &self.segctor;
-        !s.waiting.borrow().is_empty() || s.due.get().is_some_and(|due| due <= self.rt.now())
+        if !s.waiting.borrow().is_empty() || s.due.get().is_some_and(|due| due <= self.rt.now()) {
+            return Needed::Checkpoint;
+        }
+        if !s.is_full.get() {
+            return Needed::Nothing;
+        }
+        let since = self.store.borrow().open_since();
+        match since.is_some_and(|since| self.secs() >= since.saturating_add(CHECKPOINT_SECS)) {
+            true => Needed::Checkpoint,
+            false => Needed::Files,
+        }
     }
 
     pub(super) fn consider_super(&self) {
@@ -280,25 +299,26 @@ async fn serve(rt: Rt, fs: Weak<Nilfs>, wake: Rc<WaitQueue>) {
         if up.segctor.is_stopped.get() {
             return;
         }
+        let needed = up.needed();
+        if needed == Needed::Nothing {
+            let due = up.segctor.due.get();
+            drop(up);
+            match due {
+                Some(due) => match race(woken, rt.sleep_until(due)).await {
+                    Either::Left(()) | Either::Right(()) => {}
+                },
+                None => woken.await,
+            }
+            continue;
+        }
+        drop(woken);
+        // Only now: of a thread that sleeps nobody learns that the time for a super block has come.
         up.consider_super();
-        if up.wants_log() {
-            drop(woken);
-            // Whoever waits was told.
-            let _ = up.construct(None).await;
-            continue;
-        }
-        if up.segctor.is_full.get() {
-            drop(woken);
-            let _ = up.write_files().await;
-            continue;
-        }
-        let due = up.segctor.due.get();
-        drop(up);
-        match due {
-            Some(due) => match race(woken, rt.sleep_until(due)).await {
-                Either::Left(()) | Either::Right(()) => {}
-            },
-            None => woken.await,
-        }
+        // Whoever waits was told how it ended.
+        let _ = match needed {
+            Needed::Nothing => Ok(()),
+            Needed::Files => up.write_files().await,
+            Needed::Checkpoint => up.construct(None).await,
+        };
     }
 }
