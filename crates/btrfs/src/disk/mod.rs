@@ -3,8 +3,8 @@
 //! Picture:    super block (three copies) -> [`Chunk`]s of its system array: where logical
 //!             addresses lie -> chunk tree: the same for all addresses -> root tree: [`RootItem`]s
 //!             -> all other trees.
-//!             A tree = [`NodeRef`]s of [`KeyPtr`]s down to leaves of [`Item`]s; what an item's bytes
-//!             are is said by the type in its [`Key`].
+//!             A tree = [`NodeRef`]s of [`KeyPtr`]s down to leaves of [`Item`]s; what an item's
+//!             bytes are is said by the type in its [`Key`].
 //! Invariants: 1. everything is little-endian and unaligned, so any byte slice can be viewed in
 //!                place.
 //!             2. what is read is verified and answers [`wp_base::Corruption`]; nothing here panics
