@@ -40,7 +40,7 @@ impl Log<'_> {
         let all_items = !is_dir && l.full_sync.get() && mode == Mode::All;
         let mut size = inode.size();
         if mode == Mode::Exists && !is_dir {
-            size = self.logged_size(inode)?;
+            size = self.logged_size(inode, was_logged)?;
         }
         let mut fast = !is_dir && mode == Mode::All && !all_items;
         let mut copies = true;
@@ -96,10 +96,17 @@ impl Log<'_> {
         self.conflicting_inodes()
     }
 
-    /// The length that says no more than what is in the log. `get_inode_size_to_log`.
-    fn logged_size(&mut self, inode: &Inode) -> FsResult<u64> {
+    /// The length that says no more than what is in the log, or was at the last commit: replay cuts
+    /// a file to it when it is logged once more. `get_inode_size_to_log`.
+    fn logged_size(&mut self, inode: &Inode, was_logged: bool) -> FsResult<u64> {
         let key = Key::new(inode.ino, kind::INODE_ITEM, 0);
-        let item = self.c.lookup(self.log, key)?;
+        let item = if was_logged {
+            self.c.lookup(self.log, key)?
+        } else if inode.item.borrow().generation.get() < self.transid {
+            self.c.with_committed(self.fs.tree, |c, old| c.lookup(old, key))?
+        } else {
+            None
+        };
         let item = item.and_then(|b| InodeItem::read_from_bytes(&b).ok());
         Ok(item.map_or(0, |i| i.size.get()).min(inode.size()))
     }
