@@ -122,3 +122,26 @@ fn a_longer_file_that_is_logged_for_its_name_has_the_length_of_the_last_commit()
         },
     );
 }
+
+#[test]
+fn a_directory_out_of_which_a_file_moved_is_not_removed_by_a_log() {
+    let counts = cut(
+        &setup(),
+        "moved out of a directory that is removed",
+        |v, _| async move {
+            v.mkdir("A", 0o755).await.expect("makes");
+            v.mkdir("B", 0o755).await.expect("makes");
+            let f = make(&v, "A/f", b'f', 9000).await;
+            v.sync().await.expect("syncs");
+            v.rename("A/f", "B/f").await.expect("renames");
+            v.rmdir("A").await.expect("removes");
+            fsync(&v, "").await;
+            v.close(f).await.expect("closes");
+        },
+        |v| async move {
+            assert!(bytes(&v, "B/f").await == Ok(vec![b'f'; 9000]));
+            assert_eq!(v.stat("A").await.map(|_| ()), Err(FsError::NotFound));
+        },
+    );
+    assert_eq!(counts, (0, 1), "only a commit says where it went");
+}

@@ -213,6 +213,9 @@ impl Btrfs {
         }
         let done = self.must(|c| self.drop_name(c, (&dir, name), &inode));
         if let Ok(index) = done {
+            if is_dir {
+                self.note_rmdir(&dir, &inode);
+            }
             self.note_unlink(&dir, &inode, false);
             self.forget_logged_name((&dir, name), &inode, index);
         }

@@ -236,6 +236,16 @@ impl Btrfs {
         }
     }
 
+    /// A directory is removed, before [`Btrfs::note_unlink`] says so of itself. If something moved
+    /// out of it only a commit says where to, also when it is its parent that is synced.
+    /// `btrfs_rmdir`, `btrfs_record_snapshot_destroy`.
+    pub(in crate::fs) fn note_rmdir(&self, dir: &Inode, inode: &Inode) {
+        let transid = self.newest();
+        if inode.logged.last_unlink.get() >= transid {
+            dir.logged.last_unlink.set(transid);
+        }
+    }
+
     /// What is logged of a name that is removed goes. `btrfs_del_inode_ref_in_log`,
     /// `btrfs_del_dir_entries_in_log`.
     pub(in crate::fs) fn forget_logged_name(
