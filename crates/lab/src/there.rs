@@ -2,7 +2,10 @@
 //! kernel in a guest, and mounted here again.
 //!
 //! Picture:    program, played here -> image -> guest: mount, list, change, list, unmount -> image
-//!             -> our check and listing -> mount here, another program -> check.
+//!             -> our check and listing -> mount here, another program -> check; and with more
+//!             rounds to the guest again. Or the first image is the real mkfs'.
+//! Cuts:       half of our images are left without an unmount, and in every second round the
+//!             guest's, which lists a copy that it has mounted, and so recovered.
 //! Zones:      the guest has a zoned null_blk, into which the image is written zone by zone up to
 //!             our write pointers; the pointers come back as a report of zones.
 //! Source:     the guest is a User-Mode Linux of `uml.sh`, kept outside the repository.
@@ -14,7 +17,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 use wp_base::{Sector, Zone, zone_report};
-use wp_medium::{MediumView, Sound, WithZones};
+use wp_medium::{Medium, MediumView, Sound, WithZones};
 use wp_vfs::{FsEntry, Inspection, ListedFile, Options};
 
 use crate::crash::{Bench, Extras, Source, leave};
@@ -57,14 +60,36 @@ pub struct Plan<'a> {
     pub seeds: (u64, u64),
     /// On a zoned device.
     pub zoned: bool,
+    /// Arguments of the real mkfs (`mkfs.NAME`), which makes the first image; `None`: ours is
+    /// first.
+    pub real_mkfs: Option<&'a str>,
+    /// How often an image goes there and comes back.
+    pub rounds: u64,
 }
+
+/// Bytes of an image; of a btrfs more, as it has to be.
+const BYTES: u64 = 64 << 20;
+const BTRFS_BYTES: u64 = 256 << 20;
 
 impl Plan<'_> {
     /// Where our side's programs are played.
     fn bench(&self) -> Result<Bench, MachineError> {
         let fresh = Bench::of(self.fs, self.options.clone())?;
-        let params = if self.zoned { zoned::params() } else { fresh.device_params.clone() };
+        let params = match self.zoned {
+            true => zoned::params(),
+            false => vec![("capacity_bytes".to_owned(), self.bytes())],
+        };
         Ok(Bench { stale: false, device_params: params, ..fresh })
+    }
+
+    /// Bytes of a device without zones.
+    fn bytes(&self) -> u64 {
+        if self.fs.name == "btrfs" { BTRFS_BYTES } else { BYTES }
+    }
+
+    /// Is what the guest has left of this round a cut?
+    fn is_cut_there(&self, round: u64) -> bool {
+        !self.zoned && round % 2 == 1
     }
 }
 
@@ -74,8 +99,48 @@ struct Image {
     zones: Vec<Zone>,
 }
 
-/// Takes images there and back, all in one boot. Every second one is left as a power cut leaves
-/// it.
+/// An image on its way.
+struct Traveller {
+    n: u64,
+    /// `None`: a kernel could not mount it, and it stays there.
+    image: Option<Image>,
+    /// Did we leave it without an unmount?
+    is_cut: bool,
+    trip: Trip,
+}
+
+/// What a program that judges images of a file system has against one; nothing if there is no such
+/// program, or nothing to be said.
+fn judged(fs: &FsEntry, image: &Path) -> Option<String> {
+    if fs.name != "btrfs" {
+        return None;
+    }
+    let args = ["check", "--readonly", "--check-data-csum"];
+    let out = Command::new("btrfs").args(args).arg(image).stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    (!out.status.success()).then_some(text)
+}
+
+/// An image that the real mkfs makes. Errors: it is not here, or refuses.
+fn really_made(plan: &Plan<'_>, args: &str, file: &Path) -> Result<Medium, String> {
+    let at = |e: std::io::Error| format!("{}: {e}", file.display());
+    std::fs::File::create(file).and_then(|f| f.set_len(plan.bytes())).map_err(at)?;
+    let program = format!("mkfs.{}", plan.fs.name);
+    let made = Command::new(&program)
+        .arg(if plan.fs.name == "ext4" { "-F" } else { "-f" })
+        .args(args.split_whitespace())
+        .arg(file)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    if !made.status.success() {
+        return Err(format!("{program}: {}", String::from_utf8_lossy(&made.stderr)));
+    }
+    load(file).map(|(medium, _)| medium).map_err(at)
+}
+
+/// Takes images there and back, all in one boot a round. Every second one is left as a power cut
+/// leaves it.
 ///
 /// Errors: a machine that cannot be, a guest that does not start or end.
 pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>, String> {
@@ -92,7 +157,57 @@ pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>
     if plan.zoned {
         compile(zoned::ZONES_C, &share.join("zones"))?;
     }
-    let mut left = Vec::new();
+    let mut all = Vec::new();
+    for n in 0..plan.seeds.1 {
+        let crashed = n % 2 == 1;
+        let (image, is_cut) = match plan.real_mkfs {
+            None => {
+                let (fresh, program) = (bench.image().map_err(text)?, source.program(2 * n));
+                let left = leave(&bench, (fresh, &[]), &program, !crashed).map_err(text)?;
+                (Image { view: left.0, zones: left.1 }, crashed)
+            }
+            Some(args) => {
+                let medium = really_made(plan, args, &share.join("made"))?;
+                let view = MediumView { medium, start: Sector(0), bytes: plan.bytes() };
+                (Image { view, zones: Vec::new() }, false)
+            }
+        };
+        let seed = plan.seeds.0 + 2 * n;
+        let trip = Trip { seed, crashed, files: 0, after: 0, differences: Vec::new() };
+        all.push(Traveller { n, image: Some(image), is_cut, trip });
+    }
+    for round in 0..plan.rounds {
+        visit(script, &share, plan, round, &mut all)?;
+        for t in &mut all {
+            let Some(Image { view, zones }) = t.image.take() else { continue };
+            let n = 2 * (t.n + round * plan.seeds.1) + 1;
+            t.is_cut = t.trip.crashed && round + 1 < plan.rounds;
+            match leave(&bench, (view.medium, &zones), &source.program(n), !t.is_cut) {
+                Ok((view, zones)) => t.image = Some(Image { view, zones }),
+                Err(e) => t.trip.differences.push(format!("mounted here again: {e}")),
+            }
+        }
+    }
+    for t in &mut all {
+        let Some(image) = &t.image else { continue };
+        let differs = &mut t.trip.differences;
+        sound("ours again", plan, image, (None, false), differs);
+        let file = share.join("ours");
+        save(&image.view.medium, image.view.start, image.view.bytes, &file).map_err(at)?;
+        differs.extend(judged(plan.fs, &file).map(|said| format!("ours again: {said}")));
+    }
+    Ok(all.into_iter().map(|t| t.trip).collect())
+}
+
+/// Has the guest mount, list and change all images, in one boot, and takes them back.
+fn visit(
+    script: &Path,
+    share: &Path,
+    plan: &Plan<'_>,
+    round: u64,
+    all: &mut [Traveller],
+) -> Result<(), String> {
+    let at = |e: std::io::Error| format!("{}: {e}", share.display());
     let mount = match plan.kernel_mount {
         "" => String::new(),
         options => format!(",{options}"),
@@ -100,28 +215,31 @@ pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>
     let device = if plan.zoned { zoned::DEVICE } else { DEVICE };
     let mut steps = format!("{device}{SETUP}");
     steps = steps.replace("TYPE", plan.fs.name).replace("MOUNT", &mount);
-    for n in 0..plan.seeds.1 {
-        let crashed = n % 2 == 1;
-        let program = source.program(2 * n);
-        let fresh = bench.image().map_err(text)?;
-        let (view, zones) = leave(&bench, (fresh, &[]), &program, !crashed).map_err(text)?;
-        let whole = WithZones::new(&view, zones.clone());
+    let end = if plan.is_cut_there(round) { "cut" } else { "whole" };
+    let mut sent = Vec::new();
+    for t in all.iter_mut() {
+        let Some(image) = t.image.take() else { continue };
+        let n = t.n;
+        let whole = WithZones::new(&image.view, image.zones.clone());
         let expected =
             (plan.fs.inspect)(&whole, plan.options, true).map_err(|e| format!("image {n}: {e}"))?;
         let file = share.join(format!("{n}.img"));
-        save(&view.medium, view.start, view.bytes, &file).map_err(at)?;
+        save(&image.view.medium, image.view.start, image.view.bytes, &file).map_err(at)?;
         if plan.zoned {
-            let pointers = zoned::pointers(&zones);
+            let pointers = zoned::pointers(&image.zones);
             std::fs::write(share.join(format!("{n}.zones")), pointers).map_err(at)?;
         }
-        let kind = if crashed { "crashed" } else { "clean" };
-        writeln!(steps, "one {n} {kind}").expect("a string takes it");
-        left.push((n, crashed, expected));
+        let kind = if t.is_cut { "crashed" } else { "clean" };
+        if let Some(said) = judged(plan.fs, &file).filter(|_| !t.is_cut) {
+            t.trip.differences.push(format!("our image: {said}"));
+        }
+        writeln!(steps, "one {n} {kind} {end} {round}").expect("a string takes it");
+        sent.push((t, expected));
     }
     std::fs::write(share.join("run.sh"), steps).map_err(at)?;
     let status = Command::new("bash")
         .arg(script)
-        .arg(&share)
+        .arg(share)
         .arg(BOOT_SECONDS.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -131,45 +249,36 @@ pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>
         let said = std::fs::read_to_string(share.join("stdout.txt")).unwrap_or_default();
         return Err(format!("the guest failed: {}", said.trim()));
     }
-    let mut out = Vec::new();
-    for (n, crashed, expected) in left {
-        let mut trip = Trip {
-            seed: plan.seeds.0 + 2 * n,
-            crashed,
-            files: 0,
-            after: 0,
-            differences: Vec::new(),
-        };
-        back(&share, n, plan, &bench, &source, &expected, &mut trip)?;
-        std::fs::remove_file(share.join(format!("{n}.img"))).map_err(at)?;
-        out.push(trip);
+    for (t, expected) in sent {
+        t.image = back(share, plan, round, &expected, t)?;
+        std::fs::remove_file(share.join(format!("{}.img", t.n))).map_err(at)?;
     }
-    Ok(out)
+    Ok(())
 }
 
-/// Compares what the kernel found, and takes its image back.
+/// Compares what the kernel found, and takes its image back. `None`: it could not mount it.
 fn back(
     share: &Path,
-    n: u64,
     plan: &Plan<'_>,
-    bench: &Bench,
-    source: &Source,
+    round: u64,
     expected: &Inspection,
-    trip: &mut Trip,
-) -> Result<(), String> {
+    t: &mut Traveller,
+) -> Result<Option<Image>, String> {
+    let n = t.n;
     let read = |kind: &str| std::fs::read_to_string(share.join(format!("{n}.{kind}")));
     let said = read("err").unwrap_or_default();
-    let differs = &mut trip.differences;
+    let differs = &mut t.trip.differences;
     if share.join(format!("{n}.failed")).exists() {
         differs.push(format!("the kernel: {}", said.trim()));
-        return Ok(());
+        return Ok(None);
     }
     let listing = |kind: &str| {
         let text = read(kind).map_err(|e| format!("{n}.{kind}: {e}"))?;
         tree_of_walk(&text)
     };
     let (theirs, changed) = (listing("before")?, listing("after")?);
-    (trip.files, trip.after) = (theirs.len(), changed.len());
+    t.trip.files += theirs.len();
+    t.trip.after += changed.len();
     compare("ours -> kernel", &tree(&expected.files), &theirs, differs);
     differs.extend(expected.findings.iter().map(|f| format!("our listing: {f}")));
     let image = share.join(format!("{n}.img"));
@@ -181,28 +290,26 @@ fn back(
         }
         false => Vec::new(),
     };
-    let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
-    let theirs = Image { view, zones: zones.clone() };
-    sound("the kernel's image", plan, &theirs, Some(&changed), differs);
-    // And on from there.
-    let program = source.program(2 * n + 1);
-    match leave(bench, (medium, &zones), &program, true) {
-        Ok((view, zones)) => sound("ours again", plan, &Image { view, zones }, None, differs),
-        Err(e) => differs.push(format!("mounted here again: {e}")),
+    let view = MediumView { medium, start: Sector(0), bytes };
+    let theirs = Image { view, zones };
+    let is_cut = plan.is_cut_there(round);
+    if let Some(said) = judged(plan.fs, &image).filter(|_| !is_cut) {
+        differs.push(format!("the kernel's image: {said}"));
     }
-    Ok(())
+    sound("the kernel's image", plan, &theirs, (Some(&changed), is_cut), differs);
+    Ok(Some(theirs))
 }
 
-/// Our check and listing of a clean image.
+/// Our check and listing of an image, which is clean, or cut off (`is_cut`) and recovered for it.
 fn sound(
     what: &str,
     plan: &Plan<'_>,
     image: &Image,
-    files: Option<&Tree>,
+    (files, is_cut): (Option<&Tree>, bool),
     differs: &mut Vec<String>,
 ) {
     let view = WithZones::new(&image.view, image.zones.clone());
-    match (plan.fs.check)(&view, plan.options, false, &Sound::default()) {
+    match (plan.fs.check)(&view, plan.options, is_cut, &Sound::default()) {
         // What does no harm may be left by a kernel too.
         Ok(report) => differs.extend(
             report.faults.iter().filter(|f| f.severity != "harmless").take(4).map(|f| {
@@ -215,7 +322,7 @@ fn sound(
         Err(e) => differs.push(format!("{what}, our check: {e}")),
     }
     match (plan.fs.inspect)(&view, plan.options, true) {
-        Ok(i) if i.recovered => differs.push(format!("{what}: not clean")),
+        Ok(i) if i.recovered && !is_cut => differs.push(format!("{what}: not clean")),
         Ok(i) => {
             if let Some(files) = files {
                 compare(what, files, &tree(&i.files), differs);
@@ -317,23 +424,33 @@ list() {
   sed -E 's/^([0-9a-f]{64}) [ *](.*)$/S\t\1\t\2/' ) > $1
 }
 change() {
+ K=kernel$1
  cd /mnt/a
- mkdir kernel kernel/deep
- for i in 1 2 3 4 5 6 7 8; do seq $i 4000 > kernel/f$i; done
- ln kernel/f1 kernel/deep/again; ln -s ../f2 kernel/deep/link
- head -c 3000 /dev/zero | tr '\0' x > kernel/small
+ mkdir $K $K/deep
+ for i in 1 2 3 4 5 6 7 8; do seq $i 4000 > $K/f$i; done
+ ln $K/f1 $K/deep/again; ln -s ../f2 $K/deep/link
+ head -c 3000 /dev/zero | tr '\0' x > $K/small
  n=0
  find . -type f -not -path './kernel*' | sort | while read -r f; do
   n=$((n + 1))
   case $((n % 4)) in
    0) rm "$f" ;;
    1) echo more >> "$f" ;;
-   2) mv "$f" kernel/deep/m$n ;;
+   2) mv "$f" $K/deep/m$n ;;
    3) head -c 5000 /dev/zero > "$f" ;;
   esac
  done
- rm kernel/f3; sync
- seq 1 20000 > kernel/f4; cd /
+ rm $K/f3; sync
+ seq 1 20000 > $K/f4; cd /
+}
+synced() {
+ K=kernel$1
+ cd /mnt/a
+ for i in 5 6 7; do seq $i 300 >> $K/f$i; done
+ seq 1 900 > $K/new; mkdir $K/dir; echo short > $K/dir/inside; ln $K/f8 $K/dir/linked
+ mv $K/f6 $K/dir/moved; echo unsynced > $K/lost; rm $K/small
+ for f in f5 new dir/inside dir/moved dir; do fsync $K/$f; done
+ seq 1 500 >> $K/f7; rm $K/f1; cd /
 }
 one() {
  attach $1
@@ -341,13 +458,27 @@ one() {
   touch /share/$1.failed
  elif mount -t TYPE -o "rwMOUNT" $L /mnt/a 2> /share/$1.err; then
   list /share/$1.before
-  change 2>> /share/$1.err
-  list /share/$1.after
+  change $4 2>> /share/$1.err
+  if [ $3 = cut ]; then
+   synced $4 2>> /share/$1.err
+   cp /share/$1.img /share/$1.cut
+  else
+   list /share/$1.after
+  fi
   umount /mnt/a 2>> /share/$1.err || touch /share/$1.failed
  else
   touch /share/$1.failed; dmesg | tail -n 4 >> /share/$1.err
  fi
  detach $1
+ if [ $3 = cut ] && [ ! -e /share/$1.failed ]; then
+  cp /share/$1.cut /share/$1.img; attach $1
+  if mount -t TYPE -o "rwMOUNT" $L /mnt/a 2>> /share/$1.err; then
+   list /share/$1.after; umount /mnt/a
+  else
+   touch /share/$1.failed; dmesg | tail -n 4 >> /share/$1.err
+  fi
+  detach $1; mv /share/$1.cut /share/$1.img
+ fi
 }
 "#;
 

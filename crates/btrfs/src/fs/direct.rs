@@ -43,17 +43,10 @@ impl Drop for Dio {
 }
 
 impl Btrfs {
-    /// `Ok(false)`: through the cache. Errors: `Invalid` for what is not in whole sectors of the
-    /// device.
-    fn takes_direct(&self, inode: &Inode, offset: u64, len: u64) -> FsResult<bool> {
-        let unit = u64::from(self.part.limits().logical_bytes);
-        if !inode.is_file() {
-            return Ok(false);
-        }
-        if !(offset | len).is_multiple_of(unit) {
-            return Err(FsError::Invalid("direct I/O: offset and length must be whole sectors"));
-        }
-        Ok((offset | len).is_multiple_of(BLOCK))
+    /// Can it go past the cache? What is not in whole blocks goes through it, without an error.
+    /// `check_direct_IO`.
+    fn takes_direct(&self, inode: &Inode, offset: u64, len: u64) -> bool {
+        inode.is_file() && (offset | len).is_multiple_of(BLOCK)
     }
 
     /// Forgets clean blocks of bytes `from..to`, also those that are being read.
@@ -72,7 +65,7 @@ impl Btrfs {
         offset: u64,
         len: u64,
     ) -> FsResult<Vec<Slice>> {
-        if !self.takes_direct(inode, offset, len)? {
+        if !self.takes_direct(inode, offset, len) {
             return self.read_data(inode, offset, len).await;
         }
         let end = inode.size().min(offset.saturating_add(len));
@@ -178,7 +171,7 @@ impl Btrfs {
         if len == 0 {
             return Ok(0);
         }
-        let n = if self.takes_direct(inode, at, len)? {
+        let n = if self.takes_direct(inode, at, len) {
             self.start_write(inode, at, end).await?;
             let n = self.transfer(inode, (at, end), data).await?;
             drop(lock);

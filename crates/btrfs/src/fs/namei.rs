@@ -237,14 +237,14 @@ impl Btrfs {
     pub(super) async fn link(&self, ino: u64, dir: u64, name: &[u8]) -> FsResult<()> {
         let dir = self.dir(dir)?;
         let inode = self.iget(ino)?;
-        if inode.is_dir() {
-            return Err(FsError::NotPermitted);
-        }
         let _lock = dir.lock.lock().await;
         self.check_writable()?;
         self.check_dir(&dir)?;
         if self.find(dir.ino, name)?.is_some() {
             return Err(FsError::Exists);
+        }
+        if inode.is_dir() {
+            return Err(FsError::NotPermitted);
         }
         if inode.nlink() >= LINKS_MAX {
             return Err(FsError::TooManyLinks);
@@ -301,6 +301,10 @@ impl Btrfs {
             return Err(FsError::Invalid("a directory cannot move into itself"));
         }
         if let Some(old) = old.as_ref().filter(|old| old.ino != moved.ino) {
+            // Before anything is said of what they are (`do_renameat2`).
+            if old.is_dir() && from.0.ino != to.0.ino && self.is_above(old.ino, from.0.ino)? {
+                return Err(FsError::NotEmpty);
+            }
             match (moved.is_dir(), old.is_dir()) {
                 (true, false) => return Err(FsError::NotDir),
                 (false, true) => return Err(FsError::IsDir),
@@ -313,9 +317,6 @@ impl Btrfs {
 
     /// Moves a name, replacing what stands at the new one. `btrfs_rename`.
     pub(super) async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> FsResult<()> {
-        if to.1.len() > NAME_MAX {
-            return Err(FsError::NameTooLong);
-        }
         let (a, b) = (self.dir(from.0)?, self.dir(to.0)?);
         // Both directories, the one with the lesser number first.
         let (first, second) = if a.ino <= b.ino { (&a, &b) } else { (&b, &a) };

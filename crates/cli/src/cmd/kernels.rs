@@ -66,6 +66,13 @@ struct MountsArgs {
     /// end of --fs.
     #[arg(long)]
     zoned: bool,
+    /// How often an image goes there and back; the second time the guest leaves it cut off, and so
+    /// on.
+    #[arg(long, default_value_t = 1)]
+    rounds: u64,
+    /// The real mkfs makes the first image, with these arguments.
+    #[arg(long)]
+    mkfs: Option<String>,
     /// The guest's script; what uml-setup.sh made must be in ~/.cache/kernel-guest.
     #[arg(long)]
     guest: Option<PathBuf>,
@@ -150,7 +157,15 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
     for first in (0..a.images).step_by(IMAGES_A_BOOT as usize) {
         let count = IMAGES_A_BOOT.min(a.images - first);
         let seeds = (a.seed + 2 * first, count);
-        let plan = Plan { fs, options: &options, kernel_mount: &a.mount, seeds, zoned };
+        let plan = Plan {
+            fs,
+            options: &options,
+            kernel_mount: &a.mount,
+            seeds,
+            zoned,
+            real_mkfs: a.mkfs.as_deref(),
+            rounds: a.rounds,
+        };
         match trips(&script, &scratch, &plan) {
             Ok(some) => all.extend(some),
             Err(e) => {
@@ -341,7 +356,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Exit::Usage,
             "fs",
             &format!("no configuration of a file system called `{other}`"),
-            "there are those of ext4 and f2fs",
+            "there are those of ext4, f2fs, nilfs2 and btrfs",
         );
     }
     let wanted = |c: &&Config| a.fs.iter().any(|f| f == c.fs) && c.not_modelled.is_empty();

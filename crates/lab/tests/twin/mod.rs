@@ -1,0 +1,458 @@
+//! The same calls here and on the host's kernel, with their answers as text, and the trees that
+//! they leave.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use wp_base::{FsResult, Rng};
+use wp_lab::results::sha256;
+use wp_medium::Slice;
+use wp_vfs::{FileType, OpenFlags, Reserve, Vfs, XattrSet};
+
+/// Path to (links, size, hash of contents or target); directories with size 0 and no hash.
+pub type Tree = BTreeMap<String, (u64, u64, String)>;
+
+pub fn tool(name: &str, args: &[&str]) -> Option<(bool, String)> {
+    let out = Command::new(name).args(args).output().ok()?;
+    let text =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    Some((out.status.success(), text))
+}
+
+/// Unmounts. Another test's child that has not become its program yet may hold a file of ours open
+/// for a moment.
+pub fn unmount(at: &str) {
+    for _ in 0..500 {
+        if tool("umount", &[at]).expect("umount exists").0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{at} cannot be unmounted");
+}
+
+pub async fn our_tree(v: &Vfs) -> Tree {
+    let mut out = Tree::new();
+    let mut todo = vec![String::new()];
+    while let Some(dir) = todo.pop() {
+        for e in v.read_dir(&dir).await.expect("lists") {
+            let name = String::from_utf8_lossy(&e.name).into_owned();
+            let path = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+            let attr = v.fs().attr(e.ino).await.expect("tells");
+            let links = u64::from(attr.nlink);
+            if path == "lost+found" {
+                continue;
+            }
+            let (size, hash) = match e.kind {
+                FileType::Dir => {
+                    todo.push(path.clone());
+                    (0, String::new())
+                }
+                FileType::Symlink => {
+                    let target = v.fs().read_link(e.ino).await.expect("a link");
+                    (target.len() as u64, sha256(&target))
+                }
+                _ => {
+                    let got = v.fs().read(e.ino, 0, 1 << 40).await.expect("reads");
+                    let bytes: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+                    assert_eq!(bytes.len() as u64, attr.size);
+                    (attr.size, sha256(&bytes))
+                }
+            };
+            out.insert(path, (links, size, hash));
+        }
+    }
+    out
+}
+
+pub fn host_tree(dir: &Path, prefix: &str, out: &mut Tree) {
+    use std::os::unix::fs::MetadataExt;
+    for entry in std::fs::read_dir(dir).expect("readable") {
+        let entry = entry.expect("readable");
+        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if path == "lost+found" {
+            continue;
+        }
+        let meta = entry.metadata().expect("readable");
+        let (size, hash) = if meta.is_dir() {
+            host_tree(&entry.path(), &format!("{path}/"), out);
+            (0, String::new())
+        } else if meta.is_symlink() {
+            let target = std::fs::read_link(entry.path()).expect("a link");
+            let bytes = target.as_os_str().as_encoded_bytes();
+            (bytes.len() as u64, sha256(bytes))
+        } else {
+            let bytes = std::fs::read(entry.path()).expect("readable");
+            (bytes.len() as u64, sha256(&bytes))
+        };
+        out.insert(path, (meta.nlink(), size, hash));
+    }
+}
+
+/// One call. Names are picked from few, so that calls meet each other.
+#[derive(Clone, Debug)]
+pub enum Call {
+    Write(String, u64, u64, u32),
+    Append(String, u64, u32),
+    Exclusive(String),
+    Read(String),
+    Unlink(String),
+    Truncate(String, u64),
+    Rename(String, String),
+    Link(String, String),
+    Symlink(String, String),
+    Mkdir(String),
+    Rmdir(String),
+    List(String),
+    SetXattr(String, String, u64, u32),
+    GetXattr(String, String),
+    RemoveXattr(String, String),
+    Sync,
+    /// `O_DIRECT`, and with the last field `O_DSYNC`.
+    Direct(String, u64, u64, u32, bool),
+    DirectRead(String),
+    Reserve(String, Reserve, u64, u64),
+}
+
+/// [`call`], a quarter of them past the cache or without data.
+pub fn wide_call(rng: &mut Rng, step: u64) -> Call {
+    if rng.below(4) > 0 {
+        return call(rng, step);
+    }
+    let a = name(rng);
+    let (at, len) = (rng.below(150_000), 1 + rng.below(60_000));
+    let keep_size = rng.below(2) == 0;
+    match rng.below(8) {
+        0..=2 => {
+            let unit = [512, 4096, 1][rng.below(9).min(2).min(rng.below(3)) as usize];
+            let (at, len) = (at / unit * unit, len.next_multiple_of(unit) as u32);
+            Call::Direct(a, step, at, len, rng.below(4) == 0)
+        }
+        3 => Call::DirectRead(a),
+        4 => Call::Reserve(a, Reserve::Space { keep_size }, at, len),
+        5 => Call::Reserve(a, Reserve::Zero { keep_size }, at, len),
+        _ => Call::Reserve(a, Reserve::Punch, at, len),
+    }
+}
+
+pub fn name(rng: &mut Rng) -> String {
+    let mut path = String::new();
+    for _ in 0..rng.below(3) {
+        path += &format!("d{}/", rng.below(3));
+    }
+    // Above the root of the mount the host has more than we do.
+    if rng.below(40) == 0 && !path.is_empty() {
+        path += if rng.below(2) == 0 { "../" } else { "f1/" };
+    }
+    path += &match rng.below(12) {
+        0..=4 => format!("f{}", rng.below(5)),
+        5..=8 => format!("d{}", rng.below(3)),
+        9..=10 => format!("l{}", rng.below(3)),
+        _ => format!("{}{}", "n".repeat(200 + rng.below(60) as usize), rng.below(3)),
+    };
+    path
+}
+
+pub fn call(rng: &mut Rng, step: u64) -> Call {
+    let a = name(rng);
+    match rng.below(20) {
+        0..=3 => Call::Write(a, step, rng.below(120_000), 1 + rng.below(30_000) as u32),
+        4 => Call::Append(a, step, 1 + rng.below(9_000) as u32),
+        5 => Call::Exclusive(a),
+        6 => Call::Read(a),
+        7..=8 => Call::Unlink(a),
+        9..=10 => Call::Truncate(a, rng.below(150_000)),
+        11..=13 => Call::Rename(a, name(rng)),
+        14 => Call::Link(a, name(rng)),
+        15 => {
+            let target = match rng.below(4) {
+                0 => format!("d{}/f{}", rng.below(3), rng.below(5)),
+                1 => format!("{}f1", "./".repeat(60)),
+                2 => format!("l{}", rng.below(3)),
+                _ => format!("f{}", rng.below(5)),
+            };
+            Call::Symlink(target, a)
+        }
+        16..=17 => Call::Mkdir(a),
+        18 if rng.below(2) == 0 => Call::Rmdir(a),
+        18 => Call::List(a),
+        _ if rng.below(4) == 0 => Call::Sync,
+        _ => Call::Rmdir(a),
+    }
+}
+
+/// [`call`], with some calls on extended attributes among the others.
+pub fn call_or_xattr(rng: &mut Rng, step: u64) -> Call {
+    if rng.below(5) != 0 {
+        return call(rng, step);
+    }
+    let (path, name) = (name(rng), format!("user.k{}", rng.below(6)));
+    match rng.below(4) {
+        0..=1 => {
+            let len = if rng.below(4) == 0 { rng.below(3_500) } else { rng.below(60) };
+            Call::SetXattr(path, name, rng.below(3), len as u32)
+        }
+        2 => Call::GetXattr(path, name),
+        _ => Call::RemoveXattr(path, name),
+    }
+}
+
+pub async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
+    match c {
+        Call::Write(n, seed, at, len) => {
+            let fd = v.open(n, OpenFlags::CREATE, 0o644).await?;
+            let out = v.pwrite(fd, *at, &[Slice::pattern(*seed, 0, *len)]).await;
+            v.close(fd).await?;
+            out.map(|n| n.to_string())
+        }
+        Call::Append(n, seed, len) => {
+            let fd = v.open(n, OpenFlags { append: true, ..OpenFlags::WRITE }, 0).await?;
+            let out = v.write(fd, &[Slice::pattern(*seed, 0, *len)]).await;
+            v.close(fd).await?;
+            out.map(|n| n.to_string())
+        }
+        Call::Exclusive(n) => {
+            let flags = OpenFlags { exclusive: true, ..OpenFlags::CREATE };
+            let fd = v.open(n, flags, 0o644).await?;
+            v.close(fd).await.map(|()| String::new())
+        }
+        Call::Read(n) => {
+            let fd = v.open(n, OpenFlags::READ, 0).await?;
+            let out = v.pread(fd, 0, 1 << 30).await;
+            v.close(fd).await?;
+            out.map(|s| sha256(&s.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>()))
+        }
+        Call::Unlink(n) => v.unlink(n).await.map(|()| String::new()),
+        Call::Truncate(n, size) => v.truncate(n, *size).await.map(|()| String::new()),
+        Call::Rename(a, b) => v.rename(a, b).await.map(|()| String::new()),
+        Call::Link(a, b) => v.link(a, b).await.map(|()| String::new()),
+        Call::Symlink(t, n) => v.symlink(t, n).await.map(|()| String::new()),
+        Call::Mkdir(n) => v.mkdir(n, 0o755).await.map(|()| String::new()),
+        Call::Rmdir(n) => v.rmdir(n).await.map(|()| String::new()),
+        Call::List(n) => {
+            let mut names: Vec<Vec<u8>> = v
+                .read_dir(n)
+                .await?
+                .into_iter()
+                .map(|e| e.name)
+                .filter(|n| n != b"lost+found")
+                .collect();
+            names.sort();
+            Ok(sha256(&names.concat()))
+        }
+        Call::SetXattr(p, n, seed, len) => {
+            let value = Slice::pattern(*seed, 0, *len).to_vec();
+            v.set_xattr(p, n, &value, XattrSet::Any).await.map(|()| String::new())
+        }
+        Call::GetXattr(p, n) => v.get_xattr(p, n).await.map(|b| sha256(&b)),
+        Call::RemoveXattr(p, n) => v.remove_xattr(p, n).await.map(|()| String::new()),
+        Call::Sync => v.sync().await.map(|()| String::new()),
+        Call::Direct(n, seed, at, len, dsync) => {
+            let flags = OpenFlags { direct: true, dsync: *dsync, ..OpenFlags::CREATE };
+            let fd = v.open(n, flags, 0o644).await?;
+            let out = v.pwrite(fd, *at, &[Slice::pattern(*seed, 0, *len)]).await;
+            v.close(fd).await?;
+            out.map(|n| n.to_string())
+        }
+        Call::DirectRead(n) => {
+            let fd = v.open(n, OpenFlags { direct: true, ..OpenFlags::READ }, 0).await?;
+            let out = v.pread(fd, 0, DIRECT_READ as u64).await;
+            v.close(fd).await?;
+            out.map(|s| sha256(&s.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>()))
+        }
+        Call::Reserve(n, how, at, len) => {
+            let fd = v.open(n, OpenFlags::CREATE, 0o644).await?;
+            let out = v.fallocate(fd, *how, *at, *len).await;
+            v.close(fd).await?;
+            out.map(|()| String::new())
+        }
+    }
+}
+
+/// Bytes of a direct read: more than any file has.
+const DIRECT_READ: usize = 1 << 18;
+/// `O_DIRECT` and `O_DSYNC` of Linux on x86-64 and most others.
+const O_DIRECT: i32 = 0o40_000;
+const O_DSYNC: i32 = 0o10_000;
+
+/// `len` bytes at an address that direct I/O takes.
+fn aligned(len: usize) -> (Vec<u8>, std::ops::Range<usize>) {
+    let bytes = vec![0u8; len + 4096];
+    let skip = bytes.as_ptr().align_offset(4096);
+    (bytes, skip..skip + len)
+}
+
+/// `fallocate` by its command: the standard library has no such call.
+fn their_fallocate(at: &Path, how: Reserve, offset: u64, len: u64) -> std::io::Result<String> {
+    let mut args = vec!["-o".to_owned(), offset.to_string(), "-l".to_owned(), len.to_string()];
+    args.extend(
+        match how {
+            Reserve::Space { keep_size: true } => vec!["-n"],
+            Reserve::Punch => vec!["-p"],
+            Reserve::Zero { keep_size: true } => vec!["-z", "-n"],
+            Reserve::Zero { keep_size: false } => vec!["-z"],
+            _ => vec![],
+        }
+        .into_iter()
+        .map(str::to_owned),
+    );
+    args.push(at.display().to_string());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match tool("fallocate", &args) {
+        Some((true, _)) => Ok(String::new()),
+        Some((false, text)) => Err(std::io::Error::other(text)),
+        None => Err(std::io::Error::other("fallocate is not installed")),
+    }
+}
+
+pub fn theirs(root: &Path, c: &Call) -> std::io::Result<String> {
+    let p = |n: &String| root.join(n);
+    let open = std::fs::OpenOptions::new;
+    let nothing = |()| String::new();
+    match c {
+        Call::Write(n, seed, at, len) => {
+            let f = open().write(true).create(true).truncate(false).open(p(n))?;
+            f.write_all_at(&Slice::pattern(*seed, 0, *len).to_vec(), *at)?;
+            Ok(len.to_string())
+        }
+        Call::Append(n, seed, len) => {
+            use std::io::Write;
+            let mut f = open().append(true).open(p(n))?;
+            f.write_all(&Slice::pattern(*seed, 0, *len).to_vec())?;
+            Ok(len.to_string())
+        }
+        Call::Exclusive(n) => open().write(true).create_new(true).open(p(n)).map(|_| String::new()),
+        Call::Read(n) => std::fs::read(p(n)).map(|b| sha256(&b)),
+        Call::Unlink(n) => std::fs::remove_file(p(n)).map(nothing),
+        // `truncate(2)` by path: opening would follow the same links and name the same errors.
+        Call::Truncate(n, size) => {
+            open().write(true).open(p(n)).and_then(|f| f.set_len(*size)).map(nothing)
+        }
+        Call::Rename(a, b) => std::fs::rename(p(a), p(b)).map(nothing),
+        Call::Link(a, b) => std::fs::hard_link(p(a), p(b)).map(nothing),
+        Call::Symlink(t, n) => std::os::unix::fs::symlink(t, p(n)).map(nothing),
+        Call::Mkdir(n) => std::fs::create_dir(p(n)).map(nothing),
+        Call::Rmdir(n) => std::fs::remove_dir(p(n)).map(nothing),
+        Call::List(n) => {
+            let mut names: Vec<Vec<u8>> = std::fs::read_dir(p(n))?
+                .map(|e| e.map(|e| e.file_name().as_encoded_bytes().to_vec()))
+                .collect::<Result<Vec<_>, _>>()?;
+            names.retain(|n| n != b"lost+found");
+            names.sort();
+            Ok(sha256(&names.concat()))
+        }
+        Call::SetXattr(..) | Call::GetXattr(..) | Call::RemoveXattr(..) => {
+            unreachable!("the host's attributes are asked of python")
+        }
+        Call::Sync => Ok(String::new()),
+        Call::Direct(n, seed, at, len, dsync) => {
+            let flags = O_DIRECT | if *dsync { O_DSYNC } else { 0 };
+            let f =
+                open().write(true).create(true).truncate(false).custom_flags(flags).open(p(n))?;
+            let (mut bytes, place) = aligned(*len as usize);
+            bytes[place.clone()].copy_from_slice(&Slice::pattern(*seed, 0, *len).to_vec());
+            f.write_at(&bytes[place], *at).map(|n| n.to_string())
+        }
+        Call::DirectRead(n) => {
+            use std::io::Read;
+            let mut f = open().read(true).custom_flags(O_DIRECT).open(p(n))?;
+            let (mut bytes, place) = aligned(DIRECT_READ);
+            let got = f.read(&mut bytes[place.clone()])?;
+            Ok(sha256(&bytes[place.start..place.start + got]))
+        }
+        Call::Reserve(n, how, at, len) => {
+            let path = p(n);
+            drop(open().write(true).create(true).truncate(false).open(&path)?);
+            their_fallocate(&path, *how, *at, *len)
+        }
+    }
+}
+
+/// Calls on the host's extended attributes, which the standard library cannot make.
+pub struct HostXattrs {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+const PYTHON: &str = r#"
+import errno, hashlib, os, sys
+for line in sys.stdin:
+    w = line.rstrip("\n").split("\t")
+    try:
+        if w[0] == "set":
+            os.setxattr(w[1], w[2], bytes.fromhex(w[3])); out = "ok "
+        elif w[0] == "get":
+            out = "ok " + hashlib.sha256(os.getxattr(w[1], w[2])).hexdigest()
+        else:
+            os.removexattr(w[1], w[2]); out = "ok "
+    except OSError as e:
+        out = "no " + errno.errorcode[e.errno]
+    print(out, flush=True)
+"#;
+
+impl HostXattrs {
+    pub fn new() -> Option<HostXattrs> {
+        let mut child = Command::new("python3")
+            .args(["-c", PYTHON])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let input = child.stdin.take()?;
+        let output = BufReader::new(child.stdout.take()?);
+        Some(HostXattrs { child, input, output })
+    }
+
+    pub fn ask(&mut self, root: &Path, c: &Call) -> Result<String, String> {
+        let p = |n: &String| root.join(n).display().to_string();
+        let line = match c {
+            Call::SetXattr(path, n, seed, len) => {
+                let value = Slice::pattern(*seed, 0, *len).to_vec();
+                let hex: String = value.iter().map(|b| format!("{b:02x}")).collect();
+                format!("set\t{}\t{n}\t{hex}", p(path))
+            }
+            Call::GetXattr(path, n) => format!("get\t{}\t{n}", p(path)),
+            Call::RemoveXattr(path, n) => format!("rm\t{}\t{n}", p(path)),
+            other => return theirs(root, other).map_err(|e| errno_name(&e)),
+        };
+        writeln!(self.input, "{line}").expect("python reads");
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).expect("python answers");
+        match answer.trim_end_matches('\n').split_once(' ') {
+            Some(("ok", text)) => Ok(text.to_owned()),
+            Some((_, errno)) => Err(errno.to_owned()),
+            None => panic!("python answers {answer:?}"),
+        }
+    }
+}
+
+impl Drop for HostXattrs {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+pub fn errno_name(e: &std::io::Error) -> String {
+    let names = [
+        (1, "EPERM"),
+        (2, "ENOENT"),
+        (16, "EBUSY"),
+        (17, "EEXIST"),
+        (20, "ENOTDIR"),
+        (21, "EISDIR"),
+        (22, "EINVAL"),
+        (28, "ENOSPC"),
+        (31, "EMLINK"),
+        (36, "ENAMETOOLONG"),
+        (39, "ENOTEMPTY"),
+        (40, "ELOOP"),
+        (61, "ENODATA"),
+        (95, "EOPNOTSUPP"),
+    ];
+    let n = e.raw_os_error().unwrap_or(0);
+    names.iter().find(|(k, _)| *k == n).map_or(format!("errno {n}"), |(_, s)| (*s).to_owned())
+}
