@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use images::Bytes;
+use wp_base::FsError;
 use wp_btrfs::check::{CheckOptions, check};
-use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list};
+use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list, survey};
 use wp_btrfs::replay::{RecoverOptions, recover};
 use wp_medium::{Overlay, View};
 
@@ -160,5 +161,8 @@ fn a_log_that_the_kernel_panics_on_is_told() {
         let options = CheckOptions { recover: None, contents: true };
         let report = check(&overlay, &options).expect("can be checked");
         assert!(report.is_clean(), "{name}: {:#?}", report.findings);
+        // Who judges states after a crash takes it as one that does not mount.
+        let what = survey(&Overlay::new(&bytes), &RecoverOptions::default());
+        assert!(matches!(what, Err(FsError::Corrupt(_))), "{name}: {what:?}");
     }
 }

@@ -3,19 +3,30 @@
 //! Source: fs/btrfs/transaction.c (`btrfs_commit_transaction`), disk-io.c (`transaction_kthread`,
 //! `write_all_supers`), extent_io.c (`write_one_eb`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Span, Time};
-use wp_block::Bio;
+use wp_block::{Bio, InFlight};
 use wp_medium::Slice;
-use wp_rt::{CpuOp, Lock, Rt, WaitQueue, wait_timeout};
+use wp_rt::{Completion, CpuOp, Lock, Rt, WaitQueue, wait_timeout};
 
+use crate::core::Core;
 use crate::site;
 use crate::trans::{Plan, PlanBlock};
 
 use super::{Btrfs, sector};
+
+/// Tree blocks that were sent before a commit or a log's sync asks for them. Both wait for them, as
+/// the kernel waits for all that a transaction or log has made dirty, whoever sent it.
+struct Early {
+    transid: u64,
+    /// Are they of logs?
+    is_log: bool,
+    done: Completion,
+    has_failed: Cell<bool>,
+}
 
 /// What is known of transactions.
 pub(super) struct Commits {
@@ -37,6 +48,8 @@ pub(super) struct Commits {
     pub(super) count: Cell<u64>,
     wake: Rc<WaitQueue>,
     is_stopped: Cell<bool>,
+    /// Tree blocks that were sent early: on their way, or failed.
+    early: RefCell<Vec<Rc<Early>>>,
 }
 
 impl Commits {
@@ -53,6 +66,7 @@ impl Commits {
             count: Cell::new(0),
             wake: Rc::new(WaitQueue::new(rt, "btrfs-transaction")),
             is_stopped: Cell::new(false),
+            early: RefCell::default(),
         }
     }
 
@@ -129,6 +143,12 @@ impl Btrfs {
             self.commits.pending_done.wait().await;
         }
         let supers = self.logs.supers.lock().await;
+        if self.has_failed.get() {
+            // What was changed is not to be believed any more (`cleanup_transaction`).
+            self.commits.is_closed.set(false);
+            self.commits.opened.wake_all();
+            return Err(FsError::Io);
+        }
         let made = {
             let mut core = self.core.borrow_mut();
             let made = self.free_logs(&mut core).and_then(|()| core.commit_plan());
@@ -161,8 +181,58 @@ impl Btrfs {
     }
 
     async fn write_plan(&self, plan: &Plan) -> FsResult<()> {
-        self.write_blocks(&plan.blocks, Flags::SYNC | Flags::META, site::COMMIT_WAIT.on()).await?;
+        let waits = site::COMMIT_WAIT.on();
+        self.write_blocks(&plan.blocks, Flags::SYNC | Flags::META, waits).await?;
+        if waits {
+            self.wait_early(plan.generation, false).await?;
+        }
         self.write_supers(&plan.supers).await
+    }
+
+    /// Sends tree blocks that were changed so far, of logs as well, as the flusher does. They are
+    /// copied when they are changed again. That it fails is told by the commit or log's sync that
+    /// needs them. `btree_write_cache_pages`.
+    pub(super) async fn write_early(&self) -> FsResult<()> {
+        let (trees, logs) = self.must(Core::seal_early)?;
+        let transid = self.newest();
+        let note = |is_log| {
+            let done = Completion::new(&self.rt, "btrfs early tree blocks");
+            let has_failed = Cell::new(false);
+            let early = Rc::new(Early { transid, is_log, done, has_failed });
+            self.commits.early.borrow_mut().push(early.clone());
+            early
+        };
+        let sent = [(note(false), trees), (note(true), logs)];
+        let plug = self.part.plug();
+        let mut sets = Vec::new();
+        for (early, blocks) in sent {
+            sets.push((early, self.send_blocks(&blocks, Flags::META).await));
+        }
+        drop(plug);
+        for (early, sent) in sets {
+            let done = wait_blocks(sent).await;
+            early.has_failed.set(done.is_err());
+            early.done.done();
+        }
+        // What failed stays, to be told, as long as its transaction can be committed.
+        let last = self.commits.last.get();
+        let is_needed = |e: &Early| !e.done.is_done() || e.has_failed.get() && e.transid > last;
+        self.commits.early.borrow_mut().retain(|e| is_needed(e));
+        Ok(())
+    }
+
+    /// Waits: until what was sent early of this transaction, or of its log, has arrived. Errors:
+    /// `Io` if something has not. `btrfs_wait_extents`, `btrfs_wait_tree_log_extents`.
+    pub(super) async fn wait_early(&self, transid: u64, is_log: bool) -> FsResult<()> {
+        let all: Vec<_> = self.commits.early.borrow().clone();
+        let mut out = Ok(());
+        for e in all.iter().filter(|e| e.is_log == is_log && e.transid == transid) {
+            e.done.wait().await;
+            if e.has_failed.get() {
+                out = Err(FsError::Io);
+            }
+        }
+        out
     }
 
     /// Sends tree blocks under one plug, and waits for them if `waits`. A copy of each is enough.
@@ -174,6 +244,12 @@ impl Btrfs {
         waits: bool,
     ) -> FsResult<()> {
         let plug = self.part.plug();
+        let sent = self.send_blocks(blocks, flags).await;
+        drop(plug);
+        if waits { wait_blocks(sent).await } else { Ok(()) }
+    }
+
+    async fn send_blocks(&self, blocks: &[PlanBlock], flags: Flags) -> Vec<Vec<InFlight>> {
         let mut sent = Vec::with_capacity(blocks.len());
         for block in blocks {
             let segs: Vec<Slice> = block.bytes.chunks(4096).map(Slice::from_bytes).collect();
@@ -184,22 +260,7 @@ impl Btrfs {
             });
             sent.push(copies.collect::<Vec<_>>());
         }
-        drop(plug);
-        let mut all = Ok(());
-        for copies in sent {
-            let mut any = false;
-            for bio in copies {
-                if !waits {
-                    any = true;
-                    continue;
-                }
-                any |= bio.wait().await.is_ok();
-            }
-            if !any {
-                all = Err(FsError::Io);
-            }
-        }
-        all
+        sent
     }
 
     /// `write_all_supers`: a flush, then all copies, of which the first is forced.
@@ -224,6 +285,21 @@ impl Btrfs {
         // That the first is there is enough: only it is read.
         first.unwrap_or(Ok(()))
     }
+}
+
+/// Waits for copies of tree blocks: one of each is enough. Errors: `Io` for one that has none.
+async fn wait_blocks(sent: Vec<Vec<InFlight>>) -> FsResult<()> {
+    let mut all = Ok(());
+    for copies in sent {
+        let mut any = false;
+        for bio in copies {
+            any |= bio.wait().await.is_ok();
+        }
+        if !any {
+            all = Err(FsError::Io);
+        }
+    }
+    all
 }
 
 /// `transaction_kthread`.

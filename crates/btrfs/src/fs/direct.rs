@@ -43,9 +43,9 @@ impl Drop for Dio {
 }
 
 impl Btrfs {
-    /// Can it go past the cache? What is not in whole blocks goes through it, without an error.
-    /// `check_direct_IO`.
-    fn takes_direct(&self, inode: &Inode, offset: u64, len: u64) -> bool {
+    /// Does it go past the cache? What is not in whole sectors of the file system does not, and is
+    /// no error either. `check_direct_IO`.
+    fn takes_direct(inode: &Inode, offset: u64, len: u64) -> bool {
         inode.is_file() && (offset | len).is_multiple_of(BLOCK)
     }
 
@@ -65,7 +65,7 @@ impl Btrfs {
         offset: u64,
         len: u64,
     ) -> FsResult<Vec<Slice>> {
-        if !self.takes_direct(inode, offset, len) {
+        if !Btrfs::takes_direct(inode, offset, len) {
             return self.read_data(inode, offset, len).await;
         }
         let end = inode.size().min(offset.saturating_add(len));
@@ -171,7 +171,7 @@ impl Btrfs {
         if len == 0 {
             return Ok(0);
         }
-        let n = if self.takes_direct(inode, at, len) {
+        let n = if Btrfs::takes_direct(inode, at, len) {
             self.start_write(inode, at, end).await?;
             let n = self.transfer(inode, (at, end), data).await?;
             drop(lock);

@@ -46,7 +46,7 @@ impl Btrfs {
             Reserve::Punch => self.punch(inode, offset, end).await,
             Reserve::Space { keep_size } => {
                 let size = inode.size();
-                if offset > size {
+                if end > size {
                     self.expand(inode, size, offset).await?;
                 }
                 let (from, to) = (offset / BLOCK * BLOCK, end.next_multiple_of(BLOCK));
@@ -223,7 +223,7 @@ impl Btrfs {
         keep_size: bool,
     ) -> FsResult<()> {
         let size = inode.size();
-        if from > size {
+        if to > size {
             self.expand(inode, size, from).await?;
         }
         let (low, high) = (from / BLOCK * BLOCK, to.next_multiple_of(BLOCK));

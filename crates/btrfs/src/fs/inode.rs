@@ -33,6 +33,8 @@ pub(super) struct Inode {
     /// `i_rwsem`.
     pub lock: Lock<()>,
     pub opens: Cell<u32>,
+    /// Calls under way that have it in use by its name.
+    pub users: Cell<u32>,
     /// Bytes of the file that were written and have no place yet.
     pub delalloc: RefCell<Runs>,
     /// Items promised for them.
@@ -52,7 +54,30 @@ pub(super) struct Inode {
     pub dio_done: WaitQueue,
 }
 
+/// An inode in the middle of a call: as good as open, it is not deleted under the call.
+pub(super) struct InUse(pub Rc<Inode>);
+
+impl InUse {
+    pub fn new(inode: &Rc<Inode>) -> InUse {
+        inode.users.set(inode.users.get() + 1);
+        InUse(inode.clone())
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.users.set(self.0.users.get().saturating_sub(1));
+        if let Some(fs) = self.0.fs.upgrade() {
+            fs.note_unused(&self.0);
+        }
+    }
+}
+
 impl Inode {
+    /// Does anybody have it, by a descriptor or in a call?
+    pub fn is_used(&self) -> bool {
+        self.opens.get() > 0 || self.users.get() > 0
+    }
     pub fn size(&self) -> u64 {
         self.item.borrow().size.get()
     }
@@ -147,6 +172,7 @@ impl Btrfs {
             item: RefCell::new(item),
             lock: Lock::new(rt, "btrfs inode", ()),
             opens: Cell::new(0),
+            users: Cell::new(0),
             delalloc: RefCell::default(),
             items_held: Cell::new(0),
             ordered: RefCell::default(),
@@ -195,7 +221,7 @@ impl Btrfs {
     pub(super) fn drop_idle(&self) {
         self.inodes.borrow_mut().retain(|_, inode| {
             inode.map.invalidate(0, u64::MAX);
-            let has_use = Rc::strong_count(inode) > 1 || inode.opens.get() > 0;
+            let has_use = Rc::strong_count(inode) > 1 || inode.is_used();
             let is_busy = !inode.map.is_idle() || !inode.ordered.borrow().is_empty();
             let differs = inode.disk_size.get() != inode.size();
             let is_logged = inode.logged.trans.get() > self.commits.last();

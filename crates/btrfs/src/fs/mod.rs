@@ -42,7 +42,7 @@ use wp_base::{FsError, FsResult, Sector};
 use wp_block::{Bio, Partition};
 use wp_cache::{WbPolicy, Writeback};
 use wp_medium::MediumView;
-use wp_rt::Rt;
+use wp_rt::{Lock, Rt};
 
 use crate::core::Core;
 use crate::disk::Timespec;
@@ -114,6 +114,8 @@ pub struct Btrfs {
     logs: Logs,
     endings: Endings,
     cleaner: Cleaner,
+    /// Held by who moves a name between directories (`s_vfs_rename_mutex`).
+    moves: Lock<()>,
     is_mounted: Cell<bool>,
     /// Did writing metadata fail, so that nothing is written any more?
     has_failed: Cell<bool>,
@@ -173,11 +175,14 @@ impl Btrfs {
 
     /// The same, of what may not fail once it was begun. `btrfs_abort_transaction` if it does.
     fn must<T>(&self, f: impl FnOnce(&mut Core<'static>) -> FsResult<T>) -> FsResult<T> {
-        let done = self.with(f);
-        if done.is_err() {
-            self.abort();
-        }
-        done
+        self.with(|c| {
+            let done = f(c);
+            if done.is_err() {
+                // Half of it may be done.
+                c.break_off();
+            }
+            done
+        })
     }
 
     /// Reads the tree blocks that a call has needed and that were not in memory, one after the

@@ -10,7 +10,7 @@ use wp_base::{FsError, FsResult};
 use wp_block::Partition;
 use wp_cache::Writeback;
 use wp_medium::View;
-use wp_rt::Rt;
+use wp_rt::{Lock, Rt};
 
 use crate::core::{Core, Disk};
 use crate::disk::feature::incompat;
@@ -70,6 +70,7 @@ impl Btrfs {
             logs: Logs::new(rt, core.chunks().iter().count()),
             endings: Endings::new(rt),
             cleaner: Cleaner::new(rt),
+            moves: Lock::new(rt, "btrfs rename", ()),
             is_mounted: Cell::new(true),
             has_failed: Cell::new(false),
             bad_data: RefCell::default(),

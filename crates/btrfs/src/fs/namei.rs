@@ -16,7 +16,7 @@ use crate::disk::{FileKind, InodeItem, kind, wide};
 use crate::items::NameEntry;
 
 use super::Btrfs;
-use super::inode::Inode;
+use super::inode::{InUse, Inode};
 
 /// Most names of an inode. `BTRFS_LINK_MAX`.
 const LINKS_MAX: u32 = 65_535;
@@ -199,6 +199,8 @@ impl Btrfs {
         let lock = dir.lock.lock().await;
         self.check_writable()?;
         let inode = self.find_in((&dir, name))?.ok_or(FsError::NotFound)?;
+        // Who makes a name in it, or is in the middle of a call on it, comes first.
+        let victim = inode.lock.lock().await;
         match (inode.is_dir(), is_dir) {
             (true, false) => return Err(FsError::IsDir),
             (false, true) => return Err(FsError::NotDir),
@@ -220,7 +222,7 @@ impl Btrfs {
             self.forget_logged_name((&dir, name), &inode, index);
         }
         let done = self.settled(done).await;
-        drop((p, lock));
+        drop((p, victim, lock));
         done?;
         self.put_quietly(&inode).await
     }
@@ -237,6 +239,7 @@ impl Btrfs {
     pub(super) async fn link(&self, ino: u64, dir: u64, name: &[u8]) -> FsResult<()> {
         let dir = self.dir(dir)?;
         let inode = self.iget(ino)?;
+        let _user = InUse::new(&inode);
         let _lock = dir.lock.lock().await;
         self.check_writable()?;
         self.check_dir(&dir)?;
@@ -246,6 +249,7 @@ impl Btrfs {
         if inode.is_dir() {
             return Err(FsError::NotPermitted);
         }
+        let _target = inode.lock.lock().await;
         if inode.nlink() >= LINKS_MAX {
             return Err(FsError::TooManyLinks);
         }
@@ -288,6 +292,29 @@ impl Btrfs {
         }
     }
 
+    /// Two directories in the order in which they are locked: one above the other first, as a removal
+    /// locks them, else the lesser number. `lock_rename`, which knows from memory who is above.
+    fn in_order<'i>(
+        &self,
+        a: &'i Rc<Inode>,
+        b: &'i Rc<Inode>,
+    ) -> FsResult<(&'i Rc<Inode>, &'i Rc<Inode>)> {
+        if a.ino == b.ino {
+            return Ok((a, b));
+        }
+        let known = self.core.borrow().missed.len();
+        let is_above =
+            |a: &Inode, b: &Inode| self.check_dir(b).and_then(|()| self.is_above(a.ino, b.ino));
+        let above = is_above(a, b).and_then(|ab| Ok((ab, is_above(b, a)?)));
+        self.core.borrow_mut().missed.truncate(known);
+        let a_first = match above? {
+            (true, _) => true,
+            (_, true) => false,
+            _ => a.ino < b.ino,
+        };
+        Ok(if a_first { (a, b) } else { (b, a) })
+    }
+
     /// May a name move, and what stands at the new one?
     fn check_rename(
         &self,
@@ -318,20 +345,25 @@ impl Btrfs {
     /// Moves a name, replacing what stands at the new one. `btrfs_rename`.
     pub(super) async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> FsResult<()> {
         let (a, b) = (self.dir(from.0)?, self.dir(to.0)?);
-        // Both directories, the one with the lesser number first.
-        let (first, second) = if a.ino <= b.ino { (&a, &b) } else { (&b, &a) };
+        let _one = if a.ino == b.ino { None } else { Some(self.moves.lock().await) };
+        let (first, second) = self.in_order(&a, &b)?;
         let lock = first.lock.lock().await;
         let other = if first.ino == second.ino { None } else { Some(second.lock.lock().await) };
         self.check_writable()?;
         let (from, to) = ((&a, from.1), (&b, to.1));
-        self.check_rename(from, to)?;
+        let (moved, old) = self.check_rename(from, to)?;
+        // What is replaced is no directory that is locked: that one is not empty.
+        let victim = match old.as_ref().filter(|old| old.ino != moved.ino) {
+            Some(old) => Some(old.lock.lock().await),
+            None => None,
+        };
         // Names, references and inodes of both, directories, orphan.
         let p = self.reserve(11).await?;
-        let (moved, old) = self.check_rename(from, to)?;
-        if old.as_ref().is_some_and(|old| old.ino == moved.ino) {
+        let (moved, again) = self.check_rename(from, to)?;
+        if again.as_ref().is_some_and(|old| old.ino == moved.ino) {
             return Ok(());
         }
-        if old.is_none() {
+        if again.is_none() {
             self.with(|c| c.check_name(self.tree, b.ino, to.1))?;
         }
         let index = self.with(|c| self.take_index(c, &b))?;
@@ -343,7 +375,7 @@ impl Btrfs {
         let done = self.must(|c| {
             let was = self.remove_name(c, from, &moved)?;
             self.update_inode(c, &moved)?;
-            let gone = match &old {
+            let gone = match &again {
                 Some(old) => Some(self.drop_name(c, to, old)?),
                 None => None,
             };
@@ -351,7 +383,7 @@ impl Btrfs {
             Ok((was, gone))
         });
         if let Ok((was, gone)) = done {
-            if let (Some(old), Some(gone)) = (&old, gone) {
+            if let (Some(old), Some(gone)) = (&again, gone) {
                 self.note_unlink(&b, old, false);
                 self.forget_logged_name(to, old, gone);
             }
@@ -359,9 +391,9 @@ impl Btrfs {
         }
         let done = done.map(|_| ());
         let done = self.settled(done).await;
-        drop((p, other, lock));
+        drop((p, victim, other, lock));
         done?;
-        match old {
+        match again {
             Some(old) => self.put_quietly(&old).await,
             None => Ok(()),
         }

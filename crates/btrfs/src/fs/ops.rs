@@ -13,7 +13,7 @@ use wp_vfs::{
 use crate::disk::{FileKind, Timespec};
 use crate::items::Set;
 
-use super::inode::Inode;
+use super::inode::{InUse, Inode};
 use super::{BLOCK, Btrfs};
 
 /// A mounted btrfs, as [`wp_vfs::FileSystem`].
@@ -136,6 +136,7 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             let fs = &self.0;
             let inode = fs.iget(ino.0)?;
+            let _user = InUse::new(&inode);
             let _lock = fs.lock_alone(&inode).await;
             fs.check_writable()?;
             if let Some(size) = change.size {
@@ -327,6 +328,7 @@ impl FileSystem for Mounted {
             check_xattr(name)?;
             let fs = &self.0;
             let inode = fs.iget(ino.0)?;
+            let _user = InUse::new(&inode);
             let _lock = inode.lock.lock().await;
             fs.check_writable()?;
             let most = fs.core.borrow().xattr_bytes_max();

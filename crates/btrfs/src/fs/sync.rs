@@ -4,13 +4,11 @@
 
 use std::rc::Rc;
 
-use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_cache::WbControl;
 use wp_rt::CpuOp;
 use wp_vfs::{SyncKind, Told};
 
-use crate::core::Core;
 use crate::site;
 
 use super::Btrfs;
@@ -78,9 +76,13 @@ impl Btrfs {
         } else {
             self.log_with(inode.ino, false, ordered, |log| log.inode_and_parents(inode, Mode::All))
         };
-        self.settle().await?;
+        let read = self.settle().await;
         drop(lock);
         let synced = match logged {
+            _ if read.is_err() => {
+                self.logs.need_commit(transid);
+                Err(Stop::Full)
+            }
             Ok(((), number)) => self.sync_log(transid, number).await,
             Err(stop) => Err(stop),
         };
@@ -90,24 +92,23 @@ impl Btrfs {
             Err(Stop::Full) => {}
         }
         self.logs.refused.set(self.logs.refused.get() + 1);
-        if !full_sync {
-            self.wait_ordered(inode, 0, u64::MAX).await;
+        if full_sync {
+            return self.commit(transid).await;
         }
-        self.commit(transid).await
+        // Items of what was on its way may be of a later transaction, if somebody has committed
+        // this one meanwhile.
+        self.write_ordered(inode, 0, u64::MAX).await?;
+        self.commit_now().await
     }
 
     /// `sync_filesystem` and `btrfs_sync_fs`.
     pub(super) async fn sync_everything(&self) -> FsResult<()> {
         self.wb.write_files(true).await;
-        // The flusher sends tree blocks, too, which are then copied when the commit changes them.
-        let is_over = self.has_failed.get();
-        let sealed = if is_over { Vec::new() } else { self.with(Core::seal_early)? };
-        let written = self.write_blocks(&sealed, Flags::META, true).await;
-        self.wb.wait_files().await;
-        if written.is_err() {
-            self.abort();
-            return Err(FsError::Io);
+        // The flusher sends tree blocks, too.
+        if !self.has_failed.get() {
+            self.write_early().await?;
         }
+        self.wb.wait_files().await;
         self.wait_all_ordered().await;
         if self.has_failed.get() {
             return Err(FsError::ReadOnly);

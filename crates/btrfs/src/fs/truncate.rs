@@ -106,7 +106,7 @@ impl Btrfs {
     /// is on its way, by the cleaner.
     pub(super) fn note_unused(&self, inode: &Rc<Inode>) {
         if inode.nlink() == 0
-            && inode.opens.get() == 0
+            && !inode.is_used()
             && !inode.is_gone.get()
             && inode.ordered.borrow().is_empty()
             && self.is_mounted.get()
@@ -117,7 +117,7 @@ impl Btrfs {
 
     /// The last use of an inode may be gone. Waits: for what a deletion waits for. `iput`.
     pub(super) async fn put(&self, inode: &Rc<Inode>) -> FsResult<()> {
-        if inode.nlink() > 0 || inode.opens.get() > 0 || inode.is_gone.get() {
+        if inode.nlink() > 0 || inode.is_used() || inode.is_gone.get() {
             return Ok(());
         }
         if !inode.ordered.borrow().is_empty() {

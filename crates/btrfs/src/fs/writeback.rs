@@ -200,11 +200,17 @@ impl Btrfs {
         inode.logged.full_sync.set(true);
         self.end_delalloc(inode, 0, BLOCK);
         self.give_spare(inode);
+        // Now, before anything is waited for: what is written from here on is for the next time.
+        if b.flag(BufFlag::Dirty) && !b.flag(BufFlag::Writeback) {
+            inode.map.begin_writeback(&b);
+            inode.map.end_writeback(&b, false);
+        }
         Ok(true)
     }
 
     /// The written bytes from block `index` on, as far as they go on without a gap, get places.
-    /// Answers whether they are in the inode's item now. `btrfs_run_delalloc_range`.
+    /// Answers whether they are in the inode's item now. If one finds no place all are dropped, those
+    /// that have found one as well. `btrfs_run_delalloc_range`, `btrfs_cleanup_ordered_extents`.
     async fn run_delalloc(&self, inode: &Rc<Inode>, index: u64) -> FsResult<bool> {
         let start = index * BLOCK;
         self.rt.cpu(CpuOp::BlockAlloc, 1).await;
@@ -217,20 +223,42 @@ impl Btrfs {
         let end = (first + bytes).min(start + EXTENT_MAX);
         let done = if inode.has(flag::NODATACOW | flag::PREALLOC) {
             self.allocate_in_place(inode, start, end).map(|()| false)
-        } else if start == 0 && self.make_inline(inode, end)? {
-            Ok(true)
         } else {
-            self.allocate(inode, start, end).map(|()| false)
+            match if start == 0 { self.make_inline(inode, end) } else { Ok(false) } {
+                Ok(false) => self.allocate(inode, start, end).map(|()| false),
+                other => other,
+            }
         };
-        self.settled(done).await
+        if done.is_err() {
+            for b in inode.map.range(start / BLOCK, end / BLOCK) {
+                self.drop_dirty(inode, &b);
+            }
+        }
+        if self.settle().await.is_err() {
+            // The places stand, and what goes there is sent.
+            self.note_lost(inode);
+        }
+        done
+    }
+
+    /// Something of a file does not get to the device: whoever syncs is told. `mapping_set_error`.
+    fn note_lost(&self, inode: &Inode) {
+        inode.map.errors().set();
+        self.wb.errors().set();
     }
 
     /// A block that is nowhere any more has nothing to write.
-    fn drop_dirty(&self, inode: &Inode, b: &Rc<Buffer>) {
+    fn drop_dirty(&self, inode: &Rc<Inode>, b: &Rc<Buffer>) {
         let at = b.block() * BLOCK;
         if b.flag(BufFlag::Delay) {
             self.end_delalloc(inode, at, at + BLOCK);
             self.give_spare(inode);
+        } else if b.flag(BufFlag::Dirty)
+            && b.clear(BufFlag::Mapped)
+            && let Some(o) = self.ordered_at(inode, at)
+        {
+            // It has a place, and is not sent there.
+            self.end_part(inode, &o, BLOCK, true);
         }
         inode.map.clear_dirty(b);
         inode.map.drop_tag(b.block());
@@ -342,24 +370,17 @@ impl Btrfs {
         if b.flag(BufFlag::Delay) {
             if self.has_failed.get() {
                 self.drop_dirty(inode, b);
-                inode.map.errors().set();
+                self.note_lost(inode);
                 return Err(FsError::Io);
             }
-            let is_inline = match self.run_delalloc(inode, b.block()).await {
-                Ok(is_inline) => is_inline,
+            match self.run_delalloc(inode, b.block()).await {
+                Ok(false) => {}
+                Ok(true) => return Ok(true),
                 Err(e) => {
-                    // What has no place is lost, and whoever syncs is told (`mapping_set_error`).
-                    self.drop_dirty(inode, b);
-                    inode.map.errors().set();
+                    // What has no place is lost.
+                    self.note_lost(inode);
                     return Err(e);
                 }
-            };
-            if is_inline {
-                if b.flag(BufFlag::Dirty) && !b.flag(BufFlag::Writeback) {
-                    inode.map.begin_writeback(b);
-                    inode.map.end_writeback(b, false);
-                }
-                return Ok(true);
             }
         }
         self.rt.cpu(CpuOp::PageWriteback, 1).await;

@@ -127,6 +127,26 @@ impl Image<'_> {
         Ok(())
     }
 
+    /// Is all of a file below its size, where it has a place, as its checksums say? Errors: the first
+    /// that a read would end in.
+    pub(super) fn check_sums(&self, file: &Record, pieces: &[Piece]) -> FsResult<()> {
+        if file.inode.flags.get() & flag::NODATASUM != 0 {
+            return Ok(());
+        }
+        let size = file.inode.size.get();
+        for piece in pieces {
+            let Piece::Extent { at, logical, bytes } = *piece else { continue };
+            let below = size.saturating_sub(at).checked_next_multiple_of(SECTOR);
+            let (mut from, end) = (0, bytes.min(below.unwrap_or(bytes)));
+            while from < end {
+                let n = STEP.min(end - from);
+                self.read_data(logical + from, n, true)?;
+                from += n;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads so many bytes of data, whole sectors, of the first copy that is as its checksums say.
     pub fn read_data(&self, logical: u64, bytes: u64, has_sums: bool) -> FsResult<Vec<u8>> {
         let sums = if has_sums { self.sums(logical, bytes)? } else { Vec::new() };

@@ -1,4 +1,5 @@
 //! What a mount after a crash would find: recovery, then every name with where its contents lie.
+//! Contents that are not what their checksums say are faults: a read of them ends in `EIO`.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +14,14 @@ use super::{Image, Piece, Record};
 
 /// Recovers into `overlay` as a mount would and surveys the result.
 ///
-/// Errors: the mount's. A file or directory that cannot be read is a fault of the survey.
+/// Errors: the mount's, and `Corrupt` where Linux 6.12 panics instead of mounting. A file or
+/// directory that cannot be read is a fault of the survey.
 pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Survey> {
     let recovery = recover(overlay, options)?;
+    if recovery.panics > 0 {
+        let expected = "0 places where the replay of Linux 6.12 panics (btrfs_extend_item)";
+        return Err(FsError::corrupt("btrfs log", "names", 0, recovery.panics, expected));
+    }
     let mut out = survey_as_is(&Image::open(overlay)?)?;
     out.did = recovery.to_string();
     out.last = recovery.last.iter().map(|at| at / 4096).collect();
@@ -88,7 +94,11 @@ fn file(
     };
     let mut map: Vec<Run> = Vec::new();
     if kind == FileType::File {
-        for piece in image.pieces(record)? {
+        let pieces = image.pieces(record)?;
+        if let Err(e) = image.check_sums(record, &pieces) {
+            faults.push(format!("{path}: {e}"));
+        }
+        for piece in pieces {
             let (at, place, bytes) = match piece {
                 Piece::Inline(data, place) => (0, place, wide(data.len())),
                 Piece::Extent { at, logical, bytes } => {

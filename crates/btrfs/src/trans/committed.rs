@@ -9,13 +9,11 @@ use crate::trans::PlanBlock;
 const COMMITTED: u64 = 1 << 61;
 
 impl Core<'_> {
-    /// All blocks that were changed so far, of logs as well, as they are written before a commit:
+    /// All blocks that were changed so far, and those of logs, as they are written before a commit:
     /// when one of them is changed again it is copied first. `btree_write_cache_pages`, when a
     /// flusher calls it.
-    pub(crate) fn seal_early(&mut self) -> FsResult<Vec<PlanBlock>> {
-        let mut blocks = self.seal_blocks()?;
-        blocks.extend(self.seal_log_blocks()?);
-        Ok(blocks)
+    pub(crate) fn seal_early(&mut self) -> FsResult<(Vec<PlanBlock>, Vec<PlanBlock>)> {
+        Ok((self.seal_blocks()?, self.seal_log_blocks()?))
     }
 
     /// The roots of these trees and the block groups are in memory. `btrfs_init_root_free_objectid`

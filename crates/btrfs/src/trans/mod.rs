@@ -106,6 +106,11 @@ impl Core<'_> {
         self.trans.is_broken
     }
 
+    /// A change failed half way: nothing is committed any more.
+    pub(crate) fn break_off(&mut self) {
+        self.trans.is_broken = true;
+    }
+
     /// Begins a transaction if none runs. Errors: `ReadOnly` after a failure; `Unsupported` for an
     /// image that is not written here. `start_transaction`, `join_transaction`.
     pub fn begin(&mut self) -> FsResult<()> {

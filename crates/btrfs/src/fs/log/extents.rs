@@ -78,14 +78,15 @@ impl Log<'_> {
         self.put(Key::new(ino, kind::EXTENT_DATA, from), item.as_bytes())
     }
 
-    /// Space behind the end of the file. `btrfs_log_prealloc_extents`.
+    /// Space behind the end of the file. What begins before the end is left as the log has it: a
+    /// part of it may be written and on its way. `btrfs_log_prealloc_extents`.
     pub fn log_prealloc(&mut self, inode: &Inode) -> FsResult<()> {
         if !inode.has(crate::disk::inode::flag::PREALLOC) {
             return Ok(());
         }
         let end = inode.size().next_multiple_of(BLOCK);
         let parts = self.c.parts(self.fs.tree, inode.ino, end, u64::MAX)?;
-        for p in parts.into_iter().filter(FilePart::is_prealloc) {
+        for p in parts.into_iter().filter(|p| p.is_prealloc() && p.start >= end) {
             self.put_part(inode, &p)?;
         }
         Ok(())

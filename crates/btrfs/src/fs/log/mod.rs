@@ -196,14 +196,16 @@ impl Btrfs {
         let c: &mut Core<'static> = &mut core;
         c.begin()?;
         let transid = c.transid();
-        let has_new_chunks = c.chunks().iter().count() != logs.chunks.get();
-        if logs.full.get() == transid || has_new_chunks || !self.opts.treelog {
+        if logs.full.get() == transid || self.has_new_chunks(c) || !self.opts.treelog {
             return Err(Stop::Full);
         }
         // Room for copies of a few paths; a log that finds none is a commit instead.
         const ITEMS: u64 = 12;
-        c.reserve(ITEMS)?;
-        let done = (|| {
+        if c.reserve(ITEMS).is_err() {
+            logs.need_commit(transid);
+            return Err(Stop::Full);
+        }
+        let mut done = (|| {
             if !logs.has_root.get() {
                 c.create_log(None)?;
                 logs.has_root.set(true);
@@ -235,6 +237,9 @@ impl Btrfs {
             f(&mut log)
         })();
         c.unreserve(ITEMS);
+        if self.has_new_chunks(c) {
+            done = Err(Stop::Full);
+        }
         let is_broken = c.is_broken();
         drop(core);
         self.note_transaction();
@@ -245,6 +250,12 @@ impl Btrfs {
             logs.need_commit(transid);
         }
         done.map(|t| (t, logs.next.get()))
+    }
+
+    /// Was a chunk made that no commit has? A log may lie in it, or lead there: it is not told from
+    /// the others. `btrfs_make_block_group`, which calls `btrfs_set_log_full_commit`.
+    fn has_new_chunks(&self, c: &Core<'static>) -> bool {
+        c.chunks().iter().count() != self.logs.chunks.get()
     }
 
     /// A log's blocks and the super block that leads to it. Waits: until sync number `mine` is
@@ -261,7 +272,12 @@ impl Btrfs {
             if logs.full.get() == transid || core.is_broken() {
                 return Err(Stop::Full);
             }
-            self.seal_log(&mut core, log)
+            let sealed = self.seal_log(&mut core, log);
+            if self.has_new_chunks(&core) {
+                logs.need_commit(transid);
+                return Err(Stop::Full);
+            }
+            sealed
         };
         let number = logs.next.get();
         let (blocks, root) = match sealed {
@@ -272,9 +288,13 @@ impl Btrfs {
             }
         };
         logs.next.set(number + 1);
-        self.settle().await?;
         let waits = crate::site::LOG_WAIT.on();
-        if self.write_blocks(&blocks, Flags::SYNC | Flags::META, waits).await.is_err() {
+        let written = async {
+            self.settle().await?;
+            self.write_blocks(&blocks, Flags::SYNC | Flags::META, waits).await?;
+            if waits { self.wait_early(transid, true).await } else { Ok(()) }
+        };
+        if written.await.is_err() {
             logs.need_commit(transid);
             return Err(Stop::Full);
         }
