@@ -1,4 +1,5 @@
-//! What blocks of an image hold, for reports: read from the extent tree of the last commit.
+//! What blocks of an image hold, for reports: read from the extent tree of the last commit, and from
+//! the log behind it, whose blocks no extent tree knows.
 
 use std::collections::BTreeMap;
 
@@ -66,6 +67,13 @@ impl Blocks {
             out.runs.insert(at / BLOCK, run);
         }
         out.add_extents(&mut core)?;
+        let blocks = wide(core.node_bytes()) / BLOCK;
+        for log in crate::replay::log_blocks(&mut core)? {
+            for at in core.chunks().places(log, blocks * BLOCK)? {
+                let run = Run { blocks, class: class_of_tree(id::TREE_LOG), owner: None };
+                out.runs.insert(at / BLOCK, run);
+            }
+        }
         Ok(out)
     }
 

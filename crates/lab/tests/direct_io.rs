@@ -1,5 +1,5 @@
 //! Who moves blocks under direct writes, ours beside real kernels (`../shared/reference/direct-io`:
-//! ext4 of 6.18, F2FS of 6.12, NILFS2 of 6.1), and that NILFS2's user is told.
+//! ext4 and btrfs of 6.18, F2FS of 6.12, NILFS2 of 6.1), and that NILFS2's user is told.
 
 use wp_lab::machine::Machine;
 use wp_lab::paper::direct_io::mechanism::{self, Case, Mechanism};
@@ -36,6 +36,8 @@ fn blocks_move_where_they_do_in_linux_and_as_many_are_written() {
     let text = std::fs::read_to_string(path).expect("reads");
     let systems = [
         ("ext4", System::Ext4Today),
+        ("btrfs", System::BtrfsToday),
+        ("btrfs-nodatacow", System::BtrfsInPlaceToday),
         ("f2fs", System::F2fsToday),
         ("f2fs-lfs", System::F2fsLogToday),
         ("nilfs2", System::Nilfs2Today),

@@ -45,7 +45,9 @@ impl Btrfs {
         }
         let now = opts.epoch_secs.saturating_add_unsigned(rt.now().secs());
         let options = RecoverOptions { now: u64::try_from(now).unwrap_or(0) };
-        let has_log = core.super_block().log_root.get() != 0;
+        let sb = core.super_block();
+        let has_log = sb.log_root.get() != 0;
+        let checks_uuids = sb.uuid_tree_generation.get() != sb.generation.get();
         if has_log {
             replay(&mut core, &options)?;
         }
@@ -88,7 +90,24 @@ impl Btrfs {
             fs.commit_now().await?;
         }
         fs.clean_orphans().await?;
+        if checks_uuids {
+            fs.check_uuids()?;
+        }
         Ok(fs)
+    }
+
+    /// What a mount does that finds the tree of uuids perhaps older than the others, as mkfs leaves
+    /// it: looks there for each subvolume's. For that it begins a transaction, which the next sync
+    /// then commits though nothing was changed. `btrfs_check_uuid_tree`, `btrfs_uuid_scan_kthread`.
+    fn check_uuids(&self) -> FsResult<()> {
+        let has_uuid = self.with(|c| {
+            let has_tree = c.open_root(id::UUID_TREE).is_ok();
+            Ok(has_tree && c.root(self.tree)?.item.uuid != [0; 16])
+        })?;
+        if has_uuid {
+            self.with(Core::begin)?;
+        }
+        Ok(())
     }
 
     /// Writes everything; nothing can be changed afterwards. What cannot be written is lost, and

@@ -60,6 +60,8 @@ impl Btrfs {
             self.check_writable()?;
             let done = self.with(|c| match removes && tries >= TRIES {
                 true => c.reserve_for_removal(items),
+                // What waits for a place is sent before a chunk is made.
+                false if tries == 0 => c.reserve_within(items),
                 false => c.reserve(items),
             });
             self.settle().await?;

@@ -106,7 +106,9 @@ impl Btrfs {
         self.wb.write_files(true).await;
         // The flusher sends tree blocks, too.
         if !self.has_failed.get() {
-            self.write_early().await?;
+            let me = self.rc();
+            let early = async move { me.write_early().await };
+            self.rt.spawn(self.wb.policy().task.as_str(), early).await?;
         }
         self.wb.wait_files().await;
         self.wait_all_ordered().await;

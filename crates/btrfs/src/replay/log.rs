@@ -108,6 +108,23 @@ impl LogRoots {
     }
 }
 
+/// Addresses of the blocks of all log trees; none without a log.
+///
+/// Errors: as those with which a mount fails.
+pub(crate) fn blocks(core: &mut Core<'_>) -> FsResult<Vec<u64>> {
+    let sb = core.super_block();
+    if sb.log_root.get() == 0 {
+        return Ok(Vec::new());
+    }
+    let generation = sb.generation.get().wrapping_add(1);
+    let roots = LogRoots::read(core, generation)?;
+    let mut all = roots.blocks;
+    for (subvolume, item) in &roots.all {
+        all.extend(Log::read(core, *subvolume, item)?.blocks);
+    }
+    Ok(all)
+}
+
 /// The log of a subvolume.
 pub(super) struct Log {
     /// The subvolume.

@@ -37,6 +37,8 @@ use crate::trans::Plan;
 
 use log::{Log, LogRoots};
 
+pub(crate) use log::blocks as log_blocks;
+
 /// How to recover.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecoverOptions {

@@ -2,7 +2,9 @@
 //!
 //! Metadata comes out of a cluster: all free runs of a group, taken by ascending address until none
 //! is left, while what becomes free meanwhile is not looked at. Data is taken from behind a hint,
-//! or without one from the longest run of the first group that has room.
+//! or without one from the longest run of the first group that has room: of the groups for extents
+//! of that size first, then of those that had none yet, then of a new one, and only where the device
+//! has no room for that of any.
 
 use wp_base::{FsError, FsResult};
 
@@ -10,13 +12,38 @@ use crate::core::Core;
 use crate::disk::chunk::group;
 use crate::disk::id;
 
-use super::{Cluster, Group};
+use super::{Cluster, Group, SizeClass};
 
 /// What a cluster must hold beside a block. `fetch_cluster_info`: for metadata, not on an SSD.
 const CLUSTER_BYTES: u64 = 64 << 10;
 /// A search of data begins at a multiple of this, from the group's start. `offset_to_bitmap`: a
 /// page of bits.
 const WINDOW: u64 = 4096 * 8 * 4096;
+
+/// Which groups of data are searched. `enum btrfs_loop_type`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// Those for extents of that size; first that of the hint, from the hint on.
+    Hinted,
+    /// The same without a hint.
+    Own,
+    /// Also those without a size. `LOOP_UNSET_SIZE_CLASS`.
+    Unset,
+    /// All. `LOOP_WRONG_SIZE_CLASS`.
+    Any,
+}
+
+impl Search {
+    /// `find_free_extent_check_size_class`.
+    fn takes(self, g: &Group, class: SizeClass) -> bool {
+        !g.has_size_class()
+            || match self {
+                Search::Hinted | Search::Own => g.size_class == Some(class),
+                Search::Unset => g.size_class.is_none_or(|c| c == class),
+                Search::Any => true,
+            }
+    }
+}
 
 impl Core<'_> {
     /// A place for a tree block. `hint`: an address near which it is to be.
@@ -47,18 +74,21 @@ impl Core<'_> {
         self.begin()?;
         let mut bytes = bytes.min(super::chunk::DATA_EXTENT_MAX);
         loop {
-            if let Some(at) = self.find(group::DATA, bytes, hint)? {
-                return Ok((at, bytes));
+            for search in [Search::Hinted, Search::Own, Search::Unset] {
+                if let Some(at) = self.find_data(bytes, hint, search)? {
+                    return Ok((at, bytes));
+                }
             }
             self.secure_metadata()?;
-            match self.make_chunk(group::DATA) {
-                Ok(()) => {
-                    if let Some(at) = self.find(group::DATA, bytes, hint)? {
-                        return Ok((at, bytes));
-                    }
-                }
-                Err(FsError::NoSpace) => {}
+            let searches: &[Search] = match self.make_chunk(group::DATA) {
+                Ok(()) => &[Search::Unset, Search::Any],
+                Err(FsError::NoSpace) => &[Search::Any],
                 Err(e) => return Err(e),
+            };
+            for search in searches {
+                if let Some(at) = self.find_data(bytes, hint, *search)? {
+                    return Ok((at, bytes));
+                }
             }
             let longest = self.space.of_kind(group::DATA).map(|g| g.free.longest_bytes()).max();
             if bytes == min || longest.unwrap_or(0) < min {
@@ -70,7 +100,38 @@ impl Core<'_> {
         }
     }
 
-    /// `find_free_extent`, as far as groups go that there are.
+    /// `find_free_extent` of data, one round over the groups.
+    fn find_data(&mut self, bytes: u64, hint: u64, search: Search) -> FsResult<Option<u64>> {
+        let class = SizeClass::of(bytes);
+        let all = self.space.of_kind(group::DATA).map(|g| (g.start, g.start));
+        let order: Vec<(u64, u64)> = match search {
+            Search::Hinted => {
+                let hinted = self.space.group_of(hint).filter(|g| g.flags & group::DATA != 0);
+                let Some(hinted) = hinted.map(|g| g.start) else { return Ok(None) };
+                // The kernel jumps into its loop over the groups there.
+                std::iter::once((hinted, hint)).chain(all.filter(|(g, _)| *g > hinted)).collect()
+            }
+            _ => all.collect(),
+        };
+        for (start, from) in order {
+            let Some(g) = self.space.groups.get_mut(&start) else { continue };
+            if !search.takes(g, class) {
+                continue;
+            }
+            if let Some(at) = unclustered(g, from, bytes) {
+                g.free.remove(at, bytes)?;
+                g.reserved += bytes;
+                // `btrfs_use_block_group_size_class`.
+                if g.has_size_class() && g.size_class.is_none() {
+                    g.size_class = Some(class);
+                }
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `find_free_extent` of tree blocks, as far as groups go that there are.
     fn find(&mut self, kind: u64, bytes: u64, mut hint: u64) -> FsResult<Option<u64>> {
         if kind == group::METADATA && self.space.cluster.group != 0 {
             if let Some(at) = self.space.cluster.free.first_fit(0, bytes) {

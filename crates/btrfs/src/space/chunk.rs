@@ -130,6 +130,7 @@ impl Core<'_> {
             pinned: 0,
             super_bytes: 0,
             free,
+            size_class: None,
             needs_tree: true,
             has_chunk_item: false,
         };

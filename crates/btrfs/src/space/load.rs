@@ -6,8 +6,10 @@ use crate::core::Core;
 use crate::disk::free_space::{USING_BITMAPS, is_set};
 use crate::disk::{BlockGroupItem, FreeSpaceInfo, Key, SuperBlock, id, kind, view, wide};
 
-use super::{Group, Runs};
+use super::{Group, Runs, SizeClass};
 
+/// Places of a group from which on the next extent is looked at for its class.
+const SAMPLES: u64 = 5;
 /// Bytes around a copy of the super block that are never given out. `BTRFS_STRIPE_LEN`.
 const SUPER_STRIPE: u64 = 64 << 10;
 
@@ -48,6 +50,7 @@ impl Core<'_> {
                 pinned: 0,
                 super_bytes: 0,
                 free: Runs::default(),
+                size_class: None,
                 needs_tree: false,
                 has_chunk_item: true,
             };
@@ -57,10 +60,40 @@ impl Core<'_> {
         let starts: Vec<u64> = self.space.groups.keys().copied().collect();
         for start in starts {
             self.exclude_supers(start)?;
+            let class = self.sampled_class(start)?;
+            self.space.group_mut(start)?.size_class = class;
         }
         self.space.bytes_used = self.sb.bytes_used.get();
         self.space.is_loaded = true;
         Ok(())
+    }
+
+    /// The class of a group's extents, from a few of them. What is empty or full is not looked at.
+    /// `load_block_group_size_class`, `read_one_block_group`.
+    fn sampled_class(&mut self, start: u64) -> FsResult<Option<SizeClass>> {
+        let g = self.space.group_mut(start)?;
+        let (bytes, end) = (g.bytes, g.end());
+        if !g.has_size_class() || g.used == 0 || g.used == bytes {
+            return Ok(None);
+        }
+        let mut shortest = None;
+        for n in 0..SAMPLES {
+            let from = Key::new(start + n * (bytes / SAMPLES), kind::EXTENT_ITEM, 0);
+            let Some(mut path) = self.seek(id::EXTENT_TREE, from)? else { continue };
+            while let Some((key, _)) = self.item(&path)?
+                && key.objectid < end
+            {
+                let stop = key.objectid.saturating_add(key.offset);
+                if key.kind == kind::EXTENT_ITEM && stop <= end {
+                    shortest = Some(shortest.map_or(key.offset, |s: u64| s.min(key.offset)));
+                    break;
+                }
+                if !self.next(&mut path)? {
+                    break;
+                }
+            }
+        }
+        Ok(shortest.map(SizeClass::of))
     }
 
     fn load_free_space(&mut self) -> FsResult<()> {

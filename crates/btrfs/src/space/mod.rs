@@ -9,9 +9,9 @@
 //!                while memory has them not.
 //!             3. stripes with copies of the super block are never given out, though the tree calls
 //!                them free.
-//! Left out:   classes of sizes and fragmentation hints of data groups, bitmaps of free space in
-//!             memory (which change where a search begins only with tens of thousands of free
-//!             runs), block groups that are deleted when empty, discards.
+//! Left out:   fragmentation hints of data groups, bitmaps of free space in memory (which change
+//!             where a search begins only with tens of thousands of free runs), block groups that
+//!             are deleted when empty, discards.
 //! Source:     fs/btrfs/{extent-tree,free-space-cache,free-space-tree,block-group,volumes}.c.
 
 #![deny(clippy::indexing_slicing)]
@@ -32,6 +32,29 @@ use crate::disk::chunk::group;
 use crate::disk::{BlockGroupItem, Key, id, kind, view_mut, wide};
 
 pub use free::Runs;
+
+/// How long the extents of a group of data are, so that holes of short ones do not cut up what long
+/// ones need. `enum btrfs_block_group_size_class`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SizeClass {
+    /// Up to 128 KiB.
+    Small,
+    /// Up to 8 MiB.
+    Medium,
+    /// Longer.
+    Large,
+}
+
+impl SizeClass {
+    /// That of an extent of so many bytes. `btrfs_calc_block_group_size_class`.
+    pub const fn of(bytes: u64) -> SizeClass {
+        match bytes {
+            0..=0x2_0000 => SizeClass::Small,
+            0x2_0001..=0x80_0000 => SizeClass::Medium,
+            _ => SizeClass::Large,
+        }
+    }
+}
 
 /// A block group.
 #[derive(Clone, Debug)]
@@ -54,6 +77,9 @@ pub struct Group {
     pub super_bytes: u64,
     /// Free runs, without those of a cluster.
     pub free: Runs,
+    /// Of data alone: that of the first extent that was given out, or of the shortest of a sample
+    /// at the mount. Nothing: it had none.
+    pub size_class: Option<SizeClass>,
     /// Its entries in the free-space tree are still to be made.
     pub(crate) needs_tree: bool,
     /// Is its chunk in the chunk tree?
@@ -68,6 +94,10 @@ impl Group {
     /// What it holds, without the profile.
     pub fn kinds(&self) -> u64 {
         self.flags & group::KINDS
+    }
+    /// Has it data and nothing else? `btrfs_block_group_should_use_size_class`.
+    pub(crate) fn has_size_class(&self) -> bool {
+        self.kinds() == group::DATA
     }
     /// Bytes that could be given out now.
     pub fn available(&self) -> u64 {

@@ -37,6 +37,25 @@ impl Core<'_> {
     /// Errors: `NoSpace`, without any change. What the running transaction has freed counts only
     /// after a commit: then it is worth another try.
     pub fn reserve(&mut self, items: u64) -> FsResult<()> {
+        match self.reserve_within(items) {
+            Err(FsError::NoSpace) if self.chunk_possible(group::METADATA) > 0 => {}
+            other => return other,
+        }
+        self.make_metadata_chunk()?;
+        let needed = self.metadata_bytes(items);
+        if !self.fits(needed) {
+            return Err(FsError::NoSpace);
+        }
+        self.space.promised += needed;
+        Ok(())
+    }
+
+    /// The same without a chunk for that alone: what is promised already may be given back first,
+    /// by writing what waits for a place. `btrfs_reserve_metadata_bytes` before `flush_space` comes
+    /// to `ALLOC_CHUNK`.
+    ///
+    /// Errors: `NoSpace`, without any change.
+    pub fn reserve_within(&mut self, items: u64) -> FsResult<()> {
         if self.is_broken() {
             return Err(FsError::ReadOnly);
         }
@@ -51,24 +70,15 @@ impl Core<'_> {
         // Promises are of the worst case and seldom used: they may count on what the device could
         // still give, as the kernel overcommits, half of it.
         let possible = self.chunk_possible(group::METADATA) / 2;
-        if possible > 0
-            && self.metadata_left() + possible
-                >= self.space.promised + needed + self.global_reserve()
-        {
-            if self.metadata_left() < self.global_reserve() + 2 * self.metadata_bytes(1) {
-                self.make_metadata_chunk()?;
-            }
-            self.space.promised += needed;
-            return Ok(());
+        let wanted = self.space.promised + needed + self.global_reserve();
+        if possible == 0 || self.metadata_left() + possible < wanted {
+            return Err(FsError::NoSpace);
         }
-        if possible > 0 {
+        if self.metadata_left() < self.global_reserve() + 2 * self.metadata_bytes(1) {
             self.make_metadata_chunk()?;
-            if self.fits(needed) {
-                self.space.promised += needed;
-                return Ok(());
-            }
         }
-        Err(FsError::NoSpace)
+        self.space.promised += needed;
+        Ok(())
     }
 
     /// Promises metadata for a call that frees space (removal, truncation): it may use half of the

@@ -329,7 +329,11 @@ impl Btrfs {
             c.insert_item(LOG_ROOT_TREE, key, item.as_bytes())?;
         }
         let root = c.log_item(LOG_ROOT_TREE)?;
-        Ok((c.seal_log_blocks()?, (root.bytenr.get(), root.level)))
+        let of_root = c.log_blocks(LOG_ROOT_TREE)?;
+        let mut blocks = c.seal_log_blocks()?;
+        // The log is sent before the tree that leads to it, each by address.
+        blocks.sort_by_key(|b| of_root.contains(&b.logical));
+        Ok((blocks, (root.bytenr.get(), root.level)))
     }
 
     /// A commit is about to have all that the log has. `btrfs_free_log`,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use wp_lab::claims::Verdict;
-use wp_lab::paper::direct_io::{self, Graph, Mechanism, Point, Reproduction, SIZES, Sent};
+use wp_lab::paper::direct_io::{self, Graph, Left, Mechanism, Point, Reproduction, SIZES, Sent};
 use wp_lab::results::Results;
 
 use super::{Args, claims_table, interrupted};
@@ -45,7 +45,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [direct_io::SLUG],
         "graphs": found.graphs, "numbers": found.numbers, "filled": found.filled,
-        "mechanisms": found.mechanisms, "varied": found.varied, "impossible": found.impossible,
+        "mechanisms": found.mechanisms, "cuts": found.cuts, "varied": found.varied, "impossible": found.impossible,
         "notes": told, "claims": found.claims,
     });
     let text = tables(found);
@@ -80,6 +80,7 @@ fn tables(found: &Reproduction) -> String {
         graph(&mut t, g);
     }
     mechanisms(&mut t, &found.mechanisms);
+    cuts(&mut t, &found.cuts);
     t.push('\n');
     claims_table(&mut t, &found.claims);
     t
@@ -101,7 +102,6 @@ fn graph(t: &mut String, g: &Graph) {
         let spread = row.iter().map(|p| p.spread(g.figure)).fold(0.0, f64::max);
         writeln!(t, "{:<20}{cells}{:>7.1}%", row[0].system.name(), 100.0 * spread).expect(LINE);
     }
-    writeln!(t, "{:<20}not modelled", "BTRFS").expect(LINE);
     if runs > 1 {
         let why =
             "Runs differ in how long after the mount they begin; nothing else is chance here.";
@@ -124,7 +124,9 @@ fn beside(s: &Sent) -> String {
 }
 
 fn mechanisms(t: &mut String, rows: &[Mechanism]) {
-    writeln!(t, "\nWho moves blocks, and what goes to the drive beside them").expect(LINE);
+    let head = "\nWho moves blocks, and what goes to the drive beside them (in order: bios that begin \
+                where the one before ended)";
+    writeln!(t, "{head}").expect(LINE);
     let mut cases: Vec<_> = Vec::new();
     for row in rows {
         if !cases.contains(&row.case) {
@@ -134,10 +136,11 @@ fn mechanisms(t: &mut String, rows: &[Mechanism]) {
     for case in cases {
         writeln!(
             t,
-            "{:<28}{:>7}{:>9}{:>9}  {:<44} fdatasync; fsync behind it",
+            "{:<28}{:>7}{:>9}{:>9}{:>9}  {:<44} fdatasync; fsync behind it",
             case.name(),
             "moved",
             "bios/wr.",
+            "in order",
             "data",
             "beside data, in the writes"
         )
@@ -146,9 +149,10 @@ fn mechanisms(t: &mut String, rows: &[Mechanism]) {
             let moved = m.moved.map_or("-".to_owned(), |v| format!("{:.0} %", 100.0 * v));
             writeln!(
                 t,
-                "  {:<26}{moved:>7}{:>9.2}{:>9}  {:<44} {}; {}",
+                "  {:<26}{moved:>7}{:>9.2}{:>7.0} %{:>9}  {:<44} {}; {}",
                 m.system,
                 m.writes.bios as f64 / m.case.writes as f64,
+                100.0 * m.writes.next as f64 / m.writes.bios.max(1) as f64,
                 m.writes.of("data"),
                 beside(&m.writes),
                 beside(&m.fdatasync),
@@ -156,5 +160,50 @@ fn mechanisms(t: &mut String, rows: &[Mechanism]) {
             )
             .expect(LINE);
         }
+    }
+}
+
+/// What may be there after a cut.
+fn cuts(t: &mut String, rows: &[Left]) {
+    writeln!(
+        t,
+        "\nWhat a crash leaves of each: {} direct writes of 16 KiB over a file, one every 3 s; states\n\
+         that a drive with a cache may be left with meanwhile, each recovered (at * a sample of them).\n\
+         all, some, none: acknowledged writes that are there; torn: one is there in part; order: one\n\
+         is there and an earlier one is not; synced: what an fsync had answered for is missing;\n\
+         foreign: a block holds what was never written there; most: writes missing in one state\n\
+         {:<28}{:>8} {:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>6}",
+        direct_io::cuts::WRITES,
+        "",
+        "states",
+        "all",
+        "some",
+        "none",
+        "torn",
+        "order",
+        "synced",
+        "foreign",
+        "refused",
+        "most",
+    )
+    .expect(LINE);
+    for r in rows {
+        let name = format!("{}{}", r.system, if r.synced { ", fsync" } else { "" });
+        let star = if r.sampled > 0 { '*' } else { ' ' };
+        writeln!(
+            t,
+            "{name:<28}{:>8}{star}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>6}",
+            r.states,
+            r.all,
+            r.some,
+            r.none,
+            r.torn,
+            r.out_of_order,
+            r.lost_synced,
+            r.foreign,
+            r.refused,
+            r.most_lost,
+        )
+        .expect(LINE);
     }
 }

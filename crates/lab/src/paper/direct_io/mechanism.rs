@@ -74,6 +74,8 @@ impl Case {
 pub struct Sent {
     /// Bios that write.
     pub bios: u64,
+    /// Those of them that begin where the one before ended.
+    pub next: u64,
     /// Flushes.
     pub flushes: u64,
     /// Blocks by the task that sent them.
@@ -167,8 +169,11 @@ impl Names {
     }
 
     fn class(&self, block: u64) -> &'static str {
-        // A block of a log that a later one has replaced is in neither.
-        let mut named = self.maps.iter().map(|m| m.class(block)).filter(|c| *c != "free");
+        // A block of a log that a later one has replaced is in neither. (btrfs tells what a free
+        // block is kept for.)
+        let is_free =
+            |c: &&str| *c == "free" || (c.starts_with("free_") && *c != "free_space_tree");
+        let mut named = self.maps.iter().map(|m| m.class(block)).filter(|c| !is_free(c));
         named.next().unwrap_or("replaced")
     }
 
@@ -184,13 +189,15 @@ impl Names {
     }
 
     fn sent(&self, records: &[Record]) -> Sent {
-        let mut out = Sent::default();
+        let (mut out, mut end) = (Sent::default(), None);
         for r in records {
-            let Event::Block { action, op, sectors, .. } = r.event else { continue };
+            let Event::Block { action, op, at, sectors, .. } = r.event else { continue };
             match (action, op) {
                 (BlockAction::Issue, Op::Flush) => out.flushes += 1,
                 (BlockAction::Queue, Op::Write) if sectors > 0 => {
                     out.bios += 1;
+                    out.next += u64::from(end == Some(at.0));
+                    end = Some(at.0 + u64::from(sectors));
                     for block in self.blocks(r) {
                         *out.by_task.entry(r.task.to_string()).or_default() += 1;
                         *out.by_class.entry(self.class(block).to_owned()).or_default() += 1;

@@ -40,6 +40,9 @@ pub enum System {
     F2fs,
     /// EXT4.
     Ext4,
+    /// BTRFS, by the rules of today's kernel on the paper's block layer: no older ones are known
+    /// here.
+    Btrfs,
     /// NILFS2, which has no direct writes.
     Nilfs2,
     /// F2FS whose direct writes go to its logs: the paper's future work.
@@ -50,19 +53,25 @@ pub enum System {
     F2fsLogToday,
     /// EXT4 of today.
     Ext4Today,
+    /// BTRFS of today.
+    BtrfsToday,
+    /// BTRFS of today, `nodatacow`: over what is there, in place.
+    BtrfsInPlaceToday,
     /// NILFS2 of today.
     Nilfs2Today,
 }
 
 impl System {
-    /// The paper's, but for BTRFS; F2FS first, with which the others are compared.
-    pub const PAPER: [System; 3] = [System::F2fs, System::Ext4, System::Nilfs2];
+    /// The paper's; F2FS first, with which the others are compared.
+    pub const PAPER: [System; 4] = [System::F2fs, System::Ext4, System::Btrfs, System::Nilfs2];
     /// Beyond it.
-    pub const BEYOND: [System; 5] = [
+    pub const BEYOND: [System; 7] = [
         System::F2fsLog,
         System::F2fsToday,
         System::F2fsLogToday,
         System::Ext4Today,
+        System::BtrfsToday,
+        System::BtrfsInPlaceToday,
         System::Nilfs2Today,
     ];
 
@@ -76,11 +85,14 @@ impl System {
         match self {
             System::F2fs => "F2FS",
             System::Ext4 => "EXT4",
+            System::Btrfs => "BTRFS",
             System::Nilfs2 => "NILFS2",
             System::F2fsLog => "F2FS, to its logs",
             System::F2fsToday => "F2FS 6.12",
             System::F2fsLogToday => "F2FS 6.12 mode=lfs",
             System::Ext4Today => "EXT4 6.12",
+            System::BtrfsToday => "BTRFS 6.12",
+            System::BtrfsInPlaceToday => "BTRFS 6.12 nodatacow",
             System::Nilfs2Today => "NILFS2 6.12",
         }
     }
@@ -89,19 +101,34 @@ impl System {
     pub const fn is_of_today(self) -> bool {
         matches!(
             self,
-            System::F2fsToday | System::F2fsLogToday | System::Ext4Today | System::Nilfs2Today
+            System::F2fsToday
+                | System::F2fsLogToday
+                | System::Ext4Today
+                | System::BtrfsToday
+                | System::BtrfsInPlaceToday
+                | System::Nilfs2Today
         )
     }
 
+    /// Kernel around the file system: that of the block layer.
+    pub(super) const fn kernel(self) -> (u16, u16) {
+        if self.is_of_today() { (6, 12) } else { (3, 13) }
+    }
+
     /// File system and options.
-    fn file_system(self) -> (&'static FsEntry, String) {
-        let era = if self.is_of_today() { TODAY } else { KERNEL };
+    pub(super) fn file_system(self) -> (&'static FsEntry, String) {
+        let is_btrfs =
+            matches!(self, System::Btrfs | System::BtrfsToday | System::BtrfsInPlaceToday);
+        // Of btrfs one era is known, whatever kernel is around it.
+        let era = if self.is_of_today() || is_btrfs { TODAY } else { KERNEL };
         let (fs, more): (&FsEntry, _) = match self {
             System::F2fs | System::F2fsToday => (&wp_f2fs::ENTRY, ""),
             System::F2fsLog => (&wp_f2fs::ENTRY, ",direct=log"),
             System::F2fsLogToday => (&wp_f2fs::ENTRY, ",mode=lfs"),
             // One that has been in use for a while: no tables are left to be zeroed.
             System::Ext4 | System::Ext4Today => (&wp_ext4::ENTRY, ",relatime,noinit_itable"),
+            System::Btrfs | System::BtrfsToday => (&wp_btrfs::ENTRY, ""),
+            System::BtrfsInPlaceToday => (&wp_btrfs::ENTRY, ",nodatacow"),
             System::Nilfs2 | System::Nilfs2Today => (&wp_nilfs2::ENTRY, ""),
         };
         (fs, format!("era={era}{more}"))
@@ -211,7 +238,7 @@ impl Plan {
             fs_options,
             disk: "sdb1".to_owned(),
             device_number: (8, 16),
-            kernel: if self.system.is_of_today() { (6, 12) } else { (3, 13) },
+            kernel: self.system.kernel(),
         })
     }
 }
