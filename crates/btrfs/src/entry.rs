@@ -52,7 +52,8 @@ pub static ENTRY: FsEntry = FsEntry {
         fsync_keeps_names: true,
         // A log has some names and not others that came before.
         names_in_order: false,
-        fallocate_syncs: true,
+        // `btrfs_fallocate` looks at no `O_SYNC`.
+        fallocate_syncs: false,
         barriers: None,
         order_only: None,
     },

@@ -44,22 +44,31 @@ impl Btrfs {
                 Err(FsError::Unsupported(what.to_owned()))
             }
             Reserve::Punch => self.punch(inode, offset, end).await,
-            Reserve::Space { keep_size } => {
-                let size = inode.size();
-                if end > size {
-                    self.expand(inode, size, offset).await?;
-                }
+            Reserve::Space { keep_size } | Reserve::Zero { keep_size } => {
                 let (from, to) = (offset / BLOCK * BLOCK, end.next_multiple_of(BLOCK));
-                if offset > size {
-                    // A hole may stay between; nothing is written for it.
-                    self.write_ordered(inode, size / BLOCK * BLOCK, from).await?;
+                self.modified(inode).await?;
+                let size = inode.size();
+                if from > size {
+                    self.expand(inode, size, from).await?;
+                } else if end > size && !size.is_multiple_of(BLOCK) {
+                    self.zero_part(inode, size, size.next_multiple_of(BLOCK)).await?;
                 }
                 self.write_ordered(inode, from, to).await?;
+                if let Reserve::Zero { .. } = how {
+                    return self.zero_range(inode, (offset, end), keep_size).await;
+                }
                 self.fill_holes(inode, from, to).await?;
                 self.grow(inode, end, keep_size).await
             }
-            Reserve::Zero { keep_size } => self.zero_range(inode, (offset, end), keep_size).await,
         }
+    }
+
+    /// New times, in the tree as well. `file_modified`.
+    async fn modified(&self, inode: &Rc<Inode>) -> FsResult<()> {
+        let _p = self.reserve(1).await?;
+        self.stamp(inode, true);
+        let done = self.must(|c| self.update_inode(c, inode));
+        self.settled(done).await
     }
 
     /// The file reaches up to `end`, if it is to. `btrfs_fallocate_update_isize`.
@@ -137,48 +146,67 @@ impl Btrfs {
     }
 
     /// Takes the space of `from..to` away. `btrfs_punch_hole`.
-    async fn punch(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
-        self.write_ordered(inode, from / BLOCK * BLOCK, to.next_multiple_of(BLOCK)).await?;
-        let size = inode.size();
-        if from >= size {
-            return self.drop_range(inode, from.next_multiple_of(BLOCK), to / BLOCK * BLOCK).await;
+    async fn punch(&self, inode: &Rc<Inode>, mut from: u64, to: u64) -> FsResult<()> {
+        self.write_ordered(inode, from, to).await?;
+        let was = from;
+        from = self.behind_hole(inode, from).await?;
+        if from >= to {
+            return Ok(());
         }
-        self.stamp(inode, true);
-        self.zero_edges(inode, from, to).await?;
-        let (a, b) = (from.next_multiple_of(BLOCK), to / BLOCK * BLOCK);
-        if a < b {
-            self.drop_range(inode, a, b).await?;
+        self.modified(inode).await?;
+        let end = inode.size().next_multiple_of(BLOCK);
+        let (mut a, b) = (from.next_multiple_of(BLOCK), to / BLOCK * BLOCK);
+        if from / BLOCK == (to - 1) / BLOCK && to - from < BLOCK {
+            if from < end {
+                self.zero_part(inode, from, to).await?;
+            }
+            return Ok(());
         }
-        let _p = self.reserve(1).await?;
-        let done = self.must(|c| self.update_inode(c, inode));
-        self.settled(done).await
+        if from < end && from < a {
+            self.zero_part(inode, from, a).await?;
+        }
+        if from == was {
+            a = self.behind_hole(inode, a).await?;
+            if a >= to {
+                return Ok(());
+            }
+        }
+        if b < to && to < end && self.behind_hole(inode, b).await? == b {
+            self.zero_part(inode, b, to).await?;
+        }
+        self.drop_range(inode, a, b).await
     }
 
-    /// Zeroes the parts of blocks at both ends of `from..to`, as far as the file reaches and there
-    /// is something.
-    async fn zero_edges(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
-        let to = to.min(inode.size().next_multiple_of(BLOCK));
-        let first_end = from.next_multiple_of(BLOCK).min(to);
-        if from < first_end && self.is_used(inode, from).await? {
-            self.zero_part(inode, from, first_end).await?;
-        }
-        let last_start = to / BLOCK * BLOCK;
-        if last_start >= first_end && last_start < to && self.is_used(inode, last_start).await? {
-            self.zero_part(inode, last_start, to).await?;
-        }
-        Ok(())
+    /// `at`, or where the hole ends that it lies in. `find_first_non_hole`.
+    async fn behind_hole(&self, inode: &Rc<Inode>, at: u64) -> FsResult<u64> {
+        let found = self.with(|c| {
+            let mut block = at / BLOCK * BLOCK;
+            while let Some(p) = c.part_from(self.tree, inode.ino, block)? {
+                if p.start > block {
+                    return Ok(p.start);
+                }
+                // A hole may have an item, in an image of an old kernel.
+                if p.is_inline() || p.has_place() {
+                    return Ok(at.max(block));
+                }
+                block = p.end;
+            }
+            Ok(u64::MAX)
+        });
+        self.settled(found).await
     }
 
-    /// Are there bytes in the block of byte `at`, rather than a hole or what is not written?
-    async fn is_used(&self, inode: &Rc<Inode>, at: u64) -> FsResult<bool> {
+    /// What the block of byte `at` is: `None` for a hole, else whether bytes were written there and
+    /// where what it lies in ends.
+    async fn block_kind(&self, inode: &Rc<Inode>, at: u64) -> FsResult<Option<(bool, u64)>> {
         let start = at / BLOCK * BLOCK;
-        if inode.map.peek(start / BLOCK).is_some_and(|b| b.flag(wp_cache::BufFlag::Dirty)) {
-            return Ok(true);
-        }
-        self.wait_ordered(inode, start, start + BLOCK).await;
-        let parts = self.with(|c| c.parts(self.tree, inode.ino, start, start + BLOCK));
-        let parts = self.settled(parts).await?;
-        Ok(parts.iter().any(|p| p.is_inline() || p.has_place() && !p.is_prealloc()))
+        let found = self.with(|c| c.part_from(self.tree, inode.ino, start));
+        let part = self.settled(found).await?.filter(|p| p.start <= start);
+        Ok(part.and_then(|p| match (p.is_inline(), p.has_place()) {
+            (true, _) => Some((true, p.end)),
+            (false, true) => Some((!p.is_prealloc(), p.end)),
+            (false, false) => None,
+        }))
     }
 
     /// Drops whole blocks. `btrfs_replace_file_extents`.
@@ -219,28 +247,44 @@ impl Btrfs {
     async fn zero_range(
         &self,
         inode: &Rc<Inode>,
-        (from, to): (u64, u64),
+        (mut from, to): (u64, u64),
         keep_size: bool,
     ) -> FsResult<()> {
-        let size = inode.size();
-        if to > size {
-            self.expand(inode, size, from).await?;
+        // What is allocated already at the beginning stays.
+        while let Some((false, end)) = self.block_kind(inode, from).await? {
+            if end >= to {
+                return self.grow(inode, to, keep_size).await;
+            }
+            from = end;
         }
-        let (low, high) = (from / BLOCK * BLOCK, to.next_multiple_of(BLOCK));
-        self.write_ordered(inode, size.min(low) / BLOCK * BLOCK, high).await?;
-        self.stamp(inode, true);
-        self.zero_edges(inode, from, to).await?;
-        let (a, b) = (from.next_multiple_of(BLOCK), to / BLOCK * BLOCK);
-        if a < b {
-            self.drop_range(inode, a, b).await?;
+        let (mut low, mut high) = (from.next_multiple_of(BLOCK), to / BLOCK * BLOCK);
+        if from / BLOCK == (to - 1) / BLOCK {
+            low = from / BLOCK * BLOCK;
+            high = low + BLOCK;
+            if to - from < BLOCK && self.block_kind(inode, from).await?.is_some() {
+                self.zero_part(inode, from, to).await?;
+                return self.grow(inode, to, keep_size).await;
+            }
+        } else {
+            if !from.is_multiple_of(BLOCK) {
+                match self.block_kind(inode, from).await? {
+                    None => low = from / BLOCK * BLOCK,
+                    Some((true, _)) => self.zero_part(inode, from, low).await?,
+                    Some((false, _)) => {}
+                }
+            }
+            if !to.is_multiple_of(BLOCK) {
+                match self.block_kind(inode, to).await? {
+                    None => high = to.next_multiple_of(BLOCK),
+                    Some((true, _)) => self.zero_part(inode, high, to).await?,
+                    Some((false, _)) => {}
+                }
+            }
         }
-        // Edges that are written get their places before holes are filled.
-        self.write_ordered(inode, low, high).await?;
-        self.fill_holes(inode, low, high).await?;
-        let _p = self.reserve(1).await?;
-        let done = self.must(|c| self.update_inode(c, inode));
-        self.settled(done).await?;
-        drop(_p);
+        if low < high {
+            self.drop_range(inode, low, high).await?;
+            self.fill_holes(inode, low, high).await?;
+        }
         self.grow(inode, to, keep_size).await
     }
 }

@@ -42,6 +42,8 @@ const F2FS: Config = Config { name: "f2fs-posix", fs: "f2fs", ..PLAIN };
 
 const ZONED: Config = Config { mkfs: "-m", zoned: true, ..F2FS };
 
+const BTRFS: Config = Config { name: "btrfs", fs: "btrfs", ..PLAIN };
+
 /// All of them.
 pub static CONFIGS: &[Config] = &[
     PLAIN,
@@ -92,6 +94,23 @@ pub static CONFIGS: &[Config] = &[
         ..ZONED
     },
     Config { name: "nilfs2", fs: "nilfs2", ..PLAIN },
+    BTRFS,
+    Config { name: "btrfs-notreelog", ours: "notreelog", mount: "notreelog", ..BTRFS },
+    Config { name: "btrfs-nofua", fua: false, ..BTRFS },
+    Config {
+        name: "btrfs-nodatacow",
+        ours: "nodatacow",
+        mount: "nodatacow",
+        recorded: false,
+        ..BTRFS
+    },
+    Config {
+        name: "btrfs-4k",
+        ours: "node_size=4096,metadata=single",
+        mkfs: "-n 4096 -m single",
+        recorded: false,
+        ..BTRFS
+    },
 ];
 
 /// A configuration by name. Errors: lists what there is.

@@ -44,14 +44,21 @@ impl Guest {
         if !script.exists() {
             return Err(format!("{} is missing", script.display()));
         }
-        let home = std::env::var_os("GUEST").map(PathBuf::from).or_else(|| {
-            std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache/kernel-guest"))
-        });
-        let root = home.ok_or("no home directory")?.join("root/init_uml");
+        let root = root().ok_or("no home directory")?.join("init_uml");
         if !root.exists() {
             return Err(format!("{} is missing; run uml-setup.sh once", root.display()));
         }
         Ok(())
+    }
+
+    /// Can the guest make file systems called `fs`? Errors: why not: `uml-setup.sh` copies what the
+    /// host had then.
+    pub fn makes(fs: &str) -> Result<(), String> {
+        let mkfs = root().ok_or("no home directory")?.join(format!("sbin/mkfs.{fs}"));
+        if mkfs.exists() {
+            return Ok(());
+        }
+        Err(format!("the guest has no mkfs.{fs}; install it here and run uml-setup.sh again"))
     }
 
     /// A guest of `script`, with `scratch` for what it shares. Errors, each with its reason: no
@@ -119,6 +126,14 @@ impl Guest {
         }
         Ok((0..batch.len()).map(|i| read(&dir, i)).collect())
     }
+}
+
+/// The guest's root directory, as `uml-setup.sh` makes it.
+fn root() -> Option<PathBuf> {
+    let home = std::env::var_os("GUEST")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache/kernel-guest")));
+    home.map(|h| h.join("root"))
 }
 
 /// Makes a program of C that needs no libraries in the guest. Errors: no C compiler, and what it

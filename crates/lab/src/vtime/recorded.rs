@@ -9,6 +9,8 @@ pub const CALLS_TSV: &str = include_str!("../../../../kernels/linux-6.12/calls.t
 pub const F2FS_CALLS_TSV: &str = include_str!("../../../../kernels/linux-6.12/calls-f2fs.tsv");
 /// The same of NILFS2.
 pub const NILFS2_CALLS_TSV: &str = include_str!("../../../../kernels/linux-6.12/calls-nilfs2.tsv");
+/// The same of btrfs.
+pub const BTRFS_CALLS_TSV: &str = include_str!("../../../../kernels/linux-6.12/calls-btrfs.tsv");
 /// Requests of the idle case.
 pub const IDLE_TSV: &str = include_str!("../../../../kernels/linux-6.12/idle.tsv");
 /// Latency of the device in those runs, nanoseconds.
@@ -19,6 +21,7 @@ pub fn calls(config: &str) -> Result<Vec<Timed>, String> {
     let table = match config {
         "nilfs2" => NILFS2_CALLS_TSV,
         f if f.starts_with("f2fs") => F2FS_CALLS_TSV,
+        b if b.starts_with("btrfs") => BTRFS_CALLS_TSV,
         _ => CALLS_TSV,
     };
     let mut lines = table.lines().filter(|l| !l.starts_with('#'));

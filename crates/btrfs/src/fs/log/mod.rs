@@ -347,9 +347,8 @@ impl Btrfs {
             c.free_log(LOG_ROOT_TREE)?;
         }
         logs.has_item.set(false);
-        // In a new transaction no number of this one means anything.
-        logs.next.set(0);
-        logs.synced.set(-1);
+        // Numbers start again with the next log, not here: what is changed before there is one has
+        // the number that is left, and is synced again until a sync has that number.
         Ok(())
     }
 
