@@ -13,10 +13,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{CsumKind, SuperBlock};
-use crate::fs::{Btrfs, MountOptions, Mounted};
+use crate::fs::{Btrfs, Mend, MountOptions, Mounted, OldLog};
 use crate::image::{self, InspectOptions, kind_name};
 use crate::mkfs::{MkfsOptions, mkfs};
-use crate::replay::{self, RecoverOptions};
+use crate::replay::{self, OldReplay, Overgrown, RecoverOptions};
 
 const fn option(
     key: &'static str,
@@ -38,6 +38,10 @@ const OPTIONS: &[OptionSpec] = &[
     option("nodatasum", When::Mount, "", "new files have no checksums"),
     option("notreelog", When::Mount, "", "an fsync is a commit"),
     option("max_inline", When::Mount, "2048", "bytes up to which a file is kept in its item"),
+    option("old_log", When::Mount, "", "rules of logs left out: exists+names+gone_parents+…"),
+    option("old_replay", When::Always, "", "the same of their replay: dir_size, refs, overwrite"),
+    option("overgrown", When::Always, "panic", "where the replay of 6.12 panics: panic or replace"),
+    option("mend", When::Mount, "", "rules of logs that 6.12 has not: nameless, renamed"),
     option("commit", When::Mount, "30", "seconds from a transaction's begin to its commit"),
 ];
 
@@ -83,7 +87,15 @@ fn how(o: &Options) -> FsResult<RecoverOptions> {
     if version(era) != Some((6, 12)) {
         return Err(FsError::Unsupported(format!("btrfs era {era}: only 6.12 is known")));
     }
-    Ok(RecoverOptions::default())
+    let old = o.get("old_replay", OPTIONS).unwrap_or_default();
+    let old = OldReplay::parse(old)
+        .ok_or(FsError::Invalid("old_replay: dir_size, refs, overwrite, with + in between"))?;
+    let overgrown = match o.get("overgrown", OPTIONS).unwrap_or_default() {
+        "panic" => Overgrown::Panic,
+        "replace" => Overgrown::Replace,
+        _ => return Err(FsError::Invalid("overgrown: panic or replace")),
+    };
+    Ok(RecoverOptions { old, overgrown, ..RecoverOptions::default() })
 }
 
 fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
@@ -116,7 +128,13 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
 
 fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     Box::pin(async move {
-        how(o)?;
+        let how = how(o)?;
+        let old_log = OldLog::parse(o.get("old_log", OPTIONS).unwrap_or_default());
+        let old_log = old_log.ok_or(FsError::Invalid(
+            "old_log: exists, names, gone_parents, one_parent, dir_refs, parents, moves, prealloc",
+        ))?;
+        let mend = Mend::parse(o.get("mend", OPTIONS).unwrap_or_default());
+        let mend = mend.ok_or(FsError::Invalid("mend: nameless, renamed"))?;
         let commit_secs = match number(o, "commit", "commit: seconds, at least 1")? {
             0 => return Err(FsError::Invalid("commit: seconds, at least 1")),
             n => u64::from(n),
@@ -126,6 +144,10 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             datacow: !is_set(o, "nodatacow"),
             datasum: !is_set(o, "nodatasum"),
             treelog: !is_set(o, "notreelog"),
+            old_log,
+            mend,
+            old_replay: how.old,
+            overgrown: how.overgrown,
             max_inline: number(o, "max_inline", "max_inline: bytes")?.into(),
             commit_secs,
             epoch_secs: env.epoch_secs,

@@ -74,12 +74,15 @@ pub(crate) struct FileLife {
     pub xattrs: BTreeMap<String, Vec<XattrVersion>>,
     pub blocks: BTreeMap<u64, Vec<BlockVersion>>,
     pub sizes: Vec<SizeVersion>,
+    /// Space that was asked for behind the end of the file: version, and the byte behind it; 0: some
+    /// of it may be gone.
+    pub reserved: Vec<(u32, u64)>,
 }
 
 impl FileLife {
     fn new(kind: FileType, ino: Option<u64>, sizes: Vec<SizeVersion>) -> FileLife {
         let (blocks, xattrs) = (BTreeMap::new(), BTreeMap::new());
-        FileLife { kind, ino, target: None, xattrs, blocks, sizes }
+        FileLife { kind, ino, target: None, xattrs, blocks, sizes, reserved: Vec::new() }
     }
 }
 
@@ -462,6 +465,7 @@ impl Ledger {
                 let size = self.size(o);
                 match how {
                     Alloc::Punch | Alloc::ZeroKeep => {
+                        self.reserve(o, version, 0);
                         self.zero_range(o, version, *at, (at + len).min(size));
                     }
                     Alloc::Zero => {
@@ -480,7 +484,7 @@ impl Ledger {
                             self.promise(n, scope, Basis::Reserved, (open.since, any));
                         }
                     }
-                    Alloc::Keep => {}
+                    Alloc::Keep => self.reserve(o, version, at + len),
                 }
             }
             Call::Rename(a, b) => self.rename(version, a, b),
@@ -639,7 +643,17 @@ impl Ledger {
         }
     }
 
+    /// Space up to byte `end` was asked for, whatever the length; 0: some was given back.
+    fn reserve(&mut self, o: Object, version: u32, end: u64) {
+        let before = self.files[o as usize].reserved.last().map_or(0, |r| r.1);
+        let end = if end == 0 { 0 } else { end.max(before) };
+        if end != before {
+            self.files[o as usize].reserved.push((version, end));
+        }
+    }
+
     fn resize(&mut self, o: Object, version: u32, to: u64) {
+        self.reserve(o, version, 0);
         let from = self.size(o);
         if to < from {
             self.zero_range(o, version, to, from);

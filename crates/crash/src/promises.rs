@@ -82,7 +82,8 @@ impl Judge<'_> {
             None => Rule::LostSync,
         };
         let attributes = matches!(promise.scope, Scope::All | Scope::File { names: true, .. });
-        let due = Due { covers, since, names: false, attributes, range: None, by, rule };
+        let named = matches!(promise.scope, Scope::All);
+        let due = Due { covers, since, names: false, named, attributes, range: None, by, rule };
         match promise.scope {
             Scope::File { object, names } => {
                 let is_kept = kept.has(object, (begun, covers), names);
@@ -90,7 +91,7 @@ impl Judge<'_> {
                     return;
                 }
                 let profiled = names && self.profile.fsync_keeps_names;
-                judge.kept_file(object, &Due { names: profiled, ..due }, out);
+                judge.kept_file(object, &Due { names: profiled, named: profiled, ..due }, out);
                 debug_assert!(!is_kept || out.is_empty(), "a later promise is kept: {out:?}");
                 // Where the device has failed, what is due is no longer only a matter of versions.
                 if out.is_empty() && !self.ledger.failed {
@@ -134,9 +135,10 @@ impl Judge<'_> {
             seen,
         };
         let Some(file) = self.find(object) else {
-            let must = names && then.iter().any(|p| !self.changed(p, covers, object));
-            if must {
-                out.push(lost(then[0], None, "the file".into(), "no such file".into()));
+            let must = names && then.iter().any(|p| !self.changed(p, covers, object))
+                || due.named && self.was_never_nameless(object, covers);
+            if must && let Some(path) = then.first() {
+                out.push(lost(path, None, "the file".into(), "no such file".into()));
             }
             return;
         };
@@ -147,6 +149,14 @@ impl Judge<'_> {
             });
             if let Some(path) = gone {
                 out.push(lost(path, None, "this name".into(), "no such name".into()));
+            }
+            let mut others = self
+                .outcome
+                .files
+                .iter()
+                .filter(|f| life.ino == Some(f.ino) && f.kind == life.kind && f.nlink > 1);
+            if let Some(other) = others.find(|f| self.had_no_name(&f.path, covers, object)) {
+                out.push(lost(&other.path, None, "no such name".into(), "the name".into()));
             }
         }
         if due.attributes {
@@ -180,6 +190,12 @@ impl Judge<'_> {
             ));
             return;
         }
+        if due.attributes
+            && let Some(want) = self.lost_space(life, file, covers)
+        {
+            let seen = format!("space up to byte {}", file.allocated.unwrap_or(0));
+            out.push(lost(&file.path, None, format!("space up to byte {want}"), seen));
+        }
         let bs = self.ledger.block_bytes();
         let (first, last) = range.map_or((0, u64::MAX), |(from, to)| (from / bs, to.div_ceil(bs)));
         let last = last.min(file.size.div_ceil(bs));
@@ -203,6 +219,27 @@ impl Judge<'_> {
                 return;
             }
         }
+    }
+
+    /// Has the object had some name or other since version `covers`? Then a rename that is half done
+    /// may not take it away.
+    fn was_never_nameless(&self, object: Object, covers: u32) -> bool {
+        let since = &self.ledger.names[covers as usize..=self.begun as usize];
+        since.iter().all(|n| paths(n, object).next().is_some())
+    }
+
+    /// Has the object not had this name since version `covers`, nor has any other?
+    fn had_no_name(&self, path: &str, covers: u32, object: Object) -> bool {
+        let since = &self.ledger.names[covers as usize..=self.begun as usize];
+        !since.iter().any(|n| n.get(path) == Some(&object))
+    }
+
+    /// Space behind the end that was asked for by version `covers`, never given back, and is not
+    /// there: up to which byte.
+    fn lost_space(&self, life: &FileLife, file: &Survivor, covers: u32) -> Option<u64> {
+        let (then, want) = *life.reserved.iter().rev().find(|r| r.0 <= covers)?;
+        let changed = life.reserved.iter().any(|r| r.0 > then && r.0 <= self.begun && r.1 < want);
+        (!changed && file.allocated? < want).then_some(want)
     }
 
     /// Attributes of a file, as of version `covers` or later.
@@ -327,6 +364,8 @@ struct Due<'a> {
     since: u32,
     /// Names of a file too.
     names: bool,
+    /// It had a durable name: it cannot be gone as long as it has one.
+    named: bool,
     /// Its extended attributes: `fdatasync` says nothing of them.
     attributes: bool,
     /// Bytes of the file; `None`: all.

@@ -30,6 +30,8 @@ pub struct Survivor {
     pub blocks: Vec<(u64, u128)>,
     /// Bytes of the last block up to `size`, if it has a place and `size` ends within it.
     pub tail: Option<Vec<u8>>,
+    /// Byte behind the last that has a place, written or not. `None`: nobody looked.
+    pub allocated: Option<u64>,
 }
 
 /// What came out of a recovery.
@@ -170,6 +172,7 @@ impl FsSubject {
             xattrs: file.xattrs,
             blocks,
             tail,
+            allocated: file.allocated,
         })
     }
 }

@@ -47,6 +47,7 @@ fn file(path: &str, xattrs: &[(&str, u32, u32)]) -> Survivor {
         xattrs: Some(xattrs.iter().map(value).collect()),
         blocks: Vec::new(),
         tail: None,
+        allocated: None,
     }
 }
 

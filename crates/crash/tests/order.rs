@@ -49,6 +49,7 @@ fn file(n: usize, seeds: &[u32]) -> Survivor {
         xattrs: Some(Vec::new()),
         blocks: seeds.iter().enumerate().map(block).collect(),
         tail: None,
+        allocated: None,
     }
 }
 

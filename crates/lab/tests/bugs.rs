@@ -10,11 +10,26 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 23] = [
+const FEW: [(&str, u64); 38] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
     ("A10", 2),
+    ("A13", 400),
+    ("A13.moved", 64),
+    ("A14", 8),
+    ("A15", 1000),
+    ("A16", 400),
+    ("A17", 64),
+    ("A18.34", 32),
+    ("A18.39", 400),
+    ("A19", 8),
+    ("A20.6", 400),
+    ("A20.7", 64),
+    ("A20.8", 32),
+    ("N16", 8),
+    ("N17", 8),
+    ("N18", 8),
     ("A21.9", 3),
     ("A21.10", 8),
     ("A22", 3),
@@ -91,6 +106,7 @@ fn ext4_keeps_the_name_of_a_new_file_that_was_synced_and_posix_need_not() {
         xattrs: Some(Vec::new()),
         blocks: Vec::new(),
         tail: None,
+        allocated: None,
     };
     let left = Outcome { files: vec![Rc::new(dir)], ..Outcome::default() };
     let calls = played.dids.len() as u32;

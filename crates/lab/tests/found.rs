@@ -1,7 +1,8 @@
 //! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, of F2FS, N5, N10 and
 //! N11 by reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of ext4,
-//! and `N14` and `N15`, of NILFS2, by generated programs), seen in Linux itself: a guest with 6.12
-//! runs the reduced program in virtual time, and this host's kernel the one of `N9`.
+//! `N14` and `N15`, of NILFS2, and `N16` to `N18`, of btrfs, by generated programs), seen in Linux
+//! itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel the
+//! one of `N9`.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.
@@ -221,6 +222,33 @@ if mount -t nilfs2 /dev/z0 /mnt/a; then ls /mnt/a; umount /mnt/a; else echo no m
     > /share/cut 2> /dev/null
 "#;
 
+/// A program runs on a fresh btrfs, and the device is mounted as it is then. Written: `names`, all
+/// of them, and `sums`, of files, once it was mounted; `state`: how far it came.
+const LOGGED: &str = r#"
+cp /share/prog /run; chmod +x /run/prog
+D=/sys/kernel/config/nullb/z0
+mkdir $D
+for kv in memory_backed=1 completion_nsec=100000 irqmode=2 blocksize=4096 size=128; do
+    echo ${kv#*=} > $D/${kv%%=*} || exit 3
+done
+echo 1 > $D/power || exit 3
+device() { dd if=$1 of=/dev/z0 bs=1M oflag=direct 2> /dev/null || exit 4; }
+device /share/base
+mount -t btrfs /dev/z0 /mnt/a || exit 5
+/run/prog /share/program /mnt/a || exit 7
+dd if=/dev/z0 of=/run/cut bs=1M iflag=direct 2> /dev/null || exit 6
+umount /mnt/a
+device /run/cut
+echo cut > /share/state
+mount -t btrfs /dev/z0 /mnt/a || exit 8
+echo mounted > /share/state
+cd /mnt/a
+find . -type f -exec sha256sum {} \; > /share/sums
+find . | sort > /share/names
+cd /
+umount /mnt/a
+"#;
+
 /// What the guest left.
 struct Seen {
     /// Requests that the device was given (`true`) and answered, and what they are: `rwbs`, first
@@ -246,6 +274,14 @@ fn guest(bug: &str, run: &str, program: &str) -> Option<TempDir> {
 
 /// As [`guest`], with a file `base` there: an image.
 fn guest_with(bug: &str, run: &str, program: &str, base: Option<&[u8]>) -> Option<TempDir> {
+    let (scratch, went_well) = any_guest(bug, run, program, base)?;
+    let said = std::fs::read_to_string(scratch.path().join("stdout.txt")).unwrap_or_default();
+    assert!(went_well, "the guest failed: {said}");
+    Some(scratch)
+}
+
+/// The same, of one that may fail: did it not?
+fn any_guest(bug: &str, run: &str, program: &str, base: Option<&[u8]>) -> Option<(TempDir, bool)> {
     let script = Guest::usual_place();
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
@@ -266,9 +302,8 @@ fn guest_with(bug: &str, run: &str, program: &str, base: Option<&[u8]>) -> Optio
     std::fs::write(dir.join("program"), program).expect("written");
     std::fs::write(dir.join("run.sh"), run).expect("written");
     let ran = Command::new("bash").arg(&script).arg(dir).env("TT", "inf-cpu").output();
-    let said = std::fs::read_to_string(dir.join("stdout.txt")).unwrap_or_default();
-    assert!(ran.expect("bash").status.success(), "the guest failed: {said}");
-    Some(scratch)
+    let went_well = ran.expect("bash").status.success();
+    Some((scratch, went_well))
 }
 
 fn compile(source: &Path, binary: &Path) -> Result<(), String> {
@@ -487,17 +522,17 @@ fn linux_too_brings_back_what_was_zeroed_past_the_log() {
     }
 }
 
-fn nilfs2_image(text: &str, bytes: usize) -> Vec<u8> {
+fn new_image(text: &str, bytes: usize) -> Vec<u8> {
     let mut image = vec![0; bytes];
-    let (nilfs2, options) = file_system(text).expect("options");
-    let made = (nilfs2.mkfs)(&options, bytes as u64).expect("a file system");
+    let (fs, options) = file_system(text).expect("options");
+    let made = (fs.mkfs)(&options, bytes as u64).expect("a file system");
     made.read_bytes(0, &mut image);
     image
 }
 
 #[test]
 fn linux_too_takes_a_log_for_whole_whose_first_part_is_lost() {
-    let base = nilfs2_image("nilfs2,blocks_per_segment=16", 6 << 20);
+    let base = new_image("nilfs2,blocks_per_segment=16", 6 << 20);
     let program = "mkdir a\nopen 0 . r\nsyncfs 0\nopen 1 b rw,creat\nsyncfs 0\n";
     // The last block of its segment.
     const LOST: u64 = 31;
@@ -521,7 +556,7 @@ fn linux_too_takes_a_log_for_whole_whose_first_part_is_lost() {
 
 #[test]
 fn linux_too_cannot_mount_after_an_fdatasync_of_a_file_without_a_name() {
-    let base = nilfs2_image("nilfs2,blocks_per_segment=64", 64 << 20);
+    let base = new_image("nilfs2,blocks_per_segment=64", 64 << 20);
     let program = |last: &str| {
         format!(
             "open 0 a rw,creat\npwrite 0 4096 0 1\nunlink a\nfsync 0\npwrite 0 4096 0 2\n{last} 0\n"
@@ -532,4 +567,65 @@ fn linux_too_cannot_mount_after_an_fdatasync_of_a_file_without_a_name() {
         let cut = std::fs::read_to_string(dir.path().join("cut")).expect("the guest wrote it");
         assert_eq!(cut, left, "{last}");
     }
+}
+
+#[test]
+fn linux_too_gives_a_file_its_name_and_old_data_back_that_was_synced_without_it() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |last: &str| {
+        let program = format!(
+            "open 0 a rw,creat\npwrite 0 4096 0 1\nopen 1 . r\nsyncfs 1\nunlink a\n\
+            pwrite 0 4096 0 2\nfsync 0\n{last}"
+        );
+        let dir = guest_with("N16", LOGGED, &program, Some(&base))?;
+        Some(std::fs::read_to_string(dir.path().join("sums")).expect("the guest wrote it"))
+    };
+    let sum = |seed| {
+        let data = wp_workload::program::contents(seed, 0, 4096).to_vec();
+        wp_lab::results::sha256(&data)
+    };
+    let Some(left) = of("") else { return };
+    assert_eq!(left, format!("{}  ./a\n", sum(1)), "what was there before, not {}", sum(2));
+    // A sync of all is a commit, and the name is gone.
+    assert_eq!(of("syncfs 1\n").as_deref(), Some(""));
+}
+
+#[test]
+fn linux_too_panics_at_mount_where_a_log_has_more_names_than_its_leaf_has_room_for() {
+    let base = new_image("btrfs", 128 << 20);
+    let links = |from: u32, to: u32| -> String {
+        (from..to).map(|n| format!("link file {n:0>181}\n")).collect()
+    };
+    let of = |more: u32| {
+        let program = format!(
+            "open 0 file rw,creat\n{}open 1 . r\nsyncfs 1\n{}fsync 0\n",
+            links(0, 35),
+            links(35, 35 + more)
+        );
+        let (dir, went_well) = any_guest("N17", LOGGED, &program, Some(&base))?;
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+        Some((went_well, read("state"), read("names").lines().count(), read("console.txt")))
+    };
+    let Some((went_well, state, _, console)) = of(15) else { return };
+    assert!(!went_well && state == "cut\n", "{state}: {console}");
+    assert!(console.contains("Kernel panic") && console.contains("btrfs_extend_item"), "{console}");
+    // Fewer names are replayed: those of the links, the file's, and the root.
+    let (went_well, state, names, console) = of(5).expect("there is a guest");
+    assert!(went_well && state == "mounted\n", "{state}: {console}");
+    assert_eq!(names, 35 + 5 + 2);
+}
+
+#[test]
+fn linux_too_has_a_synced_file_below_the_old_name_of_its_directory() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |last: &str| {
+        let program = format!(
+            "mkdir A\nopen 1 . r\nsyncfs 1\nrename A B\nopen 0 B/foo rw,creat\nfsync 0\n{last}"
+        );
+        let dir = guest_with("N18", LOGGED, &program, Some(&base))?;
+        Some(std::fs::read_to_string(dir.path().join("names")).expect("the guest wrote it"))
+    };
+    let Some(left) = of("") else { return };
+    assert_eq!(left, ".\n./A\n./A/foo\n");
+    assert_eq!(of("open 2 B r\nfsync 2\n").as_deref(), Some(".\n./B\n./B/foo\n"));
 }

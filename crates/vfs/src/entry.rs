@@ -231,6 +231,8 @@ pub struct SurveyedFile {
     pub xattrs: Option<Vec<(String, Vec<u8>)>>,
     /// What has a place and was written, in order; everything else below `size` reads as zero.
     pub map: Vec<Run>,
+    /// Byte behind the last that has a place, written or not. `None`: the survey does not look.
+    pub allocated: Option<u64>,
 }
 
 /// What a mount after a crash would find.

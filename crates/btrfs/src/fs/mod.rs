@@ -46,11 +46,13 @@ use wp_rt::{Lock, Rt};
 
 use crate::core::Core;
 use crate::disk::Timespec;
+use crate::replay::{OldReplay, Overgrown};
 
 use cleaner::Cleaner;
 use commit::Commits;
 use inode::Inode;
 use log::Logs;
+pub use log::{Mend, OldLog};
 pub use ops::Mounted;
 use ordered::Endings;
 
@@ -68,6 +70,14 @@ pub struct MountOptions {
     pub datasum: bool,
     /// May an fsync write a log (`treelog`)?
     pub treelog: bool,
+    /// Rules of logs that are left out, as older kernels did.
+    pub old_log: OldLog,
+    /// The same of their replay.
+    pub old_replay: OldReplay,
+    /// Rules of logs that Linux 6.12 has not.
+    pub mend: Mend,
+    /// What a replay does where that of Linux 6.12 panics.
+    pub overgrown: Overgrown,
     /// Most bytes of a file that is kept in its item (`max_inline`).
     pub max_inline: u64,
     /// Seconds from a transaction's begin to its commit (`commit`).
@@ -85,6 +95,10 @@ impl Default for MountOptions {
             datacow: true,
             datasum: true,
             treelog: true,
+            old_log: OldLog::default(),
+            mend: Mend::default(),
+            old_replay: OldReplay::default(),
+            overgrown: Overgrown::default(),
             max_inline: 2048,
             commit_secs: 30,
             epoch_secs: 0,

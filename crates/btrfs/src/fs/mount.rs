@@ -44,7 +44,11 @@ impl Btrfs {
             return Err(FsError::Unsupported("btrfs without feature: NO_HOLES".to_owned()));
         }
         let now = opts.epoch_secs.saturating_add_unsigned(rt.now().secs());
-        let options = RecoverOptions { now: u64::try_from(now).unwrap_or(0) };
+        let options = RecoverOptions {
+            now: u64::try_from(now).unwrap_or(0),
+            old: opts.old_replay,
+            overgrown: opts.overgrown,
+        };
         let sb = core.super_block();
         let has_log = sb.log_root.get() != 0;
         let checks_uuids = sb.uuid_tree_generation.get() != sb.generation.get();

@@ -383,6 +383,7 @@ impl Btrfs {
             Ok((was, gone))
         });
         if let Ok((was, gone)) = done {
+            moved.logged.renamed.set(self.newest());
             if let (Some(old), Some(gone)) = (&again, gone) {
                 self.note_unlink(&b, old, false);
                 self.forget_logged_name(to, old, gone);

@@ -15,6 +15,7 @@ use wp_rt::{Rt, WaitQueue};
 use crate::core::Core;
 use crate::disk::file_extent::{FileExtentItem, extent_type};
 use crate::disk::{id, wide};
+use crate::site;
 
 use super::inode::Inode;
 use super::{BLOCK, Btrfs};
@@ -145,6 +146,12 @@ impl Btrfs {
         });
         inode.ordered.borrow_mut().insert(start, o.clone());
         self.endings.count.set(self.endings.count.get() + 1);
+        if !site::ITEMS_LATER.on() {
+            let inode = self.inode_in_memory(inode.ino);
+            o.left.set(0);
+            self.endings.queue.borrow_mut().extend(inode.map(|i| (i, o.clone())));
+            self.endings.wake.wake_all();
+        }
         o
     }
 
@@ -314,7 +321,7 @@ impl Btrfs {
             }
             Place::Prealloc | Place::Same => {}
         }
-        for (at, sums) in o.sums.borrow().iter() {
+        for (at, sums) in o.sums.borrow().iter().filter(|_| site::DATA_SUMS.on()) {
             c.insert_csums(id::CSUM_TREE, *at, sums)?;
         }
         if o.place != Place::Same {

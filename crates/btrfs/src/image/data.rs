@@ -52,7 +52,13 @@ impl Image<'_> {
     /// Errors: `Corrupt` for extents that overlap or contradict themselves; `Unsupported` for
     /// compressed ones.
     pub fn pieces(&self, file: &Record) -> FsResult<Vec<Piece>> {
+        Ok(self.layout(file)?.0)
+    }
+
+    /// The same, and the byte behind the last that has a place, written or not.
+    pub fn layout(&self, file: &Record) -> FsResult<(Vec<Piece>, u64)> {
         let mut out = Vec::new();
+        let mut last = 0;
         let mut done = 0u64;
         let key = |offset| Key::new(file.ino, kind::EXTENT_DATA, offset);
         self.each(&file.tree, key(0), key(u64::MAX), &mut |item| {
@@ -75,10 +81,14 @@ impl Image<'_> {
                         return fail("key.offset", at, "0 for an inline extent");
                     }
                     let place = item.at + wide(FileExtent::INLINE_HEAD);
+                    last = end;
                     out.push(Piece::Inline(data.to_vec(), place));
                 }
                 FileExtent::Regular(e) => {
                     refuse_encoded(&e.head)?;
+                    if e.has_place() {
+                        last = end;
+                    }
                     if e.has_place() && e.head.kind == extent_type::REGULAR {
                         let logical = e.disk_bytenr.get().checked_add(e.offset.get());
                         let Some(logical) = logical else {
@@ -90,7 +100,7 @@ impl Image<'_> {
             }
             Ok(true)
         })?;
-        Ok(out)
+        Ok((out, last))
     }
 
     /// Calls `take` with the contents of a file up to its size, part by part: bytes, or a number of

@@ -9,22 +9,19 @@ use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
 use crate::disk::wide;
 use crate::replay::{RecoverOptions, recover};
+use crate::site;
 
 use super::{Image, Piece, Record};
 
 /// Recovers into `overlay` as a mount would and surveys the result.
 ///
-/// Errors: the mount's, and `Corrupt` where Linux 6.12 panics instead of mounting. A file or
-/// directory that cannot be read is a fault of the survey.
+/// Errors: the mount's. A file or directory that cannot be read is a fault of the survey.
 pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Survey> {
     let recovery = recover(overlay, options)?;
-    if recovery.panics > 0 {
-        let expected = "0 places where the replay of Linux 6.12 panics (btrfs_extend_item)";
-        return Err(FsError::corrupt("btrfs log", "names", 0, recovery.panics, expected));
-    }
     let mut out = survey_as_is(&Image::open(overlay)?)?;
     out.did = recovery.to_string();
-    out.last = recovery.last.iter().map(|at| at / 4096).collect();
+    let last = recovery.last.iter().filter(|_| site::RECOVER_LAST.on());
+    out.last = last.map(|at| at / 4096).collect();
     out.counts.push(("inodes_replayed", recovery.inodes));
     out.counts.push(("names_replayed", recovery.names));
     out.counts.push(("extents_replayed", recovery.extents));
@@ -93,8 +90,10 @@ fn file(
         }
     };
     let mut map: Vec<Run> = Vec::new();
+    let mut allocated = None;
     if kind == FileType::File {
-        let pieces = image.pieces(record)?;
+        let (pieces, end) = image.layout(record)?;
+        allocated = Some(end);
         if let Err(e) = image.check_sums(record, &pieces) {
             faults.push(format!("{path}: {e}"));
         }
@@ -123,5 +122,6 @@ fn file(
         target,
         xattrs,
         map,
+        allocated,
     })
 }

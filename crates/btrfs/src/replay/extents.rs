@@ -7,6 +7,7 @@ use crate::disk::feature::incompat;
 use crate::disk::file_extent::{FileExtentItem, compression};
 use crate::disk::{FileExtent, Key, kind, wide};
 use crate::refs::DataRef;
+use crate::site;
 
 use super::{Replay, broken};
 
@@ -135,7 +136,10 @@ impl Replay<'_, '_> {
                     return Ok(());
                 }
                 let end = end_of(key, &extent)?;
-                dropped = self.drop_extents(ino, key.offset, end)?;
+                dropped = match site::REPLAY_DROP.on() {
+                    true => self.drop_extents(ino, key.offset, end)?,
+                    false => 0,
+                };
                 bytes = if e.has_place() { e.num_bytes.get() } else { 0 };
                 let flags = self.core.super_block().incompat_flags.get();
                 let keeps_holes = flags & incompat::NO_HOLES == 0;
@@ -144,7 +148,9 @@ impl Replay<'_, '_> {
                 }
                 if e.has_place() {
                     self.use_extent(self.data_ref(ino, key.offset, &e))?;
-                    self.replay_sums(&e)?;
+                    if site::REPLAY_SUMS.on() {
+                        self.replay_sums(&e)?;
+                    }
                 }
             }
         }

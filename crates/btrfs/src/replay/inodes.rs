@@ -8,9 +8,10 @@ use crate::disk::inode;
 use crate::disk::misc::orphan_key;
 use crate::disk::node::{ITEM_BYTES, leaf_space};
 use crate::disk::{InodeItem, Key, dir, id, kind};
+use crate::site;
 
 use super::names::insert_delayed;
-use super::{Replay, broken, log, missing};
+use super::{Overgrown, Replay, broken, log, missing};
 
 fn fixup_key(ino: u64) -> Key {
     Key::new(id::TREE_LOG_FIXUP, kind::ORPHAN_ITEM, ino)
@@ -72,7 +73,8 @@ impl Replay<'_, '_> {
             return self.core.replace_item(self.tree, key, old.as_bytes());
         }
         new.nbytes = old.nbytes;
-        if new.is_dir() {
+        let keeps_size = !self.state.old.dir_size && site::REPLAY_DIR_SIZE.on();
+        if new.is_dir() && keeps_size {
             new.size = if old.is_dir() { old.size } else { 0.into() };
         }
         self.fill_generation(&mut new);
@@ -83,11 +85,21 @@ impl Replay<'_, '_> {
     /// has no room: the search does not split it then (`EOVERFLOW`), and `btrfs_extend_item` is
     /// called all the same. Seen with many names of a file in one directory.
     fn count_panic(&mut self, key: Key, have: usize, new: usize) -> FsResult<()> {
-        let overflows = new + have + ITEM_BYTES > leaf_space(self.core.node_bytes());
-        if new > have && overflows {
-            let path = self.core.path(self.tree, key)?;
-            let free = self.core.leaf(&path)?.free_bytes();
-            self.state.done.panics += u64::from(free < new - have);
+        if new + have + ITEM_BYTES <= leaf_space(self.core.node_bytes()) {
+            return Ok(());
+        }
+        let path = self.core.path(self.tree, key)?;
+        let free = self.core.leaf(&path)?.free_bytes();
+        if self.state.old.overwrite && free < new + ITEM_BYTES {
+            let expected = "room for a second item of its size (EOVERFLOW)";
+            return Err(broken("item that is replaced", crate::disk::wide(free), expected));
+        }
+        if new > have && free < new - have {
+            self.state.done.panics += 1;
+            if self.state.overgrown == Overgrown::Panic {
+                let expected = "room for an item that grows: Linux 6.12 panics here";
+                return Err(broken("item that is replaced", crate::disk::wide(free), expected));
+            }
         }
         Ok(())
     }
@@ -100,6 +112,9 @@ impl Replay<'_, '_> {
 
     /// Attributes that the log does not have go. `replay_xattr_deletes`.
     pub(super) fn delete_xattrs(&mut self, ino: u64) -> FsResult<()> {
+        if !site::REPLAY_XATTRS_GO.on() {
+            return Ok(());
+        }
         let mut from = Key::new(ino, kind::XATTR_ITEM, 0);
         let to = Key::new(ino, kind::XATTR_ITEM, u64::MAX);
         while let Some((key, item)) = self.core.first(self.tree, from, to)? {
@@ -131,7 +146,7 @@ impl Replay<'_, '_> {
     /// Names of a directory that the log would have, if they were still there, go.
     /// `replay_dir_deletes`.
     pub(super) fn delete_names(&mut self, folder: u64) -> FsResult<()> {
-        if self.inode(folder)?.is_none() {
+        if self.inode(folder)?.is_none() || !site::REPLAY_NAMES_GO.on() {
             return Ok(());
         }
         for (from, to) in self.log.ranges(folder)? {
@@ -177,6 +192,9 @@ impl Replay<'_, '_> {
         while let Some(ino) = self.fixup.pop_last() {
             self.core.remove_item(self.tree, fixup_key(ino))?;
             let mut inode = self.inode_needed(ino)?;
+            if !site::REPLAY_LINKS.on() {
+                continue;
+            }
             inode.nlink = self.count_names(ino)?.into();
             self.put_inode(ino, &inode)?;
             if inode.nlink.get() > 0 {

@@ -20,6 +20,7 @@ mod extents;
 mod inodes;
 mod log;
 mod names;
+mod old;
 mod refs;
 
 use std::collections::BTreeSet;
@@ -33,9 +34,11 @@ use crate::disk::dir;
 use crate::disk::inode::mode;
 use crate::disk::{FileKind, Key, Timespec, kind};
 use crate::image;
+use crate::site;
 use crate::trans::Plan;
 
 use log::{Log, LogRoots};
+pub use old::{OldReplay, Overgrown};
 
 pub(crate) use log::blocks as log_blocks;
 
@@ -44,11 +47,19 @@ pub(crate) use log::blocks as log_blocks;
 pub struct RecoverOptions {
     /// Time that inodes and directories get which lose a name, in seconds since 1970.
     pub now: u64,
+    /// Rules that are left out, as older kernels did.
+    pub old: OldReplay,
+    /// What happens where Linux 6.12 panics.
+    pub overgrown: Overgrown,
 }
 
 impl Default for RecoverOptions {
     fn default() -> RecoverOptions {
-        RecoverOptions { now: 1_388_534_400 }
+        RecoverOptions {
+            now: 1_388_534_400,
+            old: OldReplay::default(),
+            overgrown: Overgrown::default(),
+        }
     }
 }
 
@@ -168,7 +179,8 @@ pub fn replay(core: &mut Core<'_>, options: &RecoverOptions) -> FsResult<Recover
         logs.push(log);
     }
     let (allocated, delayed) = (BTreeSet::new(), names::Delayed::new());
-    let mut state = State { now: options.now, done, allocated, delayed };
+    let (now, old) = (options.now, options.old);
+    let mut state = State { now, old, overgrown: options.overgrown, done, allocated, delayed };
     let mut fixups = vec![BTreeSet::new(); logs.len()];
     for stage in [Stage::Inodes, Stage::Names, Stage::All] {
         for (log, fixup) in logs.iter().zip(&mut fixups) {
@@ -195,6 +207,8 @@ enum Stage {
 /// What all logs share.
 struct State {
     now: u64,
+    old: OldReplay,
+    overgrown: Overgrown,
     done: Recovery,
     /// Data extents that no item in the extent tree has yet: address and bytes.
     allocated: BTreeSet<(u64, u64)>,
@@ -269,7 +283,7 @@ impl Replay<'_, '_> {
             // there now beyond it goes first.
             let mut inode = self.inode_needed(key.objectid)?;
             let from = inode.size.get().checked_next_multiple_of(4096);
-            if let Some(from) = from {
+            if let Some(from) = from.filter(|_| site::REPLAY_BEYOND.on()) {
                 let dropped = self.drop_extents(key.objectid, from, u64::MAX)?;
                 inode.nbytes = inode.nbytes.get().saturating_sub(dropped).into();
             }

@@ -4,6 +4,7 @@ use wp_base::FsResult;
 
 use crate::disk::inode::{self, Name, extref_hash};
 use crate::disk::{Key, kind, wide};
+use crate::site;
 
 use super::{Replay, broken};
 
@@ -42,7 +43,9 @@ impl Replay<'_, '_> {
             let inode = self.inode_needed(ino)?;
             self.put_inode(ino, &inode)?;
         }
-        self.unlink_old(key, &new)?;
+        if !self.state.old.refs && site::REPLAY_REFS_GO.on() {
+            self.unlink_old(key, &new)?;
+        }
         self.overwrite_item(key, item)
     }
 
@@ -55,6 +58,9 @@ impl Replay<'_, '_> {
     /// Names of the inode in this directory that the log does not have, and what else has the name
     /// or its place, go. `false`: it is the root directory's, which has none. `__add_inode_ref`.
     fn make_room(&mut self, folder: u64, ino: u64, index: u64, name: &[u8]) -> FsResult<bool> {
+        if !site::REPLAY_ROOM.on() {
+            return Ok(true);
+        }
         let key = Key::new(ino, kind::INODE_REF, folder);
         while let Some(item) = self.core.lookup(self.tree, key)? {
             if ino == folder {

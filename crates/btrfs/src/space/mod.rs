@@ -30,6 +30,7 @@ use wp_base::{FsError, FsResult};
 use crate::core::Core;
 use crate::disk::chunk::group;
 use crate::disk::{BlockGroupItem, Key, id, kind, view_mut, wide};
+use crate::site;
 
 pub use free::Runs;
 
@@ -189,8 +190,12 @@ impl Core<'_> {
             return Err(FsError::corrupt("btrfs block group", "used", 0, g.used, expected));
         }
         g.used -= bytes;
-        g.pinned += bytes;
-        self.space.pinned.add(bytenr, bytes)?;
+        if site::PIN_FREED.on() {
+            g.pinned += bytes;
+            self.space.pinned.add(bytenr, bytes)?;
+        } else {
+            g.free.add(bytenr, bytes)?;
+        }
         self.note_dirty_group(bytenr)
     }
 

@@ -10,6 +10,7 @@ use crate::core::{Core, Root};
 use crate::disk::misc::DevStats;
 use crate::disk::node::flag;
 use crate::disk::{Key, id, kind, wide};
+use crate::site;
 use crate::tree::page;
 
 use super::{Plan, PlanBlock};
@@ -69,6 +70,9 @@ impl Core<'_> {
         self.trans.is_writing = true;
         self.trans.unwritten = blocks.iter().map(|b| b.logical).collect();
         self.space.unpinning = std::mem::take(&mut self.space.pinned);
+        if !site::UNPIN_LATER.on() {
+            self.unpin()?;
+        }
         for root in self.roots.values_mut() {
             root.commit_node = root.node;
         }

@@ -12,6 +12,7 @@ use wp_base::FsResult;
 
 use crate::core::{Core, Root};
 use crate::disk::{InodeItem, Key, RootItem, SuperBlock, id, inode, kind, wide};
+use crate::site;
 
 /// The tree of log trees, as a tree that is open.
 pub const LOG_ROOT_TREE: u64 = id::TREE_LOG;
@@ -122,7 +123,10 @@ impl Core<'_> {
         let bytes = wide(self.node_bytes());
         for block in self.log_blocks(open)? {
             self.forget_block(block);
-            self.pin_reserved(block, bytes)?;
+            match site::LOG_PINNED.on() {
+                true => self.pin_reserved(block, bytes)?,
+                false => self.free_reserved(block, bytes)?,
+            }
         }
         self.roots.remove(&open);
         Ok(())

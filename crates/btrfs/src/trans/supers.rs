@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::disk::feature::incompat;
 use crate::disk::super_block::flag;
 use crate::disk::{RootBackup, SuperBlock, id};
+use crate::site;
 
 impl Core<'_> {
     /// The super blocks after the running transaction, for all copies. `update_super_roots`,
@@ -30,7 +31,9 @@ impl Core<'_> {
         }
         sb.incompat_flags = (sb.incompat_flags.get() | big).into();
         sb.flags = (sb.flags.get() | flag::WRITTEN).into();
-        (sb.log_root, sb.log_root_level) = (0.into(), 0);
+        if site::COMMIT_ENDS_LOG.on() {
+            (sb.log_root, sb.log_root_level) = (0.into(), 0);
+        }
         let backup = self.backup()?;
         let slots = &mut self.sb.super_roots;
         let newest = slots.iter().position(|b| b.tree_root_gen.get() == last);

@@ -120,6 +120,7 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
         _ => Vec::new(),
     };
     let file = SurveyedFile {
+        allocated: None,
         path,
         kind,
         ino: record.number.into(),

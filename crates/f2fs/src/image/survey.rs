@@ -93,6 +93,7 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
         }));
     }
     let file = SurveyedFile {
+        allocated: None,
         path,
         kind,
         ino: record.ino.into(),

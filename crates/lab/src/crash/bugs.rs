@@ -10,8 +10,8 @@
 //!         taken at its word. N10 and N11 were read in the kernel's source, found by `crash
 //!         direct` with another process that syncs, and seen in a guest with 6.12; that process
 //!         found N12, which the source has too, and N13, seen in the guest. N14 was found by `crash
-//!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest. R1 and R2
-//!         are what the reference images of F2FS and its recorded waits show.
+//!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest; so was N16.
+//!         N17 was found by random programs on the real kernel, N18 by `crash moved`. R1 and R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +22,8 @@ use wp_crash::{Profile, Rule, Totals};
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
 use super::programs::{
-    Make, direct, emptied, errors, far, fill, moved, nameless, ordered, publish, save, zeroed,
+    Make, direct, emptied, errors, far, fill, logged, moved, nameless, ordered, publish, save,
+    zeroed,
 };
 use super::sequences;
 use super::wild::Extras;
@@ -149,6 +150,23 @@ const F2FS_ZONED: Side = Side { device: ZONES.0, params: ZONES.1, elevator: "mq-
 const F2FS_BUG: Bug =
     Bug { fixed: Side { fs: MENDED, ..F2FS }, rule: Rule::LostSync, profile: F2FS_KEEPS, ..BUG };
 
+/// A btrfs as small as mkfs makes one.
+const BTRFS: Side = Side { params: &[("capacity_bytes", 128 << 20)], elevator: "", ..PLAIN };
+/// One with what Linux 6.12 lacks, and no more.
+macro_rules! btrfs {
+    ($old:literal) => {
+        Side { fs: concat!("btrfs,mend=nameless+renamed,overgrown=replace", $old), ..BTRFS }
+    };
+}
+/// A bug of btrfs' logs, by which what was synced is lost.
+const BTRFS_BUG: Bug = Bug {
+    fixed: btrfs!(""),
+    rule: Rule::LostSync,
+    profile: Profile::of(&wp_btrfs::ENTRY.promises),
+    programs: Programs::Made(logged::names, 2048),
+    ..BUG
+};
+
 /// Those that this build can show.
 pub static BUGS: &[Bug] = &[
     Bug {
@@ -229,6 +247,85 @@ pub static BUGS: &[Bug] = &[
         },
         programs: Programs::Made(far::behind_the_inode, 48),
         ..F2FS_BUG
+    },
+    Bug {
+        id: "A13",
+        what: "btrfs: a directory that was logged only to exist counts as synced: a file that was renamed into it is gone",
+        affected: btrfs!(",old_log=exists"),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A13.moved",
+        what: "btrfs: a directory is synced that a file has moved away from, and the file is gone",
+        affected: btrfs!(",old_log=moves"),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A14",
+        what: "btrfs: a file that moved, and whose old directory was replaced, is in both (until 0f375eed92b5)",
+        // To rename directories is a part of it, which makes an fsync a commit if N18 is mended.
+        affected: Side { fs: "btrfs,mend=nameless,old_log=gone_parents", ..BTRFS },
+        fixed: Side { fs: "btrfs,mend=nameless", ..BTRFS },
+        programs: Programs::Made(logged::replaced, 64),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A15",
+        what: "btrfs: a directory above a new link counts as synced, and is missing (until d4682ba03ef6)",
+        affected: btrfs!(",old_log=names"),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A16",
+        what: "btrfs: a directory that was renamed and synced has its old name",
+        affected: btrfs!(",old_log=dir_refs"),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A17",
+        what: "btrfs: a link in a new directory is missing, though the file was synced by either name (until 41bd60676923)",
+        affected: btrfs!(",old_log=one_parent"),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A18.34",
+        what: "btrfs: replay counts a directory's new names twice: it can never be removed (generic/034)",
+        affected: btrfs!(",old_replay=dir_size"),
+        rule: Rule::Metadata,
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A18.39",
+        what: "btrfs: a name that was removed stays in its directory, which can never be removed (generic/039)",
+        affected: btrfs!(",old_log=parents,old_replay=refs"),
+        rule: Rule::Metadata,
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A19",
+        what: "btrfs: replay finds no room for an item that is there already: no mount (generic/041, until 2c2c452b0cbc)",
+        affected: btrfs!(",old_replay=overwrite"),
+        rule: Rule::Recoverable,
+        programs: Programs::Made(logged::many_links, 16),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A20.6",
+        what: "btrfs: a directory is synced and its files are missing: one of them was synced before",
+        affected: btrfs!(",old_log=exists"),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A20.7",
+        what: "btrfs: a file is synced and not all of its names are there (until 41bd60676923)",
+        affected: btrfs!(",old_log=one_parent"),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "A20.8",
+        what: "btrfs: space that was allocated behind the end of a file is lost, though synced (until 471d557afed1)",
+        affected: btrfs!(",old_log=prealloc"),
+        ..BTRFS_BUG
     },
     Bug {
         id: "A21.9",
@@ -410,6 +507,28 @@ pub static BUGS: &[Bug] = &[
         profile: Profile::of(&wp_nilfs2::ENTRY.promises),
         programs: Programs::Made(nameless::spill, 32),
         ..BUG
+    },
+    Bug {
+        id: "N16",
+        what: "btrfs: an fsync of an open file without a name does nothing, and the name comes back, with old data",
+        affected: Side { fs: "btrfs,mend=renamed", ..BTRFS },
+        programs: Programs::Made(nameless::spill, 32),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N17",
+        what: "btrfs: a log has more names of a file than its item has room for where it is: Linux panics at mount",
+        affected: Side { fs: "btrfs,mend=nameless+renamed", ..BTRFS },
+        rule: Rule::Recoverable,
+        programs: Programs::Made(logged::many_links, 16),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N18",
+        what: "btrfs: a file is synced below a directory that was renamed, and is below its old name",
+        affected: Side { fs: "btrfs,mend=nameless", ..BTRFS },
+        programs: Programs::Made(moved::directories, 32),
+        ..BTRFS_BUG
     },
     Bug {
         id: "A12",
@@ -616,6 +735,13 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
 /// Errors: a machine that cannot be.
 pub fn affected(bug: &Bug) -> Result<(Campaign, Rule), MachineError> {
     Ok((campaign(bug, &bug.affected, true)?, bug.rule))
+}
+
+/// The same where it was mended.
+///
+/// Errors: a machine that cannot be.
+pub fn fixed(bug: &Bug) -> Result<(Campaign, Rule), MachineError> {
+    Ok((campaign(bug, &bug.fixed, false)?, bug.rule))
 }
 
 /// A side that cannot be mounted. Errors: it can.

@@ -187,6 +187,7 @@ mod tests {
                 xattrs: Some(Vec::new()),
                 blocks: Vec::new(),
                 tail: None,
+                allocated: None,
             })
         };
         Outcome { files: files.iter().map(file).collect(), ..Outcome::default() }

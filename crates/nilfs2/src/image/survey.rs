@@ -68,6 +68,7 @@ fn file(image: &Image<'_>, path: String, record: &Record) -> FsResult<SurveyedFi
         }));
     }
     Ok(SurveyedFile {
+        allocated: None,
         path,
         kind,
         ino: record.ino,

@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 use crate::disk::file_extent::{FileExtentItem, extent_type};
 use crate::disk::{FileExtent, Key, id, kind};
 use crate::items::FilePart;
+use crate::site;
 
 use super::super::BLOCK;
 use super::super::inode::Inode;
@@ -55,12 +56,19 @@ impl Log<'_> {
 
     /// `log_csums`: what is there of these addresses goes first, as they may overlap.
     fn put_sums(&mut self, (at, sums): (u64, Vec<u8>)) -> FsResult<()> {
-        if sums.is_empty() { Ok(()) } else { self.c.insert_csums(self.log, at, &sums) }
+        if sums.is_empty() || !site::LOG_SUMS.on() {
+            Ok(())
+        } else {
+            self.c.insert_csums(self.log, at, &sums)
+        }
     }
 
     /// Holes, so that replay drops what was there: with NO_HOLES they have no items to be copied.
     /// `btrfs_log_holes`.
     pub fn log_holes(&mut self, inode: &Inode) -> FsResult<()> {
+        if !site::LOG_HOLES.on() {
+            return Ok(());
+        }
         let end = inode.size().next_multiple_of(BLOCK);
         let parts = self.c.parts(self.fs.tree, inode.ino, 0, end)?;
         let mut at = 0;
@@ -81,7 +89,10 @@ impl Log<'_> {
     /// Space behind the end of the file. What begins before the end is left as the log has it: a
     /// part of it may be written and on its way. `btrfs_log_prealloc_extents`.
     pub fn log_prealloc(&mut self, inode: &Inode) -> FsResult<()> {
-        if !inode.has(crate::disk::inode::flag::PREALLOC) {
+        if !inode.has(crate::disk::inode::flag::PREALLOC)
+            || self.old().prealloc
+            || !site::LOG_PREALLOC.on()
+        {
             return Ok(());
         }
         let end = inode.size().next_multiple_of(BLOCK);
@@ -116,7 +127,7 @@ impl Log<'_> {
         }
         self.log_prealloc(inode)?;
         for o in std::mem::take(&mut self.ordered) {
-            if o.is_logged.replace(true) || o.has_failed.get() {
+            if o.is_logged.replace(true) || o.has_failed.get() || !site::LOG_ON_THEIR_WAY.on() {
                 continue;
             }
             let kept = o.kept.get();
@@ -126,7 +137,7 @@ impl Log<'_> {
                 let key = Key::new(inode.ino, kind::EXTENT_DATA, o.start);
                 self.put(key, item.as_bytes())?;
             }
-            for (at, sums) in o.sums.borrow().iter() {
+            for (at, sums) in o.sums.borrow().iter().filter(|_| site::LOG_SUMS.on()) {
                 self.c.insert_csums(self.log, *at, sums)?;
             }
             if inode.ordered.borrow().values().any(|n| std::rc::Rc::ptr_eq(n, &o))

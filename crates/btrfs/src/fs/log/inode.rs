@@ -9,11 +9,17 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::disk::inode::{extrefs, refs};
 use crate::disk::{InodeItem, Key, kind};
+use crate::site;
 
 use super::super::inode::Inode;
-use super::{Log, LogResult, Mode, Stop};
+use super::{Log, LogResult, Mode, OldLog, Stop};
 
 impl Log<'_> {
+    /// Rules that are left out.
+    pub fn old(&self) -> OldLog {
+        self.fs.opts.old_log
+    }
+
     /// Is an inode in this log?
     pub fn has(&self, inode: &Inode) -> bool {
         inode.logged.trans.get() == self.transid
@@ -34,7 +40,9 @@ impl Log<'_> {
         let l = &inode.logged;
         let was_logged = self.has(inode);
         let is_dir = inode.is_dir();
-        if is_dir && mode == Mode::All && l.last_unlink.get() >= self.transid {
+        let keeps_moved = !self.old().moves;
+        let was_left = is_dir && mode == Mode::All && l.last_unlink.get() >= self.transid;
+        if was_left && keeps_moved && site::LOG_MOVED.on() {
             return Err(Stop::Full);
         }
         let all_items = !is_dir && l.full_sync.get() && mode == Mode::All;
@@ -90,7 +98,14 @@ impl Log<'_> {
             self.directory(inode)?;
         }
         l.trans.set(self.transid);
-        if !self.is_new_name && mode != Mode::Exists {
+        // To be logged so that it exists is no fsync, nor is to get a name.
+        let old = self.old();
+        let counts = match mode {
+            Mode::All => !self.is_new_name,
+            Mode::Exists if self.is_new_name => old.names,
+            Mode::Exists => old.exists || !site::LOG_EXISTS.on(),
+        };
+        if counts {
             l.last_commit.set(l.last_sub.get());
         }
         self.conflicting_inodes()
@@ -133,6 +148,8 @@ impl Log<'_> {
     fn copy_items(&mut self, inode: &Rc<Inode>, last: u8) -> LogResult<()> {
         let mut from = Key::new(inode.ino, kind::INODE_REF, 0);
         let to = Key::new(inode.ino, last, u64::MAX);
+        let is_old = inode.item.borrow().generation.get() < self.transid;
+        let no_refs = self.old().dir_refs && inode.is_dir() && is_old;
         while let Some(path) = self.c.seek(self.fs.tree, from)? {
             let generation = self.c.leaf(&path)?.header().generation.get();
             let Some((key, bytes)) = self.c.item(&path)? else { break };
@@ -144,6 +161,7 @@ impl Log<'_> {
             from = next;
             match key.kind {
                 _ if generation < self.transid => {}
+                kind::INODE_REF if no_refs => {}
                 kind::INODE_REF | kind::INODE_EXTREF => {
                     self.put(key, &bytes)?;
                     self.check_override(inode, key, &bytes)?;
@@ -173,7 +191,8 @@ impl Log<'_> {
             if found.location.kind != kind::INODE_ITEM {
                 return Err(Stop::Full);
             }
-            if other != inode.ino && other != self.ino {
+            let is_other = other != inode.ino && other != self.ino;
+            if is_other && site::LOG_CONFLICTS.on() {
                 self.add_conflict(other, parent)?;
             }
         }
@@ -182,6 +201,9 @@ impl Log<'_> {
 
     /// `btrfs_log_all_xattrs`.
     fn copy_xattrs(&mut self, inode: &Inode) -> FsResult<()> {
+        if !site::LOG_XATTRS.on() {
+            return Ok(());
+        }
         let mut from = Key::new(inode.ino, kind::XATTR_ITEM, 0);
         let to = Key::new(inode.ino, kind::XATTR_ITEM, u64::MAX);
         while let Some((key, bytes)) = self.c.first(self.fs.tree, from, to)? {

@@ -9,8 +9,10 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use zerocopy::IntoBytes;
 
+use crate::core::Core;
 use crate::disk::dir::entries;
 use crate::disk::{DirLogItem, Key, kind, view};
+use crate::site;
 
 use super::super::Btrfs;
 use super::super::inode::Inode;
@@ -36,6 +38,9 @@ impl Log<'_> {
 
     /// A log has all names of a directory with these indexes. `insert_dir_log_key`.
     fn range(&mut self, dir: u64, from: u64, to: u64) -> FsResult<()> {
+        if !site::LOG_RANGES.on() {
+            return Ok(());
+        }
         let key = Key::new(dir, kind::DIR_LOG_INDEX, from);
         let old = self.c.lookup(self.log, key)?;
         let old = old.and_then(|b| view::<DirLogItem>(&b, 0).map(|i| i.end.get()));
@@ -81,6 +86,9 @@ impl Log<'_> {
 
     /// Inodes of new names that were logged, and of directories among them. `log_new_dir_dentries`.
     fn new_names(&mut self, dir: &Rc<Inode>) -> LogResult<()> {
+        if !site::LOG_NEW_NAMES.on() {
+            return Ok(());
+        }
         let mut todo = VecDeque::from([dir.clone()]);
         while let Some(dir) = todo.pop_front() {
             let mut from = Key::new(dir.ino, kind::DIR_INDEX, 0);
@@ -159,10 +167,16 @@ impl Log<'_> {
 
     /// Directories that are new, up to the root. `log_new_ancestors`.
     fn new_ancestors(&mut self, mut dir: u64) -> LogResult<()> {
+        if !site::LOG_ANCESTORS.on() {
+            return Ok(());
+        }
         loop {
             let inode = self.load(dir)?.ok_or(Stop::Full)?;
             let generation = inode.item.borrow().generation.get();
-            if generation >= self.transid && self.needs(&inode) {
+            let l = &inode.logged;
+            let has_changed = l.last_sub.get() > l.last_commit.get();
+            let needs = self.needs(&inode) || self.old().exists && has_changed;
+            if generation >= self.transid && needs {
                 self.inode(&inode, Mode::Exists)?;
             }
             if dir == self.fs.root_dir {
@@ -181,8 +195,13 @@ impl Log<'_> {
             if !seen.insert(parent) {
                 continue;
             }
-            // One that was removed is for a commit.
-            let dir = self.load(parent)?.ok_or(Stop::Full)?;
+            let Some(dir) = self.load(parent)? else {
+                // One that was removed is for a commit.
+                if self.old().gone_parents || !site::LOG_GONE_PARENT.on() {
+                    continue;
+                }
+                return Err(Stop::Full);
+            };
             if !self.needs(&dir) {
                 continue;
             }
@@ -204,11 +223,18 @@ impl Log<'_> {
             return Ok(());
         }
         let log_dentries = inode.is_dir() && self.new_dentries;
-        if lost_name {
+        if lost_name && !self.old().parents && site::LOG_PARENTS.on() {
             self.all_parents(inode)?;
         }
-        let names = self.c.refs_of(self.fs.tree, inode.ino)?;
-        for (parent, ..) in names {
+        let extref = |at| Key::new(inode.ino, kind::INODE_EXTREF, at);
+        let tree = self.fs.tree;
+        if inode.nlink() > 1 && self.c.first(tree, extref(0), extref(u64::MAX))?.is_some() {
+            // `EMLINK`: too rare for the kernel to follow them.
+            return Err(Stop::Full);
+        }
+        let names = self.c.refs_of(tree, inode.ino)?;
+        let most = if self.old().one_parent { 1 } else { names.len() };
+        for (parent, ..) in names.into_iter().take(most) {
             self.new_ancestors(parent)?;
         }
         if log_dentries { self.new_names(inode) } else { Ok(()) }
@@ -226,6 +252,25 @@ impl Log<'_> {
 }
 
 impl Btrfs {
+    /// Was a directory above any of an inode's names renamed in the running transaction?
+    pub(in crate::fs) fn was_moved(&self, c: &mut Core<'static>, inode: &Inode) -> FsResult<bool> {
+        let (tree, transid) = (self.tree, c.transid());
+        let names = c.refs_of(tree, inode.ino)?;
+        for (mut dir, ..) in names {
+            loop {
+                let above = self.inode_in_memory(dir);
+                if above.is_some_and(|i| i.logged.renamed.get() >= transid) {
+                    return Ok(true);
+                }
+                if dir == self.root_dir {
+                    break;
+                }
+                dir = c.parent_of(tree, dir)?;
+            }
+        }
+        Ok(false)
+    }
+
     /// A name was removed in the running transaction. `btrfs_record_unlink_dir`.
     pub(in crate::fs) fn note_unlink(&self, dir: &Inode, inode: &Inode, is_rename: bool) {
         let transid = self.newest();
@@ -260,7 +305,7 @@ impl Btrfs {
         }
         let has = |i: &Inode| i.logged.trans.get() == transid;
         let (in_inode, in_dir) = (has(inode), has(dir));
-        if !in_inode && !in_dir {
+        if (!in_inode && !in_dir) || !site::LOG_UNLINK.on() {
             return;
         }
         // That it fails is noted: a commit follows.
@@ -287,6 +332,9 @@ impl Btrfs {
         }
         let has = |i: &Inode| i.logged.trans.get() == transid;
         if !has(inode) && !from.is_some_and(|(dir, _)| has(dir)) {
+            return;
+        }
+        if !site::LOG_RENAME.on() {
             return;
         }
         // What cannot be logged is for the next fsync to commit.

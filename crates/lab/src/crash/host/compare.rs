@@ -57,6 +57,7 @@ fn plain(file: &Survivor, block: u32) -> Survivor {
     let zero = Slice::zero(block).id();
     let mut out = file.clone();
     out.blocks.retain(|(_, id)| *id != zero);
+    out.allocated = None;
     let rest = (file.size % u64::from(block)) as usize;
     let has_tail = file.kind == wp_vfs::FileType::File && rest > 0;
     out.tail = has_tail.then(|| file.tail.clone().unwrap_or_else(|| vec![0; rest]));
@@ -110,6 +111,7 @@ mod tests {
             xattrs: Some(Vec::new()),
             blocks: vec![(0, 7), (1, Slice::zero(4096).id())],
             tail: None,
+            allocated: None,
         }
     }
 

@@ -307,6 +307,7 @@ fn file(place: &Path, path: &str, block: u32) -> io::Result<Survivor> {
         xattrs,
         blocks,
         tail,
+        allocated: None,
     })
 }
 

@@ -43,7 +43,7 @@ pub(super) fn is_of_recovery(site: &Site) -> bool {
 pub fn sites() -> Vec<&'static Site> {
     let below = [wp_block::site::ALL, wp_cache::site::ALL, wp_jbd2::site::ALL];
     let own = [wp_ext4::site::ALL, wp_f2fs::site::ALL, wp_nilfs2::site::ALL];
-    [below.concat(), own.concat()].concat()
+    [below.concat(), own.concat(), wp_btrfs::site::ALL.to_vec()].concat()
 }
 
 /// The site called `name`, for [`Bench::without`](super::Bench::without). Errors: there is none, or
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         assert!(all.len() >= 60, "{} sites", all.len());
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for krate in ["block", "cache", "jbd2", "ext4", "f2fs", "nilfs2"] {
+        for krate in ["block", "cache", "jbd2", "ext4", "f2fs", "nilfs2", "btrfs"] {
             let table = root.join("crates").join(krate).join("src/site.rs");
             let table = std::fs::read_to_string(table).expect("the table is there");
             // `        ID, Kind, "name"…`
@@ -350,7 +350,7 @@ mod tests {
         ];
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut round: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for krate in ["block", "cache", "jbd2", "ext4", "f2fs"] {
+        for krate in ["block", "cache", "jbd2", "ext4", "f2fs", "btrfs"] {
             for (path, text) in sources(&root.join("crates").join(krate).join("src")) {
                 let code = text.split("#[cfg(test)]").next().unwrap_or_default();
                 let lines: Vec<&str> = code.lines().collect();

@@ -10,7 +10,7 @@ use wp_workload::program::Program;
 
 use super::super::bugs::{ZONES, mends};
 use super::super::play::{Around, Bench, Played};
-use super::super::programs::{far, moved, ordered};
+use super::super::programs::{far, logged, moved, ordered};
 use super::super::wild::{self, Extras};
 use super::super::{Space, sequences, wear};
 use crate::registry;
@@ -42,6 +42,8 @@ pub(super) enum Programs {
     Far,
     /// [`moved::directories`].
     Moved,
+    /// [`logged::names`].
+    Logged,
     /// Random ones of about so many calls, with barriers.
     Barriers(u32),
     /// [`ordered::logs`].
@@ -55,7 +57,7 @@ pub(super) enum Programs {
 pub struct Setting<'a> {
     /// Its name in reports.
     pub name: &'a str,
-    /// File system: `ext4`, `f2fs` or `nilfs2`. Steps of the others are no business of it; those
+    /// File system: `ext4`, `f2fs`, `nilfs2` or `btrfs`. Steps of the others are no business of it; those
     /// that both have below them are looked for on ext4.
     pub on: &'a str,
     /// Its options.
@@ -263,6 +265,20 @@ const CLEANED: Setting<'static> = Setting {
     plan: LONG,
     ..LOGS
 };
+
+/// btrfs with what Linux 6.12 lacks, and short programs of names.
+const LOGGED: Setting<'static> = Setting {
+    name: "btrfs names",
+    on: "btrfs",
+    fs: "mend=nameless+renamed,overgrown=replace",
+    capacity: 128 * MIB,
+    programs: Programs::Logged,
+    count: 400,
+    atomic: None,
+    ..WILD
+};
+const BTRFS: Setting<'static> =
+    Setting { name: "btrfs wild", programs: Programs::Wild(40), count: 24, plan: LONG, ..LOGGED };
 
 /// The device behind a conventional one; all of its zones are sequential.
 const TWO_ZONED: &[(&str, u64)] = &[
@@ -508,6 +524,17 @@ pub const SETTINGS: &[Setting<'static>] = &[
         count: 16,
         ..LOGS
     },
+    Setting { name: "btrfs sequences", programs: Programs::Sequences, count: 132, ..LOGGED },
+    LOGGED,
+    BTRFS,
+    Setting { name: "btrfs single", fs: "metadata=single,mend=nameless+renamed", ..BTRFS },
+    Setting { name: "btrfs company", neighbour_us: 900, ..BTRFS },
+    Setting { name: "btrfs names company", neighbour_us: 300, ..LOGGED },
+    Setting { name: "btrfs slow company", device: "emmc-16", neighbour_us: 900, ..BTRFS },
+    Setting { name: "btrfs life", whole_life: true, count: 8, ..BTRFS },
+    Setting { name: "btrfs recovery", recovery: Some(Recovery::Honest), ..LOGGED },
+    Setting { name: "btrfs recovery wild", recovery: Some(Recovery::Honest), ..BTRFS },
+    Setting { name: "btrfs recovery cut", recovery: Some(Recovery::Cut(24)), count: 8, ..BTRFS },
 ];
 
 impl Setting<'_> {
@@ -533,6 +560,7 @@ impl Setting<'_> {
             Programs::Mail(messages) => wear::mail(1 + n, messages),
             Programs::Far => far::behind_the_inode(1 + n),
             Programs::Moved => moved::directories(1 + n),
+            Programs::Logged => logged::names(1 + n),
             Programs::Barriers(calls) => {
                 let extras = Extras { barriers: true, ..Extras::DATA };
                 wild::generate(1 + n, calls, extras)
@@ -554,7 +582,7 @@ impl Setting<'_> {
 
     /// Is a mutant of `site` played here? Recovery has settings of its own.
     pub(super) fn takes(&self, site: &Site) -> bool {
-        let owner = ["f2fs", "nilfs2"]
+        let owner = ["f2fs", "nilfs2", "btrfs"]
             .into_iter()
             .find(|fs| site.name.strip_prefix(fs).is_some_and(|rest| rest.starts_with('/')));
         let is_ours = owner.unwrap_or("ext4") == self.on;
@@ -600,6 +628,9 @@ impl Setting<'_> {
             // Names and lengths are in the same logs as data.
             let own = Profile::of(&wp_nilfs2::ENTRY.promises);
             return Profile { fsync_keeps_names: true, size_with_data: true, ..own };
+        }
+        if self.on == "btrfs" {
+            return Profile::of(&wp_btrfs::ENTRY.promises);
         }
         // The kernel's default is ordered data, with auto_da_alloc.
         let ext4 = Profile {

@@ -5,6 +5,7 @@ pub mod emptied;
 pub mod errors;
 pub mod far;
 pub mod fill;
+pub mod logged;
 pub mod moved;
 pub mod nameless;
 pub mod ordered;
@@ -35,6 +36,8 @@ pub const NAMED: &[(&str, Make)] = &[
     ("ordered", ordered::logs),
     ("nameless", nameless::spill),
     ("zeroed", zeroed::in_place),
+    ("logged", logged::names),
+    ("many-links", logged::many_links),
     ("direct", direct::database),
     ("direct-durable", direct::durable),
     ("emptied", emptied::tables),

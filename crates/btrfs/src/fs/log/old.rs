@@ -1,0 +1,98 @@
+//! Rules that logs of older kernels lacked, each by itself: without it files or names were lost; and
+//! rules that Linux 6.12 lacks.
+//!
+//! Laws:   1. without any of them a log is that of Linux 6.12.
+//!         2. each is one rule that is left out, or one more; no other behaviour.
+//! Source: comments of fs/btrfs/tree-log.c in 6.12, which say what each rule is for; the reports in
+//!         CrashMonkey's `newBugs.md` (1 to 8) and `reproducedBugs.md` (1 to 3).
+
+/// What is left out. The option `old_log` names them with `+` in between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OldLog {
+    /// That a directory was logged only to exist counts as its fsync (until 4.16 and later):
+    /// `last_log_commit` moves with `LOG_INODE_EXISTS`, and directories above are logged so again
+    /// whenever they have changed.
+    pub exists: bool,
+    /// The same where a new name is what is logged: a later fsync of a directory above finds all
+    /// done, and syncs nothing (until d4682ba03ef6).
+    pub names: bool,
+    /// A directory that an inode had a name in at the last commit, and that is gone, is passed over
+    /// (until 0f375eed92b5).
+    pub gone_parents: bool,
+    /// New directories above an inode's first name are logged, those above others are not (until
+    /// 41bd60676923).
+    pub one_parent: bool,
+    /// A directory that was there before is logged without its own names: one that was renamed and
+    /// synced has its old name (CrashMonkey's bug 4; which rule it was is assumed).
+    pub dir_refs: bool,
+    /// Directories that an inode has lost a name in are not logged with it (`btrfs_log_all_parents`).
+    pub parents: bool,
+    /// A directory that a name moved away from is logged as any other (`last_unlink_trans`).
+    pub moves: bool,
+    /// Space that was allocated behind the end of a file is not logged (until 471d557afed1).
+    pub prealloc: bool,
+}
+
+impl OldLog {
+    /// Reads names with `+` in between. `None`: one is not known.
+    pub fn parse(text: &str) -> Option<OldLog> {
+        let mut old = OldLog::default();
+        for name in text.split('+').filter(|n| !n.is_empty()) {
+            match name {
+                "exists" => old.exists = true,
+                "names" => old.names = true,
+                "gone_parents" => old.gone_parents = true,
+                "one_parent" => old.one_parent = true,
+                "dir_refs" => old.dir_refs = true,
+                "parents" => old.parents = true,
+                "moves" => old.moves = true,
+                "prealloc" => old.prealloc = true,
+                _ => return None,
+            }
+        }
+        Some(old)
+    }
+}
+
+/// Rules that Linux 6.12 has not. The option `mend` names them with `+` in between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mend {
+    /// An fsync of a file that has no name any more is a commit. In Linux it is nothing
+    /// (`BTRFS_NO_LOG_SYNC`), though the name comes back with a power cut, as its removal is not
+    /// durable.
+    pub nameless: bool,
+    /// An fsync below a directory that was renamed in this transaction is a commit. In Linux such a
+    /// directory is not logged, as it is not new (`log_new_ancestors`): the file is durable below
+    /// the old name. So is one that has not changed, of which ext4 makes nothing either.
+    pub renamed: bool,
+}
+
+impl Mend {
+    /// Reads names with `+` in between. `None`: one is not known.
+    pub fn parse(text: &str) -> Option<Mend> {
+        let mut mend = Mend::default();
+        for name in text.split('+').filter(|n| !n.is_empty()) {
+            match name {
+                "nameless" => mend.nameless = true,
+                "renamed" => mend.renamed = true,
+                _ => return None,
+            }
+        }
+        Some(mend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_others_refused() {
+        let old = OldLog { exists: true, moves: true, ..OldLog::default() };
+        assert_eq!(OldLog::parse("exists+moves"), Some(old));
+        assert_eq!(OldLog::parse(""), Some(OldLog::default()));
+        assert_eq!(OldLog::parse("exist"), None);
+        assert_eq!(Mend::parse("renamed"), Some(Mend { renamed: true, nameless: false }));
+        assert_eq!(Mend::parse("renamed,nameless"), None);
+    }
+}

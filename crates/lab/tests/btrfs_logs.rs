@@ -1,0 +1,115 @@
+//! Bugs of btrfs' logs (A13 to A20, N16 to N18), each in the program that was reported, or in the
+//! shortest that the explorer left: found with the rule left out, and not with it. Found by
+//! generated programs: `tests/bugs.rs`.
+
+use std::fmt::Write as _;
+
+use wp_crash::Rule;
+use wp_lab::crash::bugs::{BUGS, affected, fixed};
+use wp_lab::crash::{Campaign, Source, run};
+use wp_workload::program::Program;
+
+/// `+ path`: a file is made; `s path`: it is synced; `d path`: a directory is.
+fn program(text: &str) -> Program {
+    let mut steps = String::new();
+    for line in text.split(';').map(str::trim) {
+        let done = match line.split_once(' ') {
+            Some(("+", path)) => writeln!(steps, "open 0 {path} rw,creat\nclose 0"),
+            Some(("s", path)) => writeln!(steps, "open 1 {path} rw\nfsync 1\nclose 1"),
+            Some(("d", path)) => writeln!(steps, "open 1 {path} r\nfsync 1\nclose 1"),
+            _ => writeln!(steps, "{line}"),
+        };
+        done.expect("text");
+    }
+    Program::parse(&steps).expect("a program")
+}
+
+/// Bugs, with the rule that is broken and a program: those of CrashMonkey's reports where they have
+/// one.
+const PROGRAMS: [(&str, &str); 14] = [
+    // newBugs 1.
+    (
+        "A13",
+        "mkdir A; + A/bar; s A/bar; mkdir B; + B/bar; rename B/bar A/bar; + A/foo; s A/foo; d A",
+    ),
+    // The comment on `last_unlink_trans` in `btrfs_log_inode`.
+    ("A13.moved", "mkdir A; mkdir B; + A/foo; sync; rename A/foo B/foo; d A"),
+    // newBugs 2, as the mend has it.
+    ("A14", "mkdir A; mkdir B; + B/bar; sync; rename B/bar A/bar; rename A B; s B/bar"),
+    // newBugs 3.
+    ("A15", "mkdir A; mkdir B; mkdir A/C; + B/foo; s B/foo; link B/foo A/C/foo; d A"),
+    // newBugs 4, with a file in the directory.
+    ("A16", "mkdir A; + A/foo; sync; rename A B; d B"),
+    // newBugs 5.
+    ("A17", "mkdir A; mkdir B; + A/foo; link A/foo B/foo; s A/foo; s B/foo"),
+    // reproducedBugs 1 and 2.
+    ("A18.34", "mkdir A; + A/foo; sync; + A/bar; d A; s A/bar"),
+    (
+        "A18.39",
+        "mkdir A; mkdir A/B; + A/B/foo; link A/B/foo A/B/bar; sync; unlink A/B/bar; s A/B/foo",
+    ),
+    // newBugs 6, 7 and 8.
+    ("A20.6", "mkdir t; mkdir t/A; + t/foo; + t/A/foo; s t/A/foo; d t"),
+    ("A20.7", "+ foo; mkdir A; link foo A/bar; s foo"),
+    (
+        "A20.8",
+        "open 2 foo rw,creat; pwrite 2 16384 0 1; fsync 2; fallocate 2 keep 16384 4096; fsync 2",
+    ),
+    ("N16", "open 2 foo rw,creat; pwrite 2 4096 0 1; sync; unlink foo; pwrite 2 4096 0 2; fsync 2"),
+    ("N18", "mkdir A; sync; rename A B; + B/foo; s B/foo"),
+    ("N18", "mkdir A; + A/foo; sync; rename A B; open 2 B/foo rw; pwrite 2 4096 0 1; fsync 2"),
+];
+
+/// Violations of the bug's rule with the rule of logs left out, and with it.
+fn broken(id: &str, program: &Program) -> (u64, u64) {
+    let bug = BUGS.iter().find(|b| b.id == id).expect("it is in the list");
+    let of = |(campaign, rule): (Campaign, Rule)| {
+        let source = Source::Text(program.clone());
+        let c = Campaign { source, programs: (0, 1), stop_at: Vec::new(), ..campaign };
+        let f = run(&c, 1, &|_| true);
+        assert!(f.not_played.is_empty(), "{id}: {:?}", f.not_played);
+        assert!(f.totals.raw > 10, "{id}: {:?}", f.totals);
+        (f.totals.broken[rule as usize], f.totals.broken.iter().sum::<u64>())
+    };
+    let affected = of(affected(bug).expect("a machine"));
+    let fixed = of(fixed(bug).expect("a machine"));
+    (affected.0, fixed.1)
+}
+
+#[test]
+fn each_reported_program_loses_what_was_synced_without_its_rule_and_not_with_it() {
+    for (id, text) in PROGRAMS {
+        let (affected, fixed) = broken(id, &program(text));
+        assert!(affected > 0 && fixed == 0, "{id}: {affected} without the rule, {fixed} with it");
+    }
+}
+
+/// Bug 4 as it was reported: in Linux 6.12 the directory's own sync makes its new name durable, the
+/// file's did not.
+#[test]
+fn a_renamed_directory_that_is_synced_has_its_new_name_in_6_12() {
+    let text = "mkdir A; sync; rename A B; + B/foo; s B/foo; d B; nap 1000";
+    let bug = BUGS.iter().find(|b| b.id == "N18").expect("it is in the list");
+    let (campaign, _) = affected(bug).expect("a machine");
+    let source = Source::Text(program(text));
+    let c = Campaign { source, programs: (0, 1), stop_at: Vec::new(), ..campaign };
+    let f = run(&c, 1, &|_| true);
+    // Calls 0 to 9; what is found was found before the directory's fsync, call 8, had returned.
+    assert!(!f.found.is_empty() && f.found.iter().all(|x| x.operations.1 < 9), "{:#?}", f.found);
+}
+
+/// generic/041 in few links, and N17: an item of names is replaced by the log's, and the leaf has
+/// no room for both, or not even for the longer one.
+#[test]
+fn items_of_many_names_are_replaced_where_they_are() {
+    let name = |n: u32| format!("{n:0>181}");
+    let links = |from: u32, to: u32| -> String {
+        (from..to).map(|n| format!("link file {}; ", name(n))).collect()
+    };
+    let before = format!("open 2 file rw,creat; {}sync", links(0, 45));
+    let swapped = format!("{before}; unlink {}; link file {}; fsync 2", name(7), name(45));
+    assert!(matches!(broken("A19", &program(&swapped)), (1.., 0)));
+    assert_eq!(broken("N17", &program(&swapped)), (0, 0));
+    let more = format!("{before}; {}fsync 2", links(45, 75));
+    assert!(matches!(broken("N17", &program(&more)), (1.., 0)));
+}
