@@ -1,5 +1,5 @@
-//! What blocks of an image hold, for reports: read from the extent tree of the last commit, and from
-//! the log behind it, whose blocks no extent tree knows.
+//! What blocks of an image hold, for reports: read from the extent tree of the last commit, and
+//! from the log behind it, whose blocks no extent tree knows.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use images::Bytes;
 use wp_base::FsError;
 use wp_btrfs::check::{CheckOptions, check};
 use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list, survey};
-use wp_btrfs::replay::{RecoverOptions, recover};
+use wp_btrfs::replay::{Overgrown, RecoverOptions, recover};
 use wp_medium::{Overlay, View};
 
 fn hex(bytes: &[u8]) -> String {
@@ -162,7 +162,8 @@ fn a_log_that_the_kernel_panics_on_is_told() {
         let report = check(&overlay, &options).expect("can be checked");
         assert!(report.is_clean(), "{name}: {:#?}", report.findings);
         // Who judges states after a crash takes it as one that does not mount.
-        let what = survey(&Overlay::new(&bytes), &RecoverOptions::default());
+        let kernel = RecoverOptions { overgrown: Overgrown::Panic, ..RecoverOptions::default() };
+        let what = survey(&Overlay::new(&bytes), &kernel);
         assert!(matches!(what, Err(FsError::Corrupt(_))), "{name}: {what:?}");
     }
 }

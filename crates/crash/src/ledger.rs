@@ -74,8 +74,8 @@ pub(crate) struct FileLife {
     pub xattrs: BTreeMap<String, Vec<XattrVersion>>,
     pub blocks: BTreeMap<u64, Vec<BlockVersion>>,
     pub sizes: Vec<SizeVersion>,
-    /// Space that was asked for behind the end of the file: version, and the byte behind it; 0: some
-    /// of it may be gone.
+    /// Space that was asked for behind the end of the file: version, and the byte behind it; 0:
+    /// some of it may be gone.
     pub reserved: Vec<(u32, u64)>,
 }
 

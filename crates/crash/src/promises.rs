@@ -221,8 +221,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Has the object had some name or other since version `covers`? Then a rename that is half done
-    /// may not take it away.
+    /// Has the object had some name or other since version `covers`? Then a rename that is half
+    /// done may not take it away.
     fn was_never_nameless(&self, object: Object, covers: u32) -> bool {
         let since = &self.ledger.names[covers as usize..=self.begun as usize];
         since.iter().all(|n| paths(n, object).next().is_some())

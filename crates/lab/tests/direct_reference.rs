@@ -7,8 +7,8 @@
 //! with direct writes of 1 MiB and an fsync, and writes over with 256 writes of 4 KiB, 256 of 64
 //! KiB (of which nothing is recorded) and 16 of 1 MiB, in order and at random, and then a `syncfs`.
 //! The recorded window begins with the overwrites and ends behind the `syncfs`. Kernels: ext4 and
-//! btrfs 6.18 (ours is of 6.12), F2FS 6.12, NILFS2 6.1. How much time went by is not known, so timers may have fired elsewhere
-//! ([`RESTS`], [`DIFFERENCES`]).
+//! btrfs 6.18 (ours is of 6.12), F2FS 6.12, NILFS2 6.1. How much time went by is not known, so
+//! timers may have fired elsewhere ([`RESTS`], [`DIFFERENCES`]).
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -292,8 +292,9 @@ impl Btrfs {
         }
     }
 
-    /// Two directories in the order in which they are locked: one above the other first, as a removal
-    /// locks them, else the lesser number. `lock_rename`, which knows from memory who is above.
+    /// Two directories in the order in which they are locked: one above the other first, as a
+    /// removal locks them, else the lesser number. `lock_rename`, which knows from memory who is
+    /// above.
     fn in_order<'i>(
         &self,
         a: &'i Rc<Inode>,

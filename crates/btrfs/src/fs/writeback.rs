@@ -209,8 +209,9 @@ impl Btrfs {
     }
 
     /// The written bytes from block `index` on, as far as they go on without a gap, get places.
-    /// Answers whether they are in the inode's item now. If one finds no place all are dropped, those
-    /// that have found one as well. `btrfs_run_delalloc_range`, `btrfs_cleanup_ordered_extents`.
+    /// Answers whether they are in the inode's item now. If one finds no place all are dropped,
+    /// those that have found one as well. `btrfs_run_delalloc_range`,
+    /// `btrfs_cleanup_ordered_extents`.
     async fn run_delalloc(&self, inode: &Rc<Inode>, index: u64) -> FsResult<bool> {
         let start = index * BLOCK;
         self.rt.cpu(CpuOp::BlockAlloc, 1).await;

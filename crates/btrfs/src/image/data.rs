@@ -137,8 +137,8 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// Is all of a file below its size, where it has a place, as its checksums say? Errors: the first
-    /// that a read would end in.
+    /// Is all of a file below its size, where it has a place, as its checksums say? Errors: the
+    /// first that a read would end in.
     pub(super) fn check_sums(&self, file: &Record, pieces: &[Piece]) -> FsResult<()> {
         if file.inode.flags.get() & flag::NODATASUM != 0 {
             return Ok(());

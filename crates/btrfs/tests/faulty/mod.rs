@@ -1,5 +1,7 @@
 //! A device that fails what it is told to, or begins it late.
 
+#![expect(dead_code, reason = "each test file uses its part")]
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;

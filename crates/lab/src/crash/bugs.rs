@@ -10,8 +10,9 @@
 //!         taken at its word. N10 and N11 were read in the kernel's source, found by `crash
 //!         direct` with another process that syncs, and seen in a guest with 6.12; that process
 //!         found N12, which the source has too, and N13, seen in the guest. N14 was found by `crash
-//!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest; so was N16.
-//!         N17 was found by random programs on the real kernel, N18 by `crash moved`. R1 and R2 are what the reference images of F2FS and its recorded waits show.
+//!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest; so was
+//!         N16. N17 was found by random programs on the real kernel, N18 by `crash moved`. R1 and
+//!         R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! Rules that logs of older kernels lacked, each by itself: without it files or names were lost; and
-//! rules that Linux 6.12 lacks.
+//! Rules that logs of older kernels lacked, each by itself: without it files or names were lost;
+//! and rules that Linux 6.12 lacks.
 //!
 //! Laws:   1. without any of them a log is that of Linux 6.12.
 //!         2. each is one rule that is left out, or one more; no other behaviour.
@@ -25,7 +25,8 @@ pub struct OldLog {
     /// A directory that was there before is logged without its own names: one that was renamed and
     /// synced has its old name (CrashMonkey's bug 4; which rule it was is assumed).
     pub dir_refs: bool,
-    /// Directories that an inode has lost a name in are not logged with it (`btrfs_log_all_parents`).
+    /// Directories that an inode has lost a name in are not logged with it
+    /// (`btrfs_log_all_parents`).
     pub parents: bool,
     /// A directory that a name moved away from is logged as any other (`last_unlink_trans`).
     pub moves: bool,

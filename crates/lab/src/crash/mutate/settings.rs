@@ -57,8 +57,8 @@ pub(super) enum Programs {
 pub struct Setting<'a> {
     /// Its name in reports.
     pub name: &'a str,
-    /// File system: `ext4`, `f2fs`, `nilfs2` or `btrfs`. Steps of the others are no business of it; those
-    /// that both have below them are looked for on ext4.
+    /// File system: `ext4`, `f2fs`, `nilfs2` or `btrfs`. Steps of the others are no business of it;
+    /// those that both have below them are looked for on ext4.
     pub on: &'a str,
     /// Its options.
     pub fs: &'a str,

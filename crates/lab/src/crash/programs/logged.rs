@@ -1,6 +1,6 @@
-//! Short programs of names, with a sync of a file or directory after many of their calls: what a log
-//! of single inodes must get right. Bounded as ACE's are, and longer: three to nine calls on a few
-//! names in nested directories, of which none or all are durable before.
+//! Short programs of names, with a sync of a file or directory after many of their calls: what a
+//! log of single inodes must get right. Bounded as ACE's are, and longer: three to nine calls on a
+//! few names in nested directories, of which none or all are durable before.
 
 use wp_workload::program::{Alloc, Call, Program, Step};
 

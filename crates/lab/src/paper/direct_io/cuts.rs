@@ -5,8 +5,8 @@
 //!             that a drive with a cache may be left with while they go on (of many in doubt a
 //!             sample) -> recovery -> the file, block by block: whose write is there?
 //! Counted:    states, each once however long it is possible; a write is acknowledged if it has
-//!             returned by the end of that time. The pauses let journals, logs and commits that wait
-//!             for a timer come by themselves.
+//!             returned by the end of that time. The pauses let journals, logs and commits that
+//!             wait for a timer come by themselves.
 //! Invariants: every state is `all`, `none`, `some` or `refused`; the other columns are of them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,11 +6,11 @@
 //! either: its source of that time makes a new file, and that is judged; the later source writes
 //! over one that it has filled, and that is printed beside.
 //!
-//! BTRFS is that of 6.12 on the paper's block layer and drive: the rules of older ones are not known
-//! here, so its numbers are an approximation. Means are of the ratios at each size. The five runs of a point differ in
-//! when the program starts after the mount, and that makes hardly any difference: nothing else here
-//! is chance, and MobiBench's order of records is always the same. Intervals are of the shorter
-//! file ([`SHORT_FILE_BYTES`]), and of one run each.
+//! BTRFS is that of 6.12 on the paper's block layer and drive: the rules of older ones are not
+//! known here, so its numbers are an approximation. Means are of the ratios at each size. The five
+//! runs of a point differ in when the program starts after the mount, and that makes hardly any
+//! difference: nothing else here is chance, and MobiBench's order of records is always the same.
+//! Intervals are of the shorter file ([`SHORT_FILE_BYTES`]), and of one run each.
 
 pub mod cuts;
 mod judge;
