@@ -41,7 +41,12 @@ const OPTIONS: &[OptionSpec] = &[
     option("old_log", When::Mount, "", "rules of logs left out: exists+names+gone_parents+…"),
     option("old_replay", When::Always, "", "the same of their replay: dir_size, refs, overwrite"),
     option("overgrown", When::Always, "panic", "where the replay of 6.12 panics: panic or replace"),
-    option("mend", When::Mount, "", "rules of logs that 6.12 has not: nameless, renamed"),
+    option(
+        "mend",
+        When::Mount,
+        "",
+        "rules of logs that 6.12 has not: nameless, renamed, unlinked, space",
+    ),
     option("commit", When::Mount, "30", "seconds from a transaction's begin to its commit"),
 ];
 
@@ -134,7 +139,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             "old_log: exists, names, gone_parents, one_parent, dir_refs, parents, moves, prealloc",
         ))?;
         let mend = Mend::parse(o.get("mend", OPTIONS).unwrap_or_default());
-        let mend = mend.ok_or(FsError::Invalid("mend: nameless, renamed"))?;
+        let mend = mend.ok_or(FsError::Invalid("mend: nameless, renamed, unlinked, space"))?;
         let commit_secs = match number(o, "commit", "commit: seconds, at least 1")? {
             0 => return Err(FsError::Invalid("commit: seconds, at least 1")),
             n => u64::from(n),

@@ -1,4 +1,4 @@
-//! Bugs of btrfs' logs (A13 to A20, N16 to N18), each in the program that was reported, or in the
+//! Bugs of btrfs' logs (A13 to A20, N16 to N21), each in the program that was reported, or in the
 //! shortest that the explorer left: found with the rule left out, and not with it. Found by
 //! generated programs: `tests/bugs.rs`.
 
@@ -26,7 +26,7 @@ fn program(text: &str) -> Program {
 
 /// Bugs, with the rule that is broken and a program: those of CrashMonkey's reports where they have
 /// one.
-const PROGRAMS: [(&str, &str); 14] = [
+const PROGRAMS: [(&str, &str); 17] = [
     // newBugs 1.
     (
         "A13",
@@ -48,16 +48,24 @@ const PROGRAMS: [(&str, &str); 14] = [
         "A18.39",
         "mkdir A; mkdir A/B; + A/B/foo; link A/B/foo A/B/bar; sync; unlink A/B/bar; s A/B/foo",
     ),
-    // newBugs 6, 7 and 8.
+    // newBugs 6, 7, and 8 with the commit in between that its mend speaks of.
     ("A20.6", "mkdir t; mkdir t/A; + t/foo; + t/A/foo; s t/A/foo; d t"),
     ("A20.7", "+ foo; mkdir A; link foo A/bar; s foo"),
     (
         "A20.8",
-        "open 2 foo rw,creat; pwrite 2 16384 0 1; fsync 2; fallocate 2 keep 16384 4096; fsync 2",
+        "open 2 foo rw,creat; pwrite 2 16384 0 1; fallocate 2 keep 16384 4096; fsync 2; sync; \
+         fallocate 2 keep 20480 4096; fsync 2",
     ),
     ("N16", "open 2 foo rw,creat; pwrite 2 4096 0 1; sync; unlink foo; pwrite 2 4096 0 2; fsync 2"),
     ("N18", "mkdir A; sync; rename A B; + B/foo; s B/foo"),
     ("N18", "mkdir A; + A/foo; sync; rename A B; open 2 B/foo rw; pwrite 2 4096 0 1; fsync 2"),
+    (
+        "N19",
+        "mkdir a; open 2 a/b rw,creat; sync; pwrite 2 4096 0 1; fsync 2; mkdir a/c; link a/b b; \
+         unlink a/b; fsync 2",
+    ),
+    ("N20", "open 2 a rw,creat; fallocate 2 keep 0 4096; fsync 2; sync; link a b; d ."),
+    ("N21", "mkdir a; + a/b; sync; link a/b c; unlink a/b; d a"),
 ];
 
 /// Violations of the bug's rule with the rule of logs left out, and with it.
@@ -94,8 +102,8 @@ fn a_renamed_directory_that_is_synced_has_its_new_name_in_6_12() {
     let source = Source::Text(program(text));
     let c = Campaign { source, programs: (0, 1), stop_at: Vec::new(), ..campaign };
     let f = run(&c, 1, &|_| true);
-    // Calls 0 to 9; what is found was found before the directory's fsync, call 8, had returned.
-    assert!(!f.found.is_empty() && f.found.iter().all(|x| x.operations.1 < 9), "{:#?}", f.found);
+    // What is found was found before the directory's fsync, the tenth call, had returned.
+    assert!(!f.found.is_empty() && f.found.iter().all(|x| x.operations.1 < 10), "{:#?}", f.found);
 }
 
 /// generic/041 in few links, and N17: an item of names is replaced by the log's, and the leaf has

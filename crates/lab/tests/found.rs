@@ -1,6 +1,6 @@
 //! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, of F2FS, N5, N10 and
 //! N11 by reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of ext4,
-//! `N14` and `N15`, of NILFS2, and `N16` to `N18`, of btrfs, by generated programs), seen in Linux
+//! `N14` and `N15`, of NILFS2, and `N16` to `N21`, of btrfs, by generated programs), seen in Linux
 //! itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel the
 //! one of `N9`.
 //!
@@ -245,6 +245,7 @@ echo mounted > /share/state
 cd /mnt/a
 find . -type f -exec sha256sum {} \; > /share/sums
 find . | sort > /share/names
+find . -type f -exec stat -c '%n %s %b' {} \; | sort > /share/space
 cd /
 umount /mnt/a
 "#;
@@ -580,14 +581,64 @@ fn linux_too_gives_a_file_its_name_and_old_data_back_that_was_synced_without_it(
         let dir = guest_with("N16", LOGGED, &program, Some(&base))?;
         Some(std::fs::read_to_string(dir.path().join("sums")).expect("the guest wrote it"))
     };
-    let sum = |seed| {
-        let data = wp_workload::program::contents(seed, 0, 4096).to_vec();
-        wp_lab::results::sha256(&data)
-    };
+    // What the program in the guest writes for a seed.
+    let sum = |seed: u8| wp_lab::results::sha256(&[1 + seed; 4096]);
     let Some(left) = of("") else { return };
     assert_eq!(left, format!("{}  ./a\n", sum(1)), "what was there before, not {}", sum(2));
     // A sync of all is a commit, and the name is gone.
     assert_eq!(of("syncfs 1\n").as_deref(), Some(""));
+}
+
+#[test]
+fn linux_too_gives_a_file_the_name_back_that_it_lost_before_its_fsync() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |before: &str| {
+        let program = format!(
+            "mkdir a\nopen 0 a/b rw,creat\nopen 1 . r\nsyncfs 1\npwrite 0 4096 0 1\nfsync 0\n\
+            {before}link a/b b\nunlink a/b\nfsync 0\n"
+        );
+        let dir = guest_with("N19", LOGGED, &program, Some(&base))?;
+        Some(std::fs::read_to_string(dir.path().join("names")).expect("the guest wrote it"))
+    };
+    let Some(left) = of("mkdir a/c\n") else { return };
+    assert_eq!(left, ".\n./a\n./a/b\n./a/c\n./b\n");
+    // Without a change of the directory before it does not.
+    assert_eq!(of("").as_deref(), Some(".\n./a\n./b\n"));
+}
+
+#[test]
+fn linux_too_loses_a_synced_file_whose_only_durable_name_is_removed_by_a_directory_sync() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |moves: &str, last: &str| {
+        let program = format!(
+            "mkdir a\nopen 0 a/b rw,creat\npwrite 0 4096 0 1\nopen 1 . r\nsyncfs 1\n\
+            open 2 a r\n{moves}{last}"
+        );
+        let dir = guest_with("N21", LOGGED, &program, Some(&base))?;
+        Some(std::fs::read_to_string(dir.path().join("names")).expect("the guest wrote it"))
+    };
+    let linked = "link a/b c\nunlink a/b\n";
+    let Some(left) = of(linked, "fsync 2\n") else { return };
+    assert_eq!(left, ".\n./a\n", "it has neither name");
+    assert_eq!(of(linked, "").as_deref(), Some(".\n./a\n./a/b\n"));
+    // The same by a rename is a commit.
+    assert_eq!(of("rename a/b c\n", "fsync 2\n").as_deref(), Some(".\n./a\n./c\n"));
+}
+
+#[test]
+fn linux_too_loses_space_behind_the_end_of_a_file_when_its_directory_is_synced() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |last: &str| {
+        let program = format!(
+            "open 0 a rw,creat\nfallocate 0 keep 0 4096\nfsync 0\nopen 1 . r\nsyncfs 1\n\
+            link a b\n{last}"
+        );
+        let dir = guest_with("N20", LOGGED, &program, Some(&base))?;
+        Some(std::fs::read_to_string(dir.path().join("space")).expect("the guest wrote it"))
+    };
+    let Some(left) = of("fsync 1\n") else { return };
+    assert_eq!(left, "./a 0 0\n./b 0 0\n");
+    assert_eq!(of("").as_deref(), Some("./a 0 8\n"));
 }
 
 #[test]

@@ -66,7 +66,10 @@ impl Btrfs {
         }
         let is_idle = ordered.is_empty();
         let is_committed = inode.last_trans.get() <= self.commits.last();
-        let is_moved = self.opts.mend.renamed && self.with(|c| self.was_moved(c, inode))?;
+        let mend = self.opts.mend;
+        let has_lost = inode.logged.unlinked.get() > self.commits.last() && inode.nlink() > 0;
+        let is_moved = (mend.unlinked && has_lost)
+            || (mend.renamed && self.with(|c| self.was_moved(c, inode))?);
         let is_done =
             (is_idle && self.is_in_log(inode)) || (is_committed && (full_sync || is_idle));
         if is_done && !is_moved {
@@ -78,7 +81,7 @@ impl Btrfs {
         let handle = self.hold_transaction().await?;
         let transid = self.newest();
         let nameless = inode.nlink() == 0;
-        let logged = if is_moved || (nameless && self.opts.mend.nameless) {
+        let logged = if is_moved || (nameless && mend.nameless) {
             Err(Stop::Full)
         } else if nameless || (is_idle && self.is_in_log(inode)) {
             Err(Stop::Nothing)

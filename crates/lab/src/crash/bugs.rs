@@ -156,7 +156,10 @@ const BTRFS: Side = Side { params: &[("capacity_bytes", 128 << 20)], elevator: "
 /// One with what Linux 6.12 lacks, and no more.
 macro_rules! btrfs {
     ($old:literal) => {
-        Side { fs: concat!("btrfs,mend=nameless+renamed,overgrown=replace", $old), ..BTRFS }
+        Side {
+            fs: concat!("btrfs,mend=nameless+renamed+unlinked+space,overgrown=replace", $old),
+            ..BTRFS
+        }
     };
 }
 /// A bug of btrfs' logs, by which what was synced is lost.
@@ -164,7 +167,7 @@ const BTRFS_BUG: Bug = Bug {
     fixed: btrfs!(""),
     rule: Rule::LostSync,
     profile: Profile::of(&wp_btrfs::ENTRY.promises),
-    programs: Programs::Made(logged::names, 2048),
+    programs: Programs::Made(logged::names, 640),
     ..BUG
 };
 
@@ -253,6 +256,7 @@ pub static BUGS: &[Bug] = &[
         id: "A13",
         what: "btrfs: a directory that was logged only to exist counts as synced: a file that was renamed into it is gone",
         affected: btrfs!(",old_log=exists"),
+        programs: Programs::Made(logged::nested, 64),
         ..BTRFS_BUG
     },
     Bug {
@@ -274,6 +278,7 @@ pub static BUGS: &[Bug] = &[
         id: "A15",
         what: "btrfs: a directory above a new link counts as synced, and is missing (until d4682ba03ef6)",
         affected: btrfs!(",old_log=names"),
+        programs: Programs::Made(logged::nested, 128),
         ..BTRFS_BUG
     },
     Bug {
@@ -298,14 +303,23 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A18.39",
         what: "btrfs: a name that was removed stays in its directory, which can never be removed (generic/039)",
-        affected: btrfs!(",old_log=parents,old_replay=refs"),
+        // To remove a name is a part of it, which makes an fsync a commit if N19 is mended.
+        affected: Side {
+            fs: "btrfs,mend=nameless+renamed,old_log=parents,old_replay=refs",
+            ..BTRFS
+        },
+        fixed: Side { fs: "btrfs,mend=nameless+renamed", ..BTRFS },
         rule: Rule::Metadata,
         ..BTRFS_BUG
     },
     Bug {
         id: "A19",
         what: "btrfs: replay finds no room for an item that is there already: no mount (generic/041, until 2c2c452b0cbc)",
-        affected: btrfs!(",old_replay=overwrite"),
+        affected: Side {
+            fs: "btrfs,mend=nameless+renamed,overgrown=replace,old_replay=overwrite",
+            ..BTRFS
+        },
+        fixed: Side { fs: "btrfs,mend=nameless+renamed,overgrown=replace", ..BTRFS },
         rule: Rule::Recoverable,
         programs: Programs::Made(logged::many_links, 16),
         ..BTRFS_BUG
@@ -314,6 +328,7 @@ pub static BUGS: &[Bug] = &[
         id: "A20.6",
         what: "btrfs: a directory is synced and its files are missing: one of them was synced before",
         affected: btrfs!(",old_log=exists"),
+        programs: Programs::Made(logged::nested, 64),
         ..BTRFS_BUG
     },
     Bug {
@@ -529,6 +544,27 @@ pub static BUGS: &[Bug] = &[
         what: "btrfs: a file is synced below a directory that was renamed, and is below its old name",
         affected: Side { fs: "btrfs,mend=nameless", ..BTRFS },
         programs: Programs::Made(moved::directories, 32),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N19",
+        what: "btrfs: a synced file gets another name in another directory and loses the first: with a new one beside it, the first comes back",
+        affected: Side { fs: "btrfs,mend=nameless+renamed+space,overgrown=replace", ..BTRFS },
+        programs: Programs::Made(logged::names, 640),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N21",
+        what: "btrfs: a synced file gets a name elsewhere and loses its first, whose directory is synced: the file is gone",
+        affected: Side { fs: "btrfs,mend=nameless+renamed+space,overgrown=replace", ..BTRFS },
+        programs: Programs::Made(logged::linked_away, 32),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N20",
+        what: "btrfs: a directory is synced in which a file got one more name, and the file's space behind its end is gone",
+        affected: Side { fs: "btrfs,mend=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
+        programs: Programs::Made(logged::spare, 32),
         ..BTRFS_BUG
     },
     Bug {

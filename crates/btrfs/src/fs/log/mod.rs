@@ -98,6 +98,8 @@ pub(super) struct Logged {
     pub last_unlink: Cell<u64>,
     /// Of a directory: the transaction in which it got another name.
     pub renamed: Cell<u64>,
+    /// The transaction in which it lost a name, otherwise than by its own rename.
+    pub unlinked: Cell<u64>,
     /// All its items are to be looked at (`BTRFS_INODE_NEEDS_FULL_SYNC`).
     pub full_sync: Cell<bool>,
     /// All but its extents are (`BTRFS_INODE_COPY_EVERYTHING`).

@@ -276,6 +276,12 @@ impl Btrfs {
         let transid = self.newest();
         let is_logged = |i: &Inode| i.logged.trans.get() == transid;
         inode.logged.last_unlink.set(transid);
+        if !is_rename {
+            inode.logged.unlinked.set(transid);
+            if self.opts.mend.unlinked && inode.nlink() > 0 {
+                dir.logged.last_unlink.set(transid);
+            }
+        }
         if is_rename && !is_logged(dir) && !is_logged(inode) {
             dir.logged.last_unlink.set(transid);
         }

@@ -66,6 +66,15 @@ pub struct Mend {
     /// directory is not logged, as it is not new (`log_new_ancestors`): the file is durable below
     /// the old name. So is one that has not changed, of which ext4 makes nothing either.
     pub renamed: bool,
+    /// An fsync of a file that has lost one of its names in this transaction, otherwise than by its
+    /// own rename, is a commit; so is one of the directory that had the name. In Linux only
+    /// directories that have it now are logged with the file (`btrfs_log_all_parents`): the lost
+    /// name may come back. And with the directory only that the name is gone: if it was the only
+    /// one that is durable, replay deletes the file (`btrfs_record_unlink_dir` is for renames).
+    pub unlinked: bool,
+    /// Space behind the end of a file is logged also with a file that is logged only to exist. In
+    /// Linux it is not, and replay drops what is behind the end of every file in the log.
+    pub space: bool,
 }
 
 impl Mend {
@@ -76,6 +85,8 @@ impl Mend {
             match name {
                 "nameless" => mend.nameless = true,
                 "renamed" => mend.renamed = true,
+                "unlinked" => mend.unlinked = true,
+                "space" => mend.space = true,
                 _ => return None,
             }
         }
@@ -93,7 +104,7 @@ mod tests {
         assert_eq!(OldLog::parse("exists+moves"), Some(old));
         assert_eq!(OldLog::parse(""), Some(OldLog::default()));
         assert_eq!(OldLog::parse("exist"), None);
-        assert_eq!(Mend::parse("renamed"), Some(Mend { renamed: true, nameless: false }));
+        assert_eq!(Mend::parse("renamed"), Some(Mend { renamed: true, ..Mend::default() }));
         assert_eq!(Mend::parse("renamed,nameless"), None);
     }
 }

@@ -45,7 +45,8 @@ fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [direct_io::SLUG],
         "graphs": found.graphs, "numbers": found.numbers, "filled": found.filled,
-        "mechanisms": found.mechanisms, "cuts": found.cuts, "varied": found.varied, "impossible": found.impossible,
+        "mechanisms": found.mechanisms, "cuts": found.cuts,
+        "varied": found.varied, "impossible": found.impossible,
         "notes": told, "claims": found.claims,
     });
     let text = tables(found);
@@ -167,11 +168,13 @@ fn mechanisms(t: &mut String, rows: &[Mechanism]) {
 fn cuts(t: &mut String, rows: &[Left]) {
     writeln!(
         t,
-        "\nWhat a crash leaves of each: {} direct writes of 16 KiB over a file, one every 3 s; states\n\
-         that a drive with a cache may be left with meanwhile, each recovered (at * a sample of them).\n\
-         all, some, none: acknowledged writes that are there; torn: one is there in part; order: one\n\
-         is there and an earlier one is not; synced: what an fsync had answered for is missing;\n\
-         foreign: a block holds what was never written there; most: writes missing in one state\n\
+        "\nWhat a crash leaves of each: {} direct writes of 16 KiB over a file, one every 3 s;\n\
+         states that a drive with a cache may be left with meanwhile, each recovered (at * a\n\
+         sample of them).\n\
+         all, some, none: acknowledged writes that are there; torn: one is there in part; order:\n\
+         one is there and an earlier one is not; synced: what an fsync had answered for is\n\
+         missing; foreign: a block holds what was never written there; most: writes missing in\n\
+         one state\n\
          {:<28}{:>8} {:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>6}",
         direct_io::cuts::WRITES,
         "",

@@ -264,3 +264,101 @@ pub fn many_links(seed: u64) -> Program {
     w.call(Call::Fsync(FD));
     Program(w.steps)
 }
+
+/// Durable files in a directory move out of it, by a new name elsewhere and the removal of the old
+/// one; then a file or a directory is synced.
+pub fn linked_away(seed: u64) -> Program {
+    let mut w = Writer::new(seed, "programs of files that are linked away");
+    let files = 1 + w.below(3);
+    w.call(Call::Mkdir("A".to_owned()));
+    w.call(Call::Mkdir("B".to_owned()));
+    for n in 0..files {
+        w.open(FD, &format!("A/f{n}"), CREATE);
+        w.write(FD, 0, BLOCK);
+        w.call(Call::Close(FD));
+    }
+    w.call(Call::Sync);
+    w.steps.push(Step::Case("linked away".to_owned()));
+    let goes = w.below(files);
+    let new = if w.below(2) == 0 { format!("B/g{goes}") } else { format!("g{goes}") };
+    if w.below(2) == 0 {
+        w.call(Call::Mkdir("A/C".to_owned()));
+    }
+    w.call(Call::Link(format!("A/f{goes}"), new.clone()));
+    w.call(Call::Unlink(format!("A/f{goes}")));
+    match w.below(4) {
+        0 => sync(&mut w, &new, false),
+        1 => sync(&mut w, "B", true),
+        _ => sync(&mut w, "A", true),
+    }
+    Program(w.steps)
+}
+
+/// New files in a directory and in one below it: one of them is synced, one may be renamed or
+/// linked into place, and a directory is synced.
+pub fn nested(seed: u64) -> Program {
+    let mut w = Writer::new(seed, "programs of nested directories");
+    let make = |w: &mut Writer, path: &str| {
+        w.open(FD, path, CREATE);
+        if w.below(2) == 0 {
+            w.write(FD, 0, BLOCK);
+        }
+        w.call(Call::Close(FD));
+    };
+    for dir in ["t", "t/A", "B"] {
+        w.call(Call::Mkdir(dir.to_owned()));
+    }
+    if w.below(4) == 0 {
+        w.call(Call::Sync);
+        w.steps.push(Step::Case("directories are durable".to_owned()));
+    }
+    let mut files = ["t/foo", "t/A/foo", "B/foo"].map(str::to_owned).to_vec();
+    for n in (1..files.len()).rev() {
+        files.swap(n, w.below(n as u64 + 1) as usize);
+    }
+    for path in &files {
+        make(&mut w, path);
+    }
+    for _ in 0..1 + w.below(2) {
+        let synced = files[w.below(files.len() as u64) as usize].clone();
+        sync(&mut w, &synced, false);
+        let (old, new) = ("B/foo".to_owned(), "t/A/bar".to_owned());
+        match w.below(4) {
+            0 => {
+                w.call(Call::Rename(old.clone(), new.clone()));
+                files.retain(|f| *f != old);
+            }
+            1 => w.call(Call::Link(old, new.clone())),
+            _ => continue,
+        }
+        files.push(new);
+        break;
+    }
+    let dir = if w.below(3) == 0 { "t/A" } else { "t" };
+    sync(&mut w, dir, true);
+    Program(w.steps)
+}
+
+/// A file with space behind its end, which is durable; then its directory changes and is synced.
+pub fn spare(seed: u64) -> Program {
+    let mut w = Writer::new(seed, "programs of space behind the end");
+    w.call(Call::Mkdir("A".to_owned()));
+    w.open(FD, "A/foo", CREATE);
+    let size = BLOCK * w.below(3) as u32;
+    if size > 0 {
+        w.write(FD, 0, size);
+    }
+    let len = u64::from(BLOCK) * (1 + w.below(4));
+    w.call(Call::Fallocate(FD, Alloc::Keep, size.into(), len));
+    w.call(Call::Fsync(FD));
+    w.call(Call::Sync);
+    w.steps.push(Step::Case("space is durable".to_owned()));
+    match w.below(3) {
+        0 => w.call(Call::Rename("A/foo".to_owned(), "A/bar".to_owned())),
+        1 => w.call(Call::Link("A/foo".to_owned(), "A/bar".to_owned())),
+        _ => w.call(Call::Link("A/foo".to_owned(), "bar".to_owned())),
+    }
+    let dir = if w.below(2) == 0 { "A" } else { "." };
+    sync(&mut w, dir, true);
+    Program(w.steps)
+}

@@ -32,8 +32,8 @@ pub const WRITES: u32 = 12;
 /// Microseconds between two of them: the timers of journals and logs (5 s), of btrfs' commit (30 s)
 /// and of the flusher (5 and 30 s) come between some.
 const PAUSE_US: u64 = 3_000_000;
-/// Bytes of the drive: btrfs with two copies of its metadata takes no smaller one.
-const DRIVE: u64 = 128 << 20;
+/// Bytes of the drive: NILFS2 with its usual segments takes none of 128 MiB.
+const DRIVE: u64 = 256 << 20;
 /// Calls before them: open, fill, sync.
 const PREPARED: u32 = 3;
 
