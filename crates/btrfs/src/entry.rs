@@ -139,7 +139,8 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             "old_log: exists, names, gone_parents, one_parent, dir_refs, parents, moves, prealloc",
         ))?;
         let mend = Mend::parse(o.get("mend", OPTIONS).unwrap_or_default());
-        let mend = mend.ok_or(FsError::Invalid("mend: nameless, renamed, unlinked, space"))?;
+        let mend = mend
+            .ok_or(FsError::Invalid("mend: nameless, renamed, unlinked, space, reloaded, all"))?;
         let commit_secs = match number(o, "commit", "commit: seconds, at least 1")? {
             0 => return Err(FsError::Invalid("commit: seconds, at least 1")),
             n => u64::from(n),

@@ -125,6 +125,41 @@ fn a_longer_file_that_is_logged_for_its_name_has_the_length_of_the_last_commit()
     );
 }
 
+/// The second log has only what is new in it: also that there is a hole where the last commit has
+/// data.
+#[test]
+fn blocks_that_a_file_lost_in_one_log_do_not_come_back_by_the_next() {
+    let by_write: u64 = 0;
+    let by_length: u64 = 1;
+    for how in [by_write, by_length] {
+        let counts = cut(
+            &setup(),
+            "a hole behind the old end",
+            move |v, _| async move {
+                let f = make(&v, "f", b'f', 64 << 10).await;
+                v.sync().await.expect("syncs");
+                v.ftruncate(f, 0).await.expect("cuts");
+                fsync(&v, "f").await;
+                if how == by_write {
+                    put(&v, f, b'g', 8192, 4096).await;
+                } else {
+                    v.ftruncate(f, 3 << 12).await.expect("makes longer");
+                }
+                fsync(&v, "f").await;
+                v.close(f).await.expect("closes");
+            },
+            move |v| async move {
+                let mut all = vec![0; 3 << 12];
+                if how == by_write {
+                    all[8192..].fill(b'g');
+                }
+                assert!(bytes(&v, "f").await == Ok(all), "{how}");
+            },
+        );
+        assert_eq!(counts, (2, 0), "both are in a log");
+    }
+}
+
 #[test]
 fn a_directory_out_of_which_a_file_moved_is_not_removed_by_a_log() {
     let counts = cut(

@@ -150,13 +150,20 @@ impl FsSubject {
             let mut at = run.at;
             while at < run.at + run.bytes && at < file.size {
                 let place = run.place + (at - run.at);
-                if at + bs <= file.size {
+                // Data kept in an inode may end before the file does: the rest is a hole.
+                let here = (run.at + run.bytes - at).min(bs);
+                if at + bs <= file.size && here == bs {
                     blocks.push((at / bs, block_id(overlay, pages, place, bs)));
                 } else {
-                    let mut bytes = vec![0; (file.size - at) as usize];
-                    let read = overlay.read_at(place, &mut bytes);
+                    let mut bytes = vec![0; (file.size - at).min(bs) as usize];
+                    let held = bytes.len().min(here as usize);
+                    let read = overlay.read_at(place, &mut bytes[..held]);
                     read.map_err(|e| (file.path.clone(), e))?;
-                    tail = Some(bytes);
+                    if at + bs <= file.size {
+                        blocks.push((at / bs, Slice::from_bytes(&bytes).id()));
+                    } else {
+                        tail = Some(bytes);
+                    }
                 }
                 at += bs;
             }

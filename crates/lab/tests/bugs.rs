@@ -10,7 +10,7 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 41] = [
+const FEW: [(&str, u64); 43] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -33,6 +33,8 @@ const FEW: [(&str, u64); 41] = [
     ("N19", 560),
     ("N20", 16),
     ("N21", 16),
+    ("N22", 16),
+    ("N23", 16),
     ("A21.9", 3),
     ("A21.10", 8),
     ("A22", 3),

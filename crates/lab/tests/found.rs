@@ -680,3 +680,118 @@ fn linux_too_has_a_synced_file_below_the_old_name_of_its_directory() {
     assert_eq!(left, ".\n./A\n./A/foo\n");
     assert_eq!(of("open 2 B r\nfsync 2\n").as_deref(), Some(".\n./B\n./B/foo\n"));
 }
+
+#[test]
+fn linux_too_loses_space_behind_the_end_of_a_file_whose_front_is_written_and_synced() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |before: &str, last: &str| {
+        let program = format!(
+            "open 0 a rw,creat\n{before}fallocate 0 keep 0 65536\nopen 1 . r\nsyncfs 1\n\
+            pwrite 0 4096 0 1\n{last}"
+        );
+        let dir = guest_with("N22", LOGGED, &program, Some(&base))?;
+        Some(std::fs::read_to_string(dir.path().join("space")).expect("the guest wrote it"))
+    };
+    let Some(left) = of("fsync 0\n", "fdatasync 0\n") else { return };
+    assert_eq!(left, "./a 4096 8\n", "of 128 sectors");
+    let whole = Some("./a 4096 128\n");
+    // The next fsync logs the rest, and so does one that logs all of the file.
+    assert_eq!(of("fsync 0\n", "fsync 0\nfsync 0\n").as_deref(), whole);
+    assert_eq!(of("", "fdatasync 0\n").as_deref(), whole);
+}
+
+#[test]
+fn linux_too_takes_a_file_for_synced_that_it_forgot_and_another_file_logged() {
+    let base = new_image("btrfs", 128 << 20);
+    // The program goes on when nobody has the new file open: a cache can forget it.
+    let of = |forget: &str| {
+        let ran = "/run/prog /share/program /mnt/a || exit 7\n";
+        let more = "sed '1,/^--$/d' /share/program > /run/program2\n\
+            sed '/^--$/,$d' /share/program > /run/program1\n\
+            /run/prog /run/program1 /mnt/a || exit 7\n\
+            FORGET\n/run/prog /run/program2 /mnt/a || exit 7\n";
+        assert!(LOGGED.contains(ran));
+        let run = LOGGED.replace(ran, &more.replace("FORGET", forget));
+        let program = "open 0 a rw,creat\nopen 1 . r\nsyncfs 1\npwrite 0 4096 0 1\n\
+            fdatasync 0\nopen 2 b rw,creat\n--\nrename a c\nopen 2 b rw\nfsync 2\n";
+        let dir = guest_with("N23", &run, program, Some(&base))?;
+        Some(std::fs::read_to_string(dir.path().join("names")).expect("the guest wrote it"))
+    };
+    let Some(left) = of("echo 2 > /proc/sys/vm/drop_caches") else { return };
+    assert_eq!(left, ".\n./a\n", "`b` was synced");
+    assert_eq!(of(":").as_deref(), Some(".\n./b\n./c\n"));
+}
+
+/// What `$1` does in a new btrfs, and what is there when the power goes: names and sectors.
+const ON_THIS_HOST: &str = r#"
+set -e
+trap 'exec 3>&- 4>&-; cd "$there"; umount m 2> /dev/null || true' EXIT
+there=$PWD
+mkdir -p m; cp new image
+mount -o loop image m
+cd m
+eval "$1"
+cp ../image ../cut
+exec 3>&- 4>&-
+cd ..
+umount m
+mount -o loop cut m
+cd m
+find . -printf '%p %b\n' | sort | tail -n +2
+"#;
+
+/// The holes of btrfs' logs that the guest's kernel has, in that of this host: it is newer.
+#[test]
+fn linux_6_18_too_has_most_of_btrfs_holes() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cannot = match release.starts_with("6.18.") {
+        true => wp_lab::crash::host::cannot(&scratch.path().join("try")),
+        false => Some(format!("what Linux {} makes of them is not known", release.trim())),
+    };
+    if let Some(why) = cannot {
+        return skipped("N16 to N23 in this host's kernel", &why);
+    }
+    std::fs::write(scratch.path().join("new"), new_image("btrfs", 128 << 20)).expect("written");
+    let after = |calls: &str| {
+        let mut bash = Command::new("bash");
+        let ran = bash.args(["-c", ON_THIS_HOST, "btrfs", calls]).current_dir(scratch.path());
+        let ran = ran.output().expect("bash");
+        assert!(ran.status.success(), "{calls}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8_lossy(&ran.stdout).replace('\n', ";")
+    };
+    let block = "dd if=/dev/zero of=$F bs=4096 count=1 conv=notrunc status=none";
+    let cases = [
+        // N16 is mended there: the name stays away.
+        (format!("F=a; exec 3> a; {block}; sync -f .; rm a; echo x >&3; sync /dev/fd/3"), ""),
+        // N18.
+        ("mkdir A; sync -f .; mv A B; > B/foo; sync B/foo".to_owned(), "./A 0;./A/foo 0;"),
+        // N19.
+        (
+            format!(
+                "F=a/b; mkdir a; > a/b; sync -f .; {block}; sync a/b; mkdir a/c; ln a/b b; rm a/b; \
+                sync b"
+            ),
+            "./a 0;./a/b 8;./a/c 0;./b 8;",
+        ),
+        // N20.
+        (
+            "> a; sync a; fallocate -n -l 4096 a; sync a; sync -f .; ln a b; sync .".to_owned(),
+            "./a 0;./b 0;",
+        ),
+        // N21: the file is gone.
+        (format!("F=a/b; mkdir a; {block}; sync -f .; ln a/b c; rm a/b; sync a"), "./a 0;"),
+        // N23: `b` is.
+        (
+            format!(
+                "F=a; > a; sync -f .; {block}; sync -d a; > b; echo 2 > /proc/sys/vm/drop_caches; \
+                mv a c; sync b"
+            ),
+            "./a 8;",
+        ),
+        (format!("F=a; > a; sync -f .; {block}; sync -d a; > b; mv a c; sync b"), "./b 0;./c 8;"),
+    ];
+    for (calls, left) in &cases {
+        assert_eq!(&after(calls), left, "{calls}");
+    }
+}

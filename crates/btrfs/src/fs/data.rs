@@ -76,13 +76,21 @@ impl Btrfs {
         Ok(())
     }
 
-    /// What is behind a file's end in its last block becomes zero. `btrfs_cont_expand`: with
-    /// NO_HOLES there is nothing else to do.
-    pub(super) async fn expand(&self, inode: &Rc<Inode>, size: u64, _to: u64) -> FsResult<()> {
-        if size.is_multiple_of(BLOCK) {
-            return Ok(());
+    /// What is behind a file's end in its last block becomes zero, and the blocks from there up to
+    /// `to` are noted as changed: with NO_HOLES a hole has no item in the file's tree, yet a log
+    /// has to tell replay that what the last commit had there is gone. `btrfs_cont_expand`.
+    pub(super) async fn expand(&self, inode: &Rc<Inode>, size: u64, to: u64) -> FsResult<()> {
+        let start = size.next_multiple_of(BLOCK);
+        if size < start {
+            self.zero_part(inode, size, start).await?;
         }
-        self.zero_part(inode, size, size.next_multiple_of(BLOCK)).await
+        let end = to.next_multiple_of(BLOCK);
+        if start < end {
+            // Without a running transaction the last commit has the hole already.
+            let transid = self.with(|c| Ok(c.transid()))?;
+            self.note_modified(inode, start, end, transid);
+        }
+        Ok(())
     }
 
     /// Makes bytes `from..to` of one block zero, as a write. `btrfs_truncate_block`.

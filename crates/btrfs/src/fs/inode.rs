@@ -188,6 +188,9 @@ impl Btrfs {
         let changed = inode.last_trans.get();
         inode.logged.full_sync.set(is_new || changed > self.commits.last());
         inode.logged.last_unlink.set(if is_new { 0 } else { changed });
+        if self.opts.mend.reloaded && !is_new && changed > self.commits.last() {
+            self.note_change(&inode, changed);
+        }
         let ops: Rc<dyn wp_cache::WbOps> = inode.clone();
         inode.map.set_ops(Rc::downgrade(&ops));
         self.inodes.borrow_mut().insert(ino, inode.clone());
@@ -217,7 +220,7 @@ impl Btrfs {
         });
     }
 
-    /// Forgets inodes that nobody uses.
+    /// Forgets inodes that nobody uses. The mount itself uses the root's.
     pub(super) fn drop_idle(&self) {
         self.inodes.borrow_mut().retain(|_, inode| {
             inode.map.invalidate(0, u64::MAX);
@@ -225,7 +228,8 @@ impl Btrfs {
             let is_busy = !inode.map.is_idle() || !inode.ordered.borrow().is_empty();
             let differs = inode.disk_size.get() != inode.size();
             let is_logged = inode.logged.trans.get() > self.commits.last();
-            has_use || is_busy || differs || is_logged || inode.nlink() == 0
+            let is_root = inode.ino == self.root_dir;
+            has_use || is_busy || differs || is_logged || is_root || inode.nlink() == 0
         });
     }
 }

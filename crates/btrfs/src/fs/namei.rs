@@ -156,6 +156,7 @@ impl Btrfs {
                 c.insert_inline(self.tree, ino, &spec.target)?;
             }
             let inode = self.add_inode(ino, item, true);
+            self.note_change(&inode, transid);
             self.add_name(c, (&dir, name), &inode, index)
         });
         self.settled(done.map(|()| ino)).await

@@ -46,6 +46,15 @@ impl FilePart {
         let i = self.item.filter(FileExtentItem::has_place)?;
         Some(i.disk_bytenr.get() + i.offset.get() + (at - self.start))
     }
+    /// What of it is behind byte `at` of the file, which lies in it.
+    pub fn behind(&self, at: u64) -> FilePart {
+        let item = self.item.map(|mut i| {
+            i.offset = (i.offset.get() + (at - self.start)).into();
+            i.num_bytes = (self.end - at).into();
+            i
+        });
+        FilePart { start: at, end: self.end, item }
+    }
     /// Bytes that it counts for in the inode's `nbytes`.
     pub fn counted(&self) -> u64 {
         if self.is_inline() || self.has_place() { self.end - self.start } else { 0 }

@@ -11,7 +11,9 @@
 //!         direct` with another process that syncs, and seen in a guest with 6.12; that process
 //!         found N12, which the source has too, and N13, seen in the guest. N14 was found by `crash
 //!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest; so was
-//!         N16. N17 was found by random programs on the real kernel, N18 by `crash moved`. R1 and
+//!         N16. N17 was found by random programs on the real kernel, N18 by `crash moved`, N19 and
+//!         N21 by `crash logged`, N20 and N22 by `crash wild`, N23 by asking Linux what a fault of
+//!         ours did there; all were seen in the guest. R1 and
 //!         R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,10 +158,7 @@ const BTRFS: Side = Side { params: &[("capacity_bytes", 128 << 20)], elevator: "
 /// One with what Linux 6.12 lacks, and no more.
 macro_rules! btrfs {
     ($old:literal) => {
-        Side {
-            fs: concat!("btrfs,mend=nameless+renamed+unlinked+space,overgrown=replace", $old),
-            ..BTRFS
-        }
+        Side { fs: concat!("btrfs,mend=all,overgrown=replace", $old), ..BTRFS }
     };
 }
 /// A bug of btrfs' logs, by which what was synced is lost.
@@ -565,6 +564,23 @@ pub static BUGS: &[Bug] = &[
         what: "btrfs: a directory is synced in which a file got one more name, and the file's space behind its end is gone",
         affected: Side { fs: "btrfs,mend=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::spare, 32),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N22",
+        what: "btrfs: the front of space behind a file's end is written and synced, and the rest of it is gone",
+        affected: Side { fs: "btrfs,mend=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
+        programs: Programs::Made(logged::front, 32),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N23",
+        what: "btrfs: a new file's inode is forgotten, a file that was synced is renamed beside it, and the new one is synced: it is gone",
+        affected: Side {
+            fs: "btrfs,mend=nameless+renamed+unlinked+space,overgrown=replace",
+            ..BTRFS
+        },
+        programs: Programs::Made(logged::reloaded, 32),
         ..BTRFS_BUG
     },
     Bug {

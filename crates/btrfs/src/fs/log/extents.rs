@@ -87,7 +87,9 @@ impl Log<'_> {
     }
 
     /// Space behind the end of the file. What begins before the end is left as the log has it: a
-    /// part of it may be written and on its way. `btrfs_log_prealloc_extents`.
+    /// part of it may be written and on its way. `btrfs_log_prealloc_extents`. Replay drops what is
+    /// behind the end and not in the log, so space that is synced is lost while its front is on its
+    /// way; with the mend what lies behind the end is logged as an item of its own.
     pub fn log_prealloc(&mut self, inode: &Inode) -> FsResult<()> {
         if !inode.has(crate::disk::inode::flag::PREALLOC)
             || self.old().prealloc
@@ -97,8 +99,12 @@ impl Log<'_> {
         }
         let end = inode.size().next_multiple_of(BLOCK);
         let parts = self.c.parts(self.fs.tree, inode.ino, end, u64::MAX)?;
-        for p in parts.into_iter().filter(|p| p.is_prealloc() && p.start >= end) {
-            self.put_part(inode, &p)?;
+        for p in parts.into_iter().filter(FilePart::is_prealloc) {
+            if p.start >= end {
+                self.put_part(inode, &p)?;
+            } else if self.fs.opts.mend.space {
+                self.put_part(inode, &p.behind(end))?;
+            }
         }
         Ok(())
     }
@@ -111,18 +117,33 @@ impl Log<'_> {
         self.sums_of(inode, &item, p.end - p.start)
     }
 
-    /// What was changed since it was logged last: extents that have items, then those on their way,
-    /// which the commit of this transaction waits for then. `btrfs_log_changed_extents`.
+    /// A hole over whatever the log has there.
+    fn put_hole(&mut self, ino: u64, from: u64, to: u64) -> FsResult<()> {
+        if from >= to || !site::LOG_HOLES.on() {
+            return Ok(());
+        }
+        self.c.drop_extents(self.log, ino, from, to)?;
+        self.hole(ino, from, to)
+    }
+
+    /// What was changed since it was logged last: extents that have items and the holes between
+    /// them, then extents on their way, which the commit of this transaction waits for then.
+    /// `btrfs_log_changed_extents`.
     pub fn changed_extents(&mut self, inode: &Inode) -> FsResult<()> {
         let (trans, runs) = inode.logged.modified.take();
         if trans == self.transid {
             for (start, bytes) in runs.iter() {
-                for p in self.c.parts(self.fs.tree, inode.ino, start, start + bytes)? {
+                let end = start + bytes;
+                let mut at = start;
+                for p in self.c.parts(self.fs.tree, inode.ino, start, end)? {
+                    self.put_hole(inode.ino, at, p.start)?;
+                    at = at.max(p.end.next_multiple_of(BLOCK));
                     let is_new = p.item.is_some_and(|i| i.head.generation.get() >= self.transid);
                     if is_new {
                         self.put_part(inode, &p)?;
                     }
                 }
+                self.put_hole(inode.ino, at, end)?;
             }
         }
         self.log_prealloc(inode)?;

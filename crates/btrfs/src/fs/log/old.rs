@@ -55,7 +55,7 @@ impl OldLog {
     }
 }
 
-/// Rules that Linux 6.12 has not. The option `mend` names them with `+` in between.
+/// Rules that Linux 6.12 has not. The option `mend` names them with `+` in between; `all` is each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mend {
     /// An fsync of a file that has no name any more is a commit. In Linux it is nothing
@@ -72,12 +72,22 @@ pub struct Mend {
     /// name may come back. And with the directory only that the name is gone: if it was the only
     /// one that is durable, replay deletes the file (`btrfs_record_unlink_dir` is for renames).
     pub unlinked: bool,
-    /// Space behind the end of a file is logged also with a file that is logged only to exist. In
-    /// Linux it is not, and replay drops what is behind the end of every file in the log.
+    /// Space behind the end of a file is logged also with a file that is logged only to exist, and
+    /// where it belongs to an extent whose front is written and on its way. In Linux it is not, and
+    /// replay drops what is behind the end of every file in the log.
     pub space: bool,
+    /// An inode that was forgotten and read again has changed since the last sync of the log, if it
+    /// has in this transaction. In Linux it has not (`btrfs_alloc_inode` sets `last_sub_trans` and
+    /// `last_log_commit` to 0): once another's rename has logged that it exists, its own fsync
+    /// takes it for durable.
+    pub reloaded: bool,
 }
 
 impl Mend {
+    /// Every rule.
+    pub const ALL: Mend =
+        Mend { nameless: true, renamed: true, unlinked: true, space: true, reloaded: true };
+
     /// Reads names with `+` in between. `None`: one is not known.
     pub fn parse(text: &str) -> Option<Mend> {
         let mut mend = Mend::default();
@@ -87,6 +97,8 @@ impl Mend {
                 "renamed" => mend.renamed = true,
                 "unlinked" => mend.unlinked = true,
                 "space" => mend.space = true,
+                "reloaded" => mend.reloaded = true,
+                "all" => mend = Mend::ALL,
                 _ => return None,
             }
         }
@@ -106,5 +118,7 @@ mod tests {
         assert_eq!(OldLog::parse("exist"), None);
         assert_eq!(Mend::parse("renamed"), Some(Mend { renamed: true, ..Mend::default() }));
         assert_eq!(Mend::parse("renamed,nameless"), None);
+        let each = "nameless+renamed+unlinked+space+reloaded";
+        assert_eq!(Mend::parse(each), Mend::parse("all"));
     }
 }

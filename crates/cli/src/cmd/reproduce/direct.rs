@@ -209,4 +209,12 @@ fn cuts(t: &mut String, rows: &[Left]) {
         )
         .expect(LINE);
     }
+    if rows.iter().any(|r| r.lost_synced > 0 && r.system.starts_with("F2FS")) {
+        writeln!(
+            t,
+            "F2FS, synced and missing: the first node that is fsynced after a checkpoint is not\n\
+             waited for, in Linux too (`writepath crash --bug R1`; mount option wait_first_node)."
+        )
+        .expect(LINE);
+    }
 }

@@ -362,3 +362,54 @@ pub fn spare(seed: u64) -> Program {
     sync(&mut w, dir, true);
     Program(w.steps)
 }
+
+/// A file that was synced, with space behind its end, which is durable; then the front of the space
+/// is written and synced.
+pub fn front(seed: u64) -> Program {
+    let mut w = Writer::new(seed, "programs of space whose front is written");
+    w.open(FD, "foo", CREATE);
+    let size = BLOCK * w.below(3) as u32;
+    if size > 0 {
+        w.write(FD, 0, size);
+    }
+    w.call(Call::Fsync(FD));
+    let blocks = 2 + w.below(8);
+    w.call(Call::Fallocate(FD, Alloc::Keep, size.into(), u64::from(BLOCK) * blocks));
+    w.call(Call::Sync);
+    w.steps.push(Step::Case("space is durable".to_owned()));
+    let written = 1 + w.below(blocks - 1) as u32;
+    w.write(FD, size.into(), BLOCK * written);
+    let last = if w.below(2) == 0 { Call::Fsync(FD) } else { Call::Fdatasync(FD) };
+    w.call(last);
+    Program(w.steps)
+}
+
+/// A file is synced in a log, others are made beside it and forgotten by the cache; the file gets
+/// another name, and one of the others is synced.
+pub fn reloaded(seed: u64) -> Program {
+    let mut w = Writer::new(seed, "programs of inodes that were forgotten");
+    let dir = if w.below(2) == 0 {
+        String::new()
+    } else {
+        w.call(Call::Mkdir("A".to_owned()));
+        "A/".to_owned()
+    };
+    let old = format!("{dir}old");
+    w.open(FD, &old, CREATE);
+    w.call(Call::Sync);
+    w.write(FD, 0, BLOCK);
+    w.call(Call::Fdatasync(FD));
+    let new = 1 + w.below(2);
+    for n in 0..new {
+        w.open(FD + 1, &format!("{dir}new{n}"), CREATE);
+        w.call(Call::Close(FD + 1));
+    }
+    w.call(Call::DropCaches);
+    w.steps.push(Step::Case("files are forgotten".to_owned()));
+    let to = format!("{dir}renamed");
+    let moves = if w.below(4) == 0 { Call::Link(old, to) } else { Call::Rename(old, to) };
+    w.call(moves);
+    let which = w.below(new);
+    sync(&mut w, &format!("{dir}new{which}"), false);
+    Program(w.steps)
+}
