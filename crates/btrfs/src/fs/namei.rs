@@ -108,7 +108,6 @@ impl Btrfs {
         })?;
         c.remove_name(self.tree, dir.ino, index, name)?;
         self.stamp(inode, false);
-        inode.logged.copy_all.set(true);
         self.dir_changed(c, dir, |size| size.saturating_sub(2 * wide(name.len())))?;
         Ok(index)
     }
