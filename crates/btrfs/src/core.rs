@@ -351,8 +351,14 @@ impl<'a> Core<'a> {
         self.block_mut(bytenr).map(|_| ())
     }
 
+    /// A block that no tree has any more. What the last commit has is kept while it is written:
+    /// [`Core::with_committed`] cannot read it from the device before.
     pub(crate) fn forget_block(&mut self, bytenr: u64) {
-        self.blocks.map.remove(&bytenr);
+        if self.trans.unwritten.contains(&bytenr) {
+            self.trans.forgotten.push(bytenr);
+        } else {
+            self.blocks.map.remove(&bytenr);
+        }
         self.blocks.dirty.remove(&bytenr);
         self.blocks.dirty_log.remove(&bytenr);
     }

@@ -467,3 +467,42 @@ fn directories_that_move_and_go_beside_each_other_do_not_wait_for_ever() {
         |v| async move { assert!(v.stat("top/x").await.is_ok()) },
     );
 }
+
+/// A new file's fsync asks what the last commit had. It has it in memory, also while it is sent.
+#[test]
+fn an_fsync_beside_a_commit_that_is_being_written_goes_to_the_log() {
+    case(
+        &setup(),
+        ("fsync beside a commit", false),
+        |b| async move {
+            for n in 0..100 {
+                b.v.mkdir(&format!("d{n}"), 0o755).await.expect("makes");
+            }
+            let fd = open(&b.v, "d0/x").await;
+            b.v.close(fd).await.expect("closes");
+            b.v.sync().await.expect("syncs");
+            b.v.rename("d0/x", "d1/x").await.expect("moves");
+            b.plan.delay(Op::Write, Span::millis(50));
+            // A name was moved out of it: that is a commit.
+            let first = async move |v: Vfs| {
+                let fd = v.open("d0", OpenFlags::READ, 0).await.expect("opens");
+                v.fsync(fd).await
+            };
+            let first = b.begin("first", first).await;
+            b.rt.sleep(LATE).await;
+            b.plan.hurry();
+            let of = |name| {
+                let all = b.v.fs().counters();
+                all.iter().find(|(n, _)| *n == name).expect("is counted").1
+            };
+            let before = (of("log_syncs"), of("fsyncs_that_committed"));
+            let fd = open(&b.v, "new").await;
+            put(&b.v, fd, b'n', 0, 8192).await;
+            assert_eq!(b.v.fsync(fd).await, Ok(()));
+            let after = (of("log_syncs"), of("fsyncs_that_committed"));
+            assert_eq!((after.0 - before.0, after.1 - before.1), (1, 0));
+            first.await.expect("syncs");
+        },
+        |v| async move { has(&v, "new", &[b'n'; 8192]).await },
+    );
+}

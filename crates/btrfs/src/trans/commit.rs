@@ -215,6 +215,9 @@ impl Core<'_> {
         }
         self.trans.is_writing = false;
         self.trans.unwritten.clear();
+        for block in std::mem::take(&mut self.trans.forgotten) {
+            self.blocks.map.remove(&block);
+        }
         self.unpin()
     }
 }

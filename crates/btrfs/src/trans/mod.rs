@@ -41,6 +41,8 @@ pub(crate) struct Trans {
     pub others: Vec<u64>,
     /// Blocks of a plan that is not on the device yet.
     pub unwritten: BTreeSet<u64>,
+    /// Those of them that no tree has any more.
+    pub forgotten: Vec<u64>,
     /// Is a plan being written?
     pub is_writing: bool,
     /// A change failed half way.
@@ -60,6 +62,7 @@ impl Trans {
             file_trees: BTreeSet::new(),
             others: Vec::new(),
             unwritten: BTreeSet::new(),
+            forgotten: Vec::new(),
             is_writing: false,
             is_broken: false,
             has_dev_stats: false,
