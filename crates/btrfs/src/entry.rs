@@ -45,7 +45,7 @@ const OPTIONS: &[OptionSpec] = &[
         "mend",
         When::Mount,
         "",
-        "rules of logs that 6.12 has not: nameless, renamed, unlinked, space",
+        "rules of logs that 6.12 has not: nameless+renamed+…, or all (docs/testing.md)",
     ),
     option("commit", When::Mount, "30", "seconds from a transaction's begin to its commit"),
 ];
@@ -139,8 +139,9 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             "old_log: exists, names, gone_parents, one_parent, dir_refs, parents, moves, prealloc",
         ))?;
         let mend = Mend::parse(o.get("mend", OPTIONS).unwrap_or_default());
-        let mend = mend
-            .ok_or(FsError::Invalid("mend: nameless, renamed, unlinked, space, reloaded, all"))?;
+        let mend = mend.ok_or(FsError::Invalid(
+            "mend: nameless, renamed, unlinked, space, reloaded, symlinks, all",
+        ))?;
         let commit_secs = match number(o, "commit", "commit: seconds, at least 1")? {
             0 => return Err(FsError::Invalid("commit: seconds, at least 1")),
             n => u64::from(n),

@@ -1,4 +1,4 @@
-//! Bugs of btrfs' logs (A13 to A20, N16 to N23), each in the program that was reported, or in the
+//! Bugs of btrfs' logs (A13 to A20, N16 to N24), each in the program that was reported, or in the
 //! shortest that the explorer left: found with the rule left out, and not with it. Found by
 //! generated programs: `tests/bugs.rs`.
 
@@ -26,7 +26,7 @@ fn program(text: &str) -> Program {
 
 /// Bugs, with the rule that is broken and a program: those of CrashMonkey's reports where they have
 /// one.
-const PROGRAMS: [(&str, &str); 19] = [
+const PROGRAMS: [(&str, &str); 20] = [
     // newBugs 1.
     (
         "A13",
@@ -74,6 +74,7 @@ const PROGRAMS: [(&str, &str); 19] = [
         "N23",
         "open 2 a rw,creat; sync; pwrite 2 4096 0 1; fdatasync 2; + b; drop_caches; rename a c; s b",
     ),
+    ("N24", "symlink v1 cur; sync; symlink v2 tmp; d .; rename tmp cur; d ."),
 ];
 
 /// Violations of the bug's rule with the rule of logs left out, and with it.
@@ -141,6 +142,9 @@ fn what_was_once_wrong_here_is_not() {
         // A new file is logged as another's rename needs it, and then synced itself.
         "open 1 a rw,creat; sync; pwrite 1 4096 0 1; fdatasync 1; open 2 b rw,creat; rename a c; \
          fsync 2",
+        // An inode whose name another took over, while it is open: its synced data stay in the log.
+        "open 0 a rw,creat,dsync; sync; pwrite 0 4096 0 1; open 1 b rw,creat; fsync 1; rename b a; \
+         rename a c; fsync 1",
         // What one log dropped is a hole in the next.
         "open 0 a rw,creat,dsync; pwrite 0 159744 0 1; pwrite 0 4096 0 2; ftruncate 0 0; fsync 0; \
          pwrite 0 4096 4096 3",

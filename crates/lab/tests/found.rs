@@ -722,6 +722,21 @@ fn linux_too_takes_a_file_for_synced_that_it_forgot_and_another_file_logged() {
     assert_eq!(of(":").as_deref(), Some(".\n./b\n./c\n"));
 }
 
+#[test]
+fn linux_too_loses_a_symbolic_link_that_is_renamed_between_two_syncs_of_its_directory() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |between: &str| {
+        let program = format!(
+            "open 0 . r\nsymlink v1 cur\nsyncfs 0\nsymlink v2 tmp\n{between}rename tmp cur\nfsync 0\n"
+        );
+        let dir = guest_with("N24", LOGGED, &program, Some(&base))?;
+        Some(std::fs::read_to_string(dir.path().join("names")).expect("the guest wrote it"))
+    };
+    let Some(left) = of("fsync 0\n") else { return };
+    assert_eq!(left, ".\n./tmp\n", "no link is called `cur` any more");
+    assert_eq!(of("").as_deref(), Some(".\n./cur\n"));
+}
+
 /// What `$1` does in a new btrfs, and what is there when the power goes: names and sectors.
 const ON_THIS_HOST: &str = r#"
 set -e
@@ -750,7 +765,7 @@ fn linux_6_18_too_has_most_of_btrfs_holes() {
         false => Some(format!("what Linux {} makes of them is not known", release.trim())),
     };
     if let Some(why) = cannot {
-        return skipped("N16 to N23 in this host's kernel", &why);
+        return skipped("N16 to N24 in this host's kernel", &why);
     }
     std::fs::write(scratch.path().join("new"), new_image("btrfs", 128 << 20)).expect("written");
     let after = |calls: &str| {
@@ -790,6 +805,11 @@ fn linux_6_18_too_has_most_of_btrfs_holes() {
             "./a 8;",
         ),
         (format!("F=a; > a; sync -f .; {block}; sync -d a; > b; mv a c; sync b"), "./b 0;./c 8;"),
+        // N24 is mended there.
+        (
+            "ln -s v1 cur; sync -f .; ln -s v2 tmp; sync .; mv -T tmp cur; sync .".to_owned(),
+            "./cur 8;",
+        ),
     ];
     for (calls, left) in &cases {
         assert_eq!(&after(calls), left, "{calls}");

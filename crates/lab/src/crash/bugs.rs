@@ -12,8 +12,8 @@
 //!         found N12, which the source has too, and N13, seen in the guest. N14 was found by `crash
 //!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest; so was
 //!         N16. N17 was found by random programs on the real kernel, N18 by `crash moved`, N19 and
-//!         N21 by `crash logged`, N20 and N22 by `crash wild`, N23 by asking Linux what a fault of
-//!         ours did there; all were seen in the guest. R1 and
+//!         N21 by `crash logged`, N20, N22 and N24 by `crash wild`, N23 by asking Linux what a
+//!         fault of ours did there; all were seen in the guest. R1 and
 //!         R2 are what the reference images of F2FS and its recorded waits show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -581,6 +581,16 @@ pub static BUGS: &[Bug] = &[
             ..BTRFS
         },
         programs: Programs::Made(logged::reloaded, 32),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N24",
+        what: "btrfs: a symbolic link is made, its directory synced, it is renamed and the directory synced again: the new name is gone",
+        affected: Side {
+            fs: "btrfs,mend=nameless+renamed+unlinked+space+reloaded,overgrown=replace",
+            ..BTRFS
+        },
+        programs: Programs::Made(logged::renamed_links, 32),
         ..BTRFS_BUG
     },
     Bug {

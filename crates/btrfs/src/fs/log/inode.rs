@@ -58,7 +58,11 @@ impl Log<'_> {
             if was_logged {
                 self.drop_items(inode.ino, u8::MAX)?;
             }
-        } else if is_dir || mode == Mode::Exists || l.copy_all.get() {
+        } else if is_dir
+            || mode == Mode::Exists
+            || l.copy_all.get()
+            || is_link && self.fs.opts.mend.symlinks
+        {
             if !(mode == Mode::Exists && l.full_sync.get()) {
                 l.copy_all.set(false);
             }

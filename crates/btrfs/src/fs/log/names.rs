@@ -115,24 +115,34 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// `add_conflicting_inode`.
+    /// An inode that had a name at the last commit which another is logged with now. One that was
+    /// removed since needs nothing, as replay takes the name from it; unless it was a directory:
+    /// then its parent tells. `add_conflicting_inode`.
     pub fn add_conflict(&mut self, ino: u64, parent: u64) -> LogResult<()> {
+        if self.conflicts_seen >= CONFLICTS_MAX {
+            return Err(Stop::Full);
+        }
+        match self.load(ino)? {
+            Some(inode) if !self.needs(&inode) => return Ok(()),
+            Some(inode) => self.may_conflict(&inode)?,
+            None => {
+                let tree = self.fs.tree;
+                let old = self.c.with_committed(tree, |c, old| c.inode(old, ino))?;
+                if !old.ok_or(Stop::Full)?.is_dir() {
+                    return Ok(());
+                }
+            }
+        }
         self.conflicts_seen += 1;
-        if self.conflicts_seen > CONFLICTS_MAX {
-            return Err(Stop::Full);
-        }
-        let inode = match self.load(ino)? {
-            Some(inode) => inode,
-            // It was deleted: its directory tells.
-            None => self.load(parent)?.ok_or(Stop::Full)?,
-        };
-        if inode.is_dir() && inode.logged.last_unlink.get() >= self.transid {
-            return Err(Stop::Full);
-        }
-        if !self.conflicts.contains(&(ino, parent)) {
-            self.conflicts.push((ino, parent));
-        }
+        self.conflicts.push((ino, parent));
         Ok(())
+    }
+
+    /// A directory that has lost a name in this transaction would have two after a replay.
+    /// `can_log_conflicting_inode`.
+    fn may_conflict(&self, inode: &Inode) -> LogResult<()> {
+        let has_left = inode.is_dir() && inode.logged.last_unlink.get() >= self.transid;
+        if has_left { Err(Stop::Full) } else { Ok(()) }
     }
 
     /// `log_conflicting_inodes`.
@@ -152,6 +162,7 @@ impl Log<'_> {
                 }
                 None => {
                     let dir = self.load(parent)?.ok_or(Stop::Full)?;
+                    self.may_conflict(&dir)?;
                     self.new_dentries = false;
                     self.inode(&dir, Mode::All)?;
                     if self.new_dentries {

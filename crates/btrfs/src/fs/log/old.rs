@@ -81,12 +81,22 @@ pub struct Mend {
     /// `last_log_commit` to 0): once another's rename has logged that it exists, its own fsync
     /// takes it for durable.
     pub reloaded: bool,
+    /// The name of a symbolic link that was renamed after it was logged is logged with it. In Linux
+    /// 6.12 it is not, as links are logged like files whose names have not changed; replay goes by
+    /// the old name. 6.18 does.
+    pub symlinks: bool,
 }
 
 impl Mend {
     /// Every rule.
-    pub const ALL: Mend =
-        Mend { nameless: true, renamed: true, unlinked: true, space: true, reloaded: true };
+    pub const ALL: Mend = Mend {
+        nameless: true,
+        renamed: true,
+        unlinked: true,
+        space: true,
+        reloaded: true,
+        symlinks: true,
+    };
 
     /// Reads names with `+` in between. `None`: one is not known.
     pub fn parse(text: &str) -> Option<Mend> {
@@ -98,6 +108,7 @@ impl Mend {
                 "unlinked" => mend.unlinked = true,
                 "space" => mend.space = true,
                 "reloaded" => mend.reloaded = true,
+                "symlinks" => mend.symlinks = true,
                 "all" => mend = Mend::ALL,
                 _ => return None,
             }
@@ -118,7 +129,7 @@ mod tests {
         assert_eq!(OldLog::parse("exist"), None);
         assert_eq!(Mend::parse("renamed"), Some(Mend { renamed: true, ..Mend::default() }));
         assert_eq!(Mend::parse("renamed,nameless"), None);
-        let each = "nameless+renamed+unlinked+space+reloaded";
+        let each = "nameless+renamed+unlinked+space+reloaded+symlinks";
         assert_eq!(Mend::parse(each), Mend::parse("all"));
     }
 }

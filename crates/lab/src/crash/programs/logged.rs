@@ -413,3 +413,32 @@ pub fn reloaded(seed: u64) -> Program {
     sync(&mut w, &format!("{dir}new{which}"), false);
     Program(w.steps)
 }
+
+/// Symbolic links are made and synced with their directory, then one is renamed, perhaps over
+/// another, as who publishes a version does; and the directory is synced again.
+pub fn renamed_links(seed: u64) -> Program {
+    let mut w = Writer::new(seed, "programs of links that are renamed");
+    let in_root = w.below(2) == 0;
+    let (dir, prefix) = if in_root { (".", "") } else { ("A", "A/") };
+    if !in_root {
+        w.call(Call::Mkdir("A".to_owned()));
+    }
+    let current = format!("{prefix}current");
+    if w.below(2) == 0 {
+        w.call(Call::Symlink("v1".to_owned(), current.clone()));
+    } else {
+        w.open(FD, &format!("{prefix}other"), CREATE);
+        w.call(Call::Close(FD));
+    }
+    w.call(Call::Sync);
+    w.steps.push(Step::Case("a version is published".to_owned()));
+    let links = 1 + w.below(2);
+    for n in 0..links {
+        w.call(Call::Symlink(format!("v{}", n + 2), format!("{prefix}new{n}")));
+    }
+    sync(&mut w, dir, true);
+    let which = w.below(links);
+    w.call(Call::Rename(format!("{prefix}new{which}"), current));
+    sync(&mut w, dir, true);
+    Program(w.steps)
+}
