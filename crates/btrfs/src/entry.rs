@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{CsumKind, SuperBlock};
-use crate::fs::{Btrfs, Mend, MountOptions, Mounted, OldLog};
+use crate::fs::{Btrfs, Mend, MountOptions, Mounted, OldLog, Subvolume};
 use crate::image::{self, InspectOptions, kind_name};
 use crate::mkfs::{MkfsOptions, mkfs};
 use crate::replay::{self, OldReplay, Overgrown, RecoverOptions};
@@ -33,6 +33,8 @@ const OPTIONS: &[OptionSpec] = &[
     option("metadata", When::Mkfs, "dup", "copies of metadata: dup or single (mkfs.btrfs -m)"),
     option("csum", When::Mkfs, "crc32c", "crc32c or xxhash (mkfs.btrfs --csum)"),
     option("label", When::Mkfs, "", "label (mkfs.btrfs -L)"),
+    option("subvol", When::Mount, "", "path of the subvolume to mount, from the first one"),
+    option("subvolid", When::Mount, "", "number of the subvolume to mount; 5 is the first"),
     option("nobarrier", When::Mount, "", "no cache flushes, nothing forced"),
     option("nodatacow", When::Mount, "", "new files are written in place, without checksums"),
     option("nodatasum", When::Mount, "", "new files have no checksums"),
@@ -140,13 +142,22 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         ))?;
         let mend = Mend::parse(o.get("mend", OPTIONS).unwrap_or_default());
         let mend = mend.ok_or(FsError::Invalid(
-            "mend: nameless, renamed, unlinked, space, reloaded, symlinks, all",
+            "mend: nameless, renamed, unlinked, space, reloaded, symlinks, cut, all",
         ))?;
         let commit_secs = match number(o, "commit", "commit: seconds, at least 1")? {
             0 => return Err(FsError::Invalid("commit: seconds, at least 1")),
             n => u64::from(n),
         };
+        let subvolume = match (o.get("subvol", OPTIONS), o.get("subvolid", OPTIONS)) {
+            (None | Some(""), None | Some("")) => Subvolume::Default,
+            (Some(path), None | Some("")) => Subvolume::Path(path.to_owned()),
+            (None | Some(""), Some(_)) => {
+                Subvolume::Id(number(o, "subvolid", "subvolid: a number")?.into())
+            }
+            _ => return Err(FsError::Invalid("subvol and subvolid: one of both")),
+        };
         let options = MountOptions {
+            subvolume,
             barrier: !is_set(o, "nobarrier"),
             datacow: !is_set(o, "nodatacow"),
             datasum: !is_set(o, "nodatasum"),

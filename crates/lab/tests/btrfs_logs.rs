@@ -1,4 +1,4 @@
-//! Bugs of btrfs' logs (A13 to A20, N16 to N24), each in the program that was reported, or in the
+//! Bugs of btrfs' logs (A13 to A20, N16 to N25), each in the program that was reported, or in the
 //! shortest that the explorer left: found with the rule left out, and not with it. Found by
 //! generated programs: `tests/bugs.rs`.
 
@@ -26,7 +26,7 @@ fn program(text: &str) -> Program {
 
 /// Bugs, with the rule that is broken and a program: those of CrashMonkey's reports where they have
 /// one.
-const PROGRAMS: [(&str, &str); 20] = [
+const PROGRAMS: [(&str, &str); 21] = [
     // newBugs 1.
     (
         "A13",
@@ -75,6 +75,11 @@ const PROGRAMS: [(&str, &str); 20] = [
         "open 2 a rw,creat; sync; pwrite 2 4096 0 1; fdatasync 2; + b; drop_caches; rename a c; s b",
     ),
     ("N24", "symlink v1 cur; sync; symlink v2 tmp; d .; rename tmp cur; d ."),
+    (
+        "N25",
+        "open 2 a rw,creat; mkdir A; + A/f; pwrite 2 4096 0 1; sync; ftruncate 2 1; fsync 2; \
+         ftruncate 2 2; rename A/f f; d A",
+    ),
 ];
 
 /// Violations of the bug's rule with the rule of logs left out, and with it.

@@ -10,7 +10,7 @@ use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 44] = [
+const FEW: [(&str, u64); 45] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -36,6 +36,7 @@ const FEW: [(&str, u64); 44] = [
     ("N22", 16),
     ("N23", 16),
     ("N24", 16),
+    ("N25", 16),
     ("A21.9", 3),
     ("A21.10", 8),
     ("A22", 3),

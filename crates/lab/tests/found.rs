@@ -737,6 +737,27 @@ fn linux_too_loses_a_symbolic_link_that_is_renamed_between_two_syncs_of_its_dire
     assert_eq!(of("").as_deref(), Some(".\n./cur\n"));
 }
 
+#[test]
+fn linux_too_brings_back_what_a_synced_truncate_took_when_a_file_becomes_longer() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |last: &str| {
+        let program = format!(
+            "open 0 a rw,creat\nmkdir A\nopen 1 A/f rw,creat\nopen 2 A r\nopen 3 . r\n\
+            pwrite 0 4096 0 1\nsyncfs 3\nftruncate 0 1\nfsync 0\nftruncate 0 2\n{last}"
+        );
+        let dir = guest_with("N25", LOGGED, &program, Some(&base))?;
+        let sums = std::fs::read_to_string(dir.path().join("sums")).expect("the guest wrote it");
+        sums.lines().find_map(|l| l.strip_suffix("  ./a").map(str::to_owned))
+    };
+    let sum = wp_lab::results::sha256;
+    // What the program in the guest writes for a seed.
+    let byte = 2;
+    let Some(left) = of("rename A/f f\nfsync 2\n") else { return };
+    assert_eq!(left, sum(&[byte, byte]), "the second byte was cut off, and is there again");
+    // Its own fsync writes the zeroes.
+    assert_eq!(of("fsync 0\n"), Some(sum(&[byte, 0])));
+}
+
 /// What `$1` does in a new btrfs, and what is there when the power goes: names and sectors.
 const ON_THIS_HOST: &str = r#"
 set -e
@@ -752,7 +773,10 @@ cd ..
 umount m
 mount -o loop cut m
 cd m
-find . -printf '%p %b\n' | sort | tail -n +2
+find . -printf '%p %b\n' | sort | tail -n +2 | while read f n; do
+    if [ $f = ./a ] && [ $(stat -c %s a) = 2 ]; then n="$n $(tr '\0' 0 < a)"; fi
+    echo "$f $n"
+done
 "#;
 
 /// The holes of btrfs' logs that the guest's kernel has, in that of this host: it is newer.
@@ -765,7 +789,7 @@ fn linux_6_18_too_has_most_of_btrfs_holes() {
         false => Some(format!("what Linux {} makes of them is not known", release.trim())),
     };
     if let Some(why) = cannot {
-        return skipped("N16 to N24 in this host's kernel", &why);
+        return skipped("N16 to N25 in this host's kernel", &why);
     }
     std::fs::write(scratch.path().join("new"), new_image("btrfs", 128 << 20)).expect("written");
     let after = |calls: &str| {
@@ -805,6 +829,13 @@ fn linux_6_18_too_has_most_of_btrfs_holes() {
             "./a 8;",
         ),
         (format!("F=a; > a; sync -f .; {block}; sync -d a; > b; mv a c; sync b"), "./b 0;./c 8;"),
+        // N25: the second byte of the file is there again, as a name with its number shows.
+        (
+            "mkdir A; > A/f; printf ABCD > a; head -c 4092 /dev/zero >> a; sync -f .; \
+            truncate -s 1 a; sync a; truncate -s 2 a; mv A/f f; sync A"
+                .to_owned(),
+            "./A 0;./a 8 AB;./f 0;",
+        ),
         // N24 is mended there.
         (
             "ln -s v1 cur; sync -f .; ln -s v2 tmp; sync .; mv -T tmp cur; sync .".to_owned(),

@@ -83,6 +83,9 @@ impl Btrfs {
         let start = size.next_multiple_of(BLOCK);
         if size < start {
             self.zero_part(inode, size, start).await?;
+            if self.opts.mend.cut {
+                self.write_ordered(inode, size, start).await?;
+            }
         }
         let end = to.next_multiple_of(BLOCK);
         if start < end {

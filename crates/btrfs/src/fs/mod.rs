@@ -59,6 +59,18 @@ use ordered::Endings;
 /// Bytes of a block of the page cache, and of a sector of the format.
 const BLOCK: u64 = 4096;
 
+/// A subvolume of an image.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Subvolume {
+    /// The one that the root tree's directory calls `default`.
+    #[default]
+    Default,
+    /// By the number of its tree; 0: the first.
+    Id(u64),
+    /// By its path from the first.
+    Path(String),
+}
+
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -68,6 +80,8 @@ pub struct MountOptions {
     pub datacow: bool,
     /// Has data checksums (`datasum`)?
     pub datasum: bool,
+    /// Which subvolume is mounted (`subvol`, `subvolid`).
+    pub subvolume: Subvolume,
     /// May an fsync write a log (`treelog`)?
     pub treelog: bool,
     /// Rules of logs that are left out, as older kernels did.
@@ -94,6 +108,7 @@ impl Default for MountOptions {
             barrier: true,
             datacow: true,
             datasum: true,
+            subvolume: Subvolume::Default,
             treelog: true,
             old_log: OldLog::default(),
             mend: Mend::default(),
@@ -117,6 +132,8 @@ pub struct Btrfs {
     tree: u64,
     /// Its root directory.
     root_dir: u64,
+    /// May it not be changed (`BTRFS_ROOT_SUBVOL_RDONLY`)?
+    is_read_only: bool,
     core: RefCell<Core<'static>>,
     wb: Rc<Writeback>,
     inodes: RefCell<BTreeMap<u64, Rc<Inode>>>,
@@ -162,7 +179,7 @@ impl Btrfs {
     }
 
     fn check_writable(&self) -> FsResult<()> {
-        let is_writable = self.is_mounted.get() && !self.has_failed.get();
+        let is_writable = self.is_mounted.get() && !self.has_failed.get() && !self.is_read_only;
         if is_writable { Ok(()) } else { Err(FsError::ReadOnly) }
     }
 

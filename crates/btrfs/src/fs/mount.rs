@@ -14,16 +14,51 @@ use wp_rt::{Lock, Rt};
 
 use crate::core::{Core, Disk};
 use crate::disk::feature::incompat;
-use crate::disk::id;
+use crate::disk::root::flag;
+use crate::disk::{RootItem, id, kind};
 use crate::replay::{RecoverOptions, replay};
 
-use super::{Btrfs, Cleaner, Commits, Endings, Logs, MountOptions, contents};
+use super::{Btrfs, Cleaner, Commits, Endings, Logs, MountOptions, Subvolume, contents};
 
-/// The tree of files that a mount without a name takes: that which the root tree's directory calls
-/// `default`. `get_default_subvol_objectid`.
-fn default_tree(core: &mut Core<'_>) -> FsResult<u64> {
-    let found = core.find_name(id::ROOT_TREE, id::ROOT_TREE_DIR, b"default")?;
-    Ok(found.map_or(id::FS_TREE, |f| f.location.objectid))
+/// The tree of files that is to be mounted. Errors: `NotFound` if there is none, `Invalid` for a
+/// path to something that is no subvolume. `get_default_subvol_objectid`, `mount_subvol`.
+fn tree_of(core: &mut Core<'_>, which: &Subvolume) -> FsResult<u64> {
+    match which {
+        Subvolume::Default => {
+            let found = core.find_name(id::ROOT_TREE, id::ROOT_TREE_DIR, b"default")?;
+            Ok(found.map_or(id::FS_TREE, |f| f.location.objectid))
+        }
+        Subvolume::Id(0) => Ok(id::FS_TREE),
+        Subvolume::Id(n) => Ok(*n),
+        Subvolume::Path(path) => {
+            let mut tree = id::FS_TREE;
+            let mut ino = root_item(core, tree)?.root_dirid.get();
+            let mut is_root = true;
+            for name in path.split('/').filter(|n| !n.is_empty()) {
+                let found = core.find_name(tree, ino, name.as_bytes())?;
+                let to = found.ok_or(FsError::NotFound)?.location;
+                is_root = to.kind == kind::ROOT_ITEM;
+                if is_root {
+                    tree = to.objectid;
+                    ino = root_item(core, tree)?.root_dirid.get();
+                } else {
+                    ino = to.objectid;
+                }
+            }
+            if is_root { Ok(tree) } else { Err(FsError::Invalid("subvol: not a subvolume")) }
+        }
+    }
+}
+
+/// The item of a tree of files. Errors: `NotFound` if there is no such tree, or it is on its way
+/// out.
+fn root_item(core: &mut Core<'_>, tree: u64) -> FsResult<RootItem> {
+    if !id::is_file_tree(tree) {
+        return Err(FsError::NotFound);
+    }
+    core.open_root(tree)?;
+    let item = core.root(tree)?.item;
+    if item.refs.get() == 0 { Err(FsError::NotFound) } else { Ok(item) }
 }
 
 impl Btrfs {
@@ -55,7 +90,9 @@ impl Btrfs {
         if has_log {
             replay(&mut core, &options)?;
         }
-        let tree = default_tree(&mut core)?;
+        let tree = tree_of(&mut core, &opts.subvolume)?;
+        let root = root_item(&mut core, tree)?;
+        let is_read_only = root.flags.get() & flag::RDONLY != 0;
         let others = [id::EXTENT_TREE, id::CSUM_TREE, id::DEV_TREE, id::FREE_SPACE_TREE];
         core.read_at_mount(&others)?;
         core.read_at_mount(&[id::ROOT_TREE, id::CHUNK_TREE, tree])?;
@@ -68,6 +105,7 @@ impl Btrfs {
             rt: rt.clone(),
             tree,
             root_dir,
+            is_read_only,
             wb,
             inodes: RefCell::new(BTreeMap::new()),
             next_ino: Cell::new(next_ino),
@@ -93,7 +131,9 @@ impl Btrfs {
             // Before anything else happens, what logs brought is made to last.
             fs.commit_now().await?;
         }
-        fs.clean_orphans().await?;
+        if !is_read_only {
+            fs.clean_orphans().await?;
+        }
         if checks_uuids {
             fs.check_uuids()?;
         }

@@ -21,6 +21,9 @@ use super::inode::{InUse, Inode};
 /// Most names of an inode. `BTRFS_LINK_MAX`.
 const LINKS_MAX: u32 = 65_535;
 
+/// What is not gone into.
+const OTHER: &str = "btrfs: names in other subvolumes than that which is mounted (subvol=)";
+
 /// A directory, in which a name is.
 type Place<'a> = (&'a Rc<Inode>, &'a [u8]);
 
@@ -40,7 +43,7 @@ impl Btrfs {
             return Ok(None);
         };
         if found.location.kind != kind::INODE_ITEM {
-            return Err(FsError::Unsupported("btrfs: other subvolumes".to_owned()));
+            return Err(FsError::Unsupported(OTHER.to_owned()));
         }
         let inode = self.iget(found.location.objectid)?;
         Ok(Some((found, inode)))

@@ -12,7 +12,7 @@
 //!         found N12, which the source has too, and N13, seen in the guest. N14 was found by `crash
 //!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest; so was
 //!         N16. N17 was found by random programs on the real kernel, N18 by `crash moved`, N19 and
-//!         N21 by `crash logged`, N20, N22 and N24 by `crash wild`, N23 by asking Linux what a
+//!         N21 by `crash logged`, N20, N22, N24 and N25 by `crash wild`, N23 by asking Linux what a
 //!         fault of ours did there; all were seen in the guest. R1 and
 //!         R2 are what the reference images of F2FS and its recorded waits show.
 
@@ -591,6 +591,16 @@ pub static BUGS: &[Bug] = &[
             ..BTRFS
         },
         programs: Programs::Made(logged::renamed_links, 32),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N25",
+        what: "btrfs: a file is cut and synced, becomes longer, and another's fsync commits: what was cut off is there again",
+        affected: Side {
+            fs: "btrfs,mend=nameless+renamed+unlinked+space+reloaded+symlinks,overgrown=replace",
+            ..BTRFS
+        },
+        programs: Programs::Made(logged::longer, 32),
         ..BTRFS_BUG
     },
     Bug {

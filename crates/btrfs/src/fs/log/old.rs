@@ -85,6 +85,10 @@ pub struct Mend {
     /// 6.12 it is not, as links are logged like files whose names have not changed; replay goes by
     /// the old name. 6.18 does.
     pub symlinks: bool,
+    /// A file's last block is written before the file becomes longer within it, with zeroes behind
+    /// the old end. In Linux the new length is in the running transaction at once, and the zeroes
+    /// only in memory: a commit shows what a truncate had taken away, though that was synced.
+    pub cut: bool,
 }
 
 impl Mend {
@@ -96,6 +100,7 @@ impl Mend {
         space: true,
         reloaded: true,
         symlinks: true,
+        cut: true,
     };
 
     /// Reads names with `+` in between. `None`: one is not known.
@@ -109,6 +114,7 @@ impl Mend {
                 "space" => mend.space = true,
                 "reloaded" => mend.reloaded = true,
                 "symlinks" => mend.symlinks = true,
+                "cut" => mend.cut = true,
                 "all" => mend = Mend::ALL,
                 _ => return None,
             }
@@ -129,7 +135,7 @@ mod tests {
         assert_eq!(OldLog::parse("exist"), None);
         assert_eq!(Mend::parse("renamed"), Some(Mend { renamed: true, ..Mend::default() }));
         assert_eq!(Mend::parse("renamed,nameless"), None);
-        let each = "nameless+renamed+unlinked+space+reloaded+symlinks";
+        let each = "nameless+renamed+unlinked+space+reloaded+symlinks+cut";
         assert_eq!(Mend::parse(each), Mend::parse("all"));
     }
 }

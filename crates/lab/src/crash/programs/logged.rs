@@ -442,3 +442,25 @@ pub fn renamed_links(seed: u64) -> Program {
     sync(&mut w, dir, true);
     Program(w.steps)
 }
+
+/// A file is cut within a block and synced, then made longer, in the same block or behind it; and
+/// another file, which moved, is synced with its old directory: that is a commit.
+pub fn longer(seed: u64) -> Program {
+    let mut w = Writer::new(seed, "programs of files that become longer again");
+    w.call(Call::Mkdir("A".to_owned()));
+    w.open(FD + 1, "A/f", CREATE);
+    w.call(Call::Close(FD + 1));
+    w.open(FD, "foo", CREATE);
+    let blocks = 1 + w.below(2);
+    w.write(FD, 0, BLOCK * blocks as u32);
+    w.call(Call::Sync);
+    let cut = (blocks - 1) * u64::from(BLOCK) + 1 + w.below(2000);
+    w.call(Call::Ftruncate(FD, cut));
+    w.call(Call::Fsync(FD));
+    w.steps.push(Step::Case("what was cut is gone".to_owned()));
+    let more = if w.below(2) == 0 { 1 + w.below(2000) } else { u64::from(BLOCK) * 2 };
+    w.call(Call::Ftruncate(FD, cut + more));
+    w.call(Call::Rename("A/f".to_owned(), "f".to_owned()));
+    sync(&mut w, "A", true);
+    Program(w.steps)
+}
