@@ -67,6 +67,7 @@ enum Verb {
 }
 
 fn main() -> std::process::ExitCode {
+    wp_lab::memory::keep_freed();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {

@@ -202,6 +202,7 @@ fn argument(args: &[String], name: &str) -> Option<String> {
 }
 
 fn main() {
+    wp_lab::memory::keep_freed();
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let json = args.iter().any(|a| a == "--json");
     let programs =

@@ -221,6 +221,7 @@ async fn read(vfs: Vfs, fds: Vec<Fd>) -> u64 {
 }
 
 fn main() {
+    wp_lab::memory::keep_freed();
     let args: Vec<String> = std::env::args().collect();
     let chosen = args.iter().position(|a| a == "--elevator").and_then(|i| args.get(i + 1));
     let only = args.iter().position(|a| a == "--only").and_then(|i| args.get(i + 1));

@@ -11,6 +11,7 @@ pub mod drive;
 pub mod each;
 pub mod files;
 pub mod machine;
+pub mod memory;
 pub mod paper;
 pub mod profile;
 pub mod recovered;

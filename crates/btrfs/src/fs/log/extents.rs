@@ -109,6 +109,17 @@ impl Log<'_> {
         Ok(())
     }
 
+    /// The space behind `size` that the last commit has: replay would drop it with all that is behind
+    /// the length in the log. No Linux does.
+    pub fn keep_prealloc(&mut self, inode: &Inode, size: u64) -> FsResult<()> {
+        let (tree, end) = (self.fs.tree, size.next_multiple_of(BLOCK));
+        let parts = self.c.with_committed(tree, |c, old| c.parts(old, inode.ino, end, u64::MAX))?;
+        for p in parts.into_iter().filter(FilePart::is_prealloc) {
+            self.put_part(inode, &if p.start < end { p.behind(end) } else { p })?;
+        }
+        Ok(())
+    }
+
     /// One item over whatever the log has there.
     fn put_part(&mut self, inode: &Inode, p: &FilePart) -> FsResult<()> {
         let Some(item) = p.item else { return Ok(()) };

@@ -86,8 +86,8 @@ impl Log<'_> {
         if all_items {
             self.log_holes(inode)?;
             self.log_prealloc(inode)?;
-        } else if mode == Mode::Exists && self.fs.opts.mend.space {
-            self.log_prealloc(inode)?;
+        } else if mode == Mode::Exists && !was_logged && self.fs.opts.mend.space {
+            self.keep_prealloc(inode, size)?;
         }
         if is_link {
             self.copy_inline(inode)?;
