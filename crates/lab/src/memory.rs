@@ -7,9 +7,9 @@ use std::ffi::c_int;
 const PURGE_DELAY: c_int = 15;
 
 /// Keeps what is freed. A machine's pages are freed and allocated again all the time: a host that
-/// gets them back zeroes each anew, which is a fifth of the time of an overwrite with fsync, and
-/// nearly all of the command's system time. The most that a run needs is the same. To be called
-/// first; does nothing where mimalloc is not the allocator.
+/// gets them back zeroes each anew, which was a fifth of the time of an overwrite with fsync. The
+/// most that a run needs is the same. To be called first; does nothing where mimalloc is not the
+/// allocator.
 pub fn keep_freed() {
     #[expect(unsafe_code, reason = "a C function that stores a number")]
     // SAFETY: the option exists in this version, which the test below reads back; any number may be

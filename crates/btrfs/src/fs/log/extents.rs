@@ -109,8 +109,8 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// The space behind `size` that the last commit has: replay would drop it with all that is behind
-    /// the length in the log. No Linux does.
+    /// The space behind `size` that the last commit has: replay would drop it with all that is
+    /// behind the length in the log. No Linux does.
     pub fn keep_prealloc(&mut self, inode: &Inode, size: u64) -> FsResult<()> {
         let (tree, end) = (self.fs.tree, size.next_multiple_of(BLOCK));
         let parts = self.c.with_committed(tree, |c, old| c.parts(old, inode.ino, end, u64::MAX))?;
