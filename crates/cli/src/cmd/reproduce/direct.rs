@@ -1,42 +1,34 @@
 //! `reproduce direct-io`.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::claims::Verdict;
 use wp_lab::paper::direct_io::{self, Graph, Left, Mechanism, Point, Reproduction, SIZES, Sent};
-use wp_lab::results::Results;
 
-use super::{Args, claims_table, interrupted};
-use crate::output::{Exit, Out};
+use super::progress::Progress;
+use super::{Answer, Args, claims_table, interrupted};
+use crate::output::Out;
 
 /// A string takes what is written to it.
 const LINE: &str = "a string takes it";
 
 /// Runs it. Exit 1 if a claim differs.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
-    let live = std::io::stderr().is_terminal();
-    let mut progress = |done: usize, all: usize, name: &str| {
-        if live {
-            eprint!("\r[{done:>3}/{all}] {name:<50}");
-        }
-        !stop.load(Ordering::SeqCst)
-    };
-    let done = direct_io::reproduce(a.seed, a.quick, &mut progress);
-    if live {
-        eprint!("\r{:<70}\r", "");
-    }
+    let progress = Progress::new(stop);
+    let mut step = |done: usize, all: usize, name: &str| progress.step(done, all, name);
+    let done = direct_io::reproduce(a.seed, a.quick, &mut step);
+    progress.end();
     match done {
-        Ok(Some(found)) => report(a, out, &found),
+        Ok(Some(found)) => report(a, out, &found, progress.began),
         Ok(None) => interrupted(out),
         Err(e) => out.machine_error(&e),
     }
 }
 
-fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
+fn report(a: &Args, out: &Out, found: &Reproduction, began: Instant) -> ExitCode {
     let mut told: Vec<&String> = found.mechanisms.iter().flat_map(|m| &m.notes).collect();
     told.dedup();
     if let Some(note) = told.first() {
@@ -50,24 +42,16 @@ fn report(a: &Args, out: &Out, found: &Reproduction) -> ExitCode {
         "notes": told, "claims": found.claims,
     });
     let text = tables(found);
-    let mut results = Results::default();
-    results.add(
-        "resolved.toml",
-        format!(
-            "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\n",
-            direct_io::SLUG,
-            a.seed,
-            a.quick
-        ),
-    );
-    results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
-    results.add("tables.txt", text.clone());
-    match results.write(&a.out, &format!("reproduce-{}", direct_io::SLUG)) {
-        Ok(dir) => out.note(&format!("results: {}", dir.display())),
-        Err(e) => return out.host_error(&a.out, &e),
-    }
-    let differs = found.claims.iter().any(|c| c.verdict == Verdict::Differs);
-    out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
+    let answer = Answer {
+        slug: direct_io::SLUG,
+        began,
+        document: doc,
+        text,
+        differs: false,
+        more: Vec::new(),
+        claims: &found.claims,
+    };
+    answer.finish(a, out)
 }
 
 fn tables(found: &Reproduction) -> String {

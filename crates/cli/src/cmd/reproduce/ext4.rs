@@ -1,40 +1,32 @@
 //! `reproduce ext4-fsync`.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::claims::Verdict;
 use wp_lab::paper::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row};
 use wp_lab::paper::kernels::{self, Comparison};
 use wp_lab::paper::today::{TodayComparison, compare_today};
 use wp_lab::reference::What;
-use wp_lab::results::Results;
 
-use super::{Args, claims_table, interrupted};
-use crate::output::{Exit, Out};
+use super::progress::Progress;
+use super::{Answer, Args, claims_table, interrupted};
+use crate::output::Out;
 
 /// Programs of each era that a 0 needs.
-const PROGRAMS: u64 = 1000;
+pub(super) const PROGRAMS: u64 = 1000;
 
 /// Runs it. Exit 1 if a claim differs, or a difference from a kernel is not as listed.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
-    let live = std::io::stderr().is_terminal();
-    let mut progress = |done: usize, all: usize, name: &str| {
-        if live {
-            eprint!("\r[{done:>2}/{all}] {name:<20}");
-        }
-        !stop.load(Ordering::SeqCst)
-    };
+    let progress = Progress::new(stop);
+    let mut step = |done: usize, all: usize, name: &str| progress.step(done, all, name);
     let asked = a.crash.map(|n| n.unwrap_or(PROGRAMS));
     let mut cuts = Vec::new();
     for era in asked.iter().flat_map(|_| ext4_fsync::ERAS) {
         let programs = asked.unwrap_or_default();
-        if live {
-            eprint!("\r{:<40}\rpower cuts in era {era} …", "");
-        }
+        progress.step(0, 1, &format!("power cuts in era {era} …"));
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let go_on = || !stop.load(Ordering::SeqCst);
         match ext4_fsync::cut_era(era, a.seed, programs, workers, &go_on) {
@@ -44,25 +36,23 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
         }
     }
     let done =
-        ext4_fsync::reproduce(a.seed, a.quick, cuts, &mut progress).and_then(|found| match found {
+        ext4_fsync::reproduce(a.seed, a.quick, cuts, &mut step).and_then(|found| match found {
             Some(found) => {
-                let Some(old) = kernels::compare_all(a.seed, &mut progress)? else {
+                let Some(old) = kernels::compare_all(a.seed, &mut step)? else {
                     return Ok(None);
                 };
-                let today = compare_today(a.seed, &|_| true, &mut progress)?;
+                let today = compare_today(a.seed, &|_| true, &mut step)?;
                 Ok(today.map(|today| (found, old, today)))
             }
             None => Ok(None),
         });
-    if live {
-        eprint!("\r{:<40}\r", "");
-    }
+    progress.end();
     let found = match done {
         Ok(Some(r)) => r,
         Ok(None) => return interrupted(out),
         Err(e) => return out.machine_error(&e),
     };
-    report(a, out, &found.0, &found.1, &found.2)
+    report(a, out, (&found.0, &found.1, &found.2), progress.began)
 }
 
 /// Power cuts, by era and kind of program.
@@ -114,9 +104,8 @@ fn cut_table(t: &mut String, rows: &[CutRow]) {
 fn report(
     a: &Args,
     out: &Out,
-    found: &Reproduction,
-    real: &Comparison,
-    today: &TodayComparison,
+    (found, real, today): (&Reproduction, &Comparison, &TodayComparison),
+    began: Instant,
 ) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [ext4_fsync::SLUG],
@@ -143,33 +132,20 @@ fn report(
         )
         .expect("a string takes it");
     }
-    let mut results = Results::default();
-    results.add(
-        "resolved.toml",
-        format!(
-            "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\ncrash = {}\n",
-            ext4_fsync::SLUG,
-            a.seed,
-            a.quick,
-            a.crash.map_or(0, |n| n.unwrap_or(PROGRAMS))
-        ),
-    );
-    results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
-    results.add("tables.txt", text.clone());
-    for r in &found.runs {
-        results.add(
-            &format!("{}.events.ndjson", r.plan.name()),
-            wp_lab::results::events_to_ndjson(&r.records),
-        );
-    }
-    match results.write(&a.out, &format!("reproduce-{}", ext4_fsync::SLUG)) {
-        Ok(dir) => out.note(&format!("results: {}", dir.display())),
-        Err(e) => return out.host_error(&a.out, &e),
-    }
-    let differs = found.claims.iter().any(|c| c.verdict == Verdict::Differs)
-        || !real.findings.is_empty()
-        || !today.findings.is_empty();
-    out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
+    let more = found.runs.iter().map(|r| {
+        let events = wp_lab::results::events_to_ndjson(&r.records);
+        (format!("{}.events.ndjson", r.plan.name()), events)
+    });
+    let answer = Answer {
+        slug: ext4_fsync::SLUG,
+        began,
+        document: doc,
+        text,
+        differs: !real.findings.is_empty() || !today.findings.is_empty(),
+        more: more.collect(),
+        claims: &found.claims,
+    };
+    answer.finish(a, out)
 }
 
 fn tables(t: &mut String, rows: &[Row]) {

@@ -1,34 +1,29 @@
 //! `reproduce f2fs-oprw`.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::claims::Verdict;
 use wp_lab::paper::f2fs_oprw::{self, CutRow, Ended, Part, Plan, Reproduction, SurfacePoint};
 use wp_lab::results::Results;
 
 use super::flows::Figures;
-use super::{Args, claims_table, interrupted};
+use super::progress::Progress;
+use super::{Answer, Args, claims_table, interrupted};
 use crate::output::{Exit, Out};
 
 /// Cuts of each mode in a long run.
-const LONG: u64 = 1_000_000;
+pub(super) const LONG: u64 = 1_000_000;
 
 /// A string takes what is written to it.
 const LINE: &str = "a string takes it";
 
 /// Runs it. Exit 1 if a claim differs.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
-    let live = std::io::stderr().is_terminal();
-    let progress = |done: usize, all: usize, name: &str| {
-        if live {
-            eprint!("\r[{done:>2}/{all}] {name:<42}");
-        }
-        !stop.load(Ordering::SeqCst)
-    };
+    let progress = Progress::new(stop);
+    let step = |done: usize, all: usize, name: &str| progress.step(done, all, name);
     let plan = Plan {
         seed: a.seed,
         quick: a.quick,
@@ -36,19 +31,17 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
         workers: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let done = super::flows::figures(a.seed)
-        .and_then(|figures| Ok((f2fs_oprw::reproduce(&plan, &progress)?, figures)));
-    if live {
-        eprint!("\r{:<60}\r", "");
-    }
+        .and_then(|figures| Ok((f2fs_oprw::reproduce(&plan, &step)?, figures)));
+    progress.end();
     match done {
-        Ok((Ended::Whole(found), figures)) => report(a, out, &found, &figures),
+        Ok((Ended::Whole(found), figures)) => report(a, out, &found, &figures, progress.began),
         Ok((Ended::Stopped(part), _)) if part.cuts.is_empty() => interrupted(out),
         Ok((Ended::Stopped(part), _)) => stopped(a, out, &part),
         Err(e) => out.machine_error(&e),
     }
 }
 
-fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures) -> ExitCode {
+fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures, began: Instant) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [f2fs_oprw::SLUG],
         "table_3_1_us": found.stages, "figure_6_1_ns": found.points, "figure_6_1": found.figure,
@@ -74,35 +67,26 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures) -> ExitCod
         )
         .expect(LINE);
     }
-    let mut results = Results::default();
-    results.add("resolved.toml", resolved(a));
-    results.add("claims.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
-    results.add("tables.txt", text.clone());
-    for (name, run) in flows.runs() {
+    let more = flows.runs().map(|(name, run)| {
         let events = wp_lab::results::events_to_ndjson(&run.records);
-        results.add(&format!("{name}.events.ndjson"), events);
-    }
-    match results.write(&a.out, &format!("reproduce-{}", f2fs_oprw::SLUG)) {
-        Ok(dir) => out.note(&format!("results: {}", dir.display())),
-        Err(e) => return out.host_error(&a.out, &e),
-    }
-    let differs = found.claims.iter().any(|c| c.verdict == Verdict::Differs);
-    out.answer(if differs { Exit::No } else { Exit::Ok }, &doc, &text)
-}
-
-/// What was asked for, in full.
-fn resolved(a: &Args) -> String {
-    format!(
-        "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\ncrash = {}\n",
-        f2fs_oprw::SLUG,
-        a.seed,
-        a.quick,
-        a.crash.map_or(0, |n| n.unwrap_or(LONG))
-    )
+        (format!("{name}.events.ndjson"), events)
+    });
+    let answer = Answer {
+        slug: f2fs_oprw::SLUG,
+        began,
+        document: doc,
+        text,
+        differs: false,
+        more: more.collect(),
+        claims: &found.claims,
+    };
+    answer.finish(a, out)
 }
 
 /// What was done of the power cuts when the run was interrupted; no claim is judged by it.
 fn stopped(a: &Args, out: &Out, part: &Part) -> ExitCode {
+    let paper = super::PAPERS.iter().find(|p| p.slug == f2fs_oprw::SLUG);
+    let resolved = paper.map(|p| p.resolved(a)).unwrap_or_default();
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [f2fs_oprw::SLUG],
         "interrupted": true, "table_6_2": part.cuts, "surface": part.surface,
@@ -111,7 +95,7 @@ fn stopped(a: &Args, out: &Out, part: &Part) -> ExitCode {
     cuts(&mut text, &part.cuts);
     surface(&mut text, &part.surface);
     let mut results = Results::default();
-    results.add("resolved.toml", resolved(a));
+    results.add("resolved.toml", resolved);
     results.add("interrupted.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
     results.add("tables.txt", text.clone());
     // Beside those of a whole run, which it must not take the place of.

@@ -1,10 +1,13 @@
 //! `reproduce`: the papers' experiments and the verdicts on their claims.
 
+mod all;
 mod conflict;
 mod direct;
 mod ext4;
 mod f2fs;
 mod flows;
+mod kept;
+mod progress;
 mod trim;
 
 use std::fmt::Write;
@@ -12,9 +15,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use serde_json::Value;
 use wp_lab::claims::{Judged, Verdict};
 use wp_lab::paper::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
+use wp_lab::results::Results;
 
 use crate::output::{Exit, Out};
 
@@ -39,23 +45,53 @@ pub struct Args {
     /// Where results go.
     #[arg(long, default_value = "results")]
     out: PathBuf,
+    /// Run all of it, also what an earlier run of the same program found and kept there.
+    #[arg(long)]
+    again: bool,
+    /// Papers that are run beside each other, each in a process of its own; as many as there are
+    /// cores if left out.
+    #[arg(long, value_name = "N")]
+    jobs: Option<std::num::NonZeroUsize>,
 }
 
-/// A paper's run.
-type Run = fn(&Args, &Out, &AtomicBool) -> ExitCode;
+/// A paper.
+struct Paper {
+    slug: &'static str,
+    run: fn(&Args, &Out, &AtomicBool) -> ExitCode,
+    /// How many power cuts, or programs of them, `--crash` without a number is; 0: it has none.
+    crash: u64,
+    /// Seconds of one core that it takes, quick, by default, and more for each of a hundred
+    /// thousand cuts: what the time left is told by until this machine has been seen.
+    seconds: (f64, f64),
+}
 
 /// The papers.
-const PAPERS: [(&str, Run); 5] = [
-    (ext4_fsync::SLUG, ext4::run),
-    (f2fs_oprw::SLUG, f2fs::run),
-    (direct_io::SLUG, direct::run),
-    (inode_trim::SLUG, trim::run),
-    (journal_conflict::SLUG, conflict::run),
+static PAPERS: [Paper; 5] = [
+    Paper { slug: ext4_fsync::SLUG, run: ext4::run, crash: ext4::PROGRAMS, seconds: (2.0, 8.0) },
+    Paper { slug: f2fs_oprw::SLUG, run: f2fs::run, crash: f2fs::LONG, seconds: (12.0, 60.0) },
+    Paper { slug: direct_io::SLUG, run: direct::run, crash: 0, seconds: (7.0, 280.0) },
+    Paper { slug: inode_trim::SLUG, run: trim::run, crash: 0, seconds: (1.0, 20.0) },
+    Paper { slug: journal_conflict::SLUG, run: conflict::run, crash: 0, seconds: (9.0, 100.0) },
 ];
+
+impl Paper {
+    /// What is asked for, in full: what its results depend on.
+    fn resolved(&self, a: &Args) -> String {
+        let mut text = format!(
+            "schema = \"writepath/1\"\npaper = {:?}\nseed = {}\nquick = {}\n",
+            self.slug, a.seed, a.quick
+        );
+        if self.crash > 0 {
+            let cuts = a.crash.map_or(0, |n| n.unwrap_or(self.crash));
+            writeln!(text, "crash = {cuts}").expect("a string takes it");
+        }
+        text
+    }
+}
 
 /// Runs the verb. Exit 1 if a claim differs.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    if let Some(p) = a.papers.iter().find(|p| PAPERS.iter().all(|(name, _)| p != name)) {
+    if let Some(p) = a.papers.iter().find(|p| PAPERS.iter().all(|known| known.slug != *p)) {
         return out.fail(
             Exit::Usage,
             "paper",
@@ -69,17 +105,67 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         out.note(&format!("note: an interrupt will end this at once ({e})"));
     }
     let is_wanted = |name: &str| a.papers.is_empty() || a.papers.iter().any(|p| p == name);
-    let mut answer = ExitCode::SUCCESS;
-    for (_, run) in PAPERS.iter().filter(|(name, _)| is_wanted(name)) {
-        let one = run(a, out, &stop);
-        if one != ExitCode::SUCCESS {
-            answer = one;
-        }
-        if stop.load(Ordering::SeqCst) {
-            break;
-        }
+    let papers: Vec<&'static Paper> = PAPERS.iter().filter(|p| is_wanted(p.slug)).collect();
+    match papers[..] {
+        [paper] => one(a, out, paper, &stop),
+        _ => all::run(a, out, &papers, &stop),
     }
-    answer
+}
+
+/// One paper: what an earlier run found, or a run.
+fn one(a: &Args, out: &Out, paper: &Paper, stop: &AtomicBool) -> ExitCode {
+    let kept = match kept::program() {
+        Ok(program) if !a.again => kept::find(&a.out, paper.slug, &paper.resolved(a), &program),
+        _ => None,
+    };
+    match kept {
+        Some(kept) => {
+            out.note(&format!("results, of an earlier run: {}", kept.results.display()));
+            let exit = if kept.differs { Exit::No } else { Exit::Ok };
+            out.answer(exit, &kept.document, &kept.text)
+        }
+        None => (paper.run)(a, out, stop),
+    }
+}
+
+/// What a paper's run found.
+struct Answer<'a> {
+    slug: &'static str,
+    /// When it began.
+    began: Instant,
+    document: Value,
+    text: String,
+    /// Is anything not as it should be?
+    differs: bool,
+    /// More files of its results.
+    more: Vec<(String, Vec<u8>)>,
+    claims: &'a [Judged],
+}
+
+impl Answer<'_> {
+    /// Writes the results, notes that they are there, and prints the answer: exit 1 if a claim
+    /// differs.
+    fn finish(self, a: &Args, out: &Out) -> ExitCode {
+        let paper = PAPERS.iter().find(|p| p.slug == self.slug).expect("it is one of them");
+        let resolved = paper.resolved(a);
+        let mut results = Results::default();
+        results.add("resolved.toml", resolved.clone());
+        results.add("claims.json", serde_json::to_vec_pretty(&self.document).unwrap_or_default());
+        results.add("tables.txt", self.text.clone());
+        for (name, bytes) in self.more {
+            results.add(&name, bytes);
+        }
+        let differs = self.differs || self.claims.iter().any(|c| c.verdict == Verdict::Differs);
+        let seconds = self.began.elapsed().as_secs_f64();
+        let noted = results.write(&a.out, &format!("reproduce-{}", self.slug)).and_then(|dir| {
+            out.note(&format!("results: {}", dir.display()));
+            kept::note(&a.out, (self.slug, &resolved), &dir, (differs, seconds))
+        });
+        if let Err(e) = noted {
+            return out.host_error(&a.out, &e);
+        }
+        out.answer(if differs { Exit::No } else { Exit::Ok }, &self.document, &self.text)
+    }
 }
 
 fn interrupted(out: &Out) -> ExitCode {
@@ -87,7 +173,7 @@ fn interrupted(out: &Out) -> ExitCode {
         Exit::Interrupted,
         "interrupted",
         "interrupted before the last run",
-        "the runs are short; start again",
+        "papers that are done are kept: the same command goes on with the others",
     )
 }
 

@@ -1,0 +1,331 @@
+//! Several papers: each in a process of its own, some beside each other, those that are kept not
+//! at all; then one table of all claims.
+//!
+//! Invariant: what is printed to stdout is the papers' answers in the order of the list, whatever
+//!            ran first.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, IsTerminal, Write as _};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use wp_lab::claims::Verdict;
+
+use super::kept::{self, Kept};
+use super::{Args, Paper, progress};
+use crate::output::{Exit, Out};
+
+/// How long to wait for a process that was interrupted to write what it has.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A paper of this run.
+struct Work {
+    paper: &'static Paper,
+    /// Seconds of the whole, as far as known.
+    seconds: f64,
+    /// The share that is done.
+    share: f64,
+    /// What it said last.
+    last: String,
+    state: State,
+}
+
+enum State {
+    Waiting,
+    Running(Child, Instant),
+    Done(Box<Kept>),
+    /// It ended without an answer, with these lines.
+    Failed(u8, Vec<String>),
+}
+
+/// What a process says: which, and a line; `None`: it says nothing any more.
+type Said = (usize, Option<String>);
+
+fn now() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "how long processes take is of the host")]
+    Instant::now()
+}
+
+/// Runs papers, and prints what each found.
+pub fn run(a: &Args, out: &Out, papers: &[&'static Paper], stop: &AtomicBool) -> ExitCode {
+    let program = match kept::program() {
+        Ok(program) => program,
+        Err(e) => return out.host_error(std::path::Path::new("this program"), &e),
+    };
+    let find = |p: &Paper| kept::find(&a.out, p.slug, &p.resolved(a), &program);
+    let mut works: Vec<Work> = papers
+        .iter()
+        .map(|paper| {
+            let (quick, whole) = paper.seconds;
+            let known = if a.again { None } else { find(paper) };
+            let state = known.map_or(State::Waiting, |kept| State::Done(Box::new(kept)));
+            let seconds = if a.quick { quick } else { whole };
+            Work { paper, seconds, share: 0.0, last: String::new(), state }
+        })
+        .collect();
+    let jobs = a.jobs.map_or_else(
+        || std::thread::available_parallelism().map_or(1, usize::from),
+        std::num::NonZeroUsize::get,
+    );
+    let (say, hear) = channel();
+    let mut screen = Screen::new();
+    while !works.iter().all(|w| matches!(w.state, State::Done(_) | State::Failed(..))) {
+        if stop.load(Ordering::SeqCst) {
+            return interrupted(out, &mut works, &hear, &screen);
+        }
+        start(a, &mut works, jobs, &say);
+        match hear.recv_timeout(Duration::from_millis(200)) {
+            Ok((which, Some(line))) => note(&mut works[which], &line, &screen),
+            Ok((which, None)) => ended(&mut works[which], &find, &screen),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        screen.show(&works, jobs);
+    }
+    screen.clear();
+    answer(a, out, &works)
+}
+
+/// Starts what there is room for, the longest first.
+fn start(a: &Args, works: &mut [Work], jobs: usize, say: &Sender<Said>) {
+    loop {
+        let running = works.iter().filter(|w| matches!(w.state, State::Running(..))).count();
+        let waiting = works.iter().enumerate().filter(|(_, w)| matches!(w.state, State::Waiting));
+        let next = waiting.max_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds)).map(|(n, _)| n);
+        let Some(next) = next.filter(|_| running < jobs) else { return };
+        works[next].state = match spawn(a, works[next].paper, next, say) {
+            Ok(child) => State::Running(child, now()),
+            Err(e) => State::Failed(Exit::HostIo as u8, vec![format!("error: {e}")]),
+        };
+    }
+}
+
+/// This program, for one paper; a thread passes on what it says.
+fn spawn(a: &Args, paper: &Paper, which: usize, say: &Sender<Said>) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["reproduce", paper.slug, "--seed", &a.seed.to_string(), "--again", "--out"]);
+    command.arg(&a.out).env(progress::LINES, "1");
+    if a.quick {
+        command.arg("--quick");
+    }
+    if let Some(cuts) = a.crash {
+        command.arg("--crash").args(cuts.map(|n| n.to_string()));
+    }
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    if let Some(stderr) = child.stderr.take() {
+        let say = say.clone();
+        let read = move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                // Who listened has ended.
+                drop(say.send((which, Some(line))));
+            }
+            drop(say.send((which, None)));
+        };
+        #[expect(clippy::disallowed_methods, reason = "it reads what another process says")]
+        std::thread::spawn(read);
+    }
+    Ok(child)
+}
+
+fn note(work: &mut Work, line: &str, screen: &Screen) {
+    match progress::parse(line) {
+        Some((done, all, _)) => {
+            // Of parts that each count from nothing the share never goes back.
+            let share = done as f64 / all.max(1) as f64;
+            work.share = work.share.max(share.min(0.99));
+        }
+        None => {
+            if !line.starts_with("results: ") {
+                screen.line(&format!("{}: {line}", work.paper.slug));
+            }
+            work.last.push_str(line);
+            work.last.push('\n');
+        }
+    }
+}
+
+/// Its process has said all.
+fn ended(work: &mut Work, find: &dyn Fn(&Paper) -> Option<Kept>, screen: &Screen) {
+    let State::Running(child, began) = &mut work.state else { return };
+    let code = child.wait().ok().and_then(|s| s.code());
+    let seconds = began.elapsed().as_secs_f64();
+    let found = find(work.paper).filter(|_| matches!(code, Some(0 | 1)));
+    screen.line(&format!("{}: {seconds:.0} s", work.paper.slug));
+    work.state = match found {
+        Some(kept) => State::Done(Box::new(kept)),
+        None => {
+            let said = work.last.lines().map(str::to_owned).collect();
+            let code = code.and_then(|c| u8::try_from(c).ok()).unwrap_or(Exit::Bug as u8);
+            State::Failed(code, said)
+        }
+    };
+}
+
+/// The line at the bottom of a terminal; elsewhere a line for each paper that is done.
+struct Screen {
+    is_live: bool,
+    began: Instant,
+    shown: Instant,
+}
+
+impl Screen {
+    fn new() -> Screen {
+        Screen { is_live: std::io::stderr().is_terminal(), began: now(), shown: now() }
+    }
+
+    fn clear(&self) {
+        if self.is_live {
+            eprint!("\r\x1b[2K");
+        }
+    }
+
+    /// A line that stays.
+    fn line(&self, text: &str) {
+        self.clear();
+        eprintln!("{text}");
+    }
+
+    fn show(&mut self, works: &[Work], jobs: usize) {
+        if !self.is_live || self.shown.elapsed() < Duration::from_millis(150) {
+            return;
+        }
+        self.shown = now();
+        let running: Vec<String> = works
+            .iter()
+            .filter(|w| matches!(w.state, State::Running(..)))
+            .map(|w| format!("{} {:.0} %", w.paper.slug, 100.0 * w.share))
+            .collect();
+        let left = left(works, jobs, self.began.elapsed().as_secs_f64());
+        let time =
+            if left < 90.0 { format!("{left:.0} s") } else { format!("{:.0} min", left / 60.0) };
+        eprint!("\r\x1b[2K[about {time} left] {}", running.join(", "));
+        // Nothing is lost if the terminal is gone.
+        drop(std::io::stderr().flush());
+    }
+}
+
+/// Seconds that are left: what is not done, at the pace so far, on so many cores, and no less than
+/// what runs longest.
+fn left(works: &[Work], jobs: usize, elapsed: f64) -> f64 {
+    let share = |w: &Work| match w.state {
+        State::Done(_) | State::Failed(..) => 1.0,
+        _ => w.share,
+    };
+    let ran = |w: &&Work| matches!(&w.state, State::Running(..));
+    let done: f64 = works.iter().filter(ran).map(|w| w.seconds * share(w)).sum();
+    let cores = jobs.min(works.iter().filter(ran).count()).max(1) as f64;
+    // A machine that is seen to be slower than the one of the table.
+    let pace = if done > 1.0 { (elapsed * cores / done).clamp(0.2, 20.0) } else { 1.0 };
+    let rest = works.iter().map(|w| w.seconds * (1.0 - share(w)));
+    let longest = rest.clone().fold(0.0, f64::max);
+    pace.max(0.5) * (rest.sum::<f64>() / jobs.max(1) as f64).max(longest)
+}
+
+/// The processes are told, as a terminal may have done; what is done stays.
+fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>, screen: &Screen) -> ExitCode {
+    screen.clear();
+    for w in works.iter() {
+        if let State::Running(child, _) = &w.state {
+            let pid = rustix::process::Pid::from_child(child);
+            // One that has just ended needs no telling.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        }
+    }
+    let began = now();
+    let is_running = |w: &mut Work| match &mut w.state {
+        State::Running(child, _) => matches!(child.try_wait(), Ok(None)),
+        _ => false,
+    };
+    while works.iter_mut().any(is_running) && began.elapsed() < PATIENCE {
+        // What they say is nothing that anybody waits for.
+        drop(hear.recv_timeout(Duration::from_millis(100)));
+    }
+    for w in works.iter_mut() {
+        if let State::Running(child, _) = &mut w.state {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+    let done: Vec<&str> =
+        works.iter().filter(|w| matches!(w.state, State::Done(_))).map(|w| w.paper.slug).collect();
+    let kept = if done.is_empty() { "none yet".to_owned() } else { done.join(", ") };
+    out.fail(
+        Exit::Interrupted,
+        "interrupted",
+        &format!("interrupted; done and kept: {kept}"),
+        "the same command goes on with the others",
+    )
+}
+
+/// Verdicts of a paper's document: match, differs, follows, inconsistent, not modelled.
+fn counts(document: &Value) -> [usize; 5] {
+    let verdicts = [
+        Verdict::Match,
+        Verdict::Differs,
+        Verdict::FollowsFromInputs,
+        Verdict::PaperInconsistent,
+        Verdict::NotModelled,
+    ];
+    let claims = document["claims"].as_array().map_or(&[][..], Vec::as_slice);
+    verdicts.map(|v| claims.iter().filter(|c| c["verdict"] == v.name()).count())
+}
+
+fn answer(a: &Args, out: &Out, works: &[Work]) -> ExitCode {
+    const LINE: &str = "a string takes it";
+    let mut text = String::new();
+    let mut table = String::new();
+    writeln!(
+        table,
+        "{:<18} {:>7} {:>7} {:>7} {:>8} {:>13} {:>13} {:>8}",
+        "paper", "claims", "match", "differ", "follow", "inconsistent", "not modelled", "seconds"
+    )
+    .expect(LINE);
+    let mut documents = Vec::new();
+    let mut exit = Exit::Ok;
+    let mut failed = None;
+    let mut sum = [0; 5];
+    for w in works {
+        match &w.state {
+            State::Done(kept) => {
+                let n = counts(&kept.document);
+                sum = std::array::from_fn(|i| sum[i] + n[i]);
+                row(&mut table, w.paper.slug, n, &format!("{:.0}", kept.seconds));
+                text.push_str(&kept.text);
+                text.push('\n');
+                documents.push(kept.document.clone());
+                if kept.differs {
+                    exit = Exit::No;
+                }
+            }
+            State::Failed(code, said) => {
+                writeln!(table, "{:<18} no answer: exit code {code}", w.paper.slug).expect(LINE);
+                documents.push(json!({ "papers": [w.paper.slug], "failed": code, "said": said }));
+                failed = Some(*code);
+            }
+            State::Waiting | State::Running(..) => {}
+        }
+    }
+    row(&mut table, "all", sum, "");
+    text.push_str(&table);
+    let summary = json!({
+        "match": sum[0], "differs": sum[1], "follows-from-inputs": sum[2],
+        "paper-inconsistent": sum[3], "not-modelled": sum[4],
+    });
+    let document = json!({
+        "schema": "writepath.reproduce-all/1", "seed": a.seed, "quick": a.quick,
+        "papers": documents, "claims": summary,
+    });
+    let done = out.answer(exit, &document, &text);
+    failed.map_or(done, ExitCode::from)
+}
+
+fn row(table: &mut String, name: &str, n: [usize; 5], seconds: &str) {
+    let all: usize = n.iter().sum();
+    let [m, d, f, i, x] = n;
+    writeln!(table, "{name:<18} {all:>7} {m:>7} {d:>7} {f:>8} {i:>13} {x:>13} {seconds:>8}")
+        .expect("a string takes it");
+}

@@ -1,0 +1,100 @@
+//! What earlier runs found, shown again where nothing differs that it depends on.
+//!
+//! Picture:    `OUT/reproduce-PAPER/HASH/` (results, by what was asked for) and beside them
+//!             `OUT/kept/PAPER-HASH.json`: which program wrote them, how it ended, how long it
+//!             took.
+//! Laws:       a run depends on what was asked for and on the program's own bytes, on nothing else.
+//! Invariants: results that are damaged, or of another program, are not used. The note is no
+//!             result, and is not the same in two runs.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wp_lab::results::sha256;
+
+/// A run that has ended with an answer.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    /// Hash of the program.
+    program: String,
+    /// Hashes of the two files that are shown again.
+    text: String,
+    document: String,
+    /// Does a claim differ?
+    differs: bool,
+    /// Seconds that it took.
+    seconds: f64,
+    /// The folder of its results.
+    results: PathBuf,
+}
+
+/// A run that need not be done again.
+pub struct Kept {
+    /// What was printed.
+    pub text: String,
+    /// The same as JSON.
+    pub document: Value,
+    /// Does a claim differ?
+    pub differs: bool,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Where its results are.
+    pub results: PathBuf,
+}
+
+/// Hash of this program. Errors: the host's.
+pub fn program() -> std::io::Result<String> {
+    Ok(sha256(&std::fs::read(std::env::current_exe()?)?))
+}
+
+fn place(out: &Path, paper: &str, resolved: &str) -> PathBuf {
+    out.join("kept").join(format!("{paper}-{}.json", &sha256(resolved.as_bytes())[..12]))
+}
+
+/// A run of `paper` by this program, of what `resolved` says. `None`: there is none, or not as it
+/// was.
+pub fn find(out: &Path, paper: &str, resolved: &str, program: &str) -> Option<Kept> {
+    let note = std::fs::read(place(out, paper, resolved)).ok()?;
+    let note: Note = serde_json::from_slice(&note).ok()?;
+    let read = |name: &str| std::fs::read(note.results.join(name)).ok();
+    let (text, document) = (read("tables.txt")?, read("claims.json")?);
+    let asked = read("resolved.toml")?;
+    let is_as_it_was = note.program == program
+        && asked == resolved.as_bytes()
+        && note.text == sha256(&text)
+        && note.document == sha256(&document);
+    if !is_as_it_was {
+        return None;
+    }
+    Some(Kept {
+        text: String::from_utf8(text).ok()?,
+        document: serde_json::from_slice(&document).ok()?,
+        differs: note.differs,
+        seconds: note.seconds,
+        results: note.results,
+    })
+}
+
+/// Notes that a run has ended: its results are in `results`. Errors: the host's.
+pub fn note(
+    out: &Path,
+    (paper, resolved): (&str, &str),
+    results: &Path,
+    (differs, seconds): (bool, f64),
+) -> std::io::Result<()> {
+    let hash = |name: &str| std::fs::read(results.join(name)).map(|b| sha256(&b));
+    let note = Note {
+        program: program()?,
+        text: hash("tables.txt")?,
+        document: hash("claims.json")?,
+        differs,
+        seconds,
+        results: results.to_owned(),
+    };
+    let at = place(out, paper, resolved);
+    std::fs::create_dir_all(out.join("kept"))?;
+    let part = at.with_extension("part");
+    std::fs::write(&part, serde_json::to_vec_pretty(&note).map_err(std::io::Error::other)?)?;
+    std::fs::rename(part, at)
+}

@@ -1,0 +1,67 @@
+//! How far a paper's run is, for who looks at a terminal, or for the process that runs several.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Set for a process that another one started: it says how far it is in lines that begin so.
+pub const LINES: &str = "WRITEPATH_PROGRESS";
+
+/// A run under way.
+pub struct Progress<'a> {
+    stop: &'a AtomicBool,
+    is_live: bool,
+    is_child: bool,
+    /// When it began.
+    pub began: Instant,
+}
+
+impl<'a> Progress<'a> {
+    /// Begins now.
+    pub fn new(stop: &'a AtomicBool) -> Progress<'a> {
+        let is_child = std::env::var_os(LINES).is_some();
+        let is_live = !is_child && std::io::stderr().is_terminal();
+        #[expect(clippy::disallowed_methods, reason = "how long it took is of the host")]
+        let began = Instant::now();
+        Progress { stop, is_live, is_child, began }
+    }
+
+    /// So many of all steps are done, `name` is next. Answers whether to go on.
+    pub fn step(&self, done: usize, all: usize, name: &str) -> bool {
+        if self.is_child {
+            eprintln!("{LINES} {done} {all} {name}");
+        } else if self.is_live {
+            eprint!("\r[{done:>3}/{all}] {name:<50}");
+        }
+        !self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Nothing more is said.
+    pub fn end(&self) {
+        if self.is_live {
+            eprint!("\r{:<60}\r", "");
+            // Nothing is lost if the terminal is gone.
+            drop(std::io::stderr().flush());
+        }
+    }
+}
+
+/// A line that a process said about its progress: steps done, all, and what is next.
+pub fn parse(line: &str) -> Option<(u64, u64, &str)> {
+    let mut parts = line.strip_prefix(LINES)?.trim_start().splitn(3, ' ');
+    let (done, all) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some((done, all, parts.next().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_are_said() {
+        let line = format!("{LINES} 3 17 NILFS2, 4 KiB");
+        assert_eq!(parse(&line), Some((3, 17, "NILFS2, 4 KiB")));
+        assert_eq!(parse("results: out"), None);
+        assert_eq!(parse(&format!("{LINES} x 17 y")), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! Several papers in one command: order of what is printed, what is kept from one run to the next,
+//! and what is not.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+struct Answer {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// The two papers whose quick runs are the shortest, named in another order than the list's.
+fn reproduce(out: &Path, more: &[&str]) -> Answer {
+    let done = Command::new(env!("CARGO_BIN_EXE_writepath"))
+        .args(["reproduce", "--quick", "inode-trim", "ext4-fsync", "--out"])
+        .arg(out)
+        .args(more)
+        .output()
+        .expect("it was built");
+    Answer {
+        code: done.status.code(),
+        stdout: String::from_utf8(done.stdout).expect("text"),
+        stderr: String::from_utf8(done.stderr).expect("text"),
+    }
+}
+
+#[test]
+fn papers_are_run_once_and_shown_again_in_the_order_of_the_list() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let out = scratch.path().join("results");
+    let first = reproduce(&out, &[]);
+    assert_eq!(first.code, Some(1), "some claims differ: {}", first.stderr);
+    assert!(first.stderr.contains("inode-trim: ") && first.stderr.contains("ext4-fsync: "));
+    let at = |text: &str, what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+    let table = at(&first.stdout, "paper              ");
+    assert!(at(&first.stdout, "fig10.") < at(&first.stdout, "Paper inode-trim"));
+    assert!(at(&first.stdout, "Paper inode-trim") < table);
+    let rows: Vec<Vec<&str>> =
+        first.stdout[table..].lines().skip(1).map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(rows.iter().map(|r| r[0]).collect::<Vec<_>>(), ["ext4-fsync", "inode-trim", "all"]);
+    let sum =
+        |n: usize| rows[..2].iter().map(|r| r[n].parse::<u32>().expect("a number")).sum::<u32>();
+    for n in 1..7 {
+        assert_eq!(sum(n).to_string(), rows[2][n], "{rows:?}");
+    }
+    assert!(sum(1) > 40, "claims of both");
+
+    // The same again, from what is there.
+    let again = reproduce(&out, &[]);
+    assert_eq!((again.code, &again.stdout), (first.code, &first.stdout));
+    assert_eq!(again.stderr, "", "nothing was run");
+    // One of them alone has the same results.
+    let one = Command::new(env!("CARGO_BIN_EXE_writepath"))
+        .args(["reproduce", "--quick", "inode-trim", "--out"])
+        .arg(&out)
+        .output()
+        .expect("it was built");
+    assert!(String::from_utf8_lossy(&one.stderr).contains("results, of an earlier run: "));
+    assert!(first.stdout.contains(&*String::from_utf8_lossy(&one.stdout)));
+
+    // What was changed is not shown.
+    let tables = std::fs::read_dir(out.join("reproduce-inode-trim"))
+        .expect("a folder")
+        .map(|e| e.expect("an entry").path().join("tables.txt"))
+        .next()
+        .expect("results");
+    let whole = std::fs::read(&tables).expect("it is there");
+    std::fs::write(&tables, "all claims match\n").expect("written");
+    let mended = reproduce(&out, &["--jobs", "1"]);
+    assert!(mended.stderr.contains("inode-trim: ") && !mended.stderr.contains("ext4-fsync: "));
+    assert_eq!(std::fs::read(&tables).expect("it is there"), whole);
+
+    // JSON is one document.
+    let json = reproduce(&out, &["--json"]);
+    let doc: serde_json::Value = serde_json::from_str(&json.stdout).expect("one document");
+    let papers = doc["papers"].as_array().expect("a list");
+    assert_eq!(papers.len(), 2);
+    assert_eq!(papers[0]["papers"][0], "ext4-fsync");
+    assert_eq!((&doc["ok"], json.code), (&serde_json::Value::Bool(false), Some(1)));
+    assert_eq!(doc["claims"]["differs"].to_string(), rows[2][3]);
+}
+
+#[test]
+fn an_interrupt_keeps_what_is_done() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let out = scratch.path().join("results");
+    // One after the other, the longest first: none is done when the interrupt comes.
+    let child = Command::new(env!("CARGO_BIN_EXE_writepath"))
+        .args(["reproduce", "inode-trim", "direct-io", "--jobs", "2", "--out"])
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it was built");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // As a terminal does, to the command and those that it started; here to it alone.
+    let told = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(told.is_ok_and(|s| s.success()));
+    let done = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("interrupted; done and kept: "), "{stderr}");
+    assert!(stderr.contains("the same command goes on"), "{stderr}");
+}
