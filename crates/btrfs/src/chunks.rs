@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use wp_base::{FsError, FsResult};
 
 use crate::disk::chunk::group;
-use crate::disk::{Chunk, Key};
+use crate::disk::{Chunk, DevItem, Key};
 
 /// A chunk, as far as mapping needs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +23,25 @@ pub struct Mapped {
     pub places: Vec<u64>,
 }
 
+/// The device, as chunks name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// Number.
+    pub devid: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Identity.
+    pub uuid: [u8; 16],
+}
+
+impl Device {
+    /// The one that an item says.
+    pub fn of(item: &DevItem) -> Device {
+        let (devid, bytes) = (item.devid.get(), item.total_bytes.get());
+        Device { devid, bytes, uuid: item.uuid }
+    }
+}
+
 /// All chunks that are known.
 #[derive(Clone, Default, Debug)]
 pub struct ChunkMap {
@@ -30,11 +49,10 @@ pub struct ChunkMap {
 }
 
 impl ChunkMap {
-    /// Adds a chunk as it was read. `device`: number and length in bytes of the device; `at`: byte
-    /// address of the chunk item, for the error.
+    /// Adds a chunk as it was read. `at`: byte address of the chunk item, for the error.
     ///
     /// Source: `read_one_chunk`, `btrfs_check_chunk_valid`.
-    pub fn add(&mut self, key: Key, chunk: &Chunk, device: (u64, u64), at: u64) -> FsResult<()> {
+    pub fn add(&mut self, key: Key, chunk: &Chunk, device: Device, at: u64) -> FsResult<()> {
         let (logical, bytes) = (key.offset, chunk.head.length.get());
         let flags = chunk.head.kind.get();
         let wrong = |field, found, expected: &str| {
@@ -57,11 +75,16 @@ impl ChunkMap {
         };
         let mut places = Vec::new();
         for stripe in &chunk.stripes {
-            if stripe.devid.get() != device.0 {
+            if stripe.devid.get() != device.devid {
                 return wrong("devid", stripe.devid.get(), "the device's own number");
             }
+            if stripe.dev_uuid != device.uuid {
+                return wrong("dev_uuid", stripe.devid.get(), "the device's own uuid");
+            }
             let at = stripe.offset.get();
-            if at.checked_add(bytes).is_none_or(|end| end > device.1) || !at.is_multiple_of(4096) {
+            if at.checked_add(bytes).is_none_or(|end| end > device.bytes)
+                || !at.is_multiple_of(4096)
+            {
                 return wrong("offset", at, "a place within the device");
             }
             places.push(at);

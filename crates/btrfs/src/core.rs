@@ -19,10 +19,10 @@ use wp_base::{FsError, FsResult};
 use wp_medium::View;
 use zerocopy::FromBytes;
 
-use crate::chunks::ChunkMap;
+use crate::chunks::{ChunkMap, Device};
 use crate::disk::node::{Common, Expected};
 use crate::disk::{
-    Chunk, DevItem, Key, NodeRef, RootItem, SuperBlock, at32, feature, id, kind, view, wide,
+    Chunk, DevItem, Key, NodeRef, RootItem, SuperBlock, at32, feature, id, kind, wide,
 };
 use crate::refs::Refs;
 use crate::space::Space;
@@ -72,6 +72,15 @@ pub struct Missed {
     pub at: u64,
     /// Bytes.
     pub bytes: u32,
+}
+
+/// A copy of a tree block that was bad while another was good.
+#[derive(Clone, Debug)]
+pub struct Repair {
+    /// Byte address on the device.
+    pub at: u64,
+    /// What it is to be.
+    pub bytes: Rc<[u8]>,
 }
 
 /// A tree that is open.
@@ -144,6 +153,7 @@ pub struct Core<'a> {
     pub(crate) blocks: Blocks,
     pub(crate) roots: BTreeMap<u64, Root>,
     pub(crate) missed: Vec<Missed>,
+    repairs: Vec<Repair>,
     pub(crate) space: Space,
     pub(crate) refs: Refs,
     pub(crate) trans: Trans,
@@ -178,7 +188,7 @@ impl<'a> Core<'a> {
             node_bytes: at32(sb.nodesize.get()),
         };
         let mut chunks = ChunkMap::default();
-        let device = (sb.dev_item.devid.get(), sb.dev_item.total_bytes.get());
+        let device = Device::of(&sb.dev_item);
         for (key, chunk) in sb.system_chunks(at)? {
             chunks.add(key, &chunk, device, at)?;
         }
@@ -190,6 +200,7 @@ impl<'a> Core<'a> {
             blocks: Blocks::default(),
             roots: BTreeMap::new(),
             missed: Vec::new(),
+            repairs: Vec::new(),
             space: Space::default(),
             refs: Refs::default(),
             trans: Trans::new(sb.generation.get()),
@@ -206,55 +217,68 @@ impl<'a> Core<'a> {
         for (tree, item) in [(id::CHUNK_TREE, chunk_tree), (id::ROOT_TREE, root_tree)] {
             core.roots.insert(tree, Root::new(tree, Key::new(tree, kind::ROOT_ITEM, 0), item));
         }
-        core.read_chunk_tree(device)?;
+        core.read_chunk_tree()?;
         Ok(core)
     }
 
-    /// Source: `btrfs_read_chunk_tree`.
-    fn read_chunk_tree(&mut self, device: (u64, u64)) -> FsResult<()> {
+    /// Source: `btrfs_read_chunk_tree`, `read_one_dev`.
+    fn read_chunk_tree(&mut self) -> FsResult<()> {
         let (root, _) = self.load_root(id::CHUNK_TREE)?;
         self.chunk_tree_uuid = self.node(root)?.header().chunk_tree_uuid;
-        let Some(mut path) = self.seek(id::CHUNK_TREE, Key::MIN)? else { return Ok(()) };
-        loop {
-            let at = self.place_of(&path);
-            if let Some((key, bytes)) = self.item(&path)? {
-                match key.kind {
-                    kind::CHUNK_ITEM => {
-                        let (chunk, _) = Chunk::load(bytes, at)?;
-                        self.chunks.add(key, &chunk, device, at)?;
-                    }
-                    kind::DEV_ITEM => {
-                        let Some(item) = view::<DevItem>(bytes, 0) else {
-                            let (found, field) = (wide(bytes.len()), "size");
-                            let right = "98";
-                            return Err(FsError::corrupt(
-                                "btrfs dev item",
-                                field,
-                                at,
-                                found,
-                                right,
-                            ));
-                        };
-                        if item.devid.get() != device.0 {
-                            let found = item.devid.get();
-                            let right = "the device's own number";
-                            let field = "devid";
-                            return Err(FsError::corrupt(
-                                "btrfs dev item",
-                                field,
-                                at,
-                                found,
-                                right,
-                            ));
-                        }
-                    }
-                    _ => {}
+        let mut has_device = false;
+        let mut path = self.seek(id::CHUNK_TREE, Key::MIN)?;
+        while let Some(here) = &mut path {
+            let at = self.place_of(here);
+            let Some((key, bytes)) = self.item(here)? else { break };
+            match key.kind {
+                kind::CHUNK_ITEM => {
+                    let chunk = Chunk::load_item(bytes, at)?;
+                    self.chunks.add(key, &chunk, Device::of(&self.sb.dev_item), at)?;
                 }
+                kind::DEV_ITEM => {
+                    // It comes before all chunks.
+                    let item = DevItem::load(key, bytes, at)?;
+                    self.take_device(&item, at)?;
+                    has_device = true;
+                }
+                _ => {}
             }
-            if !self.next(&mut path)? {
-                return Ok(());
+            if !self.next(here)? {
+                break;
             }
         }
+        if has_device {
+            return Ok(());
+        }
+        let at = self.chunks.places(root, 1)?.first().copied().unwrap_or(0);
+        let found = self.sb.dev_item.devid.get();
+        Err(FsError::corrupt("btrfs chunk tree", "dev item", at, found, "one of this device"))
+    }
+
+    /// The device as its item has it: what the super block says of it only leads there.
+    fn take_device(&mut self, item: &DevItem, at: u64) -> FsResult<()> {
+        let wrong = |field, found: u64, expected: String| {
+            Err(FsError::corrupt("btrfs dev item", field, at, found, expected))
+        };
+        let known = &self.sb.dev_item;
+        let devid = item.devid.get();
+        if devid != known.devid.get() {
+            return wrong("devid", devid, "the device's own number".to_owned());
+        }
+        if item.uuid != known.uuid {
+            return wrong("uuid", devid, "that of the device".to_owned());
+        }
+        if item.fsid != self.common.fsid {
+            return wrong("fsid", devid, "that of the file system".to_owned());
+        }
+        let most = self.disk.len_bytes().min(self.sb.total_bytes.get());
+        if item.total_bytes.get() > most {
+            let expected = format!("{most:#x} or fewer, as the device and the file system have");
+            return wrong("total_bytes", item.total_bytes.get(), expected);
+        }
+        self.sb.dev_item.total_bytes = item.total_bytes;
+        self.sb.dev_item.bytes_used = item.bytes_used;
+        Ok(())
     }
 
     /// Can it be written? Errors: `Unsupported` with names of features.
@@ -290,6 +314,12 @@ impl<'a> Core<'a> {
     /// The reads that were made since this was last called.
     pub fn take_missed(&mut self) -> Vec<Missed> {
         std::mem::take(&mut self.missed)
+    }
+
+    /// Bad copies that were met since this was last called. They are to be written before the next
+    /// commit is: until then nothing else comes to their places. `btrfs_repair_eb_io_failure`.
+    pub fn take_repairs(&mut self) -> Vec<Repair> {
+        std::mem::take(&mut self.repairs)
     }
 
     /// Forgets blocks that can be read again, but for roots of trees.
@@ -363,32 +393,44 @@ impl<'a> Core<'a> {
         self.blocks.dirty_log.remove(&bytenr);
     }
 
-    /// Reads a tree block, if it is not in memory: the first copy that is right.
+    /// Reads a tree block, if it is not in memory: the first copy that is right. In memory, too, it
+    /// is held against what leads to it: a block can have a second, wrong parent.
     /// `read_tree_block`.
-    pub fn load_block(
-        &mut self,
-        bytenr: u64,
-        level: u8,
-        generation: u64,
-        first_key: Option<Key>,
-    ) -> FsResult<()> {
-        if let Some(block) = self.blocks.map.get(&bytenr) {
-            let header = NodeRef::trusted(block).header();
-            if header.level != level || header.generation.get() != generation {
-                let (found, field) = (header.generation.get(), "generation");
-                let expected = format!("{generation:#x} and level {level} (block {bytenr})");
-                return Err(FsError::corrupt("btrfs tree block", field, 0, found, expected));
-            }
-            return Ok(());
-        }
-        let (level, generation) = (Some(level), Some(generation));
-        self.read_block(&Expected { bytenr, generation, level, first_key })
+    pub fn load_block(&mut self, expected: &Expected) -> FsResult<()> {
+        let Some(block) = self.blocks.map.get(&expected.bytenr) else {
+            return self.read_block(expected);
+        };
+        let node = NodeRef::trusted(block);
+        // While the running transaction changes it, its first key may be ahead of its parent's.
+        let is_live = node.header().generation.get() > self.sb.generation.get();
+        let first_key = expected.first_key.filter(|_| !is_live);
+        Expected { first_key, ..*expected }.verify(&node, 0)
+    }
+
+    /// Reads the child that a slot of a block leads to, if it is not in memory; answers its
+    /// address. The child is of a tree that its parent may be of. `btrfs_read_node_slot`.
+    pub(crate) fn load_child(&mut self, node: &NodeRef<'_>, slot: usize) -> FsResult<u64> {
+        let below = node.level().checked_sub(1);
+        let Some((ptr, level)) = node.ptr(slot).copied().zip(below) else {
+            let n = wide(node.len());
+            return Err(FsError::corrupt("btrfs node", "nritems", 0, n, format!("over {slot}")));
+        };
+        let bytenr = ptr.blockptr.get();
+        self.load_block(&Expected {
+            bytenr,
+            generation: Some(ptr.generation.get()),
+            level: Some(level),
+            first_key: Some(ptr.key.get()),
+            owner: Some(node.header().owner.get()),
+        })?;
+        Ok(bytenr)
     }
 
     /// Reads a tree block of which `expected` is known.
     pub fn read_block(&mut self, expected: &Expected) -> FsResult<()> {
         let bytes = self.common.node_bytes;
         let mut first_error = None;
+        let mut bad = Vec::new();
         for at in self.chunks.places(expected.bytenr, wide(bytes))? {
             // Zeroed for nothing, but an Rc cannot be filled before it is.
             let mut block: Rc<[u8]> = std::iter::repeat_n(0, bytes).collect();
@@ -399,10 +441,15 @@ impl<'a> Core<'a> {
                 .and_then(|()| NodeRef::verify(&block, &self.common, expected, at).map(|_| ()))
             {
                 Ok(()) => {
+                    let copy = |at| Repair { at, bytes: Rc::clone(&block) };
+                    self.repairs.extend(bad.into_iter().map(copy));
                     self.blocks.map.insert(expected.bytenr, block);
                     return Ok(());
                 }
-                Err(e) => first_error = first_error.or(Some(e)),
+                Err(e) => {
+                    bad.push(at);
+                    first_error = first_error.or(Some(e));
+                }
             }
         }
         Err(first_error.unwrap_or(FsError::Io))
@@ -420,23 +467,33 @@ impl<'a> Core<'a> {
     }
 
     /// Opens a tree by its root item, if it is not open: the newest of its number. Errors:
-    /// `NotFound` if there is none.
+    /// `Corrupt` if there is none.
     pub fn open_root(&mut self, tree: u64) -> FsResult<()> {
-        if self.roots.contains_key(&tree) {
+        if self.find_root(tree)? {
             return Ok(());
         }
-        let last = Key::new(tree, kind::ROOT_ITEM, u64::MAX);
-        let Some(path) = self.seek_back(id::ROOT_TREE, last)? else {
-            return Err(FsError::NotFound);
-        };
-        let at = self.place_of(&path);
-        let Some((key, bytes)) = self.item(&path)? else { return Err(FsError::NotFound) };
-        if key.objectid != tree || key.kind != kind::ROOT_ITEM {
-            return Err(FsError::NotFound);
+        let root = self.root(id::ROOT_TREE)?.node;
+        let at = self.chunks.places(root, 1)?.first().copied().unwrap_or(0);
+        let expected = format!("one of tree {}", tree.cast_signed());
+        Err(FsError::corrupt("btrfs root tree", "root item", at, tree, expected))
+    }
+
+    /// The same of a tree that there may be: `false`: there is none.
+    pub fn find_root(&mut self, tree: u64) -> FsResult<bool> {
+        if self.roots.contains_key(&tree) {
+            return Ok(true);
         }
+        let last = Key::new(tree, kind::ROOT_ITEM, u64::MAX);
+        let Some(path) = self.seek_back(id::ROOT_TREE, last)? else { return Ok(false) };
+        let at = self.place_of(&path);
+        let found = self.item(&path)?;
+        let Some((key, bytes)) = found.filter(|(k, _)| (k.objectid, k.kind) == (tree, last.kind))
+        else {
+            return Ok(false);
+        };
         let item = RootItem::load(bytes, at)?;
         self.roots.insert(tree, Root::new(tree, key, item));
-        Ok(())
+        Ok(true)
     }
 
     /// The root block of a tree, read if it is not in memory, and its level.
@@ -448,7 +505,13 @@ impl<'a> Core<'a> {
             return Ok((node, block.level()));
         }
         let (level, generation) = (root.item.level, root.item.generation.get());
-        self.load_block(node, level, generation, None)?;
+        self.load_block(&Expected {
+            bytenr: node,
+            generation: Some(generation),
+            level: Some(level),
+            first_key: None,
+            owner: Some(root.owner),
+        })?;
         Ok((node, level))
     }
 

@@ -65,9 +65,9 @@ impl Device {
                 Ok((_, n)) => report.add(Kind::Chunk, item.at, item.bytes.len(), n),
                 Err(e) => report.error(Kind::Chunk, item.at, e),
             },
-            kind::DEV_ITEM => match field::<DevItem>(item.bytes, 0) {
-                Some(dev) => self.item = Some((*dev, item.at)),
-                None => report.add(Kind::Item, item.at, item.bytes.len(), "98 bytes"),
+            kind::DEV_ITEM => match DevItem::load(item.at.key, item.bytes, item.at.byte) {
+                Ok(dev) => self.item = Some((dev, item.at)),
+                Err(e) => report.error(Kind::Chunk, item.at, e),
             },
             _ => {}
         });
@@ -210,6 +210,15 @@ impl Device {
         }
         if item.bytes_used.get() != used {
             report.add(Kind::SuperCount, at, item.bytes_used.get(), format!("bytes_used {used}"));
+        }
+        for (name, said, right) in [
+            ("bytes_used", sb.bytes_used.get(), item.bytes_used.get()),
+            ("total_bytes", sb.total_bytes.get(), item.total_bytes.get()),
+        ] {
+            if said != right {
+                let place = format!("super block: dev_item.{name}");
+                report.add(Kind::SuperCount, place, said, format!("{right}, as the chunk tree"));
+            }
         }
         if item.total_bytes.get() != volume.sb.total_bytes.get() {
             let right = format!("total_bytes {}", volume.sb.total_bytes.get());

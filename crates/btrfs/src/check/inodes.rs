@@ -73,7 +73,7 @@ impl Inode {
         report: &mut Report,
     ) -> Option<PieceSeen> {
         let (key, at) = (item.at.key, item.at);
-        let loaded = match FileExtent::load(item.bytes, at.byte) {
+        let loaded = match FileExtent::load(key, item.bytes, at.byte) {
             Ok(extent) => extent,
             Err(e) => {
                 report.error(Kind::FileExtent, at, e);

@@ -108,6 +108,7 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     let mut device = Device::default();
     device.read_chunks(&mut volume, &chunk, &mut seen, report);
 
+    volume.check_log_root(report);
     let mut roots = Roots::default();
     let mut walk = Walk { volume: &volume, extents: None, seen: &mut seen, report };
     walk.tree(&root, &mut |item, _, report| roots.item(item, report));

@@ -125,9 +125,20 @@ impl FreeSpace {
             }
         }
         for (start, group) in &self.groups {
-            if !volume.chunks.contains_key(start) {
-                report.add(Kind::FreeSpaceStray, group.at, wide(group.runs.len()), "no such group");
+            if volume.chunks.contains_key(start) {
+                continue;
             }
+            // What mkfs.btrfs leaves is no group's. Within a group it hides what comes behind it.
+            let end = start.checked_add(group.bytes);
+            let touches = |end| {
+                let before = volume.chunks.range(..end).next_back();
+                before.is_some_and(|(at, chunk)| at.saturating_add(chunk.bytes) > *start)
+            };
+            let kind = match end {
+                Some(end) if !touches(end) => Kind::FreeSpaceStray,
+                _ => Kind::FreeSpace,
+            };
+            report.add(kind, group.at, wide(group.runs.len()), "no such group");
         }
     }
 }

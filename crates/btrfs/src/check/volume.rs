@@ -111,6 +111,21 @@ impl Volume<'_> {
         self.places(logical, 1).first().copied().unwrap_or(0)
     }
 
+    /// The root of the tree of log trees, if there is a log: a mount that cannot read it fails.
+    /// `btrfs_replay_log`.
+    pub fn check_log_root(&self, report: &mut Report) {
+        if self.sb.log_root.get() != 0 {
+            let what = Expected {
+                bytenr: self.sb.log_root.get(),
+                generation: Some(self.sb.generation.get().saturating_add(1)),
+                level: Some(self.sb.log_root_level),
+                first_key: None,
+                owner: None,
+            };
+            self.read(&what, id::TREE_LOG, report);
+        }
+    }
+
     /// A tree block; says what is wrong with copies.
     fn read(&self, what: &Expected, tree: u64, report: &mut Report) -> Option<Rc<[u8]>> {
         let size = self.common.node_bytes;
@@ -208,6 +223,7 @@ impl Walk<'_, '_> {
             generation: Some(start.generation),
             level: Some(start.level),
             first_key: None,
+            owner: None,
         };
         self.seen.add_user(start.bytenr, Reference::Tree { root: start.tree });
         self.block(&root, None, start.tree, visit);
@@ -308,6 +324,7 @@ impl Walk<'_, '_> {
                 generation: Some(ptr.generation.get()),
                 level: Some(below),
                 first_key: Some(ptr.key.get()),
+                owner: None,
             };
             if is_first {
                 let parent = what.bytenr;

@@ -1,10 +1,10 @@
 //! Chunks: which part of the device logical addresses mean; and what is said of the device.
 
-use wp_base::{Corruption, FsResult};
+use wp_base::{Corruption, FsError, FsResult};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Key, id, kind, lo16, view};
+use super::{Key, id, kind, lo16, view, wide};
 
 /// Bits of a chunk's type, which is that of its block group: what it holds, and how often.
 pub mod group {
@@ -89,6 +89,30 @@ pub struct DevItem {
 }
 const _: () = assert!(size_of::<DevItem>() == 98);
 
+impl DevItem {
+    /// The device that an item with this key is. `at`: byte address, for the error.
+    ///
+    /// Source: `check_dev_item`.
+    pub fn load(key: Key, bytes: &[u8], at: u64) -> FsResult<DevItem> {
+        let fail = |field, found: u64, expected: &str| {
+            let expected = format!("{expected} {key}");
+            Err(Corruption { structure: "btrfs dev item", field, at, found, expected }.into())
+        };
+        if key.objectid != id::DEV_ITEMS {
+            return fail("key.objectid", key.objectid, "1");
+        }
+        let item = view::<DevItem>(bytes, 0).filter(|_| bytes.len() == size_of::<DevItem>());
+        let Some(item) = item.copied() else { return fail("size", wide(bytes.len()), "98") };
+        if item.devid.get() != key.offset {
+            return fail("devid", item.devid.get(), "as its key has it");
+        }
+        if item.bytes_used.get() > item.total_bytes.get() {
+            return fail("bytes_used", item.bytes_used.get(), "total_bytes or fewer");
+        }
+        Ok(item)
+    }
+}
+
 /// One place of a chunk. `struct btrfs_stripe`.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
@@ -167,6 +191,10 @@ impl Chunk {
         if head.length.get() == 0 || !head.length.get().is_multiple_of(4096) {
             return fail("length", head.length.get(), "a multiple of the sector size");
         }
+        // The only size that the super block is taken with.
+        if head.sector_size.get() != 4096 {
+            return fail("sector_size", head.sector_size.get().into(), "the sector size");
+        }
         if head.stripe_len.get() != STRIPE_LEN {
             return fail("stripe_len", head.stripe_len.get(), "0x10000");
         }
@@ -177,7 +205,21 @@ impl Chunk {
         if kinds & group::SYSTEM != 0 && kinds & (group::DATA | group::METADATA) != 0 {
             return fail("type", kinds, "system alone");
         }
+        // Both at once is a feature (MIXED_GROUPS) that is not done here.
+        if kinds & group::DATA != 0 && kinds & group::METADATA != 0 {
+            return fail("type", kinds, "data or metadata, not both");
+        }
         Ok((Chunk { head, stripes: stripes.to_vec() }, end))
+    }
+
+    /// The chunk that a whole item is. `check_leaf_chunk_item`.
+    pub fn load_item(bytes: &[u8], at: u64) -> FsResult<Chunk> {
+        let (chunk, size) = Chunk::load(bytes, at)?;
+        if size != bytes.len() {
+            let (found, expected) = (wide(bytes.len()), format!("{size}"));
+            return Err(FsError::corrupt("btrfs chunk", "size", at, found, expected));
+        }
+        Ok(chunk)
     }
 
     /// The bytes of its item.

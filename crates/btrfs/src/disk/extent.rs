@@ -283,6 +283,11 @@ impl Extent {
             if of_tree != is_tree {
                 return fail("inline type", kind.into(), "one of what the extent is");
             }
+            // By ascending type, then by descending rank, on which a search for one relies.
+            let order = |who: Reference| (who.kind(), !who.rank());
+            if refs.last().is_some_and(|before: &Inline| order(before.who) > order(who)) {
+                return fail("inline reference", wide(i), "one that comes behind those before it");
+            }
             refs.push(Inline { who, count, at: i, bytes });
             sum = sum.saturating_add(count.into());
             i += bytes;

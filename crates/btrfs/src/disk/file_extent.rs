@@ -6,7 +6,7 @@ use wp_base::{Corruption, FsResult};
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{view, wide};
+use super::{Key, view, wide};
 
 /// All extents begin with this. First 21 bytes of `struct btrfs_file_extent_item`.
 #[derive(
@@ -86,17 +86,21 @@ impl<'a> FileExtent<'a> {
     /// Bytes before the data of an inline one. `BTRFS_FILE_EXTENT_INLINE_DATA_START`.
     pub const INLINE_HEAD: usize = 21;
 
-    /// The extent that these bytes are. `at`: byte address, for the error.
+    /// The extent that an item with this key is: it ends below 2^64, and so does its data. `at`:
+    /// byte address, for the error.
     ///
-    /// Source: `check_extent_data_item`.
-    pub fn load(item: &'a [u8], at: u64) -> FsResult<FileExtent<'a>> {
+    /// Source: `check_extent_data_item`, for what hangs on the item alone.
+    pub fn load(key: Key, item: &'a [u8], at: u64) -> FsResult<FileExtent<'a>> {
         let fail = |field, found: u64, expected: &str| {
-            let expected = expected.to_owned();
+            let expected = format!("{expected} {key}");
             Err(Corruption { structure: "btrfs file extent", field, at, found, expected }.into())
         };
         let Some(head) = view::<FileExtentHead>(item, 0) else {
             return fail("size", wide(item.len()), "21 or more");
         };
+        if !key.offset.is_multiple_of(4096) {
+            return fail("key.offset", key.offset, "a multiple of the sector size");
+        }
         if head.compression > compression::ZSTD {
             return fail("compression", head.compression.into(), "0 to 3");
         }
@@ -106,6 +110,9 @@ impl<'a> FileExtent<'a> {
         match head.kind {
             extent_type::INLINE => {
                 let data = item.get(Self::INLINE_HEAD..).unwrap_or(&[]);
+                if key.offset != 0 {
+                    return fail("key.offset", key.offset, "0 for an inline extent");
+                }
                 if head.compression == 0 && head.ram_bytes.get() != wide(data.len()) {
                     return fail("ram_bytes", head.ram_bytes.get(), "the bytes of the item");
                 }
@@ -128,6 +135,14 @@ impl<'a> FileExtent<'a> {
                 let end = whole.offset.get().checked_add(whole.num_bytes.get());
                 if whole.num_bytes.get() == 0 || end.is_none_or(|e| e > head.ram_bytes.get()) {
                     return fail("num_bytes", whole.num_bytes.get(), "a part of the extent");
+                }
+                if key.offset.checked_add(whole.num_bytes.get()).is_none() {
+                    return fail("num_bytes", whole.num_bytes.get(), "an end below 2^64");
+                }
+                let longest = whole.disk_num_bytes.get().max(head.ram_bytes.get());
+                let address = whole.disk_bytenr.get();
+                if address != 0 && address.checked_add(longest).is_none() {
+                    return fail("disk_bytenr", address, "an end below 2^64");
                 }
                 Ok(FileExtent::Regular(*whole))
             }

@@ -101,6 +101,16 @@ pub mod id {
     /// `BTRFS_MULTIPLE_OBJECTIDS`.
     pub const MULTIPLE: u64 = u64::MAX - 254;
 
+    /// May a tree have blocks that were made for another (`owner`)? Those of files may, as
+    /// snapshots share them; of logs and what balance makes it is not looked at.
+    /// `btrfs_check_eb_owner`.
+    pub const fn may_have(tree: u64, owner: u64) -> bool {
+        tree == owner
+            || tree == TREE_LOG
+            || tree == TREE_RELOC
+            || (is_file_tree(tree) && is_file_tree(owner))
+    }
+
     /// Is it a tree of files? `is_fstree`.
     pub const fn is_file_tree(tree: u64) -> bool {
         tree == FS_TREE || (tree >= FIRST_FREE && tree <= LAST_FREE)

@@ -112,14 +112,55 @@ pub struct Expected {
     pub generation: Option<u64>,
     /// Its level, if that is known.
     pub level: Option<u8>,
-    /// Its first key, if that is known.
+    /// Its first key, if that is known: it is below a node then, and not empty.
     pub first_key: Option<Key>,
+    /// The tree that it is of, or the one that its parent was made for. `None`: any.
+    pub owner: Option<u64>,
 }
 
 impl Expected {
     /// A block of which only the address is known.
     pub fn at(bytenr: u64) -> Expected {
-        Expected { bytenr, generation: None, level: None, first_key: None }
+        Expected { bytenr, generation: None, level: None, first_key: None, owner: None }
+    }
+
+    /// Holds a block that is sound by itself against what leads to it. `at`: byte address, for the
+    /// error.
+    ///
+    /// Source: `btrfs_verify_level_key`, `btrfs_check_eb_owner`, `verify_parent_transid`.
+    pub fn verify(&self, node: &NodeRef<'_>, at: u64) -> FsResult<()> {
+        let h = node.header();
+        let fail = |field, found: u64, expected: String| {
+            let expected = format!("{expected} (block {})", self.bytenr);
+            Err(Corruption { structure: "btrfs tree block", field, at, found, expected }.into())
+        };
+        if self.level.is_some_and(|l| l != h.level) {
+            return fail("level", h.level.into(), self.level.unwrap_or(0).to_string());
+        }
+        if self.generation.is_some_and(|g| g != h.generation.get()) {
+            let right = self.generation.unwrap_or(0);
+            return fail("generation", h.generation.get(), format!("{right:#x}"));
+        }
+        if let Some(right) = self.first_key {
+            match node.key(0) {
+                Some(found) if found == right => {}
+                Some(found) => {
+                    return fail("first key", found.objectid, format!("{right}, not {found}"));
+                }
+                None => return fail("nritems", 0, "1 or more, below a node".to_owned()),
+            }
+        }
+        let owner = h.owner.get();
+        if let Some(tree) = self.owner
+            && !id::may_have(tree, owner)
+        {
+            let right = match id::is_file_tree(tree) {
+                true => "a tree of files".to_owned(),
+                false => tree.cast_signed().to_string(),
+            };
+            return fail("owner", owner, right);
+        }
+        Ok(())
     }
 }
 
@@ -169,13 +210,16 @@ impl<'a> NodeRef<'a> {
             let right = common.csum.sum(bytes.get(csum::SPACE..).unwrap_or(&[]));
             return fail("csum", common.csum.stored(bytes), format!("{right:#x}"));
         }
-        if h.level >= SuperBlock::LEVELS || expected.level.is_some_and(|l| l != h.level) {
-            let right = expected.level.map_or("0 to 7".to_owned(), |l| l.to_string());
-            return fail("level", h.level.into(), right);
+        if h.level >= SuperBlock::LEVELS {
+            return fail("level", h.level.into(), "0 to 7".to_owned());
         }
-        if expected.generation.is_some_and(|g| g != h.generation.get()) {
-            let right = expected.generation.unwrap_or(0);
-            return fail("generation", h.generation.get(), format!("{right:#x}"));
+        if h.flags.get() & flag::WRITTEN == 0 {
+            // In memory it would be taken for one of the running transaction.
+            return fail(
+                "flags",
+                h.flags.get(),
+                "WRITTEN, as of all that is on a device".to_owned(),
+            );
         }
         let node = NodeRef { bytes };
         if h.level == 0 {
@@ -183,11 +227,7 @@ impl<'a> NodeRef<'a> {
         } else {
             node.verify_ptrs(at)?
         }
-        if let (Some(right), Some(found)) = (expected.first_key, node.key(0))
-            && right != found
-        {
-            return fail("first key", found.objectid, format!("{right}, not {found}"));
-        }
+        expected.verify(&node, at)?;
         Ok(node)
     }
 

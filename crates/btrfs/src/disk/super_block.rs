@@ -24,6 +24,9 @@ pub mod flag {
     pub const CHANGING_FSID: u64 = 1 << 35;
     /// `BTRFS_SUPER_FLAG_CHANGING_FSID_V2`.
     pub const CHANGING_FSID_V2: u64 = 1 << 36;
+
+    /// What a mount takes. `BTRFS_SUPER_FLAG_SUPP`, with `BTRFS_HEADER_FLAG_RELOC`.
+    pub const SUPPORTED: u64 = WRITTEN | 1 << 1 | ERROR | SEEDING | METADUMP | METADUMP_V2;
 }
 
 /// Where the roots were at one of the last four commits. `struct btrfs_root_backup`.
@@ -183,12 +186,21 @@ impl SuperBlock {
     /// Levels of a tree are below this. `BTRFS_MAX_LEVEL`.
     pub const LEVELS: u8 = 8;
 
-    /// Byte addresses of the copies that a device of so many bytes has room for.
-    /// `btrfs_sb_offset`.
+    /// Byte addresses of all copies that there can be. `btrfs_sb_offset`.
+    pub fn places() -> impl Iterator<Item = u64> {
+        (0..Self::COPIES_MAX).map(|n| if n == 0 { Self::AT } else { (16 << 10) << (12 * n) })
+    }
+
+    /// Byte addresses of the copies that a commit writes to a device of so many bytes: none ends
+    /// where the device does. `write_dev_supers`.
     pub fn copies(device_bytes: u64) -> impl Iterator<Item = u64> {
-        (0..Self::COPIES_MAX)
-            .map(|n| if n == 0 { Self::AT } else { (16 << 10) << (12 * n) })
-            .filter(move |at| at + wide(Self::BYTES) <= device_bytes)
+        Self::places().filter(move |at| at + wide(Self::BYTES) < device_bytes)
+    }
+
+    /// Those that mkfs.btrfs writes: also one that ends where the device does, which no commit
+    /// renews.
+    pub fn copies_of_mkfs(device_bytes: u64) -> impl Iterator<Item = u64> {
+        Self::places().filter(move |at| at + wide(Self::BYTES) <= device_bytes)
     }
 
     /// All zero.
@@ -279,6 +291,17 @@ impl SuperBlock {
             if root.get() % u64::from(sector) != 0 {
                 return fail(field, root.get(), "a multiple of the sector size");
             }
+        }
+        if !self.stripesize.get().is_power_of_two() {
+            return fail("stripesize", self.stripesize.get().into(), "a power of two");
+        }
+        let unknown = self.flags.get() & !flag::SUPPORTED;
+        if unknown != 0 {
+            return fail("flags", self.flags.get(), "those that Linux 6.12 knows");
+        }
+        // A log is one newer.
+        if self.generation.get() == u64::MAX {
+            return fail("generation", self.generation.get(), "below 2^64 - 1");
         }
         if self.chunk_root_generation.get() > self.generation.get() {
             return fail("chunk_root_generation", self.chunk_root_generation.get(), "no newer one");

@@ -41,7 +41,7 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Sector};
 use wp_block::{Bio, Partition};
 use wp_cache::{WbPolicy, Writeback};
-use wp_medium::MediumView;
+use wp_medium::{MediumView, Slice};
 use wp_rt::{Lock, Rt};
 
 use crate::core::Core;
@@ -224,7 +224,20 @@ impl Btrfs {
             let bio = Bio::read(sector(m.at), m.bytes / 512, Flags::META);
             self.part.submit_wait(bio).await.map_err(|_| FsError::Io)?;
         }
+        self.repair().await;
         Ok(())
+    }
+
+    /// Writes good copies of tree blocks over bad ones that were met. Waits: for the device. That
+    /// it fails changes nothing. `btrfs_repair_eb_io_failure`.
+    async fn repair(&self) {
+        // Taken here and not before: a commit sees to those that wait, and only after that is their
+        // place another's.
+        let repairs = self.core.borrow_mut().take_repairs();
+        for r in repairs.iter().filter(|_| !self.has_failed.get()) {
+            let segs: Vec<Slice> = r.bytes.chunks(4096).map(Slice::from_bytes).collect();
+            let _ = self.part.submit_wait(Bio::write(sector(r.at), segs, Flags::SYNC)).await;
+        }
     }
 
     /// The outcome of a call, when what it needed was read.

@@ -124,6 +124,7 @@ impl Btrfs {
         });
         fs.dir(root_dir)?;
         fs.core.borrow_mut().take_missed();
+        fs.repair().await;
         fs.start_endings();
         fs.start_committer();
         fs.start_cleaner();

@@ -6,10 +6,11 @@ use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, View};
 use wp_vfs::FileType;
 
+use crate::disk::wide;
 use crate::replay::{RecoverOptions, Recovery, recover};
 
 use super::inodes::Xattr;
-use super::{Image, Record};
+use super::{Image, Piece, Record};
 
 /// A kind of file as `inspect --json` prints it.
 pub const fn kind_name(kind: FileType) -> &'static str {
@@ -74,15 +75,17 @@ pub struct InspectOptions {
     /// Most bytes to hash in all, holes included, so that a file of 16 EiB on paper does not take
     /// years. A file that would go beyond gets no hash, and a finding.
     pub hash_bytes_max: u64,
+    /// Most bytes of these that are in holes: an inode alone says that they are there.
+    pub hash_holes_max: u64,
     /// How to recover.
     pub recover: RecoverOptions,
 }
 
 impl Default for InspectOptions {
-    /// With hashes, up to 1 TiB of them.
+    /// With hashes, of up to 1 TiB, of which 16 GiB may be holes: a minute of zeroes.
     fn default() -> InspectOptions {
         let recover = RecoverOptions::default();
-        InspectOptions { hash: true, hash_bytes_max: 1 << 40, recover }
+        InspectOptions { hash: true, hash_bytes_max: 1 << 40, hash_holes_max: 16 << 30, recover }
     }
 }
 
@@ -115,6 +118,7 @@ pub fn list(image: &Image<'_>, options: &InspectOptions) -> (Vec<FileInfo>, Vec<
         image,
         hash: options.hash,
         hash_bytes_left: options.hash_bytes_max,
+        hash_holes_left: options.hash_holes_max,
         dirs_seen: BTreeSet::new(),
         hashes: BTreeMap::new(),
         files: Vec::new(),
@@ -143,6 +147,7 @@ struct Lister<'a> {
     image: &'a Image<'a>,
     hash: bool,
     hash_bytes_left: u64,
+    hash_holes_left: u64,
     dirs_seen: BTreeSet<(u64, u64)>,
     /// Hashes of files with several names, which are read once.
     hashes: BTreeMap<(u64, u64), [u8; 32]>,
@@ -248,11 +253,19 @@ impl Lister<'_> {
             return Ok(*hash);
         }
         let size = record.inode.size.get();
-        self.hash_bytes_left = self.hash_bytes_left.checked_sub(size).ok_or_else(|| {
-            FsError::Unsupported(format!(
-                "hashing a file of {size} bytes, which is beyond the limit"
-            ))
-        })?;
+        let has_place = self.image.pieces(record)?.iter().fold(0u64, |sum, piece| match piece {
+            Piece::Inline(data, _) => sum.saturating_add(wide(data.len())),
+            Piece::Extent { bytes, .. } => sum.saturating_add(*bytes),
+        });
+        let holes = size.saturating_sub(has_place);
+        let left = self.hash_bytes_left.checked_sub(size);
+        let left = left.zip(self.hash_holes_left.checked_sub(holes));
+        let Some((bytes, zeroes)) = left else {
+            return Err(FsError::Unsupported(format!(
+                "hashing a file of {size} bytes, {holes} of them in holes, which is beyond the limit"
+            )));
+        };
+        (self.hash_bytes_left, self.hash_holes_left) = (bytes, zeroes);
         let hash = self.image.sha256(record)?;
         if record.inode.nlink.get() > 1 {
             self.hashes.insert(place, hash);

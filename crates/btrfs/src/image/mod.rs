@@ -26,7 +26,7 @@ use wp_base::{FsError, FsResult};
 use wp_medium::View;
 use zerocopy::FromBytes;
 
-use crate::chunks::ChunkMap;
+use crate::chunks::{ChunkMap, Device};
 use crate::disk::node::Common;
 use crate::disk::{Chunk, Key, RootItem, SuperBlock, at32, dir, feature, id, kind};
 
@@ -67,7 +67,7 @@ impl<'a> Image<'a> {
             fsid: sb.tree_uuid(),
             node_bytes: at32(sb.nodesize.get()),
         };
-        let device = (sb.dev_item.devid.get(), sb.dev_item.total_bytes.get());
+        let device = Device::of(&sb.dev_item);
         let mut chunks = ChunkMap::default();
         for (key, chunk) in sb.system_chunks(at)? {
             chunks.add(key, &chunk, device, at)?;
@@ -98,7 +98,7 @@ impl<'a> Image<'a> {
         let mut found = Vec::new();
         image.each(&chunk_tree, Key::MIN, Key::MAX, &mut |item| {
             if item.key.kind == kind::CHUNK_ITEM {
-                let (chunk, _) = Chunk::load(item.bytes, item.at)?;
+                let chunk = Chunk::load_item(item.bytes, item.at)?;
                 found.push((item.key, chunk, item.at));
             }
             Ok(true)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 
 use crate::disk::node::Expected;
-use crate::disk::{Key, NodeRef, RootItem, id, wide};
+use crate::disk::{Key, NodeRef, RootItem, wide};
 
 use super::Image;
 
@@ -62,6 +62,7 @@ impl Image<'_> {
             generation: Some(tree.generation),
             level: Some(tree.level),
             first_key: None,
+            owner: Some(tree.id),
         };
         self.walk(&root, None, &mut Walk { tree: tree.id, from, to, visit })
     }
@@ -78,7 +79,7 @@ impl Image<'_> {
 
     /// `end`: all keys below are less than this.
     fn walk(&self, block: &Expected, end: Option<Key>, walk: &mut Walk<'_>) -> FsResult<bool> {
-        let bytes = self.tree_block(block, walk.tree)?;
+        let bytes = self.tree_block(block)?;
         let node = NodeRef::trusted(&bytes);
         let n = node.len();
         if let (Some(end), Some(last)) = (end, n.checked_sub(1).and_then(|i| node.key(i)))
@@ -118,6 +119,7 @@ impl Image<'_> {
                 generation: Some(ptr.generation.get()),
                 level: Some(below),
                 first_key: Some(ptr.key.get()),
+                owner: Some(walk.tree),
             };
             if !self.walk(&child, node.key(slot + 1).or(end), walk)? {
                 return Ok(false);
@@ -127,42 +129,14 @@ impl Image<'_> {
     }
 
     /// A tree block, of the first copy that is right.
-    fn tree_block(&self, expected: &Expected, tree: u64) -> FsResult<Rc<[u8]>> {
+    fn tree_block(&self, expected: &Expected) -> FsResult<Rc<[u8]>> {
         let held = self.held.borrow().get(&expected.bytenr).cloned();
         let bytes = match held {
             Some(bytes) => bytes,
             None => self.read_tree_block(expected)?,
         };
-        let node = NodeRef::trusted(&bytes);
-        let header = node.header();
-        let fail = |field, found, expected: String| {
-            let at = self.place(header.bytenr.get());
-            let expected = format!("{expected} (block {})", header.bytenr.get());
-            Err(FsError::corrupt("btrfs tree block", field, at, found, expected))
-        };
         // What is held was checked by itself; here, against what leads to it now.
-        if expected.level.is_some_and(|l| l != header.level) {
-            let right = expected.level.unwrap_or(0);
-            return fail("level", header.level.into(), right.to_string());
-        }
-        if expected.generation.is_some_and(|g| g != header.generation.get()) {
-            let right = expected.generation.unwrap_or(0);
-            return fail("generation", header.generation.get(), format!("{right:#x}"));
-        }
-        if let (Some(right), Some(found)) = (expected.first_key, node.key(0))
-            && right != found
-        {
-            return fail("first key", found.objectid, format!("{right}, not {found}"));
-        }
-        if expected.first_key.is_some() && node.len() == 0 {
-            return fail("nritems", 0, "1 or more, below a node".to_owned());
-        }
-        // Snapshots have blocks of other trees of files. `btrfs_check_eb_owner`.
-        let owner = header.owner.get();
-        let is_right = owner == tree || (id::is_file_tree(tree) && id::is_file_tree(owner));
-        if !is_right {
-            return fail("owner", owner, tree.to_string());
-        }
+        expected.verify(&NodeRef::trusted(&bytes), self.place(expected.bytenr))?;
         Ok(bytes)
     }
 

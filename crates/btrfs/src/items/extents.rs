@@ -28,19 +28,25 @@ fn end_of(key: Key, extent: &FileExtent<'_>) -> u64 {
     key.offset.saturating_add(extent.len())
 }
 
+/// The end of the sector that byte `end` of a file ends in; the last of all if there is none below
+/// 2^64.
+pub(super) fn sector_end(end: u64) -> u64 {
+    end.checked_next_multiple_of(4096).unwrap_or(u64::MAX)
+}
+
 impl Core<'_> {
     /// The first extent of a file that begins at or covers byte `at`, or begins behind it: first
     /// byte of the file, and the extent. `None`: there is none.
     pub fn extent_from(&mut self, tree: u64, ino: u64, at: u64) -> FsResult<Option<(u64, Extent)>> {
         if let Some((key, item)) = self.last(tree, key_of(ino, 0), key_of(ino, at))? {
-            let extent = FileExtent::load(&item, 0)?;
+            let extent = FileExtent::load(key, &item, 0)?;
             if end_of(key, &extent) > at || key.offset == at {
                 return Ok(Some((key.offset, owned(&extent))));
             }
         }
         let next = key_of(ino, at.saturating_add(1));
         match self.first(tree, next, key_of(ino, u64::MAX))? {
-            Some((key, item)) => Ok(Some((key.offset, owned(&FileExtent::load(&item, 0)?)))),
+            Some((key, item)) => Ok(Some((key.offset, owned(&FileExtent::load(key, &item, 0)?)))),
             None => Ok(None),
         }
     }
@@ -80,7 +86,7 @@ impl Core<'_> {
         let mut from = start;
         while from < end {
             let Some((key, item)) = self.overlapping(tree, ino, from, end)? else { break };
-            let extent = FileExtent::load(&item, 0)?;
+            let extent = FileExtent::load(key, &item, 0)?;
             let last = end_of(key, &extent);
             let (is_front, is_back) = (start > key.offset, end < last);
             let regular = match extent {
@@ -91,7 +97,7 @@ impl Core<'_> {
                 FileExtent::Inline(..) => {
                     bytes += extent.len();
                     self.remove_item(tree, key)?;
-                    from = last.next_multiple_of(4096);
+                    from = sector_end(last);
                     continue;
                 }
                 FileExtent::Regular(e) => e,
@@ -132,7 +138,7 @@ impl Core<'_> {
     pub fn truncate_extents(&mut self, tree: u64, ino: u64, size: u64) -> FsResult<u64> {
         let mut bytes = 0;
         if let Some(item) = self.lookup(tree, key_of(ino, 0))?
-            && let FileExtent::Inline(head, data) = FileExtent::load(&item, 0)?
+            && let FileExtent::Inline(head, data) = FileExtent::load(key_of(ino, 0), &item, 0)?
             && size > 0
             && size < head.ram_bytes.get()
         {
@@ -146,7 +152,7 @@ impl Core<'_> {
             self.replace_item(tree, key_of(ino, 0), &new)?;
             bytes += wide(data.len() - kept.len());
         }
-        let end = size.next_multiple_of(4096);
+        let end = sector_end(size);
         Ok(bytes + self.drop_extents(tree, ino, end, u64::MAX)?)
     }
 
@@ -159,7 +165,7 @@ impl Core<'_> {
         end: u64,
     ) -> FsResult<Option<(Key, Vec<u8>)>> {
         if let Some((key, item)) = self.last(tree, key_of(ino, 0), key_of(ino, from))? {
-            let extent = FileExtent::load(&item, 0)?;
+            let extent = FileExtent::load(key, &item, 0)?;
             if end_of(key, &extent) > from || key.offset == from {
                 return Ok(Some((key, item)));
             }
@@ -171,7 +177,7 @@ impl Core<'_> {
     /// Two items of one: the second begins at byte `at` of the file.
     fn split_extent(&mut self, tree: u64, key: Key, at: u64) -> FsResult<()> {
         let Some(item) = self.lookup(tree, key)? else { return Err(FsError::NotFound) };
-        let FileExtent::Regular(mut e) = FileExtent::load(&item, 0)? else {
+        let FileExtent::Regular(mut e) = FileExtent::load(key, &item, 0)? else {
             return Err(wrong("btrfs file extent", key.objectid, "one that is not inline"));
         };
         let front = at - key.offset;
@@ -197,7 +203,7 @@ impl Core<'_> {
         if key.kind != kind::EXTENT_DATA || !self.counts_data(tree)? {
             return Ok(());
         }
-        if let FileExtent::Regular(e) = FileExtent::load(item, 0)?
+        if let FileExtent::Regular(e) = FileExtent::load(key, item, 0)?
             && e.has_place()
         {
             let r = self.data_ref(tree, key.objectid, key.offset, &e)?;

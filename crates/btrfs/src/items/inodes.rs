@@ -9,6 +9,9 @@ use crate::disk::{InodeItem, Key, Timespec, id, kind, view};
 
 use super::wrong;
 
+/// Most bytes of a file. `MAX_LFS_FILESIZE`.
+const MOST_BYTES: u64 = u64::MAX >> 1;
+
 fn inode_key(ino: u64) -> Key {
     Key::new(ino, kind::INODE_ITEM, 0)
 }
@@ -17,8 +20,17 @@ impl Core<'_> {
     /// An inode. `None`: there is none.
     pub fn inode(&mut self, tree: u64, ino: u64) -> FsResult<Option<InodeItem>> {
         let Some(item) = self.lookup(tree, inode_key(ino))? else { return Ok(None) };
-        let inode = view::<InodeItem>(&item, 0).copied();
-        inode.map(Some).ok_or_else(|| wrong("btrfs inode item", ino, "160 bytes"))
+        let Some(inode) = view::<InodeItem>(&item, 0).copied() else {
+            return Err(wrong("btrfs inode item", ino, "160 bytes"));
+        };
+        // Linux takes them for signed numbers.
+        for (field, n) in [("size", inode.size.get()), ("nbytes", inode.nbytes.get())] {
+            if n > MOST_BYTES {
+                let right = format!("below 2^63 (inode {ino})");
+                return Err(FsError::corrupt("btrfs inode item", field, 0, n, right));
+            }
+        }
+        Ok(Some(inode))
     }
 
     /// A new inode. Errors: `Exists`.

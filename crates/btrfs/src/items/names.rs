@@ -72,11 +72,14 @@ impl Core<'_> {
         }
     }
 
-    /// An index for a new name: one more than the greatest. `btrfs_set_inode_index_count`.
+    /// An index for a new name: one more than the greatest. Errors: `Corrupt` if none is left.
+    /// `btrfs_set_inode_index_count`.
     pub fn next_index(&mut self, tree: u64, dir: u64) -> FsResult<u64> {
         let key = |index| Key::new(dir, kind::DIR_INDEX, index);
         let last = self.last(tree, key(0), key(u64::MAX))?;
-        Ok(last.map_or(INDEX_START, |(key, _)| key.offset + 1))
+        let Some((key, _)) = last else { return Ok(INDEX_START) };
+        let next = key.offset.checked_add(1);
+        next.ok_or_else(|| wrong("btrfs directory index", dir, "one below 2^64 - 1"))
     }
 
     /// Adds a name to a directory: both items. Errors: `Exists`; `TooBig` if too many names have

@@ -7,11 +7,8 @@ use crate::disk::file_extent::{FileExtentItem, extent_type, inline_bytes};
 use crate::disk::node::{ITEM_BYTES, leaf_space};
 use crate::disk::{DirItem, FileExtent, Key, kind, view_mut, wide};
 
-use super::extents::key_of;
+use super::extents::{key_of, sector_end};
 use super::{NameEntry, wrong};
-
-/// Bytes of a sector, the unit of data.
-const SECTOR: u64 = 4096;
 
 /// A part of a file that one item describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +59,7 @@ impl FilePart {
 }
 
 fn part_of(key: Key, item: &[u8], at: u64) -> FsResult<FilePart> {
-    let extent = FileExtent::load(item, at)?;
+    let extent = FileExtent::load(key, item, at)?;
     let end = key.offset.checked_add(extent.len()).ok_or_else(|| {
         FsError::corrupt("btrfs file extent", "num_bytes", at, extent.len(), "an end below 2^64")
     })?;
@@ -117,7 +114,7 @@ impl Core<'_> {
     /// The bytes of an inline extent.
     pub fn inline_data(&mut self, tree: u64, ino: u64) -> FsResult<Option<Vec<u8>>> {
         let Some(item) = self.lookup(tree, key_of(ino, 0))? else { return Ok(None) };
-        match FileExtent::load(&item, 0)? {
+        match FileExtent::load(key_of(ino, 0), &item, 0)? {
             FileExtent::Inline(head, data) if head.compression == 0 => Ok(Some(data.to_vec())),
             FileExtent::Inline(..) => {
                 Err(FsError::Unsupported("btrfs: compressed extents".to_owned()))
@@ -164,7 +161,7 @@ impl Core<'_> {
                 self.replace_item(tree, key, &inline_bytes(transid, kept))?;
                 return Ok((dropped, true));
             };
-            let keep = size.saturating_sub(part.start).next_multiple_of(SECTOR);
+            let keep = sector_end(size.saturating_sub(part.start));
             if keep >= part.end - part.start {
                 return Ok((dropped, true));
             }

@@ -116,7 +116,7 @@ pub fn mkfs(o: &MkfsOptions) -> FsResult<Made> {
         }
     }
     let mut sb = super_block(o, &layout)?;
-    for at in SuperBlock::copies(layout.device_bytes) {
+    for at in SuperBlock::copies_of_mkfs(layout.device_bytes) {
         sb.seal(at);
         pieces.insert(at, sb.as_bytes().to_vec());
     }

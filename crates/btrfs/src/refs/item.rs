@@ -39,6 +39,10 @@ fn place_of(extent: &Extent, who: Reference, end: usize) -> Result<Inline, usize
     Err(end)
 }
 
+fn too_many(bytenr: u64) -> FsError {
+    lost(bytenr, "fewer than 2^32 uses of a user, with those that came")
+}
+
 impl Core<'_> {
     /// An extent's item, searched for this purpose. Tree blocks may have the form of before skinny
     /// metadata.
@@ -117,7 +121,10 @@ impl Core<'_> {
         // `BTRFS_MAX_EXTENT_ITEM_SIZE`
         let most = (leaf_space(self.node_bytes()) >> 4) - ITEM_BYTES;
         match place_of(&item, who, size) {
-            Ok(r) => self.recount_inline(&path, &r, r.count + count)?,
+            Ok(r) => {
+                let sum = r.count.checked_add(count).ok_or_else(|| too_many(extent.0))?;
+                self.recount_inline(&path, &r, sum)?;
+            }
             Err(at) if size + new.len() < most && !self.has_keyed(&path, extent.0)? => {
                 self.extend_item(&path, new.len())?;
                 let bytes = self.item_mut(&path)?;
@@ -162,7 +169,8 @@ impl Core<'_> {
     /// `insert_extent_data_ref`, `insert_tree_block_ref`.
     fn insert_keyed(&mut self, bytenr: u64, who: Reference, count: u32) -> FsResult<()> {
         if let Some((key, have)) = self.find_keyed(bytenr, who)? {
-            let bytes = who.item_bytes(have + count);
+            let sum = have.checked_add(count).ok_or_else(|| too_many(bytenr))?;
+            let bytes = who.item_bytes(sum);
             return self.replace_item(TREE, key, &bytes);
         }
         let mut key = who.key(bytenr);

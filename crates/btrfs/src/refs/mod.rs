@@ -259,7 +259,7 @@ fn data_of(key: Key, item: &[u8]) -> FsResult<Option<(u64, u64, u64)>> {
     if key.kind != kind::EXTENT_DATA {
         return Ok(None);
     }
-    match FileExtent::load(item, 0)? {
+    match FileExtent::load(key, item, 0)? {
         FileExtent::Regular(e) if e.has_place() => {
             let offset = key.offset.wrapping_sub(e.offset.get());
             Ok(Some((e.disk_bytenr.get(), e.disk_num_bytes.get(), offset)))

@@ -35,7 +35,7 @@ impl Replay<'_, '_> {
         let key = |offset| Key::new(ino, kind::EXTENT_DATA, offset);
         if let Some(before) = at.checked_sub(1)
             && let Some((k, item)) = self.core.last(self.tree, key(0), key(before))?
-            && end_of(k, &FileExtent::load(&item, 0)?)? > at
+            && end_of(k, &FileExtent::load(k, &item, 0)?)? > at
         {
             return Ok(Some((k, item)));
         }
@@ -51,7 +51,7 @@ impl Replay<'_, '_> {
         let mut dropped = 0;
         let mut from = start;
         while let Some((key, item)) = self.extent_from(ino, from, end)? {
-            let extent = FileExtent::load(&item, 0)?;
+            let extent = FileExtent::load(key, &item, 0)?;
             let stop = end_of(key, &extent)?;
             let part = match extent {
                 FileExtent::Inline(..) => None,
@@ -116,7 +116,7 @@ impl Replay<'_, '_> {
     /// An extent of the log. `replay_one_extent`.
     pub(super) fn replay_extent(&mut self, key: Key, item: &[u8]) -> FsResult<()> {
         let ino = key.objectid;
-        let extent = FileExtent::load(item, 0)?;
+        let extent = FileExtent::load(key, item, 0)?;
         self.inode_needed(ino)?;
         let have = self.core.lookup(self.tree, key)?;
         let (bytes, dropped);

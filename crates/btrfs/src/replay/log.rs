@@ -39,9 +39,6 @@ impl Contents {
         if owner != id::TREE_LOG {
             return Err(broken("owner", owner, format!("{:#x}", id::TREE_LOG)));
         }
-        if block.first_key.is_some() && n == 0 {
-            return Err(broken("nritems", 0, "1 or more, below a node"));
-        }
         if let (Some(end), Some(last)) = (end, n.checked_sub(1).and_then(|i| node.key(i)))
             && last >= end
         {
@@ -58,6 +55,7 @@ impl Contents {
                 generation: Some(ptr.generation.get()),
                 level: Some(below),
                 first_key: Some(ptr.key.get()),
+                owner: Some(id::TREE_LOG),
             };
             self.walk(core, &child, node.key(slot + 1).or(end))?;
         }
@@ -89,6 +87,7 @@ impl LogRoots {
             generation: Some(generation),
             level: Some(sb.log_root_level),
             first_key: None,
+            owner: Some(id::TREE_LOG),
         };
         let Contents { items, blocks } = Contents::read(core, &root)?;
         let mut all = BTreeMap::new();
@@ -148,6 +147,7 @@ impl Log {
             generation: Some(root.generation.get()),
             level: Some(root.level),
             first_key: None,
+            owner: Some(id::TREE_LOG),
         };
         let Contents { items, blocks } = Contents::read(core, &root)?;
         Ok(Log { subvolume, items, blocks })

@@ -9,8 +9,9 @@
 //!                has gone well.
 //!             2. blocks of logs are taken out of the free space before anything is allocated.
 //!             3. without a log nothing is changed.
-//! Left out:   deleting inodes without names, which a mount does in a later transaction: they keep
-//!             their orphan items, as after a crash between the two.
+//! Left out:   bad copies of tree blocks are written anew by the file system that mounts, not by
+//!             [`recover`]; deleting inodes without names, which a mount does in a later
+//!             transaction: they keep their orphan items, as after a crash between the two.
 //! Source:     `btrfs_recover_log_trees` and what it calls, for what is done in which order.
 
 #![deny(clippy::indexing_slicing)]
@@ -156,16 +157,13 @@ pub fn replay(core: &mut Core<'_>, options: &RecoverOptions) -> FsResult<Recover
     done.is_needed = true;
     let generation = core.super_block().generation.get().wrapping_add(1);
     core.begin()?;
+    core.trans.is_replay = true;
     let roots = LogRoots::read(core, generation)?;
     done.blocks += roots.pin(core)?;
     // Subvolumes with greater numbers come first, in every round.
     let mut logs = Vec::new();
     for (subvolume, item) in roots.all.iter().rev() {
-        let has_tree = match core.open_root(*subvolume) {
-            Ok(()) => core.root(*subvolume)?.item.refs.get() > 0,
-            Err(FsError::NotFound) => false,
-            Err(e) => return Err(e),
-        };
+        let has_tree = core.find_root(*subvolume)? && core.root(*subvolume)?.item.refs.get() > 0;
         if !has_tree {
             // It was deleted: its log stays as it is for the rest of the transaction.
             let bytes = crate::disk::wide(core.node_bytes());

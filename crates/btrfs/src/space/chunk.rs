@@ -7,11 +7,12 @@
 use wp_base::{FsError, FsResult};
 use zerocopy::IntoBytes;
 
+use crate::chunks::Device;
 use crate::core::Core;
 use crate::disk::chunk::{STRIPE_LEN, group};
 use crate::disk::{
     BlockGroupItem, Chunk, ChunkHead, DevExtent, DevItem, FreeSpaceInfo, Key, Stripe, id, kind,
-    lo16, view_mut,
+    lo16, view_mut, wide,
 };
 
 use super::{Group, Runs};
@@ -24,7 +25,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 impl Core<'_> {
-    /// Makes a chunk for a kind of contents. Errors: `NoSpace` if the device has none left.
+    /// Makes a chunk for a kind of contents. Errors: `NoSpace` if the device has none left, without
+    /// any change; all others, and `NoSpace` in the middle, leave the transaction useless.
     /// `do_chunk_alloc`.
     pub(super) fn make_chunk(&mut self, kind: u64) -> FsResult<()> {
         if !self.space.making.insert(kind) {
@@ -113,10 +115,15 @@ impl Core<'_> {
     /// `create_chunk`, `btrfs_make_block_group`.
     fn create_chunk(&mut self, kind: u64) -> FsResult<u64> {
         let (bytes, places) = self.plan_chunk(kind)?;
+        let done = self.create_chunk_at(kind, bytes, &places);
+        self.guard(done)
+    }
+
+    fn create_chunk_at(&mut self, kind: u64, bytes: u64, places: &[u64]) -> FsResult<u64> {
         let flags = kind | self.profile(kind);
         let start = self.chunks.next_logical();
-        let chunk = self.chunk_of(bytes, flags, &places);
-        let device = (self.sb.dev_item.devid.get(), self.sb.dev_item.total_bytes.get());
+        let chunk = self.chunk_of(bytes, flags, places);
+        let device = Device::of(&self.sb.dev_item);
         self.chunks.add(Chunk::key(start), &chunk, device, 0)?;
         let mut free = Runs::default();
         free.add(start, bytes)?;
@@ -137,10 +144,14 @@ impl Core<'_> {
         self.space.groups.insert(start, new);
         self.exclude_supers(start)?;
         self.space.new.push(start);
-        for _ in &places {
-            let used = &mut self.sb.dev_item.bytes_used;
-            *used = (used.get() + bytes).into();
-        }
+        let used = &mut self.sb.dev_item.bytes_used;
+        let more = bytes.saturating_mul(wide(places.len()));
+        let Some(sum) = used.get().checked_add(more) else {
+            let expected = "a sum with the new chunk's parts below 2^64";
+            let found = used.get();
+            return Err(FsError::corrupt("btrfs dev item", "bytes_used", 0, found, expected));
+        };
+        *used = sum.into();
         Ok(start)
     }
 
@@ -168,6 +179,11 @@ impl Core<'_> {
 
     /// `btrfs_chunk_alloc_add_chunk_item`, `btrfs_update_device`.
     fn add_chunk_item(&mut self, start: u64) -> FsResult<()> {
+        let done = self.write_chunk_item(start);
+        self.guard(done)
+    }
+
+    fn write_chunk_item(&mut self, start: u64) -> FsResult<()> {
         let devid = self.sb.dev_item.devid.get();
         let used = self.sb.dev_item.bytes_used;
         let device = Key::new(id::DEV_ITEMS, kind::DEV_ITEM, devid);
@@ -175,6 +191,13 @@ impl Core<'_> {
             if let Some(item) = view_mut::<DevItem>(bytes, 0) {
                 item.bytes_used = used;
             }
+        })
+        .map_err(|e| match e {
+            FsError::NotFound => {
+                let expected = "an item of the device that there is";
+                FsError::corrupt("btrfs chunk tree", "dev item", 0, devid, expected)
+            }
+            other => other,
         })?;
         let Some(mapped) = self.chunks.of(start).cloned() else { return Ok(()) };
         let chunk = self.chunk_of(mapped.bytes, mapped.flags, &mapped.places);

@@ -1,5 +1,7 @@
 //! Block groups and free space as the trees have them.
 
+use std::collections::BTreeSet;
+
 use wp_base::{FsError, FsResult};
 
 use crate::core::Core;
@@ -10,8 +12,40 @@ use super::{Group, Runs, SizeClass};
 
 /// Places of a group from which on the next extent is looked at for its class.
 const SAMPLES: u64 = 5;
+/// Bytes of a sector, the unit of free space.
+const SECTOR: u64 = 4096;
 /// Bytes around a copy of the super block that are never given out. `BTRFS_STRIPE_LEN`.
 const SUPER_STRIPE: u64 = 64 << 10;
+
+/// A block group's part of the free-space tree, while it is read.
+struct Loading {
+    start: u64,
+    end: u64,
+    /// Is there such a group?
+    is_group: bool,
+    uses_bitmaps: bool,
+    /// Runs that its info says that it has.
+    says: u32,
+    /// The run that the last bitmap ended with, which may go on in the next one.
+    run: Option<(u64, u64)>,
+    /// Runs before that.
+    runs: u64,
+    /// Byte address of its info, for errors.
+    at: u64,
+}
+
+impl Loading {
+    /// A sector is free; answers the run before it, if it does not go on.
+    fn add_sector(&mut self, at: u64) -> Option<(u64, u64)> {
+        match &mut self.run {
+            Some((start, bytes)) if start.checked_add(*bytes) == Some(at) => {
+                *bytes += SECTOR;
+                None
+            }
+            run => run.replace((at, SECTOR)),
+        }
+    }
+}
 
 impl Core<'_> {
     /// Reads block groups and free space, if that was not done: before the first change, so that
@@ -56,6 +90,7 @@ impl Core<'_> {
             };
             self.space.groups.insert(chunk.logical, group);
         }
+        self.verify_device()?;
         self.load_free_space()?;
         let starts: Vec<u64> = self.space.groups.keys().copied().collect();
         for start in starts {
@@ -63,7 +98,13 @@ impl Core<'_> {
             let class = self.sampled_class(start)?;
             self.space.group_mut(start)?.size_class = class;
         }
-        self.space.bytes_used = self.sb.bytes_used.get();
+        let used = self.sb.bytes_used.get();
+        let room = self.space.groups.values().map(|g| g.bytes).fold(0, u64::saturating_add);
+        if used > room {
+            let (at, expected) = (SuperBlock::AT, format!("{room:#x}, all block groups, or fewer"));
+            return Err(FsError::corrupt("btrfs super block", "bytes_used", at, used, expected));
+        }
+        self.space.bytes_used = used;
         self.space.is_loaded = true;
         Ok(())
     }
@@ -98,75 +139,109 @@ impl Core<'_> {
 
     fn load_free_space(&mut self) -> FsResult<()> {
         let Some(mut path) = self.seek(id::FREE_SPACE_TREE, Key::MIN)? else { return Ok(()) };
-        // The run that a bitmap ended with may go on in the next one.
-        let mut run: Option<(u64, u64)> = None;
-        let mut uses_bitmaps = false;
-        let (mut is_group, mut had_group) = (false, false);
-        let mut counted = (0u64, 0u64);
+        let mut missing: BTreeSet<u64> = self.space.groups.keys().copied().collect();
+        let mut now: Option<Loading> = None;
         loop {
             let at = self.place_of(&path);
             let fail = |field, found: u64, expected: &str| {
                 Err(FsError::corrupt("btrfs free space", field, at, found, expected))
             };
-            let Some((key, bytes)) = self.item(&path)? else { return Ok(()) };
+            let Some((key, bytes)) = self.item(&path)? else { break };
             let (start, length) = (key.objectid, key.offset);
+            let Some(end) = start.checked_add(length) else {
+                return fail("key.offset", length, "an end below 2^64");
+            };
             let mut found: Vec<(u64, u64)> = Vec::new();
-            match key.kind {
-                kind::FREE_SPACE_INFO => {
+            let before = match (key.kind, &mut now) {
+                (kind::FREE_SPACE_INFO, _) => {
                     let Some(info) = view::<FreeSpaceInfo>(bytes, 0) else {
                         return fail("size", wide(bytes.len()), "8");
                     };
                     // mkfs.btrfs 6.2 leaves entries of a group that it has removed.
-                    is_group = self.space.groups.get(&start).is_some_and(|g| g.bytes == length);
-                    uses_bitmaps = info.flags.get() & USING_BITMAPS != 0;
-                    counted = (start, start.saturating_add(length));
-                    found.extend(run.take());
+                    let is_group = self.space.groups.get(&start).is_some_and(|g| g.bytes == length);
+                    if is_group {
+                        missing.remove(&start);
+                    }
+                    let uses_bitmaps = info.flags.get() & USING_BITMAPS != 0;
+                    let says = info.extent_count.get();
+                    let (run, runs) = (None, 0);
+                    let new = Loading { start, end, is_group, uses_bitmaps, says, run, runs, at };
+                    now.replace(new)
                 }
-                kind::FREE_SPACE_EXTENT if !uses_bitmaps => {
+                (_, None) => return fail("key.type", key.kind.into(), "a group's info first"),
+                (_, Some(g)) if start < g.start || end > g.end => {
+                    return fail("key", start, "within the block group before it");
+                }
+                (_, Some(_)) if !start.is_multiple_of(SECTOR) || !length.is_multiple_of(SECTOR) => {
+                    return fail("key", start, "whole sectors");
+                }
+                (kind::FREE_SPACE_EXTENT, Some(g)) if !g.uses_bitmaps => {
                     if length == 0 || !bytes.is_empty() {
                         return fail("key.offset", length, "1 or more, without bytes");
                     }
                     found.push((start, length));
+                    None
                 }
-                kind::FREE_SPACE_BITMAP if uses_bitmaps => {
-                    let sectors = length / 4096;
+                (kind::FREE_SPACE_BITMAP, Some(g)) if g.uses_bitmaps => {
+                    let sectors = length / SECTOR;
                     if wide(bytes.len()) != sectors.div_ceil(8) {
                         return fail("size", wide(bytes.len()), "a bit for each sector");
                     }
-                    for n in 0..sectors {
-                        if is_set(bytes, crate::disk::index(n)) {
-                            let here = start.saturating_add(n * 4096);
-                            run = match run {
-                                Some((s, len)) if s + len == here => Some((s, len + 4096)),
-                                other => {
-                                    found.extend(other);
-                                    Some((here, 4096))
-                                }
-                            };
-                        }
+                    for n in (0..sectors).filter(|n| is_set(bytes, crate::disk::index(*n))) {
+                        // Below the end of the bitmap, which was seen to be in the group.
+                        found.extend(g.add_sector(start + n * SECTOR));
+                    }
+                    None
+                }
+                (other, _) => {
+                    return fail("key.type", other.into(), "what the info before it says");
+                }
+            };
+            match (before, &mut now) {
+                (Some(before), _) => self.finish_loading(before)?,
+                (None, Some(g)) => {
+                    g.runs += wide(found.len());
+                    for (start, bytes) in found.into_iter().filter(|_| g.is_group) {
+                        self.add_loaded(start, bytes, at)?;
                     }
                 }
-                other => return fail("key.type", other.into(), "what the info before it says"),
-            }
-            let was_group = std::mem::replace(&mut had_group, is_group);
-            for (start, bytes) in found {
-                // The run that ends with the info of the next group is of the one before.
-                if if key.kind == kind::FREE_SPACE_INFO { was_group } else { is_group } {
-                    self.add_loaded(start, bytes, at)?;
-                }
-            }
-            let inside =
-                start >= counted.0 && start.checked_add(length).is_some_and(|e| e <= counted.1);
-            if !inside {
-                return fail("key", start, "within the block group before it");
+                (None, None) => {}
             }
             if !self.next(&mut path)? {
-                if let Some((start, bytes)) = run.filter(|_| is_group) {
-                    self.add_loaded(start, bytes, at)?;
-                }
-                return Ok(());
+                break;
             }
         }
+        if let Some(last) = now {
+            self.finish_loading(last)?;
+        }
+        match missing.first() {
+            None => Ok(()),
+            Some(start) => {
+                let expected = "one for each block group";
+                Err(FsError::corrupt("btrfs free space", "info", 0, *start, expected))
+            }
+        }
+    }
+
+    /// All of a group was read. Errors: `Corrupt` if it has not as many runs as its info says:
+    /// then the tree is not to be believed, and Linux does not use it either.
+    fn finish_loading(&mut self, g: Loading) -> FsResult<()> {
+        if !g.is_group {
+            return Ok(());
+        }
+        if let Some((start, bytes)) = g.run {
+            self.add_loaded(start, bytes, g.at)?;
+        }
+        let runs = g.runs + u64::from(g.run.is_some());
+        if runs != u64::from(g.says) {
+            let expected = format!(
+                "{runs}, the runs that there are (Linux makes the tree again when mounted with \
+                 clear_cache,space_cache=v2)"
+            );
+            let (found, field) = (g.says.into(), "extent_count");
+            return Err(FsError::corrupt("btrfs free space info", field, g.at, found, expected));
+        }
+        Ok(())
     }
 
     fn add_loaded(&mut self, start: u64, bytes: u64, at: u64) -> FsResult<()> {
@@ -188,7 +263,7 @@ impl Core<'_> {
             g.super_bytes += bytes;
             g.free.cut(g.start, bytes);
         }
-        for copy in SuperBlock::copies(u64::MAX) {
+        for copy in SuperBlock::places() {
             for place in &chunk.places {
                 if copy < *place || copy - place >= chunk.bytes {
                     continue;

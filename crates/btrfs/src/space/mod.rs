@@ -18,6 +18,7 @@
 
 mod alloc;
 mod chunk;
+mod device;
 mod free;
 mod load;
 mod reserve;
@@ -172,7 +173,11 @@ impl Core<'_> {
     /// A reserved extent has its first reference. `alloc_reserved_extent`.
     pub(crate) fn use_extent(&mut self, bytenr: u64, bytes: u64) -> FsResult<()> {
         self.tree_take(bytenr, bytes)?;
-        self.space.bytes_used += bytes;
+        let used = self.space.bytes_used.checked_add(bytes).ok_or_else(|| {
+            let (found, right) = (self.space.bytes_used, "a sum below 2^64");
+            FsError::corrupt("btrfs super block", "bytes_used", 0, found, right)
+        })?;
+        self.space.bytes_used = used;
         let g = self.space.group_mut(bytenr)?;
         g.used += bytes;
         g.reserved = g.reserved.saturating_sub(bytes);

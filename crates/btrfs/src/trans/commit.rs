@@ -18,8 +18,8 @@ use super::{Plan, PlanBlock};
 impl Core<'_> {
     /// Ends the running transaction (an empty one if none runs): what is to be written for it.
     ///
-    /// Errors: `NoSpace`, `Corrupt`, `Io`, after which nothing can be committed any more;
-    /// `Invalid` if the last plan was not said to be on the device.
+    /// Errors: `Invalid` if the last plan was not said to be on the device; `ReadOnly` after a
+    /// failure. After any other nothing can be committed any more.
     pub fn commit_plan(&mut self) -> FsResult<Plan> {
         if self.trans.is_writing {
             return Err(FsError::Invalid("a plan is still being written"));

@@ -108,10 +108,8 @@ impl Core<'_> {
             let Some(below) = level.checked_sub(1).filter(|_| level < SuperBlock::LEVELS) else {
                 continue;
             };
-            for ptr in (0..node.len()).filter_map(|i| node.ptr(i)) {
-                let (child, generation) = (ptr.blockptr.get(), ptr.generation.get());
-                self.load_block(child, below, generation, Some(ptr.key.get()))?;
-                todo.push((child, below));
+            for slot in 0..node.len() {
+                todo.push((self.load_child(&node, slot)?, below));
             }
         }
         Ok(out)

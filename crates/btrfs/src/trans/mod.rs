@@ -47,6 +47,8 @@ pub(crate) struct Trans {
     pub is_writing: bool,
     /// A change failed half way.
     pub is_broken: bool,
+    /// Is what the transaction has a log's replay? The first tree of files is not open then.
+    pub is_replay: bool,
     /// Did a commit write the device's counts of errors?
     pub has_dev_stats: bool,
     /// The super block as the last commit has it, for those that log syncs write.
@@ -65,6 +67,7 @@ impl Trans {
             forgotten: Vec::new(),
             is_writing: false,
             is_broken: false,
+            is_replay: false,
             has_dev_stats: false,
             last_super: None,
         }
@@ -124,6 +127,12 @@ impl Core<'_> {
             return Ok(());
         }
         self.check_writable()?;
+        // The super block of the commit is read again, and its log is one newer.
+        let Some(id) = self.trans.id.checked_add(1).filter(|id| *id < u64::MAX) else {
+            let (found, field) = (self.trans.id, "generation");
+            let expected = "such that there is a number for one more transaction";
+            return Err(FsError::corrupt("btrfs super block", field, 0, found, expected));
+        };
         self.load_space()?;
         for tree in [crate::disk::id::CSUM_TREE, crate::disk::id::DEV_TREE] {
             self.open_root(tree)?;
@@ -132,7 +141,7 @@ impl Core<'_> {
             self.trans.last_super = Some(self.sb.clone());
         }
         self.refs.start_over();
-        self.trans.id += 1;
+        self.trans.id = id;
         self.trans.is_running = true;
         Ok(())
     }
@@ -151,11 +160,10 @@ impl Core<'_> {
         Ok(())
     }
 
-    /// After a change that failed half way, nothing more is committed.
+    /// After a change that failed half way, nothing more is committed, whatever it failed with.
+    /// `btrfs_abort_transaction`.
     pub(crate) fn guard<T>(&mut self, done: FsResult<T>) -> FsResult<T> {
-        if matches!(done, Err(FsError::NoSpace | FsError::Corrupt(_) | FsError::Io)) {
-            self.trans.is_broken = true;
-        }
+        self.trans.is_broken |= done.is_err();
         done
     }
 

@@ -65,6 +65,7 @@ impl Core<'_> {
     }
 
     fn backup(&mut self) -> FsResult<RootBackup> {
+        let is_replay = std::mem::take(&mut self.trans.is_replay);
         let mut at = |tree| {
             self.load_root(tree)?;
             let root = self.root(tree)?;
@@ -74,7 +75,11 @@ impl Core<'_> {
         let (tree_root, tree_root_gen, tree_root_level) = at(id::ROOT_TREE)?;
         let (chunk_root, chunk_root_gen, chunk_root_level) = at(id::CHUNK_TREE)?;
         let (extent_root, extent_root_gen, extent_root_level) = at(id::EXTENT_TREE)?;
-        let (fs_root, fs_root_gen, fs_root_level) = at(id::FS_TREE)?;
+        // A mount opens the first tree of files after it has committed what logs had.
+        let (fs_root, fs_root_gen, fs_root_level) = match is_replay {
+            true => (0.into(), 0.into(), 0),
+            false => at(id::FS_TREE)?,
+        };
         let (dev_root, dev_root_gen, dev_root_level) = at(id::DEV_TREE)?;
         let (csum_root, csum_root_gen, csum_root_level) = at(id::CSUM_TREE)?;
         let sb = &self.sb;

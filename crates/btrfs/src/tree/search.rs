@@ -29,15 +29,19 @@ impl Core<'_> {
     /// The path to a key, or to where it would be, and whether it is there. In the latter case the
     /// place may be behind the last of the leaf.
     ///
-    /// Errors: `Corrupt`, `Io`; and if blocks are copied, `NoSpace`, which leaves the transaction
-    /// useless. Source: `btrfs_search_slot`.
+    /// Errors: `TooBig` for more than fits into a leaf; `Corrupt`, `Io`; and if blocks are copied,
+    /// `NoSpace`. All but the first leave the transaction useless if the search is for a change.
+    /// Source: `btrfs_search_slot`.
     pub fn search(&mut self, tree: u64, key: Key, why: Purpose) -> FsResult<(Path, bool)> {
         if why == Purpose::Read {
             return self.go_down(tree, key, why);
         }
         self.join(tree)?;
-        let done = self.go_down(tree, key, why);
-        self.guard(done)
+        match self.go_down(tree, key, why) {
+            // Said before anything is changed but which blocks the path has. `split_leaf`.
+            Err(FsError::TooBig) => Err(FsError::TooBig),
+            done => self.guard(done),
+        }
     }
 
     fn go_down(&mut self, tree: u64, key: Key, why: Purpose) -> FsResult<(Path, bool)> {
@@ -115,15 +119,8 @@ impl Core<'_> {
 
     /// The child in a slot of a node, read if it is not in memory. `btrfs_read_node_slot`.
     pub(super) fn child(&mut self, node: u64, slot: usize) -> FsResult<u64> {
-        let parent = self.node(node)?;
-        let Some(ptr) = parent.ptr(slot).copied() else {
-            let n = crate::disk::wide(parent.len());
-            return Err(FsError::corrupt("btrfs node", "nritems", 0, n, format!("over {slot}")));
-        };
-        let level = parent.level().saturating_sub(1);
-        let bytenr = ptr.blockptr.get();
-        self.load_block(bytenr, level, ptr.generation.get(), Some(ptr.key.get()))?;
-        Ok(bytenr)
+        let parent = self.bytes_of(node)?;
+        self.load_child(&NodeRef::trusted(&parent), slot)
     }
 
     /// Moves a path that was read to the first item of the next leaf. `false`: there is none, and

@@ -3,7 +3,7 @@
 use wp_base::FsResult;
 
 use crate::core::Core;
-use crate::disk::node::Expected;
+use crate::disk::node::{Expected, flag};
 use crate::disk::{Key, NodeRef, wide};
 
 /// What a tree has.
@@ -35,10 +35,12 @@ impl Core<'_> {
         shape: &mut Shape,
     ) -> FsResult<()> {
         let bytes = self.bytes_of(bytenr)?;
-        // What was changed has no checksum yet.
+        // What was changed has no checksum yet, and no sign that it was written.
         let mut copy = bytes.to_vec();
+        let header = super::page::header(&mut copy);
+        header.flags = (header.flags.get() | flag::WRITTEN).into();
         self.common().csum.seal(&mut copy);
-        let expected = Expected { bytenr, generation: None, level: Some(level), first_key };
+        let expected = Expected { level: Some(level), first_key, ..Expected::at(bytenr) };
         let node = NodeRef::verify(&copy, self.common(), &expected, 0)?;
         shape.blocks += 1;
         let Some(below) = level.checked_sub(1) else {
@@ -47,11 +49,8 @@ impl Core<'_> {
             return Ok(());
         };
         for slot in 0..node.len() {
-            if let Some(ptr) = node.ptr(slot) {
-                let (child, key) = (ptr.blockptr.get(), ptr.key.get());
-                self.load_block(child, below, ptr.generation.get(), Some(key))?;
-                self.verify_below(child, below, Some(key), shape)?;
-            }
+            let child = self.load_child(&node, slot)?;
+            self.verify_below(child, below, node.key(slot), shape)?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ impl Log<'_> {
     /// Copies an extent that this transaction has made, with the checksums of its data.
     /// `copy_items`.
     pub fn copy_extent(&mut self, inode: &Inode, key: Key, bytes: &[u8]) -> FsResult<()> {
-        match FileExtent::load(bytes, 0)? {
+        match FileExtent::load(key, bytes, 0)? {
             FileExtent::Inline(..) => self.put(key, bytes),
             FileExtent::Regular(e) if e.head.generation.get() >= self.transid => {
                 self.put(key, bytes)?;
