@@ -53,10 +53,9 @@ fn tree_of(core: &mut Core<'_>, which: &Subvolume) -> FsResult<u64> {
 /// The item of a tree of files. Errors: `NotFound` if there is no such tree, or it is on its way
 /// out.
 fn root_item(core: &mut Core<'_>, tree: u64) -> FsResult<RootItem> {
-    if !id::is_file_tree(tree) {
+    if !id::is_file_tree(tree) || !core.find_root(tree)? {
         return Err(FsError::NotFound);
     }
-    core.open_root(tree)?;
     let item = core.root(tree)?.item;
     if item.refs.get() == 0 { Err(FsError::NotFound) } else { Ok(item) }
 }
