@@ -153,6 +153,9 @@ fn what_was_once_wrong_here_is_not() {
         // Space of the last commit in front of an end that is not in the log.
         "open 0 . r; open 1 a rw,creat; sync; open 2 b rw,creat; fallocate 1 keep 0 4096; sync; \
          fsync 1; fsync 0; pwrite 1 4096 0 1; rename a c; pwrite 2 4096 0 2; fsync 2",
+        // Who had the new file's name is below a directory that moved.
+        "mkdir a; mkdir b; open 0 c rw,creat; sync; rename a b/a; rename c b/a/d; \
+         open 0 c rw,creat; fsync 0",
         // What one log dropped is a hole in the next.
         "open 0 a rw,creat,dsync; pwrite 0 159744 0 1; pwrite 0 4096 0 2; ftruncate 0 0; fsync 0; \
          pwrite 0 4096 4096 3",

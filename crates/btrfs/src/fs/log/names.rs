@@ -124,7 +124,13 @@ impl Log<'_> {
         }
         match self.load(ino)? {
             Some(inode) if !self.needs(&inode) => return Ok(()),
-            Some(inode) => self.may_conflict(&inode)?,
+            Some(inode) => {
+                self.may_conflict(&inode)?;
+                // It would be logged below the old name of a directory above it.
+                if self.fs.opts.mend.renamed && self.fs.was_moved(self.c, &inode)? {
+                    return Err(Stop::Full);
+                }
+            }
             None => {
                 let tree = self.fs.tree;
                 let old = self.c.with_committed(tree, |c, old| c.inode(old, ino))?;
