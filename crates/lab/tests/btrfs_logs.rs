@@ -156,6 +156,9 @@ fn what_was_once_wrong_here_is_not() {
         // Who had the new file's name is below a directory that moved.
         "mkdir a; mkdir b; open 0 c rw,creat; sync; rename a b/a; rename c b/a/d; \
          open 0 c rw,creat; fsync 0",
+        // The same of one that was logged before it moved there.
+        "mkdir a; mkdir b; open 0 b/c rw,creat; sync; rename b/c b/d; open 1 b r; fsync 1; \
+         rename a b/a; rename b/d b/a/d; open 0 d rw,creat; fsync 0",
         // What one log dropped is a hole in the next.
         "open 0 a rw,creat,dsync; pwrite 0 159744 0 1; pwrite 0 4096 0 2; ftruncate 0 0; fsync 0; \
          pwrite 0 4096 4096 3",

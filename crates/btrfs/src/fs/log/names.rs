@@ -126,10 +126,7 @@ impl Log<'_> {
             Some(inode) if !self.needs(&inode) => return Ok(()),
             Some(inode) => {
                 self.may_conflict(&inode)?;
-                // It would be logged below the old name of a directory above it.
-                if self.fs.opts.mend.renamed && self.fs.was_moved(self.c, &inode)? {
-                    return Err(Stop::Full);
-                }
+                self.may_be_below(&inode)?;
             }
             None => {
                 let tree = self.fs.tree;
@@ -142,6 +139,13 @@ impl Log<'_> {
         self.conflicts_seen += 1;
         self.conflicts.push((ino, parent));
         Ok(())
+    }
+
+    /// With the mend: what is logged for another's sake is not below a directory that was renamed,
+    /// which would have its old name.
+    fn may_be_below(&mut self, inode: &Inode) -> LogResult<()> {
+        let has_moved = self.fs.opts.mend.renamed && self.fs.was_moved(self.c, inode)?;
+        if has_moved { Err(Stop::Full) } else { Ok(()) }
     }
 
     /// A directory that has lost a name in this transaction would have two after a replay.
@@ -368,6 +372,7 @@ impl Btrfs {
                 log.range(dir.ino, index, index)?;
             }
             let inode = log.get(inode.ino)?;
+            log.may_be_below(&inode)?;
             log.inode_and_parents(&inode, Mode::Exists)
         });
     }
