@@ -6,11 +6,10 @@ mod mounted;
 mod skip;
 mod tools;
 
-use hostile::Hostile;
+use hostile::{Hostile, MIB, sound, use_it};
 use mounted::{Setup, World};
-use wp_base::{FsError, FsResult};
+use wp_base::FsError;
 use wp_btrfs::check::{CheckOptions, Kind, check};
-use wp_btrfs::core::Core;
 use wp_btrfs::disk::chunk::group;
 use wp_btrfs::disk::file_extent::extent_type;
 use wp_btrfs::disk::node::{HEADER_BYTES, PTR_BYTES};
@@ -24,48 +23,6 @@ use wp_btrfs::tree::page;
 use wp_medium::Slice;
 use wp_vfs::OpenFlags;
 use zerocopy::IntoBytes;
-
-const MIB: u64 = 256;
-
-/// A sound image: some hundred files, trees of two levels.
-fn sound() -> Hostile {
-    let setup = Setup { mib: MIB, node_bytes: 4096, ..Setup::new() };
-    let w = World::fresh(&setup);
-    let vfs = w.mount(&setup).expect("mounts");
-    let v = vfs.clone();
-    w.run(async move {
-        for n in 0..200u64 {
-            let name = format!("{n:030}");
-            let f = v.open(&name, OpenFlags::CREATE, 0o644).await.expect("opens");
-            let bytes = if n % 2 == 0 { 100 } else { 8192 };
-            let data: Vec<Slice> =
-                vec![n as u8; bytes].chunks(4096).map(Slice::from_bytes).collect();
-            v.pwrite(f, 0, &data).await.expect("writes");
-            v.close(f).await.expect("closes");
-        }
-    });
-    w.unmount(&vfs);
-    let image = Hostile { medium: w.medium(), bytes: MIB << 20 };
-    drop(vfs);
-    w.end();
-    let report = check(&image.view(), &CheckOptions::default()).expect("it reads");
-    assert!(report.is_clean(), "{report:#?}");
-    image
-}
-
-/// Sees everything, changes something, and commits.
-fn use_it(core: &mut Core<'_>) -> FsResult<()> {
-    core.begin()?;
-    for tree in [1, 2, 3, 4, id::FS_TREE, id::CSUM_TREE, id::UUID_TREE, id::FREE_SPACE_TREE] {
-        core.verify_tree(tree)?;
-    }
-    core.next_index(id::FS_TREE, 256)?;
-    core.reserve(8)?;
-    let (place, bytes) = core.alloc_data(8192, 8192, 0)?;
-    let (bytenr, root, inode, offset) = (place, id::FS_TREE, 257, 1 << 30);
-    core.add_new_data_ref(DataRef { bytenr, bytes, root, inode, offset })?;
-    core.commit_plan().map(|_| ())
-}
 
 /// What a use of the image ends in: an error that names `what`. Our check finds it as well.
 fn refused(image: &Hostile, what: &str) {

@@ -121,6 +121,9 @@ impl Extents {
             }
             end = start.saturating_add(e.bytes);
             self.check_place(volume, *start, e, report);
+            if e.flags & !(flag::DATA | flag::TREE_BLOCK | flag::FULL_BACKREF) != 0 {
+                report.add(Kind::Extent, e.at, format!("flags {:#x}", e.flags), "known ones");
+            }
             let sum = e.users.values().fold(0u64, |a, b| a.saturating_add(*b));
             if e.refs != sum {
                 report.add(Kind::ExtentRefs, e.at, format!("{} uses", e.refs), sum);
@@ -151,6 +154,11 @@ impl Extents {
                     if by_trees && !is_full && !e.users.contains_key(&owner) {
                         let found = format!("no use by owner {}", block.owner.cast_signed());
                         report.add(Kind::ExtentRefs, e.at, found, "one");
+                    }
+                    let can_share = id::is_file_tree(block.owner);
+                    if is_full && !can_share && block.owner != id::DATA_RELOC_TREE {
+                        let found = format!("flags {:#x}", e.flags);
+                        report.add(Kind::Extent, e.at, found, "no FULL_BACKREF: never shared");
                     }
                 }
                 (None, None) => {}

@@ -67,7 +67,8 @@ impl Map {
             (1..=2, _) | (_, None) => ("slot", HEADER_BYTES + slot * slot_bytes, slot_bytes),
             (_, Some(item)) => ("item", node.data_at(slot), item.len()),
         };
-        let place = from + rng.below(span as u64) as usize;
+        // A block that was damaged before may lead out of itself.
+        let place = (from + rng.below(span as u64) as usize) % block.len();
         let old = block[place];
         block[place] = match rng.below(4) {
             0 => rng.next_u64() as u8,
@@ -77,7 +78,7 @@ impl Map {
         };
         let said = format!(
             "tree {owner} level {level} {key}: {what} byte {}: {old:#04x} -> {:#04x}",
-            place - from,
+            place.wrapping_sub(from),
             block[place]
         );
         self.common.csum.seal(block);
