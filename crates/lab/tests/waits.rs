@@ -47,7 +47,8 @@ fn random_programs(fs: &str) {
         .filter(|c| c.fs == fs && c.not_modelled.is_empty())
         .filter(|c| !c.ours.contains("data=journal"))
         .collect();
-    let extras = Extras { direct: true, fallocate: true };
+    // NILFS2 has none.
+    let extras = Extras { direct: true, fallocate: fs != "nilfs2" };
     let programs: Vec<(&Config, Program)> =
         (0..PROGRAMS).map(|i| (plain[i as usize % plain.len()], generate(i, 30, extras))).collect();
     let batch: Vec<(&Config, &Program)> = programs.iter().map(|(c, p)| (*c, p)).collect();
@@ -80,4 +81,9 @@ fn random_programs_wait_as_in_a_guest_on_f2fs() {
 #[test]
 fn random_programs_wait_as_in_a_guest_on_btrfs() {
     random_programs("btrfs");
+}
+
+#[test]
+fn random_programs_wait_as_in_a_guest_on_nilfs2() {
+    random_programs("nilfs2");
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use wp_base::{FsError, FsResult};
+use wp_base::{FsError, FsResult, Span};
 use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
@@ -61,6 +61,7 @@ const OPTIONS: &[OptionSpec] = &[
         help: "block_count, or nothing (mkfs.nilfs2 -O)",
     },
     OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.nilfs2 -L)" },
+    OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks a second" },
     OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec {
         key: "order",
@@ -277,6 +278,9 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
     Ok(medium)
 }
 
+/// What `hz` is to be.
+const HZ: &str = "hz: timer ticks a second, 100, 125, 200, 250, 500 or 1000";
+
 fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     Box::pin(async move {
         how(o)?;
@@ -285,6 +289,10 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             "strict" => true,
             _ => return Err(FsError::Invalid("order: relaxed or strict")),
         };
+        let hz = u64::from(number(o, "hz", HZ)?);
+        if !(100..=1000).contains(&hz) || 1000 % hz != 0 {
+            return Err(FsError::Invalid(HZ));
+        }
         let nobarrier = o.get("nobarrier", OPTIONS);
         let options = MountOptions {
             barrier: nobarrier.is_none_or(|v| v == "false" || v == "0"),
@@ -294,6 +302,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             flush_segments: is_set(o, "flush_segments"),
             cleaner: cleaner(o)?,
             epoch_secs: env.epoch_secs,
+            tick: Span(1_000_000_000 / hz),
         };
         let fs = Nilfs::mount(&env.rt, env.part.clone(), options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));

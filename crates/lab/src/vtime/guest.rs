@@ -167,11 +167,12 @@ one() {
  E=lazy_itable_init=0,lazy_journal_init=0,hash_seed=$U
  case $3 in
   ext4) mkfs.ext4 -q -F -U $U -E $E $4 /dev/z0 ;;
+  nilfs2) mkfs.nilfs2 -f $4 /dev/z0 ;;
   *) mkfs.$3 -f -U $U $4 /dev/z0 ;;
  esac > /share/$1.err 2>&1 || touch /share/$1.failed
  cp /share/$1.prog /run/p
  /run/prog now > /share/$1.mount
- mount -t $3 ${5:+-o $5} /dev/z0 /mnt/a 2>> /share/$1.err || touch /share/$1.failed
+ mount -i -t $3 ${5:+-o $5} /dev/z0 /mnt/a 2>> /share/$1.err || touch /share/$1.failed
  sync
  [ -e /share/$1.failed ] || /run/prog /run/p /mnt/a > /share/$1.out 2>> /share/$1.err ||
   touch /share/$1.failed

@@ -7,6 +7,7 @@ use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_medium::Slice;
 use wp_rt::CpuOp;
+use zerocopy::IntoBytes;
 
 use super::Nilfs;
 
@@ -109,6 +110,7 @@ impl Nilfs {
         let _sem = self.begin().await?;
         self.rt.cpu(CpuOp::PageWrite, 1).await;
         let size = 1u64 << self.g.block_bits;
+        let before = self.inode(ino)?;
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
             let n = rest.len().min((size - at % size) as usize);
@@ -116,13 +118,20 @@ impl Nilfs {
             self.write_within(ino, at / size, (at % size) as usize, part).await?;
             (at, rest) = (at + n as u64, next);
         }
-        let grows = at > self.inode(ino)?.size.get();
-        let done = self.change(ino, grows, |i| {
-            self.stamp(i, true);
-            if grows {
-                i.size = at.into();
-            }
-        });
+        let mut inode = self.inode(ino)?;
+        let grows = at > inode.size.get();
+        self.stamp(&mut inode, true);
+        if grows {
+            inode.size = at.into();
+        }
+        // Written over within a tick: there is nothing new of it for the file of inodes
+        // (`file_update_time`).
+        let done = if inode.as_bytes() == before.as_bytes() {
+            self.changed();
+            Ok(())
+        } else {
+            self.change(ino, grows, |i| *i = inode)
+        };
         self.settled(done).await
     }
 

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use wp_base::event::Flags;
-use wp_base::{FsError, FsResult, Sector};
+use wp_base::{FsError, FsResult, Sector, Span};
 use wp_block::{Bio, Partition};
 use wp_medium::{MediumView, Overlay, Slice, View};
 use wp_rt::{Lock, LockGuard, OwnedLockGuard, Rt};
@@ -63,6 +63,8 @@ pub struct MountOptions {
     pub flush_segments: bool,
     /// Seconds since 1970 at power-on.
     pub epoch_secs: i64,
+    /// A timer tick: times of inodes are those of the last one (`current_time`).
+    pub tick: Span,
     /// How the cleaner works; `None`: there is none.
     pub cleaner: Option<CleanerOptions>,
 }
@@ -87,8 +89,14 @@ pub struct Nilfs {
     inode_locks: RefCell<BTreeMap<u64, Rc<Lock<()>>>>,
     /// Open descriptors of files.
     opens: RefCell<BTreeMap<u64, u32>>,
-    /// Files whose inode an fdatasync needs too (`NILFS_I_INODE_SYNC`).
+    /// Files whose inode an fdatasync needs too (`NILFS_I_INODE_SYNC`). A checkpoint takes those
+    /// out that it has blocks of: one whose inode alone changed stays.
     inode_sync: RefCell<BTreeSet<u64>>,
+    /// Files without names that nobody has open, but the next checkpoint: what they have is
+    /// written before they go (the reference that `ns_dirty_files` holds).
+    unused: RefCell<BTreeSet<u64>>,
+    /// Those of them that a checkpoint has written (`sc_iput_queue`).
+    written_unused: RefCell<Vec<u64>>,
     /// Files of the checkpoint that is on its way to the device (`NILFS_I_BUSY`).
     in_log: RefCell<BTreeSet<u64>>,
     /// Was the device flushed since the last log (`ns_flushed_device`)?
@@ -159,6 +167,8 @@ impl Nilfs {
             super_sem: Lock::new(rt, "nilfs2 super blocks", ()),
             opens: RefCell::default(),
             inode_sync: RefCell::default(),
+            unused: RefCell::default(),
+            written_unused: RefCell::default(),
             in_log: RefCell::default(),
             is_flushed: Cell::new(false),
             through_memory: Cell::new(0),
@@ -222,7 +232,9 @@ impl Nilfs {
 
     /// Sets the times of an inode's change.
     fn stamp(&self, inode: &mut Inode, modified: bool) {
-        let (secs, nanos) = (self.secs(), self.rt.now().subsec_nanos());
+        let nanos = u64::from(self.rt.now().subsec_nanos());
+        // A second is a whole number of ticks.
+        let (secs, nanos) = (self.secs(), (nanos - nanos % self.opts.tick.0) as u32);
         (inode.ctime, inode.ctime_nsec) = (secs.into(), nanos.into());
         if modified {
             (inode.mtime, inode.mtime_nsec) = (secs.into(), nanos.into());

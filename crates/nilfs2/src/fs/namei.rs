@@ -34,10 +34,15 @@ impl Nilfs {
         if links < LINKS_MAX { Ok(()) } else { Err(FsError::TooManyLinks) }
     }
 
-    /// A file without names that nobody has open goes.
+    /// A file without names that nobody has open goes; when the next checkpoint has it, if that is
+    /// to write anything of it.
     pub(super) fn drop_if_unused(&self, number: u64) -> FsResult<()> {
         let is_open = self.opens.borrow().get(&number).is_some_and(|n| *n > 0);
         if is_open || self.inode(number)?.links_count.get() > 0 {
+            return Ok(());
+        }
+        if self.store.borrow().is_file_dirty(number) || self.in_log.borrow().contains(&number) {
+            self.unused.borrow_mut().insert(number);
             return Ok(());
         }
         self.store.borrow_mut().drop_file(number)?;

@@ -73,6 +73,58 @@ impl Mounted {
         self.0.write_bytes(ino.0, at, &bytes).await.map(|written| (at, written))
     }
 
+    /// Sends what lies dirty below a direct write, or below any place of its file.
+    ///
+    /// Waits: for a log, if any page of the file is dirty: which one, `nilfs_writepages` does not
+    /// ask before it makes a log of the range, or of everything. `kiocb_invalidate_pages`.
+    async fn invalidate(&self, ino: Ino, offset: Option<u64>, data: &[Slice]) -> FsResult<()> {
+        let fs = &self.0;
+        let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
+        if len == 0 || !fs.store.borrow_mut().has_dirty_data(ino.0)? {
+            return Ok(());
+        }
+        let at = match offset {
+            Some(at) => at,
+            None => self.file(ino)?.size.get(),
+        };
+        let bits = fs.g.block_bits;
+        fs.write_data(ino.0, at >> bits, at.saturating_add(len - 1) >> bits).await
+    }
+
+    /// Sends what lies dirty file by file, as if each were to be fdatasynced: one whose inode
+    /// changed takes all others with it. `sync_inodes_sb`.
+    ///
+    /// Nobody is told of a failure here; the checkpoint that follows tells.
+    async fn sync_inodes(&self) -> FsResult<()> {
+        let fs = &self.0;
+        // Pages of metadata are written by a checkpoint (`nilfs_mdt_write_page`), and were dirty
+        // before the file's.
+        if site::SYNC_LOG.on() && fs.store.borrow().is_metadata_dirty() {
+            let _ = fs.write_all().await;
+        }
+        let dirty: Vec<u64> = fs.store.borrow().dirty_files().collect();
+        for number in dirty {
+            if site::SYNC_LOG.on() && fs.store.borrow_mut().has_dirty_data(number)? {
+                let _ = fs.write_data(number, 0, u64::MAX >> fs.g.block_bits).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// `nilfs_sync_fs` that does not wait.
+    async fn flush_super(&self) -> FsResult<()> {
+        self.0.update_stale_super().await?;
+        self.0.flush_device().await
+    }
+
+    /// `nilfs_sync_fs` that waits.
+    async fn sync_rest(&self) -> FsResult<()> {
+        if site::SYNC_LOG.on() {
+            self.0.write_all().await?;
+        }
+        self.flush_super().await
+    }
+
     /// Sends what a sync of blocks asks for, and flushes the device. `nilfs_sync_file`.
     async fn sync(&self, ino: u64, kind: SyncKind, (from, to): (u64, u64)) -> FsResult<()> {
         let fs = &self.0;
@@ -289,6 +341,7 @@ impl FileSystem for Mounted {
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let fs = &self.0;
+            self.invalidate(ino, offset, data).await?;
             let (at, written) = self.write_at(ino, offset, data).await?;
             fs.through_memory.set(fs.through_memory.get() + 1);
             if written > 0 {
@@ -344,18 +397,21 @@ impl FileSystem for Mounted {
         Box::pin(async { Err(FsError::Unsupported("fallocate".into())) })
     }
 
-    /// `nilfs_sync_fs`, which `sync` and `syncfs` call twice: before what is dirty is written, too
-    /// (`sync_filesystem`).
+    /// `ksys_sync`: `nilfs_sync_fs` twice, behind what is dirty.
     fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
         Box::pin(async move {
-            let fs = &self.0;
-            fs.update_stale_super().await?;
-            fs.flush_device().await?;
-            if site::SYNC_LOG.on() {
-                fs.write_all().await?;
-            }
-            fs.update_stale_super().await?;
-            fs.flush_device().await
+            self.sync_inodes().await?;
+            self.flush_super().await?;
+            self.sync_rest().await
+        })
+    }
+
+    /// `sync_filesystem`: `nilfs_sync_fs` before what is dirty, too.
+    fn sync_fs<'a>(&'a self, _told: &'a Told) -> Fut<'a, ()> {
+        Box::pin(async move {
+            self.flush_super().await?;
+            self.sync_inodes().await?;
+            self.sync_rest().await
         })
     }
 

@@ -127,8 +127,13 @@ impl Nilfs {
             drop(guard);
             return self.write_all().await;
         }
+        let is_queued = self.store.borrow().is_file_dirty(ino);
         let made = self.store.borrow_mut().construct(Kind::DataSync { ino, from, to }, self.secs());
         let result = self.write_out(made).await.map(|_| ());
+        // Also where its data were in a log already, and there was nothing to write.
+        if is_queued && result.is_ok() {
+            self.is_flushed.set(false);
+        }
         drop(guard);
         result
     }
@@ -168,7 +173,35 @@ impl Nilfs {
         }
         s.finished.wake_all();
         drop(guard);
+        self.drop_written().await;
         result
+    }
+
+    /// Files that only waited for their checkpoint go: what that changes is in the next. Before
+    /// whoever waited for the checkpoint asks for another. `nilfs_iput_work_func`.
+    async fn drop_written(&self) {
+        let numbers = self.written_unused.take();
+        if numbers.is_empty() {
+            return;
+        }
+        let _guard = self.sem.lock().await;
+        for number in numbers {
+            let done = self.drop_if_unused(number);
+            // Nobody is there to be told, as in the kernel's worker: the file stays, without a name.
+            let _ = self.settled(done).await;
+        }
+    }
+
+    /// A checkpoint has been written: what it had of files is clean.
+    fn note_written(&self) {
+        let store = self.store.borrow();
+        let (mut inode_sync, mut unused) = (self.inode_sync.borrow_mut(), self.unused.borrow_mut());
+        for number in self.in_log.take() {
+            inode_sync.remove(&number);
+            if !store.is_file_dirty(number) && unused.remove(&number) {
+                self.written_unused.borrow_mut().push(number);
+            }
+        }
     }
 
     async fn construct_locked(&self, cleaning: Option<&Cleaning>) -> FsResult<()> {
@@ -184,9 +217,8 @@ impl Nilfs {
         };
         let result = self.write_out(made).await;
         self.store.borrow_mut().moves_are_written();
-        self.in_log.borrow_mut().clear();
-        let root = result?;
-        self.inode_sync.borrow_mut().clear();
+        let root = result.inspect_err(|_| self.in_log.borrow_mut().clear())?;
+        self.note_written();
         if let Some((start, seq)) = root {
             self.supers.borrow_mut().point_to(start, seq, cno);
             if self.segctor.wants_super.replace(false) {

@@ -207,6 +207,12 @@ impl Store<'_> {
             || [&self.ifile, &self.cpfile, &self.sufile].into_iter().any(File::is_dirty)
     }
 
+    /// Has any file of metadata a page that no log has yet (`PAGECACHE_TAG_DIRTY`)?
+    pub fn is_metadata_dirty(&self) -> bool {
+        let files = [&self.ifile, &self.cpfile, &self.sufile, &self.dat.file];
+        files.into_iter().any(|f| f.blocks.values().any(|b| b.is_dirty))
+    }
+
     /// Makes the logs of a construction, each round a list; a round's logs are written before the
     /// next round's. `now`: seconds since 1970. What was written counts as clean then.
     ///

@@ -163,6 +163,15 @@ impl Store<'_> {
         self.dirty.contains(&number)
     }
 
+    /// Has a file data that no log has yet (`PAGECACHE_TAG_DIRTY`)?
+    pub fn has_dirty_data(&mut self, number: u64) -> FsResult<bool> {
+        if !self.is_file_dirty(number) {
+            return Ok(false);
+        }
+        let (file, _) = self.file(number)?;
+        Ok(file.blocks.values().any(|b| b.is_dirty))
+    }
+
     /// Blocks of data that were changed since the last checkpoint (`ns_ndirtyblks`).
     pub fn blocks_to_write(&self) -> u64 {
         self.blocks_to_write

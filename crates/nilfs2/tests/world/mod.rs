@@ -111,6 +111,7 @@ impl World {
             sync_nameless: false,
             flush_segments: false,
             epoch_secs: 1_700_000_000,
+            tick: wp_base::Span(4_000_000),
             cleaner: setup.cleaner.clone(),
         };
         let mount = async move { Nilfs::mount(&rt, part, options).await };
