@@ -9,6 +9,7 @@ pub mod explain;
 pub mod flow;
 pub mod latency;
 mod myers;
+pub mod page;
 pub mod perfetto;
 pub mod requests;
 mod walk;
