@@ -210,7 +210,8 @@ fn lanes(l: &Lanes, h: &mut Html) {
 }
 
 fn table(t: &Table, claims: &[Claim], lang: Lang, h: &mut Html) {
-    h.el("section", &[("id", &t.id), ("class", "wide tab")], |h| {
+    let class = if t.is_narrow() { "tab" } else { "wide tab" };
+    h.el("section", &[("id", &t.id), ("class", class)], |h| {
         head(&t.number, &t.title, h);
         t.draw(h);
         h.el("p", &[("class", "caption")], |h| {

@@ -44,7 +44,9 @@ pub fn draw(f: &Figure, scale: Scale, h: &mut Html) {
         Shape::Lines => positive().fold(f64::INFINITY, f64::min),
         _ => positive().fold(0.0, f64::min),
     };
-    let range = nice(scale, [low, high]);
+    // Bars begin at 0. Lines that stay far above it are told apart better without it.
+    let has_zero = f.shape != Shape::Lines || low < 0.6 * high;
+    let range = nice(scale, [low, high], has_zero);
     let marks = ticks(scale, range);
     let longest = marks.iter().map(|t| tick_text(*t).chars().count()).max().unwrap_or(1);
     let area = Area {
@@ -200,10 +202,12 @@ fn lines(f: &Figure, (x, y): (&Map, &Map), h: &mut Html) {
             let path: Vec<String> =
                 s.points.iter().map(|p| format!("{},{}", px(x.at(p.x)), px(y.at(p.y)))).collect();
             let path = path.join(" ");
-            h.shape(
-                "polyline",
-                &[("points", &path), ("stroke-dasharray", DASHES[s.dash % STYLES])],
-            );
+            // What lies below others of the same numbers is wider, and shows.
+            let width = px((3.0 - 0.4 * n as f64).max(1.6));
+            let dash = DASHES[s.dash % STYLES];
+            let attrs =
+                [("points", path.as_str()), ("stroke-width", &width), ("stroke-dasharray", dash)];
+            h.shape("polyline", &attrs);
             for p in &s.points {
                 if let Some([a, b]) = p.range {
                     whisker(x.at(p.x), [y.at(a), y.at(b)], h);
@@ -279,7 +283,8 @@ fn bars(f: &Figure, y: &Map, area: &Area, h: &mut Html) {
                     whisker(left + width / 2.0, [y.at(a), y.at(b)], h);
                 }
                 if f.series.len() * f.x.places.len() <= 14 {
-                    let (tx, ty) = (px(left + width / 2.0), px(top - 4.0));
+                    let over = above(f, n, p).map_or(top, |v| y.at(v).min(top));
+                    let (tx, ty) = (px(left + width / 2.0), px(over - 4.0));
                     let attrs = [
                         ("class", "over"),
                         ("x", tx.as_str()),
@@ -291,6 +296,14 @@ fn bars(f: &Figure, y: &Map, area: &Area, h: &mut Html) {
             }
         });
     }
+}
+
+/// The highest of what stands over a bar: its interval, and what the paper says of it.
+fn above(f: &Figure, n: usize, p: &Point) -> Option<f64> {
+    let is_of_it = |m: &&Mark| m.x == Some(p.x) && m.series.is_none_or(|s| s == n);
+    let marks = f.marks.iter().filter(is_of_it);
+    let said = marks.flat_map(|m| m.value.into_iter().chain(m.band.map(|b| b[1])));
+    said.chain(p.range.map(|r| r[1])).reduce(f64::max)
 }
 
 fn stack(f: &Figure, y: &Map, area: &Area, h: &mut Html) {
@@ -311,10 +324,15 @@ fn stack(f: &Figure, y: &Map, area: &Area, h: &mut Html) {
             }
         });
     }
+    let over = |x: f64, sum: f64| {
+        let marks = f.marks.iter().filter(|m| m.x == Some(x));
+        let said = marks.flat_map(|m| m.value.into_iter().chain(m.band.map(|b| b[1])));
+        said.fold(sum, f64::max)
+    };
     h.el("g", &[("class", "ax")], |h| {
         for (x, sum) in f.places().into_iter().zip(sums(f)) {
             let (left, width) = bar_at(f, 0, x, area);
-            let (tx, ty) = (px(left + width / 2.0), px(y.at(sum) - 5.0));
+            let (tx, ty) = (px(left + width / 2.0), px(y.at(over(x, sum)) - 5.0));
             let attrs =
                 [("class", "over"), ("x", tx.as_str()), ("y", &ty), ("text-anchor", "middle")];
             h.leaf("text", &attrs, &tick_text(sum));

@@ -67,7 +67,6 @@ impl Html {
         self.out.push('\n');
     }
 
-
     /// A style sheet of ours.
     pub fn style(&mut self, css: &'static str) {
         self.out.push_str("<style>\n");

@@ -12,6 +12,8 @@ use super::scale::number;
 pub struct Span {
     /// What it is.
     pub name: String,
+    /// The same, short.
+    pub label: String,
     /// From when to when, ns.
     pub ns: [u64; 2],
     /// Colour, and with it hatching.
@@ -153,7 +155,7 @@ fn draw_span(span: &Span, [left, right]: [f64; 2], y: f64, h: &mut Html) {
             h.leaf("title", &[], &tip);
             h.shape("rect", &with(if span.is_wait { "wait" } else { "bar soft" }));
             let room = (width / 6.0) as usize;
-            let name = &span.name;
+            let name = &span.label;
             if name.chars().count() <= room {
                 let (tx, ty) = (px(left + width / 2.0), px(y + 12.5));
                 h.leaf(
@@ -180,8 +182,13 @@ mod tests {
 
     #[test]
     fn spans_that_overlap_are_below_each_other_and_others_share_a_row() {
-        let span =
-            |from, to| Span { name: String::new(), ns: [from, to], style: 0, is_wait: false };
+        let span = |from, to| Span {
+            name: String::new(),
+            label: String::new(),
+            ns: [from, to],
+            style: 0,
+            is_wait: false,
+        };
         assert_eq!(rows(&[span(0, 10), span(5, 7), span(10, 12), span(11, 12)]), [0, 1, 0, 1]);
     }
 }

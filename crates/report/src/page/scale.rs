@@ -101,15 +101,17 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     out
 }
 
-/// A range that ends at ticks: linear from 0 if all are positive, else from the tick below.
-pub fn nice(scale: Scale, [low, high]: [f64; 2]) -> [f64; 2] {
+/// A range that ends at ticks. A linear one has 0 in it if it shall; of one number alone a
+/// logarithmic one is two decades.
+pub fn nice(scale: Scale, [low, high]: [f64; 2], has_zero: bool) -> [f64; 2] {
     match scale {
         Scale::Linear => {
-            let low = low.min(0.0);
+            let (low, high) = if has_zero { (low.min(0.0), high.max(0.0)) } else { (low, high) };
             let span = if high > low { high - low } else { 1.0 };
             let step = step(span, 5.0);
-            [(low / step - 1e-9).floor() * step, (high / step - 1e-9).ceil() * step]
+            [(low / step + 1e-9).floor() * step, (high / step - 1e-9).ceil() * step]
         }
+        Scale::Log if low == high => [low / 10.0, high * 10.0],
         Scale::Log => {
             let floor = |v: f64| {
                 let power = 10f64.powf(v.log10().floor());
@@ -219,9 +221,13 @@ mod tests {
         assert_eq!(ticks(Scale::Linear, [-1.0, 1.0]), [-1.0, -0.5, 0.0, 0.5, 1.0]);
         assert_eq!(ticks(Scale::Log, [1.0, 100.0]), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
         assert_eq!(ticks(Scale::Log, [1.0, 1e5]).len(), 6);
-        assert_eq!(nice(Scale::Linear, [3.0, 97.0]), [0.0, 100.0]);
-        assert_eq!(nice(Scale::Log, [3.0, 700.0]), [2.0, 1000.0]);
-        assert_eq!(nice(Scale::Log, [10.0, 1000.0]), [10.0, 1000.0]);
+        assert_eq!(nice(Scale::Linear, [3.0, 97.0], true), [0.0, 100.0]);
+        assert_eq!(nice(Scale::Linear, [0.0, 18.0], true), [0.0, 20.0]);
+        assert_eq!(nice(Scale::Linear, [-3.0, 0.0], true), [-3.0, 0.0]);
+        assert_eq!(nice(Scale::Linear, [82.0, 97.0], false), [80.0, 100.0]);
+        assert_eq!(nice(Scale::Log, [1.0, 1.0], false), [0.1, 10.0]);
+        assert_eq!(nice(Scale::Log, [3.0, 700.0], false), [2.0, 1000.0]);
+        assert_eq!(nice(Scale::Log, [10.0, 1000.0], false), [10.0, 1000.0]);
     }
 
     #[test]

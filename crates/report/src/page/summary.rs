@@ -1,7 +1,7 @@
 //! What comes of all papers: counts of verdicts, how to read them, what differs and why.
 
 use super::Read;
-use super::claim::{Claim, Verdict};
+use super::claim::{self, Claim, Verdict};
 use super::html::Html;
 use super::scale::number;
 use super::words::{self, Lang};
@@ -142,7 +142,7 @@ fn differences(papers: &[Read<'_>], lang: Lang, h: &mut Html) {
                         (words::CLAIM, ""),
                         (words::PAPER, "num"),
                         (words::OURS, "num"),
-                        (words::FACTOR, "num"),
+                        (words::PLACE, ""),
                         (words::WHY, ""),
                     ];
                     for (text, class) in heads {
@@ -174,17 +174,15 @@ fn difference(c: &Claim, lang: Lang, h: &mut Html) {
             });
         });
         h.el("td", &[("class", "num")], |h| said(c, h));
-        h.leaf("td", &[("class", "num")], &c.ours.map_or("—".to_owned(), number));
-        let factor = c.ours.zip(c.value).filter(|(_, paper)| *paper != 0.0);
-        let factor =
-            factor.map_or("—".to_owned(), |(ours, paper)| format!("×{}", short(ours / paper)));
-        h.leaf("td", &[("class", "num")], &factor);
+        h.el("td", &[("class", "num")], |h| {
+            h.text(&c.ours.map_or("—".to_owned(), number));
+            if let Some([a, b]) = c.interval.filter(|[a, b]| a != b) {
+                h.leaf("small", &[], &format!("{} – {}", number(a), number(b)));
+            }
+        });
+        h.el("td", &[("class", "where")], |h| claim::strip(c, lang, h));
         h.leaf("td", &[("class", "long"), ("lang", "en")], &c.why);
     });
-}
-
-fn short(v: f64) -> String {
-    if v >= 10.0 { number(v.round()) } else { number((v * 100.0).round() / 100.0) }
 }
 
 /// Claims without a number, by reason.

@@ -4,6 +4,9 @@ use super::figure::field;
 use super::html::{Html, data_address};
 use super::words::{self, Lang};
 
+/// Characters of a row of a table that has room beside another one.
+const NARROW: usize = 62;
+
 /// A table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -72,6 +75,13 @@ impl Table {
             out.push_str(&line(row.iter().map(plain).collect()));
         }
         out
+    }
+
+    /// Has it room beside another one?
+    pub fn is_narrow(&self) -> bool {
+        let width = |row: &Vec<Cell>| row.iter().map(|c| c.text.chars().count() + 2).sum::<usize>();
+        let heads: usize = self.heads.iter().map(|h| h.chars().count().min(12) + 2).sum();
+        self.rows.iter().map(width).max().unwrap_or(0).max(heads) <= NARROW
     }
 
     /// Is the column one of numbers?

@@ -105,8 +105,10 @@ fn picture(s: &Source<'_>, trace: &Value) -> Lanes {
             Some(n) if n > 0 => format!(" +{n}"),
             _ => String::new(),
         };
+        let label = format!("{}{sectors}", s.name(kind));
         let span = Span {
-            name: format!("{}{sectors} {}", s.name(kind), word(&r["rwbs"])),
+            name: format!("{label} {}", word(&r["rwbs"])),
+            label,
             ns: [ns[0], ns[1].max(ns[0])],
             style: style(kind),
             is_wait: false,

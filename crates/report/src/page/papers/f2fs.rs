@@ -19,12 +19,12 @@ pub fn blocks(s: &Source<'_>) -> Vec<Block> {
     out.push(Block::Figure(figure_61b(s)));
     out.push(Block::Figure(gain_61b(s)));
     out.push(Block::Figure(figure_62(s)));
+    out.push(Block::Table(rates_62(s)));
     out.push(Block::Figure(figure_63(s)));
     out.push(Block::Figure(gain_63(s)));
-    out.push(Block::Figure(figure_t63(s)));
-    out.push(Block::Table(rates_62(s)));
     out.push(Block::Table(table_62(s)));
     out.extend(surface(s));
+    out.push(Block::Figure(figure_t63(s)));
     out.push(Block::Table(table_63(s)));
     out
 }
@@ -324,8 +324,16 @@ fn heat(p: &Value, most: f64) -> Cell {
 fn figure_t63(s: &Source<'_>) -> Figure {
     let rows = list(&s.doc["table_6_3_ms"]);
     let at = |r: &Value| num(&r["nodes"]);
+    // The claim whose number of nodes this run came nearest to.
+    let id = |r: &Value| -> String {
+        let of = |id: &str| id.strip_prefix("table6.3.n")?.parse::<f64>().ok();
+        let all = s.claims.iter().filter_map(|c| Some((of(&c.id)?, c)));
+        let near = |n: f64| (n - at(r)).abs();
+        let found = all.min_by(|a, b| near(a.0).total_cmp(&near(b.0)));
+        found.map(|(_, c)| c.id.clone()).unwrap_or_default()
+    };
     let points = rows.iter().map(|r| Point {
-        range: s.claim(&format!("table6.3.n{}", at(r))).and_then(|c| c.interval),
+        range: s.claim(&id(r)).and_then(|c| c.interval),
         ..Point::new(at(r), num(&r["extra"]))
     });
     let series = vec![Series::new("OPRW", 2, points.collect())];
@@ -336,7 +344,7 @@ fn figure_t63(s: &Source<'_>) -> Figure {
     let texts = (words::F2FS_T63_FIGURE, words::F2FS_T63_CAPTION);
     let mut f = figure(s, ("table6.3-extra", number), texts, axes, series);
     for r in rows {
-        f.marks.extend(s.mark(&format!("table6.3.n{}", at(r)), Some(at(r)), Some(0), |v| v));
+        f.marks.extend(s.mark(&id(r), Some(at(r)), Some(0), |v| v));
     }
     f.claims = vec!["table6.3.".to_owned()];
     f

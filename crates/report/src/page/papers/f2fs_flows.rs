@@ -36,10 +36,13 @@ fn picture(s: &Source<'_>, f: &Value, n: usize) -> Lanes {
     let flow = &f["flow"];
     let host = list(&flow["steps"]).iter().map(|step| {
         let what = word(&step["what"]);
-        let (verb, of) = what.split_once(": ").unwrap_or((what, what));
+        let (verb, of) = what.split_once(": ").unwrap_or(("", what));
         let from = ns(&step["from_ns"]);
+        let (verb_text, label) = (s.name(verb), s.name(of));
+        let name = if verb.is_empty() { label.clone() } else { format!("{verb_text}: {label}") };
         Span {
-            name: what.to_owned(),
+            name,
+            label,
             ns: [from, from.saturating_add(ns(&step["ns"]))],
             style: style(of),
             is_wait: verb == "wait",
@@ -47,6 +50,7 @@ fn picture(s: &Source<'_>, f: &Value, n: usize) -> Lanes {
     });
     let device = list(&flow["sent"]).iter().map(|r| Span {
         name: s.name(word(&r["name"])),
+        label: s.name(word(&r["name"])),
         ns: [ns(&r["sent_ns"]), ns(&r["done_ns"]).max(ns(&r["sent_ns"]))],
         style: style(word(&r["name"])),
         is_wait: false,
@@ -55,8 +59,10 @@ fn picture(s: &Source<'_>, f: &Value, n: usize) -> Lanes {
         let [from, to] = [r["programmed_ns"][0].as_u64()?, r["programmed_ns"][1].as_u64()?];
         let dies: Vec<String> = list(&r["dies"]).iter().map(Value::to_string).collect();
         let name = s.name(word(&r["name"]));
+        let name = s.tw(words::F2FS_ON_DIES, &[&name, &dies.join(", ")]);
         Some(Span {
-            name: s.tw(words::F2FS_ON_DIES, &[&name, &dies.join(", ")]),
+            label: name.clone(),
+            name,
             ns: [from, to.max(from)],
             style: style(word(&r["name"])),
             is_wait: false,
@@ -70,7 +76,10 @@ fn picture(s: &Source<'_>, f: &Value, n: usize) -> Lanes {
         id: format!("f2fs-flow-{n}"),
         number: s.tw(words::FIGURE, &[word(&f["figure"])]),
         title: s.tw(words::F2FS_FLOW, &[word(&f["mode"]), &s.t(plp)]),
-        caption: s.tw(words::F2FS_FLOW_CAPTION, &[&total]),
+        caption: match n {
+            0 => s.tw(words::F2FS_FLOW_CAPTION, &[&total]),
+            _ => s.tw(words::F2FS_FLOW_TOOK, &[&total]),
+        },
         lanes: vec![
             lane(words::F2FS_HOST, host.collect()),
             lane(words::F2FS_DEVICE, device.collect()),

@@ -79,13 +79,12 @@ texts! {
     TABLE: "Table {0}", "표 {0}";
     GRAPH: "Graph {0}", "그래프 {0}";
     NEW: "New", "추가 실험";
-    BESIDE: "Beside it", "함께 보기";
+    BESIDE: "Not in the paper", "논문 외";
     CLAIMS_ABOUT: "Claims about it", "관련 주장";
     FILTER: "Show", "보기";
     SEARCH: "search claims", "주장 검색";
     SHOWN: "{0} of {1} shown", "{1}개 중 {0}개 표시";
     SORT: "sort", "정렬";
-    FACTOR: "Ours / paper", "우리 값 / 논문 값";
     RUN: "Run", "실행";
     KEY: "Key", "항목";
     VALUE: "Value", "값";

@@ -32,16 +32,16 @@ texts! {
     EXT4_FIG10_RIGHT: "Figure 10, right", "그림 10 오른쪽";
     EXT4_FIG11_LEFT: "Figure 11, left", "그림 11 왼쪽";
     EXT4_FIG11_RIGHT: "Figure 11, right", "그림 11 오른쪽";
-    EXT4_LATENCY_OF: "Latency of the fsync, {0} writes", "fsync() 지연 시간, {0}";
+    EXT4_LATENCY_OF: "Latency of the fsync, {0}", "fsync() 지연 시간, {0}";
     EXT4_LATENCY_CAPTION: "2 KB written to each of N files, one fsync. The paper's text gives no latency in µs, so this is drawn; its statements on growth are in the figure beside it.",
         "파일 N개에 2 KB씩 쓰고 fsync()를 한 번 부릅니다. 논문 본문에는 µs 단위 값이 없으므로 그리기만 하고, 증가에 대한 진술은 옆 그림에서 다룹니다.";
-    EXT4_GROWTH: "Latency over that of one file, {0} writes", "파일 1개일 때 대비 지연 시간, {0}";
+    EXT4_GROWTH: "Latency over that of one file, {0}", "파일 1개일 때 대비 지연 시간, {0}";
     EXT4_GROWTH_CAPTION: "1 is the latency with N = 1. The paper: up 30 % at least and 1100 % at most in 3.4, N from 1 to 1000, non-allocating.",
         "N = 1일 때의 지연 시간을 1로 둡니다. 논문: 3.4의 비할당 쓰기에서 N을 1부터 1000까지 늘리면 최소 30 %, 최대 1100 % 증가합니다.";
-    EXT4_DATA_BLOCKS: "Data blocks that the fsync writes, {0} writes", "fsync()가 기록하는 데이터 블록 수, {0}";
+    EXT4_DATA_BLOCKS: "Data blocks that the fsync writes, {0}", "fsync()가 기록하는 데이터 블록 수, {0}";
     EXT4_DATA_CAPTION: "Blocks of 4 KiB in the data area, from the fsync's call to its return. Exact in every cell.",
         "fsync() 호출부터 반환까지 데이터 영역에 기록된 4 KiB 블록 수. 모든 칸이 정확히 같아야 합니다.";
-    EXT4_METADATA: "Metadata blocks in the journal, {0} writes", "저널에 기록된 메타데이터 블록 수, {0}";
+    EXT4_METADATA: "Metadata blocks in the journal, {0}", "저널에 기록된 메타데이터 블록 수, {0}";
     EXT4_METADATA_CAPTION: "When the fsync returns; descriptors and the commit record are not counted. The paper: more than seven times as many with 1000 files as with 100.",
         "fsync()가 반환될 때까지이며 디스크립터와 커밋 블록은 세지 않습니다. 논문: 파일 1000개일 때 100개일 때의 7배 이상입니다.";
     EXT4_FILES: "files N", "파일 수 N";

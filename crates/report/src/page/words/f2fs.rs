@@ -74,8 +74,9 @@ texts! {
     F2FS_READS: "extra reads", "추가 읽기";
     F2FS_T63_FIGURE: "What the check adds", "검사가 더하는 시간";
     F2FS_FLOW: "One fsync: {0}, {1}", "fsync() 한 번: {0}, {1}";
-    F2FS_FLOW_CAPTION: "Recorded from a run, {0} µs. Hollow bars are waits. device: from dispatch to completion; flash: until it is programmed, on the dies named. Columns are moments, not to scale.",
-        "실행에서 기록한 것으로 {0} µs가 걸렸습니다. 빈 막대는 대기입니다. device는 디스패치부터 완료까지, flash는 해당 다이에 기록될 때까지입니다. 세로 칸은 시점이며 길이는 시간에 비례하지 않습니다.";
+    F2FS_FLOW_CAPTION: "Recorded from a run, {0} µs. Host: what is prepared and dispatched; hollow bars are waits. device: from dispatch to completion; flash: until it is programmed, on the dies named. Columns are moments, not to scale.",
+        "실행에서 기록한 것으로 {0} µs가 걸렸습니다. 호스트 줄은 준비·디스패치하는 대상이며 빈 막대는 대기입니다. device는 디스패치부터 완료까지, flash는 해당 다이에 기록될 때까지입니다. 세로 칸은 시점이며 길이는 시간에 비례하지 않습니다.";
+    F2FS_FLOW_TOOK: "{0} µs; bars as above.", "{0} µs. 막대의 뜻은 위와 같습니다.";
     F2FS_WITH_PLP: "with PLP", "PLP 있음";
     F2FS_WITHOUT_PLP: "without PLP", "PLP 없음";
     F2FS_HOST: "host", "호스트";

@@ -3,8 +3,8 @@
 use super::{Lang, Text, texts};
 
 texts! {
-    N_ALLOC: "allocating", "할당 쓰기";
-    N_EXTEND: "non-allocating", "비할당 쓰기";
+    N_ALLOC: "allocating writes", "할당 쓰기";
+    N_EXTEND: "non-allocating writes", "비할당 쓰기";
     N_OVER: "same-size overwrite", "같은 크기 덮어쓰기";
     N_DATA: "data", "데이터";
     N_JOURNAL: "journal", "저널";
@@ -18,6 +18,10 @@ texts! {
     N_FLUSH: "flush", "플러시";
     N_NODE: "node", "노드";
     N_INODE: "inode", "아이노드";
+    N_PREPARE: "prepare and dispatch", "준비와 디스패치";
+    N_WAIT: "wait", "대기";
+    N_RETURN: "wake up and return", "깨어나 반환";
+    N_AHEAD: "requests ahead in the device", "장치에 앞서 간 요청";
     N_NO_DISCARD: "no discard", "discard 없음";
     N_NAIVE: "inode trim, naive", "아이노드 trim, 단순";
     N_SAFE: "inode trim, safe", "아이노드 trim, 안전";
@@ -42,6 +46,10 @@ pub fn name(raw: &str, lang: Lang) -> String {
         "flush" => Some(N_FLUSH),
         "node" => Some(N_NODE),
         "inode" => Some(N_INODE),
+        "prepare and dispatch" => Some(N_PREPARE),
+        "wait" => Some(N_WAIT),
+        "wake up and return" => Some(N_RETURN),
+        "requests ahead in the device" => Some(N_AHEAD),
         "no discard" => Some(N_NO_DISCARD),
         "inode trim, naive" => Some(N_NAIVE),
         "inode trim, safe" => Some(N_SAFE),
