@@ -54,7 +54,10 @@ fn head(number: &str, title: &str, h: &mut Html) {
 
 /// Claims whose ids begin so, each as a sign that leads to it.
 fn about(prefixes: &[String], claims: &[Claim], lang: Lang, h: &mut Html) {
-    let is_about = |c: &&Claim| prefixes.iter().any(|p| c.id.starts_with(p.as_str()));
+    // A beginning ends with a point or a stroke; anything else is a whole id.
+    let fits =
+        |id: &str, p: &String| id == p || (p.ends_with(['.', '_']) && id.starts_with(p.as_str()));
+    let is_about = |c: &&Claim| prefixes.iter().any(|p| fits(&c.id, p));
     let found: Vec<&Claim> = claims.iter().filter(is_about).collect();
     if found.is_empty() {
         return;

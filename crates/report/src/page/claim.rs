@@ -267,7 +267,7 @@ pub fn strip(c: &Claim, lang: Lang, h: &mut Html) {
 /// Rows of claims, each with its place on the page.
 pub fn table(claims: &[&Claim], lang: Lang, h: &mut Html) {
     h.el("div", &[("class", "scroll claims"), ("tabindex", "0")], |h| {
-        h.el("table", &[("class", "claims")], |h| {
+        h.el("table", &[("class", "claims cards")], |h| {
             h.el("thead", &[], |h| {
                 h.el("tr", &[], |h| {
                     let heads = [

@@ -154,7 +154,7 @@ fn draw_span(span: &Span, [left, right]: [f64; 2], y: f64, h: &mut Html) {
         h.el("g", &[("class", "pt")], |h| {
             h.leaf("title", &[], &tip);
             h.shape("rect", &with(if span.is_wait { "wait" } else { "bar soft" }));
-            let room = (width / 6.0) as usize;
+            let room = (width / 7.0) as usize;
             let name = &span.label;
             if name.chars().count() <= room {
                 let (tx, ty) = (px(left + width / 2.0), px(y + 12.5));

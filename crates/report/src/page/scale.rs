@@ -132,11 +132,15 @@ pub fn number(v: f64) -> String {
     if !v.is_finite() {
         return "—".to_owned();
     }
+    if v == 0.0 {
+        // An empty sum is -0.
+        return "0".to_owned();
+    }
     let size = v.abs();
-    if size != 0.0 && !(1e-4..1e15).contains(&size) {
+    if !(1e-4..1e15).contains(&size) {
         return format!("{v:.2e}");
     }
-    let digits = if size >= 1000.0 || size == 0.0 {
+    let digits = if size >= 1000.0 {
         0
     } else {
         // Digits behind the point so that four count.
@@ -234,6 +238,7 @@ mod tests {
     fn numbers_keep_four_digits_and_are_grouped() {
         let all = [
             (0.0, "0"),
+            (-0.0, "0"),
             (1.0, "1"),
             (0.5226, "0.5226"),
             (15.25, "15.25"),

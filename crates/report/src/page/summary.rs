@@ -4,7 +4,7 @@ use super::Read;
 use super::claim::{self, Claim, Verdict};
 use super::html::Html;
 use super::scale::number;
-use super::words::{self, Lang};
+use super::words::{self, Lang, Text};
 
 /// The head of the page.
 pub fn draw(papers: &[Read<'_>], lang: Lang, h: &mut Html) {
@@ -135,7 +135,7 @@ fn differences(papers: &[Read<'_>], lang: Lang, h: &mut Html) {
         return;
     }
     h.el("div", &[("class", "scroll"), ("tabindex", "0")], |h| {
-        h.el("table", &[("class", "data diffs")], |h| {
+        h.el("table", &[("class", "data diffs cards")], |h| {
             h.el("thead", &[], |h| {
                 h.el("tr", &[], |h| {
                     let heads = [
@@ -173,8 +173,9 @@ fn difference(c: &Claim, lang: Lang, h: &mut Html) {
                 h.leaf("code", &[], &format!("{} {}", c.paper, c.id));
             });
         });
-        h.el("td", &[("class", "num")], |h| said(c, h));
-        h.el("td", &[("class", "num")], |h| {
+        let cell = |text: Text| [("class", "num"), ("data-l", text.of(lang))];
+        h.el("td", &cell(words::PAPER), |h| said(c, h));
+        h.el("td", &cell(words::OURS), |h| {
             h.text(&c.ours.map_or("—".to_owned(), number));
             if let Some([a, b]) = c.interval.filter(|[a, b]| a != b) {
                 h.leaf("small", &[], &format!("{} – {}", number(a), number(b)));

@@ -5,7 +5,7 @@ use super::html::{Html, data_address};
 use super::words::{self, Lang};
 
 /// Characters of a row of a table that has room beside another one.
-const NARROW: usize = 62;
+const NARROW: usize = 66;
 
 /// A table.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +80,7 @@ impl Table {
     /// Has it room beside another one?
     pub fn is_narrow(&self) -> bool {
         let width = |row: &Vec<Cell>| row.iter().map(|c| c.text.chars().count() + 2).sum::<usize>();
-        let heads: usize = self.heads.iter().map(|h| h.chars().count().min(12) + 2).sum();
+        let heads: usize = self.heads.iter().map(|h| h.chars().count().min(24) + 2).sum();
         self.rows.iter().map(width).max().unwrap_or(0).max(heads) <= NARROW
     }
 

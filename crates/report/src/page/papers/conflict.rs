@@ -170,7 +170,7 @@ fn threads(s: &Source<'_>, g: &Value) -> Axis {
     all.sort_by(f64::total_cmp);
     all.dedup();
     let places = all.into_iter().map(|n| (n, number(n))).collect();
-    Axis::linear(s.t(words::CONFLICT_THREADS), "").at(places)
+    Axis::log(s.t(words::CONFLICT_THREADS), "").at(places)
 }
 
 fn graph(s: &Source<'_>, g: &Value, (id, number): (String, String), title: Text) -> Figure {

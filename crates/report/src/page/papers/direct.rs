@@ -109,8 +109,8 @@ fn graph(s: &Source<'_>, g: &Value, which: Which, n: usize) -> Figure {
         Which::Random => (words::DIRECT_IOPS, ""),
         _ => (words::DIRECT_THROUGHPUT, "MiB/s"),
     };
-    let claims = if which == Which::Random { "fig2.f2fs_best" } else { "fig1.f2fs_best" };
-    let more = if which == Which::Random { "" } else { "fig1.ext4_best" };
+    let claims = if which == Which::Random { "fig2.f2fs_best" } else { "fig1.f2fs_best_small" };
+    let more = if which == Which::Random { "" } else { "fig1.ext4_best_large" };
     let mut f = Figure {
         id: format!("direct-graph-{n}"),
         number: which.number(s),

@@ -146,7 +146,7 @@ fn metadata(s: &Source<'_>, case: &str) -> Figure {
     let texts = (words::EXT4_METADATA, words::EXT4_METADATA_CAPTION);
     let place = ("ext4-metadata".to_owned(), "§5.3".to_owned());
     let mut f = figure(s, place, texts, (y, case), all);
-    f.claims = ["3.4", "3.8", "4.6"].map(|e| format!("fig10.{e}.alloc.metadata")).into();
+    f.claims = ["3.4", "3.8", "4.6"].map(|e| format!("fig10.{e}.alloc.metadata_")).into();
     f
 }
 

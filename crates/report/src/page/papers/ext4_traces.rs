@@ -21,8 +21,9 @@ pub fn blocks(s: &Source<'_>) -> Vec<Block> {
     for case in ["alloc", "extend"] {
         out.push(Block::Table(matrix(s, traces, case)));
     }
-    for t in traces.iter().filter(|t| word(&t["case"]) == "extend") {
-        out.push(Block::Lanes(picture(s, t)));
+    let extend = traces.iter().filter(|t| word(&t["case"]) == "extend");
+    for (n, t) in extend.enumerate() {
+        out.push(Block::Lanes(picture(s, t, n == 0)));
     }
     out.push(Block::Folded(matrix(s, traces, "over")));
     out.push(Block::Table(figure_9(s)));
@@ -93,7 +94,7 @@ fn matrix(s: &Source<'_>, traces: &[Value], case: &str) -> Table {
 }
 
 /// The fsync itself, request by request.
-fn picture(s: &Source<'_>, trace: &Value) -> Lanes {
+fn picture(s: &Source<'_>, trace: &Value, is_first: bool) -> Lanes {
     let (era, case) = (word(&trace["era"]), word(&trace["case"]));
     let end = num(&trace["fsync_ns"]);
     let mut lanes: Vec<Lane> = Vec::new();
@@ -122,7 +123,7 @@ fn picture(s: &Source<'_>, trace: &Value) -> Lanes {
         id: format!("ext4-trace-{era}-{case}"),
         number: s.t(words::EXT4_TRACE_NUMBER),
         title: s.tw(words::EXT4_TRACE_TITLE, &[era, &s.name(case)]),
-        caption: s.t(words::EXT4_TRACE_CAPTION),
+        caption: if is_first { s.t(words::EXT4_TRACE_CAPTION) } else { String::new() },
         lanes,
         moment: None,
     }

@@ -188,10 +188,9 @@ fn figure_62(s: &Source<'_>) -> Figure {
 }
 
 fn rates_62(s: &Source<'_>) -> Table {
-    let texts = [s.t(words::F2FS_WORKLOAD), s.t(words::F2FS_OPS), s.t(words::F2FS_GAIN)];
-    let (f2fs, oprw) = (format!("F2FS, {}", texts[1]), format!("OPRW, {}", texts[1]));
+    let texts = [s.t(words::F2FS_WORKLOAD), s.t(words::F2FS_GAIN)];
     let number_text = s.tw(words::FIGURE, &["6.2"]);
-    let heads = [&texts[0], f2fs.as_str(), oprw.as_str(), &texts[2]];
+    let heads = [texts[0].as_str(), "F2FS", "OPRW", &texts[1]];
     let mut t = Table::new("f2fs-fig6.2-rates", number_text, s.t(words::F2FS_62_RATES), &heads);
     for (name, rates, _) in macros(s) {
         let cells = [num(&rates["f2fs"]), num(&rates["oprw"]), gain(rates)];

@@ -52,7 +52,7 @@ fn pages(s: &Source<'_>) -> Figure {
     });
     let mut f = Figure {
         id: "trim-pages".to_owned(),
-        number: s.tw(words::FIGURE, &["2, 3"]),
+        number: s.tw(words::FIGURES, &["2, 3"]),
         title: s.t(words::TRIM_FIGURE),
         caption: s.t(words::TRIM_FIGURE_CAPTION),
         shape: Shape::Stack,
@@ -93,7 +93,7 @@ fn runs(s: &Source<'_>) -> Table {
             words::TRIM_EMPTY,
         ],
     );
-    let number_text = s.tw(words::FIGURE, &["2, 3"]);
+    let number_text = s.tw(words::FIGURES, &["2, 3"]);
     let mut t = table("trim-runs", number_text, s.t(words::TRIM_TABLE), &heads);
     t.caption = s.t(words::TRIM_TABLE_CAPTION);
     t.claims = vec!["perturb.".to_owned()];
@@ -156,10 +156,10 @@ fn mode(s: &Source<'_>, r: &Value) -> String {
         return s.t(words::TRIM_ONLY_DELETED);
     }
     match word(&r["trim"]) {
-        "None" => s.name("no discard"),
-        "Discard" => s.name("discard"),
-        "Naive" => s.name("inode trim, naive"),
-        "Safe" => s.name("inode trim, safe"),
+        "None" | "none" => s.name("no discard"),
+        "Discard" | "discard" => s.name("discard"),
+        "Naive" | "naive" => s.name("inode trim, naive"),
+        "Safe" | "safe" => s.name("inode trim, safe"),
         other => other.to_owned(),
     }
 }

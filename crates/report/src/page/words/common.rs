@@ -76,6 +76,7 @@ texts! {
     NUMBERS: "Numbers", "수치";
     LEGEND: "Series; press to hide", "계열(누르면 숨김)";
     FIGURE: "Figure {0}", "그림 {0}";
+    FIGURES: "Figures {0}", "그림 {0}";
     TABLE: "Table {0}", "표 {0}";
     GRAPH: "Graph {0}", "그래프 {0}";
     NEW: "New", "추가 실험";

@@ -34,7 +34,7 @@ texts! {
     F2FS_62: "varmail and OLTP-insert, one thread", "varmail과 OLTP-Insert, 단일 스레드";
     F2FS_62_CAPTION: "Operations a second of OPRW over those of F2FS. Without PLP the paper's text gives no number.",
         "F2FS 대비 OPRW의 초당 작업 수. PLP가 없는 경우에는 논문 본문에 값이 없습니다.";
-    F2FS_62_RATES: "The rates behind figure 6.2", "그림 6.2의 처리량";
+    F2FS_62_RATES: "The rates behind it, operations a second", "그림의 바탕이 된 초당 작업 수";
     F2FS_WORKLOAD: "Workload", "워크로드";
     F2FS_GAIN: "gain", "이득";
     F2FS_63: "varmail with more threads, PLP", "스레드 수에 따른 varmail, PLP";

@@ -53,7 +53,7 @@ pub fn name(raw: &str, lang: Lang) -> String {
         "no discard" => Some(N_NO_DISCARD),
         "inode trim, naive" => Some(N_NAIVE),
         "inode trim, safe" => Some(N_SAFE),
-        "modified" => Some(N_MODIFIED),
+        "modified" | "nocreatedelete" => Some(N_MODIFIED),
         _ => None,
     };
     text.map_or_else(|| raw.to_owned(), |t| t.of(lang).to_owned())
