@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(nice(Scale::Linear, [3.0, 97.0], true), [0.0, 100.0]);
         assert_eq!(nice(Scale::Linear, [0.0, 18.0], true), [0.0, 20.0]);
         assert_eq!(nice(Scale::Linear, [-3.0, 0.0], true), [-3.0, 0.0]);
-        assert_eq!(nice(Scale::Linear, [82.0, 97.0], false), [80.0, 100.0]);
+        assert_eq!(nice(Scale::Linear, [82.0, 97.0], false), [82.0, 98.0]);
         assert_eq!(nice(Scale::Log, [1.0, 1.0], false), [0.1, 10.0]);
         assert_eq!(nice(Scale::Log, [3.0, 700.0], false), [2.0, 1000.0]);
         assert_eq!(nice(Scale::Log, [10.0, 1000.0], false), [10.0, 1000.0]);
