@@ -44,6 +44,9 @@ enum Verb {
     Explain(cmd::explain::Args),
     /// What two runs did differently, event by event. Exit code 1 if they differ.
     Diff(cmd::diff::Args),
+    /// Results as one HTML file that needs nothing else: figures, tables, claims with their reasons.
+    /// (`reproduce` writes one by itself.)
+    Report(cmd::report::Args),
     /// A modelled drive beside measurements of the real one: errors by regime.
     Device(cmd::device::Args),
     /// Ours beside real kernels: device waits of every call of the same program.
@@ -95,6 +98,7 @@ fn main() -> std::process::ExitCode {
         Verb::Trace(a) => cmd::trace::run(&a, &out),
         Verb::Explain(a) => cmd::explain::run(&a, &out),
         Verb::Diff(a) => cmd::diff::run(&a, &out),
+        Verb::Report(a) => cmd::report::run(&a, &out),
         Verb::Device(a) => cmd::device::run(&a, &out),
         Verb::Kernels(a) => cmd::kernels::run(&a, &out),
         Verb::Crash(a) => cmd::crash::run(&a, &out),

@@ -1,7 +1,7 @@
 //! Views of what a run recorded: files for other tools, and answers to "why" and "what differs".
 //!
-//! Invariant: everything here is a function of recorded events; nothing runs, reads or writes
-//! files.
+//! Invariant: everything here is a function of recorded events or of the documents of runs; nothing
+//! runs, reads or writes files.
 
 pub mod commands;
 pub mod diff;
@@ -9,6 +9,7 @@ pub mod explain;
 pub mod flow;
 pub mod latency;
 mod myers;
+pub mod page;
 pub mod perfetto;
 pub mod requests;
 mod walk;

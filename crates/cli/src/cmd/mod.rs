@@ -15,6 +15,7 @@ pub mod mkfs;
 pub mod mutate;
 pub mod recover;
 pub mod replay;
+pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod today;

@@ -86,6 +86,9 @@ pub fn run(a: &Args, out: &Out, papers: &[&'static Paper], stop: &AtomicBool) ->
         screen.show(&works, jobs);
     }
     screen.clear();
+    if let Err(refusal) = super::page::write(a, out) {
+        return refusal.tell(out);
+    }
     answer(a, out, &works)
 }
 

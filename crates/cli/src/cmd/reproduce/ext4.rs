@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::paper::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row};
+use wp_lab::paper::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row, RunOutcome};
 use wp_lab::paper::kernels::{self, Comparison};
 use wp_lab::paper::today::{TodayComparison, compare_today};
-use wp_lab::reference::What;
+use wp_lab::reference::{Issuer, TraceLine, What};
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted};
@@ -109,7 +109,7 @@ fn report(
 ) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [ext4_fsync::SLUG],
-        "rows": found.rows, "figures_10_11": found.points, "figures_10_11_phone": found.phone,
+        "rows": found.rows, "traces": traces(&found.runs), "figures_10_11": found.points, "figures_10_11_phone": found.phone,
         "null_predictors": found.nulls, "claims": found.claims, "cuts": found.cuts,
         "real_kernels": kernels_json(real), "linux_6_18": crate::cmd::today::to_json(today),
         "variations": found.variations, "impossible_variations": found.impossible,
@@ -146,6 +146,45 @@ fn report(
         claims: &found.claims,
     };
     answer.finish(a, out)
+}
+
+/// The traces of ten files (the paper's number): each request with its dispatch and its completion,
+/// nanoseconds from the fsync's call, and what is on disk when the fsync returns, by file.
+fn traces(runs: &[RunOutcome]) -> serde_json::Value {
+    const FILES: u32 = 10;
+    let one = |r: &RunOutcome| {
+        let mut open: Vec<&TraceLine> = Vec::new();
+        let mut requests = Vec::new();
+        for line in &r.lines {
+            match line.action {
+                'D' => open.push(line),
+                'C' => {
+                    let is_it = |d: &&TraceLine| d.sector == line.sector && d.rwbs == line.rwbs;
+                    let Some(at) = open.iter().position(is_it) else { continue };
+                    let sent = open.remove(at);
+                    requests.push((sent, line.ns_from_fsync_start));
+                }
+                _ => {}
+            }
+        }
+        requests.sort_by_key(|(sent, done)| (sent.ns_from_fsync_start, *done));
+        let requests: Vec<serde_json::Value> = requests
+            .into_iter()
+            .map(|(sent, done)| {
+                json!({
+                    "from_ns": sent.ns_from_fsync_start, "to_ns": done,
+                    "by": Issuer::of(&sent.comm).to_string(), "rwbs": sent.rwbs,
+                    "sector": sent.sector, "sectors": sent.sectors, "class": sent.class,
+                })
+            })
+            .collect();
+        json!({
+            "era": r.plan.era, "case": r.plan.case, "files": r.plan.files, "fsync_ns": r.fsync_ns,
+            "requests": requests,
+            "on_disk": { "data": r.data_on_disk, "table": r.table_logged, "size": r.size_logged },
+        })
+    };
+    runs.iter().filter(|r| r.plan.files == FILES).map(one).collect()
 }
 
 fn tables(t: &mut String, rows: &[Row]) {

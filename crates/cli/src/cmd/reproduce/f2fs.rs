@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use wp_lab::paper::f2fs_oprw::{self, CutRow, Ended, Part, Plan, Reproduction, SurfacePoint};
 use wp_lab::results::Results;
 
@@ -47,8 +47,9 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures, began: Ins
         "table_3_1_us": found.stages, "figure_6_1_ns": found.points, "figure_6_1": found.figure,
         "figure_6_2": found.macros, "figure_6_2_others": found.others,
         "figure_6_3": found.scaling, "table_6_2": found.cuts,
-        "surface": found.surface, "table_6_3": found.recovery, "table_6_3_costs_ns": found.costs,
-        "claims": found.claims, "variations": found.variations,
+        "table_6_2_shares": shares(&found.cuts), "surface": surface_json(&found.surface),
+        "table_6_3": found.recovery, "table_6_3_costs_ns": found.costs,
+        "table_6_3_ms": recovery_json(found), "claims": found.claims, "variations": found.variations,
         "impossible_variations": found.impossible, "figures_2_1_and_5": flows.json(),
     });
     let mut text = flows.text();
@@ -81,6 +82,34 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures, began: Ins
         claims: &found.claims,
     };
     answer.finish(a, out)
+}
+
+/// Shares of failures in table 6.2, with their 95 % intervals over seeds, by row.
+fn shares(rows: &[CutRow]) -> Value {
+    let one = |r: &CutRow| json!({ "share": r.counts.rate(), "interval": r.counts.interval() });
+    rows.iter().map(one).collect()
+}
+
+/// The region, and which of its points the paper's count is compatible with.
+fn surface_json(points: &[SurfacePoint]) -> Value {
+    let one = |p: &SurfacePoint| {
+        let mut point = json!(p);
+        point["as_paper"] = json!(p.is_papers());
+        point
+    };
+    points.iter().map(one).collect()
+}
+
+/// Table 6.3 as times.
+fn recovery_json(found: &Reproduction) -> Value {
+    let costs = &found.costs;
+    let one = |r: &f2fs_oprw::Row| {
+        json!({
+            "nodes": r.plain.nodes, "ms": r.plain.ms(costs), "check_ms": r.oprw.check_ms(costs),
+            "extra": r.extra(costs), "extra_blocks": r.extra_blocks,
+        })
+    };
+    found.recovery.iter().map(one).collect()
 }
 
 /// What was done of the power cuts when the run was interrupted; no claim is judged by it.

@@ -7,6 +7,7 @@ mod ext4;
 mod f2fs;
 mod flows;
 mod kept;
+mod page;
 mod progress;
 mod trim;
 
@@ -121,6 +122,9 @@ fn one(a: &Args, out: &Out, paper: &Paper, stop: &AtomicBool) -> ExitCode {
     match kept {
         Some(kept) => {
             out.note(&format!("results, of an earlier run: {}", kept.results.display()));
+            if let Err(refusal) = page::write(a, out) {
+                return refusal.tell(out);
+            }
             let exit = if kept.differs { Exit::No } else { Exit::Ok };
             out.answer(exit, &kept.document, &kept.text)
         }
@@ -163,6 +167,12 @@ impl Answer<'_> {
         });
         if let Err(e) = noted {
             return out.host_error(&a.out, &e);
+        }
+        // Of several papers the process that started this one writes the page.
+        if !progress::is_child()
+            && let Err(refusal) = page::write(a, out)
+        {
+            return refusal.tell(out);
         }
         out.answer(if differs { Exit::No } else { Exit::Ok }, &self.document, &self.text)
     }

@@ -7,6 +7,11 @@ use std::time::Instant;
 /// Set for a process that another one started: it says how far it is in lines that begin so.
 pub const LINES: &str = "WRITEPATH_PROGRESS";
 
+/// Was this process started by one that runs several papers?
+pub fn is_child() -> bool {
+    std::env::var_os(LINES).is_some()
+}
+
 /// A run under way.
 pub struct Progress<'a> {
     stop: &'a AtomicBool,
@@ -19,7 +24,7 @@ pub struct Progress<'a> {
 impl<'a> Progress<'a> {
     /// Begins now.
     pub fn new(stop: &'a AtomicBool) -> Progress<'a> {
-        let is_child = std::env::var_os(LINES).is_some();
+        let is_child = is_child();
         let is_live = !is_child && std::io::stderr().is_terminal();
         #[expect(clippy::disallowed_methods, reason = "how long it took is of the host")]
         let began = Instant::now();

@@ -1,0 +1,323 @@
+//! `report`: results as one HTML file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use wp_lab::claims::Claims;
+use wp_lab::results::{ENGINE, sha256};
+use wp_report::page::{self, Input, Lang, Paper, Rule, Run};
+
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folders of results, as `reproduce`, `run` and experiments name them on stderr.
+    #[arg(required = true, value_name = "RESULT_DIR")]
+    results: Vec<PathBuf>,
+    /// The file to write.
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    out: PathBuf,
+    /// Language of the page: en, ko.
+    #[arg(long, default_value = "en")]
+    lang: String,
+}
+
+/// Why results make no page.
+pub enum Refusal {
+    /// A file of the host.
+    Host(PathBuf, std::io::Error),
+    /// A folder or file that is none of ours, or was changed.
+    Result(PathBuf, String, &'static str),
+}
+
+impl Refusal {
+    /// Tells it.
+    pub fn tell(&self, out: &Out) -> ExitCode {
+        match self {
+            Refusal::Host(path, e) => out.host_error(path, e),
+            Refusal::Result(path, what, help) => {
+                let message = format!("{}: {what}", path.display());
+                out.fail(Exit::Usage, "results", &message, help)
+            }
+        }
+    }
+}
+
+const NAMES: &str = "give the folder that a run named after `results: `, as results/reproduce-ext4-fsync/0123456789ab";
+const AGAIN: &str = "run it again; results are not to be edited";
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let Some(lang) = Lang::of(&a.lang) else {
+        let known: Vec<&str> = Lang::ALL.iter().map(|l| l.code()).collect();
+        let message = format!("--lang {}: no such language", a.lang);
+        return out.fail(Exit::Usage, "lang", &message, &format!("one of {}", known.join(", ")));
+    };
+    let made = input(&a.results).and_then(|input| {
+        let page = text(&input, lang, &a.results)?;
+        write(&a.out, &page)?;
+        Ok((input, page))
+    });
+    let (input, page) = match made {
+        Ok(made) => made,
+        Err(refusal) => return refusal.tell(out),
+    };
+    let document = json!({
+        "schema": "writepath.report/1", "file": a.out, "lang": lang.code(),
+        "bytes": page.len(), "sha256": sha256(page.as_bytes()),
+        "papers": input.papers.iter().map(|p| &p.slug).collect::<Vec<_>>(),
+        "runs": input.runs.iter().map(|r| &r.name).collect::<Vec<_>>(),
+    });
+    let line = format!(
+        "{}: {} papers, {} runs, {} KiB\n",
+        a.out.display(),
+        input.papers.len(),
+        input.runs.len(),
+        page.len().div_ceil(1024)
+    );
+    out.result(&document, &line)
+}
+
+/// Everything that folders of results hold, for a page.
+pub fn input(dirs: &[PathBuf]) -> Result<Input, Refusal> {
+    let claims = Claims::fixed();
+    let rules = claims.iter().map(|c| Rule {
+        paper: c.paper.clone(),
+        id: c.id.clone(),
+        rule: c.rule.clone().unwrap_or_default(),
+        null: c.null.clone().unwrap_or_default(),
+    });
+    let mut input =
+        Input { rules: rules.collect(), version: ENGINE.to_owned(), ..Input::default() };
+    for dir in dirs {
+        match Results::open(dir)?.read()? {
+            Found::Paper(paper) => input.papers.push(paper),
+            Found::Run(run) => input.runs.push(run),
+        }
+    }
+    Ok(input)
+}
+
+/// The page of what was read from `dirs`, in this order.
+pub fn text(input: &Input, lang: Lang, dirs: &[PathBuf]) -> Result<String, Refusal> {
+    page::page(input, lang).map_err(|e| {
+        let dir = dirs.iter().find(|d| d.to_string_lossy().contains(&e.paper));
+        Refusal::Result(dir.cloned().unwrap_or_default(), e.to_string(), AGAIN)
+    })
+}
+
+/// Writes a page, whole or not at all.
+pub fn write(path: &Path, page: &str) -> Result<(), Refusal> {
+    let host = |e| Refusal::Host(path.to_owned(), e);
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    std::fs::write(&part, page).map_err(host)?;
+    std::fs::rename(&part, path).map_err(host)
+}
+
+enum Found {
+    Paper(Paper),
+    Run(Run),
+}
+
+/// A folder of results whose files are as they were written.
+struct Results {
+    dir: PathBuf,
+    hashes: BTreeMap<String, String>,
+}
+
+impl Results {
+    fn open(dir: &Path) -> Result<Results, Refusal> {
+        let path = dir.join("MANIFEST.json");
+        let text = std::fs::read(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                Refusal::Result(dir.to_owned(), "no folder of results".to_owned(), NAMES)
+            }
+            _ => Refusal::Host(path.clone(), e),
+        })?;
+        let hashes = serde_json::from_slice(&text)
+            .map_err(|e| Refusal::Result(path, format!("no list of hashes: {e}"), AGAIN))?;
+        Ok(Results { dir: dir.to_owned(), hashes })
+    }
+
+    /// A file that the results name. `None`: they name no such file.
+    fn file(&self, name: &str) -> Result<Option<String>, Refusal> {
+        let Some(hash) = self.hashes.get(name) else { return Ok(None) };
+        let path = self.dir.join(name);
+        let bytes = std::fs::read(&path).map_err(|e| Refusal::Host(path.clone(), e))?;
+        if sha256(&bytes) != *hash {
+            let what = "it is not what the run wrote (MANIFEST.json has another hash)";
+            return Err(Refusal::Result(path, what.to_owned(), AGAIN));
+        }
+        let text = String::from_utf8(bytes);
+        text.map(Some).map_err(|e| Refusal::Result(path, format!("no text: {e}"), AGAIN))
+    }
+
+    fn json(&self, name: &str) -> Result<Option<Value>, Refusal> {
+        let Some(text) = self.file(name)? else { return Ok(None) };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|e| Refusal::Result(self.dir.join(name), format!("no JSON: {e}"), AGAIN))
+    }
+
+    /// Name of the folder, and of the one that it is in.
+    fn names(&self) -> (String, String) {
+        let dir = std::fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone());
+        let name = |p: Option<&std::ffi::OsStr>| {
+            p.map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        (name(dir.file_name()), name(dir.parent().and_then(Path::file_name)))
+    }
+
+    fn read(&self) -> Result<Found, Refusal> {
+        let resolved = self.file("resolved.toml")?.unwrap_or_default();
+        let (hash, name) = self.names();
+        if let Some(document) = self.json("claims.json")? {
+            let text = self.file("tables.txt")?.unwrap_or_default();
+            let digest = self.hashes.get("claims.json").cloned().unwrap_or_default();
+            let asked = Asked::read(&resolved)
+                .map_err(|e| Refusal::Result(self.dir.join("resolved.toml"), e, AGAIN))?;
+            return Ok(Found::Paper(Paper {
+                command: asked.command(),
+                slug: asked.paper,
+                is_quick: asked.quick,
+                document,
+                text,
+                resolved,
+                hash,
+                digest,
+            }));
+        }
+        let Some(summary) = self.json("summary.json")? else {
+            let what = "it has neither claims.json nor summary.json".to_owned();
+            return Err(Refusal::Result(self.dir.clone(), what, NAMES));
+        };
+        let points = match self.file("points.csv")? {
+            Some(text) => Some(points(&text).map_err(|(line, what)| {
+                let path =
+                    PathBuf::from(format!("{}:{line}", self.dir.join("points.csv").display()));
+                Refusal::Result(path, what, AGAIN)
+            })?),
+            None => None,
+        };
+        Ok(Found::Run(Run { name, hash, resolved, summary, points }))
+    }
+}
+
+/// What `reproduce` was asked for.
+#[derive(serde::Deserialize)]
+struct Asked {
+    paper: String,
+    seed: u64,
+    quick: bool,
+    #[serde(default)]
+    crash: u64,
+}
+
+impl Asked {
+    fn read(text: &str) -> Result<Asked, String> {
+        toml::from_str(text).map_err(|e| format!("it does not say what was asked for: {e}"))
+    }
+
+    /// The command that asks for it.
+    fn command(&self) -> String {
+        let mut out = format!("writepath reproduce {} --seed {}", self.paper, self.seed);
+        if self.quick {
+            out.push_str(" --quick");
+        }
+        if self.crash > 0 {
+            out.push_str(&format!(" --crash {}", self.crash));
+        }
+        out
+    }
+}
+
+/// Heads and rows of a CSV file.
+type Rows = (Vec<String>, Vec<Vec<String>>);
+
+/// Reads CSV with quoted fields, each row as long as the head. Errors: line and what is wrong.
+fn points(text: &str) -> Result<Rows, (usize, String)> {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let (mut row, mut field) = (Vec::new(), String::new());
+    let (mut line, mut quoted) = (1, false);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                field.push('"');
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut field)),
+            '\r' if !quoted && chars.peek() == Some(&'\n') => {}
+            '\n' if !quoted => {
+                row.push(std::mem::take(&mut field));
+                end_row(&mut rows, std::mem::take(&mut row), line)?;
+                line += 1;
+            }
+            c => {
+                line += usize::from(c == '\n');
+                field.push(c);
+            }
+        }
+    }
+    if quoted {
+        return Err((line, "a quote that has no end".to_owned()));
+    }
+    if !field.is_empty() || !row.is_empty() {
+        row.push(field);
+        end_row(&mut rows, row, line)?;
+    }
+    if rows.is_empty() {
+        return Err((1, "it is empty".to_owned()));
+    }
+    let heads = rows.remove(0);
+    Ok((heads, rows))
+}
+
+fn end_row(
+    rows: &mut Vec<Vec<String>>,
+    row: Vec<String>,
+    line: usize,
+) -> Result<(), (usize, String)> {
+    if row.len() == 1 && row[0].is_empty() {
+        return Ok(());
+    }
+    if let Some(heads) = rows.first()
+        && heads.len() != row.len()
+    {
+        return Err((line, format!("{} fields, and the head has {}", row.len(), heads.len())));
+    }
+    rows.push(row);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_may_be_quoted_and_rows_are_as_long_as_the_head() {
+        let (heads, rows) = points("a,\"b, c\"\r\n1,\"x \"\"y\"\"\n\"\n\n2,3").expect("it is CSV");
+        assert_eq!(heads, ["a", "b, c"]);
+        assert_eq!(rows, [["1", "x \"y\"\n"], ["2", "3"]]);
+        assert_eq!(points("a,b\n1\n").expect_err("too short").0, 2);
+        assert_eq!(points("a\n\"1\n").expect_err("open").0, 3);
+        assert_eq!(points("").expect_err("nothing").0, 1);
+    }
+
+    #[test]
+    fn a_command_asks_for_what_its_results_say() {
+        let of = |text: &str| Asked::read(text).map(|a| a.command());
+        let text =
+            "schema = \"writepath/1\"\npaper = \"f2fs-oprw\"\nseed = 7\nquick = true\ncrash = 9\n";
+        assert_eq!(
+            of(text).as_deref(),
+            Ok("writepath reproduce f2fs-oprw --seed 7 --quick --crash 9")
+        );
+        assert!(of("seed = 1").is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! The pages that `reproduce` leaves: what there is of this kind of run, in each language.
+
+use std::path::PathBuf;
+
+use wp_report::page::Lang;
+
+use super::{Args, PAPERS, kept};
+use crate::cmd::report::{self, Refusal};
+use crate::output::Out;
+
+/// Name of the page in a language.
+fn file(lang: Lang) -> &'static str {
+    match lang {
+        Lang::En => "report.html",
+        Lang::Ko => "report.ko.html",
+    }
+}
+
+/// Writes them into the folder of results, from what this program has found and kept there for the
+/// same question, whichever papers were named now; says so. Nothing kept: no page.
+pub fn write(a: &Args, out: &Out) -> Result<(), Refusal> {
+    let program = kept::program().map_err(|e| Refusal::Host("this program".into(), e))?;
+    let dirs: Vec<PathBuf> = PAPERS
+        .iter()
+        .filter_map(|p| kept::find(&a.out, p.slug, &p.resolved(a), &program))
+        .map(|kept| kept.results)
+        .collect();
+    if dirs.is_empty() {
+        return Ok(());
+    }
+    let mut input = report::input(&dirs)?;
+    let mut names = Vec::new();
+    for lang in Lang::ALL {
+        let other = Lang::ALL.into_iter().find(|l| *l != lang).map(file);
+        input.other = other.map(str::to_owned);
+        let path = a.out.join(file(lang));
+        report::write(&path, &report::text(&input, lang, &dirs)?)?;
+        names.push(path.display().to_string());
+    }
+    out.note(&format!("report: {}", names.join(", ")));
+    Ok(())
+}

@@ -1,0 +1,345 @@
+//! Claims as documents have them, and how they stand on the page.
+
+use serde_json::Value;
+
+use super::html::Html;
+use super::scale::number;
+use super::words::{self, Lang, Text};
+
+/// What is said about a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Inside the band.
+    Match,
+    /// Not inside.
+    Differs,
+    /// A closed form gives it as well.
+    Follows,
+    /// The paper contradicts itself.
+    Inconsistent,
+    /// No number.
+    NotModelled,
+}
+
+impl Verdict {
+    /// All, in the order of the page.
+    pub const ALL: [Verdict; 5] = [
+        Verdict::Match,
+        Verdict::Differs,
+        Verdict::Follows,
+        Verdict::Inconsistent,
+        Verdict::NotModelled,
+    ];
+
+    /// The word of documents.
+    pub fn key(self) -> &'static str {
+        match self {
+            Verdict::Match => "match",
+            Verdict::Differs => "differs",
+            Verdict::Follows => "follows-from-inputs",
+            Verdict::Inconsistent => "paper-inconsistent",
+            Verdict::NotModelled => "not-modelled",
+        }
+    }
+
+    /// The word of the page.
+    pub fn word(self) -> Text {
+        match self {
+            Verdict::Match => words::MATCH,
+            Verdict::Differs => words::DIFFERS,
+            Verdict::Follows => words::FOLLOWS,
+            Verdict::Inconsistent => words::INCONSISTENT,
+            Verdict::NotModelled => words::NOT_MODELLED,
+        }
+    }
+
+    /// What it means.
+    pub fn meaning(self) -> Text {
+        match self {
+            Verdict::Match => words::MATCH_IS,
+            Verdict::Differs => words::DIFFERS_IS,
+            Verdict::Follows => words::FOLLOWS_IS,
+            Verdict::Inconsistent => words::INCONSISTENT_IS,
+            Verdict::NotModelled => words::NOT_MODELLED_IS,
+        }
+    }
+
+    /// A sign that tells it apart without colour.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Verdict::Match => "✓",
+            Verdict::Differs => "✕",
+            Verdict::Follows => "=",
+            Verdict::Inconsistent => "≠",
+            Verdict::NotModelled => "–",
+        }
+    }
+
+    /// Sign and word in their colour.
+    pub fn chip(self, lang: Lang, h: &mut Html) {
+        h.el("span", &[("class", &format!("v v-{}", self.key()))], |h| {
+            h.leaf("b", &[("aria-hidden", "true")], self.sign());
+            h.text(" ");
+            h.text(self.word().of(lang));
+        });
+    }
+}
+
+/// A claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Slug of the paper.
+    pub paper: String,
+    /// Id, unique in the paper.
+    pub id: String,
+    /// What is claimed, in English.
+    pub what: String,
+    /// The paper's value as it is written.
+    pub said: String,
+    /// The same, if it is a number.
+    pub value: Option<f64>,
+    /// Ours.
+    pub ours: Option<f64>,
+    /// Unit.
+    pub unit: String,
+    /// Lowest and highest that matches.
+    pub band: [f64; 2],
+    /// Does it set a parameter?
+    pub is_input: bool,
+    /// What the null predictor gives.
+    pub null: Option<f64>,
+    /// What ±50 % on assumed parameters gives.
+    pub interval: Option<[f64; 2]>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Reason, proof or remark.
+    pub why: String,
+    /// How it is counted; from the claims file.
+    pub rule: String,
+    /// What the null predictor is; from the claims file.
+    pub null_is: String,
+}
+
+impl Claim {
+    /// Reads one of a document. Errors: what is missing or no claim, in words.
+    pub fn read(v: &Value) -> Result<Claim, String> {
+        let text = |key: &str| v[key].as_str().map(str::to_owned);
+        let id = text("id").ok_or("a claim without `id`")?;
+        let need = |key: &str| text(key).ok_or_else(|| format!("claim {id}: no `{key}`"));
+        let word = need("verdict")?;
+        let verdict = Verdict::ALL.into_iter().find(|v| v.key() == word);
+        let said = match &v["paper_value"] {
+            Value::String(s) => s.clone(),
+            Value::Number(n) => n.to_string(),
+            _ => return Err(format!("claim {id}: no `paper_value`")),
+        };
+        Ok(Claim {
+            paper: need("paper")?,
+            what: need("what")?,
+            said,
+            value: v["paper_value"].as_f64(),
+            ours: v["ours"].as_f64(),
+            unit: text("unit").unwrap_or_default(),
+            band: pair(&v["band"]).ok_or_else(|| format!("claim {id}: no `band`"))?,
+            is_input: need("kind")? == "input",
+            null: v["null"].as_f64(),
+            interval: pair(&v["interval"]),
+            verdict: verdict.ok_or_else(|| format!("claim {id}: a verdict `{word}`"))?,
+            why: text("why").unwrap_or_default(),
+            rule: String::new(),
+            null_is: String::new(),
+            id,
+        })
+    }
+
+    /// Its place on the page.
+    pub fn anchor(&self) -> String {
+        format!("claim-{}-{}", self.paper, self.id)
+    }
+
+    /// What it says, in a language, and the language that this is in.
+    pub fn words(&self, lang: Lang) -> (String, Lang) {
+        words::claim(&self.what, lang).map_or((self.what.clone(), Lang::En), |t| (t, lang))
+    }
+
+    /// Is one number all that matches?
+    fn is_exact(&self) -> bool {
+        self.band[0] == self.band[1]
+    }
+
+    /// The band in short.
+    pub fn band_text(&self) -> String {
+        let [low, high] = self.band;
+        if self.is_exact() {
+            format!("= {}", number(low))
+        } else {
+            format!("{} – {}", number(low), number(high))
+        }
+    }
+
+    /// In one line: what the paper says and what is ours.
+    pub fn tip(&self, lang: Lang) -> String {
+        let (what, _) = self.words(lang);
+        let ours = self.ours.map_or("—".to_owned(), number);
+        format!(
+            "{what}\n{}: {} {}\n{}: {ours}\n{}: {}\n{}",
+            words::PAPER.of(lang),
+            self.said,
+            self.unit,
+            words::OURS.of(lang),
+            words::BAND.of(lang),
+            self.band_text(),
+            self.verdict.word().of(lang)
+        )
+    }
+}
+
+/// Two numbers.
+pub fn pair(v: &Value) -> Option<[f64; 2]> {
+    Some([v[0].as_f64()?, v[1].as_f64()?])
+}
+
+const STRIP: [f64; 2] = [150.0, 18.0];
+
+/// Band, paper, ours, interval and null predictor on a line of their own scale.
+pub fn strip(c: &Claim, lang: Lang, h: &mut Html) {
+    let [low, high] = c.band;
+    let half = if c.is_exact() { low.abs().max(1.0) } else { high - low };
+    let (from, to) = (low - half * 0.9, high + half * 0.9);
+    let [width, height] = STRIP;
+    let at = |v: f64| {
+        let share = ((v - from) / (to - from)).clamp(0.0, 1.0);
+        8.0 + share * (width - 16.0)
+    };
+    let is_out = |v: f64| !(from..=to).contains(&v);
+    let px = |v: f64| format!("{v:.1}");
+    let middle = px(height / 2.0);
+    let view = format!("0 0 {width} {height}");
+    let label = c.tip(lang);
+    let attrs =
+        [("class", "strip"), ("viewBox", view.as_str()), ("role", "img"), ("aria-label", &label)];
+    h.el("svg", &attrs, |h| {
+        let (l, r) = ("2".to_owned(), px(width - 2.0));
+        h.shape(
+            "line",
+            &[("class", "grid"), ("x1", &l), ("x2", &r), ("y1", &middle), ("y2", &middle)],
+        );
+        let (x, w) = (px(at(low) - 1.0), px((at(high) - at(low) + 2.0).max(3.0)));
+        h.shape(
+            "rect",
+            &[("class", "band"), ("x", &x), ("y", "3"), ("width", &w), ("height", "12")],
+        );
+        if let Some(v) = c.value {
+            let x = px(at(v));
+            h.shape(
+                "line",
+                &[("class", "said"), ("x1", &x), ("x2", &x), ("y1", "2"), ("y2", "16")],
+            );
+        }
+        if let Some([a, b]) = c.interval {
+            let (x1, x2) = (px(at(a)), px(at(b)));
+            h.shape(
+                "line",
+                &[("class", "range"), ("x1", &x1), ("x2", &x2), ("y1", &middle), ("y2", &middle)],
+            );
+        }
+        if let Some(v) = c.null.filter(|v| !is_out(*v)) {
+            let d = format!("M{} 4.6l4.4 4.4l-4.4 4.4l-4.4 -4.4z", px(at(v)));
+            h.shape("path", &[("class", "null"), ("d", &d)]);
+        }
+        if let Some(v) = c.ours {
+            let class = format!("ours o-{}", c.verdict.key());
+            if is_out(v) {
+                let d = if v < from {
+                    "M1 9l7 -4.5v9z".to_owned()
+                } else {
+                    format!("M{} 9l-7 -4.5v9z", px(width - 1.0))
+                };
+                h.shape("path", &[("class", &class), ("d", &d)]);
+            } else {
+                let x = px(at(v));
+                h.shape("circle", &[("class", &class), ("cx", &x), ("cy", &middle), ("r", "4")]);
+            }
+        }
+    });
+}
+
+/// Rows of claims, each with its place on the page.
+pub fn table(claims: &[&Claim], lang: Lang, h: &mut Html) {
+    h.el("div", &[("class", "scroll claims"), ("tabindex", "0")], |h| {
+        h.el("table", &[("class", "claims cards")], |h| {
+            h.el("thead", &[], |h| {
+                h.el("tr", &[], |h| {
+                    let heads = [
+                        (words::VERDICT, ""),
+                        (words::CLAIM, ""),
+                        (words::PAPER, "num"),
+                        (words::OURS, "num"),
+                        (words::BAND, "num"),
+                        (words::INTERVAL, "num"),
+                        (words::NULL, "num"),
+                        (words::PLACE, ""),
+                    ];
+                    for (text, class) in heads {
+                        h.leaf("th", &[("class", class), ("scope", "col")], text.of(lang));
+                    }
+                });
+            });
+            h.el("tbody", &[], |h| {
+                for c in claims {
+                    row(c, lang, h);
+                    h.line();
+                }
+            });
+        });
+    });
+}
+
+fn row(c: &Claim, lang: Lang, h: &mut Html) {
+    let anchor = c.anchor();
+    let rank = Verdict::ALL.iter().position(|v| *v == c.verdict).unwrap_or(0).to_string();
+    h.el("tr", &[("id", &anchor), ("data-v", c.verdict.key())], |h| {
+        h.el("td", &[("class", "verdict"), ("data-k", &rank)], |h| c.verdict.chip(lang, h));
+        h.el("td", &[("class", "what")], |h| {
+            let (what, tongue) = c.words(lang);
+            let other = [("lang", tongue.code())];
+            let attrs: &[(&str, &str)] = if tongue == lang { &[] } else { &other };
+            h.leaf("span", attrs, &what);
+            h.text(" ");
+            h.leaf("code", &[], &c.id);
+            for (head, text) in
+                [(words::WHY, &c.why), (words::RULE, &c.rule), (words::NULL_IS, &c.null_is)]
+            {
+                if !text.is_empty() {
+                    h.el("small", &[], |h| {
+                        h.leaf("i", &[], head.of(lang));
+                        h.text(" ");
+                        h.leaf("span", &[("lang", "en")], text);
+                    });
+                }
+            }
+        });
+        let unit = if c.unit.is_empty() { String::new() } else { format!(" {}", c.unit) };
+        let optional = |v: Option<f64>| v.map_or("—".to_owned(), number);
+        let key = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
+        let range =
+            c.interval.map_or("—".to_owned(), |[a, b]| format!("{} – {}", number(a), number(b)));
+        let cells = [
+            (words::PAPER, format!("{}{unit}", c.said), key(c.value)),
+            (words::OURS, optional(c.ours), key(c.ours)),
+            (words::BAND, c.band_text(), key(Some(c.band[0]))),
+            (words::INTERVAL, range, key(c.interval.map(|i| i[0]))),
+            (words::NULL, optional(c.null), key(c.null)),
+        ];
+        for (head, text, key) in cells {
+            let attrs = [("class", "num"), ("data-l", head.of(lang)), ("data-k", key.as_str())];
+            h.leaf("td", &attrs, &text);
+        }
+        let off = c.ours.map(|v| {
+            let [low, high] = c.band;
+            let half = ((high - low) / 2.0).max(1e-9);
+            ((v - (low + high) / 2.0) / half).abs()
+        });
+        h.el("td", &[("class", "where"), ("data-k", &key(off))], |h| strip(c, lang, h));
+    });
+}

@@ -1,0 +1,263 @@
+//! Paper ext4-fsync: figures 9 to 11, null predictors, power cuts, real kernels.
+
+use serde_json::Value;
+
+use super::{Source, each, ext4_traces, list, num, word};
+use crate::page::block::Block;
+use crate::page::figure::{Axis, Figure, Mark, Point, Series, Shape};
+use crate::page::scale::number;
+use crate::page::table::{Cell, Table};
+use crate::page::words::{self, Text};
+
+/// All of it.
+pub fn blocks(s: &Source<'_>) -> Vec<Block> {
+    let mut out = ext4_traces::blocks(s);
+    for (case, ten, eleven) in [
+        ("extend", words::EXT4_FIG10_LEFT, words::EXT4_FIG11_RIGHT),
+        ("alloc", words::EXT4_FIG10_RIGHT, words::EXT4_FIG11_LEFT),
+    ] {
+        out.push(Block::Figure(latency(s, case, s.t(ten))));
+        out.push(Block::Figure(growth(s, case, s.t(ten))));
+        out.push(Block::Figure(data_blocks(s, case, s.t(eleven))));
+        if case == "extend" {
+            out.push(Block::Figure(latency(s, "over", s.t(words::BESIDE))));
+        } else {
+            out.push(Block::Figure(metadata(s, case)));
+        }
+    }
+    out.push(Block::Table(nulls(s)));
+    let cuts = cuts(s);
+    if cuts.rows.is_empty() {
+        out.push(Block::Note(s.t(words::EXT4_NO_CUTS)));
+    }
+    out.push(Block::Table(cuts));
+    out.push(Block::Table(real(s)));
+    out.push(Block::Folded(listed(s)));
+    out
+}
+
+/// A key of the points as series by era; the phone's era 3.4 with them, which the paper draws too.
+fn series(s: &Source<'_>, case: &str, of: &dyn Fn(&Value) -> f64) -> Vec<Series> {
+    let mut out = Vec::new();
+    for (key, only) in [("figures_10_11", None), ("figures_10_11_phone", Some("3.4"))] {
+        let rows = list(&s.doc[key]);
+        for era in each(rows, "era") {
+            if only.is_some_and(|o| o != era) {
+                continue;
+            }
+            let of_it = rows.iter().filter(|r| word(&r["era"]) == era && word(&r["case"]) == case);
+            let points: Vec<Point> = of_it.map(|r| Point::new(num(&r["files"]), of(r))).collect();
+            let name = match only {
+                Some(_) => s.tw(words::EXT4_PHONE, &[era]),
+                None => era.to_owned(),
+            };
+            out.push(Series::new(name, out.len(), points));
+        }
+    }
+    out
+}
+
+fn figure(
+    s: &Source<'_>,
+    (id, paper_number): (String, String),
+    (title, caption): (Text, Text),
+    (y, case): (Axis, &str),
+    series: Vec<Series>,
+) -> Figure {
+    let x = Axis::log(s.t(words::EXT4_FILES), "");
+    let all: Vec<f64> = series.iter().flat_map(|s| s.points.iter().map(|p| p.x)).collect();
+    let mut places: Vec<(f64, String)> = all.iter().map(|n| (*n, number(*n))).collect();
+    places.sort_by(|a, b| a.0.total_cmp(&b.0));
+    places.dedup_by(|a, b| a.0 == b.0);
+    Figure {
+        id,
+        number: paper_number,
+        title: s.tw(title, &[&s.name(case)]),
+        caption: s.t(caption),
+        shape: Shape::Lines,
+        x: x.at(places),
+        y,
+        series,
+        marks: Vec::new(),
+        claims: Vec::new(),
+    }
+}
+
+fn latency(s: &Source<'_>, case: &str, of: String) -> Figure {
+    let y = Axis::log(s.t(words::EXT4_LATENCY), "µs").switched();
+    let all = series(s, case, &|r| num(&r["fsync_ns"]) / 1e3);
+    let texts = (words::EXT4_LATENCY_OF, words::EXT4_LATENCY_CAPTION);
+    let mut f = figure(s, (format!("ext4-fig10-{case}"), of), texts, (y, case), all);
+    if case == "alloc" {
+        f.claims = ["3.4", "3.8", "4.6"].map(|e| format!("fig10.{e}.alloc.grows")).into();
+    }
+    f
+}
+
+fn growth(s: &Source<'_>, case: &str, of: String) -> Figure {
+    let mut all = series(s, case, &|r| num(&r["fsync_ns"]));
+    for series in &mut all {
+        let one = series.points.iter().find(|p| p.x == 1.0).map_or(f64::NAN, |p| p.y);
+        series.points.iter_mut().for_each(|p| p.y /= one);
+    }
+    let y = Axis::log(s.t(words::EXT4_TIMES_ONE), "").switched();
+    let texts = (words::EXT4_GROWTH, words::EXT4_GROWTH_CAPTION);
+    let mut f = figure(s, (format!("ext4-fig10-{case}-growth"), of), texts, (y, case), all);
+    if case == "extend" {
+        for (id, n) in [("min_growth", 10.0), ("max_growth", 1000.0)] {
+            let id = format!("fig10.3.4.extend.{id}");
+            f.marks.extend(s.mark(&id, Some(n), Some(0), |v| v + 1.0));
+            let interval = s.claim(&id).and_then(|c| c.interval);
+            let points = f.series.first_mut().map(|s| &mut s.points);
+            if let Some(p) = points.and_then(|p| p.iter_mut().find(|p| p.x == n)) {
+                p.range = interval.map(|i| i.map(|v| v + 1.0));
+            }
+        }
+        f.claims = vec!["fig10.3.4.extend.".to_owned(), "fig10.n10.".to_owned()];
+    } else {
+        f.claims = vec!["fig10.alloc.step".to_owned()];
+    }
+    f
+}
+
+fn data_blocks(s: &Source<'_>, case: &str, of: String) -> Figure {
+    let all = series(s, case, &|r| num(&r["data_blocks"]));
+    let y = Axis::log(s.t(words::EXT4_DATA_AXIS), "").switched();
+    let texts = (words::EXT4_DATA_BLOCKS, words::EXT4_DATA_CAPTION);
+    let mut f = figure(s, (format!("ext4-fig11-{case}"), of), texts, (y, case), all);
+    let marks: Vec<Mark> = f
+        .series
+        .iter()
+        .enumerate()
+        .flat_map(|(n, series)| series.points.iter().map(move |p| (n, series, p)))
+        .filter_map(|(n, series, p)| {
+            let id = format!("fig11.{}.{case}.n{}", series.name, p.x);
+            s.mark(&id, Some(p.x), Some(n), |v| v)
+        })
+        .collect();
+    f.claims = f.series.iter().map(|series| format!("fig11.{}.{case}.", series.name)).collect();
+    f.marks = marks;
+    f
+}
+
+fn metadata(s: &Source<'_>, case: &str) -> Figure {
+    let all = series(s, case, &|r| num(&r["metadata_blocks"]));
+    let y = Axis::log(s.t(words::EXT4_META_AXIS), "").switched();
+    let texts = (words::EXT4_METADATA, words::EXT4_METADATA_CAPTION);
+    let place = ("ext4-metadata".to_owned(), "§5.3".to_owned());
+    let mut f = figure(s, place, texts, (y, case), all);
+    f.claims = ["3.4", "3.8", "4.6"].map(|e| format!("fig10.{e}.alloc.metadata_")).into();
+    f
+}
+
+fn nulls(s: &Source<'_>) -> Table {
+    let all = &s.doc["null_predictors"];
+    let heads = [s.t(words::CLAIM), s.t(words::PAPER), s.t(words::OURS)];
+    let mut t = Table::new(
+        "ext4-nulls",
+        s.tw(words::FIGURE, &["10"]),
+        s.t(words::EXT4_NULL_TITLE),
+        &[&heads[0], &heads[1], &heads[2], "counts", "log N", "no era"],
+    );
+    t.caption = s.t(words::EXT4_NULL_CAPTION);
+    for r in list(&all["ratios"]) {
+        let keys = ["paper", "ours", "counts", "log_linear", "no_era"];
+        let mut row = vec![Cell::text(word(&r["id"])).class("mono")];
+        row.extend(keys.map(|k| Cell::number(number(num(&r[k])))));
+        t.rows.push(row);
+    }
+    let distance = list(&all["distance"]);
+    if !distance.is_empty() {
+        let mut row = vec![Cell::text(s.t(words::EXT4_MEAN_DISTANCE)), Cell::number("")];
+        row.extend(distance.iter().map(|v| Cell::number(number(num(v)))));
+        t.rows.push(row);
+    }
+    t
+}
+
+fn cuts(s: &Source<'_>) -> Table {
+    let heads = [
+        words::EXT4_ERA,
+        words::EXT4_PROGRAMS,
+        words::EXT4_CUT,
+        words::EXT4_STATES,
+        words::EXT4_DISTINCT,
+        words::EXT4_EXPOSURE,
+        words::EXT4_SIZE_AHEAD,
+        words::EXT4_TAIL_AHEAD,
+        words::EXT4_LOST,
+        words::F2FS_EXAMPLE,
+    ]
+    .map(|h| s.t(h));
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut t = Table::new("ext4-cuts", "§3.2, §6".to_owned(), s.t(words::EXT4_CUTS_TITLE), &heads);
+    t.caption = s.t(words::EXT4_CUTS_CAPTION);
+    for r in list(&s.doc["cuts"]) {
+        let keys =
+            ["count", "raw", "distinct", "exposure", "size_ahead", "tail_ahead", "lost_sync"];
+        let mut row = vec![Cell::text(word(&r["era"])), Cell::text(word(&r["programs"]))];
+        row.extend(keys.map(|k| Cell::number(number(num(&r[k])))));
+        row.push(Cell::text(word(&r["example"])).class("mono"));
+        t.rows.push(row);
+    }
+    t.claims = ["ordered.", "sqlite.", "size_ahead."].map(str::to_owned).into();
+    t
+}
+
+/// Kernels: how many runs, how many of them equal in everything.
+fn real(s: &Source<'_>) -> Table {
+    let heads = [words::EXT4_KERNEL, words::EXT4_RUNS, words::EXT4_EQUAL, words::EXT4_NOT_EQUAL];
+    let heads = heads.map(|h| s.t(h));
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut t = Table::new("ext4-kernels", s.t(words::BESIDE), s.t(words::EXT4_REAL_TITLE), &heads);
+    t.caption = s.t(words::EXT4_REAL_CAPTION);
+    // Name, runs, equal ones.
+    let mut kernels: Vec<(String, u32, u32)> = Vec::new();
+    let old = list(&s.doc["real_kernels"]["runs"]).iter().map(|r| {
+        let kernel = word(&r["run"]).split('/').next().unwrap_or_default();
+        (kernel.replace("linux-", "Linux "), r["differences"].as_u64() == Some(0))
+    });
+    let today = list(&s.doc["linux_6_18"]["runs"]).iter().map(|r| {
+        let kernel = word(&s.doc["linux_6_18"]["kernel"]);
+        (format!("Linux {kernel}"), list(&r["differences"]).is_empty())
+    });
+    for (kernel, is_equal) in old.chain(today) {
+        if kernels.last().is_none_or(|k| k.0 != kernel) {
+            kernels.push((kernel, 0, 0));
+        }
+        if let Some(last) = kernels.last_mut() {
+            last.1 += 1;
+            last.2 += u32::from(is_equal);
+        }
+    }
+    for (kernel, all, equal) in kernels {
+        let cells = [all, equal, all - equal].map(|n| Cell::number(n.to_string()));
+        t.rows.push([vec![Cell::text(kernel)], cells.into()].concat());
+    }
+    t
+}
+
+fn listed(s: &Source<'_>) -> Table {
+    let texts = [
+        words::RUN,
+        words::EXT4_PHASE,
+        words::EXT4_BLOCKS,
+        words::EXT4_WHAT,
+        words::OURS,
+        words::EXT4_THEIRS,
+        words::EXT4_FUNCTION,
+        words::WHY,
+    ]
+    .map(|h| s.t(h));
+    let heads: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let mut t =
+        Table::new("ext4-differences", s.t(words::BESIDE), s.t(words::EXT4_LISTED_TITLE), &heads);
+    t.caption = s.t(words::EXT4_LISTED_CAPTION);
+    for d in list(&s.doc["real_kernels"]["listed_differences"]) {
+        let keys = ["run", "phase", "class", "what", "ours", "theirs", "kernel_function"];
+        let mut row: Vec<Cell> = keys.map(|k| Cell::text(word(&d[k]))).into();
+        row.push(Cell::text(word(&d["why"])).class("long"));
+        t.rows.push(row);
+    }
+    t
+}

@@ -1,0 +1,200 @@
+//! A run or an experiment: its `summary.json` as tables, its `points.csv` as tables and figures.
+
+use serde_json::Value;
+
+use super::Run;
+use super::block::Block;
+use super::figure::{Axis, Figure, Point, Series, Shape};
+use super::scale::number;
+use super::table::{Cell, Table};
+use super::words::{self, Lang};
+
+/// Most rows of a table; the rest is in the file.
+const ROWS_MAX: usize = 500;
+/// Most figures of one `points.csv`.
+const FIGURES_MAX: usize = 12;
+/// Most series of a figure.
+const SERIES_MAX: usize = 8;
+
+/// Its tables and figures; `n` is its place on the page.
+pub fn blocks(run: &Run, n: usize, lang: Lang) -> Vec<Block> {
+    let mut out = Vec::new();
+    if let Some((heads, rows)) = &run.points {
+        out.extend(figures(heads, rows, n, lang).into_iter().map(Block::Figure));
+        let mut t = Table::new(
+            &format!("run-{n}-points"),
+            "points.csv".to_owned(),
+            words::POINTS.of(lang).to_owned(),
+            &heads.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        for row in rows.iter().take(ROWS_MAX) {
+            t.rows.push(row.iter().map(|c| cell(c)).collect());
+        }
+        t.caption = more(rows.len(), lang);
+        out.push(Block::Table(t));
+    }
+    let heads = [words::KEY.of(lang), words::VALUE.of(lang)];
+    let mut t = Table::new(
+        &format!("run-{n}-summary"),
+        "summary.json".to_owned(),
+        words::SUMMARY_JSON.of(lang).to_owned(),
+        &heads,
+    );
+    let mut flat = Vec::new();
+    flatten("", &run.summary, &mut flat);
+    t.caption = more(flat.len(), lang);
+    for (key, value) in flat.into_iter().take(ROWS_MAX) {
+        t.rows.push(vec![Cell::text(key).class("mono"), cell(&value)]);
+    }
+    out.push(Block::Table(t));
+    out
+}
+
+fn more(rows: usize, lang: Lang) -> String {
+    match rows.checked_sub(ROWS_MAX) {
+        Some(rest) if rest > 0 => words::MORE_ROWS.with(lang, &[&rest.to_string()]),
+        _ => String::new(),
+    }
+}
+
+fn cell(text: &str) -> Cell {
+    match text.parse::<f64>() {
+        Ok(v) if v.is_finite() => Cell { tip: text.to_owned(), ..Cell::number(number(v)) },
+        _ => Cell::text(text),
+    }
+}
+
+/// Every value that is not made of others, by its path.
+fn flatten(path: &str, v: &Value, out: &mut Vec<(String, String)>) {
+    let under = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match v {
+        Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&under(k), v, out)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(n, v)| flatten(&under(&n.to_string()), v, out));
+        }
+        Value::String(s) => out.push((path.to_owned(), s.clone())),
+        other => out.push((path.to_owned(), other.to_string())),
+    }
+}
+
+/// What columns of points are: those that say what was run, and those that were measured.
+struct Columns {
+    /// The one along the x axis.
+    x: usize,
+    /// Others that say what was run and are not the same everywhere, without the seed.
+    by: Vec<usize>,
+    /// Measured.
+    y: Vec<usize>,
+}
+
+/// Columns stand as they are swept, then what came of it: the first column of numbers is the x
+/// axis if it has several values, a column of words tells series apart, and so do those whose few
+/// values come again and again in the same combinations.
+fn columns(heads: &[String], rows: &[Vec<String>]) -> Option<Columns> {
+    let values = |c: usize| {
+        let mut all: Vec<&str> = rows.iter().map(|r| r[c].as_str()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let is_number = |c: usize| values(c).iter().all(|v| v.parse::<f64>().is_ok());
+    let is_seed = |c: usize| heads[c] == "seed" || heads[c].ends_with(".seed");
+    let all: Vec<usize> = (0..heads.len()).filter(|c| !is_seed(*c)).collect();
+    let words: Vec<usize> = all.iter().copied().filter(|c| !is_number(*c)).collect();
+    let numbers: Vec<usize> =
+        all.iter().copied().filter(|c| is_number(*c) && values(*c).len() > 1).collect();
+    let x = *numbers.first()?;
+    // A parameter that is swept has each of its values in rows with the same x.
+    let repeats = |c: usize| values(c).len() * values(x).len() <= rows.len();
+    let is_swept = |c: &usize| *c > x && repeats(*c) && values(*c).len() <= SERIES_MAX;
+    let swept: Vec<usize> = numbers.iter().copied().skip(1).take_while(is_swept).collect();
+    let y: Vec<usize> = numbers.iter().copied().filter(|c| *c != x && !swept.contains(c)).collect();
+    let by = words.into_iter().filter(|c| values(*c).len() > 1).chain(swept).collect();
+    Some(Columns { x, by, y })
+}
+
+fn figures(heads: &[String], rows: &[Vec<String>], n: usize, lang: Lang) -> Vec<Figure> {
+    let Some(columns) = columns(heads, rows) else { return Vec::new() };
+    let value = |row: &[String], c: usize| row[c].parse::<f64>().unwrap_or(f64::NAN);
+    let name = |row: &[String]| {
+        let parts: Vec<&str> = columns.by.iter().map(|c| row[*c].as_str()).collect();
+        parts.join(", ")
+    };
+    let mut names: Vec<String> = Vec::new();
+    for row in rows {
+        let name = name(row);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.truncate(SERIES_MAX);
+    let one = |y: usize| {
+        let series = names.iter().enumerate().map(|(style, wanted)| {
+            let of: Vec<&Vec<String>> = rows.iter().filter(|r| name(r) == *wanted).collect();
+            let points = means(of.iter().map(|r| [value(r, columns.x), value(r, y)]));
+            let shown = if wanted.is_empty() { heads[y].clone() } else { wanted.clone() };
+            Series::new(shown, style, points)
+        });
+        Figure {
+            id: format!("run-{n}-{}", heads[y].replace(|c: char| !c.is_ascii_alphanumeric(), "-")),
+            number: "points.csv".to_owned(),
+            title: words::CHART_OF.with(lang, &[&heads[y], &heads[columns.x]]),
+            caption: String::new(),
+            shape: Shape::Lines,
+            x: Axis::linear(&heads[columns.x], ""),
+            y: Axis::linear(&heads[y], "").switched(),
+            series: series.collect(),
+            marks: Vec::new(),
+            claims: Vec::new(),
+        }
+    };
+    columns.y.iter().take(FIGURES_MAX).map(|y| one(*y)).collect()
+}
+
+/// Points of the same x (other seeds) as one: mean, lowest and highest.
+fn means(points: impl Iterator<Item = [f64; 2]>) -> Vec<Point> {
+    let mut all: Vec<[f64; 2]> = points.filter(|p| p.iter().all(|v| v.is_finite())).collect();
+    all.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let of = |group: &[[f64; 2]]| {
+        let ys = || group.iter().map(|p| p[1]);
+        let (low, high) =
+            (ys().fold(f64::INFINITY, f64::min), ys().fold(f64::NEG_INFINITY, f64::max));
+        let range = (low < high).then_some([low, high]);
+        Point { range, ..Point::new(group[0][0], ys().sum::<f64>() / group.len() as f64) }
+    };
+    all.chunk_by(|a, b| a[0] == b[0]).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
+        let mut lines = text.lines().map(|l| l.split(',').map(str::to_owned).collect::<Vec<_>>());
+        (lines.next().expect("heads"), lines.collect())
+    }
+
+    #[test]
+    fn the_first_column_of_numbers_is_the_axis_and_words_and_sweeps_are_series() {
+        let (heads, rows) = table(
+            "fs,depth,threads,seed,iops\n\
+             ext4,1,1,1,100\next4,1,1,2,120\next4,2,1,1,180\next4,1,4,1,300\next4,2,4,1,400\n\
+             f2fs,1,1,1,90\nf2fs,2,1,1,150\nf2fs,1,4,1,280\nf2fs,2,4,1,390",
+        );
+        let all = figures(&heads, &rows, 0, Lang::En);
+        assert_eq!(all.len(), 1);
+        let names: Vec<&str> = all[0].series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["ext4, 1", "ext4, 4", "f2fs, 1", "f2fs, 4"]);
+        let first = &all[0].series[0].points;
+        assert_eq!((first[0].x, first[0].y, first[0].range), (1.0, 110.0, Some([100.0, 120.0])));
+        assert_eq!((first[1].y, first[1].range), (180.0, None));
+    }
+
+    #[test]
+    fn values_of_a_summary_are_named_by_their_path() {
+        let mut flat = Vec::new();
+        flatten("", &serde_json::json!({ "a": [1, { "b": "x" }], "c": null }), &mut flat);
+        let flat: Vec<(&str, &str)> = flat.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(flat, [("a.0", "1"), ("a.1.b", "x"), ("c", "null")]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The page holds every claim, in both languages, whatever else its documents lack.
+
+use serde_json::{Value, json};
+use wp_lab::claims::{Claims, Measured};
+use wp_report::page::{Input, Lang, Paper, Rule, Run, page};
+
+const PAPERS: [&str; 5] =
+    ["ext4-fsync", "f2fs-oprw", "direct-io", "inode-trim", "journal-conflict"];
+
+/// All claims as judged by a run that found the middle of each band, and nothing else.
+fn input() -> Input {
+    let claims = Claims::fixed();
+    let paper = |slug: &str| {
+        let judged: Vec<Value> = claims
+            .of(slug)
+            .map(|c| {
+                let middle = (c.band[0] + c.band[1]) / 2.0;
+                let judged = Measured::value(middle).why("<b>why & \"how\"").judge(c);
+                serde_json::to_value(judged.expect("a number")).expect("JSON")
+            })
+            .collect();
+        Paper {
+            slug: slug.to_owned(),
+            document: json!({ "claims": judged }),
+            text: "tables </pre>".to_owned(),
+            resolved: format!("paper = \"{slug}\"\n"),
+            command: format!("writepath reproduce {slug} --seed 1"),
+            hash: "0123456789ab".to_owned(),
+            digest: "f".repeat(64),
+            is_quick: false,
+        }
+    };
+    let rules = claims.iter().map(|c| Rule {
+        paper: c.paper.clone(),
+        id: c.id.clone(),
+        rule: c.rule.clone().unwrap_or_default(),
+        null: c.null.clone().unwrap_or_default(),
+    });
+    Input {
+        papers: PAPERS.map(paper).into(),
+        rules: rules.collect(),
+        version: "1".to_owned(),
+        ..Input::default()
+    }
+}
+
+#[test]
+fn every_claim_stands_on_the_page_with_its_rule_and_has_a_korean_sentence() {
+    let input = input();
+    let claims = Claims::fixed();
+    let pages = Lang::ALL.map(|lang| page(&input, lang).expect("a page"));
+    for c in claims.iter() {
+        for page in &pages {
+            let place = format!("<tr id=\"claim-{}-{}\"", c.paper, c.id);
+            assert_eq!(page.matches(&place).count(), 1, "{place}");
+        }
+        let english = c.what.replace('<', "&lt;").replace('>', "&gt;");
+        assert!(pages[0].contains(&format!("<span>{english}</span>")), "{}", c.what);
+        // The data for programs, at the end, has documents as they are.
+        let shown = pages[1].split("<script type=").next().unwrap_or_default();
+        assert!(!shown.contains(&english), "no Korean for: {}", c.what);
+        if let Some(rule) = &c.rule {
+            assert!(pages[0].contains(&rule.replace('>', "&gt;")), "{rule}");
+        }
+    }
+    assert!(claims.iter().count() > 150);
+    for slug in PAPERS {
+        assert!(pages[0].contains(&format!("<code>writepath reproduce {slug} --seed 1</code>")));
+    }
+    assert_eq!(pages[0], page(&input, Lang::En).expect("a page"), "the same bytes again");
+}
+
+#[test]
+fn a_document_that_is_none_is_refused_with_the_claim_that_is_wrong() {
+    let mut input = input();
+    input.papers[1].document["claims"][0]["verdict"] = json!("perhaps");
+    let e = page(&input, Lang::En).expect_err("an unknown verdict");
+    assert_eq!(e.paper, "f2fs-oprw");
+    assert!(e.to_string().contains("table3.1.prepare_data: a verdict `perhaps`"), "{e}");
+    input.papers[1].document = json!([1, 2]);
+    assert!(page(&input, Lang::Ko).expect_err("no claims").to_string().contains("no `claims`"));
+}
+
+#[test]
+fn a_run_is_shown_as_its_summary_and_points() {
+    let rows = [["ext4", "1", "100"], ["ext4", "2", "180"], ["f2fs", "1", "90"]];
+    let run = Run {
+        name: "sweep".to_owned(),
+        hash: "ab".to_owned(),
+        resolved: String::new(),
+        summary: json!({ "iops": { "mean": 1234.5 }, "</script>": "<&>" }),
+        points: Some((
+            ["fs", "depth", "iops"].map(str::to_owned).into(),
+            rows.map(|r| r.map(str::to_owned).into()).into(),
+        )),
+    };
+    let input = Input { runs: vec![run], ..Input::default() };
+    let text = page(&input, Lang::En).expect("a page");
+    assert!(text.contains("iops over depth") && text.contains("iops.mean"));
+    assert!(text.contains("id=\"run-0-iops\"") && text.contains("data-s=\"1\""));
+    assert_eq!(text.matches("</script>").count(), 2, "its own two, and none of the document's");
+}
