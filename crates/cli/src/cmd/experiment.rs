@@ -106,12 +106,7 @@ fn read(file: &Path, seed: Option<u64>, out: &Out) -> Result<Experiment, ExitCod
 }
 
 /// Runs an experiment file; `seed` is in place of its own.
-pub fn run(
-    file: &Path,
-    a: &RunArgs,
-    (seed, root): (Option<u64>, &Path),
-    out: &Out,
-) -> ExitCode {
+pub fn run(file: &Path, a: &RunArgs, (seed, root): (Option<u64>, &Path), out: &Out) -> ExitCode {
     let shard = match a.shard.as_deref().map(Shard::parse).transpose() {
         Ok(shard) => shard.unwrap_or(Shard::WHOLE),
         Err(e) => return out.fail(Exit::Usage, "shard", &e, "as in `--shard 2/8`"),
@@ -205,8 +200,7 @@ impl Work<'_> {
     }
 
     fn failed(&self, n: usize, error: &MachineError) -> ExitCode {
-        let (_, seed) = self.e.run_of(n);
-        self.out.note(&format!("run {n}: {}, seed {seed}", self.e.describe(n)));
+        self.out.note(&format!("run {n}: {}", self.e.describe(n)));
         self.out.machine_error(error)
     }
 }
@@ -333,8 +327,7 @@ fn points(e: &Experiment, rows: &[Row]) -> String {
         if of.is_empty() {
             continue;
         }
-        let found = table::summaries(&of);
-        let cell = |name: &String| match found.get(name) {
+        let cell = |name: &String| match table::metric_of(&of, name) {
             None => "-".to_owned(),
             Some(s) if s.spread() == 0.0 => number(s.mean),
             Some(s) => format!("{} ±{:.1}%", number(s.mean), s.spread() * 50.0),
@@ -359,6 +352,9 @@ fn points(e: &Experiment, rows: &[Row]) -> String {
     }
     text
 }
+
+/// Most machines that a check builds and mounts.
+const MACHINES: usize = 64;
 
 /// What a file is, by its name and what it begins with.
 fn kind(file: &Path, bytes: &[u8]) -> &'static str {
@@ -389,7 +385,13 @@ pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
         "fio" => super::fio::check_file(&a.file, &a.vars, out),
         "wml" => super::filebench::check_file(&a.file, &a.vars, out),
         "experiment" => match read(&a.file, None, out) {
-            Ok(e) => checked(&e, out),
+            Ok(e) => match e.try_machines(MACHINES) {
+                Ok(()) => checked(&e, out),
+                Err((point, error)) => {
+                    out.note(&format!("{}: {}", a.file.display(), e.sweep.describe(point)));
+                    out.machine_error(&error)
+                }
+            },
             Err(code) => code,
         },
         other => {
@@ -400,8 +402,7 @@ pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
 }
 
 fn checked(e: &Experiment, out: &Out) -> ExitCode {
-    let counts =
-        format!("{} points, {} runs, {} claims", e.points.len(), e.runs(), e.claims.len());
+    let counts = format!("{} points, {} runs, {} claims", e.points.len(), e.runs(), e.claims.len());
     let doc = json!({
         "schema": "writepath.check/1", "kind": "experiment", "name": e.name,
         "points": e.points.len(), "runs": e.runs(), "claims": e.claims.len(),

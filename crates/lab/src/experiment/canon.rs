@@ -155,7 +155,8 @@ fn axis(axis: &Axis, files: &Files) -> Vec<String> {
                 return found.map_or_else(String::new, |(key, v)| value(key, v));
             }
             let label = format!("as = {}", quoted(&choice.labels[column]));
-            let puts = choice.own_puts(column).map(|(k, v)| format!("{} = {}", key(k), value(k, v)));
+            let puts =
+                choice.own_puts(column).map(|(k, v)| format!("{} = {}", key(k), value(k, v)));
             let all: Vec<String> = std::iter::once(label).chain(puts).collect();
             format!("{{ {} }}", all.join(", "))
         });

@@ -61,10 +61,6 @@ pub(super) fn read(
 ) -> Option<CrashPlan> {
     let before = found.len();
     let fields = Fields::new("crash", item, &[], found);
-    if machine.sectors.is_some() {
-        let help = "leave `partition_size` out; `device.capacity_bytes` makes the drive smaller";
-        wrong(found, &fields.at, "power cuts are of a drive without partitions", help);
-    }
     if measure != Measure::default() {
         wrong(found, &fields.at, "nothing is measured beside power cuts", "leave [measure] out");
     }
@@ -151,9 +147,15 @@ fn instants(
     let random = fields.number("random", 1..=RANDOM_MAX, found);
     let at = fields.unit("at", Unit::Time(1), found);
     let points = fields.text("points", found);
-    let given: Vec<&str> = ["random", "at"].into_iter().filter(|k| fields.item(k).is_some()).collect();
+    let given: Vec<&str> =
+        ["random", "at"].into_iter().filter(|k| fields.item(k).is_some()).collect();
     if let [_, second] = given[..] {
-        wrong(found, &fields.place(second), "both `random` and `at`", "one says when the power goes");
+        wrong(
+            found,
+            &fields.place(second),
+            "both `random` and `at`",
+            "one says when the power goes",
+        );
         return None;
     }
     let instants = match (points, random, at) {
@@ -166,7 +168,12 @@ fn instants(
         }
         (Some(other), ..) => {
             let what = format!("`{other}` are no instants here");
-            wrong(found, &fields.place("points"), what, "`points = \"every\"`, or `random = N`, or `at = \"120s\"`");
+            wrong(
+                found,
+                &fields.place("points"),
+                what,
+                "`points = \"every\"`, or `random = N`, or `at = \"120s\"`",
+            );
             return None;
         }
         (None, Some(_), Some(_)) => return None,
@@ -285,7 +292,9 @@ type Counts = (Totals, BTreeMap<Rule, u64>, Vec<String>);
 /// A failure in words.
 fn tell(v: &Violation, when: &str) -> String {
     let place = v.offset.map_or(String::new(), |o| format!(" at byte {o}"));
-    format!("{} {}{place}: {}, not {} ({when})", v.rule.name(), v.path, v.seen, v.expected)
+    let file = if v.path.is_empty() { String::new() } else { format!(" {}", v.path) };
+    let (rule, seen, expected) = (v.rule.name(), &v.seen, &v.expected);
+    format!("{rule}{file}{place}: {seen}, expected: {expected} ({when})")
 }
 
 /// Every state of every instant.

@@ -189,7 +189,13 @@ pub const KEYS: &[Key] = &[
     ),
     k("crash", "complete", Number, ("16", "12"), "units in doubt up to which all states are seen"),
     k("crash", "samples", Number, ("64", "256"), "states of an instant that has more"),
-    k("crash", "check", List, ("", "[\"fsck\", \"O4-lost-sync\"]"), "what is looked for; all if left out"),
+    k(
+        "crash",
+        "check",
+        List,
+        ("", "[\"fsck\", \"O4-lost-sync\"]"),
+        "what is looked for; all if left out",
+    ),
     k(
         "crash",
         "hold",

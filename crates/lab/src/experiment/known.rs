@@ -13,19 +13,34 @@ use crate::machine::make_device;
 /// Numbers of the registry's workloads. A test runs each of them.
 pub const NUMBERS: &[(&str, &[&str])] = &[
     ("fsync-last", &["write_ns", "fsync_ns"]),
+    ("create-delete", &["files", "elapsed_ns"]),
     ("fsync-create", &["fsync_ns", "over_fsync_ns"]),
     (
         "mobibench",
         &[
-            "records", "bytes", "elapsed_ns", "kib_per_s", "iops", "record_p50_ns",
-            "record_p99_ns", "mib_per_s", "records_per_s",
+            "records",
+            "bytes",
+            "elapsed_ns",
+            "kib_per_s",
+            "iops",
+            "record_p50_ns",
+            "record_p99_ns",
+            "mib_per_s",
+            "records_per_s",
         ],
     ),
     (
         "oltp-insert",
         &[
-            "inserts", "elapsed_ns", "inserts_per_s", "insert_p50_ns", "insert_p99_ns",
-            "log_writes_512", "log_writes_1024", "fdatasyncs", "table_growths",
+            "inserts",
+            "elapsed_ns",
+            "inserts_per_s",
+            "insert_p50_ns",
+            "insert_p99_ns",
+            "log_writes_512",
+            "log_writes_1024",
+            "fdatasyncs",
+            "table_growths",
         ],
     ),
     ("wl-varmail", &["loops", "fsyncs", "fsync_p50_ns", "fsync_p99_ns"]),
@@ -34,16 +49,35 @@ pub const NUMBERS: &[(&str, &[&str])] = &[
     (
         "fio",
         &[
-            "iops", "read_ios", "read_bytes", "read_runtime_ns", "read_iops", "read_p50_ns",
-            "read_p99_ns", "write_ios", "write_bytes", "write_runtime_ns", "write_iops",
-            "write_p50_ns", "write_p99_ns", "sync_ios", "sync_p50_ns", "sync_p99_ns",
+            "iops",
+            "read_ios",
+            "read_bytes",
+            "read_runtime_ns",
+            "read_iops",
+            "read_p50_ns",
+            "read_p99_ns",
+            "write_ios",
+            "write_bytes",
+            "write_runtime_ns",
+            "write_iops",
+            "write_p50_ns",
+            "write_p99_ns",
+            "sync_ios",
+            "sync_p50_ns",
+            "sync_p99_ns",
         ],
     ),
 ];
 
 const FILEBENCH: &[&str] = &[
-    "operations", "elapsed_ns", "operations_per_s", "loops", "written_bytes", "read_bytes",
-    "files", "ops_per_s",
+    "operations",
+    "elapsed_ns",
+    "operations_per_s",
+    "loops",
+    "written_bytes",
+    "read_bytes",
+    "files",
+    "ops_per_s",
 ];
 
 /// What is told of each flowop of filebench, and of each call of a program.

@@ -16,15 +16,14 @@ use crate::workload::fsync_last::{MARK_FSYNC, MARK_RETURN, MARK_WRITE};
 /// Name of the task that runs the workload: summaries know it as the one that calls fsync.
 pub const TASK: &str = "w2";
 /// Events that phases are made of.
-pub const CLASSES: Class =
-    Class(Class::BLOCK.0 | Class::JBD2.0 | Class::SYSCALL.0 | Class::MARK.0);
+pub const CLASSES: Class = Class(Class::BLOCK.0 | Class::JBD2.0 | Class::SYSCALL.0 | Class::MARK.0);
 /// Seconds at the end of the watched time that are left out, as recordings do.
 const MARGIN_S: i64 = 2;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// Blocks dispatched, by phase (`write`, `fsync`, `after`), class and task; and what is on disk when
-/// the fsync returns.
+/// Blocks dispatched, by phase (`write`, `fsync`, `after`), class and task; and what is on disk
+/// when the fsync returns.
 ///
 /// Errors: an image that cannot be read.
 pub(super) fn phases(

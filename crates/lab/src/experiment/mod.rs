@@ -52,6 +52,7 @@ use self::read::{Fields, wrong};
 use self::resolve::Files;
 use self::source::{Table, Value};
 use self::sweep::{RUNS_MAX, Sweep};
+use crate::machine::{Machine, MachineError};
 
 /// Most errors that are told of one file.
 const ERRORS_MAX: usize = 50;
@@ -104,7 +105,24 @@ impl Experiment {
         let (point, seed) = self.run_of(n);
         let place = self.sweep.describe(point);
         let place = if place.is_empty() { self.name.clone() } else { place };
-        if self.repeat > 1 { format!("{place}, seed {seed}") } else { place }
+        format!("{place}, seed {seed}")
+    }
+
+    /// Builds and mounts each machine once, which is what options of mkfs and mount are checked by,
+    /// the first so many that differ. Errors: the first that cannot be, with its point.
+    pub fn try_machines(&self, most: usize) -> Result<(), (usize, MachineError)> {
+        let mut seen = BTreeSet::new();
+        for (n, setup) in self.points.iter().enumerate() {
+            let of_machine = setup.settings.iter().filter(|(k, _)| !k.starts_with("workload."));
+            let text: String = of_machine.map(|(k, v)| format!("{k}={v}\n")).collect();
+            if seen.len() < most && seen.insert(text) {
+                let machine = Machine::new(setup.machine.clone(), None).map_err(|e| (n, e))?;
+                let vfs = machine.mount().map_err(|e| (n, e))?;
+                drop(vfs);
+                machine.rt.cut();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -198,7 +216,8 @@ fn experiment(
     let runs = sweep.len().saturating_mul(begin.repeat);
     if runs > RUNS_MAX || begin.seed.checked_add(begin.repeat).is_none() {
         let at = fields.place(if fields.item("sweep").is_some() { "sweep" } else { "repeat" });
-        let what = format!("{} points with {} seeds each are {runs} runs", sweep.len(), begin.repeat);
+        let what =
+            format!("{} points with {} seeds each are {runs} runs", sweep.len(), begin.repeat);
         wrong(found, &at, what, format!("at most {RUNS_MAX}: sweep less, or write several files"));
         return None;
     }
@@ -210,6 +229,7 @@ fn experiment(
     let (points, common) = resolve_all(&root, &top, &sweep, &mut files, found)?;
     let claims = claims::read(&fields, &begin.name, &sweep, found);
     check_claims(&points, &sweep, &claims, found);
+    check_shown(&points, &fields, found);
     let head = Head {
         name: &begin.name,
         about: &begin.about,
@@ -254,12 +274,7 @@ fn resolve_all(
     (points.len() as u64 == sweep.len()).then_some((points, common))
 }
 
-fn check_claims(
-    points: &[Setup],
-    sweep: &Sweep,
-    claims: &[Said],
-    found: &mut Vec<Diagnostic>,
-) {
+fn check_claims(points: &[Setup], sweep: &Sweep, claims: &[Said], found: &mut Vec<Diagnostic>) {
     let all: std::cell::RefCell<BTreeMap<usize, Known>> = Default::default();
     let has = |point: usize, name: &str| {
         let mut all = all.borrow_mut();
@@ -268,6 +283,23 @@ fn check_claims(
     };
     for said in claims {
         claims::check(said, sweep, &has, found);
+    }
+}
+
+/// Is each metric that the table is to have one of some point?
+fn check_shown(points: &[Setup], fields: &Fields<'_>, found: &mut Vec<Diagnostic>) {
+    let shown = fields.texts("show", &mut Vec::new());
+    if shown.is_empty() {
+        return;
+    }
+    let known: Vec<Known> = points.iter().map(Known::of).collect();
+    for (name, at) in shown {
+        let mut answers = known.iter().map(|k| k.has(name));
+        if let Some(Err(why)) = answers.next()
+            && answers.all(|a| a.is_err())
+        {
+            wrong(found, &at, why, "");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use wp_workload::fio::{Diagnostic, Place, nearest_of};
 
-use super::keys::{self, Takes};
+use super::keys;
 use super::source::{Item, Table, Value};
 use super::units::Unit;
 
@@ -186,12 +186,7 @@ pub fn real(item: &Item) -> Option<f64> {
 }
 
 /// A string with a unit, as a number of these.
-pub fn unit_of(
-    name: &str,
-    item: &Item,
-    unit: Unit,
-    found: &mut Vec<Diagnostic>,
-) -> Option<u64> {
+pub fn unit_of(name: &str, item: &Item, unit: Unit, found: &mut Vec<Diagnostic>) -> Option<u64> {
     let (what, example) = unit.words();
     match &item.value {
         Value::Text(text) => match unit.number(text) {
@@ -213,18 +208,5 @@ pub fn unit_of(
             wrong(found, &item.at, message, format!("write {example}"));
             None
         }
-    }
-}
-
-/// Does a value fit what a key takes? For sweeps, whose values are looked at before their points.
-pub fn fits(takes: Takes, value: &Value) -> bool {
-    match takes {
-        Takes::Text | Takes::Path | Takes::Size | Takes::Time => matches!(value, Value::Text(_)),
-        Takes::Number => matches!(value, Value::Int(_)),
-        Takes::Real => matches!(value, Value::Int(_) | Value::Float(_)),
-        Takes::Truth => matches!(value, Value::Bool(_)),
-        Takes::List => matches!(value, Value::List(_)),
-        Takes::Table => matches!(value, Value::Table(_)),
-        Takes::Any => true,
     }
 }

@@ -43,6 +43,8 @@ pub struct Setup {
     pub crash: Option<CrashPlan>,
     /// Every setting with its value as TOML, defaults too, by dotted key, in order.
     pub settings: Settings,
+    /// Names of the inputs that it reads.
+    pub inputs: Vec<String>,
 }
 
 impl Setup {
@@ -59,12 +61,19 @@ pub struct Files {
     pub inputs: BTreeMap<String, Vec<u8>>,
     /// Names by the path that the file has.
     pub names: BTreeMap<String, String>,
+    /// Names that were kept since this was emptied.
+    kept: Vec<String>,
 }
 
 impl Files {
     /// Paths are from `dir` on.
     pub fn new(dir: &Path) -> Files {
-        Files { dir: dir.to_owned(), inputs: BTreeMap::new(), names: BTreeMap::new() }
+        Files {
+            dir: dir.to_owned(),
+            inputs: BTreeMap::new(),
+            names: BTreeMap::new(),
+            kept: Vec::new(),
+        }
     }
 
     /// The host's path of one that the file names.
@@ -100,8 +109,11 @@ impl Files {
             let Some(inside) = inside.filter(|p| !p.contains("..")) else {
                 return Err(format!("it includes {other}, which is not below its folder"));
             };
-            self.inputs.insert(format!("{stored_folder}/{inside}"), bytes.clone());
+            let name = format!("{stored_folder}/{inside}");
+            self.kept.push(name.clone());
+            self.inputs.insert(name, bytes.clone());
         }
+        self.kept.push(stored.clone());
         self.inputs.insert(stored.clone(), bytes.to_vec());
         self.names.insert(path.to_owned(), stored.clone());
         Ok(stored)
@@ -132,6 +144,7 @@ pub fn resolve(
     found: &mut Vec<Diagnostic>,
 ) -> Option<Setup> {
     let before = found.len();
+    files.kept.clear();
     let root = Fields::new("", (file, at), &[], found);
     let nothing = Table::default();
     let mut settings = Settings::new();
@@ -139,10 +152,10 @@ pub fn resolve(
     let fs = file_system((table, &fs_at), &mut settings, found);
     let (table, at) = section(&root, "device", &nothing, found);
     let device = device((table, &at), &mut settings, found);
-    let (table, at) = section(&root, "machine", &nothing, found);
+    let (table_of_machine, at) = section(&root, "machine", &nothing, found);
     let machine = match (fs, device) {
         (Some(fs), Some(device)) => {
-            machine((table, &at), (fs, &fs_at), device, &mut settings, found)
+            machine((table_of_machine, &at), (fs, &fs_at), device, &mut settings, found)
         }
         _ => None,
     };
@@ -158,11 +171,21 @@ pub fn resolve(
     let measure = measure((table, &at), work.as_ref(), &mut settings, found);
     let (machine, work) = (machine?, work?);
     let crash = match root.table("crash", found) {
-        Some(item) => crash::read(item, (&machine, &work), measure, &mut settings, found),
+        Some(item) => {
+            for key in ["partition_start", "partition_size"] {
+                if let Some(e) = table_of_machine.get(key) {
+                    let help = "leave it out; `device.capacity_bytes` makes the drive smaller";
+                    wrong(found, &e.at, "power cuts are of a drive without partitions", help);
+                }
+            }
+            settings.retain(|(key, _)| !key.starts_with("machine.partition_"));
+            crash::read(item, (&machine, &work), measure, &mut settings, found)
+        }
         None => None,
     };
     settings.sort();
-    (found.len() == before).then_some(Setup { machine, work, measure, crash, settings })
+    let inputs = std::mem::take(&mut files.kept);
+    (found.len() == before).then_some(Setup { machine, work, measure, crash, settings, inputs })
 }
 
 /// A value of the registry's: its word, checked for units. `None`: an error, or `false` for what
@@ -193,7 +216,8 @@ fn option_word(
             let word = other.word();
             if word.is_none() {
                 let kind = other.kind();
-                let what = format!("`{name}` takes a string, a number or a truth value, not {kind}");
+                let what =
+                    format!("`{name}` takes a string, a number or a truth value, not {kind}");
                 wrong(found, &item.at, what, spec.help);
             }
             word
@@ -268,7 +292,12 @@ fn named<'a, T>(
 }
 
 /// The string of a key that decides what other keys there are; another value is told later.
-fn chosen<'a>(table: &'a Table, key: &str, default: &'a str, at: &'a Place) -> (&'a str, &'a Place) {
+fn chosen<'a>(
+    table: &'a Table,
+    key: &str,
+    default: &'a str,
+    at: &'a Place,
+) -> (&'a str, &'a Place) {
     match table.item(key).map(|i| (&i.value, &i.at)) {
         Some((Value::Text(name), at)) => (name.as_str(), at),
         _ => (default, at),

@@ -17,13 +17,14 @@ use crate::results::{ENGINE, sha256};
 
 /// Where rows of a shard are.
 const ROWS: &str = "rows.json";
+/// What points come to; a shard has none.
+const SUMMARY: &str = "summary.json";
 /// Where the experiment is.
 const RESOLVED: &str = "resolved.toml";
 
-/// One hash of all inputs, with their names.
-pub(super) fn inputs_hash(inputs: &BTreeMap<String, Vec<u8>>) -> String {
-    let lines: String =
-        inputs.iter().map(|(name, bytes)| format!("{name} {}\n", sha256(bytes))).collect();
+/// One hash of inputs, with their names.
+pub(super) fn inputs_hash<'a>(inputs: impl Iterator<Item = (&'a String, &'a Vec<u8>)>) -> String {
+    let lines: String = inputs.map(|(name, bytes)| format!("{name} {}\n", sha256(bytes))).collect();
     sha256(lines.as_bytes())
 }
 
@@ -48,17 +49,17 @@ pub struct Written {
 impl Ready {
     /// Does a claim differ, or could one not be judged?
     pub fn differs(&self) -> bool {
-        let holds = |a: &&Answered| {
-            matches!(a.judged.verdict, Verdict::Match | Verdict::FollowsFromInputs)
-        };
+        let holds =
+            |a: &&Answered| matches!(a.judged.verdict, Verdict::Match | Verdict::FollowsFromInputs);
         self.claims.iter().any(|a| !holds(&a))
     }
 
-    /// Writes it below `root`, under a temporary name until it is whole, and lets `latest` lead
-    /// there. Errors: the host's.
+    /// Writes it below `root`, under a temporary name until it is whole; of a whole experiment lets
+    /// `latest` lead there. Errors: the host's.
     pub fn write(&self, root: &Path) -> io::Result<Written> {
         let dir = root.join(&self.place);
-        let part = dir.with_extension("part");
+        let name = dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let part = dir.with_file_name(format!("{name}.part"));
         if part.exists() {
             std::fs::remove_dir_all(&part)?;
         }
@@ -71,10 +72,11 @@ impl Ready {
             std::fs::remove_dir_all(&dir)?;
         }
         std::fs::rename(&part, &dir)?;
-        if let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) {
+        let is_whole = self.files.contains_key(SUMMARY);
+        if let (true, Some(parent)) = (is_whole, dir.parent()) {
             let (latest, next) = (parent.join("latest"), parent.join("latest.part"));
             drop(std::fs::remove_file(&next));
-            std::os::unix::fs::symlink(name, &next)?;
+            std::os::unix::fs::symlink(&name, &next)?;
             std::fs::rename(next, latest)?;
         }
         Ok(Written { dir })
@@ -107,7 +109,8 @@ fn pretty(doc: &Value) -> Vec<u8> {
 
 /// The files of a result, from its rows, in order.
 pub fn ready(e: &Experiment, rows: &[Row], shard: Shard) -> Ready {
-    let hash = sha256(format!("{}\n{}\n{ENGINE}", e.resolved, inputs_hash(&e.inputs)).as_bytes());
+    let hash =
+        sha256(format!("{}\n{}\n{ENGINE}", e.resolved, inputs_hash(e.inputs.iter())).as_bytes());
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     files.insert(RESOLVED.to_owned(), e.resolved.clone().into_bytes());
     files.insert("points.csv".to_owned(), table::csv(&e.sweep, rows).into_bytes());
@@ -118,7 +121,7 @@ pub fn ready(e: &Experiment, rows: &[Row], shard: Shard) -> Ready {
     if shard == Shard::WHOLE {
         claims.extend(e.claims.iter().map(|said| judge(said, &e.sweep, rows, e.seeds())));
         summary = table::summary(&e.name, &e.sweep, e.seeds(), rows);
-        files.insert("summary.json".to_owned(), pretty(&summary));
+        files.insert(SUMMARY.to_owned(), pretty(&summary));
         let doc = json!({ "schema": "writepath.claims/1", "claims": claims });
         files.insert("claims.json".to_owned(), pretty(&doc));
     } else {
@@ -201,7 +204,8 @@ pub fn merge(dirs: &[PathBuf]) -> Result<(Experiment, Vec<Row>, Ready), MergeErr
         return Err(wrong(format!("{}:\n{what}", path.display())));
     };
     all.sort_by_key(|r| (r.point, r.seed));
-    if let Some(twice) = all.windows(2).find(|w| (w[0].point, w[0].seed) == (w[1].point, w[1].seed)) {
+    if let Some(twice) = all.windows(2).find(|w| (w[0].point, w[0].seed) == (w[1].point, w[1].seed))
+    {
         let place = e.sweep.describe(twice[0].point);
         return Err(wrong(format!("{place}, seed {} is there twice", twice[0].seed)));
     }

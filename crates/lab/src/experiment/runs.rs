@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::kept::Kept;
 use super::run::{Outcome, run};
 use super::table::Row;
-use super::{Experiment, results};
+use super::{Experiment, Setup, results};
 use crate::each::each;
 use crate::machine::MachineError;
 
@@ -61,6 +61,42 @@ pub enum Ended {
     Failed(usize, MachineError),
 }
 
+/// A run that is to be made: its place among the numbers, and what it takes.
+struct Wanted<'a> {
+    place: usize,
+    setup: &'a Setup,
+    seed: u64,
+    shown: String,
+    /// What it is kept under.
+    name: Option<String>,
+}
+
+/// The runs of these numbers: what is kept of them, and what is to be made.
+fn look<'a>(
+    e: &'a Experiment,
+    plan: &Plan<'_>,
+    numbers: &[usize],
+) -> (Vec<Option<Outcome>>, Vec<Wanted<'a>>) {
+    let of_point = |p: &Setup| {
+        let own = e.inputs.iter().filter(|(name, _)| p.inputs.contains(*name));
+        results::inputs_hash(own)
+    };
+    let inputs: Vec<String> = e.points.iter().map(of_point).collect();
+    let (mut outcomes, mut wanted) = (Vec::new(), Vec::new());
+    for (place, n) in numbers.iter().enumerate() {
+        let (point, seed) = e.run_of(*n);
+        let setup = &e.points[point];
+        let name = plan.kept.map(|k| k.name(&setup.text(), &inputs[point], seed));
+        let known = plan.kept.filter(|_| !plan.again).zip(name.as_ref());
+        let outcome = known.and_then(|(kept, name)| kept.find(name));
+        if outcome.is_none() {
+            wanted.push(Wanted { place, setup, seed, shown: e.describe(*n), name });
+        }
+        outcomes.push(outcome);
+    }
+    (outcomes, wanted)
+}
+
 /// Makes the runs. `progress(done, of, name)` is called before each; `false` stops.
 ///
 /// Errors: the host's, of what is kept.
@@ -69,55 +105,36 @@ pub fn run_all(
     plan: &Plan<'_>,
     progress: &(dyn Fn(usize, usize, &str) -> bool + Sync),
 ) -> std::io::Result<Ended> {
-    let inputs = results::inputs_hash(&e.inputs);
     let numbers = plan.shard.runs(e.runs());
-    let name = |n: usize| {
-        let (point, seed) = e.run_of(n);
-        plan.kept.map(|kept| kept.name(&e.points[point].text(), &inputs, seed))
-    };
-    let mut outcomes: Vec<Option<Outcome>> = numbers
-        .iter()
-        .map(|n| {
-            let (kept, name) = (plan.kept.filter(|_| !plan.again)?, name(*n)?);
-            kept.find(&name)
-        })
-        .collect();
-    let missing: Vec<usize> = (0..numbers.len()).filter(|i| outcomes[*i].is_none()).collect();
-    let before = numbers.len() - missing.len();
-    let done = AtomicUsize::new(0);
-    // Places in the file are of this thread.
-    let work: Vec<_> = missing
-        .iter()
-        .map(|i| {
-            let n = numbers[*i];
-            let (point, seed) = e.run_of(n);
-            (&e.points[point], seed, e.describe(n), name(n))
-        })
-        .collect();
-    let made = each(plan.workers, missing.len(), || (), |(), i| {
-        let (setup, seed, shown, name) = &work[i];
-        let so_far = done.load(Ordering::SeqCst);
-        if !progress(so_far, missing.len(), shown) {
-            return None;
-        }
-        let outcome = run(setup, *seed);
-        let kept = match (&outcome, plan.kept, name) {
-            (Ok(outcome), Some(kept), Some(name)) => kept.keep(name, outcome),
-            _ => Ok(()),
-        };
-        done.fetch_add(1, Ordering::SeqCst);
-        Some((outcome, kept))
-    });
-    let mut done = before;
-    for (place, answer) in missing.iter().zip(made) {
+    let (mut outcomes, wanted) = look(e, plan, &numbers);
+    let made = AtomicUsize::new(0);
+    let answers = each(
+        plan.workers,
+        wanted.len(),
+        || (),
+        |(), i| {
+            let w = &wanted[i];
+            if !progress(made.load(Ordering::SeqCst), wanted.len(), &w.shown) {
+                return None;
+            }
+            let outcome = run(w.setup, w.seed);
+            let kept = match (&outcome, plan.kept, &w.name) {
+                (Ok(outcome), Some(kept), Some(name)) => kept.keep(name, outcome),
+                _ => Ok(()),
+            };
+            made.fetch_add(1, Ordering::SeqCst);
+            Some((outcome, kept))
+        },
+    );
+    for (w, answer) in wanted.iter().zip(answers) {
         let Some((outcome, kept)) = answer else { continue };
         kept?;
         match outcome {
-            Ok(outcome) => outcomes[*place] = Some(outcome),
-            Err(error) => return Ok(Ended::Failed(numbers[*place], error)),
+            Ok(outcome) => outcomes[w.place] = Some(outcome),
+            Err(error) => return Ok(Ended::Failed(numbers[w.place], error)),
         }
-        done += 1;
     }
+    let done = outcomes.iter().flatten().count();
     if done < numbers.len() {
         return Ok(Ended::Stopped(done));
     }

@@ -308,15 +308,16 @@ mod tests {
         assert_eq!((c.at.line, c.at.column, c.at.width), (3, 1, 1));
         let Value::List(items) = &c.item.value else { panic!("a list") };
         assert_eq!((items[1].at.column, items[1].at.width), (11, 4), "in characters");
-        assert_eq!(t.item("b").map(|i| i.value.to_toml()).as_deref(), Some(
-            "{ c = [\"ä\", true], d = { e = 2.5 } }"
-        ));
+        assert_eq!(
+            t.item("b").map(|i| i.value.to_toml()).as_deref(),
+            Some("{ c = [\"ä\", true], d = { e = 2.5 } }")
+        );
     }
 
     #[test]
     fn what_is_no_toml_is_shown_where_it_stands() {
         for (text, line, column, what) in [
-            (&b"a = \n"[..], 1, 4, "no TOML"),
+            (&b"a = \n"[..], 1, 5, "no TOML"),
             (b"a = 1\na = 2\n", 2, 1, "duplicate"),
             (b"a = 1\nb = 99999999999999999999\n", 2, 5, "64 bits"),
             (b"\na = 1979-05-27\n", 2, 5, "date"),

@@ -195,7 +195,10 @@ impl Sweep {
             _ => {
                 let keys: Vec<String> =
                     hits.iter().map(|(key, _)| format!("{key}={word}")).collect();
-                Err((format!("`{word}` is a value of several keys"), format!("write {}", keys.join(" or "))))
+                Err((
+                    format!("`{word}` is a value of several keys"),
+                    format!("write {}", keys.join(" or ")),
+                ))
             }
         }
     }
@@ -275,19 +278,24 @@ fn flatten<'a>(key: &str, e: &'a Entry, out: &mut Vec<(String, Place, &'a Item)>
 }
 
 /// A key of `[sweep]` with its values.
-fn column(
-    key: String,
-    at: &Place,
-    item: &Item,
-    found: &mut Vec<Diagnostic>,
-) -> Option<Column> {
+fn column(key: String, at: &Place, item: &Item, found: &mut Vec<Diagnostic>) -> Option<Column> {
     let Value::List(values) = &item.value else {
         let what = format!("`{key}` is swept over {}", item.value.kind());
-        wrong(found, &item.at, what, format!("write its values in an array: `[{}]`", item.value.to_toml()));
+        wrong(
+            found,
+            &item.at,
+            what,
+            format!("write its values in an array: `[{}]`", item.value.to_toml()),
+        );
         return None;
     };
     if values.is_empty() {
-        wrong(found, &item.at, format!("`{key}` has no value to be swept over"), "write one at least, or leave it out");
+        wrong(
+            found,
+            &item.at,
+            format!("`{key}` has no value to be swept over"),
+            "write one at least, or leave it out",
+        );
         return None;
     }
     let own = !key.contains('.');
@@ -352,13 +360,10 @@ fn bundle(
 }
 
 /// The groups of `zip`: keys that are swept together.
-fn zip_groups(
-    table: &Table,
-    columns: &[Column],
-    found: &mut Vec<Diagnostic>,
-) -> Vec<Vec<String>> {
+fn zip_groups(table: &Table, columns: &[Column], found: &mut Vec<Diagnostic>) -> Vec<Vec<String>> {
     let Some(item) = table.item("zip") else { return Vec::new() };
-    let form = "write `zip = [\"fs.era\", \"machine.cpu\"]`, or an array of such for several groups";
+    let form =
+        "write `zip = [\"fs.era\", \"machine.cpu\"]`, or an array of such for several groups";
     let Value::List(items) = &item.value else {
         wrong(found, &item.at, format!("`zip` takes an array, not {}", item.value.kind()), form);
         return Vec::new();
@@ -419,7 +424,8 @@ fn axis(columns: Vec<Column>, found: &mut Vec<Diagnostic>) -> Option<Axis> {
     let mut seen = BTreeSet::new();
     for choice in &choices {
         if !seen.insert(&choice.labels) {
-            let what = format!("`{}` has the value `{}` twice", first.key, choice.labels.join(", "));
+            let what =
+                format!("`{}` has the value `{}` twice", first.key, choice.labels.join(", "));
             wrong(found, &first.at, what, "for several runs of a point there is `repeat`");
             return None;
         }

@@ -1,11 +1,12 @@
-//! Rows, one a run, and what points come to: `points.csv`, `summary.json`, and back from `rows.json`.
+//! Rows, one a run, and what points come to: `points.csv`, `summary.json`, and back from
+//! `rows.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::metric::{Metrics, Number};
+use super::metric::{self, Metrics, Number};
 use super::run::Outcome;
 use super::sweep::Sweep;
 
@@ -91,9 +92,10 @@ pub fn json_number(n: Number) -> Value {
     }
 }
 
-/// The runs of a point.
+/// The runs of a point; rows are in the order of points.
 pub fn of_point(rows: &[Row], point: usize) -> Vec<&Row> {
-    rows.iter().filter(|r| r.point == point).collect()
+    let from = rows.partition_point(|r| r.point < point);
+    rows[from..].iter().take_while(|r| r.point == point).collect()
 }
 
 /// Every metric of a point over its seeds.
@@ -106,6 +108,15 @@ pub fn summaries(rows: &[&Row]) -> BTreeMap<String, Summary> {
     }
     let of = |(name, list): (&str, Vec<Number>)| Some((name.to_owned(), Summary::of(&list)?));
     all.into_iter().filter_map(of).collect()
+}
+
+/// A metric of a point over its seeds; of a count that no run met, 0. `None`: there is no such.
+pub fn metric_of(rows: &[&Row], name: &str) -> Option<Summary> {
+    let all = rows.iter().map(|r| match r.outcome.metrics.get(name) {
+        Some(n) => Some(*n),
+        None => metric::value(&r.outcome.metrics, name).map(|_| Number::Int(0)),
+    });
+    Summary::of(&all.collect::<Option<Vec<Number>>>()?)
 }
 
 /// `summary.json`: each point with its values, its metrics over the seeds, and what was told.
@@ -162,7 +173,8 @@ pub fn outcome_of(doc: &Value) -> Option<Outcome> {
 
 /// Rows as JSON, for other shards to be put beside.
 pub fn rows_json(rows: &[Row]) -> Value {
-    let row = |r: &Row| json!({ "point": r.point, "seed": r.seed, "outcome": outcome_json(&r.outcome) });
+    let row =
+        |r: &Row| json!({ "point": r.point, "seed": r.seed, "outcome": outcome_json(&r.outcome) });
     json!({ "schema": "writepath.rows/1", "rows": rows.iter().map(row).collect::<Vec<Value>>() })
 }
 
@@ -198,7 +210,10 @@ mod tests {
         let doc: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(rows_of(&doc), Some(rows.clone()));
         let csv = csv(&Sweep::default(), &rows);
-        assert_eq!(csv, "point,seed,iops,n\n0,1,0.3333333333333333,18446744073709551615\n0,2,2.0,\n");
+        assert_eq!(
+            csv,
+            "point,seed,iops,n\n0,1,0.3333333333333333,18446744073709551615\n0,2,2.0,\n"
+        );
         assert_eq!(rows_of(&json!({ "rows": [{ "point": 1 }] })), None);
     }
 

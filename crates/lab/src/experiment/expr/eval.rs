@@ -71,9 +71,8 @@ impl Eval<'_> {
             }
             Kind::Binary(op, a, b) => {
                 let (a, b) = (self.of(a)?, self.of(b)?);
-                join(&a, &b, |a, b| binary(*op, a, b)).map_err(|what| {
-                    wrong(what, "both sides need the same swept values: name points on both")
-                })
+                let help = "both sides need the same swept values: name points on both";
+                join(&a, &b, |a, b| binary(*op, a, b)).map_err(|why| why.at(expr, help))
             }
             Kind::Among(fold, all) => {
                 let mut fields = all.iter().map(|e| self.of(e));
@@ -81,19 +80,19 @@ impl Eval<'_> {
                 let pick = if *fold == Fold::Min { f64::min } else { f64::max };
                 for field in fields {
                     out = join(&out, &field?, |a, b| Ok(pick(a, b)))
-                        .map_err(|what| wrong(what, "all need the same swept values"))?;
+                        .map_err(|why| why.at(expr, "all need the same swept values"))?;
                 }
                 Ok(out)
             }
             Kind::Fold(fold, inner) => {
                 let field = self.of(inner)?;
                 if *fold == Fold::Grows {
-                    self.is_along_one(&field).map_err(|what| {
-                        wrong(what, "name points so that one swept key is left")
-                    })?;
+                    self.is_along_one(&field)
+                        .map_err(|what| wrong(what, "name points so that one swept key is left"))?;
                 }
                 let all: Vec<f64> = field.0.into_values().collect();
-                let x = folded(*fold, &all).map_err(|what| wrong(what, ""))?;
+                let x =
+                    folded(*fold, &all).map_err(|what| Wrong::numbers(expr.at.clone(), what))?;
                 Ok(Field([(vec![None; self.sweep.axes.len()], x)].into_iter().collect()))
             }
         }
@@ -168,12 +167,25 @@ fn binary(op: Op, a: f64, b: f64) -> Result<f64, String> {
     if x.is_finite() { Ok(x) } else { Err("the result is too large".to_owned()) }
 }
 
+/// Why two sides do not come together.
+enum Apart {
+    /// They are at different points.
+    Points(&'static str),
+    /// Their numbers.
+    Numbers(String),
+}
+
+impl Apart {
+    fn at(self, expr: &Expr, help: &str) -> Wrong {
+        match self {
+            Apart::Points(what) => Wrong::new(expr.at.clone(), what, help),
+            Apart::Numbers(what) => Wrong::numbers(expr.at.clone(), what),
+        }
+    }
+}
+
 /// Point by point: numbers whose coordinates do not contradict each other.
-fn join(
-    a: &Field,
-    b: &Field,
-    f: impl Fn(f64, f64) -> Result<f64, String>,
-) -> Result<Field, String> {
+fn join(a: &Field, b: &Field, f: impl Fn(f64, f64) -> Result<f64, String>) -> Result<Field, Apart> {
     let first = |field: &Field| field.0.keys().next().cloned().unwrap_or_default();
     let (of_a, of_b) = (first(a), first(b));
     let shared: Vec<usize> =
@@ -188,19 +200,19 @@ fn join(
     for (at, x) in &a.0 {
         let here = key(at);
         let Some(others) = by_key.get(&here) else {
-            return Err("the left side is at points at which the right one is not".to_owned());
+            return Err(Apart::Points("the left side is at points at which the right one is not"));
         };
         met.insert(here);
         for (other, y) in others {
             let both = at.iter().zip(*other).map(|(a, b)| a.or(*b)).collect();
-            out.insert(both, f(*x, *y)?);
+            out.insert(both, f(*x, *y).map_err(Apart::Numbers)?);
             if out.len() > NUMBERS_MAX {
-                return Err("more numbers than any claim needs".to_owned());
+                return Err(Apart::Points("more numbers than any claim needs"));
             }
         }
     }
     if met.len() < by_key.len() {
-        return Err("the right side is at points at which the left one is not".to_owned());
+        return Err(Apart::Points("the right side is at points at which the left one is not"));
     }
     Ok(Field(out))
 }

@@ -29,11 +29,17 @@ pub struct Wrong {
     pub message: String,
     /// The way out; may be empty.
     pub help: String,
+    /// Is it a matter of the numbers, and not of what stands there?
+    pub of_numbers: bool,
 }
 
 impl Wrong {
     fn new(at: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> Wrong {
-        Wrong { at, message: message.into(), help: help.into() }
+        Wrong { at, message: message.into(), help: help.into(), of_numbers: false }
+    }
+
+    fn numbers(at: Range<usize>, message: impl Into<String>) -> Wrong {
+        Wrong { of_numbers: true, ..Wrong::new(at, message, "") }
     }
 }
 

@@ -70,7 +70,11 @@ impl Parser<'_> {
             (Token::Sign(meant), sign.len())
         } else if first == '"' {
             let end = rest[1..].find('"').ok_or_else(|| {
-                Wrong::new(start..self.text.len(), "a quoted name that does not end", "close it with \"")
+                Wrong::new(
+                    start..self.text.len(),
+                    "a quoted name that does not end",
+                    "close it with \"",
+                )
             })?;
             (Token::Name(rest[1..=end].to_owned()), end + 2)
         } else if first.is_ascii_digit() {

@@ -319,8 +319,7 @@ impl OnDisk {
         let before = |l: &&TraceLine| l.action == 'C' && l.ns_from_fsync_start <= fsync_ns as i64;
         let done: Vec<&TraceLine> = lines.iter().filter(before).filter(|l| l.sectors > 0).collect();
         let classes: BTreeSet<&str> = done.iter().flat_map(|l| l.class.split('+')).collect();
-        let data =
-            (0..files).map(|i| classes.contains(format!("data:f_{i}").as_str())).collect();
+        let data = (0..files).map(|i| classes.contains(format!("data:f_{i}").as_str())).collect();
         let listing = (fs.inspect)(view, options, false)?;
         let by_name: BTreeMap<&str, u64> =
             listing.files.iter().map(|f| (f.path.as_str(), f.ino)).collect();
