@@ -92,6 +92,7 @@ pub const TARGETS: &[Target] = &[
     plain("wml", "a filebench text", texts::wml),
     plain("program", "a program of system calls", texts::program),
     plain("words", "file systems, devices, sizes and versions by option", texts::words),
+    plain("experiment", "an experiment file, and what it resolves to", texts::experiment),
     plain("lists", "claims, verdicts, known failures, kept runs, campaigns", texts::lists),
 ];
 

@@ -141,6 +141,23 @@ pub fn words(input: &[u8]) {
     }
 }
 
+/// An experiment: its diagnostics, or what it resolves to, which is the same experiment. Files that
+/// it names are not there.
+pub fn experiment(input: &[u8]) {
+    let nowhere = std::path::Path::new("/there/is/none");
+    let first = wp_lab::experiment::parse("x.toml", input, nowhere, None);
+    assert_eq!(first.experiment.is_none(), !first.diagnostics.is_empty());
+    for d in &first.diagnostics {
+        assert!(d.to_string().contains("x.toml:"));
+    }
+    let Some(first) = first.experiment else { return };
+    let again = wp_lab::experiment::parse("x.toml", first.resolved.as_bytes(), nowhere, None);
+    match again.experiment {
+        Some(again) => assert_eq!(again.resolved, first.resolved),
+        None => panic!("{}\n{}", again.diagnostics[0], first.resolved),
+    }
+}
+
 /// Lists in TOML and JSON: the first line says which.
 pub fn lists(input: &[u8]) {
     let text = String::from_utf8_lossy(input);

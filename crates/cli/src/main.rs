@@ -15,7 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 ///
 /// Exit codes: 0 ok · 1 the answer is no (claim not met, difference, corruption found) · 2 usage or
 /// syntax · 3 unsupported · 4 simulated error that the experiment did not expect · 5 internal bug ·
-/// 74 host I/O error · 130 interrupted (what is done is kept).
+/// 6 not the same when run again · 74 host I/O error · 130 interrupted (what is done is kept).
 #[derive(Parser)]
 #[command(name = "writepath", version, max_term_width = 100)]
 struct Cli {
@@ -30,8 +30,14 @@ struct Cli {
 enum Verb {
     /// Reproduce a paper: runs, tables, and a verdict for each claim.
     Reproduce(cmd::reproduce::Args),
-    /// Run one workload on one file system, elevator and device.
+    /// Run one workload on one file system, elevator and device; or an experiment file, point by
+    /// point.
     Run(cmd::run::Args),
+    /// Check an experiment file, a fio job or a filebench text; of an experiment show what it says
+    /// in full.
+    Check(cmd::experiment::CheckArgs),
+    /// Put the results of an experiment's shards together.
+    Merge(cmd::experiment::MergeArgs),
     /// fio job files: what of them is exact here.
     Fio(cmd::fio::Args),
     /// filebench texts: what of them is exact here, and those that come with it.
@@ -93,6 +99,8 @@ fn main() -> std::process::ExitCode {
     match cli.verb {
         Verb::Reproduce(a) => cmd::reproduce::run(&a, &out),
         Verb::Run(a) => cmd::run::run(&a, &out),
+        Verb::Check(a) => cmd::experiment::check(&a, &out),
+        Verb::Merge(a) => cmd::experiment::merge(&a, &out),
         Verb::Fio(a) => cmd::fio::run(&a, &out),
         Verb::Filebench(a) => cmd::filebench::run(&a, &out),
         Verb::Trace(a) => cmd::trace::run(&a, &out),

@@ -26,6 +26,8 @@ pub enum Exit {
     Simulated = 4,
     /// A bug of ours.
     Bug = 5,
+    /// The same again was not the same.
+    NotSame = 6,
     /// The host's I/O failed.
     HostIo = 74,
     /// Interrupted.

@@ -9,6 +9,7 @@ pub mod classify;
 pub mod crash;
 pub mod drive;
 pub mod each;
+pub mod experiment;
 pub mod files;
 pub mod machine;
 pub mod memory;

@@ -15,6 +15,7 @@ pub static DEVICES: &[&DeviceEntry] = wp_device::DEVICES;
 pub static WORKLOADS: &[&WorkloadEntry] = &[
     &crate::workload::fsync_last::ENTRY,
     &crate::workload::fsync_create::ENTRY,
+    &crate::workload::create_delete::ENTRY,
     &crate::workload::fio::ENTRY,
     &crate::workload::filebench::ENTRY,
     &crate::workload::varmail::ENTRY,

@@ -53,6 +53,12 @@ fn info(w: &Word) -> Value {
     json!({ "owner": owner, "word": w.name, "class": class, "note": w.note })
 }
 
+/// Checks one file, as `filebench check` does.
+pub fn check_file(path: &std::path::Path, set: &str, out: &Out) -> ExitCode {
+    let (file, set) = (Some(path.to_owned()), set.to_owned());
+    run(&Args { what: What::Check(Check { file, set, all: false }) }, out)
+}
+
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     match &a.what {

@@ -43,6 +43,12 @@ fn info(o: &OptionInfo) -> Value {
     json!({ "option": o.name, "aliases": o.aliases, "class": o.class.word(), "note": o.note })
 }
 
+/// Checks one file, as `fio check` does.
+pub fn check_file(path: &std::path::Path, vars: &str, out: &Out) -> ExitCode {
+    let (job, vars) = (Some(path.to_owned()), vars.to_owned());
+    run(&Args { what: What::Check(Check { job, vars, all: false }) }, out)
+}
+
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     let What::Check(check) = &a.what;

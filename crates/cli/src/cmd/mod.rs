@@ -3,6 +3,7 @@
 pub mod crash;
 pub mod device;
 pub mod diff;
+pub mod experiment;
 pub mod explain;
 pub mod filebench;
 pub mod fio;

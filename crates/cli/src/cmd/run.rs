@@ -21,6 +21,8 @@ use crate::output::{Exit, Out};
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    experiment: super::experiment::RunArgs,
     /// File system and options: `ext4,era=3.4,nodelalloc`.
     #[arg(long, default_value = "ext4,era=4.6")]
     fs: String,
@@ -37,9 +39,9 @@ pub struct Args {
     /// CPU profile.
     #[arg(long, default_value = "i7-4770")]
     cpu: String,
-    /// Seed of every random stream.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of every random stream. [default: 1; of an experiment its own]
+    #[arg(long)]
+    seed: Option<u64>,
     /// First sector of the partition; 2048 if left out, 0 on zoned devices.
     #[arg(long)]
     partition_start: Option<u64>,
@@ -90,7 +92,7 @@ fn spec(
     let start = if is_zoned || !more.is_empty() { 0 } else { 2048 };
     let elevator = QueueConfig::for_kernel(kernel, a.elevator.as_deref())?.elevator;
     let spec = MachineSpec {
-        seed: a.seed,
+        seed: a.seed.unwrap_or(1),
         cpu: profile.model(),
         device,
         device_params,
@@ -117,7 +119,7 @@ fn resolved(
     let mut t = String::new();
     let mut line = |k: &str, v: String| writeln!(t, "{k} = {v}").expect("a string takes it");
     line("schema", "\"writepath/1\"".into());
-    line("seed", a.seed.to_string());
+    line("seed", spec.seed.to_string());
     line("fs.name", format!("{:?}", spec.fs.name));
     for o in spec.fs.options {
         if let Some(v) = spec.fs_options.get(o.key, spec.fs.options) {
@@ -185,6 +187,9 @@ fn conflicts_json(met: &[JournalConflict]) -> Value {
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    if let Some(file) = &a.experiment.file {
+        return super::experiment::run(file, &a.experiment, (a.seed, &a.out), out);
+    }
     let (spec, workload, options) = match spec(a) {
         Ok(x) => x,
         Err(e) => {

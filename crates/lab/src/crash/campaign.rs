@@ -81,7 +81,7 @@ impl Campaign {
     }
 
     /// What recovers the states of its runs.
-    pub(super) fn subject(&self, played: &Played, check: bool) -> FsSubject {
+    pub(crate) fn subject(&self, played: &Played, check: bool) -> FsSubject {
         FsSubject {
             entry: self.bench.fs,
             options: self.bench.fs_options.clone(),
@@ -93,7 +93,7 @@ impl Campaign {
     }
 
     /// How its runs are explored, with this plan.
-    pub(super) fn options(&self, plan: Plan, partition: (u64, u64)) -> wp_crash::Options {
+    pub(crate) fn options(&self, plan: Plan, partition: (u64, u64)) -> wp_crash::Options {
         wp_crash::Options {
             plan,
             seed: self.seed,
@@ -172,6 +172,34 @@ impl Space {
     /// An honest device's.
     pub const HONEST: Space =
         Space::Permitted { lying_flush: false, lost_fua: false, faulty_plp: false, atomic: None };
+
+    /// Their names.
+    pub const NAMES: [&str; 7] = [
+        "permitted",
+        "modelled",
+        "zone-holes",
+        "lying-flush",
+        "lost-fua",
+        "faulty-plp",
+        "faulty-drive",
+    ];
+
+    /// The one of a name; `atomic`: see [`Space::Permitted`].
+    pub fn named(name: &str, atomic: Option<u32>) -> Option<Space> {
+        let permitted = |lying_flush, lost_fua, faulty_plp| {
+            Some(Space::Permitted { lying_flush, lost_fua, faulty_plp, atomic })
+        };
+        match name {
+            "permitted" => permitted(false, false, false),
+            "lying-flush" => permitted(true, false, false),
+            "lost-fua" => permitted(false, true, false),
+            "faulty-plp" => permitted(false, false, true),
+            "faulty-drive" => permitted(true, true, true),
+            "modelled" => Some(Space::Modelled),
+            "zone-holes" => Some(Space::ZoneHoles),
+            _ => None,
+        }
+    }
 
     /// The history that a tape has in it.
     pub fn history(&self, played: &Played) -> History {

@@ -7,6 +7,51 @@ use wp_workload::program::Program;
 
 use super::campaign::{Campaign, Space};
 
+/// Rules besides POSIX that a file system may be held to, by their words.
+pub const HOLDS: [&str; 13] = [
+    "names", "order", "size", "tail", "cut", "version", "replace", "direct", "marks", "new",
+    "reads", "reserve", "first",
+];
+
+/// The rule of a profile that a word is, if it is no [`Telling`].
+fn rule<'a>(p: &'a mut Profile, word: &str) -> Option<&'a mut bool> {
+    Some(match word {
+        "names" => &mut p.fsync_keeps_names,
+        "order" => &mut p.names_in_order,
+        "size" => &mut p.size_with_data,
+        "tail" => &mut p.tail_with_data,
+        "cut" => &mut p.cut_stays_cut,
+        "version" => &mut p.one_version,
+        "replace" => &mut p.replaces_whole,
+        "direct" => &mut p.direct_is_durable,
+        "marks" => &mut p.marks_hold,
+        "new" => &mut p.new_by_fdatasync,
+        "reads" => &mut p.reads_stay,
+        "reserve" => &mut p.fallocate_syncs,
+        _ => return None,
+    })
+}
+
+/// Holds to one more rule. Answers whether there is such a word.
+pub fn hold(p: &mut Profile, word: &str) -> bool {
+    if word == "first" {
+        p.errors = Telling::First;
+        return true;
+    }
+    rule(p, word).map(|held| *held = true).is_some()
+}
+
+/// The words of a profile.
+pub fn held(p: &Profile) -> Vec<&'static str> {
+    let mut p = *p;
+    let first = p.errors == Telling::First;
+    let mut is_held = |word: &&str| match *word {
+        "first" => first,
+        word => rule(&mut p, word).is_some_and(|held| *held),
+    };
+    HOLDS.into_iter().filter(|word| is_held(word)).collect()
+}
+
 /// A program as one word of a shell: steps with `;` between.
 pub fn quoted(program: &Program) -> String {
     let steps: Vec<String> = program.0.iter().map(ToString::to_string).collect();
@@ -68,22 +113,7 @@ pub fn arguments(c: &Campaign) -> String {
     if let Space::Permitted { atomic: Some(n), .. } = c.space {
         write!(t, " --atomic {n}").expect(line);
     }
-    let held = [
-        ("names", c.profile.fsync_keeps_names),
-        ("order", c.profile.names_in_order),
-        ("size", c.profile.size_with_data),
-        ("tail", c.profile.tail_with_data),
-        ("cut", c.profile.cut_stays_cut),
-        ("version", c.profile.one_version),
-        ("replace", c.profile.replaces_whole),
-        ("direct", c.profile.direct_is_durable),
-        ("marks", c.profile.marks_hold),
-        ("new", c.profile.new_by_fdatasync),
-        ("reads", c.profile.reads_stay),
-        ("reserve", c.profile.fallocate_syncs),
-        ("first", c.profile.errors == Telling::First),
-    ];
-    let held: Vec<&str> = held.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    let held = held(&c.profile);
     if c.profile != Profile::mounted(c.bench.fs, &c.bench.fs_options) {
         write!(t, " --hold {}", held.join("+")).expect(line);
     }

@@ -62,6 +62,7 @@ const OPTIONS: &[OptionSpec] = &[
         default: "0",
         help: "1: show the lines that filebench prints at the end",
     },
+    super::SEED,
 ];
 
 /// The workload.
@@ -131,6 +132,7 @@ fn load(o: &Options) -> Result<Loaded, OptionError> {
         _ => return Err(wrong("numbers", "one of seed, filebench".to_owned())),
     };
     number(o, OPTIONS, "summary", 0..=1)?;
+    super::check_seed(o)?;
     let length = match (text("seconds").is_empty(), text("loops").is_empty()) {
         (true, true) => RunLength::AsWritten,
         (false, true) => RunLength::Time(Span::secs(number(o, OPTIONS, "seconds", 1..=1_000_000)?)),
@@ -163,7 +165,7 @@ pub(super) fn report(found: &BenchResult) -> WorkloadReport {
 
 async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     let loaded = load(o).map_err(|_| FsError::Invalid("workload options"))?;
-    let seed = vfs.rt().rng("filebench").next_u64();
+    let seed = super::seed(vfs, o, "filebench")?;
     let found = filebench::run(vfs, &loaded.file.personality, loaded.length, seed).await?;
     let mut report = report(&found);
     report.notes.extend(loaded.file.echoes.iter().map(|e| format!("echo: {e}")));

@@ -1,5 +1,6 @@
 //! Workloads: programs that make system calls.
 
+pub mod create_delete;
 pub mod filebench;
 pub mod fio;
 pub mod fsync_create;
@@ -9,9 +10,9 @@ pub mod oltp_insert;
 pub mod varmail;
 pub mod wl_varmail;
 
-use wp_base::FsResult;
+use wp_base::{FsError, FsResult};
 use wp_cache::Fut;
-use wp_vfs::{OptionError, OptionSpec, Options, Vfs};
+use wp_vfs::{OptionError, OptionSpec, Options, Vfs, When};
 
 /// What a workload tells about its run, besides the trace.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +46,30 @@ pub struct WorkloadEntry {
 
 /// The outcome of a workload.
 pub type WorkloadResult = FsResult<WorkloadReport>;
+
+/// The option of a workload's own seed.
+const SEED: OptionSpec = OptionSpec {
+    key: "seed",
+    when: When::Always,
+    default: "",
+    help: "of its random numbers; empty: drawn from the run's seed",
+};
+
+/// The seed that [`SEED`] gives, or one drawn for `label` from the run's. Errors: it is no number.
+fn seed(vfs: &Vfs, o: &Options, label: &str) -> FsResult<u64> {
+    match o.get(SEED.key, &[SEED]) {
+        None => Ok(vfs.rt().rng(label).next_u64()),
+        Some(text) => text.parse().map_err(|_| FsError::Invalid("workload options")),
+    }
+}
+
+/// Can the seed be one? Errors: it is no number.
+fn check_seed(o: &Options) -> Result<(), OptionError> {
+    match o.get(SEED.key, &[SEED]) {
+        None => Ok(()),
+        Some(_) => number(o, &[SEED], SEED.key, 0..=u64::MAX).map(drop),
+    }
+}
 
 /// An option that is a whole number in a range. Errors: another value.
 fn number(

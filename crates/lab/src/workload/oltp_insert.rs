@@ -28,6 +28,7 @@ const OPTIONS: &[OptionSpec] = &[
         default: "0",
         help: "nanoseconds that server and client compute for each insert",
     },
+    super::SEED,
 ];
 
 /// The workload.
@@ -41,6 +42,7 @@ pub static ENTRY: WorkloadEntry = WorkloadEntry {
 };
 
 fn plan(o: &Options) -> Result<OltpInsert, OptionError> {
+    super::check_seed(o)?;
     Ok(OltpInsert {
         inserts: number(o, OPTIONS, "inserts", 1..=1_000_000_000)?,
         log_bytes: number(o, OPTIONS, "log_mib", 1..=1 << 20)? << 20,
@@ -52,7 +54,7 @@ fn plan(o: &Options) -> Result<OltpInsert, OptionError> {
 
 async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     let plan = plan(o).map_err(|_| FsError::Invalid("workload options"))?;
-    let seed = vfs.rt().rng("oltp-insert").next_u64();
+    let seed = super::seed(vfs, o, "oltp-insert")?;
     let found = oltp_insert(vfs, &plan, seed).await?;
     let percentile = |share| found.latency.histogram.percentile(share).unwrap_or(0);
     let numbers = [

@@ -35,6 +35,7 @@ const OPTIONS: &[OptionSpec] = &[
         default: "0",
         help: "nanoseconds of a thread's own computing for each flowop",
     },
+    super::SEED,
 ];
 
 /// The workload.
@@ -48,6 +49,7 @@ pub static ENTRY: WorkloadEntry = WorkloadEntry {
 };
 
 fn plan(o: &Options) -> Result<(Personality, RunLength), OptionError> {
+    super::check_seed(o)?;
     let threads = number(o, OPTIONS, "threads", 1..=1024)?;
     let files = number(o, OPTIONS, "files", 5..=1_000_000)?;
     let given = [("nthreads", threads), ("nfiles", files)];
@@ -65,7 +67,7 @@ fn plan(o: &Options) -> Result<(Personality, RunLength), OptionError> {
 
 async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     let (personality, length) = plan(o).map_err(|_| FsError::Invalid("workload options"))?;
-    let seed = vfs.rt().rng("varmail").next_u64();
+    let seed = super::seed(vfs, o, "varmail")?;
     let found = filebench::run(vfs, &personality, length, seed).await?;
     Ok(super::filebench::report(&found))
 }

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use wp_crash::{Plan, Profile, Telling};
+use wp_crash::{Plan, Profile};
 use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
-use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, mutate};
+use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, line, mutate};
 use wp_workload::program::Program;
 
 use crate::output::{Exit, Out};
@@ -225,27 +225,12 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
 }
 
 fn space(a: &Args) -> Result<Space, String> {
-    let permitted = |lying_flush, lost_fua, faulty_plp| Space::Permitted {
-        lying_flush,
-        lost_fua,
-        faulty_plp,
-        atomic: a.atomic,
-    };
     if let Some(n) = a.atomic.filter(|n| !n.is_power_of_two() || !(512..=1 << 20).contains(n)) {
         return Err(format!("atomic: {n} is no power of two from 512 to 1 MiB"));
     }
-    match a.space.as_str() {
-        "permitted" => Ok(permitted(false, false, false)),
-        "lying-flush" => Ok(permitted(true, false, false)),
-        "lost-fua" => Ok(permitted(false, true, false)),
-        "faulty-plp" => Ok(permitted(false, false, true)),
-        "faulty-drive" => Ok(permitted(true, true, true)),
-        "modelled" => Ok(Space::Modelled),
-        "zone-holes" => Ok(Space::ZoneHoles),
-        other => Err(format!(
-            "no space called `{other}`; there are: permitted, modelled, zone-holes, lying-flush, lost-fua, faulty-plp, faulty-drive"
-        )),
-    }
+    Space::named(&a.space, a.atomic).ok_or_else(|| {
+        format!("no space called `{}`; there are: {}", a.space, Space::NAMES.join(", "))
+    })
 }
 
 fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
@@ -253,26 +238,8 @@ fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
     let Some(hold) = &a.hold else { return Ok(mounted) };
     let mut p = Profile { syncs_only_order: mounted.syncs_only_order, ..Profile::POSIX };
     for word in hold.split('+').filter(|w| !w.is_empty()) {
-        match word {
-            "names" => p.fsync_keeps_names = true,
-            "order" => p.names_in_order = true,
-            "size" => p.size_with_data = true,
-            "tail" => p.tail_with_data = true,
-            "cut" => p.cut_stays_cut = true,
-            "version" => p.one_version = true,
-            "replace" => p.replaces_whole = true,
-            "direct" => p.direct_is_durable = true,
-            "marks" => p.marks_hold = true,
-            "new" => p.new_by_fdatasync = true,
-            "reads" => p.reads_stay = true,
-            "reserve" => p.fallocate_syncs = true,
-            "first" => p.errors = Telling::First,
-            other => {
-                return Err(format!(
-                    "hold: `{other}`; there are: names, order, size, tail, cut, version, replace, \
-                     direct, marks, new, reads, reserve, first"
-                ));
-            }
+        if !line::hold(&mut p, word) {
+            return Err(format!("hold: `{word}`; there are: {}", line::HOLDS.join(", ")));
         }
     }
     Ok(p)

@@ -6,7 +6,7 @@ mod direct;
 mod ext4;
 mod f2fs;
 mod flows;
-mod kept;
+pub(super) mod kept;
 mod page;
 mod progress;
 mod trim;
@@ -188,7 +188,7 @@ fn interrupted(out: &Out) -> ExitCode {
 }
 
 /// Every claim, and how many of each verdict.
-fn claims_table(t: &mut String, claims: &[Judged]) {
+pub(super) fn claims_table(t: &mut String, claims: &[Judged]) {
     let line = "a string takes it";
     writeln!(t, "{:<42} {:>10} {:>10} {:<8} verdict", "claim", "paper", "ours", "unit")
         .expect(line);

@@ -21,7 +21,7 @@ use crate::reference::Phase;
 
 pub use cuts::{CutRow, cut_era};
 pub use null::{Beside, Nulls};
-pub use run::{RunOutcome, RunPlan, profile, run};
+pub use run::{OnDisk, RunOutcome, RunPlan, profile, run};
 
 /// The paper's slug.
 pub const SLUG: &str = "ext4-fsync";

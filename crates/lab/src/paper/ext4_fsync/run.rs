@@ -275,7 +275,8 @@ fn finish(
     let window = (plan.watch as i64 - 2) * 1_000_000_000;
     let summary = summarise(&lines, fsync_ns as i64, plan.files, window, filed).map_err(config)?;
     debug_assert!(numbers.iter().any(|(k, v)| k == "fsync_ns" && *v == fsync_ns));
-    let state = OnDisk::at_return(&lines, fsync_ns, plan, &view, fs, options).map_err(wrong)?;
+    let part = (plan.files, plan.partition.0, u64::from(plan.bytes));
+    let state = OnDisk::at_return(&lines, fsync_ns, part, &view, fs, options).map_err(wrong)?;
     Ok(RunOutcome {
         plan: plan.clone(),
         records,
@@ -291,22 +292,26 @@ fn finish(
 }
 
 /// Figure 9: what of each file is on disk when fsync returns.
-struct OnDisk {
-    data: Vec<bool>,
-    table: Vec<bool>,
-    size: Vec<bool>,
+pub struct OnDisk {
+    /// Is its data?
+    pub data: Vec<bool>,
+    /// Is the inode-table block that holds its inode in the journal?
+    pub table: Vec<bool>,
+    /// Has a logged copy of its inode this length?
+    pub size: Vec<bool>,
     /// Metadata blocks in the log.
-    blocks: u32,
+    pub blocks: u32,
 }
 
 impl OnDisk {
     /// Data: a request that holds the file's block completed before the return. Metadata: from the
     /// log blocks that were written before the return, read from the image (the log does not wrap
-    /// in this run).
-    fn at_return(
+    /// in this run). The program's files are `f_0` to the last of so many, of so many bytes, on a
+    /// partition that begins at that sector. Errors: an image that cannot be read.
+    pub fn at_return(
         lines: &[TraceLine],
         fsync_ns: u64,
-        plan: &RunPlan,
+        (files, start, bytes): (u32, Sector, u64),
         view: &dyn View,
         fs: &wp_vfs::FsEntry,
         options: &Options,
@@ -314,22 +319,21 @@ impl OnDisk {
         let before = |l: &&TraceLine| l.action == 'C' && l.ns_from_fsync_start <= fsync_ns as i64;
         let done: Vec<&TraceLine> = lines.iter().filter(before).filter(|l| l.sectors > 0).collect();
         let classes: BTreeSet<&str> = done.iter().flat_map(|l| l.class.split('+')).collect();
-        let data =
-            (0..plan.files).map(|i| classes.contains(format!("data:f_{i}").as_str())).collect();
+        let data = (0..files).map(|i| classes.contains(format!("data:f_{i}").as_str())).collect();
         let listing = (fs.inspect)(view, options, false)?;
         let by_name: BTreeMap<&str, u64> =
             listing.files.iter().map(|f| (f.path.as_str(), f.ino)).collect();
         let logged: Vec<(u64, u32)> = done
             .iter()
             .filter(|l| l.class.starts_with("journal"))
-            .filter_map(|l| l.sector.map(|s| (s - plan.partition.0.0, l.sectors)))
+            .filter_map(|l| l.sector.map(|s| (s - start.0, l.sectors)))
             .collect();
-        let inos: Vec<u32> = (0..plan.files)
+        let inos: Vec<u32> = (0..files)
             .map(|i| by_name.get(format!("f_{i}").as_str()).copied().unwrap_or(0) as u32)
             .collect();
         let found = wp_ext4::evidence::logged(view, &logged, &inos)?;
         let table = found.sizes.iter().map(|sizes| !sizes.is_empty()).collect();
-        let size = found.sizes.iter().map(|s| s.contains(&u64::from(plan.bytes))).collect();
+        let size = found.sizes.iter().map(|s| s.contains(&bytes)).collect();
         Ok(OnDisk { data, table, size, blocks: found.blocks })
     }
 }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use wp_base::event::{BlockAction, Class, Event, Op, Record};
-use wp_base::{FsResult, Sector, Span, Time};
-use wp_vfs::{OpenFlags, Options, Vfs};
+use wp_base::{Sector, Time};
+use wp_vfs::Options;
 
 use crate::machine::{Machine, MachineError, MachineSpec};
 use crate::paper::ext4_fsync::profile;
+pub use crate::workload::create_delete::Deleted;
+use crate::workload::create_delete::{self, Moments};
 
 /// Files of the paper's program.
 pub const FILES: u32 = 2000;
@@ -67,18 +69,6 @@ impl Trim {
     }
 }
 
-/// Which files go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Deleted {
-    /// Every one.
-    All,
-    /// Every second one.
-    Half,
-    /// All but the one whose inode is the first of its block.
-    AllButOneOfABlock,
-}
-
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
@@ -123,6 +113,18 @@ impl RunPlan {
             name: "fio.0.".to_owned(),
             in_directory: false,
             seed,
+        }
+    }
+
+    /// What is run.
+    fn program(&self) -> create_delete::Plan {
+        create_delete::Plan {
+            files: FILES,
+            bytes: PAGE as u32,
+            name: self.name.clone(),
+            in_directory: self.in_directory,
+            deleted: self.deleted,
+            inodes_per_block: self.inodes_per_block(),
         }
     }
 
@@ -185,38 +187,6 @@ fn class(name: &str) -> &str {
     }
 }
 
-/// Makes the files, syncs, deletes them, syncs, and waits a minute.
-async fn program(v: &Vfs, plan: &RunPlan) -> FsResult<(Time, Time)> {
-    let directory = if plan.in_directory { "files/" } else { "" };
-    if plan.in_directory {
-        v.mkdir("files", 0o755).await?;
-    }
-    let (deleted, per_block) = (plan.deleted, plan.inodes_per_block());
-    let name = |n: u32| format!("{directory}{}{n}", plan.name);
-    for n in 0..FILES {
-        let fd = v.open(&name(n), OpenFlags::CREATE, 0o644).await?;
-        v.pwrite(fd, 0, &[wp_medium::Slice::pattern(u64::from(n), 0, PAGE as u32)]).await?;
-        v.close(fd).await?;
-    }
-    v.sync().await?;
-    for n in 0..FILES {
-        let goes = match deleted {
-            Deleted::All => true,
-            Deleted::Half => n % 2 == 0,
-            Deleted::AllButOneOfABlock => (v.stat(&name(n)).await?.ino.0 - 1) % per_block != 0,
-        };
-        if goes {
-            v.unlink(&name(n)).await?;
-        }
-    }
-    v.sync().await?;
-    // A worker may have discards to send.
-    v.rt().sleep(Span::secs(1)).await;
-    let deleted = v.rt().now();
-    v.rt().sleep(Span::secs(60)).await;
-    Ok((deleted, v.rt().now()))
-}
-
 /// Runs it.
 ///
 /// Errors: a machine that cannot be; a file system that fails.
@@ -249,9 +219,9 @@ pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
     )?;
     machine.record(Class::BLOCK);
     let vfs = machine.mount()?;
-    let (v, what) = (vfs.clone(), plan.clone());
-    let done = machine.block_on("program", async move { program(&v, &what).await })?;
-    let (deleted, written_back) =
+    let (v, what) = (vfs.clone(), plan.program());
+    let done = machine.block_on("program", async move { create_delete::play(&v, &what).await })?;
+    let Moments { deleted, written_back } =
         done.map_err(|error| MachineError::Fs { during: "workload", error })?;
     machine.unmount(&vfs)?;
     let wrong = |error| MachineError::Fs { during: "reading the image", error };

@@ -1,0 +1,311 @@
+//! Experiments as files: TOML that says machine, drive, file system, workload, what differs from
+//! point to point, power cuts, and what ought to come out.
+//!
+//! Picture:    file -> [`source`] (spans) -> [`sweep`] (points) -> for each point [`resolve`]
+//!             (names looked up, defaults) -> [`run`] with each seed -> [`table`] (rows) ->
+//!             [`claims`]; beside them `resolved.toml` ([`canon`]) and the results.
+//! Laws:       what comes out depends on the file, its inputs and this program, and neither on the
+//!             number of threads, on shards, nor on what was kept from an earlier run.
+//! Invariants: any bytes are taken: what is wrong is told with file, line and column.
+//! Source:     the format is in docs/experiments.md, whose tables are those of [`keys`].
+
+mod canon;
+pub mod claims;
+mod crash;
+pub mod expr;
+mod fiojob;
+mod kept;
+pub mod keys;
+pub mod known;
+mod measure;
+mod metric;
+mod read;
+mod resolve;
+mod results;
+mod run;
+mod runs;
+mod source;
+pub mod sweep;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod units;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use wp_workload::fio::{Diagnostic, Severity};
+
+pub use kept::Kept;
+pub use metric::{Metrics, Number};
+pub use resolve::Setup;
+pub use results::{MergeError, Ready, Written, merge, ready};
+pub use run::{Outcome, run};
+pub use runs::{Ended, Plan, Shard, run_all};
+pub use table::Row;
+
+use self::canon::{Common, Head};
+use self::claims::Said;
+use self::known::Known;
+use self::read::{Fields, wrong};
+use self::resolve::Files;
+use self::source::{Table, Value};
+use self::sweep::{RUNS_MAX, Sweep};
+use crate::machine::{Machine, MachineError};
+
+/// Most errors that are told of one file.
+const ERRORS_MAX: usize = 50;
+/// Longest name of an experiment.
+const NAME_MAX: usize = 80;
+
+/// An experiment, ready to be run.
+pub struct Experiment {
+    /// Name of its results.
+    pub name: String,
+    /// What it is for.
+    pub about: String,
+    /// First seed.
+    pub seed: u64,
+    /// Runs of each point.
+    pub repeat: u64,
+    /// Metrics that the terminal's table has, if any are named.
+    pub show: Vec<String>,
+    /// What differs.
+    pub sweep: Sweep,
+    /// The points, in order.
+    pub points: Vec<Setup>,
+    /// What ought to come out.
+    pub claims: Vec<Said>,
+    /// `resolved.toml`.
+    pub resolved: String,
+    /// The files that it reads, by their names in the results.
+    pub inputs: BTreeMap<String, Vec<u8>>,
+}
+
+impl Experiment {
+    /// Its seeds.
+    pub fn seeds(&self) -> std::ops::Range<u64> {
+        self.seed..self.seed + self.repeat
+    }
+
+    /// How many runs it has.
+    pub fn runs(&self) -> usize {
+        self.points.len() * self.repeat as usize
+    }
+
+    /// Point and seed of run number `n`.
+    pub fn run_of(&self, n: usize) -> (usize, u64) {
+        let repeat = self.repeat as usize;
+        (n / repeat, self.seed + (n % repeat) as u64)
+    }
+
+    /// Run number `n` in one line.
+    pub fn describe(&self, n: usize) -> String {
+        let (point, seed) = self.run_of(n);
+        let place = self.sweep.describe(point);
+        let place = if place.is_empty() { self.name.clone() } else { place };
+        format!("{place}, seed {seed}")
+    }
+
+    /// Builds and mounts each machine once, which is what options of mkfs and mount are checked by,
+    /// the first so many that differ. Errors: the first that cannot be, with its point.
+    pub fn try_machines(&self, most: usize) -> Result<(), (usize, MachineError)> {
+        let mut seen = BTreeSet::new();
+        for (n, setup) in self.points.iter().enumerate() {
+            let of_machine = setup.settings.iter().filter(|(k, _)| !k.starts_with("workload."));
+            let text: String = of_machine.map(|(k, v)| format!("{k}={v}\n")).collect();
+            if seen.len() < most && seen.insert(text) {
+                let machine = Machine::new(setup.machine.clone(), None).map_err(|e| (n, e))?;
+                let vfs = machine.mount().map_err(|e| (n, e))?;
+                drop(vfs);
+                machine.rt.cut();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What reading a file gave: the experiment, unless there are errors.
+pub struct Checked {
+    /// The experiment.
+    pub experiment: Option<Experiment>,
+    /// What is wrong, in the order of the file.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads an experiment file of the host. `seed`: in place of the file's. Errors: the host's.
+pub fn load(path: &Path, seed: Option<u64>) -> std::io::Result<Checked> {
+    let bytes = std::fs::read(path)?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    Ok(parse(&path.to_string_lossy(), &bytes, dir, seed))
+}
+
+/// Reads an experiment from bytes; `dir` is where its paths begin.
+pub fn parse(name: &str, bytes: &[u8], dir: &Path, seed: Option<u64>) -> Checked {
+    let mut found = Vec::new();
+    let experiment = experiment(name, bytes, dir, seed, &mut found);
+    let mut seen = BTreeSet::new();
+    found.retain(|d: &Diagnostic| seen.insert((d.at.line, d.at.column, d.message.clone())));
+    found.sort_by_key(|d| (d.at.line, d.at.column));
+    found.truncate(ERRORS_MAX);
+    let has_errors = found.iter().any(|d| d.severity == Severity::Error);
+    Checked { experiment: experiment.filter(|_| !has_errors), diagnostics: found }
+}
+
+/// What stands at the beginning of a file.
+struct Beginning {
+    name: String,
+    about: String,
+    seed: u64,
+    repeat: u64,
+    show: Vec<String>,
+}
+
+fn beginning(root: &Fields<'_>, seed: Option<u64>, found: &mut Vec<Diagnostic>) -> Beginning {
+    let schema = root.text("schema", found);
+    if schema != Some(keys::SCHEMA) {
+        let given = schema.map_or(String::new(), |s| format!(", not `{s}`"));
+        let what = format!("an experiment says `schema = \"{}\"`{given}", keys::SCHEMA);
+        wrong(found, &root.place("schema"), what, "write it into the first line");
+    }
+    let name = root.text("name", found).unwrap_or_default().to_owned();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_name = !name.is_empty()
+        && name.len() <= NAME_MAX
+        && !name.starts_with('.')
+        && name.chars().all(is_plain);
+    if !is_name {
+        let what = match root.item("name") {
+            None => "the experiment has no `name`".to_owned(),
+            Some(_) => format!("`{name}` is no name of a folder of results"),
+        };
+        wrong(found, &root.place("name"), what, "letters, digits, `-`, `_` and `.`, 80 at most");
+    }
+    let own = root.number("seed", 0..=i64::MAX as u64, found).unwrap_or(1);
+    Beginning {
+        name,
+        about: root.text("about", found).unwrap_or_default().to_owned(),
+        seed: seed.unwrap_or(own),
+        repeat: root.number("repeat", 1..=RUNS_MAX, found).unwrap_or(1),
+        show: root.texts("show", found).into_iter().map(|(s, _)| s.to_owned()).collect(),
+    }
+}
+
+fn experiment(
+    file: &str,
+    bytes: &[u8],
+    dir: &Path,
+    seed: Option<u64>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Experiment> {
+    let root = source::parse(file, bytes, found);
+    if !found.is_empty() {
+        return None;
+    }
+    let top = wp_workload::fio::Place {
+        file: file.into(),
+        line: 1,
+        column: 1,
+        width: 1,
+        text: String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().into(),
+    };
+    let fields = Fields::new("", (&root, &top), &[], found);
+    let begin = beginning(&fields, seed, found);
+    let sweep = Sweep::read(&fields, found);
+    let runs = sweep.len().saturating_mul(begin.repeat);
+    if runs > RUNS_MAX || begin.seed.checked_add(begin.repeat).is_none() {
+        let at = fields.place(if fields.item("sweep").is_some() { "sweep" } else { "repeat" });
+        let what =
+            format!("{} points with {} seeds each are {runs} runs", sweep.len(), begin.repeat);
+        wrong(found, &at, what, format!("at most {RUNS_MAX}: sweep less, or write several files"));
+        return None;
+    }
+    if !found.is_empty() && fields.item("sweep").is_some() {
+        // Points of a sweep with errors would only repeat them.
+        return None;
+    }
+    let mut files = Files::new(dir);
+    let (points, common) = resolve_all(&root, &top, &sweep, &mut files, found)?;
+    let claims = claims::read(&fields, &begin.name, &sweep, found);
+    check_claims(&points, &sweep, &claims, found);
+    check_shown(&points, &fields, found);
+    let head = Head {
+        name: &begin.name,
+        about: &begin.about,
+        seeds: (begin.seed, begin.repeat),
+        show: &begin.show,
+    };
+    let resolved = canon::text(&head, &common, &sweep, &root, &files);
+    Some(Experiment {
+        name: begin.name,
+        about: begin.about,
+        seed: begin.seed,
+        repeat: begin.repeat,
+        show: begin.show,
+        sweep,
+        points,
+        claims,
+        resolved,
+        inputs: files.inputs,
+    })
+}
+
+/// All points; nothing after the first with errors, of which the others have the same.
+fn resolve_all(
+    root: &Table,
+    top: &wp_workload::fio::Place,
+    sweep: &Sweep,
+    files: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) -> Option<(Vec<Setup>, Common)> {
+    let mut common = Common::default();
+    let mut points = Vec::new();
+    for n in 0..sweep.len() as usize {
+        let file = sweep.file(root, n, found);
+        if let Some(setup) = resolve::resolve(&file, top, files, found) {
+            common.add(&setup.settings, &sweep.put(n));
+            points.push(setup);
+        }
+        if found.len() > ERRORS_MAX {
+            return None;
+        }
+    }
+    (points.len() as u64 == sweep.len()).then_some((points, common))
+}
+
+fn check_claims(points: &[Setup], sweep: &Sweep, claims: &[Said], found: &mut Vec<Diagnostic>) {
+    let all: std::cell::RefCell<BTreeMap<usize, Known>> = Default::default();
+    let has = |point: usize, name: &str| {
+        let mut all = all.borrow_mut();
+        let known = all.entry(point).or_insert_with(|| Known::of(&points[point]));
+        known.has(name)
+    };
+    for said in claims {
+        claims::check(said, sweep, &has, found);
+    }
+}
+
+/// Is each metric that the table is to have one of some point?
+fn check_shown(points: &[Setup], fields: &Fields<'_>, found: &mut Vec<Diagnostic>) {
+    let shown = fields.texts("show", &mut Vec::new());
+    if shown.is_empty() {
+        return;
+    }
+    let known: Vec<Known> = points.iter().map(Known::of).collect();
+    for (name, at) in shown {
+        let mut answers = known.iter().map(|k| k.has(name));
+        if let Some(Err(why)) = answers.next()
+            && answers.all(|a| a.is_err())
+        {
+            wrong(found, &at, why, "");
+        }
+    }
+}
+
+/// Does a text look like an experiment, and not like a job or a text of filebench?
+pub fn is_experiment(bytes: &[u8]) -> bool {
+    let mut found = Vec::new();
+    let table = source::parse("", bytes, &mut found);
+    matches!(table.item("schema").map(|i| &i.value), Some(Value::Text(_)))
+}

@@ -1,0 +1,226 @@
+//! What an experiment leaves: `NAME/HASH/` with `resolved.toml`, `inputs/`, `points.csv`,
+//! `summary.json`, `claims.json` and `MANIFEST.json`; of a shard `NAME/HASH.shard-I-of-N/` with
+//! `rows.json`, from which [`merge`] makes the same bytes as one run of all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::claims::{Answered, judge};
+use super::table::{self, Row};
+use super::{Experiment, Shard, load};
+use crate::claims::Verdict;
+use crate::results::{ENGINE, sha256};
+
+/// Where rows of a shard are.
+const ROWS: &str = "rows.json";
+/// What points come to; a shard has none.
+const SUMMARY: &str = "summary.json";
+/// Where the experiment is.
+const RESOLVED: &str = "resolved.toml";
+
+/// One hash of inputs, with their names.
+pub(super) fn inputs_hash<'a>(inputs: impl Iterator<Item = (&'a String, &'a Vec<u8>)>) -> String {
+    let lines: String = inputs.map(|(name, bytes)| format!("{name} {}\n", sha256(bytes))).collect();
+    sha256(lines.as_bytes())
+}
+
+/// Files of a result, judged and not written yet.
+pub struct Ready {
+    /// Files by name, with the manifest.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// Claims, judged; of a shard none.
+    pub claims: Vec<Answered>,
+    /// `summary.json`; of a shard how many rows there are.
+    pub summary: Value,
+    /// Folder below the results' one: `NAME/HASH`.
+    pub place: PathBuf,
+}
+
+/// A result that was written.
+pub struct Written {
+    /// Its folder.
+    pub dir: PathBuf,
+}
+
+impl Ready {
+    /// Does a claim differ, or could one not be judged?
+    pub fn differs(&self) -> bool {
+        let holds =
+            |a: &&Answered| matches!(a.judged.verdict, Verdict::Match | Verdict::FollowsFromInputs);
+        self.claims.iter().any(|a| !holds(&a))
+    }
+
+    /// Writes it below `root`, under a temporary name until it is whole; of a whole experiment lets
+    /// `latest` lead there. Errors: the host's.
+    pub fn write(&self, root: &Path) -> io::Result<Written> {
+        let dir = root.join(&self.place);
+        let name = dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let part = dir.with_file_name(format!("{name}.part"));
+        if part.exists() {
+            std::fs::remove_dir_all(&part)?;
+        }
+        for (name, bytes) in &self.files {
+            let file = part.join(name);
+            std::fs::create_dir_all(file.parent().unwrap_or(&part))?;
+            std::fs::write(file, bytes)?;
+        }
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir)?;
+        }
+        std::fs::rename(&part, &dir)?;
+        let is_whole = self.files.contains_key(SUMMARY);
+        if let (true, Some(parent)) = (is_whole, dir.parent()) {
+            let (latest, next) = (parent.join("latest"), parent.join("latest.part"));
+            drop(std::fs::remove_file(&next));
+            std::os::unix::fs::symlink(&name, &next)?;
+            std::fs::rename(next, latest)?;
+        }
+        Ok(Written { dir })
+    }
+
+    /// What of it is not the same in a folder: names of files, with what is wrong.
+    pub fn compare(&self, root: &Path) -> Vec<String> {
+        let dir = root.join(&self.place);
+        let mut wrong = Vec::new();
+        for (name, bytes) in &self.files {
+            match std::fs::read(dir.join(name)) {
+                Ok(there) if there == *bytes => {}
+                Ok(there) => {
+                    let at = there.iter().zip(bytes).position(|(a, b)| a != b);
+                    let at = at.unwrap_or(there.len().min(bytes.len()));
+                    wrong.push(format!("{name}: differs from byte {at} on"));
+                }
+                Err(e) => wrong.push(format!("{name}: {e}")),
+            }
+        }
+        wrong
+    }
+}
+
+fn pretty(doc: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(doc).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+/// The files of a result, from its rows, in order.
+pub fn ready(e: &Experiment, rows: &[Row], shard: Shard) -> Ready {
+    let hash =
+        sha256(format!("{}\n{}\n{ENGINE}", e.resolved, inputs_hash(e.inputs.iter())).as_bytes());
+    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    files.insert(RESOLVED.to_owned(), e.resolved.clone().into_bytes());
+    files.insert("points.csv".to_owned(), table::csv(&e.sweep, rows).into_bytes());
+    files.extend(e.inputs.iter().map(|(name, bytes)| (name.clone(), bytes.clone())));
+    let mut claims = Vec::new();
+    let mut folder = hash[..12].to_owned();
+    let summary;
+    if shard == Shard::WHOLE {
+        claims.extend(e.claims.iter().map(|said| judge(said, &e.sweep, rows, e.seeds())));
+        summary = table::summary(&e.name, &e.sweep, e.seeds(), rows);
+        files.insert(SUMMARY.to_owned(), pretty(&summary));
+        let doc = json!({ "schema": "writepath.claims/1", "claims": claims });
+        files.insert("claims.json".to_owned(), pretty(&doc));
+    } else {
+        let mut doc = table::rows_json(rows);
+        doc["shard"] = json!([shard.index, shard.of]);
+        files.insert(ROWS.to_owned(), pretty(&doc));
+        folder = format!("{folder}.shard-{}-of-{}", shard.index, shard.of);
+        summary = json!({
+            "schema": "writepath.shard/1", "name": e.name, "rows": rows.len(),
+            "shard": [shard.index, shard.of],
+        });
+    }
+    let manifest: BTreeMap<&String, String> =
+        files.iter().map(|(name, bytes)| (name, sha256(bytes))).collect();
+    files.insert("MANIFEST.json".to_owned(), pretty(&json!(manifest)));
+    Ready { files, claims, summary, place: PathBuf::from(&e.name).join(folder) }
+}
+
+/// Why shards cannot be put together.
+#[derive(Debug)]
+pub enum MergeError {
+    /// The host's, about a file.
+    Host(PathBuf, io::Error),
+    /// What is wrong.
+    Wrong(String),
+}
+
+impl fmt::Display for MergeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MergeError::Host(path, e) => write!(f, "{}: {e}", path.display()),
+            MergeError::Wrong(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for MergeError {}
+
+/// Rows of a shard, checked against its manifest.
+fn rows_of(dir: &Path) -> Result<Vec<Row>, MergeError> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        std::fs::read(&path).map_err(|e| MergeError::Host(path, e))
+    };
+    let wrong = |what: &str| MergeError::Wrong(format!("{}: {what}", dir.display()));
+    let manifest: Value = serde_json::from_slice(&read("MANIFEST.json")?)
+        .map_err(|e| wrong(&format!("MANIFEST.json: {e}")))?;
+    let rows = read(ROWS)?;
+    for (name, bytes) in [(ROWS, &rows), (RESOLVED, &read(RESOLVED)?)] {
+        if manifest[name] != sha256(bytes).as_str() {
+            return Err(wrong(&format!("{name} is not what was written")));
+        }
+    }
+    let doc: Value = serde_json::from_slice(&rows).map_err(|e| wrong(&format!("{ROWS}: {e}")))?;
+    table::rows_of(&doc).ok_or_else(|| wrong(&format!("{ROWS} holds no rows of a shard")))
+}
+
+/// Puts shards of one experiment together.
+///
+/// Errors: the host's; shards of several experiments, rows that are missing or there twice.
+pub fn merge(dirs: &[PathBuf]) -> Result<(Experiment, Vec<Row>, Ready), MergeError> {
+    let wrong = |what: String| MergeError::Wrong(what);
+    let Some(first) = dirs.first() else { return Err(wrong("no shards".to_owned())) };
+    let mut resolved: Option<Vec<u8>> = None;
+    let mut all: Vec<Row> = Vec::new();
+    for dir in dirs {
+        all.extend(rows_of(dir)?);
+        let path = dir.join(RESOLVED);
+        let text = std::fs::read(&path).map_err(|e| MergeError::Host(path, e))?;
+        if resolved.as_ref().is_some_and(|known| *known != text) {
+            let (a, b) = (first.display(), dir.display());
+            return Err(wrong(format!("{a} and {b} are of different experiments")));
+        }
+        resolved = Some(text);
+    }
+    let path = first.join(RESOLVED);
+    let checked = load(&path, None).map_err(|e| MergeError::Host(path.clone(), e))?;
+    let Some(e) = checked.experiment else {
+        let what = checked.diagnostics.first().map_or(String::new(), ToString::to_string);
+        return Err(wrong(format!("{}:\n{what}", path.display())));
+    };
+    all.sort_by_key(|r| (r.point, r.seed));
+    if let Some(twice) = all.windows(2).find(|w| (w[0].point, w[0].seed) == (w[1].point, w[1].seed))
+    {
+        let place = e.sweep.describe(twice[0].point);
+        return Err(wrong(format!("{place}, seed {} is there twice", twice[0].seed)));
+    }
+    let is_there = |n: &usize| {
+        let wanted = e.run_of(*n);
+        all.binary_search_by_key(&wanted, |r| (r.point, r.seed)).is_ok()
+    };
+    let missing: Vec<usize> = (0..e.runs()).filter(|n| !is_there(n)).collect();
+    if let Some(n) = missing.first() {
+        let (count, name) = (missing.len(), e.describe(*n));
+        return Err(wrong(format!("{count} of {} runs are missing, as {name}", e.runs())));
+    }
+    if all.len() > e.runs() {
+        return Err(wrong(format!("{} rows, and {} runs", all.len(), e.runs())));
+    }
+    let ready = ready(&e, &all, Shard::WHOLE);
+    Ok((e, all, ready))
+}
