@@ -11,12 +11,14 @@ pub mod inspect;
 pub mod kernel_crash;
 pub mod kernels;
 pub mod list;
+pub mod matrix;
 pub mod mkfs;
 pub mod mutate;
 pub mod recover;
 pub mod replay;
 pub mod reproduce;
 pub mod run;
+pub mod techniques;
 pub mod today;
 pub mod trace;
 
