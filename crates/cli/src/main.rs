@@ -55,6 +55,10 @@ enum Verb {
     /// quick, how much is flushed and written, and what power cuts leave of it. Exit code 1 if one
     /// breaks a rule in a way that nobody knows.
     Matrix(cmd::matrix::Args),
+    /// The papers' figures on flash that programs twice as long, with half the buffer, and both: what
+    /// the mechanism predicts, and what they do. Exit code 1 if one goes against it and nobody has
+    /// said why.
+    Perturb(cmd::perturb::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
     /// List what an image holds, after recovering in memory. Never writes.
@@ -104,6 +108,7 @@ fn main() -> std::process::ExitCode {
         Verb::Kernels(a) => cmd::kernels::run(&a, &out),
         Verb::Crash(a) => cmd::crash::run(&a, &out),
         Verb::Matrix(a) => cmd::matrix::run(&a, &out),
+        Verb::Perturb(a) => cmd::perturb::run(&a, &out),
         Verb::Mkfs(a) => cmd::mkfs::run(&a, &out),
         Verb::Inspect(a) => cmd::inspect::run(&a, &out),
         Verb::Fsck(a) => cmd::fsck::run(&a, &out),

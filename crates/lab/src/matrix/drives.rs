@@ -113,11 +113,6 @@ impl Drive {
         }
     }
 
-    /// Does it keep the order of barrier writes?
-    pub fn keeps_order(&self) -> bool {
-        self.own.contains(&("barrier_writes", 1))
-    }
-
     /// Does it lose what it has not made durable?
     pub fn is_volatile(&self) -> bool {
         !self.name.ends_with("plp")

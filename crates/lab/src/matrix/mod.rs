@@ -3,7 +3,7 @@
 //! flushes, how much is written, and what a power cut leaves.
 //!
 //! Picture:    axes ([`combinations()`]) -> techniques of the table -> refused, with the reason; or
-//!             [`speed`] (a machine for each workload) and [`verdict`] (programs cut everywhere).
+//!             [`speed`] (four workloads) and [`verdict`] (programs cut everywhere).
 //! Invariants: 1. a combination is refused by the table of techniques alone, and whatever is not
 //!                refused there is run;
 //!             2. all combinations of a file system run the same workloads and are cut in the same
@@ -91,13 +91,7 @@ pub fn run(
         let refused = Some(refusal.to_string());
         return Ok(Some(Cell { name, refused, speeds: Vec::new(), verdict: None }));
     }
-    let mut speeds = Vec::new();
-    for workload in speed::Workload::ALL {
-        if !go_on() {
-            return Ok(None);
-        }
-        speeds.push(speed::run(c, workload, length, seed)?);
-    }
+    let Some(speeds) = speed::run(c, length, seed, go_on)? else { return Ok(None) };
     let Some(verdict) = verdict::cut(c, length, go_on)? else { return Ok(None) };
     Ok(Some(Cell { name, refused: None, speeds, verdict: Some(verdict) }))
 }

@@ -26,8 +26,10 @@ pub(super) struct Part {
 /// All parts of a combination. Errors: options that it cannot have.
 pub(super) fn parts(c: &Combination, length: Length) -> Result<Vec<Part>, MachineError> {
     let (fs, barriers) = (c.fs, c.fs.has_barriers(&c.options(&[])?));
-    // A drive that begins a write late, behind a barrier that it was told of later, keeps no order.
-    let overtaken = if c.drive.keeps_order() { beside } else { overtaken };
+    // A drive that begins a write late, behind a barrier that came later, keeps no order; and a
+    // zone is written in order.
+    let in_time = c.has("dual-mode") || c.drive.is_zoned();
+    let overtaken = if in_time { beside } else { overtaken };
     let made = |make| Source::Made { seed: 1, make };
     let part = |name, source, count| Part { name, source, count, company_us: 0, options: "" };
     let mut all = vec![

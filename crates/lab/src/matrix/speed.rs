@@ -1,4 +1,5 @@
-//! How quick a combination is, and what it writes: four workloads, each on a machine of its own.
+//! How quick a combination is, and what it writes: four workloads, one after the other on one
+//! machine, with a `sync` behind each.
 //!
 //! On ext4 a file that is never written holds most of the drive, and where blocks are discarded an
 //! `fstrim` comes first. F2FS has neither: its logs go round all of the drive, and no `fstrim` is
@@ -79,7 +80,7 @@ pub struct Speed {
     pub flushes: u64,
     /// Bytes that the programs wrote.
     pub program_bytes: u64,
-    /// Bytes that the drive was sent, until the unmount.
+    /// Bytes that the drive was sent, until the end of the sync behind it.
     pub drive_bytes: u64,
     /// Bytes that were programmed into its flash.
     pub flash_bytes: u64,
@@ -150,13 +151,15 @@ fn counted(machine: &Machine, c: &Combination) -> [u64; 3] {
     [of("written_sectors") * wp_base::SECTOR_BYTES, flash, of("flushes")]
 }
 
-/// Runs a workload. Errors: a machine that cannot be; a file system that fails.
+/// Runs the workloads. `None`: `go_on`, asked before each, said no.
+///
+/// Errors: a machine that cannot be; a file system that fails.
 pub fn run(
     c: &Combination,
-    workload: Workload,
     length: Length,
     seed: u64,
-) -> Result<Speed, MachineError> {
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Vec<Speed>>, MachineError> {
     let machine = Machine::new(spec(c, seed)?, None)?;
     let vfs = machine.mount()?;
     let failed = |error| MachineError::Fs { during: "workload", error };
@@ -165,18 +168,39 @@ pub fn run(
         let prepared = async move { inode_trim::fill_and_trim(&v, trims).await };
         machine.block_on("prepare", prepared)?.map_err(failed)?;
     }
+    let mut speeds = Vec::new();
+    for workload in Workload::ALL {
+        if !go_on() {
+            return Ok(None);
+        }
+        speeds.push(one(c, &machine, &vfs, workload, length)?);
+    }
+    machine.unmount(&vfs)?;
+    Ok(Some(speeds))
+}
+
+/// Runs a workload.
+fn one(
+    c: &Combination,
+    machine: &Machine,
+    vfs: &Vfs,
+    workload: Workload,
+    length: Length,
+) -> Result<Speed, MachineError> {
+    let failed = |error| MachineError::Fs { during: "workload", error };
     let v = vfs.clone();
     let ready =
         machine.block_on("prepare", async move { prepare(&v, workload).await })?.map_err(failed)?;
-    let (before, from) = (counted(&machine, c), machine.rt.now());
+    let (before, from) = (counted(machine, c), machine.rt.now());
     let v = vfs.clone();
     let done = machine
         .block_on("program", async move { play(&v, workload, length, ready).await })?
         .map_err(failed)?;
-    let (after, ns) = (counted(&machine, c), machine.rt.now().since(from).0);
+    let (after, ns) = (counted(machine, c), machine.rt.now().since(from).0);
     // What is in memory yet belongs to it.
-    machine.unmount(&vfs)?;
-    let end = counted(&machine, c);
+    let v = vfs.clone();
+    machine.block_on("sync", async move { v.sync().await })?.map_err(failed)?;
+    let end = counted(machine, c);
     let share = |s| done.waits.histogram.percentile(s).unwrap_or(0);
     Ok(Speed {
         workload,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use wp_crash::{Plan, Profile, Rule};
 
-use super::holes::{self, Hole};
+use super::holes;
 use super::programs::{Part, parts};
 use super::{Combination, Length};
 use crate::crash::{Bench, Campaign, Findings, line, run};
@@ -103,15 +103,9 @@ struct Search<'a> {
 type Stopped<T> = Result<Option<T>, MachineError>;
 
 impl Search<'_> {
-    /// Runs a part; with `stop_at` no further than to the first failure of the rule.
-    fn run(
-        &self,
-        part: &Part,
-        mends: &[&str],
-        stop_at: Option<Rule>,
-    ) -> Stopped<(Campaign, Findings)> {
-        let stop_at = stop_at.into_iter().collect();
-        let campaign = Campaign { stop_at, ..campaign(self.c, part, mends, self.length)? };
+    /// Runs a part.
+    fn run(&self, part: &Part, mends: &[&str]) -> Stopped<(Campaign, Findings)> {
+        let campaign = campaign(self.c, part, mends, self.length)?;
         let stopped = AtomicBool::new(false);
         let found = run(&campaign, 1, &|_| {
             let go = (self.go_on)();
@@ -128,49 +122,59 @@ impl Search<'_> {
         Ok(Some((campaign, found)))
     }
 
-    /// Is the rule broken in one of these parts, with these mends?
-    fn breaks(&self, rule: Rule, parts: &BTreeSet<usize>, mends: &[&str]) -> Stopped<bool> {
+    /// Which rules are broken in these parts, with these mends?
+    fn broken(&self, parts: &BTreeSet<usize>, mends: &[&str]) -> Stopped<BTreeSet<Rule>> {
+        let mut broken = BTreeSet::new();
         for n in parts {
-            let Some((_, found)) = self.run(&self.parts[*n], mends, Some(rule))? else {
-                return Ok(None);
-            };
-            if found.totals.broken[rule as usize] > 0 {
-                return Ok(Some(true));
-            }
+            let Some((_, found)) = self.run(&self.parts[*n], mends)? else { return Ok(None) };
+            let is_broken = |r: &Rule| found.totals.broken[*r as usize] > 0;
+            broken.extend(Rule::ALL.into_iter().filter(is_broken));
         }
-        Ok(Some(false))
+        Ok(Some(broken))
     }
 
-    /// Holes that a broken rule comes from; none if it is broken with all of them mended.
-    fn why(&self, rule: Rule, parts: &BTreeSet<usize>) -> Stopped<Vec<String>> {
-        let all = holes::of(self.c);
-        let candidates: Vec<&&Hole> = all.iter().filter(|h| h.rules.contains(&rule)).collect();
+    /// Holes that each broken rule comes from, by the parts that break it; none of one that is
+    /// broken with all of them mended.
+    fn why(
+        &self,
+        broken: &BTreeMap<Rule, BTreeSet<usize>>,
+    ) -> Stopped<BTreeMap<Rule, Vec<String>>> {
         let every = holes::mends(self.c);
-        match self.breaks(rule, parts, &every)? {
-            None => return Ok(None),
-            Some(true) => return Ok(Some(Vec::new())),
-            Some(false) => {}
-        }
-        let mut found = Vec::new();
-        // Holes with one mend are told apart no further.
-        let mut by_mend: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
-        for hole in &candidates {
-            by_mend.entry(hole.mend).or_default().push(hole.id);
-        }
-        for (mend, ids) in &by_mend {
-            let others: Vec<&str> = every.iter().copied().filter(|m| m != mend).collect();
-            match self.breaks(rule, parts, &others)? {
-                None => return Ok(None),
-                Some(true) => found.push(ids.join("/")),
-                Some(false) => {}
+        let parts: BTreeSet<usize> = broken.values().flatten().copied().collect();
+        let Some(unknown) = self.broken(&parts, &every)? else { return Ok(None) };
+        // The first part that breaks a rule is enough to tell who can.
+        let first: BTreeSet<usize> = broken.values().filter_map(BTreeSet::first).copied().collect();
+        let all = holes::of(self.c);
+        let mut why: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
+        let mends: BTreeSet<&str> = all.iter().map(|h| h.mend).collect();
+        for mend in mends {
+            let others: Vec<&str> = every.iter().copied().filter(|m| *m != mend).collect();
+            let alone = match others.is_empty() {
+                true => broken.keys().copied().collect(),
+                false => match self.broken(&first, &others)? {
+                    Some(alone) => alone,
+                    None => return Ok(None),
+                },
+            };
+            for rule in alone.into_iter().filter(|r| broken.contains_key(r) && !unknown.contains(r))
+            {
+                // Holes with one mend are told apart no further.
+                let of_rule = all.iter().filter(|h| h.mend == mend && h.rules.contains(&rule));
+                let ids: Vec<&str> = of_rule.map(|h| h.id).collect();
+                if !ids.is_empty() {
+                    why.entry(rule).or_default().push(ids.join("/"));
+                }
             }
         }
-        if found.is_empty() {
-            // Only together.
-            let ids: Vec<&str> = candidates.iter().map(|h| h.id).collect();
-            found.push(ids.join("+"));
+        for rule in broken.keys().filter(|r| !unknown.contains(r)) {
+            // None does it alone: some together.
+            let of_rule = all.iter().filter(|h| h.rules.contains(rule));
+            why.entry(*rule).or_insert_with(|| {
+                let ids: Vec<&str> = of_rule.map(|h| h.id).collect();
+                if ids.is_empty() { Vec::new() } else { vec![ids.join("+")] }
+            });
         }
-        Ok(Some(found))
+        Ok(Some(why))
     }
 }
 
@@ -180,35 +184,52 @@ impl Search<'_> {
 pub fn cut(c: &Combination, length: Length, go_on: &(dyn Fn() -> bool + Sync)) -> Stopped<Verdict> {
     let search = Search { c, length, parts: parts(c, length)?, go_on };
     let mut out = Verdict::default();
-    let mut broken: BTreeMap<Rule, (u64, BTreeSet<usize>, String, String)> = BTreeMap::new();
+    let mut broken: BTreeMap<Rule, Broken> = BTreeMap::new();
+    let mut breaking: BTreeMap<Rule, BTreeSet<usize>> = BTreeMap::new();
     for (n, part) in search.parts.iter().enumerate() {
-        let Some((campaign, found)) = search.run(part, &[], None)? else { return Ok(None) };
+        let Some((campaign, found)) = search.run(part, &[])? else { return Ok(None) };
         out.programs += found.totals.programs;
         out.states += found.totals.raw;
         out.distinct += found.totals.distinct;
         for rule in Rule::ALL {
             let states = found.totals.broken[rule as usize];
-            if states == 0 {
-                continue;
-            }
-            let entry = broken.entry(rule).or_default();
-            entry.0 += states;
-            entry.1.insert(n);
-            let first = found.found.iter().find(|f| f.violation.rule == rule);
-            if let Some(f) = first.filter(|_| entry.2.is_empty()) {
-                let v = &f.violation;
-                entry.2 = format!(
-                    "{}, program {}: {}: {}; expected {}",
-                    part.name, f.program, v.path, v.seen, v.expected
-                );
-                let program = line::quoted(&campaign.source.program(f.program));
-                entry.3 = line::state(&campaign, &program, (f.frame, &f.lost));
+            if states > 0 {
+                breaking.entry(rule).or_default().insert(n);
+                let first = || Broken::first(part, &campaign, &found, rule);
+                broken.entry(rule).or_insert_with(first).states += states;
             }
         }
     }
-    for (rule, (states, parts, example, command)) in broken {
-        let Some(holes) = search.why(rule, &parts)? else { return Ok(None) };
-        out.broken.push(Broken { rule: rule.name().to_owned(), states, holes, example, command });
+    if broken.is_empty() {
+        return Ok(Some(out));
+    }
+    let Some(mut why) = search.why(&breaking)? else { return Ok(None) };
+    for (rule, broken) in broken {
+        let holes = why.remove(&rule).unwrap_or_default();
+        out.broken.push(Broken { holes, ..broken });
     }
     Ok(Some(out))
+}
+
+impl Broken {
+    /// A rule as a part breaks it first, with no state counted.
+    fn first(part: &Part, campaign: &Campaign, found: &Findings, rule: Rule) -> Broken {
+        let mut out = Broken {
+            rule: rule.name().to_owned(),
+            states: 0,
+            holes: Vec::new(),
+            example: String::new(),
+            command: String::new(),
+        };
+        if let Some(f) = found.found.iter().find(|f| f.violation.rule == rule) {
+            let v = &f.violation;
+            out.example = format!(
+                "{}, program {}: {}: {}; expected {}",
+                part.name, f.program, v.path, v.seen, v.expected
+            );
+            let program = line::quoted(&campaign.source.program(f.program));
+            out.command = line::state(campaign, &program, (f.frame, &f.lost));
+        }
+        out
+    }
 }

@@ -1,6 +1,5 @@
 //! `matrix`.
 
-mod kept;
 mod print;
 
 use std::io::{IsTerminal, Write};
@@ -16,7 +15,7 @@ use wp_lab::machine::MachineError;
 use wp_lab::matrix::{self, Cell, Combination, Length};
 use wp_lab::results::Results;
 
-use self::kept::Kept;
+use super::keep::Keep;
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -60,7 +59,10 @@ impl Args {
     fn is_wanted(&self, c: &Combination) -> bool {
         let name = c.name();
         let mut patterns = self.only.split(',').filter(|p| !p.is_empty()).peekable();
-        patterns.peek().is_none() || patterns.any(|p| name.contains(p))
+        match patterns.peek() {
+            None => c.is_in(self.length()),
+            Some(_) => patterns.any(|p| name.contains(p)),
+        }
     }
 }
 
@@ -72,7 +74,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let what = format!("only: no combination has `{}` in its name", a.only);
         return out.fail(Exit::Usage, "only", &what, "names are as ext4/3.8/jbd2/discard/plp");
     }
-    let kept = match Kept::new(&a.out, a.length(), a.seed) {
+    let kept = match Keep::new(&a.out, "matrix", &format!("{:?} {}", a.length(), a.seed)) {
         Ok(kept) => kept,
         Err(e) => return out.host_error(std::path::Path::new("this program"), &e),
     };
@@ -107,7 +109,7 @@ enum Failed {
 fn cells(
     a: &Args,
     wanted: &[Combination],
-    kept: &Kept,
+    kept: &Keep,
     stop: &AtomicBool,
 ) -> Result<Vec<Cell>, Failed> {
     let jobs = a.jobs.map_or_else(
@@ -124,7 +126,8 @@ fn cells(
         |(), n| {
             let c = &wanted[n];
             let name = c.name();
-            if let Some(cell) = kept.find(&name).filter(|_| !a.again) {
+            let found = kept.find(&name).filter(|_| !a.again);
+            if let Some(cell) = found.and_then(|v| serde_json::from_value(v).ok()) {
                 screen.step(&name, false);
                 return Some(cell);
             }
@@ -137,7 +140,7 @@ fn cells(
             };
             match matrix::run(c, a.length(), a.seed, &go_on) {
                 Ok(None) => None,
-                Ok(Some(cell)) => match kept.note(&cell) {
+                Ok(Some(cell)) => match kept.note(&name, json!(cell)) {
                     Ok(()) => {
                         screen.step(&name, cell.refused.is_none());
                         Some(cell)
