@@ -60,6 +60,14 @@ enum Verb {
     /// Take the power away everywhere in a program, or in thousands: recover every state that the
     /// drive may be left with, and say which rule each breaks.
     Crash(Box<cmd::crash::Args>),
+    /// Techniques of the papers together: every combination on the same drives and workloads, how
+    /// quick, how much is flushed and written, and what power cuts leave of it. Exit code 1 if one
+    /// breaks a rule in a way that nobody knows.
+    Matrix(cmd::matrix::Args),
+    /// The papers' figures on flash that programs twice as long, with half the buffer, and both: what
+    /// the mechanism predicts, and what they do. Exit code 1 if one goes against it and nobody has
+    /// said why.
+    Perturb(cmd::perturb::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
     /// List what an image holds, after recovering in memory. Never writes.
@@ -71,7 +79,8 @@ enum Verb {
     /// A block trace of another machine, replayed onto a device model; or what a device held at a
     /// moment of a dm-log-writes log, as an image.
     Replay(cmd::replay::Args),
-    /// List what there is: file systems, devices, elevators, workloads, papers, eras, CPU profiles.
+    /// List what there is: file systems, devices, elevators, workloads, papers, techniques, eras,
+    /// CPU profiles.
     List(cmd::list::Args),
 }
 
@@ -110,6 +119,8 @@ fn main() -> std::process::ExitCode {
         Verb::Device(a) => cmd::device::run(&a, &out),
         Verb::Kernels(a) => cmd::kernels::run(&a, &out),
         Verb::Crash(a) => cmd::crash::run(&a, &out),
+        Verb::Matrix(a) => cmd::matrix::run(&a, &out),
+        Verb::Perturb(a) => cmd::perturb::run(&a, &out),
         Verb::Mkfs(a) => cmd::mkfs::run(&a, &out),
         Verb::Inspect(a) => cmd::inspect::run(&a, &out),
         Verb::Fsck(a) => cmd::fsck::run(&a, &out),

@@ -311,6 +311,7 @@ pub fn make_device(
 ) -> Result<Box<dyn DeviceModel>, MachineError> {
     let entry = crate::registry::find("device", crate::registry::DEVICES, |d| d.name, name)
         .map_err(MachineError::Config)?;
+    let params = crate::scale::scaled(entry, params);
     let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
     entry.make(&params).map_err(|e| MachineError::Config(e.to_string()))
 }

@@ -12,7 +12,7 @@ use crate::output::{Exit, Out};
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// fs, devices, elevators, workloads, papers, eras, cpus or sites (steps that
+    /// fs, devices, elevators, workloads, papers, techniques, eras, cpus or sites (steps that
     /// `crash --mutate` leaves out).
     what: String,
     /// For `eras`: a kernel version, to see which rules hold in it.
@@ -40,13 +40,14 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             }
         },
         "cpus" => cpus(),
+        "techniques" => super::techniques::list(),
         "sites" => super::mutate::list(),
         other => {
             return out.fail(
                 Exit::Usage,
                 "what",
                 &format!("there is no list of `{other}`"),
-                "fs, devices, elevators, workloads, papers, eras, cpus, sites",
+                "fs, devices, elevators, workloads, papers, techniques, eras, cpus, sites",
             );
         }
     };

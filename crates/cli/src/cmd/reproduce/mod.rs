@@ -23,6 +23,7 @@ use wp_lab::claims::{Judged, Verdict};
 use wp_lab::paper::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
 use wp_lab::results::Results;
 
+pub(super) use self::kept::program;
 use crate::output::{Exit, Out};
 
 /// Arguments.

@@ -28,7 +28,7 @@ pub use cuts::{CutCounts, CutPlan, Drive, cut, program};
 pub use flows::{Drawn, FLOWS, Look, Pointers, Recorded, Recovered, record, shortest};
 pub use fsync::{Figure, Point, Rate, SIZES_KIB, Stages, rate, stages};
 pub use machine::{Mode, Setup, profile};
-pub use macros::{Macros, Others, Rates, Scaling};
+pub use macros::{FLOWOP_NS, Macros, Others, Rates, Scaling, THINK_NS};
 pub use rollforward::{Chain, Costs, Done, NODES, Row, chain, rows};
 pub use surface::{SurfacePoint, surface};
 

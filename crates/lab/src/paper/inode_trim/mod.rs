@@ -12,7 +12,7 @@ mod run;
 
 use serde::Serialize;
 
-pub use real::{DRIVE, Wear, Work, wear};
+pub use real::{DRIVE, Wear, Work, create_and_delete, fill_and_trim, wear};
 pub use run::{DISKSIM, Deleted, FILES, Pages, RunOutcome, RunPlan, Trim, run};
 
 use crate::claims::Judged;

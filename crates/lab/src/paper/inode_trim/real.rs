@@ -91,8 +91,9 @@ pub struct Wear {
     pub discards: u64,
 }
 
-/// Makes the ballast and, if blocks are discarded, tells the drive what is free.
-async fn prepare(v: &Vfs, trim: Trim) -> FsResult<()> {
+/// Fills all but a part with a file that is not written and, if it `trims`, tells the drive what is
+/// free. Errors: as the calls.
+pub async fn fill_and_trim(v: &Vfs, trims: bool) -> FsResult<()> {
     let fd = v.open("ballast", OpenFlags::CREATE, 0o644).await?;
     let free = v.stat_fs().await?;
     let room = free.blocks_free * u64::from(free.block_bytes);
@@ -100,7 +101,7 @@ async fn prepare(v: &Vfs, trim: Trim) -> FsResult<()> {
     v.fallocate(fd, space, 0, room.saturating_sub(FREE_MIB << 20)).await?;
     v.close(fd).await?;
     v.sync().await?;
-    if trim != Trim::None {
+    if trims {
         v.fstrim(0, u64::MAX, 0).await?;
     }
     Ok(())
@@ -118,9 +119,10 @@ async fn bench(v: &Vfs, p: &Personality, loops: u64, waits: &str, seed: u64) -> 
     Ok((found.ops_per_second(), stat))
 }
 
-async fn create_and_delete(v: &Vfs, rounds: u64) -> FsResult<Done> {
+/// The paper's own program, `rounds` times: how many files were made and deleted, and what each
+/// sync took. Errors: as the calls.
+pub async fn create_and_delete(v: &Vfs, rounds: u64) -> FsResult<(u64, Stat)> {
     let mut syncs = Stat::default();
-    let start = v.rt().now();
     v.mkdir("files", 0o755).await?;
     for round in 0..rounds {
         for step in 0..2 {
@@ -140,8 +142,7 @@ async fn create_and_delete(v: &Vfs, rounds: u64) -> FsResult<Done> {
             syncs.add(v.rt().now().since(from).0);
         }
     }
-    let ns = v.rt().now().since(start).0.max(1);
-    Ok((2.0 * (rounds * u64::from(super::FILES)) as f64 * 1e9 / ns as f64, syncs))
+    Ok((2 * rounds * u64::from(super::FILES), syncs))
 }
 
 async fn play(v: &Vfs, work: Work, scale: u64, seed: u64) -> FsResult<Done> {
@@ -155,7 +156,12 @@ async fn play(v: &Vfs, work: Work, scale: u64, seed: u64) -> FsResult<Done> {
             let found = oltp_insert(v, &plan, seed).await?;
             Ok((found.per_second(), found.latency))
         }
-        Work::CreateDelete => create_and_delete(v, scale.div_ceil(5)).await,
+        Work::CreateDelete => {
+            let start = v.rt().now();
+            let (files, syncs) = create_and_delete(v, scale.div_ceil(5)).await?;
+            let ns = v.rt().now().since(start).0.max(1);
+            Ok((files as f64 * 1e9 / ns as f64, syncs))
+        }
     }
 }
 
@@ -199,7 +205,9 @@ pub fn wear(
     let vfs = machine.mount()?;
     let failed = |error| MachineError::Fs { during: "workload", error };
     let v = vfs.clone();
-    machine.block_on("prepare", async move { prepare(&v, trim).await })?.map_err(failed)?;
+    machine
+        .block_on("prepare", async move { fill_and_trim(&v, trim != Trim::None).await })?
+        .map_err(failed)?;
     let counters = || machine.queue.with_device(|d| d.counters());
     let before = counters();
     let v = vfs.clone();

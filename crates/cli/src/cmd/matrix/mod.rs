@@ -1,0 +1,230 @@
+//! `matrix`.
+
+mod print;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use serde_json::json;
+use wp_lab::each::each;
+use wp_lab::machine::MachineError;
+use wp_lab::matrix::{self, Cell, Combination, Length};
+use wp_lab::results::Results;
+
+use super::keep::Keep;
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Shorter runs and fewer power cuts.
+    #[arg(long)]
+    quick: bool,
+    /// Combinations whose name has one of these in it, joined by commas: `ext4/3.8`, `oprw/zones`.
+    #[arg(long, value_name = "PATTERN", default_value = "")]
+    only: String,
+    /// Seed of every random stream.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where results go.
+    #[arg(long, default_value = "results")]
+    out: PathBuf,
+    /// Run all of it, also what an earlier run of the same program found and kept there.
+    #[arg(long)]
+    again: bool,
+    /// Threads; as many as there are cores if left out. What comes out does not depend on it.
+    #[arg(long, value_name = "N")]
+    jobs: Option<std::num::NonZeroUsize>,
+}
+
+impl Args {
+    fn length(&self) -> Length {
+        if self.quick { Length::Quick } else { Length::Whole }
+    }
+
+    /// What is asked for, in full.
+    fn resolved(&self) -> String {
+        format!(
+            "schema = \"writepath/1\"\nmatrix = {:?}\nonly = {:?}\nseed = {}\n",
+            if self.quick { "quick" } else { "whole" },
+            self.only,
+            self.seed
+        )
+    }
+
+    fn is_wanted(&self, c: &Combination) -> bool {
+        let name = c.name();
+        let mut patterns = self.only.split(',').filter(|p| !p.is_empty()).peekable();
+        match patterns.peek() {
+            None => c.is_in(self.length()),
+            Some(_) => patterns.any(|p| name.contains(p)),
+        }
+    }
+}
+
+/// Runs the verb. Exit 1 if a combination breaks a rule that no known hole of it does.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let wanted: Vec<Combination> =
+        matrix::combinations().into_iter().filter(|c| a.is_wanted(c)).collect();
+    if wanted.is_empty() {
+        let what = format!("only: no combination has `{}` in its name", a.only);
+        return out.fail(Exit::Usage, "only", &what, "names are as ext4/3.8/jbd2/discard/plp");
+    }
+    let kept = match Keep::new(&a.out, "matrix", &format!("{:?} {}", a.length(), a.seed)) {
+        Ok(kept) => kept,
+        Err(e) => return out.host_error(std::path::Path::new("this program"), &e),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        out.note(&format!("note: an interrupt will end this at once ({e})"));
+    }
+    match cells(a, &wanted, &kept, &stop) {
+        Err(Failed::Machine(name, e)) => {
+            out.note(&format!("{name}:"));
+            out.machine_error(&e)
+        }
+        Err(Failed::Host(e)) => out.host_error(&a.out, &e),
+        Ok(cells) if cells.len() < wanted.len() => out.fail(
+            Exit::Interrupted,
+            "interrupted",
+            &format!("interrupted; {} of {} are done and kept", cells.len(), wanted.len()),
+            "the same command goes on with the others",
+        ),
+        Ok(cells) => answer(a, out, &cells),
+    }
+}
+
+/// Why no cell came of it.
+enum Failed {
+    Machine(String, MachineError),
+    Host(std::io::Error),
+}
+
+/// Runs what is not kept; those that are done, in their order.
+fn cells(
+    a: &Args,
+    wanted: &[Combination],
+    kept: &Keep,
+    stop: &AtomicBool,
+) -> Result<Vec<Cell>, Failed> {
+    let jobs = a.jobs.map_or_else(
+        || std::thread::available_parallelism().map_or(1, usize::from),
+        std::num::NonZeroUsize::get,
+    );
+    let screen = Screen::new(wanted.len());
+    let failed = Mutex::new(None);
+    let go_on = || !stop.load(Ordering::SeqCst);
+    let done = each(
+        jobs,
+        wanted.len(),
+        || (),
+        |(), n| {
+            let c = &wanted[n];
+            let name = c.name();
+            let found = kept.find(&name).filter(|_| !a.again);
+            if let Some(cell) = found.and_then(|v| serde_json::from_value(v).ok()) {
+                screen.step(&name, false);
+                return Some(cell);
+            }
+            if !go_on() {
+                return None;
+            }
+            let fails = |why| {
+                failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(why);
+                stop.store(true, Ordering::SeqCst);
+            };
+            match matrix::run(c, a.length(), a.seed, &go_on) {
+                Ok(None) => None,
+                Ok(Some(cell)) => match kept.note(&name, json!(cell)) {
+                    Ok(()) => {
+                        screen.step(&name, cell.refused.is_none());
+                        Some(cell)
+                    }
+                    Err(e) => {
+                        fails(Failed::Host(e));
+                        None
+                    }
+                },
+                Err(e) => {
+                    fails(Failed::Machine(name, e));
+                    None
+                }
+            }
+        },
+    );
+    screen.end();
+    match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        Some(why) => Err(why),
+        None => Ok(done.into_iter().flatten().collect()),
+    }
+}
+
+/// Writes the results, and prints them.
+fn answer(a: &Args, out: &Out, cells: &[Cell]) -> ExitCode {
+    let text = print::text(cells);
+    let unknown = cells.iter().filter(|c| c.is_unknown()).count();
+    let refused = cells.iter().filter(|c| c.refused.is_some()).count();
+    let document = json!({
+        "schema": "writepath.matrix/1", "seed": a.seed, "quick": a.quick, "only": a.only,
+        "combinations": cells.len(), "refused": refused, "unknown": unknown,
+        "cells": cells.iter().map(print::document).collect::<Vec<_>>(),
+    });
+    let mut results = Results::default();
+    results.add("resolved.toml", a.resolved());
+    results.add("matrix.json", serde_json::to_vec_pretty(&document).unwrap_or_default());
+    results.add("matrix.csv", print::csv(cells));
+    results.add("matrix.txt", text.clone());
+    match results.write(&a.out, "matrix") {
+        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Err(e) => return out.host_error(&a.out, &e),
+    }
+    out.answer(if unknown > 0 { Exit::No } else { Exit::Ok }, &document, &text)
+}
+
+/// The line at the bottom of a terminal; elsewhere a line for every tenth of it.
+struct Screen {
+    all: usize,
+    done: AtomicUsize,
+    /// Those that took time.
+    ran: AtomicUsize,
+    is_live: bool,
+    began: Instant,
+}
+
+impl Screen {
+    fn new(all: usize) -> Screen {
+        #[expect(clippy::disallowed_methods, reason = "how long it takes is of the host")]
+        let began = Instant::now();
+        let is_live = std::io::stderr().is_terminal();
+        Screen { all, done: AtomicUsize::new(0), ran: AtomicUsize::new(0), is_live, began }
+    }
+
+    /// One more is done; it took time, or not.
+    fn step(&self, name: &str, ran: bool) {
+        let done = self.done.fetch_add(1, Ordering::SeqCst) + 1;
+        let ran = self.ran.fetch_add(usize::from(ran), Ordering::SeqCst) + usize::from(ran);
+        let elapsed = self.began.elapsed().as_secs_f64();
+        // Some of those that are left are refused: the share of those so far.
+        let rate = elapsed / done as f64;
+        let left = if ran == 0 { 0.0 } else { rate * (self.all - done) as f64 };
+        let line = format!("[{done:>3}/{}] about {left:.0} s left  {name}", self.all);
+        if self.is_live {
+            eprint!("\r\x1b[2K{line}");
+            // Nothing is lost if the terminal is gone.
+            drop(std::io::stderr().flush());
+        } else if ran > 0 && done * 10 / self.all > (done - 1) * 10 / self.all {
+            eprintln!("{line}");
+        }
+    }
+
+    fn end(&self) {
+        if self.is_live {
+            eprint!("\r\x1b[2K");
+        }
+    }
+}

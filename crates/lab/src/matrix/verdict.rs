@@ -1,0 +1,235 @@
+//! What power cuts leave of a combination: a bounded campaign, and which known hole each broken
+//! rule comes from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use wp_crash::{Plan, Profile, Rule};
+
+use super::holes;
+use super::programs::{Part, parts};
+use super::{Combination, Length};
+use crate::crash::{Bench, Campaign, Findings, line, run};
+use crate::machine::MachineError;
+
+/// A rule that is broken.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Broken {
+    /// Its name.
+    pub rule: String,
+    /// In how many states.
+    pub states: u64,
+    /// Known holes that it comes from, each by itself; of several that only show together, all.
+    /// Empty: none, or not all of it.
+    pub holes: Vec<String>,
+    /// The first failure, in words.
+    pub example: String,
+    /// What shows that state.
+    pub command: String,
+}
+
+/// What came of the cuts.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Programs.
+    pub programs: u64,
+    /// States visited.
+    pub states: u64,
+    /// Those of them that recovery can tell apart: each was recovered and checked in full.
+    pub distinct: u64,
+    /// Broken rules, in their order.
+    pub broken: Vec<Broken>,
+}
+
+impl Verdict {
+    /// Is a rule broken, and no known hole is why?
+    pub fn is_unknown(&self) -> bool {
+        self.broken.iter().any(|b| b.holes.is_empty())
+    }
+
+    /// In one line, without numbers that a longer campaign changes.
+    pub fn outcome(&self) -> String {
+        if self.broken.is_empty() {
+            return "clean".to_owned();
+        }
+        let of = |b: &Broken| match b.holes.is_empty() {
+            true => format!("{}: unknown", b.rule),
+            false => format!("{}: {}", b.rule, b.holes.join(" ")),
+        };
+        self.broken.iter().map(of).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The campaign of a part. Errors: a machine that cannot be.
+fn campaign(
+    c: &Combination,
+    part: &Part,
+    mends: &[&str],
+    length: Length,
+) -> Result<Campaign, MachineError> {
+    // Little memory, so that the flusher is at work.
+    const FLUSHER: &str = "dirty_background_bytes=262144";
+    let options = c.options(&[&[FLUSHER, part.options][..], mends].concat())?;
+    let (device, device_params) = c.drive.for_cuts();
+    let bench = Bench {
+        device: device.to_owned(),
+        device_params,
+        elevator: c.elevator().to_owned(),
+        company_us: part.company_us,
+        ..Bench::of(c.fs, options)?
+    };
+    let samples = length.pick(8, 48) as u32;
+    let complete = length.pick(6, 10) as u32;
+    let plain = Campaign::new(bench, part.source.clone(), (0, part.count));
+    Ok(Campaign {
+        plan: Plan { complete, samples, pairs: length.pick(8, 24) as u32 },
+        // What a mend takes away is nothing that the combination promises.
+        profile: Profile::mounted(c.fs, &c.options(&[])?),
+        check: true,
+        ..plain
+    })
+}
+
+/// Who looks for what.
+struct Search<'a> {
+    c: &'a Combination,
+    length: Length,
+    parts: Vec<Part>,
+    go_on: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// `None`: stopped from outside.
+type Stopped<T> = Result<Option<T>, MachineError>;
+
+impl Search<'_> {
+    /// Runs a part.
+    fn run(&self, part: &Part, mends: &[&str]) -> Stopped<(Campaign, Findings)> {
+        let campaign = campaign(self.c, part, mends, self.length)?;
+        let stopped = AtomicBool::new(false);
+        let found = run(&campaign, 1, &|_| {
+            let go = (self.go_on)();
+            stopped.fetch_or(!go, Ordering::SeqCst);
+            go
+        });
+        if stopped.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        if let Some((n, why)) = found.not_played.first() {
+            let (name, part) = (self.c.name(), part.name);
+            return Err(MachineError::Config(format!("{name}: {part}, program {n}: {why}")));
+        }
+        Ok(Some((campaign, found)))
+    }
+
+    /// Which rules are broken in these parts, with these mends?
+    fn broken(&self, parts: &BTreeSet<usize>, mends: &[&str]) -> Stopped<BTreeSet<Rule>> {
+        let mut broken = BTreeSet::new();
+        for n in parts {
+            let Some((_, found)) = self.run(&self.parts[*n], mends)? else { return Ok(None) };
+            let is_broken = |r: &Rule| found.totals.broken[*r as usize] > 0;
+            broken.extend(Rule::ALL.into_iter().filter(is_broken));
+        }
+        Ok(Some(broken))
+    }
+
+    /// Holes that each broken rule comes from, by the parts that break it; none of one that is
+    /// broken with all of them mended.
+    fn why(
+        &self,
+        broken: &BTreeMap<Rule, BTreeSet<usize>>,
+    ) -> Stopped<BTreeMap<Rule, Vec<String>>> {
+        let every = holes::mends(self.c);
+        let parts: BTreeSet<usize> = broken.values().flatten().copied().collect();
+        let Some(unknown) = self.broken(&parts, &every)? else { return Ok(None) };
+        // The first part that breaks a rule is enough to tell who can.
+        let first: BTreeSet<usize> = broken.values().filter_map(BTreeSet::first).copied().collect();
+        let all = holes::of(self.c);
+        let mut why: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
+        let mends: BTreeSet<&str> = all.iter().map(|h| h.mend).collect();
+        for mend in mends {
+            let others: Vec<&str> = every.iter().copied().filter(|m| *m != mend).collect();
+            let alone = match others.is_empty() {
+                true => broken.keys().copied().collect(),
+                false => match self.broken(&first, &others)? {
+                    Some(alone) => alone,
+                    None => return Ok(None),
+                },
+            };
+            for rule in alone.into_iter().filter(|r| broken.contains_key(r) && !unknown.contains(r))
+            {
+                // Holes with one mend are told apart no further.
+                let of_rule = all.iter().filter(|h| h.mend == mend && h.rules.contains(&rule));
+                let ids: Vec<&str> = of_rule.map(|h| h.id).collect();
+                if !ids.is_empty() {
+                    why.entry(rule).or_default().push(ids.join("/"));
+                }
+            }
+        }
+        for rule in broken.keys().filter(|r| !unknown.contains(r)) {
+            // None does it alone: some together.
+            let of_rule = all.iter().filter(|h| h.rules.contains(rule));
+            why.entry(*rule).or_insert_with(|| {
+                let ids: Vec<&str> = of_rule.map(|h| h.id).collect();
+                if ids.is_empty() { Vec::new() } else { vec![ids.join("+")] }
+            });
+        }
+        Ok(Some(why))
+    }
+}
+
+/// Cuts the power in the programs of a combination. `None`: `go_on` said no.
+///
+/// Errors: a machine that cannot be; a program that cannot be played.
+pub fn cut(c: &Combination, length: Length, go_on: &(dyn Fn() -> bool + Sync)) -> Stopped<Verdict> {
+    let search = Search { c, length, parts: parts(c, length)?, go_on };
+    let mut out = Verdict::default();
+    let mut broken: BTreeMap<Rule, Broken> = BTreeMap::new();
+    let mut breaking: BTreeMap<Rule, BTreeSet<usize>> = BTreeMap::new();
+    for (n, part) in search.parts.iter().enumerate() {
+        let Some((campaign, found)) = search.run(part, &[])? else { return Ok(None) };
+        out.programs += found.totals.programs;
+        out.states += found.totals.raw;
+        out.distinct += found.totals.distinct;
+        for rule in Rule::ALL {
+            let states = found.totals.broken[rule as usize];
+            if states > 0 {
+                breaking.entry(rule).or_default().insert(n);
+                let first = || Broken::first(part, &campaign, &found, rule);
+                broken.entry(rule).or_insert_with(first).states += states;
+            }
+        }
+    }
+    if broken.is_empty() {
+        return Ok(Some(out));
+    }
+    let Some(mut why) = search.why(&breaking)? else { return Ok(None) };
+    for (rule, broken) in broken {
+        let holes = why.remove(&rule).unwrap_or_default();
+        out.broken.push(Broken { holes, ..broken });
+    }
+    Ok(Some(out))
+}
+
+impl Broken {
+    /// A rule as a part breaks it first, with no state counted.
+    fn first(part: &Part, campaign: &Campaign, found: &Findings, rule: Rule) -> Broken {
+        let mut out = Broken {
+            rule: rule.name().to_owned(),
+            states: 0,
+            holes: Vec::new(),
+            example: String::new(),
+            command: String::new(),
+        };
+        if let Some(f) = found.found.iter().find(|f| f.violation.rule == rule) {
+            let v = &f.violation;
+            out.example = format!(
+                "{}, program {}: {}: {}; expected {}",
+                part.name, f.program, v.path, v.seen, v.expected
+            );
+            let program = line::quoted(&campaign.source.program(f.program));
+            out.command = line::state(campaign, &program, (f.frame, &f.lost));
+        }
+        out
+    }
+}

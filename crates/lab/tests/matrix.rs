@@ -1,0 +1,81 @@
+//! The matrix of techniques: what is refused, and a sample of what is run, against the pins.
+
+use wp_lab::each::each;
+use wp_lab::matrix::{self, Cell, Combination, Length, pins};
+use wp_lab::testing::{blessing, repository};
+
+fn run(all: &[&Combination]) -> Vec<Cell> {
+    let cells = each(
+        2,
+        all.len(),
+        || (),
+        |(), n| {
+            let cell = matrix::run(all[n], Length::Quick, 1, &|| true);
+            Some(
+                cell.unwrap_or_else(|e| panic!("{}: {e}", all[n].name())).expect("nobody stops it"),
+            )
+        },
+    );
+    cells.into_iter().flatten().collect()
+}
+
+/// All that is refused, and each thirteenth of the others; with `WRITEPATH_WHOLE=1`, and when the
+/// pins are written anew, all.
+#[test]
+fn combinations_come_to_what_is_pinned() {
+    let whole = blessing() || std::env::var_os("WRITEPATH_WHOLE").is_some_and(|v| v == "1");
+    let all = matrix::combinations();
+    let quick: Vec<&Combination> = all.iter().filter(|c| c.is_in(Length::Quick)).collect();
+    let is_refused = |c: &Combination| c.refused().expect("a drive").is_some();
+    let mut runs = 0;
+    let sample: Vec<&Combination> = quick
+        .iter()
+        .copied()
+        .filter(|c| {
+            runs += usize::from(!is_refused(c));
+            whole || is_refused(c) || runs % 13 == 0
+        })
+        .collect();
+    let cells = run(&sample);
+    let file = repository("papers/matrix.toml");
+    if blessing() {
+        std::fs::write(&file, pins::to_toml(&cells)).expect("written");
+    }
+    let pinned = pins::read(&file).expect("the pins");
+    let changed = pins::compare(&pinned, &cells);
+    assert!(changed.is_empty(), "combination, pinned, now: {changed:#?}");
+    // Every one of them, and no other, is pinned.
+    let names: Vec<String> = quick.iter().map(|c| c.name()).collect();
+    assert_eq!(pinned.len(), names.len());
+    assert!(names.iter().all(|n| pinned.contains_key(n)));
+    assert!(
+        !pinned.values().any(|v| v.contains("unknown")),
+        "a rule that breaks and nobody knows why"
+    );
+}
+
+/// What the techniques are for is seen in the numbers of one combination beside another.
+#[test]
+fn one_technique_changed_changes_what_it_is_about() {
+    let all = matrix::combinations();
+    let names = [
+        "ext4/3.8/jbd2/none/ordered",
+        "ext4/3.8/barrierfs/none/ordered",
+        "ext4/6.18/jbd2/none/volatile",
+        "ext4/6.18/jbd2/discard/volatile",
+        "ext4/6.18/nobarrier/none/plp",
+    ];
+    let of = |name: &&str| all.iter().find(|c| c.name() == **name).expect("a combination");
+    let cells = run(&names.iter().map(of).collect::<Vec<_>>());
+    let speed =
+        |n: usize, w| *cells[n].speeds.iter().find(|s| s.workload == w).expect("it was run");
+    use wp_lab::matrix::speed::Workload::{Churn, Mail, Overwrite};
+    let (jbd2, barrier) = (speed(0, Overwrite), speed(1, Overwrite));
+    assert!(barrier.flushes_per_wait() < jbd2.flushes_per_wait(), "one flush less: {barrier:?}");
+    assert!(barrier.p50_ns < jbd2.p50_ns, "{barrier:?} {jbd2:?}");
+    let (kept, told) = (speed(2, Churn), speed(3, Churn));
+    assert!(told.programmed() < kept.programmed(), "less is copied: {told:?} {kept:?}");
+    let free = speed(4, Mail);
+    assert_eq!(free.flushes, 0);
+    assert!(free.p50_ns * 2 < speed(2, Mail).p50_ns, "no program is waited for: {free:?}");
+}
