@@ -95,7 +95,8 @@ pub fn linked(root: &Path) -> Result<Vec<Package>, String> {
         .collect();
     let mut seen = BTreeSet::new();
     while let Some(id) = left.pop() {
-        if !seen.insert(id.clone()) {
+        // What a procedural macro uses runs in the compiler, as it does itself.
+        if packages.get(&id).is_some_and(is_macro) || !seen.insert(id.clone()) {
             continue;
         }
         for dep in nodes.get(&id).map(|n| list(n, "deps")).unwrap_or_default() {
@@ -108,7 +109,7 @@ pub fn linked(root: &Path) -> Result<Vec<Package>, String> {
     let mut found: Vec<Package> = seen
         .iter()
         .filter_map(|id| packages.get(id))
-        .filter(|p| !p["source"].is_null() && !is_macro(p))
+        .filter(|p| !p["source"].is_null())
         .map(|p| Package {
             name: text(p, "name"),
             version: text(p, "version"),

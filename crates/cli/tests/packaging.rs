@@ -81,7 +81,9 @@ fn every_manual_page_renders_without_a_warning() {
     for name in &names {
         let roff = std::fs::read_to_string(out.join(name)).expect("text");
         assert!(roff.contains(".SH NAME") && roff.contains(".SH SYNOPSIS"), "{name}");
-        let Some((ok, page, said)) = ask("groff", &["-man", "-ww", "-Tutf8", "-k"], &roff) else {
+        let Some((ok, page, said)) =
+            ask("groff", &["-man", "-ww", "-Tutf8", "-k", "-P-cbou"], &roff)
+        else {
             return;
         };
         assert!(ok && said.is_empty(), "{name}: {said}");
