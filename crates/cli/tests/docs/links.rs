@@ -39,15 +39,15 @@ pub fn targets(page: &Page) -> Vec<Target> {
 pub fn check(page: &Page, all: &[Page]) -> Vec<String> {
     let mut wrong = Vec::new();
     for t in targets(page) {
-        let place = format!("{}:{}", page.path, t.line);
-        if !repository(&t.path).exists() {
-            wrong.push(format!("{place}: there is no {}", t.path));
-        } else if let (Some(heading), Some(to)) = (t.heading, all.iter().find(|p| p.path == t.path))
-        {
-            if !headings(to).contains(&heading) {
-                wrong.push(format!("{place}: {} has no heading #{heading}", t.path));
+        let to = all.iter().find(|p| p.path == t.path);
+        let what = match (&t.heading, to) {
+            _ if !repository(&t.path).exists() => format!("there is no {}", t.path),
+            (Some(heading), Some(to)) if !headings(to).contains(heading) => {
+                format!("{} has no heading #{heading}", t.path)
             }
-        }
+            _ => continue,
+        };
+        wrong.push(format!("{}:{}: {what}", page.path, t.line));
     }
     wrong
 }

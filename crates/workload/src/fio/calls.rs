@@ -183,13 +183,13 @@ impl Made {
                     })?;
                 }
                 Action::RoundEnd { sync } => {
-                    for file in 0..if sync { is_open.len() } else { 0 } {
+                    for (file, is_open) in is_open.iter().enumerate().filter(|_| sync) {
                         let fd = Made::descriptor(file)?;
-                        if !is_open[file] {
+                        if !is_open {
                             self.open(job, &layout, file)?;
                         }
                         self.call(Call::Fsync(fd))?;
-                        if !is_open[file] {
+                        if !is_open {
                             self.call(Call::Close(fd))?;
                         }
                     }
