@@ -11,7 +11,7 @@ use wp_lab::crash::KnownFailures;
 use wp_lab::reference::{RunSpec, parse_differences, parse_kernel_runs};
 use wp_vfs::Options;
 use wp_workload::filebench::wml;
-use wp_workload::fio::{self, Action, Sequence, Severity, Variables};
+use wp_workload::fio::{self, Action, RunOptions, Sequence, Severity, Variables};
 use wp_workload::program::Program;
 
 use super::feed::Feed;
@@ -61,6 +61,9 @@ pub fn fio_job(input: &[u8]) {
     if file.has_errors() {
         assert!(!rendered.is_empty());
         return;
+    }
+    if let Ok(made) = file.program(RunOptions::default()) {
+        assert_eq!(Program::parse(&made.to_string()).as_ref(), Ok(&made), "a program of a job");
     }
     for job in file.jobs.iter().take(4) {
         let mut existing = |_: &str| if how & 4 != 0 { 1 << 20 } else { 0 };

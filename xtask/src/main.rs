@@ -1,8 +1,11 @@
-//! The project checks itself: `cargo xtask layers [--bless]` and `cargo xtask tidy [--fix]`.
+//! The project checks itself: `cargo xtask layers [--bless]`, `tidy [--fix]`, `licences [--bless]`;
+//! and packs itself: `cargo xtask dist`.
 //!
 //! Exit codes: 0 clean, 1 findings, 2 wrong usage or an unreadable workspace.
 
+mod dist;
 mod layers;
+mod licences;
 mod repo;
 mod scan;
 mod tidy;
@@ -15,7 +18,11 @@ usage: cargo xtask <command>
   layers [--bless]   dependencies go down only; the graph in ARCHITECTURE.md is the real one
                      (--bless writes it there)
   tidy [--fix]       line and file lengths, banned words, what would make a run unrepeatable
-                     (--fix wraps comments that are too wide)";
+                     (--fix wraps comments that are too wide)
+  licences [--bless] crates of others in the program are those of docs/dependencies.md, under
+                     licences that may be (--bless writes the table there)
+  dist [--binary F]  a static program with manual pages, completions and licences, as a
+                     repeatable archive in target/dist; --binary packs one that is there";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +32,10 @@ fn main() -> ExitCode {
         ["layers", "--bless"] => layers::run(true),
         ["tidy"] => tidy::run(false),
         ["tidy", "--fix"] => tidy::run(true),
+        ["licences"] => licences::run(false),
+        ["licences", "--bless"] => licences::run(true),
+        ["dist"] => dist::run(None),
+        ["dist", "--binary", binary] => dist::run(Some(binary)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

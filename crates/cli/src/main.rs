@@ -1,10 +1,12 @@
 //! The `writepath` command: argument parsing and printing only.
 
 mod cmd;
+#[cfg(test)]
+mod documented;
 mod images;
 mod output;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use output::{Exit, Out};
 
@@ -82,6 +84,10 @@ enum Verb {
     /// List what there is: file systems, devices, elevators, workloads, papers, techniques, eras,
     /// CPU profiles.
     List(cmd::list::Args),
+    /// Manual pages, of the program and of each verb.
+    Man(cmd::man::Man),
+    /// Completions of verbs and options for a shell.
+    Completions(cmd::man::Completions),
 }
 
 fn main() -> std::process::ExitCode {
@@ -127,5 +133,7 @@ fn main() -> std::process::ExitCode {
         Verb::Recover(a) => cmd::recover::run(&a, &out),
         Verb::Replay(a) => cmd::replay::run(&a, &out),
         Verb::List(a) => cmd::list::run(&a, &out),
+        Verb::Man(a) => cmd::man::man(&a, Cli::command(), &out),
+        Verb::Completions(a) => cmd::man::completions(&a, Cli::command(), &out),
     }
 }

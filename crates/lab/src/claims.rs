@@ -27,6 +27,9 @@ pub use pins::{Pins, VerdictChange, check_pins};
 /// The claims of all papers, as fixed before anything was run.
 pub const CLAIMS_TOML: &str = include_str!("../../../papers/claims.toml");
 
+/// The verdict of every claim, as committed.
+const VERDICTS_TOML: &str = include_str!("../../../papers/verdicts.toml");
+
 /// Why a claim file, a measurement or a book is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClaimError {

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use wp_lab::{claims::Claims, paper, profile, registry};
+use wp_lab::claims::{Claims, PaperValue, Pins};
+use wp_lab::{paper, profile, registry};
 use wp_vfs::OptionSpec;
 
 use crate::output::{Exit, Out};
@@ -12,25 +13,28 @@ use crate::output::{Exit, Out};
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// fs, devices, elevators, workloads, papers, techniques, eras, cpus or sites (steps that
-    /// `crash --mutate` leaves out).
+    /// fs, devices, elevators, workloads, papers, claims (of the papers, with the verdict that is
+    /// pinned for each), techniques, eras, cpus or sites (steps that `crash --mutate` leaves out).
     what: String,
-    /// For `eras`: a kernel version, to see which rules hold in it.
-    version: Option<String>,
+    /// One entry alone: `list fs ext4`; of claims those of a paper; of sites those that begin so;
+    /// of eras the rules of a kernel version.
+    name: Option<String>,
 }
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let name = a.name.as_deref();
     let listed = match a.what.as_str() {
-        "fs" => fs(),
-        "devices" => devices(),
-        "elevators" => elevators(),
-        "workloads" => workloads(),
-        "papers" => papers(),
-        "eras" => match eras(a.version.as_deref()) {
+        "fs" => fs(name),
+        "devices" => devices(name),
+        "elevators" => elevators(name),
+        "workloads" => workloads(name),
+        "papers" => papers(name),
+        "claims" => claims(name),
+        "eras" => match eras(name) {
             Some(l) => l,
             None => {
-                let v = a.version.clone().unwrap_or_default();
+                let v = a.name.clone().unwrap_or_default();
                 return out.fail(
                     Exit::Usage,
                     "version",
@@ -39,19 +43,29 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
                 );
             }
         },
-        "cpus" => cpus(),
+        "cpus" => cpus(name),
         "techniques" => super::techniques::list(),
-        "sites" => super::mutate::list(),
+        "sites" => super::mutate::list(name),
         other => {
             return out.fail(
                 Exit::Usage,
                 "what",
                 &format!("there is no list of `{other}`"),
-                "fs, devices, elevators, workloads, papers, techniques, eras, cpus, sites",
+                "fs, devices, elevators, workloads, papers, claims, techniques, eras, cpus, sites",
             );
         }
     };
+    if listed.1.is_empty() {
+        let (what, name) = (&a.what, name.unwrap_or_default());
+        let message = format!("`{name}` is not in the list of {what}");
+        return out.fail(Exit::Usage, "name", &message, &format!("see `writepath list {what}`"));
+    }
     out.result(&json!({ "schema": "writepath.list/1", a.what.as_str(): listed.0 }), &listed.1)
+}
+
+/// Is an entry of this name wanted?
+fn is_wanted(wanted: Option<&str>, name: &str) -> bool {
+    wanted.is_none_or(|w| w == name)
 }
 
 fn options(specs: &[OptionSpec], text: &mut String) -> Value {
@@ -69,10 +83,11 @@ fn options(specs: &[OptionSpec], text: &mut String) -> Value {
         .collect()
 }
 
-fn fs() -> (Value, String) {
+fn fs(name: Option<&str>) -> (Value, String) {
     let mut text = String::new();
     let all = registry::FILE_SYSTEMS
         .iter()
+        .filter(|f| is_wanted(name, f.name))
         .map(|f| {
             writeln!(text, "{:<10} {}", f.name, f.about).expect("a string takes it");
             json!({ "name": f.name, "about": f.about, "options": options(f.options, &mut text) })
@@ -81,10 +96,11 @@ fn fs() -> (Value, String) {
     (all, text)
 }
 
-fn workloads() -> (Value, String) {
+fn workloads(name: Option<&str>) -> (Value, String) {
     let mut text = String::new();
     let all = registry::WORKLOADS
         .iter()
+        .filter(|w| is_wanted(name, w.name))
         .map(|w| {
             writeln!(text, "{:<12} {}", w.name, w.about).expect("a string takes it");
             json!({ "name": w.name, "about": w.about, "options": options(w.options, &mut text) })
@@ -93,10 +109,11 @@ fn workloads() -> (Value, String) {
     (all, text)
 }
 
-fn devices() -> (Value, String) {
+fn devices(name: Option<&str>) -> (Value, String) {
     let mut text = String::new();
     let all = registry::DEVICES
         .iter()
+        .filter(|d| is_wanted(name, d.name))
         .map(|d| {
             writeln!(text, "{:<18} {}", d.name, d.about).expect("a string takes it");
             for p in d.params {
@@ -117,10 +134,11 @@ fn devices() -> (Value, String) {
     (all, text)
 }
 
-fn elevators() -> (Value, String) {
-    let names: Vec<&str> = wp_block::ELEVATORS.iter().map(|e| e.name).collect();
+fn elevators(name: Option<&str>) -> (Value, String) {
+    let mut names = Vec::new();
     let mut text = String::new();
-    for e in wp_block::ELEVATORS {
+    for e in wp_block::ELEVATORS.iter().filter(|e| is_wanted(name, e.name)) {
+        names.push(e.name);
         let ((major, minor), (no_major, no_minor)) = e.versions;
         let until = match no_major {
             u16::MAX => "on".to_owned(),
@@ -136,18 +154,20 @@ fn elevators() -> (Value, String) {
     (json!(names), text)
 }
 
-fn papers() -> (Value, String) {
+const SLUGS: [&str; 5] = [
+    paper::ext4_fsync::SLUG,
+    paper::f2fs_oprw::SLUG,
+    paper::direct_io::SLUG,
+    paper::inode_trim::SLUG,
+    paper::journal_conflict::SLUG,
+];
+
+fn papers(name: Option<&str>) -> (Value, String) {
     let claims = Claims::fixed();
-    let slugs = [
-        paper::ext4_fsync::SLUG,
-        paper::f2fs_oprw::SLUG,
-        paper::direct_io::SLUG,
-        paper::inode_trim::SLUG,
-        paper::journal_conflict::SLUG,
-    ];
     let mut text = String::new();
-    let all = slugs
+    let all = SLUGS
         .iter()
+        .filter(|s| is_wanted(name, s))
         .map(|s| {
             let n = claims.of(s).count();
             writeln!(text, "{s:<18} {n} claims").expect("a string takes it");
@@ -155,6 +175,37 @@ fn papers() -> (Value, String) {
         })
         .collect();
     (all, text)
+}
+
+/// The claims of the papers, with the verdict that a whole run gives each: `papers/verdicts.toml`
+/// pins it, and a test holds the runs to that.
+fn claims(name: Option<&str>) -> (Value, String) {
+    let pins = Pins::committed();
+    let mut text = String::new();
+    let mut all = Vec::new();
+    for slug in SLUGS.iter().filter(|s| is_wanted(name, s)) {
+        writeln!(text, "{:<40} {:>8}  {:<18} {:<9} verdict", slug, "paper", "band", "unit")
+            .expect("a string takes it");
+        for c in Claims::fixed().of(slug) {
+            let says = match &c.paper_value {
+                PaperValue::Number(n) => n.to_string(),
+                PaperValue::Word(w) => w.clone(),
+            };
+            let band = match c.band {
+                [low, high] if low == high => "exact".to_owned(),
+                [low, high] => format!("{low} to {high}"),
+            };
+            let unit = c.unit.as_deref().unwrap_or_default();
+            let verdict = pins.of(slug, &c.id).map_or("not pinned", |v| v.name());
+            writeln!(text, "  {:<38} {says:>8}  {band:<18} {unit:<9} {verdict}", c.id)
+                .expect("a string takes it");
+            all.push(json!({
+                "paper": slug, "id": c.id, "what": c.what, "paper_value": c.paper_value,
+                "band": c.band, "unit": c.unit, "kind": c.kind, "pinned_verdict": verdict,
+            }));
+        }
+    }
+    (json!(all), text)
 }
 
 fn eras(version: Option<&str>) -> Option<(Value, String)> {
@@ -200,10 +251,11 @@ fn eras(version: Option<&str>) -> Option<(Value, String)> {
     Some((json!(all), text))
 }
 
-fn cpus() -> (Value, String) {
+fn cpus(name: Option<&str>) -> (Value, String) {
     let mut text = String::new();
     let all = profile::PROFILES
         .iter()
+        .filter(|p| is_wanted(name, p.name))
         .map(|p| {
             writeln!(text, "{:<12} {} core(s): {}", p.name, p.cores, p.about)
                 .expect("a string takes it");

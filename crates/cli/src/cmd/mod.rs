@@ -13,6 +13,7 @@ pub mod keep;
 pub mod kernel_crash;
 pub mod kernels;
 pub mod list;
+pub mod man;
 pub mod matrix;
 pub mod mkfs;
 pub mod mutate;
@@ -34,7 +35,7 @@ use wp_base::event::Record;
 use wp_lab::results::{read_classes, read_events};
 pub use wp_lab::spec::{devices, file_system, name_and_rest, size};
 
-use crate::output::Out;
+use crate::output::{Exit, Out};
 
 /// What a result holds: its events, and the classes of their blocks where it has them.
 pub struct Recorded {
@@ -46,19 +47,37 @@ pub struct Recorded {
     pub dir: PathBuf,
 }
 
-/// A result's directory and its events file, from either.
+/// A result's directory and its events file, from either, or from a folder that holds one result.
 pub fn result_paths(run: &Path) -> (PathBuf, PathBuf) {
     if run.is_dir() {
-        return (run.to_owned(), run.join("events.ndjson"));
+        let dir = only_result_below(run).unwrap_or_else(|| run.to_owned());
+        return (dir.clone(), dir.join("events.ndjson"));
     }
     let dir = run.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
     (dir, run.to_owned())
 }
 
+/// The one folder in `dir` that holds events, if `dir` has none itself.
+fn only_result_below(dir: &Path) -> Option<PathBuf> {
+    if dir.join("events.ndjson").exists() {
+        return None;
+    }
+    let mut found = std::fs::read_dir(dir)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("events.ndjson").exists());
+    let one = found.next()?;
+    found.next().is_none().then_some(one)
+}
+
 /// Reads a result; on failure says why and with which code to end.
 pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {
     let (dir, events) = result_paths(run);
-    let records = read_events(&events).map_err(|e| out.host_error(&events, &e))?;
+    let records = read_events(&events).map_err(|e| {
+        let help = "a result is a folder that `writepath run` made: results/NAME/HASH";
+        let message = format!("{}: {e}", events.display());
+        out.fail(Exit::HostIo, "host-io", &message, help)
+    })?;
     let lines = dir.join("lines.tsv");
     let classes = read_classes(&lines, &records).map_err(|e| out.host_error(&lines, &e))?;
     Ok(Recorded { records, classes, dir })

@@ -290,11 +290,12 @@ fn document(
     json!({ "schema": "writepath.mutate/1", "summary": summary, "mutants": list, "wrong": wrong })
 }
 
-/// `list sites`.
-pub fn list() -> (Value, String) {
+/// `list sites`: all, or those whose names begin so.
+pub fn list(begins: Option<&str>) -> (Value, String) {
     let mut text = String::new();
     let all = mutate::sites()
         .iter()
+        .filter(|s| begins.is_none_or(|b| s.name.starts_with(b)))
         .map(|s| {
             let kind = s.kind.name();
             writeln!(text, "{:<38} {kind:<8} {}\n{:>47} {}", s.name, s.what, "", s.file)

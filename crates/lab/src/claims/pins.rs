@@ -41,6 +41,16 @@ Table: paper; key: claim; value: verdict.
 ";
 
 impl Pins {
+    /// The pins that were compiled in.
+    pub fn committed() -> Pins {
+        Pins::parse(super::VERDICTS_TOML).expect("a test parses the committed file")
+    }
+
+    /// The pinned verdict of a claim.
+    pub fn of(&self, paper: &str, id: &str) -> Option<Verdict> {
+        self.0.get(paper)?.get(id).copied()
+    }
+
     /// Reads a pin file.
     pub fn parse(text: &str) -> Result<Pins, ClaimError> {
         toml::from_str(text).map(Pins).map_err(|e| ClaimError::Syntax(e.to_string()))

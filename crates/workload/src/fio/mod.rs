@@ -5,6 +5,7 @@
 //! logs every open, close, operation and sync. Each module says which of them a rule comes from.
 //! `tests/fio_oracle.rs` holds the sequences against the installed fio, also for jobs at random.
 
+mod calls;
 mod diag;
 mod ini;
 mod job;

@@ -18,6 +18,7 @@ use wp_crash::{Plan, Profile};
 use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, line, mutate};
+use wp_lab::workload::fio;
 use wp_workload::program::Program;
 
 use crate::output::{Exit, Out};
@@ -27,7 +28,8 @@ use crate::output::{Exit, Out};
 pub struct Args {
     /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs),
     /// db-1, db-3 (so many databases with rollback journals), errors (a device that fails),
-    /// publish, save, fill, direct (a database with O_DIRECT), or a file with a program.
+    /// publish, save, fill, direct (a database with O_DIRECT), a fio job file (NAME.fio), or a file
+    /// with a program.
     #[arg(default_value = "seq-1")]
     programs: String,
     /// File system and options: `ext4,era=3.8,data=journal`.
@@ -215,6 +217,9 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
         let text = a.programs.replace(';', "\n");
         return Program::parse(&text).map(Source::Text).map_err(|e| format!("program: {e}"));
     }
+    if path.extension().is_some_and(|e| e == "fio") {
+        return jobs(path);
+    }
     let text = std::fs::read_to_string(path).map_err(|e| {
         format!(
             "{}: {e}; or one of seq-1, seq-2, wild, db-1, or the steps of a program with ; between",
@@ -222,6 +227,16 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
         )
     })?;
     Program::parse(&text).map(Source::Text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// The calls of a fio job file. Errors: what is wrong in it, with its place.
+fn jobs(path: &Path) -> Result<Source, String> {
+    let at = |e: String| format!("{}: {e}", path.display());
+    let loaded = fio::read(path, &Default::default()).map_err(|e| at(e.to_string()))?;
+    if loaded.file.has_errors() {
+        return Err(loaded.file.rendered());
+    }
+    loaded.file.program(Default::default()).map(Source::Text).map_err(at)
 }
 
 fn space(a: &Args) -> Result<Space, String> {

@@ -1,0 +1,99 @@
+//! `man` and `completions`: what a package has beside the program, made from its own declarations.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Command;
+use clap_complete::Shell;
+use serde_json::json;
+
+use crate::output::{Exit, Out};
+
+/// Arguments of `man`.
+#[derive(clap::Args)]
+pub struct Man {
+    /// A verb, `crash` or `kernels waits`: its page on stdout. All of the program if left out.
+    verb: Vec<String>,
+    /// Write every page into this folder instead: writepath.1, writepath-run.1, …
+    #[arg(long, conflicts_with = "verb")]
+    out: Option<PathBuf>,
+}
+
+/// Arguments of `completions`.
+#[derive(clap::Args)]
+pub struct Completions {
+    /// The shell.
+    shell: Shell,
+}
+
+/// Runs `man`.
+pub fn man(a: &Man, mut program: Command, out: &Out) -> ExitCode {
+    program.build();
+    if let Some(dir) = &a.out {
+        return match write_all(&program, dir) {
+            Ok(pages) => {
+                let text = format!("{}: {} pages\n", dir.display(), pages.len());
+                out.result(&json!({ "schema": "writepath.man/1", "pages": pages }), &text)
+            }
+            Err(e) => out.host_error(dir, &e),
+        };
+    }
+    let mut at = &program;
+    for word in &a.verb {
+        match at.find_subcommand(word) {
+            Some(verb) => at = verb,
+            None => {
+                let what = format!("there is no verb `{word}`");
+                return out.fail(Exit::Usage, "verb", &what, "`writepath --help` lists them");
+            }
+        }
+    }
+    match page(at) {
+        Ok(text) => out.result(&json!({ "schema": "writepath.man/1", "page": text }), &text),
+        Err(e) => out.host_error(Path::new("stdout"), &e),
+    }
+}
+
+/// Runs `completions`.
+pub fn completions(a: &Completions, mut program: Command, out: &Out) -> ExitCode {
+    let mut bytes = Vec::new();
+    clap_complete::generate(a.shell, &mut program, "writepath", &mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let document = json!({
+        "schema": "writepath.completions/1", "shell": a.shell.to_string(), "script": text,
+    });
+    out.result(&document, &text)
+}
+
+/// Name of a verb's page: `writepath-kernels-waits`.
+fn name_of(verb: &Command) -> String {
+    verb.get_display_name().unwrap_or_else(|| verb.get_name()).to_owned()
+}
+
+/// One page, in roff.
+fn page(verb: &Command) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    let manual = format!("Writepath {}", env!("CARGO_PKG_VERSION"));
+    // No date: the same program has the same pages.
+    clap_mangen::Man::new(verb.clone())
+        .title(name_of(verb).to_uppercase())
+        .source(manual.clone())
+        .manual(manual)
+        .render(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Writes the pages of a command and of all verbs below it; returns their file names.
+fn write_all(program: &Command, dir: &Path) -> std::io::Result<Vec<String>> {
+    std::fs::create_dir_all(dir)?;
+    let mut names = Vec::new();
+    let mut left = vec![program];
+    while let Some(verb) = left.pop() {
+        let name = format!("{}.1", name_of(verb));
+        std::fs::write(dir.join(&name), page(verb)?)?;
+        names.push(name);
+        left.extend(verb.get_subcommands().filter(|v| v.get_name() != "help"));
+    }
+    names.sort();
+    Ok(names)
+}
