@@ -62,6 +62,8 @@ enum Verb {
     /// A block trace of another machine, replayed onto a device model; or what a device held at a
     /// moment of a dm-log-writes log, as an image.
     Replay(cmd::replay::Args),
+    /// A modelled drive, or an image, for real clients: a block device over NBD or vhost-user.
+    Serve(Box<cmd::serve::Args>),
     /// List what there is: file systems, devices, elevators, workloads, papers, eras, CPU profiles.
     List(cmd::list::Args),
 }
@@ -103,6 +105,7 @@ fn main() -> std::process::ExitCode {
         Verb::Fsck(a) => cmd::fsck::run(&a, &out),
         Verb::Recover(a) => cmd::recover::run(&a, &out),
         Verb::Replay(a) => cmd::replay::run(&a, &out),
+        Verb::Serve(a) => cmd::serve::run(&a, &out),
         Verb::List(a) => cmd::list::run(&a, &out),
     }
 }

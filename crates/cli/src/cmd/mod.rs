@@ -17,6 +17,7 @@ pub mod recover;
 pub mod replay;
 pub mod reproduce;
 pub mod run;
+pub mod serve;
 pub mod today;
 pub mod trace;
 
