@@ -64,6 +64,9 @@ enum Verb {
     Replay(cmd::replay::Args),
     /// A modelled drive, or an image, for real clients: a block device over NBD or vhost-user.
     Serve(Box<cmd::serve::Args>),
+    /// A real kernel's file system on a modelled drive, in virtual time: power cuts, thousands in one
+    /// boot, and what each has lost. Exit code 1 if one has lost something.
+    KernelLab(Box<cmd::kernel_lab::Args>),
     /// List what there is: file systems, devices, elevators, workloads, papers, eras, CPU profiles.
     List(cmd::list::Args),
 }
@@ -106,6 +109,7 @@ fn main() -> std::process::ExitCode {
         Verb::Recover(a) => cmd::recover::run(&a, &out),
         Verb::Replay(a) => cmd::replay::run(&a, &out),
         Verb::Serve(a) => cmd::serve::run(&a, &out),
+        Verb::KernelLab(a) => cmd::kernel_lab::run(&a, &out),
         Verb::List(a) => cmd::list::run(&a, &out),
     }
 }

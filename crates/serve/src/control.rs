@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_lab::files::save;
 
-use crate::drive::freeze::{Keep, PowerError, Trigger};
 use crate::drive::Drive;
+use crate::drive::freeze::{Keep, PowerError, Trigger};
 
 /// Longest line.
 pub const MAX_LINE: usize = 4096;
@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn a_guest_writes_no_file_of_the_host() {
-        let device = wp_device::find("fixed").unwrap().make(&[("capacity_bytes", 1 << 20)]).unwrap();
+        let device =
+            wp_device::find("fixed").unwrap().make(&[("capacity_bytes", 1 << 20)]).unwrap();
         let mut drive = Drive::new("fixed", device, Default::default());
         let (answer, quits) = run(&mut [&mut drive], Time(0), "save /tmp/x", Speaker::Guest);
         assert_eq!((answer["ok"].clone(), quits), (Value::Bool(false), false));

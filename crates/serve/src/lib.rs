@@ -15,6 +15,7 @@ pub mod clock;
 pub mod control;
 mod door;
 pub mod drive;
+pub mod kernel_lab;
 pub mod nbd;
 pub mod vhost;
 

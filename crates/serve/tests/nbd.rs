@@ -13,11 +13,7 @@ use wp_serve::{Clock, ClockKind, Drive};
 
 /// Serves a new drive of `preset` at a socket while `client` runs. Returns the drive's counts:
 /// (reads, writes, connections).
-fn serving(
-    preset: &str,
-    params: &[(&str, u64)],
-    client: impl FnOnce(&Path),
-) -> (u64, u64, u64) {
+fn serving(preset: &str, params: &[(&str, u64)], client: impl FnOnce(&Path)) -> (u64, u64, u64) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("nbd");
     let stop = AtomicBool::new(false);
@@ -26,7 +22,8 @@ fn serving(
         let server = scope.spawn(move || {
             let device = wp_device::find(preset).unwrap().make(params).unwrap();
             let drive = Drive::new(preset, device, Loss::Model);
-            let mut server = Server::new(drive, "disk", false, Clock::start(ClockKind::Free)).unwrap();
+            let mut server =
+                Server::new(drive, "disk", false, Clock::start(ClockKind::Free)).unwrap();
             server.listen_unix(socket).unwrap();
             let (drive, connections) = server.serve(stop, false).unwrap();
             let counts = drive.counts();

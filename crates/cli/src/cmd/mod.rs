@@ -9,6 +9,7 @@ pub mod fio;
 pub mod fsck;
 pub mod inspect;
 pub mod kernel_crash;
+pub mod kernel_lab;
 pub mod kernels;
 pub mod list;
 pub mod mkfs;

@@ -252,7 +252,8 @@ impl Calendar {
             panic!("the guest has not asked to run");
         };
         self.now = at.max(self.now);
-        self.guest = Guest::Running { until: Some(until.unwrap_or(Time(FOREVER - 1)).max(self.now)) };
+        self.guest =
+            Guest::Running { until: Some(until.unwrap_or(Time(FOREVER - 1)).max(self.now)) };
         self.message(op::RUN, self.now.0)
     }
 

@@ -10,6 +10,7 @@ use wp_base::rng::Rng;
 use wp_base::{SECTOR_BYTES, Sector, Time, Zone};
 use wp_block::{CrashView, DeviceModel, LossEffect, LossUnit, LossWhy, ZoneCut, ZoneOrder};
 use wp_crash::{Contract, History, Tape};
+use wp_medium::write_log::LogEntry;
 use wp_medium::{Medium, Slice};
 
 use super::{Drive, Store};
@@ -192,8 +193,16 @@ impl Drive {
         let (changed_sectors, zones_back) = self.restore(&medium, &zones);
         self.freezer.trigger = None;
         self.arm();
+        self.mark("thaw");
         let kept = kept.iter().filter(|k| **k).count();
         Ok(Thawed { cut, kept, changed_sectors, zones_back })
+    }
+
+    /// A note in the log of writes.
+    fn mark(&mut self, text: &str) {
+        if let Some(written) = &mut self.written {
+            written.push(LogEntry::mark(text));
+        }
     }
 
     /// Begins a tape, if thaws go by one: what is there now is durable.
@@ -221,9 +230,11 @@ impl Drive {
             }),
         };
         let atomic = self.limits.physical_bytes.max(self.limits.logical_bytes);
-        let view = CrashView { loss: view.loss.iter().flat_map(|u| split(u, atomic)).collect(), ..view };
+        let view =
+            CrashView { loss: view.loss.iter().flat_map(|u| split(u, atomic)).collect(), ..view };
         let (events, changes) = (self.counts.events, self.counts.changes());
         self.freezer.frozen = Some(Frozen { view, at: self.now, events, changes });
+        self.mark("freeze");
     }
 }
 

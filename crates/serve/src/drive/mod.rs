@@ -23,6 +23,7 @@ use wp_base::event::{Flags, Op, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector, Time, Zone};
 use wp_block::{Admit, DevRequest, DeviceModel, Effects, Limits, Status};
 use wp_crash::{Recorder, Taped};
+use wp_medium::write_log::LogEntry;
 use wp_medium::{Content, Medium, Slice};
 
 use freeze::{Freezer, Loss, Trigger};
@@ -169,6 +170,8 @@ pub struct Drive {
     answers: VecDeque<Answer>,
     counts: Counts,
     log: Option<Log>,
+    /// What was written, in the order of completion, if somebody wants to know.
+    written: Option<Vec<LogEntry>>,
     freezer: Freezer,
 }
 
@@ -214,6 +217,7 @@ impl Drive {
             answers: VecDeque::new(),
             counts: Counts::default(),
             log: None,
+            written: None,
             freezer: Freezer::default(),
         }
     }
@@ -272,6 +276,17 @@ impl Drive {
         self.log.take().map_or(Ok(()), Log::finish)
     }
 
+    /// Keeps everything that is written from now on, for a log as dm-log-writes makes it.
+    pub fn keep_writes(&mut self) {
+        self.written = Some(Vec::new());
+    }
+
+    /// What was written since [`Drive::keep_writes`], in the order in which it was answered; where
+    /// the power went and came back there are marks.
+    pub fn written(&self) -> &[LogEntry] {
+        self.written.as_deref().unwrap_or_default()
+    }
+
     /// The time that it was told last.
     pub fn now(&self) -> Time {
         self.now
@@ -306,7 +321,11 @@ impl Drive {
         }
         let verdict = self.check(&request);
         let (tag, what) = (request.tag, request.what);
-        self.parents.insert(tag, Parent::of(&request));
+        let mut parent = Parent::of(&request);
+        if self.written.is_some() {
+            parent.written.clone_from(&request.data);
+        }
+        self.parents.insert(tag, parent);
         match (verdict, &mut self.store) {
             (Err(status), _) => self.answer(tag, Err(status)),
             (Ok(()), Store::File(file)) => {
@@ -499,6 +518,9 @@ impl Drive {
         let Some(parent) = self.parents.remove(&tag) else { return };
         if let Some(log) = &mut self.log {
             log.answered(self.now, &parent, status);
+        }
+        if let (Some(written), Ok(())) = (&mut self.written, status) {
+            written.extend(parent.entry());
         }
         let at = self.now;
         let appended = parent.appended;

@@ -3,6 +3,7 @@
 use wp_base::event::{Flags, Op, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_block::{DevRequest, Limits, Status};
+use wp_medium::write_log::{LogEntry, LogFlags};
 use wp_medium::{PAGE_BYTES, Slice};
 
 use super::{Request, What, flags};
@@ -25,6 +26,10 @@ pub(super) struct Parent {
     pub status: Result<(), Status>,
     /// Where an append has written.
     pub appended: Option<Sector>,
+    /// What it writes, if somebody wants to know afterwards.
+    pub written: Vec<Slice>,
+    /// Was it to be durable when it is answered?
+    forced: bool,
     /// What the parts of a read found.
     reads: Vec<(u32, Vec<Slice>)>,
 }
@@ -40,7 +45,26 @@ impl Parent {
             fua: request.fua && request.what.changes(),
             status: Ok(()),
             appended: None,
+            written: Vec::new(),
+            forced: request.fua,
             reads: Vec::new(),
+        }
+    }
+
+    /// As an entry of a log of writes; `None`: it has changed nothing that such a log knows.
+    pub fn entry(&self) -> Option<LogEntry> {
+        let forced = if self.forced { LogFlags::FUA } else { LogFlags::default() };
+        match self.what {
+            What::Write | What::Zone(ZoneOp::Append) => {
+                let at = self.appended.unwrap_or(self.at);
+                Some(LogEntry::write(at, self.written.clone(), forced))
+            }
+            What::Flush => Some(LogEntry::write(Sector(0), Vec::new(), LogFlags::FLUSH)),
+            // What was discarded reads as zeroes to whoever replays the log.
+            What::Discard | What::WriteZeroes { .. } => {
+                Some(LogEntry::discard(self.at, self.sectors))
+            }
+            What::Read | What::Zone(_) => None,
         }
     }
 

@@ -90,9 +90,7 @@ fn filled(limits: &ZoneLimits, medium: &Medium) -> Vec<Zone> {
 
 /// Numbers of the zones that these stretches meet.
 fn zones_of(limits: &ZoneLimits, stretches: &[(Sector, u64)]) -> impl Iterator<Item = u32> {
-    stretches.iter().flat_map(|(at, n)| {
-        limits.zone_of(*at)..=limits.zone_of(Sector(at.0 + n - 1))
-    })
+    stretches.iter().flat_map(|(at, n)| limits.zone_of(*at)..=limits.zone_of(Sector(at.0 + n - 1)))
 }
 
 /// What makes of a zone what it was: unless it only has to be closed, it is emptied and written
@@ -178,8 +176,11 @@ impl Model {
                     break;
                 }
                 let (single, id) = (is_alone(&rq), self.new_name());
-                match self.device.submit(time, DevRequest { id, flags: Flags::NONE, ..rq }, &mut self.fx)
-                {
+                match self.device.submit(
+                    time,
+                    DevRequest { id, flags: Flags::NONE, ..rq },
+                    &mut self.fx,
+                ) {
                     Admit::Accepted => {
                         flying += 1;
                         alone = single;

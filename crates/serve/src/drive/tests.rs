@@ -168,3 +168,21 @@ fn an_image_file_is_read_and_written_in_place() {
     let mut kept = Drive::of_file(file.path(), true).unwrap();
     assert_eq!(one(&mut kept, write(1, 0, &[1; 512])).status, Err(Status::Io));
 }
+
+#[test]
+fn a_log_of_writes_replays_to_what_the_drive_holds() {
+    use wp_medium::write_log::{Until, WriteLog, write_log};
+    let mut drive = drive_of("ssd-128", &[("capacity_bytes", 1 << 24)]);
+    drive.keep_writes();
+    one(&mut drive, write(1, 8, &[1; 8192]));
+    one(&mut drive, request(2, What::Flush, 0, 0));
+    one(&mut drive, request(3, What::Discard, 8, 8));
+    one(&mut drive, Request { fua: true, ..write(4, 64, &[2; 4096]) });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write_log(&mut file.reopen().unwrap(), 512, drive.written()).unwrap();
+    let view = wp_lab::files::FileView::open(file.path()).unwrap();
+    let log = WriteLog::open(&view).unwrap();
+    assert_eq!(log.entries_count(), 4);
+    let (medium, _) = log.replay(Until::End).unwrap();
+    medium.diff(&drive.medium().unwrap(), &mut |at, n| panic!("{n} sectors at {at:?} differ"));
+}

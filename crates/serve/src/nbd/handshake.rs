@@ -93,12 +93,7 @@ fn refuse(out: &mut Vec<u8>, number: u32, kind: u32, text: &str) {
 }
 
 /// Lists or sets contexts: there is `base:allocation`.
-fn contexts(
-    export: &Export,
-    agreed: &mut Agreed,
-    (number, data): (u32, &[u8]),
-    out: &mut Vec<u8>,
-) {
+fn contexts(export: &Export, agreed: &mut Agreed, (number, data): (u32, &[u8]), out: &mut Vec<u8>) {
     if !agreed.structured {
         return refuse(out, number, reply::ERR_INVALID, "structured replies come first");
     }

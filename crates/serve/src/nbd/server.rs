@@ -140,11 +140,13 @@ impl Server {
     /// those that came has gone. Returns the drive. Errors: the host's, of waiting.
     pub fn serve(mut self, stop: &AtomicBool, once: bool) -> io::Result<(Drive, u64)> {
         while !stop.load(Ordering::Relaxed) {
-            let is_quiet = self.wait()?;
+            self.wait()?;
             let now = self.clock.now(self.drive.now());
             self.drive.run_until(now);
             self.accept();
             self.read();
+            let before = self.tag;
+            self.ask();
             if let Some(door) = &mut self.door {
                 let drive = &mut self.drive;
                 let mut answer = |line: &str| {
@@ -155,11 +157,14 @@ impl Server {
                     break;
                 }
             }
-            if is_quiet {
+            // Time goes on when nobody has anything to ask; what comes meanwhile was asked later.
+            if self.tag == before {
                 let next = self.clock.idle(self.drive.now(), self.drive.next());
                 self.drive.run_until(next);
             }
             self.answer();
+            // Answers make room for what had to wait.
+            self.ask();
             self.write();
             if once && self.count > 0 && self.connections.is_empty() {
                 break;
@@ -168,8 +173,8 @@ impl Server {
         Ok((self.drive, self.count))
     }
 
-    /// Waits for clients, or for the drive. Is nobody there?
-    fn wait(&self) -> io::Result<bool> {
+    /// Waits for clients, or for the drive.
+    fn wait(&self) -> io::Result<()> {
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.connections.len() + 4);
         for entry in &self.entries {
             let fd = match entry {
@@ -190,8 +195,7 @@ impl Server {
         let now = self.drive.now();
         let wait = self.clock.wait(self.clock.now(now), self.drive.next());
         match poll(&mut fds, Some(&wait)) {
-            Ok(n) => Ok(n == 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),
         }
     }
@@ -200,9 +204,10 @@ impl Server {
         for entry in &self.entries {
             loop {
                 let stream = match entry {
-                    Entry::Unix(l) => l.listener.accept().map(|(s, _)| {
-                        s.set_nonblocking(true).map(|()| Stream::Unix(s))
-                    }),
+                    Entry::Unix(l) => l
+                        .listener
+                        .accept()
+                        .map(|(s, _)| s.set_nonblocking(true).map(|()| Stream::Unix(s))),
                     Entry::Tcp(l) => l.accept().map(|(s, _)| {
                         let ready = s.set_nonblocking(true).and_then(|()| s.set_nodelay(true));
                         ready.map(|()| Stream::Tcp(s))
@@ -220,17 +225,21 @@ impl Server {
         }
     }
 
-    /// Reads what clients have sent, and hands their requests on.
+    /// Reads what clients have sent.
     fn read(&mut self) {
-        for (number, c) in &mut self.connections {
-            if c.session.wants_input() {
-                match c.stream.read(&mut self.chunk) {
-                    Ok(0) => c.session.hang_up(),
-                    Ok(n) => c.session.receive(&self.chunk[..n]),
-                    Err(e) if is_later(&e) => {}
-                    Err(_) => c.session.hang_up(),
-                }
+        for c in self.connections.values_mut().filter(|c| c.session.wants_input()) {
+            match c.stream.read(&mut self.chunk) {
+                Ok(0) => c.session.hang_up(),
+                Ok(n) => c.session.receive(&self.chunk[..n]),
+                Err(e) if is_later(&e) => {}
+                Err(_) => c.session.hang_up(),
             }
+        }
+    }
+
+    /// Hands what they ask to the drive.
+    fn ask(&mut self) {
+        for (number, c) in &mut self.connections {
             while let Some(ask) = c.session.ask() {
                 match ask {
                     Ask::Extents { tag, at, sectors } => {

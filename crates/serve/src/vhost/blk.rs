@@ -93,7 +93,9 @@ pub fn read(chain: &Chain) -> Result<(Wish, Vec<Slice>), String> {
     if room == 0 {
         return Err("a request without room for its status".to_owned());
     }
-    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let word = |at: usize| {
+        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
     let (number, at) = (word(0), Sector(u64::from(word(8)) | u64::from(word(12)) << 32));
     let payload = from.available_bytes();
     if payload > MAX_BYTES || room > MAX_BYTES {
@@ -126,7 +128,9 @@ fn wish(number: u32, at: Sector, data: &[u8], room: usize) -> (Wish, Vec<Slice>)
         kind::ZONE_CLOSE => zone(ZoneOp::Close),
         kind::ZONE_FINISH => zone(ZoneOp::Finish),
         kind::ZONE_RESET => zone(ZoneOp::Reset),
-        kind::ZONE_RESET_ALL => Wish::Drive { what: What::Zone(ZoneOp::ResetAll), at: Sector(0), sectors: 0 },
+        kind::ZONE_RESET_ALL => {
+            Wish::Drive { what: What::Zone(ZoneOp::ResetAll), at: Sector(0), sectors: 0 }
+        }
         _ => Wish::Say(Said::Unsupported),
     };
     (wish, Vec::new())
@@ -211,11 +215,8 @@ pub fn report(zones: &[Zone], at: Sector, room: usize) -> Vec<u8> {
     const HEAD: usize = 64;
     const ONE: usize = 64;
     let most = room.saturating_sub(HEAD) / ONE;
-    let told: Vec<&Zone> = zones
-        .iter()
-        .filter(|z| z.start.0 + z.sectors > at.0)
-        .take(most)
-        .collect();
+    let told: Vec<&Zone> =
+        zones.iter().filter(|z| z.start.0 + z.sectors > at.0).take(most).collect();
     let mut out = vec![0; HEAD + told.len() * ONE];
     out[..8].copy_from_slice(&(told.len() as u64).to_le_bytes());
     for (n, z) in told.iter().enumerate() {

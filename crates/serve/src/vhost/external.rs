@@ -10,7 +10,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -118,11 +117,15 @@ fn greet(stream: &UnixStream, answer: &Message) -> io::Result<()> {
 }
 
 impl Machine {
-    /// Serves a guest in its time until it has gone. Errors: it breaks a protocol, or says nothing
-    /// for long; the host's, of waiting.
-    pub fn serve_guest(&mut self, guest: &mut Guest, stop: &AtomicBool) -> Result<Ended, String> {
+    /// Serves a guest in its time until it has gone, or `stop` says so, which is asked often.
+    /// Errors: it breaks a protocol, or says nothing for long; the host's, of waiting.
+    pub fn serve_guest(
+        &mut self,
+        guest: &mut Guest,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Ended, String> {
         loop {
-            if stop.load(Ordering::Relaxed) {
+            if stop() {
                 return Ok(Ended::Interrupted);
             }
             let now = guest.now();
@@ -161,8 +164,7 @@ impl Machine {
     /// has gone.
     fn listen(&mut self, guest: &mut Guest) -> Result<bool, String> {
         let places = self.fds();
-        let mut fds: Vec<PollFd<'_>> =
-            vec![PollFd::from_borrowed_fd(guest.fd(), PollFlags::IN)];
+        let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(guest.fd(), PollFlags::IN)];
         fds.extend(places.iter().map(|(fd, ..)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         let wait = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
         match poll(&mut fds, Some(&wait)) {
@@ -182,9 +184,9 @@ impl Machine {
                 return guest.exchange();
             }
             let (stream, _) = guest.listener.listener.accept().map_err(|e| e.to_string())?;
-            let ready = stream.set_nonblocking(false).and_then(|()| {
-                stream.set_read_timeout(Some(PATIENCE))
-            });
+            let ready = stream
+                .set_nonblocking(false)
+                .and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
             ready.map_err(|e| e.to_string())?;
             guest.stream = Some(stream);
         }
@@ -221,12 +223,7 @@ impl Machine {
 
     /// Calls a waiting guest's attention to a queue, and answers what it asks of the calendar until
     /// it has taken the interrupt in. `false`: it has gone.
-    fn interrupt(
-        &mut self,
-        guest: &mut Guest,
-        device: usize,
-        ring: usize,
-    ) -> Result<bool, String> {
+    fn interrupt(&mut self, guest: &mut Guest, device: usize, ring: usize) -> Result<bool, String> {
         let Some(channel) = self.call(device, ring, true) else { return Ok(true) };
         // A header and a number.
         let mut reply = [0; HEADER_BYTES + 8];

@@ -27,7 +27,8 @@ use crate::drive::{Drive, Request, What};
 enum Target {
     /// A drive.
     Drive(usize),
-    /// The control disk: a write is a line for [`control`], a read is the last answer.
+    /// The control disk: a write is a line for [`control`], a read of its first block the answer,
+    /// of its second the first drive's status.
     Control { answer: Vec<u8> },
 }
 
@@ -65,6 +66,8 @@ struct Flight {
     zoned: Option<What>,
 }
 
+/// Where the control disk has the first drive's status.
+const STATUS: Sector = Sector(8);
 /// Sectors of the control disk.
 const CONTROL_SECTORS: u64 = 2048;
 
@@ -81,8 +84,13 @@ pub struct Machine {
     due: BTreeSet<(usize, usize)>,
     /// Requests that could not be read, for reports.
     malformed: u64,
+    /// Why connections were ended, for reports; the first few.
+    complaints: Vec<String>,
     quits: bool,
 }
+
+/// Complaints that are kept.
+const MOST_COMPLAINTS: usize = 16;
 
 impl Machine {
     /// No devices.
@@ -95,6 +103,7 @@ impl Machine {
             name: 0,
             due: BTreeSet::new(),
             malformed: 0,
+            complaints: Vec::new(),
             quits: false,
         }
     }
@@ -153,6 +162,16 @@ impl Machine {
         self.malformed
     }
 
+    /// Why connections were ended, of the first few.
+    pub fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    /// A number that grows with every request.
+    pub(super) fn begun(&self) -> u64 {
+        self.name
+    }
+
     /// Does somebody want an end?
     pub(super) fn quits(&self) -> bool {
         self.quits
@@ -190,8 +209,7 @@ impl Machine {
 
     /// A device's socket has something: a new front end, or messages. What they lead to is done at
     /// `now`. A front end that breaks the protocol loses its connection.
-    ///
-    /// `before` is called before a reply is sent, when requests may have come.
+    /// Returns what is to be sent, and to whom.
     pub(super) fn serve(&mut self, n: usize, now: Time) -> Vec<(usize, Vec<u8>)> {
         let device = &mut self.devices[n];
         if device.connection.is_none() {
@@ -227,8 +245,11 @@ impl Machine {
                     }
                     replies.extend(outcome.reply.map(|r| (n, r)));
                 }
-                Err(_) => {
+                Err(why) => {
                     self.devices[n].connection = None;
+                    if self.complaints.len() < MOST_COMPLAINTS && why != GONE {
+                        self.complaints.push(format!("device {n}: {why}"));
+                    }
                     break;
                 }
             }
@@ -337,7 +358,8 @@ impl Machine {
             Wish::Drive { what: What::Write, .. } => {
                 let bytes: Vec<u8> = data.iter().flat_map(wp_medium::Slice::to_vec).collect();
                 let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-                let line = String::from_utf8_lossy(&bytes[..end.min(control::MAX_LINE)]).into_owned();
+                let line =
+                    String::from_utf8_lossy(&bytes[..end.min(control::MAX_LINE)]).into_owned();
                 let (mut text, _) = self.control(now, line.trim(), Speaker::Guest);
                 text.push('\n');
                 if let Target::Control { answer } = &mut self.devices[n].target {
@@ -348,6 +370,7 @@ impl Machine {
             Wish::Drive { what: What::Read, at, .. } => {
                 let mut text = match (&self.devices[n].target, at) {
                     (Target::Control { answer }, Sector(0)) => answer.clone(),
+                    (_, STATUS) => self.control(now, "status", Speaker::Guest).0.into_bytes(),
                     _ => Vec::new(),
                 };
                 text.resize(blk::room(chain), 0);
@@ -458,7 +481,7 @@ impl Connection {
             // Only what belongs to this message is read: descriptors come with its first byte.
             let mut bytes = vec![0; wanted - self.input.len()];
             let n = match receive(&self.stream, &mut bytes, &mut self.fds) {
-                Ok(0) => return Err("the front end has gone".to_owned()),
+                Ok(0) => return Err(GONE.to_owned()),
                 Ok(n) => n,
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
                 Err(e) => return Err(e.to_string()),
@@ -470,6 +493,9 @@ impl Connection {
         }
     }
 }
+
+/// Why a connection ends that was ended by the other side.
+const GONE: &str = "the front end has gone";
 
 /// Reads bytes, and the descriptors that come with them.
 fn receive(

@@ -42,8 +42,14 @@ impl Memory {
         for (r, file) in regions.iter().zip(files) {
             let bytes = usize::try_from(r.bytes).map_err(|_| "a region is too long")?;
             let wraps = r.user.checked_add(r.bytes).is_none();
-            if bytes == 0 || wraps || r.offset.checked_add(r.bytes).is_none() {
-                return Err(format!("a region of {bytes} bytes at {:#x}", r.user));
+            // What lies behind the end of its file would be mapped, and could not be read.
+            let held = file.metadata().map_err(|e| format!("a region of memory: {e}"))?.len();
+            let end = r.offset.checked_add(r.bytes).filter(|end| *end <= held);
+            if bytes == 0 || wraps || end.is_none() {
+                return Err(format!(
+                    "a region of {bytes} bytes at {:#x}, from {} on in a file of {held}",
+                    r.user, r.offset
+                ));
             }
             let file = FileOffset::new(file, r.offset);
             let part = GuestRegionMmap::from_range(GuestAddress(r.guest), bytes, Some(file))

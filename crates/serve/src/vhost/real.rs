@@ -27,6 +27,7 @@ impl Machine {
             let ready = self.wait(clock, door.as_ref())?;
             let now = clock.now(self.time());
             self.collect(now);
+            let before = self.begun();
             for (device, ring) in &ready {
                 match ring {
                     Some(ring) => {
@@ -45,7 +46,8 @@ impl Machine {
             {
                 self.quit();
             }
-            if ready.is_empty() {
+            // Time goes on when no guest has anything to ask.
+            if self.begun() == before {
                 let next = clock.idle(self.time(), self.next(self.time()));
                 self.collect(next);
             } else {
@@ -71,10 +73,8 @@ impl Machine {
     /// Waits for guests or drives. Returns what has something: (device, queue that was kicked).
     fn wait(&self, clock: &Clock, door: Option<&Door>) -> io::Result<Vec<(usize, Option<usize>)>> {
         let places = self.fds();
-        let mut fds: Vec<PollFd<'_>> = places
-            .iter()
-            .map(|(fd, ..)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-            .collect();
+        let mut fds: Vec<PollFd<'_>> =
+            places.iter().map(|(fd, ..)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         if let Some(door) = door {
             fds.extend(door.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }

@@ -99,7 +99,9 @@ impl Session {
                 let state = [n, u32::from(base)].map(u32::to_le_bytes).concat();
                 out.reply = Some(wire::reply(header.request, &state));
             }
-            request::GET_CONFIG => out.reply = Some(self.config(header, payload).ok_or_else(short)?),
+            request::GET_CONFIG => {
+                out.reply = Some(self.config(header, payload).ok_or_else(short)?)
+            }
             request::VRING_KICK => {
                 let n = f.u32().ok_or_else(short)?;
                 self.at(u64::from(n))?;
@@ -173,6 +175,20 @@ impl Session {
                 Ok(())
             }
             request::SET_CONFIG => Err("the configuration is not the driver's to set".to_owned()),
+            _ => self.set_ring(header, payload, fds),
+        }
+    }
+
+    /// A message that sets something of a queue. Errors: a wrong one.
+    fn set_ring(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), String> {
+        let short = || format!("message {} has {} bytes", header.request, payload.len());
+        let mut f = Fields(payload);
+        match header.request {
             request::SET_VRING_NUM | request::SET_VRING_BASE | request::SET_VRING_ENABLE => {
                 let (n, value) = (f.u32().ok_or_else(short)?, f.u32().ok_or_else(short)?);
                 let ring = self.at(u64::from(n))?;

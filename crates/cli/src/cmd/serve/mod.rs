@@ -3,6 +3,7 @@
 mod nbd;
 mod vhost;
 
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use wp_base::{SECTOR_BYTES, Sector};
 use wp_lab::files::{load, save};
 use wp_lab::machine::make_device;
 use wp_lab::spec::device;
+use wp_medium::write_log::write_log;
 use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
 use wp_serve::{ClockKind, Drive, control};
@@ -56,6 +58,10 @@ struct DriveArgs {
     /// Write down every request and answer, as blkparse prints them.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// At the end write everything that was written as a log of dm-log-writes, which `replay` and
+    /// the kernel's tools read; it is kept in memory until then.
+    #[arg(long, value_name = "FILE")]
+    log_writes: Option<PathBuf>,
     /// Refuse all writes.
     #[arg(long)]
     read_only: bool,
@@ -65,7 +71,7 @@ impl DriveArgs {
     /// Those of a further drive of this preset: the loss contract is the same, files are not.
     fn of_another(&self, preset: &str) -> DriveArgs {
         let device = Some(preset.to_owned());
-        DriveArgs { device, image: None, load: None, save: None, trace: None, ..self.clone() }
+        DriveArgs { device, image: None, load: None, save: None, trace: None, log_writes: None, ..self.clone() }
     }
 }
 
@@ -95,7 +101,12 @@ fn drive(a: &DriveArgs, out: &Out) -> Result<Drive, ExitCode> {
         }
         (None, None) => {
             let message = "no drive is named";
-            return Err(out.fail(Exit::Usage, "device", message, "--device PRESET or --image FILE"));
+            return Err(out.fail(
+                Exit::Usage,
+                "device",
+                message,
+                "--device PRESET or --image FILE",
+            ));
         }
     };
     if let Some(path) = &a.load {
@@ -106,6 +117,9 @@ fn drive(a: &DriveArgs, out: &Out) -> Result<Drive, ExitCode> {
             return Err(out.fail(Exit::Usage, "load", &message, "set its capacity_bytes"));
         }
         drive.load(&medium);
+    }
+    if a.log_writes.is_some() {
+        drive.keep_writes();
     }
     if let Some(path) = &a.trace {
         let file = std::fs::File::create(path).map_err(|e| out.host_error(path, &e))?;
@@ -136,6 +150,15 @@ fn interrupt(out: &Out) -> Arc<AtomicBool> {
 fn end(a: &DriveArgs, mut drive: Drive, out: &Out) -> Result<Value, ExitCode> {
     if let Some(path) = &a.trace {
         drive.end_record().map_err(|e| out.host_error(path, &e))?;
+    }
+    if let Some(path) = &a.log_writes {
+        let file = std::fs::File::create(path).map(BufWriter::new);
+        let unit = drive.limits().logical_bytes;
+        let logged = file.and_then(|mut file| {
+            write_log(&mut file, unit, drive.written())?;
+            file.flush()
+        });
+        logged.map_err(|e| out.host_error(path, &e))?;
     }
     if let (Some(path), Some(medium)) = (&a.save, drive.medium()) {
         let bytes = drive.limits().sectors * SECTOR_BYTES;

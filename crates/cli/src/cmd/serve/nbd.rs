@@ -64,9 +64,9 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         ready(out, "control", path);
     }
     let stop = interrupt(out);
-    let (drive, connections) = server.serve(&stop, a.once).map_err(|e| {
-        out.fail(Exit::HostIo, "host-io", &format!("waiting for clients: {e}"), "")
-    })?;
+    let (drive, connections) = server
+        .serve(&stop, a.once)
+        .map_err(|e| out.fail(Exit::HostIo, "host-io", &format!("waiting for clients: {e}"), ""))?;
     let mut status = end(&a.drive, drive, out)?;
     let text = format!(
         "{}{connections} connections; the {} clock shows {}\n",

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use wp_base::Time;
@@ -67,7 +68,12 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let external = a.clock == "external";
     if external && a.control.is_some() {
         let message = "--control says things at moments that are none of the guest's";
-        return Err(out.fail(Exit::Usage, "control", message, "--control-disk SOCKET, or --do LINE"));
+        return Err(out.fail(
+            Exit::Usage,
+            "control",
+            message,
+            "--control-disk SOCKET, or --do LINE",
+        ));
     }
     let kind = if external { None } else { Some(clock(&a.clock, out)?) };
     let mut machine = machine(a, out)?;
@@ -91,9 +97,9 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         (None, Some(path)) => {
             let mut guest = Guest::listen(path, DATE).map_err(|e| out.host_error(path, &e))?;
             ready(out, "calendar", path);
-            let ended = machine.serve_guest(&mut guest, &stop).map_err(|e| {
-                out.fail(Exit::HostIo, "guest", &e, "its console says more")
-            })?;
+            let ended = machine
+                .serve_guest(&mut guest, &mut || stop.load(Ordering::Relaxed))
+                .map_err(|e| out.fail(Exit::HostIo, "guest", &e, "its console says more"))?;
             how["calendar_messages"] = json!(guest.messages());
             how["ended"] = json!(match ended {
                 Ended::Gone => "the guest has gone",
@@ -142,6 +148,9 @@ fn finish(
     out: &Out,
 ) -> Result<ExitCode, ExitCode> {
     let malformed = machine.malformed();
+    for complaint in machine.complaints() {
+        out.note(&format!("note: a connection was ended: {complaint}"));
+    }
     let mut text = String::new();
     let mut all = Vec::new();
     for (n, drive) in machine.drives.into_iter().enumerate() {

@@ -37,7 +37,10 @@ fn what_is_no_request_is_answered_and_not_done() {
     assert_eq!(said(kind::DISCARD, &range(0, 8, 1), 0), Said::Unsupported);
     assert_eq!(said(kind::DISCARD, &range(0, u32::MAX, 0), 0), Said::Unsupported);
     assert_eq!(said(kind::WRITE_ZEROES, &range(0, 8, 2), 0), Said::Unsupported);
-    assert_eq!(said(kind::WRITE_ZEROES, &[range(0, 8, 0), range(8, 8, 0)].concat(), 0), Said::IoError);
+    assert_eq!(
+        said(kind::WRITE_ZEROES, &[range(0, 8, 0), range(8, 8, 0)].concat(), 0),
+        Said::IoError
+    );
 }
 
 #[test]

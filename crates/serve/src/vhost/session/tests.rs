@@ -39,8 +39,7 @@ impl FrontEnd {
         let memory = tempfile::tempfile().unwrap();
         memory.set_len(MEMORY).unwrap();
         let limits = *wp_device::find("fixed").unwrap().make(&[]).unwrap().limits();
-        let session =
-            Session::new(config::features(&limits, 2), config::space(&limits, 2), 2);
+        let session = Session::new(config::features(&limits, 2), config::space(&limits, 2), 2);
         FrontEnd { session, memory, available: 0 }
     }
 

@@ -35,10 +35,18 @@ static uint64_t mix(uint64_t z) {
 static uint64_t state;
 static uint64_t below(uint64_t n) { return mix(state += 0x9e3779b97f4a7c15u) % n; }
 
+static char *buffer;
+
+// Where the drive is: the control disk has it at its second block.
+static void status(void) {
+  static int fd = -1;
+  if (fd < 0 && (fd = open(control_path, O_RDONLY | O_DIRECT)) < 0) die(control_path);
+  if (pread(fd, buffer, LINE, LINE) != LINE) die("control disk");
+  memcpy(answer, buffer, LINE);
+}
+
 // One line to the control disk, and its answer.
 static const char *control(const char *format, ...) {
-  static char *buffer;
-  if (!buffer && posix_memalign((void **)&buffer, BLOCK, LINE)) die("memory");
   memset(buffer, 0, LINE);
   va_list args;
   va_start(args, format);
@@ -138,6 +146,7 @@ int main(int argc, char **argv) {
   long cycles = atol(argv[6]);
   uint64_t blocks = strtoull(argv[8], 0, 10), ops = strtoull(argv[9], 0, 10), next = 1, range = 0;
   state = strtoull(argv[7], 0, 10);
+  if (posix_memalign((void **)&buffer, BLOCK, LINE)) die("memory");
   uint64_t seed = mix(state);
   char link[256], path[64];
   snprintf(path, sizeof path, "/sys/block/%s/device", disk + 5);
@@ -150,7 +159,7 @@ int main(int argc, char **argv) {
   for (long cycle = 0; cycle < cycles; cycle++) {
     memcpy(promised, versions, blocks * 8);
     // The first cycle measures how many changes a round makes; cuts fall anywhere in as many.
-    control("status");
+    status();
     long long writes = number("writes") + number("discards") + number("zone_commands");
     uint64_t after = range ? below(range) : 0;
     if (range) must("freeze after=%llu", (unsigned long long)after);
@@ -167,7 +176,7 @@ int main(int argc, char **argv) {
       failed |= fsync(fd) != 0;
       long long took = now_ns() - start;
       if (!cut) {
-        control("status");
+        status();
         cut = number("in_doubt") >= 0;
       }
       if (!cut) {
@@ -178,7 +187,7 @@ int main(int argc, char **argv) {
     }
     close(fd);
     unmount_it();
-    control("status");
+    status();
     if (!range) {
       range = number("writes") + number("discards") + number("zone_commands") - writes;
       if (!range) die("the rounds write nothing");
