@@ -55,6 +55,7 @@ impl Drive {
             requests.push(device_request(0, Op::Flush, Sector(0), 0));
         }
         m.play(self.now, requests);
+        m.assert_holds(medium, zones);
         (changed, back)
     }
 
@@ -205,6 +206,17 @@ impl Model {
         }
         assert_eq!(left, 0, "the model has forgotten {left} requests");
         self.ahead = time.0 - now.0;
+    }
+
+    /// Panics unless the device holds just this: a drive that comes back with something else would
+    /// be taken for a file system's failure.
+    fn assert_holds(&self, medium: &Medium, zones: &[Zone]) {
+        self.device.medium().diff(medium, &mut |at, n| {
+            panic!("{n} sectors at {} are not what the cut has left", at.0)
+        });
+        for (is, wanted) in self.device.zones().iter().zip(zones) {
+            assert_eq!(is.wp, wanted.wp, "the zone at {} ends elsewhere", is.start.0);
+        }
     }
 
     /// Takes in timers and completions; how many of these.

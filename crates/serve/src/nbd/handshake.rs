@@ -108,7 +108,7 @@ fn contexts(export: &Export, agreed: &mut Agreed, (number, data): (u32, &[u8]), 
         return refuse(out, number, reply::ERR_UNKNOWN, NO_EXPORT);
     }
     let is_asked = |q: &&[u8]| *q == ALLOCATION || !sets && *q == b"base:";
-    if queries.iter().any(|q| is_asked(&q)) || !sets && queries.is_empty() {
+    if queries.iter().any(is_asked) || !sets && queries.is_empty() {
         let mut context = Vec::new();
         context.u32(if sets { ALLOCATION_ID } else { 0 });
         context.extend_from_slice(ALLOCATION);

@@ -224,8 +224,7 @@ impl Machine {
             return Vec::new();
         }
         let mut replies = Vec::new();
-        loop {
-            let Some(c) = &mut self.devices[n].connection else { break };
+        while let Some(c) = &mut self.devices[n].connection {
             let outcome = match c.message() {
                 Ok(Some((header, payload))) => {
                     let fds = std::mem::take(&mut c.fds);

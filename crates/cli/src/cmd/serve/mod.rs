@@ -71,7 +71,15 @@ impl DriveArgs {
     /// Those of a further drive of this preset: the loss contract is the same, files are not.
     fn of_another(&self, preset: &str) -> DriveArgs {
         let device = Some(preset.to_owned());
-        DriveArgs { device, image: None, load: None, save: None, trace: None, log_writes: None, ..self.clone() }
+        DriveArgs {
+            device,
+            image: None,
+            load: None,
+            save: None,
+            trace: None,
+            log_writes: None,
+            ..self.clone()
+        }
     }
 }
 

@@ -242,7 +242,7 @@ fn client() -> impl Strategy<Value = Vec<u8>> {
     let request = (0u16..9, any::<u16>(), any::<u64>(), any::<u32>(), some()).prop_map(
         |(number, flags, offset, length, data)| {
             let (flags, offset) = (flags & 0x1f, offset % (3 << 19));
-            let mut out = request_bytes(number, flags, offset & !511, length % (1 << 14) & !511);
+            let mut out = request_bytes(number, flags, offset & !511, (length % (1 << 14)) & !511);
             out.extend_from_slice(&data);
             out
         },
