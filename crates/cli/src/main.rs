@@ -64,8 +64,8 @@ enum Verb {
     Replay(cmd::replay::Args),
     /// A modelled drive, or an image, for real clients: a block device over NBD or vhost-user.
     Serve(Box<cmd::serve::Args>),
-    /// A real kernel's file system on a modelled drive, in virtual time: power cuts, thousands in one
-    /// boot, and what each has lost. Exit code 1 if one has lost something.
+    /// A real kernel's file system on a modelled drive, in virtual time: power cuts, thousands in
+    /// one boot, and what each has lost. Exit code 1 if one has lost something.
     KernelLab(Box<cmd::kernel_lab::Args>),
     /// List what there is: file systems, devices, elevators, workloads, papers, eras, CPU profiles.
     List(cmd::list::Args),

@@ -2,8 +2,9 @@
 //!
 //! Doors:      a Unix socket of the host, and a small disk of the guest's (`vhost`), to which it
 //!             writes a line and from which it reads the answer, at a moment of its own time.
-//! Lines:      `status`, `freeze [after=N | events=N | at=NS]`, `thaw [seed=N] [keep=some|all|none]`,
-//!             `save FILE [seed=N] [keep=…]`, `quit`; each with `drive=N` if there are several.
+//! Lines:      `status`, `freeze [after=N | events=N | at=NS]`,
+//!             `thaw [seed=N] [keep=some|all|none]`, `save FILE [seed=N] [keep=…]`, `quit`; each with
+//!             `drive=N` if there are several.
 
 use std::path::PathBuf;
 
@@ -218,7 +219,7 @@ mod tests {
         let device =
             wp_device::find("fixed").unwrap().make(&[("capacity_bytes", 1 << 20)]).unwrap();
         let mut drive = Drive::new("fixed", device, Default::default());
-        let (answer, quits) = run(&mut [&mut drive], Time(0), "save /tmp/x", Speaker::Guest);
+        let (answer, quits) = run(&mut [&mut drive], Time(0), "save image", Speaker::Guest);
         assert_eq!((answer["ok"].clone(), quits), (Value::Bool(false), false));
         let (answer, _) = run(&mut [&mut drive], Time(9), "freeze", Speaker::Guest);
         assert_eq!(answer["cut"]["at_ns"], 9);
