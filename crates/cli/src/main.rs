@@ -81,6 +81,11 @@ enum Verb {
     /// A block trace of another machine, replayed onto a device model; or what a device held at a
     /// moment of a dm-log-writes log, as an image.
     Replay(cmd::replay::Args),
+    /// A modelled drive, or an image, for real clients: a block device over NBD or vhost-user.
+    Serve(Box<cmd::serve::Args>),
+    /// A real kernel's file system on a modelled drive, in virtual time: power cuts, thousands in
+    /// one boot, and what each has lost. Exit code 1 if one has lost something.
+    KernelLab(Box<cmd::kernel_lab::Args>),
     /// List what there is: file systems, devices, elevators, workloads, papers, techniques, eras,
     /// CPU profiles.
     List(cmd::list::Args),
@@ -132,6 +137,8 @@ fn main() -> std::process::ExitCode {
         Verb::Fsck(a) => cmd::fsck::run(&a, &out),
         Verb::Recover(a) => cmd::recover::run(&a, &out),
         Verb::Replay(a) => cmd::replay::run(&a, &out),
+        Verb::Serve(a) => cmd::serve::run(&a, &out),
+        Verb::KernelLab(a) => cmd::kernel_lab::run(&a, &out),
         Verb::List(a) => cmd::list::run(&a, &out),
         Verb::Man(a) => cmd::man::man(&a, Cli::command(), &out),
         Verb::Completions(a) => cmd::man::completions(&a, Cli::command(), &out),

@@ -11,6 +11,7 @@ pub mod fsck;
 pub mod inspect;
 pub mod keep;
 pub mod kernel_crash;
+pub mod kernel_lab;
 pub mod kernels;
 pub mod list;
 pub mod man;
@@ -24,6 +25,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod techniques;
+pub mod serve;
 pub mod today;
 pub mod trace;
 

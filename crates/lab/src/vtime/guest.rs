@@ -138,7 +138,7 @@ fn root() -> Option<PathBuf> {
 
 /// Makes a program of C that needs no libraries in the guest. Errors: no C compiler, and what it
 /// says.
-pub(crate) fn compile(source: &str, binary: &Path) -> Result<(), String> {
+pub fn compile(source: &str, binary: &Path) -> Result<(), String> {
     let file = binary.with_extension("c");
     std::fs::write(&file, source).map_err(|e| format!("{}: {e}", file.display()))?;
     let made = Command::new("gcc")

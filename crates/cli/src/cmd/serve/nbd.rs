@@ -1,0 +1,81 @@
+//! `serve nbd`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::json;
+use wp_serve::Clock;
+use wp_serve::nbd::server::Server;
+
+use super::{DriveArgs, clock, drive, end, interrupt, ready, summary};
+use crate::output::{Exit, Out};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    drive: DriveArgs,
+    /// Take clients at this Unix socket.
+    #[arg(long, value_name = "PATH", required_unless_present = "port")]
+    socket: Option<PathBuf>,
+    /// Take clients at this TCP port of the loopback; 0: a free one, which is told.
+    #[arg(long, value_name = "N")]
+    port: Option<u16>,
+    /// The export's name; the empty name finds it as well.
+    #[arg(long, default_value = "drive")]
+    name: String,
+    /// free: as fast as it goes, the model decides order and contents; paced: answers come when the
+    /// model's time for them has come.
+    #[arg(long, value_name = "free|paced", default_value = "free")]
+    clock: String,
+    /// Take control lines (status, freeze, thaw, save, quit) at this Unix socket.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// End when the last client has gone.
+    #[arg(long)]
+    once: bool,
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    match serve(a, out) {
+        Ok(code) | Err(code) => code,
+    }
+}
+
+fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
+    let kind = clock(&a.clock, out)?;
+    let drive = drive(&a.drive, out)?;
+    let server = Server::new(drive, &a.name, a.drive.read_only, Clock::start(kind));
+    let mut server = server.map_err(|e| {
+        out.fail(Exit::Unsupported, "zoned", &e, "writepath serve vhost-user-blk --help")
+    })?;
+    if let Some(path) = &a.socket {
+        server.listen_unix(path).map_err(|e| out.host_error(path, &e))?;
+        ready(out, "NBD", path);
+    }
+    if let Some(port) = a.port {
+        let place = PathBuf::from(format!("port {port}"));
+        let port = server.listen_port(port).map_err(|e| out.host_error(&place, &e))?;
+        out.note(&format!("NBD: nbd://localhost:{port}/{}", a.name));
+    }
+    if let Some(path) = &a.control {
+        server.control_at(path).map_err(|e| out.host_error(path, &e))?;
+        ready(out, "control", path);
+    }
+    let stop = interrupt(out);
+    let (drive, connections) = server
+        .serve(&stop, a.once)
+        .map_err(|e| out.fail(Exit::HostIo, "host-io", &format!("waiting for clients: {e}"), ""))?;
+    let mut status = end(&a.drive, drive, out)?;
+    let text = format!(
+        "{}{connections} connections; the {} clock shows {}\n",
+        summary(&status),
+        kind.name(),
+        kind.shows()
+    );
+    status["schema"] = json!("writepath.serve/1");
+    status["connections"] = json!(connections);
+    status["clock"] = json!(kind.name());
+    Ok(out.result(&status, &text))
+}

@@ -1,0 +1,168 @@
+//! `serve vhost-user-blk`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+use wp_base::Time;
+use wp_serve::Clock;
+use wp_serve::control::Speaker;
+use wp_serve::vhost::{Ended, Guest, Machine};
+
+use super::{DriveArgs, clock, drive, end, interrupt, ready, summary};
+use crate::output::{Exit, Out};
+
+/// Nanoseconds after 1970 at which a guest's time begins, if nothing else is said: the first of
+/// January 2026, for whoever looks at dates.
+const DATE: u64 = 1_767_225_600 * 1_000_000_000;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    drive: DriveArgs,
+    /// A further drive behind a socket of its own: PRESET[,KEY=N…]@SOCKET. Can be repeated.
+    #[arg(long = "and", value_name = "PRESET@SOCKET")]
+    more: Vec<String>,
+    /// Take the guest's driver at this Unix socket.
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Queues that are offered.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    queues: u16,
+    /// free, paced, or the guest's own: external, with --calendar.
+    #[arg(long, value_name = "free|paced|external", default_value = "free")]
+    clock: String,
+    /// A User-Mode Linux guest takes its time here (time-travel=ext:PATH).
+    #[arg(long, value_name = "PATH", required_if_eq("clock", "external"))]
+    calendar: Option<PathBuf>,
+    /// A small disk through which the guest itself says freeze and thaw: it writes a line to its
+    /// first sector and reads the answer there.
+    #[arg(long, value_name = "SOCKET")]
+    control_disk: Option<PathBuf>,
+    /// Take control lines (status, freeze, thaw, save, quit) at this Unix socket; not with the
+    /// external clock, where nothing comes from outside of the guest's time.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// A control line that is done before anything else: `freeze after=100`. Can be repeated.
+    #[arg(long = "do", value_name = "LINE")]
+    first: Vec<String>,
+    /// End when the guest has gone; always so with the external clock.
+    #[arg(long)]
+    once: bool,
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    match serve(a, out) {
+        Ok(code) | Err(code) => code,
+    }
+}
+
+fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
+    if !(1..=64).contains(&a.queues) {
+        let message = format!("--queues {}: from 1 to 64", a.queues);
+        return Err(out.fail(Exit::Usage, "queues", &message, "--queues 4"));
+    }
+    let external = a.clock == "external";
+    if external && a.control.is_some() {
+        let message = "--control says things at moments that are none of the guest's";
+        return Err(out.fail(
+            Exit::Usage,
+            "control",
+            message,
+            "--control-disk SOCKET, or --do LINE",
+        ));
+    }
+    let kind = if external { None } else { Some(clock(&a.clock, out)?) };
+    let mut machine = machine(a, out)?;
+    for line in &a.first {
+        let (answer, _) = machine.control(Time(0), line, Speaker::Host);
+        if answer.contains("\"ok\":false") {
+            return Err(out.fail(Exit::Usage, "do", &format!("--do `{line}`: {answer}"), ""));
+        }
+    }
+    let stop = interrupt(out);
+    let mut how = json!({ "clock": a.clock });
+    let shows = match (kind, &a.calendar) {
+        (Some(kind), _) => {
+            let control = a.control.as_deref();
+            let served = machine.serve_real(&Clock::start(kind), control, &stop, a.once);
+            served.map_err(|e| {
+                out.fail(Exit::HostIo, "host-io", &format!("waiting for a guest: {e}"), "")
+            })?;
+            kind.shows()
+        }
+        (None, Some(path)) => {
+            let mut guest = Guest::listen(path, DATE).map_err(|e| out.host_error(path, &e))?;
+            ready(out, "calendar", path);
+            let ended = machine
+                .serve_guest(&mut guest, &mut || stop.load(Ordering::Relaxed))
+                .map_err(|e| out.fail(Exit::HostIo, "guest", &e, "its console says more"))?;
+            how["calendar_messages"] = json!(guest.messages());
+            how["ended"] = json!(match ended {
+                Ended::Gone => "the guest has gone",
+                Ended::Asleep => "the guest sleeps for ever",
+                Ended::Interrupted => "interrupted",
+            });
+            "durations to the nanosecond: the guest's CPU takes no time, waiting for a drive does"
+        }
+        (None, None) => {
+            let message = "--clock external needs --calendar";
+            return Err(out.fail(Exit::Usage, "calendar", message, "--calendar PATH"));
+        }
+    };
+    finish(a, machine, how, shows, out)
+}
+
+/// Makes the devices.
+fn machine(a: &Args, out: &Out) -> Result<Machine, ExitCode> {
+    let mut machine = Machine::new();
+    let first = drive(&a.drive, out)?;
+    machine.add(first, &a.socket, a.queues).map_err(|e| out.host_error(&a.socket, &e))?;
+    ready(out, "vhost-user-blk", &a.socket);
+    for text in &a.more {
+        let Some((preset, socket)) = text.split_once('@') else {
+            let message = format!("--and {text}: write PRESET@SOCKET");
+            return Err(out.fail(Exit::Usage, "and", &message, "--and fixed@/run/second.sock"));
+        };
+        let socket = PathBuf::from(socket);
+        let more = drive(&a.drive.of_another(preset), out)?;
+        machine.add(more, &socket, a.queues).map_err(|e| out.host_error(&socket, &e))?;
+        ready(out, "vhost-user-blk", &socket);
+    }
+    if let Some(path) = &a.control_disk {
+        machine.add_control(path).map_err(|e| out.host_error(path, &e))?;
+        ready(out, "control disk", path);
+    }
+    Ok(machine)
+}
+
+/// Ends the drives, and says what they have done.
+fn finish(
+    a: &Args,
+    machine: Machine,
+    how: Value,
+    shows: &str,
+    out: &Out,
+) -> Result<ExitCode, ExitCode> {
+    let malformed = machine.malformed();
+    for complaint in machine.complaints() {
+        out.note(&format!("note: a connection was ended: {complaint}"));
+    }
+    let mut text = String::new();
+    let mut all = Vec::new();
+    for (n, drive) in machine.drives.into_iter().enumerate() {
+        let own = if n == 0 { a.drive.clone() } else { a.drive.of_another("") };
+        let status = end(&own, drive, out)?;
+        text.push_str(&summary(&status));
+        all.push(status);
+    }
+    text.push_str(&format!("the {} clock shows {shows}\n", a.clock));
+    let mut document = how;
+    document["schema"] = json!("writepath.serve/1");
+    document["drives"] = Value::Array(all);
+    document["malformed_requests"] = json!(malformed);
+    Ok(out.result(&document, &text))
+}

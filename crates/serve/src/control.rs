@@ -1,0 +1,229 @@
+//! What can be asked of a served drive from aside: one line in, one JSON object out.
+//!
+//! Doors:      a Unix socket of the host, and a small disk of the guest's (`vhost`), to which it
+//!             writes a line and from which it reads the answer, at a moment of its own time.
+//! Lines:      `status`, `freeze [after=N | events=N | at=NS]`,
+//!             `thaw [seed=N] [keep=some|all|none]`, `save FILE [seed=N] [keep=…]`, `quit`; each with
+//!             `drive=N` if there are several.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use wp_base::{SECTOR_BYTES, Sector, Time};
+use wp_lab::files::save;
+
+use crate::drive::Drive;
+use crate::drive::freeze::{Keep, PowerError, Trigger};
+
+/// Longest line.
+pub const MAX_LINE: usize = 4096;
+
+/// A line, understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// Which drive, from 0.
+    pub drive: usize,
+    /// What to do.
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// Counts, the cut if there is one.
+    Status,
+    /// The power goes: now, after so many more changes or events, or at a time.
+    Freeze(When),
+    /// It comes back.
+    Thaw {
+        /// Which state.
+        seed: u64,
+        /// How much of what is in doubt.
+        keep: Keep,
+    },
+    /// Contents to a file: what a reader sees, or of a frozen drive what a thaw would leave.
+    Save {
+        /// Where to.
+        path: PathBuf,
+        /// Which state.
+        seed: u64,
+        /// How much of what is in doubt.
+        keep: Keep,
+    },
+    /// The server ends.
+    Quit,
+}
+
+/// When the power goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Now.
+    Now,
+    /// When so many more requests that change something were submitted, and one more is.
+    After(u64),
+    /// After so many more submissions and answers.
+    Events(u64),
+    /// At this time, in nanoseconds.
+    At(u64),
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speaker {
+    /// Somebody on the host.
+    Host,
+    /// The guest itself: it may not write files of the host nor end the server.
+    Guest,
+}
+
+impl Command {
+    /// Reads a line. Errors: what is wrong with it.
+    pub fn parse(line: &str) -> Result<Command, String> {
+        let mut words = line.split_whitespace();
+        let verb = words.next().ok_or(HELP)?;
+        let (mut drive, mut seed, mut keep) = (0, 1, Keep::Some);
+        let mut when = When::Now;
+        let mut path = None;
+        for word in words {
+            let number = |text: &str| {
+                text.parse::<u64>().map_err(|_| format!("`{text}` of `{word}` is no number"))
+            };
+            match (verb, word.split_once('=')) {
+                (_, Some(("drive", n))) => drive = number(n)? as usize,
+                ("thaw" | "save", Some(("seed", n))) => seed = number(n)?,
+                ("thaw" | "save", Some(("keep", how))) => {
+                    keep = match how {
+                        "some" => Keep::Some,
+                        "all" => Keep::All,
+                        "none" => Keep::None,
+                        _ => return Err(format!("keep={how}: there are some, all and none")),
+                    };
+                }
+                ("freeze", Some(("after", n))) => when = When::After(number(n)?),
+                ("freeze", Some(("events", n))) => when = When::Events(number(n)?),
+                ("freeze", Some(("at", n))) => when = When::At(number(n)?),
+                ("save", _) if path.is_none() => path = Some(PathBuf::from(word)),
+                _ => return Err(format!("`{verb}` does not know `{word}`; {HELP}")),
+            }
+        }
+        let verb = match verb {
+            "status" => Verb::Status,
+            "freeze" => Verb::Freeze(when),
+            "thaw" => Verb::Thaw { seed, keep },
+            "save" => {
+                let path = path.ok_or("save needs a file: `save FILE`")?;
+                Verb::Save { path, seed, keep }
+            }
+            "quit" => Verb::Quit,
+            other => return Err(format!("there is no `{other}`; {HELP}")),
+        };
+        Ok(Command { drive, verb })
+    }
+}
+
+const HELP: &str = "there are status, freeze, thaw, save and quit";
+
+/// Does a line at `now`; the answer, and whether the server is to end.
+pub fn run(drives: &mut [&mut Drive], now: Time, line: &str, from: Speaker) -> (Value, bool) {
+    let answer = Command::parse(line).and_then(|c| {
+        let n = drives.len();
+        let Some(drive) = drives.get_mut(c.drive) else {
+            return Err(format!("there is no drive {}; there are {n}", c.drive));
+        };
+        if from == Speaker::Guest && matches!(c.verb, Verb::Save { .. } | Verb::Quit) {
+            return Err("that is for the host's control socket only".to_owned());
+        }
+        let quits = c.verb == Verb::Quit;
+        one(drive, now, c.verb).map(|v| (v, quits))
+    });
+    match answer {
+        Ok((mut value, quits)) => {
+            if let Value::Object(map) = &mut value {
+                map.insert("ok".to_owned(), Value::Bool(true));
+            }
+            (value, quits)
+        }
+        Err(message) => (json!({ "ok": false, "error": message }), false),
+    }
+}
+
+fn one(drive: &mut Drive, now: Time, verb: Verb) -> Result<Value, String> {
+    let text = |e: PowerError| e.to_string();
+    match verb {
+        Verb::Status => {
+            drive.run_until(now);
+            Ok(status(drive))
+        }
+        Verb::Freeze(When::Now) => Ok(json!({ "cut": drive.freeze_now(now).map_err(text)? })),
+        Verb::Freeze(when) => {
+            let counts = drive.counts();
+            let trigger = match when {
+                When::After(n) => Trigger::Changes(counts.changes().saturating_add(n) + 1),
+                When::Events(n) => Trigger::Events(counts.events.saturating_add(n)),
+                When::At(ns) => Trigger::Time(Time(ns)),
+                When::Now => return Err("it is not now".to_owned()),
+            };
+            drive.freeze_at(Some(trigger)).map_err(text)?;
+            Ok(json!({ "armed": true }))
+        }
+        Verb::Thaw { seed, keep } => {
+            Ok(json!({ "thawed": drive.thaw(now, seed, keep).map_err(text)? }))
+        }
+        Verb::Save { path, seed, keep } => {
+            drive.run_until(now);
+            let medium = match drive.cut() {
+                Some(_) => drive.state(seed, keep).map_err(text)?.0,
+                None => drive.medium().ok_or("an image file is its own file")?,
+            };
+            let bytes = drive.limits().sectors * SECTOR_BYTES;
+            save(&medium, Sector(0), bytes, &path)
+                .map_err(|e| format!("{}: {e}", path.display()))?;
+            Ok(json!({ "saved": path, "bytes": bytes }))
+        }
+        Verb::Quit => Ok(json!({})),
+    }
+}
+
+/// What a drive has to tell.
+pub fn status(drive: &Drive) -> Value {
+    let counters: serde_json::Map<String, Value> =
+        drive.counters().into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
+    json!({
+        "drive": drive.name(),
+        "now_ns": drive.now().0,
+        "counts": drive.counts(),
+        "cut": drive.cut(),
+        "device": counters,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_understood_or_refused_with_the_way_out() {
+        let verb = |line: &str| Command::parse(line).map(|c| c.verb);
+        assert_eq!(verb("freeze"), Ok(Verb::Freeze(When::Now)));
+        assert_eq!(verb("freeze after=7\n"), Ok(Verb::Freeze(When::After(7))));
+        assert_eq!(verb(" thaw  seed=3 keep=none"), Ok(Verb::Thaw { seed: 3, keep: Keep::None }));
+        assert_eq!(Command::parse("status drive=2").map(|c| c.drive), Ok(2));
+        assert_eq!(verb("freeze after=x"), Err("`x` of `after=x` is no number".to_owned()));
+        assert!(verb("thaw after=1").unwrap_err().contains("does not know"));
+        assert!(verb("melt").unwrap_err().contains("there are status, freeze"));
+        assert!(verb("").is_err() && verb("save").is_err() && verb("thaw keep=1").is_err());
+    }
+
+    #[test]
+    fn a_guest_writes_no_file_of_the_host() {
+        let device =
+            wp_device::find("fixed").unwrap().make(&[("capacity_bytes", 1 << 20)]).unwrap();
+        let mut drive = Drive::new("fixed", device, Default::default());
+        let (answer, quits) = run(&mut [&mut drive], Time(0), "save image", Speaker::Guest);
+        assert_eq!((answer["ok"].clone(), quits), (Value::Bool(false), false));
+        let (answer, _) = run(&mut [&mut drive], Time(9), "freeze", Speaker::Guest);
+        assert_eq!(answer["cut"]["at_ns"], 9);
+        let (answer, _) = run(&mut [&mut drive], Time(9), "freeze drive=1", Speaker::Host);
+        assert_eq!(answer["error"], "there is no drive 1; there are 1");
+    }
+}

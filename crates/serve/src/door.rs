@@ -1,0 +1,114 @@
+//! The control socket: lines of text from a few clients.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use crate::control::MAX_LINE;
+
+/// Clients at once; more are turned away.
+const MOST: usize = 8;
+
+/// A socket of the file system that is removed with its owner. An old one that nobody listens at is
+/// replaced.
+///
+/// Errors: the host's; another server is there.
+pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    if is_socket {
+        if UnixStream::connect(path).is_ok() {
+            let why = format!("{}: another server is there", path.display());
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+        }
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(Listener { listener, path: path.to_owned() })
+}
+
+/// See [`listen`].
+pub(crate) struct Listener {
+    /// The socket, which never blocks.
+    pub listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Somebody may have removed it; nothing is lost by that.
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+struct Client {
+    stream: UnixStream,
+    line: Vec<u8>,
+}
+
+/// The control socket.
+pub(crate) struct Door {
+    listener: Listener,
+    clients: Vec<Client>,
+}
+
+impl Door {
+    /// Opens it. Errors: as [`listen`].
+    pub fn open(path: &Path) -> io::Result<Door> {
+        Ok(Door { listener: listen(path)?, clients: Vec::new() })
+    }
+
+    /// What to poll for reading.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let clients = self.clients.iter().map(|c| c.stream.as_fd());
+        std::iter::once(self.listener.listener.as_fd()).chain(clients)
+    }
+
+    /// Takes clients in and answers their lines with `answer`, which says whether to end. Never
+    /// waits. Returns whether one said so.
+    pub fn serve(&mut self, answer: &mut dyn FnMut(&str) -> (String, bool)) -> bool {
+        while let Ok((stream, _)) = self.listener.listener.accept() {
+            if self.clients.len() < MOST && stream.set_nonblocking(true).is_ok() {
+                self.clients.push(Client { stream, line: Vec::new() });
+            }
+        }
+        let mut ends = false;
+        self.clients.retain_mut(|client| {
+            let (stays, asks_to_end) = client.serve(answer);
+            ends |= asks_to_end;
+            stays
+        });
+        ends
+    }
+}
+
+impl Client {
+    /// Reads what there is and answers whole lines. (Does it stay? Is the server to end?)
+    fn serve(&mut self, answer: &mut dyn FnMut(&str) -> (String, bool)) -> (bool, bool) {
+        let mut bytes = [0; 1024];
+        let mut ends = false;
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return (false, ends),
+                Ok(n) => self.line.extend_from_slice(&bytes[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return (true, ends),
+                Err(_) => return (false, ends),
+            }
+            while let Some(end) = self.line.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.line.drain(..=end).collect();
+                let (text, quits) = answer(&String::from_utf8_lossy(&line));
+                ends |= quits;
+                // Who does not read its answers loses its connection.
+                if self.stream.write_all(format!("{text}\n").as_bytes()).is_err() {
+                    return (false, ends);
+                }
+            }
+            if self.line.len() > MAX_LINE {
+                return (false, ends);
+            }
+        }
+    }
+}

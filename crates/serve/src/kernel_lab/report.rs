@@ -1,0 +1,174 @@
+//! What the guest's program has told, added up.
+
+use serde::Serialize;
+
+/// One power cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Cycle {
+    /// Its number, from 1.
+    pub cycle: u64,
+    /// Requests of the round that changed something before the power went.
+    pub changes: u64,
+    /// Submissions and answers of the drive before it.
+    pub events: u64,
+    /// Units that could be missing.
+    pub in_doubt: u64,
+    /// Those that were kept.
+    pub kept: u64,
+    /// Zones whose write pointer went back.
+    pub zones_back: u64,
+    /// Calls of fsync that had returned.
+    pub fsyncs: u64,
+    /// Virtual time of these, in nanoseconds.
+    pub fsync_ns: u64,
+    /// The longest of them.
+    pub fsync_longest_ns: u64,
+    /// Error number of the mount, or of opening the file; 0: it went well.
+    pub mount_error: u64,
+    /// Blocks older than what an fsync had returned for.
+    pub lost: u64,
+    /// Blocks that hold no version of their own.
+    pub garbage: u64,
+    /// Blocks that could not be read.
+    pub unreadable: u64,
+}
+
+impl Cycle {
+    /// Does the file hold what it must?
+    pub fn is_sound(&self) -> bool {
+        self.mount_error + self.lost + self.garbage + self.unreadable == 0
+    }
+
+    fn parse(line: &str) -> Option<Cycle> {
+        let numbers: Option<Vec<u64>> = line.split('\t').map(|t| t.parse().ok()).collect();
+        let [
+            cycle,
+            changes,
+            events,
+            in_doubt,
+            kept,
+            zones_back,
+            fsyncs,
+            fsync_ns,
+            fsync_longest_ns,
+            mount_error,
+            lost,
+            garbage,
+            unreadable,
+        ] = numbers?[..]
+        else {
+            return None;
+        };
+        Some(Cycle {
+            cycle,
+            changes,
+            events,
+            in_doubt,
+            kept,
+            zones_back,
+            fsyncs,
+            fsync_ns,
+            fsync_longest_ns,
+            mount_error,
+            lost,
+            garbage,
+            unreadable,
+        })
+    }
+}
+
+/// A campaign.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Report {
+    /// Version of the kernel.
+    pub kernel: String,
+    /// How long it took for the guest, in nanoseconds.
+    pub virtual_ns: u64,
+    /// Was it stopped before its end?
+    pub stopped: bool,
+    /// Overwrites of a cycle.
+    pub ops: u64,
+    /// Its power cuts, in order.
+    pub cycles: Vec<Cycle>,
+}
+
+impl Report {
+    /// Of the guest's lines; a last one that is not whole is left out. Errors: a line that is none
+    /// of its.
+    pub fn parse(text: &str, ops: u64) -> Result<Report, String> {
+        let mut cycles = Vec::new();
+        for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
+            let line = line.trim_end();
+            let cycle = Cycle::parse(line).ok_or_else(|| format!("`{line}` is no cycle"))?;
+            cycles.push(cycle);
+        }
+        Ok(Report { ops, cycles, ..Report::default() })
+    }
+
+    /// Cycles of which this is true.
+    pub fn count(&self, is: impl Fn(&Cycle) -> bool) -> u64 {
+        self.cycles.iter().filter(|c| is(c)).count() as u64
+    }
+
+    /// All cycles' numbers of this kind, added up.
+    pub fn sum(&self, of: impl Fn(&Cycle) -> u64) -> u64 {
+        self.cycles.iter().map(of).sum()
+    }
+
+    /// Mean of the fsyncs that returned before a cut, in nanoseconds; 0 without one.
+    pub fn fsync_mean_ns(&self) -> u64 {
+        self.sum(|c| c.fsync_ns) / self.sum(|c| c.fsyncs).max(1)
+    }
+
+    /// Did every cycle leave what it must?
+    pub fn is_sound(&self) -> bool {
+        self.cycles.iter().all(Cycle::is_sound)
+    }
+
+    /// As a table.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        let mut row = |what: &str, n: u64| out.push_str(&format!("{what:44} {n:>12}\n"));
+        row("power cuts", self.cycles.len() as u64);
+        row("  with something in doubt", self.count(|c| c.in_doubt > 0));
+        row("  that lost some of it", self.count(|c| c.kept < c.in_doubt));
+        row("  that set zones' write pointers back", self.count(|c| c.zones_back > 0));
+        row("fsyncs that returned before a cut", self.sum(|c| c.fsyncs));
+        row("  their mean, ns", self.fsync_mean_ns());
+        let longest = self.cycles.iter().map(|c| c.fsync_longest_ns).max();
+        row("  the longest, ns", longest.unwrap_or(0));
+        row("cuts after which the mount failed", self.count(|c| c.mount_error > 0));
+        row("cuts that lost what an fsync had promised", self.count(|c| c.lost > 0));
+        row("cuts that left garbage in a block", self.count(|c| c.garbage > 0));
+        row("cuts that left a block unreadable", self.count(|c| c.unreadable > 0));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\t0\n\
+                         2\t5\t943\t3\t1\t1\t1\t1000\t1000\t0\t2\t1\t0\n\
+                         3\t5\t9";
+
+    #[test]
+    fn cycles_are_added_up_and_half_a_line_is_none() {
+        let report = Report::parse(LINES, 16).unwrap();
+        assert_eq!((report.cycles.len(), report.fsync_mean_ns()), (2, 1000));
+        assert_eq!((report.count(|c| c.lost > 0), report.sum(|c| c.lost)), (1, 2));
+        assert!(report.cycles[0].is_sound() && !report.cycles[1].is_sound() && !report.is_sound());
+        assert!(
+            report.table().contains("cuts that left garbage in a block                       1")
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_an_error() {
+        for wrong in ["1\t2\n", "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\tx\n", "\n"] {
+            assert!(Report::parse(wrong, 16).is_err(), "{wrong:?}");
+        }
+        assert_eq!(Report::parse("", 16).unwrap().cycles, []);
+    }
+}

@@ -1,0 +1,515 @@
+//! Devices behind sockets: connections, requests under way, answers.
+//!
+//! Nothing here waits: [`super::real`] and [`super::external`] do, each with its own clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use wp_base::event::ZoneOp;
+use wp_base::{Sector, Time};
+use wp_block::Status;
+
+use super::blk::{self, Said, Wish};
+use super::config;
+use super::ring::Chain;
+use super::session::Session;
+use super::wire::{self, HEADER_BYTES, Header, MAX_FDS};
+use crate::control::{self, Speaker};
+use crate::door::{Listener, listen};
+use crate::drive::{Drive, Request, What};
+
+/// What a device's requests go to.
+enum Target {
+    /// A drive.
+    Drive(usize),
+    /// The control disk: a write is a line for [`control`], a read of its first block the answer,
+    /// of its second the first drive's status.
+    Control { answer: Vec<u8> },
+}
+
+/// A front end's connection.
+pub(super) struct Connection {
+    stream: UnixStream,
+    pub session: Session,
+    /// The message that is being read, and what came with it.
+    input: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+/// A device behind a socket; one front end at a time.
+pub(super) struct Device {
+    listener: Listener,
+    pub connection: Option<Connection>,
+    target: Target,
+    features: u64,
+    config: [u8; config::CONFIG_BYTES],
+    queues: u16,
+    /// Connections so far: answers to requests of an older one are dropped.
+    generation: u64,
+}
+
+/// A request of a guest that is under way.
+struct Flight {
+    device: usize,
+    generation: u64,
+    ring: usize,
+    chain: Chain,
+    /// Parts that are not done, and what those said that are.
+    left: usize,
+    status: Result<(), Status>,
+    /// Where it begins, of a write to a zone: what is refused there is told as what it is.
+    zoned: Option<What>,
+}
+
+/// Where the control disk has the first drive's status.
+const STATUS: Sector = Sector(8);
+/// Sectors of the control disk.
+const CONTROL_SECTORS: u64 = 2048;
+
+/// Devices and their drives.
+pub struct Machine {
+    /// The drives, in the order in which they were added.
+    pub drives: Vec<Drive>,
+    pub(super) devices: Vec<Device>,
+    flights: BTreeMap<u64, Flight>,
+    /// Name in the drive -> name of the flight.
+    parts: BTreeMap<u64, u64>,
+    name: u64,
+    /// Queues in which something was given back: (device, queue).
+    due: BTreeSet<(usize, usize)>,
+    /// Requests that could not be read, for reports.
+    malformed: u64,
+    /// Why connections were ended, for reports; the first few.
+    complaints: Vec<String>,
+    quits: bool,
+}
+
+/// Complaints that are kept.
+const MOST_COMPLAINTS: usize = 16;
+
+impl Machine {
+    /// No devices.
+    pub fn new() -> Machine {
+        Machine {
+            drives: Vec::new(),
+            devices: Vec::new(),
+            flights: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            name: 0,
+            due: BTreeSet::new(),
+            malformed: 0,
+            complaints: Vec::new(),
+            quits: false,
+        }
+    }
+
+    /// Puts a drive behind a socket. Errors: the host's.
+    pub fn add(&mut self, drive: Drive, socket: &Path, queues: u16) -> std::io::Result<()> {
+        let limits = *drive.limits();
+        let target = Target::Drive(self.drives.len());
+        self.drives.push(drive);
+        self.add_device(target, &limits, socket, queues)
+    }
+
+    /// Puts a control disk of the guest's behind a socket. Errors: the host's.
+    pub fn add_control(&mut self, socket: &Path) -> std::io::Result<()> {
+        let limits = wp_block::Limits {
+            sectors: CONTROL_SECTORS,
+            logical_bytes: 512,
+            physical_bytes: 512,
+            queue_depth: 128,
+            max_sectors: 128,
+            max_segments: 128,
+            volatile_cache: false,
+            fua: false,
+            discard: false,
+            discard_granularity_sectors: 0,
+            discard_zeroes: false,
+            flush_beside_others: true,
+            barrier: false,
+            barrier_writes: false,
+            zones: None,
+        };
+        self.add_device(Target::Control { answer: Vec::new() }, &limits, socket, 1)
+    }
+
+    fn add_device(
+        &mut self,
+        target: Target,
+        limits: &wp_block::Limits,
+        socket: &Path,
+        queues: u16,
+    ) -> std::io::Result<()> {
+        self.devices.push(Device {
+            listener: listen(socket)?,
+            connection: None,
+            target,
+            features: config::features(limits, queues),
+            config: config::space(limits, queues),
+            queues,
+            generation: 0,
+        });
+        Ok(())
+    }
+
+    /// Requests that could not be read so far.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+
+    /// Why connections were ended, of the first few.
+    pub fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    /// A number that grows with every request.
+    pub(super) fn begun(&self) -> u64 {
+        self.name
+    }
+
+    /// Does somebody want an end?
+    pub(super) fn quits(&self) -> bool {
+        self.quits
+    }
+
+    /// Does a line of the control language on all drives.
+    pub fn control(&mut self, now: Time, line: &str, from: Speaker) -> (String, bool) {
+        let mut drives: Vec<&mut Drive> = self.drives.iter_mut().collect();
+        let (answer, quits) = control::run(&mut drives, now, line, from);
+        (answer.to_string(), quits)
+    }
+
+    /// When something happens next; not before `now`.
+    pub fn next(&self, now: Time) -> Option<Time> {
+        if !self.due.is_empty() {
+            return Some(now);
+        }
+        self.drives.iter().filter_map(Drive::next).min().map(|at| at.max(now))
+    }
+
+    /// What to poll: (descriptor, device, queue of a kick).
+    pub(super) fn fds(&self) -> Vec<(BorrowedFd<'_>, usize, Option<usize>)> {
+        let mut out = Vec::new();
+        for (n, d) in self.devices.iter().enumerate() {
+            match &d.connection {
+                None => out.push((d.listener.listener.as_fd(), n, None)),
+                Some(c) => {
+                    out.push((c.stream.as_fd(), n, None));
+                    out.extend(c.session.kicks().map(|(ring, k)| (k.as_fd(), n, Some(ring))));
+                }
+            }
+        }
+        out
+    }
+
+    /// A device's socket has something: a new front end, or messages. What they lead to is done at
+    /// `now`. A front end that breaks the protocol loses its connection.
+    /// Returns what is to be sent, and to whom.
+    pub(super) fn serve(&mut self, n: usize, now: Time) -> Vec<(usize, Vec<u8>)> {
+        let device = &mut self.devices[n];
+        if device.connection.is_none() {
+            if let Ok((stream, _)) = device.listener.listener.accept()
+                && stream.set_nonblocking(true).is_ok()
+            {
+                let session = Session::new(device.features, device.config, device.queues);
+                let (input, fds) = (Vec::new(), Vec::new());
+                device.connection = Some(Connection { stream, session, input, fds });
+                device.generation += 1;
+            }
+            return Vec::new();
+        }
+        let mut replies = Vec::new();
+        while let Some(c) = &mut self.devices[n].connection {
+            let outcome = match c.message() {
+                Ok(Some((header, payload))) => {
+                    let fds = std::mem::take(&mut c.fds);
+                    if header.request == wire::request::GET_VRING_BASE {
+                        self.drain(n);
+                    }
+                    let Some(c) = &mut self.devices[n].connection else { break };
+                    c.session.receive(header, &payload, fds)
+                }
+                Ok(None) => break,
+                Err(why) => Err(why),
+            };
+            match outcome {
+                Ok(outcome) => {
+                    if let Some(ring) = outcome.kicked {
+                        self.pump(n, ring, now);
+                    }
+                    replies.extend(outcome.reply.map(|r| (n, r)));
+                }
+                Err(why) => {
+                    self.devices[n].connection = None;
+                    if self.complaints.len() < MOST_COMPLAINTS && why != GONE {
+                        self.complaints.push(format!("device {n}: {why}"));
+                    }
+                    break;
+                }
+            }
+        }
+        replies
+    }
+
+    /// A queue is about to be stopped: whatever it has under way ends first.
+    fn drain(&mut self, n: usize) {
+        while self.flights.values().any(|f| f.device == n) {
+            let Some(at) = self.drives.iter().filter_map(Drive::next).min() else { break };
+            self.collect(at);
+        }
+    }
+
+    /// Sends a reply. A front end that does not read loses its connection.
+    pub(super) fn send(&mut self, n: usize, bytes: &[u8]) {
+        let device = &mut self.devices[n];
+        if let Some(c) = &mut device.connection
+            && c.stream.write_all(bytes).is_err()
+        {
+            device.connection = None;
+        }
+    }
+
+    /// Takes all requests of a queue.
+    pub(super) fn pump(&mut self, n: usize, ring: usize, now: Time) {
+        loop {
+            let device = &mut self.devices[n];
+            let Some(c) = &mut device.connection else { return };
+            let Some((queue, memory)) = c.session.ring(ring) else { return };
+            let Some(chain) = queue.pop(memory) else { return };
+            match blk::read(&chain) {
+                Ok((wish, data)) => self.begin(n, ring, chain, wish, data, now),
+                Err(_) => {
+                    self.malformed += 1;
+                    self.give_back(n, ring, &chain, 0);
+                }
+            }
+        }
+    }
+
+    /// Begins a request.
+    fn begin(
+        &mut self,
+        n: usize,
+        ring: usize,
+        chain: Chain,
+        wish: Wish,
+        data: Vec<wp_medium::Slice>,
+        now: Time,
+    ) {
+        let drive = match &mut self.devices[n].target {
+            Target::Drive(drive) => *drive,
+            Target::Control { .. } => return self.control_disk(n, ring, &chain, wish, &data, now),
+        };
+        let asked = match wish {
+            Wish::Drive { what, at, sectors } => vec![(what, at, sectors)],
+            Wish::Ranges(ranges) => ranges.into_iter().filter(|r| r.2 > 0).collect(),
+            Wish::Id => {
+                let id = blk::id(self.drives[drive].name());
+                return self.say(n, ring, &chain, Said::Ok, &id);
+            }
+            Wish::Report(at) => {
+                let drive = &self.drives[drive];
+                if drive.limits().zones.is_none() {
+                    return self.say(n, ring, &chain, Said::Unsupported, &[]);
+                }
+                let report = blk::report(&drive.zones(), at, blk::room(&chain));
+                return self.say(n, ring, &chain, Said::Ok, &report);
+            }
+            Wish::Say(said) => return self.say(n, ring, &chain, said, &[]),
+        };
+        if asked.is_empty() {
+            return self.say(n, ring, &chain, Said::Ok, &[]);
+        }
+        self.name += 1;
+        let flight = self.name;
+        let zoned = self.drives[drive].limits().zones.map(|_| asked[0].0);
+        let generation = self.devices[n].generation;
+        self.flights.insert(
+            flight,
+            Flight { device: n, generation, ring, chain, left: asked.len(), status: Ok(()), zoned },
+        );
+        let mut data = Some(data);
+        for (what, at, sectors) in asked {
+            self.name += 1;
+            self.parts.insert(self.name, flight);
+            let data = data.take().unwrap_or_default();
+            let request = Request { tag: self.name, what, at, sectors, fua: false, data };
+            self.drives[drive].submit(now, request);
+        }
+    }
+
+    /// A request of the control disk.
+    fn control_disk(
+        &mut self,
+        n: usize,
+        ring: usize,
+        chain: &Chain,
+        wish: Wish,
+        data: &[wp_medium::Slice],
+        now: Time,
+    ) {
+        match wish {
+            Wish::Drive { what: What::Write, .. } => {
+                let bytes: Vec<u8> = data.iter().flat_map(wp_medium::Slice::to_vec).collect();
+                let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+                let line =
+                    String::from_utf8_lossy(&bytes[..end.min(control::MAX_LINE)]).into_owned();
+                let (mut text, _) = self.control(now, line.trim(), Speaker::Guest);
+                text.push('\n');
+                if let Target::Control { answer } = &mut self.devices[n].target {
+                    *answer = text.into_bytes();
+                }
+                self.say(n, ring, chain, Said::Ok, &[]);
+            }
+            Wish::Drive { what: What::Read, at, .. } => {
+                let mut text = match (&self.devices[n].target, at) {
+                    (Target::Control { answer }, Sector(0)) => answer.clone(),
+                    (_, STATUS) => self.control(now, "status", Speaker::Guest).0.into_bytes(),
+                    _ => Vec::new(),
+                };
+                text.resize(blk::room(chain), 0);
+                self.say(n, ring, chain, Said::Ok, &text);
+            }
+            Wish::Drive { what: What::Flush, .. } => self.say(n, ring, chain, Said::Ok, &[]),
+            Wish::Id => self.say(n, ring, chain, Said::Ok, &blk::id("control")),
+            _ => self.say(n, ring, chain, Said::Unsupported, &[]),
+        }
+    }
+
+    /// Answers a request at once.
+    fn say(&mut self, n: usize, ring: usize, chain: &Chain, said: Said, bytes: &[u8]) {
+        let written = blk::write_bytes(chain, said, bytes);
+        self.give_back(n, ring, chain, written);
+    }
+
+    /// Gives a request back to the guest, which is called later.
+    fn give_back(&mut self, n: usize, ring: usize, chain: &Chain, written: u32) {
+        let Some(c) = &mut self.devices[n].connection else { return };
+        let Some((queue, memory)) = c.session.ring(ring) else { return };
+        if queue.give_back(memory, chain.head_index(), written) {
+            self.due.insert((n, ring));
+        }
+    }
+
+    /// Everything that happens until `now` happens, and its answers go back to guests.
+    pub(super) fn collect(&mut self, now: Time) {
+        for n in 0..self.drives.len() {
+            self.drives[n].run_until(now);
+            while let Some(answer) = self.drives[n].take() {
+                let Some(name) = self.parts.remove(&answer.tag) else { continue };
+                let Some(flight) = self.flights.get_mut(&name) else { continue };
+                flight.left -= 1;
+                flight.status = flight.status.and(answer.status);
+                if flight.left > 0 {
+                    continue;
+                }
+                let Some(f) = self.flights.remove(&name) else { continue };
+                if self.devices[f.device].generation != f.generation {
+                    continue;
+                }
+                let said = match (blk::said(f.status), f.zoned) {
+                    (Said::IoError, Some(What::Write)) => Said::UnalignedWp,
+                    (Said::IoError, Some(What::Zone(op))) if op != ZoneOp::Append => {
+                        Said::InvalidZone
+                    }
+                    (said, _) => said,
+                };
+                let written = blk::write(&f.chain, said, &answer.data, answer.appended);
+                self.give_back(f.device, f.ring, &f.chain, written);
+            }
+        }
+    }
+
+    /// The queues that are due to be called, and no more are.
+    pub(super) fn take_due(&mut self) -> BTreeSet<(usize, usize)> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Calls the guest's attention to a queue. Returns the channel on which it will say that it has
+    /// heard, if it was told there and asked for that.
+    pub(super) fn call(&mut self, n: usize, ring: usize, acked: bool) -> Option<BorrowedFd<'_>> {
+        let c = self.devices[n].connection.as_ref()?;
+        if let Some(mut call) = c.session.call(ring) {
+            // A counter that is full has been rung already.
+            drop(call.write(&1u64.to_le_bytes()));
+            return None;
+        }
+        let fd = c.session.backend()?.as_fd();
+        let message = wire::call(ring as u32, acked);
+        match rustix::io::write(fd, &message) {
+            Ok(n) if n == message.len() => Some(fd).filter(|_| acked),
+            _ => None,
+        }
+    }
+
+    /// Says that the server is to end.
+    pub(super) fn quit(&mut self) {
+        self.quits = true;
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine::new()
+    }
+}
+
+impl Connection {
+    /// The next whole message; its descriptors are in `fds`. `None`: it has not come. Errors: the
+    /// end, or no message.
+    fn message(&mut self) -> Result<Option<(Header, Vec<u8>)>, String> {
+        loop {
+            let wanted = match self.input.first_chunk::<HEADER_BYTES>() {
+                None => HEADER_BYTES,
+                Some(bytes) => HEADER_BYTES + Header::parse(bytes)?.size as usize,
+            };
+            if self.input.len() == wanted && wanted >= HEADER_BYTES {
+                let bytes = self.input.first_chunk::<HEADER_BYTES>().ok_or("no header")?;
+                let header = Header::parse(bytes)?;
+                if self.input.len() == HEADER_BYTES + header.size as usize {
+                    let payload = self.input.split_off(HEADER_BYTES);
+                    self.input.clear();
+                    return Ok(Some((header, payload)));
+                }
+            }
+            // Only what belongs to this message is read: descriptors come with its first byte.
+            let mut bytes = vec![0; wanted - self.input.len()];
+            let n = match receive(&self.stream, &mut bytes, &mut self.fds) {
+                Ok(0) => return Err(GONE.to_owned()),
+                Ok(n) => n,
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
+                Err(e) => return Err(e.to_string()),
+            };
+            if self.fds.len() > MAX_FDS {
+                return Err(format!("{} descriptors in a message", self.fds.len()));
+            }
+            self.input.extend_from_slice(&bytes[..n]);
+        }
+    }
+}
+
+/// Why a connection ends that was ended by the other side.
+const GONE: &str = "the front end has gone";
+
+/// Reads bytes, and the descriptors that come with them.
+fn receive(
+    stream: &UnixStream,
+    bytes: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+) -> rustix::io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(bytes)];
+    let got = recvmsg(stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    Ok(got.bytes)
+}

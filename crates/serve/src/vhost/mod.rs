@@ -1,0 +1,25 @@
+//! virtio-blk over vhost-user: drives for guests (User-Mode Linux, QEMU), in real or virtual time.
+//!
+//! Picture:    guest -> socket -> [`session::Session`] (memory, rings) -> [`blk`] requests ->
+//!             drive; back come used descriptors and a call.
+//! Own code:   the `vhost` crate knows the flag of in-band notifications and not the message
+//!             (`VRING_KICK`), and takes no memory table that is longer than its regions, as that
+//!             of User-Mode Linux is. Guest memory and rings are rust-vmm's.
+//! Trust:      what stands in guest memory is checked; that the guest does not cut the file short
+//!             that holds it cannot be.
+//! Left out:   logging of dirty memory and in-flight tracking (migration), packed rings.
+//! Source:     docs/interop/vhost-user.rst of QEMU; virtio 1.3, 5.2; `drivers/block/virtio_blk.c`
+//!             and `arch/um/drivers/virtio_uml.c` of Linux 6.12.
+
+pub mod blk;
+mod config;
+mod external;
+mod machine;
+mod memory;
+mod real;
+mod ring;
+pub mod session;
+mod wire;
+
+pub use external::{Ended, Guest};
+pub use machine::Machine;
