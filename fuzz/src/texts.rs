@@ -121,6 +121,10 @@ pub fn words(input: &[u8]) {
             }
         }
         "device" => {
+            // A word that is a file's name would be whatever this machine has there.
+            if wp_lab::device_file::path_of(wp_lab::spec::name_and_rest(word).0).is_some() {
+                return;
+            }
             let Ok((name, params)) = wp_lab::spec::device(word) else { return };
             let Some(entry) = wp_device::find(&name) else { return };
             let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
@@ -209,6 +213,12 @@ pub fn lists(input: &[u8]) {
             }
         }
         "campaign" => campaign(list),
+        "device" => {
+            if let Ok(device) = wp_lab::device_file::parse("device", list) {
+                let again = wp_lab::device_file::parse("again", &device.text());
+                assert_eq!(again.expect("a device that we wrote").numbers, device.numbers);
+            }
+        }
         "zones" => {
             if let Ok(zones) = zone_report::parse(list) {
                 let text = zone_report::text(&zones);

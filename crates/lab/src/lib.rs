@@ -7,6 +7,7 @@
 pub mod claims;
 pub mod classify;
 pub mod crash;
+pub mod device_file;
 pub mod drive;
 pub mod each;
 pub mod experiment;

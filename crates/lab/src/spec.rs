@@ -2,7 +2,7 @@
 
 use wp_vfs::{FsEntry, Options};
 
-use crate::registry;
+use crate::{device_file, registry};
 
 /// Splits `ext4,era=3.4,nobarrier` into an entry's name and its options.
 pub fn name_and_rest(text: &str) -> (&str, &str) {
@@ -28,19 +28,31 @@ pub fn devices(text: &str) -> Result<(Device, Vec<Device>), String> {
     Ok((device(first)?, more.collect::<Result<_, _>>()?))
 }
 
-/// A device preset's name and the parameters that replace its own, from `ssd-128,queue_depth=1`.
-pub fn device(text: &str) -> Result<(String, Vec<(String, u64)>), String> {
+/// A device preset's name and the parameters that replace its own, from `ssd-128,queue_depth=1`, or
+/// from a file (`my.toml,queue_depth=1`, `file:my,queue_depth=1`; [`device_file`]), whose numbers are
+/// replaced too.
+///
+/// Errors: a parameter that is no `key=number`; a file that cannot be read or describes no device.
+pub fn device(text: &str) -> Result<Device, String> {
     let (name, rest) = name_and_rest(text);
-    let mut params = Vec::new();
+    let (name, mut params) = match device_file::path_of(name) {
+        None => (name.to_owned(), Vec::new()),
+        Some(path) => {
+            let file = device_file::read(path)?;
+            (file.base.name.to_owned(), file.params())
+        }
+    };
     for p in rest.split(',').filter(|p| !p.is_empty()) {
         let (key, value) =
             p.split_once('=').ok_or_else(|| format!("device parameter `{p}`: write key=number"))?;
         let value = value
             .parse()
             .map_err(|_| format!("device parameter {key}: `{value}` is not a whole number"))?;
+        // What is written later holds: here over the file's.
+        params.retain(|(k, _)| k != key);
         params.push((key.to_owned(), value));
     }
-    Ok((name.to_owned(), params))
+    Ok((name, params))
 }
 
 /// Bytes from `64M`, `29GiB`, `4096`.

@@ -10,6 +10,7 @@
 
 mod blkparse;
 pub mod blktrace;
+pub mod compare;
 mod disksim;
 mod error;
 mod format;
