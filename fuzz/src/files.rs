@@ -9,7 +9,9 @@ use wp_lab::reference::{Filed, KernelRun, parse_tsv, summarise};
 use wp_lab::results::{events_to_ndjson, parse_classes, parse_events};
 use wp_medium::write_log::{LogEntry, Until, WriteLog, write_log};
 use wp_medium::{Medium, View};
+use wp_report::compare::Comparison;
 use wp_report::diff::{Side, What, diff};
+use wp_report::run::{Run, SYNCS, Seen, WHOLE, WRITES};
 
 use wp_trace::replay::{Mode, Options, ReplayError, replay};
 use wp_trace::{Action, File, Format, Requests, Select, Trace};
@@ -127,16 +129,27 @@ fn views(records: &[Record], classes: &BTreeMap<usize, String>) {
     let _ = wp_block::trace::blkparse(records, TraceDevice::default());
     let _ = wp_block::trace::issues(records, Issues::All);
     let _ = wp_trace::blktrace::write(records, TraceDevice::default());
-    let _ = wp_report::perfetto::write(records);
+    let stages = &wp_base::stage::UNKNOWN;
+    let seen = Seen::new(Run { records, classes, stages, survives: false, zone_sectors: Some(64) });
+    let _ = wp_report::perfetto::write(&seen);
     let _ = wp_report::requests::requests(records);
     for sum in wp_report::latency::stages(records).values() {
         let _ = sum.average();
     }
-    for op in 0..4 {
-        if let Ok(e) = wp_report::explain::explain(records, classes, op) {
-            let _ = (e.text(), e.json());
-        }
+    let names = [SYNCS, WHOLE, WRITES].concat();
+    let calls = seen.calls(&names);
+    for call in calls.iter().take(4) {
+        let e = wp_report::explain::explain(&seen, *call);
+        let _ = (e.text(), e.json());
+        let flow = wp_report::flow::flow(&seen, *call);
+        let _ = (flow.text(), flow.json());
+        let _ = (wp_report::draw::mermaid(&flow), wp_report::draw::svg(&flow));
     }
+    let _ = wp_report::summary::summary(&seen, &calls).text();
+    let measured = || wp_report::compare::Measured::new(&seen, &calls);
+    let (a, b, calls) = ("a".to_owned(), "b".to_owned(), "fsync".to_owned());
+    let same = Comparison { a, b, calls, left: measured(), right: measured() };
+    let _ = (same.text(), same.json());
     let half = &records[records.len() / 2..];
     let side = |records, start| Side { name: "one", records, classes, start: Sector(start) };
     let what = What { actions: "QMFIDCJ".to_owned(), times: true };

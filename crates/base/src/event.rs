@@ -226,6 +226,13 @@ impl BlockAction {
     }
 }
 
+/// Step of an [`Event::Fs`]: the task of the record asks for it.
+pub const FS_ASKED: &str = "asked";
+/// Step of an [`Event::Fs`]: it begins.
+pub const FS_BEGIN: &str = "begin";
+/// Step of an [`Event::Fs`]: it is over.
+pub const FS_END: &str = "end";
+
 /// One event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -255,6 +262,18 @@ pub enum Event {
         /// Event's own number (inode, blocks, …).
         value: u64,
     },
+    /// A file system was asked for, begins, goes on in or ends a piece of work that several calls may
+    /// share. jbd2 tells the phases of its commits as [`Event::Jbd2`].
+    Fs {
+        /// Which: `commit`, `checkpoint`, `log`, `garbage collection`, ….
+        work: &'static str,
+        /// [`FS_ASKED`], [`FS_BEGIN`], [`FS_END`], or the name of a phase.
+        step: &'static str,
+        /// Its number: transaction, version of a checkpoint, ….
+        id: u64,
+        /// Why it was asked for or begun; empty where that goes without saying.
+        why: &'static str,
+    },
     /// A task was charged modelled CPU time, by operation.
     Cpu {
         /// Name of the operation in the cost profile.
@@ -268,6 +287,8 @@ pub enum Event {
         task: Rc<str>,
         /// Its own sleep ended; nobody woke it.
         timer: bool,
+        /// Name of the lock, queue or completion that it had waited for; empty if none is known.
+        on: &'static str,
     },
     /// The task of this record got a core (`sched_switch` to it). Only where CPU time is modelled.
     SwitchIn {
@@ -347,6 +368,8 @@ impl Class {
     pub const DEVICE: Class = Class(32);
     /// [`Event::Wakeup`], [`Event::SwitchIn`] and [`Event::SwitchOut`].
     pub const SCHED: Class = Class(64);
+    /// [`Event::Fs`].
+    pub const FS: Class = Class(128);
     /// Everything.
     pub const ALL: Class = Class(u32::MAX);
 }

@@ -8,6 +8,7 @@ pub mod event;
 pub mod live;
 pub mod rng;
 pub mod site;
+pub mod stage;
 pub mod units;
 pub mod zone;
 pub mod zone_report;

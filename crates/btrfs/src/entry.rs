@@ -80,6 +80,7 @@ pub static ENTRY: FsEntry = FsEntry {
     survey: |overlay, o| image::survey(overlay, &how(o)?),
     blocks: |view| Ok(Box::new(crate::evidence::Blocks::read(view)?) as Box<dyn BlockMap>),
     eras,
+    stages: &crate::stages::STAGES,
 };
 
 /// A kernel version, such as 6.12.

@@ -10,7 +10,8 @@ use wp_vfs::BlockMap;
 use crate::core::{Core, Disk};
 use crate::disk::chunk::group;
 use crate::disk::extent::{Extent, flag};
-use crate::disk::{Key, Reference, SuperBlock, id, kind, wide};
+use crate::disk::node::{HEADER_BYTES, ITEM_BYTES};
+use crate::disk::{Header, Item, Key, Reference, SuperBlock, id, kind, view as view_of, wide};
 
 /// Bytes of a block here: a sector of the format.
 const BLOCK: u64 = 4096;
@@ -29,6 +30,10 @@ pub struct Blocks {
     runs: BTreeMap<u64, Run>,
     /// Chunks on the device by their first block, for what no extent has.
     chunks: BTreeMap<u64, Run>,
+    /// Blocks of a tree block.
+    node_blocks: u64,
+    /// What tree blocks begin with.
+    uuid: [u8; 16],
 }
 
 fn class_of_tree(tree: u64) -> &'static str {
@@ -45,11 +50,33 @@ fn class_of_tree(tree: u64) -> &'static str {
     }
 }
 
+/// What a tree block is by its head and first item; `None` if it is none.
+fn class_of_head(head: &[u8], uuid: [u8; 16]) -> Option<&'static str> {
+    let header: &Header = view_of(head, 0)?;
+    if header.fsid != uuid || header.nritems.get() == 0 {
+        return None;
+    }
+    let owner = header.owner.get();
+    if owner != id::TREE_LOG || header.level > 0 {
+        return Some(class_of_tree(owner));
+    }
+    // The tree of log trees and a log tree are both of this owner.
+    let first: &Item = view_of(head, HEADER_BYTES)?;
+    let key = first.key.get();
+    let leads_to_logs = key.objectid == id::TREE_LOG && key.kind == kind::ROOT_ITEM;
+    Some(if leads_to_logs { "log_root_tree" } else { "log_tree" })
+}
+
 impl Blocks {
     /// Reads an image. Errors: those of its trees.
     pub fn read(view: &dyn View) -> FsResult<Blocks> {
         let mut core = Core::open(Disk::of_view(view))?;
-        let mut out = Blocks { runs: BTreeMap::new(), chunks: BTreeMap::new() };
+        let mut out = Blocks {
+            runs: BTreeMap::new(),
+            chunks: BTreeMap::new(),
+            node_blocks: wide(core.node_bytes()) / BLOCK,
+            uuid: core.super_block().tree_uuid(),
+        };
         for c in core.chunks().iter() {
             let class = match c.flags & group::KINDS {
                 group::DATA => "free_data",
@@ -124,5 +151,22 @@ impl BlockMap for Blocks {
     fn owner(&self, block: u64) -> Option<(u64, u64)> {
         let (within, run) = Blocks::find(&self.runs, block)?;
         run.owner.map(|(ino, first)| (ino, first + within))
+    }
+
+    fn written(&self, view: &dyn View, block: u64) -> &'static str {
+        let in_use = Blocks::find(&self.runs, block);
+        let chunk = Blocks::find(&self.chunks, block);
+        match (in_use, chunk) {
+            // Nothing but data is written there.
+            (None, Some((_, run))) if run.class == "free_data" => "data",
+            (None, Some((within, _))) => {
+                let mut head = [0u8; HEADER_BYTES + ITEM_BYTES];
+                let at = (block - within % self.node_blocks) * BLOCK;
+                let read = view.read_at(at, &mut head).is_ok();
+                let told = class_of_head(&head, self.uuid).filter(|_| read);
+                told.unwrap_or_else(|| self.class(block))
+            }
+            _ => self.class(block),
+        }
     }
 }

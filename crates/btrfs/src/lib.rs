@@ -19,6 +19,7 @@ pub mod refs;
 pub mod replay;
 pub mod site;
 pub mod space;
+mod stages;
 pub mod trans;
 pub mod tree;
 

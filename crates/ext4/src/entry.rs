@@ -236,6 +236,7 @@ pub static ENTRY: FsEntry = FsEntry {
     check,
     blocks,
     eras,
+    stages: &crate::stages::STAGES,
 };
 
 fn era_of(o: &Options) -> FsResult<Era> {

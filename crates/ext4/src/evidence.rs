@@ -136,6 +136,8 @@ pub struct Blocks {
     classes: BlockClasses,
     block_bytes: u32,
     control: BTreeMap<u64, u32>,
+    /// Log block from which on fast commits go.
+    fast_from: u32,
 }
 
 impl Blocks {
@@ -144,8 +146,18 @@ impl Blocks {
         let image = Image::open(view)?;
         let block_bytes = image.geometry().block_size.bytes();
         let mut control = BTreeMap::new();
+        let mut fast_from = u32::MAX;
         if image.super_block().has_internal_journal() {
-            for (_, first, len) in log_map(&image)?.blocks {
+            let log = log_map(&image)?;
+            let length = log.blocks.iter().map(|(at, _, len)| at + len).max().unwrap_or(0);
+            let mut bytes = vec![0u8; block_bytes as usize];
+            view.read_at(log.block(0).unwrap_or(0) * u64::from(block_bytes), &mut bytes)?;
+            let jsb = <log_disk::SuperBlock as zerocopy::FromBytes>::read_from_prefix(&bytes);
+            let fast = jsb.map_or(0, |(jsb, _)| jsb.fast_commit_blocks());
+            if fast > 0 {
+                fast_from = length.saturating_sub(fast);
+            }
+            for (_, first, len) in log.blocks {
                 for block in first..first + u64::from(len) {
                     let mut head = [0u8; 8];
                     view.read_at(block * u64::from(block_bytes), &mut head)?;
@@ -155,7 +167,7 @@ impl Blocks {
                 }
             }
         }
-        Ok(Blocks { classes: BlockClasses::of(&image)?, block_bytes, control })
+        Ok(Blocks { classes: BlockClasses::of(&image)?, block_bytes, control, fast_from })
     }
 }
 
@@ -173,6 +185,13 @@ impl BlockMap for Blocks {
                 _ => "journal",
             },
             other => other.name(),
+        }
+    }
+
+    fn written(&self, _: &dyn View, block: u64) -> &'static str {
+        match self.classes.class(block) {
+            BlockClass::Journal { log } if log >= self.fast_from => "fast_commit",
+            _ => self.class(block),
         }
     }
 

@@ -13,6 +13,7 @@ pub mod fs;
 pub mod image;
 pub mod mkfs;
 pub mod site;
+mod stages;
 
 pub use entry::ENTRY;
 pub use fs::era;

@@ -215,6 +215,7 @@ pub static ENTRY: FsEntry = FsEntry {
     survey: |overlay, o| image::survey(overlay, &how(o)?),
     blocks: |view| Ok(Box::new(crate::evidence::Blocks::read(view)?) as Box<dyn BlockMap>),
     eras,
+    stages: &crate::stages::STAGES,
 };
 
 fn how(o: &Options) -> FsResult<RecoverOptions> {

@@ -11,6 +11,7 @@ pub mod fs;
 pub mod image;
 pub mod mkfs;
 pub mod site;
+mod stages;
 pub mod zoned;
 
 pub use entry::ENTRY;

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
-use wp_base::event::{Class, Event, Flags};
+use wp_base::event::{Class, Event, FS_ASKED, Flags};
 use wp_base::live::{Kind, Tally};
 use wp_base::{BlockSize, FsError, FsResult, Span, Time};
 use wp_cache::{Bdev, ErrMark};
@@ -267,6 +267,8 @@ impl Journal {
     pub fn request_commit(&self, tid: u32) {
         let wake = self.st.borrow_mut().request_commit(tid, self.rt.now());
         if wake {
+            let id = u64::from(tid);
+            self.rt.emit(Class::FS, || Event::Fs { work: "commit", step: FS_ASKED, id, why: "" });
             self.wait_commit.wake_all();
         }
     }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use wp_base::FsResult;
 use wp_base::event::{BlockAction, Event, Record, rwbs};
 use wp_base::{Sector, Time};
-use wp_medium::View;
+use wp_medium::{MediumView, View};
 use wp_vfs::{BlockMap, FsEntry, Options};
 
 use crate::reference::TraceLine;
@@ -19,6 +19,8 @@ pub struct Classifier {
     map: Box<dyn BlockMap>,
     names: BTreeMap<u64, String>,
     start: Sector,
+    /// The image, if what nothing uses any more is named, too.
+    past: Option<MediumView>,
 }
 
 impl Classifier {
@@ -31,16 +33,38 @@ impl Classifier {
     ) -> FsResult<Classifier> {
         let listing = (fs.inspect)(view, options, false)?;
         let names = listing.files.into_iter().map(|f| (f.ino, f.path)).collect();
-        Ok(Classifier { map: (fs.blocks)(view)?, names, start })
+        Ok(Classifier { map: (fs.blocks)(view)?, names, start, past: None })
+    }
+
+    /// The same for the writes of a whole run: what nothing uses any more at its end has the class
+    /// of what stands there ([`BlockMap::written`]), and metadata of a file has its name, too. An
+    /// image whose files cannot be listed so, as one whose recovery looks at zones, has no names.
+    /// Errors: as [`Classifier::new`].
+    pub fn of_writes(
+        fs: &FsEntry,
+        options: &Options,
+        view: MediumView,
+        start: Sector,
+    ) -> FsResult<Classifier> {
+        let files = (fs.inspect)(&view, options, false).map_or(Vec::new(), |found| found.files);
+        let names = files.into_iter().map(|f| (f.ino, f.path)).collect();
+        Ok(Classifier { map: (fs.blocks)(&view)?, names, start, past: Some(view) })
     }
 
     /// Class of one block of the image; file data with the file's name: `data:f_3`.
     pub fn block(&self, block: u64) -> String {
-        let class = self.map.class(block);
-        match self.map.owner(block).and_then(|(ino, _)| self.names.get(&ino)) {
-            Some(name) if class == "data" => format!("data:{name}"),
-            _ => class.to_owned(),
-        }
+        let name = self.map.owner(block).and_then(|(ino, _)| self.names.get(&ino));
+        let Some(view) = &self.past else {
+            let class = self.map.class(block);
+            return match name {
+                Some(name) if class == "data" => format!("data:{name}"),
+                _ => class.to_owned(),
+            };
+        };
+        let class = self.map.written(view, block);
+        // What joins names in a range stands in none of them.
+        let plain = |name: &String| name.replace(['+', '*', ':', '\t', '\n'], "_");
+        name.map_or(class.to_owned(), |name| format!("{class}:{}", plain(name)))
     }
 
     /// Classes of a device range: `journal*5`, `inode_table*2+gdt`, `data:f_0+data:f_1`.
@@ -52,7 +76,9 @@ impl Classifier {
         for block in rel / per..last {
             let class = self.block(block);
             match runs.last_mut() {
-                Some((c, n)) if *c == class && !class.starts_with("data:") => *n += 1,
+                Some((c, n)) if *c == class && (self.past.is_some() || !c.starts_with("data:")) => {
+                    *n += 1;
+                }
                 _ => runs.push((class, 1)),
             }
         }

@@ -16,8 +16,9 @@ use sha2::{Digest, Sha256};
 use wp_base::event::{BlockAction, DeviceWork, Die, Event, Flags, Op, Record, Work, ZoneOp};
 use wp_base::{Sector, Span, Time};
 use wp_block::Limits;
+use wp_vfs::FsEntry;
 
-use crate::classify;
+use crate::{classify, registry};
 
 /// Version of what a run's bytes depend on besides its inputs. Raise it with any change of results.
 pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
@@ -81,8 +82,11 @@ pub fn events_to_ndjson(records: &[Record]) -> Vec<u8> {
                 json!({ "e": "jbd2", "what": what, "tid": tid, "v": value })
             }
             Event::Cpu { what, span } => json!({ "e": "cpu", "what": what, "ns": span.0 }),
-            Event::Wakeup { task, timer } => {
-                json!({ "e": "wakeup", "who": &**task, "timer": timer })
+            Event::Wakeup { task, timer, on } => {
+                json!({ "e": "wakeup", "who": &**task, "timer": timer, "on": on })
+            }
+            Event::Fs { work, step, id, why } => {
+                json!({ "e": "fs", "work": work, "step": step, "id": id, "why": why })
             }
             Event::SwitchIn { core } => json!({ "e": "in", "core": core }),
             Event::SwitchOut { ready } => json!({ "e": "out", "ready": ready }),
@@ -185,6 +189,32 @@ fn read_device_work(v: &Value) -> Result<DeviceWork, String> {
         return Err("it ends before it begins".to_owned());
     }
     Ok(work)
+}
+
+/// What a result's run was on.
+pub struct Setting {
+    /// Its file system.
+    pub fs: &'static FsEntry,
+    /// First sector of its partition.
+    pub start: Sector,
+}
+
+/// The setting of a result, by its `resolved.toml`.
+///
+/// Errors: the host's; a file that is none, or names no file system of this build.
+pub fn setting(dir: &Path) -> io::Result<Setting> {
+    let path = dir.join("resolved.toml");
+    let text = std::fs::read_to_string(&path)?;
+    let wrong = |what: String| io::Error::other(format!("{}: {what}", path.display()));
+    let document: toml::Table = text.parse().map_err(|e| wrong(format!("{e}")))?;
+    let table = document.get("fs").and_then(toml::Value::as_table);
+    let name = table.and_then(|t| t.get("name")).and_then(toml::Value::as_str);
+    let name = name.ok_or_else(|| wrong("no `fs.name`".to_owned()))?;
+    let fs = registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, name);
+    let start = document.get("partition_start").and_then(toml::Value::as_integer);
+    let start = start.and_then(|s| u64::try_from(s).ok());
+    let start = start.ok_or_else(|| wrong("no number `partition_start`".to_owned()))?;
+    Ok(Setting { fs: fs.map_err(wrong)?, start: Sector(start) })
 }
 
 /// What the device of a result is, by its `resolved.toml`.
@@ -314,7 +344,18 @@ fn record(v: &Value, tasks: &mut BTreeSet<Rc<str>>) -> Result<Record, String> {
         }
         "jbd2" => Event::Jbd2 { what: name(text("what")?)?, tid: small("tid")?, value: num("v")? },
         "cpu" => Event::Cpu { what: name(text("what")?)?, span: Span(num("ns")?) },
-        "wakeup" => Event::Wakeup { task: task_named(text("who")?, tasks), timer: truth("timer")? },
+        "wakeup" => Event::Wakeup {
+            task: task_named(text("who")?, tasks),
+            timer: truth("timer")?,
+            // Events of before it was told have none.
+            on: name(v["on"].as_str().unwrap_or_default())?,
+        },
+        "fs" => Event::Fs {
+            work: name(text("work")?)?,
+            step: name(text("step")?)?,
+            id: num("id")?,
+            why: name(text("why")?)?,
+        },
         "in" => Event::SwitchIn { core: small("core")? },
         "out" => Event::SwitchOut { ready: truth("ready")? },
         "enter" => Event::SyscallEnter {
@@ -433,7 +474,12 @@ mod tests {
         let events = [
             Event::Jbd2 { what: "start_commit", tid: 7, value: 1 },
             Event::Cpu { what: "syscall", span: Span(250) },
-            Event::Wakeup { task: "jbd2/sdb1-8".into(), timer: false },
+            Event::Wakeup {
+                task: "jbd2/sdb1-8".into(),
+                timer: false,
+                on: "journal commit request",
+            },
+            Event::Fs { work: "commit", step: "asked", id: 7, why: "somebody asked" },
             Event::SwitchIn { core: 7 },
             Event::SwitchOut { ready: true },
             Event::SyscallEnter { name: "fsync", id: 3, target: "22".into() },

@@ -19,6 +19,8 @@ pub struct Blocks {
     /// The block with the super block at the end of the device.
     last: u64,
     told: BTreeMap<u64, Told>,
+    /// The same of segments that are free again.
+    past: BTreeMap<u64, Told>,
 }
 
 impl Blocks {
@@ -26,11 +28,14 @@ impl Blocks {
     pub fn read(view: &dyn View) -> FsResult<Blocks> {
         let image = Image::open(view)?;
         let g = image.geometry().clone();
-        let mut told = BTreeMap::new();
+        let (mut told, mut past) = (BTreeMap::new(), BTreeMap::new());
         for segment in 0..g.segments {
             let used = u64::from(image.usage(segment)?.nblocks.get());
             let (start, end) = g.segment(segment);
             read_segment(&image, start, (start + used).min(end), &mut told)?;
+            if used == 0 {
+                read_segment(&image, start, end, &mut past)?;
+            }
         }
         // Logs behind the checkpoint are in no usage yet.
         if let Some(orphans) = image.tip().orphans {
@@ -38,7 +43,7 @@ impl Blocks {
             read_segment(&image, orphans.start, end, &mut told)?;
         }
         let last = SuperBlock::second_at(view.len_bytes()) >> g.block_bits;
-        Ok(Blocks { g, last, told })
+        Ok(Blocks { g, last, told, past })
     }
 }
 
@@ -110,5 +115,11 @@ impl BlockMap for Blocks {
     }
     fn owner(&self, block: u64) -> Option<(u64, u64)> {
         self.told.get(&block)?.1
+    }
+    fn written(&self, _: &dyn View, block: u64) -> &'static str {
+        match (self.class(block), self.past.get(&block)) {
+            ("free", Some((class, _))) => class,
+            (class, _) => class,
+        }
     }
 }

@@ -12,6 +12,7 @@ pub mod image;
 pub mod log;
 pub mod mkfs;
 pub mod site;
+mod stages;
 
 pub use entry::ENTRY;
 pub use evidence::Blocks;

@@ -114,6 +114,24 @@ pub struct Phase {
     pub lines: Vec<Line>,
 }
 
+impl Phase {
+    /// Its name and how many events are the same and differ.
+    fn heading(&self) -> String {
+        let count = |kind: Kind| self.lines.iter().filter(|l| l.kind == kind).count();
+        format!(
+            "== {}: {} same, {} only in A, {} only in B, {} moved, {} retimed; {} ns in A, {} ns in B",
+            self.name,
+            self.same,
+            count(Kind::OnlyA),
+            count(Kind::OnlyB),
+            count(Kind::Moved),
+            count(Kind::Retimed),
+            self.a_ns,
+            self.b_ns
+        )
+    }
+}
+
 /// The comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diff {
@@ -236,24 +254,27 @@ impl Diff {
         self.phases.iter().any(|p| !p.lines.is_empty())
     }
 
+    /// How many events of each phase differ, in a line each.
+    pub fn counts(&self) -> String {
+        let mut out = String::new();
+        let mut line = |text: String| writeln!(out, "{text}").expect("a string takes it");
+        for p in self.phases.iter().filter(|p| !p.lines.is_empty()) {
+            line(p.heading());
+        }
+        line(match self.differs() {
+            true => "the runs differ (--events lists the events)".to_owned(),
+            false => "no difference".to_owned(),
+        });
+        out
+    }
+
     /// For people: a heading for each phase, `-` only in A, `+` only in B, `~` in both but changed.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let mut line = |text: String| writeln!(out, "{text}").expect("a string takes it");
         line(format!("A {}\nB {}", self.a, self.b));
         for p in &self.phases {
-            let count = |kind: Kind| p.lines.iter().filter(|l| l.kind == kind).count();
-            line(format!(
-                "== {}: {} same, {} only in A, {} only in B, {} moved, {} retimed; {} ns in A, {} ns in B",
-                p.name,
-                p.same,
-                count(Kind::OnlyA),
-                count(Kind::OnlyB),
-                count(Kind::Moved),
-                count(Kind::Retimed),
-                p.a_ns,
-                p.b_ns
-            ));
+            line(p.heading());
             for l in p.lines.iter().take(LISTED_MAX) {
                 let sector = |s: Option<i64>| s.map_or("-".to_owned(), |s| s.to_string());
                 let ns = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());

@@ -9,22 +9,25 @@
 //!             that survives, else at the end of a flush that was sent after its completion.
 //! Seen:       the same with the time at which the model had programmed them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use wp_base::event::{DeviceWork, Flags, Record, Work, rwbs};
+use wp_base::event::{DeviceWork, Event, Work, rwbs};
 use wp_base::{Sector, Time};
 
 use crate::commands::Inside;
-use crate::explain::{Call, Explanation, Namer, NoSuchSync, micros};
+use crate::explain::{Explanation, Namer, PREPARE, explain, micros, signed};
 use crate::requests::Request;
-use crate::walk::{Doing, Role, Walk};
+use crate::run::{Call, Seen};
+use crate::shared::Served;
+use crate::waits;
+use crate::walk::{Doing, Role};
 
+/// Pairs that may persist out of order which the text lists.
+const PAIRS_MAX: usize = 16;
 /// Columns of a moment in the picture.
 const COLUMN: usize = 6;
-/// What prepares a request, in a step's name.
-const PREPARE: &str = "prepare and dispatch: ";
 
 /// Something that the call did or waited for. Steps follow one another without gaps.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,8 +36,24 @@ pub struct Step {
     pub from_ns: u64,
     /// Its length.
     pub ns: u64,
+    /// The task that did it or waited.
+    pub who: String,
     /// What, as [`crate::explain`] names stages.
     pub what: String,
+}
+
+/// Something that is no request and no wait: what the file system told on its way. Nanoseconds
+/// since the call, negative before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// When.
+    pub at_ns: i64,
+    /// The task.
+    pub who: String,
+    /// What, in words.
+    pub what: String,
+    /// The task that it is told to: who is asked, or who goes on.
+    pub to: Option<String>,
 }
 
 /// A command that the call sent to the device. Times are nanoseconds since the call.
@@ -42,6 +61,8 @@ pub struct Step {
 pub struct Sent {
     /// `data`, `node`, `flush`, …
     pub name: String,
+    /// Who had submitted it; of a flush who issued it.
+    pub by: String,
     /// Letters of its flags.
     pub rwbs: String,
     /// First sector.
@@ -85,8 +106,12 @@ pub struct OutOfOrder {
 /// The flow of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Flow {
-    /// `fsync` or `fdatasync`.
+    /// `fsync`, `fdatasync`, ….
     pub call: String,
+    /// What it was called on.
+    pub target: String,
+    /// By whom.
+    pub task: String,
     /// How long it took.
     pub total_ns: u64,
     /// Is what the device has completed safe from power cuts?
@@ -95,37 +120,28 @@ pub struct Flow {
     pub steps: Vec<Step>,
     /// What it sent, in order.
     pub sent: Vec<Sent>,
+    /// What the file system told: inodes that were filed with the transaction, who asked for what,
+    /// phases of commits and checkpoints.
+    pub notes: Vec<Note>,
     /// What may persist out of order.
     pub out_of_order: Vec<OutOfOrder>,
 }
 
-/// The flow of the `op`-th fsync or fdatasync (from 1). `classes` as in [`crate::explain`];
-/// `survives`: the device's cache survives power cuts, or there is none.
-pub fn flow(
-    records: &[Record],
-    classes: &BTreeMap<usize, String>,
-    op: usize,
-    survives: bool,
-) -> Result<Flow, NoSuchSync> {
-    let call = Call::find(records, op)?;
-    let walk = Walk::new(records);
-    let inside = Inside::new(records, &walk.requests);
-    let named = Namer { records, classes, walk: &walk, inside: &inside };
-    let path = call.explain(&named);
+/// The flow of a call. Panics if it is none of the run.
+pub fn flow(seen: &Seen<'_>, call: Call) -> Flow {
+    let (records, walk, inside) = (seen.run.records, &seen.walk, &seen.inside);
+    let named = Namer::new(seen, call);
+    let path = explain(seen, call);
+    let survives = seen.run.survives;
     let (from, to) = (records[call.enter].at, records[call.exit].at);
     let on_path: Vec<usize> = walk
         .back(call.exit, from)
         .iter()
         .filter_map(|s| if let Doing::Request(i, _) = s.doing { Some(i) } else { None })
         .collect();
-    let task = &records[call.enter].task;
-    let is_own = |i: usize, r: &Request| {
-        let queued = r.bios.iter().map(|b| b.queued);
-        let by_call = queued
-            .filter(|m| (call.enter..call.exit).contains(&m.index))
-            .any(|m| records[m.index].task == *task);
-        by_call || on_path.contains(&i) || r.is_flush()
-    };
+    let of_call: BTreeSet<usize> = path.requests.iter().map(|r| r.request).collect();
+    let is_own =
+        |i: usize, r: &Request| of_call.contains(&i) || on_path.contains(&i) || r.is_flush();
     let mut sent: Vec<(usize, Sent)> = walk
         .requests
         .iter()
@@ -136,7 +152,7 @@ pub fn flow(
         .filter_map(|(_, r)| {
             let (issued, done) = (r.issued?, r.done?);
             let within = call.enter < issued.index && done.at <= to;
-            within.then(|| (issued.index, one(&named, &inside, r, from)))
+            within.then(|| (issued.index, one(&named, inside, r, from)))
         })
         .collect();
     sent.sort_by_key(|(index, _)| *index);
@@ -144,7 +160,70 @@ pub fn flow(
     promise(&mut sent, survives);
     let steps = steps(&path, &sent);
     let out_of_order = out_of_order(&sent);
-    Ok(Flow { call: path.call, total_ns: path.total_ns, survives, steps, sent, out_of_order })
+    Flow {
+        notes: notes(seen, call),
+        call: path.call,
+        target: path.target,
+        task: path.task,
+        total_ns: path.total_ns,
+        survives,
+        steps,
+        sent,
+        out_of_order,
+    }
+}
+
+/// What the file system told within the call, or before it of the work that served the call.
+fn notes(seen: &Seen<'_>, call: Call) -> Vec<Note> {
+    let records = seen.run.records;
+    let at = records[call.enter].at;
+    let task = &*records[call.enter].task;
+    let served = Served::new(records, &seen.pieces, &[(call.enter, call.exit, task)]);
+    let mut out: Vec<(usize, Note)> = Vec::new();
+    let mut put = |index: usize, who: &str, what: String, to: Option<&str>| {
+        let at_ns = waits::signed_since(records[index].at, at);
+        let (who, to) = (who.to_owned(), to.map(str::to_owned));
+        out.push((index, Note { at_ns, who, what, to }));
+    };
+    let mut commits: BTreeSet<u64> = BTreeSet::new();
+    let ours = (0..seen.pieces.len()).filter(|n| served.serves(*n, 0));
+    for p in ours.map(|n| &seen.pieces[n]) {
+        let name = waits::name(seen, p);
+        let doer = p.tasks.first().copied();
+        for a in &p.asked {
+            let why = if a.why.is_empty() { String::new() } else { format!(" ({})", a.why) };
+            put(a.at.index, a.task, format!("asks for {name}{why}"), doer.filter(|d| *d != a.task));
+        }
+        put(p.begin.index, doer.unwrap_or_default(), format!("begins {name}"), None);
+        for (phase, m) in &p.phases {
+            let who = &*records[m.index].task;
+            put(m.index, who, format!("{name}: {}", phase.replace('_', " ")), None);
+        }
+        if let Some(end) = p.end {
+            let who = &*records[end.index].task;
+            put(end.index, who, format!("{name} is over"), Some(task).filter(|t| *t != who));
+        }
+        if p.work == "commit" {
+            commits.insert(p.id);
+        }
+    }
+    for (i, r) in records[..call.exit].iter().enumerate() {
+        let Event::Jbd2 { what, tid, value } = r.event else { continue };
+        if !commits.contains(&tid.into()) {
+            continue;
+        }
+        match what {
+            "file_inode" => {
+                put(i, &r.task, format!("files inode {value} with transaction {tid}"), None);
+            }
+            "submit_inode_data" => {
+                put(i, &r.task, format!("writes the data of inode {value}"), None);
+            }
+            _ => {}
+        }
+    }
+    out.sort_by_key(|(index, _)| *index);
+    out.into_iter().map(|(_, note)| note).collect()
 }
 
 /// A request, without what it is promised.
@@ -168,10 +247,11 @@ fn one(named: &Namer<'_>, inside: &Inside, r: &Request, from: Time) -> Sent {
     let ends = programs.iter().map(|w| w.to.since(from).0).max().filter(|_| missing.is_empty());
     Sent {
         name: named.kind(r, if r.is_flush() { Role::Flush } else { Role::Own }),
+        by: named.by(r).to_owned(),
         rwbs: rwbs(r.op, r.flags),
         at: r.at,
         sectors: r.sectors,
-        fua: r.flags.has(Flags::FUA),
+        fua: r.is_forced(),
         sent_ns: issued.since(from).0,
         done_ns: r.done.map_or(issued, |m| m.at).since(from).0,
         promised_ns: None,
@@ -212,30 +292,38 @@ fn out_of_order(sent: &[Sent]) -> Vec<OutOfOrder> {
 /// prepares ends with each request that it sends.
 fn steps(path: &Explanation, sent: &[Sent]) -> Vec<Step> {
     let mut out: Vec<Step> = Vec::new();
-    let mut put = |from_ns: u64, to_ns: u64, what: &str| match out.last_mut() {
+    let mut put = |from_ns: u64, to_ns: u64, who: &str, what: &str| match out.last_mut() {
         _ if from_ns >= to_ns => {}
-        Some(last) if last.what == what => last.ns += to_ns - from_ns,
-        _ => out.push(Step { from_ns, ns: to_ns - from_ns, what: what.to_owned() }),
+        Some(last) if last.what == what && last.who == who => last.ns += to_ns - from_ns,
+        _ => {
+            let (who, what) = (who.to_owned(), what.to_owned());
+            out.push(Step { from_ns, ns: to_ns - from_ns, who, what });
+        }
     };
     for link in &path.links {
         let (mut from, to) = (link.from_ns, link.from_ns + link.ns);
         if link.stage.starts_with(PREPARE) {
             for s in sent.iter().filter(|s| link.from_ns < s.sent_ns && s.sent_ns < to) {
-                put(from, s.sent_ns, &format!("{PREPARE}{}", s.name));
+                put(from, s.sent_ns, &link.who, &format!("{PREPARE}{}", s.name));
                 from = s.sent_ns;
             }
         }
-        put(from, to, &link.stage);
+        put(from, to, &link.who, &link.stage);
     }
     out
 }
 
 /// A bar of the picture: its lane's name, and from when to when.
-type Bar = (String, u64, u64);
+pub(crate) type Bar = (String, u64, u64);
 
 impl Flow {
-    fn bars(&self) -> Vec<(&'static str, Vec<Bar>)> {
-        let host = self.steps.iter().map(|s| (s.what.clone(), s.from_ns, s.from_ns + s.ns));
+    /// What the host, the device and its flash do; a task that is not the caller is named.
+    pub(crate) fn bars(&self) -> Vec<(&'static str, Vec<Bar>)> {
+        let name = |s: &Step| match s.who == self.task {
+            true => s.what.clone(),
+            false => format!("{}: {}", s.who, s.what),
+        };
+        let host = self.steps.iter().map(|s| (name(s), s.from_ns, s.from_ns + s.ns));
         let link = self.sent.iter().map(|s| (s.name.clone(), s.sent_ns, s.done_ns));
         let flash = self.sent.iter().filter_map(|s| {
             let (from, to) = s.programmed_ns?;
@@ -276,9 +364,10 @@ impl Flow {
             }
             writeln!(out, "{text}").expect(line);
         }
+        let name = self.sent.iter().map(|s| s.name.chars().count()).max().unwrap_or(0).max(6);
         writeln!(
             out,
-            "\n{:<6} {:<5} {:>12} {:>8} {:>11} {:>11} {:>12} {:>12}",
+            "\n{:<name$} {:<5} {:>12} {:>8} {:>11} {:>11} {:>12} {:>12}",
             "sent", "", "sector", "sectors", "sent us", "done us", "promised us", "on flash us"
         )
         .expect(line);
@@ -291,7 +380,7 @@ impl Flow {
             let flash = s.programmed_ns.map_or(String::new(), |p| micros(p.1));
             writeln!(
                 out,
-                "{:<6} {:<5} {:>12} {:>8} {:>11} {:>11} {promised:>12} {flash:>12}",
+                "{:<name$} {:<5} {:>12} {:>8} {:>11} {:>11} {promised:>12} {flash:>12}",
                 s.name,
                 s.rwbs,
                 s.at.0,
@@ -301,12 +390,20 @@ impl Flow {
             )
             .expect(line);
         }
+        if !self.notes.is_empty() {
+            writeln!(out, "\n{:>11}  {:<16} the file system", "us", "who").expect(line);
+        }
+        for n in &self.notes {
+            let to = n.to.as_ref().map_or(String::new(), |to| format!(" -> {to}"));
+            writeln!(out, "{:>11}  {:<16} {}{to}", signed(n.at_ns), n.who, n.what).expect(line);
+        }
+        out.push('\n');
         let cache = if self.survives { "survives power cuts" } else { "is volatile" };
         if self.out_of_order.is_empty() {
             writeln!(out, "the device's cache {cache}: nothing may persist out of order")
                 .expect(line);
         }
-        for o in &self.out_of_order {
+        for o in self.out_of_order.iter().take(PAIRS_MAX) {
             let (missing, kept) = (&self.sent[o.missing], &self.sent[o.kept]);
             let until =
                 o.may.1.map_or("for ever".to_owned(), |at| format!("until {} us", micros(at)));
@@ -325,6 +422,10 @@ impl Flow {
             )
             .expect(line);
         }
+        let more = self.out_of_order.len().saturating_sub(PAIRS_MAX);
+        if more > 0 {
+            writeln!(out, "and {more} more such pairs (--json has all)").expect(line);
+        }
         out
     }
 
@@ -333,13 +434,14 @@ impl Flow {
         let steps: Vec<Value> = self
             .steps
             .iter()
-            .map(|s| json!({ "from_ns": s.from_ns, "ns": s.ns, "what": s.what }))
+            .map(|s| json!({ "from_ns": s.from_ns, "ns": s.ns, "who": s.who, "what": s.what }))
             .collect();
         let sent: Vec<Value> = self
             .sent
             .iter()
             .map(|s| {
-                json!({ "name": s.name, "rwbs": s.rwbs, "sector": s.at.0, "sectors": s.sectors,
+                json!({ "name": s.name, "by": s.by, "rwbs": s.rwbs, "sector": s.at.0,
+                    "sectors": s.sectors,
                     "sent_ns": s.sent_ns, "done_ns": s.done_ns, "promised_ns": s.promised_ns,
                     "programmed_ns": s.programmed_ns, "dies": s.dies })
             })
@@ -351,8 +453,14 @@ impl Flow {
                 json!({ "missing": o.missing, "kept": o.kept, "may_ns": o.may, "seen_ns": o.seen })
             })
             .collect();
-        json!({ "schema": "writepath.flow/1", "call": self.call, "total_ns": self.total_ns,
-            "survives": self.survives, "steps": steps, "sent": sent, "out_of_order": order })
+        let notes: Vec<Value> = self
+            .notes
+            .iter()
+            .map(|n| json!({ "at_ns": n.at_ns, "who": n.who, "what": n.what, "to": n.to }))
+            .collect();
+        json!({ "schema": "writepath.flow/1", "call": self.call, "target": self.target,
+            "task": self.task, "total_ns": self.total_ns, "survives": self.survives,
+            "steps": steps, "sent": sent, "notes": notes, "out_of_order": order })
     }
 }
 
@@ -363,6 +471,7 @@ mod tests {
     fn sent(sectors: u32, sent_ns: u64, done_ns: u64, flash: u64) -> Sent {
         Sent {
             name: "x".into(),
+            by: "w".into(),
             rwbs: "W".into(),
             at: Sector(sent_ns),
             sectors,

@@ -3,13 +3,21 @@
 //! Invariant: everything here is a function of recorded events or of the documents of runs; nothing
 //! runs, reads or writes files.
 
+mod caused;
 pub mod commands;
+pub mod compare;
 pub mod diff;
+pub mod draw;
 pub mod explain;
 pub mod flow;
 pub mod latency;
 mod myers;
+pub mod needed;
 pub mod page;
 pub mod perfetto;
 pub mod requests;
+pub mod run;
+pub mod shared;
+pub mod summary;
+pub mod waits;
 mod walk;

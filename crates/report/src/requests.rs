@@ -67,6 +67,12 @@ impl Request {
     pub fn is_sequence(&self) -> bool {
         !self.is_flush() && self.flags.any(Flags::PREFLUSH | Flags::FUA)
     }
+    /// Is it durable when its data are complete: did the device itself do what FUA asks for? Where
+    /// it cannot, the queue sends a flush behind the data, and the end comes later.
+    pub fn is_forced(&self) -> bool {
+        let at_once = |ended: Moment| self.done.is_some_and(|done| done.at == ended.at);
+        self.flags.has(Flags::FUA) && self.ended.is_none_or(at_once)
+    }
     /// When it entered: the first `Q`, or the `D` of a flush command.
     pub fn start(&self) -> Option<Moment> {
         self.bios.first().map(|b| b.queued).or(self.issued)

@@ -11,7 +11,7 @@ use wp_base::{Span, Time};
 use crate::requests::{Request, requests};
 
 /// The task of interrupt context.
-const SWAPPER: &str = "swapper";
+pub(crate) const SWAPPER: &str = "swapper";
 /// What is shown for time that interrupts took from a task.
 const INTERRUPTS: &str = "interrupts";
 
@@ -54,6 +54,17 @@ pub(crate) struct Step {
     pub from: Time,
     pub to: Time,
     pub doing: Doing,
+}
+
+/// A wait of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// Since when.
+    pub began: Time,
+    /// The task's last record before.
+    pub last: usize,
+    /// The record that ends it.
+    pub wake: usize,
 }
 
 pub(crate) struct Walk<'a> {
@@ -129,6 +140,51 @@ impl<'a> Walk<'a> {
             }
         }
         w
+    }
+
+    /// Do the records say who woke whom?
+    pub fn knows_wakeups(&self) -> bool {
+        !self.wakeups.is_empty()
+    }
+
+    /// Did the task of record `enter` wait for something but time before record `exit`?
+    pub fn waited(&self, enter: usize, exit: usize) -> bool {
+        let task: &str = &self.records[enter].task;
+        self.waits(task, enter, exit).iter().any(|w| match self.records[w.wake].event {
+            Event::Wakeup { timer, .. } => !timer,
+            _ => false,
+        })
+    }
+
+    /// The waits of a task that a wake-up between two records ends, in order.
+    pub fn waits(&self, task: &str, from: usize, to: usize) -> Vec<Wait> {
+        let woken = self.wakeups.get(task).map_or(&[][..], Vec::as_slice);
+        let own = self.by_task.get(task).map_or(&[][..], Vec::as_slice);
+        let first = woken.partition_point(|w| *w <= from);
+        let within = woken[first..].iter().take_while(|w| **w <= to);
+        let wait = |&wake: &usize| {
+            let &last = own[..own.partition_point(|i| *i < wake)].last()?;
+            let began = match self.records[last].event {
+                Event::SwitchOut { ready: true } => return None,
+                Event::SwitchOut { ready: false } => self.records[last].at,
+                // It held its core.
+                _ if self.cores => return None,
+                _ => self.bursts.get(&last).map_or(self.records[last].at, |b| b.1),
+            };
+            (began < self.records[wake].at).then_some(Wait { began, last, wake })
+        };
+        within.filter_map(wait).collect()
+    }
+
+    /// The request whose end had interrupt context wake somebody with this record.
+    pub fn ended_before(&self, wake: usize) -> Option<usize> {
+        let mut at = self.records[wake].at;
+        loop {
+            if let Some(done) = self.at(at, wake).find_map(|i| self.done.get(&i)) {
+                return Some(*done);
+            }
+            at = self.interrupt_before(at, wake)?;
+        }
     }
 
     /// The steps of what ends with record `exit`, back to time `from`, in order of time.
@@ -395,7 +451,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Does the task dispatch for others: interrupt context, or kblockd (`kworker/0:1H`)?
-fn is_block_layer(task: &str) -> bool {
+pub(crate) fn is_block_layer(task: &str) -> bool {
     task == SWAPPER || (task.starts_with("kworker/") && task.ends_with('H'))
 }
 

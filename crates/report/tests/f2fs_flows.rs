@@ -2,14 +2,23 @@
 //! what of it may persist out of order, from recorded runs.
 
 use wp_lab::paper::f2fs_oprw::{Drawn, FLOWS, Mode, Recorded, record, shortest};
+use wp_lab::registry;
 use wp_report::flow::{Flow, flow};
+use wp_report::run::{Run, SYNCS, Seen};
 
 const SEED: u64 = 1;
 
 fn recorded(mode: Mode, writes: usize) -> (Recorded, Flow) {
     let drawn: Drawn = *FLOWS.iter().find(|d| d.mode == mode).expect("it is drawn");
     let run = record(drawn, SEED, writes).expect("it runs");
-    let found = flow(&run.records, &run.classes, 1, drawn.plp).expect("one fsync");
+    let seen = Seen::new(Run {
+        records: &run.records,
+        classes: &run.classes,
+        stages: registry::FILE_SYSTEMS[1].stages,
+        survives: drawn.plp,
+        zone_sectors: None,
+    });
+    let found = flow(&seen, seen.call(SYNCS, 1).expect("one fsync"));
     assert_eq!(run.took_ns, found.total_ns, "{mode:?}");
     // Steps are whole: one ends where the next begins, the last with the call.
     let mut at = 0;

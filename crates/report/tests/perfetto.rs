@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{busy, records};
+use common::{busy, records, run};
 use prost::Message;
 use wp_base::event::{Event, Record, Work};
 use wp_lab::testing::skipped;
 use wp_report::perfetto;
+use wp_report::run::Seen;
 
 /// A slice of our trace.
 #[derive(Clone, Debug)]
@@ -77,8 +78,9 @@ fn syncs(records: &[Record]) -> usize {
 #[test]
 fn the_flow_of_an_fsync_leads_over_bio_request_and_command_to_the_die() {
     let records = records("4.6", "alloc");
-    let trace = perfetto::Trace::decode(&*perfetto::write(&records)).expect("our own messages");
-    assert_eq!(trace, perfetto::trace(&records));
+    let trace = perfetto::Trace::decode(&*perfetto::write(&Seen::new(run(&records))))
+        .expect("our own messages");
+    assert_eq!(trace, perfetto::trace(&Seen::new(run(&records))));
     let flows = flows(&trace);
     assert_eq!(flows.len(), syncs(&records));
     let mut first = flows[0].clone();
@@ -109,7 +111,7 @@ fn the_flow_of_an_fsync_leads_over_bio_request_and_command_to_the_die() {
 fn flows_begin_with_the_call_and_take_in_only_what_it_waited_for() {
     for (era, device) in [("3.4", "ssd-128"), ("4.6", "ssd-128"), ("4.6", "sata-disk-nofua")] {
         let records = busy(era, "cfq", device);
-        let trace = perfetto::trace(&records);
+        let trace = perfetto::trace(&Seen::new(run(&records)));
         let all = slices(&trace);
         let calls: Vec<&Slice> = all.iter().filter(|s| s.name.ends_with("sync")).collect();
         assert_eq!(calls.len(), syncs(&records), "{era} {device}");
@@ -153,8 +155,8 @@ fn perfettos_own_messages_take_our_traces() {
         busy("4.6", "noop", "sata-disk-nofua"),
     ];
     for records in runs {
-        let trace = perfetto::trace(&records);
-        std::fs::write(&file, perfetto::write(&records)).expect("written");
+        let trace = perfetto::trace(&Seen::new(run(&records)));
+        std::fs::write(&file, perfetto::write(&Seen::new(run(&records)))).expect("written");
         let python = Command::new("python3").arg(&script).arg(&file).output();
         let check = "Perfetto's own messages take our traces";
         let Ok(out) = python else { return skipped(check, "python3 is not installed") };

@@ -51,7 +51,7 @@ def name(uuid):
 
 last = 0
 stacks, slices, flows = defaultdict(list), [], defaultdict(list)
-instants = 0
+instants, counted = 0, defaultdict(int)
 for packet in trace.packet:
     if not packet.HasField("track_event"):
         continue
@@ -70,6 +70,11 @@ for packet in trace.packet:
         assert stack, f"{name(e.track_uuid)}: an end without a begin at {at}"
         slice = stack.pop()
         slice["to"] = at
+    elif e.type == EVENT.TYPE_COUNTER:
+        assert tracks[e.track_uuid].HasField("counter"), f"{name(e.track_uuid)} counts nothing"
+        assert e.counter_value >= 0 and not e.flow_ids
+        counted[name(e.track_uuid)] += 1
+        continue
     else:
         assert e.type == EVENT.TYPE_INSTANT and e.name
         assert not e.flow_ids
@@ -85,5 +90,5 @@ for flow, through in flows.items():
 
 json.dump({
     "packets": len(trace.packet), "tracks": [name(u) for u in tracks], "instants": instants,
-    "slices": slices, "flows": {str(f): [(s["track"], s["name"]) for s in t] for f, t in flows.items()},
+    "slices": slices, "counters": counted, "flows": {str(f): [(s["track"], s["name"]) for s in t] for f, t in flows.items()},
 }, sys.stdout)

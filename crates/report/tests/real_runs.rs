@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{busy, machine, records};
+use common::{busy, machine, records, run};
 use wp_base::event::{Class, Flags, Record};
 use wp_base::{Rng, Sector, Span};
 use wp_block::Bio;
 use wp_block::trace::{TraceDevice, blkparse};
 use wp_lab::testing::skipped;
 use wp_medium::Slice;
+use wp_report::run::{SYNCS, Seen};
 use wp_report::{explain, latency, perfetto};
 use wp_trace::blktrace;
 
@@ -70,10 +71,6 @@ fn tool(check: &str, dir: &Path, program: &str, args: &[&str]) -> Option<String>
             None
         }
     }
-}
-
-fn classes() -> BTreeMap<usize, String> {
-    BTreeMap::new()
 }
 
 #[test]
@@ -165,7 +162,9 @@ fn the_critical_path_of_an_fsync_is_whole_and_in_the_protocols_order() {
     let eras = ERAS.into_iter().chain(["6.18"]);
     for (era, case) in eras.flat_map(|e| [(e, "alloc"), (e, "extend")]) {
         let records = records(era, case);
-        let e = explain::explain(&records, &classes(), 1).expect("it has an fsync");
+        let seen = Seen::new(run(&records));
+        let call = seen.call(SYNCS, 1).expect("it has an fsync");
+        let e = explain::explain(&seen, call);
         let text = e.text();
         assert_eq!(e.links.iter().map(|l| l.ns).sum::<u64>(), e.total_ns, "{era} {case}\n{text}");
         assert_eq!(e.stages.iter().map(|s| s.share).sum::<u64>(), 10_000, "{era} {case}");
@@ -215,11 +214,12 @@ fn the_critical_path_of_an_fsync_is_whole_and_in_the_protocols_order() {
 /// Four tasks on three devices: whatever was waited for, the parts are the whole.
 #[test]
 fn every_fsync_of_a_busy_device_is_explained_to_the_last_nanosecond() {
-    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+    let mut parts: BTreeMap<String, u64> = BTreeMap::new();
     for device in ["ssd-128", "fixed", "sata-disk-nofua"] {
         let records = busy("4.6", "cfq", device);
-        let explained = |op| explain::explain(&records, &classes(), op).ok();
-        let all: Vec<_> = (1..).map_while(explained).collect();
+        let seen = Seen::new(run(&records));
+        let all: Vec<_> =
+            seen.calls(SYNCS).into_iter().map(|call| explain::explain(&seen, call)).collect();
         assert_eq!(all.len(), 12 * 4, "{device}");
         let mut unexplained = 0;
         for e in all {
@@ -230,7 +230,7 @@ fn every_fsync_of_a_busy_device_is_explained_to_the_last_nanosecond() {
             assert!(!e.links.windows(2).any(gap), "{device}\n{text}");
             unexplained += usize::from(text.contains("other wait") || text.contains("sleep"));
             for l in e.links {
-                *seen.entry(l.part).or_default() += l.ns;
+                *parts.entry(l.part).or_default() += l.ns;
             }
         }
         assert_eq!(unexplained, 0, "{device}: of 48, so many have an unexplained wait");
@@ -247,15 +247,16 @@ fn every_fsync_of_a_busy_device_is_explained_to_the_last_nanosecond() {
         "serve",
         "write back",
     ] {
-        assert!(seen.contains_key(part), "{part}: {seen:?}");
+        assert!(parts.contains_key(part), "{part}: {parts:?}");
     }
 }
 
 /// Nobody but the program decides: not the order of memory, not a clock.
 #[test]
 fn the_same_run_leaves_the_same_bytes() {
-    let run = || busy("4.6", "deadline", "ssd-128");
-    let (one, two) = (run(), run());
+    let play = || busy("4.6", "deadline", "ssd-128");
+    let (one, two) = (play(), play());
     assert_eq!(one, two);
-    assert_eq!(perfetto::write(&one), perfetto::write(&two));
+    let bytes = |records| perfetto::write(&Seen::new(run(records)));
+    assert_eq!(bytes(&one), bytes(&two));
 }

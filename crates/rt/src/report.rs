@@ -73,6 +73,14 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
+    /// Name of the primitive; empty if there is none.
+    pub fn name(&self) -> &'static str {
+        match *self {
+            Waiting::On { name, .. } => name,
+            _ => "",
+        }
+    }
+
     /// As text; `name_of` finds a task's name.
     pub fn text(&self, name_of: impl Fn(TaskId) -> Option<Rc<str>>) -> String {
         match *self {

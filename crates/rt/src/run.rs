@@ -263,8 +263,9 @@ impl Rt {
             Fire::Foreign(waker) => Some(Step::Wake(waker)),
             Fire::Task(id) => {
                 if s.wake(id) && self.probe().on(Class::SCHED) {
-                    let task = s.tasks.get(id).expect("it was woken a moment ago").name.clone();
-                    let event = Event::Wakeup { task, timer: true };
+                    let t = s.tasks.get(id).expect("it was woken a moment ago");
+                    let (task, on) = (t.name.clone(), t.waiting.name());
+                    let event = Event::Wakeup { task, timer: true, on };
                     self.probe().push(Record { at, task: self.interrupts(), event });
                 }
                 self.next_ready(s, at).map(Step::Poll)

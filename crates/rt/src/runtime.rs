@@ -377,8 +377,12 @@ impl Rt {
     pub(crate) fn wake_task(&self, id: TaskId) {
         let woken = self.0.state.borrow_mut().wake(id);
         if woken && self.0.probe.on(Class::SCHED) {
-            let task = self.name_of(id).expect("it was woken a moment ago");
-            self.emit(Class::SCHED, || Event::Wakeup { task, timer: false });
+            let (task, on) = {
+                let s = self.0.state.borrow();
+                let t = s.tasks.get(id).expect("it was woken a moment ago");
+                (t.name.clone(), t.waiting.name())
+            };
+            self.emit(Class::SCHED, || Event::Wakeup { task, timer: false, on });
         }
     }
 

@@ -225,18 +225,18 @@ fn who_woke_whom_and_who_had_a_core_is_recorded() {
     assert_eq!((woke, rt.run()), (Ok(()), Outcome::Idle));
     let seen: Vec<_> =
         rt.probe().take().into_iter().map(|r| (r.at.0, r.task.to_string(), r.event)).collect();
-    let woken = |task: &str, timer| Event::Wakeup { task: task.into(), timer };
+    let woken = |task: &str, timer, on| Event::Wakeup { task: task.into(), timer, on };
     let (on, off) = (Event::SwitchIn { core: 0 }, Event::SwitchOut { ready: false });
     let want = [
-        (0, "swapper", woken("sleeper", false)),
-        (0, "swapper", woken("waker", false)),
+        (0, "swapper", woken("sleeper", false, "")),
+        (0, "swapper", woken("waker", false, "")),
         (0, "sleeper", on.clone()),
         (0, "sleeper", off.clone()),
         (0, "waker", on.clone()),
         (0, "waker", off.clone()),
-        (50, "swapper", woken("waker", true)),
+        (50, "swapper", woken("waker", true, "")),
         (50, "waker", on.clone()),
-        (50, "waker", woken("sleeper", false)),
+        (50, "waker", woken("sleeper", false, "queue")),
         // There is one core, and its task goes on.
         (150, "waker", off.clone()),
         (150, "sleeper", on),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
+use wp_base::stage::Stages;
 use wp_base::{FsError, FsResult, Sector, Zone};
 use wp_block::Partition;
 use wp_cache::Fut;
@@ -269,6 +270,13 @@ pub trait BlockMap {
     fn class(&self, block: u64) -> &'static str;
     /// For file data and the like: the inode and the logical block.
     fn owner(&self, block: u64) -> Option<(u64, u64)>;
+    /// Class of what was written there last, though nothing may use it any more: what stands in the
+    /// image decides where nothing else tells. `view`: the image. By default as
+    /// [`BlockMap::class`].
+    fn written(&self, view: &dyn View, block: u64) -> &'static str {
+        let _ = view;
+        self.class(block)
+    }
 }
 
 /// An era as `list eras` shows it: policy, whether it holds, and where it comes from.
@@ -376,6 +384,8 @@ pub struct FsEntry {
     pub blocks: fn(&dyn View) -> FsResult<Box<dyn BlockMap>>,
     /// What a kernel version resolves to.
     pub eras: fn(&str) -> Option<Vec<EraRule>>,
+    /// Words for what it writes, by the classes of [`FsEntry::blocks`].
+    pub stages: &'static Stages,
 }
 
 impl FsEntry {

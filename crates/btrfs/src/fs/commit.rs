@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use wp_base::event::Flags;
+use wp_base::event::{Class, Event, FS_ASKED, FS_BEGIN, FS_END, Flags};
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_block::{Bio, InFlight};
 use wp_medium::Slice;
@@ -130,6 +130,7 @@ impl Btrfs {
         if self.commits.last.get() >= want {
             return Ok(());
         }
+        self.tell("commit", FS_ASKED, want);
         let _one = self.commits.lock.lock().await;
         if self.commits.last.get() >= want {
             return Ok(());
@@ -137,6 +138,19 @@ impl Btrfs {
         if self.has_failed.get() {
             return Err(FsError::Io);
         }
+        self.tell("commit", FS_BEGIN, want);
+        let done = self.commit_alone().await;
+        self.tell("commit", FS_END, want);
+        done
+    }
+
+    /// Tells the trace of a commit or of the sync of a log.
+    pub(super) fn tell(&self, work: &'static str, step: &'static str, id: u64) {
+        self.rt.emit(Class::FS, || Event::Fs { work, step, id, why: "" });
+    }
+
+    /// The commit of who has the lock.
+    async fn commit_alone(&self) -> FsResult<()> {
         self.commits.is_closed.set(true);
         let is_held = || self.commits.pending.get() > 0 || self.commits.handles.get() > 0;
         while is_held() && !self.has_failed.get() && site::COMMIT_PENDING.on() {

@@ -1,39 +1,94 @@
 //! `diff`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use wp_base::Sector;
-use wp_report::diff::{Side, What, diff};
+use serde_json::{Value, json};
+use wp_report::compare::{Comparison, Measured};
+use wp_report::diff::{Diff, Side, What, diff};
+use wp_report::run::{SYNCS, Seen, WHOLE, WRITES};
 
+use super::Recorded;
+use super::run::{Setup, classes, perform};
 use crate::output::{Exit, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A result directory of `run`.
-    run_a: PathBuf,
-    /// Another.
-    run_b: PathBuf,
+    /// Two result directories of `run`.
+    #[arg(num_args = 2, value_names = ["RUN_A", "RUN_B"], required_unless_present = "fs")]
+    runs: Vec<PathBuf>,
+    /// Instead of results: a file system and its options to run, given twice.
+    #[arg(long, conflicts_with = "runs")]
+    fs: Vec<String>,
     /// Which events: letters of block actions, and J for the journal's.
     #[arg(long, default_value = "QMFIDCJ")]
     actions: String,
     /// Another time within its phase is a difference too.
     #[arg(long)]
     times: bool,
+    /// Also list the events that differ.
+    #[arg(long)]
+    events: bool,
+    #[command(flatten)]
+    setup: Setup,
 }
 
-/// Where the run's partition begins, from its `resolved.toml`; 0 if there is none.
-fn start(dir: &Path) -> Result<Sector, std::io::Error> {
-    let text = match std::fs::read_to_string(dir.join("resolved.toml")) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Sector(0)),
-        Err(e) => return Err(e),
+/// The calls that are compared: syncs of files, or of everything, or writes that wait.
+fn compared(a: &Seen<'_>, b: &Seen<'_>) -> &'static [&'static str] {
+    let has = |names: &[&str]| !a.calls(names).is_empty() && !b.calls(names).is_empty();
+    [SYNCS, WHOLE, WRITES].into_iter().find(|names| has(names)).unwrap_or(SYNCS)
+}
+
+/// Two runs with their names.
+type Two = [(String, Recorded); 2];
+
+/// The runs that are given, or that are made.
+fn two(a: &Args, out: &Out) -> Result<Two, ExitCode> {
+    let mut all = Vec::new();
+    for dir in &a.runs {
+        all.push((dir.display().to_string(), super::recorded(dir, out)?));
+    }
+    for fs in &a.fs {
+        let ran = perform(fs, &a.setup, true, out)?;
+        let classes = classes(&ran).map_err(|e| out.fs_error("classes of blocks", &e))?;
+        let limits = ran.machine.queue.with_device(|d| *d.limits());
+        let recorded = Recorded {
+            records: ran.records,
+            classes,
+            stages: ran.machine.spec().fs.stages,
+            survives: !limits.volatile_cache,
+            zone_sectors: limits.zones.map(|z| z.zone_sectors),
+            start: ran.machine.spec().start,
+        };
+        all.push((fs.clone(), recorded));
+    }
+    all.try_into().map_err(|all: Vec<_>| {
+        let what = format!("two runs are compared, and there is {}", all.len());
+        let help = "two results of `run`, or --fs twice: --fs ext4,era=3.4 --fs ext4,era=3.8";
+        out.fail(Exit::Usage, "fs", &what, help)
+    })
+}
+
+fn events([(left_name, left), (right_name, right)]: &Two, a: &Args) -> Diff {
+    let side = |name, run| {
+        let Recorded { records, classes, start, .. }: &Recorded = run;
+        Side { name, records, classes, start: *start }
     };
-    let table: toml::Table = text.parse().map_err(std::io::Error::other)?;
-    let start = table.get("partition_start").and_then(toml::Value::as_integer);
-    let start = start.and_then(|s| u64::try_from(s).ok());
-    start.map(Sector).ok_or_else(|| std::io::Error::other("no number `partition_start`"))
+    let what = What { actions: a.actions.clone(), times: a.times };
+    diff(&side(left_name, left), &side(right_name, right), &what)
+}
+
+fn comparison([(left_name, left), (right_name, right)]: &Two) -> Comparison {
+    let (left, right) = (Seen::new(left.run()), Seen::new(right.run()));
+    let names = compared(&left, &right);
+    let measured = |seen: &Seen<'_>| Measured::new(seen, &seen.calls(names));
+    let (a, b) = (measured(&left), measured(&right));
+    let used = |seen: &Seen<'_>, name: &str| !seen.calls(&[name]).is_empty();
+    let calls: Vec<&str> =
+        names.iter().copied().filter(|n| used(&left, n) || used(&right, n)).collect();
+    let calls = if calls.is_empty() { "fsync".to_owned() } else { calls.join(" and ") };
+    Comparison { a: left_name.clone(), b: right_name.clone(), calls, left: a, right: b }
 }
 
 /// Runs the verb.
@@ -42,31 +97,17 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let what = format!("`{c}` is no action");
         return out.fail(Exit::Usage, "actions", &what, "letters of QAXGMFPUIDRC, and J");
     }
-    let (left, right) = match (super::recorded(&a.run_a, out), super::recorded(&a.run_b, out)) {
-        (Ok(l), Ok(r)) => (l, r),
-        (Err(code), _) | (_, Err(code)) => return code,
+    let two = match two(a, out) {
+        Ok(two) => two,
+        Err(code) => return code,
     };
-    let (left_start, right_start) = match (start(&left.dir), start(&right.dir)) {
-        (Ok(l), Ok(r)) => (l, r),
-        (Err(e), _) => return out.host_error(&left.dir.join("resolved.toml"), &e),
-        (_, Err(e)) => return out.host_error(&right.dir.join("resolved.toml"), &e),
-    };
-    let (left_name, right_name) = (a.run_a.display().to_string(), a.run_b.display().to_string());
-    let answer = diff(
-        &Side {
-            name: &left_name,
-            records: &left.records,
-            classes: &left.classes,
-            start: left_start,
-        },
-        &Side {
-            name: &right_name,
-            records: &right.records,
-            classes: &right.classes,
-            start: right_start,
-        },
-        &What { actions: a.actions.clone(), times: a.times },
-    );
+    let answer = events(&two, a);
+    let compared = comparison(&two);
     let exit = if answer.differs() { Exit::No } else { Exit::Ok };
-    out.answer(exit, &answer.json(), &answer.text())
+    let mut doc: Value = answer.json();
+    doc["compared"] = json!(compared.json());
+    let mut text = compared.text();
+    text.push('\n');
+    text.push_str(&if a.events { answer.text() } else { answer.counts() });
+    out.answer(exit, &doc, &text)
 }

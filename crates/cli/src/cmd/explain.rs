@@ -3,6 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+use wp_report::draw;
+use wp_report::run::{Call, SYNCS, Seen, WHOLE, WRITES};
+use wp_report::{explain, flow, summary};
+
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -10,36 +15,114 @@ use crate::output::{Exit, Out};
 pub struct Args {
     /// A result directory of `run`.
     run: PathBuf,
-    /// Which fsync or fdatasync of the run, from 1.
+    /// Which call of the run, from 1, in the order in which they begin.
     #[arg(long, default_value_t = 1)]
     op: usize,
+    /// Which calls count: names, joined by commas. `write` stands for write and pwrite64 where
+    /// they wait, as with O_DIRECT or O_SYNC. By default fsync,fdatasync; of a run that has none
+    /// sync and syncfs; else write.
+    #[arg(long, value_delimiter = ',')]
+    call: Vec<String>,
+    /// The slowest call instead; with a number the one that is so slow, 1 being the slowest.
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
+    slowest: Option<usize>,
+    /// All calls together: how long they took, their stages, who waited for others' work.
+    #[arg(long)]
+    summary: bool,
+    /// A list of all calls, one a line.
+    #[arg(long, conflicts_with = "summary")]
+    all: bool,
+    /// A list of so many calls, the slowest first.
+    #[arg(long, value_name = "N", conflicts_with_all = ["summary", "all"])]
+    top: Option<usize>,
     /// Its flow instead: what it does and waits for in order, what it sends, when the device has
     /// that on its flash, and what may persist out of order.
     #[arg(long)]
     flow: bool,
+    /// With --flow: text, mermaid (a sequence diagram), or svg.
+    #[arg(long, default_value = "text", requires = "flow")]
+    to: String,
+    /// File to write the flow to instead of stdout.
+    #[arg(long, requires = "flow")]
+    out: Option<PathBuf>,
+}
+
+/// Names of the calls that count.
+fn names<'a>(a: &'a Args, seen: &Seen<'_>) -> Vec<&'a str> {
+    if !a.call.is_empty() {
+        let each = a.call.iter().flat_map(|name| match name.as_str() {
+            "write" => WRITES.to_vec(),
+            name => vec![name],
+        });
+        return each.collect();
+    }
+    let kinds = [SYNCS, WHOLE, WRITES];
+    kinds.into_iter().find(|k| !seen.calls(k).is_empty()).unwrap_or(SYNCS).to_vec()
+}
+
+/// The call that is asked for.
+fn chosen(a: &Args, seen: &Seen<'_>, names: &[&str]) -> Result<Call, String> {
+    let mut number = a.op;
+    if let Some(rank) = a.slowest {
+        let calls = seen.calls(names);
+        let ranked = summary::list(seen, &calls, Some(rank));
+        let found = rank.checked_sub(1).and_then(|i| ranked.get(i));
+        number = found.map_or(calls.len() + 1, |l| l.number);
+    }
+    seen.call(names, number).map_err(|e| e.to_string())
+}
+
+fn flow_of(a: &Args, seen: &Seen<'_>, call: Call) -> (Value, String) {
+    let flow = flow::flow(seen, call);
+    let text = match a.to.as_str() {
+        "mermaid" => draw::mermaid(&flow),
+        "svg" => draw::svg(&flow),
+        _ => return (flow.json(), flow.text()),
+    };
+    (json!({ "schema": "writepath.flow/1", (a.to.as_str()): text }), text)
 }
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    if !["text", "mermaid", "svg"].contains(&a.to.as_str()) {
+        let what = format!("`{}` is no form of a flow", a.to);
+        return out.fail(Exit::Usage, "to", &what, "text, mermaid or svg");
+    }
     let recorded = match super::recorded(&a.run, out) {
         Ok(r) => r,
         Err(code) => return code,
     };
-    let (records, classes) = (&recorded.records, &recorded.classes);
-    let done = if a.flow {
-        let survives = match wp_lab::results::device_limits(&recorded.dir) {
-            Ok(limits) => !limits.volatile_cache,
-            Err(e) => return out.host_error(&recorded.dir.join("resolved.toml"), &e),
-        };
-        wp_report::flow::flow(records, classes, a.op, survives).map(|f| (f.json(), f.text()))
-    } else {
-        wp_report::explain::explain(records, classes, a.op).map(|e| (e.json(), e.text()))
-    };
-    match done {
-        Ok((doc, text)) => out.result(&doc, &text),
-        Err(e) => {
-            let help = "a run is recorded from after mount to before unmount";
-            out.fail(Exit::Usage, "op", &e.to_string(), help)
+    let seen = Seen::new(recorded.run());
+    let names = names(a, &seen);
+    if a.summary {
+        let found = summary::summary(&seen, &seen.calls(&names));
+        return out.result(&found.json(), &found.text());
+    }
+    if a.all || a.top.is_some() {
+        let list = summary::list(&seen, &seen.calls(&names), a.top);
+        return out.result(&summary::list_json(&list), &summary::list_text(&list));
+    }
+    let done = chosen(a, &seen, &names).map(|call| {
+        if a.flow {
+            return flow_of(a, &seen, call);
+        }
+        let found = explain::explain(&seen, call);
+        (found.json(), found.text())
+    });
+    match (done, &a.out) {
+        (Ok((_, text)), Some(file)) => match std::fs::write(file, &text) {
+            Ok(()) => {
+                let doc =
+                    json!({ "schema": "writepath.flow/1", "file": file, "bytes": text.len() });
+                out.result(&doc, &format!("{} bytes in {}\n", text.len(), file.display()))
+            }
+            Err(e) => out.host_error(file, &e),
+        },
+        (Ok((doc, text)), None) => out.result(&doc, &text),
+        (Err(e), _) => {
+            let help =
+                "a run is recorded from after mount to before unmount; `--all` lists its calls";
+            out.fail(Exit::Usage, "op", &e, help)
         }
     }
 }

@@ -6,26 +6,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use wp_base::event::{Class, Record};
+use wp_base::event::{Class, Event, Record};
 use wp_base::{FsResult, Sector};
 use wp_block::QueueConfig;
-use wp_lab::classify::{Classifier, lines_to_tsv, mark};
+use wp_lab::classify::{Classifier, is_listed, lines_to_tsv, mark};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::results::{Results, events_to_ndjson, sha256};
 use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
+use wp_lab::workload::{Inputs, WorkloadReport};
 use wp_lab::{profile, registry};
 use wp_vfs::{JournalConflict, Options};
 
 use crate::output::{Exit, Out};
 
-/// Arguments.
+/// What a run is on, but for its file system.
 #[derive(clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    experiment: super::experiment::RunArgs,
-    /// File system and options: `ext4,era=3.4,nodelalloc`.
-    #[arg(long, default_value = "ext4,era=4.6")]
-    fs: String,
+pub struct Setup {
     /// Device preset and replaced parameters: `ssd-128,queue_depth=1`. Several, joined by +, of one
     /// file system: `fixed,capacity_bytes=268435456+zn540-4tb`.
     #[arg(long, default_value = "ssd-128")]
@@ -51,6 +47,18 @@ pub struct Args {
     /// Start from this image instead of a fresh file system.
     #[arg(long)]
     image: Option<PathBuf>,
+}
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    experiment: super::experiment::RunArgs,
+    /// File system and options: `ext4,era=3.4,nodelalloc`.
+    #[arg(long, default_value = "ext4,era=4.6")]
+    fs: String,
+    #[command(flatten)]
+    setup: Setup,
     /// Save the partition after unmount to this file.
     #[arg(long)]
     save_image: Option<PathBuf>,
@@ -65,10 +73,26 @@ pub struct Args {
     out: PathBuf,
 }
 
+/// A run that is over.
+pub(super) struct Ran {
+    /// The machine, unmounted.
+    pub machine: Machine,
+    /// What was recorded.
+    pub records: Vec<Record>,
+    report: WorkloadReport,
+    fs_counters: Vec<(&'static str, u64)>,
+    conflicts: Vec<JournalConflict>,
+    workload: &'static wp_lab::workload::WorkloadEntry,
+    /// What was asked, as TOML.
+    resolved: String,
+    inputs: Inputs,
+}
+
 fn spec(
-    a: &Args,
+    fs: &str,
+    a: &Setup,
 ) -> Result<(MachineSpec, &'static wp_lab::workload::WorkloadEntry, Options), String> {
-    let (fs, fs_options) = super::file_system(&a.fs)?;
+    let (fs, fs_options) = super::file_system(fs)?;
     let ((device, device_params), more) = super::devices(&a.device)?;
     let (name, rest) = super::name_and_rest(&a.workload);
     let workload = registry::find("workload", registry::WORKLOADS, |w| w.name, name)?;
@@ -111,7 +135,7 @@ fn spec(
 
 /// What was asked, every default filled in: what the result's name is the hash of.
 fn resolved(
-    a: &Args,
+    a: &Setup,
     spec: &MachineSpec,
     workload: &wp_lab::workload::WorkloadEntry,
     options: &Options,
@@ -149,13 +173,28 @@ fn resolved(
     t
 }
 
-/// Block and journal events with the classes of their blocks, if the workload marks its fsync.
+/// The names of what a run's block events wrote, by the record's index; none without events.
+pub(super) fn classes(ran: &Ran) -> FsResult<BTreeMap<usize, String>> {
+    let spec = ran.machine.spec();
+    let view = ran.machine.view();
+    let named = Classifier::of_writes(spec.fs, &spec.fs_options, view, spec.start)?;
+    let class = |(i, r): (usize, &Record)| match r.event {
+        Event::Block { at, sectors, .. } if is_listed(r) && sectors > 0 => {
+            Some((i, named.range(at, sectors)))
+        }
+        _ => None,
+    };
+    Ok(ran.records.iter().enumerate().filter_map(class).collect())
+}
+
+/// Block and journal events with the classes of their blocks, counted from where the workload marks
+/// its fsync, or from the first; nothing of a run without events.
 fn lines(machine: &Machine, records: &[Record]) -> Option<FsResult<String>> {
-    let zero = mark(records, MARK_FSYNC)?;
-    let end = mark(records, MARK_RETURN)?;
+    let last = records.len().checked_sub(1)?;
+    let zero = mark(records, MARK_FSYNC).unwrap_or(0);
+    let end = mark(records, MARK_RETURN).unwrap_or(last);
     let spec = machine.spec();
-    let view = machine.view();
-    let named = Classifier::new(spec.fs, &spec.fs_options, &view, spec.start);
+    let named = Classifier::of_writes(spec.fs, &spec.fs_options, machine.view(), spec.start);
     let took = records[end].at.0 as i64 - records[zero].at.0 as i64;
     Some(named.map(|c| lines_to_tsv(&c.lines(records, zero), took)))
 }
@@ -185,115 +224,123 @@ fn conflicts_json(met: &[JournalConflict]) -> Value {
         "by_case": by(|r| r.case), "by_task": by(|r| &r.task), "rows": rows })
 }
 
-/// Runs the verb.
-pub fn run(a: &Args, out: &Out) -> ExitCode {
-    if let Some(file) = &a.experiment.file {
-        return super::experiment::run(file, &a.experiment, (a.seed, &a.out), out);
-    }
-    let (spec, workload, options) = match spec(a) {
-        Ok(x) => x,
-        Err(e) => {
-            return out.fail(Exit::Usage, "config", &e, "`writepath list` shows what there is");
-        }
-    };
+/// Runs a workload on a machine, with events or without. Errors: told, and the exit code.
+pub(super) fn perform(fs: &str, a: &Setup, events: bool, out: &Out) -> Result<Ran, ExitCode> {
+    let (spec, workload, options) = spec(fs, a)
+        .map_err(|e| out.fail(Exit::Usage, "config", &e, "`writepath list` shows what there is"))?;
     let mut toml = resolved(a, &spec, workload, &options);
-    let inputs = match (workload.inputs)(&options) {
-        Ok(i) => i,
-        Err(e) => return out.fail(Exit::Usage, "config", &e.to_string(), ""),
-    };
+    let inputs = (workload.inputs)(&options)
+        .map_err(|e| out.fail(Exit::Usage, "config", &e.to_string(), ""))?;
     for (n, (_, bytes)) in inputs.iter().enumerate() {
         writeln!(toml, "input.{n} = {:?}", sha256(bytes)).expect("a string takes it");
     }
     let image = match &a.image {
         None => None,
-        Some(path) => match wp_lab::files::load(path) {
-            Ok((m, bytes)) => {
-                writeln!(toml, "image_bytes = {bytes}").expect("a string takes it");
-                Some(m)
-            }
-            Err(e) => return out.host_error(path, &e),
-        },
+        Some(path) => {
+            let (m, bytes) = wp_lab::files::load(path).map_err(|e| out.host_error(path, &e))?;
+            writeln!(toml, "image_bytes = {bytes}").expect("a string takes it");
+            Some(m)
+        }
     };
     let outcome = (|| {
         let machine = Machine::new(spec, image)?;
         let vfs = machine.mount()?;
-        machine.record(if a.no_events { Class(0) } else { Class::ALL });
+        machine.record(if events { Class::ALL } else { Class(0) });
         let v = vfs.clone();
         let o = options.clone();
-        let report = machine
+        let mut report = machine
             .block_on("w2", async move { (workload.run)(&v, &o).await })?
             .map_err(|error| wp_lab::machine::MachineError::Fs { during: "workload", error })?;
         let records = machine.rt.probe().take();
         machine.record(Class(0));
-        let counted = (vfs.fs().counters(), vfs.fs().journal_conflicts());
-        let mut report = report;
+        let (fs_counters, conflicts) = (vfs.fs().counters(), vfs.fs().journal_conflicts());
         report.notes.extend(vfs.fs().notes());
         machine.unmount(&vfs)?;
-        Ok((machine, report, records, counted))
+        Ok(Ran {
+            machine,
+            records,
+            report,
+            fs_counters,
+            conflicts,
+            workload,
+            resolved: toml,
+            inputs,
+        })
     })();
-    let (machine, report, records, (fs_counters, conflicts)) = match outcome {
-        Ok(x) => x,
-        Err(e) => return out.machine_error(&e),
-    };
+    outcome.map_err(|e| out.machine_error(&e))
+}
+
+/// The device's counters; those of further devices with their number.
+fn device_counters(machine: &Machine) -> serde_json::Map<String, Value> {
+    let first = machine.queue.with_device(|d| d.counters()).into_iter();
+    let more = machine.more.iter().zip(2..).flat_map(|((queue, _), n)| {
+        let counters = queue.with_device(|d| d.counters());
+        counters.into_iter().map(move |(k, v)| (format!("device{n}.{k}"), json!(v)))
+    });
+    first.map(|(k, v)| (k.to_owned(), json!(v))).chain(more).collect()
+}
+
+/// Saves the partition and fio's report where that was asked for.
+fn save(a: &Args, ran: &Ran, out: &Out) -> Result<(), ExitCode> {
     if let Some(path) = &a.save_image {
-        let view = machine.view();
-        if let Err(e) = wp_lab::files::save(&view.medium, view.start, view.bytes, path) {
-            return out.host_error(path, &e);
-        }
+        let view = ran.machine.view();
+        wp_lab::files::save(&view.medium, view.start, view.bytes, path)
+            .map_err(|e| out.host_error(path, &e))?;
     }
-    let counters: serde_json::Map<String, Value> = machine
-        .queue
-        .with_device(|d| d.counters())
-        .into_iter()
-        .map(|(k, v)| (k.to_owned(), json!(v)))
-        .chain(machine.more.iter().zip(2..).flat_map(|((queue, _), n)| {
-            let counters = queue.with_device(|d| d.counters());
-            counters.into_iter().map(move |(k, v)| (format!("device{n}.{k}"), json!(v)))
-        }))
-        .collect();
+    let Some(path) = &a.fio_json else { return Ok(()) };
+    let documents = &ran.report.documents;
+    let found = documents.iter().find(|(name, _)| name == wp_lab::workload::fio::REPORT);
+    let Some((_, document)) = found else {
+        let help = "use `--workload fio,job=FILE`";
+        return Err(out.fail(Exit::Usage, "fio-json", "this workload has no fio report", help));
+    };
+    let bytes = serde_json::to_vec_pretty(document).unwrap_or_default();
+    std::fs::write(path, bytes).map_err(|e| out.host_error(path, &e))
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    if let Some(file) = &a.experiment.file {
+        return super::experiment::run(file, &a.experiment, (a.setup.seed, &a.out), out);
+    }
+    let ran = perform(&a.fs, &a.setup, !a.no_events, out);
+    match ran.and_then(|ran| finish(a, ran, out)) {
+        Ok(code) | Err(code) => code,
+    }
+}
+
+/// Keeps and prints what a run gave.
+fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
+    save(a, &ran, out)?;
+    let lines = lines(&ran.machine, &ran.records);
+    let Ran { machine, records, report, fs_counters, conflicts, workload, .. } = ran;
     let numbers: serde_json::Map<String, Value> =
         report.numbers.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
     let fs_counters: BTreeMap<&str, u64> = fs_counters.into_iter().collect();
     let summary = json!({
         "schema": "writepath.run/1", "workload": workload.name, "numbers": numbers,
-        "device_counters": counters, "fs_counters": fs_counters, "notes": report.notes,
-        "journal_conflicts": conflicts_json(&conflicts),
+        "device_counters": device_counters(&machine), "fs_counters": fs_counters,
+        "notes": report.notes, "journal_conflicts": conflicts_json(&conflicts),
         "events": records.len(), "virtual_time_ns": machine.rt.now().0,
     });
     let mut results = Results::default();
-    results.add("resolved.toml", toml);
+    results.add("resolved.toml", ran.resolved);
     results.add("summary.json", serde_json::to_vec_pretty(&summary).unwrap_or_default());
     results.add("events.ndjson", events_to_ndjson(&records));
-    for (n, (_, bytes)) in inputs.into_iter().enumerate() {
+    for (n, (_, bytes)) in ran.inputs.into_iter().enumerate() {
         results.add(&format!("input-{n}"), bytes);
     }
     for (name, document) in &report.documents {
         results.add(name, serde_json::to_vec_pretty(document).unwrap_or_default());
     }
-    if let Some(path) = &a.fio_json {
-        let found = report.documents.iter().find(|(name, _)| name == wp_lab::workload::fio::REPORT);
-        let Some((_, document)) = found else {
-            let help = "use `--workload fio,job=FILE`";
-            return out.fail(Exit::Usage, "fio-json", "this workload has no fio report", help);
-        };
-        let bytes = serde_json::to_vec_pretty(document).unwrap_or_default();
-        if let Err(e) = std::fs::write(path, bytes) {
-            return out.host_error(path, &e);
-        }
-    }
     for note in &report.notes {
         out.note(note);
     }
-    if let Some(lines) = lines(&machine, &records) {
-        match lines {
-            Ok(tsv) => results.add("lines.tsv", tsv),
-            Err(e) => return out.fs_error("classes of blocks", &e),
-        }
+    if let Some(lines) = lines {
+        let tsv = lines.map_err(|e| out.fs_error("classes of blocks", &e))?;
+        results.add("lines.tsv", tsv);
     }
-    let dir = match results.write(&a.out, workload.name) {
-        Ok(d) => d,
-        Err(e) => return out.host_error(&a.out, &e),
-    };
+    let dir = results.write(&a.out, workload.name).map_err(|e| out.host_error(&a.out, &e))?;
     let mut text = String::new();
     for (k, v) in &report.numbers {
         writeln!(text, "{k:<12} {v}").expect("a string takes it");
@@ -301,5 +348,5 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     writeln!(text, "result       {}", dir.display()).expect("a string takes it");
     let mut doc = summary;
     doc["result"] = json!(dir);
-    out.result(&doc, &text)
+    Ok(out.result(&doc, &text))
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use wp_base::event::{Event, rwbs};
 use wp_block::trace::{Issues, TraceDevice};
-use wp_lab::results::{read_block_events, read_events};
+use wp_lab::results::read_block_events;
 
 use crate::output::{Exit, Out};
 
@@ -29,16 +29,16 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    if a.to == "perfetto" {
+        return perfetto(a, out);
+    }
     let (_, path) = super::result_paths(&a.run);
-    // A file of block events alone is a trace too, but not for a viewer that shows system calls.
-    let read = if a.to == "perfetto" { read_events } else { read_block_events };
-    let records = match read(&path) {
+    let records = match read_block_events(&path) {
         Ok(r) => r,
         Err(e) => return out.host_error(&path, &e),
     };
     let binary = match a.to.as_str() {
         "blktrace" => Some(wp_trace::blktrace::write(&records, TraceDevice::default())),
-        "perfetto" => Some(wp_report::perfetto::write(&records)),
         _ => None,
     };
     if let Some(bytes) = binary {
@@ -83,6 +83,20 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     let lines: Vec<&str> = text.lines().collect();
     out.result(&json!({ "schema": "writepath.trace/1", "format": a.to, "lines": lines }), &text)
+}
+
+/// A viewer that shows system calls needs more than block events.
+fn perfetto(a: &Args, out: &Out) -> ExitCode {
+    let Some(file) = &a.out else {
+        let help = "say where to write it: --out FILE";
+        return out.fail(Exit::Usage, "out", "perfetto is binary", help);
+    };
+    let recorded = match super::recorded(&a.run, out) {
+        Ok(r) => r,
+        Err(code) => return code,
+    };
+    let seen = wp_report::run::Seen::new(recorded.run());
+    written(a, file, &wp_report::perfetto::write(&seen), out)
 }
 
 fn written(a: &Args, file: &Path, bytes: &[u8], out: &Out) -> ExitCode {

@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+use wp_base::event::{Class, Event, FS_BEGIN, FS_END};
 use wp_base::{FsError, FsResult, Time};
 use wp_cache::{BufFlag, WbControl};
 use wp_rt::{Completion, Lock, Permit, Rt, WaitQueue};
@@ -31,6 +32,16 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
+    /// In words.
+    const fn name(self) -> &'static str {
+        match self {
+            Reason::Sync => "somebody asked",
+            Reason::Fastboot => "somebody asked, with fastboot",
+            Reason::Umount => "unmount",
+            Reason::Trimmed => "unmount, all discarded",
+        }
+    }
+
     /// Are node summaries in the pack (`__remain_node_summaries`)?
     pub(super) fn keeps_node_summaries(self) -> bool {
         matches!(self, Reason::Umount | Reason::Trimmed | Reason::Fastboot)
@@ -206,9 +217,17 @@ impl F2fs {
         if self.cp_error() {
             return Err(FsError::Io);
         }
-        let blocked = self.block_operations().await?;
-        self.submit_all_merged();
         let version = self.cp_version().wrapping_add(1);
+        self.tell_checkpoint(FS_BEGIN, version, reason.name());
+        let blocked = match self.block_operations().await {
+            Ok(blocked) => blocked,
+            Err(e) => {
+                self.tell_checkpoint(FS_END, version, "");
+                return Err(e);
+            }
+        };
+        self.tell_checkpoint("operations blocked", version, "");
+        self.submit_all_merged();
         self.cp.borrow_mut().head_mut().checkpoint_ver = version.into();
         let done = self.write_tables(reason).await;
         if done.is_err() {
@@ -218,7 +237,13 @@ impl F2fs {
         }
         drop(blocked);
         self.cps.written_at.set(self.rt.now());
+        self.tell_checkpoint(FS_END, version, "");
         done
+    }
+
+    /// Tells the trace of a checkpoint (`f2fs_write_checkpoint`).
+    pub(super) fn tell_checkpoint(&self, step: &'static str, id: u64, why: &'static str) {
+        self.rt.emit(Class::FS, || Event::Fs { work: "checkpoint", step, id, why });
     }
 
     async fn write_tables(self: &Rc<Self>, reason: Reason) -> FsResult<()> {

@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use wp_base::event::FS_ASKED;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, WbControl};
 use wp_rt::CpuOp;
@@ -41,6 +42,24 @@ pub(super) enum CpReason {
     RecoverDir,
     /// `CP_XATTR_DIR`.
     XattrDir,
+}
+
+impl CpReason {
+    /// In words.
+    const fn name(self) -> &'static str {
+        match self {
+            CpReason::NonRegular => "it is no regular file",
+            CpReason::HardLink => "the file has not exactly one name",
+            CpReason::SbNeedCp => "every fsync is one until the next checkpoint",
+            CpReason::WrongPino => "its node may not know its directory",
+            CpReason::NoSpaceRoll => "there is no room for more nodes to roll forward",
+            CpReason::NodeNeedCp => "its directory is in no checkpoint yet",
+            CpReason::FastbootMode => "the mount has fastboot",
+            CpReason::SpecLogNum => "the mount has two logs",
+            CpReason::RecoverDir => "strict mode, and its directory changed",
+            CpReason::XattrDir => "its directory got attributes",
+        }
+    }
 }
 
 impl F2fs {
@@ -205,7 +224,9 @@ impl F2fs {
                 atomic = self.is_strict();
             }
         }
-        if self.need_checkpoint(inode).is_some() {
+        if let Some(reason) = self.need_checkpoint(inode) {
+            let version = self.cp_version().wrapping_add(1);
+            self.tell_checkpoint(FS_ASKED, version, reason.name());
             self.settle_data(inode, told).await?;
             if site::FSYNC_CHECKPOINT.on() {
                 self.sync_checkpoint().await?;

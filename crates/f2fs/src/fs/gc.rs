@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
+use wp_base::event::{Class, Event, FS_BEGIN, FS_END};
 use wp_base::{FsError, FsResult, Span};
 use wp_rt::{Rt, WaitQueue};
 
@@ -89,6 +90,17 @@ impl F2fs {
 
     /// Collects (`f2fs_gc`; the caller has `gc_lock`). No: nothing was found to be collected.
     pub(super) async fn collect(self: &Rc<Self>, how: Collect) -> bool {
+        let tell = |step, why| {
+            let (work, id) = ("garbage collection", self.cp_version());
+            self.rt.emit(Class::FS, || Event::Fs { work, step, id, why });
+        };
+        tell(FS_BEGIN, if how.background { "in the background" } else { "free segments run out" });
+        let found = self.collect_rounds(how).await;
+        tell(FS_END, "");
+        found
+    }
+
+    async fn collect_rounds(self: &Rc<Self>, how: Collect) -> bool {
         let mut foreground = !how.background;
         let mut freed = 0;
         let (mut rounds, mut skipped) = (0, 0);

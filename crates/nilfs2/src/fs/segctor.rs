@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use wp_base::event::Flags;
+use wp_base::event::{Class, Event, FS_ASKED, FS_BEGIN, FS_END, Flags};
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_block::{Bio, InFlight};
 use wp_medium::Slice;
@@ -104,6 +104,8 @@ impl Nilfs {
         let s = &self.segctor;
         let mine = Outcome::default();
         s.waiting.borrow_mut().push(mine.clone());
+        let id = self.store.borrow().cno();
+        self.rt.emit(Class::FS, || Event::Fs { work: "checkpoint", step: FS_ASKED, id, why: "" });
         s.wake.wake_all();
         loop {
             if let Some(result) = mine.take() {
@@ -164,10 +166,15 @@ impl Nilfs {
         let accepted = s.waiting.take();
         s.due.set(None);
         s.is_full.set(false);
+        let work = if cleaning.is_some() { "cleaning" } else { "checkpoint" };
+        let id = self.store.borrow().cno();
+        let why = if accepted.is_empty() { "it was time" } else { "somebody asked" };
+        self.rt.emit(Class::FS, || Event::Fs { work, step: FS_BEGIN, id, why });
         let result = match self.has_failed.get() {
             false => self.construct_locked(cleaning).await,
             true => Err(FsError::ReadOnly),
         };
+        self.rt.emit(Class::FS, || Event::Fs { work, step: FS_END, id, why: "" });
         for outcome in accepted {
             outcome.replace(Some(result.clone()));
         }

@@ -1,12 +1,15 @@
 //! A run as a trace for the Perfetto viewer.
 //!
-//! Tracks: one per task (system calls), the journal (commits and their phases), marks, lanes of
-//! bios and of requests, and of the device its commands and one per die. What may overlap has
-//! lanes, because slices of one track must nest. One flow per fsync leads from its slice over the
-//! commits, bios and requests that it caused and their commands to what the dies did while it
-//! waited. A viewer links the slices of a flow in the order in which they come in the file.
+//! Tracks: one per task (system calls), the critical path of each sync with its stages, one for
+//! each kind of work that calls share (the journal's commits, checkpoints, logs) with its phases,
+//! marks, lanes of bios and of requests, counters, and of the device its commands and one per die.
+//! What may overlap has lanes, because slices of one track must nest. One flow per fsync leads from
+//! its slice over the shared work, bios and requests that it caused and their commands to what the
+//! dies did while it waited. A viewer links the slices of a flow in the order in which they come in
+//! the file.
 
 mod blocks;
+mod counters;
 mod device;
 mod flows;
 mod proto;
@@ -19,49 +22,60 @@ use prost::Message;
 use wp_base::Time;
 use wp_base::event::{Event, Record};
 
-use flows::{Commit, Sync, commits, exits, serves, syncs};
+use flows::{Sync, exits, syncs};
 
-use crate::commands::Inside;
-use crate::requests::requests;
+use crate::caused::{Causes, Span};
+use crate::explain::path;
+use crate::run::{Call, SYNCS, Seen, WHOLE};
+use crate::shared::{Piece, Served};
 
 /// Process of the simulated system, and its number.
 const SYSTEM: u64 = 1;
 /// Process of the device, and its number.
 const DEVICE: u64 = 2;
-const JOURNAL: u64 = 3;
+const PATHS: u64 = 3;
 const MARKS: u64 = 4;
 const BIOS: u64 = 5;
 const REQUESTS: u64 = 6;
 const COMMANDS: u64 = 7;
 const DIES: u64 = 8;
+const COUNTERS: u64 = 9;
+/// First track of shared work.
+const WORK: u64 = 20;
 /// First track of a task.
 const TASKS: u64 = 1000;
 /// First lane under a track, for its number.
 const LANES: u64 = 1_000_000;
+/// Syncs whose critical path is drawn, at most: of more a viewer makes nothing.
+const PATHS_MAX: usize = 2000;
 
 /// The trace's bytes.
-pub fn write(records: &[Record]) -> Vec<u8> {
-    trace(records).encode_to_vec()
+pub fn write(seen: &Seen<'_>) -> Vec<u8> {
+    trace(seen).encode_to_vec()
 }
 
 /// The trace as messages.
-pub fn trace(records: &[Record]) -> Trace {
+pub fn trace(seen: &Seen<'_>) -> Trace {
+    let records = seen.run.records;
     let last = records.last().map_or(Time::ZERO, |r| r.at);
     let syncs = syncs(records, last);
-    let commits = commits(records, last);
-    let requests = requests(records);
-    let inside = Inside::new(records, &requests);
+    let spans: Vec<Span<'_>> = syncs.iter().map(|s| (s.index, s.exit, s.task)).collect();
+    let requests = &seen.walk.requests;
     let mut w = Writer::default();
     w.process(SYSTEM, "writepath");
     w.group(MARKS, "marks", SYSTEM);
-    w.group(JOURNAL, "journal", SYSTEM);
     w.calls(records, &syncs, last);
-    w.journal(records, &commits, &syncs);
-    let caused = flows::requests(records, &requests, &commits, &syncs);
-    w.blocks(records, &requests, &caused, last);
+    w.paths(seen);
+    w.work(seen, &syncs, &Served::new(records, &seen.pieces, &spans), last);
+    w.notes(records);
+    let causes = Causes::new(records, &seen.pieces, &spans);
+    let caused = flows::requests(&causes, requests, &syncs);
+    w.blocks(records, requests, &caused, last);
+    w.counters(seen);
+    let inside = &seen.inside;
     if !inside.commands.is_empty() || !inside.works.is_empty() {
         w.process(DEVICE, "device");
-        w.device(&inside, &caused.requests, &syncs, last);
+        w.device(inside, &caused.requests, &syncs, last);
     }
     // Stable: what one track says in one nanosecond stays in its order, and so does a flow.
     w.events.sort_by_key(|p| p.timestamp);
@@ -73,6 +87,12 @@ pub fn trace(records: &[Record]) -> Trace {
     Trace { packet }
 }
 
+/// Name of the track of some work.
+fn track_name(work: &str) -> String {
+    // What jbd2 does has been shown under this name.
+    if work == "commit" { "journal".to_owned() } else { format!("{work}s") }
+}
+
 #[derive(Default)]
 struct Writer {
     tracks: Vec<TracePacket>,
@@ -82,14 +102,14 @@ struct Writer {
 /// Tracks of one kind of thing that may overlap.
 struct Lanes {
     parent: u64,
-    name: &'static str,
+    name: String,
     /// Until when each is taken.
     until: Vec<Time>,
 }
 
 impl Lanes {
-    fn new(parent: u64, name: &'static str) -> Lanes {
-        Lanes { parent, name, until: Vec::new() }
+    fn new(parent: u64, name: &str) -> Lanes {
+        Lanes { parent, name: name.to_owned(), until: Vec::new() }
     }
 
     /// The first lane that is free.
@@ -202,27 +222,90 @@ impl Writer {
         }
     }
 
-    fn journal(&mut self, records: &[Record], commits: &[Commit<'_>], syncs: &[Sync<'_>]) {
-        for c in commits {
-            let event = self.begin(c.from, JOURNAL, format!("commit {}", c.tid));
-            event.flow_ids = syncs.iter().filter(|s| serves(c, s)).map(Sync::flow).collect();
-            for (i, (phase, from)) in c.phases.iter().enumerate() {
-                self.begin(*from, JOURNAL, *phase);
-                let to = c.phases.get(i + 1).map_or(c.to, |(_, at)| *at);
-                self.event(to, JOURNAL, END);
-            }
-            self.event(c.to, JOURNAL, END);
+    /// The path of each sync, with its stages.
+    fn paths(&mut self, seen: &Seen<'_>) {
+        let names: Vec<&str> = SYNCS.iter().chain(WHOLE).copied().collect();
+        let calls = seen.calls(&names);
+        if calls.is_empty() || !seen.walk.knows_wakeups() {
+            return;
         }
-        for r in records {
-            if let Event::Jbd2 { what, tid, value } = r.event {
-                if what.starts_with("commit_") || ["start_commit", "end_commit"].contains(&what) {
-                    continue;
-                }
-                let event = self.event(r.at, JOURNAL, INSTANT);
-                event.name = Some(what.to_owned());
-                event.debug_annotations =
-                    vec![number("transaction", u64::from(tid)), number("value", value)];
+        self.group(PATHS, "critical paths", SYSTEM);
+        let mut lanes = Lanes::new(PATHS, "critical path");
+        for call in calls.into_iter().take(PATHS_MAX) {
+            self.path(seen, call, &mut lanes);
+        }
+    }
+
+    fn path(&mut self, seen: &Seen<'_>, call: Call, lanes: &mut Lanes) {
+        let records = seen.run.records;
+        let (from, to) = (records[call.enter].at, records[call.exit].at);
+        let track = lanes.take(self, from, to);
+        let (name, target) = (seen.call_name(call.enter), seen.target(call.enter));
+        let title = format!("critical path of {name} {} {target}", call.number);
+        self.begin(from, track, title.trim_end());
+        for link in path(seen, call) {
+            let begin = Time(from.0 + link.from_ns);
+            let event = self.begin(begin, track, link.stage.as_str());
+            event.debug_annotations = vec![text("who", &link.who), text("what", &link.what)];
+            if !link.part.is_empty() {
+                event.debug_annotations.push(text("in the device", &link.part));
             }
+            self.event(Time(begin.0 + link.ns), track, END);
+        }
+        self.event(to, track, END);
+    }
+
+    /// Shared work, a track for each kind.
+    fn work(&mut self, seen: &Seen<'_>, syncs: &[Sync<'_>], served: &Served, last: Time) {
+        let mut kinds: Vec<(&str, Lanes)> = Vec::new();
+        for (n, p) in seen.pieces.iter().enumerate() {
+            let kind = kinds.iter().position(|(work, _)| *work == p.work).unwrap_or_else(|| {
+                let track = WORK + kinds.len() as u64;
+                let name = track_name(p.work);
+                self.group(track, &name, SYSTEM);
+                kinds.push((p.work, Lanes::new(track, &name)));
+                kinds.len() - 1
+            });
+            let flows: Vec<u64> = served.calls(n).map(|call| syncs[call].flow()).collect();
+            self.piece(p, &mut kinds[kind].1, flows, last);
+        }
+    }
+
+    fn piece(&mut self, p: &Piece<'_>, lanes: &mut Lanes, flows: Vec<u64>, last: Time) {
+        let to = p.end.map_or(last, |m| m.at);
+        let track = lanes.take(self, p.begin.at, to);
+        let event = self.begin(p.begin.at, track, format!("{} {}", p.work, p.id));
+        event.flow_ids = flows;
+        event.debug_annotations = vec![text("by", &p.tasks.join(", "))];
+        if !p.why.is_empty() {
+            event.debug_annotations.push(text("why", p.why));
+        }
+        for asked in &p.asked {
+            let mut who = format!("{} at {} ns", asked.task, asked.at.at.0);
+            if !asked.why.is_empty() {
+                who = format!("{who}: {}", asked.why);
+            }
+            event.debug_annotations.push(text("asked for by", &who));
+        }
+        for (i, (phase, from)) in p.phases.iter().enumerate() {
+            self.begin(from.at, track, *phase);
+            let next = p.phases.get(i + 1).map_or(to, |(_, m)| m.at);
+            self.event(next, track, END);
+        }
+        self.event(to, track, END);
+    }
+
+    /// What the journal says besides its commits.
+    fn notes(&mut self, records: &[Record]) {
+        for r in records {
+            let Event::Jbd2 { what, tid, value } = r.event else { continue };
+            if what.starts_with("commit_") || ["start_commit", "end_commit"].contains(&what) {
+                continue;
+            }
+            let event = self.event(r.at, MARKS, INSTANT);
+            event.name = Some(what.to_owned());
+            event.debug_annotations =
+                vec![number("transaction", u64::from(tid)), number("value", value)];
         }
     }
 }

@@ -48,12 +48,23 @@ pub struct TrackDescriptor {
     /// The track that it is shown under.
     #[prost(uint64, optional, tag = "5")]
     pub parent_uuid: Option<u64>,
+    /// It counts something.
+    #[prost(message, optional, tag = "8")]
+    pub counter: Option<CounterDescriptor>,
     /// How the tracks under it are ordered: [`BY_RANK`].
     #[prost(int32, optional, tag = "11")]
     pub child_ordering: Option<i32>,
     /// Its place among the tracks beside it.
     #[prost(int32, optional, tag = "12")]
     pub sibling_order_rank: Option<i32>,
+}
+
+/// `CounterDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub struct CounterDescriptor {
+    /// [`UNIT_COUNT`] or [`UNIT_BYTES`].
+    #[prost(int32, optional, tag = "3")]
+    pub unit: Option<i32>,
 }
 
 /// `ProcessDescriptor`.
@@ -96,6 +107,9 @@ pub struct TrackEvent {
     /// Its name.
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,
+    /// The value of a counter.
+    #[prost(int64, optional, tag = "30")]
+    pub counter_value: Option<i64>,
     /// Flows that go through it.
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub flow_ids: Vec<u64>,
@@ -121,5 +135,11 @@ pub const BEGIN: i32 = 1;
 pub const END: i32 = 2;
 /// A point in time.
 pub const INSTANT: i32 = 3;
+/// A counter's value from here on.
+pub const COUNTER: i32 = 4;
+/// A counter's unit: things.
+pub const UNIT_COUNT: i32 = 2;
+/// A counter's unit: bytes.
+pub const UNIT_BYTES: i32 = 3;
 /// Tracks are ordered by rank.
 pub const BY_RANK: i32 = 3;

@@ -1,10 +1,13 @@
 //! Real runs to look at.
 
+use std::collections::BTreeMap;
+
 use wp_base::event::{Class, Record};
 use wp_base::{Rng, Sector};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::{profile, registry};
 use wp_medium::Slice;
+use wp_report::run::Run;
 use wp_vfs::{OpenFlags, Options, Vfs};
 
 /// A machine with a partition of 512 MiB.
@@ -82,4 +85,11 @@ async fn one_of_four(vfs: Vfs, i: u64) {
         synced.expect("written");
         vfs.pread(fd, rng.below(200) * 4096, 8192).await.expect("there");
     }
+}
+
+/// A run of ext4 of whose blocks nothing is known, on a device with a volatile cache.
+pub fn run(records: &[Record]) -> Run<'_> {
+    static NONE: BTreeMap<usize, String> = BTreeMap::new();
+    let stages = registry::FILE_SYSTEMS[0].stages;
+    Run { records, classes: &NONE, stages, survives: false, zone_sectors: None }
 }

@@ -19,7 +19,7 @@ mod old;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use wp_base::event::Flags;
+use wp_base::event::{FS_ASKED, FS_BEGIN, FS_END, Flags};
 use wp_base::{FsError, FsResult};
 use wp_rt::{Lock, Rt};
 use zerocopy::IntoBytes;
@@ -269,10 +269,22 @@ impl Btrfs {
     /// durable. `btrfs_sync_log`.
     pub(super) async fn sync_log(&self, transid: u64, mine: i64) -> LogResult<()> {
         let logs = &self.logs;
+        // Numbers of logs begin with 0, which stands for none in a trace.
+        let id = mine.unsigned_abs() + 1;
+        self.tell("log", FS_ASKED, id);
         let _one = logs.lock.lock().await;
         if logs.synced.get() >= mine && logs.full.get() != transid {
             return Ok(());
         }
+        self.tell("log", FS_BEGIN, id);
+        let done = self.sync_log_alone(transid).await;
+        self.tell("log", FS_END, id);
+        done
+    }
+
+    /// The sync of who has the lock.
+    async fn sync_log_alone(&self, transid: u64) -> LogResult<()> {
+        let logs = &self.logs;
         let sealed = {
             let mut core = self.core.borrow_mut();
             let Some(log) = logs.tree.get() else { return Err(Stop::Full) };

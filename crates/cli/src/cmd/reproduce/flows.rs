@@ -5,7 +5,9 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use wp_lab::machine::MachineError;
 use wp_lab::paper::f2fs_oprw::{self, FLOWS, Look, Recorded, Recovered};
+use wp_lab::registry;
 use wp_report::flow::{Flow, flow};
+use wp_report::run::{Run, SYNCS, Seen};
 
 /// A string takes what is written to it.
 const LINE: &str = "a string takes it";
@@ -22,11 +24,22 @@ pub(super) struct Figures {
 /// Runs what the figures need. Errors: as the machines'.
 pub(super) fn figures(seed: u64) -> Result<Figures, MachineError> {
     let (writes, look) = f2fs_oprw::shortest(seed)?;
+    let f2fs = registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, "f2fs")
+        .map_err(MachineError::Config)?;
     let mut flows = Vec::new();
     for drawn in FLOWS {
         let run = f2fs_oprw::record(drawn, seed, writes)?;
-        let found = flow(&run.records, &run.classes, 1, drawn.plp)
+        let seen = Seen::new(Run {
+            records: &run.records,
+            classes: &run.classes,
+            stages: f2fs.stages,
+            survives: drawn.plp,
+            zone_sectors: None,
+        });
+        let call = seen
+            .call(SYNCS, 1)
             .map_err(|e| MachineError::Config(format!("figure {}: {e}", drawn.figure)))?;
+        let found = flow(&seen, call);
         flows.push((run, found));
     }
     let cut = (look, flows[0].0.recovered(look, false)?, flows[0].0.recovered(look, true)?);

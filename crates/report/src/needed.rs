@@ -1,0 +1,416 @@
+//! Which requests a call needed for what it promises: that the data of its file, or of `sync` all
+//! data, are there after a power cut.
+//!
+//! The rules go by what events say; where they do not say enough, the answer is
+//! [`Verdict::Unknown`]. Each has its words in [`Needed::rule`], and docs/explain.md has all of
+//! them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use wp_base::event::{Event, Op};
+use wp_base::stage::Purpose;
+
+use crate::caused::Causes;
+use crate::explain::{Link, Namer, plain};
+use crate::requests::Request;
+use crate::run::{Call, SYNCS, WHOLE};
+use crate::waits::signed_since;
+use crate::walk::Role;
+
+/// Calls that change the file of their descriptor or path.
+const CHANGES: &[&str] =
+    &["write", "pwrite64", "fallocate", "ftruncate", "truncate", "setxattr", "removexattr", "open"];
+/// Calls with two paths, or that change names.
+const RENAMES: &[&str] = &["rename", "link", "unlink"];
+
+/// Was a request needed?
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    /// Without it the promise would not hold.
+    Needed,
+    /// The promise would hold without it.
+    NotNeeded,
+    /// The events do not say.
+    Unknown,
+}
+
+impl Verdict {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Needed => "yes",
+            Verdict::NotNeeded => "no",
+            Verdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// A request that was sent for a call, or kept it waiting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Needed {
+    /// Index into the run's requests.
+    pub request: usize,
+    /// What it is.
+    pub kind: String,
+    /// Who submitted it.
+    pub by: String,
+    /// First sector.
+    pub at: u64,
+    /// Sectors; 0 of a flush.
+    pub sectors: u32,
+    /// Classes of its blocks, where they are known.
+    pub class: String,
+    /// When it went to the device, nanoseconds since the call; negative before it.
+    pub sent_ns: i64,
+    /// How much of the call's path led through it.
+    pub path_ns: u64,
+    /// Was it needed?
+    pub verdict: Verdict,
+    /// By which rule.
+    pub rule: &'static str,
+}
+
+impl Needed {
+    /// As a JSON object.
+    pub fn json(&self) -> Value {
+        json!({ "kind": self.kind, "by": self.by, "sector": self.at, "sectors": self.sectors,
+            "class": self.class, "sent_ns": self.sent_ns, "path_ns": self.path_ns,
+            "needed": self.verdict.name(), "rule": self.rule })
+    }
+}
+
+/// Requests of one kind, submitter, verdict and rule together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grouped {
+    /// What they are.
+    pub kind: String,
+    /// Who submitted them.
+    pub by: String,
+    /// How many.
+    pub count: u32,
+    /// Sectors in all.
+    pub sectors: u64,
+    /// How much of the path led through them.
+    pub path_ns: u64,
+    /// Were they needed?
+    pub verdict: Verdict,
+    /// By which rule.
+    pub rule: &'static str,
+}
+
+/// Groups, in the order of their first request.
+pub fn grouped(requests: &[Needed]) -> Vec<Grouped> {
+    let mut out: Vec<Grouped> = Vec::new();
+    for r in requests {
+        let same = |g: &&mut Grouped| {
+            (&g.kind, &g.by, g.verdict, g.rule) == (&r.kind, &r.by, r.verdict, r.rule)
+        };
+        let sectors = u64::from(r.sectors);
+        if let Some(g) = out.iter_mut().find(same) {
+            g.count += 1;
+            g.sectors += sectors;
+            g.path_ns += r.path_ns;
+            continue;
+        }
+        out.push(Grouped {
+            kind: r.kind.clone(),
+            by: r.by.clone(),
+            count: 1,
+            sectors,
+            path_ns: r.path_ns,
+            verdict: r.verdict,
+            rule: r.rule,
+        });
+    }
+    out
+}
+
+/// A verdict with its rule.
+type Ruled = (Verdict, &'static str);
+
+const fn yes(rule: &'static str) -> Ruled {
+    (Verdict::Needed, rule)
+}
+const fn no(rule: &'static str) -> Ruled {
+    (Verdict::NotNeeded, rule)
+}
+const fn unknown(rule: &'static str) -> Ruled {
+    (Verdict::Unknown, rule)
+}
+
+/// The requests of a call, in the order in which they were sent.
+pub(crate) fn needed(named: &Namer<'_>, call: Call, links: &[Link]) -> Vec<Needed> {
+    let seen = named.seen;
+    let records = seen.run.records;
+    let mut path: BTreeMap<usize, u64> = BTreeMap::new();
+    for l in links {
+        if let Some(i) = l.request {
+            *path.entry(i).or_default() += l.ns;
+        }
+    }
+    let own = [(call.enter, call.exit, named.task)];
+    let causes = Causes::new(records, &seen.pieces, &own);
+    let all = &seen.walk.requests;
+    let caused = causes.requests(all);
+    let is_sent = |r: &Request| r.sectors > 0 || r.is_flush();
+    let mut ours: BTreeSet<usize> = path.keys().copied().collect();
+    ours.extend((0..all.len()).filter(|&i| !caused[i].is_empty() && is_sent(&all[i])));
+    // Flushes that an empty bio asked for are commands of the queue's own: those within the call.
+    let asks = |r: &Request| r.sectors == 0 && !r.is_flush();
+    let windows: Vec<(usize, usize)> = (0..all.len())
+        .filter(|&i| asks(&all[i]) && !caused[i].is_empty())
+        .filter_map(|i| Some((all[i].start()?.index, all[i].end()?.index)))
+        .collect();
+    let within = |i: usize| windows.iter().any(|(from, to)| *from <= i && i <= *to);
+    ours.extend(
+        (0..all.len())
+            .filter(|&i| all[i].is_flush() && all[i].issued.is_some_and(|m| within(m.index))),
+    );
+    if WHOLE.contains(&seen.call_name(call.enter)) {
+        // What anybody writes meanwhile, as the flusher does for it.
+        let meanwhile = |r: &Request| {
+            let queued = r.bios.first().map(|b| b.queued.index);
+            let done = r.done.map(|m| m.index);
+            r.sectors > 0
+                && r.op.writes()
+                && queued.is_some_and(|i| i > call.enter)
+                && done.is_some_and(|i| i < call.exit)
+        };
+        ours.extend((0..all.len()).filter(|&i| meanwhile(&all[i])));
+    }
+    let rules = Rules { named, call, causes: &causes, ours: &ours, caused: &caused };
+    let state = rules.state();
+    let start = records[call.enter].at;
+    let mut out: Vec<Needed> = ours
+        .iter()
+        .map(|&i| {
+            let r = &all[i];
+            let role = if r.is_flush() { Role::Flush } else { Role::Own };
+            let (verdict, rule) = rules.of(i, state);
+            Needed {
+                request: i,
+                kind: named.kind(r, role),
+                by: named.by(r).to_owned(),
+                at: r.at.0,
+                sectors: r.sectors,
+                class: named.class(r).to_owned(),
+                sent_ns: r.issued.or(r.start()).map_or(0, |m| signed_since(m.at, start)),
+                path_ns: path.get(&i).copied().unwrap_or(0),
+                verdict,
+                rule,
+            }
+        })
+        .collect();
+    out.sort_by_key(|n| (n.sent_ns, n.request));
+    out
+}
+
+/// What the calls before say of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Something changed it since its last sync.
+    Changed,
+    /// Nothing did, as the calls of the run show.
+    Same,
+    /// It was not synced before in the run, or which file it is is not known.
+    Unknown,
+}
+
+struct Rules<'a, 'n> {
+    named: &'n Namer<'a>,
+    call: Call,
+    causes: &'n Causes<'n>,
+    ours: &'n BTreeSet<usize>,
+    caused: &'n [BTreeSet<usize>],
+}
+
+impl Rules<'_, '_> {
+    fn promises_all(&self) -> bool {
+        WHOLE.contains(&self.named.seen.call_name(self.call.enter))
+    }
+
+    /// Was the file changed since it was last synced?
+    fn state(&self) -> State {
+        let seen = self.named.seen;
+        let (Some(file), false) = (&self.named.file, self.promises_all()) else {
+            return State::Unknown;
+        };
+        let mut syncs: BTreeSet<u64> = BTreeSet::new();
+        let mut state = State::Unknown;
+        for (i, r) in seen.run.records[..self.call.enter].iter().enumerate() {
+            match &r.event {
+                Event::SyscallEnter { name, id, target } => {
+                    let is_it = plain(seen.path(i).unwrap_or(target)) == *file;
+                    if SYNCS.contains(name) && is_it || WHOLE.contains(name) {
+                        syncs.insert(*id);
+                    } else if CHANGES.contains(name) && is_it
+                        || RENAMES.contains(name) && target.contains(file.as_str())
+                    {
+                        state = if state == State::Unknown { state } else { State::Changed };
+                        // One that is under way has perhaps not seen it.
+                        syncs.clear();
+                    }
+                }
+                Event::SyscallExit { id, ok: true, .. } if syncs.remove(id) => state = State::Same,
+                _ => {}
+            }
+        }
+        state
+    }
+
+    fn of(&self, i: usize, state: State) -> Ruled {
+        let r = &self.named.seen.walk.requests[i];
+        if r.is_flush() {
+            return self.flush(i);
+        }
+        match r.op {
+            Op::Read => return yes("the call could not go on without what it reads"),
+            Op::Discard => return no("it only tells the device what is free"),
+            Op::Zone(op) if !op.writes() => {
+                return yes("the zone has to be so before it can be written");
+            }
+            _ => {}
+        }
+        let own = self.named.has_files(r).is_some_and(|(own, _)| own);
+        match self.named.purpose(r) {
+            Some(Purpose::Home) if self.work(r).is_none() && self.is_by_server(r) => {
+                unknown("it makes room, or begins a log that was empty")
+            }
+            Some(Purpose::Home) => no("it makes room: the log has a durable copy"),
+            _ if self.caused[i].is_empty() && !self.promises_all() && !own => {
+                no("sent for somebody else, and in the way")
+            }
+            _ if self.is_collected(r) => no("garbage collection moved it"),
+            _ if self.promises_all() => yes("the call promises everything"),
+            Some(Purpose::Data) => self.data(r),
+            Some(Purpose::Meta | Purpose::Record) => self.meta(r, state),
+            None if self.is_by_caller(r) => yes("the call itself sent it"),
+            None => unknown("what its blocks are is not known"),
+        }
+    }
+
+    fn is_by_caller(&self, r: &Request) -> bool {
+        self.named.by(r) == self.named.task
+    }
+
+    fn is_by_server(&self, r: &Request) -> bool {
+        let by = self.named.by(r);
+        self.named.seen.run.stages.servers.iter().any(|s| by.starts_with(s.name))
+    }
+
+    /// The shared work that a request was sent for.
+    fn work(&self, r: &Request) -> Option<&crate::shared::Piece<'_>> {
+        let index = r.bios.first()?.queued.index;
+        let piece = self.causes.pieces(self.named.by(r), index).next()?;
+        Some(&self.named.seen.pieces[piece])
+    }
+
+    fn is_collected(&self, r: &Request) -> bool {
+        self.work(r).is_some_and(|p| p.work == "garbage collection")
+    }
+
+    fn data(&self, r: &Request) -> Ruled {
+        match self.named.has_files(r) {
+            Some((true, false)) => yes("data of the file"),
+            Some((true, true)) => yes("data of the file, and of others beside it"),
+            Some((false, true)) => no("data of other files"),
+            _ if self.is_by_caller(r) => yes("data that the call itself sent"),
+            _ => unknown("whose data it is is not known"),
+        }
+    }
+
+    /// Nodes, logs, journal blocks, records.
+    fn meta(&self, r: &Request, state: State) -> Ruled {
+        let own = self.named.has_files(r).filter(|(own, others)| *own || *others);
+        let piece = self.work(r);
+        let asked_here = piece.is_some_and(|p| p.asked.iter().any(|a| a.task == self.named.task));
+        if own == Some((false, true)) && self.is_file_of_one(r) {
+            return no("metadata of other files");
+        }
+        if state == State::Same && (self.is_by_caller(r) || asked_here) {
+            return no("nothing was changed since the file's last sync");
+        }
+        match piece {
+            None => yes("it leads to the file after a power cut"),
+            Some(p) => match self.changes_before(p) {
+                (true, false) => yes("it leads to the file after a power cut"),
+                (true, true) => yes("it leads to the file, and to what else changed meanwhile"),
+                (false, _) if asked_here => yes("it leads to the file after a power cut"),
+                (false, _) => unknown("no call of the run changed the file before this work began"),
+            },
+        }
+    }
+
+    /// Is every block of the request of one file: are nodes, not tables?
+    fn is_file_of_one(&self, r: &Request) -> bool {
+        let class = self.named.class(r);
+        !class.is_empty() && crate::explain::files(class).all(|name| name.is_some())
+    }
+
+    /// Since the piece of the same work before this one: was the file changed, and were others?
+    fn changes_before(&self, p: &crate::shared::Piece<'_>) -> (bool, bool) {
+        let seen = self.named.seen;
+        let before = seen
+            .pieces
+            .iter()
+            .rev()
+            .find(|q| q.work == p.work && q.begin.index < p.begin.index && q.id != p.id);
+        let from = before.map_or(0, |q| q.begin.index);
+        let (mut own, mut others) = (false, false);
+        for (i, r) in seen.run.records[..p.begin.index].iter().enumerate().skip(from) {
+            let Event::SyscallEnter { name, target, .. } = &r.event else { continue };
+            if !CHANGES.contains(name) && !RENAMES.contains(name) {
+                continue;
+            }
+            let path = plain(seen.path(i).unwrap_or(target));
+            let is_it = self.named.file.as_ref().is_none_or(|f| path.contains(f.as_str()));
+            own |= is_it;
+            // An open may change nothing.
+            others |= !is_it && *name != "open";
+        }
+        // Direct and synchronous writes are changes themselves.
+        (own || !SYNCS.contains(&seen.call_name(self.call.enter)), others)
+    }
+
+    /// A flush is for what the device completed before it was sent, and was not durable then.
+    fn flush(&self, i: usize) -> Ruled {
+        let seen = self.named.seen;
+        if seen.run.survives {
+            return no("the device's cache survives power cuts");
+        }
+        let all = &seen.walk.requests;
+        let Some(sent) = all[i].issued else { return unknown("when it was sent is not known") };
+        let last = all.iter().filter(|f| f.is_flush());
+        let last = last.filter(|f| f.done.is_some_and(|done| done.index <= sent.index));
+        let last = last.filter_map(|f| f.issued).map(|m| m.index).filter(|m| *m < sent.index).max();
+        let in_cache = |r: &Request| {
+            r.sectors > 0
+                && r.op.writes()
+                && !r.is_forced()
+                && r.done.is_some_and(|done| {
+                    done.index < sent.index && last.is_none_or(|last| done.index > last)
+                })
+        };
+        let mut cached = (0..all.len()).filter(|&w| in_cache(&all[w])).peekable();
+        let any = cached.peek().is_some();
+        if cached.any(|w| self.carries(w)) {
+            return yes("the device's cache had blocks of the call's promise");
+        }
+        match (any, last) {
+            (true, _) => unknown("the device's cache had only what the call did not send"),
+            (false, Some(_)) => no("nothing had come into the device's cache since the last flush"),
+            (false, None) => unknown("what the device's cache had when the run began is not known"),
+        }
+    }
+
+    /// Does a write carry what the call promises: was it sent for it, or has it the file's blocks?
+    fn carries(&self, w: usize) -> bool {
+        if self.promises_all() {
+            return true;
+        }
+        let r = &self.named.seen.walk.requests[w];
+        let own = self.named.has_files(r).is_some_and(|(own, _)| own);
+        own || (self.ours.contains(&w) && !self.caused[w].is_empty())
+    }
+}
