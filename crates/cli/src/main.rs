@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use output::{Exit, Out};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 
 /// The write path from a system call to the flash page, as one deterministic program.
 ///
