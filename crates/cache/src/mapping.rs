@@ -388,9 +388,7 @@ impl Mapping {
         if from > to {
             return 0;
         }
-        let tags = self.tags.borrow();
-        let run = (from..).zip(tags.range(from, to)).take_while(|(want, tag)| want == tag);
-        run.take(usize::try_from(max).unwrap_or(usize::MAX)).count() as u64
+        self.tags.borrow().run(from, to, max)
     }
 
     /// Blocks under writeback.

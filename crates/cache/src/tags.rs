@@ -56,6 +56,16 @@ impl Tags {
         }
     }
 
+    /// How many from `from` on, up to `to`, which is not before it, are there without a gap; at most
+    /// `max`.
+    pub fn run(&self, from: u64, to: u64, max: u64) -> u64 {
+        if let Some(one) = self.one {
+            return u64::from(one == from && max > 0);
+        }
+        let run = (from..).zip(self.more.range(from..=to)).take_while(|(want, tag)| want == *tag);
+        run.take(usize::try_from(max).unwrap_or(usize::MAX)).count() as u64
+    }
+
     /// Those of `from..=to`, which is not backwards, in order.
     pub fn range(&self, from: u64, to: u64) -> impl Iterator<Item = u64> {
         let one = self.one.filter(|i| (from..=to).contains(i));
@@ -120,6 +130,9 @@ mod tests {
                 assert_eq!(ours.is_empty(), set.is_empty());
                 assert_eq!(ours.first(i, to), set.range(i..=to).next().copied());
                 assert!(ours.range(i, to).eq(set.range(i..=to).copied()));
+                let max = rng.below(4);
+                let run = (i..=to).take_while(|x| set.contains(x)).take(max as usize).count();
+                assert_eq!(ours.run(i, to, max), run as u64);
             }
         }
     }

@@ -237,6 +237,11 @@ impl Writeback {
         }
     }
 
+    /// Can a writer dirty another block without waiting in [`Writeback::balance_dirty`]?
+    pub fn has_room(&self) -> bool {
+        self.nr_dirty.get() + self.nr_writeback.get() < self.policy.dirty_blocks
+    }
+
     /// Lets a writer wait while too much is dirty (`balance_dirty_pages`).
     ///
     /// Waits: until dirty and in-flight blocks are below the midpoint of the two limits.

@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use output::{Exit, Out};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 
 /// The write path from a system call to the flash page, as one deterministic program.
 ///

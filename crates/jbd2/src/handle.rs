@@ -75,7 +75,26 @@ impl Journal {
         self.start_with(Credits { blocks: credits, ..Credits::default() })
     }
 
+    /// [`Journal::start`] where it need not wait, in the transaction that runs, and CPU time costs
+    /// nothing. `None`: else, or the journal is aborted; nothing is done then.
+    pub fn start_now(self: &Rc<Self>, credits: u32) -> Option<Handle> {
+        let blocks = i64::from(credits);
+        if self.rt.is_modelled() || blocks > self.user_max() {
+            return None;
+        }
+        let mut st = self.st.borrow_mut();
+        if st.unmount || st.aborted() {
+            return None;
+        }
+        let tid = st.running?;
+        Self::add_credits(&mut st, tid, blocks, 0).ok()?;
+        Self::enter(&mut st, tid, blocks);
+        drop(st);
+        Some(self.new_handle(tid, blocks, 0, None))
+    }
+
     /// As [`Journal::start`], with revoke credits and a reservation.
+    #[inline]
     pub fn start_with(self: &Rc<Self>, wanted: Credits) -> Soon<'_, FsResult<Handle>> {
         let mut computing = self.rt.cpu(CpuOp::HandleStart, 1);
         if !computing.is_over() {
@@ -132,7 +151,7 @@ impl Journal {
                     // The transaction's credits contain all reservations: this one becomes the
                     // handle's own.
                     st.reserved_credits -= reserved.take();
-                    Self::enter(&mut st, tid);
+                    Self::enter(&mut st, tid, 0);
                     drop(st);
                     self.wait_reserved.wake_all();
                     return Ok(self.new_handle(tid, blocks, 0, None));
@@ -163,7 +182,7 @@ impl Journal {
 
     /// Log blocks that `records` revoke records may need.
     pub(crate) fn revoke_blocks(&self, records: i64) -> i64 {
-        if self.opts.policy.credits != CreditRule::Descriptors {
+        if records == 0 || self.opts.policy.credits != CreditRule::Descriptors {
             // Before 5.5 nothing was set aside for revoke blocks.
             return 0;
         }
@@ -209,7 +228,7 @@ impl Journal {
             }
             return Ok(Err(delay));
         }
-        Self::enter(&mut st, tid);
+        Self::enter(&mut st, tid, blocks + reserve);
         Ok(Ok(tid))
     }
 
@@ -240,13 +259,15 @@ impl Journal {
         *lost(&mut self.st.borrow_mut().counters) += self.rt.now().since(since).0;
     }
 
-    /// The four rules, in the kernel's order.
+    /// The four rules, in the kernel's order; where all are kept, [`Journal::enter`] follows.
     fn add_credits(st: &mut State, tid: u32, blocks: i64, reserve: i64) -> Result<(), Delay> {
-        if st.transaction(tid).state != TransactionState::Running && site::LOCKED_WAIT.on() {
+        let t = st.transaction(tid);
+        let (is_running, outstanding) = (t.state == TransactionState::Running, t.outstanding);
+        if !is_running && site::LOCKED_WAIT.on() {
             return Err(Delay::Locked);
         }
         let total = blocks + reserve;
-        if st.transaction(tid).outstanding + total > st.max_buffers && site::FULL_WAIT.on() {
+        if outstanding + total > st.max_buffers && site::FULL_WAIT.on() {
             if st.reserved_credits + total + st.base_credits > st.max_buffers {
                 let limit = st.max_buffers - st.base_credits;
                 return Err(Delay::Reserved { limit, wanted: total });
@@ -262,12 +283,13 @@ impl Journal {
             return Err(Delay::Reserved { limit: st.max_buffers / 2, wanted: reserve });
         }
         st.reserved_credits += reserve;
-        st.transaction_mut(tid).outstanding += total;
         Ok(())
     }
 
-    fn enter(st: &mut State, tid: u32) {
+    /// Counts a handle in that has `credits`.
+    fn enter(st: &mut State, tid: u32, credits: i64) {
         let t = st.transaction_mut(tid);
+        t.outstanding += credits;
         t.updates += 1;
         t.handles += 1;
         st.counters.handles += 1;

@@ -23,7 +23,7 @@ use wp_medium::Sound;
 use wp_vfs::FsEntry;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 
 /// Programs that share what is known, as in a campaign.
 const CHUNK: usize = 16;

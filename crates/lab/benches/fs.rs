@@ -20,7 +20,7 @@ use wp_rt::CpuModel;
 use wp_vfs::{Fd, FsEntry, OpenFlags, Options, Vfs};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 
 /// Nanoseconds of CPU time of this thread, so that a busy machine matters little.
 fn cpu_ns() -> u64 {

@@ -13,7 +13,7 @@ use wp_medium::Slice;
 use wp_rt::Rt;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 
 const TASKS: u64 = 32;
 const PER_TASK: u64 = 20_000;

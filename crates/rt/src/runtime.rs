@@ -189,6 +189,13 @@ impl Rt {
         self.0.current.get()
     }
 
+    /// Which poll of a task this is, from 1 on: between two moments with the same number nothing
+    /// else has run. `None` in interrupt context and outside [`Rt::run`].
+    #[inline]
+    pub fn turn(&self) -> Option<u64> {
+        self.current().map(|_| self.0.state.borrow().polls)
+    }
+
     /// The running task's name; `swapper` when there is none.
     pub fn current_name(&self) -> Rc<str> {
         self.current()
@@ -227,6 +234,12 @@ impl Rt {
     /// An independent random stream: adding a consumer never shifts another's numbers.
     pub fn rng(&self, stream: &str) -> Rng {
         Rng::stream(self.0.seed, stream)
+    }
+
+    /// Does CPU time pass? If not, [`Rt::cpu`] is always over at once.
+    #[inline]
+    pub fn is_modelled(&self) -> bool {
+        self.0.modelled
     }
 
     /// Charges `n` times the cost of `op`: the current task computes that long and keeps its core.

@@ -38,3 +38,38 @@ impl<T: Unpin> Future for Soon<'_, T> {
         }
     }
 }
+
+/// The answer of a [`Soon`], awaited if it is not there: `soon!(expression)`. As `.await`, without
+/// keeping a [`Soon`] that had its answer in the caller's future until it is dropped.
+#[macro_export]
+macro_rules! soon {
+    ($soon:expr) => {{
+        match $soon {
+            $crate::Soon::Now(answer) => answer.expect("an answer is taken once"),
+            $crate::Soon::Later(work) => work.await,
+        }
+    }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rt;
+    use wp_base::{Span, Time};
+
+    #[test]
+    fn an_answer_is_there_or_comes_later() {
+        let rt = Rt::new(1);
+        let rt2 = rt.clone();
+        let run = rt.block_on("test", async move {
+            let now: u32 = soon!(Soon::now(1));
+            let begun = rt2.now();
+            let later: u32 = soon!(Soon::later(async {
+                rt2.sleep(Span::millis(2)).await;
+                2
+            }));
+            (now, begun, later, rt2.now())
+        });
+        assert_eq!(run, Ok((1, Time::ZERO, 2, Time::ZERO + Span::millis(2))));
+    }
+}

@@ -283,7 +283,7 @@ pub trait FileSystem {
     /// Reads up to `len` bytes from `offset`; fewer at the end of the file.
     fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>>;
     /// Writes `data` at `offset` (at the end if `None`); returns the bytes written.
-    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64>;
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64>;
     /// What a file that is opened now begins with.
     fn told(&self, _ino: Ino) -> Told {
         Told::default()

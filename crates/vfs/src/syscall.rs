@@ -1,7 +1,6 @@
 //! System calls on a mounted file system.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -9,7 +8,7 @@ use std::rc::Rc;
 use wp_base::event::{Class, Event};
 use wp_base::{FsError, FsResult, Ino};
 use wp_medium::Slice;
-use wp_rt::{CpuOp, Rt};
+use wp_rt::{CpuOp, Rt, soon};
 
 use crate::fs::{
     Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, Told,
@@ -71,6 +70,32 @@ struct OpenFile {
     told: Told,
 }
 
+/// The open files in the order of their descriptors, which only grow: mostly there are few.
+#[derive(Default)]
+struct OpenFiles(Vec<(u32, Rc<OpenFile>)>);
+
+impl OpenFiles {
+    fn place(&self, fd: u32) -> Option<usize> {
+        match self.0.last() {
+            Some((last, _)) if *last == fd => Some(self.0.len() - 1),
+            _ => self.0.binary_search_by_key(&fd, |(fd, _)| *fd).ok(),
+        }
+    }
+
+    fn get(&self, fd: u32) -> Option<&Rc<OpenFile>> {
+        self.place(fd).and_then(|at| self.0.get(at)).map(|(_, file)| file)
+    }
+
+    /// `fd` is greater than all before.
+    fn push(&mut self, fd: u32, file: Rc<OpenFile>) {
+        self.0.push((fd, file));
+    }
+
+    fn remove(&mut self, fd: u32) -> Option<Rc<OpenFile>> {
+        self.place(fd).map(|at| self.0.remove(at).1)
+    }
+}
+
 /// The system-call interface of one mounted file system. Clones share descriptors.
 #[derive(Clone)]
 pub struct Vfs(Rc<Inner>);
@@ -78,7 +103,7 @@ pub struct Vfs(Rc<Inner>);
 struct Inner {
     rt: Rt,
     fs: Rc<dyn FileSystem>,
-    files: RefCell<BTreeMap<u32, Rc<OpenFile>>>,
+    files: RefCell<OpenFiles>,
     next_fd: Cell<u32>,
     next_call: Cell<u64>,
 }
@@ -128,7 +153,7 @@ impl Vfs {
     }
 
     fn file(&self, fd: Fd) -> FsResult<Rc<OpenFile>> {
-        self.0.files.borrow().get(&fd.0).cloned().ok_or(FsError::BadFile)
+        self.0.files.borrow().get(fd.0).cloned().ok_or(FsError::BadFile)
     }
 
     /// Walks to the directory that holds the last name of `path`.
@@ -190,11 +215,11 @@ impl Vfs {
             if flags.direct && self.kind(found).await? != FileType::File {
                 return Err(FsError::Invalid("O_DIRECT is for regular files"));
             }
-            fs.open(found, flags.write).await?;
+            soon!(fs.open(found, flags.write))?;
             if truncate {
                 let change = AttrChange { size: Some(0), ..AttrChange::default() };
                 if let Err(e) = fs.set_attr(found, &change).await {
-                    fs.release(found, flags.write).await?;
+                    soon!(fs.release(found, flags.write))?;
                     return Err(e);
                 }
             }
@@ -214,7 +239,7 @@ impl Vfs {
                 pos: Cell::new(0),
                 told: fs.told(found),
             };
-            self.0.files.borrow_mut().insert(fd, Rc::new(file));
+            self.0.files.borrow_mut().push(fd, Rc::new(file));
             Ok(Fd(fd))
         };
         self.call("open", || path.to_owned(), |fd| u64::from(fd.0), pin!(body)).await
@@ -223,8 +248,8 @@ impl Vfs {
     /// Closes a descriptor.
     pub async fn close(&self, fd: Fd) -> FsResult<()> {
         let body = async {
-            let file = self.0.files.borrow_mut().remove(&fd.0).ok_or(FsError::BadFile)?;
-            self.0.fs.release(file.ino, file.write).await
+            let file = self.0.files.borrow_mut().remove(fd.0).ok_or(FsError::BadFile)?;
+            soon!(self.0.fs.release(file.ino, file.write))
         };
         self.call("close", || fd.0.to_string(), |()| 0, body).await
     }
@@ -262,13 +287,13 @@ impl Vfs {
         if file.direct {
             return fs.write_direct(file.ino, at, data, file.sync, &file.told).await;
         }
-        let n = fs.write(file.ino, at, data).await?;
+        let n = soon!(fs.write(file.ino, at, data))?;
         if let Some(kind) = file.sync
             && n > 0
         {
             let from = match at {
                 Some(from) => from,
-                None => fs.attr(file.ino).await?.size.saturating_sub(n),
+                None => soon!(fs.attr(file.ino))?.size.saturating_sub(n),
             };
             fs.sync_range(file.ino, kind, (from, from + n), &file.told).await?;
         }
@@ -437,7 +462,7 @@ impl Vfs {
                     let _ = dir;
                     self.walk(from).await?
                 }
-                (dir, name) => self.0.fs.lookup(dir, name).await?,
+                (dir, name) => soon!(self.0.fs.lookup(dir, name))?,
             };
             let (dir, name) = self.parent(to).await?;
             self.0.fs.link(ino, dir, name).await
@@ -447,13 +472,13 @@ impl Vfs {
 
     /// Attributes by path.
     pub async fn stat(&self, path: &str) -> FsResult<Attr> {
-        let body = async { self.0.fs.attr(self.walk(path).await?).await };
+        let body = async { soon!(self.0.fs.attr(self.walk(path).await?)) };
         self.call("stat", || path.to_owned(), |a: &Attr| a.size, body).await
     }
 
     /// Attributes of an open file.
     pub async fn fstat(&self, fd: Fd) -> FsResult<Attr> {
-        let body = async { self.0.fs.attr(self.file(fd)?.ino).await };
+        let body = async { soon!(self.0.fs.attr(self.file(fd)?.ino)) };
         self.call("fstat", || fd.0.to_string(), |a: &Attr| a.size, body).await
     }
 

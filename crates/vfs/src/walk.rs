@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 
 use wp_base::{FsError, FsResult, Ino};
+use wp_rt::soon;
 
 use crate::Vfs;
 use crate::fs::FileType;
@@ -101,7 +102,7 @@ impl Vfs {
             if name == b".." {
                 return Err(FsError::IsDir);
             }
-            let found = match fs.lookup(dir, name).await {
+            let found = match soon!(fs.lookup(dir, name)) {
                 Err(FsError::NotFound) => return Ok((dir, name.to_vec())),
                 other => other?,
             };
@@ -141,7 +142,7 @@ impl Vfs {
                 }
                 continue;
             }
-            let ino = match fs.lookup(here, &name).await {
+            let ino = match soon!(fs.lookup(here, &name)) {
                 Err(FsError::NotFound) => {
                     *missing = (way.links == 0 && todo.is_empty()).then_some((here, name));
                     return Err(FsError::NotFound);

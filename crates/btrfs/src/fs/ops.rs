@@ -223,8 +223,8 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
-        Box::pin(async move {
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64> {
+        Call::later(async move {
             let inode = self.file(ino)?;
             let _lock = inode.lock.lock().await;
             let at = offset.unwrap_or_else(|| inode.size());

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
-use wp_rt::{CpuOp, Lock, Rt, Soon};
+use wp_rt::{CpuOp, Lock, Rt, Soon, soon};
 
 use super::bits::Bits;
 use super::data_journal::DataMode;
@@ -249,7 +249,7 @@ impl Ext4 {
         if self.groups.bits.borrow()[group as usize].is_some() {
             return Ok(());
         }
-        let b = self.block_bitmap(group).await?;
+        let b = soon!(self.block_bitmap(group))?;
         let blocks = self.geo.blocks_in_group(group);
         let bits = b.with(|bytes| Bits::from_bytes(bytes, blocks, self.bs().bits() + 1));
         // Nothing of this group was taken or returned before it was loaded, so the two must agree
@@ -301,7 +301,7 @@ impl Ext4 {
             }
         }
         for group in groups {
-            self.load_group(group).await?;
+            soon!(self.load_group(group))?;
         }
         Ok(())
     }
@@ -355,8 +355,8 @@ impl Ext4 {
     /// Records in bitmap and descriptor that blocks are taken or free.
     async fn record(&self, h: &Handle, start: u64, len: u32, taken: bool) -> FsResult<()> {
         let (group, bit) = self.geo.locate_block(start).ok_or(FsError::Invalid("block number"))?;
-        let buf = self.block_bitmap(group).await?;
-        h.get_write_access(&buf).await?;
+        let buf = soon!(self.block_bitmap(group))?;
+        soon!(h.get_write_access(&buf))?;
         let wrong = buf.with(|bytes| {
             (bit..bit + len).find(|b| (bytes[*b as usize / 8] >> (b % 8) & 1 == 1) == taken)
         });
@@ -382,7 +382,8 @@ impl Ext4 {
         let csum = buf.with(|bytes| self.csum.bitmap(&bytes[..n]));
         buf.set(BufFlag::Verified);
         self.dirty(h, &buf)?;
-        self.change_desc(h, group, |d| {
+        soon!(self.desc_access(h, group))?;
+        self.change_accessed_desc(h, group, |d| {
             if d.has(GroupDesc::BLOCK_UNINIT) {
                 d.flags = (d.flags.get() & !GroupDesc::BLOCK_UNINIT).into();
             }
@@ -391,8 +392,7 @@ impl Ext4 {
             if self.csum.metadata() {
                 d.set_block_bitmap_csum(csum);
             }
-        })
-        .await?;
+        })?;
         let free = self.groups.free_blocks.get();
         self.groups.free_blocks.set(if taken {
             free - u64::from(len)
@@ -403,13 +403,18 @@ impl Ext4 {
         Ok(())
     }
 
+    /// Was the group never used, so that its bitmap is not real yet?
+    pub(super) fn is_without_bitmap(&self, group: u32) -> bool {
+        self.csum.descriptors() && self.descs.borrow()[group as usize].has(GroupDesc::BLOCK_UNINIT)
+    }
+
     /// Makes a group's bitmap real if the group was never used: an inode is about to live in it.
     pub(super) async fn init_group_blocks(&self, h: &Handle, group: u32) -> FsResult<()> {
-        if !self.csum.descriptors() || !self.group_desc(group).has(GroupDesc::BLOCK_UNINIT) {
+        if !self.is_without_bitmap(group) {
             return Ok(());
         }
-        let buf = self.block_bitmap(group).await?;
-        h.get_write_access(&buf).await?;
+        let buf = soon!(self.block_bitmap(group))?;
+        soon!(h.get_write_access(&buf))?;
         self.dirty(h, &buf)?;
         let n = self.geo.block_bitmap_bytes();
         let csum = buf.with(|bytes| self.csum.bitmap(&bytes[..n]));
@@ -452,7 +457,7 @@ impl Ext4 {
                     self.forget_block(h, block).await?;
                 }
             }
-            self.load_group(group).await?;
+            soon!(self.load_group(group))?;
             self.record(h, at, n, false).await?;
             let groups = &self.groups;
             groups.pending.set(groups.pending.get() + u64::from(n));

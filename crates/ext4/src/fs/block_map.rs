@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_jbd2::Handle;
-use wp_rt::Soon;
+use wp_rt::{Soon, soon};
 
 use super::extents::{Fill, Run};
 use super::inode::Inode;
@@ -114,12 +114,12 @@ impl Ext4 {
         if bytes <= i32::MAX as u64 || self.sb.borrow().has_ro_compat(large) {
             return Ok(());
         }
-        let h = self.start(1).await?;
+        let h = soon!(self.start(1))?;
         let set = |sb: &mut SuperBlock| {
             sb.feature_ro_compat = (sb.feature_ro_compat.get() | large).into();
         };
         let out = self.change_super(&h, set).await;
-        self.stop(h, out).await
+        soon!(self.stop(h, out))
     }
 
     /// Errors: `TooBig` for a length that the inode's map cannot reach.

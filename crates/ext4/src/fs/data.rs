@@ -13,11 +13,12 @@ use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::{Handle, Ordered};
 use wp_medium::{PAGE_BYTES, Pieces, Slice, join};
-use wp_rt::CpuOp;
+use wp_rt::{CpuOp, soon};
 
 use super::extents::Run;
 use super::inode::Inode;
 use super::mount::Ext4;
+use crate::disk::inode::flag;
 use crate::site;
 
 /// Blocks in one bio of file data (`BIO_MAX_PAGES`).
@@ -30,6 +31,16 @@ const ALLOCATES: &str = "only a delayed write of 5.15 and later has no handle";
 /// How often an allocation that found no space is tried again after a commit
 /// (`ext4_should_retry_alloc`).
 pub(super) const RETRIES: u32 = 3;
+
+/// What a write has left to do for the inode's slot in its table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    Nothing,
+    /// The size on disk moves.
+    Grow,
+    /// Only the size in memory has moved, and that says so.
+    Touch,
+}
 
 impl Ext4 {
     /// Block `index` of a file, up to date: from the cache, the device, or zeroes where there is
@@ -55,7 +66,7 @@ impl Ext4 {
     /// [`Ext4::lookup`] for those who do not hold the map: not in the middle of another's change.
     pub(super) async fn find_run(&self, inode: &Inode, index: u64) -> FsResult<Result<Run, u64>> {
         let _map = inode.map_lock.lock().await;
-        self.lookup(inode, index).await
+        soon!(self.lookup(inode, index))
     }
 
     async fn fill_block(&self, inode: &Inode, b: &Rc<Buffer>) -> FsResult<()> {
@@ -279,7 +290,10 @@ impl Ext4 {
         let mut tries = 0;
         loop {
             match self.write_block_once(inode, at, chunk).await {
-                Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+                // Boxed: few writes meet it, and all would have room for it.
+                Err(FsError::NoSpace)
+                    if tries < RETRIES && Box::pin(self.commit_for_space()).await? =>
+                {
                     tries += 1;
                 }
                 other => return other,
@@ -307,18 +321,21 @@ impl Ext4 {
         let (bs, n) = (self.bs().bytes(), chunk.len());
         let index = at / u64::from(bs);
         let skip = (at % u64::from(bs)) as u32;
-        let delay = self.opts.delalloc && !self.is_tight() && !self.journals_data(inode);
+        let delay = self.delays(inode);
         let h = match delay {
             true if self.opts.era.delalloc_write_without_handle => None,
-            true => Some(self.start(1).await?),
-            false => Some(self.start(CREDITS_ALLOCATE).await?),
+            true => Some(soon!(self.start(1))?),
+            false => Some(soon!(self.start(CREDITS_ALLOCATE))?),
         };
         let out = async {
             let b = inode.map.get(index);
             if self.opts.era.stable_pages && site::STABLE.on() {
                 b.wait_clear(BufFlag::Writeback).await;
             }
-            let allocated = self.prepare_block(h.as_ref(), inode, &b, delay).await?;
+            let allocated = match self.promise_now(inode, &b, delay) {
+                Some(done) => done.map(|()| false)?,
+                None => Box::pin(self.prepare_block(h.as_ref(), inode, &b, delay)).await?,
+            };
             if n < bs && !b.flag(BufFlag::Uptodate) {
                 if b.flag(BufFlag::New) || b.flag(BufFlag::Delay) {
                     b.set_contents(Slice::zero(bs));
@@ -339,7 +356,10 @@ impl Ext4 {
             if let (true, Some(h)) = (journalled, &h) {
                 self.data_dirty(h, inode, &b)?;
             }
-            self.end_write(h.as_ref(), inode, &b, end, delay, allocated).await?;
+            if !delay || end > inode.size.get() || end > inode.disksize.get() {
+                let after = self.sizes_after(h.as_ref(), inode, &b, end, delay, allocated)?;
+                self.follow(h.as_ref(), inode, after, end).await?;
+            }
             if !journalled {
                 inode.map.mark_dirty(&b);
             }
@@ -347,15 +367,63 @@ impl Ext4 {
         }
         .await;
         match h {
-            Some(h) => self.stop(h, out).await,
+            Some(h) => soon!(self.stop(h, out)),
             None => out,
         }
+    }
+
+    /// Are places for what is written to the inode now given by writeback?
+    pub(super) fn delays(&self, inode: &Inode) -> bool {
+        self.opts.delalloc && !self.is_tight() && !self.journals_data(inode)
     }
 
     /// Free space is short against what is promised: allocate at once (`ext4_nonda_switch`).
     fn is_tight(&self) -> bool {
         let (free, dirty) = (self.groups.free_blocks.get(), self.reserved_blocks.get());
         2 * free < 3 * dirty || free < dirty + 4 * 32
+    }
+
+    /// Sees to it that a delayed write has a place or a promise of one, where that need not wait and
+    /// `delay` is what the write is. `None`, and nothing is done, where it may have to.
+    fn promise_now(&self, inode: &Inode, b: &Buffer, delay: bool) -> Option<FsResult<()>> {
+        let unwritten = b.flag(BufFlag::Unwritten);
+        if (b.flag(BufFlag::Mapped) && (delay || !unwritten)) || (b.flag(BufFlag::Delay) && delay) {
+            return Some(Ok(()));
+        }
+        if !delay || !inode.has(flag::EXTENTS) {
+            return None;
+        }
+        let _map = inode.map_lock.try_lock()?;
+        match self.root_lookup(inode, u32::try_from(b.block()).ok()?) {
+            Ok(found) => Some(self.promise(inode, b, found?)),
+            Err(e) => Some(Err(e)),
+        }
+    }
+
+    /// The same for a block of which the map says `found`. The caller holds the map.
+    pub(super) fn promise(
+        &self,
+        inode: &Inode,
+        b: &Buffer,
+        found: Result<Run, u64>,
+    ) -> FsResult<()> {
+        if let Ok(run) = found {
+            b.map_to(run.phys);
+            if run.unwritten {
+                b.set(BufFlag::New);
+                // Writeback splits it off and has it converted.
+                b.set(BufFlag::Unwritten);
+            }
+            return Ok(());
+        }
+        // What is promised to other blocks is not there to be taken, by either kind of write.
+        if self.free_for_delay() == 0 && !b.flag(BufFlag::Delay) {
+            return Err(FsError::NoSpace);
+        }
+        b.set(BufFlag::Delay);
+        inode.reserved.set(inode.reserved.get() + 1);
+        self.reserved_blocks.set(self.reserved_blocks.get() + 1);
+        Ok(())
     }
 
     /// Gives the block a place, or a promise of one. `true`: it was allocated now.
@@ -366,47 +434,30 @@ impl Ext4 {
         b: &Rc<Buffer>,
         delay: bool,
     ) -> FsResult<bool> {
-        let unwritten = b.flag(BufFlag::Unwritten);
-        if (b.flag(BufFlag::Mapped) && (delay || !unwritten)) || (b.flag(BufFlag::Delay) && delay) {
-            return Ok(false);
-        }
         let map = inode.map_lock.lock().await;
-        match self.lookup(inode, b.block()).await? {
-            Ok(run) if !run.unwritten => {
-                b.map_to(run.phys);
+        let found = soon!(self.lookup(inode, b.block()))?;
+        if delay {
+            return self.promise(inode, b, found).map(|()| false);
+        }
+        let h = h.expect(ALLOCATES);
+        if let Ok(run) = found {
+            b.map_to(run.phys);
+            if !run.unwritten {
                 return Ok(false);
             }
-            Ok(run) => {
-                b.map_to(run.phys);
-                b.set(BufFlag::New);
-                if delay {
-                    // Writeback splits it off and has it converted.
-                    b.set(BufFlag::Unwritten);
-                    return Ok(false);
-                }
-                let h = h.expect(ALLOCATES);
-                Box::pin(self.initialise(h, inode, b.block(), b.block() + 1)).await?;
-                self.write_inode(h, inode).await?;
-                if site::INIT_TID.on() {
-                    inode.datasync_tid.set(h.tid());
-                }
-                b.clear(BufFlag::Unwritten);
-                return Ok(true);
+            b.set(BufFlag::New);
+            self.initialise(h, inode, b.block(), b.block() + 1).await?;
+            soon!(self.write_inode(h, inode))?;
+            if site::INIT_TID.on() {
+                inode.datasync_tid.set(h.tid());
             }
-            Err(_) => {}
+            b.clear(BufFlag::Unwritten);
+            return Ok(true);
         }
-        // What is promised to other blocks is not there to be taken, by either kind of write.
         if self.free_for_delay() == 0 && !b.flag(BufFlag::Delay) {
             return Err(FsError::NoSpace);
         }
-        if delay {
-            b.set(BufFlag::Delay);
-            inode.reserved.set(inode.reserved.get() + 1);
-            self.reserved_blocks.set(self.reserved_blocks.get() + 1);
-            return Ok(false);
-        }
-        let h = h.expect(ALLOCATES);
-        let run = Box::pin(self.allocate(h, inode, b.block(), 1, true)).await?;
+        let run = self.allocate(h, inode, b.block(), 1, true).await?;
         drop(map);
         if b.clear(BufFlag::Delay) {
             self.unreserve(inode, 1);
@@ -421,8 +472,9 @@ impl Ext4 {
         self.reserved_blocks.set(self.reserved_blocks.get() - blocks);
     }
 
-    /// What follows the copy: sizes, and in some eras the ordered list.
-    async fn end_write(
+    /// What follows the copy: sizes, and in some eras the ordered list. Waits for nothing; what is
+    /// left to do is for [`Ext4::follow`].
+    pub(super) fn sizes_after(
         self: &Rc<Self>,
         h: Option<&Handle>,
         inode: &Rc<Inode>,
@@ -430,7 +482,7 @@ impl Ext4 {
         end: u64,
         delay: bool,
         allocated: bool,
-    ) -> FsResult<()> {
+    ) -> FsResult<After> {
         let era = &self.opts.era;
         let grows = end > inode.size.get();
         let mapped = b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten);
@@ -454,14 +506,30 @@ impl Ext4 {
         }
         // The size on disk moves only over blocks that have their place.
         if end > inode.disksize.get() && (mapped || !site::SIZE_MAPPED.on()) {
-            self.grow_on_disk(h, inode, end).await?;
-        } else if grows {
+            return Ok(After::Grow);
+        }
+        if grows {
             inode.map.mark_inode_dirty();
             if era.size_change_dirties_inode {
-                self.touch_inode(h, inode).await?;
+                return Ok(After::Touch);
             }
         }
-        Ok(())
+        Ok(After::Nothing)
+    }
+
+    /// Logs what [`Ext4::sizes_after`] a write to `end` has left.
+    pub(super) async fn follow(
+        self: &Rc<Self>,
+        h: Option<&Handle>,
+        inode: &Rc<Inode>,
+        after: After,
+        end: u64,
+    ) -> FsResult<()> {
+        match after {
+            After::Nothing => Ok(()),
+            After::Grow => self.grow_on_disk(h, inode, end).await,
+            After::Touch => self.touch_inode(h, inode).await,
+        }
     }
 
     /// The size on disk moves to `end`, in the write's handle or one of its own.
@@ -474,15 +542,15 @@ impl Ext4 {
         inode.disksize.set(end);
         let own = match h {
             Some(_) => None,
-            None => Some(self.start(2).await?),
+            None => Some(soon!(self.start(2))?),
         };
         let h = h.or(own.as_ref()).expect("one of the two");
-        let out = self.write_inode(h, inode).await;
+        let out = soon!(self.write_inode(h, inode));
         if site::WRITE_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         match own {
-            Some(own) => self.stop(own, out).await,
+            Some(own) => soon!(self.stop(own, out)),
             None => out,
         }
     }
@@ -519,8 +587,8 @@ impl Ext4 {
         if self.has_map(inode) {
             self.zero_edges(inode, old, to).await?;
         }
-        let h = self.start(2).await?;
-        let out = self.write_inode(&h, inode).await;
-        self.stop(h, out).await
+        let h = soon!(self.start(2))?;
+        let out = soon!(self.write_inode(&h, inode));
+        soon!(self.stop(h, out))
     }
 }

@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
-use wp_rt::Soon;
+use wp_rt::{Soon, soon};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -26,7 +26,35 @@ pub(super) struct Place {
     pub ino: u32,
 }
 
+/// A name that was looked for in a directory and was not there, and when: a call that makes a name
+/// looks for it first, and the file system looks again.
+#[derive(Default)]
+pub(super) struct Missed {
+    /// The task's poll; while it lasts, nobody else changes a directory.
+    turn: Option<u64>,
+    dir: u32,
+    name: Vec<u8>,
+}
+
 impl Ext4 {
+    /// `name` is not in `dir` now.
+    pub(super) fn note_missing(&self, dir: u32, name: &[u8]) {
+        let mut missed = self.missed.borrow_mut();
+        missed.turn = self.rt.turn();
+        missed.dir = dir;
+        missed.name.clear();
+        missed.name.extend_from_slice(name);
+    }
+
+    /// Was `name` looked for in `dir` in vain, with nothing done since by anybody?
+    pub(super) fn is_known_missing(&self, dir: u32, name: &[u8]) -> bool {
+        let missed = self.missed.borrow();
+        missed.turn.is_some()
+            && missed.dir == dir
+            && missed.name == name
+            && missed.turn == self.rt.turn()
+    }
+
     pub(super) fn dir_blocks(&self, dir: &Inode) -> u64 {
         dir.size.get() / u64::from(self.bs().bytes())
     }
@@ -161,7 +189,7 @@ impl Ext4 {
 
     async fn find_linear(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
         for n in 0..self.dir_blocks(dir) {
-            let buf = self.dir_block(dir, n).await?;
+            let buf = soon!(self.dir_block(dir, n))?;
             if let Some(place) = self.find_in_block(&buf, name) {
                 return Ok(Some(place));
             }
@@ -191,7 +219,7 @@ impl Ext4 {
         // All blocks first, and then at one instant: names move between blocks.
         let mut blocks = Vec::new();
         while (blocks.len() as u64) < self.dir_blocks(dir) {
-            blocks.push(self.dir_block(dir, blocks.len() as u64).await?);
+            blocks.push(soon!(self.dir_block(dir, blocks.len() as u64))?);
         }
         let inodes = self.geo.inodes_count;
         let mut out = Vec::new();
@@ -212,6 +240,7 @@ impl Ext4 {
         dir: &Inode,
         buf: &Rc<Buffer>,
     ) -> FsResult<()> {
+        self.missed.borrow_mut().turn = None;
         let seed = self.csum.inode_seed(dir.ino, dir.disk.borrow().generation.get());
         // With checksums a leaf never looks like an inner block: its tail is an entry.
         let indexed = dir.has(flag::INDEX) && self.csum.metadata();
@@ -250,7 +279,7 @@ impl Ext4 {
         let now = self.time();
         dir.set_mtime(now);
         dir.set_ctime(now);
-        self.write_inode(h, dir).await
+        soon!(self.write_inode(h, dir))
     }
 
     /// Finds, or makes, room for `name`: a block with write access, and the offset.
@@ -261,9 +290,9 @@ impl Ext4 {
         name: &[u8],
     ) -> FsResult<(Rc<Buffer>, usize)> {
         for n in 0..self.dir_blocks(dir) {
-            let buf = self.dir_block(dir, n).await?;
+            let buf = soon!(self.dir_block(dir, n))?;
             if let Some(offset) = self.room_in_block(&buf, name)? {
-                h.get_write_access(&buf).await?;
+                soon!(h.get_write_access(&buf))?;
                 return Ok((buf, offset));
             }
             if self.may_index(dir) {
@@ -290,7 +319,7 @@ impl Ext4 {
         buf.set(BufFlag::Verified);
         dir.size.set(dir.size.get() + bs);
         dir.disksize.set(dir.size.get());
-        self.write_inode(h, dir).await?;
+        soon!(self.write_inode(h, dir))?;
         Ok(buf)
     }
 
@@ -302,7 +331,7 @@ impl Ext4 {
         place: &Place,
         name: &[u8],
     ) -> FsResult<()> {
-        h.get_write_access(&place.buf).await?;
+        soon!(h.get_write_access(&place.buf))?;
         let wipe = if self.opts.era.wipes_dirents { Wipe::Zero } else { Wipe::Keep };
         let at = place.buf.block() * u64::from(self.bs().bytes());
         let inodes = self.geo.inodes_count;
@@ -313,7 +342,7 @@ impl Ext4 {
         let now = self.time();
         dir.set_mtime(now);
         dir.set_ctime(now);
-        self.write_inode(h, dir).await
+        soon!(self.write_inode(h, dir))
     }
 
     /// Points the name at `place` to another inode.
@@ -325,7 +354,7 @@ impl Ext4 {
         ino: u32,
         kind: u8,
     ) -> FsResult<()> {
-        h.get_write_access(&place.buf).await?;
+        soon!(h.get_write_access(&place.buf))?;
         place.buf.with_mut(|b| dir::set_target(b, place.offset, ino, kind));
         self.dirty_dir_block(h, dir, &place.buf)
     }

@@ -18,7 +18,7 @@ use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_block::{Bio, InFlight};
 use wp_cache::WbControl;
 use wp_medium::{Pieces, Slice};
-use wp_rt::{CpuOp, LockGuard};
+use wp_rt::{CpuOp, LockGuard, soon};
 use wp_vfs::{SyncKind, Told};
 
 use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
@@ -211,16 +211,16 @@ impl Ext4 {
         }
         self.update_time(inode).await?;
         if grows {
-            let h = self.start(8).await?;
+            let h = soon!(self.start(8))?;
             if !site::DIRECT_SIZE.on() {
                 inode.disksize.set(end.max(inode.disksize.get()));
-                self.write_inode(&h, inode).await?;
+                soon!(self.write_inode(&h, inode))?;
             }
             let out = match site::DIRECT_ORPHAN.on() {
                 true => self.add_orphan(&h, inode).await,
                 false => Ok(()),
             };
-            self.stop(h, out).await?;
+            soon!(self.stop(h, out))?;
         }
         let mut wrote = match site::DIRECT_FLUSH_CACHE.on() {
             true => self.write_back(inode, at, end).await,
@@ -400,11 +400,11 @@ impl Ext4 {
     ) -> FsResult<Piece> {
         let mut tries = 0;
         loop {
-            let h = self.start(CREDITS_ALLOCATE).await?;
+            let h = soon!(self.start(CREDITS_ALLOCATE))?;
             let map = inode.map_lock.lock().await;
             let out = self.map_in_handle(&h, inode, block, last).await;
             drop(map);
-            match self.stop(h, out).await {
+            match soon!(self.stop(h, out)) {
                 Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
                     tries += 1;
                 }
@@ -422,7 +422,7 @@ impl Ext4 {
     ) -> FsResult<Piece> {
         let bs = u64::from(self.bs().bytes());
         let beyond = block * bs >= inode.size.get();
-        match self.lookup(inode, block).await? {
+        match soon!(self.lookup(inode, block))? {
             Ok(mut run) => {
                 run.len = u64::from(run.len).min(last - block) as u32;
                 if !run.unwritten {
@@ -439,7 +439,7 @@ impl Ext4 {
                     self.split_at(h, inode, block).await?;
                     self.split_at(h, inode, to).await?;
                 }
-                self.write_inode(h, inode).await?;
+                soon!(self.write_inode(h, inode))?;
                 if site::DIRECT_MAP_TID.on() {
                     inode.datasync_tid.set(h.tid());
                 }
@@ -464,16 +464,16 @@ impl Ext4 {
     async fn convert_range(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
         let mut at = from;
         while at < to {
-            let h = self.start(CREDITS_ALLOCATE).await?;
+            let h = soon!(self.start(CREDITS_ALLOCATE))?;
             let map = inode.map_lock.lock().await;
             let out = async {
-                let run = match self.lookup(inode, at).await? {
+                let run = match soon!(self.lookup(inode, at))? {
                     Ok(run) => run,
                     Err(hole) => return Ok(at.saturating_add(hole)),
                 };
                 let end = to.min(at + u64::from(run.len));
                 self.set_state(&h, inode, at, end, false).await?;
-                self.write_inode(&h, inode).await?;
+                soon!(self.write_inode(&h, inode))?;
                 if site::DIRECT_TID.on() {
                     inode.datasync_tid.set(h.tid());
                 }
@@ -481,7 +481,7 @@ impl Ext4 {
             }
             .await;
             drop(map);
-            at = self.stop(h, out).await?;
+            at = soon!(self.stop(h, out))?;
         }
         Ok(())
     }
@@ -496,17 +496,17 @@ impl Ext4 {
             inode.disksize.set(inode.size.get());
             return self.finish_truncate(inode).await;
         }
-        let h = self.start(8).await?;
+        let h = soon!(self.start(8))?;
         let out = async {
             inode.size.set(inode.size.get().max(end));
             inode.disksize.set(inode.disksize.get().max(end));
             self.remove_orphan_with_names(&h, inode).await?;
-            self.write_inode(&h, inode).await
+            soon!(self.write_inode(&h, inode))
         }
         .await;
         if site::DIRECT_GROW_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
-        self.stop(h, out).await
+        soon!(self.stop(h, out))
     }
 }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
+use wp_rt::soon;
 use zerocopy::IntoBytes;
 
 use super::inode::Inode;
@@ -93,12 +94,67 @@ impl Node {
             self.header.depth = 0.into();
         }
     }
+    /// Last block of the leaf's extent before where the search ended, first of the one after it:
+    /// (logical, place) each.
+    fn neighbours(&self) -> [Option<(u64, u64)>; 2] {
+        let left = self.pos.checked_sub(1).map(|i| &self.leaf[i]);
+        let right = self.leaf.get(self.pos);
+        [
+            left.map(|e| (e.end() - 1, e.start() + u64::from(e.blocks()) - 1)),
+            right.map(|e| (u64::from(e.logical()), e.start())),
+        ]
+    }
+    /// Writes its entries to where it lives.
+    fn fill(&mut self, ino: u32, bytes: &mut [u8]) {
+        debug_assert!(
+            self.leaf.is_sorted_by(|a, b| a.end() <= u64::from(b.logical())),
+            "extents of inode {ino} overlap: {:?}",
+            self.leaf.iter().map(|e| (e.logical(), e.blocks())).collect::<Vec<_>>()
+        );
+        self.header.entries = (self.len() as u16).into();
+        self.header.write_to_prefix(bytes).expect("a node holds its header");
+        let body = if self.is_leaf() { self.leaf.as_bytes() } else { self.inner.as_bytes() };
+        bytes[size_of::<ExtentHeader>()..][..body.len()].copy_from_slice(body);
+    }
+    /// Puts an extent where the search ended. `false`: the leaf is full. With `merge` it becomes
+    /// part of a neighbour that it continues, and of both if they meet.
+    fn put(&mut self, new: Extent, merge: bool) -> bool {
+        let (pos, whole) = (self.pos, |a: &Extent, b: &Extent| {
+            Extent::new(a.logical(), a.start(), a.blocks() + b.blocks(), a.is_unwritten())
+        });
+        if merge && pos > 0 && joins(&self.leaf[pos - 1], &new) {
+            let mut both = whole(&self.leaf[pos - 1], &new);
+            if let Some(b) = self.leaf.get(pos).filter(|b| joins(&both, b)) {
+                both = whole(&both, b);
+                self.leaf.remove(pos);
+            }
+            self.leaf[pos - 1] = both;
+            return true;
+        }
+        if merge && let Some(b) = self.leaf.get_mut(pos).filter(|b| joins(&new, b)) {
+            *b = whole(&new, b);
+            return true;
+        }
+        if self.is_full() {
+            return false;
+        }
+        self.leaf.insert(pos, new);
+        true
+    }
     fn first_logical(&self) -> Option<u32> {
         if self.is_leaf() {
             self.leaf.first().map(Extent::logical)
         } else {
             self.inner.first().map(ExtentIdx::logical)
         }
+    }
+}
+
+impl Inode {
+    /// Writes a root's entries; the inode is to be put in its slot.
+    fn store_root(&self, root: &mut Node) {
+        root.fill(self.ino, &mut self.disk.borrow_mut().block);
+        self.blocks_met.borrow_mut().clear();
     }
 }
 
@@ -176,6 +232,16 @@ impl Ext4 {
         }
     }
 
+    /// [`Ext4::path`] where all extents stand in the inode; else `None`.
+    fn root_path(&self, inode: &Inode, logical: u32) -> FsResult<Option<Vec<Node>>> {
+        if inode.disk.borrow().block[6..8] != [0, 0] {
+            return Ok(None);
+        }
+        let mut root = self.load_node(inode, None, None)?;
+        root.pos = root.leaf.partition_point(|e| e.logical() <= logical);
+        Ok(Some(vec![root]))
+    }
+
     /// [`Ext4::extent_lookup`] where all extents stand in the inode; else `None`.
     pub(super) fn root_lookup(
         &self,
@@ -249,18 +315,14 @@ impl Ext4 {
     /// The nearest blocks before and after `logical` that have a place: (logical, place) each
     /// (`ext4_ext_search_left`, `ext4_ext_search_right`).
     async fn neighbours(&self, inode: &Inode, path: &[Node]) -> FsResult<[Option<(u64, u64)>; 2]> {
-        let leaf = path.last().expect("a path has a leaf");
-        let left = leaf.pos.checked_sub(1).map(|i| {
-            let e = leaf.leaf[i];
-            (e.end() - 1, e.start() + u64::from(e.blocks()) - 1)
-        });
-        let mut right = leaf.leaf.get(leaf.pos).copied();
+        let [left, mut right] = path.last().expect("a path has a leaf").neighbours();
         let next = path.iter().rev().skip(1).find_map(|n| n.inner.get(n.pos + 1));
         if let (None, Some(next)) = (&right, next) {
             let path = self.path(inode, next.logical()).await?;
-            right = path.last().and_then(|leaf| leaf.leaf.first().copied());
+            let first = path.last().and_then(|leaf| leaf.leaf.first());
+            right = first.map(|e| (u64::from(e.logical()), e.start()));
         }
-        Ok([left, right.map(|e| (u64::from(e.logical()), e.start()))])
+        Ok([left, right])
     }
 
     /// See [`Ext4::allocate_as`].
@@ -275,8 +337,14 @@ impl Ext4 {
     ) -> FsResult<Run> {
         let unwritten = fill != Fill::Written;
         let Ok(l) = u32::try_from(logical) else { return Err(FsError::TooBig) };
-        let path = self.path(inode, l).await?;
-        let [left, right] = self.neighbours(inode, &path).await?;
+        let mut path = match self.root_path(inode, l)? {
+            Some(path) => path,
+            None => Box::pin(self.path(inode, l)).await?,
+        };
+        let [left, right] = match &path[..] {
+            [leaf] => leaf.neighbours(),
+            path => Box::pin(self.neighbours(inode, path)).await?,
+        };
         let purpose = match fill {
             _ if !inode.disk.borrow().is_file() => Purpose::Meta,
             // What fallocate asks for is all that is wanted (`EXT4_GET_BLOCKS_NO_NORMALIZE`).
@@ -293,19 +361,26 @@ impl Ext4 {
         let sectors = self.bs().sectors();
         let new = Extent::new(l, phys, len, unwritten);
         inode.add_blocks(i64::from(len), sectors)?;
+        let merge = fill != Fill::BeforeIo;
         // A tree of the root alone is stored with its inode.
         let with_inode = path.len() == 1;
-        if let Err(e) = self.insert_at(h, inode, path, new, fill != Fill::BeforeIo).await {
+        let inserted = if with_inode && path[0].put(new, merge) {
+            inode.store_root(&mut path[0]);
+            soon!(self.write_inode(h, inode))
+        } else {
+            Box::pin(self.insert_at(h, inode, path, new, merge)).await
+        };
+        if let Err(e) = inserted {
             // The tree has no room and the disk no block for a node: hand the data blocks back. The
             // tree may have become higher meanwhile.
             self.discard_prealloc(inode);
             inode.add_blocks(-i64::from(len), sectors)?;
             Box::pin(self.return_blocks(h, phys, len, false)).await?;
-            self.write_inode(h, inode).await?;
+            soon!(self.write_inode(h, inode))?;
             return Err(e);
         }
         if !with_inode {
-            self.write_inode(h, inode).await?;
+            soon!(self.write_inode(h, inode))?;
         }
         if site::ALLOC_TID.on() {
             inode.datasync_tid.set(h.tid());
@@ -335,36 +410,17 @@ impl Ext4 {
         inode: &Inode,
         node: &mut Node,
     ) -> FsResult<()> {
-        node.header.entries = (node.len() as u16).into();
-        debug_assert!(
-            node.leaf.is_sorted_by(|a, b| a.end() <= u64::from(b.logical())),
-            "extents of inode {} overlap: {:?}",
-            inode.ino,
-            node.leaf.iter().map(|e| (e.logical(), e.blocks())).collect::<Vec<_>>()
-        );
-        let fill = |bytes: &mut [u8], node: &Node| {
-            node.header.write_to_prefix(bytes).expect("a node holds its header");
-            let head = size_of::<ExtentHeader>();
-            let body: &[u8] =
-                if node.is_leaf() { node.leaf.as_bytes() } else { node.inner.as_bytes() };
-            bytes[head..head + body.len()].copy_from_slice(body);
+        let Some(buf) = node.buf.clone() else {
+            inode.store_root(node);
+            return soon!(self.write_inode(h, inode));
         };
-        match &node.buf {
-            None => {
-                fill(&mut inode.disk.borrow_mut().block, node);
-                inode.blocks_met.borrow_mut().clear();
-                self.write_inode(h, inode).await
-            }
-            Some(buf) => {
-                h.get_write_access(buf).await?;
-                let seed = self.csum.inode_seed(inode.ino, inode.disk.borrow().generation.get());
-                buf.with_mut(|bytes| {
-                    fill(bytes, node);
-                    self.csum.seal_extent_block(seed, bytes);
-                });
-                self.dirty(h, buf)
-            }
-        }
+        soon!(h.get_write_access(&buf))?;
+        let seed = self.csum.inode_seed(inode.ino, inode.disk.borrow().generation.get());
+        buf.with_mut(|bytes| {
+            node.fill(inode.ino, bytes);
+            self.csum.seal_extent_block(seed, bytes);
+        });
+        self.dirty(h, &buf)
     }
 
     /// Moves the entries of a lone leaf up into the inode, where they fit, and frees its block
@@ -434,46 +490,19 @@ impl Ext4 {
         merge: bool,
     ) -> FsResult<()> {
         let leaf = path.last_mut().expect("a path has a leaf");
-        let pos = leaf.pos;
-        if merge && pos > 0 && joins(&leaf.leaf[pos - 1], &new) {
-            let a = leaf.leaf[pos - 1];
-            let mut whole =
-                Extent::new(a.logical(), a.start(), a.blocks() + new.blocks(), a.is_unwritten());
-            if let Some(b) = leaf.leaf.get(pos).copied()
-                && joins(&whole, &b)
-            {
-                whole = Extent::new(
-                    a.logical(),
-                    a.start(),
-                    whole.blocks() + b.blocks(),
-                    a.is_unwritten(),
-                );
-                leaf.leaf.remove(pos);
-            }
-            leaf.leaf[pos - 1] = whole;
-            let mut node = leaf.clone();
-            return self.store_node(h, inode, &mut node).await;
-        }
-        if merge
-            && let Some(b) = leaf.leaf.get(pos).copied()
-            && joins(&new, &b)
-        {
-            leaf.leaf[pos] = Extent::new(
-                new.logical(),
-                new.start(),
-                new.blocks() + b.blocks(),
-                b.is_unwritten(),
-            );
-            return self.store_and_fix(h, inode, &mut path).await;
-        }
-        if leaf.is_full() {
+        let joins_left = merge && leaf.pos > 0 && joins(&leaf.leaf[leaf.pos - 1], &new);
+        if !leaf.put(new, merge) {
             Box::pin(self.make_room(h, inode, new.logical())).await?;
             path = self.path(inode, new.logical()).await?;
+            let has_room = path.last_mut().expect("a path has a leaf").put(new, false);
+            assert!(has_room, "make_room left a leaf of inode {} full", inode.ino);
         }
         let leaf = path.last_mut().expect("a path has a leaf");
-        assert!(!leaf.is_full(), "make_room left a leaf of inode {} full", inode.ino);
-        leaf.leaf.insert(leaf.pos, new);
-        self.store_and_fix(h, inode, &mut path).await
+        if joins_left {
+            self.store_node(h, inode, leaf).await
+        } else {
+            self.store_and_fix(h, inode, &mut path).await
+        }
     }
 
     /// Stores the leaf, and corrects the indices above it if its first block changed.
@@ -662,7 +691,7 @@ impl Ext4 {
         }
         // Each step is a whole change: a crash between two must find what the inode owns counted.
         if !freed.is_empty() && !cut_to_nothing && path.len() > 1 {
-            self.write_inode(h, inode).await?;
+            soon!(self.write_inode(h, inode))?;
         }
         if !cut_to_nothing || path.len() == 1 {
             let mut node = path.pop().expect("a path has a leaf");
@@ -688,7 +717,7 @@ impl Ext4 {
             if node.len() > 0 {
                 let mut node = node;
                 self.store_node(h, inode, &mut node).await?;
-                self.write_inode(h, inode).await?;
+                soon!(self.write_inode(h, inode))?;
                 return Ok(false);
             }
             let block = node.buf.as_ref().expect("only the root is without a block").block();

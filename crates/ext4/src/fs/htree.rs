@@ -18,7 +18,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::Buffer;
 use wp_jbd2::Handle;
-use wp_rt::Soon;
+use wp_rt::{Soon, soon};
 
 use super::dir::Place;
 use super::dir_names::Index;
@@ -141,7 +141,7 @@ impl Ext4 {
     }
 
     async fn load_index_node(&self, dir: &Inode, n: u64, entries_at: usize) -> FsResult<Node> {
-        let buf = self.dir_block(dir, n).await?;
+        let buf = soon!(self.dir_block(dir, n))?;
         let blocks = self.dir_blocks(dir);
         if let Some(known) = self.names.borrow_mut().index(&buf, entries_at, blocks) {
             return Ok(Node { buf, entries_at, entries: known.entries, pos: 0 });
@@ -269,7 +269,7 @@ impl Ext4 {
     async fn descend(&self, dir: &Inode, path: &mut Path, levels: usize) -> FsResult<()> {
         while path.nodes.len() < levels {
             let child = path.nodes.last().expect("the root is there").child();
-            path.push(self.index_node(dir, child, NODE_ENTRIES_AT).await?);
+            path.push(soon!(self.index_node(dir, child, NODE_ENTRIES_AT))?);
         }
         Ok(())
     }
@@ -285,7 +285,7 @@ impl Ext4 {
         }
         for below in level + 1..path.nodes.len() {
             let child = path.nodes[below - 1].child();
-            path.nodes[below] = self.index_node(dir, child, NODE_ENTRIES_AT).await?;
+            path.nodes[below] = soon!(self.index_node(dir, child, NODE_ENTRIES_AT))?;
         }
         Ok(true)
     }
@@ -293,13 +293,13 @@ impl Ext4 {
     /// Finds a name in a directory with a hash tree.
     pub(super) async fn find_indexed(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Place>> {
         if name == b"." || name == b".." {
-            let root = self.dir_block(dir, 0).await?;
+            let root = soon!(self.dir_block(dir, 0))?;
             return Ok(self.find_in_block(&root, name));
         }
-        let mut path = self.probe(dir, name).await?;
+        let mut path = soon!(self.probe(dir, name))?;
         loop {
             let child = path.nodes.last().expect("the root is there").child();
-            let leaf = self.dir_block(dir, child).await?;
+            let leaf = soon!(self.dir_block(dir, child))?;
             if let Some(place) = self.find_in_block(&leaf, name) {
                 return Ok(Some(place));
             }
@@ -320,10 +320,10 @@ impl Ext4 {
         name: &[u8],
     ) -> FsResult<(Rc<Buffer>, usize)> {
         loop {
-            let mut path = self.probe(dir, name).await?;
+            let mut path = soon!(self.probe(dir, name))?;
             let node = path.nodes.last_mut().expect("the root is there");
-            let leaf = self.dir_block(dir, node.child()).await?;
-            h.get_write_access(&leaf).await?;
+            let leaf = soon!(self.dir_block(dir, node.child()))?;
+            soon!(h.get_write_access(&leaf))?;
             if let Some(offset) = self.room_in_block(&leaf, name)? {
                 // add_dirent_to_buf()
                 h.count_again(&leaf, 1);
@@ -379,7 +379,7 @@ impl Ext4 {
         let Some(rule) = DirHash::of(&self.sb.borrow(), version) else {
             return Err(FsError::Unsupported(format!("directory hash version {version}")));
         };
-        h.get_write_access(first).await?;
+        soon!(h.get_write_access(first))?;
         let inodes = self.geo.inodes_count;
         let bytes = self.bs().bytes() as usize;
         let end = bytes - if self.csum.metadata() { DirEntryTail::BYTES } else { 0 };
@@ -439,7 +439,7 @@ impl Ext4 {
         };
         self.store_index(h, dir, &root)?;
         self.dirty_dir_block(h, dir, &leaf)?;
-        self.write_inode(h, dir).await?;
+        soon!(self.write_inode(h, dir))?;
         // It is a directory again, whatever happens from here on.
         let wanted = Wanted { rule, hash: rule.hash(name) };
         let target = self.split_leaf(h, dir, &mut root, &leaf, &wanted).await?;
@@ -462,7 +462,7 @@ impl Ext4 {
         let at = leaf.block() * u64::from(self.bs().bytes());
         let inodes = self.geo.inodes_count;
         let old = leaf.with(|b| b.to_vec());
-        let mut entries = Vec::new();
+        let mut entries = Vec::with_capacity(old.len() / dir::space(1));
         for e in DirIter::new(&old, at, inodes) {
             let e = e?;
             if e.inode != 0 && !e.name.is_empty() {
@@ -480,21 +480,26 @@ impl Ext4 {
             return Err(self.wrong_index(leaf, "rec_len", n, "a full block has two names or more"));
         }
         let (new, n) = self.append_numbered(h, dir).await?;
-        h.get_write_access(leaf).await?;
-        h.get_write_access(&node.buf).await?;
+        soon!(h.get_write_access(leaf))?;
+        soon!(h.get_write_access(&node.buf))?;
         // No await from here to the end: see invariant 1.
-        let mut order: Vec<(usize, &Moving<'_>)> = entries.iter().enumerate().collect();
-        order.sort_unstable_by_key(|(place, e)| (e.hash, *place));
-        let sizes: Vec<usize> = order.iter().map(|(_, e)| e.rec_len).collect();
-        let keep = kept_at_split(&sizes, self.bs().bytes() as usize);
-        let moving: Vec<&Moving<'_>> = order.split_off(keep).into_iter().map(|(_, e)| e).collect();
+        // Hash above, place in the leaf below.
+        let mut order: Vec<u64> =
+            (0u64..).zip(&entries).map(|(place, e)| u64::from(e.hash) << 32 | place).collect();
+        order.sort_unstable();
+        let ordered: Vec<&Moving<'_>> =
+            order.iter().map(|key| &entries[*key as u32 as usize]).collect();
+        let sizes: Vec<usize> = ordered.iter().map(|e| e.rec_len).collect();
+        let (kept, moving) = ordered.split_at(kept_at_split(&sizes, self.bs().bytes() as usize));
         let border = moving.first().map_or(0, |e| e.hash);
-        let goes_on = order.last().is_some_and(|(_, e)| e.hash == border);
+        let goes_on = kept.last().is_some_and(|e| e.hash == border);
         // Those that stay keep their order.
-        order.sort_unstable_by_key(|(place, _)| *place);
-        let staying: Vec<&Moving<'_>> = order.into_iter().map(|(_, e)| e).collect();
+        let first = order[kept.len()..].first().copied().unwrap_or(u64::MAX);
+        let stays = |(place, e): &(u64, &Moving<'_>)| (u64::from(e.hash) << 32 | place) < first;
+        let staying: Vec<&Moving<'_>> =
+            (0u64..).zip(&entries).filter(stays).map(|(_, e)| e).collect();
         let csum = self.csum.metadata();
-        new.with_mut(|b| pack(b, &moving, csum));
+        new.with_mut(|b| pack(b, moving, csum));
         leaf.with_mut(|b| pack(b, &staying, csum));
         Rc::make_mut(&mut node.entries).insert(node.pos + 1, entry(border + u32::from(goes_on), n));
         let (target, other) = if wanted.hash.major >= border { (&new, leaf) } else { (leaf, &new) };
@@ -525,7 +530,7 @@ impl Ext4 {
             dir::put(b, 0, b.len(), 0, &[], 0);
         });
         let mut new = Node { buf, entries_at: NODE_ENTRIES_AT, entries: Rc::default(), pos: 0 };
-        h.get_write_access(&nodes[level].buf).await?;
+        soon!(h.get_write_access(&nodes[level].buf))?;
         if level == 0 {
             let root = &mut nodes[0];
             new.entries = std::mem::replace(&mut root.entries, Rc::new(vec![entry(0, n)]));
@@ -537,7 +542,7 @@ impl Ext4 {
             self.store_index(h, dir, root)?;
             return self.store_index(h, dir, &new);
         }
-        h.get_write_access(&nodes[level - 1].buf).await?;
+        soon!(h.get_write_access(&nodes[level - 1].buf))?;
         let (above, below) = nodes.split_at_mut(level);
         let (parent, node) = (&mut above[level - 1], &mut below[0]);
         let half = node.entries.len() / 2;

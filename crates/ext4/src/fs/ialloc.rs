@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
-use wp_rt::Soon;
+use wp_rt::{Soon, soon};
 
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
@@ -89,7 +89,7 @@ impl Ext4 {
     /// Does the inode bitmap say that `ino` is in use?
     pub(super) async fn is_taken(&self, ino: u32) -> FsResult<bool> {
         let Some(slot) = self.geo.inode_slot(ino) else { return Ok(false) };
-        let b = self.inode_bitmap(slot.group).await?;
+        let b = soon!(self.inode_bitmap(slot.group))?;
         Ok(b.with(|bytes| bytes[slot.index as usize / 8] >> (slot.index % 8) & 1 == 1))
     }
 
@@ -100,7 +100,7 @@ impl Ext4 {
         table_block: u32,
         ino: u32,
     ) -> FsResult<bool> {
-        let b = self.inode_bitmap(group).await?;
+        let b = soon!(self.inode_bitmap(group))?;
         let own = (ino - 1) % self.geo.inodes_per_group;
         Ok(self.table_block_is_free(&b, table_block, Some(own)))
     }
@@ -139,12 +139,13 @@ impl Ext4 {
             if self.group_desc(group).free_inodes_count() == 0 {
                 continue;
             }
-            let buf = self.inode_bitmap(group).await?;
-            h.get_write_access(&buf).await?;
+            let buf = soon!(self.inode_bitmap(group))?;
+            soon!(h.get_write_access(&buf))?;
             let per = self.geo.inodes_per_group;
             let first = if group == 0 { self.geo.first_inode - 1 } else { 0 };
             let mut free = buf.with(|b| first_clear(b, first, per));
             while let Some(i) = free
+                && self.table_trims.flies(self.table_block(group, i))
                 && self.table_trims.hold(self.table_block(group, i)).await
             {
                 free = buf.with(|b| first_clear(b, first, per));
@@ -166,11 +167,14 @@ impl Ext4 {
             buf.set(BufFlag::Verified);
             self.table_trims.reused(self.table_block(group, index));
             self.dirty(h, &buf)?;
-            self.init_group_blocks(h, group).await?;
+            if self.is_without_bitmap(group) {
+                Box::pin(self.init_group_blocks(h, group)).await?;
+            }
             let n = self.geo.inode_bitmap_bytes();
             let csum = buf.with(|b| self.csum.bitmap(&b[..n]));
             let _not_zeroing = self.itable_guard(group).await;
-            self.change_desc(h, group, |d| {
+            soon!(self.desc_access(h, group))?;
+            self.change_accessed_desc(h, group, |d| {
                 if self.csum.descriptors() {
                     // The table is in use up to this inode.
                     let unused = if d.has(GroupDesc::INODE_UNINIT) {
@@ -188,8 +192,7 @@ impl Ext4 {
                 if self.csum.metadata() {
                     d.set_inode_bitmap_csum(csum);
                 }
-            })
-            .await?;
+            })?;
             self.groups.free_inodes.set(self.groups.free_inodes.get().saturating_sub(1));
             self.groups.rough.inodes.add(-1);
             self.groups.rough.dirs.add(i64::from(is_dir));
@@ -211,10 +214,10 @@ impl Ext4 {
         was_dir: bool,
     ) -> FsResult<()> {
         let slot = self.geo.inode_slot(inode.ino).expect("an inode in memory has a number");
-        let buf = self.inode_bitmap(slot.group).await?;
-        h.get_write_access(&buf).await?;
+        let buf = soon!(self.inode_bitmap(slot.group))?;
+        soon!(h.get_write_access(&buf))?;
         // From the bit on nothing waits: whoever sees it clear must find all else of it done.
-        self.desc_access(h, slot.group).await?;
+        soon!(self.desc_access(h, slot.group))?;
         let index = slot.index;
         if buf.with(|b| b[index as usize / 8] >> (index % 8) & 1 == 0) {
             return Err(FsError::corrupt(

@@ -9,13 +9,26 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_jbd2::{Handle, JournalInode};
 use wp_medium::Slice;
-use wp_rt::{Lock, Soon, WaitQueue};
+use wp_rt::{Lock, Soon, WaitQueue, soon};
 use wp_vfs::{Attr, FileType, TimeSpec};
 use zerocopy::little_endian::U32;
 
 use super::era::Version;
 use super::mount::Ext4;
 use crate::disk::{self, InodeExtra, InodeSlot, Stamp, inode::flag, ro_compat};
+
+/// When [`Ext4::write_inode`] puts an inode in its slot.
+///
+/// A handle that changes an inode several times says so each time, and that counts; its bytes are
+/// made once, by the last change. No commit comes between: the handle is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Put {
+    AtOnce,
+    /// At the handle's last change of it.
+    Later,
+    /// The same, and there was a change.
+    Owed,
+}
 
 /// An inode in memory.
 pub(super) struct Inode {
@@ -31,6 +44,7 @@ pub(super) struct Inode {
     /// Blocks of a directory by number, as they were met since its map changed last; weak
     /// likewise.
     pub blocks_met: RefCell<Vec<Weak<Buffer>>>,
+    pub put: Cell<Put>,
     pub disk: RefCell<disk::Inode>,
     pub extra: RefCell<InodeExtra>,
     /// `i_size`: what readers see.
@@ -315,6 +329,7 @@ impl Ext4 {
             slot: self.geo.inode_slot(ino).expect("an inode in memory has a number"),
             table_block: RefCell::default(),
             blocks_met: RefCell::default(),
+            put: Cell::new(Put::AtOnce),
             reserved: Cell::new(0),
             map: Mapping::new(&self.rt, "file", self.bs().bytes(), &self.wb),
             jinode: RefCell::new(None),
@@ -429,26 +444,28 @@ impl Ext4 {
         h: &'a Handle,
         inode: &'a Inode,
     ) -> Soon<'a, FsResult<()>> {
-        let met = inode.table_block.borrow().upgrade();
-        let buf = match met.filter(|b| b.flag(BufFlag::Uptodate)) {
-            Some(buf) => Some(buf),
-            None => self.meet_table_block(inode),
-        };
-        let access = buf.as_ref().and_then(|buf| h.write_access_now(buf));
-        match (buf, access) {
-            (Some(buf), Some(Ok(()))) => Soon::now(self.put_inode(h, inode, &buf)),
-            (_, Some(refused)) => Soon::now(refused),
-            (Some(buf), None) => Soon::later(async move {
-                h.get_write_access(&buf).await?;
-                self.put_inode(h, inode, &buf)
-            }),
-            (None, None) => Soon::later(async {
-                let buf = self.itable_buffer(inode.ino).await?;
-                *inode.table_block.borrow_mut() = Rc::downgrade(&buf);
-                h.get_write_access(&buf).await?;
-                self.put_inode(h, inode, &buf)
-            }),
+        if let Some(done) = self.write_inode_now(h, inode) {
+            return Soon::now(done);
         }
+        Soon::later(async {
+            let met = inode.table_block.borrow().upgrade();
+            let buf = match met.filter(|b| b.flag(BufFlag::Uptodate)) {
+                Some(buf) => buf,
+                None => self.itable_buffer(inode.ino).await?,
+            };
+            *inode.table_block.borrow_mut() = Rc::downgrade(&buf);
+            soon!(h.get_write_access(&buf))?;
+            self.put_inode(h, inode, &buf)
+        })
+    }
+
+    /// [`Ext4::write_inode`] where it need not wait; else `None`, and nothing is done.
+    pub(super) fn write_inode_now(&self, h: &Handle, inode: &Inode) -> Option<FsResult<()>> {
+        let met = inode.table_block.borrow().upgrade();
+        let met = met.filter(|b| b.flag(BufFlag::Uptodate));
+        let buf = met.or_else(|| self.meet_table_block(inode))?;
+        let access = h.write_access_now(&buf)?;
+        Some(access.and_then(|()| self.put_inode(h, inode, &buf)))
     }
 
     /// The block of the inode table that an inode stands in, remembered, if it is cached.
@@ -462,6 +479,10 @@ impl Ext4 {
 
     /// Puts an inode in its slot of `buf`, to which the handle has write access.
     fn put_inode(&self, h: &Handle, inode: &Inode, buf: &Rc<Buffer>) -> FsResult<()> {
+        if inode.put.get() != Put::AtOnce {
+            inode.put.set(Put::Owed);
+            return self.dirty(h, buf);
+        }
         let start = inode.slot.offset as usize;
         let size_before = buf.with_mut(|b| {
             let slot = &mut b[start..start + inode.slot_bytes];
@@ -480,6 +501,15 @@ impl Ext4 {
         Ok(())
     }
 
+    /// Puts an inode in its slot, if [`Ext4::write_inode`] has left that for later.
+    pub(super) fn put_owed(&self, h: &Handle, inode: &Inode) -> FsResult<()> {
+        if inode.put.replace(Put::AtOnce) != Put::Owed {
+            return Ok(());
+        }
+        let buf = inode.table_block.borrow().upgrade();
+        self.put_inode(h, inode, &buf.expect("its transaction keeps the block in memory"))
+    }
+
     /// Counts `n` times more that the handle will change the inode, which it has just written. How
     /// often that is, is Linux 3.10.61's; later kernels say it less often.
     pub(super) fn count_again(&self, h: &Handle, inode: &Inode, n: u32) {
@@ -496,17 +526,17 @@ impl Ext4 {
         inode: &Rc<Inode>,
     ) -> FsResult<()> {
         match h {
-            Some(h) => self.write_inode(h, inode).await,
+            Some(h) => soon!(self.write_inode(h, inode)),
             None => self.dirty_inode(inode).await,
         }
     }
 
     /// [`Ext4::write_inode`] in a handle of its own (`ext4_dirty_inode`).
     pub(super) async fn dirty_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
-        let h = self.start(2).await?;
-        let out = self.write_inode(&h, inode).await;
+        let h = soon!(self.start(2))?;
+        let out = soon!(self.write_inode(&h, inode));
         inode.map.mark_inode_dirty();
-        self.stop(h, out).await
+        soon!(self.stop(h, out))
     }
 
     /// The inode's ordered-data handle for the journal.

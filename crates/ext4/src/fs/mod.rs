@@ -49,6 +49,7 @@ mod table_trim;
 mod truncate;
 mod unmount;
 mod unwritten;
+mod write_now;
 mod writeback;
 mod xattr;
 

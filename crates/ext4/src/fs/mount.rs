@@ -14,13 +14,14 @@ use wp_jbd2::{
     RecoverPolicy,
 };
 use wp_medium::{MediumView, Overlay};
-use wp_rt::{CpuOp, Lock, Rt, Soon, Ticks};
+use wp_rt::{CpuOp, Lock, Rt, Soon, Ticks, soon};
 use wp_vfs::{JournalConflict, TimeSpec};
 
 use super::balloc::Groups;
 use super::conflicts::{Conflicts, FixedBlocks};
 use super::convert::{Conversions, dioread_nolock};
 use super::data_journal::DataMode;
+use super::dir::Missed;
 use super::dir_names::Names;
 use super::discard::Discards;
 use super::era::Era;
@@ -196,6 +197,8 @@ pub struct Ext4 {
     pub(super) names: RefCell<Names>,
     /// The name that was hashed last: who looks for a name does so several times.
     pub(super) last_hash: RefCell<Option<(DirHash, Vec<u8>, NameHash)>>,
+    /// The name that was last looked for in vain.
+    pub(super) missed: RefCell<Missed>,
     /// Inode numbers in the order in which they came to memory; some are gone since.
     pub(super) inode_order: RefCell<VecDeque<u32>>,
     /// Inodes kept in memory before idle ones are dropped, and blocks of each.
@@ -295,6 +298,7 @@ impl Ext4 {
             inodes: RefCell::default(),
             names: RefCell::default(),
             last_hash: RefCell::default(),
+            missed: RefCell::default(),
             inode_order: RefCell::default(),
             limits: Cell::new(LIMITS),
             orphans: RefCell::default(),
@@ -341,7 +345,7 @@ impl Ext4 {
 
     /// Nothing can be done without a root directory.
     async fn check_root(self: &Rc<Self>) -> FsResult<()> {
-        let root = self.inode(ino::ROOT).await;
+        let root = soon!(self.inode(ino::ROOT));
         let mode = match &root {
             Ok(i) => i.disk.borrow().mode.get(),
             Err(FsError::NotFound) => 0,
@@ -533,7 +537,7 @@ impl Ext4 {
             self.save_error(why).await;
         }
         // The image's error is the first of the two.
-        drop(h.stop().await);
+        drop(soon!(h.stop()));
         out
     }
 
@@ -576,7 +580,7 @@ impl Ext4 {
         group: u32,
         change: impl FnOnce(&mut GroupDesc),
     ) -> FsResult<()> {
-        self.desc_access(h, group).await?;
+        soon!(self.desc_access(h, group))?;
         self.change_accessed_desc(h, group, change)
     }
 

@@ -8,7 +8,7 @@ use wp_base::{FsError, FsResult};
 use wp_cache::BufFlag;
 use wp_jbd2::Handle;
 use wp_medium::Slice;
-use wp_rt::{CpuOp, LockGuard};
+use wp_rt::{CpuOp, LockGuard, soon};
 use wp_vfs::{FileType, NodeSpec};
 
 use super::data::RETRIES;
@@ -55,7 +55,9 @@ impl Ext4 {
         let mut tries = 0;
         loop {
             match self.create_once(dir, name, spec).await {
-                Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+                Err(FsError::NoSpace)
+                    if tries < RETRIES && Box::pin(self.commit_for_space()).await? =>
+                {
                     tries += 1;
                 }
                 other => return other,
@@ -72,7 +74,7 @@ impl Ext4 {
         if dir.gone.get() || dir.nlink() == 0 {
             return Err(FsError::NotFound);
         }
-        if self.find(dir, name).await?.is_some() {
+        if !self.is_known_missing(dir.ino, name) && soon!(self.find(dir, name))?.is_some() {
             return Err(FsError::Exists);
         }
         self.check_may_add(dir)?;
@@ -88,9 +90,9 @@ impl Ext4 {
         {
             return Err(FsError::TooManyLinks);
         }
-        let h = self.start_revoking(CREDITS_CREATE, REVOKES_UNDO).await?;
+        let h = soon!(self.start_revoking(CREDITS_CREATE, REVOKES_UNDO))?;
         let out = self.create_in(&h, dir, name, spec).await;
-        self.stop(h, out).await
+        soon!(self.stop(h, out))
     }
 
     async fn create_in(
@@ -133,7 +135,7 @@ impl Ext4 {
             } else if spec.kind == FileType::Symlink && !fast_link {
                 Box::pin(self.fill_link(h, &inode, &spec.target)).await?;
             }
-            self.write_inode(h, &inode).await?;
+            soon!(self.write_inode(h, &inode))?;
             self.add_name(h, dir, name, inode.ino, self.type_byte(new.mode)).await?;
             // ext4_ext_tree_init(), ext4_add_nondir() or ext4_mkdir()
             self.count_again(h, &inode, 2);
@@ -148,7 +150,7 @@ impl Ext4 {
         }
         if spec.kind == FileType::Dir {
             self.grow_links(dir);
-            self.write_inode(h, dir).await?;
+            soon!(self.write_inode(h, dir))?;
         }
         Ok(inode)
     }
@@ -165,7 +167,7 @@ impl Ext4 {
         inode.size.set(0);
         inode.disksize.set(0);
         inode.disk.borrow_mut().dtime = (self.time().secs as u32).into();
-        self.write_inode(h, inode).await?;
+        soon!(self.write_inode(h, inode))?;
         self.forget_inode(inode);
         self.return_inode(h, inode, was_dir).await?;
         let jinode = inode.jinode.borrow_mut().take();
@@ -248,8 +250,8 @@ impl Ext4 {
         if want_dir && name == b".." {
             return Err(FsError::NotEmpty);
         }
-        let place = self.find(dir, name).await?.ok_or(FsError::NotFound)?;
-        let inode = self.inode(place.ino).await?;
+        let place = soon!(self.find(dir, name))?.ok_or(FsError::NotFound)?;
+        let inode = soon!(self.inode(place.ino))?;
         match (inode.is_dir(), want_dir) {
             (true, false) => return Err(FsError::IsDir),
             (false, true) => return Err(FsError::NotDir),
@@ -261,19 +263,19 @@ impl Ext4 {
             return Err(FsError::NotEmpty);
         }
         self.check_may_remove(dir, &inode)?;
-        let h = self.start(CREDITS_NAME).await?;
+        let h = soon!(self.start(CREDITS_NAME))?;
         let out = async {
             self.rt.cpu(CpuOp::NameChange, 1).await;
             self.remove_name(&h, dir, &place, name).await?;
             self.drop_link(&h, &inode, want_dir).await?;
             if want_dir {
                 self.shrink_links(dir);
-                self.write_inode(&h, dir).await?;
+                soon!(self.write_inode(&h, dir))?;
             }
             Ok(())
         }
         .await;
-        self.stop(h, out).await?;
+        soon!(self.stop(h, out))?;
         drop(victim);
         self.free_if_unused(&inode).await
     }
@@ -328,7 +330,7 @@ impl Ext4 {
         if left == 0 && crate::site::UNLINK_ORPHAN.on() {
             self.add_orphan(h, inode).await?;
         }
-        self.write_inode(h, inode).await
+        soon!(self.write_inode(h, inode))
     }
 
     /// Frees an inode that has neither a name nor an open descriptor.
@@ -346,7 +348,7 @@ impl Ext4 {
         dir: &Rc<Inode>,
         name: &[u8],
     ) -> FsResult<()> {
-        if self.find(dir, name).await?.is_some() {
+        if soon!(self.find(dir, name))?.is_some() {
             return Err(FsError::Exists);
         }
         if inode.is_dir() {
@@ -379,16 +381,16 @@ impl Ext4 {
         dir: &Rc<Inode>,
         name: &[u8],
     ) -> FsResult<()> {
-        let h = self.start(CREDITS_NAME).await?;
+        let h = soon!(self.start(CREDITS_NAME))?;
         let mode = inode.disk.borrow().mode.get();
         let out = async {
             self.add_name(&h, dir, name, inode.ino, self.type_byte(mode)).await?;
             inode.set_nlink(inode.nlink() + 1);
             inode.set_ctime(self.time());
-            self.write_inode(&h, inode).await
+            soon!(self.write_inode(&h, inode))
         }
         .await;
-        self.stop(h, out).await
+        soon!(self.stop(h, out))
     }
 
     /// Is `ino` the directory `dir` or one of its parents?
@@ -401,8 +403,8 @@ impl Ext4 {
             if at.ino == crate::disk::ino::ROOT {
                 return Ok(false);
             }
-            let up = self.find(&at, b"..").await?.ok_or(FsError::NotFound)?;
-            at = self.inode(up.ino).await?;
+            let up = soon!(self.find(&at, b".."))?.ok_or(FsError::NotFound)?;
+            at = soon!(self.inode(up.ino))?;
         }
         Err(FsError::corrupt("ext4 directory", "..", 0, u64::from(dir.ino), "a way up to the root"))
     }
@@ -432,11 +434,11 @@ impl Ext4 {
         if to_dir.gone.get() || to_dir.nlink() == 0 {
             return Err(FsError::NotFound);
         }
-        let source = self.find(from_dir, from).await?.ok_or(FsError::NotFound)?;
-        let inode = self.inode(source.ino).await?;
+        let source = soon!(self.find(from_dir, from))?.ok_or(FsError::NotFound)?;
+        let inode = soon!(self.inode(source.ino))?;
         let is_dir = inode.is_dir();
         // Both names are looked up before anything is judged (`do_renameat2`).
-        let target = self.find(to_dir, to).await?;
+        let target = soon!(self.find(to_dir, to))?;
         if is_dir && self.is_above(inode.ino, to_dir).await? {
             return Err(FsError::Invalid("a directory cannot move into itself"));
         }
@@ -444,7 +446,7 @@ impl Ext4 {
         self.check_may_add(to_dir)?;
         let replaced = match &target {
             Some(t) if t.ino == inode.ino => return Ok(()),
-            Some(t) => Some(self.inode(t.ino).await?),
+            Some(t) => Some(soon!(self.inode(t.ino))?),
             None => None,
         };
         let mut victim = None;
@@ -467,7 +469,7 @@ impl Ext4 {
             self.allocate_promised(&inode).await;
         }
         let moves_up = is_dir && from_dir.ino != to_dir.ino;
-        let h = self.start(2 * CREDITS_NAME).await?;
+        let h = soon!(self.start(2 * CREDITS_NAME))?;
         let mode = inode.disk.borrow().mode.get();
         let out = async {
             match &target {
@@ -476,17 +478,17 @@ impl Ext4 {
                     let now = self.time();
                     to_dir.set_mtime(now);
                     to_dir.set_ctime(now);
-                    self.write_inode(&h, to_dir).await?;
+                    soon!(self.write_inode(&h, to_dir))?;
                 }
                 None => self.add_name(&h, to_dir, to, inode.ino, self.type_byte(mode)).await?,
             }
             inode.set_ctime(self.time());
-            self.write_inode(&h, &inode).await?;
+            soon!(self.write_inode(&h, &inode))?;
             // Adding may have moved entries about: look the old name up again.
-            let source = self.find(from_dir, from).await?.ok_or(FsError::NotFound)?;
+            let source = soon!(self.find(from_dir, from))?.ok_or(FsError::NotFound)?;
             self.remove_name(&h, from_dir, &source, from).await?;
             if moves_up {
-                let up = self.find(&inode, b"..").await?.ok_or(FsError::NotFound)?;
+                let up = soon!(self.find(&inode, b".."))?.ok_or(FsError::NotFound)?;
                 self.retarget(&h, &inode, &up, to_dir.ino, self.type_byte(mode::DIR)).await?;
             }
             if let Some(r) = &replaced {
@@ -496,17 +498,17 @@ impl Ext4 {
                 let one_fewer = moves_up || replaced.is_some();
                 if one_fewer {
                     self.shrink_links(from_dir);
-                    self.write_inode(&h, from_dir).await?;
+                    soon!(self.write_inode(&h, from_dir))?;
                 }
                 if moves_up && replaced.is_none() {
                     self.grow_links(to_dir);
-                    self.write_inode(&h, to_dir).await?;
+                    soon!(self.write_inode(&h, to_dir))?;
                 }
             }
             Ok(())
         }
         .await;
-        self.stop(h, out).await?;
+        soon!(self.stop(h, out))?;
         drop(victim);
         match replaced {
             Some(r) => self.free_if_unused(&r).await,

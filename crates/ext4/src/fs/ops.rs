@@ -6,6 +6,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
+use wp_rt::soon;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, FileSystem, FileType, InUse, JournalConflict, NodeSpec,
     Opened, Reserve, StatFs, SyncKind, Told, XattrSet, closed, is_open, opened,
@@ -38,7 +39,9 @@ impl Mounted {
     /// wrong.
     fn lookup_now(&self, dir: Ino, name: &[u8]) -> Option<FsResult<Ino>> {
         let inodes = self.0.inodes.borrow();
-        let Some(place) = self.0.find_now(inodes.get(dir.0)?, name)? else {
+        let d = inodes.get(dir.0)?;
+        let Some(place) = self.0.find_now(d, name)? else {
+            self.0.note_missing(d.ino, name);
             return Some(Err(FsError::NotFound));
         };
         inodes.contains(u64::from(place.ino)).then(|| Ok(Ino(u64::from(place.ino))))
@@ -135,17 +138,17 @@ impl FileSystem for Mounted {
             return Call::now(found);
         }
         Call::later(async move {
-            let d = self.dir(dir).await?;
+            let d = soon!(self.dir(dir))?;
             loop {
-                let place = self.0.find(&d, name).await?.ok_or(FsError::NotFound)?;
+                let place = soon!(self.0.find(&d, name))?.ok_or(FsError::NotFound)?;
                 // With the inode in memory the caller's next call does not wait for it. While it
                 // was read, the name may have gone, and the number become another file's.
                 let waits = !self.0.inodes.borrow().contains(u64::from(place.ino));
-                let inode = self.0.inode(place.ino).await;
+                let inode = soon!(self.0.inode(place.ino));
                 if !waits {
                     return inode.map(|_| Ino(u64::from(place.ino)));
                 }
-                let now = self.0.find(&d, name).await?.ok_or(FsError::NotFound)?;
+                let now = soon!(self.0.find(&d, name))?.ok_or(FsError::NotFound)?;
                 if now.ino == place.ino {
                     return inode.map(|_| Ino(u64::from(place.ino)));
                 }
@@ -155,7 +158,7 @@ impl FileSystem for Mounted {
 
     fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>> {
         Box::pin(async move {
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             if inode.kind() != FileType::Symlink {
                 return Err(FsError::Invalid("not a symbolic link"));
             }
@@ -174,7 +177,7 @@ impl FileSystem for Mounted {
         if let Some(inode) = self.0.inodes.borrow().get(ino.0) {
             return Call::now(Ok(inode.attr(self.sectors())));
         }
-        Call::later(async move { Ok(self.get(ino).await?.attr(self.sectors())) })
+        Call::later(async move { Ok(soon!(self.get(ino))?.attr(self.sectors())) })
     }
 
     fn kind_in_memory(&self, ino: Ino) -> Option<FileType> {
@@ -183,7 +186,7 @@ impl FileSystem for Mounted {
 
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
         Box::pin(async move {
-            let d = self.dir(dir).await?;
+            let d = soon!(self.dir(dir))?;
             let mut out = Vec::new();
             for (name, ino, kind) in self.0.list(&d).await? {
                 if name == b"." || name == b".." {
@@ -197,7 +200,7 @@ impl FileSystem for Mounted {
                     Some(disk::FileType::BlockDevice) => FileType::Block,
                     Some(disk::FileType::Fifo) => FileType::Fifo,
                     Some(disk::FileType::Socket) => FileType::Socket,
-                    _ => self.0.inode(ino).await?.kind(),
+                    _ => soon!(self.0.inode(ino))?.kind(),
                 };
                 out.push(DirEntry { name, ino: Ino(u64::from(ino)), kind });
             }
@@ -212,7 +215,7 @@ impl FileSystem for Mounted {
             return Call::now(opened(&**inode, write));
         }
         Call::later(async move {
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             if !inode.gone.get() && inode.disk.borrow().is_file() {
                 self.0.sample_mount_point().await?;
             }
@@ -229,7 +232,7 @@ impl FileSystem for Mounted {
             return Call::now(closed(&**inode, write));
         }
         Call::later(async move {
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             if is_open(&*inode, write)
                 && inode.alloc_on_close.replace(false)
                 && crate::site::CLOSE_ALLOC.on()
@@ -242,9 +245,13 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
-        Box::pin(async move {
-            let inode = self.get(ino).await?;
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64> {
+        let inode = self.0.inodes.borrow().get(ino.0).cloned();
+        if let Some(done) = inode.and_then(|inode| self.0.write_now(&inode, offset, data)) {
+            return done;
+        }
+        Call::later(async move {
+            let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
             let mutex = self.0.lock_alone(&inode).await;
             // Without O_APPEND an append-only file cannot be opened for writing.
@@ -254,7 +261,7 @@ impl FileSystem for Mounted {
             let at = offset.unwrap_or(inode.size.get());
             let out = self.0.write_data(&inode, at, data).await;
             drop(mutex);
-            self.done(user, out).await
+            soon!(self.done(user, out))
         })
     }
 
@@ -268,19 +275,19 @@ impl FileSystem for Mounted {
 
     fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()> {
         Box::pin(async move {
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
             let out = self.0.fsync(&inode, kind, told).await;
-            self.done(user, out).await
+            soon!(self.done(user, out))
         })
     }
 
     fn order_file<'a>(&'a self, ino: Ino, data_only: bool, told: &'a Told) -> Fut<'a, ()> {
         Box::pin(async move {
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
             let out = self.0.order_file(&inode, data_only, told).await;
-            self.done(user, out).await
+            soon!(self.done(user, out))
         })
     }
 
@@ -300,7 +307,7 @@ impl FileSystem for Mounted {
         told: &'a Told,
     ) -> Fut<'a, ()> {
         Box::pin(async move {
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
             let bs = u64::from(self.0.bs().bytes());
             let range = (from / bs, to.max(from + 1).div_ceil(bs) - 1);
@@ -308,7 +315,7 @@ impl FileSystem for Mounted {
                 true => self.0.fsync_range(&inode, kind, range, told).await,
                 false => Ok(()),
             };
-            self.done(user, out).await
+            soon!(self.done(user, out))
         })
     }
 
@@ -321,19 +328,19 @@ impl FileSystem for Mounted {
         told: &'a Told,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
             let out = self.0.write_direct(&inode, offset, data, (sync, told)).await;
-            self.done(user, out).await
+            soon!(self.done(user, out))
         })
     }
 
     fn reserve<'a>(&'a self, ino: Ino, how: Reserve, offset: u64, len: u64) -> Fut<'a, ()> {
         Box::pin(async move {
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
             let out = self.0.reserve(&inode, how, offset, len).await;
-            self.done(user, out).await
+            soon!(self.done(user, out))
         })
     }
 
@@ -347,7 +354,7 @@ impl FileSystem for Mounted {
                 Reserve::Zero { .. } if !whole => {}
                 _ => return Ok(()),
             }
-            let inode = self.get(ino).await?;
+            let inode = soon!(self.get(ino))?;
             if !crate::site::SYNC_RESERVE.on() {
                 return Ok(());
             }

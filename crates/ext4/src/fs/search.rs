@@ -6,6 +6,7 @@
 //! Source:     Linux `fs/ext4/mballoc.c` (`ext4_mb_regular_allocator`, `ext4_mb_scan_groups`).
 
 use wp_base::FsResult;
+use wp_rt::soon;
 
 use super::bits::Bits;
 use super::era::Era;
@@ -56,7 +57,7 @@ impl Ext4 {
     /// Looks in all groups (`ext4_mb_regular_allocator`).
     pub(super) async fn search(&self, s: &mut Search<'_>) -> FsResult<()> {
         if s.try_goal && self.free_in(s.group) > 0 {
-            self.load_group(s.group).await?;
+            soon!(self.load_group(s.group))?;
             let len = self.groups.with(s.group, |b| b.extent(s.start, s.len));
             if len >= s.len {
                 s.seen += 1;
@@ -78,7 +79,7 @@ impl Ext4 {
                 return Ok(());
             };
             // The best there was, if it is still there.
-            self.load_group(group).await?;
+            soon!(self.load_group(group))?;
             let len = self.groups.with(group, |b| b.extent(start, len));
             if len > 0 {
                 self.use_found(s, (group, start, len));
@@ -113,7 +114,12 @@ impl Ext4 {
             if !optimize {
                 let start = if s.group < self.geo.groups { s.group } else { 0 };
                 for i in 0..self.geo.groups {
-                    self.look_in(s, (start + i) % self.geo.groups).await?;
+                    let group = (start + i) % self.geo.groups;
+                    if self.groups.peek(group, |_| ()).is_some() {
+                        self.look_in_loaded(s, group);
+                    } else {
+                        self.look_in(s, group).await?;
+                    }
                     if s.status != Status::Continue {
                         return Ok(());
                     }
@@ -197,11 +203,7 @@ impl Ext4 {
 
     /// Looks in one group if it is good enough (`ext4_mb_scan_group`).
     async fn look_in(&self, s: &mut Search<'_>, group: u32) -> FsResult<()> {
-        if s.status != Status::Continue {
-            return Ok(());
-        }
-        let free = self.free_in(group);
-        if free == 0 || (s.criteria < Criteria::AnyFree && free < s.len) {
+        if s.status != Status::Continue || !self.has_enough(s, group) {
             return Ok(());
         }
         if self.groups.peek(group, |_| ()).is_none() {
@@ -215,22 +217,33 @@ impl Ext4 {
             {
                 return Ok(());
             }
-            self.load_group(group).await?;
+            soon!(self.load_group(group))?;
         }
-        if !self.is_good(s, group) {
-            return Ok(());
+        self.look_in_loaded(s, group);
+        Ok(())
+    }
+
+    /// Has the group as many free blocks as the search cannot do without?
+    fn has_enough(&self, s: &Search<'_>, group: u32) -> bool {
+        let free = self.free_in(group);
+        free > 0 && (s.criteria == Criteria::AnyFree || free >= s.len)
+    }
+
+    /// [`Ext4::look_in`] a group whose bitmap is known.
+    fn look_in_loaded(&self, s: &mut Search<'_>, group: u32) {
+        if s.status != Status::Continue || !self.has_enough(s, group) || !self.is_good(s, group) {
+            return;
         }
         if s.criteria == Criteria::Power2 {
             if let Some((order, at)) = self.groups.with(group, |b| b.buddy(s.order)) {
                 s.seen += 1;
                 self.use_found(s, (group, at, 1 << order));
             }
-            return Ok(());
+            return;
         }
         if let Some(found) = self.groups.with(group, |b| scan(s, b, group, &self.opts.era)) {
             self.use_found(s, found);
         }
-        Ok(())
     }
 
     /// Is the group good enough (`ext4_mb_good_group`)?

@@ -121,10 +121,14 @@ impl TableTrims {
     /// Waits while `block` is being discarded. `true`: it was, and what the caller knew of the
     /// group may have changed. The discard waits for nothing of the journal's.
     pub(super) async fn hold(&self, block: u64) -> bool {
-        let flies = || self.flying.borrow().contains(&block) && site::TABLE_HOLD.on();
-        let flew = flies();
-        self.landed.wait_until(|| !flies()).await;
+        let flew = self.flies(block);
+        self.landed.wait_until(|| !self.flies(block)).await;
         flew
+    }
+
+    /// Does [`TableTrims::hold`] have to wait?
+    pub(super) fn flies(&self, block: u64) -> bool {
+        self.flying.borrow().contains(&block) && site::TABLE_HOLD.on()
     }
 
     /// Transaction `tid` is over; `failed`: and its blocks are as they were.

@@ -10,12 +10,12 @@ use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer, Fut, Mapping, WbControl, WbOps};
 use wp_jbd2::{Credits, Handle, Ordered, Reserved};
 use wp_medium::{PAGE_BYTES, Slice};
-use wp_rt::CpuOp;
+use wp_rt::{CpuOp, soon};
 
 use super::convert::IoEnd;
 use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
 use super::extents::Fill;
-use super::inode::Inode;
+use super::inode::{Inode, Put};
 use super::mount::Ext4;
 use crate::site;
 
@@ -101,7 +101,13 @@ impl Ext4 {
         let convert = self.writes_unwritten(inode);
         let to = if state == Place::Promised {
             let fill = if convert && site::UNWRITTEN.on() { Fill::BeforeIo } else { Fill::Written };
-            let run = self.allocate_as(h, inode, first, bufs.len() as u32, true, fill).await?;
+            // Mostly the size follows.
+            inode.put.set(Put::Later);
+            let run = self.allocate_as(h, inode, first, bufs.len() as u32, true, fill).await;
+            if run.is_err() {
+                self.put_owed(h, inode)?;
+            }
+            let run = run?;
             // dquot_claim_block()
             self.count_again(h, inode, 1);
             for (i, b) in bufs.iter().take(run.len as usize).enumerate() {
@@ -121,13 +127,20 @@ impl Ext4 {
         };
         drop(map);
         if !convert && self.files_delayed(inode) && site::FILE_WRITTEN.on() {
-            self.file_written(h, inode, first, to)?;
+            let filed = self.file_written(h, inode, first, to);
+            if filed.is_err() {
+                self.put_owed(h, inode)?;
+            }
+            filed?;
         }
         let end = if site::DISKSIZE_LATER.on() { to } else { u64::MAX / PAGE_BYTES as u64 };
         let disksize = (end * u64::from(self.bs().bytes())).min(inode.size.get());
         if disksize > inode.disksize.get() {
             inode.disksize.set(disksize);
-            self.write_inode(h, inode).await?;
+            inode.put.set(Put::AtOnce);
+            soon!(self.write_inode(h, inode))?;
+        } else {
+            self.put_owed(h, inode)?;
         }
         Ok((convert, to))
     }
@@ -143,7 +156,7 @@ impl Ext4 {
     ) -> FsResult<u64> {
         let first = bufs[0].block();
         let last = first + bufs.len() as u64;
-        let to = match self.lookup(inode, first).await? {
+        let to = match soon!(self.lookup(inode, first))? {
             Ok(run) if run.unwritten => last.min(first + u64::from(run.len)),
             Ok(run) => {
                 // Written since by another way; nothing is left to do for it.
@@ -172,7 +185,7 @@ impl Ext4 {
                 inode.datasync_tid.set(h.tid());
             }
         }
-        self.write_inode(h, inode).await?;
+        soon!(self.write_inode(h, inode))?;
         bufs.iter().take_while(|b| b.block() < to).for_each(|b| {
             b.clear(BufFlag::Unwritten);
         });
@@ -324,9 +337,11 @@ impl Ext4 {
                 handle_seen = true;
                 let reserve =
                     if self.writes_unwritten(inode) { self.credits_one_extent(inode) } else { 0 };
-                let h = self
-                    .start_with(Credits { blocks: CREDITS_ALLOCATE, revokes: 0, reserve })
-                    .await?;
+                let h = soon!(self.start_with(Credits {
+                    blocks: CREDITS_ALLOCATE,
+                    revokes: 0,
+                    reserve
+                }))?;
                 // A block may have gone or been written while the handle was waited for.
                 let mut run = self.dirty_run(inode, index, to, wbc.budget.get());
                 let first = run.first().map(Place::of);
@@ -358,9 +373,11 @@ impl Ext4 {
                 let out = mapped.map(|_| ());
                 next = index + done.max(1);
                 wbc.budget.set(wbc.budget.get().saturating_sub(done));
-                match self.stop(h, out).await {
+                match soon!(self.stop(h, out)) {
                     // What is free may be free only after a commit (`ext4_writepages`).
-                    Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+                    Err(FsError::NoSpace)
+                        if tries < RETRIES && Box::pin(self.commit_for_space()).await? =>
+                    {
                         tries += 1;
                         next = index;
                     }

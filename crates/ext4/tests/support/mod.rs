@@ -11,7 +11,7 @@ use wp_ext4::fs::era::{Era, Version};
 use wp_ext4::fs::{DataMode, Ext4, MountOptions, Mounted};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice};
-use wp_rt::Rt;
+use wp_rt::{CpuModel, CpuOp, Rt, TimeMode};
 use wp_vfs::Vfs;
 
 /// A runtime with one disk.
@@ -41,6 +41,8 @@ pub struct Setup {
     pub count_access: bool,
     /// `journaling=barrier`.
     pub barrier: bool,
+    /// CPU time is modelled, and what ext4 does takes none of it.
+    pub modelled: bool,
 }
 
 impl Setup {
@@ -59,6 +61,7 @@ impl Setup {
             data: DataMode::Ordered,
             count_access: false,
             barrier: false,
+            modelled: false,
         }
     }
 
@@ -93,7 +96,12 @@ impl Setup {
 impl World {
     /// A disk that holds `image`.
     pub fn with_image(setup: &Setup, image: &Medium) -> World {
-        let rt = Rt::new(setup.seed);
+        let mut cpu = CpuModel::free();
+        if setup.modelled {
+            // F2FS' alone.
+            cpu.profile.set(CpuOp::NodeWriteback, 1);
+        }
+        let rt = Rt::with(TimeMode::Virtual, setup.seed, cpu);
         let device = wp_device::find(setup.device)
             .expect("a preset")
             .make(setup.device_params)

@@ -203,8 +203,8 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
-        Box::pin(async move {
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64> {
+        Call::later(async move {
             let inode = self.get(ino).await?;
             if inode.is_dir() {
                 return Err(FsError::IsDir);

@@ -319,8 +319,10 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Fut<'a, u64> {
-        Box::pin(async move { self.write_at(ino, offset, data).await.map(|(_, written)| written) })
+    fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64> {
+        Call::later(
+            async move { self.write_at(ino, offset, data).await.map(|(_, written)| written) },
+        )
     }
 
     fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
