@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use wp_lab::{claims::Claims, paper, profile, registry};
+use wp_device::{DeviceEntry, Param};
+use wp_lab::{claims::Claims, device_file, paper, profile, registry};
 use wp_vfs::OptionSpec;
 
 use crate::output::{Exit, Out};
@@ -15,22 +16,27 @@ pub struct Args {
     /// fs, devices, elevators, workloads, papers, eras, cpus or sites (steps that
     /// `crash --mutate` leaves out).
     what: String,
-    /// For `eras`: a kernel version, to see which rules hold in it.
-    version: Option<String>,
+    /// For `eras`: a kernel version, to see which rules hold in it. For `devices`: one of them, or
+    /// the file of one's own (my.toml).
+    #[arg(value_name = "VERSION|DEVICE")]
+    which: Option<String>,
 }
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     let listed = match a.what.as_str() {
         "fs" => fs(),
-        "devices" => devices(),
+        "devices" => match devices(a.which.as_deref()) {
+            Ok(l) => l,
+            Err(e) => return out.fail(Exit::Usage, "device", &e, "writepath list devices"),
+        },
         "elevators" => elevators(),
         "workloads" => workloads(),
         "papers" => papers(),
-        "eras" => match eras(a.version.as_deref()) {
+        "eras" => match eras(a.which.as_deref()) {
             Some(l) => l,
             None => {
-                let v = a.version.clone().unwrap_or_default();
+                let v = a.which.clone().unwrap_or_default();
                 return out.fail(
                     Exit::Usage,
                     "version",
@@ -92,28 +98,52 @@ fn workloads() -> (Value, String) {
     (all, text)
 }
 
-fn devices() -> (Value, String) {
+/// All devices, or that of a name or file. Errors: there is none.
+fn devices(which: Option<&str>) -> Result<(Value, String), String> {
     let mut text = String::new();
-    let all = registry::DEVICES
-        .iter()
-        .map(|d| {
-            writeln!(text, "{:<18} {}", d.name, d.about).expect("a string takes it");
-            for p in d.params {
-                let (name, value) = (p.name, p.value);
-                writeln!(text, "    {name:<26} {value:>14} {:<8} {}", p.unit, p.source)
-                    .expect("a string takes it");
+    let Some(which) = which else {
+        let all = registry::DEVICES
+            .iter()
+            .map(|d| device(&mut text, d.name, d.about, &parameters(d)))
+            .collect();
+        return Ok((all, text));
+    };
+    if let Some(path) = device_file::path_of(which) {
+        let file = device_file::read(path)?;
+        let mut params = parameters(file.base);
+        for n in &file.numbers {
+            if let Some(p) = params.iter_mut().find(|p| p.0.name == n.key) {
+                *p = (Param { value: n.value, ..p.0 }, &n.source);
             }
-            let params: Vec<Value> = d
-                .params
-                .iter()
-                .map(|p| {
-                    json!({ "name": p.name, "value": p.value, "unit": p.unit, "source": p.source })
-                })
-                .collect();
-            json!({ "name": d.name, "about": d.about, "parameters": params })
+        }
+        let about = match file.about.as_str() {
+            "" => format!("like {}", file.base.name),
+            about => format!("like {}: {about}", file.base.name),
+        };
+        return Ok((json!([device(&mut text, which, &about, &params)]), text));
+    }
+    let d = registry::find("device", registry::DEVICES, |d| d.name, which)?;
+    Ok((json!([device(&mut text, d.name, d.about, &parameters(d))]), text))
+}
+
+/// A device's numbers with their sources.
+fn parameters(d: &DeviceEntry) -> Vec<(Param, &str)> {
+    d.params.iter().map(|p| (*p, p.source)).collect()
+}
+
+fn device(text: &mut String, name: &str, about: &str, params: &[(Param, &str)]) -> Value {
+    writeln!(text, "{name:<18} {about}").expect("a string takes it");
+    for (p, source) in params {
+        writeln!(text, "    {:<26} {:>14} {:<8} {source}", p.name, p.value, p.unit)
+            .expect("a string takes it");
+    }
+    let params: Vec<Value> = params
+        .iter()
+        .map(|(p, source)| {
+            json!({ "name": p.name, "value": p.value, "unit": p.unit, "source": source })
         })
         .collect();
-    (all, text)
+    json!({ "name": name, "about": about, "parameters": params })
 }
 
 fn elevators() -> (Value, String) {
