@@ -55,6 +55,12 @@ enum Verb {
     /// Results as one HTML file that needs nothing else: figures, tables, claims with their reasons.
     /// (`reproduce` writes one by itself.)
     Report(cmd::report::Args),
+    /// From measurements of a real drive (fio) a preset of its class, with the error of what was
+    /// held out.
+    Calibrate(cmd::calibrate::Args),
+    /// A recorded block trace beside a simulated one: kinds, order, distributions of times and
+    /// depths. Exit code 1 if they are further apart than allowed.
+    Compare(cmd::compare::Args),
     /// A modelled drive beside measurements of the real one: errors by regime.
     Device(cmd::device::Args),
     /// Ours beside real kernels: device waits of every call of the same program.
@@ -127,6 +133,8 @@ fn main() -> std::process::ExitCode {
         Verb::Explain(a) => cmd::explain::run(&a, &out),
         Verb::Diff(a) => cmd::diff::run(&a, &out),
         Verb::Report(a) => cmd::report::run(&a, &out),
+        Verb::Calibrate(a) => cmd::calibrate::run(&a, &out),
+        Verb::Compare(a) => cmd::compare::run(&a, &out),
         Verb::Device(a) => cmd::device::run(&a, &out),
         Verb::Kernels(a) => cmd::kernels::run(&a, &out),
         Verb::Crash(a) => cmd::crash::run(&a, &out),

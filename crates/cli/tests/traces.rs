@@ -366,3 +366,73 @@ fn what_is_wrong_is_told_with_the_way_out() {
         assert_eq!(doc["ok"], code == 0, "{args:?}");
     }
 }
+
+/// Two writes and a flush, where they are queued, issued and completed.
+fn small_trace(slower_us: u32) -> String {
+    let mut text = String::new();
+    for i in 0..40u32 {
+        let (t, at) = (i * 1_000, 2048 + i * 8);
+        let done = t + 100 + slower_us;
+        for (us, step, n) in [(t, 'Q', 1), (t + 10, 'D', 2), (done, 'C', 3)] {
+            let seconds = format!("{}.{:06}000", us / 1_000_000, us % 1_000_000);
+            text +=
+                &format!("  8,16   0 {:>8} {seconds:>14}  1  {step}  WS {at} + 8 [a]\n", i * 3 + n);
+        }
+    }
+    text
+}
+
+#[test]
+fn a_trace_is_compared_with_itself_and_with_a_slower_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("real"), small_trace(0)).expect("written");
+    std::fs::write(dir.path().join("sim"), small_trace(500)).expect("written");
+    let a = writepath(dir.path(), &["compare", "real", "real", "--max-ks", "0", "--json"]);
+    assert_eq!(a.code, 0, "{}{}", a.stdout, a.stderr);
+    let doc: Value = serde_json::from_str(&a.stdout).expect("one document");
+    assert_eq!((&doc["schema"], &doc["ok"]), (&"writepath.compare/1".into(), &true.into()));
+    let measures = doc["measures"].as_array().expect("a list");
+    assert!(measures.iter().all(|m| m["distance"] == 0.0), "{measures:?}");
+    assert_eq!((&doc["aligned"]["same"], &doc["aligned"]["in_order"]), (&40.into(), &1.0.into()));
+
+    let a = writepath(dir.path(), &["compare", "real", "sim"]);
+    assert_eq!(a.code, 1, "{}{}", a.stdout, a.stderr);
+    assert!(a.stdout.contains("D2C of write: distance 1.000 (at most 0.100)"), "{}", a.stdout);
+    let a = writepath(dir.path(), &["compare", "real", "sim", "--max-ks", "1"]);
+    assert!(a.code == 0 && a.stdout.contains("within limits"), "{}", a.stdout);
+
+    std::fs::write(dir.path().join("none"), "no trace\n").expect("written");
+    for (args, want) in [
+        (["compare", "real", "none"], "none: line 1: no line is of a format"),
+        (["compare", "-", "real"], "a trace from stdin"),
+        (["compare", "real", "gone"], "gone: No such file"),
+        (["compare", "real", "--max-ks=2"], "--max-ks 2: a share is from 0 to 1"),
+    ] {
+        let args: Vec<&str> = match args[2].starts_with("--") {
+            true => vec![args[0], args[1], args[1], args[2]],
+            false => args.to_vec(),
+        };
+        let a = writepath(dir.path(), &args);
+        assert!(a.code != 0 && a.stderr.contains(want), "{}", a.stderr);
+    }
+}
+
+#[test]
+fn a_device_of_ones_own_stands_where_a_preset_does() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mine = "schema = \"writepath-device/1\"\nbase = \"fixed\"\n[parameters]\nlatency_ns = \
+                { value = 70000, unit = \"ns\", source = \"given: me\" }\n";
+    std::fs::write(dir.path().join("my.toml"), mine).expect("written");
+    std::fs::write(dir.path().join("t"), small_trace(0)).expect("written");
+    for on in ["my.toml", "./my.toml", "file:my.toml,queue_depth=2"] {
+        let doc = replayed(dir.path(), &["t", "--on", on]);
+        assert_eq!(doc["ops"]["write"]["service_ns"]["mean"], 70_000, "{on}: {doc}");
+    }
+    let a = writepath(dir.path(), &["list", "devices", "my.toml"]);
+    assert!(a.stdout.contains("70000 ns       given: me"), "{}", a.stdout);
+    std::fs::write(dir.path().join("my.toml"), mine.replace("latency", "latancy"))
+        .expect("written");
+    let a = writepath(dir.path(), &["replay", "t", "--on", "my.toml"]);
+    let want = "my.toml:4:1: fixed has no parameter `latancy_ns`; did you mean `latency_ns`?";
+    assert!(a.code == 2 && a.stderr.contains(want), "{}", a.stderr);
+}

@@ -4,6 +4,7 @@
 //! Invariant: nothing here decides what a file system or device does; it builds, runs, reads and
 //!            judges.
 
+pub mod calibrate;
 pub mod claims;
 pub mod classify;
 pub mod crash;

@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use wp_device::{DeviceEntry, Param};
 use wp_lab::claims::{Claims, PaperValue, Pins};
-use wp_lab::{paper, profile, registry};
+use wp_lab::{device_file, paper, profile, registry};
 use wp_vfs::OptionSpec;
 
 use crate::output::{Exit, Out};
@@ -16,8 +17,8 @@ pub struct Args {
     /// fs, devices, elevators, workloads, papers, claims (of the papers, with the verdict that is
     /// pinned for each), techniques, eras, cpus or sites (steps that `crash --mutate` leaves out).
     what: String,
-    /// One entry alone: `list fs ext4`; of claims those of a paper; of sites those that begin so;
-    /// of eras the rules of a kernel version.
+    /// One entry alone: `list fs ext4`; of devices also the file of one's own (my.toml); of claims
+    /// those of a paper; of sites those that begin so; of eras the rules of a kernel version.
     name: Option<String>,
 }
 
@@ -26,7 +27,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let name = a.name.as_deref();
     let listed = match a.what.as_str() {
         "fs" => fs(name),
-        "devices" => devices(name),
+        "devices" => match devices(name) {
+            Ok(l) => l,
+            Err(e) => return out.fail(Exit::Usage, "device", &e, "writepath list devices"),
+        },
         "elevators" => elevators(name),
         "workloads" => workloads(name),
         "papers" => papers(name),
@@ -109,29 +113,52 @@ fn workloads(name: Option<&str>) -> (Value, String) {
     (all, text)
 }
 
-fn devices(name: Option<&str>) -> (Value, String) {
+/// All devices, or that of a name or file. Errors: there is none.
+fn devices(which: Option<&str>) -> Result<(Value, String), String> {
     let mut text = String::new();
-    let all = registry::DEVICES
-        .iter()
-        .filter(|d| is_wanted(name, d.name))
-        .map(|d| {
-            writeln!(text, "{:<18} {}", d.name, d.about).expect("a string takes it");
-            for p in d.params {
-                let (name, value) = (p.name, p.value);
-                writeln!(text, "    {name:<26} {value:>14} {:<8} {}", p.unit, p.source)
-                    .expect("a string takes it");
+    let Some(which) = which else {
+        let all = registry::DEVICES
+            .iter()
+            .map(|d| device(&mut text, d.name, d.about, &parameters(d)))
+            .collect();
+        return Ok((all, text));
+    };
+    if let Some(path) = device_file::path_of(which) {
+        let file = device_file::read(path)?;
+        let mut params = parameters(file.base);
+        for n in &file.numbers {
+            if let Some(p) = params.iter_mut().find(|p| p.0.name == n.key) {
+                *p = (Param { value: n.value, ..p.0 }, &n.source);
             }
-            let params: Vec<Value> = d
-                .params
-                .iter()
-                .map(|p| {
-                    json!({ "name": p.name, "value": p.value, "unit": p.unit, "source": p.source })
-                })
-                .collect();
-            json!({ "name": d.name, "about": d.about, "parameters": params })
+        }
+        let about = match file.about.as_str() {
+            "" => format!("like {}", file.base.name),
+            about => format!("like {}: {about}", file.base.name),
+        };
+        return Ok((json!([device(&mut text, which, &about, &params)]), text));
+    }
+    let d = registry::find("device", registry::DEVICES, |d| d.name, which)?;
+    Ok((json!([device(&mut text, d.name, d.about, &parameters(d))]), text))
+}
+
+/// A device's numbers with their sources.
+fn parameters(d: &DeviceEntry) -> Vec<(Param, &str)> {
+    d.params.iter().map(|p| (*p, p.source)).collect()
+}
+
+fn device(text: &mut String, name: &str, about: &str, params: &[(Param, &str)]) -> Value {
+    writeln!(text, "{name:<18} {about}").expect("a string takes it");
+    for (p, source) in params {
+        writeln!(text, "    {:<26} {:>14} {:<8} {source}", p.name, p.value, p.unit)
+            .expect("a string takes it");
+    }
+    let params: Vec<Value> = params
+        .iter()
+        .map(|(p, source)| {
+            json!({ "name": p.name, "value": p.value, "unit": p.unit, "source": source })
         })
         .collect();
-    (all, text)
+    json!({ "name": name, "about": about, "parameters": params })
 }
 
 fn elevators(name: Option<&str>) -> (Value, String) {

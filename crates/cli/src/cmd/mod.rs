@@ -1,5 +1,7 @@
 //! One module a verb.
 
+pub mod calibrate;
+pub mod compare;
 pub mod crash;
 pub mod device;
 pub mod diff;

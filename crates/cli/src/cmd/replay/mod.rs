@@ -11,6 +11,8 @@ use std::process::ExitCode;
 use wp_medium::write_log::WriteLog;
 
 use crate::output::{Exit, Out};
+pub use print::seconds;
+pub use trace::{action_of, files as input_files, format_of, is_stdin};
 
 /// Arguments.
 #[derive(clap::Args)]

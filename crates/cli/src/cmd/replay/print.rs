@@ -23,7 +23,7 @@ const QUANTILES: [(&str, u64); 4] =
 const SECOND_NS: u128 = 1_000_000_000;
 
 /// A duration with a unit that fits.
-pub(super) fn seconds(ns: u64) -> String {
+pub fn seconds(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
         10_000..10_000_000 => format!("{}.{} us", ns / 1000, ns % 1000 / 100),

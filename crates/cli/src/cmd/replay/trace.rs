@@ -85,7 +85,7 @@ impl TraceArgs {
 }
 
 /// Is it the name of stdin?
-pub(super) fn is_stdin(path: &Path) -> bool {
+pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
@@ -104,7 +104,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// The files that names stand for: of `t` that is not there, `t.blktrace.0`, `t.blktrace.1`, …
-fn files(named: &[PathBuf], out: &Out) -> Vec<PathBuf> {
+pub fn files(named: &[PathBuf], out: &Out) -> Vec<PathBuf> {
     let of_cpu = |base: &str, cpu: usize| PathBuf::from(format!("{base}.blktrace.{cpu}"));
     let mut all = Vec::new();
     for path in named {
@@ -130,24 +130,38 @@ struct Words {
     options: Options,
 }
 
-fn words(a: &TraceArgs) -> Result<Words, (&'static str, String, String)> {
-    let one_of = |key, word: &str, all: &[&str]| {
-        (key, format!("--{key}: `{word}` is none of them"), all.join(", "))
-    };
+/// A word that cannot be: the option, what is wrong, and the way out.
+pub type NoWord = (&'static str, String, String);
+
+fn one_of(key: &'static str, word: &str, all: &[&str]) -> NoWord {
+    (key, format!("--{key}: `{word}` is none of them"), all.join(", "))
+}
+
+/// A format by its name. Errors: there is none of that name.
+pub fn format_of(name: Option<&str>) -> Result<Option<Format>, NoWord> {
     let formats: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
-    let format = match a.format.as_deref() {
-        None | Some("auto") => None,
-        Some(name) => Some(Format::find(name).ok_or_else(|| one_of("format", name, &formats))?),
-    };
+    match name {
+        None | Some("auto") => Ok(None),
+        Some(name) => Format::find(name).map(Some).ok_or_else(|| one_of("format", name, &formats)),
+    }
+}
+
+/// A step by its letter. Errors: another letter.
+pub fn action_of(letter: Option<&str>) -> Result<Option<Action>, NoWord> {
+    match letter {
+        None => Ok(None),
+        Some("Q") => Ok(Some(Action::Queue)),
+        Some("D") => Ok(Some(Action::Issue)),
+        Some(other) => Err(one_of("action", other, &["Q", "D"])),
+    }
+}
+
+fn words(a: &TraceArgs) -> Result<Words, NoWord> {
+    let format = format_of(a.format.as_deref())?;
     let mode = a.mode.as_deref().unwrap_or("afap");
     let modes: Vec<&str> = Mode::ALL.iter().map(|m| m.name()).collect();
     let mode = Mode::find(mode).ok_or_else(|| one_of("mode", mode, &modes))?;
-    let action = match a.action.as_deref() {
-        None => None,
-        Some("Q") => Some(Action::Queue),
-        Some("D") => Some(Action::Issue),
-        Some(other) => return Err(one_of("action", other, &["Q", "D"])),
-    };
+    let action = action_of(a.action.as_deref())?;
     if a.depth == Some(0) {
         return Err(("depth", "--depth 0: nothing would ever be sent".to_owned(), String::new()));
     }

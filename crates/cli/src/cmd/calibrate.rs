@@ -1,0 +1,260 @@
+//! `calibrate`: measurements of a real drive, a preset of its class.
+
+use std::fmt::Write;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Untold};
+use wp_lab::calibrate::{calibrate, parse};
+
+use crate::output::{Exit, Out};
+
+const FITS: &str = "a string takes everything";
+/// Longest input: a report of a hundred jobs with all bins is some megabytes.
+const BYTES_MAX: u64 = 256 << 20;
+/// Between two lines of progress.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Reports of `fio --output-format=json` (direct=1, a job a load, `stonewall` between them), or
+    /// lists with the columns op,bs,qd,iops,lat_us[,jobs][,fsync]. docs/calibrate.md has the jobs.
+    #[arg(required = true)]
+    inputs: Vec<PathBuf>,
+    /// What the drive is: ssd, emmc, fixed, plain (one command after the other) or zns.
+    #[arg(long)]
+    class: String,
+    /// Begin with this device (a preset or a file) instead of the class's; KEY=VALUE behind it are
+    /// given, and not fitted: ssd-p16,queue_depth=256.
+    #[arg(long, value_name = "DEVICE")]
+    base: Option<String>,
+    /// Hold out these loads: op=randread,bs=64k,depth=32,jobs=1,fsync=0 (all that are named hold);
+    /// `none` holds out nothing. If left out, about a third by rule.
+    #[arg(long, value_name = "KEYS")]
+    hold_out: Vec<String>,
+    /// File to write the device to; nothing is written if left out.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// An option that cannot be: which, why, and the way out.
+type Wrong = (&'static str, String, &'static str);
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let mut input = Input::default();
+    for path in &a.inputs {
+        let text = match read(path) {
+            Ok(text) => text,
+            Err(e) => return out.host_error(path, &e),
+        };
+        match parse(&path.display().to_string(), &text) {
+            Ok(more) => {
+                input.measured.extend(more.measured);
+                input.skipped.extend(more.skipped);
+            }
+            Err(e) => return out.fail(Exit::Usage, "input", &e, "docs/calibrate.md"),
+        }
+    }
+    let (class, base, given, held) = match asked(a) {
+        Ok(asked) => asked,
+        Err((key, what, help)) => return out.fail(Exit::Usage, key, &what, help),
+    };
+    let Some(base) = wp_device::find(&base) else {
+        let what = format!("no device called `{base}`");
+        return out.fail(Exit::Usage, "base", &what, "writepath list devices");
+    };
+    let plan = Plan { class, base, given: &given, held: held.as_deref() };
+    let found = match calibrate(&input, &plan, &mut progress()) {
+        Ok(found) => found,
+        Err(e) => return out.fail(Exit::Usage, "calibrate", &e, "docs/calibrate.md"),
+    };
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{:<60}\r", "");
+    }
+    if let Some(path) = &a.out
+        && let Err(e) = std::fs::write(path, found.file.text())
+    {
+        return out.host_error(path, &e);
+    }
+    let exit = if found.interrupted { Exit::Interrupted } else { Exit::Ok };
+    out.answer(exit, &document(a, &found), &print(a, &found))
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let mut file = std::fs::File::open(path)?.take(BYTES_MAX + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(std::io::Error::other(format!("more than {BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+type Asked = (&'static Class, String, Vec<(String, u64)>, Option<Vec<Held>>);
+
+fn asked(a: &Args) -> Result<Asked, Wrong> {
+    let Some(class) = CLASSES.iter().find(|c| c.name == a.class) else {
+        let names: Vec<&str> = CLASSES.iter().map(|c| c.name).collect();
+        let what = format!("no class called `{}`; there are: {}", a.class, names.join(", "));
+        return Err(("class", what, "--class ssd"));
+    };
+    let (base, given) = match &a.base {
+        None => (class.base.to_owned(), Vec::new()),
+        Some(text) => {
+            wp_lab::spec::device(text).map_err(|e| ("base", e, "writepath list devices"))?
+        }
+    };
+    let held = match a.hold_out.as_slice() {
+        [] => None,
+        [none] if none == "none" => Some(Vec::new()),
+        all => {
+            let all: Result<Vec<Held>, String> = all.iter().map(|t| Held::parse(t)).collect();
+            Some(all.map_err(|e| ("hold-out", e, "--hold-out op=randread,bs=64k"))?)
+        }
+    };
+    Ok((class, base, given, held))
+}
+
+/// Shows how far it is; says no after an interrupt.
+fn progress() -> impl FnMut(u64) -> bool {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
+        eprintln!("note: an interrupt will end this at once ({e})");
+    }
+    let live = std::io::stderr().is_terminal();
+    #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
+    let mut shown = Instant::now();
+    move |runs| {
+        if live && shown.elapsed() >= PROGRESS {
+            #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
+            {
+                shown = Instant::now();
+            }
+            eprint!("\r{runs} runs of the model");
+        }
+        !stop.load(Ordering::SeqCst)
+    }
+}
+
+/// Median and worst of the errors of one half, and how many.
+fn summary(judged: &[Judged], held_out: bool) -> Option<(f64, f64, usize)> {
+    let half = judged.iter().filter(|j| j.held_out == held_out);
+    let mut errors: Vec<f64> = half.map(Judged::error).collect();
+    errors.sort_by(f64::total_cmp);
+    let n = errors.len();
+    let worst = *errors.last()?;
+    Some(((errors[(n - 1) / 2] + errors[n / 2]) / 2.0, worst, n))
+}
+
+fn print(a: &Args, c: &Calibrated) -> String {
+    let mut t = String::new();
+    writeln!(
+        t,
+        "{:<38}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  half",
+        "load", "us", "model", "1/s", "model", "sync us", "model", "error"
+    )
+    .expect(FITS);
+    for j in &c.judged {
+        let (real, model) = (&j.measured.figures, &j.model);
+        let us = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{:.1}", v / 1e3));
+        let rate = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{v:.0}"));
+        writeln!(
+            t,
+            "{:<38}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>7.1} %  {}",
+            j.measured.load.name(),
+            us(real.mean_ns),
+            us(model.mean_ns),
+            rate(real.iops),
+            rate(model.iops),
+            us(real.sync_ns),
+            us(real.sync_ns.and(model.sync_ns)),
+            j.error() * 100.0,
+            if j.held_out { "held out" } else { "fitted" },
+        )
+        .expect(FITS);
+    }
+    t.push('\n');
+    for (name, held_out) in [("fitted", false), ("held out", true)] {
+        match summary(&c.judged, held_out) {
+            Some((median, worst, n)) => writeln!(
+                t,
+                "{name:<9} {n:>4} loads, error: median {:.1} %, worst {:.1} %",
+                median * 100.0,
+                worst * 100.0
+            ),
+            None => writeln!(t, "{name:<9}    0 loads: nothing says how far to trust it"),
+        }
+        .expect(FITS);
+    }
+    writeln!(t, "\n{:<24}{:>14}{:>14}", "number", "before", "after").expect(FITS);
+    for n in &c.told {
+        writeln!(t, "{:<24}{:>14}{:>14}  {}", n.key, n.before, n.value, fate(n.untold, n.at_bound))
+            .expect(FITS);
+    }
+    if !c.refused.is_empty() {
+        writeln!(t, "\nnot used:").expect(FITS);
+        c.refused.iter().for_each(|(who, why)| writeln!(t, "  {who}: {why}").expect(FITS));
+    }
+    let interrupted = if c.interrupted { ", interrupted: the best so far" } else { "" };
+    match &a.out {
+        Some(path) => writeln!(t, "\n{} after {} runs{interrupted}", path.display(), c.runs),
+        None => writeln!(t, "\n{} runs{interrupted}; --out FILE writes the device", c.runs),
+    }
+    .expect(FITS);
+    t
+}
+
+fn fate(untold: Option<Untold>, at_bound: bool) -> &'static str {
+    match (untold, at_bound) {
+        (Some(Untold::Unfelt), _) => "assumed: no fitted load depends on it",
+        (Some(Untold::Hidden), _) => "assumed: fitted loads do not tell it from others",
+        (None, true) => "fitted, to the end of its range: another class or base may fit",
+        (None, false) => "fitted",
+    }
+}
+
+fn document(a: &Args, c: &Calibrated) -> Value {
+    let figures = |f: &wp_lab::calibrate::Figures| json!({ "mean_ns": f.mean_ns, "iops": f.iops, "sync_ns": f.sync_ns });
+    let loads: Vec<Value> = c
+        .judged
+        .iter()
+        .map(|j| {
+            json!({
+                "load": j.measured.load.name(), "source": j.measured.source,
+                "host_ns": j.measured.load.host_ns, "held_out": j.held_out,
+                "measured": figures(&j.measured.figures), "measured_p99_ns": j.measured.p99_ns,
+                "model": figures(&j.model), "error": j.error(),
+            })
+        })
+        .collect();
+    let numbers: Vec<Value> = c
+        .told
+        .iter()
+        .map(|n| {
+            json!({
+                "name": n.key, "before": n.before, "value": n.value,
+                "fitted": n.untold.is_none(), "fate": fate(n.untold, n.at_bound),
+            })
+        })
+        .collect();
+    let half = |held_out| {
+        summary(&c.judged, held_out)
+            .map(|(median, worst, n)| json!({ "loads": n, "median": median, "worst": worst }))
+    };
+    let refused: Vec<Value> =
+        c.refused.iter().map(|(who, why)| json!({ "source": who, "reason": why })).collect();
+    json!({
+        "schema": "writepath.calibrate/1", "class": a.class, "base": c.file.base.name,
+        "loads": loads, "fitted": half(false), "held_out": half(true), "numbers": numbers,
+        "not_used": refused, "runs": c.runs, "interrupted": c.interrupted,
+        "device": c.file.text(), "out": a.out,
+    })
+}

@@ -1,0 +1,299 @@
+//! `compare`: a recorded trace beside a simulated one.
+
+use std::fmt::Write;
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use wp_block::trace::TraceDevice;
+use wp_lab::results::read_block_events;
+use wp_trace::compare::{
+    Comparison, Kind, Limits, Measure, SAMPLES_MIN, Side, Spread, compare, op_name,
+};
+use wp_trace::{Action, File, Format, Request, Requests, Select, Trace};
+
+use super::replay::{action_of, format_of, input_files, is_stdin};
+use crate::output::{Exit, Out};
+
+const FITS: &str = "a string takes everything";
+/// Kinds of requests that are printed; the document has all.
+const KINDS_SHOWN: usize = 16;
+/// Shares of a distribution that are told, in permille.
+const QUANTILES: [(&str, u64); 4] = [("p50", 500), ("p90", 900), ("p99", 990), ("p99.9", 999)];
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The trace of the real machine: a file that `replay` reads, or a result directory of `run`.
+    real: PathBuf,
+    /// The simulated one: the same.
+    sim: PathBuf,
+    /// Greatest distance (Kolmogorov and Smirnov, 0 to 1) of the latencies of an operation.
+    /// [default: 0.1]
+    #[arg(long, value_name = "D")]
+    max_ks: Option<f64>,
+    /// Greatest share of either trace's requests that the other may lack.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
+    max_missing: f64,
+    /// Sectors to add to places of SIM. If left out, the number under which most places agree.
+    #[arg(long, value_name = "SECTORS", allow_negative_numbers = true)]
+    offset: Option<i64>,
+    /// Format of files whose beginning does not tell it; as of `replay`.
+    #[arg(long)]
+    format: Option<String>,
+    /// Device of the trace (8,16), where REAL tells of two.
+    #[arg(long, value_name = "MAJ,MIN")]
+    from: Option<String>,
+    /// Compare where requests are queued (Q) or issued to the driver (D). If left out D, or Q where
+    /// there is no D.
+    #[arg(long, value_name = "Q|D")]
+    action: Option<String>,
+    /// Take a trace that is cut off within its last record up to there.
+    #[arg(long)]
+    torn_ok: bool,
+}
+
+/// How both are read.
+struct How {
+    format: Option<Format>,
+    action: Option<Action>,
+    torn_ok: bool,
+}
+
+/// Runs the verb.
+pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let how = format_of(a.format.as_deref())
+        .and_then(|format| Ok((format, action_of(a.action.as_deref())?)))
+        .map(|(format, action)| How { format, action, torn_ok: a.torn_ok });
+    let how = match how {
+        Ok(how) => how,
+        Err((key, what, help)) => return out.fail(Exit::Usage, key, &what, &help),
+    };
+    let limits = Limits { ks_max: a.max_ks.unwrap_or(0.1), missing_max: a.max_missing };
+    for (key, value) in [("max-ks", limits.ks_max), ("max-missing", limits.missing_max)] {
+        if !(0.0..=1.0).contains(&value) {
+            let what = format!("--{key} {value}: a share is from 0 to 1");
+            return out.fail(Exit::Usage, key, &what, "");
+        }
+    }
+    let sides = (side(&a.real, a.from.as_ref(), &how, out), side(&a.sim, None, &how, out));
+    let (real, sim) = match sides {
+        (Ok(real), Ok(sim)) => (real, sim),
+        (Err(code), _) | (_, Err(code)) => return code,
+    };
+    let found = compare(&real, &sim, a.offset);
+    let mut over = found.over(&limits);
+    if a.max_ks.is_some() && !found.has_judged_latency() {
+        over.push(format!(
+            "--max-ks: no operation has {SAMPLES_MIN} requests with a recorded completion in both"
+        ));
+    }
+    let exit = if over.is_empty() { Exit::Ok } else { Exit::No };
+    let actions = [&real, &sim].map(|s| s.action.map_or("-", Action::letter));
+    let text = print(a, &found, &limits, &over, actions);
+    out.answer(exit, &document(a, &found, &limits, &over, actions), &text)
+}
+
+/// Reads one side; on failure says why and with which code to end.
+fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side, ExitCode> {
+    if is_stdin(path) {
+        let help = "it is read more than once: put it into a file";
+        return Err(out.fail(Exit::Usage, "stdin", "a trace from stdin", help));
+    }
+    let bytes = match path.is_dir() {
+        true => {
+            let (_, events) = super::result_paths(path);
+            let records = read_block_events(&events).map_err(|e| out.host_error(&events, &e))?;
+            Some(wp_trace::blktrace::write(&records, TraceDevice::default()))
+        }
+        false => None,
+    };
+    let paths = input_files(std::slice::from_ref(&path.to_owned()), out);
+    let read = |action: Option<Action>| -> Result<(Vec<Request>, Option<Action>), ExitCode> {
+        let mut files = Vec::new();
+        for path in &paths {
+            let from: Box<dyn Read + '_> = match &bytes {
+                Some(bytes) => Box::new(Cursor::new(bytes)),
+                None => Box::new(std::fs::File::open(path).map_err(|e| out.host_error(path, &e))?),
+            };
+            files.push(File { name: path.display().to_string(), from });
+        }
+        let format = if bytes.is_some() { Some(Format::Blktrace) } else { how.format };
+        let wrong =
+            |e: wp_trace::TraceError| out.fail(Exit::Usage, "trace", &e.to_string(), &e.help);
+        let mut trace = Trace::open(files, format, how.torn_ok).map_err(wrong)?;
+        let mut requests = Requests::new(&mut trace, Select { device: from.cloned(), action });
+        let all: Result<Vec<_>, _> = requests.by_ref().collect();
+        Ok((all.map_err(wrong)?, requests.action()))
+    };
+    let (requests, action) = read(how.action)?;
+    if requests.is_empty() {
+        let what = format!("{}: no request is wanted", path.display());
+        return Err(out.fail(Exit::Usage, "empty", &what, "see --from, --action and --format"));
+    }
+    let queued = match action {
+        Some(Action::Issue) => read(Some(Action::Queue))?.0,
+        _ => Vec::new(),
+    };
+    Ok(Side { requests, action, queued })
+}
+
+fn ns(value: u64) -> String {
+    super::replay::seconds(value)
+}
+
+fn print(a: &Args, c: &Comparison, limits: &Limits, over: &[String], actions: [&str; 2]) -> String {
+    let mut t = String::new();
+    for (name, path, n, at) in
+        [("REAL", &a.real, c.requests[0], actions[0]), ("SIM", &a.sim, c.requests[1], actions[1])]
+    {
+        writeln!(t, "{name:<6}{}: {n} requests at {at}", path.display()).expect(FITS);
+    }
+    kinds(&mut t, c);
+    order(&mut t, c);
+    write!(t, "\n{:<17}{:>6}{:>9}{:>11}", "", "", "n", "mean").expect(FITS);
+    QUANTILES.iter().for_each(|(q, _)| write!(t, "{q:>11}").expect(FITS));
+    writeln!(t, "{:>10}", "distance").expect(FITS);
+    c.measures.iter().for_each(|m| measure(&mut t, m));
+    let within = format!("distance {}, missing {}", limits.ks_max, limits.missing_max);
+    if over.is_empty() {
+        let without = if c.has_judged_latency() { "" } else { "; no latencies were compared" };
+        writeln!(t, "\nwithin limits ({within}){without}").expect(FITS);
+    } else {
+        writeln!(t, "\nover limits ({within}):").expect(FITS);
+        over.iter().for_each(|o| writeln!(t, "  {o}").expect(FITS));
+    }
+    t
+}
+
+fn kinds(t: &mut String, c: &Comparison) {
+    let mut sorted: Vec<_> = c.kinds.iter().collect();
+    sorted.sort_by_key(|(kind, n)| (std::cmp::Reverse(n[0].max(n[1])), **kind));
+    writeln!(
+        t,
+        "\n{:<9}{:<6}{:>9}{:>12}{:>12}{:>12}",
+        "kind", "flags", "bytes", "REAL", "SIM", "more"
+    )
+    .expect(FITS);
+    for (k, n) in sorted.iter().take(KINDS_SHOWN) {
+        let bytes = u64::from(k.sectors) * wp_base::SECTOR_BYTES;
+        let more = n[1] as i64 - n[0] as i64;
+        let flags = flags(k);
+        writeln!(t, "{:<9}{flags:<6}{bytes:>9}{:>12}{:>12}{more:>+12}", op_name(k.op), n[0], n[1])
+            .expect(FITS);
+    }
+    if sorted.len() > KINDS_SHOWN {
+        writeln!(t, "and {} other kinds (--json has all)", sorted.len() - KINDS_SHOWN).expect(FITS);
+    }
+}
+
+fn flags(k: &Kind) -> &'static str {
+    match (k.preflush, k.fua) {
+        (true, true) => "F+FUA",
+        (true, false) => "F",
+        (false, true) => "FUA",
+        (false, false) => "",
+    }
+}
+
+fn order(t: &mut String, c: &Comparison) {
+    let al = &c.aligned;
+    writeln!(
+        t,
+        "\nsame {}, elsewhere {}, missing in SIM {}, missing in REAL {}, other flags {}; SIM moved by \
+         {} sectors",
+        al.same, al.elsewhere, al.missing, al.extra, al.other_flags, al.offset
+    )
+    .expect(FITS);
+    writeln!(
+        t,
+        "in order {:.2} %, pairs the other way round {:.4} %",
+        al.in_order * 100.0,
+        al.inverted * 100.0
+    )
+    .expect(FITS);
+    for (op, [real, sim]) in &c.sequential {
+        let (op, real, sim) = (op_name(*op), real * 100.0, sim * 100.0);
+        writeln!(t, "sequential {op:<9}{real:>7.2} % {sim:>7.2} %").expect(FITS);
+    }
+}
+
+fn measure(t: &mut String, m: &Measure) {
+    let name = match m.op {
+        Some(op) => format!("{} {}", m.name, op_name(op)),
+        None => m.name.to_owned(),
+    };
+    let show = |v: u64| if m.name == "depth" { v.to_string() } else { ns(v) };
+    for (i, (side, s)) in ["REAL", "SIM"].into_iter().zip(&m.spreads).enumerate() {
+        let label = if i == 0 { name.as_str() } else { "" };
+        write!(t, "{label:<17}{side:>6}{:>9}{:>11}", s.count(), show(s.mean().round() as u64))
+            .expect(FITS);
+        for (_, q) in QUANTILES {
+            write!(t, "{:>11}", show(s.quantile(q))).expect(FITS);
+        }
+        match (i, m.distance()) {
+            (0, Some(d)) => writeln!(t, "{d:>10.3}").expect(FITS),
+            (0, None) => writeln!(t, "{:>10}", "-").expect(FITS),
+            _ => writeln!(t).expect(FITS),
+        }
+    }
+}
+
+fn document(
+    a: &Args,
+    c: &Comparison,
+    limits: &Limits,
+    over: &[String],
+    actions: [&str; 2],
+) -> Value {
+    let al = &c.aligned;
+    let spread = |s: &Spread| {
+        let mut doc = json!({ "count": s.count(), "mean": s.mean() });
+        for (name, q) in QUANTILES {
+            doc[name] = json!(s.quantile(q));
+        }
+        doc
+    };
+    let kinds: Vec<Value> = c
+        .kinds
+        .iter()
+        .map(|(k, n)| {
+            json!({
+                "op": op_name(k.op), "preflush": k.preflush, "fua": k.fua, "sectors": k.sectors, "real": n[0], "sim": n[1],
+            })
+        })
+        .collect();
+    let sequential: Vec<Value> = c
+        .sequential
+        .iter()
+        .map(|(op, n)| json!({ "op": op_name(*op), "real": n[0], "sim": n[1] }))
+        .collect();
+    let measures: Vec<Value> = c
+        .measures
+        .iter()
+        .map(|m| {
+            json!({
+                "name": m.name, "op": m.op.map(op_name),
+                "unit": if m.name == "depth" { "requests" } else { "ns" },
+                "real": spread(&m.spreads[0]), "sim": spread(&m.spreads[1]),
+                "distance": m.distance(), "judged": m.is_judged(),
+            })
+        })
+        .collect();
+    json!({
+        "schema": "writepath.compare/1",
+        "real": { "path": a.real, "requests": c.requests[0], "action": actions[0] },
+        "sim": { "path": a.sim, "requests": c.requests[1], "action": actions[1] },
+        "limits": { "max_ks": limits.ks_max, "max_missing": limits.missing_max },
+        "over": over,
+        "kinds": kinds,
+        "aligned": {
+            "offset": al.offset, "same": al.same, "elsewhere": al.elsewhere,
+            "missing": al.missing, "extra": al.extra, "other_flags": al.other_flags,
+            "in_order": al.in_order, "inverted": al.inverted, "missing_share": c.missing(),
+        },
+        "sequential": sequential,
+        "measures": measures,
+    })
+}

@@ -1,0 +1,388 @@
+//! From measurements of a real drive to a preset, with the error of what was held out.
+//!
+//! Picture:    reports of fio, lists of points -> [`Input`] -> loads, of which some are held out ->
+//!             numbers of a [`Class`] that the others tell ([`fit`]) -> a device file, and the model
+//!             beside every measured value.
+//! Laws:       1. a number is fitted only if the fitted loads tell it from all others; what they do
+//!                not tell stays as the class has it, and is `assumed`;
+//!             2. held out: of the loads of one operation, pattern and sync, sorted by size, jobs
+//!                and depth, the second of each three ([`is_held_out`]); or those that are named.
+//! Invariants: the same input gives the same numbers.
+//! Left out:   tails of latencies, which no model here has; collection of flash in the steady state:
+//!             the model is run as a new drive.
+
+mod fit;
+mod load;
+mod measured;
+
+use std::collections::BTreeMap;
+
+use wp_base::event::Op;
+use wp_device::{DeviceEntry, Settings};
+
+use crate::device_file::{DeviceFile, Number};
+pub use fit::Untold;
+pub use load::{Figures, Load, run as run_load};
+pub use measured::{Input, Measured, parse};
+
+/// Farthest that a number may be from the class's: that many times.
+const FACTOR_MAX: f64 = 100.0;
+/// Rounds of choosing numbers and fitting them.
+const ROUNDS: usize = 2;
+
+/// A class of drives: a preset, and the numbers of it that measurements may tell, those that are
+/// told first before others.
+pub struct Class {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The preset that it begins with.
+    pub base: &'static str,
+    /// What may be fitted.
+    pub numbers: &'static [&'static str],
+}
+
+/// All classes.
+pub static CLASSES: &[Class] = &[
+    Class {
+        name: "ssd",
+        base: "ssd-128",
+        numbers: &[
+            "write_overhead_ns",
+            "program_ns",
+            "read_ns",
+            "link_mb_s",
+            "command_ns",
+            "flush_overhead_ns",
+            "read_overhead_ns",
+        ],
+    },
+    Class {
+        name: "emmc",
+        base: "emmc-16",
+        numbers: &["command_ns", "program_ns", "read_ns", "bus_mb_s", "flush_ns"],
+    },
+    Class { name: "fixed", base: "fixed", numbers: &["latency_ns"] },
+    Class {
+        name: "plain",
+        base: "sata-disk-nofua",
+        numbers: &["command_ns", "link_mb_s", "flush_ns", "writeback_mb_s"],
+    },
+    Class {
+        name: "zns",
+        base: "zn540",
+        numbers: &[
+            "write_overhead_ns",
+            "program_ns",
+            "read_ns",
+            "link_mb_s",
+            "write_cpu_ns",
+            "append_cpu_ns",
+            "append_overhead_ns",
+            "read_cpu_ns",
+            "link_read_mb_s",
+            "partial_overhead_ns",
+        ],
+    },
+];
+
+/// A condition on loads: all of its parts hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held(Vec<(String, String)>);
+
+impl Held {
+    /// From `op=randread,bs=64k,depth=32`. Errors: another key, or no value.
+    pub fn parse(text: &str) -> Result<Held, String> {
+        let part = |p: &str| match p.split_once('=') {
+            Some((k @ ("op" | "bs" | "depth" | "jobs" | "fsync"), v)) if !v.is_empty() => {
+                Ok((k.to_owned(), v.to_ascii_lowercase()))
+            }
+            _ => Err(format!("`{p}`: write op=, bs=, depth=, jobs= or fsync= and a value")),
+        };
+        text.split(',').map(part).collect::<Result<_, _>>().map(Held)
+    }
+
+    fn holds(&self, load: &Load) -> bool {
+        let name = load.name();
+        let words: Vec<&str> = name.split(' ').collect();
+        self.0.iter().all(|(key, value)| match key.as_str() {
+            "op" => words[0] == value,
+            "bs" => crate::spec::size(value) == Ok(load.bytes.into()),
+            "depth" => *value == load.depth.to_string(),
+            "jobs" => *value == load.jobs.to_string(),
+            _ => *value == load.sync_every.to_string(),
+        })
+    }
+}
+
+/// A load with what the model says of it.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// What was measured.
+    pub measured: Measured,
+    /// Was it held out?
+    pub held_out: bool,
+    /// What the model does.
+    pub model: Figures,
+}
+
+impl Judged {
+    /// Mean of |model / measured - 1| over its values.
+    pub fn error(&self) -> f64 {
+        let pairs = self.model.all().into_iter().zip(self.measured.figures.all());
+        let each: Vec<f64> = pairs.filter_map(|(m, r)| Some((m? / r? - 1.0).abs())).collect();
+        each.iter().sum::<f64>() / each.len().max(1) as f64
+    }
+}
+
+/// What came of a number.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Told {
+    /// Its key.
+    pub key: &'static str,
+    /// The value that the class has.
+    pub before: u64,
+    /// The value now.
+    pub value: u64,
+    /// Why it was not fitted, if it was not.
+    pub untold: Option<Untold>,
+    /// Does it stand at the end of what it may be?
+    pub at_bound: bool,
+}
+
+/// A calibration.
+pub struct Calibrated {
+    /// The device.
+    pub file: DeviceFile,
+    /// Loads, in the order of their names.
+    pub judged: Vec<Judged>,
+    /// Numbers that might have been fitted.
+    pub told: Vec<Told>,
+    /// Loads that the model could not be asked for, and why.
+    pub refused: Vec<(String, String)>,
+    /// Runs of the model.
+    pub runs: u64,
+    /// Somebody ended it early: the numbers are the best so far.
+    pub interrupted: bool,
+}
+
+/// How a calibration is to be done.
+pub struct Plan<'p> {
+    /// The class.
+    pub class: &'static Class,
+    /// What the drive is begun as: the class's preset, or another of its kind.
+    pub base: &'static DeviceEntry,
+    /// Numbers of `base` that are known: they replace its own and are not fitted.
+    pub given: &'p [(String, u64)],
+    /// What is held out; by rule if none.
+    pub held: Option<&'p [Held]>,
+}
+
+/// Is the load at this place of its family's order held out by rule?
+fn is_held_out(place: usize) -> bool {
+    place % 3 == 1
+}
+
+/// Which loads are held out.
+fn split(measured: &[Measured], held: Option<&[Held]>) -> Vec<bool> {
+    if let Some(held) = held {
+        return measured.iter().map(|m| held.iter().any(|h| h.holds(&m.load))).collect();
+    }
+    let mut families: BTreeMap<(Op, bool, bool), Vec<usize>> = BTreeMap::new();
+    for (i, m) in measured.iter().enumerate() {
+        families.entry((m.load.op, m.load.random, m.load.sync_every > 0)).or_default().push(i);
+    }
+    let mut out = vec![false; measured.len()];
+    for family in families.values().filter(|f| f.len() > 2) {
+        for (place, i) in family.iter().enumerate() {
+            out[*i] = is_held_out(place);
+        }
+    }
+    out
+}
+
+struct Bench<'p, 'g> {
+    plan: &'p Plan<'p>,
+    keys: Vec<&'static str>,
+    go_on: &'g mut dyn FnMut(u64) -> bool,
+    runs: u64,
+    stopped: bool,
+}
+
+impl Bench<'_, '_> {
+    /// The model under a load, with these logarithms of the numbers.
+    fn figures(&self, at: &[f64], load: &Load) -> Result<Figures, String> {
+        let values: Vec<(&str, u64)> = self
+            .plan
+            .given
+            .iter()
+            .map(|(k, v)| (k.as_str(), *v))
+            .chain(self.keys.iter().zip(at).map(|(k, v)| (*k, whole(*v))))
+            .collect();
+        let device = self.plan.base.make(&values).map_err(|e| e.to_string())?;
+        load::run(device, load)
+    }
+
+    /// Logarithms of model / measured of all values of `loads`; `None` if it is to be stopped.
+    fn residuals(&mut self, at: &[f64], loads: &[Measured]) -> Option<Vec<f64>> {
+        let mut all = Vec::new();
+        for m in loads {
+            self.stopped |= !(self.go_on)(self.runs);
+            if self.stopped {
+                return None;
+            }
+            self.runs += 1;
+            let found = self.figures(at, &m.load).unwrap_or_default();
+            for (model, real) in found.all().into_iter().zip(m.figures.all()) {
+                let Some(real) = real else { continue };
+                // What the model does not do at all is as wrong as can be.
+                all.push(model.map_or(FACTOR_MAX.ln(), |v| (v.max(1e-9) / real).ln()));
+            }
+        }
+        Some(all)
+    }
+}
+
+/// A number from its logarithm.
+fn whole(log: f64) -> u64 {
+    log.exp().round().max(1.0) as u64
+}
+
+/// Calibrates. `go_on` is asked before each run of the model, with how many there were.
+///
+/// Errors: nothing that could be fitted, or no write among it; a class whose numbers make no device.
+pub fn calibrate(
+    input: &Input,
+    plan: &Plan<'_>,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Calibrated, String> {
+    let mut settings = Settings::of(plan.base.params);
+    for (key, value) in plan.given {
+        settings.set(key, *value).map_err(|e| e.to_string())?;
+    }
+    let fits = |key: &str| {
+        let is_there = plan.base.params.iter().any(|p| p.name == key);
+        is_there && plan.given.iter().all(|(k, _)| k != key) && settings.get(key) > 0
+    };
+    let keys: Vec<&'static str> = plan.class.numbers.iter().copied().filter(|k| fits(k)).collect();
+    let start: Vec<f64> = keys.iter().map(|k| (settings.get(k) as f64).ln()).collect();
+    let mut bench = Bench { plan, keys, go_on, runs: 0, stopped: false };
+    let (measured, refused) = usable(input, &bench, &start)?;
+    let held = split(&measured, plan.held);
+    let of = |wanted: bool| -> Vec<Measured> {
+        let chosen = measured.iter().zip(&held).filter(|(_, h)| **h == wanted);
+        chosen.map(|(m, _)| m.clone()).collect()
+    };
+    let fitted = of(false);
+    if fitted.is_empty() {
+        return Err("everything is held out: nothing is left to fit to".to_owned());
+    }
+    let (at, untold) = search(&mut bench, &fitted, &start);
+    let judged = measured.iter().zip(&held).map(|(m, held_out)| Judged {
+        measured: m.clone(),
+        held_out: *held_out,
+        model: bench.figures(&at, &m.load).unwrap_or_default(),
+    });
+    let judged = judged.collect();
+    let told: Vec<Told> = (0..at.len())
+        .map(|i| Told {
+            key: bench.keys[i],
+            before: whole(start[i]),
+            value: whole(at[i]),
+            untold: untold[i].err(),
+            at_bound: (at[i] - start[i]).abs() > FACTOR_MAX.ln() * 0.999,
+        })
+        .collect();
+    let file = device_file(plan, &told, fitted.len());
+    let (runs, interrupted) = (bench.runs, bench.stopped);
+    Ok(Calibrated { file, judged, told, refused, runs, interrupted })
+}
+
+/// A load that the model cannot be asked for, and why.
+type Refused = (String, String);
+
+/// Those loads that the model can be asked for, sorted. Errors: none, or none that writes.
+fn usable(
+    input: &Input,
+    bench: &Bench<'_, '_>,
+    start: &[f64],
+) -> Result<(Vec<Measured>, Vec<Refused>), String> {
+    let mut refused = input.skipped.clone();
+    let mut measured = Vec::new();
+    for m in &input.measured {
+        match bench.figures(start, &m.load) {
+            Ok(_) => measured.push(m.clone()),
+            Err(why) => refused.push((m.source.clone(), why)),
+        }
+    }
+    let reasons = || {
+        let each: Vec<String> =
+            refused.iter().take(8).map(|(whose, why)| format!("\n  {whose}: {why}")).collect();
+        each.concat()
+    };
+    if measured.is_empty() {
+        return Err(format!("nothing that could be compared was measured{}", reasons()));
+    }
+    if measured.iter().all(|m| m.load.op == Op::Read) {
+        let what = "no write was measured: what a write costs cannot be told from reads";
+        return Err(format!("{what}{}", reasons()));
+    }
+    let key = |m: &Measured| {
+        let l = m.load;
+        (l.op, l.random, l.sync_every, l.bytes, l.jobs, l.depth)
+    };
+    measured.sort_by_key(key);
+    Ok((measured, refused))
+}
+
+/// Chooses numbers and fits them; the logarithms, and which were told.
+fn search(
+    bench: &mut Bench<'_, '_>,
+    fitted: &[Measured],
+    start: &[f64],
+) -> (Vec<f64>, Vec<Result<(), Untold>>) {
+    let bounds: Vec<(f64, f64)> =
+        start.iter().map(|v| ((v - FACTOR_MAX.ln()).max(0.0), v + FACTOR_MAX.ln())).collect();
+    let mut at = start.to_vec();
+    let mut untold = vec![Err(Untold::Unfelt); start.len()];
+    for _ in 0..ROUNDS {
+        let mut model = |at: &[f64]| bench.residuals(at, fitted);
+        let Some(slopes) = fit::sensitivity(&mut model, &at) else { break };
+        untold = fit::identified(&slopes);
+        let free: Vec<usize> = (0..at.len()).filter(|i| untold[*i].is_ok()).collect();
+        // What cannot be told is what the class has, also if a round before took it for told.
+        for i in (0..at.len()).filter(|i| untold[*i].is_err()) {
+            at[i] = start[i];
+        }
+        let (found, stopped) = fit::fit(&mut model, &at, &free, &bounds);
+        at = found;
+        if stopped {
+            break;
+        }
+    }
+    (at, untold)
+}
+
+/// All numbers of the preset, with where each is from now.
+fn device_file(plan: &Plan<'_>, told: &[Told], loads: usize) -> DeviceFile {
+    let numbers = plan.base.params.iter().map(|p| {
+        let of_class = |value| {
+            let source = format!("assumed: as {} has it ({})", plan.base.name, p.source);
+            Number { key: p.name, value, source }
+        };
+        let found = told.iter().find(|t| t.key == p.name);
+        let given = plan.given.iter().find(|(k, _)| k == p.name);
+        match (given, found) {
+            (Some((_, value)), _) => {
+                Number { key: p.name, value: *value, source: "given: --set".to_owned() }
+            }
+            (_, Some(t)) if t.untold.is_none() => {
+                let source = format!("fitted: to {loads} measured loads");
+                Number { key: p.name, value: t.value, source }
+            }
+            (_, Some(t)) => of_class(t.value),
+            _ => of_class(p.value),
+        }
+    });
+    let about = format!("{} calibrated to measurements", plan.class.name);
+    DeviceFile { base: plan.base, about, numbers: numbers.collect() }
+}

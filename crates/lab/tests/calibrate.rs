@@ -1,0 +1,222 @@
+//! Calibration: what of reports is taken, and hidden drives found again through their reports.
+
+use serde_json::{Value, json};
+use wp_base::event::Op;
+use wp_lab::calibrate::{
+    CLASSES, Calibrated, Figures, Held, Input, Load, Plan, calibrate, parse, run_load,
+};
+use wp_lab::device_file;
+
+/// fio 3.33 on a file of ext4 on a virtio disk of a rented virtual machine, 2 s a job, 2026-11-24;
+/// lists of bins taken out. `docs/calibrate.md` has the jobs.
+const REAL: &str = include_str!("testdata/calibrate/virtio-disk.json");
+
+fn load(op: Op, random: bool, kib: u32, depth: u32, sync_every: u32) -> Load {
+    Load { op, random, bytes: kib << 10, depth, jobs: 1, sync_every, host_ns: 0 }
+}
+
+/// What fio would report of a load.
+fn job(n: usize, load: &Load, f: &Figures) -> Value {
+    let rw = load.name().split(' ').next().expect("a word").to_owned();
+    let side = json!({
+        "total_ios": 10_000, "iops": f.iops, "clat_ns": { "mean": f.mean_ns, "N": 10_000 },
+    });
+    json!({
+        "jobname": format!("j{n}"), "groupid": n, "error": 0,
+        "job options": {
+            "rw": rw, "bs": format!("{}k", load.bytes >> 10), "iodepth": load.depth.to_string(),
+            "fsync": load.sync_every.to_string(),
+        },
+        "read": side, "write": side, "sync": { "lat_ns": { "mean": f.sync_ns } },
+    })
+}
+
+fn report(jobs: &[Value]) -> String {
+    json!({
+        "fio version": "fio-3.33",
+        "global options": { "direct": "1", "ioengine": "libaio" },
+        "jobs": jobs,
+    })
+    .to_string()
+}
+
+/// The report of a drive that is `base` with other numbers.
+fn hidden(base: &str, numbers: &[(&str, u64)], loads: &[Load]) -> String {
+    let entry = wp_device::find(base).expect("a preset");
+    let run = |(n, load): (usize, &Load)| {
+        let device = entry.make(numbers).expect("a device");
+        job(n, load, &run_load(device, load).expect("it can be asked for"))
+    };
+    report(&loads.iter().enumerate().map(run).collect::<Vec<_>>())
+}
+
+fn found(class: &str, input: &Input, held: Option<&[Held]>) -> Result<Calibrated, String> {
+    let class = CLASSES.iter().find(|c| c.name == class).expect("a class");
+    let base = wp_device::find(class.base).expect("a preset");
+    calibrate(input, &Plan { class, base, given: &[], held }, &mut |_| true)
+}
+
+fn worst(c: &Calibrated, held_out: bool) -> f64 {
+    let half: Vec<f64> =
+        c.judged.iter().filter(|j| j.held_out == held_out).map(|j| j.error()).collect();
+    assert!(!half.is_empty());
+    half.into_iter().fold(0.0, f64::max)
+}
+
+#[test]
+fn a_hidden_emmc_is_found_again_and_what_was_held_out_is_foretold() {
+    let truth = [
+        ("command_ns", 130_000),
+        ("program_ns", 800_000),
+        ("bus_mb_s", 120),
+        ("flush_ns", 900_000),
+    ];
+    let mut loads = Vec::new();
+    for kib in [4, 16, 64, 256] {
+        loads.push(load(Op::Read, true, kib, 1, 0));
+        loads.push(load(Op::Write, true, kib, 1, 0));
+        loads.push(load(Op::Write, true, kib, 1, 1));
+    }
+    let input = parse("hidden.json", &hidden("emmc-16", &truth, &loads)).expect("a report");
+    assert_eq!((input.measured.len(), input.skipped.len()), (12, 0));
+    let c = found("emmc", &input, None).expect("it can be fitted");
+    assert!(worst(&c, false) < 0.03 && worst(&c, true) < 0.05, "{:?}", c.told);
+    for (key, value) in truth {
+        let told = c.told.iter().find(|t| t.key == key).expect("it is one of the class's");
+        let error = (told.value as f64 / value as f64 - 1.0).abs();
+        assert!(told.untold.is_none() && error < 0.1, "{key}: {told:?}, it is {value}");
+    }
+    // The file makes the same device, and says how each number came about.
+    let again = device_file::parse("my.toml", &c.file.text()).expect("we wrote it");
+    assert_eq!(again.params(), c.file.params());
+    let source = |key: &str| {
+        again.numbers.iter().find(|n| n.key == key).expect("all are written").source.clone()
+    };
+    assert!(source("program_ns").starts_with("fitted: "), "{}", source("program_ns"));
+    assert!(source("cache_bytes").starts_with("assumed: "), "{}", source("cache_bytes"));
+    let twice = found("emmc", &input, None).expect("as before");
+    assert_eq!(twice.file.text(), c.file.text());
+}
+
+#[test]
+fn what_nobody_measured_stays_assumed() {
+    let loads = [load(Op::Write, true, 4, 1, 0), load(Op::Write, false, 64, 1, 0)];
+    let text = hidden("emmc-16", &[("command_ns", 160_000)], &loads);
+    let c = found("emmc", &parse("w.json", &text).expect("a report"), None).expect("fitted");
+    let told = |key: &str| c.told.iter().find(|t| t.key == key).expect("of the class");
+    for key in ["read_ns", "flush_ns"] {
+        assert!(told(key).untold.is_some() && told(key).before == told(key).value, "{key}");
+    }
+    assert!(c.judged.iter().all(|j| !j.held_out), "two loads are too few to hold one out");
+}
+
+#[test]
+fn loads_are_held_out_by_name() {
+    let loads: Vec<Load> =
+        [4, 16, 64].into_iter().map(|kib| load(Op::Write, true, kib, 1, 0)).collect();
+    let input = parse("w.json", &hidden("fixed", &[("latency_ns", 40_000)], &loads)).expect("read");
+    let held = [Held::parse("op=randwrite,bs=64k").expect("a condition")];
+    let c = found("fixed", &input, Some(&held)).expect("fitted");
+    let names: Vec<String> =
+        c.judged.iter().filter(|j| j.held_out).map(|j| j.measured.load.name()).collect();
+    assert_eq!(names, ["randwrite 64k depth 1"]);
+    assert_eq!(c.told[0].value, 40_000);
+    for wrong in ["", "op", "op=", "size=4k"] {
+        assert!(Held::parse(wrong).is_err(), "{wrong}");
+    }
+    let all = [Held::parse("op=randwrite").expect("a condition")];
+    let e = found("fixed", &input, Some(&all)).err().expect("nothing is left");
+    assert!(e.contains("everything is held out"), "{e}");
+}
+
+#[test]
+fn jobs_that_tell_nothing_of_a_drive_are_left_out_with_the_reason() {
+    let l = load(Op::Write, true, 4, 1, 0);
+    let f = Figures { mean_ns: Some(9e4), iops: Some(1e4), sync_ns: None };
+    let change = |key: &str, value: &str| {
+        let mut j = job(0, &l, &f);
+        j["job options"][key] = json!(value);
+        j
+    };
+    let mut few = job(0, &l, &f);
+    few["write"]["total_ios"] = json!(7);
+    let mut beside = job(0, &load(Op::Read, true, 4, 1, 0), &f);
+    beside["groupid"] = json!(0);
+    for (jobs, want) in [
+        (vec![change("direct", "0")], "run it with direct=1"),
+        (vec![change("rw", "randrw")], "one direction at a time"),
+        (vec![change("bs", "512")], "no multiple of 4 KiB"),
+        (vec![change("bsrange", "4k-8k")], "one size at a time"),
+        (vec![change("rate_iops", "100")], "the host held it back"),
+        (vec![change("iodepth", "x")], "iodepth=x is no number"),
+        (vec![change("sync", "1")], "use fsync=1"),
+        (vec![few], "7 operations: fewer than"),
+        (vec![job(0, &l, &f), beside], "put `stonewall` into each"),
+    ] {
+        let input = parse("r.json", &report(&jobs)).expect("a report");
+        assert!(input.measured.is_empty());
+        assert!(input.skipped[0].1.contains(want), "{:?}", input.skipped);
+        let e = found("emmc", &input, None).err().expect("nothing is left");
+        assert!(e.contains("nothing that could be compared") && e.contains(want), "{e}");
+    }
+    let reads = hidden("emmc-16", &[], &[load(Op::Read, true, 4, 1, 0)]);
+    let e = found("emmc", &parse("r.json", &reads).expect("read"), None).err().expect("refused");
+    assert!(e.contains("no write was measured"), "{e}");
+}
+
+#[test]
+fn equal_jobs_of_a_group_are_one_load_of_several() {
+    let l = load(Op::Write, true, 4, 8, 0);
+    let f = Figures { mean_ns: Some(1e5), iops: Some(1e4), sync_ns: None };
+    let mut jobs = vec![job(0, &l, &f), job(0, &l, &f)];
+    jobs[1]["jobname"] = json!("other");
+    let input = parse("r.json", &report(&jobs)).expect("a report");
+    let m = &input.measured[0];
+    assert_eq!((m.load.jobs, m.load.depth, m.figures.iops), (2, 8, Some(2e4)));
+    let mut grouped = job(0, &l, &f);
+    grouped["job options"]["numjobs"] = json!("4");
+    let input = parse("r.json", &report(&[grouped])).expect("a report");
+    // fio does not list `group_reporting`: a group with one report has that of all.
+    assert_eq!((input.measured[0].load.jobs, input.measured[0].figures.iops), (4, Some(1e4)));
+}
+
+#[test]
+fn the_report_of_a_real_machine_is_read() {
+    let input = parse("virtio-disk.json", REAL).expect("fio wrote it");
+    let names: Vec<String> = input.measured.iter().map(|m| m.load.name()).collect();
+    assert!(names.contains(&"randwrite 4k depth 1 fsync 1".to_owned()), "{names:?}");
+    assert!(input.measured.len() >= 8 && input.skipped.is_empty(), "{:?}", input.skipped);
+    assert!(input.measured.iter().all(|m| m.p99_ns.is_some_and(|p| p > 0.0)));
+}
+
+#[test]
+fn lists_are_read_and_what_is_wrong_is_told_with_its_place() {
+    let good = "op,bs,qd,iops,lat_us,fsync\nrandwrite,4k,1,9000,100.5,0\nwrite,1m,8,,2000,0\n";
+    let input = parse("p.csv", good).expect("a list");
+    assert_eq!(input.measured[0].load.host_ns, 10_611);
+    assert_eq!(input.measured[1].figures.iops, None);
+    for (from, to, want) in [
+        ("randwrite", "randwipe", "p.csv:2:1: op: `randwipe` is none of"),
+        ("4k", "4q", "p.csv:2:11: bs: `q` is not a unit"),
+        ("9000", "-1", "p.csv:2:16: iops: `-1` is no number above 0"),
+        (",0\nwrite", "\nwrite", "p.csv:2:1: 5 fields instead of 6"),
+        ("op,bs", "op,size", "p.csv:1:1: this is no input"),
+    ] {
+        let e = parse("p.csv", &good.replacen(from, to, 1)).expect_err("wrong");
+        assert!(e.starts_with(want), "{e}");
+    }
+}
+
+#[test]
+fn reports_that_are_cut_off_or_damaged_are_refused_or_read_and_nothing_breaks() {
+    let l = load(Op::Write, true, 4, 2, 1);
+    let f = Figures { mean_ns: Some(9e4), iops: Some(1e4), sync_ns: Some(1e6) };
+    let text = report(&[job(0, &l, &f), job(1, &l, &f)]);
+    for cut in 0..text.len() {
+        let e = parse("r.json", &text[..cut]).expect_err("it is cut off");
+        assert!(e.starts_with("r.json"), "{e}");
+        for with in ["\"", "}", "9", "-", "null", "\u{1}", "[["] {
+            drop(parse("r.json", &format!("{}{with}{}", &text[..cut], &text[cut + 1..])));
+        }
+    }
+}
