@@ -205,7 +205,8 @@ fn an_interrupt_keeps_what_is_done() {
     let file = dir.path().join("long.toml");
     let phases: Vec<String> = (1..60).map(|n| format!("\"{n}us\"")).collect();
     let text_of_file = format!(
-        "schema = \"writepath/1\"\nname = \"long\"\n[workload]\nname = \"fsync-last\"\nn = 100\nwatch = \"0s\"\n[sweep]\n\"workload.phase\" = [{}]\n",
+        "schema = \"writepath/1\"\nname = \"long\"\n[workload]\nname = \"fsync-last\"\n\
+            n = 100\nwatch = \"0s\"\n[sweep]\n\"workload.phase\" = [{}]\n",
         phases.join(", ")
     );
     std::fs::write(&file, text_of_file).expect("written");
@@ -272,7 +273,9 @@ fn exit_codes_say_what_came_of_it() {
 fn a_simulated_error_ends_the_experiment() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("full.toml");
-    let text_of_file = "schema = \"writepath/1\"\nname = \"full\"\n[device]\npreset = \"fixed\"\ncapacity_bytes = \"16MiB\"\n[workload]\nname = \"mobibench\"\nfile_kib = \"64MiB\"\n";
+    let text_of_file = "schema = \"writepath/1\"\nname = \"full\"\n[device]\n\
+        preset = \"fixed\"\ncapacity_bytes = \"16MiB\"\n[workload]\nname = \"mobibench\"\n\
+        file_kib = \"64MiB\"\n";
     std::fs::write(&file, text_of_file).expect("written");
     let a = writepath(&["run", text(&file), "--out", text(&dir.path().join("results"))]);
     assert_eq!(a.code, Some(4), "{}", a.stderr);

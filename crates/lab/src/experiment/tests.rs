@@ -11,7 +11,8 @@ use crate::testing::{blessing, repository};
 /// A small experiment, with places for other lines.
 fn text(head: &str, more: &str) -> String {
     format!(
-        "schema = \"writepath/1\"\nname = \"t\"\n{head}[workload]\nname = \"fsync-last\"\nn = 2\nwatch = \"0s\"\n{more}"
+        "schema = \"writepath/1\"\nname = \"t\"\n{head}[workload]\nname = \"fsync-last\"\n\
+            n = 2\nwatch = \"0s\"\n{more}"
     )
 }
 
@@ -95,7 +96,8 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
         (sweep("own = [{ as = \"a\", era = \"3.4\" }]"), 8, 20, "cannot be swept"),
         (
             sweep(
-                "\"workload.n\" = [1, 2]\n\"fs.era\" = [\"3.4\"]\nzip = [\"workload.n\", \"fs.era\"]",
+                "\"workload.n\" = [1, 2]\n\"fs.era\" = [\"3.4\"]\n\
+                    zip = [\"workload.n\", \"fs.era\"]",
             ),
             9,
             1,
@@ -159,7 +161,8 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
 fn errors_of_power_cuts_are_told_too() {
     let file = |more: &str| {
         format!(
-            "schema = \"writepath/1\"\nname = \"t\"\n[device]\npreset = \"fixed\"\ncapacity_bytes = \"64MiB\"\n\
+            "schema = \"writepath/1\"\nname = \"t\"\n[device]\npreset = \"fixed\"\n\
+                capacity_bytes = \"64MiB\"\n\
              [workload]\nscript = [\"open 0 f rw,creat\", \"fsync 0\"]\n[crash]\n{more}\n"
         )
     };
@@ -185,7 +188,8 @@ fn errors_of_power_cuts_are_told_too() {
 
 #[test]
 fn a_value_of_two_keys_is_told_apart_by_its_key() {
-    let two = "[sweep]\n\"workload.n\" = [1, 2]\n\"workload.phase\" = [\"1ms\", \"2ms\"]\n\"device.queue_depth\" = [1, 2]\n[[claim]]\nid = \"a\"\n";
+    let two = "[sweep]\n\"workload.n\" = [1, 2]\n\"workload.phase\" = [\"1ms\", \"2ms\"]\n\
+        \"device.queue_depth\" = [1, 2]\n[[claim]]\nid = \"a\"\n";
     let found = wrong(&text("", &format!("{two}expr = \"min(fsync_ns[1]) > 0\"\n")));
     assert!(found[0].2.contains("workload.n=1 or device.queue_depth=1"), "{found:?}");
     let fine = text("", &format!("{two}expr = \"min(fsync_ns[workload.n=1]) > 0\"\n"));
@@ -196,7 +200,9 @@ fn a_value_of_two_keys_is_told_apart_by_its_key() {
 fn points_are_the_product_and_zipped_keys_go_together() {
     let file = text(
         "repeat = 2\n",
-        "[sweep]\n\"fs.era\" = [\"3.4\", \"4.6\"]\n\"workload.n\" = [1, 2, 3]\n\"workload.first\" = [\"1KiB\", \"2KiB\", \"1KiB\"]\nzip = [\"workload.n\", \"workload.first\"]\n",
+        "[sweep]\n\"fs.era\" = [\"3.4\", \"4.6\"]\n\"workload.n\" = [1, 2, 3]\n\
+            \"workload.first\" = [\"1KiB\", \"2KiB\", \"1KiB\"]\n\
+            zip = [\"workload.n\", \"workload.first\"]\n",
     );
     let e = read(&file).experiment.expect("right");
     assert_eq!((e.points.len(), e.runs()), (6, 12));
@@ -328,7 +334,8 @@ fn a_workload_has_the_metrics_that_a_check_knows() {
     }
     for (name, options) in small {
         let file = format!(
-            "schema = \"writepath/1\"\nname = \"t\"\n[device]\npreset = \"fixed\"\ncapacity_bytes = \"256MiB\"\n[workload]\nname = \"{name}\"\n{options}"
+            "schema = \"writepath/1\"\nname = \"t\"\n[device]\npreset = \"fixed\"\n\
+                capacity_bytes = \"256MiB\"\n[workload]\nname = \"{name}\"\n{options}"
         );
         let checked = read(&file);
         let e = checked.experiment.unwrap_or_else(|| panic!("{}", checked.diagnostics[0]));
@@ -451,7 +458,8 @@ fn broken_expressions_are_told_and_never_panic() {
 fn expressions_go_point_by_point() {
     let e = read(&text(
         "",
-        "[sweep]\n\"workload.n\" = [1, 2, 3]\n\"fs.era\" = [\"3.4\", \"4.6\"]\n[points]\nfew = { \"workload.n\" = [1, 2] }\n",
+        "[sweep]\n\"workload.n\" = [1, 2, 3]\n\"fs.era\" = [\"3.4\", \"4.6\"]\n[points]\n\
+            few = { \"workload.n\" = [1, 2] }\n",
     ));
     let e = e.experiment.expect("right");
     // Point n has the value n + 1: eras go fastest.
