@@ -1,5 +1,7 @@
 //! A real kernel on our drive, in our time: the same nanoseconds and the same bytes every time.
 
+#![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
+
 use wp_lab::testing::skipped;
 use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;

@@ -1,5 +1,7 @@
 //! The NBD server over real sockets: libnbd's and QEMU's tools, and clients that mean it no good.
 
+#![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use wp_lab::spec::device;
@@ -84,11 +83,7 @@ fn campaign(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         }
         None => None,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
+    let stop = super::serve::interrupt(out);
     let mut told = 0;
     let mut progress = |done: u64| {
         if done >= told + 10 {

@@ -145,7 +145,7 @@ fn clock(name: &str, out: &Out) -> Result<ClockKind, ExitCode> {
 }
 
 /// A flag that an interrupt sets.
-fn interrupt(out: &Out) -> Arc<AtomicBool> {
+pub fn interrupt(out: &Out) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {

@@ -168,3 +168,37 @@ fn a_drive_is_not_thawed_twice_nor_while_somebody_waits() {
     settle(&mut drive);
     assert!(drive.thaw(drive.now(), 1, Keep::Some).is_ok());
 }
+
+#[test]
+fn a_cut_that_keeps_everything_changes_nothing_however_many_came_before() {
+    for loss in [Loss::Model, Loss::Contract] {
+        let small = [("zone_bytes", 16 << 20), ("blocks_per_plane", 24), ("pages_per_block", 12)];
+        let mut drive = drive_of("zn540-4tb-noplp", &small, loss);
+        let mut rng = Rng::stream(3, "cycles");
+        for cycle in 0..40 {
+            for _ in 0..20 {
+                let zones = drive.zones();
+                let zone = zones[rng.below(6) as usize];
+                let room = zone.writable_end().0 > zone.wp.0;
+                match (zone.kind, rng.below(12)) {
+                    (_, 0) => assert_eq!(go(&mut drive, What::Flush, 0, &[]), Ok(())),
+                    (wp_base::ZoneKind::Conventional, _) => {
+                        write(&mut drive, zone.start.0 + 8 * rng.below(32), rng.below(255) as u8);
+                    }
+                    (_, 1) => {
+                        let reset = What::Zone(ZoneOp::Reset);
+                        assert_eq!(go(&mut drive, reset, zone.start.0, &[]), Ok(()));
+                    }
+                    _ if room => write(&mut drive, zone.wp.0, rng.below(255) as u8),
+                    _ => {}
+                }
+            }
+            drive.freeze_now(drive.now()).unwrap();
+            let keep = if cycle % 2 == 0 { Keep::All } else { Keep::Some };
+            let thawed = drive.thaw(drive.now(), cycle, keep).unwrap();
+            if keep == Keep::All {
+                assert_eq!((thawed.changed_sectors, thawed.zones_back), (0, 0), "{loss:?} {cycle}");
+            }
+        }
+    }
+}
