@@ -44,8 +44,8 @@ enum Verb {
     Explain(cmd::explain::Args),
     /// What two runs did differently, event by event. Exit code 1 if they differ.
     Diff(cmd::diff::Args),
-    /// Results as one HTML file that needs nothing else: figures, tables, claims with their reasons.
-    /// (`reproduce` writes one by itself.)
+    /// Results as one HTML file that needs nothing else: figures, tables, claims and reasons. What
+    /// `reproduce` finds it makes such a file of by itself.
     Report(cmd::report::Args),
     /// A modelled drive beside measurements of the real one: errors by regime.
     Device(cmd::device::Args),
