@@ -52,8 +52,8 @@ enum Verb {
     Explain(cmd::explain::Args),
     /// What two runs did differently, event by event. Exit code 1 if they differ.
     Diff(cmd::diff::Args),
-    /// Results as one HTML file that needs nothing else: figures, tables, claims with their reasons.
-    /// (`reproduce` writes one by itself.)
+    /// Results as one HTML file that needs nothing else: figures, tables, claims and reasons. What
+    /// `reproduce` finds it makes such a file of by itself.
     Report(cmd::report::Args),
     /// From measurements of a real drive (fio) a preset of its class, with the error of what was
     /// held out.

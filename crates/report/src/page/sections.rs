@@ -102,7 +102,8 @@ fn top(input: &Input, papers: &[Read<'_>], lang: Lang, h: &mut Html) {
             let attrs = [("type", "button"), ("id", "theme"), ("class", "tool js")];
             h.leaf("button", &attrs, words::THEME.of(lang));
         });
-        h.leaf("h1", &[], words::HEADLINE.of(lang));
+        let headline = if papers.is_empty() { words::HEADLINE_RUNS } else { words::HEADLINE };
+        h.leaf("h1", &[], headline.of(lang));
         let lede = if papers.is_empty() {
             words::LEDE_RUNS.of(lang).to_owned()
         } else {
@@ -285,5 +286,7 @@ fn data(papers: &[Read<'_>], blocks: &[Block], lang: Lang) -> Value {
             })
         })
         .collect();
-    json!({ "schema": "writepath.page/1", "lang": lang.code(), "papers": papers, "figures": figures })
+    json!({
+        "schema": "writepath.page/1", "lang": lang.code(), "papers": papers, "figures": figures,
+    })
 }

@@ -109,7 +109,8 @@ fn report(
 ) -> ExitCode {
     let doc = json!({
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [ext4_fsync::SLUG],
-        "rows": found.rows, "traces": traces(&found.runs), "figures_10_11": found.points, "figures_10_11_phone": found.phone,
+        "rows": found.rows, "traces": traces(&found.runs),
+        "figures_10_11": found.points, "figures_10_11_phone": found.phone,
         "null_predictors": found.nulls, "claims": found.claims, "cuts": found.cuts,
         "real_kernels": kernels_json(real), "linux_6_18": crate::cmd::today::to_json(today),
         "variations": found.variations, "impossible_variations": found.impossible,

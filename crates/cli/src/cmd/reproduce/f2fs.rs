@@ -49,8 +49,9 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures, began: Ins
         "figure_6_3": found.scaling, "table_6_2": found.cuts,
         "table_6_2_shares": shares(&found.cuts), "surface": surface_json(&found.surface),
         "table_6_3": found.recovery, "table_6_3_costs_ns": found.costs,
-        "table_6_3_ms": recovery_json(found), "claims": found.claims, "variations": found.variations,
-        "impossible_variations": found.impossible, "figures_2_1_and_5": flows.json(),
+        "table_6_3_ms": recovery_json(found), "claims": found.claims,
+        "variations": found.variations, "impossible_variations": found.impossible,
+        "figures_2_1_and_5": flows.json(),
     });
     let mut text = flows.text();
     stages(&mut text, found);

@@ -5,6 +5,7 @@ use super::texts;
 texts! {
     TITLE: "Writepath: papers, run again", "Writepath: 논문 재현 보고서";
     HEADLINE: "Papers on the write path, run again", "쓰기 경로 논문을 다시 실행한 결과";
+    HEADLINE_RUNS: "Results of runs", "실행 결과";
     LEDE: "Every table and figure of {0} papers, produced by one deterministic program from the system call to the flash page. Each statement of a paper was fixed as a claim, with the band that counts as a match, before anything ran.",
         "시스템 콜에서 플래시 페이지까지를 하나의 결정론적 프로그램으로 모사하여 논문 {0}편의 모든 표와 그림을 다시 만들었습니다. 논문의 진술은 실행 전에 주장으로 고정하고, 일치로 인정할 허용 범위도 그때 함께 정했습니다.";
     LEDE_RUNS: "What runs left, as tables and figures.", "실행 결과를 표와 그림으로 보인 것입니다.";
@@ -91,7 +92,7 @@ texts! {
     VALUE: "Value", "값";
     POINTS: "Points", "측정점";
     CHART_OF: "{0} over {1}", "{1}에 따른 {0}";
-    SUMMARY_JSON: "summary.json", "summary.json 요약";
+    SUMMARY_JSON: "What came of it", "결과 요약";
     FOOTER: "Made by Writepath {0} from the documents of its own runs. No network, no fonts, no scripts but those in this file.",
         "Writepath {0}가 자신의 실행 문서로 만든 페이지입니다. 네트워크와 외부 글꼴을 쓰지 않으며, 스크립트는 이 파일 안의 것뿐입니다.";
     CONTENTS: "Contents", "차례";
