@@ -167,7 +167,7 @@ pub fn texts(package: &Package) -> Vec<PathBuf> {
             let name = entry.file_name();
             let (path, name) = (under.join(&name), name.to_string_lossy().to_uppercase());
             let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
-            if is_dir && depth < 2 {
+            if is_dir && depth < 3 {
                 left.push((path, depth + 1));
             } else if !is_dir
                 && ["LICENSE", "LICENCE", "COPYING", "NOTICE"].iter().any(|w| name.starts_with(w))
