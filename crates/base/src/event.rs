@@ -262,8 +262,8 @@ pub enum Event {
         /// Event's own number (inode, blocks, …).
         value: u64,
     },
-    /// A file system was asked for, begins, goes on in or ends a piece of work that several calls may
-    /// share. jbd2 tells the phases of its commits as [`Event::Jbd2`].
+    /// A file system was asked for, begins, goes on in or ends a piece of work that several calls
+    /// may share. jbd2 tells the phases of its commits as [`Event::Jbd2`].
     Fs {
         /// Which: `commit`, `checkpoint`, `log`, `garbage collection`, ….
         work: &'static str,

@@ -56,6 +56,24 @@ fn a_result_is_explained_and_compared_and_written_for_other_tools() {
     assert_eq!(steps.filter_map(|s| s["ns"].as_u64()).sum::<u64>(), doc["total_ns"]);
     assert_eq!(flow["survives"], false, "ssd-128 has a volatile cache");
 
+    let (code, sum) = json(&["explain", old, "--summary", "--json"]);
+    assert_eq!((code, &sum["calls"], &sum["total_ns"]), (0, &1.into(), &doc["total_ns"]));
+    assert_eq!(json(&["explain", old, "--slowest", "--json"]).1, doc, "there is one");
+    let (_, syncs) = json(&["explain", old, "--call", "sync", "--all", "--json"]);
+    assert_eq!(syncs["calls"].as_array().map(Vec::len), Some(3), "{syncs}");
+    let (code, text, _) = writepath(&["explain", old, "--flow", "--to", "mermaid"]);
+    assert!(code == 0 && text.starts_with("sequenceDiagram\n"), "{text}");
+    assert_eq!(writepath(&["explain", old, "--flow", "--to", "pdf"]).0, 2);
+    let runs = ["--workload", "fsync-last,n=3,case=extend", "--partition-size", "64M", "--json"];
+    let by_name = ["diff", "--fs", "ext4,era=3.4", "--fs", "ext4,era=3.8"];
+    let (code, by_name) = json(&[&by_name[..], &runs].concat());
+    let (_, by_result) = json(&["diff", old, new, "--json"]);
+    assert_eq!((code, &by_name["compared"]), (1, &by_result["compared"]), "run by itself");
+    let prose = by_name["compared"]["prose"].as_str().expect("words");
+    let other = "it does not write ordered data of other files (16 sectors in 2 requests)";
+    assert!(prose.contains(other), "{prose}");
+    assert_eq!(writepath(&["diff", "--fs", "ext4,era=3.4"]).0, 2, "one is not two");
+
     assert_eq!(json(&["diff", old, old, "--times", "--json"]).0, 0);
     assert_eq!(json(&["diff", old, moved, "--json"]).0, 0, "another partition, the same run");
     let (code, doc) = json(&["diff", old, new, "--actions", "D", "--json"]);

@@ -106,7 +106,8 @@ pub fn svg(flow: &Flow) -> String {
     let mut out = String::new();
     writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">"
     )
     .expect(LINE);
     let title = format!("{} {}: {} us", flow.call, flow.target, micros(flow.total_ns));
@@ -127,7 +128,8 @@ pub fn svg(flow: &Flow) -> String {
             let wide = (x(*to) - x(*from)).max(2);
             writeln!(
                 out,
-                "<rect x=\"{}\" y=\"{}\" width=\"{wide}\" height=\"{}\" fill=\"{fill}\"><title>{} to {} us</title></rect>",
+                "<rect x=\"{}\" y=\"{}\" width=\"{wide}\" height=\"{}\" fill=\"{fill}\">\
+                 <title>{} to {} us</title></rect>",
                 x(*from),
                 y + 3,
                 ROW - 6,
