@@ -161,13 +161,14 @@ impl Steps {
                     SyncWhat::Data => Call::Fdatasync(file as u32),
                 })?,
                 Action::RoundEnd { sync } => {
-                    for i in 0..if sync { open.len() } else { 0 } {
+                    let all = if sync { open.clone() } else { Vec::new() };
+                    for (i, is_open) in all.into_iter().enumerate() {
                         let fd = i as u32;
-                        if !open[i] {
+                        if !is_open {
                             self.open(fd, &layout.files[i].path, how)?;
                         }
                         self.call(Call::Fsync(fd))?;
-                        if !open[i] {
+                        if !is_open {
                             self.call(Call::Close(fd))?;
                         }
                     }

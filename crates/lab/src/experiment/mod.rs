@@ -213,11 +213,11 @@ fn experiment(
     let fields = Fields::new("", (&root, &top), &[], found);
     let begin = beginning(&fields, seed, found);
     let sweep = Sweep::read(&fields, found);
-    let runs = sweep.len().saturating_mul(begin.repeat);
+    let runs = sweep.points().saturating_mul(begin.repeat);
     if runs > RUNS_MAX || begin.seed.checked_add(begin.repeat).is_none() {
         let at = fields.place(if fields.item("sweep").is_some() { "sweep" } else { "repeat" });
         let what =
-            format!("{} points with {} seeds each are {runs} runs", sweep.len(), begin.repeat);
+            format!("{} points with {} seeds each are {runs} runs", sweep.points(), begin.repeat);
         wrong(found, &at, what, format!("at most {RUNS_MAX}: sweep less, or write several files"));
         return None;
     }
@@ -261,7 +261,7 @@ fn resolve_all(
 ) -> Option<(Vec<Setup>, Common)> {
     let mut common = Common::default();
     let mut points = Vec::new();
-    for n in 0..sweep.len() as usize {
+    for n in 0..sweep.points() as usize {
         let file = sweep.file(root, n, found);
         if let Some(setup) = resolve::resolve(&file, top, files, found) {
             common.add(&setup.settings, &sweep.put(n));
@@ -271,7 +271,7 @@ fn resolve_all(
             return None;
         }
     }
-    (points.len() as u64 == sweep.len()).then_some((points, common))
+    (points.len() as u64 == sweep.points()).then_some((points, common))
 }
 
 fn check_claims(points: &[Setup], sweep: &Sweep, claims: &[Said], found: &mut Vec<Diagnostic>) {

@@ -204,7 +204,7 @@ impl Sweep {
     }
 
     /// How many points there are.
-    pub fn len(&self) -> u64 {
+    pub fn points(&self) -> u64 {
         self.axes.iter().fold(1u64, |n, a| n.saturating_mul(a.choices.len() as u64))
     }
 
