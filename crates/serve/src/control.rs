@@ -3,8 +3,8 @@
 //! Doors:      a Unix socket of the host, and a small disk of the guest's (`vhost`), to which it
 //!             writes a line and from which it reads the answer, at a moment of its own time.
 //! Lines:      `status`, `freeze [after=N | events=N | at=NS]`,
-//!             `thaw [seed=N] [keep=some|all|none]`, `save FILE [seed=N] [keep=…]`, `quit`; each with
-//!             `drive=N` if there are several.
+//!             `thaw [seed=N] [keep=some|all|none]`, `save FILE [seed=N] [keep=…]`, `quit`; each
+//!             with `drive=N` if there are several.
 
 use std::path::PathBuf;
 
