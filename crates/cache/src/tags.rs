@@ -56,8 +56,8 @@ impl Tags {
         }
     }
 
-    /// How many from `from` on, up to `to`, which is not before it, are there without a gap; at most
-    /// `max`.
+    /// How many from `from` on, up to `to`, which is not before it, are there without a gap; at
+    /// most `max`.
     pub fn run(&self, from: u64, to: u64, max: u64) -> u64 {
         if let Some(one) = self.one {
             return u64::from(one == from && max > 0);

@@ -34,8 +34,8 @@ const fn is_natural(layout: &Layout) -> bool {
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe to write and to call")]
-// SAFETY: every piece is mimalloc's, which takes it back whichever way it was asked for; one that is
-// asked for without an alignment is aligned to 16 bytes, or to its size if that is smaller.
+// SAFETY: every piece is mimalloc's, which takes it back whichever way it was asked for; one that
+// is asked for without an alignment is aligned to 16 bytes, or to its size if that is smaller.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

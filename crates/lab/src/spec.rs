@@ -29,8 +29,8 @@ pub fn devices(text: &str) -> Result<(Device, Vec<Device>), String> {
 }
 
 /// A device preset's name and the parameters that replace its own, from `ssd-128,queue_depth=1`, or
-/// from a file (`my.toml,queue_depth=1`, `file:my,queue_depth=1`; [`device_file`]), whose numbers are
-/// replaced too.
+/// from a file (`my.toml,queue_depth=1`, `file:my,queue_depth=1`; [`device_file`]), whose numbers
+/// are replaced too.
 ///
 /// Errors: a parameter that is no `key=number`; a file that cannot be read or describes no device.
 pub fn device(text: &str) -> Result<Device, String> {

@@ -383,8 +383,8 @@ impl Ext4 {
         2 * free < 3 * dirty || free < dirty + 4 * 32
     }
 
-    /// Sees to it that a delayed write has a place or a promise of one, where that need not wait and
-    /// `delay` is what the write is. `None`, and nothing is done, where it may have to.
+    /// Sees to it that a delayed write has a place or a promise of one, where that need not wait
+    /// and `delay` is what the write is. `None`, and nothing is done, where it may have to.
     fn promise_now(&self, inode: &Inode, b: &Buffer, delay: bool) -> Option<FsResult<()>> {
         let unwritten = b.flag(BufFlag::Unwritten);
         if (b.flag(BufFlag::Mapped) && (delay || !unwritten)) || (b.flag(BufFlag::Delay) && delay) {

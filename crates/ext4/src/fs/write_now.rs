@@ -1,8 +1,8 @@
 //! Buffered writes that need not wait: one whole block, over what is there or at the end of the
 //! file, with a place or a promise of one to be had at once. Most writes are such.
 //!
-//! Invariant: what is done is what [`Ext4::write_data`] does, in its order; what may have to wait is
-//! found out before anything is done, and then nothing is.
+//! Invariant: what is done is what [`Ext4::write_data`] does, in its order; what may have to wait
+//! is found out before anything is done, and then nothing is.
 
 use std::rc::Rc;
 
@@ -20,9 +20,9 @@ use crate::disk::inode::flag;
 use crate::site;
 
 impl Ext4 {
-    /// A write of `data` at `offset` (at the end if `None`), with the inode's lock taken and its use
-    /// counted, if that need not wait until the bytes are in the cache. `None`: it may, or something
-    /// is wrong, and nothing is done.
+    /// A write of `data` at `offset` (at the end if `None`), with the inode's lock taken and its
+    /// use counted, if that need not wait until the bytes are in the cache. `None`: it may, or
+    /// something is wrong, and nothing is done.
     pub(super) fn write_now<'a>(
         self: &'a Rc<Self>,
         inode: &Rc<Inode>,

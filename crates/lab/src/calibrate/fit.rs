@@ -1,8 +1,8 @@
 //! Which numbers of a model some measurements tell, and what they are.
 //!
 //! Picture:    measured values -> how much each depends on each number ([`sensitivity`]) -> the
-//!             numbers that can be told from each other ([`identified`]) -> damped least squares over
-//!             logarithms of numbers and of values ([`fit`]).
+//!             numbers that can be told from each other ([`identified`]) -> damped least squares
+//!             over logarithms of numbers and of values ([`fit`]).
 //! Invariants: nothing is drawn: the same values give the same numbers.
 //! Source:     Levenberg 1944, Marquardt 1963; Gram and Schmidt for what is told apart.
 

@@ -1,15 +1,15 @@
 //! From measurements of a real drive to a preset, with the error of what was held out.
 //!
 //! Picture:    reports of fio, lists of points -> [`Input`] -> loads, of which some are held out ->
-//!             numbers of a [`Class`] that the others tell ([`fit`]) -> a device file, and the model
-//!             beside every measured value.
+//!             numbers of a [`Class`] that the others tell ([`fit`]) -> a device file, and the
+//!             model beside every measured value.
 //! Laws:       1. a number is fitted only if the fitted loads tell it from all others; what they do
 //!                not tell stays as the class has it, and is `assumed`;
 //!             2. held out: of the loads of one operation, pattern and sync, sorted by size, jobs
 //!                and depth, the second of each three ([`is_held_out`]); or those that are named.
 //! Invariants: the same input gives the same numbers.
-//! Left out:   tails of latencies, which no model here has; collection of flash in the steady state:
-//!             the model is run as a new drive.
+//! Left out:   tails of latencies, which no model here has; collection of flash in the steady
+//!             state: the model is run as a new drive.
 
 mod fit;
 mod load;
@@ -249,7 +249,8 @@ fn whole(log: f64) -> u64 {
 
 /// Calibrates. `go_on` is asked before each run of the model, with how many there were.
 ///
-/// Errors: nothing that could be fitted, or no write among it; a class whose numbers make no device.
+/// Errors: nothing that could be fitted, or no write among it; a class whose numbers make no
+///         device.
 pub fn calibrate(
     input: &Input,
     plan: &Plan<'_>,

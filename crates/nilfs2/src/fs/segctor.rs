@@ -194,7 +194,8 @@ impl Nilfs {
         let _guard = self.sem.lock().await;
         for number in numbers {
             let done = self.drop_if_unused(number);
-            // Nobody is there to be told, as in the kernel's worker: the file stays, without a name.
+            // Nobody is there to be told, as in the kernel's worker: the file stays, without a
+            // name.
             let _ = self.settled(done).await;
         }
     }

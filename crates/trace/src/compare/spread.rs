@@ -29,8 +29,8 @@ impl Spread {
         self.0.get(rank - 1).or(self.0.last()).copied().unwrap_or(0)
     }
 
-    /// The greatest difference of the shares of both that are not above a value; none if one of them
-    /// has no sample.
+    /// The greatest difference of the shares of both that are not above a value; none if one of
+    /// them has no sample.
     pub fn distance(&self, other: &Spread) -> Option<f64> {
         let (a, b) = (&self.0, &other.0);
         if a.is_empty() || b.is_empty() {
