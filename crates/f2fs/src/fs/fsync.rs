@@ -309,7 +309,10 @@ impl F2fs {
     /// The flush, if there is one, and what need not be remembered after it (`flush_out`).
     async fn end_sync(&self, inode: &Inode, atomic: bool) -> FsResult<()> {
         let flushes = if atomic {
-            self.opts.barrier && self.g.is_zoned && self.opts.era.zoned_flush_not_fua
+            // A last node that is forced makes nothing else durable: neither does the flush before
+            // it, if the data was still on its way.
+            let forces = !self.opts.era.zoned_flush_not_fua && !self.opts.oprw;
+            self.opts.barrier && self.g.is_zoned && !forces
         } else {
             self.opts.fsync_mode != FsyncMode::NoBarrier
         };

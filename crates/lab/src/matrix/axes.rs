@@ -102,12 +102,20 @@ pub fn combinations() -> Vec<Combination> {
 }
 
 impl Combination {
-    /// Is it in a matrix of this length? A quick one leaves out what is as on the volatile drive: a
-    /// journal without barriers on the ordered one; and `nobarrier` with discards where it loses.
+    /// Is it in a matrix of this length? A quick one leaves out what hardly differs from another: a
+    /// journal without barriers on the ordered drive; `nobarrier` with discards where it loses; era
+    /// 5.10; F2FS' `strict`; Linux's direct writes on zones, which go through the cache.
     pub fn is_in(&self, length: Length) -> bool {
-        let is_plain = self.fs.name == "ext4" && !self.has("dual-mode");
+        let is_ext4 = self.fs.name == "ext4";
+        let is_plain = is_ext4 && !self.has("dual-mode");
         let loses = self.has("nobarrier") && self.has("discard") && self.drive.is_volatile();
-        length == Length::Whole || !(is_plain && self.drive.name == "ordered" || loses)
+        let cached = self.has("direct-in-place") && self.drive.is_zoned();
+        let is_left_out = is_plain && self.drive.name == "ordered"
+            || loses
+            || is_ext4 && self.era == "5.10"
+            || self.has("strict")
+            || cached;
+        length == Length::Whole || !is_left_out
     }
 
     /// Its name: file system, values, drive.

@@ -64,6 +64,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "ratio",
         predicted: SLOWER,
         why: "3.4 has 100 blocks more to program, several to each die, where 3.8 has a page or two: its flush is of more programs, and the longer they take, the nearer the ratio comes to theirs",
+        found: "the 100 blocks are programmed beside one another on all dies, and what 3.4 has more is commands and transfers as well: its extra time became 1.6 times as long, the fsync that both have 1.8 times",
         measure: |seed| {
             let of = |era| fsync_us(RunPlan::figure_10(era, "extend", 100, seed));
             Ok(of("3.4")? / of("3.8")?)
@@ -87,6 +88,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "ratio",
         predicted: RATE_FALLS,
         why: "(S + F) / (S + 2 F): strict has one flush more, and a flush is a program; the longer, the nearer to 1/2",
+        found: "it goes that way, by less than what counts: with this preset's flush the ratio is near 1/2 already",
         measure: |seed| {
             Ok(request_ns(Mode::Posix, false, 4, seed)?
                 / request_ns(Mode::StrictFixed, false, 4, seed)?)
@@ -110,6 +112,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "ratio",
         predicted: [Still; 3],
         why: "with capacitors nobody waits for a program, and 4 KiB at a time stay far below what the flash takes",
+        found: "the file is laid out just before, and the first requests wait until that is programmed: of 100 requests the ratio was 0.78, of these 1000 it is 1.17",
         measure: |seed| gain(4, seed),
         ..FIGURE
     },
@@ -120,6 +123,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "ratio",
         predicted: RATE_FALLS,
         why: "at that size the flash of half the speed is slower than the host: both wait for tokens, and what OPRW hides is hidden in that wait; half a buffer is full sooner, and at its old speed empty soon enough",
+        found: "as it is this size comes near what the flash takes: with a smaller buffer both wait for tokens now and then",
         measure: |seed| gain(256, seed),
         ..FIGURE
     },
@@ -150,6 +154,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "of 1000 cuts",
         predicted: [Up, Down, Up],
         why: "nodes pass data while units are being programmed, which takes twice as long; of half a buffer less is in doubt at once",
+        found: "writes of 256 KiB at most, with an fsync after each, never fill half the buffer: what is in doubt is bounded by the flushes",
         measure: |seed| failures(Mode::Posix, seed),
         ..FIGURE
     },
@@ -190,6 +195,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "MiB/s",
         predicted: [Down; 3],
         why: "faster than the flash, but for what the buffer takes up: a slower flash or a smaller buffer, and it shows sooner",
+        found: "MobiBench's time ends with an fsync, whose flush waits for all that the buffer took up: its size is of no consequence",
         measure: |seed| mib_per_s(Fs::F2fs, Io::Sequential(Reading::Fresh), 4 << 20, seed),
         ..FIGURE
     },
@@ -200,6 +206,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "MiB/s",
         predicted: [Down; 3],
         why: "the same: four buffers' worth of data at the link's speed",
+        found: "the time ends with an fsync, as above",
         measure: |seed| mib_per_s(Fs::Btrfs, Io::Sequential(Reading::Fresh), 1 << 20, seed),
         ..FIGURE
     },
@@ -220,6 +227,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "MiB/s",
         predicted: [Down; 3],
         why: "as in order: the flash is slower than the link",
+        found: "the time ends with an fsync, as above",
         measure: |seed| mib_per_s(Fs::Ext4, Io::Random, 4 << 20, seed),
         ..FIGURE
     },
@@ -260,6 +268,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "us",
         predicted: [Up; 3],
         why: "a sync of 2000 files is of two buffers, and the flash is what is waited for; half a buffer takes up less of it",
+        found: "a sync ends with a flush, too, so all of it is programmed whatever the buffer holds; why it is 3 per cent quicker was not looked for",
         measure: |seed| Ok(wear(seed)?.latency_ns[0] as f64 / 1e3),
         ..FIGURE
     },
@@ -280,6 +289,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "ops/s",
         predicted: [Still; 3],
         why: "no flush: what is sent is less than the slower flash takes",
+        found: "each mail commits some blocks to the log, which eight threads do so often that the flash, not the host, is the limit once it is half as quick",
         measure: |seed| ops(System::Ext4Od, seed),
         ..FIGURE
     },
@@ -310,6 +320,7 @@ pub static FIGURES: &[Figure] = &[
         unit: "ratio",
         predicted: SLOWER,
         why: "a transaction is in flight as long as its flush: more of what others want is in one that commits",
+        found: "a longer flush has more mails share a transaction, and a buffer is met once in each: more conflicts a transaction, fewer transactions",
         measure: |seed| Ok(conflict(System::BfsDr, seed)?.per_op()),
         ..FIGURE
     },
@@ -329,8 +340,9 @@ fn fsync_us(plan: RunPlan) -> Result<f64, MachineError> {
     Ok(ext4_fsync::run(&plan)?.fsync_ns as f64 / 1e3)
 }
 
-/// Requests of a run of figure 6.1.
-const REQUESTS: u64 = 100;
+/// Requests of a run of figure 6.1: so many that what laying out the file has left in the buffer,
+/// some programs' worth of time, is no matter.
+const REQUESTS: u64 = 1000;
 
 fn request_ns(mode: Mode, plp: bool, kib: u64, seed: u64) -> Result<f64, MachineError> {
     Ok(f2fs_oprw::rate(&Setup::paper(mode, plp, seed), kib, REQUESTS)?.ns)
@@ -343,12 +355,13 @@ fn gain(kib: u64, seed: u64) -> Result<f64, MachineError> {
 
 fn macros(seed: u64) -> Result<Macros, MachineError> {
     let of = |mode, plp| Setup::paper(mode, plp, seed);
-    Macros::measure(&of, (f2fs_oprw::FLOWOP_NS, f2fs_oprw::THINK_NS), (60, 200))
+    Macros::measure(&of, (f2fs_oprw::FLOWOP_NS, f2fs_oprw::THINK_NS), (300, 400))
 }
 
-/// Failures of a thousand cuts of 40 seeds.
+/// Failures of a thousand cuts: of posix, whose rate is what is looked at, 25 of each of 120 seeds.
 fn failures(mode: Mode, seed: u64) -> Result<f64, MachineError> {
-    let plan = CutPlan { mode, drive: Drive::PRESET, seeds: (seed, 40), cuts: 25 };
+    let seeds = if mode == Mode::Posix { 120 } else { 40 };
+    let plan = CutPlan { mode, drive: Drive::PRESET, seeds: (seed, seeds), cuts: 25 };
     Ok(f2fs_oprw::cut(&plan, 1, &|_| true)?.rate() * 1000.0)
 }
 
