@@ -187,7 +187,8 @@ proptest! {
         prop_assert_eq!(a.same + a.elsewhere + a.missing, n);
         prop_assert_eq!(a.same + a.elsewhere + a.extra, m);
         prop_assert!((0.0..=1.0).contains(&a.in_order) && (0.0..=1.0).contains(&a.inverted));
-        prop_assert!(c.measures.iter().all(|m| m.distance().is_none_or(|d| (0.0..=1.0).contains(&d))));
+        let is_share = |d| (0.0..=1.0).contains(&d);
+        prop_assert!(c.measures.iter().all(|m| m.distance().is_none_or(is_share)));
         drop(c.over(&NOTHING));
     }
 }

@@ -260,7 +260,8 @@ fn document(
         .iter()
         .map(|(k, n)| {
             json!({
-                "op": op_name(k.op), "preflush": k.preflush, "fua": k.fua, "sectors": k.sectors, "real": n[0], "sim": n[1],
+                "op": op_name(k.op), "preflush": k.preflush, "fua": k.fua,
+                "sectors": k.sectors, "real": n[0], "sim": n[1],
             })
         })
         .collect();

@@ -161,9 +161,9 @@ fn table(a: &Args, out: &Out) -> ExitCode {
 /// Rows of the table, and how many went against their prediction, and of those without a reason.
 fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     let mut text = format!(
-        "Every flash drive of the papers with a program time of twice as long, half its buffer, and \
-         both; a change\nof up to {:.0} % counts as still. In brackets: what the mechanism predicts, \
-         where it is not what came.\n\n{:<74} {:>10}   {:>20} {:>20} {:>20}\n",
+        "Every flash drive of the papers with a program time of twice as long, half its buffer, \
+         and both; a change\nof up to {:.0} % counts as still. In brackets: what the mechanism \
+         predicts, where it is not what came.\n\n{:<74} {:>10}   {:>20} {:>20} {:>20}\n",
         STILL * 100.0,
         "",
         "as it is",
