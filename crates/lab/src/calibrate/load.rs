@@ -149,6 +149,9 @@ pub fn run(device: Box<dyn DeviceModel>, load: &Load) -> Result<Figures, String>
     if limits.zones.is_some() && load.op == Op::Write && load.random {
         return Err(format!("{}: zones take no writes at random places", load.name()));
     }
+    if limits.zones.is_some_and(|z| load.jobs > z.max_open.max(1)) {
+        return Err(format!("{}: more zones at once than the drive keeps open", load.name()));
+    }
     if limits.zones.is_none() && matches!(load.op, Op::Zone(_)) {
         return Err(format!("{}: the class has no zones", load.name()));
     }
@@ -179,7 +182,8 @@ impl Loop {
         let zones = device.limits().zones;
         let jobs = (0..load.jobs.max(1)).map(|j| {
             let start = match zones {
-                Some(z) => z.start_of(j).0,
+                // Conventional zones come first, and are none.
+                Some(z) => z.start_of(z.conventional + j).0,
                 None => u64::from(j) * (sectors / u64::from(load.jobs.max(1)) / 8 * 8),
             };
             Job { at: start, start, ..Job::default() }
@@ -231,7 +235,11 @@ impl Loop {
         }
         self.drain(0)?;
         // Whatever is left to be done, is done by then.
-        self.now = self.now + Span::secs(1);
+        let until = self.now + Span::secs(1);
+        while self.timers.peek().is_some_and(|t| t.0.0 <= until) {
+            self.step()?;
+        }
+        self.now = until;
         Ok(())
     }
 

@@ -27,6 +27,8 @@ pub use measured::{Input, Measured, parse};
 
 /// Farthest that a number may be from the class's: that many times.
 const FACTOR_MAX: f64 = 100.0;
+/// Share of that range, in logarithms, beyond which a number is told to be near its end.
+const NEAR_END: f64 = 0.85;
 /// Rounds of choosing numbers and fitting them.
 const ROUNDS: usize = 2;
 
@@ -145,7 +147,7 @@ pub struct Told {
     pub value: u64,
     /// Why it was not fitted, if it was not.
     pub untold: Option<Untold>,
-    /// Does it stand at the end of what it may be?
+    /// Does it stand near the end of what it may be?
     pub at_bound: bool,
 }
 
@@ -290,7 +292,7 @@ pub fn calibrate(
             before: whole(start[i]),
             value: whole(at[i]),
             untold: untold[i].err(),
-            at_bound: (at[i] - start[i]).abs() > FACTOR_MAX.ln() * 0.999,
+            at_bound: (at[i] - start[i]).abs() > FACTOR_MAX.ln() * NEAR_END,
         })
         .collect();
     let file = device_file(plan, &told, fitted.len());
@@ -346,6 +348,13 @@ fn search(
     let mut at = start.to_vec();
     let mut untold = vec![Err(Untold::Unfelt); start.len()];
     for _ in 0..ROUNDS {
+        // At an end of its range a number may seem to do nothing: look at it from the class's
+        // value.
+        for (v, (start, (low, high))) in at.iter_mut().zip(start.iter().zip(&bounds)) {
+            if *v <= *low || *v >= *high {
+                *v = *start;
+            }
+        }
         let mut model = |at: &[f64]| bench.residuals(at, fitted);
         let Some(slopes) = fit::sensitivity(&mut model, &at) else { break };
         untold = fit::identified(&slopes);
