@@ -55,9 +55,9 @@ enum Verb {
     /// quick, how much is flushed and written, and what power cuts leave of it. Exit code 1 if one
     /// breaks a rule in a way that nobody knows.
     Matrix(cmd::matrix::Args),
-    /// The papers' figures on flash that programs twice as long, with half the buffer, and both: what
-    /// the mechanism predicts, and what they do. Exit code 1 if one goes against it and nobody has
-    /// said why.
+    /// The papers' figures on flash that programs twice as long, with half the buffer, and both:
+    /// what the mechanism predicts, and what they do. Exit code 1 if one goes against it and nobody
+    /// has said why.
     Perturb(cmd::perturb::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),

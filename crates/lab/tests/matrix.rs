@@ -1,8 +1,11 @@
 //! The matrix of techniques: what is refused, and a sample of what is run, against the pins.
 
+use wp_lab::crash::bugs::ZONES;
+use wp_lab::crash::{Bench, Campaign, Source, run as cut};
 use wp_lab::each::each;
 use wp_lab::matrix::{self, Cell, Combination, Length, pins};
 use wp_lab::testing::{blessing, repository};
+use wp_workload::program::Program;
 
 fn run(all: &[&Combination]) -> Vec<Cell> {
     let cells = each(
@@ -78,4 +81,29 @@ fn one_technique_changed_changes_what_it_is_about() {
     let free = speed(4, Mail);
     assert_eq!(free.flushes, 0);
     assert!(free.p50_ns * 2 < speed(2, Mail).p50_ns, "no program is waited for: {free:?}");
+}
+
+/// OPRW sends the node while the data is on its way, so the flush before the node does not cover
+/// it, and from 6.11 on the node is forced and nothing was flushed behind it: the fsync had
+/// returned, and its data was gone. Found by the matrix, and reduced.
+#[test]
+fn with_oprw_a_strict_fsync_is_durable_though_it_did_not_wait_for_its_data() {
+    let text = "open 0 a rw,creat\npwrite 0 8192 0 1\nfsync 0\npwrite 0 4096 0 2\nfsync 0\n\
+                pwrite 0 4096 0 3\npwrite 0 4096 4096 4\nfdatasync 0\n";
+    let program = Program::parse(text).expect("a program");
+    for era in ["5.14", "6.18"] {
+        let options = format!(
+            "era={era},oprw,fsync_mode=strict_fixed,wait_first_node,wait_last_node,\
+             wait_earlier_nodes,size_before_sync,fsync_alone"
+        );
+        let bench = Bench {
+            device: ZONES.0.to_owned(),
+            device_params: ZONES.1.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            ..Bench::new(&wp_f2fs::ENTRY, &options).expect("options of F2FS")
+        };
+        let campaign = Campaign::new(bench, Source::Text(program.clone()), (0, 1));
+        let found = cut(&campaign, 1, &|_| true);
+        assert!(found.totals.distinct > 10, "{era}: {:?}", found.totals);
+        assert_eq!(found.totals.broken.iter().sum::<u64>(), 0, "{era}: {:#?}", found.found);
+    }
 }

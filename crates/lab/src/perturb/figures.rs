@@ -69,7 +69,6 @@ pub static FIGURES: &[Figure] = &[
             let of = |era| fsync_us(RunPlan::figure_10(era, "extend", 100, seed));
             Ok(of("3.4")? / of("3.8")?)
         },
-        ..FIGURE
     },
     Figure {
         paper: FSYNC,
@@ -93,7 +92,6 @@ pub static FIGURES: &[Figure] = &[
             Ok(request_ns(Mode::Posix, false, 4, seed)?
                 / request_ns(Mode::StrictFixed, false, 4, seed)?)
         },
-        ..FIGURE
     },
     Figure {
         paper: OPRW,
@@ -114,7 +112,6 @@ pub static FIGURES: &[Figure] = &[
         why: "with capacitors nobody waits for a program, and 4 KiB at a time stay far below what the flash takes",
         found: "the file is laid out just before, and the first requests wait until that is programmed: of 100 requests the ratio was 0.78, of these 1000 it is 1.17",
         measure: |seed| gain(4, seed),
-        ..FIGURE
     },
     Figure {
         paper: OPRW,
@@ -125,7 +122,6 @@ pub static FIGURES: &[Figure] = &[
         why: "at that size the flash of half the speed is slower than the host: both wait for tokens, and what OPRW hides is hidden in that wait; half a buffer is full sooner, and at its old speed empty soon enough",
         found: "as it is this size comes near what the flash takes: with a smaller buffer both wait for tokens now and then",
         measure: |seed| gain(256, seed),
-        ..FIGURE
     },
     Figure {
         paper: OPRW,
@@ -156,7 +152,6 @@ pub static FIGURES: &[Figure] = &[
         why: "nodes pass data while units are being programmed, which takes twice as long; of half a buffer less is in doubt at once",
         found: "writes of 256 KiB at most, with an fsync after each, never fill half the buffer: what is in doubt is bounded by the flushes",
         measure: |seed| failures(Mode::Posix, seed),
-        ..FIGURE
     },
     Figure {
         paper: OPRW,
@@ -197,7 +192,6 @@ pub static FIGURES: &[Figure] = &[
         why: "faster than the flash, but for what the buffer takes up: a slower flash or a smaller buffer, and it shows sooner",
         found: "MobiBench's time ends with an fsync, whose flush waits for all that the buffer took up: its size is of no consequence",
         measure: |seed| mib_per_s(Fs::F2fs, Io::Sequential(Reading::Fresh), 4 << 20, seed),
-        ..FIGURE
     },
     Figure {
         paper: DIRECT,
@@ -208,7 +202,6 @@ pub static FIGURES: &[Figure] = &[
         why: "the same: four buffers' worth of data at the link's speed",
         found: "the time ends with an fsync, as above",
         measure: |seed| mib_per_s(Fs::Btrfs, Io::Sequential(Reading::Fresh), 1 << 20, seed),
-        ..FIGURE
     },
     Figure {
         paper: DIRECT,
@@ -229,7 +222,6 @@ pub static FIGURES: &[Figure] = &[
         why: "as in order: the flash is slower than the link",
         found: "the time ends with an fsync, as above",
         measure: |seed| mib_per_s(Fs::Ext4, Io::Random, 4 << 20, seed),
-        ..FIGURE
     },
     Figure {
         paper: TRIM,
@@ -270,7 +262,6 @@ pub static FIGURES: &[Figure] = &[
         why: "a sync of 2000 files is of two buffers, and the flash is what is waited for; half a buffer takes up less of it",
         found: "a sync ends with a flush, too, so all of it is programmed whatever the buffer holds; why it is 3 per cent quicker was not looked for",
         measure: |seed| Ok(wear(seed)?.latency_ns[0] as f64 / 1e3),
-        ..FIGURE
     },
     Figure {
         paper: BARRIER,
@@ -291,7 +282,6 @@ pub static FIGURES: &[Figure] = &[
         why: "no flush: what is sent is less than the slower flash takes",
         found: "each mail commits some blocks to the log, which eight threads do so often that the flash, not the host, is the limit once it is half as quick",
         measure: |seed| ops(System::Ext4Od, seed),
-        ..FIGURE
     },
     Figure {
         paper: BARRIER,
@@ -322,7 +312,6 @@ pub static FIGURES: &[Figure] = &[
         why: "a transaction is in flight as long as its flush: more of what others want is in one that commits",
         found: "a longer flush has more mails share a transaction, and a buffer is met once in each: more conflicts a transaction, fewer transactions",
         measure: |seed| Ok(conflict(System::BfsDr, seed)?.per_op()),
-        ..FIGURE
     },
     Figure {
         paper: BARRIER,

@@ -21,8 +21,9 @@ fn mounted(fs: &str, options: &str, zoned: bool) -> Result<(), MachineError> {
         true => crate::crash::bugs::ZONES,
         false => ("fixed", DRIVE),
     };
-    if fs.name == "btrfs" {
-        params = &[("capacity_bytes", 128 << 20)];
+    // Neither is made on less.
+    if ["btrfs", "nilfs2"].contains(&fs.name) {
+        params = &[("capacity_bytes", 256 << 20)];
     }
     let device_params = params.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
     let bench = crate::crash::Bench { device: device.to_owned(), device_params, ..fresh };
