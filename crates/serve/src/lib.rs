@@ -1,7 +1,7 @@
 //! Modelled drives for real clients: NBD, and vhost-user-blk for guests, in real or virtual time;
 //! and power cuts of a drive while a client uses it.
 //!
-//! Picture:    client -> socket -> protocol machine ([`nbd::Session`], [`vhost::Session`]) ->
+//! Picture:    client -> socket -> protocol machine ([`nbd::Session`], `vhost::Session`) ->
 //!             [`drive::Drive`] -> device model; the time comes from a [`clock::Clock`], or from
 //!             the [`calendar`] that a guest in time travel asks for it.
 //! Invariants: 1. protocols and drives are state machines without sockets; only the servers touch

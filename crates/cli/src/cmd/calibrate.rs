@@ -24,7 +24,8 @@ const PROGRESS: Duration = Duration::from_millis(200);
 #[derive(clap::Args)]
 pub struct Args {
     /// Reports of `fio --output-format=json` (direct=1, a job a load, `stonewall` between them), or
-    /// lists with the columns op,bs,qd,iops,lat_us[,jobs][,fsync]. docs/calibrate.md has the jobs.
+    /// lists with the columns op,bs,qd,iops,lat_us and, if wanted, jobs and fsync.
+    /// docs/calibrate.md has the jobs.
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// What the drive is: ssd, emmc, fixed, plain (one command after the other) or zns.
@@ -221,8 +222,12 @@ fn fate(untold: Option<Untold>, at_bound: bool) -> &'static str {
     }
 }
 
+/// What was measured of a load, or what the model makes of it.
+fn figures(f: &wp_lab::calibrate::Figures) -> Value {
+    json!({ "mean_ns": f.mean_ns, "iops": f.iops, "sync_ns": f.sync_ns })
+}
+
 fn document(a: &Args, c: &Calibrated) -> Value {
-    let figures = |f: &wp_lab::calibrate::Figures| json!({ "mean_ns": f.mean_ns, "iops": f.iops, "sync_ns": f.sync_ns });
     let loads: Vec<Value> = c
         .judged
         .iter()

@@ -161,11 +161,10 @@ fn table(a: &Args, out: &Out) -> ExitCode {
 /// Rows of the table, and how many went against their prediction, and of those without a reason.
 fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     let mut text = format!(
-        "Every flash drive of the papers with a program time of twice as long, half its buffer, \
-         and both; a change\nof up to {:.0} % counts as still. In brackets: what the mechanism \
-         predicts, where it is not what came.\n\n{:<74} {:>10}   {:>20} {:>20} {:>20}\n",
+        "Every flash drive of the papers with a program time of twice as long, half its buffer, and\n\
+         both. A change of up to {:.0} % counts as still; in brackets what was predicted,\n\
+         where something else came.\n\n{:>14} {:>22} {:>22} {:>22}\n",
         STILL * 100.0,
-        "",
         "as it is",
         "program x2",
         "buffer x1/2",
@@ -178,14 +177,14 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
         let fails = ways.iter().zip(f.predicted).filter(|(way, p)| **way != *p).count();
         against += fails;
         unexplained += if f.found.is_empty() { fails } else { 0 };
-        let mut line = format!("{:<74} {:>10}  ", f.name(), number(values[0]));
+        let mut line = format!("{:>14}", number(values[0]));
         for ((value, way), predicted) in values[1..].iter().zip(&ways).zip(f.predicted) {
             let mark =
                 if *way == predicted { String::new() } else { format!(" ({})", predicted.name()) };
             let cell = format!("{} {}{mark}", number(*value), way.name());
-            write!(line, " {cell:>20}").expect(LINE);
+            write!(line, " {cell:>22}").expect(LINE);
         }
-        writeln!(text, "{line} {}\n    {}", f.unit, f.why).expect(LINE);
+        writeln!(text, "{} ({})\n{line}\n    {}", f.name(), f.unit, f.why).expect(LINE);
         if fails > 0 {
             let found = if f.found.is_empty() { "not explained" } else { f.found };
             writeln!(text, "    AGAINST: {found}").expect(LINE);

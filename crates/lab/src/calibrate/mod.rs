@@ -1,12 +1,12 @@
 //! From measurements of a real drive to a preset, with the error of what was held out.
 //!
 //! Picture:    reports of fio, lists of points -> [`Input`] -> loads, of which some are held out ->
-//!             numbers of a [`Class`] that the others tell ([`fit`]) -> a device file, and the
+//!             numbers of a [`Class`] that the others tell (`fit`) -> a device file, and the
 //!             model beside every measured value.
 //! Laws:       1. a number is fitted only if the fitted loads tell it from all others; what they do
 //!                not tell stays as the class has it, and is `assumed`;
 //!             2. held out: of the loads of one operation, pattern and sync, sorted by size, jobs
-//!                and depth, the second of each three ([`is_held_out`]); or those that are named.
+//!                and depth, the second of each three (`is_held_out`); or those that are named.
 //! Invariants: the same input gives the same numbers.
 //! Left out:   tails of latencies, which no model here has; collection of flash in the steady
 //!             state: the model is run as a new drive.

@@ -1,13 +1,13 @@
 //! Experiments as files: TOML that says machine, drive, file system, workload, what differs from
 //! point to point, power cuts, and what ought to come out.
 //!
-//! Picture:    file -> [`source`] (spans) -> [`sweep`] (points) -> for each point [`resolve`]
-//!             (names looked up, defaults) -> [`run`] with each seed -> [`table`] (rows) ->
-//!             [`claims`]; beside them `resolved.toml` ([`canon`]) and the results.
+//! Picture:    file -> `source` (spans) -> `sweep` (points) -> for each point `resolve`
+//!             (names looked up, defaults) -> `run` with each seed -> `table` (rows) ->
+//!             `claims`; beside them `resolved.toml` (`canon`) and the results.
 //! Laws:       what comes out depends on the file, its inputs and this program, and neither on the
 //!             number of threads, on shards, nor on what was kept from an earlier run.
 //! Invariants: any bytes are taken: what is wrong is told with file, line and column.
-//! Source:     the format is in docs/experiments.md, whose tables are those of [`keys`].
+//! Source:     the format is in docs/experiments.md, whose tables are those of `keys`.
 
 mod canon;
 pub mod claims;

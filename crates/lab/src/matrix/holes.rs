@@ -12,7 +12,7 @@ use crate::crash::bugs::BUGS;
 
 /// A hole.
 pub struct Hole {
-    /// Its number, of `crash --bug`.
+    /// Its number, of `crash --bug`; or the name of the rule of `list eras` that came to mend it.
     pub id: &'static str,
     /// Rules that it breaks.
     pub rules: &'static [Rule],
@@ -46,6 +46,12 @@ fn is_past_the_cache(c: &Combination) -> bool {
 /// All that combinations of the matrix can have.
 pub const HOLES: &[Hole] = &[
     Hole { id: "A3", rules: &[Rule::Exposure], mend: "era=4.6", is_in: |c| c.has("no-filing") },
+    Hole {
+        id: "sync_flushes",
+        rules: LOST,
+        mend: "era=4.6",
+        is_in: |c| c.fs.name == "ext4" && c.kernel() < (3, 11),
+    },
     Hole {
         id: "A6",
         rules: &[Rule::Metadata, Rule::Recoverable, Rule::LostSync, Rule::Exposure, Rule::Order],
@@ -98,8 +104,13 @@ pub const HOLES: &[Hole] = &[
 
 impl Hole {
     /// What it is, in words.
-    pub fn what(&self) -> &'static str {
-        BUGS.iter().find(|b| b.id == self.id).map_or("", |b| b.what)
+    pub fn what(&self) -> String {
+        if let Some(bug) = BUGS.iter().find(|b| b.id == self.id) {
+            return bug.what.to_owned();
+        }
+        let rules = (wp_ext4::ENTRY.eras)("3.4").unwrap_or_default();
+        let rule = rules.iter().find(|r| r.name == self.id);
+        rule.map_or(String::new(), |r| format!("until {} it is not so that {}", r.from, r.what))
     }
 }
 

@@ -1,7 +1,7 @@
 //! One connection, without its socket: bytes in, requests to the drive; answers in, bytes out.
 //!
 //! Invariants: 1. whatever the bytes are, it keeps at most one option or one write's payload
-//!                ([`wire::MAX_PAYLOAD`]) of them and the replies that wait to be sent;
+//!                (`MAX_PAYLOAD`) of them and the replies that wait to be sent;
 //!             2. each request is replied to once, or the session is closed.
 
 use std::collections::BTreeMap;

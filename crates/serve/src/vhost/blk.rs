@@ -189,7 +189,7 @@ pub fn write(chain: &Chain, said: Said, data: &[Slice], appended: Option<Sector>
     write_bytes(chain, said, &bytes)
 }
 
-/// As [`write`], of bytes; as many of them as there is room for.
+/// As [`write()`], of bytes; as many of them as there is room for.
 pub fn write_bytes(chain: &Chain, said: Said, bytes: &[u8]) -> u32 {
     let memory = chain.memory();
     let Ok(mut to) = chain.clone().writer(memory) else { return 0 };

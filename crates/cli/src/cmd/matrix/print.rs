@@ -55,7 +55,8 @@ pub(super) fn text(cells: &[Cell]) -> String {
         .flat_map(|h| h.split(['/', '+']))
         .collect();
     if !holes.is_empty() {
-        writeln!(t, "\nKnown holes (`writepath crash --bug ID`):").expect(LINE);
+        writeln!(t, "\nKnown holes (`writepath crash --bug ID`; others are rules of `list eras`):")
+            .expect(LINE);
     }
     for hole in HOLES.iter().filter(|h| holes.contains(h.id)) {
         writeln!(t, "{:<7} {}", hole.id, hole.what()).expect(LINE);
