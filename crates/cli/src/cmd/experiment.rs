@@ -402,10 +402,13 @@ pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
 }
 
 fn checked(e: &Experiment, out: &Out) -> ExitCode {
-    let counts = format!("{} points, {} runs, {} claims", e.points.len(), e.runs(), e.claims.len());
+    let variations = e.varied.as_ref().map_or(0, |v| v.names.len());
+    let varied = if variations > 0 { format!(", {variations} variations") } else { String::new() };
+    let (points, claims) = (e.points.len(), e.claims.len());
+    let counts = format!("{points} points{varied}, {} runs, {claims} claims", e.runs());
     let doc = json!({
         "schema": "writepath.check/1", "kind": "experiment", "name": e.name,
-        "points": e.points.len(), "runs": e.runs(), "claims": e.claims.len(),
+        "points": points, "variations": variations, "runs": e.runs(), "claims": claims,
         "inputs": e.inputs.keys().collect::<Vec<_>>(), "resolved": e.resolved, "diagnostics": [],
     });
     out.result(&doc, &format!("{}\n# {counts}\n", e.resolved.trim_end()))

@@ -122,9 +122,10 @@ pub fn text(
             line(format!("zip = [{}]", zips.join(", ")));
         }
     }
-    if let Some(Value::Table(points)) = root.item("points").map(|i| &i.value) {
-        line("\n[points]".to_owned());
-        for e in &points.0 {
+    for section in ["points", "vary"] {
+        let Some(Value::Table(table)) = root.item(section).map(|i| &i.value) else { continue };
+        line(format!("\n[{section}]"));
+        for e in &table.0 {
             line(format!("{} = {}", key(&e.key), e.item.value.to_toml()));
         }
     }

@@ -1,17 +1,18 @@
 //! `[[claim]]`: what ought to come out, judged by its own band or by that of a paper.
 
-use std::ops::Range;
+use std::ops;
 
 use serde::Serialize;
 use wp_workload::fio::{Diagnostic, Place};
 
 use super::expr::{self, Expr, Wrong};
-use super::metric;
 use super::read::{Fields, real, suggest, wrong};
 use super::source::{Item, Value};
 use super::sweep::{Part, Sweep};
 use super::table::{Row, metric_of, of_point};
+use super::{Experiment, metric};
 use crate::claims::{Claim, Claims, Judged, Kind, Measured, PaperValue};
+use crate::paper::vary::Range;
 
 /// Most claims of a file, those that stand for many points counted each.
 const CLAIMS_MAX: usize = 10_000;
@@ -29,8 +30,30 @@ pub struct Said {
     pub text: String,
     /// Where it stands.
     pub at: Place,
+    /// Is it judged by its interval, too?
+    pub interval: bool,
+    /// What somebody would say who has no model.
+    pub null: Option<Compared>,
     /// The points that it is about, where it is said for many.
     fixed: Part,
+}
+
+/// An expression with its text and place.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// What is reckoned.
+    pub expr: Expr,
+    /// The text of that.
+    pub text: String,
+    /// Where it stands.
+    pub at: Place,
+}
+
+impl Said {
+    /// The points that it is about, where it is said for many.
+    pub fn fixed(&self) -> &Part {
+        &self.fixed
+    }
 }
 
 /// Reads all claims. `name`: of the experiment.
@@ -67,18 +90,36 @@ pub fn read(
     all
 }
 
-/// The expression of a claim, with its text and place. `None`: errors were found.
-fn compared(fields: &Fields<'_>, found: &mut Vec<Diagnostic>) -> Option<(Expr, String, Place)> {
+/// The expression of a claim. `None`: errors were found.
+fn compared(fields: &Fields<'_>, found: &mut Vec<Diagnostic>) -> Option<Compared> {
     if fields.item("expr").is_none() {
         let help = "as in `expr = \"fsync_ns[3.4] / fsync_ns[3.8]\"`";
         wrong(found, &fields.at, "a claim without `expr`", help);
     }
     let text = fields.text("expr", found)?;
-    let at = fields.place("expr");
+    parsed(text, fields.place("expr"), found)
+}
+
+fn parsed(text: &str, at: Place, found: &mut Vec<Diagnostic>) -> Option<Compared> {
     match expr::parse(text) {
-        Ok(expr) => Some((expr, text.to_owned(), at)),
+        Ok(expr) => Some(Compared { expr, text: text.to_owned(), at }),
         Err(e) => {
             tell(&e, text, &at, found);
+            None
+        }
+    }
+}
+
+/// The null predictor of a claim: a number, or an expression. `None`: there is none.
+fn null(fields: &Fields<'_>, found: &mut Vec<Diagnostic>) -> Option<Compared> {
+    let item = fields.item("null")?;
+    match (&item.value, real(item)) {
+        (Value::Text(text), _) => parsed(text, item.at.clone(), found),
+        (value, Some(_)) => parsed(&value.to_toml(), item.at.clone(), found),
+        (other, None) => {
+            let what = format!("`claim.null` takes a number or a string, not {}", other.kind());
+            let help = "as in `null = \"set.workload.n / 10\"`";
+            wrong(found, &item.at, what, help);
             None
         }
     }
@@ -92,11 +133,13 @@ fn one(
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Said> {
     let before = found.len();
-    let Some((expr, text, at)) = compared(fields, found) else { return Vec::new() };
+    let Some(what_is) = compared(fields, found) else { return Vec::new() };
+    let null = null(fields, found);
+    let interval = fields.truth("interval", found).unwrap_or(false);
     let (of_paper, own) = (fields.text("claim", found), fields.text("id", found));
     let about = fields.text("about", found).unwrap_or_default();
     fields.text("source", found);
-    let band = band(fields, &expr, of_paper.is_some(), found);
+    let band = band(fields, &what_is.expr, of_paper.is_some(), found);
     let (template, key) = match (of_paper, own) {
         (Some(claim), None) => (claim, "claim"),
         (None, Some(id)) => (id, "id"),
@@ -106,7 +149,7 @@ fn one(
             return Vec::new();
         }
     };
-    let what = if about.is_empty() { &text } else { about };
+    let what = if about.is_empty() { &what_is.text } else { about };
     let claim_of = |id: String| match of_paper {
         Some(_) => of_papers(papers, &id),
         None => Ok(Claim {
@@ -123,8 +166,9 @@ fn one(
     };
     let said = expand(template, sweep).and_then(|many| {
         let one = |(id, fixed): (String, Part)| {
-            let (expr, text, at) = (expr.clone(), text.clone(), at.clone());
-            Ok(Said { claim: claim_of(id)?, of_paper: of_paper.is_some(), expr, text, at, fixed })
+            let Compared { expr, text, at } = what_is.clone();
+            let (claim, of_paper, null) = (claim_of(id)?, of_paper.is_some(), null.clone());
+            Ok(Said { claim, of_paper, expr, text, at, interval, null, fixed })
         };
         many.into_iter().map(one).collect::<Result<Vec<Said>, (String, String)>>()
     });
@@ -264,7 +308,7 @@ pub fn tell(e: &Wrong, text: &str, at: &Place, found: &mut Vec<Diagnostic>) {
 }
 
 /// A range of a string, as a place in its line: exact unless the string has escapes or lines.
-fn within(text: &str, at: &Place, range: &Range<usize>) -> Place {
+fn within(text: &str, at: &Place, range: &ops::Range<usize>) -> Place {
     let line: Vec<char> = at.text.chars().collect();
     let start = at.column as usize;
     let chars = text.chars().count();
@@ -277,12 +321,12 @@ fn within(text: &str, at: &Place, range: &Range<usize>) -> Place {
     Place { column: at.column + 1 + before, width: width.max(1), ..at.clone() }
 }
 
-/// Checks a claim's points, and its metrics against those that a point is known to have (`None`: it
-/// cannot be told).
+/// Checks a claim's points, and its metrics against those that a point is known to have: a
+/// setting's number, nothing of a metric that comes of a run.
 pub fn check(
     said: &Said,
     sweep: &Sweep,
-    known: &dyn Fn(usize, &str) -> Result<(), String>,
+    known: &dyn Fn(usize, &str) -> Result<Option<f64>, String>,
     found: &mut Vec<Diagnostic>,
 ) {
     // Numbers of no meaning, and not all the same, so that differences are divided by.
@@ -290,17 +334,21 @@ pub fn check(
         let sum: usize = name.bytes().map(usize::from).sum();
         1.0 + ((sum + point) * 7919 % 9973) as f64
     };
-    let metrics = |point: usize, name: &str| known(point, name).map(|()| number(point, name));
-    match expr::eval(&said.expr, sweep, &said.fixed, &metrics) {
-        Ok(field) if field.number().is_none() => {
-            let n = field.0.len();
-            let what = format!("the claim is about {n} numbers");
-            let help = "name points in brackets, or make one of them: min, max, mean, geomean, sum, count, spread, grows";
-            found.push(Diagnostic::error(&said.at, what, help));
+    let metrics =
+        |point: usize, name: &str| Ok(known(point, name)?.unwrap_or_else(|| number(point, name)));
+    let null = said.null.as_ref().map(|n| (&n.expr, &n.text, &n.at));
+    for (expr, text, at) in [(&said.expr, &said.text, &said.at)].into_iter().chain(null) {
+        match expr::eval(expr, sweep, &said.fixed, &metrics) {
+            Ok(field) if field.number().is_none() => {
+                let n = field.0.len();
+                let what = format!("the claim is about {n} numbers");
+                let help = "name points in brackets, or make one of them: min, max, mean, geomean, sum, count, spread, grows";
+                found.push(Diagnostic::error(at, what, help));
+            }
+            Ok(_) => {}
+            Err(e) if e.of_numbers => {}
+            Err(e) => tell(&e, text, at, found),
         }
-        Ok(_) => {}
-        Err(e) if e.of_numbers => {}
-        Err(e) => tell(&e, &said.text, &said.at, found),
     }
 }
 
@@ -316,34 +364,70 @@ pub struct Answered {
     pub seeds: Option<[f64; 2]>,
 }
 
-/// Judges a claim by all runs. What cannot be reckoned is `not-modelled`, with the reason.
-pub fn judge(said: &Said, sweep: &Sweep, rows: &[Row], seeds: Range<u64>) -> Answered {
-    let mean = |point: usize, name: &str| {
-        let of = of_point(rows, point);
-        let summary = metric_of(&of, name);
-        summary.map(|s| s.mean).ok_or_else(|| missing(sweep, &of, point, name))
+/// The value of an expression of a claim. Errors: why there is none.
+fn reckon(
+    said: &Said,
+    expr: &Expr,
+    e: &Experiment,
+    of_run: &dyn Fn(usize, &str) -> Result<f64, String>,
+) -> Result<f64, String> {
+    let number = |point: usize, name: &str| match name.strip_prefix(expr::SETTING) {
+        Some(key) => e.points[point].number(key),
+        None => of_run(point, name),
     };
-    let ours = expr::eval(&said.expr, sweep, &said.fixed, &mean);
-    let ours = ours.map_err(|e| e.message).and_then(|field| {
-        field.number().ok_or_else(|| format!("{} numbers and not one", field.0.len()))
-    });
+    let field = expr::eval(expr, &e.sweep, &said.fixed, &number).map_err(|wrong| wrong.message)?;
+    field.number().ok_or_else(|| format!("{} numbers and not one", field.0.len()))
+}
+
+/// A metric of a point, as the mean over its seeds.
+fn mean(e: &Experiment, rows: &[Row], point: usize, name: &str) -> Result<f64, String> {
+    let of = of_point(rows, point);
+    metric_of(&of, name).map(|s| s.mean).ok_or_else(|| missing(e, &of, point, name))
+}
+
+/// Lowest and highest value over all variations. Errors: one under which there is none.
+fn range(said: &Said, e: &Experiment, rows: &[Row], ours: f64) -> Result<Range, String> {
+    let mut range = Range::new(ours);
+    let names = e.varied.iter().flat_map(|v| &v.names);
+    for (variation, name) in names.enumerate() {
+        let at =
+            |point: usize, metric: &str| mean(e, rows, e.point_under(variation, point), metric);
+        let other = reckon(said, &said.expr, e, &at);
+        range.widen(other.map_err(|why| format!("with {name}: {why}"))?);
+    }
+    Ok(range)
+}
+
+/// What is found of a claim. Errors: why there is no number.
+fn measured(said: &Said, e: &Experiment, rows: &[Row]) -> Result<Measured, String> {
+    let at = |point: usize, name: &str| mean(e, rows, point, name);
+    let ours = reckon(said, &said.expr, e, &at)?;
+    let mut m = match said.interval {
+        true => range(said, e, rows, ours)?.measured(),
+        false => Measured::value(ours),
+    };
+    if let Some(null) = &said.null {
+        m = m.null(reckon(said, &null.expr, e, &at).map_err(|why| format!("null: {why}"))?);
+    }
+    Ok(m.why(outside(ours, &said.claim)))
+}
+
+/// Judges a claim by all runs. What cannot be reckoned is `not-modelled`, with the reason.
+pub fn judge(said: &Said, e: &Experiment, rows: &[Row]) -> Answered {
     let single = |seed: u64| {
         let at = |point: usize, name: &str| {
             let of = of_point(rows, point);
             let row = of.into_iter().find(|r| r.seed == seed);
             row.and_then(|r| metric::value(&r.outcome.metrics, name)).ok_or_else(String::new)
         };
-        expr::eval(&said.expr, sweep, &said.fixed, &at).ok()?.number()
+        reckon(said, &said.expr, e, &at).ok()
     };
-    let all: Option<Vec<f64>> = seeds.map(single).collect();
+    let all: Option<Vec<f64>> = e.seeds().map(single).collect();
     let edges = all.filter(|a| !a.is_empty()).map(|a| {
         let wider = |[low, high]: [f64; 2], x: &f64| [low.min(*x), high.max(*x)];
         a.iter().fold([f64::INFINITY, f64::NEG_INFINITY], wider)
     });
-    let measured = match ours {
-        Ok(x) => Measured::value(x).why(outside(x, &said.claim)),
-        Err(why) => Measured::not_modelled(why),
-    };
+    let measured = measured(said, e, rows).unwrap_or_else(Measured::not_modelled);
     let judged = measured.judge(&said.claim).expect("a finite number, or a reason");
     Answered { judged, expr: said.text.clone(), seeds: edges }
 }
@@ -358,9 +442,8 @@ fn outside(x: f64, claim: &Claim) -> String {
 }
 
 /// Why a metric has no value.
-fn missing(sweep: &Sweep, rows: &[&Row], point: usize, name: &str) -> String {
-    let place = sweep.describe(point);
-    let place = if place.is_empty() { "the run".to_owned() } else { place };
+fn missing(e: &Experiment, rows: &[&Row], point: usize, name: &str) -> String {
+    let place = e.describe_point(point);
     let Some(row) = rows.first() else { return format!("{place} was not run") };
     let names: Vec<&str> = row.outcome.metrics.keys().map(String::as_str).collect();
     let near = wp_workload::fio::nearest_of(names.iter().copied(), name);

@@ -95,6 +95,7 @@ pub const KEYS: &[Key] = &[
     k("", "sweep", Table, ("", ""), "what differs from point to point"),
     k("", "points", Table, ("", ""), "names of points and of parts of the sweep, for claims"),
     k("", "crash", Table, ("", ""), "power cuts"),
+    k("", "vary", Table, ("", ""), "what is varied for the intervals of claims"),
     k("", "claim", List, ("", ""), "what ought to come out, one `[[claim]]` each"),
     k("machine", "cpu", Text, ("i7-4770", "\"free\""), "CPU profile (`writepath list cpus`)"),
     k(
@@ -204,6 +205,21 @@ pub const KEYS: &[Key] = &[
         "rules besides POSIX, as `--hold`; what the file system promises if left out",
     ),
     k("crash", "used", Truth, ("true", "false"), "free blocks of the drive hold old data"),
+    k(
+        "vary",
+        "by",
+        Text,
+        ("half", "\"two\""),
+        "`half`: by one half and by three halves; `two`: by one half and by two",
+    ),
+    k(
+        "vary",
+        "also",
+        List,
+        ("", "[\"workload.flowop_ns\"]"),
+        "settings that are assumed too: options of the workload, numbers of the device",
+    ),
+    k("vary", "all_cpu", Truth, ("false", "true"), "all costs of the CPU at once, besides each"),
     k("claim", "id", Text, ("", "\"faster\""), "its name"),
     k(
         "claim",
@@ -218,6 +234,20 @@ pub const KEYS: &[Key] = &[
     k("claim", "equals", Real, ("", "10"), "the only value that will do"),
     k("claim", "at_least", Real, ("", "1.5"), "the lowest value that will do"),
     k("claim", "at_most", Real, ("", "0"), "the highest value that will do"),
+    k(
+        "claim",
+        "interval",
+        Truth,
+        ("false", "true"),
+        "all that is assumed is varied, and the claim holds if all of what comes of it does",
+    ),
+    k(
+        "claim",
+        "null",
+        Any,
+        ("", "\"set.workload.n / 10\""),
+        "what somebody would say who has no model: a number, or an expression",
+    ),
     k("claim", "source", Text, ("", "\"section 6.3\""), "where it is from"),
 ];
 

@@ -30,6 +30,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 mod units;
+pub mod vary;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,7 @@ use self::read::{Fields, wrong};
 use self::resolve::Files;
 use self::source::{Table, Value};
 use self::sweep::{RUNS_MAX, Sweep};
+use self::vary::{Variations, Vary};
 use crate::machine::{Machine, MachineError};
 
 /// Most errors that are told of one file.
@@ -77,6 +79,8 @@ pub struct Experiment {
     pub points: Vec<Setup>,
     /// What ought to come out.
     pub claims: Vec<Said>,
+    /// What is varied for intervals of claims; `None`: nothing.
+    pub varied: Option<Variations>,
     /// `resolved.toml`.
     pub resolved: String,
     /// The files that it reads, by their names in the results.
@@ -89,9 +93,36 @@ impl Experiment {
         self.seed..self.seed + self.repeat
     }
 
-    /// How many runs it has.
+    /// How many runs it has, those of variations too.
     pub fn runs(&self) -> usize {
-        self.points.len() * self.repeat as usize
+        let varied = self.varied.as_ref().map_or(0, |v| v.points.len());
+        (self.points.len() + varied) * self.repeat as usize
+    }
+
+    /// A point by its number; behind those of the sweep are those that variations change.
+    pub fn setup(&self, point: usize) -> &Setup {
+        match (point.checked_sub(self.points.len()), &self.varied) {
+            (Some(n), Some(varied)) => &varied.points[n].setup,
+            _ => &self.points[point],
+        }
+    }
+
+    /// The point that a variation makes of another; itself if it changes nothing there.
+    pub fn point_under(&self, variation: usize, point: usize) -> usize {
+        let place = self.varied.as_ref().and_then(|v| v.of(variation, point));
+        place.map_or(point, |n| self.points.len() + n)
+    }
+
+    /// A point in words: its values, and the variation that changed it.
+    pub fn describe_point(&self, point: usize) -> String {
+        let changed = point.checked_sub(self.points.len());
+        let changed = changed.zip(self.varied.as_ref()).map(|(n, v)| (&v.points[n], v));
+        let place = self.sweep.describe(changed.map_or(point, |(c, _)| c.point));
+        let place = if place.is_empty() { self.name.clone() } else { place };
+        match changed {
+            Some((c, v)) => format!("{place}, {}", v.names[c.variation]),
+            None => place,
+        }
     }
 
     /// Point and seed of run number `n`.
@@ -103,9 +134,7 @@ impl Experiment {
     /// Run number `n` in one line.
     pub fn describe(&self, n: usize) -> String {
         let (point, seed) = self.run_of(n);
-        let place = self.sweep.describe(point);
-        let place = if place.is_empty() { self.name.clone() } else { place };
-        format!("{place}, seed {seed}")
+        format!("{}, seed {seed}", self.describe_point(point))
     }
 
     /// Builds and mounts each machine once, which is what options of mkfs and mount are checked by,
@@ -228,8 +257,19 @@ fn experiment(
     let mut files = Files::new(dir);
     let (points, common) = resolve_all(&root, &top, &sweep, &mut files, found)?;
     let claims = claims::read(&fields, &begin.name, &sweep, found);
+    let vary = Vary::read(&fields, &claims, found);
     check_claims(&points, &sweep, &claims, found);
     check_shown(&points, &fields, found);
+    let varied = vary.filter(|_| found.is_empty()).map(|v| {
+        let varied = v.variations(&points, &sweep, &claims, found);
+        let runs = (points.len() + varied.points.len()) as u64 * begin.repeat;
+        if runs > RUNS_MAX {
+            let help = format!("at most {RUNS_MAX}: give fewer claims an interval");
+            let at = fields.place(if fields.item("vary").is_some() { "vary" } else { "claim" });
+            wrong(found, &at, format!("with variations there are {runs} runs"), help);
+        }
+        varied
+    });
     let head = Head {
         name: &begin.name,
         about: &begin.about,
@@ -246,6 +286,7 @@ fn experiment(
         sweep,
         points,
         claims,
+        varied,
         resolved,
         inputs: files.inputs,
     })
@@ -277,9 +318,12 @@ fn resolve_all(
 fn check_claims(points: &[Setup], sweep: &Sweep, claims: &[Said], found: &mut Vec<Diagnostic>) {
     let all: std::cell::RefCell<BTreeMap<usize, Known>> = Default::default();
     let has = |point: usize, name: &str| {
+        if let Some(key) = name.strip_prefix(expr::SETTING) {
+            return points[point].number(key).map(Some);
+        }
         let mut all = all.borrow_mut();
         let known = all.entry(point).or_insert_with(|| Known::of(&points[point]));
-        known.has(name)
+        known.has(name).map(|()| None)
     };
     for said in claims {
         claims::check(said, sweep, &has, found);

@@ -52,6 +52,16 @@ impl Setup {
     pub fn text(&self) -> String {
         self.settings.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
     }
+
+    /// A setting as a number: bytes, nanoseconds, 1 for what is true. Errors: it is none, or there
+    /// is no such.
+    pub fn number(&self, key: &str) -> Result<f64, String> {
+        let Some((_, value)) = self.settings.iter().find(|(k, _)| k == key) else {
+            let names: Vec<&str> = self.settings.iter().map(|(k, _)| k.as_str()).collect();
+            return Err(format!("no setting `{key}`; {}", suggest("there are", &names, key)));
+        };
+        units::plain(value).ok_or_else(|| format!("the setting `{key}` is {value}, no number"))
+    }
 }
 
 /// The files that an experiment reads, by the name that its results keep them under.

@@ -1,6 +1,7 @@
 //! What an experiment leaves: `NAME/HASH/` with `resolved.toml`, `inputs/`, `points.csv`,
-//! `summary.json`, `claims.json` and `MANIFEST.json`; of a shard `NAME/HASH.shard-I-of-N/` with
-//! `rows.json`, from which [`merge`] makes the same bytes as one run of all.
+//! `varied.csv` where claims have intervals, `summary.json`, `claims.json` and `MANIFEST.json`; of
+//! a shard `NAME/HASH.shard-I-of-N/` with `rows.json`, from which [`merge`] makes the same bytes as
+//! one run of all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -113,16 +114,23 @@ pub fn ready(e: &Experiment, rows: &[Row], shard: Shard) -> Ready {
         sha256(format!("{}\n{}\n{ENGINE}", e.resolved, inputs_hash(e.inputs.iter())).as_bytes());
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     files.insert(RESOLVED.to_owned(), e.resolved.clone().into_bytes());
-    files.insert("points.csv".to_owned(), table::csv(&e.sweep, rows).into_bytes());
+    let (plain, varied) = rows.split_at(rows.partition_point(|r| r.point < e.points.len()));
+    files.insert("points.csv".to_owned(), table::csv(&e.sweep, plain).into_bytes());
+    if e.varied.is_some() {
+        files.insert("varied.csv".to_owned(), table::varied_csv(e, varied).into_bytes());
+    }
     files.extend(e.inputs.iter().map(|(name, bytes)| (name.clone(), bytes.clone())));
     let mut claims = Vec::new();
     let mut folder = hash[..12].to_owned();
     let summary;
     if shard == Shard::WHOLE {
-        claims.extend(e.claims.iter().map(|said| judge(said, &e.sweep, rows, e.seeds())));
-        summary = table::summary(&e.name, &e.sweep, e.seeds(), rows);
+        claims.extend(e.claims.iter().map(|said| judge(said, e, rows)));
+        summary = table::summary(&e.name, &e.sweep, e.seeds(), plain);
         files.insert(SUMMARY.to_owned(), pretty(&summary));
-        let doc = json!({ "schema": "writepath.claims/1", "claims": claims });
+        let mut doc = json!({ "schema": "writepath.claims/1", "claims": claims });
+        if let Some(v) = &e.varied {
+            doc["variations"] = json!({ "names": v.names, "impossible": v.impossible });
+        }
         files.insert("claims.json".to_owned(), pretty(&doc));
     } else {
         let mut doc = table::rows_json(rows);
@@ -206,7 +214,7 @@ pub fn merge(dirs: &[PathBuf]) -> Result<(Experiment, Vec<Row>, Ready), MergeErr
     all.sort_by_key(|r| (r.point, r.seed));
     if let Some(twice) = all.windows(2).find(|w| (w[0].point, w[0].seed) == (w[1].point, w[1].seed))
     {
-        let place = e.sweep.describe(twice[0].point);
+        let place = e.describe_point(twice[0].point);
         return Err(wrong(format!("{place}, seed {} is there twice", twice[0].seed)));
     }
     let is_there = |n: &usize| {

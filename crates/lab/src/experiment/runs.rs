@@ -81,11 +81,12 @@ fn look<'a>(
         let own = e.inputs.iter().filter(|(name, _)| p.inputs.contains(*name));
         results::inputs_hash(own)
     };
-    let inputs: Vec<String> = e.points.iter().map(of_point).collect();
+    let points = e.points.len() + e.varied.as_ref().map_or(0, |v| v.points.len());
+    let inputs: Vec<String> = (0..points).map(|n| of_point(e.setup(n))).collect();
     let (mut outcomes, mut wanted) = (Vec::new(), Vec::new());
     for (place, n) in numbers.iter().enumerate() {
         let (point, seed) = e.run_of(*n);
-        let setup = &e.points[point];
+        let setup = e.setup(point);
         let name = plan.kept.map(|k| k.name(&setup.text(), &inputs[point], seed));
         let known = plan.kept.filter(|_| !plan.again).zip(name.as_ref());
         let outcome = known.and_then(|(kept, name)| kept.find(name));

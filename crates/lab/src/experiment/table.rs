@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::Experiment;
 use super::metric::{self, Metrics, Number};
 use super::run::Outcome;
 use super::sweep::Sweep;
@@ -32,16 +33,41 @@ fn field(text: &str) -> String {
 /// One row a run: number of the point, its values, the seed, and every metric, empty where a run
 /// does not have it.
 pub fn csv(sweep: &Sweep, rows: &[Row]) -> String {
+    let plain = |row: &Row| (row.point, Vec::new());
+    columns(sweep, rows, &[], &plain)
+}
+
+/// The same of runs that variations changed, whose name stands before: rows have the numbers that
+/// points have behind those of the sweep.
+pub fn varied_csv(e: &Experiment, rows: &[Row]) -> String {
+    let named = |row: &Row| {
+        let changed = e.varied.as_ref().and_then(|v| {
+            let c = v.points.get(row.point.checked_sub(e.points.len())?)?;
+            Some((c.point, vec![v.names[c.variation].clone()]))
+        });
+        changed.unwrap_or((row.point, vec![String::new()]))
+    };
+    columns(&e.sweep, rows, &["variation"], &named)
+}
+
+/// Rows with further columns before: `place` has a row's point and what stands in them.
+fn columns(
+    sweep: &Sweep,
+    rows: &[Row],
+    first: &[&str],
+    place: &dyn Fn(&Row) -> (usize, Vec<String>),
+) -> String {
     let names: BTreeSet<&str> =
         rows.iter().flat_map(|r| r.outcome.metrics.keys()).map(String::as_str).collect();
     let mut out = String::new();
-    let columns = sweep.columns();
-    let head = ["point"].into_iter().chain(columns).chain(["seed"]).chain(names.iter().copied());
-    let head: Vec<String> = head.map(field).collect();
+    let head = first.iter().copied().chain(["point"]).chain(sweep.columns()).chain(["seed"]);
+    let head: Vec<String> = head.chain(names.iter().copied()).map(field).collect();
     writeln!(out, "{}", head.join(",")).expect("a string takes it");
     for row in rows {
-        let mut all = vec![row.point.to_string()];
-        all.extend(sweep.labels(row.point).into_iter().map(field));
+        let (point, before) = place(row);
+        let mut all: Vec<String> = before.iter().map(|t| field(t)).collect();
+        all.push(point.to_string());
+        all.extend(sweep.labels(point).into_iter().map(field));
         all.push(row.seed.to_string());
         let of = |name: &&str| row.outcome.metrics.get(*name).map(Number::to_string);
         all.extend(names.iter().map(|n| of(n).unwrap_or_default()));

@@ -213,6 +213,74 @@ fn points_are_the_product_and_zipped_keys_go_together() {
     assert_eq!(e.points[4].machine.kernel, (4, 6));
 }
 
+/// A claim with an interval, of which one number is assumed besides the drive's.
+const VARIED: &str = "[device]\npreset = \"ssd-128\"\n[machine]\ncpu = \"free\"\n\
+    [vary]\nby = \"two\"\nalso = [\"workload.phase\"]\n[sweep]\n\"workload.n\" = [1, 2, 3]\n\
+    [[claim]]\nid = \"a\"\nexpr = \"fsync_ns[2] / 1e6\"\nat_most = 9\ninterval = true\n\
+    null = \"set.workload.n[2] / set.workload.n[1]\"\n\
+    [[claim]]\nid = \"b\"\nexpr = \"fsync_ns[3]\"\nat_least = 1\nnull = 3.5\n";
+
+#[test]
+fn what_is_assumed_is_varied_at_the_points_of_claims_with_an_interval() {
+    let e = read(&text("", VARIED)).experiment.expect("right");
+    let v = e.varied.as_ref().expect("a claim has an interval");
+    assert!(v.names.iter().any(|n| n == "workload.phase x2"), "{:?}", v.names);
+    assert!(v.names.iter().any(|n| n == "program_ns x1/2" || n == "command_ns x1/2"));
+    assert!(!v.names.iter().any(|n| n.starts_with("cpu")), "a CPU that is free costs nothing");
+    assert!(v.points.iter().all(|c| c.point == 1), "no claim with an interval is about others");
+    assert_eq!(e.runs(), 3 + v.points.len());
+    let texts: std::collections::BTreeSet<String> =
+        (0..e.runs()).map(|n| e.setup(n).text()).collect();
+    assert_eq!(texts.len(), e.runs(), "each is kept under its own name");
+    let plan = |shard| Plan { shard, workers: 1, kept: None, again: false };
+    let rows = |shard| match run_all(&e, &plan(shard), &|_, _, _| true).expect("no host's error") {
+        Ended::Whole(rows) => rows,
+        _ => panic!("all of it runs"),
+    };
+    let all = rows(Shard::WHOLE);
+    let whole = ready(&e, &all, Shard::WHOLE);
+    let [a, b] = &whole.claims[..] else { panic!("two claims") };
+    let [low, high] = a.judged.interval.expect("asked for");
+    let ours = a.judged.ours.expect("it runs");
+    assert!(low <= ours && ours <= high && low < high, "{low} {ours} {high}");
+    assert_eq!((a.judged.null, b.judged.null), (Some(2.0), Some(3.5)));
+    assert_eq!(b.judged.interval, None);
+    let lines = |name: &str| String::from_utf8_lossy(&whole.files[name]).lines().count();
+    assert_eq!((lines("points.csv"), lines("varied.csv")), (4, 1 + v.points.len()));
+    // Shards of it are put together to the same.
+    let dir = tempfile::tempdir().expect("a directory");
+    let parts = [1, 2].map(|index| {
+        let shard = Shard { index, of: 2 };
+        ready(&e, &rows(shard), shard).write(dir.path()).expect("written").dir
+    });
+    let (_, merged, again) = merge(&parts).expect("they fit");
+    assert_eq!((merged, again.files), (all, whole.files));
+}
+
+#[test]
+fn intervals_and_nulls_that_cannot_be_are_told() {
+    let other = |from: &str, to: &str| text("", &VARIED.replacen(from, to, 1));
+    for (file, what) in [
+        (other("\"two\"", "\"ten\""), "`vary.by` cannot be `ten`; write \"half\" or \"two\""),
+        (other("workload.phase", "workload.phas"), "did you mean `workload.phase`?"),
+        (other("workload.phase", "fs.era"), "is no number of the workload or the device"),
+        (other("interval = true\n", ""), "[vary], and no claim has an interval"),
+        (other("interval = true", "interval = 3"), "takes true or false"),
+        (other("set.workload.n[2]", "set.workload.m[2]"), "no setting `workload.m`; did you mean"),
+        (other("set.workload.n[2]", "set.fs.kind"), "the setting `fs.kind` is \"ext4\", no number"),
+        (other("null = 3.5", "null = \"set.workload.n\""), "the claim is about 3 numbers"),
+        (other("null = 3.5", "null = [1]"), "takes a number or a string"),
+        (other("null = 3.5", "null = \"1 +\""), "the expression ends"),
+    ] {
+        let found = wrong(&file);
+        assert!(found.iter().any(|(_, _, text)| text.contains(what)), "{what}: {found:?}");
+    }
+    let cuts = "schema = \"writepath/1\"\nname = \"t\"\n[workload]\n\
+                script = [\"open 0 f rw,creat\"]\n[crash]\n[[claim]]\nid = \"a\"\n\
+                expr = \"crash.broken\"\nequals = 0\ninterval = true\n";
+    assert!(wrong(cuts)[0].2.contains("an interval of a claim about power cuts"));
+}
+
 /// Every experiment file of the repository: examples, and papers.
 fn files() -> Vec<PathBuf> {
     let mut all = Vec::new();

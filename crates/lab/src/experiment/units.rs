@@ -90,6 +90,20 @@ pub fn of_parameter(unit: &str) -> Option<Unit> {
     }
 }
 
+/// A setting's value, written as TOML, as a number: bytes, nanoseconds, 1 for what is true. `None`:
+/// it is none.
+pub fn plain(toml: &str) -> Option<f64> {
+    match toml {
+        "true" => return Some(1.0),
+        "false" => return Some(0.0),
+        _ => {}
+    }
+    let text = toml.trim_matches('"');
+    let with_unit = || [Unit::Bytes(1), Unit::Time(1)].iter().find_map(|u| u.number(text).ok());
+    let number = toml.parse::<f64>().ok().filter(|x| x.is_finite());
+    number.or_else(|| with_unit().map(|n| n as f64))
+}
+
 fn by_end(key: &str) -> Option<Unit> {
     ENDS.iter().find(|(end, _)| key.ends_with(end)).map(|(_, unit)| *unit)
 }
@@ -223,6 +237,22 @@ mod tests {
         ] {
             let (why, way) = unit.number(text).expect_err(text);
             assert!(why.contains(what) && way.contains(help), "{text}: {why}; {way}");
+        }
+    }
+
+    #[test]
+    fn settings_are_numbers_in_bytes_and_nanoseconds() {
+        for (toml, x) in [
+            ("25", Some(25.0)),
+            ("0.5", Some(0.5)),
+            ("true", Some(1.0)),
+            ("\"4KiB\"", Some(4096.0)),
+            ("\"1.5us\"", Some(1500.0)),
+            ("\"3.4\"", None),
+            ("\"ext4\"", None),
+            ("[1]", None),
+        ] {
+            assert_eq!(plain(toml), x, "{toml}");
         }
     }
 

@@ -32,11 +32,27 @@ pub const BY_HALF: Factors = [(1, 2), (3, 2)];
 pub const BY_TWO: Factors = [(1, 2), (2, 1)];
 
 /// A factor in a name.
-fn factor((num, den): (u64, u64)) -> String {
+pub fn factor((num, den): (u64, u64)) -> String {
     if den == 1 { format!("x{num}") } else { format!("x{num}/{den}") }
 }
 
 impl Variation {
+    /// Both of one number of a device, whatever its preset says of it.
+    pub fn of_number(key: &str, value: u64, by: Factors) -> impl Iterator<Item = Variation> {
+        by.into_iter().map(move |by| Variation {
+            name: format!("{key} {}", factor(by)),
+            what: What::Device(key.to_owned(), value * by.0 / by.1),
+        })
+    }
+
+    /// The device's parameter that it changes, if it changes one.
+    pub fn device_key(&self) -> Option<&str> {
+        match &self.what {
+            What::Device(key, _) => Some(key),
+            _ => None,
+        }
+    }
+
     /// Both of one parameter of an experiment.
     pub fn of_own(key: &'static str, by: Factors) -> impl Iterator<Item = Variation> {
         by.into_iter().map(move |by| Variation {

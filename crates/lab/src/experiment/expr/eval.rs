@@ -8,6 +8,9 @@ use crate::experiment::sweep::{Part, Sweep};
 /// Most numbers that an expression may have under way.
 const NUMBERS_MAX: usize = 1_000_000;
 
+/// How names of settings begin, which are numbers of the file and not of a run.
+pub const SETTING: &str = "set.";
+
 /// Numbers by where they are: the choice of each axis, or nothing of one that was fixed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field(pub BTreeMap<Coordinates, f64>);
@@ -133,6 +136,13 @@ impl Eval<'_> {
             let x = (self.metrics)(point, name)
                 .map_err(|what| Wrong::new(expr.at.clone(), what, ""))?;
             out.insert(at, x);
+        }
+        // A setting that all points share is one number, wherever it is asked for.
+        let first = out.values().next().copied();
+        if let Some(x) = first.filter(|_| name.starts_with(SETTING))
+            && out.values().all(|y| *y == x)
+        {
+            return Ok(Field([(vec![None; axes], x)].into_iter().collect()));
         }
         Ok(Field(out))
     }

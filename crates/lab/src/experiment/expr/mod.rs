@@ -17,7 +17,7 @@ mod parse;
 
 use std::ops::Range;
 
-pub use eval::{Field, eval, part};
+pub use eval::{Field, SETTING, eval, part};
 pub use parse::parse;
 
 /// What is wrong with an expression: where in it, what, and the way out.
