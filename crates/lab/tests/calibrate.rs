@@ -12,7 +12,7 @@ use wp_lab::device_file;
 const REAL: &str = include_str!("testdata/calibrate/virtio-disk.json");
 
 fn load(op: Op, random: bool, kib: u32, depth: u32, sync_every: u32) -> Load {
-    Load { op, random, bytes: kib << 10, depth, jobs: 1, sync_every, host_ns: 0 }
+    Load { op, random, bytes: kib << 10, depth, jobs: 1, sync_every, forced: false, host_ns: 0 }
 }
 
 /// What fio would report of a load.
@@ -99,6 +99,31 @@ fn a_hidden_emmc_is_found_again_and_what_was_held_out_is_foretold() {
 }
 
 #[test]
+fn writes_that_are_durable_by_themselves_tell_what_a_flush_takes() {
+    let truth = [("flush_overhead_ns", 120_000), ("program_ns", 900_000)];
+    let mut loads = Vec::new();
+    for kib in [4, 16, 64, 256] {
+        loads.push(load(Op::Write, true, kib, 1, 0));
+        loads.push(Load { forced: true, ..load(Op::Write, true, kib, 1, 0) });
+    }
+    let text = hidden("ssd-128", &truth, &loads);
+    let mut doc: Value = serde_json::from_str(&text).expect("our own");
+    for job in doc["jobs"].as_array_mut().expect("jobs").iter_mut().skip(1).step_by(2) {
+        job["job options"]["sync"] = json!("1");
+        job["job options"]["filename"] = json!("/dev/sdx");
+    }
+    let input = parse("o.json", &doc.to_string()).expect("a report");
+    assert_eq!((input.measured.len(), input.skipped.len()), (8, 0), "{:?}", input.skipped);
+    assert!(input.measured.iter().any(|m| m.load.name() == "randwrite 4k depth 1 sync"));
+    let c = found("ssd", &input, None).expect("it can be fitted");
+    assert!(worst(&c, false) < 0.05 && worst(&c, true) < 0.1, "{:?}", c.told);
+    // One flush behind each write: its overhead and the page that it programs are told together.
+    let value = |key: &str| c.told.iter().find(|t| t.key == key).expect("of the class").value;
+    let flush = value("flush_overhead_ns") + value("program_ns");
+    assert!((flush as f64 / 1_020_000.0 - 1.0).abs() < 0.15, "{:?}", c.told);
+}
+
+#[test]
 fn what_nobody_measured_stays_assumed() {
     let loads = [load(Op::Write, true, 4, 1, 0), load(Op::Write, false, 64, 1, 0)];
     let text = hidden("emmc-16", &[("command_ns", 160_000)], &loads);
@@ -144,12 +169,19 @@ fn jobs_that_tell_nothing_of_a_drive_are_left_out_with_the_reason() {
     beside["groupid"] = json!(0);
     for (jobs, want) in [
         (vec![change("direct", "0")], "run it with direct=1"),
-        (vec![change("rw", "randrw")], "one direction at a time"),
+        (vec![change("rw", "randrw")], "rwmixread=50: what reads wait for writes"),
+        (vec![change("rw", "rw")], "run one job of rw=read and one of rw=write"),
+        (vec![change("rw", "randtrim")], "no class has a number that discards tell"),
+        (vec![change("rw", "wirte")], "rw=wirte: unknown"),
         (vec![change("bs", "512")], "no multiple of 4 KiB"),
         (vec![change("bsrange", "4k-8k")], "one size at a time"),
         (vec![change("rate_iops", "100")], "the host held it back"),
         (vec![change("iodepth", "x")], "iodepth=x is no number"),
-        (vec![change("sync", "1")], "use fsync=1"),
+        (
+            vec![change("sync", "1")],
+            "sync=1 on a file: the file system's own writes are in each latency",
+        ),
+        (vec![change("sync", "dsync")], "or with fsync=1"),
         (vec![few], "7 operations: fewer than"),
         (vec![job(0, &l, &f), beside], "put `stonewall` into each"),
     ] {

@@ -40,6 +40,9 @@ pub struct Load {
     pub jobs: u32,
     /// A sync after so many writes; 0 is never.
     pub sync_every: u32,
+    /// Is each write durable before it counts (O_SYNC)? By FUA where the drive has that, by a flush
+    /// behind it where not.
+    pub forced: bool,
     /// What a job takes between the end of an operation and the next.
     pub host_ns: u64,
 }
@@ -64,6 +67,9 @@ impl Load {
         }
         if self.sync_every > 0 {
             t += &format!(" fsync {}", self.sync_every);
+        }
+        if self.forced {
+            t += " sync";
         }
         t
     }
@@ -110,6 +116,10 @@ struct Flight {
     job: usize,
     given: Time,
     commands: u32,
+    /// Is it a flush of its own?
+    is_sync: bool,
+    /// Has a flush to follow before it ends?
+    to_flush: bool,
 }
 
 enum Wake {
@@ -271,7 +281,13 @@ impl Loop {
                 break;
             }
         }
-        self.flights.insert(owner, Flight { job, given: self.now, commands });
+        let to_flush = self.load.forced
+            && job != usize::MAX
+            && op == Op::Write
+            && self.device.limits().volatile_cache
+            && !self.device.limits().fua;
+        let is_sync = op == Op::Flush;
+        self.flights.insert(owner, Flight { job, given: self.now, commands, is_sync, to_flush });
         self.dispatch();
     }
 
@@ -287,8 +303,9 @@ impl Loop {
             let Some(Command { owner, op, at, sectors }) = self.ready.pop_front() else { return };
             self.id += 1;
             let data = if op.writes() { vec![Slice::zero(sectors * 512)] } else { Vec::new() };
-            let rq =
-                DevRequest { id: self.id, op, flags: Flags::NONE, at: Sector(at), sectors, data };
+            let by_itself = self.load.forced && op == Op::Write && limits.fua;
+            let flags = if by_itself { Flags::FUA } else { Flags::NONE };
+            let rq = DevRequest { id: self.id, op, flags, at: Sector(at), sectors, data };
             self.at_device.insert(self.id, (owner, is_flush));
             self.flushes += u32::from(is_flush);
             if let Admit::Busy(_) = self.device.submit(self.now, rq, &mut self.fx) {
@@ -312,17 +329,24 @@ impl Loop {
             self.failed |= done.status.is_err();
             let Some(flight) = self.flights.get_mut(&owner) else { continue };
             flight.commands -= 1;
-            if flight.commands == 0 {
-                self.end(owner, is_flush);
+            if flight.commands > 0 {
+                continue;
             }
+            if std::mem::take(&mut flight.to_flush) {
+                flight.commands = 1;
+                self.ready.push_back(Command { owner, op: Op::Flush, at: 0, sectors: 0 });
+                continue;
+            }
+            let is_sync = flight.is_sync;
+            self.end(owner, is_sync);
         }
     }
 
-    fn end(&mut self, owner: u64, is_flush: bool) {
+    fn end(&mut self, owner: u64, is_sync: bool) {
         let Some(flight) = self.flights.remove(&owner) else { return };
         let Some(job) = self.jobs.get_mut(flight.job) else { return };
         let took = self.now.since(flight.given).0;
-        if is_flush {
+        if is_sync {
             job.is_syncing = false;
             self.syncs = (self.syncs.0 + 1, self.syncs.1 + took);
         } else {

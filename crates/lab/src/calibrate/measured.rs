@@ -12,9 +12,9 @@ use super::load::{Figures, Load};
 use crate::drive;
 
 /// Fewer operations than that tell no mean.
-const OPERATIONS_MIN: u64 = 100;
+pub(super) const OPERATIONS_MIN: u64 = 100;
 /// What a host may take between two operations; more is idleness of another reason.
-const HOST_NS_MAX: f64 = 1e6;
+pub(super) const HOST_NS_MAX: f64 = 1e6;
 
 /// A load that was measured.
 #[derive(Clone, PartialEq, Debug)]
@@ -174,12 +174,9 @@ fn entry(job: &Value, global: &Map<String, Value>) -> Result<Measured, String> {
         "write" => (Op::Write, false),
         "randread" => (Op::Read, true),
         "randwrite" => (Op::Write, true),
-        other => return Err(format!("rw={other}: one direction at a time can be compared")),
+        other => return Err(no_pattern(other, &options)),
     };
-    let direct_sync = options.text(&["sync"]).is_some_and(|v| v != "0" && v != "none");
-    if direct_sync {
-        return Err("sync=1: how the host forces each write is not told; use fsync=1".to_owned());
-    }
+    let forced = op == Op::Write && is_forced(&options)?;
     let bs = options.text(&["bs", "blocksize"]).unwrap_or_else(|| "4k".to_owned());
     if options.text(&["bsrange", "bssplit", "bs_unaligned"]).is_some() || bs.contains([',', '-']) {
         return Err("several sizes: one size at a time can be compared".to_owned());
@@ -198,11 +195,50 @@ fn entry(job: &Value, global: &Map<String, Value>) -> Result<Measured, String> {
     let (fsync, fdatasync) = (options.count("fsync", 0)?, options.count("fdatasync", 0)?);
     let sync_every = if op == Op::Write { fsync.max(fdatasync) } else { 0 };
     let jobs = options.count("numjobs", 1)?;
-    let load = Load { op, random, bytes, depth, jobs, sync_every, host_ns: 0 };
+    let load = Load { op, random, bytes, depth, jobs, sync_every, forced, host_ns: 0 };
     if !(1..=65_536).contains(&depth) || !(1..=256).contains(&jobs) {
         return Err(format!("{}: more at once than can be compared", load.name()));
     }
     figures(job, load)
+}
+
+/// Why a pattern is none that a drive can be asked for alone, and the way out.
+fn no_pattern(rw: &str, options: &Options<'_>) -> String {
+    let share = options.text(&["rwmixread"]).or_else(|| {
+        let writes: u32 = options.text(&["rwmixwrite"])?.parse().ok()?;
+        Some(100u32.saturating_sub(writes).to_string())
+    });
+    let share = share.unwrap_or_else(|| "50".to_owned());
+    match rw {
+        "rw" | "readwrite" | "randrw" => {
+            let one = if rw == "randrw" { "rand" } else { "" };
+            format!(
+                "rw={rw} with rwmixread={share}: what reads wait for writes is no number of a \
+                 class; run one job of rw={one}read and one of rw={one}write"
+            )
+        }
+        "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => {
+            format!("rw={rw}: no class has a number that discards tell; run reads and writes")
+        }
+        other => format!("rw={other}: unknown; run read, write, randread or randwrite"),
+    }
+}
+
+/// Is each write made durable before it counts (`sync=1`, `sync=sync`, `sync=dsync`)? Errors: on a
+/// file, where the file system's own writes are in it.
+fn is_forced(options: &Options<'_>) -> Result<bool, String> {
+    let sync = options.text(&["sync"]).unwrap_or_default();
+    if matches!(sync.as_str(), "" | "0" | "none") {
+        return Ok(false);
+    }
+    let file = options.text(&["filename"]).unwrap_or_default();
+    if file.starts_with("/dev/") {
+        return Ok(true);
+    }
+    Err(format!(
+        "sync={sync} on a file: the file system's own writes are in each latency; run it on the \
+         device itself (filename=/dev/...), or with fsync=1"
+    ))
 }
 
 fn figures(job: &Value, mut load: Load) -> Result<Measured, String> {
@@ -308,7 +344,8 @@ fn point<'t>(field: &impl Fn(&str) -> &'t str) -> Result<Measured, NoPoint> {
     let (jobs, sync_every) = (count("jobs", 1, 256)?.max(1), count("fsync", 0, 1 << 20)?);
     let figures =
         Figures { iops: real("iops")?, mean_ns: real("lat_us")?.map(|us| us * 1e3), sync_ns: None };
-    let load = Load { op, random, bytes, depth, jobs, sync_every, host_ns: 0 };
+    let forced = false;
+    let load = Load { op, random, bytes, depth, jobs, sync_every, forced, host_ns: 0 };
     Ok(Measured { load: with_host(load, &figures), figures, p99_ns: None, source: String::new() })
 }
 
@@ -338,7 +375,8 @@ fn zoned(name: &str, points: &[drive::Point]) -> Input {
         let figures =
             Figures { iops: p.iops, mean_ns: p.mean_us.map(|us| us * 1e3), sync_ns: None };
         let (bytes, depth, jobs) = (p.size, p.depth, p.zones);
-        let load = Load { op, random, bytes, depth, jobs, sync_every: 0, host_ns: 0 };
+        let (sync_every, forced) = (0, false);
+        let load = Load { op, random, bytes, depth, jobs, sync_every, forced, host_ns: 0 };
         let source = format!("{name}: {}", p.source);
         let load = with_host(load, &figures);
         input.measured.push(Measured { load, figures, p99_ns: None, source });

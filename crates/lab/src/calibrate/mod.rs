@@ -1,8 +1,8 @@
 //! From measurements of a real drive to a preset, with the error of what was held out.
 //!
-//! Picture:    reports of fio, lists of points -> [`Input`] -> loads, of which some are held out ->
-//!             numbers of a [`Class`] that the others tell (`fit`) -> a device file, and the
-//!             model beside every measured value.
+//! Picture:    reports of fio, lists of points, block traces -> [`Input`] -> loads, of which some
+//!             are held out -> numbers of a [`Class`] that the others tell (`fit`) -> a device
+//!             file, and the model beside every measured value.
 //! Laws:       1. a number is fitted only if the fitted loads tell it from all others; what they do
 //!                not tell stays as the class has it, and is `assumed`;
 //!             2. held out: of the loads of one operation, pattern and sync, sorted by size, jobs
@@ -189,9 +189,10 @@ fn split(measured: &[Measured], held: Option<&[Held]>) -> Vec<bool> {
     if let Some(held) = held {
         return measured.iter().map(|m| held.iter().any(|h| h.holds(&m.load))).collect();
     }
-    let mut families: BTreeMap<(Op, bool, bool), Vec<usize>> = BTreeMap::new();
+    let mut families: BTreeMap<(Op, bool, bool, bool), Vec<usize>> = BTreeMap::new();
     for (i, m) in measured.iter().enumerate() {
-        families.entry((m.load.op, m.load.random, m.load.sync_every > 0)).or_default().push(i);
+        let l = m.load;
+        families.entry((l.op, l.random, l.sync_every > 0, l.forced)).or_default().push(i);
     }
     let mut out = vec![false; measured.len()];
     for family in families.values().filter(|f| f.len() > 2) {
@@ -331,7 +332,7 @@ fn usable(
     }
     let key = |m: &Measured| {
         let l = m.load;
-        (l.op, l.random, l.sync_every, l.bytes, l.jobs, l.depth)
+        (l.op, l.random, l.sync_every, l.forced, l.bytes, l.jobs, l.depth)
     };
     measured.sort_by_key(key);
     Ok((measured, refused))
