@@ -436,3 +436,67 @@ fn a_device_of_ones_own_stands_where_a_preset_does() {
     let want = "my.toml:4:1: fixed has no parameter `latancy_ns`; did you mean `latency_ns`?";
     assert!(a.code == 2 && a.stderr.contains(want), "{}", a.stderr);
 }
+
+/// Loads one after the other on one file that is there.
+const JOBS: &str = "[global]\nfilename=f\nsize=32m\ndirect=1\nioengine=psync\noverwrite=1\n\
+    stonewall\n[fill]\nrw=write\nbs=1m\nend_fsync=1\n";
+
+#[test]
+fn calibrate_finds_a_hidden_drive_again_in_its_block_trace() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut jobs = JOBS.to_owned();
+    for (n, (rw, bs, more)) in [
+        ("randread", "4k", ""),
+        ("randread", "16k", ""),
+        ("randread", "64k", ""),
+        ("randread", "4k", "numjobs=4\n"),
+        ("randwrite", "4k", ""),
+        ("randwrite", "16k", ""),
+        ("randwrite", "64k", ""),
+        ("randwrite", "4k", "fdatasync=1\n"),
+        ("randwrite", "16k", "fdatasync=1\n"),
+        ("randwrite", "64k", "fdatasync=1\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        jobs += &format!("[j{n}]\nrw={rw}\nbs={bs}\nnumber_ios=400\n{more}");
+    }
+    std::fs::write(dir.path().join("j.fio"), jobs).expect("written");
+    let truth = [("read_ns", 85_000), ("write_overhead_ns", 30_000), ("program_ns", 900_000)];
+    let numbers: String = truth.iter().map(|(key, n)| format!(",{key}={n}")).collect();
+    let device = format!("ssd-128{numbers}");
+    let run =
+        ["run", "--fs", "ext4", "--device", &device, "--workload", "fio,job=j.fio", "--out", "r"];
+    let a = writepath(dir.path(), &run);
+    assert_eq!(a.code, 0, "{}", a.stderr);
+    let folder =
+        a.stdout.lines().find_map(|l| l.strip_prefix("result: ")).unwrap_or("r").to_owned();
+    let to = ["trace", &folder, "--to", "blktrace", "--out", "t.blktrace.0"];
+    let a = writepath(dir.path(), &to);
+    assert_eq!(a.code, 0, "{}", a.stderr);
+    let a = writepath(dir.path(), &["calibrate", "t", "--class", "ssd", "--json"]);
+    assert_eq!(a.code, 0, "{}{}", a.stdout, a.stderr);
+    let doc: Value = serde_json::from_str(&a.stdout).expect("one JSON document");
+    let loads: Vec<&str> =
+        doc["loads"].as_array().expect("loads").iter().filter_map(|l| l["load"].as_str()).collect();
+    let is_deep = |l: &&str| l.starts_with("randread 4k depth ") && !l.ends_with(" 1");
+    assert!(loads.iter().any(|l| is_deep(&l)), "{loads:?}");
+    for load in ["randread 4k depth 1", "randwrite 16k depth 1", "randwrite 4k depth 1 fsync 1"] {
+        assert!(loads.contains(&load), "{load}: {loads:?}\n{}", doc["not_used"]);
+    }
+    for (key, value) in truth {
+        let found = doc["numbers"].as_array().expect("numbers").iter().find(|n| n["name"] == key);
+        let found = found.expect("of the class");
+        let error = found["value"].as_f64().expect("a number") / f64::from(value) - 1.0;
+        assert!(found["fitted"] == true && error.abs() < 0.15, "{key} is {value}: {found}");
+    }
+    // A trace that is cut short tells nothing.
+    let bytes = std::fs::read(dir.path().join("t.blktrace.0")).expect("there");
+    std::fs::write(dir.path().join("short.blktrace.0"), &bytes[..4000]).expect("written");
+    let a = writepath(dir.path(), &["calibrate", "short", "--class", "ssd", "--torn-ok"]);
+    assert_eq!(a.code, 2);
+    assert!(a.stderr.contains("too short a trace"), "{}", a.stderr);
+    let a = writepath(dir.path(), &["calibrate", "short", "--class", "ssd"]);
+    assert!(a.code == 2 && a.stderr.contains("short.blktrace.0"), "{}", a.stderr);
+}

@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Untold};
-use wp_lab::calibrate::{calibrate, parse};
+use wp_base::event::{Flags, Op};
+use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Untold};
+use wp_lab::calibrate::{calibrate, parse, recorded};
+use wp_trace::{Action, File, Format, Request, Requests, Select, Trace, TraceError};
 
+use super::replay::input_files;
 use crate::output::{Exit, Out};
 
 const FITS: &str = "a string takes everything";
@@ -25,7 +28,8 @@ const PROGRESS: Duration = Duration::from_millis(200);
 pub struct Args {
     /// Reports of `fio --output-format=json` (direct=1, a job a load, `stonewall` between them), or
     /// lists with the columns op,bs,qd,iops,lat_us and, if wanted, jobs and fsync.
-    /// docs/calibrate.md has the jobs.
+    /// docs/calibrate.md has the jobs. Or block traces of `blktrace` (binary): of NAME that is not
+    /// there, NAME.blktrace.0 and those of the other CPUs.
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// What the drive is: ssd, emmc, fixed, plain (one command after the other) or zns.
@@ -39,6 +43,12 @@ pub struct Args {
     /// `none` holds out nothing. If left out, about a third by rule.
     #[arg(long, value_name = "KEYS")]
     hold_out: Vec<String>,
+    /// Device of a block trace (8,16), where it tells of two.
+    #[arg(long, value_name = "MAJ,MIN")]
+    from: Option<String>,
+    /// Take a block trace that is cut off within its last record up to there.
+    #[arg(long)]
+    torn_ok: bool,
     /// File to write the device to; nothing is written if left out.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -51,16 +61,12 @@ type Wrong = (&'static str, String, &'static str);
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     let mut input = Input::default();
     for path in &a.inputs {
-        let text = match read(path) {
-            Ok(text) => text,
-            Err(e) => return out.host_error(path, &e),
-        };
-        match parse(&path.display().to_string(), &text) {
+        match one(a, path, out) {
             Ok(more) => {
                 input.measured.extend(more.measured);
                 input.skipped.extend(more.skipped);
             }
-            Err(e) => return out.fail(Exit::Usage, "input", &e, "docs/calibrate.md"),
+            Err(code) => return code,
         }
     }
     let (class, base, given, held) = match asked(a) {
@@ -86,6 +92,47 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     let exit = if found.interrupted { Exit::Interrupted } else { Exit::Ok };
     out.answer(exit, &document(a, &found), &print(a, &found))
+}
+
+/// Reads an input; on failure says why and with which code to end.
+fn one(a: &Args, path: &Path, out: &Out) -> Result<Input, ExitCode> {
+    let files = input_files(std::slice::from_ref(&path.to_owned()), out);
+    let first = files.first().map_or(path, PathBuf::as_path);
+    let mut head = Vec::new();
+    let opened = std::fs::File::open(first).and_then(|f| f.take(4).read_to_end(&mut head));
+    opened.map_err(|e| out.host_error(first, &e))?;
+    let wrong = |what: &str, help: &str| out.fail(Exit::Usage, "input", what, help);
+    let name = path.display().to_string();
+    if wp_trace::blktrace::begins(&head) {
+        let served = served(a, &files, out)?;
+        return recorded(&name, &served).map_err(|e| {
+            wrong(&e, "record some seconds of each load with blktrace; docs/calibrate.md has which")
+        });
+    }
+    let text = read(path).map_err(|e| out.host_error(path, &e))?;
+    parse(&name, &text).map_err(|e| wrong(&e, "docs/calibrate.md"))
+}
+
+/// The requests of a trace that were given to a driver and completed, in the order of dispatch.
+fn served(a: &Args, paths: &[PathBuf], out: &Out) -> Result<Vec<Served>, ExitCode> {
+    let mut files = Vec::new();
+    for path in paths {
+        let from = std::fs::File::open(path).map_err(|e| out.host_error(path, &e))?;
+        files.push(File { name: path.display().to_string(), from: Box::new(from) });
+    }
+    let wrong = |e: TraceError| out.fail(Exit::Usage, "trace", &e.to_string(), &e.help);
+    let mut trace = Trace::open(files, Some(Format::Blktrace), a.torn_ok).map_err(wrong)?;
+    let select = Select { device: a.from.clone(), action: Some(Action::Issue) };
+    let mut all = Vec::new();
+    for request in Requests::new(&mut trace, select) {
+        let Request { event: e, done_ns } = request.map_err(wrong)?;
+        let Some(done_ns) = done_ns else { continue };
+        let op = if e.zeroes { Op::Discard } else { e.op };
+        let forced = e.flags.has(Flags::FUA) || e.flags.has(Flags::PREFLUSH);
+        let (at, sectors, issued_ns) = (e.at.0, e.sectors, e.at_ns);
+        all.push(Served { op, forced: forced && op == Op::Write, at, sectors, issued_ns, done_ns });
+    }
+    Ok(all)
 }
 
 fn read(path: &Path) -> std::io::Result<String> {

@@ -14,6 +14,7 @@
 mod fit;
 mod load;
 mod measured;
+mod recorded;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,7 @@ use crate::device_file::{DeviceFile, Number};
 pub use fit::Untold;
 pub use load::{Figures, Load, run as run_load};
 pub use measured::{Input, Measured, parse};
+pub use recorded::{Served, recorded};
 
 /// Farthest that a number may be from the class's: that many times.
 const FACTOR_MAX: f64 = 100.0;

@@ -18,7 +18,7 @@ mod record;
 mod stream;
 
 use record::HEADER_BYTES;
-pub(crate) use record::begins;
+pub use record::begins;
 pub use record::{Header, Raw};
 pub(crate) use stream::Records;
 

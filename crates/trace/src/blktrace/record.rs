@@ -129,7 +129,7 @@ impl Raw {
 }
 
 /// Does a file begin with a record?
-pub(crate) fn begins(bytes: &[u8]) -> bool {
+pub fn begins(bytes: &[u8]) -> bool {
     let Some(magic) = bytes.first_chunk::<4>() else { return false };
     [u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)].iter().any(|m| m & !0xff == MAGIC)
 }
