@@ -149,6 +149,28 @@ fn report(
     answer.finish(a, out)
 }
 
+/// Flushes of which no completion is told (kernels before 3.9 trace a flush's `D` and no `C`), each
+/// with the moment when it is over: what waited for it is dispatched by its interrupt, or ends (a
+/// completion without sectors).
+fn flushes_without_end(r: &RunOutcome) -> Vec<(&TraceLine, i64)> {
+    let is_flush = |l: &TraceLine| l.action == 'D' && l.sectors == 0;
+    let ends_own = |l: &TraceLine| l.action == 'C' && l.sectors == 0 && l.rwbs.starts_with('F');
+    if r.lines.iter().any(ends_own) {
+        return Vec::new();
+    }
+    let shows_end = |l: &&TraceLine| match l.action {
+        'D' => Issuer::of(&l.comm) == Issuer::Swapper,
+        'C' => l.sectors == 0,
+        _ => false,
+    };
+    let flushes = r.lines.iter().enumerate().filter(|(_, l)| is_flush(l));
+    let ended = flushes.filter_map(|(n, sent)| {
+        let end = r.lines[n + 1..].iter().find(shows_end)?;
+        Some((sent, end.ns_from_fsync_start))
+    });
+    ended.collect()
+}
+
 /// The traces of ten files (the paper's number): each request with its dispatch and its completion,
 /// nanoseconds from the fsync's call, and what is on disk when the fsync returns, by file.
 fn traces(runs: &[RunOutcome]) -> serde_json::Value {
@@ -168,6 +190,7 @@ fn traces(runs: &[RunOutcome]) -> serde_json::Value {
                 _ => {}
             }
         }
+        requests.extend(flushes_without_end(r));
         requests.sort_by_key(|(sent, done)| (sent.ns_from_fsync_start, *done));
         let requests: Vec<serde_json::Value> = requests
             .into_iter()
@@ -308,4 +331,28 @@ fn nulls(t: &mut String, nulls: &Nulls) {
     }
     let all = [ours, counts, log, no_era].map(|v| format!("{v:>9.3}")).concat();
     writeln!(t, "{:<32}{:>9}{all}\n", "mean distance", "").expect(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wp_lab::paper::ext4_fsync::{RunPlan, run};
+
+    #[test]
+    fn the_flushes_of_an_fsync_are_in_the_trace_of_every_era() {
+        for era in ["3.4", "3.8", "4.6"] {
+            let plan = RunPlan { watch: 3, ..RunPlan::paper(era, "extend", 10, 1) };
+            let doc = traces(&[run(&plan).expect("it runs")]);
+            let end = doc[0]["fsync_ns"].as_i64().expect("a time");
+            let requests = doc[0]["requests"].as_array().expect("a list");
+            let flushes: Vec<[i64; 2]> = requests
+                .iter()
+                .filter(|r| r["class"] == "flush")
+                .map(|r| ["from_ns", "to_ns"].map(|k| r[k].as_i64().expect("a time")))
+                .filter(|[from, _]| *from <= end)
+                .collect();
+            assert!(flushes.len() >= 2, "{era}: before the record and behind it: {flushes:?}");
+            assert!(flushes.iter().all(|[from, to]| from < to && *to <= end), "{era}: {flushes:?}");
+        }
+    }
 }

@@ -9,8 +9,8 @@ texts! {
     EXT4_SETUP: "Ext4 of eras 3.4, 3.8 and 4.6, CFQ, on a partition laid out as the paper's (29 GiB at sector 187035648). PC: class of a 128 GB SATA SSD, i7-4770; phone: 16 GB eMMC, Snapdragon 800. All numbers below are predictions.",
         "3.4, 3.8, 4.6 시기의 Ext4, CFQ 스케줄러, 논문과 같은 파티션 배치(29 GiB, 섹터 187035648부터). PC는 128 GB SATA SSD급과 i7-4770, 휴대전화는 16 GB eMMC와 Snapdragon 800입니다. 아래 값은 모두 예측입니다.";
     EXT4_TRACE_TITLE: "One fsync among ten files, kernel {0}, {1}", "파일 10개 중 하나의 fsync(), 커널 {0}, {1}";
-    EXT4_TRACE_CAPTION: "Each bar is a request from its dispatch to its completion, in the lane of the task that dispatched it. Columns are moments, not to scale.",
-        "막대는 요청 하나의 디스패치부터 완료까지이며, 디스패치한 태스크의 줄에 그렸습니다. 세로 칸은 시점이며 길이는 시간에 비례하지 않습니다.";
+    EXT4_TRACE_CAPTION: "Each bar is a request from its dispatch to its completion, in the lane of the task that dispatched it. Columns are moments, not to scale. Traces of 3.4 and 3.8 have no completion of a flush: it is drawn until what waited for it goes on.",
+        "막대는 요청 하나의 디스패치부터 완료까지이며, 디스패치한 태스크의 줄에 그렸습니다. 세로 칸은 시점이며 길이는 시간에 비례하지 않습니다. 3.4와 3.8의 트레이스에는 플러시의 완료가 없으므로, 플러시를 기다리던 요청이 이어지는 시점까지 그렸습니다.";
     EXT4_TRACE_NUMBER: "Trace, §4.2–4.3", "트레이스, §4.2–4.3";
     EXT4_MATRIX_TITLE: "Sectors dispatched, by phase, blocks and task", "단계·블록·태스크별로 디스패치된 섹터 수";
     EXT4_MATRIX_CAPTION: "3 KB written to each of ten files, fsync of the last, then 76 s of watching. “later” are seconds after the fsync was called: the flusher, the second commit, the checkpoint. How data is split into requests is not judged.",
