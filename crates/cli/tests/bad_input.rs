@@ -163,3 +163,33 @@ fn every_list_is_one_json_document() {
         assert!(doc[what].as_array().is_some_and(|v| !v.is_empty()), "{what}");
     }
 }
+
+#[test]
+fn a_size_that_is_too_small_is_told_with_the_least_that_will_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for fs in ["nilfs2", "f2fs", "btrfs"] {
+        let path = dir.path().join(fs);
+        let path = path.to_str().expect("text");
+        let a = writepath(&["mkfs", fs, path, "--size", "1M"]);
+        assert_eq!(a.code, 2, "{fs}: {}", a.stderr);
+        let least = a.stderr.split("--size ").nth(1).expect("a size").split(';').next();
+        let least = least.expect("its end");
+        assert!(a.stderr.contains("1048576 bytes are too few for"), "{}", a.stderr);
+        let a = writepath(&["mkfs", fs, path, "--size", least]);
+        assert_eq!(a.code, 0, "{fs} of {least}: {}", a.stderr);
+        let less: u64 = least.trim_end_matches('M').parse().expect("a number");
+        let a = writepath(&["mkfs", fs, path, "--force", "--size", &format!("{}M", less - 1)]);
+        assert_eq!(a.code, 2, "{fs}: a MiB less does, too");
+    }
+}
+
+#[test]
+fn a_program_that_is_no_file_is_told_and_names_are_the_way_out() {
+    let a = writepath(&["crash", "nothing.txt"]);
+    assert_eq!(a.code, 2);
+    let (error, help) = a.stderr.split_once("\nhelp: ").expect("both");
+    assert_eq!(error, "error: nothing.txt: no such file");
+    assert!(help.contains("seq-2") && help.contains("*.fio"), "{help}");
+    let a = writepath(&["crash", "seq-9"]);
+    assert!(a.stderr.contains("help: writepath crash --help"), "{}", a.stderr);
+}

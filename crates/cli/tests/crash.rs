@@ -102,6 +102,7 @@ fn a_failure_is_reduced_shown_by_its_line_and_replayed_from_its_reproducer() {
     // As a shell would have it.
     let line = line.replacen("writepath", env!("CARGO_BIN_EXE_writepath"), 1);
     let shown = Command::new("sh").arg("-c").arg(&line).output().expect("it runs");
+    assert_eq!(shown.status.code(), Some(1), "it shows a broken rule");
     let shown = String::from_utf8(shown.stdout).expect("text");
     assert!(shown.contains("O4-lost-sync broken"), "{line}\n{shown}");
     assert!(shown.contains("The power goes"), "{shown}");

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
-use wp_base::Sector;
+use wp_base::{FsError, Sector};
+use wp_vfs::{FsEntry, Options};
 
 use crate::output::{Exit, Out};
 
@@ -45,6 +46,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     let medium = match (fs.mkfs)(&options, bytes) {
         Ok(m) => m,
+        Err(FsError::NoSpace) => return too_small((fs, &options), bytes, out),
         Err(e) => return out.fs_error("mkfs", &e),
     };
     if let Err(e) = wp_lab::files::save(&medium, Sector(0), bytes, &a.image) {
@@ -54,4 +56,36 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         "schema": "writepath.mkfs/1", "fs": fs.name, "image": a.image, "size_bytes": bytes,
     });
     out.result(&doc, &format!("{}: {} of {bytes} bytes\n", a.image.display(), fs.name))
+}
+
+/// Sizes are looked for in steps of so much, up to so much.
+const STEP: u64 = 1 << 20;
+const MOST: u64 = 1 << 40;
+
+/// Says how large the file system has to be at least.
+fn too_small((fs, options): (&FsEntry, &Options), bytes: u64, out: &Out) -> ExitCode {
+    let what = format!("mkfs: {bytes} bytes are too few for {} with these options", fs.name);
+    match least(fs, options, bytes) {
+        Some(mib) => {
+            let least = format!("at least --size {mib}M; options of mkfs change that");
+            out.fail(Exit::Usage, "too-small", &what, &least)
+        }
+        None => out.fail(Exit::Usage, "too-small", &what, "a larger --size, or other options"),
+    }
+}
+
+/// The least size in MiB that will do, if one up to [`MOST`] does: by doubling, then by halves.
+fn least(fs: &FsEntry, options: &Options, bytes: u64) -> Option<u64> {
+    let does = |steps: u64| (fs.mkfs)(options, steps * STEP).is_ok();
+    let mut low = bytes / STEP;
+    let mut high = low.max(1);
+    while !does(high) {
+        low = high;
+        high = high.checked_mul(2).filter(|h| *h <= MOST / STEP)?;
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if does(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
 }

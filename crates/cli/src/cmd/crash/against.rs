@@ -27,7 +27,7 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
     };
     let there = match campaign(&other) {
         Ok(c) => c,
-        Err(e) => return out.fail(Exit::Usage, "crash", &e, "writepath crash --help"),
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
     };
     let stop = interrupt(out);
     let live = std::io::stderr().is_terminal();

@@ -220,13 +220,29 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
     if path.extension().is_some_and(|e| e == "fio") {
         return jobs(path);
     }
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        format!(
-            "{}: {e}; or one of seq-1, seq-2, wild, db-1, or the steps of a program with ; between",
-            path.display()
-        )
+    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => format!("{}: no such file", path.display()),
+        _ => format!("{}: {e}", path.display()),
     })?;
     Program::parse(&text).map(Source::Text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// The way out of a campaign that cannot be.
+fn way_out(a: &Args) -> &'static str {
+    let is_name = source_is_made(&a.programs) || a.programs.contains([' ', ';', '\n']);
+    match is_name || Path::new(&a.programs).exists() {
+        true => "writepath crash --help",
+        false => {
+            "a file with a program, a fio job (*.fio), a name (seq-2, wild, db-1), or steps with ; \
+             between: 'open 0 a rw,creat; fsync 0'"
+        }
+    }
+}
+
+/// Is it a name of programs that are made up?
+fn source_is_made(programs: &str) -> bool {
+    let by_name = programs == "wild" || NAMED.iter().any(|(name, _)| *name == programs);
+    by_name || programs.starts_with("seq-") || programs.starts_with("db-")
 }
 
 /// The calls of a fio job file. Errors: what is wrong in it, with its place.
@@ -361,7 +377,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     let campaign = match campaign(a) {
         Ok(c) => c,
-        Err(e) => return out.fail(Exit::Usage, "crash", &e, "writepath crash --help"),
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, way_out(a)),
     };
     if let Some(state) = &a.state {
         return show::run(a, &campaign, state, out);

@@ -40,7 +40,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
     });
     let campaigns = match campaigns {
         Ok(c) => c,
-        Err(e) => return out.fail(Exit::Usage, "crash", &e, "writepath crash --help"),
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
     };
     let stop = interrupt(out);
     let line = "a string takes it";

@@ -1,4 +1,4 @@
-//! `crash --state`: one state.
+//! `crash --state`: one state. Exit code 1 if it breaks a rule, as of a campaign that meets one.
 
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -76,6 +76,7 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
         "violations": violations.iter().map(super::report::violation_document).collect::<Vec<_>>(),
         "why": wrong.iter().map(|(_, why)| why).collect::<Vec<_>>(),
     });
+    let exit = if wrong.is_empty() { Exit::Ok } else { Exit::No };
     let wrong = match wrong.is_empty() {
         true => "No rule is broken.\n".to_owned(),
         false => wrong
@@ -85,5 +86,5 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
             .collect(),
     };
     let text = format!("{program}\n{timeline}\nAfter recovery:\n{files}\n{wrong}");
-    out.answer(Exit::Ok, &doc, &text)
+    out.answer(exit, &doc, &text)
 }
