@@ -6,6 +6,7 @@ use serde::Serialize;
 use wp_workload::fio::{Diagnostic, Place};
 
 use super::expr::{self, Expr, Wrong};
+use super::known::is_count;
 use super::metric;
 use super::read::{Fields, real, suggest, wrong};
 use super::source::{Item, Value};
@@ -320,7 +321,7 @@ pub struct Answered {
 pub fn judge(said: &Said, sweep: &Sweep, rows: &[Row], seeds: Range<u64>) -> Answered {
     let mean = |point: usize, name: &str| {
         let of = of_point(rows, point);
-        let summary = metric_of(&of, name);
+        let summary = metric_of(&of, name).filter(|_| is_count(name, rows));
         summary.map(|s| s.mean).ok_or_else(|| missing(sweep, &of, point, name))
     };
     let ours = expr::eval(&said.expr, sweep, &said.fixed, &mean);
