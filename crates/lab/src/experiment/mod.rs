@@ -33,7 +33,7 @@ mod units;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use wp_workload::fio::{Diagnostic, Severity};
 
@@ -81,6 +81,8 @@ pub struct Experiment {
     pub resolved: String,
     /// The files that it reads, by their names in the results.
     pub inputs: BTreeMap<String, Vec<u8>>,
+    /// Where those are on the host: workloads read them again.
+    hosts: BTreeMap<String, PathBuf>,
 }
 
 impl Experiment {
@@ -106,6 +108,16 @@ impl Experiment {
         let place = self.sweep.describe(point);
         let place = if place.is_empty() { self.name.clone() } else { place };
         format!("{place}, seed {seed}")
+    }
+
+    /// The files that a point's workload reads again when it is run: where, and what is in them.
+    pub fn read_again(&self, setup: &Setup) -> Vec<(&Path, &[u8])> {
+        // Programs were read whole, before.
+        if matches!(setup.work.kind, work::Kind::Program(_)) {
+            return Vec::new();
+        }
+        let of = |name: &String| Some((&**self.hosts.get(name)?, &**self.inputs.get(name)?));
+        setup.inputs.iter().filter_map(of).collect()
     }
 
     /// Builds and mounts each machine once, which is what options of mkfs and mount are checked by,
@@ -248,6 +260,7 @@ fn experiment(
         claims,
         resolved,
         inputs: files.inputs,
+        hosts: files.hosts,
     })
 }
 
