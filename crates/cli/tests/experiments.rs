@@ -122,6 +122,23 @@ fn a_result_has_all_that_it_takes_to_do_it_again() {
 }
 
 #[test]
+fn report_shows_an_experiment_with_its_figures_and_claims() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let numbers = "\"workload.vars.BS\" = [\"4096\", \"8192\"]";
+    let few = |s: String| s.replace("\"workload.vars.BS\" = [\"4k\", \"8k\"]", numbers);
+    let (file, page) = (small(dir.path(), few), dir.path().join("page.html"));
+    let out = dir.path().join("results");
+    let folder = result(&writepath(&["run", text(&file), "--out", text(&out)]));
+    let a = writepath(&["report", text(&folder), "--out", text(&page)]);
+    assert_eq!((a.code, a.stderr.as_str()), (Some(0), ""), "{}", a.stdout);
+    assert!(a.stdout.contains(": 0 papers, 1 runs, "), "{}", a.stdout);
+    let html = std::fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("write_iops over workload.vars.BS"), "a figure of what is swept");
+    assert!(!html.contains(" over point"), "the number of a point is no axis");
+    assert!(html.contains("min(sync_ios)") && html.contains("✓ "), "its claim");
+}
+
+#[test]
 fn shards_put_together_are_the_bytes_of_the_whole() {
     let dir = tempfile::tempdir().expect("a directory");
     let (file, out) = (small(dir.path(), |s| s), dir.path().join("results"));
@@ -146,6 +163,19 @@ fn shards_put_together_are_the_bytes_of_the_whole() {
     assert!(few.stderr.contains("4 of 12 runs are missing, as fs.era="), "{}", few.stderr);
     let twice = merge(&[&shards[0], &shards[1], &shards[2], &shards[0]]);
     assert!(twice.code == Some(2) && twice.stderr.contains("is there twice"), "{}", twice.stderr);
+    // A shard of another job file is of another experiment, whatever its settings say.
+    std::fs::write(dir.path().join("jobs/more.inc"), MORE.replace("64k", "128k")).expect("written");
+    let other = result(&shard("3/3"));
+    assert_ne!(other, shards[2]);
+    let mixed = merge(&[&shards[0], &shards[1], &other]);
+    assert_eq!(mixed.code, Some(2), "{}", mixed.stdout);
+    assert!(mixed.stderr.contains("inputs/jobs/more.inc is not the same"), "{}", mixed.stderr);
+    // Nor is one whose files were changed since.
+    std::fs::write(other.join("inputs/jobs/more.inc"), MORE).expect("written");
+    let changed = merge(&[&shards[0], &shards[1], &other]);
+    assert_eq!(changed.code, Some(2), "{}", changed.stdout);
+    let said = "inputs/jobs/more.inc is not what was written";
+    assert!(changed.stderr.contains(said), "{}", changed.stderr);
     let none = merge(&[dir.path()]);
     assert!(none.code == Some(74) && none.stderr.contains("MANIFEST.json"), "{}", none.stderr);
     let grown = small(dir.path(), |s| s.replace("\"8k\"", "\"16k\""));

@@ -1,8 +1,9 @@
 //! Which states of a frame are looked at.
 //!
 //! A frame adds the states that contain one of its new units; all others were states of an earlier
-//! frame. Up to [`Plan::complete`] units in doubt every one is visited; beyond, the named families
-//! below, then seeded samples.
+//! frame. So a walk over all frames visits those ([`of_frame`]); a cut at one instant may leave any
+//! ([`of_instant`]). Up to [`Plan::complete`] units in doubt every one is visited; beyond, the
+//! named families below, then seeded samples.
 
 use std::collections::BTreeSet;
 
@@ -75,8 +76,8 @@ pub struct Visited {
     pub complete: bool,
 }
 
-/// Calls `visit` for each state of frame `number` that is looked at, every one once; stops when it
-/// returns false.
+/// Calls `visit` for each state that frame `number` adds and that is looked at, every one once;
+/// stops when it returns false.
 pub fn of_frame(
     history: &History,
     number: usize,
@@ -84,21 +85,46 @@ pub fn of_frame(
     seed: u64,
     visit: &mut dyn FnMut(&Kept) -> bool,
 ) -> Visited {
+    let added = history.frames[number].new;
+    if number > 0 && added == 0 {
+        let of_log2 = history.frames[number].live.len() as u32;
+        return Visited { states: 0, of_log2, complete: true };
+    }
+    // Before the first frame there is none that has its states.
+    states(history, number, (plan, seed), (number > 0).then_some(added), visit)
+}
+
+/// The same of all states that a cut within frame `number` may leave, also those that earlier
+/// frames have.
+pub fn of_instant(
+    history: &History,
+    number: usize,
+    plan: &Plan,
+    seed: u64,
+    visit: &mut dyn FnMut(&Kept) -> bool,
+) -> Visited {
+    states(history, number, (plan, seed), None, visit)
+}
+
+/// `added`: only states with one of so many units, the last ones; `None`: all.
+fn states(
+    history: &History,
+    number: usize,
+    (plan, seed): (&Plan, u64),
+    added: Option<usize>,
+    visit: &mut dyn FnMut(&Kept) -> bool,
+) -> Visited {
     let frame = &history.frames[number];
     let n = frame.live.len();
     let mut out = Visited { states: 0, of_log2: n as u32, complete: true };
-    let first = number == 0;
-    if !first && frame.new == 0 {
-        return out;
-    }
     let prefixes = history.prefixes(frame);
     let legal = |k: &Kept| history.permits_with(frame, &prefixes, k);
     if n <= plan.complete as usize {
-        let fresh = if first { u64::MAX } else { ((1u64 << frame.new) - 1) << (n - frame.new) };
+        let fresh = added.map(|new| ((1u64 << new) - 1) << (n - new));
         // From everything kept downwards: what is near to the truth comes first.
         for mask in (0..1u64 << n).rev() {
             let kept = Kept(vec![mask; n.div_ceil(64)]);
-            if (mask & fresh != 0 || first) && legal(&kept) {
+            if fresh.is_none_or(|fresh| mask & fresh != 0) && legal(&kept) {
                 out.states += 1;
                 if !visit(&kept) {
                     return out;
@@ -108,27 +134,32 @@ pub fn of_frame(
         return out;
     }
     out.complete = false;
-    let is_new = |k: &Kept| (n - frame.new..n).any(|i| k.has(i));
+    let is_wanted = |k: &Kept| added.is_none_or(|new| (n - new..n).any(|i| k.has(i)));
     let mut seen = BTreeSet::new();
     let mut go = |mut k: Kept| {
         if frame.epochs {
             fill_epochs(history, frame, &mut k);
         }
         prefixes.trim(&mut k);
-        if is_new(&k) && legal(&k) && seen.insert(k.clone()) {
+        if is_wanted(&k) && legal(&k) && seen.insert(k.clone()) {
             out.states += 1;
             return visit(&k);
         }
         true
     };
     families(n, plan, &mut go);
+    if added.is_none() && !go(Kept::none(n)) {
+        return out;
+    }
     let mut rng = Rng::stream(seed ^ number as u64, "crash states");
     for _ in 0..plan.samples {
         let mut k = Kept::none(n);
         // Even odds for every unit would hardly ever leave nearly all or nearly none.
         let odds = 1 + rng.below(15);
         (0..n).for_each(|i| k.set(i, rng.below(16) < odds));
-        k.set(n - 1 - rng.below(frame.new as u64) as usize, true);
+        if let Some(new) = added {
+            k.set(n - 1 - rng.below(new as u64) as usize, true);
+        }
         if !go(k) {
             break;
         }

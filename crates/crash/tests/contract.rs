@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wp_base::event::{Flags, Op};
 use wp_base::rng::Rng;
 use wp_base::{Sector, Time};
-use wp_crash::{Contract, Entry, History, Kept, Plan, Tape, of_frame};
+use wp_crash::{Contract, Entry, History, Kept, Plan, Tape, of_frame, of_instant};
 use wp_medium::{Medium, Slice};
 
 /// Sectors of a block.
@@ -289,4 +289,31 @@ fn samples_of_many_epochs_are_legal() {
     // Each write adds what it can be together with others of its epoch, 1 + 2 + 4 + 8 in each of
     // the 15 epochs; and there is the beginning.
     assert_eq!((frames, states), (61, 1 + 15 * 15));
+}
+
+#[test]
+fn an_instant_may_leave_what_earlier_frames_had_too() {
+    let mut entries = Vec::new();
+    for id in 0..4 {
+        entries.push(submit(id, Op::Write, Flags::NONE, id, id + 1));
+        entries.push(Entry::Complete { id, ok: true });
+    }
+    let history = History::permitted(&tape(entries), &Contract::HONEST);
+    let last = history.frames.len() - 1;
+    for plan in [Plan::default(), Plan { complete: 0, ..Plan::default() }] {
+        let (mut added, mut all) = (BTreeSet::new(), BTreeSet::new());
+        of_frame(&history, last, &plan, 1, &mut |kept| added.insert(kept.clone()));
+        of_instant(&history, last, &plan, 1, &mut |kept| all.insert(kept.clone()));
+        let n = history.frames[last].live.len();
+        assert_eq!(n, 4);
+        assert!(added.iter().all(|k| all.contains(k)) && all.len() > added.len());
+        // Without the last write it is a state of the frame before, and of this instant.
+        let mut without = Kept::all(n);
+        without.set(n - 1, false);
+        assert!(all.contains(&without) && !added.contains(&without), "{plan:?}");
+        assert!(all.contains(&Kept::none(n)) && all.contains(&Kept::all(n)), "{plan:?}");
+        if plan.complete > 0 {
+            assert_eq!((added.len(), all.len()), (8, 16));
+        }
+    }
 }

@@ -168,6 +168,18 @@ const OPTIONS: &[OptionSpec] = &[
         help: "give no places to promised data when a file is replaced by a rename or truncate",
     },
     OptionSpec {
+        key: "sync_flushes",
+        when: When::Mount,
+        default: "",
+        help: "before 3.11 too, sync flushes the device's cache if no commit does; no kernel does so",
+    },
+    OptionSpec {
+        key: "files_in_map_blocks",
+        when: When::Mount,
+        default: "",
+        help: "before 4.6.2 too, allocated blocks are ordered data of their transaction (the repair of A3 by itself); no kernel does so",
+    },
+    OptionSpec {
         key: "dirty_background_bytes",
         when: When::Mount,
         default: "",
@@ -241,9 +253,13 @@ pub static ENTRY: FsEntry = FsEntry {
 
 fn era_of(o: &Options) -> FsResult<Era> {
     let text = o.get("era", OPTIONS).unwrap_or("4.6");
-    Version::parse(text)
-        .map(Era::of)
-        .ok_or(FsError::Invalid("era: a kernel version such as 3.4 or 4.6.2"))
+    let version = Version::parse(text)
+        .ok_or(FsError::Invalid("era: a kernel version such as 3.4 or 4.6.2"))?;
+    // Repairs by themselves, so that what each mends can be told from the rest of an era.
+    let mut era = Era::of(version);
+    era.sync_flushes |= switch(o, "sync_flushes");
+    era.files_in_map_blocks |= switch(o, "files_in_map_blocks");
+    Ok(era)
 }
 
 fn switch(o: &Options, key: &str) -> bool {

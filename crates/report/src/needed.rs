@@ -21,8 +21,31 @@ use crate::walk::Role;
 /// Calls that change the file of their descriptor or path.
 const CHANGES: &[&str] =
     &["write", "pwrite64", "fallocate", "ftruncate", "truncate", "setxattr", "removexattr", "open"];
-/// Calls with two paths, or that change names.
-const RENAMES: &[&str] = &["rename", "link", "unlink"];
+/// Calls that make, move or remove names: they change the directories that those are in, too. An
+/// open may make one.
+const NAMES: &[&str] = &["open", "mkdir", "rmdir", "symlink", "link", "rename", "unlink"];
+
+/// Does a call change a file, or a directory by a name in it? `path`: that of its descriptor, or
+/// what it was given, as events have it.
+fn changes(name: &str, path: &str, file: &str) -> bool {
+    if CHANGES.contains(&name) {
+        let path = plain(path);
+        // Behind the path stands the attribute.
+        let is_attr = name.ends_with("xattr");
+        let rest = path.strip_prefix(file);
+        if rest.is_some_and(|r| r.is_empty() || is_attr && r.starts_with(' ')) {
+            return true;
+        }
+    }
+    let is_of = |p: &str| {
+        let p = plain(p);
+        let dir = p.rsplit_once('/').map_or("", |(dir, _)| dir);
+        // What moves with a directory has another path.
+        let moves = file.strip_prefix(&p).is_some_and(|r| r.starts_with('/'));
+        p == file || dir == file || (name == "rename" && moves)
+    };
+    NAMES.contains(&name) && path.split(" -> ").any(is_of)
+}
 
 /// Was a request needed?
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -237,16 +260,21 @@ impl Rules<'_, '_> {
             return State::Unknown;
         };
         let mut syncs: BTreeSet<u64> = BTreeSet::new();
+        // Paths that were opened: to open one again makes no name.
+        let mut opened: BTreeSet<&str> = BTreeSet::new();
         let mut state = State::Unknown;
         for (i, r) in seen.run.records[..self.call.enter].iter().enumerate() {
             match &r.event {
                 Event::SyscallEnter { name, id, target } => {
-                    let is_it = plain(seen.path(i).unwrap_or(target)) == *file;
+                    let path = seen.path(i).unwrap_or(target);
+                    let is_known = *name == "open" && !opened.insert(path);
+                    if NAMES.contains(name) && *name != "open" {
+                        opened.clear();
+                    }
+                    let is_it = plain(path) == *file;
                     if SYNCS.contains(name) && is_it || WHOLE.contains(name) {
                         syncs.insert(*id);
-                    } else if CHANGES.contains(name) && is_it
-                        || RENAMES.contains(name) && target.contains(file.as_str())
-                    {
+                    } else if changes(name, path, file) && (is_it || !is_known) {
                         state = if state == State::Unknown { state } else { State::Changed };
                         // One that is under way has perhaps not seen it.
                         syncs.clear();
@@ -360,11 +388,11 @@ impl Rules<'_, '_> {
         let (mut own, mut others) = (false, false);
         for (i, r) in seen.run.records[..p.begin.index].iter().enumerate().skip(from) {
             let Event::SyscallEnter { name, target, .. } = &r.event else { continue };
-            if !CHANGES.contains(name) && !RENAMES.contains(name) {
+            if !CHANGES.contains(name) && !NAMES.contains(name) {
                 continue;
             }
-            let path = plain(seen.path(i).unwrap_or(target));
-            let is_it = self.named.file.as_ref().is_none_or(|f| path.contains(f.as_str()));
+            let path = seen.path(i).unwrap_or(target);
+            let is_it = self.named.file.as_ref().is_none_or(|f| changes(name, path, f));
             own |= is_it;
             // An open may change nothing.
             others |= !is_it && *name != "open";
@@ -412,5 +440,38 @@ impl Rules<'_, '_> {
         let r = &self.named.seen.walk.requests[w];
         let own = self.named.has_files(r).is_some_and(|(own, _)| own);
         own || (self.ours.contains(&w) && !self.caused[w].is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_changed_by_names_that_are_made_in_it() {
+        for (name, path) in [
+            ("open", "d/f"),
+            ("mkdir", "/d/e"),
+            ("rmdir", "d/e/"),
+            ("symlink", "d/s"),
+            ("unlink", "d/f"),
+            ("rename", "x -> d/y"),
+            ("link", "d/f -> g"),
+            ("setxattr", "d user.a"),
+        ] {
+            assert!(changes(name, path, "d"), "{name} {path}");
+        }
+        for (name, path) in [
+            ("write", "d/f"),
+            ("mkdir", "d/e/g"),
+            ("mkdir", "dd/e"),
+            ("unlink", "dd"),
+            ("rename", "x -> y"),
+            ("setxattr", "dd user.a"),
+        ] {
+            assert!(!changes(name, path, "d"), "{name} {path}");
+        }
+        assert!(changes("mkdir", "d", "") && changes("rename", "a -> d/b", ""));
+        assert!(!changes("mkdir", "d/e", "") && changes("rename", "d -> e", "d/f"));
     }
 }

@@ -189,6 +189,40 @@ fn an_fsync_after_which_nothing_changed_needs_nothing_that_it_sends() {
     }
 }
 
+/// Fsyncs of two directories, each after a name was made or removed in it.
+async fn names(vfs: Vfs) -> FsResult<()> {
+    vfs.mkdir("d", 0o755).await?;
+    let root = vfs.open("/", OpenFlags::READ, 0).await?;
+    let d = vfs.open("d", OpenFlags::READ, 0).await?;
+    vfs.fsync(root).await?;
+    vfs.fsync(d).await?;
+    let f = vfs.open("d/f", OpenFlags::CREATE, 0o644).await?;
+    vfs.fsync(d).await?;
+    vfs.close(f).await?;
+    vfs.mkdir("d/e", 0o755).await?;
+    vfs.fsync(d).await?;
+    vfs.symlink("f", "d/s").await?;
+    vfs.fsync(d).await?;
+    vfs.rmdir("d/e").await?;
+    vfs.fsync(d).await?;
+    vfs.mkdir("g", 0o755).await?;
+    vfs.fsync(root).await
+}
+
+#[test]
+fn a_name_that_is_made_in_a_directory_is_a_change_of_it() {
+    for fs in ["ext4,era=4.6", "btrfs,era=6.12"] {
+        let all = all(&play(fs, SSD, names));
+        assert_eq!(all.len(), 7, "{fs}");
+        for e in &all[2..] {
+            let writes = || e.requests.iter().filter(|r| r.sectors > 0);
+            assert!(writes().any(|r| r.verdict == Verdict::Needed), "{fs}\n{}", e.text());
+            let same = writes().any(|r| r.rule.starts_with("nothing was changed"));
+            assert!(!same, "{fs}\n{}", e.text());
+        }
+    }
+}
+
 #[test]
 fn behind_a_cache_that_survives_power_cuts_no_flush_is_needed_and_nobarrier_sends_none() {
     let flushes = |fs: &str, device: &str| {

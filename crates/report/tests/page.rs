@@ -93,6 +93,7 @@ fn a_run_is_shown_as_its_summary_and_points() {
             ["fs", "depth", "iops"].map(str::to_owned).into(),
             rows.map(|r| r.map(str::to_owned).into()).into(),
         )),
+        claims: None,
     };
     let input = Input { runs: vec![run], ..Input::default() };
     let text = page(&input, Lang::En).expect("a page");

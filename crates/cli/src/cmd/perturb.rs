@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
 use wp_lab::each::each;
-use wp_lab::perturb::{CHANGES, FIGURES, Figure, STILL, Way};
+use wp_lab::perturb::{CHANGES, FIGURES, Figure, Outcome, STILL, Way};
 use wp_lab::results::Results;
 use wp_lab::scale::{self, Scale};
 
@@ -47,7 +47,8 @@ impl Args {
     }
 }
 
-/// Runs the verb. Exit 1 if a figure moves against its prediction and nobody has said why.
+/// Runs the verb. Exit 1 if a figure moves against its prediction and nobody has said why, or as
+/// predicted where a reason says that it does not.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(p) = a.papers.iter().find(|p| FIGURES.iter().all(|f| f.paper != **p)) {
         let what = format!("no paper called `{p}` in this build");
@@ -71,7 +72,11 @@ fn figures(a: &Args, scale: Scale, out: &Out) -> ExitCode {
     let mut values = serde_json::Map::new();
     for f in a.figures() {
         match (f.measure)(a.seed) {
-            Ok(value) => values.insert(f.name(), json!(value)),
+            Ok(value) if value.is_finite() => values.insert(f.name(), json!(value)),
+            Ok(value) => {
+                let what = format!("{}: {value} is no number", f.name());
+                return out.fail(Exit::Bug, "no-number", &what, "");
+            }
             Err(e) => {
                 out.note(&format!("{}:", f.name()));
                 return out.machine_error(&e);
@@ -158,7 +163,7 @@ fn table(a: &Args, out: &Out) -> ExitCode {
     answer(a, out, &documents)
 }
 
-/// Rows of the table, and how many went against their prediction, and of those without a reason.
+/// The table and its document; exit 1 where a move or its reason is not as it is said here.
 fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     let mut text = format!(
         "Every flash drive of the papers with a program time of twice as long, half its buffer, and\n\
@@ -170,41 +175,31 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
         "buffer x1/2",
         "both"
     );
-    let (mut rows, mut against, mut unexplained) = (Vec::new(), 0, 0);
+    let (mut rows, mut outcomes) = (Vec::new(), Vec::new());
     for f in a.figures() {
         let values: Vec<f64> = documents.iter().map(|d| values_of(d, f)).collect();
-        let ways: Vec<Way> = values[1..].iter().map(|v| Way::of(values[0], *v)).collect();
-        let fails = ways.iter().zip(f.predicted).filter(|(way, p)| **way != *p).count();
-        against += fails;
-        unexplained += if f.found.is_empty() { fails } else { 0 };
-        let mut line = format!("{:>14}", number(values[0]));
-        for ((value, way), predicted) in values[1..].iter().zip(&ways).zip(f.predicted) {
-            let mark =
-                if *way == predicted { String::new() } else { format!(" ({})", predicted.name()) };
-            let cell = format!("{} {}{mark}", number(*value), way.name());
-            write!(line, " {cell:>22}").expect(LINE);
-        }
-        writeln!(text, "{} ({})\n{line}\n    {}", f.name(), f.unit, f.why).expect(LINE);
-        if fails > 0 {
-            let found = if f.found.is_empty() { "not explained" } else { f.found };
-            writeln!(text, "    AGAINST: {found}").expect(LINE);
-        }
-        rows.push(json!({
-            "paper": f.paper, "place": f.place, "what": f.what, "unit": f.unit, "why": f.why,
-            "before": values[0], "after": values[1..], "went": ways, "predicted": f.predicted,
-            "against": fails, "found": if fails > 0 { f.found } else { "" },
-        }));
+        let [before, after @ ..] = &values[..] else { unreachable!("a document of each change") };
+        let after: [f64; 3] = after.try_into().expect("a document of each change");
+        let Some(moves) = f.moves(*before, after) else {
+            let what = format!("{}: no number came out: {values:?}", f.name());
+            return out.fail(Exit::Bug, "no-number", &what, "--again runs all of it");
+        };
+        outcomes.extend(moves.map(|(_, outcome)| outcome));
+        rows.push(row(f, *before, after, &moves, &mut text));
     }
-    let all = 3 * rows.len();
-    writeln!(
-        text,
-        "\n{} of {all} as predicted, {against} against, {unexplained} of them not explained",
-        all - against
-    )
-    .expect(LINE);
+    let count = |wanted: Outcome| outcomes.iter().filter(|o| **o == wanted).count();
+    let (unexplained, stale) = (count(Outcome::Unexplained), count(Outcome::StaleReason));
+    let (all, against) = (outcomes.len(), count(Outcome::Explained) + unexplained);
+    let of_stale = match stale {
+        0 => String::new(),
+        n => format!(", {n} as predicted with a reason why not"),
+    };
+    let (as_said, not) = (all - against, format!("{unexplained} of them not explained"));
+    writeln!(text, "\n{as_said} of {all} as predicted, {against} against, {not}{of_stale}")
+        .expect(LINE);
     let document = json!({
-        "schema": "writepath.perturb/1", "seed": a.seed, "changes": CHANGES, "figures": rows,
-        "moves": all, "against": against, "unexplained": unexplained,
+        "schema": "writepath.perturb/2", "seed": a.seed, "changes": CHANGES, "figures": rows,
+        "moves": all, "against": against, "unexplained": unexplained, "stale_reasons": stale,
     });
     let mut results = Results::default();
     results.add(
@@ -217,7 +212,48 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
         Ok(dir) => out.note(&format!("results: {}", dir.display())),
         Err(e) => return out.host_error(&a.out, &e),
     }
-    out.answer(if unexplained > 0 { Exit::No } else { Exit::Ok }, &document, &text)
+    out.answer(if unexplained + stale > 0 { Exit::No } else { Exit::Ok }, &document, &text)
+}
+
+/// A figure's lines of the table, and its object.
+fn row(
+    f: &Figure,
+    before: f64,
+    after: [f64; 3],
+    moves: &[(Way, Outcome); 3],
+    text: &mut String,
+) -> Value {
+    let mut line = format!("{:>14}", number(before));
+    let mut told: Vec<String> = Vec::new();
+    for (i, (way, outcome)) in moves.iter().enumerate() {
+        let predicted = f.predicted[i];
+        let mark =
+            if *way == predicted { String::new() } else { format!(" ({})", predicted.name()) };
+        let cell = format!("{} {}{mark}", number(after[i]), way.name());
+        write!(line, " {cell:>22}").expect(LINE);
+        let why = match outcome {
+            Outcome::Predicted => continue,
+            Outcome::Explained => format!("AGAINST: {}", f.found[i]),
+            Outcome::Unexplained => format!("AGAINST, {}: not explained", CHANGES[i]),
+            Outcome::StaleReason => {
+                format!("AS PREDICTED, {}, with a reason why not: {}", CHANGES[i], f.found[i])
+            }
+        };
+        if !told.contains(&why) {
+            told.push(why);
+        }
+    }
+    writeln!(text, "{} ({})\n{line}\n    {}", f.name(), f.unit, f.why).expect(LINE);
+    for why in &told {
+        writeln!(text, "    {why}").expect(LINE);
+    }
+    let ways = moves.map(|(way, _)| way);
+    let outcomes = moves.map(|(_, outcome)| outcome);
+    json!({
+        "paper": f.paper, "place": f.place, "what": f.what, "unit": f.unit, "why": f.why,
+        "before": before, "after": after, "went": ways, "predicted": f.predicted,
+        "outcomes": outcomes, "found": f.found,
+    })
 }
 
 /// With three digits that count, or whole.

@@ -175,8 +175,10 @@ impl Results {
     fn read(&self) -> Result<Found, Refusal> {
         let resolved = self.file("resolved.toml")?.unwrap_or_default();
         let (hash, name) = self.names();
-        if let Some(document) = self.json("claims.json")? {
-            let text = self.file("tables.txt")?.unwrap_or_default();
+        let claims = self.json("claims.json")?;
+        // An experiment has claims, too; what the command printed only a paper's results have.
+        if let (Some(document), Some(text)) = (&claims, self.file("tables.txt")?) {
+            let document = document.clone();
             let digest = self.hashes.get("claims.json").cloned().unwrap_or_default();
             let asked = Asked::read(&resolved)
                 .map_err(|e| Refusal::Result(self.dir.join("resolved.toml"), e, AGAIN))?;
@@ -192,7 +194,7 @@ impl Results {
             }));
         }
         let Some(summary) = self.json("summary.json")? else {
-            let what = "it has neither claims.json nor summary.json".to_owned();
+            let what = "it has neither summary.json nor tables.txt with claims.json".to_owned();
             return Err(Refusal::Result(self.dir.clone(), what, NAMES));
         };
         let points = match self.file("points.csv")? {
@@ -203,7 +205,7 @@ impl Results {
             })?),
             None => None,
         };
-        Ok(Found::Run(Run { name, hash, resolved, summary, points }))
+        Ok(Found::Run(Run { name, hash, resolved, summary, points, claims }))
     }
 }
 

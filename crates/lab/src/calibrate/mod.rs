@@ -6,7 +6,10 @@
 //! Laws:       1. a number is fitted only if the fitted loads tell it from all others; what they do
 //!                not tell stays as the class has it, and is `assumed`;
 //!             2. held out: of the loads of one operation, pattern and sync, sorted by size, jobs
-//!                and depth, the second of each three (`is_held_out`); or those that are named.
+//!                and depth, the second of each three (`is_held_out`); or those that are named. One
+//!                load of several reports is one: all of it is held out, or none;
+//!             3. of a held-out load nothing that was measured is told to the model: its host is
+//!                that of the fitted ones (`of_the_others`).
 //! Invariants: the same input gives the same numbers.
 //! Left out:   tails of latencies, which no model here has; collection of flash in the steady
 //!             state: the model is run as a new drive.
@@ -130,10 +133,15 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Mean of |model / measured - 1| over its values.
+    /// Mean of |model / measured - 1| over its values; of one that the model does not give, as
+    /// far off as anything may be ([`FACTOR_MAX`]), as when it is fitted.
     pub fn error(&self) -> f64 {
         let pairs = self.model.all().into_iter().zip(self.measured.figures.all());
-        let each: Vec<f64> = pairs.filter_map(|(m, r)| Some((m? / r? - 1.0).abs())).collect();
+        let each = |(m, r): (Option<f64>, Option<f64>)| {
+            let r = r?;
+            Some(m.map_or(FACTOR_MAX - 1.0, |m| (m / r - 1.0).abs()))
+        };
+        let each: Vec<f64> = pairs.filter_map(each).collect();
         each.iter().sum::<f64>() / each.len().max(1) as f64
     }
 }
@@ -197,12 +205,38 @@ fn split(measured: &[Measured], held: Option<&[Held]>) -> Vec<bool> {
         families.entry((l.op, l.random, l.sync_every > 0, l.forced)).or_default().push(i);
     }
     let mut out = vec![false; measured.len()];
-    for family in families.values().filter(|f| f.len() > 2) {
-        for (place, i) in family.iter().enumerate() {
-            out[*i] = is_held_out(place);
+    for family in families.values() {
+        let mut distinct: Vec<Load> = family.iter().map(|i| asked(&measured[*i].load)).collect();
+        distinct.dedup();
+        for i in family.iter().filter(|_| distinct.len() > 2) {
+            let place = distinct.iter().position(|l| *l == asked(&measured[*i].load));
+            out[*i] = place.is_some_and(is_held_out);
         }
     }
     out
+}
+
+/// What a load asks of the drive, without what its host was measured to take.
+fn asked(load: &Load) -> Load {
+    Load { host_ns: 0, ..*load }
+}
+
+/// Gives loads that are held out the host of the fitted ones: the median of those that have as
+/// many operations under way (one, or several, of which reports tell the host otherwise), of all if
+/// there are none such.
+fn of_the_others(measured: &mut [Measured], held: &[bool]) {
+    let median = |wanted: &dyn Fn(&Load) -> bool| {
+        let fitted = measured.iter().zip(held).filter(|(m, h)| !**h && wanted(&m.load));
+        let mut all: Vec<u64> = fitted.map(|(m, _)| m.load.host_ns).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
+    };
+    let any = median(&|_| true).unwrap_or(0);
+    let one = median(&|l| l.depth == 1).unwrap_or(any);
+    let several = median(&|l| l.depth > 1).unwrap_or(any);
+    for (m, _) in measured.iter_mut().zip(held).filter(|(_, h)| **h) {
+        m.load.host_ns = if m.load.depth == 1 { one } else { several };
+    }
 }
 
 struct Bench<'p, 'g> {
@@ -272,8 +306,9 @@ pub fn calibrate(
     let keys: Vec<&'static str> = plan.class.numbers.iter().copied().filter(|k| fits(k)).collect();
     let start: Vec<f64> = keys.iter().map(|k| (settings.get(k) as f64).ln()).collect();
     let mut bench = Bench { plan, keys, go_on, runs: 0, stopped: false };
-    let (measured, refused) = usable(input, &bench, &start)?;
+    let (mut measured, refused) = usable(input, &bench, &start)?;
     let held = split(&measured, plan.held);
+    of_the_others(&mut measured, &held);
     let of = |wanted: bool| -> Vec<Measured> {
         let chosen = measured.iter().zip(&held).filter(|(_, h)| **h == wanted);
         chosen.map(|(m, _)| m.clone()).collect()
@@ -398,4 +433,45 @@ fn device_file(plan: &Plan<'_>, told: &[Told], loads: usize) -> DeviceFile {
     });
     let about = format!("{} calibrated to measurements", plan.class.name);
     DeviceFile { base: plan.base, about, numbers: numbers.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(bytes: u32, host_ns: u64) -> Measured {
+        let text = "op,bs,qd,iops,lat_us\nrandwrite,4k,1,1,1\n";
+        let read = parse("list", text).expect("a list").measured[0].load;
+        let load = Load { bytes, host_ns, ..read };
+        let figures = Figures { mean_ns: Some(100.0), iops: Some(1e7), sync_ns: None };
+        Measured { load, figures, p99_ns: None, source: String::new() }
+    }
+
+    #[test]
+    fn one_load_of_several_reports_is_held_out_in_all_or_in_none() {
+        let sizes = [4096, 4096, 8192, 8192, 16384, 16384];
+        let all: Vec<Measured> = (1..).zip(sizes).map(|(n, b)| measured(b, n)).collect();
+        assert_eq!(split(&all, None), [false, false, true, true, false, false]);
+        // Two loads, however often each was measured, are too few.
+        assert_eq!(split(&all[..4], None), [false; 4]);
+    }
+
+    #[test]
+    fn a_held_out_load_has_the_host_of_the_fitted_ones() {
+        let mut all: Vec<Measured> =
+            [(4096, 10), (8192, 999), (16384, 30), (32768, 20)].map(|(b, h)| measured(b, h)).into();
+        of_the_others(&mut all, &[false, true, false, false]);
+        let hosts: Vec<u64> = all.iter().map(|m| m.load.host_ns).collect();
+        assert_eq!(hosts, [10, 20, 30, 20]);
+    }
+
+    #[test]
+    fn what_the_model_does_not_do_is_as_wrong_as_can_be() {
+        let judged = |model| Judged { measured: measured(4096, 0), held_out: true, model };
+        assert_eq!(judged(Figures::default()).error(), FACTOR_MAX - 1.0);
+        let half = Figures { mean_ns: Some(100.0), ..Figures::default() };
+        assert_eq!(judged(half).error(), (FACTOR_MAX - 1.0) / 2.0);
+        let right = Figures { mean_ns: Some(100.0), iops: Some(1e7), sync_ns: Some(1.0) };
+        assert_eq!(judged(right).error(), 0.0);
+    }
 }

@@ -6,6 +6,8 @@ use serde::Serialize;
 use wp_workload::fio::{Diagnostic, Place};
 
 use super::expr::{self, Expr, Wrong};
+use super::known::is_count;
+use super::metric;
 use super::read::{Fields, real, suggest, wrong};
 use super::source::{Item, Value};
 use super::sweep::{Part, Sweep};
@@ -382,7 +384,8 @@ fn reckon(
 /// A metric of a point, as the mean over its seeds.
 fn mean(e: &Experiment, rows: &[Row], point: usize, name: &str) -> Result<f64, String> {
     let of = of_point(rows, point);
-    metric_of(&of, name).map(|s| s.mean).ok_or_else(|| missing(e, &of, point, name))
+    let summary = metric_of(&of, name).filter(|_| is_count(name, rows));
+    summary.map(|s| s.mean).ok_or_else(|| missing(e, &of, point, name))
 }
 
 /// Lowest and highest value over all variations. Errors: one under which there is none.

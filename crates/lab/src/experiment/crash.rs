@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use wp_base::Time;
 use wp_base::rng::Rng;
-use wp_crash::{Case, Explorer, History, Kept, Plan, Profile, Rule, Totals, Violation, of_frame};
+use wp_crash::{Case, Explorer, History, Kept, Plan, Profile, Rule, Totals, Violation, of_instant};
 use wp_workload::fio::{Diagnostic, Place};
 use wp_workload::program::{Program, Step};
 
@@ -332,14 +332,11 @@ fn at_instants(
     let mut told: BTreeMap<Rule, String> = BTreeMap::new();
     for (frame, n) in frames {
         let mut states: Vec<Kept> = Vec::new();
-        let visited = of_frame(&history, frame, &plan.plan, seed, &mut |kept| {
+        // Also what earlier frames had: those need not be among the instants.
+        let visited = of_instant(&history, frame, &plan.plan, seed, &mut |kept| {
             states.push(kept.clone());
             true
         });
-        if states.is_empty() {
-            // Nothing that this frame adds: what was in doubt before may all be there.
-            states.push(Kept::all(history.frames[frame].live.len()));
-        }
         totals.cuts += n;
         totals.raw += states.len() as u64;
         totals.cuts_sampled += u64::from(!visited.complete);

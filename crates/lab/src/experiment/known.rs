@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 
 use wp_crash::Rule;
+use wp_jbd2::Conflict;
 use wp_workload::program::Step;
 
 use super::read::suggest;
 use super::resolve::Setup;
+use super::table::Row;
 use super::work::Kind;
 use crate::machine::make_device;
+use crate::reference::Phase;
+use crate::registry;
 
 /// Numbers of the registry's workloads. A test runs each of them.
 pub const NUMBERS: &[(&str, &[&str])] = &[
@@ -91,6 +95,43 @@ pub fn of_rule(rule: Rule) -> String {
     let name = rule.name();
     let short = name.split_once('-').map_or(name, |(_, rest)| rest);
     format!("crash.{}", short.replace('-', "_"))
+}
+
+/// What `phase.` and `pages.` call data and flushes, and blocks that no file system's table names.
+const CLASSES: [&str; 6] = ["data_last", "data_others", "flush", "unowned", "free", "outside"];
+/// Counts of `phase.` that are of no class.
+const OF_FILES: [&str; 4] =
+    ["files_with_data", "files_with_inode_block", "files_with_size", "metadata_logged"];
+/// Types of blocks in journal conflicts.
+const TYPES: [&str; 6] = ["S", "G", "DB", "IB", "IT", "D"];
+
+/// Is it a count that there may be: one that some run of the experiment has, or of a class that a
+/// file system's table names? Any other count was not nought times met: it is no count at all.
+pub fn is_count(name: &str, rows: &[Row]) -> bool {
+    let is_class = |class: &str| {
+        let kinds = registry::FILE_SYSTEMS.iter().flat_map(|f| f.stages.kinds);
+        CLASSES.contains(&class) || kinds.flat_map(|k| k.classes).any(|c| *c == class)
+    };
+    let parts: Vec<&str> = name.split('.').collect();
+    let may_be = match parts[..] {
+        // Behind a class may be who wrote it.
+        ["phase", phase, class, ..] => {
+            Phase::SYNCED.iter().any(|p| p.name() == phase) && is_class(class)
+        }
+        ["phase", one] => OF_FILES.contains(&one),
+        ["pages", "valid" | "discarded", class] => is_class(class),
+        ["pages", one] => one == "valid",
+        ["conflicts", "calls" | "lost_ns"] => true,
+        ["conflicts", "block", kind] | ["conflicts", "program", "block", kind] => {
+            TYPES.contains(&kind)
+        }
+        ["conflicts", "case", case] => Conflict::ALL.iter().any(|c| c.name() == case),
+        ["conflicts", "program", one] => ["calls", "thread_least", "thread_most"].contains(&one),
+        // What is in no family is looked up as it is.
+        [family, ..] => !["phase", "pages", "conflicts"].contains(&family),
+        [] => false,
+    };
+    may_be || rows.iter().any(|r| r.outcome.metrics.contains_key(name))
 }
 
 /// Numbers of power cuts, besides those of rules.

@@ -34,7 +34,7 @@ pub mod vary;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use wp_workload::fio::{Diagnostic, Severity};
 
@@ -85,6 +85,8 @@ pub struct Experiment {
     pub resolved: String,
     /// The files that it reads, by their names in the results.
     pub inputs: BTreeMap<String, Vec<u8>>,
+    /// Where those are on the host: workloads read them again.
+    hosts: BTreeMap<String, PathBuf>,
 }
 
 impl Experiment {
@@ -135,6 +137,16 @@ impl Experiment {
     pub fn describe(&self, n: usize) -> String {
         let (point, seed) = self.run_of(n);
         format!("{}, seed {seed}", self.describe_point(point))
+    }
+
+    /// The files that a point's workload reads again when it is run: where, and what is in them.
+    pub fn read_again(&self, setup: &Setup) -> Vec<(&Path, &[u8])> {
+        // Programs were read whole, before.
+        if matches!(setup.work.kind, work::Kind::Program(_)) {
+            return Vec::new();
+        }
+        let of = |name: &String| Some((&**self.hosts.get(name)?, &**self.inputs.get(name)?));
+        setup.inputs.iter().filter_map(of).collect()
     }
 
     /// Builds and mounts each machine once, which is what options of mkfs and mount are checked by,
@@ -289,6 +301,7 @@ fn experiment(
         varied,
         resolved,
         inputs: files.inputs,
+        hosts: files.hosts,
     })
 }
 

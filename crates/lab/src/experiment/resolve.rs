@@ -71,6 +71,8 @@ pub struct Files {
     pub inputs: BTreeMap<String, Vec<u8>>,
     /// Names by the path that the file has.
     pub names: BTreeMap<String, String>,
+    /// Where each is on the host, by name.
+    pub hosts: BTreeMap<String, PathBuf>,
     /// Names that were kept since this was emptied.
     kept: Vec<String>,
 }
@@ -82,6 +84,7 @@ impl Files {
             dir: dir.to_owned(),
             inputs: BTreeMap::new(),
             names: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             kept: Vec::new(),
         }
     }
@@ -92,7 +95,8 @@ impl Files {
     }
 
     /// Keeps a file, and those that it includes, under a name that leads to it from the results
-    /// too. `others`: host paths. Errors: one that lies outside the first one's folder.
+    /// too. `others`: host paths. Errors: one that lies outside the first one's folder; a name that
+    /// another file of the experiment has.
     pub fn keep(
         &mut self,
         path: &str,
@@ -119,14 +123,25 @@ impl Files {
             let Some(inside) = inside.filter(|p| !p.contains("..")) else {
                 return Err(format!("it includes {other}, which is not below its folder"));
             };
-            let name = format!("{stored_folder}/{inside}");
-            self.kept.push(name.clone());
-            self.inputs.insert(name, bytes.clone());
+            self.store(format!("{stored_folder}/{inside}"), PathBuf::from(other), bytes)?;
         }
-        self.kept.push(stored.clone());
-        self.inputs.insert(stored.clone(), bytes.to_vec());
+        self.store(stored.clone(), host, bytes)?;
         self.names.insert(path.to_owned(), stored.clone());
         Ok(stored)
+    }
+
+    /// Errors: other bytes have the name.
+    fn store(&mut self, name: String, host: PathBuf, bytes: &[u8]) -> Result<(), String> {
+        match self.inputs.get(&name) {
+            Some(known) if known != bytes => {
+                let what = "which another file of the experiment already is; rename one";
+                return Err(format!("the results would keep it as {name}, {what}"));
+            }
+            _ => drop(self.inputs.insert(name.clone(), bytes.to_vec())),
+        }
+        self.hosts.insert(name.clone(), host);
+        self.kept.push(name);
+        Ok(())
     }
 }
 

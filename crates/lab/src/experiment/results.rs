@@ -168,23 +168,34 @@ impl fmt::Display for MergeError {
 
 impl std::error::Error for MergeError {}
 
-/// Rows of a shard, checked against its manifest.
-fn rows_of(dir: &Path) -> Result<Vec<Row>, MergeError> {
+/// Hashes of what the shards of an experiment share, by name: the experiment, and its inputs.
+type Shared = BTreeMap<String, String>;
+
+/// Rows of a shard and what it was made of, every file checked against its manifest.
+fn rows_of(dir: &Path) -> Result<(Vec<Row>, Shared), MergeError> {
     let read = |name: &str| {
         let path = dir.join(name);
         std::fs::read(&path).map_err(|e| MergeError::Host(path, e))
     };
     let wrong = |what: &str| MergeError::Wrong(format!("{}: {what}", dir.display()));
-    let manifest: Value = serde_json::from_slice(&read("MANIFEST.json")?)
+    let mut manifest: Shared = serde_json::from_slice(&read("MANIFEST.json")?)
         .map_err(|e| wrong(&format!("MANIFEST.json: {e}")))?;
-    let rows = read(ROWS)?;
-    for (name, bytes) in [(ROWS, &rows), (RESOLVED, &read(RESOLVED)?)] {
-        if manifest[name] != sha256(bytes).as_str() {
+    for name in [ROWS, RESOLVED] {
+        if !manifest.contains_key(name) {
+            return Err(wrong(&format!("it is no shard: MANIFEST.json has no {name}")));
+        }
+    }
+    for (name, hash) in &manifest {
+        if *hash != sha256(&read(name)?) {
             return Err(wrong(&format!("{name} is not what was written")));
         }
     }
-    let doc: Value = serde_json::from_slice(&rows).map_err(|e| wrong(&format!("{ROWS}: {e}")))?;
-    table::rows_of(&doc).ok_or_else(|| wrong(&format!("{ROWS} holds no rows of a shard")))
+    let doc: Value =
+        serde_json::from_slice(&read(ROWS)?).map_err(|e| wrong(&format!("{ROWS}: {e}")))?;
+    let rows = table::rows_of(&doc);
+    let rows = rows.ok_or_else(|| wrong(&format!("{ROWS} holds no rows of a shard")))?;
+    manifest.retain(|name, _| name == RESOLVED || name.starts_with("inputs/"));
+    Ok((rows, manifest))
 }
 
 /// Puts shards of one experiment together.
@@ -193,17 +204,18 @@ fn rows_of(dir: &Path) -> Result<Vec<Row>, MergeError> {
 pub fn merge(dirs: &[PathBuf]) -> Result<(Experiment, Vec<Row>, Ready), MergeError> {
     let wrong = |what: String| MergeError::Wrong(what);
     let Some(first) = dirs.first() else { return Err(wrong("no shards".to_owned())) };
-    let mut resolved: Option<Vec<u8>> = None;
+    let mut shared: Option<Shared> = None;
     let mut all: Vec<Row> = Vec::new();
     for dir in dirs {
-        all.extend(rows_of(dir)?);
-        let path = dir.join(RESOLVED);
-        let text = std::fs::read(&path).map_err(|e| MergeError::Host(path, e))?;
-        if resolved.as_ref().is_some_and(|known| *known != text) {
+        let (rows, own) = rows_of(dir)?;
+        all.extend(rows);
+        let known = shared.get_or_insert_with(|| own.clone());
+        let mut names = known.keys().chain(own.keys());
+        if let Some(name) = names.find(|n| known.get(*n) != own.get(*n)) {
             let (a, b) = (first.display(), dir.display());
-            return Err(wrong(format!("{a} and {b} are of different experiments")));
+            let what = "are of different experiments";
+            return Err(wrong(format!("{a} and {b} {what}: {name} is not the same")));
         }
-        resolved = Some(text);
     }
     let path = first.join(RESOLVED);
     let checked = load(&path, None).map_err(|e| MergeError::Host(path.clone(), e))?;

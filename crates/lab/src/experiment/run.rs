@@ -17,6 +17,7 @@ use super::resolve::Setup;
 use super::work::{Kind, Work};
 use crate::machine::{Machine, MachineError};
 use crate::workload::WorkloadReport;
+use crate::workload::fio::IN_TURN;
 
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -219,7 +220,7 @@ fn fio_totals(out: &mut Metrics) {
     let mut jobs: Vec<&str> = own.iter().map(|(_, (job, _), _)| job.as_str()).collect();
     jobs.dedup();
     let is_one = jobs.len() == 1;
-    let mut all_iops = 0.0;
+    let (mut all_iops, mut all_ios) = (0.0, 0.0);
     for direction in ["read", "write"] {
         let numbers = |what: &str| {
             let wanted = format!("{direction}_{what}");
@@ -232,13 +233,21 @@ fn fio_totals(out: &mut Metrics) {
             let sum = numbers(what).sum();
             out.insert(format!("{direction}_{what}"), Number::Int(sum));
         }
-        let longest = numbers("runtime_ns").max().unwrap_or(0);
-        out.insert(format!("{direction}_runtime_ns"), Number::Int(longest));
+        // Of jobs that ran one behind the other the workload has told it.
+        let key = format!("{direction}_runtime_ns");
+        let told = out.get(&key).map(|n| n.value() as u64);
+        let longest = told.or_else(|| numbers("runtime_ns").max()).unwrap_or(0);
+        out.insert(key, Number::Int(longest));
         if longest > 0 {
             let iops = numbers("ios").sum::<u64>() as f64 * 1e9 / longest as f64;
             out.insert(format!("{direction}_iops"), Number::Real(iops));
             all_iops += iops;
+            all_ios += numbers("ios").sum::<u64>() as f64;
         }
+    }
+    // Rates of what never ran together do not add up.
+    if let Some(ns) = out.remove(IN_TURN) {
+        all_iops = all_ios * 1e9 / ns.value();
     }
     out.insert("iops".to_owned(), Number::Real(all_iops));
     if is_one {

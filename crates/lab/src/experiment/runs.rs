@@ -1,5 +1,6 @@
 //! All runs of an experiment, or of a shard of it, on some threads.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::kept::Kept;
@@ -69,6 +70,18 @@ struct Wanted<'a> {
     shown: String,
     /// What it is kept under.
     name: Option<String>,
+    /// What it reads of the host.
+    files: Vec<(&'a Path, &'a [u8])>,
+}
+
+/// Are files as they were when the experiment was read? Errors: one that is not, in words.
+fn unchanged(files: &[(&Path, &[u8])]) -> Result<(), String> {
+    let is_other =
+        |(host, bytes): &&(&Path, &[u8])| std::fs::read(host).ok().as_deref() != Some(*bytes);
+    files.iter().find(is_other).map_or(Ok(()), |(host, _)| {
+        let what = "changed while the experiment ran, and the run is not kept";
+        Err(format!("{} {what}; start it again", host.display()))
+    })
 }
 
 /// The runs of these numbers: what is kept of them, and what is to be made.
@@ -91,7 +104,8 @@ fn look<'a>(
         let known = plan.kept.filter(|_| !plan.again).zip(name.as_ref());
         let outcome = known.and_then(|(kept, name)| kept.find(name));
         if outcome.is_none() {
-            wanted.push(Wanted { place, setup, seed, shown: e.describe(*n), name });
+            let (shown, files) = (e.describe(*n), e.read_again(setup));
+            wanted.push(Wanted { place, setup, seed, shown, name, files });
         }
         outcomes.push(outcome);
     }
@@ -119,6 +133,8 @@ pub fn run_all(
                 return None;
             }
             let outcome = run(w.setup, w.seed);
+            // What it read may not be what the experiment, and the name that it is kept by, say.
+            let outcome = unchanged(&w.files).map_err(MachineError::Config).and(outcome);
             let kept = match (&outcome, plan.kept, &w.name) {
                 (Ok(outcome), Some(kept), Some(name)) => kept.keep(name, outcome),
                 _ => Ok(()),
@@ -148,7 +164,107 @@ pub fn run_all(
 
 #[cfg(test)]
 mod tests {
+    use super::super::claims::Answered;
+    use super::super::{Checked, Number, parse};
     use super::*;
+    use crate::claims::Verdict;
+
+    /// Writes files into a folder and reads the experiment among them, of a small drive and `more`.
+    fn experiment(dir: &Path, files: &[(&str, &str)], more: &str) -> Checked {
+        for (name, text) in files {
+            let path = dir.join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        }
+        let text = format!(
+            "schema = \"writepath/1\"\nname = \"t\"\n[device]\npreset = \"fixed\"\n\
+                capacity_bytes = \"64MiB\"\n{more}"
+        );
+        parse("t.toml", text.as_bytes(), dir, None)
+    }
+
+    const JOB: &str = "[j]\nrw=write\nbs=4k\nsize=16k\nfilename=f\n";
+
+    #[test]
+    fn an_input_that_changes_under_an_experiment_ends_it_and_nothing_is_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let more = "[workload]\nfio = \"a.fio\"\n";
+        let read = || experiment(dir.path(), &[], more).experiment.expect("right");
+        std::fs::write(dir.path().join("a.fio"), JOB).expect("written");
+        let kept = Kept::new(dir.path().join("kept"), "program");
+        let plan = Plan { shard: Shard::WHOLE, workers: 1, kept: Some(&kept), again: false };
+        let e = read();
+        std::fs::write(dir.path().join("a.fio"), JOB.replace("16k", "32k")).expect("written");
+        let ended = run_all(&e, &plan, &|_, _, _| true).expect("the host is well");
+        let Ended::Failed(0, error) = ended else { panic!("it went on") };
+        assert!(error.to_string().contains("a.fio changed while"), "{error}");
+        assert!(!dir.path().join("kept").exists(), "nothing was kept");
+        let ended = run_all(&read(), &plan, &|_, _, _| true).expect("the host is well");
+        let Ended::Whole(rows) = ended else { panic!("it is as it was read") };
+        assert_eq!(rows[0].outcome.metrics["write_bytes"], Number::Int(32 << 10));
+    }
+
+    #[test]
+    fn two_files_cannot_be_kept_under_one_name() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let more = "[sweep]\n\"workload.fio\" = [\"a.fio\", \"inputs/a.fio\"]\n\
+            [workload]\nfio = \"a.fio\"\n";
+        let other = JOB.replace("16k", "32k");
+        let two = [("a.fio", JOB), ("inputs/a.fio", other.as_str())];
+        let checked = experiment(dir.path(), &two, more);
+        let told: Vec<String> = checked.diagnostics.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|t| t.contains("another file of the experiment")), "{told:?}");
+        // The same bytes twice are no matter.
+        let same = [("a.fio", JOB), ("inputs/a.fio", JOB)];
+        assert!(experiment(dir.path(), &same, more).experiment.is_some());
+    }
+
+    #[test]
+    fn rates_of_jobs_that_ran_one_behind_the_other_do_not_add_up() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let two = format!("{JOB}[k]\nstonewall\nrw=read\nbs=4k\nsize=16k\nfilename=f\n");
+        let more = "[workload]\nfio = \"a.fio\"\n";
+        let of = |job: &str| {
+            let e = experiment(dir.path(), &[("a.fio", job)], more).experiment.expect("right");
+            run(&e.points[0], 1).expect("it runs").metrics
+        };
+        let m = of(&two);
+        let (one, other) = (m["j.0.write_runtime_ns"].value(), m["k.0.read_runtime_ns"].value());
+        assert_eq!(m["iops"].value(), 8.0 * 1e9 / (one + other), "{m:?}");
+        assert!(!m.contains_key("runtime_ns"));
+        // Two writers, one behind the other, take as long as both.
+        let m = of(&two.replace("rw=read", "rw=write"));
+        let sum = m["j.0.write_runtime_ns"].value() + m["k.0.write_runtime_ns"].value();
+        assert_eq!(m["write_runtime_ns"].value(), sum);
+        assert_eq!(m["write_iops"].value(), 8.0 * 1e9 / sum);
+    }
+
+    #[test]
+    fn a_claim_about_a_count_that_cannot_be_is_not_judged() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let claim = |id: &str, name: &str| {
+            format!("[[claim]]\nid = \"{id}\"\nexpr = \"{name}\"\nequals = 0\n")
+        };
+        let more = [
+            "[workload]\nname = \"fsync-last\"\nn = 2\nwatch = \"0s\"\n",
+            "[measure]\nphases = true\n",
+            &claim("not-met", "phase.fsync.fast_commit"),
+            &claim("class", "phase.fsync.journl"),
+            &claim("phase", "phase.fsnc.journal"),
+            &claim("kind", "phase.files_with_dat"),
+        ];
+        let e = experiment(dir.path(), &[], &more.concat()).experiment.expect("right");
+        let plan = Plan { shard: Shard::WHOLE, workers: 1, kept: None, again: false };
+        let ended = run_all(&e, &plan, &|_, _, _| true).expect("the host is well");
+        let Ended::Whole(rows) = ended else { panic!("it runs") };
+        let of = |a: &Answered| (a.judged.verdict, a.judged.why.clone());
+        let found: Vec<_> = results::ready(&e, &rows, Shard::WHOLE).claims.iter().map(of).collect();
+        assert_eq!(found[0].0, Verdict::Match, "{found:?}");
+        for (verdict, why) in &found[1..] {
+            assert_eq!(*verdict, Verdict::NotModelled);
+            assert!(why.contains("no metric"), "{why}");
+        }
+    }
 
     #[test]
     fn shards_have_every_run_once() {

@@ -551,6 +551,8 @@ fn expressions_go_point_by_point() {
         ("count(x[few] > 2)", 2.0),
         ("count(max(x[4.6], 4) == x[4.6])", 2.0),
         ("geomean(x[few, 3.4])", 3f64.sqrt()),
+        ("geomean(x / x * 1e200) / 1e200", 1.0),
+        ("geomean(x / x / 1e200) * 1e200", 1.0),
         ("spread(x[1])", 1.0 / 1.5),
         ("grows(x[4.6])", 1.0),
         ("grows(0 - x[4.6])", 0.0),

@@ -269,7 +269,13 @@ fn of_file(
             return None;
         }
     };
-    let stored = files.keep(path, &bytes, &[]).expect("it includes nothing");
+    let stored = match files.keep(path, &bytes, &[]) {
+        Ok(stored) => stored,
+        Err(why) => {
+            wrong(found, at, format!("{path}: {why}"), "");
+            return None;
+        }
+    };
     settings.push(("workload.program".to_owned(), quoted(&stored)));
     parse(&String::from_utf8_lossy(&bytes), path, at, found)
 }

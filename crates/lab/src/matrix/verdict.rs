@@ -161,15 +161,34 @@ impl Search<'_> {
                 }
             }
         }
-        for rule in broken.keys().filter(|r| !unknown.contains(r)) {
-            // None does it alone: some together.
-            let of_rule = all.iter().filter(|h| h.rules.contains(rule));
-            why.entry(*rule).or_insert_with(|| {
-                let ids: Vec<&str> = of_rule.map(|h| h.id).collect();
-                if ids.is_empty() { Vec::new() } else { vec![ids.join("+")] }
-            });
+        // None does it alone: some together, if a run shows it.
+        for (rule, parts) in broken {
+            if unknown.contains(rule) || why.contains_key(rule) {
+                continue;
+            }
+            let Some(ids) = self.together(*rule, parts)? else { return Ok(None) };
+            why.insert(*rule, ids);
         }
         Ok(Some(why))
+    }
+
+    /// The holes that break a rule, as one, if it is broken with all others mended; else nothing.
+    fn together(&self, rule: Rule, parts: &BTreeSet<usize>) -> Stopped<Vec<String>> {
+        let all = holes::of(self.c);
+        let of_rule: Vec<_> = all.iter().filter(|h| h.rules.contains(&rule)).collect();
+        let others = holes::mends(self.c);
+        let others: Vec<&str> =
+            others.into_iter().filter(|m| of_rule.iter().all(|h| h.mend != *m)).collect();
+        let first: BTreeSet<usize> = parts.first().copied().into_iter().collect();
+        // Without any mend it was seen to be broken.
+        let is_shown = others.is_empty()
+            || match self.broken(&first, &others)? {
+                Some(broken) => broken.contains(&rule),
+                None => return Ok(None),
+            };
+        let ids: Vec<&str> = of_rule.iter().map(|h| h.id).collect();
+        let is_known = is_shown && !ids.is_empty();
+        Ok(Some(is_known.then(|| ids.join("+")).into_iter().collect()))
     }
 }
 

@@ -30,13 +30,14 @@ pub enum Way {
 pub const STILL: f64 = 0.02;
 
 impl Way {
-    /// Which way a figure went.
-    pub fn of(before: f64, after: f64) -> Way {
+    /// Which way a figure went. `None`: it is no number, before or after.
+    pub fn of(before: f64, after: f64) -> Option<Way> {
         let change = if before == 0.0 { after } else { after / before - 1.0 };
         match change {
-            c if c > STILL => Way::Up,
-            c if c < -STILL => Way::Down,
-            _ => Way::Still,
+            _ if !before.is_finite() || !after.is_finite() => None,
+            c if c > STILL => Some(Way::Up),
+            c if c < -STILL => Some(Way::Down),
+            _ => Some(Way::Still),
         }
     }
 
@@ -54,6 +55,20 @@ impl Way {
 /// buffer, both.
 pub const CHANGES: [&str; 3] = ["program=2", "buffer=1/2", "program=2,buffer=1/2"];
 
+/// What a move is to the prediction, and to the reason why that fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It went as predicted.
+    Predicted,
+    /// It did not, and there is a reason.
+    Explained,
+    /// It did not, and nobody has said why.
+    Unexplained,
+    /// It went as predicted, and there is a reason why it would not.
+    StaleReason,
+}
+
 /// A figure.
 pub struct Figure {
     /// The paper's slug.
@@ -68,8 +83,9 @@ pub struct Figure {
     pub predicted: [Way; 3],
     /// Why.
     pub why: &'static str,
-    /// Where a prediction fails: the reason, found afterwards. Empty: none fails.
-    pub found: &'static str,
+    /// For each of [`CHANGES`] whose prediction fails: the reason, found afterwards. Empty: it does
+    /// not fail.
+    pub found: [&'static str; 3],
     /// Measures it. Errors: as the machines'.
     pub measure: fn(u64) -> Result<f64, MachineError>,
 }
@@ -78,6 +94,23 @@ impl Figure {
     /// Its name: paper, place and what.
     pub fn name(&self) -> String {
         format!("{} {}: {}", self.paper, self.place, self.what)
+    }
+
+    /// Which way it went with each of [`CHANGES`], and how that is to its prediction and reason.
+    /// `None`: one of them is no number.
+    pub fn moves(&self, before: f64, after: [f64; 3]) -> Option<[(Way, Outcome); 3]> {
+        let mut all = [(Way::Still, Outcome::Predicted); 3];
+        for (i, slot) in all.iter_mut().enumerate() {
+            let way = Way::of(before, after[i])?;
+            let outcome = match (way == self.predicted[i], self.found[i].is_empty()) {
+                (true, true) => Outcome::Predicted,
+                (true, false) => Outcome::StaleReason,
+                (false, false) => Outcome::Explained,
+                (false, true) => Outcome::Unexplained,
+            };
+            *slot = (way, outcome);
+        }
+        Some(all)
     }
 }
 
@@ -104,10 +137,35 @@ mod tests {
 
     #[test]
     fn a_change_below_two_hundredths_is_none() {
-        assert_eq!(Way::of(100.0, 101.9), Way::Still);
-        assert_eq!(Way::of(100.0, 102.1), Way::Up);
-        assert_eq!(Way::of(100.0, 97.9), Way::Down);
-        assert_eq!(Way::of(0.0, 0.0), Way::Still);
-        assert_eq!(Way::of(0.0, 3.0), Way::Up);
+        assert_eq!(Way::of(100.0, 101.9), Some(Way::Still));
+        assert_eq!(Way::of(100.0, 102.1), Some(Way::Up));
+        assert_eq!(Way::of(100.0, 97.9), Some(Way::Down));
+        assert_eq!(Way::of(0.0, 0.0), Some(Way::Still));
+        assert_eq!(Way::of(0.0, 3.0), Some(Way::Up));
+        for (before, after) in [(f64::NAN, 1.0), (1.0, f64::NAN), (1.0, f64::INFINITY)] {
+            assert_eq!(Way::of(before, after), None, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn a_reason_is_of_one_change_and_stale_where_nothing_fails() {
+        let figure = Figure {
+            paper: "",
+            place: "",
+            what: "",
+            unit: "",
+            predicted: [Way::Still; 3],
+            why: "",
+            found: ["because", "because", ""],
+            measure: |_| Ok(0.0),
+        };
+        // The first fails and says why; the second does not fail; the third fails and says nothing.
+        let moves = figure.moves(100.0, [110.0, 100.0, 90.0]).expect("numbers");
+        let outcomes = moves.map(|(_, outcome)| outcome);
+        assert_eq!(outcomes, [Outcome::Explained, Outcome::StaleReason, Outcome::Unexplained]);
+        assert!(figure.moves(100.0, [110.0, f64::NAN, 90.0]).is_none());
+        let plain = Figure { found: [""; 3], ..figure };
+        let moves = plain.moves(100.0, [100.0; 3]).expect("numbers");
+        assert!(moves.iter().all(|(_, outcome)| *outcome == Outcome::Predicted));
     }
 }

@@ -7,12 +7,14 @@ use std::path::Path;
 use wp_base::FsError;
 use wp_cache::Fut;
 use wp_vfs::{OptionError, OptionSpec, Options, Vfs, When};
-use wp_workload::fio::{self, JobFile, RunError, RunOptions, Severity, Variables};
+use wp_workload::fio::{self, JobFile, JobResult, RunError, RunOptions, Severity, Variables};
 
 use super::{Inputs, WorkloadEntry, WorkloadReport};
 
 /// Name of the document that is shaped as fio's JSON.
 pub const REPORT: &str = "fio.json";
+/// How long jobs took that ran one behind the other.
+pub const IN_TURN: &str = "runtime_ns";
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec { key: "job", when: When::Always, default: "", help: "the job file" },
@@ -135,9 +137,32 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
             number("sync_p99_ns", r.sync.histogram.percentile(99_000_000).unwrap_or(0));
         }
     }
+    report.numbers.extend(in_turn(&results));
     let document = fio::report(&loaded.file, &results, crate::EPOCH_SECS, vfs.rt().now().0);
     report.documents.push((REPORT.to_owned(), document));
     let warnings = loaded.file.diagnostics.iter().filter(|d| d.severity == Severity::Warning);
     report.notes.extend(warnings.map(ToString::to_string));
     Ok(report)
+}
+
+/// Where jobs ran one behind the other (`stonewall`): how long the reads and the writes of all of
+/// them took, and all together. Of jobs that ran beside each other nothing: that is the longest's.
+fn in_turn(results: &[JobResult]) -> Vec<(String, u64)> {
+    let mut turns: Vec<[u64; 2]> = Vec::new();
+    for r in results {
+        if turns.is_empty() || r.job.stonewall {
+            turns.push([0; 2]);
+        }
+        for (longest, d) in turns.iter_mut().rev().take(1).flatten().zip(&r.directions) {
+            *longest = d.runtime_ns.max(*longest);
+        }
+    }
+    if turns.len() < 2 {
+        return Vec::new();
+    }
+    let sum = |of: &dyn Fn(&[u64; 2]) -> u64| turns.iter().map(of).sum::<u64>();
+    let (reads, writes) = (sum(&|t| t[0]), sum(&|t| t[1]));
+    let all = sum(&|t| t[0].max(t[1]));
+    let named = [("read_runtime_ns", reads), ("write_runtime_ns", writes), (IN_TURN, all)];
+    named.into_iter().filter(|(_, n)| *n > 0).map(|(k, n)| (k.to_owned(), n)).collect()
 }

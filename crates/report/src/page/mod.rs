@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! claims.json of a paper ─> claim::Claim, papers::blocks ─┐
-//! summary.json, points.csv of a run ─> run::blocks ───────┴─> block ─> draw, lanes, table ─> html
+//! summary.json, points.csv, claims of a run ─> run::blocks ┴─> block ─> draw, lanes, table ─> html
 //! ```
 //! Invariants: 1. the page is a function of its input: the same results give the same bytes.
 //!             2. it asks for nothing: no network, no fonts; pictures are drawn without a program.
@@ -65,6 +65,8 @@ pub struct Run {
     pub summary: Value,
     /// `points.csv`, if it has one: heads, and rows as long as they.
     pub points: Option<(Vec<String>, Vec<Vec<String>>)>,
+    /// `claims.json`, if it has one.
+    pub claims: Option<Value>,
 }
 
 /// Words of the claims file that documents do not repeat.
@@ -136,6 +138,13 @@ pub fn page(input: &Input, lang: Lang) -> Result<String, PageError> {
             claims.push(claim);
         }
         papers.push(Read { paper, claims });
+    }
+    for run in &input.runs {
+        let list = run.claims.iter().filter_map(|doc| doc["claims"].as_array()).flatten();
+        for v in list {
+            let wrong = |what| PageError { paper: run.name.clone(), what };
+            Claim::read(v).map_err(wrong)?;
+        }
     }
     Ok(sections::whole(input, &papers, lang))
 }

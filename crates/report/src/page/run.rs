@@ -1,9 +1,11 @@
-//! A run or an experiment: its `summary.json` as tables, its `points.csv` as tables and figures.
+//! A run or an experiment: its `summary.json` as tables, its `points.csv` as tables and figures,
+//! its claims.
 
 use serde_json::Value;
 
 use super::Run;
 use super::block::Block;
+use super::claim::Claim;
 use super::figure::{Axis, Figure, Point, Series, Shape};
 use super::scale::number;
 use super::table::{Cell, Table};
@@ -33,6 +35,7 @@ pub fn blocks(run: &Run, n: usize, lang: Lang) -> Vec<Block> {
         t.caption = more(rows.len(), lang);
         out.push(Block::Table(t));
     }
+    out.extend(claims(run, n, lang).map(Block::Table));
     let heads = [words::KEY.of(lang), words::VALUE.of(lang)];
     let mut t = Table::new(
         &format!("run-{n}-summary"),
@@ -48,6 +51,41 @@ pub fn blocks(run: &Run, n: usize, lang: Lang) -> Vec<Block> {
     }
     out.push(Block::Table(t));
     out
+}
+
+/// What the experiment's file claims, and what came of it. `None`: nothing is claimed.
+fn claims(run: &Run, n: usize, lang: Lang) -> Option<Table> {
+    let list = run.claims.as_ref()?["claims"].as_array().filter(|l| !l.is_empty())?;
+    let heads = [words::VERDICT, words::CLAIM, words::EXPRESSION, words::OURS, words::BAND];
+    let mut t = Table::new(
+        &format!("run-{n}-claims"),
+        "claims.json".to_owned(),
+        words::RUN_CLAIMS.of(lang).to_owned(),
+        &heads.map(|w| w.of(lang)).into_iter().chain([words::WHY.of(lang)]).collect::<Vec<_>>(),
+    );
+    // Each was read before: `page` refuses a document with one that is no claim.
+    for (v, c) in list.iter().filter_map(|v| Some((v, Claim::read(v).ok()?))) {
+        let of_paper = if c.said.is_empty() { String::new() } else { format!("{}/", c.paper) };
+        let verdict = format!("{} {}", c.verdict.sign(), c.verdict.word().of(lang));
+        t.rows.push(vec![
+            Cell::text(verdict),
+            Cell { tip: c.what.clone(), ..Cell::text(format!("{of_paper}{}", c.id)).class("mono") },
+            Cell::text(v["expr"].as_str().unwrap_or_default()).class("mono"),
+            c.ours.map_or_else(|| Cell::text("—"), |x| cell(&x.to_string())),
+            Cell::text(band(&c)),
+            Cell::text(c.why),
+        ]);
+    }
+    Some(t)
+}
+
+/// The band in short, also where one edge is none.
+fn band(c: &Claim) -> String {
+    match c.band {
+        [low, f64::MAX] => format!("≥ {}", number(low)),
+        [f64::MIN, high] => format!("≤ {}", number(high)),
+        _ => c.band_text(),
+    }
 }
 
 fn more(rows: usize, lang: Lang) -> String {
@@ -81,7 +119,8 @@ fn flatten(path: &str, v: &Value, out: &mut Vec<(String, String)>) {
 struct Columns {
     /// The one along the x axis.
     x: usize,
-    /// Others that say what was run and are not the same everywhere, without the seed.
+    /// Others that say what was run and are not the same everywhere, without the seed and the
+    /// number of the point.
     by: Vec<usize>,
     /// Measured.
     y: Vec<usize>,
@@ -98,8 +137,11 @@ fn columns(heads: &[String], rows: &[Vec<String>]) -> Option<Columns> {
         all
     };
     let is_number = |c: usize| values(c).iter().all(|v| v.parse::<f64>().is_ok());
-    let is_seed = |c: usize| heads[c] == "seed" || heads[c].ends_with(".seed");
-    let all: Vec<usize> = (0..heads.len()).filter(|c| !is_seed(*c)).collect();
+    // The first column of an experiment counts its points: nothing depends on it.
+    let is_number_of = |c: usize| {
+        heads[c] == "seed" || heads[c].ends_with(".seed") || (c == 0 && heads[c] == "point")
+    };
+    let all: Vec<usize> = (0..heads.len()).filter(|c| !is_number_of(*c)).collect();
     let words: Vec<usize> = all.iter().copied().filter(|c| !is_number(*c)).collect();
     let numbers: Vec<usize> =
         all.iter().copied().filter(|c| is_number(*c) && values(*c).len() > 1).collect();
@@ -188,6 +230,50 @@ mod tests {
         let first = &all[0].series[0].points;
         assert_eq!((first[0].x, first[0].y, first[0].range), (1.0, 110.0, Some([100.0, 120.0])));
         assert_eq!((first[1].y, first[1].range), (180.0, None));
+    }
+
+    #[test]
+    fn the_number_of_a_point_is_no_axis_and_no_figure() {
+        let (heads, rows) = table(
+            "point,fs,workload.n,seed,iops\n\
+             0,ext4,1,1,100\n0,ext4,1,2,120\n1,ext4,2,1,180\n2,f2fs,1,1,90\n3,f2fs,2,1,150",
+        );
+        let all = figures(&heads, &rows, 0, Lang::En);
+        assert_eq!(all.len(), 1);
+        let names: Vec<&str> = all[0].series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["ext4", "f2fs"]);
+        let xs: Vec<f64> = all[0].series[0].points.iter().map(|p| p.x).collect();
+        assert_eq!(xs, [1.0, 2.0]);
+    }
+
+    #[test]
+    fn claims_of_an_experiment_are_a_table() {
+        let claim = |id: &str, band: [f64; 2], verdict: &str| {
+            serde_json::json!({
+                "paper": "t", "id": id, "what": "a", "paper_value": "", "band": band, "ours": 5,
+                "kind": "prediction", "verdict": verdict, "why": "", "expr": "iops[1]",
+            })
+        };
+        let list = [
+            claim("a", [1.0, 9.0], "match"),
+            claim("b", [6.0, f64::MAX], "differs"),
+            claim("c", [f64::MIN, 6.0], "match"),
+        ];
+        let run = Run {
+            name: "t".to_owned(),
+            hash: String::new(),
+            resolved: String::new(),
+            summary: Value::Null,
+            points: None,
+            claims: Some(serde_json::json!({ "claims": list })),
+        };
+        let csv = claims(&run, 0, Lang::En).expect("some claims").csv();
+        assert!(
+            csv.contains("iops[1],5,1 – 9") && csv.contains("≥ 6") && csv.contains("≤ 6"),
+            "{csv}"
+        );
+        assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
+        assert!(claims(&Run { claims: None, ..run }, 0, Lang::En).is_none());
     }
 
     #[test]

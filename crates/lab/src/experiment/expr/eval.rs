@@ -242,7 +242,8 @@ fn folded(fold: Fold, all: &[f64]) -> Result<f64, String> {
         Fold::Geomean if least <= 0.0 => {
             return Err(format!("a geometric mean of {least}"));
         }
-        Fold::Geomean => all.iter().product::<f64>().powf(1.0 / n),
+        // Not by their product, which leaves what a number holds: of 40 times in nanoseconds.
+        Fold::Geomean => (all.iter().map(|x| x.ln()).sum::<f64>() / n).exp(),
         Fold::Sum => sum,
         Fold::Count => all.iter().filter(|x| **x != 0.0).count() as f64,
         Fold::Spread if sum == 0.0 => return Err("a spread around 0".to_owned()),

@@ -92,6 +92,8 @@ texts! {
     VALUE: "Value", "값";
     POINTS: "Points", "측정점";
     CHART_OF: "{0} over {1}", "{1}에 따른 {0}";
+    RUN_CLAIMS: "Claims of the experiment", "실험의 주장";
+    EXPRESSION: "What is compared", "비교하는 값";
     SUMMARY_JSON: "What came of it", "결과 요약";
     FOOTER: "Made by Writepath {0} from the documents of its own runs. No network, no fonts, no scripts but those in this file.",
         "Writepath {0}가 자신의 실행 문서로 만든 페이지입니다. 네트워크와 외부 글꼴을 쓰지 않으며, 스크립트는 이 파일 안의 것뿐입니다.";
