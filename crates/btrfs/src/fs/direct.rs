@@ -9,7 +9,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
-use wp_cache::BufFlag;
+use wp_cache::{BufFlag, WbControl};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{Completion, CpuOp, join_all};
 use wp_vfs::{SyncKind, Told};
@@ -171,25 +171,40 @@ impl Btrfs {
         if len == 0 {
             return Ok(0);
         }
-        let n = if Btrfs::takes_direct(inode, at, len) {
+        // What a caller changes on its way would not have the checksum that it was sent with: data
+        // with sums goes through the cache.
+        let n = if Btrfs::takes_direct(inode, at, len) && !inode.has_sums() {
             self.start_write(inode, at, end).await?;
-            let n = self.transfer(inode, (at, end), data).await?;
+            let n = self.transfer(inode, (at, end), data).await;
             drop(lock);
             n
         } else {
-            // The rest of the kernel's way: through the cache, sent and waited for.
-            let n = self.write_data(inode, at, data).await?;
+            let done = self.write_data(inode, at, data).await;
             drop(lock);
-            self.write_ordered(inode, at, at + n).await?;
-            self.drop_cache(inode, at, at + n).await;
-            n
+            match done {
+                Ok(n) => self.send_cached(inode, at, at + n).await.map(|()| n),
+                Err(e) => Err(e),
+            }
         };
+        self.note_write(inode);
+        let n = n?;
         if let Some(kind) = sync
             && n > 0
         {
             self.fsync(inode, kind, told).await?;
         }
         Ok(n)
+    }
+
+    /// Sends bytes `from..to`, which were written to the cache, waits until the device has them, not
+    /// until items lead to them, and forgets them.
+    async fn send_cached(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
+        let range = (from / BLOCK, to.div_ceil(BLOCK).saturating_sub(1));
+        let wbc = WbControl { range, ..WbControl::sync_all() };
+        inode.map.writepages(&wbc).await?;
+        self.wait_blocks(inode, range).await?;
+        self.drop_cache(inode, from, to).await;
+        Ok(())
     }
 
     async fn transfer(
@@ -291,7 +306,6 @@ impl Btrfs {
         extents: Vec<Rc<Ordered>>,
         data: &[Slice],
     ) -> FsResult<u64> {
-        let kind = self.core.borrow().common().csum;
         let mut pieces = Pieces::new(data);
         let plug = self.part.plug();
         let mut sent = Vec::new();
@@ -301,14 +315,6 @@ impl Btrfs {
             while at < o.end() {
                 let bytes = (o.end() - at).min(BIO_BYTES);
                 let segs: Vec<Slice> = (0..bytes / BLOCK).map(|_| pieces.take_one(4096)).collect();
-                if inode.has_sums() {
-                    for (n, s) in (0..).zip(&segs) {
-                        let n: u64 = n;
-                        let mut sum = Vec::with_capacity(8);
-                        kind.push(&s.to_vec(), &mut sum);
-                        o.add_sum(o.address(at + n * BLOCK), &sum, kind.bytes());
-                    }
-                }
                 self.rt.cpu(CpuOp::BioSubmit, 1).await;
                 sent.push(self.send_piece(inode, o, at, bytes, segs));
                 at += bytes;

@@ -228,7 +228,9 @@ impl FileSystem for Mounted {
             let inode = self.file(ino)?;
             let _lock = inode.lock.lock().await;
             let at = offset.unwrap_or_else(|| inode.size());
-            self.0.write_data(&inode, at, data).await
+            let done = self.0.write_data(&inode, at, data).await;
+            self.0.note_write(&inode);
+            done
         })
     }
 

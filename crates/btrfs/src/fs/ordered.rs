@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
 use wp_base::{FsError, FsResult};
-use wp_cache::WbControl;
+use wp_cache::{BufFlag, WbControl};
 use wp_rt::{Rt, WaitQueue};
 
 use crate::core::Core;
@@ -219,6 +219,22 @@ impl Btrfs {
 
     fn has_ended(&self) -> bool {
         self.endings.is_stopped.get()
+    }
+
+    /// Waits: for each block of `first..=last` under writeback, in order, so that who waits is woken
+    /// by the end of the first bio and goes on before the worker whom the end of an extent calls.
+    /// Errors: `Io` if a write failed that nobody was told of. `filemap_fdatawait_range`.
+    pub(super) async fn wait_blocks(
+        &self,
+        inode: &Inode,
+        (first, last): (u64, u64),
+    ) -> FsResult<()> {
+        if inode.map.under_writeback() > 0 {
+            for b in inode.map.range(first, last.saturating_add(1)) {
+                b.wait_clear(BufFlag::Writeback).await;
+            }
+        }
+        inode.map.wait_and_keep_error().await
     }
 
     /// Sends what was written of `from..to`, and waits until items lead to it. Errors: `Io` if a

@@ -54,7 +54,7 @@ impl Btrfs {
         } else {
             ordered = self.ordered_to_log(inode);
             if site::FSYNC_WAIT.on() {
-                inode.map.wait_and_keep_error().await?;
+                self.wait_blocks(inode, (0, u64::MAX)).await?;
                 // Direct writes are no pages; whoever made them waited for them.
                 if ordered.iter().any(|o| o.has_failed.get() || o.left.get() > 0) {
                     self.wait_ordered(inode, 0, u64::MAX).await;
@@ -82,6 +82,9 @@ impl Btrfs {
         let transid = self.newest();
         let nameless = inode.nlink() == 0;
         let logged = if is_moved || (nameless && mend.nameless) {
+            Err(Stop::Full)
+        } else if !self.opts.treelog {
+            // Asked before all else, so that also what has no name is committed.
             Err(Stop::Full)
         } else if nameless || (is_idle && self.is_in_log(inode)) {
             Err(Stop::Nothing)

@@ -380,6 +380,11 @@ impl Btrfs {
         self.logs.chunks.set(c.chunks().iter().count());
     }
 
+    /// A write has put something into a file's cache, or past it. `btrfs_set_inode_last_sub_trans`.
+    pub(super) fn note_write(&self, inode: &Inode) {
+        inode.logged.last_sub.set(self.logs.next());
+    }
+
     /// An inode has changed in a transaction. `btrfs_set_inode_last_trans`.
     pub(super) fn note_change(&self, inode: &Inode, transid: u64) {
         inode.last_trans.set(transid);
