@@ -19,22 +19,19 @@ pub static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 #[derive(Clone)]
 pub struct Page(Rc<PageBuf>);
 
+// In this order, so that the compiler fills a new one where it stays. As it would order the fields
+// itself, `Rc::new` gets the bytes by way of the stack, which copies them twice.
+#[repr(C)]
 struct PageBuf {
     id: OnceCell<u128>,
-    bytes: [u8; PAGE_BYTES],
     /// `None` of the page that all zeroed ones are at first, which is nobody's.
     _tally: Option<Tally>,
-}
-
-impl Clone for PageBuf {
-    fn clone(&self) -> PageBuf {
-        PageBuf { id: self.id.clone(), bytes: self.bytes, _tally: Some(Tally::new(Kind::Page)) }
-    }
+    bytes: [u8; PAGE_BYTES],
 }
 
 thread_local! {
     static ZEROED: Page =
-        Page(Rc::new(PageBuf { id: OnceCell::new(), bytes: ZERO_PAGE, _tally: None }));
+        Page(Rc::new(PageBuf { id: OnceCell::new(), _tally: None, bytes: ZERO_PAGE }));
 }
 
 impl Page {
@@ -43,11 +40,16 @@ impl Page {
         ZEROED.with(Page::clone)
     }
 
+    /// A page of its own that holds `bytes`.
+    fn holding(bytes: &[u8; PAGE_BYTES]) -> Page {
+        let _tally = Some(Tally::new(Kind::Page));
+        Page(Rc::new(PageBuf { id: OnceCell::new(), _tally, bytes: *bytes }))
+    }
+
     /// A page that starts with `bytes` and is zero after them. Panics if they are more than a page.
     pub fn from_bytes(bytes: &[u8]) -> Page {
         if let Ok(whole) = bytes.try_into() {
-            let (id, _tally) = (OnceCell::new(), Some(Tally::new(Kind::Page)));
-            return Page(Rc::new(PageBuf { id, bytes: whole, _tally }));
+            return Page::holding(whole);
         }
         let mut page = Page::zeroed();
         page.make_mut()[..bytes.len()].copy_from_slice(bytes);
@@ -61,7 +63,11 @@ impl Page {
 
     /// Its bytes for writing; copies them first if anyone else holds this page.
     pub fn make_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
-        let buf = Rc::make_mut(&mut self.0);
+        if self.is_shared() {
+            *self = Page::holding(self.bytes());
+        }
+        let buf =
+            Rc::get_mut(&mut self.0).expect("nobody else holds it, and there are no weak ones");
         buf.id = OnceCell::new();
         &mut buf.bytes
     }
