@@ -19,19 +19,21 @@ pub static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 #[derive(Clone)]
 pub struct Page(Rc<PageBuf>);
 
-// In this order, so that the compiler fills a new one where it stays. As it would order the fields
-// itself, `Rc::new` gets the bytes by way of the stack, which copies them twice.
-#[repr(C)]
 struct PageBuf {
     id: OnceCell<u128>,
-    /// `None` of the page that all zeroed ones are at first, which is nobody's.
-    _tally: Option<Tally>,
     bytes: [u8; PAGE_BYTES],
+    /// `None` of the page that all zeroed ones are at first, which is nobody's.
+    tally: Option<Tally>,
+}
+
+impl Default for PageBuf {
+    fn default() -> PageBuf {
+        PageBuf { id: OnceCell::new(), bytes: ZERO_PAGE, tally: None }
+    }
 }
 
 thread_local! {
-    static ZEROED: Page =
-        Page(Rc::new(PageBuf { id: OnceCell::new(), _tally: None, bytes: ZERO_PAGE }));
+    static ZEROED: Page = Page(Rc::default());
 }
 
 impl Page {
@@ -42,8 +44,13 @@ impl Page {
 
     /// A page of its own that holds `bytes`.
     fn holding(bytes: &[u8; PAGE_BYTES]) -> Page {
-        let _tally = Some(Tally::new(Kind::Page));
-        Page(Rc::new(PageBuf { id: OnceCell::new(), _tally, bytes: *bytes }))
+        // Filled where it stays: `Rc::new` would be given the bytes by way of the stack. The zeroes,
+        // which nobody sees, the compiler leaves out.
+        let mut buf: Rc<PageBuf> = Rc::default();
+        let own = Rc::get_mut(&mut buf).expect("nobody else has it yet");
+        own.bytes = *bytes;
+        own.tally = Some(Tally::new(Kind::Page));
+        Page(buf)
     }
 
     /// A page that starts with `bytes` and is zero after them. Panics if they are more than a page.
