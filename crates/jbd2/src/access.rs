@@ -47,12 +47,27 @@ impl Handle {
         }
     }
 
-    /// [`Handle::get_write_access`] where there is nothing to do for it, or it is refused; `None`,
-    /// and nothing is done, where there is.
-    pub fn write_access_now(&self, b: &Buffer) -> Option<FsResult<()>> {
-        match self.journal().check_device() {
-            Ok(()) => self.has_access(b).then_some(Ok(())),
-            refused => Some(refused),
+    /// [`Handle::get_write_access`] where it need not wait, or is refused; `None`, and nothing has
+    /// come of it, where it must.
+    pub fn write_access_now(&self, b: &Rc<Buffer>) -> Option<FsResult<()>> {
+        let j = self.journal();
+        if let Err(refused) = j.check_device() {
+            return Some(Err(refused));
+        }
+        if self.has_access(b) {
+            return Some(Ok(()));
+        }
+        let granted = self.granted(b, Copy::IfNeeded);
+        if !granted && self.is_going_home(b) {
+            return None;
+        }
+        match self.try_access(j.bdev.mapping(), b, Copy::IfNeeded) {
+            Ok(Conflict::Shadow) => None,
+            Ok(case) => {
+                self.took(b, case, (case, Span::ZERO), granted);
+                Some(Ok(()))
+            }
+            Err(e) => Some(Err(e)),
         }
     }
 
@@ -281,10 +296,14 @@ impl Handle {
         Ok(())
     }
 
+    /// Has a handle to wait until the buffer is written to its home, or read?
+    fn is_going_home(&self, b: &Buffer) -> bool {
+        (b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading)) && site::HOME_LOCK.on()
+    }
+
     /// `lock_buffer`: a buffer on its way home is locked.
     async fn wait_home_write(&self, b: &Rc<Buffer>) {
-        let busy = b.flag(BufFlag::Writeback) || b.flag(BufFlag::Reading);
-        if busy && site::HOME_LOCK.on() {
+        if self.is_going_home(b) {
             self.journal().st.borrow_mut().counters.home_write_waits += 1;
             b.wait_clear(BufFlag::Writeback).await;
             b.wait_clear(BufFlag::Reading).await;
@@ -302,23 +321,30 @@ impl Handle {
             }
             let case = self.try_access(map, b, copy)?;
             if case != Conflict::Shadow {
-                j.count_conflict(case, Span::ZERO);
                 // A call is told of once, by what it met first.
                 let met = met.unwrap_or(case);
-                if met != Conflict::None || j.opts.observe_all {
-                    let waited =
-                        if met == Conflict::Shadow { j.rt.now().since(began) } else { Span::ZERO };
-                    j.observe(b, met, waited);
-                }
-                if !granted {
-                    j.cancel_revoke(b);
-                }
+                let waited =
+                    if met == Conflict::Shadow { j.rt.now().since(began) } else { Span::ZERO };
+                self.took(b, case, (met, waited), granted);
                 return Ok(met);
             }
             met = Some(case);
             let since = j.rt.now();
             b.wait_clear(BufFlag::Shadow).await;
             j.count_conflict(case, j.rt.now().since(since));
+        }
+    }
+
+    /// What follows when a buffer was taken as `case`, having `met` something, for which it waited;
+    /// `granted`: it was the transaction's already.
+    fn took(&self, b: &Rc<Buffer>, case: Conflict, (met, waited): (Conflict, Span), granted: bool) {
+        let j = self.journal();
+        j.count_conflict(case, Span::ZERO);
+        if met != Conflict::None || j.opts.observe_all {
+            j.observe(b, met, waited);
+        }
+        if !granted {
+            j.cancel_revoke(b);
         }
     }
 

@@ -75,8 +75,9 @@ impl Journal {
         self.start_with(Credits { blocks: credits, ..Credits::default() })
     }
 
-    /// [`Journal::start`] where it need not wait, in the transaction that runs, and CPU time costs
-    /// nothing. `None`: else, or the journal is aborted; nothing is done then.
+    /// [`Journal::start`] where it need not wait and CPU time costs nothing. `None`: else, or the
+    /// journal is aborted; then nothing is done but that a transaction may have begun, as it would
+    /// before the wait.
     pub fn start_now(self: &Rc<Self>, credits: u32) -> Option<Handle> {
         let blocks = i64::from(credits);
         if self.rt.is_modelled() || blocks > self.user_max() {
@@ -86,7 +87,10 @@ impl Journal {
         if st.unmount || st.aborted() {
             return None;
         }
-        let tid = st.running?;
+        let tid = match st.running {
+            Some(tid) => tid,
+            None => self.begin_transaction(&mut st),
+        };
         Self::add_credits(&mut st, tid, blocks, 0).ok()?;
         Self::enter(&mut st, tid, blocks);
         drop(st);

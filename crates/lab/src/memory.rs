@@ -27,7 +27,8 @@ pub struct Allocator;
 /// What every piece of mimalloc is aligned to that is as large (`MI_MAX_ALIGN_SIZE`).
 const ALIGNED: usize = 16;
 
-/// Is a piece of this layout aligned in any case (`mi_malloc_is_naturally_aligned`)?
+/// Is a piece of this layout aligned in any case? The part of mimalloc's own answer
+/// (`mi_malloc_is_naturally_aligned`) that holds whatever it rounds the size to.
 #[inline]
 const fn is_natural(layout: &Layout) -> bool {
     layout.align() <= ALIGNED && layout.align() <= layout.size()
@@ -69,7 +70,8 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, piece: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller's: it is one of ours, aligned as `layout` says, and mimalloc keeps that
+        // for the new one, of any size; where there is no room the old one stays.
         unsafe { libmimalloc_sys::mi_realloc_aligned(piece.cast(), size, layout.align()).cast() }
     }
 }
@@ -111,6 +113,35 @@ mod tests {
                     assert!(piece.addr().is_multiple_of(align), "{size} {align}");
                     assert!((0..size).all(|i| piece.add(i).read() == 0));
                     Allocator.dealloc(piece, layout);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_of_all_sizes_live_side_by_side_shrink_and_come_back_zeroed() {
+        let sizes = [1, 7, 24, 1000, 4096, 4160, 40_000, 200_000, 3 << 20, 20 << 20];
+        for align in [1, 8, 16, 64, 4096, 1 << 16, 1 << 20] {
+            let layout = |size| Layout::from_size_align(size, align).expect("a layout");
+            #[expect(unsafe_code, reason = "an allocator's functions are unsafe to call")]
+            // SAFETY: each piece is written and read within its size while it lives, and freed once
+            // with the layout that it has then.
+            unsafe {
+                let pieces = sizes.map(|size| (Allocator.alloc(layout(size)), size));
+                (1..).zip(&pieces).for_each(|(tag, (piece, size))| piece.write_bytes(tag, *size));
+                for (tag, (piece, size)) in (1u8..).zip(pieces) {
+                    let less = size.div_ceil(3);
+                    let piece = Allocator.realloc(piece, layout(size), less);
+                    assert!(piece.addr().is_multiple_of(align), "{size} {align}");
+                    let kept = std::slice::from_raw_parts(piece, less);
+                    assert!(kept.iter().all(|b| *b == tag), "{size} {align}");
+                    Allocator.dealloc(piece, layout(less));
+                    let again = Allocator.alloc_zeroed(layout(less));
+                    assert!(again.addr().is_multiple_of(align), "{size} {align}");
+                    let zeroes = std::slice::from_raw_parts(again, less);
+                    assert!(zeroes.iter().all(|b| *b == 0), "{size} {align}");
+                    again.write_bytes(9, less);
+                    Allocator.dealloc(again, layout(less));
                 }
             }
         }

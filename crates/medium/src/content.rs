@@ -23,18 +23,17 @@ struct PageBuf {
     id: OnceCell<u128>,
     bytes: [u8; PAGE_BYTES],
     /// `None` of the page that all zeroed ones are at first, which is nobody's.
-    _tally: Option<Tally>,
+    tally: Option<Tally>,
 }
 
-impl Clone for PageBuf {
-    fn clone(&self) -> PageBuf {
-        PageBuf { id: self.id.clone(), bytes: self.bytes, _tally: Some(Tally::new(Kind::Page)) }
+impl Default for PageBuf {
+    fn default() -> PageBuf {
+        PageBuf { id: OnceCell::new(), bytes: ZERO_PAGE, tally: None }
     }
 }
 
 thread_local! {
-    static ZEROED: Page =
-        Page(Rc::new(PageBuf { id: OnceCell::new(), bytes: ZERO_PAGE, _tally: None }));
+    static ZEROED: Page = Page(Rc::default());
 }
 
 impl Page {
@@ -43,11 +42,21 @@ impl Page {
         ZEROED.with(Page::clone)
     }
 
+    /// A page of its own that holds `bytes`.
+    fn holding(bytes: &[u8; PAGE_BYTES]) -> Page {
+        // Filled where it stays: `Rc::new` would be given the bytes by way of the stack. The zeroes,
+        // which nobody sees, the compiler leaves out.
+        let mut buf: Rc<PageBuf> = Rc::default();
+        let own = Rc::get_mut(&mut buf).expect("nobody else has it yet");
+        own.bytes = *bytes;
+        own.tally = Some(Tally::new(Kind::Page));
+        Page(buf)
+    }
+
     /// A page that starts with `bytes` and is zero after them. Panics if they are more than a page.
     pub fn from_bytes(bytes: &[u8]) -> Page {
         if let Ok(whole) = bytes.try_into() {
-            let (id, _tally) = (OnceCell::new(), Some(Tally::new(Kind::Page)));
-            return Page(Rc::new(PageBuf { id, bytes: whole, _tally }));
+            return Page::holding(whole);
         }
         let mut page = Page::zeroed();
         page.make_mut()[..bytes.len()].copy_from_slice(bytes);
@@ -61,7 +70,11 @@ impl Page {
 
     /// Its bytes for writing; copies them first if anyone else holds this page.
     pub fn make_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
-        let buf = Rc::make_mut(&mut self.0);
+        if self.is_shared() {
+            *self = Page::holding(self.bytes());
+        }
+        let buf =
+            Rc::get_mut(&mut self.0).expect("nobody else holds it, and there are no weak ones");
         buf.id = OnceCell::new();
         &mut buf.bytes
     }

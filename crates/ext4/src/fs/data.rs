@@ -13,7 +13,7 @@ use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::{Handle, Ordered};
 use wp_medium::{PAGE_BYTES, Pieces, Slice, join};
-use wp_rt::{CpuOp, soon};
+use wp_rt::{CpuOp, Soon, soon};
 
 use super::extents::Run;
 use super::inode::Inode;
@@ -40,6 +40,15 @@ pub(super) enum After {
     Grow,
     /// Only the size in memory has moved, and that says so.
     Touch,
+}
+
+/// What is told of new times that were logged (`ext4_dirty_inode`): nobody hears of a journal that
+/// takes nothing; who needs a handle next does.
+fn heard(logged: FsResult<()>) -> FsResult<()> {
+    match logged {
+        Err(FsError::Io | FsError::ReadOnly) => Ok(()),
+        other => other,
+    }
 }
 
 impl Ext4 {
@@ -211,9 +220,7 @@ impl Ext4 {
         if end > i32::MAX as u64 {
             Box::pin(self.announce_size(end)).await?;
         }
-        if self.set_times(inode) {
-            self.log_times(inode).await?;
-        }
+        soon!(self.update_time(inode))?;
         let old = inode.size.get();
         let mut pieces = Pieces::new(data);
         let mut at = offset;
@@ -250,16 +257,19 @@ impl Ext4 {
             return Ok(());
         }
         inode.set_atime(now);
-        match self.dirty_inode(inode).await {
-            Err(FsError::Io | FsError::ReadOnly) => Ok(()),
-            other => other,
-        }
+        heard(soon!(self.dirty_inode(inode)))
     }
 
     /// New times, at the resolution of the tick: a second write within it changes nothing
     /// (`file_update_time`).
-    pub(super) async fn update_time(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
-        if self.set_times(inode) { self.log_times(inode).await } else { Ok(()) }
+    pub(super) fn update_time<'a>(self: &'a Rc<Self>, inode: &Rc<Inode>) -> Soon<'a, FsResult<()>> {
+        if !self.set_times(inode) {
+            return Soon::now(Ok(()));
+        }
+        match self.dirty_inode(inode) {
+            Soon::Now(Some(logged)) => Soon::now(heard(logged)),
+            logged => Soon::later(async { heard(logged.await) }),
+        }
     }
 
     /// Sets new times; are they new?
@@ -271,14 +281,6 @@ impl Ext4 {
         inode.set_mtime(now);
         inode.set_ctime(now);
         true
-    }
-
-    async fn log_times(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
-        match self.dirty_inode(inode).await {
-            // Nobody hears of it (`ext4_dirty_inode`): who needs a handle next does.
-            Err(FsError::Io | FsError::ReadOnly) => Ok(()),
-            other => other,
-        }
     }
 
     async fn write_block(

@@ -209,7 +209,7 @@ impl Ext4 {
                 inode.dio_done.wait().await;
             }
         }
-        self.update_time(inode).await?;
+        soon!(self.update_time(inode))?;
         if grows {
             let h = soon!(self.start(8))?;
             if !site::DIRECT_SIZE.on() {

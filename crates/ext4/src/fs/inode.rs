@@ -527,16 +527,34 @@ impl Ext4 {
     ) -> FsResult<()> {
         match h {
             Some(h) => soon!(self.write_inode(h, inode)),
-            None => self.dirty_inode(inode).await,
+            None => soon!(self.dirty_inode(inode)),
         }
     }
 
     /// [`Ext4::write_inode`] in a handle of its own (`ext4_dirty_inode`).
-    pub(super) async fn dirty_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
-        let h = soon!(self.start(2))?;
-        let out = soon!(self.write_inode(&h, inode));
+    pub(super) fn dirty_inode<'a>(self: &'a Rc<Self>, inode: &Rc<Inode>) -> Soon<'a, FsResult<()>> {
+        match self.start(2) {
+            Soon::Now(Some(Ok(h))) => match self.write_inode_now(&h, inode) {
+                Some(out) => self.dirtied(h, inode, out),
+                None => Soon::later(self.dirty_later(h, inode.clone())),
+            },
+            started => {
+                let inode = inode.clone();
+                Soon::later(async move { self.dirty_later(started.await?, inode).await })
+            }
+        }
+    }
+
+    /// [`Ext4::dirty_inode`] in its handle.
+    async fn dirty_later(&self, h: Handle, inode: Rc<Inode>) -> FsResult<()> {
+        let out = soon!(self.write_inode(&h, &inode));
+        soon!(self.dirtied(h, &inode, out))
+    }
+
+    /// The end of [`Ext4::dirty_inode`].
+    fn dirtied(&self, h: Handle, inode: &Inode, out: FsResult<()>) -> Soon<'_, FsResult<()>> {
         inode.map.mark_inode_dirty();
-        soon!(self.stop(h, out))
+        self.stop(h, out)
     }
 
     /// The inode's ordered-data handle for the journal.

@@ -99,7 +99,7 @@ impl Mounted {
             inode.set_mtime(*t);
         }
         inode.set_ctime(self.0.time());
-        self.0.dirty_inode(inode).await
+        soon!(self.0.dirty_inode(inode))
     }
 }
 

@@ -2,7 +2,7 @@
 //! file, with a place or a promise of one to be had at once. Most writes are such.
 //!
 //! Invariant: what is done is what [`Ext4::write_data`] does, in its order; what may have to wait
-//! is found out before anything is done, and then nothing is.
+//! is found out before anything is done, and then nothing is, or only what it does first.
 
 use std::rc::Rc;
 
@@ -22,12 +22,12 @@ use crate::site;
 impl Ext4 {
     /// A write of `data` at `offset` (at the end if `None`), with the inode's lock taken and its
     /// use counted, if that need not wait until the bytes are in the cache. `None`: it may, or
-    /// something is wrong, and nothing is done.
+    /// something is wrong, and nothing is done but that the times are new.
     pub(super) fn write_now<'a>(
         self: &'a Rc<Self>,
         inode: &Rc<Inode>,
         offset: Option<u64>,
-        data: &[Slice],
+        data: &'a [Slice],
     ) -> Option<Soon<'a, FsResult<u64>>> {
         let [chunk] = data else { return None };
         let bytes = u64::from(self.bs().bytes());
@@ -47,6 +47,12 @@ impl Ext4 {
             Some(_) => return None,
             None => Some(self.hole_now(inode, index)?),
         };
+        match self.update_time(inode) {
+            Soon::Now(Some(Ok(()))) => {}
+            timed => {
+                return Some(Soon::later(self.write_later(timed, inode.clone(), at, data)));
+            }
+        }
         let h = match self.opts.era.delalloc_write_without_handle {
             true => None,
             false => Some(self.journal().start_now(1)?),
@@ -88,6 +94,26 @@ impl Ext4 {
         })
     }
 
+    /// The end of [`Ext4::write_now`] where the new times have to be waited for, or are refused. To
+    /// be awaited at once, as the next.
+    async fn write_later(
+        self: &Rc<Self>,
+        timed: Soon<'_, FsResult<()>>,
+        inode: Rc<Inode>,
+        at: u64,
+        data: &[Slice],
+    ) -> FsResult<u64> {
+        let user = InUse::new(&inode);
+        let alone = inode.lock.lock().await;
+        let out = match timed.await {
+            Ok(()) => self.write_data(&inode, at, data).await,
+            Err(e) => Err(e),
+        };
+        drop((alone, user));
+        let freed = self.free_if_unused(&inode).await;
+        out.and_then(|n| freed.map(|()| n))
+    }
+
     /// The end of [`Ext4::write_now`] where the inode's slot has to be waited for. To be awaited at
     /// once: nobody has run since the inode was seen to be free.
     async fn end_write_later(
@@ -116,18 +142,15 @@ impl Ext4 {
         out.and(freed).map(|()| u64::from(b.len()))
     }
 
-    /// Can the caller write to the inode at once: is it nobody else's, are its times those of now,
-    /// is its data not journalled, is there space, and does CPU time cost nothing?
+    /// Can the caller write to the inode at once: is it nobody else's, is its data not journalled, is
+    /// there space, and does CPU time cost nothing?
     fn is_free_to_write(&self, inode: &Inode) -> bool {
-        let now = self.time();
         !self.rt.is_modelled()
             && self.is_mounted()
             && !self.is_stopped()
             && !inode.lock.is_locked()
             && inode.dio.get() == 0
             && inode.nlink() > 0
-            && inode.mtime() == now
-            && inode.ctime() == now
             && self.delays(inode)
             && self.wb.has_room()
     }
