@@ -158,7 +158,9 @@ fn one(drive: &mut Drive, now: Time, verb: Verb) -> Result<Value, String> {
         Verb::Freeze(when) => {
             let counts = drive.counts();
             let trigger = match when {
-                When::After(n) => Trigger::Changes(counts.changes().saturating_add(n) + 1),
+                When::After(n) => {
+                    Trigger::Changes(counts.changes().saturating_add(n).saturating_add(1))
+                }
                 When::Events(n) => Trigger::Events(counts.events.saturating_add(n)),
                 When::At(ns) => Trigger::Time(Time(ns)),
                 When::Now => return Err("it is not now".to_owned()),

@@ -5,7 +5,7 @@
 use wp_lab::testing::skipped;
 use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
-use wp_serve::kernel_lab::{Kernel, Plan, Report, run};
+use wp_serve::kernel_lab::{CutBy, Keep, Kernel, Plan, Report, run};
 
 fn plan() -> Plan {
     Plan {
@@ -14,10 +14,13 @@ fn plan() -> Plan {
         mkfs: String::new(),
         device: ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 64 << 20)]),
         loss: Loss::Model,
-        cycles: 2,
+        cycles: 4,
         seed: 1,
+        cut: CutBy::Event,
+        jobs: 2,
         blocks: 8,
         ops: 4,
+        direct: false,
     }
 }
 
@@ -26,7 +29,9 @@ fn once(kernel: &Kernel) -> (Report, String) {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("trace");
     let log = Log::new(Box::new(std::fs::File::create(&trace).unwrap()));
-    let report = run(kernel, &plan(), dir.path(), Some(log), &mut |_| false).unwrap();
+    let report =
+        run(kernel, &plan(), dir.path(), Keep { trace: Some(log), images: None }, &mut |_| false)
+            .unwrap();
     (report, std::fs::read_to_string(trace).unwrap())
 }
 
@@ -41,7 +46,8 @@ fn two_runs_of_a_guest_have_the_same_nanoseconds_and_the_same_trace() {
         return skipped(CHECK, "gcc is missing");
     }
     let (first, trace) = once(&kernel);
-    assert_eq!(first.cycles.len(), 2, "{first:?}");
+    assert_eq!(first.cycles.len(), 4, "{first:?}");
+    assert!(first.cycles.iter().all(|c| c.ours.is_some()), "ours recovers beside it: {first:?}");
     assert!(first.is_sound(), "ext4 on a drive that keeps its word loses nothing: {first:?}");
     assert!(first.kernel.starts_with("6."), "{}", first.kernel);
     assert!(trace.lines().count() > 100);

@@ -2,19 +2,27 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use wp_lab::spec::device;
 use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
-use wp_serve::kernel_lab::{FILE_SYSTEMS, Kernel, Plan, Report, run as lab};
+use wp_serve::kernel_lab::suite::{LEGEND, Row, SUITES};
+use wp_serve::kernel_lab::{
+    CutBy, Cycle, FILE_SYSTEMS, Keep, Kernel, MOST_JOBS, Outcome, Plan, Report, run as lab,
+};
 
 use crate::output::{Exit, Out};
 
 /// Arguments.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub struct Args {
+    /// Several campaigns that belong together, in one table: f2fs-oprw (table 6.2 of that paper),
+    /// ext4, others.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["fs", "mount", "device", "jobs", "trace", "all"])]
+    suite: Option<String>,
     /// File system of the guest's kernel: ext4, f2fs, btrfs, nilfs2 or xfs.
     #[arg(long, default_value = "ext4")]
     fs: String,
@@ -37,12 +45,22 @@ pub struct Args {
     /// Seed of the program, the cuts and what they leave.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Blocks of 4 KiB of the file.
+    /// Of what a cut's instant is drawn: submissions and answers of the drive, virtual time, or
+    /// requests that change something.
+    #[arg(long, value_name = "event|time|change", default_value = "event")]
+    cut: String,
+    /// Threads, each with a file of its own.
+    #[arg(long, default_value_t = 1)]
+    jobs: u64,
+    /// Blocks of 4 KiB of a file.
     #[arg(long, default_value_t = 64)]
     blocks: u64,
-    /// Overwrites with an fsync in a cycle.
+    /// Overwrites with an fsync of a thread in a cycle.
     #[arg(long, default_value_t = 16)]
     ops: u64,
+    /// Write past the cache (O_DIRECT).
+    #[arg(long)]
+    direct: bool,
     /// The kernel, built for User-Mode Linux with time travel; that of $GUEST or
     /// ~/.cache/kernel-guest if left out.
     #[arg(long, value_name = "FILE")]
@@ -56,6 +74,10 @@ pub struct Args {
     /// Write down every request and answer of the drive, as blkparse prints them.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write images of the first four cuts that lost something, or that our recovery makes
+    /// something else of, into this folder.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Print every cycle.
     #[arg(long)]
     all: bool,
@@ -63,40 +85,120 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    match campaign(a, out) {
+    let done = match &a.suite {
+        Some(name) => suite(a, name, out),
+        None => Session::new(a, out).and_then(|s| Ok(print(a, &s.campaign(a, "")?, out))),
+    };
+    match done {
         Ok(code) | Err(code) => code,
     }
 }
 
-fn campaign(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
-    let plan = plan(a, out)?;
-    let kernel = Kernel::find(a.kernel.as_deref(), a.root.as_deref()).map_err(|e| {
-        out.fail(Exit::Unsupported, "guest", &e, "--kernel FILE --root DIR, or GUEST=DIR")
-    })?;
-    let kernel = Kernel { memory_mib: a.memory, ..kernel };
-    let scratch = std::env::temp_dir().join(format!("writepath-kernel-lab-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch).map_err(|e| out.host_error(&scratch, &e))?;
-    let trace = match &a.trace {
-        Some(path) => {
-            let file = std::fs::File::create(path).map_err(|e| out.host_error(path, &e))?;
-            Some(Log::new(Box::new(file)))
+/// What campaigns have in common.
+struct Session<'a> {
+    kernel: Kernel,
+    out: &'a Out,
+    stop: Arc<AtomicBool>,
+}
+
+impl Session<'_> {
+    fn new<'a>(a: &Args, out: &'a Out) -> Result<Session<'a>, ExitCode> {
+        let kernel = Kernel::find(a.kernel.as_deref(), a.root.as_deref()).map_err(|e| {
+            out.fail(Exit::Unsupported, "guest", &e, "--kernel FILE --root DIR, or GUEST=DIR")
+        })?;
+        let kernel = Kernel { memory_mib: a.memory, ..kernel };
+        Ok(Session { kernel, out, stop: super::serve::interrupt(out) })
+    }
+
+    /// Runs one. `of` says in its progress which.
+    fn campaign(&self, a: &Args, of: &str) -> Result<Report, ExitCode> {
+        let out = self.out;
+        let plan = plan(a, out)?;
+        let name = format!("writepath-kernel-lab-{}", std::process::id());
+        let scratch = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&scratch).map_err(|e| out.host_error(&scratch, &e))?;
+        let trace = match &a.trace {
+            Some(path) => {
+                let file = std::fs::File::create(path).map_err(|e| out.host_error(path, &e))?;
+                Some(Log::new(Box::new(file)))
+            }
+            None => None,
+        };
+        let mut told = 0;
+        let mut progress = |done: u64| {
+            if done >= told + 10 {
+                told = done;
+                out.note(&format!("{of}{done} of {} power cuts", plan.cycles));
+            }
+            self.stop.load(Ordering::Relaxed)
+        };
+        if let Some(folder) = &a.keep {
+            std::fs::create_dir_all(folder).map_err(|e| out.host_error(folder, &e))?;
         }
-        None => None,
+        let keep = Keep { trace, images: a.keep.as_deref() };
+        let done = lab(&self.kernel, &plan, &scratch, keep, &mut progress);
+        // The report is what is kept.
+        drop(std::fs::remove_dir_all(&scratch));
+        done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))
+    }
+}
+
+/// Runs a suite; what was done before an interruption is in the table.
+fn suite(a: &Args, name: &str, out: &Out) -> Result<ExitCode, ExitCode> {
+    let Some(suite) = SUITES.iter().find(|s| s.name == name) else {
+        let known: Vec<&str> = SUITES.iter().map(|s| s.name).collect();
+        let message = format!("--suite {name}: there is none of this name");
+        return Err(out.fail(
+            Exit::Usage,
+            "suite",
+            &message,
+            &format!("one of {}", known.join(", ")),
+        ));
     };
-    let stop = super::serve::interrupt(out);
-    let mut told = 0;
-    let mut progress = |done: u64| {
-        if done >= told + 10 {
-            told = done;
-            out.note(&format!("{done} of {} power cuts", plan.cycles));
+    let session = Session::new(a, out)?;
+    let mut text = String::new();
+    let mut documents = Vec::new();
+    let (mut sound, mut stopped) = (true, false);
+    for row in suite.rows {
+        let mut args = a.clone();
+        args.fs = row.fs.to_owned();
+        args.mount = row.mount.to_owned();
+        args.device = row.device.to_owned();
+        args.jobs = row.jobs;
+        args.keep = a.keep.as_ref().map(|k| k.join(row.name().replace(' ', "-")));
+        let report = session.campaign(&args, &format!("{}: ", row.name()))?;
+        if text.is_empty() {
+            text = format!(
+                "Linux {}, {}; loss by {}, cut by {}, seed {}\n{}\n",
+                report.kernel,
+                suite.about,
+                a.loss,
+                a.cut,
+                a.seed,
+                Row::head()
+            );
         }
-        stop.load(Ordering::Relaxed)
-    };
-    let done = lab(&kernel, &plan, &scratch, trace, &mut progress);
-    // The report is what is kept.
-    drop(std::fs::remove_dir_all(&scratch));
-    let report = done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))?;
-    Ok(print(a, &report, out))
+        text.push_str(&row.line(&report));
+        text.push('\n');
+        out.note(&row.line(&report));
+        sound &= report.is_sound();
+        stopped |= report.stopped;
+        documents.push(document(&args, &report));
+        if stopped {
+            break;
+        }
+    }
+    text.push_str(LEGEND);
+    let all = json!({ "schema": "writepath.kernel-lab-suite/1", "suite": name, "rows": documents });
+    Ok(out.answer(exit(stopped, sound), &all, &text))
+}
+
+fn exit(stopped: bool, sound: bool) -> Exit {
+    match (stopped, sound) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Ok,
+        (false, false) => Exit::No,
+    }
 }
 
 fn plan(a: &Args, out: &Out) -> Result<Plan, ExitCode> {
@@ -109,9 +211,16 @@ fn plan(a: &Args, out: &Out) -> Result<Plan, ExitCode> {
         let message = format!("--fs {}: no mkfs of it is known", a.fs);
         return Err(wrong("fs", &message, &format!("one of {}", FILE_SYSTEMS.join(", "))));
     }
-    for (what, n, most) in
-        [("cycles", a.cycles, 1_000_000), ("blocks", a.blocks, 1 << 18), ("ops", a.ops, 1 << 20)]
-    {
+    let Some(cut) = CutBy::find(&a.cut) else {
+        let message = format!("--cut {}: there are event, time and change", a.cut);
+        return Err(wrong("cut", &message, "--cut event"));
+    };
+    for (what, n, most) in [
+        ("cycles", a.cycles, 1_000_000),
+        ("jobs", a.jobs, MOST_JOBS),
+        ("blocks", a.blocks, 1 << 18),
+        ("ops", a.ops, 1 << 20),
+    ] {
         if !(1..=most).contains(&n) {
             let message = format!("--{what} {n}: from 1 to {most}");
             return Err(wrong(what, &message, ""));
@@ -126,47 +235,67 @@ fn plan(a: &Args, out: &Out) -> Result<Plan, ExitCode> {
         loss,
         cycles: a.cycles,
         seed: a.seed,
+        cut,
+        jobs: a.jobs,
         blocks: a.blocks,
         ops: a.ops,
+        direct: a.direct,
     })
+}
+
+/// A cycle in a line.
+fn line(c: &Cycle, unit: &str) -> String {
+    let ours = match c.ours.as_ref().map(|o| &o.outcome) {
+        Some(Outcome::Refused(why)) if c.differs() => format!("; ours refuses: {why}"),
+        Some(Outcome::Files(_)) if c.differs() => "; ours brings back something else".to_owned(),
+        _ => String::new(),
+    };
+    format!(
+        "cut {}: {} {unit} in, {} of {} units kept, {} zones back; mount {}, lost {}, \
+         garbage {}, unreadable {}{ours}\n",
+        c.cycle,
+        c.into,
+        c.kept,
+        c.in_doubt,
+        c.zones_back,
+        c.mount_error,
+        c.lost,
+        c.garbage,
+        c.unreadable
+    )
 }
 
 fn print(a: &Args, report: &Report, out: &Out) -> ExitCode {
     let mount = if a.mount.is_empty() { String::new() } else { format!(",{}", a.mount) };
     let mut text = format!(
-        "Linux {} {}{mount} on {}, loss by {}, seed {}\n",
-        report.kernel, a.fs, a.device, a.loss, a.seed
+        "Linux {} {}{mount} on {}, loss by {}, cut by {}, seed {}\n",
+        report.kernel, a.fs, a.device, a.loss, a.cut, a.seed
     );
+    let unit = match CutBy::find(&a.cut) {
+        Some(CutBy::Time) => "ns",
+        Some(CutBy::Change) => "changes",
+        Some(CutBy::Event) | None => "events",
+    };
     text.push_str(&report.table());
-    for c in report.cycles.iter().filter(|c| a.all || !c.is_sound()) {
-        text.push_str(&format!(
-            "cut {}: {} changes in, {} of {} units kept, {} zones back; mount {}, lost {}, \
-             garbage {}, unreadable {}\n",
-            c.cycle,
-            c.changes,
-            c.kept,
-            c.in_doubt,
-            c.zones_back,
-            c.mount_error,
-            c.lost,
-            c.garbage,
-            c.unreadable
-        ));
+    for c in report.cycles.iter().filter(|c| a.all || !c.is_sound() || c.differs()) {
+        text.push_str(&line(c, unit));
     }
-    let document = json!({
+    out.answer(exit(report.stopped, report.is_sound()), &document(a, report), &text)
+}
+
+/// A campaign as JSON.
+fn document(a: &Args, report: &Report) -> Value {
+    json!({
         "schema": "writepath.kernel-lab/1",
-        "fs": a.fs, "mount": a.mount, "device": a.device, "loss": a.loss, "seed": a.seed,
+        "fs": a.fs, "mount": a.mount, "device": a.device, "loss": a.loss, "cut": a.cut,
+        "jobs": a.jobs, "direct": a.direct, "seed": a.seed,
         "fsync_mean_ns": report.fsync_mean_ns(),
         "lost": report.count(|c| c.lost > 0),
         "garbage": report.count(|c| c.garbage > 0),
         "unreadable": report.count(|c| c.unreadable > 0),
         "mount_failed": report.count(|c| c.mount_error > 0),
+        "oprw_garbage": report.oprw_garbage(),
+        "ours_otherwise": report.otherwise(),
         "report": report,
-    });
-    let exit = match (report.stopped, report.is_sound()) {
-        (true, _) => Exit::Interrupted,
-        (false, true) => Exit::Ok,
-        (false, false) => Exit::No,
-    };
-    out.answer(exit, &document, &text)
+    })
 }

@@ -142,7 +142,7 @@ pub fn compile(source: &str, binary: &Path) -> Result<(), String> {
     let file = binary.with_extension("c");
     std::fs::write(&file, source).map_err(|e| format!("{}: {e}", file.display()))?;
     let made = Command::new("gcc")
-        .args(["-O2", "-w", "-static", "-o"])
+        .args(["-O2", "-w", "-static", "-pthread", "-o"])
         .args([binary, &file])
         .output()
         .map_err(|e| format!("gcc: {e}"))?;

@@ -13,7 +13,7 @@ use wp_crash::{Contract, History, Tape};
 use wp_medium::write_log::LogEntry;
 use wp_medium::{Medium, Slice};
 
-use super::{Drive, Store};
+use super::{Drive, OnThaw, Store};
 
 /// What a power cut may take.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -170,6 +170,11 @@ impl Drive {
         })
     }
 
+    /// Has every thaw tell what it has left.
+    pub fn on_thaw(&mut self, tell: OnThaw) {
+        self.on_thaw = Some(tell);
+    }
+
     /// What thawing with these would leave: contents and zones. Errors: it is not frozen.
     pub fn state(&self, seed: u64, keep: Keep) -> Result<(Medium, Vec<Zone>), PowerError> {
         let frozen = self.freezer.frozen.as_ref().ok_or(PowerError::NotFrozen)?;
@@ -194,6 +199,9 @@ impl Drive {
         self.freezer.trigger = None;
         self.arm();
         self.mark("thaw");
+        if let Some(tell) = &mut self.on_thaw {
+            tell(&medium, &zones);
+        }
         let kept = kept.iter().filter(|k| **k).count();
         Ok(Thawed { cut, kept, changed_sectors, zones_back })
     }

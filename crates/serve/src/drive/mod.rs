@@ -173,7 +173,12 @@ pub struct Drive {
     /// What was written, in the order of completion, if somebody wants to know.
     written: Option<Vec<LogEntry>>,
     freezer: Freezer,
+    on_thaw: Option<OnThaw>,
+    read_only: bool,
 }
+
+/// Told of what a thaw has left, before anybody reads it.
+pub type OnThaw = Box<dyn FnMut(&Medium, &[Zone])>;
 
 impl Drive {
     /// A drive of a model. `loss`: what a thaw will go by ([`Loss::Contract`] keeps a record of
@@ -219,7 +224,19 @@ impl Drive {
             log: None,
             written: None,
             freezer: Freezer::default(),
+            on_thaw: None,
+            read_only: false,
         }
+    }
+
+    /// Has every request that would change something refused from now on.
+    pub fn set_read_only(&mut self) {
+        self.read_only = true;
+    }
+
+    /// Does it refuse what would change something?
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Its name: the preset's, or the file's.
@@ -313,6 +330,8 @@ impl Drive {
 
     /// Hands it a request at `now`.
     pub fn submit(&mut self, now: Time, request: Request) {
+        // Another guest's queue that was drained may have taken it further.
+        let now = now.max(self.now);
         self.run_until(now);
         self.event(request.what.changes());
         self.counts.count(request.what);
@@ -408,6 +427,9 @@ impl Drive {
         let ranged = !matches!(rq.what, What::Flush | What::Zone(_));
         let inside = rq.at.0.checked_add(rq.sectors).is_some_and(|end| end <= self.limits.sectors);
         let aligned = rq.at.0.is_multiple_of(unit) && rq.sectors.is_multiple_of(unit);
+        if self.read_only && rq.what.changes() {
+            return Err(Status::Io);
+        }
         if ranged && (!inside || !aligned || rq.sectors == 0) {
             return Err(Status::Io);
         }
@@ -501,8 +523,10 @@ impl Drive {
             return;
         }
         let (status, forced) = (parent.status, parent.fua);
-        // A drive without FUA makes a forced write durable by a flush behind it.
-        if forced && status.is_ok() && self.limits.volatile_cache && !self.limits.fua {
+        // A drive without FUA makes a forced write durable by a flush behind it; so is a discard,
+        // which no drive takes forced.
+        let flushed = !self.limits.fua || parent.is_discard(&self.limits);
+        if forced && status.is_ok() && self.limits.volatile_cache && flushed {
             parent.fua = false;
             parent.left = 1;
             let Store::Model(m) = &mut self.store else { return };
@@ -534,7 +558,7 @@ impl Drive {
         self.counts.events += 1;
         let due = match self.freezer.trigger {
             Some(Trigger::Events(n)) => self.counts.events >= n,
-            Some(Trigger::Changes(n)) => changes && self.counts.changes() + 1 >= n,
+            Some(Trigger::Changes(n)) => changes && self.counts.changes().saturating_add(1) >= n,
             _ => false,
         };
         if due {

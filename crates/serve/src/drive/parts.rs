@@ -51,6 +51,15 @@ impl Parent {
         }
     }
 
+    /// Does the device get it as discards, which cannot be forced?
+    pub fn is_discard(&self, limits: &Limits) -> bool {
+        match self.what {
+            What::Discard => true,
+            What::WriteZeroes { unmap } => unmap && discards_to_zero(limits, self.at, self.sectors),
+            What::Read | What::Write | What::Flush | What::Zone(_) => false,
+        }
+    }
+
     /// As an entry of a log of writes; `None`: it has changed nothing that such a log knows.
     pub fn entry(&self) -> Option<LogEntry> {
         let forced = if self.forced { LogFlags::FUA } else { LogFlags::default() };
@@ -105,7 +114,8 @@ pub fn slices_of(at: Sector, bytes: &[u8]) -> Vec<Slice> {
             true => Slice::zero(n as u32),
             false => Slice::from_bytes(part),
         });
-        sector += n as u64 / SECTOR_BYTES;
+        // What lies behind the end of all addresses is refused later.
+        sector = sector.wrapping_add(n as u64 / SECTOR_BYTES);
         rest = behind;
     }
     out
@@ -134,7 +144,7 @@ pub(super) fn split(limits: &Limits, rq: &Request) -> Vec<DevRequest> {
         What::Discard => pieces(rq, u64::from(u32::MAX) / PAGE_SECTORS * PAGE_SECTORS)
             .map(|(at, n)| device_request(0, Op::Discard, at, n))
             .collect(),
-        What::WriteZeroes { unmap: true } if discards_to_zero(limits, rq) => {
+        What::WriteZeroes { unmap: true } if discards_to_zero(limits, rq.at, rq.sectors) => {
             pieces(rq, u64::from(u32::MAX) / PAGE_SECTORS * PAGE_SECTORS)
                 .map(|(at, n)| device_request(0, Op::Discard, at, n))
                 .collect()
@@ -161,12 +171,12 @@ pub(super) fn split(limits: &Limits, rq: &Request) -> Vec<DevRequest> {
 }
 
 /// Is a discard of just this range the same as zeroes?
-fn discards_to_zero(limits: &Limits, rq: &Request) -> bool {
+fn discards_to_zero(limits: &Limits, at: Sector, sectors: u64) -> bool {
     let unit = u64::from(limits.discard_granularity_sectors.max(1));
     limits.discard
         && limits.discard_zeroes
-        && rq.at.0.is_multiple_of(unit)
-        && rq.sectors.is_multiple_of(unit)
+        && at.0.is_multiple_of(unit)
+        && sectors.is_multiple_of(unit)
 }
 
 /// Sectors of a part at most: whole blocks, as many segments as the device takes.

@@ -32,6 +32,7 @@ impl Drive {
         });
         let changed = differs.iter().map(|(_, n)| n).sum();
         let mut back = 0;
+        let mut refills = Refills::default();
         let mut requests = Vec::new();
         if let Some(zoned) = limits.zones {
             let now = m.device.zones();
@@ -40,9 +41,10 @@ impl Drive {
             for (n, (now, then)) in (0..).zip(now.iter().zip(zones)) {
                 let same = now.wp == then.wp && now.state == then.state;
                 if then.kind == ZoneKind::Sequential && (!same || touched.contains(&n)) {
-                    refill(now, then, touched.contains(&n), medium, &limits, &mut requests);
+                    refill(now, then, touched.contains(&n), medium, &limits, &mut refills);
                 }
             }
+            requests = refills.in_order();
             differs.retain(|(at, _)| !zoned.is_sequential(*at));
         }
         for (at, n) in differs {
@@ -61,13 +63,26 @@ impl Drive {
 
     /// Puts an image onto a drive that nobody has used, in no time of the client's. A zoned drive
     /// takes what lies in its conventional zones, and fills others up to the last thing in them.
-    pub fn load(&mut self, medium: &Medium) {
+    ///
+    /// Errors: more zones would be active than the drive allows; nothing has changed then.
+    pub fn load(&mut self, medium: &Medium) -> Result<(), String> {
         let zones = match self.limits.zones {
             Some(limits) => filled(&limits, medium),
             None => Vec::new(),
         };
+        if let Some(limits) = self.limits.zones {
+            let active = zones.iter().filter(|z| z.state == ZoneState::Closed).count() as u64;
+            let most = u64::from(limits.max_active);
+            if most > 0 && active > most {
+                return Err(format!(
+                    "the image has {active} zones that are written in part; the drive can have \
+                     {most} active"
+                ));
+            }
+        }
         self.restore(medium, &zones);
         self.arm();
+        Ok(())
     }
 }
 
@@ -94,6 +109,22 @@ fn zones_of(limits: &ZoneLimits, stretches: &[(Sector, u64)]) -> impl Iterator<I
     stretches.iter().flat_map(|(at, n)| limits.zone_of(*at)..=limits.zone_of(Sector(at.0 + n - 1)))
 }
 
+/// Commands that make of zones what they were. A drive has a limit of active zones, so those that
+/// are given up go first, then what ends full, and what stays active comes last: no more are active
+/// on the way than are at its end.
+#[derive(Default)]
+struct Refills {
+    resets: Vec<DevRequest>,
+    full: Vec<DevRequest>,
+    active: Vec<DevRequest>,
+}
+
+impl Refills {
+    fn in_order(self) -> Vec<DevRequest> {
+        [self.resets, self.full, self.active].concat()
+    }
+}
+
 /// What makes of a zone what it was: unless it only has to be closed, it is emptied and written
 /// again up to its write pointer.
 fn refill(
@@ -102,26 +133,26 @@ fn refill(
     differs: bool,
     medium: &Medium,
     limits: &Limits,
-    out: &mut Vec<DevRequest>,
+    out: &mut Refills,
 ) {
     let zone = |op| device_request(0, Op::Zone(op), then.start, 0);
     if now.wp == then.wp && !differs && now.state.is_open() {
-        out.push(zone(ZoneOp::Close));
+        out.resets.push(zone(ZoneOp::Close));
         return;
     }
     if now.wp > now.start || now.state != ZoneState::Empty {
-        out.push(zone(ZoneOp::Reset));
+        out.resets.push(zone(ZoneOp::Reset));
     }
     if then.state == ZoneState::Full {
         // What was finished has zeroes behind what was written.
         let end = last_written(medium, then);
-        writes(medium, then.start.0, end, limits, out);
+        writes(medium, then.start.0, end, limits, &mut out.full);
         if end < then.writable_end().0 {
-            out.push(zone(ZoneOp::Finish));
+            out.full.push(zone(ZoneOp::Finish));
         }
     } else if then.wp > then.start {
-        writes(medium, then.start.0, then.wp.0, limits, out);
-        out.push(zone(ZoneOp::Close));
+        writes(medium, then.start.0, then.wp.0, limits, &mut out.active);
+        out.active.push(zone(ZoneOp::Close));
     }
 }
 

@@ -1,12 +1,14 @@
-// Power cuts in a guest, thousands in one boot: fill a file, overwrite blocks of it with an fsync after each, have the
-// power go in between, unmount, let it come back, mount, read.
+// Power cuts in a guest, thousands in one boot: fill files, overwrite blocks of them with an fsync after each, a thread a
+// file, have the power go in between, unmount, let it come back, mount, read.
 //
-// usage: lab DISK CONTROL FSTYPE MOUNT-OPTIONS MKFS CYCLES SEED BLOCKS OPS
+// usage: lab DISK CONTROL FSTYPE MOUNT-OPTIONS MKFS CYCLES SEED BLOCKS OPS CUT JOBS DIRECT
+// CUT: change, event or time: of what a cut's instant is drawn. DIRECT: 1 writes past the cache.
 // A line a cycle on stdout, fields by tabs: see the end of main(). Block contents: number, version, and a pattern of both,
 // so that an old version, another block's data and garbage are told apart.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,10 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BLOCK = 4096, LINE = 4096, TRIES = 1000 };
+enum { BLOCK = 4096, LINE = 4096, TRIES = 1000, JOBS = 64 };
 static const char *disk, *control_path, *fstype, *options, *mkfs;
-static char device[64], answer[LINE + 1];
-static const char *MOUNT = "/mnt/a", *FILE_PATH = "/mnt/a/file";
+static char device[64];
+static __thread char answer[LINE + 1];
+static const char *MOUNT = "/mnt/a";
 
 static void die(const char *what) {
   fprintf(stderr, "lab: %s: %s\n", what, strerror(errno));
@@ -32,21 +35,29 @@ static uint64_t mix(uint64_t z) {
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   return z ^ z >> 31;
 }
-static uint64_t state;
-static uint64_t below(uint64_t n) { return mix(state += 0x9e3779b97f4a7c15u) % n; }
+static uint64_t below(uint64_t *state, uint64_t n) { return mix(*state += 0x9e3779b97f4a7c15u) % n; }
 
-static char *buffer;
+// Memory for a block, aligned as O_DIRECT wants it.
+static void *aligned(void) {
+  void *memory;
+  if (posix_memalign(&memory, BLOCK, BLOCK)) die("memory");
+  return memory;
+}
 
 // Where the drive is: the control disk has it at its second block.
 static void status(void) {
-  static int fd = -1;
+  static __thread int fd = -1;
+  static __thread char *buffer;
   if (fd < 0 && (fd = open(control_path, O_RDONLY | O_DIRECT)) < 0) die(control_path);
+  if (!buffer) buffer = aligned();
   if (pread(fd, buffer, LINE, LINE) != LINE) die("control disk");
   memcpy(answer, buffer, LINE);
 }
 
 // One line to the control disk, and its answer.
 static const char *control(const char *format, ...) {
+  static char *buffer;
+  if (!buffer) buffer = aligned();
   memset(buffer, 0, LINE);
   va_list args;
   va_start(args, format);
@@ -121,110 +132,198 @@ static long long now_ns(void) {
   return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-// A new file system with the file on it, all of it durable.
-static void fresh(uint64_t blocks, uint64_t *versions) {
+// A thread and its file.
+struct job {
+  uint64_t number, state, next;
+  // Of each block: what was written last, and what an fsync has returned for before the cut.
+  uint64_t *versions, *promised;
+  // Of a round: fsyncs that returned before the cut, their total and longest time.
+  uint64_t done;
+  long long total, longest;
+  pthread_t thread;
+};
+static struct job jobs[JOBS];
+static uint64_t count, blocks, ops;
+static int direct;
+
+// What block `b` of a job is called in its contents.
+static uint64_t name_of(const struct job *j, uint64_t b) { return j->number * blocks + b; }
+
+static int open_file(const struct job *j, int flags) {
+  char path[64];
+  snprintf(path, sizeof path, "%s/file%llu", MOUNT, (unsigned long long)j->number);
+  return open(path, flags, 0644);
+}
+
+// A new file system with the files on it, all of it durable.
+static void fresh(void) {
   static uint64_t bytes[BLOCK / 8];
   if (system(mkfs)) die("mkfs");
   if (mount_it()) die("mount of a new file system");
-  int fd = open(FILE_PATH, O_RDWR | O_CREAT, 0644);
-  if (fd < 0) die(FILE_PATH);
-  for (uint64_t b = 0; b < blocks; b++) {
-    versions[b] = 0;
-    fill(bytes, b, 0);
-    if (pwrite(fd, bytes, BLOCK, b * BLOCK) != BLOCK) die("fill");
+  for (struct job *j = jobs; j < jobs + count; j++) {
+    int fd = open_file(j, O_RDWR | O_CREAT);
+    if (fd < 0) die("file");
+    for (uint64_t b = 0; b < blocks; b++) {
+      j->versions[b] = 0;
+      fill(bytes, name_of(j, b), 0);
+      if (pwrite(fd, bytes, BLOCK, b * BLOCK) != BLOCK) die("fill");
+    }
+    if (fsync(fd)) die("fsync");
+    close(fd);
   }
-  if (fsync(fd)) die("fsync");
-  close(fd);
   sync();
   unmount_it();
   if (mount_it()) die("mount");
 }
 
+// A job's round: overwrites, each with an fsync, until they fail or are done.
+static void *round_of(void *job) {
+  struct job *j = job;
+  uint64_t *bytes = aligned();
+  int fd = open_file(j, O_RDWR | (direct ? O_DIRECT : 0)), cut = 0, failed = 0;
+  if (fd < 0) die("file");
+  j->done = j->total = j->longest = 0;
+  for (uint64_t i = 0; i < ops; i++) {
+    uint64_t b = below(&j->state, blocks);
+    fill(bytes, name_of(j, b), j->next);
+    if ((failed = pwrite(fd, bytes, BLOCK, b * BLOCK) != BLOCK)) break;
+    j->versions[b] = j->next++;
+    long long start = now_ns();
+    if ((failed = fsync(fd) != 0)) break;
+    long long took = now_ns() - start;
+    if (!cut) {
+      status();
+      cut = number("in_doubt") >= 0;
+    }
+    if (!cut) {
+      j->promised[b] = j->versions[b];
+      j->done++, j->total += took;
+      if (took > j->longest) j->longest = took;
+    }
+  }
+  close(fd);
+  free(bytes);
+  // A drive that still has its power fails nothing.
+  if (failed && !cut) {
+    status();
+    if (number("in_doubt") < 0) die("a write or an fsync before the power went");
+  }
+  return 0;
+}
+
+// All jobs' rounds side by side, and the unmount.
+static void rounds(void) {
+  for (struct job *j = jobs; j < jobs + count; j++) {
+    memcpy(j->promised, j->versions, blocks * 8);
+    if (count > 1 && pthread_create(&j->thread, 0, round_of, j)) die("thread");
+  }
+  if (count == 1) round_of(jobs);
+  for (struct job *j = jobs; count > 1 && j < jobs + count; j++) pthread_join(j->thread, 0);
+  unmount_it();
+}
+
+// FNV-1a over words of 64 bits, of all that was read since the mount.
+static uint64_t digest;
+static void word(uint64_t w) { digest = (digest ^ w) * 0x100000001b3u; }
+
+// What recovery has left of a job's file.
+static void check(struct job *j, long *lost, long *garbage, long *unreadable, int *error) {
+  static uint64_t bytes[BLOCK / 8];
+  int fd = open_file(j, O_RDONLY);
+  if (fd < 0) {
+    *error = errno;
+    return;
+  }
+  for (uint64_t b = 0; b < blocks; b++) {
+    if (pread(fd, bytes, BLOCK, b * BLOCK) != BLOCK) {
+      ++*unreadable;
+      word(-1);
+      continue;
+    }
+    for (int i = 0; i < BLOCK / 8; i++) word(bytes[i]);
+    long long v = version_of(bytes, name_of(j, b));
+    if (v < 0 || (uint64_t)v > j->versions[b]) ++*garbage;
+    else if ((uint64_t)v < j->promised[b]) ++*lost;
+    j->versions[b] = v < 0 ? 0 : v;
+  }
+  close(fd);
+}
+
+// What the drive has counted, of the kind that cuts are drawn from.
+static long long counted(const char *kind) {
+  status();
+  if (!strcmp(kind, "time")) return number("now_ns");
+  if (!strcmp(kind, "event")) return number("events");
+  return number("writes") + number("discards") + number("zone_commands");
+}
+
+// Has the power go so much later.
+static void arm(const char *kind, long long later) {
+  if (!strcmp(kind, "time")) must("freeze at=%lld", counted(kind) + later);
+  else must("freeze %s=%lld", strcmp(kind, "event") ? "after" : "events", later);
+}
+
 int main(int argc, char **argv) {
-  if (argc != 10) return 2;
+  if (argc != 13) return 2;
   disk = argv[1], control_path = argv[2], fstype = argv[3], options = argv[4], mkfs = argv[5];
   long cycles = atol(argv[6]);
-  uint64_t blocks = strtoull(argv[8], 0, 10), ops = strtoull(argv[9], 0, 10), next = 1, range = 0;
-  state = strtoull(argv[7], 0, 10);
-  if (posix_memalign((void **)&buffer, BLOCK, LINE)) die("memory");
-  uint64_t seed = mix(state);
+  uint64_t state = strtoull(argv[7], 0, 10), seed = mix(state), range = 0;
+  blocks = strtoull(argv[8], 0, 10), ops = strtoull(argv[9], 0, 10);
+  const char *kind = argv[10];
+  count = strtoull(argv[11], 0, 10), direct = atoi(argv[12]);
+  if (!count || count > JOBS) return 2;
   char link[256], path[64];
   snprintf(path, sizeof path, "/sys/block/%s/device", disk + 5);
   ssize_t n = readlink(path, link, sizeof link - 1);
   if (n < 0) die(path);
   link[n] = 0;
   snprintf(device, sizeof device, "%s", strrchr(link, '/') + 1);
-  uint64_t *versions = calloc(blocks, 8), *promised = calloc(blocks, 8), bytes[BLOCK / 8];
-  fresh(blocks, versions);
+  for (uint64_t i = 0; i < count; i++) {
+    jobs[i] = (struct job){.number = i, .state = mix(seed ^ i), .next = 1};
+    jobs[i].versions = calloc(blocks, 8), jobs[i].promised = calloc(blocks, 8);
+    if (!jobs[i].versions || !jobs[i].promised) die("memory");
+  }
+  fresh();
   for (long cycle = 0; cycle < cycles; cycle++) {
-    memcpy(promised, versions, blocks * 8);
-    // The first cycle measures how many changes a round makes; cuts fall anywhere in as many.
-    status();
-    long long writes = number("writes") + number("discards") + number("zone_commands");
-    uint64_t after = range ? below(range) : 0;
-    if (range) must("freeze after=%llu", (unsigned long long)after);
-    int fd = open(FILE_PATH, O_RDWR), cut = 0, failed = 0;
-    if (fd < 0) die(FILE_PATH);
-    long long longest = 0, total = 0;
-    uint64_t done = 0;
-    for (uint64_t i = 0; i < ops && !failed; i++) {
-      uint64_t b = below(blocks);
-      fill(bytes, b, next);
-      failed |= pwrite(fd, bytes, BLOCK, b * BLOCK) != BLOCK;
-      versions[b] = next++;
-      long long start = now_ns();
-      failed |= fsync(fd) != 0;
-      long long took = now_ns() - start;
-      if (!cut) {
-        status();
-        cut = number("in_doubt") >= 0;
-      }
-      if (!cut) {
-        promised[b] = versions[b];
-        done++, total += took;
-        if (took > longest) longest = took;
-      }
-    }
-    close(fd);
-    unmount_it();
-    status();
+    // The first cycle measures how long a round is; cuts fall anywhere in as much.
     if (!range) {
-      range = number("writes") + number("discards") + number("zone_commands") - writes;
+      long long before = counted(kind);
+      rounds();
+      range = counted(kind) - before;
       if (!range) die("the rounds write nothing");
       if (mount_it()) die("mount");
       continue;
     }
+    uint64_t after = below(&state, range);
+    arm(kind, after);
+    rounds();
+    status();
     if (number("in_doubt") < 0) must("freeze");
     must("thaw seed=%llu", (unsigned long long)mix(seed + cycle) >> 1);
     long long kept = number("kept"), doubt = number("in_doubt"), back = number("zones_back");
     long long events = number("events");
     replug();
     long lost = 0, garbage = 0, unreadable = 0;
-    int error = mount_it() ? errno : 0;
-    int again = error != 0;
+    int error = mount_it() ? errno : 0, again = error != 0;
+    digest = 0xcbf29ce484222325u;
     if (!error) {
-      fd = open(FILE_PATH, O_RDONLY);
-      if (fd < 0) error = errno;
-      for (uint64_t b = 0; fd >= 0 && b < blocks; b++) {
-        if (pread(fd, bytes, BLOCK, b * BLOCK) != BLOCK) {
-          unreadable++;
-          continue;
-        }
-        long long v = version_of(bytes, b);
-        if (v < 0 || (uint64_t)v > versions[b]) garbage++;
-        else if ((uint64_t)v < promised[b]) lost++;
-        versions[b] = v < 0 ? 0 : v;
-      }
-      if (fd >= 0) close(fd);
+      for (struct job *j = jobs; j < jobs + count; j++) check(j, &lost, &garbage, &unreadable, &error);
       again = error || garbage || unreadable;
       if (again) unmount_it();
     }
-    // Cycle, changes before the cut, events before it, in doubt, kept, zones back, fsyncs that returned before it, their
-    // total and longest time, errno of mount or open, blocks lost, garbage, unreadable.
-    printf("%ld\t%llu\t%lld\t%lld\t%lld\t%lld\t%llu\t%lld\t%lld\t%d\t%ld\t%ld\t%ld\n", cycle, (unsigned long long)after,
-           events, doubt, kept, back, (unsigned long long)done, total, longest, error, lost, garbage, unreadable);
+    uint64_t done = 0;
+    long long total = 0, longest = 0;
+    for (struct job *j = jobs; j < jobs + count; j++) {
+      done += j->done, total += j->total;
+      if (j->longest > longest) longest = j->longest;
+    }
+    // Cycle, what of the round was before the cut, events before it, in doubt, kept, zones back, fsyncs that returned before
+    // it, their total and longest time, errno of mount or open, blocks lost, garbage, unreadable, digest.
+    printf("%ld\t%llu\t%lld\t%lld\t%lld\t%lld\t%llu\t%lld\t%lld\t%d\t%ld\t%ld\t%ld\t%llu\n", cycle,
+           (unsigned long long)after, events, doubt, kept, back, (unsigned long long)done, total, longest, error, lost,
+           garbage, unreadable, (unsigned long long)digest);
     fflush(stdout);
-    if (again) fresh(blocks, versions);
+    if (again) fresh();
   }
   unmount_it();
   return 0;

@@ -2,23 +2,35 @@
 //!
 //! Picture:    [`Plan`] -> guest (User-Mode Linux in time travel) with `lab.c` in it, drive and
 //!             control disk behind sockets here -> a line a cycle -> [`Report`].
-//! Workload:   a file is filled; blocks of it are overwritten at random with an fsync after each;
-//!             the power goes at a random request of that; unmount, thaw, mount, read.
-//! Oracle:     each block holds its number and version. A block that is older than what an fsync
+//! Workload:   files are filled; blocks of them are overwritten at random with an fsync after
+//!             each, a thread a file; the power goes at a random instant ([`CutBy`]) of that;
+//!             unmount, thaw, mount, read.
+//! Oracles:    1. each block holds its number and version. A block that is older than what an fsync
 //!             had returned for before the cut is *lost*; one that is no version of its own is
-//!             *garbage*.
+//!             *garbage*;
+//!             2. our own recovery of the same state ([`Outcome`]) brings back the same files.
 
+mod beside;
 mod kernel;
 mod report;
+pub mod suite;
 
-use std::path::Path;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use wp_base::{SECTOR_BYTES, Sector};
+use wp_lab::files::save;
 use wp_lab::machine::make_device;
 use wp_lab::vtime::guest::compile;
 
 use crate::drive::freeze::Loss;
 use crate::drive::{Drive, Log};
-use crate::vhost::{Ended, Guest, Machine};
+use crate::vhost::{Guest, Machine};
+use wp_medium::Medium;
+
+use beside::Beside;
+pub use beside::{Ours, Outcome};
 pub use kernel::Kernel;
 pub use report::{Cycle, Report};
 
@@ -28,6 +40,41 @@ const LAB_C: &str = include_str!("lab.c");
 const UUID: &str = "11111111-2222-3333-4444-555555555555";
 /// Nanoseconds after 1970 at which a guest's time begins: the first of January 2026.
 pub const DATE: u64 = 1_767_225_600 * 1_000_000_000;
+
+/// Of what a cut's instant is drawn, each of it alike.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CutBy {
+    /// Submissions and answers of the drive: every state that requests make has its turn.
+    #[default]
+    Event,
+    /// Virtual time, as somebody at the plug would: what takes long is cut more often.
+    Time,
+    /// Requests that change something; the power goes when the next one comes, which is lost. No
+    /// cut falls between a write's answer and the flush behind it.
+    Change,
+}
+
+impl CutBy {
+    /// All of them.
+    pub const ALL: [CutBy; 3] = [CutBy::Event, CutBy::Time, CutBy::Change];
+
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CutBy::Event => "event",
+            CutBy::Time => "time",
+            CutBy::Change => "change",
+        }
+    }
+
+    /// By its name.
+    pub fn find(name: &str) -> Option<CutBy> {
+        CutBy::ALL.into_iter().find(|c| c.name() == name)
+    }
+}
+
+/// Threads at most, each with a file of its own.
+pub const MOST_JOBS: u64 = 64;
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -46,10 +93,16 @@ pub struct Plan {
     pub cycles: u64,
     /// Seed of the program, the cuts and the states.
     pub seed: u64,
-    /// Blocks of 4 KiB of the file.
+    /// Of what a cut's instant is drawn.
+    pub cut: CutBy,
+    /// Threads, each with a file of its own; at most [`MOST_JOBS`].
+    pub jobs: u64,
+    /// Blocks of 4 KiB of a file.
     pub blocks: u64,
-    /// Overwrites with an fsync in a cycle.
+    /// Overwrites with an fsync of a thread in a cycle.
     pub ops: u64,
+    /// Do they go past the cache (O_DIRECT)?
+    pub direct: bool,
 }
 
 /// File systems whose mkfs is known.
@@ -77,7 +130,7 @@ impl Plan {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         Ok(format!(
             "cp /share/lab /run/lab; chmod +x /run/lab; uname -r > /share/version\n\
-             /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} > /share/cycles 2> /share/err\n\
+             /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} > /share/cycles 2> /share/err\n\
              R=$?; [ $R = 0 ] || cat /run/mkfs.out >> /share/err; exit $R\n",
             quoted(&self.fs),
             quoted(&self.mount),
@@ -86,8 +139,69 @@ impl Plan {
             self.seed,
             self.blocks,
             self.ops,
+            self.cut.name(),
+            self.jobs,
+            u8::from(self.direct),
         ))
     }
+}
+
+/// States of which images are kept, at most.
+const MOST_KEPT: usize = 4;
+
+/// What thaws have left, in order, and what our recovery made of it, if it is one of ours.
+type Left = Rc<RefCell<Vec<(Medium, Option<Ours>)>>>;
+
+/// Has every thaw of the drive put down what it has left.
+fn watch(drive: &mut Drive, plan: &Plan, version: PathBuf) -> Left {
+    let left = Left::default();
+    let (to, plan) = (left.clone(), plan.clone());
+    let bytes = drive.limits().sectors * SECTOR_BYTES;
+    let mut beside: Option<Option<Beside>> = None;
+    drive.on_thaw(Box::new(move |medium, zones| {
+        // The guest has said by now what it is.
+        let beside = beside.get_or_insert_with(|| {
+            let version = std::fs::read_to_string(&version).unwrap_or_default();
+            Beside::new(&plan.fs, version.trim(), plan.jobs, plan.blocks)
+        });
+        let ours = beside.as_ref().map(|b| b.recover(medium, bytes, zones));
+        to.borrow_mut().push((medium.clone(), ours));
+    }));
+    left
+}
+
+/// Puts beside each cycle what our recovery made of its state, and writes images of the first that
+/// are not as they should be into `keep`: `SEED-CYCLE.img`.
+fn compare(
+    report: &mut Report,
+    left: &Left,
+    keep: Option<&Path>,
+    plan: &Plan,
+    bytes: u64,
+) -> Result<(), String> {
+    let left = left.borrow();
+    let mut kept = 0;
+    for (cycle, (medium, ours)) in report.cycles.iter_mut().zip(left.iter()) {
+        cycle.ours.clone_from(ours);
+        let Some(folder) = keep.filter(|_| kept < MOST_KEPT) else { continue };
+        if !cycle.is_sound() || cycle.differs() {
+            let path = folder.join(format!("{}-{}.img", plan.seed, cycle.cycle));
+            save(medium, Sector(0), bytes, &path)
+                .map_err(|e| format!("{}: {e}", path.display()))?;
+            kept += 1;
+        }
+    }
+    Ok(())
+}
+
+/// What is written down of a campaign besides its report.
+#[derive(Default)]
+pub struct Keep<'a> {
+    /// Every request and answer of the drive.
+    pub trace: Option<Log>,
+    /// Folder for images of what the first four cuts have left that lost something, or of which our
+    /// recovery makes something else.
+    pub images: Option<&'a Path>,
 }
 
 /// Runs a plan in a guest of `kernel`, with `scratch` for what they share; `progress` is told how
@@ -99,7 +213,7 @@ pub fn run(
     kernel: &Kernel,
     plan: &Plan,
     scratch: &Path,
-    trace: Option<Log>,
+    keep: Keep<'_>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Report, String> {
     let at = |e: std::io::Error| format!("{}: {e}", scratch.display());
@@ -116,9 +230,11 @@ pub fn run(
     compile(LAB_C, &share.join("lab"))?;
     std::fs::write(share.join("run.sh"), script).map_err(at)?;
     let mut drive = Drive::new(name, model, plan.loss);
-    if let Some(trace) = trace {
+    if let Some(trace) = keep.trace {
         drive.record(trace);
     }
+    let bytes = drive.limits().sectors * SECTOR_BYTES;
+    let left = watch(&mut drive, plan, share.join("version"));
     let mut machine = Machine::new();
     let [disk, control, calendar] = ["disk", "control", "calendar"].map(|s| scratch.join(s));
     machine.add(drive, &disk, 1).map_err(at)?;
@@ -137,12 +253,13 @@ pub fn run(
         }
         stopped || running.has_ended()
     };
-    let ended = machine.serve_guest(&mut guest, &mut stop)?;
+    machine.serve_guest(&mut guest, &mut stop)?;
     running.end();
     let mut drive = machine.drives.pop().ok_or("there is no drive")?;
     drive.end_record().map_err(at)?;
     let read = |file: &str| std::fs::read_to_string(share.join(file)).unwrap_or_default();
-    let whole = ended == Ended::Gone && read("rc").trim() == "0";
+    // Its end may be seen before its channel's: what counts is what it has written down last.
+    let whole = read("rc").trim() == "0";
     if !whole && !stopped {
         let console = read("console.txt");
         let last: Vec<&str> = console.lines().rev().take(5).collect();
@@ -151,6 +268,7 @@ pub fn run(
     }
     let mut report = Report::parse(&read("cycles"), plan.ops)?;
     report.kernel = read("version").trim().to_owned();
+    compare(&mut report, &left, keep.images, plan, bytes)?;
     report.virtual_ns = guest.now().0;
     report.stopped = stopped;
     Ok(report)

@@ -2,13 +2,15 @@
 
 use serde::Serialize;
 
+use super::{Ours, Outcome};
+
 /// One power cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Cycle {
     /// Its number, from 1.
     pub cycle: u64,
-    /// Requests of the round that changed something before the power went.
-    pub changes: u64,
+    /// How far into the round the power went: events, nanoseconds or changes, as it was drawn.
+    pub into: u64,
     /// Submissions and answers of the drive before it.
     pub events: u64,
     /// Units that could be missing.
@@ -31,6 +33,10 @@ pub struct Cycle {
     pub garbage: u64,
     /// Blocks that could not be read.
     pub unreadable: u64,
+    /// Digest of all files' contents; of nothing where the mount failed.
+    pub digest: u64,
+    /// What our own recovery has made of the same state; `None`: the file system is none of ours.
+    pub ours: Option<Ours>,
 }
 
 impl Cycle {
@@ -39,11 +45,20 @@ impl Cycle {
         self.mount_error + self.lost + self.garbage + self.unreadable == 0
     }
 
+    /// Has our own recovery brought back something else?
+    pub fn differs(&self) -> bool {
+        match self.ours.as_ref().map(|o| &o.outcome) {
+            None => false,
+            Some(Outcome::Files(digest)) => self.mount_error != 0 || *digest != self.digest,
+            Some(Outcome::Refused(_)) => self.mount_error == 0,
+        }
+    }
+
     fn parse(line: &str) -> Option<Cycle> {
         let numbers: Option<Vec<u64>> = line.split('\t').map(|t| t.parse().ok()).collect();
         let [
             cycle,
-            changes,
+            into,
             events,
             in_doubt,
             kept,
@@ -55,13 +70,14 @@ impl Cycle {
             lost,
             garbage,
             unreadable,
+            digest,
         ] = numbers?[..]
         else {
             return None;
         };
         Some(Cycle {
             cycle,
-            changes,
+            into,
             events,
             in_doubt,
             kept,
@@ -73,6 +89,8 @@ impl Cycle {
             lost,
             garbage,
             unreadable,
+            digest,
+            ours: None,
         })
     }
 }
@@ -120,9 +138,22 @@ impl Report {
         self.sum(|c| c.fsync_ns) / self.sum(|c| c.fsyncs).max(1)
     }
 
-    /// Did every cycle leave what it must?
+    /// Did every cycle leave what it must, and the same by our recovery?
     pub fn is_sound(&self) -> bool {
-        self.cycles.iter().all(Cycle::is_sound)
+        self.cycles.iter().all(|c| c.is_sound() && !c.differs())
+    }
+
+    /// Recoveries that ours makes otherwise; `None`: the file system is none of ours.
+    pub fn otherwise(&self) -> Option<u64> {
+        let ours = self.cycles.iter().any(|c| c.ours.is_some());
+        ours.then(|| self.count(Cycle::differs))
+    }
+
+    /// Cuts that leave garbage with order-preserving recovery; `None`: there is none of it.
+    pub fn oprw_garbage(&self) -> Option<u64> {
+        let garbage = |c: &Cycle| c.ours.as_ref().and_then(|o| o.oprw_garbage);
+        let oprw = self.cycles.iter().any(|c| garbage(c).is_some());
+        oprw.then(|| self.count(|c| garbage(c) > Some(0)))
     }
 
     /// As a table.
@@ -141,6 +172,13 @@ impl Report {
         row("cuts that lost what an fsync had promised", self.count(|c| c.lost > 0));
         row("cuts that left garbage in a block", self.count(|c| c.garbage > 0));
         row("cuts that left a block unreadable", self.count(|c| c.unreadable > 0));
+        if let Some(n) = self.otherwise() {
+            row("recoveries that ours makes alike", self.cycles.len() as u64 - n);
+            row("recoveries that ours makes otherwise", n);
+        }
+        if let Some(n) = self.oprw_garbage() {
+            row("cuts that leave garbage with OPRW", n);
+        }
         out
     }
 }
@@ -149,8 +187,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    const LINES: &str = "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\t0\n\
-                         2\t5\t943\t3\t1\t1\t1\t1000\t1000\t0\t2\t1\t0\n\
+    const LINES: &str = "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\t0\t7\n\
+                         2\t5\t943\t3\t1\t1\t1\t1000\t1000\t0\t2\t1\t0\t8\n\
                          3\t5\t9";
 
     #[test]
@@ -165,8 +203,25 @@ mod tests {
     }
 
     #[test]
+    fn another_recovery_of_the_same_state_is_told() {
+        let mut report = Report::parse(LINES, 16).unwrap();
+        assert!(report.cycles.iter().all(|c| !c.differs()), "nobody else has recovered");
+        let ours = |outcome| Some(Ours { outcome, oprw_garbage: None });
+        report.cycles[0].ours = ours(Outcome::Files(7));
+        report.cycles[1].ours = ours(Outcome::Files(7));
+        assert!(!report.cycles[0].differs() && report.cycles[1].differs());
+        assert!(
+            report.table().contains("recoveries that ours makes otherwise                    1")
+        );
+        report.cycles[0].ours = ours(Outcome::Refused("damaged".to_owned()));
+        assert!(report.cycles[0].differs() && !report.is_sound());
+        report.cycles[0].mount_error = 117;
+        assert!(!report.cycles[0].differs(), "both refuse");
+    }
+
+    #[test]
     fn a_line_that_is_none_is_an_error() {
-        for wrong in ["1\t2\n", "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\tx\n", "\n"] {
+        for wrong in ["1\t2\n", "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\t0\tx\n", "\n"] {
             assert!(Report::parse(wrong, 16).is_err(), "{wrong:?}");
         }
         assert_eq!(Report::parse("", 16).unwrap().cycles, []);

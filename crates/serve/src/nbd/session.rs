@@ -1,7 +1,8 @@
 //! One connection, without its socket: bytes in, requests to the drive; answers in, bytes out.
 //!
 //! Invariants: 1. whatever the bytes are, it keeps at most one option or one write's payload
-//!                (`MAX_PAYLOAD`) of them and the replies that wait to be sent;
+//!                (`MAX_PAYLOAD`) of them beside `MAX_UNSENT` of requests under way and replies that
+//!                wait to be sent, and one request more;
 //!             2. each request is replied to once, or the session is closed.
 
 use std::collections::BTreeMap;
@@ -19,7 +20,8 @@ use crate::drive::{Extent, What, slices_of};
 
 /// Requests of one connection that may wait for the drive; more are not read until some are done.
 pub const MAX_PENDING: usize = 256;
-/// Bytes of replies that may wait to be sent; requests behind them are not read.
+/// Bytes of replies that wait to be sent and of reads and writes that the drive has; when there are
+/// so many, requests behind them are not read.
 pub const MAX_UNSENT: usize = 64 << 20;
 
 /// What is served.
@@ -92,6 +94,16 @@ struct Pending {
     flags: u16,
 }
 
+impl Pending {
+    /// Bytes of it in our memory, now or when it is answered.
+    fn held(&self) -> usize {
+        match self.command {
+            command::READ | command::WRITE => self.length as usize,
+            _ => 0,
+        }
+    }
+}
+
 /// The session.
 pub struct Session {
     export: Export,
@@ -104,6 +116,8 @@ pub struct Session {
     output: Vec<u8>,
     sent: usize,
     pending: BTreeMap<u64, Pending>,
+    /// Bytes that these write or will read.
+    held: usize,
     tag: u64,
 }
 
@@ -123,6 +137,7 @@ impl Session {
             output,
             sent: 0,
             pending: BTreeMap::new(),
+            held: 0,
             tag: 0,
         }
     }
@@ -142,6 +157,7 @@ impl Session {
         self.output = Vec::new();
         self.sent = 0;
         self.pending.clear();
+        self.held = 0;
     }
 
     /// Will it take more bytes?
@@ -150,7 +166,7 @@ impl Session {
     }
 
     fn has_room(&self) -> bool {
-        self.pending.len() < MAX_PENDING && self.output.len() < MAX_UNSENT
+        self.pending.len() < MAX_PENDING && self.output.len() + self.held < MAX_UNSENT
     }
 
     /// What is to be sent; [`Session::sent`] tells how much of it was.
@@ -301,6 +317,7 @@ impl Session {
             length: header.length,
             flags: header.flags,
         };
+        self.held += pending.held();
         self.pending.insert(tag, pending);
         let at = Sector(header.offset / SECTOR_BYTES);
         let sectors = u64::from(header.length) / SECTOR_BYTES;
@@ -379,6 +396,7 @@ impl Session {
     /// The drive's answer to a request, with what a read found.
     pub fn answer(&mut self, tag: u64, status: Result<(), Status>, data: &[Slice]) {
         let Some(p) = self.pending.remove(&tag) else { return };
+        self.held -= p.held();
         if let Err(status) = status {
             let number = match status {
                 Status::NotSupported => error::NOTSUP,
@@ -430,6 +448,7 @@ impl Session {
         /// More than so many are not told at once.
         const MOST: usize = 1024;
         let Some(p) = self.pending.remove(&tag) else { return };
+        self.held -= p.held();
         let most = if p.flags & command_flag::REQ_ONE != 0 { 1 } else { MOST };
         let told = &extents[..extents.len().min(most)];
         let length = 4 + 8 * told.len() as u32;

@@ -6,6 +6,8 @@ use wp_block::Limits;
 pub mod feature {
     /// Largest number of segments of a request is told.
     pub const SEG_MAX: u64 = 1 << 2;
+    /// Nothing can be written.
+    pub const RO: u64 = 1 << 5;
     /// Size of a block is told.
     pub const BLK_SIZE: u64 = 1 << 6;
     /// There is a volatile cache, and a command to flush it.

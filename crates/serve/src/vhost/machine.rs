@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use wp_base::event::ZoneOp;
-use wp_base::{Sector, Time};
+use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_block::Status;
 
 use super::blk::{self, Said, Wish};
@@ -61,6 +61,8 @@ struct Flight {
     chain: Chain,
     /// Parts that are not done, and what those said that are.
     left: usize,
+    /// Bytes of it that are in our memory.
+    bytes: u64,
     status: Result<(), Status>,
     /// Where it begins, of a write to a zone: what is refused there is told as what it is.
     zoned: Option<What>,
@@ -82,12 +84,19 @@ pub struct Machine {
     name: u64,
     /// Queues in which something was given back: (device, queue).
     due: BTreeSet<(usize, usize)>,
+    /// Queues of which no more was taken, as their device has enough in hand: (device, queue).
+    full: BTreeSet<(usize, usize)>,
     /// Requests that could not be read, for reports.
     malformed: u64,
     /// Why connections were ended, for reports; the first few.
     complaints: Vec<String>,
     quits: bool,
 }
+
+/// Requests of a device that may be under way, and bytes of theirs, before no more are taken out of
+/// its queues: descriptors may name the same page of the guest as often as they like.
+const MOST_FLIGHTS: usize = 1024;
+const MOST_IN_HAND: u64 = 256 << 20;
 
 /// Complaints that are kept.
 const MOST_COMPLAINTS: usize = 16;
@@ -102,6 +111,7 @@ impl Machine {
             parts: BTreeMap::new(),
             name: 0,
             due: BTreeSet::new(),
+            full: BTreeSet::new(),
             malformed: 0,
             complaints: Vec::new(),
             quits: false,
@@ -112,8 +122,13 @@ impl Machine {
     pub fn add(&mut self, drive: Drive, socket: &Path, queues: u16) -> std::io::Result<()> {
         let limits = *drive.limits();
         let target = Target::Drive(self.drives.len());
+        let read_only = if drive.is_read_only() { config::feature::RO } else { 0 };
         self.drives.push(drive);
-        self.add_device(target, &limits, socket, queues)
+        self.add_device(target, &limits, socket, queues)?;
+        if let Some(device) = self.devices.last_mut() {
+            device.features |= read_only;
+        }
+        Ok(())
     }
 
     /// Puts a control disk of the guest's behind a socket. Errors: the host's.
@@ -262,6 +277,16 @@ impl Machine {
             let Some(at) = self.drives.iter().filter_map(Drive::next).min() else { break };
             self.collect(at);
         }
+        // The queue loses the place where its guest is called.
+        for (device, ring) in self.take_due() {
+            self.call(device, ring, false);
+        }
+    }
+
+    /// Has a device as much under way as may be?
+    fn is_full(&self, n: usize) -> bool {
+        let of = || self.flights.values().filter(|f| f.device == n);
+        of().count() >= MOST_FLIGHTS || of().map(|f| f.bytes).sum::<u64>() >= MOST_IN_HAND
     }
 
     /// Sends a reply. A front end that does not read loses its connection.
@@ -277,6 +302,10 @@ impl Machine {
     /// Takes all requests of a queue.
     pub(super) fn pump(&mut self, n: usize, ring: usize, now: Time) {
         loop {
+            if self.is_full(n) {
+                self.full.insert((n, ring));
+                return;
+            }
             let device = &mut self.devices[n];
             let Some(c) = &mut device.connection else { return };
             let Some((queue, memory)) = c.session.ring(ring) else { return };
@@ -331,7 +360,16 @@ impl Machine {
         let generation = self.devices[n].generation;
         self.flights.insert(
             flight,
-            Flight { device: n, generation, ring, chain, left: asked.len(), status: Ok(()), zoned },
+            Flight {
+                device: n,
+                generation,
+                ring,
+                chain,
+                left: asked.len(),
+                bytes: asked.iter().map(|(what, _, sectors)| held(*what, *sectors)).sum(),
+                status: Ok(()),
+                zoned,
+            },
         );
         let mut data = Some(data);
         for (what, at, sectors) in asked {
@@ -423,6 +461,9 @@ impl Machine {
                 self.give_back(f.device, f.ring, &f.chain, written);
             }
         }
+        for (n, ring) in std::mem::take(&mut self.full) {
+            self.pump(n, ring, now);
+        }
     }
 
     /// The queues that are due to be called, and no more are.
@@ -450,6 +491,14 @@ impl Machine {
     /// Says that the server is to end.
     pub(super) fn quit(&mut self) {
         self.quits = true;
+    }
+}
+
+/// Bytes of a request that are in our memory until it is done.
+fn held(what: What, sectors: u64) -> u64 {
+    match what {
+        What::Read | What::Write | What::Zone(ZoneOp::Append) => sectors * SECTOR_BYTES,
+        _ => 0,
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Ring {
     /// Addresses of its parts in the front end's process: descriptors, used, available.
     addresses: Option<(u64, u64, u64)>,
     base: u16,
+    /// Was it stopped, and not begun again?
+    stopped: bool,
     /// Is it enabled by the front end?
     pub enabled: bool,
     /// The front end's kicks, if they do not come in the socket.
@@ -36,6 +38,7 @@ impl Ring {
             size: MAX_SIZE,
             addresses: None,
             base: 0,
+            stopped: false,
             enabled: false,
             kick: None,
             call: None,
@@ -58,6 +61,7 @@ impl Ring {
     pub fn set_base(&mut self, base: u32) -> Result<(), String> {
         self.base = u16::try_from(base).map_err(|_| format!("a queue begins at {base}"))?;
         self.queue.set_ready(false);
+        self.stopped = false;
         Ok(())
     }
 
@@ -67,6 +71,7 @@ impl Ring {
             self.base = self.queue.next_avail();
         }
         self.queue.set_ready(false);
+        self.stopped = true;
         self.enabled = false;
         (self.kick, self.call) = (None, None);
         self.base
@@ -105,15 +110,21 @@ impl Ring {
         let idx = q.used_idx(&**memory.shared(), std::sync::atomic::Ordering::Acquire).ok()?;
         q.set_next_used(idx.0);
         q.set_ready(true);
-        q.is_valid(&**memory.shared()).then_some(())
+        let valid = q.is_valid(&**memory.shared());
+        q.set_ready(valid);
+        self.stopped &= !valid;
+        valid.then_some(())
     }
 
     /// Gives a request back, with how many bytes were written into it. Does the guest want to be
     /// called?
     pub fn give_back(&mut self, memory: &Memory, head: u16, bytes: u32) -> bool {
+        // Memory may have moved while the drive had the request.
+        if !self.queue.ready() && (self.stopped || self.start(memory).is_none()) {
+            return false;
+        }
         let shared = &**memory.shared();
-        self.queue.ready()
-            && self.queue.add_used(shared, head, bytes).is_ok()
+        self.queue.add_used(shared, head, bytes).is_ok()
             && self.queue.needs_notification(shared).unwrap_or(true)
     }
 }

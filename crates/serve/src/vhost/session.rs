@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
+use rustix::fs::OFlags;
+
 use super::config::CONFIG_BYTES;
 use super::memory::{Memory, Region};
 use super::ring::Ring;
@@ -70,7 +72,8 @@ impl Session {
 
     /// Queues with a kick of their own: (number, file).
     pub fn kicks(&self) -> impl Iterator<Item = (usize, &File)> {
-        self.rings.iter().enumerate().filter_map(|(n, r)| r.kick.as_ref().map(|k| (n, k)))
+        let enabled = self.rings.iter().enumerate().filter(|(_, r)| r.enabled);
+        enabled.filter_map(|(n, r)| r.kick.as_ref().map(|k| (n, k)))
     }
 
     /// Where a queue is called; `None`: in the channel, or nowhere.
@@ -107,7 +110,14 @@ impl Session {
                 self.at(u64::from(n))?;
                 out.kicked = Some(n as usize);
             }
-            _ => self.set(header, payload, fds)?,
+            _ => {
+                self.set(header, payload, fds)?;
+                // What was put in before it was enabled is looked for.
+                if header.request == request::SET_VRING_ENABLE {
+                    let ring = f.u32().map(|n| n as usize);
+                    out.kicked = ring.filter(|n| self.rings.get(*n).is_some_and(|r| r.enabled));
+                }
+            }
         }
         if out.reply.is_none() && header.needs_reply() && self.protocol & protocol::REPLY_ACK != 0 {
             out.reply = u64_reply(0);
@@ -210,7 +220,15 @@ impl Session {
             }
             request::SET_VRING_KICK | request::SET_VRING_CALL => {
                 let n = f.u64().ok_or_else(short)?;
-                let fd = fds.into_iter().next().filter(|_| n & NO_FD == 0).map(File::from);
+                let fd = fds.into_iter().next().filter(|_| n & NO_FD == 0);
+                // One that blocks would stop all guests.
+                if let Some(fd) = &fd {
+                    let flags = rustix::fs::fcntl_getfl(fd);
+                    flags
+                        .and_then(|f| rustix::fs::fcntl_setfl(fd, f | OFlags::NONBLOCK))
+                        .map_err(|e| format!("the descriptor of queue {}: {e}", n & RING_MASK))?;
+                }
+                let fd = fd.map(File::from);
                 let ring = self.at(n & RING_MASK)?;
                 match header.request {
                     request::SET_VRING_KICK => ring.kick = fd,

@@ -124,7 +124,13 @@ fn drive(a: &DriveArgs, out: &Out) -> Result<Drive, ExitCode> {
             let message = format!("{}: {bytes} bytes, the drive has {room}", path.display());
             return Err(out.fail(Exit::Usage, "load", &message, "set its capacity_bytes"));
         }
-        drive.load(&medium);
+        drive.load(&medium).map_err(|e| {
+            let message = format!("{}: {e}", path.display());
+            out.fail(Exit::Usage, "load", &message, "raise its max_active_zones and max_open_zones")
+        })?;
+    }
+    if a.read_only {
+        drive.set_read_only();
     }
     if a.log_writes.is_some() {
         drive.keep_writes();
