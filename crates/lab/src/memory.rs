@@ -70,7 +70,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, piece: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's: it is one of ours, aligned as `layout` says, and mimalloc keeps that
+        // SAFETY: the caller's: it is one of ours, aligned as `layout` says, which mimalloc keeps
         // for the new one, of any size; where there is no room the old one stays.
         unsafe { libmimalloc_sys::mi_realloc_aligned(piece.cast(), size, layout.align()).cast() }
     }

@@ -142,8 +142,8 @@ impl Ext4 {
         out.and(freed).map(|()| u64::from(b.len()))
     }
 
-    /// Can the caller write to the inode at once: is it nobody else's, is its data not journalled, is
-    /// there space, and does CPU time cost nothing?
+    /// Can the caller write to the inode at once: is it nobody else's, is its data not journalled,
+    /// is there space, and does CPU time cost nothing?
     fn is_free_to_write(&self, inode: &Inode) -> bool {
         !self.rt.is_modelled()
             && self.is_mounted()
