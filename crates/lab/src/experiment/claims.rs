@@ -7,7 +7,6 @@ use wp_workload::fio::{Diagnostic, Place};
 
 use super::expr::{self, Expr, Wrong};
 use super::known::is_count;
-use super::metric;
 use super::read::{Fields, real, suggest, wrong};
 use super::source::{Item, Value};
 use super::sweep::{Part, Sweep};
@@ -323,12 +322,15 @@ fn within(text: &str, at: &Place, range: &ops::Range<usize>) -> Place {
     Place { column: at.column + 1 + before, width: width.max(1), ..at.clone() }
 }
 
-/// Checks a claim's points, and its metrics against those that a point is known to have: a
-/// setting's number, nothing of a metric that comes of a run.
+/// What is known of a name at a point before it is run: a setting's number, nothing of a metric.
+/// Errors: there is none of this name.
+pub type Known<'a> = dyn Fn(usize, &str) -> Result<Option<f64>, String> + 'a;
+
+/// Checks a claim's points, and its metrics against those that a point is known to have.
 pub fn check(
     said: &Said,
     sweep: &Sweep,
-    known: &dyn Fn(usize, &str) -> Result<Option<f64>, String>,
+    known: &Known<'_>,
     found: &mut Vec<Diagnostic>,
 ) {
     // Numbers of no meaning, and not all the same, so that differences are divided by.
