@@ -12,6 +12,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
+use wp_btrfs::core::Core;
 use wp_btrfs::disk::{CsumKind, InodeItem, Key, RootItem, SuperBlock, id, kind, view};
 use wp_btrfs::mkfs::{MkfsOptions, mkfs};
 use wp_btrfs::tree::page;
@@ -41,6 +42,7 @@ fn read(file: &File, at: u64, bytes: usize) -> Vec<u8> {
 
 /// What the program made, and the options that make it here.
 fn run_program(bytes: u64, options: &[&str]) -> (tempfile::NamedTempFile, MkfsOptions) {
+    let mut tries = 0;
     loop {
         let image = program::mkfs(bytes, options);
         let file = image.as_file();
@@ -53,18 +55,47 @@ fn run_program(bytes: u64, options: &[&str]) -> (tempfile::NamedTempFile, MkfsOp
         let root = core.lookup(id::ROOT_TREE, Key::new(id::FS_TREE, kind::ROOT_ITEM, 0));
         let root = RootItem::load(&root.expect("it reads").expect("it is there"), 0);
         o.subvolume_uuid = root.expect("a root item").uuid;
-        let mut time = |tree| {
-            let inode = core.lookup(tree, Key::new(256, kind::INODE_ITEM, 0));
-            let inode = inode.expect("it reads").expect("it is there");
-            view::<InodeItem>(&inode, 0).expect("an inode").ctime.sec.get()
-        };
-        o.now = time(id::FS_TREE);
-        // A second may have begun meanwhile.
-        if time(id::DATA_RELOC_TREE) == o.now {
+        let times = times(&mut core);
+        o.now = times[0];
+        // A second may have begun meanwhile. What never agrees is left to the comparison.
+        tries += 1;
+        if times.iter().all(|t| *t == o.now) || tries == 20 {
             drop(core);
             return (image, o);
         }
     }
+}
+
+/// Every time that the image has, in seconds: of root items, as far as they have one, and of the
+/// root directories of trees.
+fn times(core: &mut Core<'_>) -> Vec<u64> {
+    let mut all = Vec::new();
+    for (tree, dir) in
+        [(id::FS_TREE, 256), (id::DATA_RELOC_TREE, 256), (id::ROOT_TREE, id::ROOT_TREE_DIR)]
+    {
+        let inode = core.lookup(tree, Key::new(dir, kind::INODE_ITEM, 0));
+        let inode = inode.expect("it reads").expect("it is there");
+        let inode = view::<InodeItem>(&inode, 0).expect("an inode");
+        all.extend([inode.atime, inode.ctime, inode.mtime].map(|t| t.sec.get()));
+    }
+    let trees = [
+        id::EXTENT_TREE,
+        id::DEV_TREE,
+        id::FS_TREE,
+        id::CSUM_TREE,
+        id::UUID_TREE,
+        id::FREE_SPACE_TREE,
+        id::DATA_RELOC_TREE,
+    ];
+    for tree in trees {
+        let item = core.lookup(id::ROOT_TREE, Key::new(tree, kind::ROOT_ITEM, 0));
+        let Some(item) = item.expect("it reads") else { continue };
+        let root = RootItem::load(&item, 0).expect("a root item");
+        let own = [root.ctime, root.otime, root.stime, root.rtime];
+        let inner = [root.inode.atime, root.inode.ctime, root.inode.mtime];
+        all.extend(own.iter().chain(&inner).map(|t| t.sec.get()).filter(|t| *t != 0));
+    }
+    all
 }
 
 #[test]
