@@ -481,7 +481,7 @@ fn calibrate_finds_a_hidden_drive_again_in_its_block_trace() {
     let loads: Vec<&str> =
         doc["loads"].as_array().expect("loads").iter().filter_map(|l| l["load"].as_str()).collect();
     let is_deep = |l: &&str| l.starts_with("randread 4k depth ") && !l.ends_with(" 1");
-    assert!(loads.iter().any(|l| is_deep(&l)), "{loads:?}");
+    assert!(loads.iter().any(is_deep), "{loads:?}");
     for load in ["randread 4k depth 1", "randwrite 16k depth 1", "randwrite 4k depth 1 fsync 1"] {
         assert!(loads.contains(&load), "{load}: {loads:?}\n{}", doc["not_used"]);
     }

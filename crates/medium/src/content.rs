@@ -44,8 +44,8 @@ impl Page {
 
     /// A page of its own that holds `bytes`.
     fn holding(bytes: &[u8; PAGE_BYTES]) -> Page {
-        // Filled where it stays: `Rc::new` would get the bytes by way of the stack. The zeroes, which
-        // nobody sees, the compiler leaves out.
+        // Filled where it stays: `Rc::new` would get the bytes by way of the stack. The zeroes,
+        // which nobody sees, the compiler leaves out.
         let mut buf: Rc<PageBuf> = Rc::default();
         let own = Rc::get_mut(&mut buf).expect("nobody else has it yet");
         own.bytes = *bytes;

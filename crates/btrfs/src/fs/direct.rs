@@ -196,8 +196,8 @@ impl Btrfs {
         Ok(n)
     }
 
-    /// Sends bytes `from..to`, which were written to the cache, waits until the device has them, not
-    /// until items lead to them, and forgets them.
+    /// Sends bytes `from..to`, which were written to the cache, waits until the device has them,
+    /// not until items lead to them, and forgets them.
     async fn send_cached(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
         let range = (from / BLOCK, to.div_ceil(BLOCK).saturating_sub(1));
         let wbc = WbControl { range, ..WbControl::sync_all() };

@@ -221,8 +221,9 @@ impl Btrfs {
         self.endings.is_stopped.get()
     }
 
-    /// Waits: for each block of `first..=last` under writeback, in order, so that who waits is woken
-    /// by the end of the first bio and goes on before the worker whom the end of an extent calls.
+    /// Waits: for each block of `first..=last` under writeback, in order, so that who waits is
+    /// woken by the end of the first bio and goes on before the worker whom the end of an extent
+    /// calls.
     /// Errors: `Io` if a write failed that nobody was told of. `filemap_fdatawait_range`.
     pub(super) async fn wait_blocks(
         &self,

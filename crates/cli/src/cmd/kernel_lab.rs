@@ -21,7 +21,8 @@ use crate::output::{Exit, Out};
 pub struct Args {
     /// Several campaigns that belong together, in one table: f2fs-oprw (table 6.2 of that paper),
     /// ext4, others.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["fs", "mount", "device", "jobs", "trace", "all"])]
+    #[arg(long, value_name = "NAME")]
+    #[arg(conflicts_with_all = ["fs", "mount", "device", "jobs", "trace", "all"])]
     suite: Option<String>,
     /// File system of the guest's kernel: ext4, f2fs, btrfs, nilfs2 or xfs.
     #[arg(long, default_value = "ext4")]

@@ -134,7 +134,7 @@ pub struct Judged {
 
 impl Judged {
     /// Mean of |model / measured - 1| over its values; of one that the model does not give, as
-    /// far off as anything may be ([`FACTOR_MAX`]), as when it is fitted.
+    /// far off as anything may be (`FACTOR_MAX`), as when it is fitted.
     pub fn error(&self) -> f64 {
         let pairs = self.model.all().into_iter().zip(self.measured.figures.all());
         let each = |(m, r): (Option<f64>, Option<f64>)| {

@@ -327,12 +327,7 @@ fn within(text: &str, at: &Place, range: &ops::Range<usize>) -> Place {
 pub type Known<'a> = dyn Fn(usize, &str) -> Result<Option<f64>, String> + 'a;
 
 /// Checks a claim's points, and its metrics against those that a point is known to have.
-pub fn check(
-    said: &Said,
-    sweep: &Sweep,
-    known: &Known<'_>,
-    found: &mut Vec<Diagnostic>,
-) {
+pub fn check(said: &Said, sweep: &Sweep, known: &Known<'_>, found: &mut Vec<Diagnostic>) {
     // Numbers of no meaning, and not all the same, so that differences are divided by.
     let number = |point: usize, name: &str| {
         let sum: usize = name.bytes().map(usize::from).sum();

@@ -130,7 +130,8 @@ impl Plan {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         Ok(format!(
             "cp /share/lab /run/lab; chmod +x /run/lab; uname -r > /share/version\n\
-             /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} > /share/cycles 2> /share/err\n\
+             /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} \
+             > /share/cycles 2> /share/err\n\
              R=$?; [ $R = 0 ] || cat /run/mkfs.out >> /share/err; exit $R\n",
             quoted(&self.fs),
             quoted(&self.mount),

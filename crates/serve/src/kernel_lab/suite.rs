@@ -121,7 +121,9 @@ impl Row {
 
 /// What the columns are.
 pub const LEGEND: &str = "\
-doubt: something could be missing; lost: less than an fsync had returned for; garbage: a block with no version of its own;
-unread: a block that cannot be read; mount: the mount failed; other: our recovery of the same state brings back something
-else; oprw: garbage with our order-preserving recovery of the same state; fsync ns: mean of those that returned before a cut
+doubt: something could be missing; lost: less than an fsync had returned for
+garbage: a block with no version of its own; unread: a block that cannot be read
+mount: the mount failed; other: our recovery of the same state brings back something else
+oprw: garbage with our order-preserving recovery of the same state
+fsync ns: mean of those that returned before a cut
 ";

@@ -1,8 +1,8 @@
 //! One connection, without its socket: bytes in, requests to the drive; answers in, bytes out.
 //!
 //! Invariants: 1. whatever the bytes are, it keeps at most one option or one write's payload
-//!                (`MAX_PAYLOAD`) of them beside `MAX_UNSENT` of requests under way and replies that
-//!                wait to be sent, and one request more;
+//!                (`MAX_PAYLOAD`) of them beside `MAX_UNSENT` of requests under way and replies
+//!                that wait to be sent, and one request more;
 //!             2. each request is replied to once, or the session is closed.
 
 use std::collections::BTreeMap;
