@@ -32,6 +32,9 @@ fn calls_that_wait_are_told_from_calls_that_do_not() {
 /// Programs of a quick look; `writepath kernels random` runs as many as asked for.
 const PROGRAMS: u64 = 20;
 
+/// Of those the ones that are known to differ (docs/testing.md has all of the first 210).
+const DIFFERENT: [(&str, usize); 1] = [("btrfs", 17)];
+
 fn random_programs(fs: &str) {
     let check = &format!("random programs of {fs} beside a guest");
     if let Err(why) = Guest::is_ready(&Guest::usual_place()).and_then(|()| Guest::makes(fs)) {
@@ -56,9 +59,13 @@ fn random_programs(fs: &str) {
         Ok(v) => v,
         Err(why) => return skipped(check, &why),
     };
-    let same = verdicts.iter().filter(|v| matches!(v, Verdict::Same(_))).count() as u64;
-    let text: Vec<String> = verdicts.iter().map(|v| format!("{v:?}")).collect();
-    assert_eq!(same, PROGRAMS, "{}", text.join("\n"));
+    // One that is listed and is the same now belongs out of the list.
+    let wrong =
+        |(i, v): &(usize, &Verdict)| matches!(v, Verdict::Same(_)) == DIFFERENT.contains(&(fs, *i));
+    let text: Vec<String> =
+        verdicts.iter().enumerate().filter(wrong).map(|(i, v)| format!("r{i}: {v:?}")).collect();
+    assert_eq!(verdicts.len() as u64, PROGRAMS);
+    assert!(text.is_empty(), "{}", text.join("\n"));
 }
 
 #[test]

@@ -79,17 +79,25 @@ impl Btrfs {
             b.with_mut(|bytes| bytes.iter_mut().skip(skip).for_each(|b| *b = 0));
         }
         self.drop_blocks(inode, size.div_ceil(BLOCK), u64::MAX).await;
-        self.truncate(inode).await
+        self.truncate(inode, size != old).await
     }
 
-    /// Drops extents behind a file's length. `btrfs_truncate`.
-    async fn truncate(&self, inode: &Rc<Inode>) -> FsResult<()> {
+    /// Drops extents behind a file's length; if there is one that reaches there, the next fsync looks
+    /// at all that the file has. `writes`: the length is another one, and what is on its way there
+    /// arrives first. `btrfs_truncate`.
+    async fn truncate(&self, inode: &Rc<Inode>, writes: bool) -> FsResult<()> {
         let size = inode.size();
-        inode.logged.full_sync.set(true);
-        self.write_ordered(inode, size / BLOCK * BLOCK, u64::MAX).await?;
+        if writes {
+            self.write_ordered(inode, size / BLOCK * BLOCK, u64::MAX).await?;
+        }
+        let end = size.next_multiple_of(BLOCK);
+        inode.logged.modified.borrow_mut().1.cut(end, u64::MAX - end);
         loop {
             let _p = self.reserve_removal(2).await?;
             let done = self.must(|c| {
+                if c.part_from(self.tree, inode.ino, size)?.is_some() {
+                    inode.logged.full_sync.set(true);
+                }
                 let (dropped, is_done) = c.cut_extents(self.tree, inode.ino, size, BATCH)?;
                 inode.add_bytes(0, dropped);
                 inode.disk_size.set(size);
