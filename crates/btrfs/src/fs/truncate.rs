@@ -82,9 +82,9 @@ impl Btrfs {
         self.truncate(inode, size != old).await
     }
 
-    /// Drops extents behind a file's length; if there is one that reaches there, the next fsync looks
-    /// at all that the file has. `writes`: the length is another one, and what is on its way there
-    /// arrives first. `btrfs_truncate`.
+    /// Drops extents behind a file's length; if there is one that reaches there, the next fsync
+    /// looks at all that the file has. `writes`: the length is another one, and what is on its way
+    /// there arrives first. `btrfs_truncate`.
     async fn truncate(&self, inode: &Rc<Inode>, writes: bool) -> FsResult<()> {
         let size = inode.size();
         if writes {
