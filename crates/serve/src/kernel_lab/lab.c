@@ -45,13 +45,21 @@ static void *aligned(void) {
 }
 
 // Where the drive is: the control disk has it at its second block.
+static __thread int status_fd = -1;
+static __thread char *status_buffer;
 static void status(void) {
-  static __thread int fd = -1;
-  static __thread char *buffer;
-  if (fd < 0 && (fd = open(control_path, O_RDONLY | O_DIRECT)) < 0) die(control_path);
-  if (!buffer) buffer = aligned();
+  int fd = status_fd;
+  if (fd < 0 && (fd = status_fd = open(control_path, O_RDONLY | O_DIRECT)) < 0) die(control_path);
+  if (!status_buffer) status_buffer = aligned();
+  char *buffer = status_buffer;
   if (pread(fd, buffer, LINE, LINE) != LINE) die("control disk");
   memcpy(answer, buffer, LINE);
+}
+
+// A thread that ends takes what it has for that with it.
+static void status_done(void) {
+  if (status_fd >= 0) close(status_fd);
+  free(status_buffer);
 }
 
 // One line to the control disk, and its answer.
@@ -208,6 +216,7 @@ static void *round_of(void *job) {
     status();
     if (number("in_doubt") < 0) die("a write or an fsync before the power went");
   }
+  if (count > 1) status_done();
   return 0;
 }
 
