@@ -133,7 +133,7 @@ fn report_shows_an_experiment_with_its_figures_and_claims() {
     assert_eq!((a.code, a.stderr.as_str()), (Some(0), ""), "{}", a.stdout);
     assert!(a.stdout.contains(": 0 papers, 1 runs, "), "{}", a.stdout);
     let html = std::fs::read_to_string(&page).expect("a page");
-    assert!(html.contains("write_iops over workload.vars.BS"), "a figure of what is swept");
+    assert!(html.contains("write_iops over fs.era"), "a figure of what is swept");
     assert!(!html.contains(" over point"), "the number of a point is no axis");
     assert!(html.contains("min(sync_ios)") && html.contains("✓ "), "its claim");
 }

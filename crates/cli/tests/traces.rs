@@ -470,8 +470,8 @@ fn calibrate_finds_a_hidden_drive_again_in_its_block_trace() {
         ["run", "--fs", "ext4", "--device", &device, "--workload", "fio,job=j.fio", "--out", "r"];
     let a = writepath(dir.path(), &run);
     assert_eq!(a.code, 0, "{}", a.stderr);
-    let folder =
-        a.stdout.lines().find_map(|l| l.strip_prefix("result: ")).unwrap_or("r").to_owned();
+    let folder = a.stdout.lines().find_map(|l| l.strip_prefix("result "));
+    let folder = folder.expect("where the result is").trim().to_owned();
     let to = ["trace", &folder, "--to", "blktrace", "--out", "t.blktrace.0"];
     let a = writepath(dir.path(), &to);
     assert_eq!(a.code, 0, "{}", a.stderr);

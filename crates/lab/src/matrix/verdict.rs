@@ -98,6 +98,10 @@ struct Search<'a> {
     go_on: &'a (dyn Fn() -> bool + Sync),
 }
 
+/// What is said of a rule that holds with all known holes mended, and of which no run has shown which
+/// of them break it.
+pub const SEVERAL: &str = "several";
+
 /// `None`: stopped from outside.
 type Stopped<T> = Result<Option<T>, MachineError>;
 
@@ -172,23 +176,23 @@ impl Search<'_> {
         Ok(Some(why))
     }
 
-    /// The holes that break a rule, as one, if it is broken with all others mended; else nothing.
+    /// The holes that break a rule, as one, if it is broken with all others mended; else
+    /// [`SEVERAL`].
     fn together(&self, rule: Rule, parts: &BTreeSet<usize>) -> Stopped<Vec<String>> {
         let all = holes::of(self.c);
         let of_rule: Vec<_> = all.iter().filter(|h| h.rules.contains(&rule)).collect();
         let others = holes::mends(self.c);
         let others: Vec<&str> =
             others.into_iter().filter(|m| of_rule.iter().all(|h| h.mend != *m)).collect();
-        let first: BTreeSet<usize> = parts.first().copied().into_iter().collect();
         // Without any mend it was seen to be broken.
         let is_shown = others.is_empty()
-            || match self.broken(&first, &others)? {
+            || match self.broken(parts, &others)? {
                 Some(broken) => broken.contains(&rule),
                 None => return Ok(None),
             };
         let ids: Vec<&str> = of_rule.iter().map(|h| h.id).collect();
-        let is_known = is_shown && !ids.is_empty();
-        Ok(Some(is_known.then(|| ids.join("+")).into_iter().collect()))
+        let is_told = is_shown && !ids.is_empty();
+        Ok(Some(vec![if is_told { ids.join("+") } else { SEVERAL.to_owned() }]))
     }
 }
 

@@ -150,7 +150,10 @@ fn columns(heads: &[String], rows: &[Vec<String>]) -> Option<Columns> {
     let repeats = |c: usize| values(c).len() * values(x).len() <= rows.len();
     let is_swept = |c: &usize| *c > x && repeats(*c) && values(*c).len() <= SERIES_MAX;
     let swept: Vec<usize> = numbers.iter().copied().skip(1).take_while(is_swept).collect();
-    let y: Vec<usize> = numbers.iter().copied().filter(|c| *c != x && !swept.contains(c)).collect();
+    let mut y: Vec<usize> =
+        numbers.iter().copied().filter(|c| *c != x && !swept.contains(c)).collect();
+    // What the workload measured, before counts of the device and the file system.
+    y.sort_by_key(|c| heads[*c].contains('.'));
     let by = words.into_iter().filter(|c| values(*c).len() > 1).chain(swept).collect();
     Some(Columns { x, by, y })
 }
