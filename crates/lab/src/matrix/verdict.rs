@@ -98,8 +98,8 @@ struct Search<'a> {
     go_on: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What is said of a rule that holds with all known holes mended, and of which no run has shown which
-/// of them break it.
+/// What is said of a rule that holds with all known holes mended, and of which no run has shown
+/// which of them break it.
 pub const SEVERAL: &str = "several";
 
 /// `None`: stopped from outside.
