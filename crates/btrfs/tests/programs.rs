@@ -499,6 +499,7 @@ fn other_shapes_and_options_are_as_in_the_model() {
         Setup { node_bytes: 4096, ..Setup::new() },
         Setup { dup: false, csum: CsumKind::Xxhash64, ..Setup::new() },
         Setup { mount: MountOptions { datacow: false, ..mount.clone() }, ..Setup::new() },
+        Setup { mount: MountOptions { direct_sums: true, ..mount.clone() }, ..Setup::new() },
         Setup { mount: MountOptions { datasum: false, max_inline: 0, ..mount }, ..Setup::new() },
     ];
     for (n, setup) in setups.iter().enumerate() {

@@ -172,8 +172,9 @@ impl Btrfs {
             return Ok(0);
         }
         // What a caller changes on its way would not have the checksum that it was sent with: data
-        // with sums goes through the cache.
-        let n = if Btrfs::takes_direct(inode, at, len) && !inode.has_sums() {
+        // with sums goes through the cache, unless the rule is left out.
+        let past_cache = !inode.has_sums() || self.opts.direct_sums;
+        let n = if Btrfs::takes_direct(inode, at, len) && past_cache {
             self.start_write(inode, at, end).await?;
             let n = self.transfer(inode, (at, end), data).await;
             drop(lock);
@@ -306,6 +307,7 @@ impl Btrfs {
         extents: Vec<Rc<Ordered>>,
         data: &[Slice],
     ) -> FsResult<u64> {
+        let kind = self.core.borrow().common().csum;
         let mut pieces = Pieces::new(data);
         let plug = self.part.plug();
         let mut sent = Vec::new();
@@ -315,6 +317,13 @@ impl Btrfs {
             while at < o.end() {
                 let bytes = (o.end() - at).min(BIO_BYTES);
                 let segs: Vec<Slice> = (0..bytes / BLOCK).map(|_| pieces.take_one(4096)).collect();
+                if inode.has_sums() {
+                    for (n, s) in (0u64..).zip(&segs) {
+                        let mut sum = Vec::with_capacity(8);
+                        kind.push(&s.to_vec(), &mut sum);
+                        o.add_sum(o.address(at + n * BLOCK), &sum, kind.bytes());
+                    }
+                }
                 self.rt.cpu(CpuOp::BioSubmit, 1).await;
                 sent.push(self.send_piece(inode, o, at, bytes, segs));
                 at += bytes;

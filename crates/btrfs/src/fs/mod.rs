@@ -80,6 +80,9 @@ pub struct MountOptions {
     pub datacow: bool,
     /// Has data checksums (`datasum`)?
     pub datasum: bool,
+    /// Do direct writes of data with checksums go past the cache, as before `btrfs_direct_write`
+    /// had a rule against it (6.12.117 has it)?
+    pub direct_sums: bool,
     /// Which subvolume is mounted (`subvol`, `subvolid`).
     pub subvolume: Subvolume,
     /// May an fsync write a log (`treelog`)?
@@ -108,6 +111,7 @@ impl Default for MountOptions {
             barrier: true,
             datacow: true,
             datasum: true,
+            direct_sums: false,
             subvolume: Subvolume::Default,
             treelog: true,
             old_log: OldLog::default(),

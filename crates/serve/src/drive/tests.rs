@@ -134,6 +134,54 @@ fn a_forced_write_is_durable_with_and_without_fua() {
     }
 }
 
+/// No device takes a discard forced: a flush behind it makes it durable, with FUA or without.
+#[test]
+fn what_is_discarded_or_zeroed_with_force_does_not_come_back() {
+    for name in ["fixed", "fixed-nofua", "ssd-128", "ssd-p16"] {
+        for what in [What::Discard, What::WriteZeroes { unmap: true }] {
+            let mut drive = drive_of(name, &[]);
+            if !drive.limits().discard_zeroes {
+                continue;
+            }
+            let sectors = u64::from(drive.limits().discard_granularity_sectors.max(8));
+            let bytes = vec![1; (sectors * SECTOR_BYTES) as usize];
+            one(&mut drive, write(1, 0, &bytes));
+            one(&mut drive, request(2, What::Flush, 0, 0));
+            let forced = Request { fua: true, ..request(3, what, 0, sectors) };
+            assert_eq!(one(&mut drive, forced).status, Ok(()));
+            drive.freeze_now(drive.now()).unwrap();
+            let (left, _) = drive.state(1, freeze::Keep::None).unwrap();
+            let mut page = [7; 512];
+            left.read_bytes(0, &mut page);
+            assert_eq!(page, [0; 512], "{name} {what:?}");
+        }
+    }
+}
+
+#[test]
+fn a_drive_that_is_read_only_keeps_what_it_has() {
+    let mut drive = drive_of("fixed", &[]);
+    one(&mut drive, write(1, 8, &[1; 4096]));
+    drive.set_read_only();
+    let changes = [
+        write(2, 8, &[2; 4096]),
+        request(3, What::Discard, 8, 8),
+        request(4, What::WriteZeroes { unmap: false }, 8, 8),
+    ];
+    for request in changes {
+        assert_eq!(one(&mut drive, request).status, Err(Status::Io));
+    }
+    assert_eq!(bytes_of(&one(&mut drive, request(5, What::Read, 8, 8))), [1; 4096]);
+}
+
+#[test]
+fn a_write_behind_the_end_of_all_addresses_is_refused() {
+    let mut drive = drive_of("fixed", &[]);
+    for at in [u64::MAX, u64::MAX - 7, drive.limits().sectors] {
+        assert_eq!(one(&mut drive, write(1, at, &[1; 4096])).status, Err(Status::Io), "{at}");
+    }
+}
+
 #[test]
 fn the_record_is_what_blkparse_prints() {
     let file = tempfile::NamedTempFile::new().unwrap();

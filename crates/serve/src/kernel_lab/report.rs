@@ -55,43 +55,26 @@ impl Cycle {
     }
 
     fn parse(line: &str) -> Option<Cycle> {
-        let numbers: Option<Vec<u64>> = line.split('\t').map(|t| t.parse().ok()).collect();
-        let [
-            cycle,
-            into,
-            events,
-            in_doubt,
-            kept,
-            zones_back,
-            fsyncs,
-            fsync_ns,
-            fsync_longest_ns,
-            mount_error,
-            lost,
-            garbage,
-            unreadable,
-            digest,
-        ] = numbers?[..]
-        else {
-            return None;
-        };
-        Some(Cycle {
-            cycle,
-            into,
-            events,
-            in_doubt,
-            kept,
-            zones_back,
-            fsyncs,
-            fsync_ns,
-            fsync_longest_ns,
-            mount_error,
-            lost,
-            garbage,
-            unreadable,
-            digest,
+        let mut numbers = line.split('\t').map(|t| t.parse::<u64>().ok());
+        let mut next = || numbers.next().flatten();
+        let cycle = Cycle {
+            cycle: next()?,
+            into: next()?,
+            events: next()?,
+            in_doubt: next()?,
+            kept: next()?,
+            zones_back: next()?,
+            fsyncs: next()?,
+            fsync_ns: next()?,
+            fsync_longest_ns: next()?,
+            mount_error: next()?,
+            lost: next()?,
+            garbage: next()?,
+            unreadable: next()?,
+            digest: next()?,
             ours: None,
-        })
+        };
+        numbers.next().is_none().then_some(cycle)
     }
 }
 

@@ -51,6 +51,9 @@ pub(super) struct Device {
     queues: u16,
     /// Connections so far: answers to requests of an older one are dropped.
     generation: u64,
+    /// Requests under way, and bytes of theirs in our memory.
+    under_way: usize,
+    in_hand: u64,
 }
 
 /// A request of a guest that is under way.
@@ -168,6 +171,8 @@ impl Machine {
             config: config::space(limits, queues),
             queues,
             generation: 0,
+            under_way: 0,
+            in_hand: 0,
         });
         Ok(())
     }
@@ -273,10 +278,15 @@ impl Machine {
 
     /// A queue is about to be stopped: whatever it has under way ends first.
     fn drain(&mut self, n: usize) {
-        while self.flights.values().any(|f| f.device == n) {
+        // No more is taken out of its queues until then, or a guest could keep this from ending.
+        let (its, others) = std::mem::take(&mut self.full).into_iter().partition(|(d, _)| *d == n);
+        self.full = others;
+        let its: BTreeSet<(usize, usize)> = its;
+        while self.devices[n].under_way > 0 {
             let Some(at) = self.drives.iter().filter_map(Drive::next).min() else { break };
             self.collect(at);
         }
+        self.full.extend(its);
         // The queue loses the place where its guest is called.
         for (device, ring) in self.take_due() {
             self.call(device, ring, false);
@@ -285,8 +295,8 @@ impl Machine {
 
     /// Has a device as much under way as may be?
     fn is_full(&self, n: usize) -> bool {
-        let of = || self.flights.values().filter(|f| f.device == n);
-        of().count() >= MOST_FLIGHTS || of().map(|f| f.bytes).sum::<u64>() >= MOST_IN_HAND
+        let device = &self.devices[n];
+        device.under_way >= MOST_FLIGHTS || device.in_hand >= MOST_IN_HAND
     }
 
     /// Sends a reply. A front end that does not read loses its connection.
@@ -357,7 +367,11 @@ impl Machine {
         self.name += 1;
         let flight = self.name;
         let zoned = self.drives[drive].limits().zones.map(|_| asked[0].0);
-        let generation = self.devices[n].generation;
+        let bytes = asked.iter().map(|(what, _, sectors)| held(*what, *sectors)).sum();
+        let device = &mut self.devices[n];
+        device.under_way += 1;
+        device.in_hand += bytes;
+        let generation = device.generation;
         self.flights.insert(
             flight,
             Flight {
@@ -366,7 +380,7 @@ impl Machine {
                 ring,
                 chain,
                 left: asked.len(),
-                bytes: asked.iter().map(|(what, _, sectors)| held(*what, *sectors)).sum(),
+                bytes,
                 status: Ok(()),
                 zoned,
             },
@@ -447,7 +461,10 @@ impl Machine {
                     continue;
                 }
                 let Some(f) = self.flights.remove(&name) else { continue };
-                if self.devices[f.device].generation != f.generation {
+                let device = &mut self.devices[f.device];
+                device.under_way -= 1;
+                device.in_hand -= f.bytes;
+                if device.generation != f.generation {
                     continue;
                 }
                 let said = match (blk::said(f.status), f.zoned) {

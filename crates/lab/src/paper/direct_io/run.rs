@@ -127,7 +127,9 @@ impl System {
             System::F2fsLogToday => (&wp_f2fs::ENTRY, ",mode=lfs"),
             // One that has been in use for a while: no tables are left to be zeroed.
             System::Ext4 | System::Ext4Today => (&wp_ext4::ENTRY, ",relatime,noinit_itable"),
-            System::Btrfs | System::BtrfsToday => (&wp_btrfs::ENTRY, ""),
+            // The paper's kernel had no rule against it.
+            System::Btrfs => (&wp_btrfs::ENTRY, ",direct_sums"),
+            System::BtrfsToday => (&wp_btrfs::ENTRY, ""),
             System::BtrfsInPlaceToday => (&wp_btrfs::ENTRY, ",nodatacow"),
             System::Nilfs2 | System::Nilfs2Today => (&wp_nilfs2::ENTRY, ""),
         };

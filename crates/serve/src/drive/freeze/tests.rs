@@ -135,6 +135,61 @@ fn a_zone_that_was_reset_after_the_cut_is_full_of_what_it_held() {
     assert_eq!((byte(&drive, a), byte(&drive, a + 120)), (1, 16));
 }
 
+/// A drive has a limit of active zones, which the way back must not pass either.
+#[test]
+fn zones_that_are_all_active_come_back_though_as_many_others_are_by_then() {
+    let mut drive = drive_of("zn540", &[], Loss::Model);
+    let zones = drive.limits().zones.unwrap();
+    let start = |n: u32| zones.start_of(zones.conventional + n).0;
+    let most = zones.max_active;
+    for n in 0..most {
+        write(&mut drive, start(n), n as u8 + 1);
+    }
+    drive.freeze_now(drive.now()).unwrap();
+    for n in 0..most {
+        assert_eq!(go(&mut drive, What::Zone(ZoneOp::Finish), start(n), &[]), Ok(()));
+        write(&mut drive, start(most + n), 99);
+    }
+    drive.thaw(drive.now(), 1, Keep::Some).unwrap();
+    for n in 0..most {
+        assert_eq!((byte(&drive, start(n)), byte(&drive, start(most + n))), (n as u8 + 1, 0));
+        write(&mut drive, start(n) + 8, 50);
+    }
+}
+
+#[test]
+fn an_image_with_more_begun_zones_than_the_drive_can_have_is_refused() {
+    let mut drive = drive_of("zn540", &[], Loss::Model);
+    let zones = drive.limits().zones.unwrap();
+    let image = |n: u32| {
+        let mut image = Medium::new();
+        for zone in 0..n {
+            let at = zones.start_of(zones.conventional + zone);
+            image.write(at, &Slice::from_bytes(&[1; 4096]));
+        }
+        image
+    };
+    let (fits, too_many) = (image(zones.max_active), image(zones.max_active + 1));
+    assert!(drive.load(&too_many).unwrap_err().contains("15 zones"));
+    assert_eq!(byte(&drive, zones.start_of(zones.conventional).0), 0);
+    drive.load(&fits).unwrap();
+    assert_eq!(byte(&drive, zones.start_of(zones.conventional).0), 1);
+}
+
+#[test]
+fn a_cut_after_more_changes_than_there_can_be_never_comes() {
+    let mut drive = drive_of("fixed", &[], Loss::Model);
+    let (answer, _) = crate::control::run(
+        &mut [&mut drive],
+        Time(0),
+        &format!("freeze after={}", u64::MAX),
+        crate::control::Speaker::Guest,
+    );
+    assert_eq!(answer["ok"], true, "{answer}");
+    write(&mut drive, 0, 1);
+    assert_eq!(drive.cut(), None);
+}
+
 #[test]
 fn a_hundred_cycles_leave_what_was_flushed_in_each() {
     let mut drive = drive_of("ssd-p16", &[], Loss::Contract);
