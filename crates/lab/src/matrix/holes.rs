@@ -2,7 +2,7 @@
 //!
 //! A failure is put down to a hole by experiment, not by its looks: it must be gone with all holes
 //! of the combination mended, and there with all mended but that one; to several together if it is
-//! there with all mended but those.
+//! there with all mended but those, and gone with any of them mended as well.
 
 use std::collections::BTreeSet;
 

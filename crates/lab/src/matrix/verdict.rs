@@ -98,10 +98,6 @@ struct Search<'a> {
     go_on: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What is said of a rule that holds with all known holes mended, and of which no run has shown
-/// which of them break it.
-pub const SEVERAL: &str = "several";
-
 /// `None`: stopped from outside.
 type Stopped<T> = Result<Option<T>, MachineError>;
 
@@ -165,7 +161,7 @@ impl Search<'_> {
                 }
             }
         }
-        // None does it alone: some together, if a run shows it.
+        // None does it alone: some together, which runs tell.
         for (rule, parts) in broken {
             if unknown.contains(rule) || why.contains_key(rule) {
                 continue;
@@ -176,23 +172,27 @@ impl Search<'_> {
         Ok(Some(why))
     }
 
-    /// The holes that break a rule, as one, if it is broken with all others mended; else
-    /// [`SEVERAL`].
+    /// A few holes that break a rule together and none of which can be mended alone, as one: all
+    /// others are mended one after the other, as long as a run still shows it broken. An option
+    /// that mends no hole by itself has its own name.
     fn together(&self, rule: Rule, parts: &BTreeSet<usize>) -> Stopped<Vec<String>> {
         let all = holes::of(self.c);
-        let of_rule: Vec<_> = all.iter().filter(|h| h.rules.contains(&rule)).collect();
-        let others = holes::mends(self.c);
-        let others: Vec<&str> =
-            others.into_iter().filter(|m| of_rule.iter().all(|h| h.mend != *m)).collect();
-        // Without any mend it was seen to be broken.
-        let is_shown = others.is_empty()
-            || match self.broken(parts, &others)? {
-                Some(broken) => broken.contains(&rule),
-                None => return Ok(None),
-            };
-        let ids: Vec<&str> = of_rule.iter().map(|h| h.id).collect();
-        let is_told = is_shown && !ids.is_empty();
-        Ok(Some(vec![if is_told { ids.join("+") } else { SEVERAL.to_owned() }]))
+        let mut every = holes::mends(self.c);
+        every.sort_by_key(|m| all.iter().any(|h| h.mend == *m));
+        let mut mended: Vec<&str> = Vec::new();
+        for mend in &every {
+            mended.push(mend);
+            let Some(broken) = self.broken(parts, &mended)? else { return Ok(None) };
+            if !broken.contains(&rule) {
+                mended.pop();
+            }
+        }
+        let ids_of = |mend: &str| {
+            let ids: Vec<&str> = all.iter().filter(|h| h.mend == mend).map(|h| h.id).collect();
+            if ids.is_empty() { mend.to_owned() } else { ids.join("/") }
+        };
+        let open = every.iter().filter(|m| !mended.contains(m));
+        Ok(Some(vec![open.map(|m| ids_of(m)).collect::<Vec<_>>().join("+")]))
     }
 }
 
