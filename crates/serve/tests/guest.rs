@@ -21,6 +21,7 @@ fn plan() -> Plan {
         blocks: 8,
         ops: 4,
         direct: false,
+        sync: 0,
     }
 }
 
@@ -30,7 +31,7 @@ fn once(kernel: &Kernel) -> (Report, String) {
     let trace = dir.path().join("trace");
     let log = Log::new(Box::new(std::fs::File::create(&trace).unwrap()));
     let report =
-        run(kernel, &plan(), dir.path(), Keep { trace: Some(log), images: None }, &mut |_| false)
+        run(kernel, &plan(), dir.path(), Keep { trace: Some(log), ..Keep::default() }, &mut |_| false)
             .unwrap();
     (report, std::fs::read_to_string(trace).unwrap())
 }

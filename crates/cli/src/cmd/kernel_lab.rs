@@ -62,6 +62,9 @@ pub struct Args {
     /// Write past the cache (O_DIRECT).
     #[arg(long)]
     direct: bool,
+    /// A thread calls sync(2) behind every so many overwrites; 0: never.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    sync: u64,
     /// The kernel, built for User-Mode Linux with time travel; that of $GUEST or
     /// ~/.cache/kernel-guest if left out.
     #[arg(long, value_name = "FILE")]
@@ -79,6 +82,9 @@ pub struct Args {
     /// something else of, into this folder.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Write down what the guest's kernel has said (dmesg).
+    #[arg(long, value_name = "FILE")]
+    messages: Option<PathBuf>,
     /// Print every cycle.
     #[arg(long)]
     all: bool,
@@ -136,7 +142,8 @@ impl Session<'_> {
         if let Some(folder) = &a.keep {
             std::fs::create_dir_all(folder).map_err(|e| out.host_error(folder, &e))?;
         }
-        let keep = Keep { trace, images: a.keep.as_deref() };
+        let messages = a.messages.as_deref();
+        let keep = Keep { trace, images: a.keep.as_deref(), messages };
         let done = lab(&self.kernel, &plan, &scratch, keep, &mut progress);
         // The report is what is kept.
         drop(std::fs::remove_dir_all(&scratch));
@@ -241,6 +248,7 @@ fn plan(a: &Args, out: &Out) -> Result<Plan, ExitCode> {
         blocks: a.blocks,
         ops: a.ops,
         direct: a.direct,
+        sync: a.sync,
     })
 }
 
@@ -289,7 +297,7 @@ fn document(a: &Args, report: &Report) -> Value {
     json!({
         "schema": "writepath.kernel-lab/1",
         "fs": a.fs, "mount": a.mount, "device": a.device, "loss": a.loss, "cut": a.cut,
-        "jobs": a.jobs, "direct": a.direct, "seed": a.seed,
+        "jobs": a.jobs, "direct": a.direct, "sync": a.sync, "seed": a.seed,
         "fsync_mean_ns": report.fsync_mean_ns(),
         "lost": report.count(|c| c.lost > 0),
         "garbage": report.count(|c| c.garbage > 0),

@@ -62,7 +62,7 @@ impl Kernel {
             .args(["root=/dev/root", "rootfstype=hostfs", "rw", "init=/init_uml"])
             .arg(format!("rootflags={}", self.root.display()))
             .arg(format!("share={}", share.display()))
-            .args(["con=null", "con0=fd:0,fd:1", "quiet"])
+            .args(["con=null", "con0=fd:0,fd:1", "quiet", "log_buf_len=4M"])
             .arg(format!("time-travel=ext:{}", calendar.display()));
         for disk in disks {
             // 2: a block device.

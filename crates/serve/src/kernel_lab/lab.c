@@ -1,8 +1,9 @@
 // Power cuts in a guest, thousands in one boot: fill files, overwrite blocks of them with an fsync after each, a thread a
 // file, have the power go in between, unmount, let it come back, mount, read.
 //
-// usage: lab DISK CONTROL FSTYPE MOUNT-OPTIONS MKFS CYCLES SEED BLOCKS OPS CUT JOBS DIRECT
+// usage: lab DISK CONTROL FSTYPE MOUNT-OPTIONS MKFS CYCLES SEED BLOCKS OPS CUT JOBS DIRECT SYNC
 // CUT: change, event or time: of what a cut's instant is drawn. DIRECT: 1 writes past the cache.
+// SYNC: a sync(2) behind every so many overwrites of a thread, 0 for none.
 // A line a cycle on stdout, fields by tabs: see the end of main(). Block contents: number, version, and a pattern of both,
 // so that an old version, another block's data and garbage are told apart.
 #define _GNU_SOURCE
@@ -151,7 +152,7 @@ struct job {
   pthread_t thread;
 };
 static struct job jobs[JOBS];
-static uint64_t count, blocks, ops;
+static uint64_t count, blocks, ops, sync_every;
 static int direct;
 
 // What block `b` of a job is called in its contents.
@@ -208,6 +209,7 @@ static void *round_of(void *job) {
       j->done++, j->total += took;
       if (took > j->longest) j->longest = took;
     }
+    if (sync_every && (i + 1) % sync_every == 0) sync();
   }
   close(fd);
   free(bytes);
@@ -273,13 +275,14 @@ static void arm(const char *kind, long long later) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 13) return 2;
+  if (argc != 14) return 2;
   disk = argv[1], control_path = argv[2], fstype = argv[3], options = argv[4], mkfs = argv[5];
   long cycles = atol(argv[6]);
   uint64_t state = strtoull(argv[7], 0, 10), seed = mix(state), range = 0;
   blocks = strtoull(argv[8], 0, 10), ops = strtoull(argv[9], 0, 10);
   const char *kind = argv[10];
   count = strtoull(argv[11], 0, 10), direct = atoi(argv[12]);
+  sync_every = strtoull(argv[13], 0, 10);
   if (!count || count > JOBS) return 2;
   char link[256], path[64];
   snprintf(path, sizeof path, "/sys/block/%s/device", disk + 5);

@@ -103,6 +103,9 @@ pub struct Plan {
     pub ops: u64,
     /// Do they go past the cache (O_DIRECT)?
     pub direct: bool,
+    /// Behind how many overwrites a thread calls sync(2), for a checkpoint or a commit in between;
+    /// 0: never.
+    pub sync: u64,
 }
 
 /// File systems whose mkfs is known.
@@ -130,9 +133,9 @@ impl Plan {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         Ok(format!(
             "cp /share/lab /run/lab; chmod +x /run/lab; uname -r > /share/version\n\
-             /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} \
+             /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} {} \
              > /share/cycles 2> /share/err\n\
-             R=$?; [ $R = 0 ] || cat /run/mkfs.out >> /share/err; exit $R\n",
+             R=$?; dmesg > /share/messages; [ $R = 0 ] || cat /run/mkfs.out >> /share/err; exit $R\n",
             quoted(&self.fs),
             quoted(&self.mount),
             quoted(&self.mkfs_command(zoned)?),
@@ -143,6 +146,7 @@ impl Plan {
             self.cut.name(),
             self.jobs,
             u8::from(self.direct),
+            self.sync,
         ))
     }
 }
@@ -203,6 +207,8 @@ pub struct Keep<'a> {
     /// Folder for images of what the first four cuts have left that lost something, or of which our
     /// recovery makes something else.
     pub images: Option<&'a Path>,
+    /// File for what the guest's kernel has said.
+    pub messages: Option<&'a Path>,
 }
 
 /// Runs a plan in a guest of `kernel`, with `scratch` for what they share; `progress` is told how
@@ -256,6 +262,10 @@ pub fn run(
     };
     machine.serve_guest(&mut guest, &mut stop)?;
     running.end();
+    if let Some(file) = keep.messages {
+        std::fs::copy(share.join("messages"), file)
+            .map_err(|e| format!("{}: {e}", file.display()))?;
+    }
     let mut drive = machine.drives.pop().ok_or("there is no drive")?;
     drive.end_record().map_err(at)?;
     let read = |file: &str| std::fs::read_to_string(share.join(file)).unwrap_or_default();
