@@ -1,5 +1,5 @@
 //! The project checks itself: `cargo xtask layers [--bless]`, `tidy [--fix]`, `licences [--bless]`;
-//! and packs itself: `cargo xtask dist`.
+//! packs itself: `cargo xtask dist`; and runs its tests side by side: `cargo xtask test`.
 //!
 //! Exit codes: 0 clean, 1 findings, 2 wrong usage or an unreadable workspace.
 
@@ -8,6 +8,7 @@ mod layers;
 mod licences;
 mod repo;
 mod scan;
+mod tests;
 mod tidy;
 
 use std::process::ExitCode;
@@ -22,7 +23,9 @@ usage: cargo xtask <command>
   licences [--bless] crates of others in the program are those of docs/dependencies.md, under
                      licences that may be (--bless writes the table there)
   dist [--binary F]  a static program with manual pages, completions and licences, as a
-                     repeatable archive in target/dist; --binary packs one that is there";
+                     repeatable archive in target/dist; --binary packs one that is there
+  test [ARGUMENTS]   all tests, as many programs of them at once as there are processors;
+                     arguments are cargo test's (--lib, -p CRATE, --locked)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         ["licences", "--bless"] => licences::run(true),
         ["dist"] => dist::run(None),
         ["dist", "--binary", binary] => dist::run(Some(binary)),
+        ["test", selection @ ..] => tests::run(selection),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
