@@ -31,8 +31,10 @@ fn once(kernel: &Kernel) -> (Report, String) {
     let trace = dir.path().join("trace");
     let log = Log::new(Box::new(std::fs::File::create(&trace).unwrap()));
     let report =
-        run(kernel, &plan(), dir.path(), Keep { trace: Some(log), ..Keep::default() }, &mut |_| false)
-            .unwrap();
+        run(kernel, &plan(), dir.path(), Keep { trace: Some(log), ..Keep::default() }, &mut |_| {
+            false
+        })
+        .unwrap();
     (report, std::fs::read_to_string(trace).unwrap())
 }
 
