@@ -36,7 +36,7 @@ pub fn run(binary: Option<&str>) -> Result<bool, String> {
     let version = output(Command::new(&program).arg("--version"))?;
     let version = version.trim().rsplit(' ').next().unwrap_or_default().to_owned();
     let name = format!("writepath-{version}-x86_64-linux");
-    let dist = target(&root).join("dist");
+    let dist = repo::target(&root).join("dist");
     let folder = dist.join(&name);
     if dist.exists() {
         std::fs::remove_dir_all(&dist).map_err(|e| at(&dist, &e))?;
@@ -69,11 +69,6 @@ pub fn run(binary: Option<&str>) -> Result<bool, String> {
 
 fn at(path: &Path, e: &std::io::Error) -> String {
     format!("{}: {e}", path.display())
-}
-
-/// The folder of builds.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// Runs a command for what it prints; its errors go to the terminal.
@@ -121,7 +116,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     if !status.success() {
         return Err("the build failed".to_owned());
     }
-    Ok(target(root).join(triple).join("release/writepath"))
+    Ok(repo::target(root).join(triple).join("release/writepath"))
 }
 
 /// Has an ELF file of 64 bits no segment that names a loader (`PT_INTERP`)?

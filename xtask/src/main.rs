@@ -6,6 +6,7 @@
 mod dist;
 mod layers;
 mod licences;
+mod pgo;
 mod repo;
 mod scan;
 mod tests;
@@ -24,6 +25,8 @@ usage: cargo xtask <command>
                      licences that may be (--bless writes the table there)
   dist [--binary F]  a static program with manual pages, completions and licences, as a
                      repeatable archive in target/dist; --binary packs one that is there
+  pgo [ARGUMENTS]    the bench `fs`, built with a profile of varmail, run with the arguments
+                     (`--fs ext4 --only create_write`)
   test [ARGUMENTS]   all tests, as many programs of them at once as there are processors;
                      arguments are cargo test's (--lib, -p CRATE, --locked)";
 
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         ["licences", "--bless"] => licences::run(true),
         ["dist"] => dist::run(None),
         ["dist", "--binary", binary] => dist::run(Some(binary)),
+        ["pgo", arguments @ ..] => pgo::run(arguments),
         ["test", selection @ ..] => tests::run(selection),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -24,6 +24,11 @@ pub fn root() -> Result<PathBuf, String> {
         .ok_or_else(|| "no workspace above the current directory".to_owned())
 }
 
+/// The folder of builds.
+pub fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
 /// Reads every text file that is committed or would be by `git add .`, in path order.
 ///
 /// Without git (an unpacked archive) it walks the directory and leaves out build results.

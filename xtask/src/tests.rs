@@ -6,7 +6,7 @@
 //! Steps: build -> programs, in order of how long each took last time -> workers -> doc tests.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -35,7 +35,7 @@ struct Done {
 /// Errors: what does not build or cannot be started.
 pub fn run(selection: &[&str]) -> Result<bool, String> {
     let root = repo::root()?;
-    let record = target(&root).join("test-seconds.json");
+    let record = repo::target(&root).join("test-seconds.json");
     let before: BTreeMap<String, u64> = std::fs::read(&record)
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
@@ -90,11 +90,6 @@ pub fn run(selection: &[&str]) -> Result<bool, String> {
 
 fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
-/// The folder of builds.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// All crates, unless some were named.

@@ -63,13 +63,8 @@ impl Ext4 {
         if !inode.has(flag::EXTENTS) {
             return Err(FsError::Unsupported("fallocate on a file with indirect blocks".into()));
         }
-        let first = self.opts.era.punch_writes_back || self.journals_data(inode);
-        if how == Reserve::Punch && first && crate::site::PUNCH_WRITE.on() {
-            // Written first, so that only clean blocks are thrown away.
-            let range = (offset / bs, (end - 1) / bs);
-            let wbc = WbControl { range, ..WbControl::sync_all() };
-            inode.map.writepages(&wbc).await?;
-            inode.map.wait_writeback().await?;
+        if self.opts.era.punch_writes_back {
+            self.before_lock(inode, how, offset, end).await?;
         }
         let _mutex = self.lock_alone(inode).await;
         if inode.gone.get() {
@@ -87,6 +82,61 @@ impl Ext4 {
                 self.fill_holes(inode, offset / bs, end.div_ceil(bs), size, false).await
             }
         }
+    }
+
+    /// What is made durable first where punching a hole writes its data back: the range, or with
+    /// `data=journal` and zeroes for it the journal (`ext4_force_commit`).
+    async fn before_lock(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        how: Reserve,
+        offset: u64,
+        end: u64,
+    ) -> FsResult<()> {
+        match how {
+            Reserve::Punch => self.write_range(inode, offset, end).await,
+            Reserve::Zero { .. } if self.journals_data(inode) => {
+                self.journal().force_commit().await?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is dirty of a range, so that only clean blocks are thrown away.
+    async fn write_range(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        end: u64,
+    ) -> FsResult<()> {
+        if !crate::site::PUNCH_WRITE.on() {
+            return Ok(());
+        }
+        let bs = u64::from(self.bs().bytes());
+        let range = (offset / bs, (end - 1) / bs);
+        let wbc = WbControl { range, ..WbControl::sync_all() };
+        inode.map.writepages(&wbc).await?;
+        inode.map.wait_writeback().await
+    }
+
+    /// What comes before cached blocks of a range are dropped, edges included, since punching a
+    /// hole does not write its data back: the size on disk, and data that goes to the journal
+    /// (`ext4_truncate_page_cache_block_range`).
+    async fn before_drop(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        end: u64,
+    ) -> FsResult<()> {
+        if self.opts.era.punch_writes_back {
+            return Ok(());
+        }
+        self.size_before_punch(inode, offset, end).await?;
+        if self.journals_data(inode) {
+            self.write_range(inode, offset, end).await?;
+        }
+        Ok(())
     }
 
     /// The size that a range which ends at `end` gives the file, if it grows.
@@ -200,6 +250,7 @@ impl Ext4 {
         if partial {
             self.fill_holes(inode, offset / bs, end.div_ceil(bs), size, false).await?;
         }
+        self.before_drop(inode, offset, end).await?;
         if first < last {
             self.size_before_punch(inode, offset, end).await?;
             self.drop_blocks_in(inode, first, last).await;
@@ -233,6 +284,7 @@ impl Ext4 {
         let end = if end > size { size + page - size % page } else { end };
         self.update_time(inode).await?;
         let (first, last) = (offset.div_ceil(bs), end / bs);
+        self.before_drop(inode, offset, end).await?;
         if first < last {
             self.size_before_punch(inode, offset, end).await?;
             self.drop_blocks_in(inode, first, last).await;
