@@ -25,7 +25,7 @@ usage: cargo xtask <command>
                      licences that may be (--bless writes the table there)
   dist [--binary F]  a static program with manual pages, completions and licences, as a
                      repeatable archive in target/dist; --binary packs one that is there
-  pgo [ARGUMENTS]    the bench `fs`, built with a profile of varmail, run with the arguments
+  pgo [ARGUMENTS]    the bench `fs`, built with a profile of itself, run with the arguments
                      (`--fs ext4 --only create_write`)
   test [ARGUMENTS]   all tests, as many programs of them at once as there are processors;
                      arguments are cargo test's (--lib, -p CRATE, --locked)";
