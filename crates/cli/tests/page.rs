@@ -251,6 +251,14 @@ fn in_a_browser_the_page_fits_a_phone_and_does_what_its_buttons_say() {
         assert!(found["width"].as_u64() <= Some(390), "{name}: {found}");
         is("series", serde_json::json!([true, false, true]));
         is("scales", serde_json::json!(["log", "lin", "log"]));
+        let axes = &found["axes"];
+        assert!(axes["pictures"].as_u64() > Some(10), "{name}: {axes}");
+        for scale in ["lin", "log"] {
+            assert!(axes["changed"][scale].as_u64() > Some(0), "{name}, {scale}: {axes}");
+        }
+        for key in ["misplaced", "lost"] {
+            assert_eq!(axes[key], serde_json::json!([]), "{name}, {key}");
+        }
         assert_ne!(found["grounds"][0], found["grounds"][1], "{name}: light and dark");
         let tip = found["tip"].as_str().unwrap_or_default();
         assert!(tip.contains(" µs") && tip.lines().count() > 2, "{name}: {tip}");

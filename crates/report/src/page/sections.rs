@@ -10,7 +10,7 @@ use super::words::{self, Lang, Text};
 use super::{Input, Paper, Read, run, summary};
 
 const CSS: &str = include_str!("page.css");
-const JS: &str = include_str!("page.js");
+const JS: &str = concat!(include_str!("axis.js"), include_str!("page.js"));
 
 /// All of it.
 pub fn whole(input: &Input, papers: &[Read<'_>], lang: Lang) -> String {
