@@ -101,6 +101,15 @@ fn the_page_of_a_run_is_well_formed_has_every_claim_and_asks_for_nothing() {
         for figure in ["ext4-fig9", "ext4-fig10-extend", "ext4-fig11-alloc", "trim-pages"] {
             assert!(page.contains(&format!("id=\"{figure}\"")), "{name}: {figure}");
         }
+        // What is left in English on the other page is what the run printed.
+        if name == "report.ko.html" {
+            let all = page.split("<html lang=").nth(1).expect("a page").split(" lang=\"en\"");
+            let before = all.clone().take(all.count() - 1);
+            let other: Vec<&str> = before.filter(|t| !t.ends_with("<pre")).collect();
+            let ends = other.iter().map(|t| t.chars().rev().take(200).collect::<String>());
+            let ends: Vec<String> = ends.map(|t| t.chars().rev().collect()).collect();
+            assert!(ends.is_empty(), "reasons without Korean in papers/reasons.toml: {ends:#?}");
+        }
         let command = "<code>writepath reproduce ext4-fsync --seed 1 --quick</code>";
         assert!(page.contains(command), "{name}");
     }
