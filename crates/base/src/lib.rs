@@ -1,4 +1,4 @@
-//! Units, errors, checksums, random streams and the event schema: what every other crate speaks.
+//! Units, errors, checksums, random streams, phrases and the event schema: what every other crate speaks.
 //!
 //! Invariant: nothing here knows the operating system, a clock, or any other crate of the project.
 
@@ -6,6 +6,7 @@ pub mod crc;
 pub mod error;
 pub mod event;
 pub mod live;
+pub mod phrase;
 pub mod rng;
 pub mod site;
 pub mod stage;

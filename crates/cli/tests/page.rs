@@ -101,6 +101,15 @@ fn the_page_of_a_run_is_well_formed_has_every_claim_and_asks_for_nothing() {
         for figure in ["ext4-fig9", "ext4-fig10-extend", "ext4-fig11-alloc", "trim-pages"] {
             assert!(page.contains(&format!("id=\"{figure}\"")), "{name}: {figure}");
         }
+        // What is left in English on the other page is what the run printed.
+        if name == "report.ko.html" {
+            let all = page.split("<html lang=").nth(1).expect("a page").split(" lang=\"en\"");
+            let before = all.clone().take(all.count() - 1);
+            let other: Vec<&str> = before.filter(|t| !t.ends_with("<pre")).collect();
+            let ends = other.iter().map(|t| t.chars().rev().take(200).collect::<String>());
+            let ends: Vec<String> = ends.map(|t| t.chars().rev().collect()).collect();
+            assert!(ends.is_empty(), "reasons without Korean in papers/reasons.toml: {ends:#?}");
+        }
         let command = "<code>writepath reproduce ext4-fsync --seed 1 --quick</code>";
         assert!(page.contains(command), "{name}");
     }
@@ -251,6 +260,14 @@ fn in_a_browser_the_page_fits_a_phone_and_does_what_its_buttons_say() {
         assert!(found["width"].as_u64() <= Some(390), "{name}: {found}");
         is("series", serde_json::json!([true, false, true]));
         is("scales", serde_json::json!(["log", "lin", "log"]));
+        let axes = &found["axes"];
+        assert!(axes["pictures"].as_u64() > Some(10), "{name}: {axes}");
+        for scale in ["lin", "log"] {
+            assert!(axes["changed"][scale].as_u64() > Some(0), "{name}, {scale}: {axes}");
+        }
+        for key in ["misplaced", "lost"] {
+            assert_eq!(axes[key], serde_json::json!([]), "{name}, {key}");
+        }
         assert_ne!(found["grounds"][0], found["grounds"][1], "{name}: light and dark");
         let tip = found["tip"].as_str().unwrap_or_default();
         assert!(tip.contains(" µs") && tip.lines().count() > 2, "{name}: {tip}");

@@ -3,6 +3,7 @@
 //! ```text
 //! papers/claims.toml -> Claims -> Book (one paper) -- emit(id, Measured) --> Judged -> JSON
 //!                                                  papers/verdicts.toml (Pins) compare
+//! papers/reasons.toml -> Reasons: a reason of `Judged` in Korean
 //! ```
 //! Invariants: 1. ids, values, bands, units and kinds come from the file and nowhere else.
 //!             2. a book closes only when each id of its paper was emitted, once.
@@ -13,6 +14,7 @@
 mod book;
 mod judge;
 mod pins;
+mod reasons;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use book::Book;
 pub use judge::{Judged, Measured, Verdict, judge};
 pub use pins::{Pins, VerdictChange, check_pins};
+pub use reasons::Reasons;
 
 /// The claims of all papers, as fixed before anything was run.
 pub const CLAIMS_TOML: &str = include_str!("../../../papers/claims.toml");

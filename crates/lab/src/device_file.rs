@@ -22,7 +22,9 @@ pub const SCHEMA: &str = "writepath-device/1";
 /// Longest file that is read: a preset has some fifty lines.
 const BYTES_MAX: u64 = 1 << 20;
 /// How a number came about: how its source begins.
-pub const MARKS: [&str; 3] = ["given", "fitted", "assumed"];
+pub const MARKS: [&str; 3] = [GIVEN, "fitted", "assumed"];
+/// The mark of a number that is known.
+pub const GIVEN: &str = "given";
 
 /// A number in place of the preset's own.
 #[derive(Clone, PartialEq, Eq, Debug)]

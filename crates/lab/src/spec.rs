@@ -2,7 +2,8 @@
 
 use wp_vfs::{FsEntry, Options};
 
-use crate::{device_file, registry};
+use crate::device_file::{self, Number};
+use crate::registry;
 
 /// Splits `ext4,era=3.4,nobarrier` into an entry's name and its options.
 pub fn name_and_rest(text: &str) -> (&str, &str) {
@@ -34,25 +35,35 @@ pub fn devices(text: &str) -> Result<(Device, Vec<Device>), String> {
 ///
 /// Errors: a parameter that is no `key=number`; a file that cannot be read or describes no device.
 pub fn device(text: &str) -> Result<Device, String> {
+    let (name, numbers, replaced) = base(text)?;
+    // What is written later holds: here over the file's.
+    let numbers = numbers.into_iter().filter(|n| replaced.iter().all(|(k, _)| k != n.key));
+    let params = numbers.map(|n| (n.key.to_owned(), n.value));
+    Ok((name, params.chain(replaced.iter().cloned()).collect()))
+}
+
+/// The parts of a device, apart: a preset's name, the numbers of a file, with their sources, and
+/// what is replaced behind them. Errors: as [`device`].
+pub fn base(text: &str) -> Result<(String, Vec<Number>, Vec<(String, u64)>), String> {
     let (name, rest) = name_and_rest(text);
-    let (name, mut params) = match device_file::path_of(name) {
+    let (name, numbers) = match device_file::path_of(name) {
         None => (name.to_owned(), Vec::new()),
         Some(path) => {
             let file = device_file::read(path)?;
-            (file.base.name.to_owned(), file.params())
+            (file.base.name.to_owned(), file.numbers)
         }
     };
+    let mut replaced: Vec<(String, u64)> = Vec::new();
     for p in rest.split(',').filter(|p| !p.is_empty()) {
         let (key, value) =
             p.split_once('=').ok_or_else(|| format!("device parameter `{p}`: write key=number"))?;
         let value = value
             .parse()
             .map_err(|_| format!("device parameter {key}: `{value}` is not a whole number"))?;
-        // What is written later holds: here over the file's.
-        params.retain(|(k, _)| k != key);
-        params.push((key.to_owned(), value));
+        replaced.retain(|(k, _)| k != key);
+        replaced.push((key.to_owned(), value));
     }
-    Ok((name, params))
+    Ok((name, numbers, replaced))
 }
 
 /// Bytes from `64M`, `29GiB`, `4096`.

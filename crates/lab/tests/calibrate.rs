@@ -53,7 +53,7 @@ fn hidden(base: &str, numbers: &[(&str, u64)], loads: &[Load]) -> String {
 fn found(class: &str, input: &Input, held: Option<&[Held]>) -> Result<Calibrated, String> {
     let class = CLASSES.iter().find(|c| c.name == class).expect("a class");
     let base = wp_device::find(class.base).expect("a preset");
-    calibrate(input, &Plan { class, base, given: &[], held }, &mut |_| true)
+    calibrate(input, &Plan { class, base, begun: &[], given: &[], held }, &mut |_| true)
 }
 
 fn worst(c: &Calibrated, held_out: bool) -> f64 {
@@ -133,6 +133,38 @@ fn what_nobody_measured_stays_assumed() {
         assert!(told(key).untold.is_some() && told(key).before == told(key).value, "{key}");
     }
     assert!(c.judged.iter().all(|j| !j.held_out), "two loads are too few to hold one out");
+}
+
+#[test]
+fn numbers_of_a_file_are_where_the_search_begins_unless_they_are_given() {
+    let loads = [4, 16, 64].map(|kib| load(Op::Write, true, kib, 1, 0));
+    let text = hidden("fixed", &[("latency_ns", 300_000)], &loads);
+    let input = parse("report", &text).expect("a report");
+    let class = CLASSES.iter().find(|c| c.name == "fixed").expect("a class");
+    let base = wp_device::find(class.base).expect("a preset");
+    for (source, after) in [("assumed: round", Some(300_000)), ("given: a data sheet", None)] {
+        let begun = [device_file::Number {
+            key: "latency_ns",
+            value: 2_000_000,
+            source: source.to_owned(),
+        }];
+        let plan = Plan { class, base, begun: &begun, given: &[], held: None };
+        let found = calibrate(&input, &plan, &mut |_| true).expect("loads");
+        let told: Vec<(u64, u64)> = found.told.iter().map(|t| (t.before, t.value)).collect();
+        let number =
+            found.file.numbers.iter().find(|n| n.key == "latency_ns").expect("it is there");
+        match after {
+            Some(v) => {
+                assert_eq!(told.iter().map(|t| t.0).collect::<Vec<_>>(), [2_000_000]);
+                assert!(told[0].1.abs_diff(v) < v / 50, "{told:?}");
+                assert_eq!(number.source, "fitted: to 2 measured loads");
+            }
+            None => {
+                assert!(told.is_empty(), "{told:?}");
+                assert_eq!((number.value, number.source.as_str()), (2_000_000, source));
+            }
+        }
+    }
 }
 
 #[test]

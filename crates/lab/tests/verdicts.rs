@@ -1,6 +1,6 @@
 //! Every verdict is pinned: a change of one is a reviewed diff of `papers/verdicts.toml`.
 
-use wp_lab::claims::{Verdict, check_pins};
+use wp_lab::claims::{Judged, Reasons, Verdict, check_pins};
 use wp_lab::paper::journal_conflict::System;
 use wp_lab::paper::{
     direct_io, ext4_fsync,
@@ -9,6 +9,15 @@ use wp_lab::paper::{
 };
 use wp_lab::testing::{blessing, repository};
 
+/// A reason that a run gives, and the Korean page would leave in English.
+fn assert_korean(claims: &[Judged]) {
+    let reasons = Reasons::committed();
+    let given = claims.iter().filter(|c| !c.why.is_empty());
+    let without: Vec<&str> =
+        given.filter(|c| reasons.korean(&c.why).is_none()).map(|c| c.why.as_str()).collect();
+    assert!(without.is_empty(), "not in papers/reasons.toml: {without:#?}");
+}
+
 #[test]
 fn every_claim_of_ext4_fsync_has_the_pinned_verdict() {
     let found = ext4_fsync::reproduce(1, false, Vec::new(), &mut |_, _, _| true)
@@ -16,6 +25,7 @@ fn every_claim_of_ext4_fsync_has_the_pinned_verdict() {
         .expect("not interrupted");
     let path = repository("papers/verdicts.toml");
     let changes = check_pins(&path, ext4_fsync::SLUG, &found.claims, blessing()).expect("readable");
+    assert_korean(&found.claims);
     assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
 }
 
@@ -29,6 +39,7 @@ fn every_claim_of_f2fs_oprw_has_the_pinned_verdict() {
     let Ended::Whole(found) = ended else { panic!("nobody stopped it") };
     let path = repository("papers/verdicts.toml");
     let changes = check_pins(&path, f2fs_oprw::SLUG, &found.claims, blessing()).expect("readable");
+    assert_korean(&found.claims);
     let open: Vec<&str> = found
         .claims
         .iter()
@@ -49,6 +60,7 @@ fn every_claim_of_inode_trim_has_the_pinned_verdict() {
         .expect("is not stopped");
     let path = repository("papers/verdicts.toml");
     let changes = check_pins(&path, inode_trim::SLUG, &found.claims, blessing()).expect("readable");
+    assert_korean(&found.claims);
     assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
     // Beyond: what is discarded spares copies, whatever runs; what deletions free of tables is
     // little.
@@ -70,6 +82,7 @@ fn every_claim_of_journal_conflict_has_the_pinned_verdict() {
     let path = repository("papers/verdicts.toml");
     let slug = journal_conflict::SLUG;
     let changes = check_pins(&path, slug, &found.claims, blessing()).expect("readable");
+    assert_korean(&found.claims);
     assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
     // Beyond: versions end waits for log I/O, and nothing conflicts where no version is taken.
     let [varmail, _] = &found.cure;
@@ -106,5 +119,6 @@ fn every_claim_of_direct_io_has_the_pinned_verdict() {
         direct_io::reproduce(1, true, &mut |_, _, _| true).expect("runs").expect("is not stopped");
     let path = repository("papers/verdicts.toml");
     let changes = check_pins(&path, direct_io::SLUG, &found.claims, blessing()).expect("readable");
+    assert_korean(&found.claims);
     assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
 }

@@ -39,6 +39,7 @@ fn input() -> Input {
     Input {
         papers: PAPERS.map(paper).into(),
         rules: rules.collect(),
+        reasons: vec![["at {0} KiB".to_owned(), "{0} KiB에서".to_owned()]],
         version: "1".to_owned(),
         ..Input::default()
     }
@@ -100,4 +101,19 @@ fn a_run_is_shown_as_its_summary_and_points() {
     assert!(text.contains("iops over depth") && text.contains("iops.mean"));
     assert!(text.contains("id=\"run-0-iops\"") && text.contains("data-s=\"1\""));
     assert_eq!(text.matches("</script>").count(), 2, "its own two, and none of the document's");
+}
+
+#[test]
+fn a_reason_is_in_the_language_of_the_page_or_marked() {
+    let mut input = input();
+    let [inside, outside] = ["at 16 KiB", "at 16 pages"];
+    for (claim, why) in [(0, inside), (1, outside)] {
+        input.papers[0].document["claims"][claim]["why"] = json!(why);
+    }
+    let [english, korean] = Lang::ALL.map(|lang| page(&input, lang).expect("a page"));
+    for why in [inside, outside] {
+        assert!(english.contains(&format!("<span>{why}</span>")), "{why}");
+    }
+    assert!(korean.contains("<span>16 KiB에서</span>"), "both have the number");
+    assert!(korean.contains("<span lang=\"en\">at 16 pages</span>"), "nobody says it in Korean");
 }

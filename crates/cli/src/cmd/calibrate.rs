@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
 use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Untold};
 use wp_lab::calibrate::{calibrate, parse, recorded};
+use wp_lab::device_file::Number;
 use wp_trace::{Action, File, Format, Request, Requests, Select, Trace, TraceError};
 
 use super::replay::input_files;
@@ -35,8 +36,9 @@ pub struct Args {
     /// What the drive is: ssd, emmc, fixed, plain (one command after the other) or zns.
     #[arg(long)]
     class: String,
-    /// Begin with this device (a preset or a file) instead of the class's; KEY=VALUE behind it are
-    /// given, and not fitted: ssd-p16,queue_depth=256.
+    /// Begin with this device (a preset or a file) instead of the class's. KEY=VALUE behind it are
+    /// given, and not fitted: ssd-p16,queue_depth=256; nor are numbers of a file whose source
+    /// begins with `given`.
     #[arg(long, value_name = "DEVICE")]
     base: Option<String>,
     /// Hold out these loads: op=randread,bs=64k,depth=32,jobs=1,fsync=0 (all that are named hold);
@@ -69,7 +71,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             Err(code) => return code,
         }
     }
-    let (class, base, given, held) = match asked(a) {
+    let (class, (base, begun, given), held) = match asked(a) {
         Ok(asked) => asked,
         Err((key, what, help)) => return out.fail(Exit::Usage, key, &what, help),
     };
@@ -77,7 +79,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let what = format!("no device called `{base}`");
         return out.fail(Exit::Usage, "base", &what, "writepath list devices");
     };
-    let plan = Plan { class, base, given: &given, held: held.as_deref() };
+    let plan = Plan { class, base, begun: &begun, given: &given, held: held.as_deref() };
     let found = match calibrate(&input, &plan, &mut progress()) {
         Ok(found) => found,
         Err(e) => return out.fail(Exit::Usage, "calibrate", &e, "docs/calibrate.md"),
@@ -145,7 +147,9 @@ fn read(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-type Asked = (&'static Class, String, Vec<(String, u64)>, Option<Vec<Held>>);
+/// A preset's name, numbers of a file, and what is given behind.
+type Base = (String, Vec<Number>, Vec<(String, u64)>);
+type Asked = (&'static Class, Base, Option<Vec<Held>>);
 
 fn asked(a: &Args) -> Result<Asked, Wrong> {
     let Some(class) = CLASSES.iter().find(|c| c.name == a.class) else {
@@ -153,10 +157,10 @@ fn asked(a: &Args) -> Result<Asked, Wrong> {
         let what = format!("no class called `{}`; there are: {}", a.class, names.join(", "));
         return Err(("class", what, "--class ssd"));
     };
-    let (base, given) = match &a.base {
-        None => (class.base.to_owned(), Vec::new()),
+    let base = match &a.base {
+        None => (class.base.to_owned(), Vec::new(), Vec::new()),
         Some(text) => {
-            wp_lab::spec::device(text).map_err(|e| ("base", e, "writepath list devices"))?
+            wp_lab::spec::base(text).map_err(|e| ("base", e, "writepath list devices"))?
         }
     };
     let held = match a.hold_out.as_slice() {
@@ -167,7 +171,7 @@ fn asked(a: &Args) -> Result<Asked, Wrong> {
             Some(all.map_err(|e| ("hold-out", e, "--hold-out op=randread,bs=64k"))?)
         }
     };
-    Ok((class, base, given, held))
+    Ok((class, base, held))
 }
 
 /// Shows how far it is; says no after an interrupt.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use wp_lab::claims::Claims;
+use wp_lab::claims::{Claims, Reasons};
 use wp_lab::results::{ENGINE, sha256};
 use wp_report::page::{self, Input, Lang, Paper, Rule, Run};
 
@@ -90,8 +90,12 @@ pub fn input(dirs: &[PathBuf]) -> Result<Input, Refusal> {
         rule: c.rule.clone().unwrap_or_default(),
         null: c.null.clone().unwrap_or_default(),
     });
-    let mut input =
-        Input { rules: rules.collect(), version: ENGINE.to_owned(), ..Input::default() };
+    let mut input = Input {
+        rules: rules.collect(),
+        reasons: Reasons::committed().pairs().to_vec(),
+        version: ENGINE.to_owned(),
+        ..Input::default()
+    };
     for dir in dirs {
         match Results::open(dir)?.read()? {
             Found::Paper(paper) => input.papers.push(paper),

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use wp_base::event::Op;
 use wp_device::{DeviceEntry, Settings};
 
-use crate::device_file::{DeviceFile, Number};
+use crate::device_file::{DeviceFile, GIVEN, Number};
 pub use fit::Untold;
 pub use load::{Figures, Load, run as run_load};
 pub use measured::{Input, Measured, parse};
@@ -183,7 +183,10 @@ pub struct Plan<'p> {
     pub class: &'static Class,
     /// What the drive is begun as: the class's preset, or another of its kind.
     pub base: &'static DeviceEntry,
-    /// Numbers of `base` that are known: they replace its own and are not fitted.
+    /// Numbers of a file that replace those of `base`. The search begins with them; one whose source
+    /// says that it is given is not fitted.
+    pub begun: &'p [Number],
+    /// Numbers that are known: they replace all others and are not fitted.
     pub given: &'p [(String, u64)],
     /// What is held out; by rule if none.
     pub held: Option<&'p [Held]>,
@@ -252,9 +255,10 @@ impl Bench<'_, '_> {
     fn figures(&self, at: &[f64], load: &Load) -> Result<Figures, String> {
         let values: Vec<(&str, u64)> = self
             .plan
-            .given
+            .begun
             .iter()
-            .map(|(k, v)| (k.as_str(), *v))
+            .map(|n| (n.key, n.value))
+            .chain(self.plan.given.iter().map(|(k, v)| (k.as_str(), *v)))
             .chain(self.keys.iter().zip(at).map(|(k, v)| (*k, whole(*v))))
             .collect();
         let device = self.plan.base.make(&values).map_err(|e| e.to_string())?;
@@ -296,12 +300,16 @@ pub fn calibrate(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Calibrated, String> {
     let mut settings = Settings::of(plan.base.params);
-    for (key, value) in plan.given {
-        settings.set(key, *value).map_err(|e| e.to_string())?;
+    let begun = plan.begun.iter().map(|n| (n.key, n.value));
+    for (key, value) in begun.chain(plan.given.iter().map(|(k, v)| (k.as_str(), *v))) {
+        settings.set(key, value).map_err(|e| e.to_string())?;
     }
     let fits = |key: &str| {
         let is_there = plan.base.params.iter().any(|p| p.name == key);
-        is_there && plan.given.iter().all(|(k, _)| k != key) && settings.get(key) > 0
+        let known = |n: &&Number| n.key == key && n.source.starts_with(GIVEN);
+        let is_known =
+            plan.given.iter().any(|(k, _)| k == key) || plan.begun.iter().any(|n| known(&n));
+        is_there && !is_known && settings.get(key) > 0
     };
     let keys: Vec<&'static str> = plan.class.numbers.iter().copied().filter(|k| fits(k)).collect();
     let start: Vec<f64> = keys.iter().map(|k| (settings.get(k) as f64).ln()).collect();
@@ -413,22 +421,24 @@ fn search(
 /// All numbers of the preset, with where each is from now.
 fn device_file(plan: &Plan<'_>, told: &[Told], loads: usize) -> DeviceFile {
     let numbers = plan.base.params.iter().map(|p| {
+        let begun = plan.begun.iter().find(|n| n.key == p.name);
         let of_class = |value| {
-            let source = format!("assumed: as {} has it ({})", plan.base.name, p.source);
+            let of_base = || format!("assumed: as {} has it ({})", plan.base.name, p.source);
+            let source = begun.map_or_else(of_base, |n| n.source.clone());
             Number { key: p.name, value, source }
         };
         let found = told.iter().find(|t| t.key == p.name);
         let given = plan.given.iter().find(|(k, _)| k == p.name);
         match (given, found) {
             (Some((_, value)), _) => {
-                Number { key: p.name, value: *value, source: "given: --set".to_owned() }
+                Number { key: p.name, value: *value, source: "given: behind --base".to_owned() }
             }
             (_, Some(t)) if t.untold.is_none() => {
                 let source = format!("fitted: to {loads} measured loads");
                 Number { key: p.name, value: t.value, source }
             }
             (_, Some(t)) => of_class(t.value),
-            _ => of_class(p.value),
+            _ => of_class(begun.map_or(p.value, |n| n.value)),
         }
     });
     let about = format!("{} calibrated to measurements", plan.class.name);

@@ -268,3 +268,43 @@ fn a_pinned_paper_has_every_claim_pinned() {
         }
     }
 }
+
+#[test]
+fn rules_and_listed_differences_have_korean_and_both_languages_have_the_same_numbers() {
+    let reasons = Reasons::committed();
+    for [en, ko] in reasons.pairs() {
+        assert!(ko.chars().any(|c| ('가'..='힣').contains(&c)), "{en}: {ko}");
+        assert!(!en.chars().any(|c| ('가'..='힣').contains(&c)), "{en}");
+    }
+    let claims = Claims::fixed();
+    let texts = claims.iter().flat_map(|c| [&c.rule, &c.null]).flatten();
+    let files = ["differences.toml", "differences-6.18.toml"].map(|name| {
+        let path = repository(&format!("papers/ext4-fsync/{name}"));
+        let text = std::fs::read_to_string(path).expect("it is there");
+        toml::from_str::<toml::Table>(&text).expect("TOML")
+    });
+    let listed = files.iter().flat_map(|t| t["difference"].as_array().expect("a list"));
+    let whys = listed.map(|d| d["why"].as_str().expect("a text").to_owned());
+    let mut count = 0;
+    for text in texts.cloned().chain(whys) {
+        assert!(reasons.korean(&text).is_some(), "no Korean in papers/reasons.toml: {text}");
+        count += 1;
+    }
+    assert!(count > 100, "{count}");
+    assert_eq!(reasons.korean("what no run says"), None);
+    let ours = "S 1, G 2, DB 3, IB 4, IT 5, D 6; 70 operations";
+    let theirs = "블록 유형별 저널 충돌 수: S 1, G 2, DB 3, IB 4, IT 5, D 6; 작업 70회";
+    assert_eq!(reasons.korean(ours).as_deref(), Some(theirs));
+}
+
+#[test]
+fn a_reason_with_other_numbers_or_parts_is_refused() {
+    let file = |en: &str, ko: &str| format!("[[reason]]\nen = \"{en}\"\nko = \"{ko}\"\n");
+    assert!(Reasons::parse(&file("some {0} of 30 s", "30 s 중 {0}")).is_ok());
+    for (en, ko) in [("{0} of {1}", "{0}"), ("30 s", "3 s"), ("1.5 s.", "1,5 s"), ("one", "1")] {
+        let e = Reasons::parse(&file(en, ko)).expect_err("other numbers");
+        assert!(e.to_string().contains("other parts or numbers"), "{e}");
+    }
+    let twice = file("a", "가").repeat(2);
+    assert_eq!(Reasons::parse(&twice), Err(ClaimError::Twice("a".to_owned())));
+}

@@ -1,6 +1,7 @@
 //! Claims as documents have them, and how they stand on the page.
 
 use serde_json::Value;
+use wp_base::phrase;
 
 use super::html::Html;
 use super::scale::number;
@@ -85,6 +86,37 @@ impl Verdict {
     }
 }
 
+/// What is said of a claim, and the language that it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The text; may be empty.
+    pub text: String,
+    /// Its language.
+    pub lang: Lang,
+}
+
+impl Remark {
+    /// A remark as documents hold it.
+    pub fn english(text: &str) -> Remark {
+        Remark { text: text.to_owned(), lang: Lang::En }
+    }
+
+    /// A remark in a language, or as it is if no phrase says it there.
+    pub fn said(english: &str, phrases: &[[String; 2]], lang: Lang) -> Remark {
+        let there = (lang == Lang::Ko).then(|| phrase::translate(phrases, english)).flatten();
+        there.map_or(Remark::english(english), |text| Remark { text, lang })
+    }
+
+    /// Attributes of the element that it stands in, on a page in a language.
+    pub fn attrs(&self, page: Lang) -> &'static [(&'static str, &'static str)] {
+        match self.lang {
+            own if own == page => &[],
+            Lang::En => &[("lang", "en")],
+            Lang::Ko => &[("lang", "ko")],
+        }
+    }
+}
+
 /// A claim.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -113,11 +145,11 @@ pub struct Claim {
     /// The verdict.
     pub verdict: Verdict,
     /// Reason, proof or remark.
-    pub why: String,
+    pub why: Remark,
     /// How it is counted; from the claims file.
-    pub rule: String,
+    pub rule: Remark,
     /// What the null predictor is; from the claims file.
-    pub null_is: String,
+    pub null_is: Remark,
 }
 
 impl Claim {
@@ -145,9 +177,9 @@ impl Claim {
             null: v["null"].as_f64(),
             interval: pair(&v["interval"]),
             verdict: verdict.ok_or_else(|| format!("claim {id}: a verdict `{word}`"))?,
-            why: text("why").unwrap_or_default(),
-            rule: String::new(),
-            null_is: String::new(),
+            why: Remark::english(&text("why").unwrap_or_default()),
+            rule: Remark::english(""),
+            null_is: Remark::english(""),
             id,
         })
     }
@@ -157,9 +189,10 @@ impl Claim {
         format!("claim-{}-{}", self.paper, self.id)
     }
 
-    /// What it says, in a language, and the language that this is in.
-    pub fn words(&self, lang: Lang) -> (String, Lang) {
-        words::claim(&self.what, lang).map_or((self.what.clone(), Lang::En), |t| (t, lang))
+    /// What it says, in a language if it has a sentence there.
+    pub fn words(&self, lang: Lang) -> Remark {
+        let there = words::claim(&self.what, lang);
+        there.map_or(Remark::english(&self.what), |text| Remark { text, lang })
     }
 
     /// Is one number all that matches?
@@ -179,7 +212,7 @@ impl Claim {
 
     /// In one line: what the paper says and what is ours.
     pub fn tip(&self, lang: Lang) -> String {
-        let (what, _) = self.words(lang);
+        let what = self.words(lang).text;
         let ours = self.ours.map_or("—".to_owned(), number);
         format!(
             "{what}\n{}: {} {}\n{}: {ours}\n{}: {}\n{}",
@@ -301,20 +334,18 @@ fn row(c: &Claim, lang: Lang, h: &mut Html) {
     h.el("tr", &[("id", &anchor), ("data-v", c.verdict.key())], |h| {
         h.el("td", &[("class", "verdict"), ("data-k", &rank)], |h| c.verdict.chip(lang, h));
         h.el("td", &[("class", "what")], |h| {
-            let (what, tongue) = c.words(lang);
-            let other = [("lang", tongue.code())];
-            let attrs: &[(&str, &str)] = if tongue == lang { &[] } else { &other };
-            h.leaf("span", attrs, &what);
+            let what = c.words(lang);
+            h.leaf("span", what.attrs(lang), &what.text);
             h.text(" ");
             h.leaf("code", &[], &c.id);
             for (head, text) in
                 [(words::WHY, &c.why), (words::RULE, &c.rule), (words::NULL_IS, &c.null_is)]
             {
-                if !text.is_empty() {
+                if !text.text.is_empty() {
                     h.el("small", &[], |h| {
                         h.leaf("i", &[], head.of(lang));
                         h.text(" ");
-                        h.leaf("span", &[("lang", "en")], text);
+                        h.leaf("span", text.attrs(lang), &text.text);
                     });
                 }
             }

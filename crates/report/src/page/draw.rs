@@ -2,6 +2,10 @@
 //!
 //! Sizes are in units of the picture, which is [`WIDTH`] wide whatever the screen is. Colours are
 //! classes of the style sheet, so that light, dark and print each have their own.
+//!
+//! What lies along the y axis has its numbers with it (`data-v`), and what is said of one place
+//! along the x axis that place (`data-x`): when a reader hides a series, `axis.js` makes the axis
+//! anew for what is left, by the laws of [`super::scale`].
 
 use super::figure::{Figure, Mark, Point, Series, Shape};
 use super::html::Html;
@@ -32,25 +36,39 @@ pub(super) fn px(v: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
+/// Lowest and highest of these numbers that an axis of a figure has to show.
+fn ends(shape: Shape, scale: Scale, heights: impl Iterator<Item = f64> + Clone) -> [f64; 2] {
+    let shown = heights.filter(|v| *v > 0.0 || scale == Scale::Linear);
+    let least = if shape == Shape::Lines { f64::INFINITY } else { 0.0 };
+    [shown.clone().fold(least, f64::min), shown.fold(f64::NEG_INFINITY, f64::max)]
+}
+
+/// The range of an axis from its ends.
+fn range(shape: Shape, scale: Scale, [low, high]: [f64; 2]) -> [f64; 2] {
+    // Bars begin at 0. Lines that stay far above it are told apart better without it.
+    let has_zero = shape != Shape::Lines || low < 0.6 * high || low == high;
+    nice(scale, [low, high], has_zero)
+}
+
+/// Characters of the longest number at the axis, whichever series are hidden: what is left
+/// has its lowest number from one series and its highest from one.
+fn longest(f: &Figure, scale: Scale, all: [f64; 2]) -> usize {
+    let alone = (0..f.series.len()).map(|n| ends(f.shape, scale, f.heights_of(n).into_iter()));
+    let each: Vec<[f64; 2]> = alone.chain([all]).collect();
+    let pairs = each.iter().flat_map(|a| each.iter().map(|b| [a[0].min(b[0]), a[1].max(b[1])]));
+    let marks = pairs.flat_map(|ends| ticks(scale, range(f.shape, scale, ends)));
+    marks.map(|t| tick_text(t).chars().count()).max().unwrap_or(1)
+}
+
 /// Draws a figure with its y axis at this scale.
 pub fn draw(f: &Figure, scale: Scale, h: &mut Html) {
     let heights = f.heights();
-    let positive = || heights.iter().copied().filter(|v| *v > 0.0 || scale == Scale::Linear);
-    let high = match f.shape {
-        Shape::Stack => heights.iter().copied().chain(sums(f)).fold(f64::NEG_INFINITY, f64::max),
-        _ => positive().fold(f64::NEG_INFINITY, f64::max),
-    };
-    let low = match f.shape {
-        Shape::Lines => positive().fold(f64::INFINITY, f64::min),
-        _ => positive().fold(0.0, f64::min),
-    };
-    // Bars begin at 0. Lines that stay far above it are told apart better without it.
-    let has_zero = f.shape != Shape::Lines || low < 0.6 * high;
-    let range = nice(scale, [low, high], has_zero);
+    let sums = if f.shape == Shape::Stack { sums(f) } else { Vec::new() };
+    let all = ends(f.shape, scale, heights.iter().chain(&sums).copied());
+    let range = range(f.shape, scale, all);
     let marks = ticks(scale, range);
-    let longest = marks.iter().map(|t| tick_text(*t).chars().count()).max().unwrap_or(1);
     let area = Area {
-        left: 24.0 + 7.0 * longest as f64,
+        left: 24.0 + 7.0 * longest(f, scale, all) as f64,
         right: WIDTH - 12.0,
         top: 10.0,
         bottom: HEIGHT - 40.0,
@@ -58,7 +76,20 @@ pub fn draw(f: &Figure, scale: Scale, h: &mut Html) {
     let y = Map::new(scale, range, [area.bottom, area.top]);
     let label = format!("{}: {}", f.number, f.title);
     let view = format!("0 0 {} {}", px(WIDTH), px(HEIGHT));
-    h.el("svg", &[("viewBox", &view), ("role", "img"), ("aria-label", &label)], |h| {
+    let shape = match f.shape {
+        Shape::Lines => "lines",
+        Shape::Bars => "bars",
+        Shape::Stack => "stack",
+    };
+    let place = [area.left, area.right, area.top, area.bottom].map(px).join(" ");
+    let attrs = [
+        ("viewBox", view.as_str()),
+        ("role", "img"),
+        ("aria-label", &label),
+        ("data-shape", shape),
+        ("data-area", &place),
+    ];
+    h.el("svg", &attrs, |h| {
         y_axis(f, &marks, &y, &area, h);
         let x = x_map(f, &area);
         x_axis(f, &x, &area, h);
@@ -90,7 +121,7 @@ fn sums(f: &Figure) -> Vec<f64> {
 }
 
 fn y_axis(f: &Figure, marks: &[f64], y: &Map, area: &Area, h: &mut Html) {
-    h.el("g", &[("class", "ax")], |h| {
+    h.el("g", &[("class", "ax y")], |h| {
         for t in marks {
             let at = px(y.at(*t));
             let class = if *t == 0.0 { "zero" } else { "grid" };
@@ -205,14 +236,19 @@ fn lines(f: &Figure, (x, y): (&Map, &Map), h: &mut Html) {
             // What lies below others of the same numbers is wider, and shows.
             let width = px((3.0 - 0.4 * n as f64).max(1.6));
             let dash = DASHES[s.dash % STYLES];
-            let attrs =
-                [("points", path.as_str()), ("stroke-width", &width), ("stroke-dasharray", dash)];
+            let numbers = values(s.points.iter().map(|p| p.y));
+            let attrs = [
+                ("points", path.as_str()),
+                ("stroke-width", &width),
+                ("stroke-dasharray", dash),
+                ("data-v", &numbers),
+            ];
             h.shape("polyline", &attrs);
             for p in &s.points {
-                if let Some([a, b]) = p.range {
-                    whisker(x.at(p.x), [y.at(a), y.at(b)], h);
+                if let Some(range) = p.range {
+                    whisker(x.at(p.x), range, y, h);
                 }
-                h.el("g", &[("class", "pt")], |h| {
+                h.el("g", &[("class", "pt"), ("data-v", &p.y.to_string())], |h| {
                     h.leaf("title", &[], &tip(f, s, p));
                     marker(s.style, x.at(p.x), y.at(p.y), h);
                 });
@@ -221,10 +257,16 @@ fn lines(f: &Figure, (x, y): (&Map, &Map), h: &mut Html) {
     }
 }
 
-fn whisker(x: f64, [a, b]: [f64; 2], h: &mut Html) {
+/// Numbers of the y axis, as an attribute.
+fn values(all: impl IntoIterator<Item = f64>) -> String {
+    all.into_iter().map(|v| v.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn whisker(x: f64, range: [f64; 2], y: &Map, h: &mut Html) {
     let (l, r, x) = (px(x - 3.0), px(x + 3.0), px(x));
-    let d = format!("M{x} {a}V{b}M{l} {a}H{r}M{l} {b}H{r}", a = px(a), b = px(b));
-    h.shape("path", &[("class", "whisker"), ("d", &d)]);
+    let [a, b] = range.map(|v| px(y.at(v)));
+    let d = format!("M{x} {a}V{b}M{l} {a}H{r}M{l} {b}H{r}");
+    h.shape("path", &[("class", "whisker"), ("d", &d), ("data-v", &values(range))]);
 }
 
 /// The marker of a style, around a place.
@@ -257,11 +299,12 @@ fn bar_at(f: &Figure, n: usize, x: f64, area: &Area) -> (f64, f64) {
     (left + width * n as f64, width)
 }
 
-fn bar(class: &str, [left, top, width, height]: [f64; 4], text: &str, h: &mut Html) {
+fn bar(class: &str, [left, top, width, height]: [f64; 4], p: &Point, text: &str, h: &mut Html) {
     let rect = [px(left), px(top), px(width), px(height.max(0.8))];
     let [x, y, w, t] = rect.each_ref().map(String::as_str);
     let place = [("x", x), ("y", y), ("width", w), ("height", t)];
-    h.el("g", &[("class", "pt")], |h| {
+    let at = [p.x, p.y].map(|v| v.to_string());
+    h.el("g", &[("class", "pt"), ("data-x", &at[0]), ("data-v", &at[1])], |h| {
         h.leaf("title", &[], text);
         let with = |class| [&[("class", class)][..], &place[..]].concat();
         h.shape("rect", &with("bar"));
@@ -278,32 +321,40 @@ fn bars(f: &Figure, y: &Map, area: &Area, h: &mut Html) {
                 let (left, width) = bar_at(f, n, p.x, area);
                 let (top, zero) = (y.at(p.y.max(0.0)), y.at(p.y.min(0.0)));
                 let rect = [left + 0.5, top, width - 1.0, zero - top];
-                bar(&format!("hatch h{style}"), rect, &tip(f, s, p), h);
-                if let Some([a, b]) = p.range {
-                    whisker(left + width / 2.0, [y.at(a), y.at(b)], h);
+                bar(&format!("hatch h{style}"), rect, p, &tip(f, s, p), h);
+                if let Some(range) = p.range {
+                    whisker(left + width / 2.0, range, y, h);
                 }
                 if f.series.len() * f.x.places.len() <= 14 {
-                    let over = above(f, n, p).map_or(top, |v| y.at(v).min(top));
-                    let (tx, ty) = (px(left + width / 2.0), px(over - 4.0));
-                    let attrs = [
-                        ("class", "over"),
-                        ("x", tx.as_str()),
-                        ("y", &ty),
-                        ("text-anchor", "middle"),
-                    ];
-                    h.leaf("text", &attrs, &tick_text(p.y));
+                    let over = above(f, n, p);
+                    over_text(left + width / 2.0, y.at(over) - 4.0, [p.x, over], p.y, h);
                 }
             }
         });
     }
 }
 
-/// The highest of what stands over a bar: its interval, and what the paper says of it.
-fn above(f: &Figure, n: usize, p: &Point) -> Option<f64> {
+/// A number over a bar at the place `x`; it stands above `over`.
+fn over_text(at: f64, top: f64, [x, over]: [f64; 2], value: f64, h: &mut Html) {
+    let [tx, ty] = [at, top].map(px);
+    let [x, over] = [x, over].map(|v| v.to_string());
+    let attrs = [
+        ("class", "over"),
+        ("x", tx.as_str()),
+        ("y", &ty),
+        ("text-anchor", "middle"),
+        ("data-x", &x),
+        ("data-v", &over),
+    ];
+    h.leaf("text", &attrs, &tick_text(value));
+}
+
+/// The highest of a bar and what stands over it: its interval, and what the paper says of it.
+fn above(f: &Figure, n: usize, p: &Point) -> f64 {
     let is_of_it = |m: &&Mark| m.x == Some(p.x) && m.series.is_none_or(|s| s == n);
     let marks = f.marks.iter().filter(is_of_it);
     let said = marks.flat_map(|m| m.value.into_iter().chain(m.band.map(|b| b[1])));
-    said.chain(p.range.map(|r| r[1])).reduce(f64::max)
+    said.chain(p.range.map(|r| r[1])).fold(p.y.max(0.0), f64::max)
 }
 
 fn stack(f: &Figure, y: &Map, area: &Area, h: &mut Html) {
@@ -320,7 +371,7 @@ fn stack(f: &Figure, y: &Map, area: &Area, h: &mut Html) {
                 let from = below(n, p.x);
                 let (top, bottom) = (y.at(from + p.y), y.at(from));
                 let rect = [left, top, width, bottom - top];
-                bar(&format!("hatch h{style}"), rect, &tip(f, s, p), h);
+                bar(&format!("hatch h{style}"), rect, p, &tip(f, s, p), h);
             }
         });
     }
@@ -329,13 +380,11 @@ fn stack(f: &Figure, y: &Map, area: &Area, h: &mut Html) {
         let said = marks.flat_map(|m| m.value.into_iter().chain(m.band.map(|b| b[1])));
         said.fold(sum, f64::max)
     };
-    h.el("g", &[("class", "ax")], |h| {
+    h.el("g", &[("class", "sums")], |h| {
         for (x, sum) in f.places().into_iter().zip(sums(f)) {
             let (left, width) = bar_at(f, 0, x, area);
-            let (tx, ty) = (px(left + width / 2.0), px(y.at(over(x, sum)) - 5.0));
-            let attrs =
-                [("class", "over"), ("x", tx.as_str()), ("y", &ty), ("text-anchor", "middle")];
-            h.leaf("text", &attrs, &tick_text(sum));
+            let over = over(x, sum);
+            over_text(left + width / 2.0, y.at(over) - 4.0, [x, over], sum, h);
         }
     });
 }
@@ -372,6 +421,19 @@ fn series_of(mark: &Mark) -> String {
     mark.series.map_or_else(|| "all".to_owned(), |n| n.to_string())
 }
 
+/// What the paper says, with its words.
+fn mark_of(mark: &Mark, h: &mut Html, shape: impl FnOnce(&mut Html)) {
+    let (series, x) = (series_of(mark), mark.x.map(|x| x.to_string()));
+    let mut attrs = vec![("class", "mark"), ("data-s", series.as_str())];
+    attrs.extend(x.as_deref().map(|x| ("data-x", x)));
+    h.el("g", &attrs, |h| {
+        h.el("g", &[("class", "pt")], |h| {
+            h.leaf("title", &[], &mark.label);
+            shape(h);
+        });
+    });
+}
+
 fn bands(f: &Figure, maps: (&Map, &Map), area: &Area, h: &mut Html) {
     for mark in &f.marks {
         band(f, mark, maps, area, h);
@@ -385,14 +447,10 @@ fn band(f: &Figure, mark: &Mark, (x, y): (&Map, &Map), area: &Area, h: &mut Html
     let rect = [left, top, right - left, (bottom - top).max(1.5)].map(px);
     let [rx, ry, rw, rh] = rect.each_ref().map(String::as_str);
     let class = mark_class(f, mark, "band");
-    h.el("g", &[("class", "mark"), ("data-s", &series_of(mark))], |h| {
-        h.el("g", &[("class", "pt")], |h| {
-            h.leaf("title", &[], &mark.label);
-            h.shape(
-                "rect",
-                &[("class", &class), ("x", rx), ("y", ry), ("width", rw), ("height", rh)],
-            );
-        });
+    let numbers = values([low, high]);
+    mark_of(mark, h, |h| {
+        let attrs = [("class", class.as_str()), ("x", rx), ("y", ry), ("width", rw)];
+        h.shape("rect", &[&attrs[..], &[("height", rh), ("data-v", &numbers)]].concat());
     });
 }
 
@@ -400,13 +458,9 @@ fn value(f: &Figure, mark: &Mark, (x, y): (&Map, &Map), area: &Area, h: &mut Htm
     let Some(v) = mark.value else { return };
     let [left, right] = extent(f, mark, x, area);
     let class = mark_class(f, mark, "said");
-    h.el("g", &[("class", "mark"), ("data-s", &series_of(mark))], |h| {
-        h.el("g", &[("class", "pt")], |h| {
-            h.leaf("title", &[], &mark.label);
-            let (l, r, at) = (px(left), px(right), px(y.at(v)));
-            let line =
-                [("class", class.as_str()), ("x1", &l), ("x2", &r), ("y1", &at), ("y2", &at)];
-            h.shape("line", &line);
-        });
+    mark_of(mark, h, |h| {
+        let (l, r, at) = (px(left), px(right), px(y.at(v)));
+        let line = [("class", class.as_str()), ("x1", &l), ("x2", &r), ("y1", &at), ("y2", &at)];
+        h.shape("line", &[&line[..], &[("data-v", &v.to_string())]].concat());
     });
 }

@@ -184,12 +184,22 @@ impl Figure {
 
     /// Numbers of the y axis: points, their intervals, and marks.
     pub fn heights(&self) -> Vec<f64> {
+        self.heights_if(|_| true)
+    }
+
+    /// The same with one series shown, and what is said of it or of none.
+    pub fn heights_of(&self, series: usize) -> Vec<f64> {
+        self.heights_if(|n| n == series)
+    }
+
+    fn heights_if(&self, is_shown: impl Fn(usize) -> bool) -> Vec<f64> {
         let mut all = Vec::new();
-        for p in self.series.iter().flat_map(|s| &s.points) {
+        let shown = self.series.iter().enumerate().filter(|(n, _)| is_shown(*n));
+        for p in shown.flat_map(|(_, s)| &s.points) {
             all.push(p.y);
             all.extend(p.range.iter().flatten());
         }
-        for m in &self.marks {
+        for m in self.marks.iter().filter(|m| m.series.is_none_or(&is_shown)) {
             all.extend(m.value);
             all.extend(m.band.iter().flatten());
         }

@@ -28,7 +28,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use self::claim::Claim;
+use self::claim::{Claim, Remark};
 pub use self::words::Lang;
 
 /// Results of a paper.
@@ -91,6 +91,8 @@ pub struct Input {
     pub runs: Vec<Run>,
     /// Rules of claims.
     pub rules: Vec<Rule>,
+    /// Reasons and remarks: phrases in English and in Korean, for [`wp_base::phrase::translate`].
+    pub reasons: Vec<[String; 2]>,
     /// Address of the page in the other language, if there is one.
     pub other: Option<String>,
     /// Version of the program.
@@ -132,9 +134,10 @@ pub fn page(input: &Input, lang: Lang) -> Result<String, PageError> {
             let mut claim = Claim::read(v).map_err(wrong)?;
             let is_it = |r: &&Rule| r.paper == paper.slug && r.id == claim.id;
             if let Some(r) = input.rules.iter().find(is_it) {
-                claim.rule = r.rule.clone();
-                claim.null_is = r.null.clone();
+                claim.rule = Remark::said(&r.rule, &input.reasons, lang);
+                claim.null_is = Remark::said(&r.null, &input.reasons, lang);
             }
+            claim.why = Remark::said(&claim.why.text, &input.reasons, lang);
             claims.push(claim);
         }
         papers.push(Read { paper, claims });

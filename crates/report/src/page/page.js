@@ -1,4 +1,3 @@
-"use strict";
 // What the page can do beyond being read: tell what is pointed at, hide series, switch scales, sort
 // and filter claims, change between light and dark, save its data. Without it everything is there.
 (() => {
@@ -87,6 +86,8 @@
         const on = key.getAttribute("aria-pressed") !== "true";
         key.setAttribute("aria-pressed", String(on));
         for (const g of all(figure, `.plot [data-s="${key.dataset.s}"]`)) g.classList.toggle("off", !on);
+        leave();
+        for (const svg of all(figure, ".plot svg[data-area]")) axis.fit(svg);
       });
     }
     for (const button of all(figure, ".switch button")) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Run;
 use super::block::Block;
-use super::claim::Claim;
+use super::claim::{Claim, Remark};
 use super::figure::{Axis, Figure, Point, Series, Shape};
 use super::scale::number;
 use super::table::{Cell, Table};
@@ -19,7 +19,7 @@ const FIGURES_MAX: usize = 12;
 const SERIES_MAX: usize = 8;
 
 /// Its tables and figures; `n` is its place on the page.
-pub fn blocks(run: &Run, n: usize, lang: Lang) -> Vec<Block> {
+pub fn blocks(run: &Run, n: usize, phrases: &[[String; 2]], lang: Lang) -> Vec<Block> {
     let mut out = Vec::new();
     if let Some((heads, rows)) = &run.points {
         out.extend(figures(heads, rows, n, lang).into_iter().map(Block::Figure));
@@ -35,7 +35,7 @@ pub fn blocks(run: &Run, n: usize, lang: Lang) -> Vec<Block> {
         t.caption = more(rows.len(), lang);
         out.push(Block::Table(t));
     }
-    out.extend(claims(run, n, lang).map(Block::Table));
+    out.extend(claims(run, n, phrases, lang).map(Block::Table));
     let heads = [words::KEY.of(lang), words::VALUE.of(lang)];
     let mut t = Table::new(
         &format!("run-{n}-summary"),
@@ -54,7 +54,7 @@ pub fn blocks(run: &Run, n: usize, lang: Lang) -> Vec<Block> {
 }
 
 /// What the experiment's file claims, and what came of it. `None`: nothing is claimed.
-fn claims(run: &Run, n: usize, lang: Lang) -> Option<Table> {
+fn claims(run: &Run, n: usize, phrases: &[[String; 2]], lang: Lang) -> Option<Table> {
     let list = run.claims.as_ref()?["claims"].as_array().filter(|l| !l.is_empty())?;
     let heads = [words::VERDICT, words::CLAIM, words::EXPRESSION, words::OURS, words::BAND];
     let mut t = Table::new(
@@ -73,7 +73,7 @@ fn claims(run: &Run, n: usize, lang: Lang) -> Option<Table> {
             Cell::text(v["expr"].as_str().unwrap_or_default()).class("mono"),
             c.ours.map_or_else(|| Cell::text("—"), |x| cell(&x.to_string())),
             Cell::text(band(&c)),
-            Cell::text(c.why),
+            Cell::remark(&Remark::said(&c.why.text, phrases, lang), lang),
         ]);
     }
     Some(t)
@@ -270,13 +270,13 @@ mod tests {
             points: None,
             claims: Some(serde_json::json!({ "claims": list })),
         };
-        let csv = claims(&run, 0, Lang::En).expect("some claims").csv();
+        let csv = claims(&run, 0, &[], Lang::En).expect("some claims").csv();
         assert!(
             csv.contains("iops[1],5,1 – 9") && csv.contains("≥ 6") && csv.contains("≤ 6"),
             "{csv}"
         );
         assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
-        assert!(claims(&Run { claims: None, ..run }, 0, Lang::En).is_none());
+        assert!(claims(&Run { claims: None, ..run }, 0, &[], Lang::En).is_none());
     }
 
     #[test]

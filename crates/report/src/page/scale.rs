@@ -186,6 +186,9 @@ pub fn tick_text(v: f64) -> String {
 }
 
 #[cfg(test)]
+mod browser;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -10,7 +10,7 @@ use super::words::{self, Lang, Text};
 use super::{Input, Paper, Read, run, summary};
 
 const CSS: &str = include_str!("page.css");
-const JS: &str = include_str!("page.js");
+const JS: &str = concat!(include_str!("axis.js"), include_str!("page.js"));
 
 /// All of it.
 pub fn whole(input: &Input, papers: &[Read<'_>], lang: Lang) -> String {
@@ -40,10 +40,10 @@ pub fn whole(input: &Input, papers: &[Read<'_>], lang: Lang) -> String {
                     summary::draw(papers, lang, h);
                 }
                 for read in papers {
-                    paper(read, lang, &mut all, h);
+                    paper(read, &input.reasons, lang, &mut all, h);
                 }
                 for (n, r) in input.runs.iter().enumerate() {
-                    one_run(r, n, lang, &mut all, h);
+                    one_run(r, n, &input.reasons, lang, &mut all, h);
                 }
             });
             foot(input, lang, h);
@@ -149,7 +149,7 @@ fn provenance(items: &[(Text, &str)], resolved: &str, lang: Lang, h: &mut Html) 
     });
 }
 
-fn paper(read: &Read<'_>, lang: Lang, all: &mut Vec<Block>, h: &mut Html) {
+fn paper(read: &Read<'_>, phrases: &[[String; 2]], lang: Lang, all: &mut Vec<Block>, h: &mut Html) {
     let Paper { slug, document, text, resolved, command, hash, digest, is_quick } = read.paper;
     let known = papers::known(slug);
     h.el("section", &[("id", slug), ("class", "paper")], |h| {
@@ -171,7 +171,8 @@ fn paper(read: &Read<'_>, lang: Lang, all: &mut Vec<Block>, h: &mut Html) {
         provenance(&made, resolved, lang, h);
         summary::bar(&read.claims, lang, h);
         if let Some(known) = &known {
-            let blocks = known.blocks(&Source { doc: document, claims: &read.claims, lang });
+            let source = Source { doc: document, claims: &read.claims, phrases, lang };
+            let blocks = known.blocks(&source);
             h.leaf("h3", &[], words::SHOWN_BELOW.of(lang));
             draw_all(&blocks, &read.claims, lang, h);
             all.extend(blocks);
@@ -244,7 +245,14 @@ fn varied(document: &Value, lang: Lang, h: &mut Html) {
     }
 }
 
-fn one_run(r: &super::Run, n: usize, lang: Lang, all: &mut Vec<Block>, h: &mut Html) {
+fn one_run(
+    r: &super::Run,
+    n: usize,
+    phrases: &[[String; 2]],
+    lang: Lang,
+    all: &mut Vec<Block>,
+    h: &mut Html,
+) {
     h.el("section", &[("id", &format!("run-{n}")), ("class", "paper")], |h| {
         h.el("h2", &[], |h| {
             h.leaf("span", &[("class", "slug")], words::RUN.of(lang));
@@ -252,7 +260,7 @@ fn one_run(r: &super::Run, n: usize, lang: Lang, all: &mut Vec<Block>, h: &mut H
             h.text(&r.name);
         });
         provenance(&[(words::HASH, &format!("{}/{}", r.name, r.hash))], &r.resolved, lang, h);
-        let blocks = run::blocks(r, n, lang);
+        let blocks = run::blocks(r, n, phrases, lang);
         draw_all(&blocks, &[], lang, h);
         all.extend(blocks);
     });

@@ -1,7 +1,7 @@
 //! What comes of all papers: counts of verdicts, how to read them, what differs and why.
 
 use super::Read;
-use super::claim::{self, Claim, Verdict};
+use super::claim::{self, Claim, Remark, Verdict};
 use super::html::Html;
 use super::scale::number;
 use super::words::{self, Lang, Text};
@@ -163,10 +163,10 @@ fn differences(papers: &[Read<'_>], lang: Lang, h: &mut Html) {
 fn difference(c: &Claim, lang: Lang, h: &mut Html) {
     h.el("tr", &[], |h| {
         h.el("td", &[("class", "what")], |h| {
-            let (what, tongue) = c.words(lang);
+            let what = c.words(lang);
             h.leaf("b", &[("class", &format!("sign v-{}", c.verdict.key()))], c.verdict.sign());
             h.text(" ");
-            h.leaf("span", &[("lang", tongue.code())], &what);
+            h.leaf("span", what.attrs(lang), &what.text);
             h.text(" ");
             let to = format!("#{}", c.anchor());
             h.el("a", &[("href", &to)], |h| {
@@ -182,16 +182,16 @@ fn difference(c: &Claim, lang: Lang, h: &mut Html) {
             }
         });
         h.el("td", &[("class", "where")], |h| claim::strip(c, lang, h));
-        h.leaf("td", &[("class", "long"), ("lang", "en")], &c.why);
+        h.leaf("td", &[&[("class", "long")], c.why.attrs(lang)].concat(), &c.why.text);
     });
 }
 
 /// Claims without a number, by reason.
 fn not_run(papers: &[Read<'_>], lang: Lang, h: &mut Html) {
-    let mut reasons: Vec<(&str, &str, Vec<&Claim>)> = Vec::new();
+    let mut reasons: Vec<(&str, &Remark, Vec<&Claim>)> = Vec::new();
     for read in papers {
         for c in read.claims.iter().filter(|c| c.verdict == Verdict::NotModelled) {
-            let found = reasons.iter_mut().find(|r| r.0 == c.paper && r.1 == c.why);
+            let found = reasons.iter_mut().find(|r| r.0 == c.paper && *r.1 == c.why);
             match found {
                 Some(r) => r.2.push(c),
                 None => reasons.push((&c.paper, &c.why, vec![c])),
@@ -207,7 +207,7 @@ fn not_run(papers: &[Read<'_>], lang: Lang, h: &mut Html) {
             h.el("li", &[], |h| {
                 h.leaf("span", &[("class", "slug")], paper);
                 h.text(&format!(" {} × ", claims.len()));
-                h.leaf("span", &[("lang", "en")], why);
+                h.leaf("span", why.attrs(lang), &why.text);
                 h.text(" ");
                 for c in claims {
                     let to = format!("#{}", c.anchor());

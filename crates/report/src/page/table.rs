@@ -1,7 +1,8 @@
 //! A table of numbers or words.
 
+use super::claim::Remark;
 use super::figure::field;
-use super::html::{Html, data_address};
+use super::html::{Attrs, Html, data_address};
 use super::words::{self, Lang};
 
 /// Characters of a row of a table that has room beside another one.
@@ -39,12 +40,19 @@ pub struct Cell {
     pub heat: Option<f64>,
     /// What is told when pointed at.
     pub tip: String,
+    /// Its attributes of language, if that is not the page's.
+    pub tongue: Attrs<'static>,
 }
 
 impl Cell {
     /// Words.
     pub fn text(text: impl Into<String>) -> Cell {
         Cell { text: text.into(), ..Cell::default() }
+    }
+
+    /// A remark, on a page in a language.
+    pub fn remark(said: &Remark, page: Lang) -> Cell {
+        Cell { tongue: said.attrs(page), ..Cell::text(&said.text) }
     }
 
     /// A number, as it shall stand there.
@@ -129,7 +137,7 @@ impl Cell {
             (false, class) => class.to_owned(),
         };
         let style = self.heat.map(|v| format!("--h:{:.2}", v.clamp(0.0, 1.0)));
-        let mut attrs = Vec::new();
+        let mut attrs = self.tongue.to_vec();
         let class = if self.heat.is_some() { format!("{class} heat") } else { class };
         if !class.is_empty() {
             attrs.push(("class", class.as_str()));

@@ -22,7 +22,7 @@ pub fn blocks(s: &Source<'_>) -> Vec<Block> {
     out.push(Block::Figure(states(s, true)));
     out.push(Block::Table(cuts(s)));
     if let Some(note) = s.doc["notes"][0].as_str() {
-        out.push(Block::Note(s.tw(words::DIRECT_NOTED, &[note])));
+        out.push(Block::Note(s.tw(words::DIRECT_NOTED, &[&s.remark(note).text])));
     }
     out
 }

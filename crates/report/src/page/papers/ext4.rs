@@ -256,7 +256,7 @@ fn listed(s: &Source<'_>) -> Table {
     for d in list(&s.doc["real_kernels"]["listed_differences"]) {
         let keys = ["run", "phase", "class", "what", "ours", "theirs", "kernel_function"];
         let mut row: Vec<Cell> = keys.map(|k| Cell::text(word(&d[k]))).into();
-        row.push(Cell::text(word(&d["why"])).class("long"));
+        row.push(Cell::remark(&s.remark(word(&d["why"])), s.lang).class("long"));
         t.rows.push(row);
     }
     t

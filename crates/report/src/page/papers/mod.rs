@@ -14,7 +14,7 @@ mod trim;
 use serde_json::Value;
 
 use super::block::Block;
-use super::claim::Claim;
+use super::claim::{Claim, Remark};
 use super::figure::Mark;
 use super::words::{self, Lang, Text};
 
@@ -59,6 +59,8 @@ pub struct Source<'a> {
     pub doc: &'a Value,
     /// Its claims.
     pub claims: &'a [Claim],
+    /// Reasons in English and in Korean.
+    pub phrases: &'a [[String; 2]],
     /// The language.
     pub lang: Lang,
 }
@@ -72,6 +74,11 @@ impl Source<'_> {
     /// A text with parts.
     fn tw(&self, text: Text, parts: &[&str]) -> String {
         text.with(self.lang, parts)
+    }
+
+    /// A reason that documents hold.
+    fn remark(&self, english: &str) -> Remark {
+        Remark::said(english, self.phrases, self.lang)
     }
 
     /// A name that documents use.

@@ -4,6 +4,8 @@
 //! parts (`{0}`: an era, a number, a mode), found by its English form. A test in `tests/page.rs`
 //! sees to it that every claim of the file has one.
 
+use wp_base::phrase;
+
 use super::{Lang, Text, texts};
 
 texts! {
@@ -94,11 +96,9 @@ pub fn claim(what: &str, lang: Lang) -> Option<String> {
     if lang == Lang::En {
         return Some(what.to_owned());
     }
-    // The shortest parts say most: "{0}: share of {1} …" before "{0}: …".
-    let found = ALL.iter().filter_map(|t| Some((t, parts(t.of(Lang::En), what)?)));
-    let (text, parts) = found.min_by_key(|(_, p)| p.iter().map(String::len).sum::<usize>())?;
-    let parts: Vec<&str> = parts.iter().map(|p| part(p)).collect();
-    Some(text.with(lang, &parts))
+    let (n, parts) = phrase::find(ALL.iter().map(|t| t.of(Lang::En)), what)?;
+    let parts: Vec<&str> = parts.into_iter().map(part).collect();
+    Some(ALL[n].with(lang, &parts))
 }
 
 /// A part of a sentence in Korean.
@@ -120,28 +120,6 @@ fn part(english: &str) -> &str {
     }
 }
 
-/// What stands for `{0}`, `{1}`, … in a sentence (they come in this order), if it is that sentence.
-fn parts(pattern: &str, sentence: &str) -> Option<Vec<String>> {
-    let mut literals = pattern.split('{').map(|p| p.split_once('}').map_or(p, |(_, l)| l));
-    let mut rest = sentence.strip_prefix(literals.next()?)?;
-    let mut out = Vec::new();
-    let mut literals = literals.peekable();
-    while let Some(literal) = literals.next() {
-        let is_last = literals.peek().is_none();
-        let at = if is_last {
-            rest.len().checked_sub(literal.len()).filter(|_| rest.ends_with(literal))?
-        } else {
-            rest.find(literal)?
-        };
-        if at == 0 {
-            return None;
-        }
-        out.push(rest[..at].to_owned());
-        rest = &rest[at + literal.len()..];
-    }
-    rest.is_empty().then_some(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,14 +138,5 @@ mod tests {
         assert_eq!(ko("what no claim says"), None);
         assert_eq!(claim("as it is", Lang::En).as_deref(), Some("as it is"));
         assert_eq!(ALL.len(), TEXTS.len());
-    }
-
-    #[test]
-    fn parts_are_never_empty_and_nothing_is_left_over() {
-        assert_eq!(parts("a {0} b", "a x b"), Some(vec!["x".to_owned()]));
-        assert_eq!(parts("a {0} b", "a  b"), None);
-        assert_eq!(parts("a {0} b", "a x b c"), None);
-        assert_eq!(parts("same", "same"), Some(Vec::new()));
-        assert_eq!(parts("same", "same."), None);
     }
 }

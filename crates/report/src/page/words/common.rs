@@ -55,8 +55,8 @@ texts! {
         "그림에서 점선 눈금과 음영은 논문 본문이 진술한 값이고, 나머지는 모두 우리 값입니다. 점에 커서를 올리거나 터치하면 값이 보이고, 범례의 이름을 누르면 숨겨지며, 전환 단추가 있는 그림은 축의 눈금을 바꿀 수 있습니다.";
     READ_SAME: "The same command gives the same bytes on any machine; the hash names the results that this page was made of.",
         "같은 명령은 어느 기계에서나 같은 바이트를 만듭니다. 해시는 이 페이지의 바탕이 된 결과를 가리킵니다.";
-    READ_ENGLISH: "Reasons, examples and the printed tables are as the program writes them.",
-        "이유(why)와 예, 그리고 인쇄된 표는 프로그램이 쓰는 영어 그대로 실었습니다.";
+    READ_ENGLISH: "Examples and the printed tables are as the program writes them.",
+        "예와 인쇄된 표는 프로그램이 쓰는 영어 그대로 실었습니다.";
     WHY: "why", "이유";
     RULE: "counted", "세는 규칙";
     NULL_IS: "null predictor", "귀무 예측";

