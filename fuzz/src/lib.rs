@@ -18,6 +18,7 @@ pub mod nilfs2;
 pub mod patch;
 pub mod patch_f2fs;
 pub mod patch_nilfs2;
+pub mod serve;
 pub mod texts;
 pub mod world;
 
@@ -93,6 +94,10 @@ pub const TARGETS: &[Target] = &[
     plain("program", "a program of system calls", texts::program),
     plain("words", "file systems, devices, sizes and versions by option", texts::words),
     plain("experiment", "an experiment file, and what it resolves to", texts::experiment),
+    plain("nbd", "an NBD client's bytes, in portions", serve::nbd),
+    plain("vhost", "a front end's messages, its memory and queues", serve::vhost),
+    plain("calendar", "a guest's messages about its time", serve::calendar),
+    plain("control", "control lines of a guest, between writes", serve::control),
     plain("lists", "claims, verdicts, known failures, kept runs, campaigns", texts::lists),
 ];
 

@@ -8,9 +8,10 @@ use wp_lab::crash::bugs::{BUGS, ZONES, show};
 use wp_lab::crash::programs::publish;
 use wp_lab::crash::{Bench, Campaign, Source, play, run};
 use wp_vfs::FileType;
+use wp_workload::program::Program;
 
 /// Bugs, and how many programs are enough for a look.
-const FEW: [(&str, u64); 45] = [
+const FEW: [(&str, u64); 46] = [
     ("A2", 3),
     ("A4", 20),
     ("A9", 24),
@@ -37,6 +38,7 @@ const FEW: [(&str, u64); 45] = [
     ("N23", 16),
     ("N24", 16),
     ("N25", 16),
+    ("N26", 32),
     ("A21.9", 3),
     ("A21.10", 8),
     ("A22", 3),
@@ -66,6 +68,23 @@ fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
         assert!(shown.holds(), "{shown:#?}");
         assert!(shown.fixed.raw > 100 || shown.fixed.refused.is_some(), "{shown:#?}");
     }
+}
+
+/// N26, in three calls beside another process that syncs.
+#[test]
+fn an_fsync_of_nilfs2_returns_before_anothers_flush_has_ended_unless_it_awaits_it() {
+    let lost = |await_flush: &str| {
+        let options = format!("sync_inodes,flush_segments,blocks_per_segment=64{await_flush}");
+        let fresh = Bench::new(&wp_nilfs2::ENTRY, &options).expect("options of NILFS2");
+        let bench = Bench { company_us: 300, ..fresh };
+        let calls = "open 0 a rw,creat\nnap 3000\npwrite 0 4096 0 1\nnap 300\nfsync 0\n";
+        let program = Program::parse(calls).expect("a program");
+        let f = run(&Campaign::new(bench, Source::Text(program), (0, 1)), 2, &|_| true);
+        assert!(f.totals.raw > 1000, "{:?}", f.totals);
+        f.totals.broken[Rule::LostSync as usize]
+    };
+    assert!(lost("") > 0);
+    assert_eq!(lost(",await_flush"), 0);
 }
 
 /// Order-preserving recovery that is cut and done again: since 6.9 a mount finishes zones, and what

@@ -88,6 +88,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "a segment is begun when all logs before it are durable, which Linux does not wait for",
     },
     OptionSpec {
+        key: "await_flush",
+        when: When::Mount,
+        default: "",
+        help: "a sync does not count another's flush before that has ended, as Linux does",
+    },
+    OptionSpec {
         key: "cleaner",
         when: When::Mount,
         default: "",
@@ -301,6 +307,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             sync_inodes: is_set(o, "sync_inodes"),
             sync_nameless: is_set(o, "sync_nameless"),
             flush_segments: is_set(o, "flush_segments"),
+            await_flush: is_set(o, "await_flush"),
             cleaner: cleaner(o)?,
             epoch_secs: env.epoch_secs,
             tick: Span(1_000_000_000 / hz),

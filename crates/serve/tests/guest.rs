@@ -7,14 +7,14 @@ use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
 use wp_serve::kernel_lab::{CutBy, Keep, Kernel, Plan, Report, run};
 
-fn plan() -> Plan {
+fn ext4() -> Plan {
     Plan {
         fs: "ext4".to_owned(),
         mount: String::new(),
         mkfs: String::new(),
         device: ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 64 << 20)]),
         loss: Loss::Model,
-        cycles: 4,
+        cycles: 3,
         seed: 1,
         cut: CutBy::Event,
         jobs: 2,
@@ -25,36 +25,94 @@ fn plan() -> Plan {
     }
 }
 
+/// F2FS on zones of 16 MiB, whose write pointers a cut may set back.
+fn f2fs_on_zones() -> Plan {
+    let zones = [
+        ("zone_bytes", 16 << 20),
+        ("blocks_per_plane", 96),
+        ("conventional_zones", 16),
+        ("pages_per_block", 12),
+    ];
+    let params = zones.map(|(key, value)| (key.to_owned(), value)).to_vec();
+    Plan {
+        fs: "f2fs".to_owned(),
+        mount: "fsync_mode=posix".to_owned(),
+        device: ("zn540-4tb-noplp".to_owned(), params),
+        jobs: 1,
+        ..ext4()
+    }
+}
+
 /// What one run has told, and its trace.
-fn once(kernel: &Kernel) -> (Report, String) {
+fn once(kernel: &Kernel, plan: &Plan) -> (Report, String) {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("trace");
     let log = Log::new(Box::new(std::fs::File::create(&trace).unwrap()));
     let report =
-        run(kernel, &plan(), dir.path(), Keep { trace: Some(log), ..Keep::default() }, &mut |_| {
-            false
-        })
-        .unwrap();
+        run(kernel, plan, dir.path(), Keep { trace: Some(log), ..Keep::default() }, &mut |_| false)
+            .unwrap();
     (report, std::fs::read_to_string(trace).unwrap())
+}
+
+/// The guest, or nothing where there is none, of which `check` is told.
+fn kernel(check: &str) -> Option<Kernel> {
+    let kernel = match Kernel::find(None, None) {
+        Ok(kernel) => kernel,
+        Err(why) => {
+            skipped(check, &why);
+            return None;
+        }
+    };
+    if std::process::Command::new("gcc").arg("--version").output().is_err() {
+        skipped(check, "gcc is missing");
+        return None;
+    }
+    Some(kernel)
+}
+
+/// N27: logs move to fresh zones at a mount with nothing to recover, and no checkpoint says so.
+#[test]
+fn linux_loses_what_f2fs_fsynced_on_zones_after_a_mount_with_nothing_to_recover() {
+    let Some(kernel) = kernel("real F2FS on zones with power-loss protection") else { return };
+    let zones = [
+        ("zone_bytes", 16 << 20),
+        ("blocks_per_plane", 96),
+        ("conventional_zones", 4),
+        ("pages_per_block", 12),
+    ];
+    let params = zones.map(|(key, value)| (key.to_owned(), value)).to_vec();
+    let plan = Plan {
+        mount: String::new(),
+        device: ("zn540-4tb".to_owned(), params),
+        cycles: 20,
+        blocks: 4,
+        ops: 1,
+        sync: 1,
+        ..f2fs_on_zones()
+    };
+    let (report, _) = once(&kernel, &plan);
+    if !report.kernel.starts_with("6.12.") {
+        return skipped("F2FS on zones of Linux 6.12", &format!("the guest is {}", report.kernel));
+    }
+    assert!(report.count(|c| c.lost > 0) > 0, "{report:?}");
+    assert_eq!(report.otherwise(), Some(0), "recovery brings back what Linux brings back");
 }
 
 #[test]
 fn two_runs_of_a_guest_have_the_same_nanoseconds_and_the_same_trace() {
     const CHECK: &str = "real kernel in virtual time on our drive";
-    let kernel = match Kernel::find(None, None) {
-        Ok(kernel) => kernel,
-        Err(why) => return skipped(CHECK, &why),
-    };
-    if std::process::Command::new("gcc").arg("--version").output().is_err() {
-        return skipped(CHECK, "gcc is missing");
+    let Some(kernel) = kernel(CHECK) else { return };
+    for plan in [ext4(), f2fs_on_zones()] {
+        let (first, trace) = once(&kernel, &plan);
+        assert_eq!(first.cycles.len() as u64, plan.cycles, "{first:?}");
+        assert!(first.cycles.iter().all(|c| c.ours.is_some()), "ours recovers beside: {first:?}");
+        assert!(first.is_sound(), "a drive that keeps its word loses nothing: {first:?}");
+        assert!(first.kernel.starts_with("6."), "{}", first.kernel);
+        assert!(trace.lines().count() > 100);
+        let zoned = plan.fs == "f2fs";
+        assert_eq!(first.oprw_garbage().is_some(), zoned, "order preservation is for zones");
+        let (second, again) = once(&kernel, &plan);
+        assert_eq!(first, second);
+        assert!(trace == again, "the traces differ");
     }
-    let (first, trace) = once(&kernel);
-    assert_eq!(first.cycles.len(), 4, "{first:?}");
-    assert!(first.cycles.iter().all(|c| c.ours.is_some()), "ours recovers beside it: {first:?}");
-    assert!(first.is_sound(), "ext4 on a drive that keeps its word loses nothing: {first:?}");
-    assert!(first.kernel.starts_with("6."), "{}", first.kernel);
-    assert!(trace.lines().count() > 100);
-    let (second, again) = once(&kernel);
-    assert_eq!(first, second);
-    assert!(trace == again, "the traces differ");
 }

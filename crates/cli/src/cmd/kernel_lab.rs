@@ -1,5 +1,7 @@
 //! `kernel-lab`: a real kernel's file system on a modelled drive, and power cuts.
 
+mod setup;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use serde_json::{Value, json};
 use wp_lab::spec::device;
 use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
+use wp_serve::kernel_lab::fsyncs;
 use wp_serve::kernel_lab::suite::{LEGEND, Row, SUITES};
 use wp_serve::kernel_lab::{
     CutBy, Cycle, FILE_SYSTEMS, Keep, Kernel, MOST_JOBS, Outcome, Plan, Report, run as lab,
@@ -19,6 +22,18 @@ use crate::output::{Exit, Out};
 /// Arguments.
 #[derive(clap::Args, Clone)]
 pub struct Args {
+    /// A guest for it: `check` says what is there and cuts the power once of each file system,
+    /// `take` copies --kernel and --root to where they are looked for, `build` makes what of them
+    /// is not named: a root of this host's programs, a kernel of Debian's source.
+    #[arg(long, value_name = "check|take|build", conflicts_with = "suite")]
+    setup: Option<String>,
+    /// With --setup build: the kernel's source, an archive or a tree; the newest
+    /// linux-source-*.tar.xz of /usr/src if left out.
+    #[arg(long, value_name = "FILE|DIR", requires = "setup")]
+    source: Option<PathBuf>,
+    /// With --setup take or build: where to put them; $GUEST or ~/.cache/kernel-guest if left out.
+    #[arg(long, value_name = "DIR", requires = "setup")]
+    to: Option<PathBuf>,
     /// Several campaigns that belong together, in one table: f2fs-oprw (table 6.2 of that paper),
     /// ext4, others.
     #[arg(long, value_name = "NAME")]
@@ -65,6 +80,10 @@ pub struct Args {
     /// A thread calls sync(2) behind every so many overwrites; 0: never.
     #[arg(long, value_name = "N", default_value_t = 0)]
     sync: u64,
+    /// Play the same program with our own file system on the same drive too, without cuts: what its
+    /// fsyncs take, beside the kernel's.
+    #[arg(long)]
+    beside: bool,
     /// The kernel, built for User-Mode Linux with time travel; that of $GUEST or
     /// ~/.cache/kernel-guest if left out.
     #[arg(long, value_name = "FILE")]
@@ -92,9 +111,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let done = match &a.suite {
-        Some(name) => suite(a, name, out),
-        None => Session::new(a, out).and_then(|s| Ok(print(a, &s.campaign(a, "")?, out))),
+    let done = match (&a.setup, &a.suite) {
+        (Some(what), _) => setup::run(a, what, out),
+        (_, Some(name)) => suite(a, name, out),
+        (None, None) => Session::new(a, out).and_then(|s| Ok(print(a, &s.campaign(a, "")?, out))),
     };
     match done {
         Ok(code) | Err(code) => code,
@@ -111,7 +131,12 @@ struct Session<'a> {
 impl Session<'_> {
     fn new<'a>(a: &Args, out: &'a Out) -> Result<Session<'a>, ExitCode> {
         let kernel = Kernel::find(a.kernel.as_deref(), a.root.as_deref()).map_err(|e| {
-            out.fail(Exit::Unsupported, "guest", &e, "--kernel FILE --root DIR, or GUEST=DIR")
+            out.fail(
+                Exit::Unsupported,
+                "guest",
+                &e,
+                "kernel-lab --setup build; or --kernel FILE --root DIR, or GUEST=DIR",
+            )
         })?;
         let kernel = Kernel { memory_mib: a.memory, ..kernel };
         Ok(Session { kernel, out, stop: super::serve::interrupt(out) })
@@ -147,7 +172,25 @@ impl Session<'_> {
         let done = lab(&self.kernel, &plan, &scratch, keep, &mut progress);
         // The report is what is kept.
         drop(std::fs::remove_dir_all(&scratch));
-        done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))
+        let mut report = done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))?;
+        if a.beside {
+            let rounds: Vec<u64> = report.cycles.iter().map(|c| c.fsyncs).collect();
+            match fsyncs::play(&plan, &report.kernel, &rounds) {
+                Ok(ours) => report.ours_fsyncs = Some(ours),
+                Err(why) => out.note(&format!("{of}ours does not play it: {why}")),
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// The column that `--beside` adds to a suite's table: its head, or what ours took.
+fn ours_column(a: &Args, report: Option<&Report>) -> String {
+    match (a.beside, report.map(|r| r.ours_fsyncs)) {
+        (false, _) => String::new(),
+        (true, None) => format!(" {:>9}", "ours ns"),
+        (true, Some(None)) => format!(" {:>9}", "-"),
+        (true, Some(Some(ours))) => format!(" {:>9}", ours.mean_ns()),
     }
 }
 
@@ -177,18 +220,20 @@ fn suite(a: &Args, name: &str, out: &Out) -> Result<ExitCode, ExitCode> {
         let report = session.campaign(&args, &format!("{}: ", row.name()))?;
         if text.is_empty() {
             text = format!(
-                "Linux {}, {}; loss by {}, cut by {}, seed {}\n{}\n",
+                "Linux {}, {}; loss by {}, cut by {}, seed {}\n{}{}\n",
                 report.kernel,
                 suite.about,
                 a.loss,
                 a.cut,
                 a.seed,
-                Row::head()
+                Row::head(),
+                ours_column(a, None)
             );
         }
-        text.push_str(&row.line(&report));
+        let line = row.line(&report) + &ours_column(a, Some(&report));
+        text.push_str(&line);
         text.push('\n');
-        out.note(&row.line(&report));
+        out.note(&line);
         sound &= report.is_sound();
         stopped |= report.stopped;
         documents.push(document(&args, &report));
@@ -197,6 +242,9 @@ fn suite(a: &Args, name: &str, out: &Out) -> Result<ExitCode, ExitCode> {
         }
     }
     text.push_str(LEGEND);
+    if a.beside {
+        text.push_str("ours ns: the same of our own file system on the same drive, without cuts\n");
+    }
     let all = json!({ "schema": "writepath.kernel-lab-suite/1", "suite": name, "rows": documents });
     Ok(out.answer(exit(stopped, sound), &all, &text))
 }
@@ -299,6 +347,7 @@ fn document(a: &Args, report: &Report) -> Value {
         "fs": a.fs, "mount": a.mount, "device": a.device, "loss": a.loss, "cut": a.cut,
         "jobs": a.jobs, "direct": a.direct, "sync": a.sync, "seed": a.seed,
         "fsync_mean_ns": report.fsync_mean_ns(),
+        "ours_fsync_mean_ns": report.ours_fsyncs.map(|ours| ours.mean_ns()),
         "lost": report.count(|c| c.lost > 0),
         "garbage": report.count(|c| c.garbage > 0),
         "unreadable": report.count(|c| c.unreadable > 0),

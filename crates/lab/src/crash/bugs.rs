@@ -13,8 +13,9 @@
 //!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest; so was
 //!         N16. N17 was found by random programs on the real kernel, N18 by `crash moved`, N19 and
 //!         N21 by `crash logged`, N20, N22, N24 and N25 by `crash wild`, N23 by asking Linux what a
-//!         fault of ours did there; all were seen in the guest. R1 and
-//!         R2 are what the reference images of F2FS and its recorded waits show.
+//!         fault of ours did there; all were seen in the guest. N26 was found in the guest by
+//!         `kernel-lab`. R1 and R2 are what the reference images of F2FS and its recorded waits
+//!         show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,8 +26,8 @@ use wp_crash::{Profile, Rule, Totals};
 use super::campaign::{Campaign, Source, Space, run};
 use super::play::{Bench, play};
 use super::programs::{
-    Make, direct, emptied, errors, far, fill, logged, moved, nameless, ordered, publish, save,
-    zeroed,
+    Make, beside, direct, emptied, errors, far, fill, logged, moved, nameless, ordered, publish,
+    save, zeroed,
 };
 use super::sequences;
 use super::wild::Extras;
@@ -521,6 +522,24 @@ pub static BUGS: &[Bug] = &[
         rule: Rule::Recoverable,
         profile: Profile::of(&wp_nilfs2::ENTRY.promises),
         programs: Programs::Made(nameless::spill, 32),
+        ..BUG
+    },
+    Bug {
+        id: "N26",
+        what: "NILFS2: an fsync returns while another's flush of the same log is under way, and what it promised is lost",
+        affected: Side {
+            fs: "nilfs2,sync_inodes,flush_segments,blocks_per_segment=64",
+            company_us: 300,
+            ..NILFS2_LARGE
+        },
+        fixed: Side {
+            fs: "nilfs2,sync_inodes,flush_segments,await_flush,blocks_per_segment=64",
+            company_us: 300,
+            ..NILFS2_LARGE
+        },
+        rule: Rule::LostSync,
+        profile: Profile::of(&wp_nilfs2::ENTRY.promises),
+        programs: Programs::Made(beside::synced, 32),
         ..BUG
     },
     Bug {

@@ -61,6 +61,9 @@ pub struct MountOptions {
     /// Is the device flushed before a log that begins a segment? Recovery goes on there when the
     /// log before it is lost, and takes what builds on that for whole. Linux does not flush.
     pub flush_segments: bool,
+    /// Is another's flush counted only when it has ended? Linux counts it from its beginning
+    /// (N26), so that a sync that has nothing of its own to write returns before it.
+    pub await_flush: bool,
     /// Seconds since 1970 at power-on.
     pub epoch_secs: i64,
     /// A timer tick: times of inodes are those of the last one (`current_time`).
@@ -101,6 +104,8 @@ pub struct Nilfs {
     in_log: RefCell<BTreeSet<u64>>,
     /// Was the device flushed since the last log (`ns_flushed_device`)?
     is_flushed: Cell<bool>,
+    /// How often something was written since that a flush has to cover.
+    written: Cell<u64>,
     /// Writes with `O_DIRECT`, none of which was direct.
     through_memory: Cell<u64>,
     is_mounted: Cell<bool>,
@@ -171,6 +176,7 @@ impl Nilfs {
             written_unused: RefCell::default(),
             in_log: RefCell::default(),
             is_flushed: Cell::new(false),
+            written: Cell::new(0),
             through_memory: Cell::new(0),
             is_mounted: Cell::new(true),
             has_failed: Cell::new(false),
@@ -272,20 +278,43 @@ impl Nilfs {
     }
 
     /// Empties the device's cache, unless nothing was written since. Whoever comes while another's
-    /// flush is under way does not wait for its end, as in Linux. `nilfs_flush_device`.
+    /// flush is under way does not wait for its end, as in Linux; with `await_flush` it flushes
+    /// too, and waits. `nilfs_flush_device`.
     async fn flush_device(&self) -> FsResult<()> {
-        if !self.opts.barrier || self.is_flushed.replace(true) {
+        if !self.opts.barrier || self.is_flushed.get() {
             return Ok(());
         }
-        if !site::SYNC_FLUSH.on() {
-            return Ok(());
+        let began = self.flush_begins();
+        let done = match site::SYNC_FLUSH.on() {
+            true => self.flush_now().await,
+            false => Ok(()),
+        };
+        self.flush_ends(began, done.is_ok());
+        done
+    }
+
+    /// A log, or data, has arrived at the device: what it was flushed before does not cover it.
+    fn arrives(&self) {
+        self.is_flushed.set(false);
+        self.written.set(self.written.get() + 1);
+    }
+
+    /// A flush is about to be sent; what [`Nilfs::flush_ends`] is to be told.
+    fn flush_begins(&self) -> u64 {
+        if !self.opts.await_flush {
+            self.is_flushed.set(true);
         }
-        let done = self.flush_now().await;
-        if done.is_err() {
+        self.written.get()
+    }
+
+    /// It has ended, well or not.
+    fn flush_ends(&self, began: u64, is_good: bool) {
+        if !is_good {
             // Linux takes it for flushed, and tells nobody else.
             self.is_flushed.set(false);
+        } else if self.opts.await_flush && self.written.get() == began {
+            self.is_flushed.set(true);
         }
-        done
     }
 }
 

@@ -134,7 +134,7 @@ impl Nilfs {
         let result = self.write_out(made).await.map(|_| ());
         // Also where its data were in a log already, and there was nothing to write.
         if is_queued && result.is_ok() {
-            self.is_flushed.set(false);
+            self.arrives();
         }
         drop(guard);
         result
@@ -298,7 +298,7 @@ impl Nilfs {
         }
         // Not before: a flush of somebody else, meanwhile, was none of these.
         if any {
-            self.is_flushed.set(false);
+            self.arrives();
         }
         result
     }

@@ -186,7 +186,7 @@ impl Nilfs {
             writes.extend(s.other.filter(|_| both));
             (writes, s.older_seq())
         };
-        self.is_flushed.set(true);
+        let began = self.flush_begins();
         for (n, (sb, at)) in writes.into_iter().enumerate() {
             // The block of the device's cache that holds it.
             let size = self.g.block_bytes() as u64;
@@ -205,11 +205,13 @@ impl Nilfs {
             let bio = Bio::write(at, vec![Slice::from_bytes(&bytes)], flags);
             if self.part.submit_wait(bio).await.is_err() {
                 // Linux goes on as if it were written.
-                self.is_flushed.set(false);
+                self.flush_ends(began, false);
                 self.supers.borrow_mut().is_stale = true;
                 return Err(FsError::Io);
             }
         }
+        // Without barriers nothing was flushed, and nobody asks.
+        self.flush_ends(began, true);
         self.supers.borrow_mut().protected_seq = older;
         Ok(())
     }

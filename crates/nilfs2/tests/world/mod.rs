@@ -110,6 +110,7 @@ impl World {
             sync_inodes: false,
             sync_nameless: false,
             flush_segments: false,
+            await_flush: false,
             epoch_secs: 1_700_000_000,
             tick: wp_base::Span(4_000_000),
             cleaner: setup.cleaner.clone(),

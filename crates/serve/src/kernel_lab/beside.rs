@@ -8,7 +8,7 @@ use wp_medium::{Medium, MediumView, Overlay, View};
 use wp_vfs::{FsEntry, Options, SurveyedFile};
 
 /// Bytes of a block of the files.
-const BLOCK: u64 = 4096;
+pub(super) const BLOCK: u64 = 4096;
 
 /// What a recovery has made of a state.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -71,8 +71,8 @@ impl Beside {
     /// of ours, or the version none that it knows.
     pub fn new(fs: &str, version: &str, jobs: u64, blocks: u64) -> Option<Beside> {
         let entry = FILE_SYSTEMS.iter().copied().find(|e| e.name == fs)?;
-        let mut parts = version.split(|c: char| !c.is_ascii_digit());
-        let era = format!("{}.{}", parts.next()?, parts.next()?);
+        let (major, minor) = era_of(version)?;
+        let era = format!("{major}.{minor}");
         let mut options = Options::default();
         options.set("era", &era, entry.options).ok()?;
         let mut oprw = options.clone();
@@ -173,7 +173,14 @@ fn contents(name: u64, version: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn mix(z: u64) -> u64 {
+/// The first two numbers of a kernel's version (`6.12.117`).
+pub(super) fn era_of(version: &str) -> Option<(u16, u16)> {
+    let mut parts = version.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
+    Some((parts.next()??, parts.next()??))
+}
+
+/// As `mix` in `lab.c`.
+pub(super) fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

@@ -5,8 +5,9 @@ use std::process::{Child, Command, Stdio};
 
 /// Where a guest is, if nothing else is said: `$GUEST`, or this folder of the home directory.
 const USUAL: &str = ".cache/kernel-guest";
-/// Its kernel there.
-const BINARY: &str = "uml-6.12";
+/// Its kernel there, as we put it there; and as it was called before.
+pub(super) const BINARY: &str = "linux";
+const BEFORE: &str = "uml-6.12";
 
 /// A kernel that can be started.
 #[derive(Clone, Debug)]
@@ -24,25 +25,41 @@ impl Kernel {
     /// The kernel and root that are named, or those of the usual place. Errors: what is missing,
     /// and where it comes from.
     pub fn find(binary: Option<&Path>, root: Option<&Path>) -> Result<Kernel, String> {
-        let usual = std::env::var_os("GUEST")
-            .map(PathBuf::from)
-            .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(USUAL)));
-        let place = |given: Option<&Path>, name: &str| {
-            let usual = usual.as_ref().map(|u| u.join(name));
-            given.map(Path::to_owned).or(usual).ok_or("no home directory; name it")
-        };
-        let (binary, root) = (place(binary, BINARY)?, place(root, "root")?);
+        let (binary, root) = Kernel::named(binary, root)?;
         if !binary.is_file() {
             return Err(format!(
-                "{} is missing: a kernel for User-Mode Linux with time travel (docs/serve.md)",
+                "{} is missing: a kernel for User-Mode Linux with time travel",
                 binary.display()
             ));
         }
         let init = root.join("init_uml");
         if !init.is_file() {
-            return Err(format!("{} is missing: a guest's root (docs/serve.md)", init.display()));
+            return Err(format!("{} is missing: a guest's root", init.display()));
         }
         Ok(Kernel { binary, root, memory_mib: 512 })
+    }
+
+    /// Where a guest is, if nothing else is said: `$GUEST`, or a folder of the home directory.
+    /// Errors: there is neither.
+    pub fn usual() -> Result<PathBuf, String> {
+        std::env::var_os("GUEST")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(USUAL)))
+            .ok_or_else(|| "no home directory, and no $GUEST".to_owned())
+    }
+
+    /// The kernel and root that are named, or those of the usual place, whether they are there or
+    /// not. Errors: there is no such place.
+    pub fn named(binary: Option<&Path>, root: Option<&Path>) -> Result<(PathBuf, PathBuf), String> {
+        let place = |given: Option<&Path>, name: &str| match given {
+            // The guest is started elsewhere.
+            Some(given) => absolute(given),
+            None => absolute(&Kernel::usual()?.join(name)),
+        };
+        let before = place(binary, BEFORE)?;
+        let ours = place(binary, BINARY)?;
+        let binary = if before.is_file() && !ours.is_file() { before } else { ours };
+        Ok((binary, place(root, "root")?))
     }
 
     /// Starts it in time travel, with disks behind these sockets. Its console is `console.txt` in
@@ -81,6 +98,11 @@ impl Kernel {
             .map_err(at)?;
         Ok(Running { child })
     }
+}
+
+/// A path from the root on. Errors: an empty one.
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|e| format!("`{}`: {e}", path.display()))
 }
 
 /// A guest that runs; it ends with this.

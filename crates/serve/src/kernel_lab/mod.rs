@@ -11,8 +11,10 @@
 //!             2. our own recovery of the same state ([`Outcome`]) brings back the same files.
 
 mod beside;
+pub mod fsyncs;
 mod kernel;
 mod report;
+pub mod setup;
 pub mod suite;
 
 use std::cell::RefCell;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::fsyncs::Fsyncs;
 use super::{Ours, Outcome};
 
 /// One power cut.
@@ -91,6 +92,8 @@ pub struct Report {
     pub ops: u64,
     /// Its power cuts, in order.
     pub cycles: Vec<Cycle>,
+    /// What the fsyncs of our own file system take, where somebody has asked.
+    pub ours_fsyncs: Option<Fsyncs>,
 }
 
 impl Report {
@@ -151,6 +154,11 @@ impl Report {
         row("  their mean, ns", self.fsync_mean_ns());
         let longest = self.cycles.iter().map(|c| c.fsync_longest_ns).max();
         row("  the longest, ns", longest.unwrap_or(0));
+        if let Some(ours) = self.ours_fsyncs {
+            row("fsyncs of ours on the same drive, no cuts", ours.calls);
+            row("  their mean, ns", ours.mean_ns());
+            row("  the longest, ns", ours.longest_ns);
+        }
         row("cuts after which the mount failed", self.count(|c| c.mount_error > 0));
         row("cuts that lost what an fsync had promised", self.count(|c| c.lost > 0));
         row("cuts that left garbage in a block", self.count(|c| c.garbage > 0));

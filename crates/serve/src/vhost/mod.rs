@@ -21,5 +21,7 @@ mod ring;
 pub mod session;
 mod wire;
 
+pub use config::{features, space};
 pub use external::{Ended, Guest};
 pub use machine::Machine;
+pub use wire::Header;

@@ -31,6 +31,9 @@ pub struct Session {
     backend: Option<OwnedFd>,
 }
 
+/// Bytes of a configuration space that can be asked for (the protocol's limit).
+const MAX_CONFIG: usize = 256;
+
 /// Bits of the number that comes with a descriptor: the queue, and that there is none.
 const RING_MASK: u64 = 0xff;
 const NO_FD: u64 = 1 << 8;
@@ -140,7 +143,7 @@ impl Session {
         let wanted = (offset as usize).checked_add(bytes as usize)?;
         // What lies behind what we know is zero.
         let mut space = self.config.to_vec();
-        space.resize(wanted.clamp(CONFIG_BYTES, wire::MAX_PAYLOAD as usize), 0);
+        space.resize(wanted.clamp(CONFIG_BYTES, MAX_CONFIG), 0);
         reply.extend_from_slice(space.get(offset as usize..wanted)?);
         Some(wire::reply(header.request, &reply))
     }

@@ -1,5 +1,6 @@
 //! Programs for one kind of bug each: random, but of the shape in which applications meet it.
 
+pub mod beside;
 pub mod direct;
 pub mod emptied;
 pub mod errors;
@@ -42,6 +43,7 @@ pub const NAMED: &[(&str, Make)] = &[
     ("direct-durable", direct::durable),
     ("emptied", emptied::tables),
     ("emptied-data", emptied::tables_data_logged),
+    ("beside", beside::synced),
 ];
 
 /// `O_RDWR`.
