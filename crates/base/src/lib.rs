@@ -1,4 +1,5 @@
-//! Units, errors, checksums, random streams, phrases and the event schema: what every other crate speaks.
+//! Units, errors, checksums, random streams, phrases and the event schema: what every other crate
+//! speaks.
 //!
 //! Invariant: nothing here knows the operating system, a clock, or any other crate of the project.
 

@@ -42,9 +42,12 @@ pub fn device(text: &str) -> Result<Device, String> {
     Ok((name, params.chain(replaced.iter().cloned()).collect()))
 }
 
+/// A preset's name, numbers of a file, and parameters that are replaced behind them.
+pub type Base = (String, Vec<Number>, Vec<(String, u64)>);
+
 /// The parts of a device, apart: a preset's name, the numbers of a file, with their sources, and
 /// what is replaced behind them. Errors: as [`device`].
-pub fn base(text: &str) -> Result<(String, Vec<Number>, Vec<(String, u64)>), String> {
+pub fn base(text: &str) -> Result<Base, String> {
     let (name, rest) = name_and_rest(text);
     let (name, numbers) = match device_file::path_of(name) {
         None => (name.to_owned(), Vec::new()),

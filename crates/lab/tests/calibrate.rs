@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 use wp_base::event::Op;
 use wp_lab::calibrate::{
-    CLASSES, Calibrated, Figures, Held, Input, Load, Plan, calibrate, parse, run_load,
+    CLASSES, Calibrated, Figures, Held, Input, Judged, Load, Plan, calibrate, parse, run_load,
 };
 use wp_lab::device_file;
+use wp_lab::testing::repository;
 
 /// fio 3.33 on a file of ext4 on a virtio disk of a rented virtual machine, 2 s a job, 2026-11-24;
 /// lists of bins taken out. `docs/calibrate.md` has the jobs.
@@ -165,6 +166,33 @@ fn numbers_of_a_file_are_where_the_search_begins_unless_they_are_given() {
             }
         }
     }
+}
+
+/// The class's own preset was fitted to these points, so what it says of them is no test of it.
+/// From numbers that know nothing of the drive, a third of the loads is foretold.
+#[test]
+fn the_real_zoned_drive_is_found_from_round_numbers_and_what_was_held_out_is_foretold() {
+    let read = |name: &str| {
+        std::fs::read_to_string(repository(&format!("devices/zn540/{name}"))).expect("it is there")
+    };
+    let start = device_file::parse("start.toml", &read("start.toml")).expect("a device");
+    for n in &start.numbers {
+        let fitted = start.base.params.iter().find(|p| p.name == n.key).expect("a number of it");
+        assert!(n.value != fitted.value && n.source.starts_with("assumed"), "{}", n.key);
+    }
+    let mut input = parse("points", &read("points.csv")).expect("points");
+    // Deep queues are a matter of the slowest part alone, and long to run.
+    let is_short = |l: &Load| l.depth <= 16 && l.depth != 2 && l.depth != 8 && l.bytes <= 64 << 10;
+    input.measured.retain(|m| is_short(&m.load) && [1, 2, 8].contains(&m.load.jobs));
+    let class = CLASSES.iter().find(|c| c.name == "zns").expect("a class");
+    let (base, begun) = (start.base, &start.numbers[..]);
+    let plan = Plan { class, base, begun, given: &[], held: None };
+    let found = calibrate(&input, &plan, &mut |_| true).expect("loads");
+    let mut errors: Vec<f64> =
+        found.judged.iter().filter(|j| j.held_out).map(Judged::error).collect();
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() > 15, "{}", errors.len());
+    assert!(errors[errors.len() / 2] < 0.06, "held out, sorted: {errors:?}");
 }
 
 #[test]

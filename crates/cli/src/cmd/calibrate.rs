@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
 use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Untold};
 use wp_lab::calibrate::{calibrate, parse, recorded};
-use wp_lab::device_file::Number;
+use wp_lab::spec::Base;
 use wp_trace::{Action, File, Format, Request, Requests, Select, Trace, TraceError};
 
 use super::replay::input_files;
@@ -147,8 +147,6 @@ fn read(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// A preset's name, numbers of a file, and what is given behind.
-type Base = (String, Vec<Number>, Vec<(String, u64)>);
 type Asked = (&'static Class, Base, Option<Vec<Held>>);
 
 fn asked(a: &Args) -> Result<Asked, Wrong> {

@@ -183,8 +183,8 @@ pub struct Plan<'p> {
     pub class: &'static Class,
     /// What the drive is begun as: the class's preset, or another of its kind.
     pub base: &'static DeviceEntry,
-    /// Numbers of a file that replace those of `base`. The search begins with them; one whose source
-    /// says that it is given is not fitted.
+    /// Numbers of a file that replace those of `base`. The search begins with them; one whose
+    /// source says that it is given is not fitted.
     pub begun: &'p [Number],
     /// Numbers that are known: they replace all others and are not fitted.
     pub given: &'p [(String, u64)],

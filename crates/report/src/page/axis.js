@@ -1,6 +1,6 @@
 "use strict";
-// The y axis of a picture, for what is shown of it. The laws are those of `scale.rs`, which made the
-// picture; a test holds both side by side.
+// The y axis of a picture, for what is shown of it. The laws are those of `scale.rs`, which made
+// the picture; a test holds both side by side.
 const axis = (() => {
   const step = (span, parts) => {
     const raw = span / parts;
