@@ -188,6 +188,7 @@ impl Looked {
                 blocks: 8,
                 ops: 4,
                 direct: false,
+                sync: 0,
             };
             let done = super::run(&kernel, &plan, scratch, Keep::default(), &mut |_| false);
             has.tried = Some(done.map(|report| {
