@@ -5,8 +5,8 @@ use wp_lab::machine::{Machine, MachineSpec};
 use wp_medium::{Medium, Slice};
 use wp_vfs::{OpenFlags, Options, Vfs};
 
-/// F2FS on small zones of a drive that loses nothing, as Linux 6.12 but for one thing: an fsync waits
-/// for its node also if that is the first since a checkpoint.
+/// F2FS on small zones of a drive that loses nothing, as Linux 6.12 but for one thing: an fsync
+/// waits for its node also if that is the first since a checkpoint.
 fn spec() -> MachineSpec {
     let fs = &wp_f2fs::ENTRY;
     let params = [

@@ -137,7 +137,8 @@ impl Plan {
             "cp /share/lab /run/lab; chmod +x /run/lab; uname -r > /share/version\n\
              /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} {} \
              > /share/cycles 2> /share/err\n\
-             R=$?; dmesg > /share/messages; [ $R = 0 ] || cat /run/mkfs.out >> /share/err; exit $R\n",
+             R=$?; dmesg > /share/messages\n\
+             [ $R = 0 ] || cat /run/mkfs.out >> /share/err; exit $R\n",
             quoted(&self.fs),
             quoted(&self.mount),
             quoted(&self.mkfs_command(zoned)?),

@@ -10,11 +10,12 @@ use super::{Scale, nice, tick_text, ticks};
 const PAGE: &str = r#"<!DOCTYPE html><meta charset="utf-8"><pre id="found"></pre><script>
 AXIS
 const cases = CASES;
-document.getElementById("found").textContent = JSON.stringify(cases.map(([scale, low, high, zero]) => {
+const found = cases.map(([scale, low, high, zero]) => {
   const range = axis.nice(scale, [low, high], zero);
   const marks = axis.ticks(scale, range);
   return { range, marks, texts: marks.map(axis.text) };
-}));
+});
+document.getElementById("found").textContent = JSON.stringify(found);
 </script>"#;
 
 /// Ranges of all sizes: what ends at round numbers, what does not, below 0, of one number.
