@@ -57,7 +57,7 @@ pub const F_PROTOCOL_FEATURES: u64 = 1 << 30;
 /// A header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What is said ([`request`]).
+    /// What is said (`request`).
     pub request: u32,
     /// Version, and what kind of message it is.
     pub flags: u32,
