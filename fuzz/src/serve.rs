@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use wp_base::Time;
+use wp_lab::crash::bugs::ZONES;
 use wp_serve::calendar::{Calendar, Message, Turn, op};
 use wp_serve::control::{self, Command, Speaker, Verb};
 use wp_serve::drive::freeze::Loss;
@@ -105,17 +106,6 @@ const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x1800;
 const SIZE: u32 = 16;
 
-/// A drive of small zones.
-const ZONES: &[(&str, u64)] = &[
-    ("zone_bytes", 16 << 20),
-    ("blocks_per_plane", 24),
-    ("conventional_zones", 2),
-    ("channels", 8),
-    ("dies_per_channel", 4),
-    ("pages_per_block", 12),
-    ("buffer_bytes", 5 << 20),
-];
-
 /// Messages of vhost-user that a guest's set-up is made of.
 mod message {
     pub const SET_FEATURES: u32 = 2;
@@ -143,7 +133,7 @@ pub fn vhost(input: &[u8]) {
     let queues = 1 + u16::from(how >> 1 & 3);
     let drive = match how & 1 {
         0 => drive("fixed", &[("capacity_bytes", BYTES)]),
-        _ => drive("zn540-4tb-noplp", ZONES),
+        _ => drive(ZONES.0, ZONES.1),
     };
     let (limits, memory) = (*drive.limits(), memfd_create("memory", MemfdFlags::CLOEXEC));
     let memory = File::from(memory.expect("memory"));

@@ -3,7 +3,8 @@
 //! cargo runs one program after the other, and many have one test that takes long and leaves the
 //! other processors idle. What each has printed appears whole, when it has ended.
 //!
-//! Steps: build -> programs, in order of how long each took last time -> workers -> doc tests.
+//! Steps: build -> programs and the examples in comments, in order of how long each took last time
+//! -> workers.
 
 use std::collections::BTreeMap;
 use std::path::Path;

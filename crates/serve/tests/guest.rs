@@ -4,43 +4,23 @@
 
 use wp_lab::testing::skipped;
 use wp_serve::drive::Log;
-use wp_serve::drive::freeze::Loss;
-use wp_serve::kernel_lab::{CutBy, Keep, Kernel, Plan, Report, run};
+use wp_serve::kernel_lab::{Keep, Kernel, Plan, Report, run};
 
 fn ext4() -> Plan {
-    Plan {
-        fs: "ext4".to_owned(),
-        mount: String::new(),
-        mkfs: String::new(),
-        device: ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 64 << 20)]),
-        loss: Loss::Model,
-        cycles: 3,
-        seed: 1,
-        cut: CutBy::Event,
-        jobs: 2,
-        blocks: 8,
-        ops: 4,
-        direct: false,
-        sync: 0,
-    }
+    let device = ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 64 << 20)]);
+    Plan { device, cycles: 3, jobs: 2, ..Plan::new("ext4") }
 }
 
 /// F2FS on zones of 16 MiB, whose write pointers a cut may set back.
-fn f2fs_on_zones() -> Plan {
+fn f2fs_on_zones(drive: &str, conventional: u64) -> Plan {
     let zones = [
         ("zone_bytes", 16 << 20),
         ("blocks_per_plane", 96),
-        ("conventional_zones", 16),
+        ("conventional_zones", conventional),
         ("pages_per_block", 12),
     ];
     let params = zones.map(|(key, value)| (key.to_owned(), value)).to_vec();
-    Plan {
-        fs: "f2fs".to_owned(),
-        mount: "fsync_mode=posix".to_owned(),
-        device: ("zn540-4tb-noplp".to_owned(), params),
-        jobs: 1,
-        ..ext4()
-    }
+    Plan { device: (drive.to_owned(), params), cycles: 3, ..Plan::new("f2fs") }
 }
 
 /// What one run has told, and its trace.
@@ -74,22 +54,7 @@ fn kernel(check: &str) -> Option<Kernel> {
 #[test]
 fn linux_loses_what_f2fs_fsynced_on_zones_after_a_mount_with_nothing_to_recover() {
     let Some(kernel) = kernel("real F2FS on zones with power-loss protection") else { return };
-    let zones = [
-        ("zone_bytes", 16 << 20),
-        ("blocks_per_plane", 96),
-        ("conventional_zones", 4),
-        ("pages_per_block", 12),
-    ];
-    let params = zones.map(|(key, value)| (key.to_owned(), value)).to_vec();
-    let plan = Plan {
-        mount: String::new(),
-        device: ("zn540-4tb".to_owned(), params),
-        cycles: 20,
-        blocks: 4,
-        ops: 1,
-        sync: 1,
-        ..f2fs_on_zones()
-    };
+    let plan = Plan { cycles: 20, blocks: 4, ops: 1, sync: 1, ..f2fs_on_zones("zn540-4tb", 4) };
     let (report, _) = once(&kernel, &plan);
     if !report.kernel.starts_with("6.12.") {
         return skipped("F2FS on zones of Linux 6.12", &format!("the guest is {}", report.kernel));
@@ -102,7 +67,7 @@ fn linux_loses_what_f2fs_fsynced_on_zones_after_a_mount_with_nothing_to_recover(
 fn two_runs_of_a_guest_have_the_same_nanoseconds_and_the_same_trace() {
     const CHECK: &str = "real kernel in virtual time on our drive";
     let Some(kernel) = kernel(CHECK) else { return };
-    for plan in [ext4(), f2fs_on_zones()] {
+    for plan in [ext4(), f2fs_on_zones("zn540-4tb-noplp", 16)] {
         let (first, trace) = once(&kernel, &plan);
         assert_eq!(first.cycles.len() as u64, plan.cycles, "{first:?}");
         assert!(first.cycles.iter().all(|c| c.ours.is_some()), "ours recovers beside: {first:?}");

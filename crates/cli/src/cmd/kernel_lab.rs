@@ -101,8 +101,8 @@ pub struct Args {
     /// something else of, into this folder.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Write down what the guest's kernel has said (dmesg).
-    #[arg(long, value_name = "FILE")]
+    /// Write down what the guest's kernel has said (dmesg), when it has come to its end.
+    #[arg(long, value_name = "FILE", conflicts_with = "suite")]
     messages: Option<PathBuf>,
     /// Print every cycle.
     #[arg(long)]

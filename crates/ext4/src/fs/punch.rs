@@ -120,20 +120,21 @@ impl Ext4 {
         inode.map.wait_writeback().await
     }
 
-    /// What comes before cached blocks of a range are dropped, edges included, since punching a
-    /// hole does not write its data back: the size on disk, and data that goes to the journal
-    /// (`ext4_truncate_page_cache_block_range`).
+    /// What comes before cached blocks of a range are dropped: the size on disk, if whole blocks
+    /// go. Since punching a hole does not write its data back: the size always, and data that goes
+    /// to the journal, edges included (`ext4_truncate_page_cache_block_range`).
     async fn before_drop(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         offset: u64,
         end: u64,
     ) -> FsResult<()> {
-        if self.opts.era.punch_writes_back {
-            return Ok(());
+        let bs = u64::from(self.bs().bytes());
+        let old = self.opts.era.punch_writes_back;
+        if !old || offset.div_ceil(bs) < end / bs {
+            self.size_before_punch(inode, offset, end).await?;
         }
-        self.size_before_punch(inode, offset, end).await?;
-        if self.journals_data(inode) {
+        if !old && self.journals_data(inode) {
             self.write_range(inode, offset, end).await?;
         }
         Ok(())
@@ -252,7 +253,6 @@ impl Ext4 {
         }
         self.before_drop(inode, offset, end).await?;
         if first < last {
-            self.size_before_punch(inode, offset, end).await?;
             self.drop_blocks_in(inode, first, last).await;
             self.fill_holes(inode, first, last, size, true).await?;
         }
@@ -286,7 +286,6 @@ impl Ext4 {
         let (first, last) = (offset.div_ceil(bs), end / bs);
         self.before_drop(inode, offset, end).await?;
         if first < last {
-            self.size_before_punch(inode, offset, end).await?;
             self.drop_blocks_in(inode, first, last).await;
         }
         self.zero_edges(inode, offset, end).await?;

@@ -180,25 +180,10 @@ fn contents(job: u64, block: u64) -> Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::freeze::Loss;
-    use crate::kernel_lab::CutBy;
 
     fn plan(fs: &str, mount: &str, jobs: u64) -> Plan {
-        Plan {
-            fs: fs.to_owned(),
-            mount: mount.to_owned(),
-            mkfs: String::new(),
-            device: ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 64 << 20)]),
-            loss: Loss::Model,
-            cycles: 3,
-            seed: 1,
-            cut: CutBy::Event,
-            jobs,
-            blocks: 8,
-            ops: 4,
-            direct: false,
-            sync: 0,
-        }
+        let device = ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 64 << 20)]);
+        Plan { mount: mount.to_owned(), device, jobs, ..Plan::new(fs) }
     }
 
     #[test]

@@ -114,6 +114,26 @@ pub struct Plan {
 pub const FILE_SYSTEMS: [&str; 5] = ["ext4", "f2fs", "btrfs", "nilfs2", "xfs"];
 
 impl Plan {
+    /// A file system as it is usually mounted, on a small drive, and a short look at it: whoever
+    /// needs something else replaces it.
+    pub fn new(fs: &str) -> Plan {
+        Plan {
+            fs: fs.to_owned(),
+            mount: String::new(),
+            mkfs: String::new(),
+            device: ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 512 << 20)]),
+            loss: Loss::Model,
+            cycles: 1,
+            seed: 1,
+            cut: CutBy::Event,
+            jobs: 1,
+            blocks: 8,
+            ops: 4,
+            direct: false,
+            sync: 0,
+        }
+    }
+
     /// The command that makes the file system. Errors: none that is known.
     fn mkfs_command(&self, zoned: bool) -> Result<String, String> {
         let fs = self.fs.as_str();
@@ -210,7 +230,7 @@ pub struct Keep<'a> {
     /// Folder for images of what the first four cuts have left that lost something, or of which our
     /// recovery makes something else.
     pub images: Option<&'a Path>,
-    /// File for what the guest's kernel has said.
+    /// File for what the guest's kernel has said, if it comes to its end.
     pub messages: Option<&'a Path>,
 }
 
@@ -265,9 +285,10 @@ pub fn run(
     };
     machine.serve_guest(&mut guest, &mut stop)?;
     running.end();
-    if let Some(file) = keep.messages {
-        std::fs::copy(share.join("messages"), file)
-            .map_err(|e| format!("{}: {e}", file.display()))?;
+    // A guest that was stopped has not written them down.
+    let said = share.join("messages");
+    if let Some(file) = keep.messages.filter(|_| said.exists()) {
+        std::fs::copy(said, file).map_err(|e| format!("{}: {e}", file.display()))?;
     }
     let mut drive = machine.drives.pop().ok_or("there is no drive")?;
     drive.end_record().map_err(at)?;

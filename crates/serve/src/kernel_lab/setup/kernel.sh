@@ -25,6 +25,6 @@ else
 fi
 [ -e "$work/build/.config" ] || cp "$config" "$work/build/.config"
 make -s -C "$tree" O="$work/build" ARCH=um olddefconfig >&2
-echo "building; it takes ten minutes on two cores" >&2
+echo "building with $(nproc) processes" >&2
 make -s -C "$tree" O="$work/build" ARCH=um -j"$(nproc)" linux >&2
 strip "$work/build/linux"

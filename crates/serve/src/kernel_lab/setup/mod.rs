@@ -12,8 +12,7 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 
 use super::kernel::{BINARY, Kernel};
-use super::{CutBy, FILE_SYSTEMS, Keep, Plan};
-use crate::drive::freeze::Loss;
+use super::{FILE_SYSTEMS, Keep, Plan};
 
 /// What a kernel is built with, beside the defaults.
 const CONFIG: &str = include_str!("uml.config");
@@ -175,21 +174,7 @@ impl Looked {
             Kernel { binary: self.kernel.clone(), root: self.root.clone(), memory_mib: 512 };
         for has in self.file_systems.iter_mut().filter(|has| has.kernel && has.mkfs) {
             note(&format!("a power cut on {}", has.fs));
-            let plan = Plan {
-                fs: has.fs.to_owned(),
-                mount: String::new(),
-                mkfs: String::new(),
-                device: ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 512 << 20)]),
-                loss: Loss::Model,
-                cycles: 1,
-                seed: 1,
-                cut: CutBy::Event,
-                jobs: 1,
-                blocks: 8,
-                ops: 4,
-                direct: false,
-                sync: 0,
-            };
+            let plan = Plan::new(has.fs);
             let done = super::run(&kernel, &plan, scratch, Keep::default(), &mut |_| false);
             has.tried = Some(done.map(|report| {
                 let sound = report.cycles.iter().all(|c| c.is_sound());
