@@ -194,7 +194,7 @@ pub fn lists(input: &[u8]) {
             }
         }
         "differences" => drop(parse_differences(list)),
-        "times" => drop(wp_lab::vtime::parse_differences(list)),
+        "times" => drop(wp_lab::vtime::listed::parse_differences(list)),
         "runs" => {
             if let Ok(runs) = parse_kernel_runs(list) {
                 let text = wp_lab::reference::kernel_runs_to_json(&runs);

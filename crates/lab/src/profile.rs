@@ -161,6 +161,14 @@ const fn server(op: CpuOp, ns: u64) -> Cost {
 }
 
 impl Profile {
+    /// The profile of that name. Errors: there is none, with those that there are.
+    pub fn find(name: &str) -> Result<&'static Profile, String> {
+        PROFILES.iter().find(|p| p.name == name).ok_or_else(|| {
+            let known: Vec<&str> = PROFILES.iter().map(|p| p.name).collect();
+            format!("no CPU profile called `{name}`; there are: {}", known.join(", "))
+        })
+    }
+
     /// The model for a runtime.
     pub fn model(&self) -> CpuModel {
         let mut profile = CostProfile::zero();

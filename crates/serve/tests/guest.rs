@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
 
+use wp_lab::profile::Profile;
 use wp_lab::testing::skipped;
+use wp_rt::CpuOp;
 use wp_serve::drive::Log;
 use wp_serve::kernel_lab::{Keep, Kernel, Plan, Report, run};
 
@@ -67,7 +69,8 @@ fn linux_loses_what_f2fs_fsynced_on_zones_after_a_mount_with_nothing_to_recover(
 fn two_runs_of_a_guest_have_the_same_nanoseconds_and_the_same_trace() {
     const CHECK: &str = "real kernel in virtual time on our drive";
     let Some(kernel) = kernel(CHECK) else { return };
-    for plan in [ext4(), f2fs_on_zones("zn540-4tb-noplp", 16)] {
+    let charged = Plan { cpu: Profile::find("i7-4770").unwrap(), ..ext4() };
+    for plan in [ext4(), charged, f2fs_on_zones("zn540-4tb-noplp", 16)] {
         let (first, trace) = once(&kernel, &plan);
         assert_eq!(first.cycles.len() as u64, plan.cycles, "{first:?}");
         assert!(first.cycles.iter().all(|c| c.ours.is_some()), "ours recovers beside: {first:?}");
@@ -80,4 +83,30 @@ fn two_runs_of_a_guest_have_the_same_nanoseconds_and_the_same_trace() {
         assert_eq!(first, second);
         assert!(trace == again, "the traces differ");
     }
+}
+
+#[test]
+fn what_the_cpu_of_a_guest_costs_is_in_its_fsyncs() {
+    let Some(kernel) = kernel("a guest whose CPU is charged") else { return };
+    let plan = Plan { jobs: 1, ..ext4() };
+    let cpu = Profile::find("i7-4770").unwrap();
+    let (free, _) = once(&kernel, &plan);
+    let (charged, _) = once(&kernel, &Plan { cpu, ..plan });
+    assert_eq!(free.charged, None);
+    let border = charged.charged.unwrap();
+    assert!(border.requests > 0 && border.answers == border.requests, "{border:?}");
+    // The entry, and at least data, log and commit: each to the drive and back, and awaited.
+    let costs = cpu.model().profile;
+    let [entry, submit, dispatch, answer, wake] = [
+        CpuOp::Syscall,
+        CpuOp::BioSubmit,
+        CpuOp::RequestDispatch,
+        CpuOp::Completion,
+        CpuOp::ContextSwitch,
+    ]
+    .map(|op| costs.get(op));
+    let longest = |r: &Report| r.cycles.iter().map(|c| c.fsync_longest_ns).max().unwrap();
+    let more = longest(&charged).checked_sub(longest(&free)).unwrap();
+    let least = entry + 3 * (submit + dispatch + answer + wake);
+    assert!((least..4 * least).contains(&more), "{more} ns, at least {least}");
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use wp_lab::profile::Profile;
 use wp_lab::spec::device;
 use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
@@ -80,6 +81,10 @@ pub struct Args {
     /// A thread calls sync(2) behind every so many overwrites; 0: never.
     #[arg(long, value_name = "N", default_value_t = 0)]
     sync: u64,
+    /// What the guest's CPU costs, a profile of `list cpus`: its program spends that of system
+    /// calls, and what reaches the drive and comes back is held back by the rest.
+    #[arg(long, value_name = "PROFILE", default_value = "free")]
+    cpu: String,
     /// Play the same program with our own file system on the same drive too, without cuts: what its
     /// fsyncs take, beside the kernel's.
     #[arg(long)]
@@ -220,12 +225,13 @@ fn suite(a: &Args, name: &str, out: &Out) -> Result<ExitCode, ExitCode> {
         let report = session.campaign(&args, &format!("{}: ", row.name()))?;
         if text.is_empty() {
             text = format!(
-                "Linux {}, {}; loss by {}, cut by {}, seed {}\n{}{}\n",
+                "Linux {}, {}; loss by {}, cut by {}, seed {}{}\n{}{}\n",
                 report.kernel,
                 suite.about,
                 a.loss,
                 a.cut,
                 a.seed,
+                on_cpu(a),
                 Row::head(),
                 ours_column(a, None)
             );
@@ -247,6 +253,11 @@ fn suite(a: &Args, name: &str, out: &Out) -> Result<ExitCode, ExitCode> {
     }
     let all = json!({ "schema": "writepath.kernel-lab-suite/1", "suite": name, "rows": documents });
     Ok(out.answer(exit(stopped, sound), &all, &text))
+}
+
+/// Whose CPU, if it costs something.
+fn on_cpu(a: &Args) -> String {
+    if a.cpu == "free" { String::new() } else { format!(", CPU of {}", a.cpu) }
 }
 
 fn exit(stopped: bool, sound: bool) -> Exit {
@@ -297,6 +308,7 @@ fn plan(a: &Args, out: &Out) -> Result<Plan, ExitCode> {
         ops: a.ops,
         direct: a.direct,
         sync: a.sync,
+        cpu: Profile::find(&a.cpu).map_err(|e| wrong("cpu", &e, "writepath list cpus"))?,
     })
 }
 
@@ -325,8 +337,14 @@ fn line(c: &Cycle, unit: &str) -> String {
 fn print(a: &Args, report: &Report, out: &Out) -> ExitCode {
     let mount = if a.mount.is_empty() { String::new() } else { format!(",{}", a.mount) };
     let mut text = format!(
-        "Linux {} {}{mount} on {}, loss by {}, cut by {}, seed {}\n",
-        report.kernel, a.fs, a.device, a.loss, a.cut, a.seed
+        "Linux {} {}{mount} on {}, loss by {}, cut by {}, seed {}{}\n",
+        report.kernel,
+        a.fs,
+        a.device,
+        a.loss,
+        a.cut,
+        a.seed,
+        on_cpu(a)
     );
     let unit = match CutBy::find(&a.cut) {
         Some(CutBy::Time) => "ns",
@@ -345,7 +363,7 @@ fn document(a: &Args, report: &Report) -> Value {
     json!({
         "schema": "writepath.kernel-lab/1",
         "fs": a.fs, "mount": a.mount, "device": a.device, "loss": a.loss, "cut": a.cut,
-        "jobs": a.jobs, "direct": a.direct, "sync": a.sync, "seed": a.seed,
+        "jobs": a.jobs, "direct": a.direct, "sync": a.sync, "cpu": a.cpu, "seed": a.seed,
         "fsync_mean_ns": report.fsync_mean_ns(),
         "ours_fsync_mean_ns": report.ours_fsyncs.map(|ours| ours.mean_ns()),
         "lost": report.count(|c| c.lost > 0),

@@ -11,10 +11,11 @@ use wp_base::{FsResult, Sector};
 use wp_block::QueueConfig;
 use wp_lab::classify::{Classifier, is_listed, lines_to_tsv, mark};
 use wp_lab::machine::{Machine, MachineSpec};
+use wp_lab::profile::Profile;
+use wp_lab::registry;
 use wp_lab::results::{Results, events_to_ndjson, sha256};
 use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::workload::{Inputs, WorkloadReport};
-use wp_lab::{profile, registry};
 use wp_vfs::{JournalConflict, Options};
 
 use crate::output::{Exit, Out};
@@ -99,10 +100,7 @@ fn spec(
     let options =
         Options::parse(rest, workload.options).map_err(|e| format!("workload {name}: {e}"))?;
     (workload.check)(&options).map_err(|e| format!("workload {name}: {e}"))?;
-    let profile = profile::PROFILES.iter().find(|p| p.name == a.cpu).ok_or_else(|| {
-        let known: Vec<&str> = profile::PROFILES.iter().map(|p| p.name).collect();
-        format!("no CPU profile called `{}`; there are: {}", a.cpu, known.join(", "))
-    })?;
+    let profile = Profile::find(&a.cpu)?;
     let era = fs_options.get("era", fs.options).unwrap_or("4.6").to_owned();
     let version = wp_ext4::era::Version::parse(&era)
         .ok_or_else(|| format!("`{era}` is not a kernel version"))?;

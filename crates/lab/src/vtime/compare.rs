@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::config::{CONFIGS, Config};
+use super::listed::{Finding, Listed, check, parse_differences};
 use super::run::{RunError, Setup, Timed, run};
 use super::{cases, recorded, timeline};
 use crate::machine::MachineError;
@@ -44,49 +45,6 @@ impl fmt::Display for Row {
     }
 }
 
-/// What is not as listed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Finding {
-    /// A difference that `differences.toml` does not list.
-    Unlisted(String),
-    /// A line that is no difference (any more).
-    Stale(String),
-    /// An entry without a function or a reason.
-    Unexplained(String),
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Finding::Unlisted(line) => write!(f, "not listed: {line}"),
-            Finding::Stale(line) => write!(f, "listed and gone: {line}"),
-            Finding::Unexplained(line) => write!(f, "without function or reason: {line}"),
-        }
-    }
-}
-
-/// Differences with one cause.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Listed {
-    /// Function of the kernel.
-    pub kernel_function: String,
-    /// What it does that we do not.
-    pub why: String,
-    /// The differences, as [`Row`] prints them.
-    pub lines: Vec<String>,
-}
-
-#[derive(Deserialize, Default)]
-struct File {
-    #[serde(default)]
-    difference: Vec<Listed>,
-}
-
-/// Reads a list. Errors: what is wrong with the text.
-pub fn parse_differences(text: &str) -> Result<Vec<Listed>, String> {
-    toml::from_str::<File>(text).map(|f| f.difference).map_err(|e| e.to_string())
-}
-
 /// A configuration, compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
@@ -123,31 +81,20 @@ pub fn compare_recorded(only: &str) -> Result<Report, MachineError> {
     }
     let listed = parse_differences(DIFFERENCES_TOML).map_err(MachineError::Config)?;
     let names: Vec<&str> = chosen.iter().map(|c| c.name).collect();
-    let findings = check(&configs, &listed, &names);
+    let findings = findings(&configs, &listed, &names);
     let listed = listed.iter().map(|l| l.lines.len()).sum();
     Ok(Report { configs, findings, listed })
 }
 
-fn check(configs: &[Compared], listed: &[Listed], chosen: &[&str]) -> Vec<Finding> {
-    let lines: BTreeSet<&str> =
-        listed.iter().flat_map(|l| l.lines.iter().map(String::as_str)).collect();
+fn findings(configs: &[Compared], listed: &[Listed], chosen: &[&str]) -> Vec<Finding> {
     let found: BTreeSet<String> = configs
         .iter()
         .flat_map(|c| c.calls.iter().chain(&c.moments))
         .filter(|r| !r.is_equal())
         .map(Row::to_string)
         .collect();
-    let mut out: Vec<Finding> = found
-        .iter()
-        .filter(|f| !lines.contains(f.as_str()))
-        .map(|f| Finding::Unlisted(f.clone()))
-        .collect();
-    let ours = |line: &str| line.split(':').next().is_some_and(|c| chosen.contains(&c));
-    let stale = lines.iter().filter(|l| ours(l) && !found.contains(**l));
-    out.extend(stale.map(|l| Finding::Stale((*l).to_owned())));
-    let bare = listed.iter().filter(|l| l.kernel_function.is_empty() || l.why.is_empty());
-    out.extend(bare.map(|l| Finding::Unexplained(l.lines.join("; "))));
-    out
+    let is_ours = |line: &str| line.split(':').next().is_some_and(|c| chosen.contains(&c));
+    check(&found, listed, is_ours)
 }
 
 fn compare_config(config: &Config) -> Result<Compared, MachineError> {

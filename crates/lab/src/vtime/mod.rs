@@ -10,21 +10,24 @@
 //! number is a property of the write path alone, and can be compared with the real kernel's.
 //!
 //! Invariants: 1. both sides execute the same program text.
-//!             2. `kernels/linux-6.12/differences.toml` lists exactly the differences: an unlisted
-//!                one and a stale one are both findings.
+//!             2. `kernels/linux-6.12/differences.toml` lists exactly the differences, and
+//!                `random.toml` those of random programs: an unlisted one and a stale one are both
+//!                findings.
 //! Left out:   who waits for what (the traces tell); calls that overlap.
 
 pub mod cases;
 pub mod compare;
 pub mod config;
 pub mod guest;
+pub mod listed;
 pub mod random;
 pub mod recorded;
 pub mod run;
 pub mod shrink;
 pub mod timeline;
 
-pub use compare::{Finding, Report, compare_recorded, parse_differences};
+pub use compare::{Report, compare_recorded};
 pub use config::{CONFIGS, Config};
+pub use listed::{Finding, Listed};
 pub use run::{Outcome, Timed};
 pub use wp_workload::program::{Call, Program, Step};

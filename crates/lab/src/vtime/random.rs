@@ -1,11 +1,17 @@
 //! Random programs, and how ours and the kernel's runs of them compare.
 
+use std::collections::BTreeSet;
+
 use wp_base::rng::Rng;
 
 use super::config::Config;
 use super::guest::{Guest, Ran};
+use super::listed::{Finding, check, parse_differences};
 use super::run::{RunError, Setup, Timed, run};
 use wp_workload::program::{Alloc, Call, Flags, Label, Program, Step};
+
+/// The known differences.
+pub const DIFFERENCES_TOML: &str = include_str!("../../../../kernels/linux-6.12/random.toml");
 
 /// Latency of the device: so long that the guest's clock steps (256 ns a reading) never add up to
 /// one.
@@ -38,6 +44,17 @@ struct Generator {
     steps: Vec<Step>,
 }
 
+/// Calls of a program, about, if nothing else is asked for.
+pub const CALLS: u32 = 30;
+
+/// What a program is called: its seed, and whatever else it is not made of as usual.
+fn name(seed: u64, calls: u32, extras: Extras) -> String {
+    let calls = if calls == CALLS { String::new() } else { format!("-calls{calls}") };
+    let direct = if extras.direct { "" } else { "-nodirect" };
+    let fallocate = if extras.fallocate { "" } else { "-nofallocate" };
+    format!("r{seed}{calls}{direct}{fallocate}")
+}
+
 /// A program of about `calls` calls.
 pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
     let mut g = Generator {
@@ -48,7 +65,7 @@ pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
         open: Vec::new(),
         made: 0,
         steps: vec![
-            Step::Case(format!("r{seed}")),
+            Step::Case(name(seed, calls, extras)),
             Step::Nap(SETTLE_US),
             Step::Align,
             Step::Call(None, Call::Open(63, ".".to_owned(), Flags::default())),
@@ -255,8 +272,44 @@ pub struct CallDifference {
     pub theirs: String,
 }
 
+/// Name of a program, by which the list of differences knows it; `-`: it has none.
+pub fn name_of(program: &Program) -> &str {
+    let name = program.0.iter().find_map(|s| match s {
+        Step::Case(name) => Some(name.as_str()),
+        _ => None,
+    });
+    name.unwrap_or("-")
+}
+
+/// Holds the verdicts on programs against the list of known differences: which calls differ and
+/// are not listed, which are listed and the same now. Errors: the list does not parse.
+pub fn findings(ran: &[(&Config, &Program)], verdicts: &[Verdict]) -> Result<Vec<Finding>, String> {
+    let listed = parse_differences(DIFFERENCES_TOML)?;
+    let mut found = BTreeSet::new();
+    let mut runs = BTreeSet::new();
+    for ((config, program), verdict) in ran.iter().zip(verdicts) {
+        let run = (config.name, name_of(program));
+        if let Verdict::Different(calls) = verdict {
+            found.extend(calls.iter().map(|c| line(run, c)));
+        }
+        if !matches!(verdict, Verdict::NotRun(_)) {
+            runs.insert(run);
+        }
+    }
+    let was_run = |line: &str| {
+        let (config, rest) = line.split_once(": ").unwrap_or_default();
+        runs.contains(&(config, rest.split(' ').next().unwrap_or_default()))
+    };
+    Ok(check(&found, &listed, was_run))
+}
+
+/// A call that differs, as the list has it.
+fn line((config, program): (&str, &str), c: &CallDifference) -> String {
+    format!("{config}: {program} {}: ours {}, theirs {}", c.call, c.ours, c.theirs)
+}
+
 /// What came of a program.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Every call took as many waits; how many calls there were.
     Same(usize),
@@ -323,5 +376,20 @@ mod tests {
             assert_eq!(p, generate(seed, 30, extras));
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
         }
+        assert_eq!(name_of(&generate(7, CALLS, extras)), "r7");
+        let other = Extras { direct: true, fallocate: false };
+        assert_eq!(name_of(&generate(7, 40, other)), "r7-calls40-nofallocate");
+    }
+
+    #[test]
+    fn a_difference_that_is_not_listed_is_a_finding_and_one_that_was_not_run_is_none() {
+        let config = crate::vtime::config::find("ext4-default").expect("it is there");
+        let program = generate(1, CALLS, Extras { direct: true, fallocate: true });
+        let c = |n: &str| n.to_owned();
+        let call = CallDifference { call: c("@fsync:9"), ours: c("4"), theirs: c("99") };
+        let verdict = Verdict::Different(vec![call]);
+        let findings = findings(&[(config, &program)], &[verdict]).expect("the list parses");
+        let line = "ext4-default: r1 @fsync:9: ours 4, theirs 99".to_owned();
+        assert_eq!(findings, [Finding::Unlisted(line)]);
     }
 }

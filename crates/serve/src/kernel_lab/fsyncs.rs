@@ -13,9 +13,9 @@ use std::rc::Rc;
 use serde::Serialize;
 use wp_base::{FsResult, Sector};
 use wp_lab::machine::{Machine, MachineSpec};
-use wp_lab::profile::PROFILES;
 use wp_lab::registry::FILE_SYSTEMS;
 use wp_medium::Slice;
+use wp_rt::CpuModel;
 use wp_vfs::{OpenFlags, Options, Vfs};
 
 use super::Plan;
@@ -62,7 +62,8 @@ pub fn play(plan: &Plan, version: &str, rounds: &[u64]) -> Result<Fsyncs, String
     let fs_options = Options::parse(&options, entry.options).map_err(|e| e.to_string())?;
     let spec = MachineSpec {
         seed: plan.seed,
-        cpu: PROFILES[0].model(),
+        // The guest has one core.
+        cpu: CpuModel { cores: 1, ..plan.cpu.model() },
         device: plan.device.0.clone(),
         device_params: plan.device.1.clone(),
         more: Vec::new(),

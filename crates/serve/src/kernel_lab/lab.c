@@ -1,9 +1,10 @@
 // Power cuts in a guest, thousands in one boot: fill files, overwrite blocks of them with an fsync after each, a thread a
 // file, have the power go in between, unmount, let it come back, mount, read.
 //
-// usage: lab DISK CONTROL FSTYPE MOUNT-OPTIONS MKFS CYCLES SEED BLOCKS OPS CUT JOBS DIRECT SYNC
+// usage: lab DISK CONTROL FSTYPE MOUNT-OPTIONS MKFS CYCLES SEED BLOCKS OPS CUT JOBS DIRECT SYNC WRITE-NS FSYNC-NS RETURN-NS
 // CUT: change, event or time: of what a cut's instant is drawn. DIRECT: 1 writes past the cache.
-// SYNC: a sync(2) behind every so many overwrites of a thread, 0 for none.
+// SYNC: a sync(2) behind every so many overwrites of a thread, 0 for none. The rest: CPU time that is spent at a write, as an
+// fsync begins and as it ends, since in time travel the kernel takes none of its own.
 // A line a cycle on stdout, fields by tabs: see the end of main(). Block contents: number, version, and a pattern of both,
 // so that an old version, another block's data and garbage are told apart.
 #define _GNU_SOURCE
@@ -141,6 +142,12 @@ static long long now_ns(void) {
   return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
+// Keeps the CPU busy: each look at the clock takes 256 ns of it there.
+static void spend(long long ns) {
+  if (ns <= 0) return;
+  for (long long end = now_ns() + ns; now_ns() < end;);
+}
+
 // A thread and its file.
 struct job {
   uint64_t number, state, next;
@@ -154,6 +161,7 @@ struct job {
 static struct job jobs[JOBS];
 static uint64_t count, blocks, ops, sync_every;
 static int direct;
+static long long write_ns, fsync_ns, return_ns;
 
 // What block `b` of a job is called in its contents.
 static uint64_t name_of(const struct job *j, uint64_t b) { return j->number * blocks + b; }
@@ -195,10 +203,13 @@ static void *round_of(void *job) {
   for (uint64_t i = 0; i < ops; i++) {
     uint64_t b = below(&j->state, blocks);
     fill(bytes, name_of(j, b), j->next);
+    spend(write_ns);
     if ((failed = pwrite(fd, bytes, BLOCK, b * BLOCK) != BLOCK)) break;
     j->versions[b] = j->next++;
     long long start = now_ns();
+    spend(fsync_ns);
     if ((failed = fsync(fd) != 0)) break;
+    spend(return_ns);
     long long took = now_ns() - start;
     if (!cut) {
       status();
@@ -275,7 +286,7 @@ static void arm(const char *kind, long long later) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 14) return 2;
+  if (argc != 17) return 2;
   disk = argv[1], control_path = argv[2], fstype = argv[3], options = argv[4], mkfs = argv[5];
   long cycles = atol(argv[6]);
   uint64_t state = strtoull(argv[7], 0, 10), seed = mix(state), range = 0;
@@ -283,6 +294,7 @@ int main(int argc, char **argv) {
   const char *kind = argv[10];
   count = strtoull(argv[11], 0, 10), direct = atoi(argv[12]);
   sync_every = strtoull(argv[13], 0, 10);
+  write_ns = atoll(argv[14]), fsync_ns = atoll(argv[15]), return_ns = atoll(argv[16]);
   if (!count || count > JOBS) return 2;
   char link[256], path[64];
   snprintf(path, sizeof path, "/sys/block/%s/device", disk + 5);

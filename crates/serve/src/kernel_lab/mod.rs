@@ -24,10 +24,13 @@ use std::rc::Rc;
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_lab::files::save;
 use wp_lab::machine::make_device;
+use wp_lab::profile::{PROFILES, Profile};
 use wp_lab::vtime::guest::compile;
+use wp_rt::CpuOp;
 
 use crate::drive::freeze::Loss;
 use crate::drive::{Drive, Log};
+use crate::vhost::cpu::Cpu;
 use crate::vhost::{Guest, Machine};
 use wp_medium::Medium;
 
@@ -108,6 +111,8 @@ pub struct Plan {
     /// Behind how many overwrites a thread calls sync(2), for a checkpoint or a commit in between;
     /// 0: never.
     pub sync: u64,
+    /// What the guest's CPU costs at each entry into the kernel, to a drive and back from one.
+    pub cpu: &'static Profile,
 }
 
 /// File systems whose mkfs is known.
@@ -131,6 +136,7 @@ impl Plan {
             ops: 4,
             direct: false,
             sync: 0,
+            cpu: &PROFILES[0],
         }
     }
 
@@ -155,7 +161,7 @@ impl Plan {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         Ok(format!(
             "cp /share/lab /run/lab; chmod +x /run/lab; uname -r > /share/version\n\
-             /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} {} \
+             /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} {} {} \
              > /share/cycles 2> /share/err\n\
              R=$?; dmesg > /share/messages\n\
              [ $R = 0 ] || cat /run/mkfs.out >> /share/err; exit $R\n",
@@ -170,7 +176,17 @@ impl Plan {
             self.jobs,
             u8::from(self.direct),
             self.sync,
+            self.calls(),
         ))
+    }
+
+    /// CPU time of a write, of an fsync's beginning and of its end, in nanoseconds.
+    fn calls(&self) -> String {
+        let costs = self.cpu.model().profile;
+        let entry = costs.get(CpuOp::Syscall);
+        let write = entry + costs.get(CpuOp::PageWrite);
+        let fsync = entry + costs.get(CpuOp::SyncStart);
+        format!("{write} {fsync} {}", costs.get(CpuOp::SyncEnd))
     }
 }
 
@@ -266,6 +282,10 @@ pub fn run(
     let bytes = drive.limits().sectors * SECTOR_BYTES;
     let left = watch(&mut drive, plan, share.join("version"));
     let mut machine = Machine::new();
+    let costs = plan.cpu.model().profile;
+    if !costs.is_zero() {
+        machine.charge(Cpu::new(costs));
+    }
     let [disk, control, calendar] = ["disk", "control", "calendar"].map(|s| scratch.join(s));
     machine.add(drive, &disk, 1).map_err(at)?;
     machine.add_control(&control).map_err(at)?;
@@ -305,6 +325,7 @@ pub fn run(
     report.kernel = read("version").trim().to_owned();
     compare(&mut report, &left, keep.images, plan, bytes)?;
     report.virtual_ns = guest.now().0;
+    report.charged = machine.charged();
     report.stopped = stopped;
     Ok(report)
 }

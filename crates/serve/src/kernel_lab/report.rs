@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::fsyncs::Fsyncs;
 use super::{Ours, Outcome};
+use crate::vhost::cpu::Charged;
 
 /// One power cut.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -92,6 +93,8 @@ pub struct Report {
     pub ops: u64,
     /// Its power cuts, in order.
     pub cycles: Vec<Cycle>,
+    /// What the guest's CPU was charged with at the border to the drive; `None`: it was free.
+    pub charged: Option<Charged>,
     /// What the fsyncs of our own file system take, where somebody has asked.
     pub ours_fsyncs: Option<Fsyncs>,
 }

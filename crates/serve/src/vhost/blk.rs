@@ -80,6 +80,18 @@ pub enum Wish {
     Say(Said),
 }
 
+impl Wish {
+    /// The requests that a drive has for it: (what, first sector, length in sectors); of others
+    /// none.
+    pub fn requests(&self) -> Vec<(What, Sector, u64)> {
+        match self {
+            Wish::Drive { what, at, sectors } => vec![(*what, *at, *sectors)],
+            Wish::Ranges(ranges) => ranges.iter().copied().filter(|r| r.2 > 0).collect(),
+            Wish::Id | Wish::Report(_) | Wish::Say(_) => Vec::new(),
+        }
+    }
+}
+
 /// Reads a request: what it wishes, and what is to be written. Errors: its parts do not lie in the
 /// guest's memory, or there is no room for a status: it cannot be answered.
 pub fn read(chain: &Chain) -> Result<(Wish, Vec<Slice>), String> {

@@ -138,7 +138,7 @@ impl Machine {
                 Turn::Drive(at) => {
                     guest.calendar.advance(at);
                     self.collect(at);
-                    for (device, ring) in self.take_due() {
+                    for (device, ring) in self.take_due(at) {
                         if !self.interrupt(guest, device, ring)? {
                             return Ok(Ended::Gone);
                         }

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits: [`super::real`] and [`super::external`] do, each with its own clock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,6 +16,7 @@ use wp_block::Status;
 
 use super::blk::{self, Said, Wish};
 use super::config;
+use super::cpu::{Charged, Cpu};
 use super::ring::Chain;
 use super::session::Session;
 use super::wire::{self, HEADER_BYTES, Header, MAX_FDS};
@@ -71,6 +72,19 @@ struct Flight {
     zoned: Option<What>,
 }
 
+/// A request of a guest whose CPU has not handed it over yet.
+struct Entering {
+    at: Time,
+    device: usize,
+    generation: u64,
+    ring: usize,
+    chain: Chain,
+    wish: Wish,
+    data: Vec<wp_medium::Slice>,
+    /// Bytes of it that are in our memory, or will be.
+    bytes: u64,
+}
+
 /// Where the control disk has the first drive's status.
 const STATUS: Sector = Sector(8);
 /// Sectors of the control disk.
@@ -85,8 +99,13 @@ pub struct Machine {
     /// Name in the drive -> name of the flight.
     parts: BTreeMap<u64, u64>,
     name: u64,
-    /// Queues in which something was given back: (device, queue).
-    due: BTreeSet<(usize, usize)>,
+    /// The guest's CPU, if it is charged.
+    cpu: Option<Cpu>,
+    /// What it has not handed over yet, in order of time.
+    entering: VecDeque<Entering>,
+    /// Queues in which something was given back, and when the guest is called for it: (device,
+    /// queue).
+    due: BTreeMap<(usize, usize), Time>,
     /// Queues of which no more was taken, as their device has enough in hand: (device, queue).
     full: BTreeSet<(usize, usize)>,
     /// Requests that could not be read, for reports.
@@ -113,7 +132,9 @@ impl Machine {
             flights: BTreeMap::new(),
             parts: BTreeMap::new(),
             name: 0,
-            due: BTreeSet::new(),
+            cpu: None,
+            entering: VecDeque::new(),
+            due: BTreeMap::new(),
             full: BTreeSet::new(),
             malformed: 0,
             complaints: Vec::new(),
@@ -177,6 +198,17 @@ impl Machine {
         Ok(())
     }
 
+    /// Charges the guest's CPU for what reaches the drives and what comes back. It has a meaning
+    /// for a guest in time travel only.
+    pub fn charge(&mut self, cpu: Cpu) {
+        self.cpu = Some(cpu);
+    }
+
+    /// What the guest's CPU was charged with.
+    pub fn charged(&self) -> Option<Charged> {
+        self.cpu.as_ref().map(Cpu::charged)
+    }
+
     /// Requests that could not be read so far.
     pub fn malformed(&self) -> u64 {
         self.malformed
@@ -206,10 +238,10 @@ impl Machine {
 
     /// When something happens next; not before `now`.
     pub fn next(&self, now: Time) -> Option<Time> {
-        if !self.due.is_empty() {
-            return Some(now);
-        }
-        self.drives.iter().filter_map(Drive::next).min().map(|at| at.max(now))
+        let drives = self.drives.iter().filter_map(Drive::next);
+        let calls = self.due.values().copied();
+        let entering = self.entering.front().map(|e| e.at);
+        drives.chain(calls).chain(entering).min().map(|at| at.max(now))
     }
 
     /// What to poll: (descriptor, device, queue of a kick).
@@ -283,12 +315,14 @@ impl Machine {
         self.full = others;
         let its: BTreeSet<(usize, usize)> = its;
         while self.devices[n].under_way > 0 {
-            let Some(at) = self.drives.iter().filter_map(Drive::next).min() else { break };
+            let entering = self.entering.front().map(|e| e.at);
+            let next = self.drives.iter().filter_map(Drive::next).chain(entering).min();
+            let Some(at) = next else { break };
             self.collect(at);
         }
         self.full.extend(its);
         // The queue loses the place where its guest is called.
-        for (device, ring) in self.take_due() {
+        for (device, ring) in self.take_due(Time::NEVER) {
             self.call(device, ring, false);
         }
     }
@@ -321,11 +355,49 @@ impl Machine {
             let Some((queue, memory)) = c.session.ring(ring) else { return };
             let Some(chain) = queue.pop(memory) else { return };
             match blk::read(&chain) {
-                Ok((wish, data)) => self.begin(n, ring, chain, wish, data, now),
+                Ok((wish, data)) => self.enter(n, ring, chain, wish, data, now),
                 Err(_) => {
                     self.malformed += 1;
-                    self.give_back(n, ring, &chain, 0);
+                    self.give_back(n, ring, &chain, 0, now);
                 }
+            }
+        }
+    }
+
+    /// A request is taken: it begins when the guest's CPU has handed it over.
+    fn enter(
+        &mut self,
+        device: usize,
+        ring: usize,
+        chain: Chain,
+        wish: Wish,
+        data: Vec<wp_medium::Slice>,
+        now: Time,
+    ) {
+        let of_drive = matches!(self.devices[device].target, Target::Drive(_));
+        let asked = wish.requests();
+        let (Some(cpu), true, Some(first)) = (&mut self.cpu, of_drive, asked.first()) else {
+            return self.begin(device, ring, chain, wish, data, now);
+        };
+        let at = cpu.hand_over(now, first.0);
+        let bytes = held(&asked);
+        let from = &mut self.devices[device];
+        from.under_way += 1;
+        from.in_hand += bytes;
+        let generation = from.generation;
+        let entering = Entering { at, device, generation, ring, chain, wish, data, bytes };
+        self.entering.push_back(entering);
+    }
+
+    /// Begins what the guest's CPU has handed over by `now`.
+    fn begin_entered(&mut self, now: Time) {
+        while self.entering.front().is_some_and(|e| e.at <= now) {
+            let Some(e) = self.entering.pop_front() else { return };
+            let device = &mut self.devices[e.device];
+            device.under_way -= 1;
+            device.in_hand -= e.bytes;
+            if device.generation == e.generation {
+                self.begin(e.device, e.ring, e.chain, e.wish, e.data, now);
             }
         }
     }
@@ -342,32 +414,34 @@ impl Machine {
     ) {
         let drive = match &mut self.devices[n].target {
             Target::Drive(drive) => *drive,
-            Target::Control { .. } => return self.control_disk(n, ring, &chain, wish, &data, now),
+            Target::Control { .. } => {
+                return self.control_disk(n, ring, &chain, wish, &data, now);
+            }
         };
-        let asked = match wish {
-            Wish::Drive { what, at, sectors } => vec![(what, at, sectors)],
-            Wish::Ranges(ranges) => ranges.into_iter().filter(|r| r.2 > 0).collect(),
+        let asked = wish.requests();
+        match wish {
             Wish::Id => {
                 let id = blk::id(self.drives[drive].name());
-                return self.say(n, ring, &chain, Said::Ok, &id);
+                return self.say(n, ring, &chain, Said::Ok, &id, now);
             }
             Wish::Report(at) => {
                 let drive = &self.drives[drive];
                 if drive.limits().zones.is_none() {
-                    return self.say(n, ring, &chain, Said::Unsupported, &[]);
+                    return self.say(n, ring, &chain, Said::Unsupported, &[], now);
                 }
                 let report = blk::report(&drive.zones(), at, blk::room(&chain));
-                return self.say(n, ring, &chain, Said::Ok, &report);
+                return self.say(n, ring, &chain, Said::Ok, &report, now);
             }
-            Wish::Say(said) => return self.say(n, ring, &chain, said, &[]),
-        };
-        if asked.is_empty() {
-            return self.say(n, ring, &chain, Said::Ok, &[]);
+            Wish::Say(said) => return self.say(n, ring, &chain, said, &[], now),
+            Wish::Drive { .. } | Wish::Ranges(_) if asked.is_empty() => {
+                return self.say(n, ring, &chain, Said::Ok, &[], now);
+            }
+            Wish::Drive { .. } | Wish::Ranges(_) => {}
         }
         self.name += 1;
         let flight = self.name;
         let zoned = self.drives[drive].limits().zones.map(|_| asked[0].0);
-        let bytes = asked.iter().map(|(what, _, sectors)| held(*what, *sectors)).sum();
+        let bytes = held(&asked);
         let device = &mut self.devices[n];
         device.under_way += 1;
         device.in_hand += bytes;
@@ -416,7 +490,7 @@ impl Machine {
                 if let Target::Control { answer } = &mut self.devices[n].target {
                     *answer = text.into_bytes();
                 }
-                self.say(n, ring, chain, Said::Ok, &[]);
+                self.say(n, ring, chain, Said::Ok, &[], now);
             }
             Wish::Drive { what: What::Read, at, .. } => {
                 let mut text = match (&self.devices[n].target, at) {
@@ -425,26 +499,33 @@ impl Machine {
                     _ => Vec::new(),
                 };
                 text.resize(blk::room(chain), 0);
-                self.say(n, ring, chain, Said::Ok, &text);
+                self.say(n, ring, chain, Said::Ok, &text, now);
             }
-            Wish::Drive { what: What::Flush, .. } => self.say(n, ring, chain, Said::Ok, &[]),
-            Wish::Id => self.say(n, ring, chain, Said::Ok, &blk::id("control")),
-            _ => self.say(n, ring, chain, Said::Unsupported, &[]),
+            Wish::Drive { what: What::Flush, .. } => self.say(n, ring, chain, Said::Ok, &[], now),
+            Wish::Id => self.say(n, ring, chain, Said::Ok, &blk::id("control"), now),
+            _ => self.say(n, ring, chain, Said::Unsupported, &[], now),
         }
     }
 
     /// Answers a request at once.
-    fn say(&mut self, n: usize, ring: usize, chain: &Chain, said: Said, bytes: &[u8]) {
+    fn say(&mut self, n: usize, ring: usize, chain: &Chain, said: Said, bytes: &[u8], now: Time) {
         let written = blk::write_bytes(chain, said, bytes);
-        self.give_back(n, ring, chain, written);
+        self.give_back(n, ring, chain, written, now);
     }
 
     /// Gives a request back to the guest, which is called later.
-    fn give_back(&mut self, n: usize, ring: usize, chain: &Chain, written: u32) {
-        let Some(c) = &mut self.devices[n].connection else { return };
+    fn give_back(&mut self, n: usize, ring: usize, chain: &Chain, written: u32, now: Time) {
+        let device = &mut self.devices[n];
+        let Some(c) = &mut device.connection else { return };
         let Some((queue, memory)) = c.session.ring(ring) else { return };
-        if queue.give_back(memory, chain.head_index(), written) {
-            self.due.insert((n, ring));
+        let calls = queue.give_back(memory, chain.head_index(), written);
+        let wakes = calls && !self.due.contains_key(&(n, ring));
+        let at = match (&mut self.cpu, &device.target) {
+            (Some(cpu), Target::Drive(_)) => cpu.take_back(now, wakes),
+            _ => now,
+        };
+        if wakes {
+            self.due.insert((n, ring), at);
         }
     }
 
@@ -475,17 +556,24 @@ impl Machine {
                     (said, _) => said,
                 };
                 let written = blk::write(&f.chain, said, &answer.data, answer.appended);
-                self.give_back(f.device, f.ring, &f.chain, written);
+                self.give_back(f.device, f.ring, &f.chain, written, now);
             }
         }
+        self.begin_entered(now);
         for (n, ring) in std::mem::take(&mut self.full) {
             self.pump(n, ring, now);
         }
     }
 
-    /// The queues that are due to be called, and no more are.
-    pub(super) fn take_due(&mut self) -> BTreeSet<(usize, usize)> {
-        std::mem::take(&mut self.due)
+    /// The queues that are to be called by `now`, and are due no more.
+    pub(super) fn take_due(&mut self, now: Time) -> Vec<(usize, usize)> {
+        let mut called = Vec::new();
+        self.due.retain(|queue, at| {
+            let is_due = *at <= now;
+            called.extend(is_due.then_some(*queue));
+            !is_due
+        });
+        called
     }
 
     /// Calls the guest's attention to a queue. Returns the channel on which it will say that it has
@@ -511,12 +599,13 @@ impl Machine {
     }
 }
 
-/// Bytes of a request that are in our memory until it is done.
-fn held(what: What, sectors: u64) -> u64 {
-    match what {
+/// Bytes of requests that are in our memory until they are done.
+fn held(asked: &[(What, Sector, u64)]) -> u64 {
+    let of = |what, sectors| match what {
         What::Read | What::Write | What::Zone(ZoneOp::Append) => sectors * SECTOR_BYTES,
         _ => 0,
-    }
+    };
+    asked.iter().map(|(what, _, sectors)| of(*what, *sectors)).sum()
 }
 
 impl Default for Machine {

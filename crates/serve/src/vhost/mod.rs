@@ -13,6 +13,7 @@
 
 pub mod blk;
 mod config;
+pub mod cpu;
 mod external;
 mod machine;
 mod memory;

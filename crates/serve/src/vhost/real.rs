@@ -53,7 +53,7 @@ impl Machine {
             } else {
                 self.collect(now);
             }
-            for (device, ring) in self.take_due() {
+            for (device, ring) in self.take_due(Time::NEVER) {
                 self.call(device, ring, false);
             }
             let connected = self.devices.iter().any(|d| d.connection.is_some());

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use wp_base::Time;
+use wp_lab::profile::Profile;
 use wp_serve::Clock;
 use wp_serve::control::Speaker;
+use wp_serve::vhost::cpu::Cpu;
 use wp_serve::vhost::{Ended, Guest, Machine};
 
 use super::{DriveArgs, clock, drive, end, interrupt, ready, summary};
@@ -37,6 +39,10 @@ pub struct Args {
     /// A User-Mode Linux guest takes its time here (time-travel=ext:PATH).
     #[arg(long, value_name = "PATH", required_if_eq("clock", "external"))]
     calendar: Option<PathBuf>,
+    /// With the external clock: what the guest's CPU costs for each request and each answer, a
+    /// profile of `list cpus`.
+    #[arg(long, value_name = "PROFILE", default_value = "free", requires = "calendar")]
+    cpu: String,
     /// A small disk through which the guest itself says freeze and thaw: it writes a line to its
     /// first sector and reads the answer there.
     #[arg(long, value_name = "SOCKET")]
@@ -75,8 +81,14 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
             "--control-disk SOCKET, or --do LINE",
         ));
     }
+    let cpu = Profile::find(&a.cpu);
+    let cpu = cpu.map_err(|e| out.fail(Exit::Usage, "cpu", &e, "writepath list cpus"))?;
     let kind = if external { None } else { Some(clock(&a.clock, out)?) };
     let mut machine = machine(a, out)?;
+    let costs = cpu.model().profile;
+    if !costs.is_zero() {
+        machine.charge(Cpu::new(costs));
+    }
     for line in &a.first {
         let (answer, _) = machine.control(Time(0), line, Speaker::Host);
         if answer.contains("\"ok\":false") {
@@ -106,7 +118,15 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
                 Ended::Asleep => "the guest sleeps for ever",
                 Ended::Interrupted => "interrupted",
             });
-            "durations to the nanosecond: the guest's CPU takes no time, waiting for a drive does"
+            how["cpu"] = json!({ "profile": a.cpu, "charged": machine.charged() });
+            match machine.charged() {
+                None => {
+                    "durations to the nanosecond: the guest's CPU takes no time, waiting for a drive does"
+                }
+                Some(_) => {
+                    "durations to the nanosecond: the guest's CPU takes time for requests and answers"
+                }
+            }
         }
         (None, None) => {
             let message = "--clock external needs --calendar";
