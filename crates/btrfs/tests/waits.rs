@@ -208,3 +208,57 @@ fn calls_wait_as_often_as_linux_does() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert_nothing_lives();
 }
+
+/// Runs `calls` on a new file system; what it has timed.
+fn timed<F, T>(setup: &Setup, calls: F) -> Vec<(String, u64)>
+where
+    F: FnOnce(Timed) -> T + 'static,
+    T: Future<Output = Timed>,
+{
+    let w = World::fresh(setup);
+    let vfs = w.mount(setup).expect("mounts");
+    let (rt, v, part) = (w.rt.clone(), vfs.clone(), w.part.clone());
+    let got = w.run(async move {
+        v.sync().await.expect("syncs");
+        let from = rt.now();
+        part.flush().await.expect("flushes");
+        let latency = rt.now().since(from).0;
+        calls(Timed { v, rt, calls: Vec::new(), latency }).await.calls
+    });
+    w.unmount(&vfs);
+    w.judge(setup, "timed");
+    drop(vfs);
+    w.end();
+    got
+}
+
+fn assert_waits(got: &[(String, u64)], want: &[(&str, u64)]) {
+    let got: Vec<(&str, u64)> = got.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+    assert_eq!(got, want);
+    assert_nothing_lives();
+}
+
+/// Counts beside Linux 6.12 in a guest (`writepath kernels random --program`).
+#[test]
+fn what_replaces_a_file_and_what_is_written_after_a_cut_is_on_its_way_before_the_fsync() {
+    let got = timed(&Setup::new(), |mut t| async move {
+        let v = t.v.clone();
+        let a = v.open("a", OpenFlags::CREATE, 0o644).await.expect("opens");
+        let b = v.open("b", OpenFlags::CREATE, 0o644).await.expect("opens");
+        t.write(a, 0, 1).await;
+        t.fsync("new", a).await;
+        t.write(b, 0, 2).await;
+        v.rename("b", "a").await.expect("renames");
+        t.rt.sleep(Span::millis(3)).await;
+        t.fsync("replacing", b).await;
+        let flags = OpenFlags { truncate: true, ..OpenFlags::CREATE };
+        let c = v.open("a", flags, 0o644).await.expect("opens");
+        t.write(c, 0, 3).await;
+        let s = v.clone();
+        t.time("close", s.close(c)).await.expect("closes");
+        t.rt.sleep(Span::millis(3)).await;
+        t.fsync("cut", b).await;
+        t
+    });
+    assert_waits(&got, &[("new", 4), ("replacing", 3), ("close", 0), ("cut", 3)]);
+}

@@ -47,6 +47,9 @@ pub(super) struct Inode {
     /// The transaction that changed it last, in any way that an fsync has to see.
     pub last_trans: Cell<u64>,
     pub logged: Logged,
+    /// It was cut to nothing: what is written then is sent when it is closed
+    /// (`BTRFS_INODE_FLUSH_ON_CLOSE`).
+    pub flush_on_close: Cell<bool>,
     /// It was deleted.
     pub is_gone: Cell<bool>,
     /// Direct I/O under way.
@@ -178,6 +181,7 @@ impl Btrfs {
             ordered: RefCell::default(),
             ordered_done: WaitQueue::new(rt, "btrfs ordered extent"),
             next_index: Cell::new(if is_new { crate::items::INDEX_START } else { 0 }),
+            flush_on_close: Cell::new(false),
             is_gone: Cell::new(false),
             logged: Logged::default(),
             dio: Cell::new(0),

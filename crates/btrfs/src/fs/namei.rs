@@ -361,6 +361,11 @@ impl Btrfs {
             Some(old) => Some(old.lock.lock().await),
             None => None,
         };
+        // What replaces a file that has something is sent now, not with the commit.
+        let replaced = old.as_ref().filter(|old| old.ino != moved.ino);
+        if moved.is_file() && replaced.is_some_and(|old| old.size() > 0) {
+            self.start_flush(&moved).await;
+        }
         // Names, references and inodes of both, directories, orphan.
         let p = self.reserve(11).await?;
         let (moved, again) = self.check_rename(from, to)?;

@@ -203,11 +203,20 @@ impl FileSystem for Mounted {
         let Some(n) = inode.opens.get().checked_sub(1) else {
             return Call::now(Err(FsError::BadFile));
         };
-        inode.opens.set(n);
-        if n > 0 || inode.nlink() > 0 || !self.0.is_mounted.get() {
+        if !self.0.is_mounted.get() {
+            inode.opens.set(n);
+            return Call::now(Ok(()));
+        }
+        let flushes = inode.flush_on_close.take() && inode.map.has_dirty();
+        if !flushes && (n > 0 || inode.nlink() > 0) {
+            inode.opens.set(n);
             return Call::now(Ok(()));
         }
         Call::later(async move {
+            if flushes {
+                self.0.start_flush(&inode).await;
+            }
+            inode.opens.set(inode.opens.get().saturating_sub(1));
             match self.0.put(&inode).await {
                 // The next mount deletes it.
                 Err(FsError::NoSpace | FsError::ReadOnly) => Ok(()),

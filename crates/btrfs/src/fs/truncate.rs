@@ -68,6 +68,9 @@ impl Btrfs {
             let done = self.must(|c| self.update_inode(c, inode));
             return self.settled(done).await;
         }
+        if size == 0 {
+            inode.flush_on_close.set(true);
+        }
         inode.set_size(size);
         let within = size % BLOCK;
         // The rest of the last block reads as zero, if it is in memory; the device keeps it.

@@ -448,6 +448,13 @@ impl Btrfs {
         out.map(|_| ())
     }
 
+    /// Sends what was written of a file, and waits for nothing; what fails is told to who syncs it.
+    /// `filemap_flush`.
+    pub(super) async fn start_flush(&self, inode: &Rc<Inode>) {
+        let wbc = WbControl { sync: false, ..WbControl::sync_all() };
+        let _ = inode.map.writepages(&wbc).await;
+    }
+
     /// Sends all that was written and waits until items lead to it; what fails is told by files.
     pub(super) async fn write_all_data(&self) {
         let all: Vec<Rc<Inode>> = self.inodes.borrow().values().cloned().collect();
