@@ -415,6 +415,11 @@ impl Mapping {
         if self.error.get() { Err(FsError::Io) } else { Ok(()) }
     }
 
+    /// Has a write failed that nobody was told of?
+    pub fn has_error(&self) -> bool {
+        self.error.get()
+    }
+
     /// Waits until nothing is under writeback.
     pub async fn settle(&self) {
         while self.writeback.get() > 0 {

@@ -235,7 +235,7 @@ impl Btrfs {
                 b.wait_clear(BufFlag::Writeback).await;
             }
         }
-        inode.map.wait_and_keep_error().await
+        if inode.map.has_error() { Err(FsError::Io) } else { Ok(()) }
     }
 
     /// Sends what was written of `from..to`, and waits until items lead to it. Errors: `Io` if a
@@ -252,7 +252,7 @@ impl Btrfs {
         let range = (from / BLOCK, (to - 1) / BLOCK);
         let wbc = WbControl { range, ..WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
-        let arrived = inode.map.wait_and_keep_error().await;
+        let arrived = self.wait_blocks(inode, range).await;
         self.wait_ordered(inode, from, to).await;
         written.and(arrived)
     }
