@@ -262,3 +262,32 @@ fn what_replaces_a_file_and_what_is_written_after_a_cut_is_on_its_way_before_the
     });
     assert_waits(&got, &[("new", 4), ("replacing", 3), ("close", 0), ("cut", 3)]);
 }
+
+#[test]
+fn a_hole_is_logged_without_all_that_the_file_has() {
+    let got = timed(&Setup::new(), |mut t| async move {
+        let v = t.v.clone();
+        let fd = v.open("c", OpenFlags::CREATE, 0o644).await.expect("opens");
+        for n in 0..4 {
+            t.write(fd, n * 4096, n).await;
+        }
+        t.fsync("new", fd).await;
+        t.rt.sleep(Span::millis(3)).await;
+        v.fallocate(fd, Reserve::Punch, 4096, 4096).await.expect("makes a hole");
+        t.write(fd, 4096, 5).await;
+        t.fsync("hole", fd).await;
+        // The extent has arrived after it was logged, and is logged once more.
+        t.fsync("again", fd).await;
+        t.fsync("clean", fd).await;
+        // What is on its way elsewhere is not waited for.
+        let flags = OpenFlags { truncate: true, ..OpenFlags::CREATE };
+        let other = v.open("c", flags, 0o644).await.expect("opens");
+        t.write(other, 0, 7).await;
+        v.close(other).await.expect("closes");
+        let s = v.clone();
+        t.time("elsewhere", s.fallocate(fd, Reserve::Punch, 16384, 4096)).await.expect("no hole");
+        t
+    });
+    let want = [("new", 4), ("hole", 4), ("again", 3), ("clean", 0), ("elsewhere", 0)];
+    assert_waits(&got, &want);
+}

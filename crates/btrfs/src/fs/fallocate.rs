@@ -159,6 +159,7 @@ impl Btrfs {
         if from / BLOCK == (to - 1) / BLOCK && to - from < BLOCK {
             if from < end {
                 self.zero_part(inode, from, to).await?;
+                return self.zeroed(inode).await;
             }
             return Ok(());
         }
@@ -168,13 +169,27 @@ impl Btrfs {
         if from == was {
             a = self.behind_hole(inode, a).await?;
             if a >= to {
-                return Ok(());
+                return if from < end { self.zeroed(inode).await } else { Ok(()) };
             }
         }
+        let mut has_zeroed = from < end;
         if b < to && to < end && self.behind_hole(inode, b).await? == b {
             self.zero_part(inode, b, to).await?;
+            has_zeroed = true;
         }
-        self.drop_range(inode, a, b).await
+        if a < b {
+            return self.drop_range(inode, a, b).await;
+        }
+        if has_zeroed { self.zeroed(inode).await } else { Ok(()) }
+    }
+
+    /// A hole that took parts of blocks only: an fsync has to see that the inode has changed.
+    /// `truncated_block` of `btrfs_punch_hole`.
+    async fn zeroed(&self, inode: &Rc<Inode>) -> FsResult<()> {
+        self.stamp(inode, true);
+        let _p = self.reserve(1).await?;
+        let done = self.must(|c| self.update_inode(c, inode));
+        self.settled(done).await
     }
 
     /// `at`, or where the hole ends that it lies in. `find_first_non_hole`.
@@ -216,7 +231,7 @@ impl Btrfs {
         }
         self.write_ordered(inode, from, to).await?;
         self.drop_blocks(inode, from / BLOCK, to / BLOCK).await;
-        inode.logged.full_sync.set(true);
+        let end = inode.size().next_multiple_of(BLOCK);
         let mut at = from;
         while at < to {
             let _p = self.reserve_removal(3).await?;
@@ -235,6 +250,12 @@ impl Btrfs {
             let done = self.must(|c| {
                 let dropped = c.drop_extents(self.tree, inode.ino, at, stop)?;
                 inode.add_bytes(0, dropped);
+                self.stamp(inode, true);
+                // The hole is for the next fsync to log (`fill_holes`), without all the others.
+                if at < end {
+                    let transid = c.transid_begun()?;
+                    self.note_modified(inode, at, stop.min(end), transid);
+                }
                 self.update_inode(c, inode)
             });
             self.settled(done).await?;

@@ -73,6 +73,8 @@ impl Btrfs {
         let is_done =
             (is_idle && self.is_in_log(inode)) || (is_committed && (full_sync || is_idle));
         if is_done && !is_moved {
+            // A commit has all that was changed, for whatever reason it was set.
+            inode.logged.full_sync.set(false);
             return Ok(());
         }
         if !site::FSYNC_COMMIT.on() {

@@ -99,11 +99,21 @@ impl Log<'_> {
         }
         let end = inode.size().next_multiple_of(BLOCK);
         let parts = self.c.parts(self.fs.tree, inode.ino, end, u64::MAX)?;
+        let mut behind = end;
+        let mut has_dropped = false;
         for p in parts.into_iter().filter(FilePart::is_prealloc) {
             if p.start >= end {
+                if !has_dropped {
+                    // What an earlier fsync has logged there may be a hole now.
+                    has_dropped = true;
+                    self.c.drop_extents(self.log, inode.ino, behind.min(p.start), u64::MAX)?;
+                }
                 self.put_part(inode, &p)?;
-            } else if self.fs.opts.mend.space {
-                self.put_part(inode, &p.behind(end))?;
+            } else {
+                behind = behind.max(p.end);
+                if self.fs.opts.mend.space {
+                    self.put_part(inode, &p.behind(end))?;
+                }
             }
         }
         Ok(())
