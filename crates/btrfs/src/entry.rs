@@ -56,6 +56,7 @@ const OPTIONS: &[OptionSpec] = &[
         "rules of logs that 6.12 has not: nameless+renamed+…, or all (docs/testing.md)",
     ),
     option("commit", When::Mount, "30", "seconds from a transaction's begin to its commit"),
+    option("hz", When::Mount, "250", "timer ticks a second"),
 ];
 
 /// btrfs.
@@ -155,6 +156,10 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             0 => return Err(FsError::Invalid("commit: seconds, at least 1")),
             n => u64::from(n),
         };
+        let hz = u64::from(number(o, "hz", "hz: timer ticks a second")?);
+        if !(100..=1000).contains(&hz) || 1000 % hz != 0 {
+            return Err(FsError::Invalid("hz: 100, 125, 200, 250, 500 or 1000"));
+        }
         let subvolume = match (o.get("subvol", OPTIONS), o.get("subvolid", OPTIONS)) {
             (None | Some(""), None | Some("")) => Subvolume::Default,
             (Some(path), None | Some("")) => Subvolume::Path(path.to_owned()),
@@ -177,7 +182,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             max_inline: number(o, "max_inline", "max_inline: bytes")?.into(),
             commit_secs,
             epoch_secs: env.epoch_secs,
-            writeback: WbPolicy { wheel_timers: true, ..WbPolicy::default() },
+            writeback: WbPolicy { hz, ..MountOptions::default().writeback },
         };
         let fs = Btrfs::mount(&env.rt, env.part.clone(), options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));

@@ -291,3 +291,29 @@ fn a_hole_is_logged_without_all_that_the_file_has() {
     let want = [("new", 4), ("hole", 4), ("again", 3), ("clean", 0), ("elsewhere", 0)];
     assert_waits(&got, &want);
 }
+
+#[test]
+fn space_that_is_there_begins_no_transaction_in_the_tick_of_the_last_write() {
+    let got = timed(&Setup::new(), |mut t| async move {
+        let v = t.v.clone();
+        let fd = v.open("c", OpenFlags::CREATE, 0o644).await.expect("opens");
+        let tick = 4_000_000;
+        let next = (t.rt.now().0 / tick + 1) * tick;
+        t.rt.sleep_until(wp_base::Time(next)).await;
+        t.write(fd, 0, 1).await;
+        let how = Reserve::Space { keep_size: false };
+        let s = v.clone();
+        t.time("written", s.syncfs(fd)).await.expect("syncs");
+        v.fallocate(fd, how, 0, 4096).await.expect("is there");
+        let s = v.clone();
+        t.time("same tick", s.syncfs(fd)).await.expect("syncs");
+        t.rt.sleep(Span::millis(5)).await;
+        v.fallocate(fd, how, 0, 4096).await.expect("is there");
+        let s = v.clone();
+        t.time("later", s.syncfs(fd)).await.expect("syncs");
+        t
+    });
+    let waits: Vec<bool> = got.iter().map(|(_, n)| *n > 0).collect();
+    assert_eq!(waits, [true, false, true], "{got:?}");
+    assert_nothing_lives();
+}

@@ -341,8 +341,11 @@ async fn serve(rt: Rt, fs: Weak<Btrfs>, wake: Rc<WaitQueue>) {
             }
         }
         up.wake_cleaner();
+        let ticks = up.ticks();
         drop(up);
+        let now = ticks.at(rt.now());
+        let alarm = ticks.time(ticks.fires(now, now + ticks.of(Span::secs(delay))));
         // Woken at the end alone.
-        wait_timeout(&wake, Span::secs(delay)).await;
+        wait_timeout(&wake, alarm.since(rt.now())).await;
     }
 }

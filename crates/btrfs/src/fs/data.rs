@@ -70,7 +70,7 @@ impl Btrfs {
     ) -> FsResult<()> {
         self.stamp(inode, true);
         let size = inode.size();
-        if offset / BLOCK * BLOCK > size {
+        if offset > size {
             self.expand(inode, size, end.next_multiple_of(BLOCK)).await?;
         }
         Ok(())

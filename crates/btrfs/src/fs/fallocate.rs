@@ -63,8 +63,17 @@ impl Btrfs {
         }
     }
 
-    /// New times, in the tree as well. `file_modified`.
+    /// New times, in the tree as well; within the tick of the last ones nothing is changed, and no
+    /// transaction begins. `file_modified`, `inode_needs_update_time`.
     async fn modified(&self, inode: &Rc<Inode>) -> FsResult<()> {
+        let now = self.time();
+        let is_new = {
+            let item = inode.item.borrow();
+            item.mtime != now || item.ctime != now
+        };
+        if !is_new {
+            return Ok(());
+        }
         let _p = self.reserve(1).await?;
         self.stamp(inode, true);
         let done = self.must(|c| self.update_inode(c, inode));

@@ -210,7 +210,8 @@ impl Btrfs {
         item.size = inode.disk_size.get().into();
         self.note_change(inode, transid);
         c.update_inode(self.tree, inode.ino, &item)?;
-        c.touch_root(self.tree, self.time())
+        // `btrfs_update_root_times` looks at the clock itself, not at the tick.
+        c.touch_root(self.tree, self.time_of(self.rt.now()))
     }
 
     /// New times of a change: of the inode, and if `modified` of its contents.

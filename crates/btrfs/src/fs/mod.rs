@@ -38,11 +38,11 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use wp_base::event::Flags;
-use wp_base::{FsError, FsResult, Sector};
+use wp_base::{FsError, FsResult, Sector, Time};
 use wp_block::{Bio, Partition};
 use wp_cache::{WbPolicy, Writeback};
 use wp_medium::{MediumView, Slice};
-use wp_rt::{Lock, Rt};
+use wp_rt::{Lock, Rt, Ticks};
 
 use crate::core::Core;
 use crate::disk::Timespec;
@@ -121,7 +121,7 @@ impl Default for MountOptions {
             max_inline: 2048,
             commit_secs: 30,
             epoch_secs: 0,
-            writeback: WbPolicy::default(),
+            writeback: WbPolicy { wheel_timers: true, ..WbPolicy::default() },
         }
     }
 }
@@ -176,8 +176,19 @@ impl Btrfs {
         self.me.upgrade().expect("who calls holds it")
     }
 
+    /// The time as inodes have it: at the tick. `current_time`.
     fn time(&self) -> Timespec {
-        let now = self.rt.now();
+        let ticks = self.ticks();
+        self.time_of(ticks.time(ticks.at(self.rt.now())))
+    }
+
+    fn ticks(&self) -> Ticks {
+        let WbPolicy { hz, wheel_timers, .. } = self.opts.writeback;
+        Ticks { hz, wheel: wheel_timers }
+    }
+
+    /// A time of the machine as one of the calendar.
+    fn time_of(&self, now: Time) -> Timespec {
         let secs = self.opts.epoch_secs.saturating_add_unsigned(now.secs());
         Timespec { sec: secs.cast_unsigned().into(), nsec: now.subsec_nanos().into() }
     }
