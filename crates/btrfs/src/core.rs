@@ -333,6 +333,11 @@ impl<'a> Core<'a> {
 
     // Blocks.
 
+    /// Tree blocks that were changed and not sent, those of logs as well.
+    pub fn dirty_blocks(&self) -> usize {
+        self.blocks.dirty.len() + self.blocks.dirty_log.len()
+    }
+
     /// A tree block that is in memory.
     pub fn node(&self, bytenr: u64) -> FsResult<NodeRef<'_>> {
         self.blocks.map.get(&bytenr).map(|b| NodeRef::trusted(b)).ok_or_else(|| gone(bytenr))

@@ -57,6 +57,12 @@ const OPTIONS: &[OptionSpec] = &[
     ),
     option("commit", When::Mount, "30", "seconds from a transaction's begin to its commit"),
     option("hz", When::Mount, "250", "timer ticks a second"),
+    option(
+        "others_wrote",
+        When::Mount,
+        "0",
+        "blocks that other devices wrote just before, as mkfs does",
+    ),
 ];
 
 /// btrfs.
@@ -160,6 +166,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         if !(100..=1000).contains(&hz) || 1000 % hz != 0 {
             return Err(FsError::Invalid("hz: 100, 125, 200, 250, 500 or 1000"));
         }
+        let others_wrote = number(o, "others_wrote", "others_wrote: blocks")?.into();
         let subvolume = match (o.get("subvol", OPTIONS), o.get("subvolid", OPTIONS)) {
             (None | Some(""), None | Some("")) => Subvolume::Default,
             (Some(path), None | Some("")) => Subvolume::Path(path.to_owned()),
@@ -182,7 +189,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             max_inline: number(o, "max_inline", "max_inline: bytes")?.into(),
             commit_secs,
             epoch_secs: env.epoch_secs,
-            writeback: WbPolicy { hz, ..MountOptions::default().writeback },
+            writeback: WbPolicy { hz, others_wrote, ..MountOptions::default().writeback },
         };
         let fs = Btrfs::mount(&env.rt, env.part.clone(), options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));

@@ -317,3 +317,23 @@ fn space_that_is_there_begins_no_transaction_in_the_tick_of_the_last_write() {
     assert_eq!(waits, [true, false, true], "{got:?}");
     assert_nothing_lives();
 }
+
+/// `wb_over_bg_thresh`: where others have written and it has not, a file system has no share of the
+/// limit, and its flusher sends what is five seconds old.
+#[test]
+fn who_has_written_nothing_for_long_has_no_share_of_the_limit() {
+    for (others_wrote, want) in [(0, 4), (1246, 3)] {
+        let mut setup = Setup::new();
+        setup.mount.writeback.others_wrote = others_wrote;
+        let got = timed(&setup, |mut t| async move {
+            let v = t.v.clone();
+            t.rt.sleep(Span::secs(30)).await;
+            let fd = v.open("f", OpenFlags::CREATE, 0o644).await.expect("opens");
+            t.write(fd, 0, 1).await;
+            t.rt.sleep(Span::secs(6)).await;
+            t.fsync("fsync", fd).await;
+            t
+        });
+        assert_waits(&got, &[("fsync", want)]);
+    }
+}

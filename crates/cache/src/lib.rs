@@ -18,6 +18,7 @@ mod dirty_list;
 mod errseq;
 mod index;
 mod mapping;
+mod share;
 pub mod site;
 mod tags;
 mod writeback;

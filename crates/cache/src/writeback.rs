@@ -19,6 +19,7 @@ use wp_rt::{Completion, Rt, Ticks, WaitQueue};
 use crate::dirty_list::DirtyList;
 use crate::errseq::ErrSeq;
 use crate::mapping::{Mapping, WbControl};
+use crate::share::Share;
 
 /// Blocks that one mapping may write before the next one has its turn (`MAX_WRITEBACK_PAGES`).
 const CHUNK_BLOCKS: u64 = 1024;
@@ -46,6 +47,12 @@ pub struct WbPolicy {
     pub background_blocks: u64,
     /// Dirty blocks above which writers wait (`dirty_ratio`).
     pub dirty_blocks: u64,
+    /// Blocks that other devices had written shortly before. The background limit is shared by what
+    /// each has written lately: where others have, a device that has written nothing for some
+    /// seconds has no part of it, and its flusher writes at its next look all that is dirty
+    /// (`wb_over_bg_thresh`). To the flusher a file system can be a device of its own, beside the
+    /// block device through which mkfs wrote (`super_setup_bdi`).
+    pub others_wrote: u64,
 }
 
 impl Default for WbPolicy {
@@ -61,6 +68,7 @@ impl Default for WbPolicy {
             // 10 % and 20 % of the 6 GB of the paper's PC, in 4 KiB blocks.
             background_blocks: 157_000,
             dirty_blocks: 314_000,
+            others_wrote: 0,
         }
     }
 }
@@ -92,6 +100,10 @@ pub struct Writeback {
     files_writeback: Cell<u64>,
     /// Blocks ever sent to be written.
     nr_written: Cell<u64>,
+    /// Dirty blocks that are in no mapping.
+    dirty_elsewhere: Cell<u64>,
+    /// `None`: no others have written.
+    share: Option<Share>,
     /// Failed writes of any of its mappings (`s_wb_err`).
     errors: ErrSeq,
     room: WaitQueue,
@@ -104,7 +116,11 @@ pub struct Writeback {
 impl Writeback {
     /// A flusher for what lies on `part`, with its task started.
     pub fn new(rt: &Rt, part: Partition, policy: WbPolicy) -> Rc<Writeback> {
+        let ticks = Ticks { hz: policy.hz, wheel: policy.wheel_timers };
         let wb = Rc::new(Writeback {
+            dirty_elsewhere: Cell::new(0),
+            share: (policy.others_wrote > 0)
+                .then(|| Share::new(ticks, ticks.at(rt.now()), policy.others_wrote)),
             rt: rt.clone(),
             part,
             dirty: RefCell::default(),
@@ -204,6 +220,7 @@ impl Writeback {
 
     pub(crate) fn account_written(&self, blocks: u64, device: bool) {
         self.nr_writeback.set(self.nr_writeback.get() - blocks);
+        self.note_written(blocks);
         if !device {
             self.files_writeback.set(self.files_writeback.get() - blocks);
         }
@@ -211,6 +228,25 @@ impl Writeback {
             self.idle.wake_all();
         }
         self.room.wake_all();
+    }
+
+    /// So many blocks have arrived that are in no mapping of its own.
+    pub fn note_written(&self, blocks: u64) {
+        if let Some(share) = &self.share {
+            share.add(self.jiffies(), blocks);
+        }
+    }
+
+    /// So many blocks are dirty that are in no mapping: they count against the share.
+    pub fn set_dirty_elsewhere(&self, blocks: u64) {
+        self.dirty_elsewhere.set(blocks);
+    }
+
+    /// Is more dirty than the device's share of the background limit? `wb_over_bg_thresh`.
+    fn is_over_share(&self) -> bool {
+        let Some(share) = &self.share else { return false };
+        let dirty = self.nr_dirty.get() + self.dirty_elsewhere.get();
+        dirty > share.of(self.policy.background_blocks, self.jiffies())
     }
 
     /// Puts a mapping that has just become dirty on the list, and sets the alarm if it is the
@@ -374,6 +410,9 @@ impl Writeback {
                     self.pass(Some(limit), None).await;
                 }
             }
+        }
+        if self.is_over_share() {
+            self.pass(None, None).await;
         }
         if self.nr_dirty.get() > self.policy.background_blocks {
             let before = (self.nr_dirty.get(), self.nr_written.get());

@@ -9,10 +9,12 @@ use std::rc::{Rc, Weak};
 use wp_base::event::{Class, Event, FS_ASKED, FS_BEGIN, FS_END, Flags};
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_block::{Bio, InFlight};
+use wp_cache::{Fut, Mapping, WbControl, WbOps};
 use wp_medium::Slice;
 use wp_rt::{Completion, CpuOp, Lock, Rt, WaitQueue, wait_timeout};
 
 use crate::core::Core;
+use crate::disk::wide;
 use crate::site;
 use crate::trans::{Plan, PlanBlock};
 
@@ -87,23 +89,66 @@ impl Commits {
     }
 }
 
+/// What sends tree blocks for the flusher. `btree_aops`.
+pub(super) struct TreeWriter(Weak<Btrfs>);
+
+impl TreeWriter {
+    pub fn new(fs: &Weak<Btrfs>, trees: &Mapping) -> Rc<TreeWriter> {
+        let writer = Rc::new(TreeWriter(fs.clone()));
+        let ops: Rc<dyn WbOps> = writer.clone();
+        trees.set_ops(Rc::downgrade(&ops));
+        writer
+    }
+}
+
+impl WbOps for TreeWriter {
+    /// It has no blocks of its own.
+    fn writepages<'a>(&'a self, _: &'a Rc<Mapping>, _: &'a WbControl) -> Fut<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn write_inode<'a>(&'a self, _: &'a Rc<Mapping>) -> Option<Fut<'a, ()>> {
+        let fs = self.0.upgrade().filter(|fs| !fs.has_failed.get())?;
+        Some(Box::pin(async move { fs.send_early().await }))
+    }
+}
+
 impl Btrfs {
     pub(super) fn start_committer(&self) {
         let (rt, wake) = (self.rt.clone(), self.commits.wake.clone());
         self.rt.spawn_daemon("btrfs-transacti", serve(rt, self.me.clone(), wake));
     }
 
-    /// A transaction may have begun.
+    /// A transaction may have begun, and tree blocks may have become dirty.
     pub(super) fn note_transaction(&self) {
         let (is_running, id) = {
             let core = self.core.borrow();
             (core.is_running(), core.transid())
         };
+        self.note_dirty_trees(false);
         match self.commits.started.get() {
             Some((known, _)) if is_running && known == id => {}
             _ if is_running => self.commits.started.set(Some((id, self.rt.now()))),
             _ => self.commits.started.set(None),
         }
+    }
+
+    /// So much of the trees is dirty now; the flusher is to see to it, as it is to what was dirty
+    /// for a moment (`was`). `filemap_dirty_folio` for tree blocks.
+    fn note_dirty_trees(&self, was: bool) {
+        let blocks = {
+            let core = self.core.borrow();
+            core.dirty_blocks() * core.node_bytes() / 4096
+        };
+        self.wb.set_dirty_elsewhere(wide(blocks));
+        if blocks > 0 || was {
+            self.trees.mark_inode_dirty();
+        }
+    }
+
+    /// So many tree blocks have arrived.
+    fn note_written_trees(&self, blocks: usize) {
+        self.wb.note_written(wide(blocks * self.core.borrow().node_bytes() / 4096));
     }
 
     /// Waits: while a commit lets nobody begin. `wait_current_trans`.
@@ -170,6 +215,7 @@ impl Btrfs {
             made
         };
         self.commits.started.set(None);
+        self.note_dirty_trees(true);
         self.commits.is_closed.set(false);
         self.commits.opened.wake_all();
         let done = async {
@@ -203,11 +249,14 @@ impl Btrfs {
         self.write_supers(&plan.supers).await
     }
 
-    /// Sends tree blocks that were changed so far, of logs as well, as the flusher does. They are
-    /// copied when they are changed again. That it fails is told by the commit or log's sync that
-    /// needs them. `btree_write_cache_pages`.
-    pub(super) async fn write_early(&self) -> FsResult<()> {
+    /// Sends tree blocks that were changed so far, of logs as well, as the flusher does, and waits
+    /// for none. They are copied when they are changed again. That it fails is told by the commit
+    /// or log's sync that needs them. `btree_write_cache_pages`.
+    pub(super) async fn send_early(&self) -> FsResult<()> {
         let (trees, logs) = self.must(Core::seal_early)?;
+        if trees.is_empty() && logs.is_empty() {
+            return Ok(());
+        }
         let transid = self.newest();
         let note = |is_log| {
             let done = Completion::new(&self.rt, "btrfs early tree blocks");
@@ -223,16 +272,29 @@ impl Btrfs {
             sets.push((early, self.send_blocks(&blocks, Flags::META).await));
         }
         drop(plug);
-        for (early, sent) in sets {
-            let done = wait_blocks(sent).await;
-            early.has_failed.set(done.is_err());
-            early.done.done();
-        }
-        // What failed stays, to be told, as long as its transaction can be committed.
-        let last = self.commits.last.get();
-        let is_needed = |e: &Early| !e.done.is_done() || e.has_failed.get() && e.transid > last;
-        self.commits.early.borrow_mut().retain(|e| is_needed(e));
+        let me = self.rc();
+        self.rt.spawn_daemon(self.wb.policy().task.as_str(), async move {
+            for (early, sent) in sets {
+                let blocks = sent.len();
+                let done = wait_blocks(sent).await;
+                me.note_written_trees(blocks);
+                early.has_failed.set(done.is_err());
+                early.done.done();
+            }
+            // What failed stays, to be told, as long as its transaction can be committed.
+            let last = me.commits.last.get();
+            let is_needed = |e: &Early| !e.done.is_done() || e.has_failed.get() && e.transid > last;
+            me.commits.early.borrow_mut().retain(|e| is_needed(e));
+        });
         Ok(())
+    }
+
+    /// Waits: until all that was sent early has arrived, whether it could be written or not.
+    pub(super) async fn await_early(&self) {
+        let all: Vec<_> = self.commits.early.borrow().clone();
+        for e in all {
+            e.done.wait().await;
+        }
     }
 
     /// Waits: until what was sent early of this transaction, or of its log, has arrived. Errors:
@@ -260,7 +322,12 @@ impl Btrfs {
         let plug = self.part.plug();
         let sent = self.send_blocks(blocks, flags).await;
         drop(plug);
-        if waits { wait_blocks(sent).await } else { Ok(()) }
+        if !waits {
+            return Ok(());
+        }
+        let done = wait_blocks(sent).await;
+        self.note_written_trees(blocks.len());
+        done
     }
 
     async fn send_blocks(&self, blocks: &[PlanBlock], flags: Flags) -> Vec<Vec<InFlight>> {

@@ -40,7 +40,7 @@ use std::rc::{Rc, Weak};
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Sector, Time};
 use wp_block::{Bio, Partition};
-use wp_cache::{WbPolicy, Writeback};
+use wp_cache::{Mapping, WbPolicy, Writeback};
 use wp_medium::{MediumView, Slice};
 use wp_rt::{Lock, Rt, Ticks};
 
@@ -49,7 +49,7 @@ use crate::disk::Timespec;
 use crate::replay::{OldReplay, Overgrown};
 
 use cleaner::Cleaner;
-use commit::Commits;
+use commit::{Commits, TreeWriter};
 use inode::Inode;
 use log::Logs;
 pub use log::{Mend, OldLog};
@@ -140,6 +140,10 @@ pub struct Btrfs {
     is_read_only: bool,
     core: RefCell<Core<'static>>,
     wb: Rc<Writeback>,
+    /// The trees, as the flusher has them on its list (`btree_inode`).
+    trees: Rc<Mapping>,
+    /// Who sends their blocks.
+    _tree_writer: Rc<TreeWriter>,
     inodes: RefCell<BTreeMap<u64, Rc<Inode>>>,
     /// The number of the next inode.
     next_ino: Cell<u64>,

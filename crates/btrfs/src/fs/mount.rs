@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_block::Partition;
-use wp_cache::Writeback;
+use wp_cache::{Mapping, Writeback};
 use wp_medium::View;
 use wp_rt::{Lock, Rt};
 
@@ -18,7 +18,9 @@ use crate::disk::root::flag;
 use crate::disk::{RootItem, id, kind};
 use crate::replay::{RecoverOptions, replay};
 
-use super::{Btrfs, Cleaner, Commits, Endings, Logs, MountOptions, Subvolume, contents};
+use super::{
+    Btrfs, Cleaner, Commits, Endings, Logs, MountOptions, Subvolume, TreeWriter, contents,
+};
 
 /// The tree of files that is to be mounted. Errors: `NotFound` if there is none, `Invalid` for a
 /// path to something that is no subvolume. `get_default_subvol_objectid`, `mount_subvol`.
@@ -99,7 +101,10 @@ impl Btrfs {
         let next_ino = core.next_ino(tree)?;
         let last = core.super_block().generation.get();
         let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
+        let trees = Mapping::new(rt, "btrfs trees", 4096, &wb);
         let fs = Rc::new_cyclic(|me| Btrfs {
+            _tree_writer: TreeWriter::new(me, &trees),
+            trees,
             me: me.clone(),
             rt: rt.clone(),
             tree,

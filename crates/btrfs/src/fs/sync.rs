@@ -126,13 +126,13 @@ impl Btrfs {
         if site::SYNC_DATA.on() {
             self.wb.write_files(true).await;
         }
-        // The flusher sends tree blocks, too.
+        // The flusher has sent tree blocks, too; what has changed since is sent by the call
+        // (`btrfs_sync_fs` that does not wait).
         if !self.has_failed.get() {
-            let me = self.rc();
-            let early = async move { me.write_early().await };
-            self.rt.spawn(self.wb.policy().task.as_str(), early).await?;
+            self.send_early().await?;
         }
         self.wb.wait_files().await;
+        self.await_early().await;
         if site::SYNC_ORDERED.on() {
             self.wait_all_ordered().await;
         }

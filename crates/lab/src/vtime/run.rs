@@ -27,6 +27,8 @@ pub const TICK_NS: u64 = 10_000_000;
 /// How late a sleep ends: `timer_slack_ns` of an ordinary task, whose timer may wait so long for
 /// company and, with nothing else to wake for, does.
 const SLACK: Span = Span(50_000);
+/// Blocks of 4 KiB that mkfs.btrfs writes: zeroes, and the trees (1071 of them with small ones).
+const MKFS_BLOCKS: u64 = 1246;
 /// Kernel whose rules apply.
 const ERA: &str = "6.12.117";
 
@@ -146,7 +148,12 @@ fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
         _ => String::new(),
     };
     let hz = if fs.options.iter().any(|o| o.key == "hz") { "hz=100," } else { "" };
-    let text = format!("era={ERA},{hz}{identity}{}", config.ours);
+    // btrfs is another device to the flusher than the one that mkfs has just written through.
+    let others = match fs.options.iter().any(|o| o.key == "others_wrote") {
+        true => format!("others_wrote={MKFS_BLOCKS},"),
+        false => String::new(),
+    };
+    let text = format!("era={ERA},{hz}{others}{identity}{}", config.ours);
     let fs_options = Options::parse(&text, fs.options)
         .map_err(|e| RunError::NotModelled(format!("option {}={}", e.key, e.value)))?;
     let cache = if config.cache { 64 << 20 } else { 0 };
