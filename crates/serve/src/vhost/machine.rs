@@ -50,6 +50,10 @@ pub(super) struct Device {
     features: u64,
     config: [u8; config::CONFIG_BYTES],
     queues: u16,
+    /// Requests that were taken out of each queue so far.
+    taken: Vec<u64>,
+    /// Was it complained of that a guest writes to zones that it does not know of?
+    blind: bool,
     /// Connections so far: answers to requests of an older one are dropped.
     generation: u64,
     /// Requests under way, and bytes of theirs in our memory.
@@ -110,7 +114,7 @@ pub struct Machine {
     full: BTreeSet<(usize, usize)>,
     /// Requests that could not be read, for reports.
     malformed: u64,
-    /// Why connections were ended, for reports; the first few.
+    /// What was wrong with connections, for reports; the first few.
     complaints: Vec<String>,
     quits: bool,
 }
@@ -191,6 +195,8 @@ impl Machine {
             features: config::features(limits, queues),
             config: config::space(limits, queues),
             queues,
+            taken: vec![0; usize::from(queues)],
+            blind: false,
             generation: 0,
             under_way: 0,
             in_hand: 0,
@@ -214,7 +220,13 @@ impl Machine {
         self.malformed
     }
 
-    /// Why connections were ended, of the first few.
+    /// Requests that were taken out of each queue of a drive so far, by all its front ends.
+    pub fn taken(&self, drive: usize) -> &[u64] {
+        let is_its = |d: &&Device| matches!(d.target, Target::Drive(n) if n == drive);
+        self.devices.iter().find(is_its).map_or(&[], |d| &d.taken)
+    }
+
+    /// What was wrong with connections, of the first few.
     pub fn complaints(&self) -> &[String] {
         &self.complaints
     }
@@ -298,8 +310,8 @@ impl Machine {
                 }
                 Err(why) => {
                     self.devices[n].connection = None;
-                    if self.complaints.len() < MOST_COMPLAINTS && why != GONE {
-                        self.complaints.push(format!("device {n}: {why}"));
+                    if why != GONE {
+                        self.complain(n, &format!("its connection was ended: {why}"));
                     }
                     break;
                 }
@@ -354,6 +366,9 @@ impl Machine {
             let Some(c) = &mut device.connection else { return };
             let Some((queue, memory)) = c.session.ring(ring) else { return };
             let Some(chain) = queue.pop(memory) else { return };
+            if let Some(taken) = device.taken.get_mut(ring) {
+                *taken += 1;
+            }
             match blk::read(&chain) {
                 Ok((wish, data)) => self.enter(n, ring, chain, wish, data, now),
                 Err(_) => {
@@ -441,6 +456,9 @@ impl Machine {
         self.name += 1;
         let flight = self.name;
         let zoned = self.drives[drive].limits().zones.map(|_| asked[0].0);
+        if zoned == Some(What::Write) {
+            self.see_blind(n);
+        }
         let bytes = held(&asked);
         let device = &mut self.devices[n];
         device.under_way += 1;
@@ -466,6 +484,26 @@ impl Machine {
             let data = data.take().unwrap_or_default();
             let request = Request { tag: self.name, what, at, sectors, fua: false, data };
             self.drives[drive].submit(now, request);
+        }
+    }
+
+    /// A guest writes to a zoned drive: complains, once, if its driver was not told of the zones. A
+    /// front end that leaves the feature out (QEMU's vhost-user-blk) shows it a disk like any
+    /// other, whose errors nothing explains. To refuse such a driver from the first would end that
+    /// of a BIOS too, which reads only.
+    fn see_blind(&mut self, n: usize) {
+        let device = &mut self.devices[n];
+        let Some(c) = &device.connection else { return };
+        if device.blind || c.session.acked() & config::feature::ZONED != 0 {
+            return;
+        }
+        device.blind = true;
+        self.complain(n, "it writes to a zoned drive, and has not taken VIRTIO_BLK_F_ZONED");
+    }
+
+    fn complain(&mut self, n: usize, why: &str) {
+        if self.complaints.len() < MOST_COMPLAINTS {
+            self.complaints.push(format!("device {n}: {why}"));
         }
     }
 

@@ -99,3 +99,6 @@ impl Machine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

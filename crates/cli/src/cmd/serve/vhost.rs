@@ -169,14 +169,21 @@ fn finish(
 ) -> Result<ExitCode, ExitCode> {
     let malformed = machine.malformed();
     for complaint in machine.complaints() {
-        out.note(&format!("note: a connection was ended: {complaint}"));
+        out.note(&format!("note: {complaint}"));
     }
     let mut text = String::new();
     let mut all = Vec::new();
-    for (n, drive) in machine.drives.into_iter().enumerate() {
+    let queues: Vec<Vec<u64>> =
+        (0..machine.drives.len()).map(|n| machine.taken(n).to_vec()).collect();
+    for ((n, drive), queues) in machine.drives.into_iter().enumerate().zip(queues) {
         let own = if n == 0 { a.drive.clone() } else { a.drive.of_another("") };
-        let status = end(&own, drive, out)?;
+        let mut status = end(&own, drive, out)?;
         text.push_str(&summary(&status));
+        if queues.len() > 1 {
+            let told: Vec<String> = queues.iter().map(u64::to_string).collect();
+            text.push_str(&format!("  requests by queue: {}\n", told.join(" ")));
+        }
+        status["queues"] = json!(queues);
         all.push(status);
     }
     text.push_str(&format!("the {} clock shows {shows}\n", a.clock));
