@@ -12,6 +12,12 @@ if [ -n "$missing" ]; then
   exit 3
 fi
 mkdir -p "$work/build"
+# Two builds in one place would make each other's files; what an interrupted one has left running counts too.
+exec 9> "$work/lock"
+if command -v flock > /dev/null && ! flock -n 9; then
+  echo "another build is under way in $work" >&2
+  exit 3
+fi
 if [ -d "$source" ]; then
   tree=$(cd "$source" && pwd)
 else

@@ -109,3 +109,23 @@ fn our_own_configuration_has_all_that_is_needed_but_what_is_the_default() {
     }
     assert!(is_built_in(CONFIG, "BLK_DEV_ZONED"));
 }
+
+#[test]
+fn a_second_build_in_one_place_waits_for_no_other_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, work) = (dir.path().join("source"), dir.path().join("work"));
+    std::fs::create_dir_all(&source).unwrap();
+    std::fs::create_dir_all(work.join("build")).unwrap();
+    let lock = std::fs::File::create(work.join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let config = dir.path().join("config");
+    std::fs::write(&config, "").unwrap();
+    let why = script(KERNEL_SH, &[&source, &config, &work]).unwrap_err();
+    // 3 also where a tool is missing; nothing was made in either case.
+    assert!(why.contains("exit status: 3"), "{why}");
+    assert!(!work.join("build/.config").exists());
+    // Without a Makefile this ends too, but not before it has begun.
+    drop(lock);
+    let why = script(KERNEL_SH, &[&source, &config, &work]).unwrap_err();
+    assert!(why.contains("exit status: 3") || work.join("build/.config").exists(), "{why}");
+}
