@@ -338,10 +338,10 @@ done
 zones="zn540-4tb,zone_bytes=16777216,blocks_per_plane=96,pages_per_block=12"
 passes=$("$qemu" -device "${any%%,*},help" 2>&1 | grep -c chardev= || true)
 if part zones; then
-  echo "f2fs on $zones,conventional_zones=16, clock free"
+  echo "f2fs on $zones,conventional_zones=4, clock free"
   if [ "$passes" -gt 0 ]; then front=$any; else front=$blk; fi
   echo "  front end ${front%%,*}"
-  serve free "$zones,conventional_zones=16" --once
+  serve free "$zones,conventional_zones=4" --once
   boot "$front" "wp.mode=clean wp.fs=zoned"
   wait "$machine" || wrong "QEMU has ended with $?"
   echo "  $(heard disk) $(heard zones)"
