@@ -150,16 +150,16 @@ for i in $(seq 50); do [ -b /dev/vda ] && break; sleep 0.2; done
 for word in $(cat /proc/cmdline); do case $word in wp.*) eval "${word#wp.}" ;; esac; done
 say() { echo "@$*"; }
 check() {
-  case $fs in ext4) e2fsck -fn /dev/vda ;; *) fsck.f2fs --dry-run /dev/vda ;; esac > /tmp/fsck 2>&1
+  case $fs in ext4) e2fsck -fn /dev/vda ;; *) fsck.f2fs --dry-run /dev/vda ;; esac > /run/fsck 2>&1
   code=$?
-  [ $code = 0 ] || cat /tmp/fsck
+  [ $code = 0 ] || cat /run/fsck
   say "fsck $code"
 }
 new() {
   case $fs in
     ext4) mkfs.ext4 -q -E nodiscard /dev/vda ;;
     *) mkfs.f2fs -f $zones /dev/vda ;;
-  esac > /tmp/mkfs 2>&1 || { cat /tmp/mkfs; say "wrong mkfs"; say end; poweroff -f; sleep 60; }
+  esac > /run/mkfs 2>&1 || { cat /run/mkfs; say "wrong mkfs"; say end; poweroff -f; sleep 60; }
   mount -t "$type" $options /dev/vda /m || say "wrong mount"
 }
 type=$fs options= zones=
@@ -190,9 +190,9 @@ case $mode in
   lab)
     set -- $(echo "$lab" | tr , ' ')
     case $1 in f2fs) arguments="-f $zones" ;; *) arguments="-f" ;; esac
-    lab /dev/vda /dev/vdb "$1" "" "mkfs.$1 $arguments /dev/vda > /run/mkfs.out 2>&1" "$2" 1 "$3" "$4" "$5" "$6" 0 "$7" > /tmp/lab 2> /tmp/lab.said || say "wrong lab: $? $(tail -n 2 /tmp/lab.said | tr '\n' ' ')"
+    lab /dev/vda /dev/vdb "$1" "" "mkfs.$1 $arguments /dev/vda > /run/mkfs.out 2>&1" "$2" 1 "$3" "$4" "$5" "$6" 0 "$7" > /run/lab 2> /run/lab.said || say "wrong lab: $? $(tail -n 2 /run/lab.said | tr '\n' ' ')"
     awk 'NF == 14 { cuts++; if ($11 > 0) { lost++; if ($4 == $5) whole++ } if ($12 > 0) garbage++; if ($10 > 0) failed++ }
-      END { print "@lab " cuts + 0 " cuts, " lost + 0 " lost what an fsync had promised (" whole + 0 " of them nothing that was in doubt), " garbage + 0 " left garbage, " failed + 0 " mounts failed" }' /tmp/lab
+      END { print "@lab " cuts + 0 " cuts, " lost + 0 " lost what an fsync had promised (" whole + 0 " of them nothing that was in doubt), " garbage + 0 " left garbage, " failed + 0 " mounts failed" }' /run/lab
     dmesg | awk '/Assign new section to curseg\[4\]/ { moved++ } /Mounted with checkpoint version/ { n++; same += $NF == last; last = $NF }
       END { if (n) print "@said " n " mounts, " same + 0 " at the version of the one before; log 4 moved " moved + 0 " times" }'
     ;;
