@@ -3,29 +3,27 @@
 //! Nothing here waits: [`super::real`] and [`super::external`] do, each with its own clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{IoSliceMut, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use wp_base::event::ZoneOp;
 use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_block::Status;
 
 use super::blk::{self, Said, Wish};
 use super::config;
+use super::connection::{Connection, GONE};
 use super::cpu::{Charged, Cpu};
 use super::ring::Chain;
 use super::session::Session;
-use super::wire::{self, HEADER_BYTES, Header, MAX_FDS};
+use super::wire;
 use crate::control::{self, Speaker};
 use crate::door::{Listener, listen};
 use crate::drive::{Drive, Request, What};
 
 /// What a device's requests go to.
-enum Target {
+pub(super) enum Target {
     /// A drive.
     Drive(usize),
     /// The control disk: a write is a line for [`control`], a read of its first block the answer,
@@ -33,20 +31,11 @@ enum Target {
     Control { answer: Vec<u8> },
 }
 
-/// A front end's connection.
-pub(super) struct Connection {
-    stream: UnixStream,
-    pub session: Session,
-    /// The message that is being read, and what came with it.
-    input: Vec<u8>,
-    fds: Vec<OwnedFd>,
-}
-
 /// A device behind a socket; one front end at a time.
 pub(super) struct Device {
     listener: Listener,
     pub connection: Option<Connection>,
-    target: Target,
+    pub target: Target,
     features: u64,
     config: [u8; config::CONFIG_BYTES],
     queues: u16,
@@ -88,11 +77,6 @@ struct Entering {
     /// Bytes of it that are in our memory, or will be.
     bytes: u64,
 }
-
-/// Where the control disk has the first drive's status.
-const STATUS: Sector = Sector(8);
-/// Sectors of the control disk.
-const CONTROL_SECTORS: u64 = 2048;
 
 /// Devices and their drives.
 pub struct Machine {
@@ -159,29 +143,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Puts a control disk of the guest's behind a socket. Errors: the host's.
-    pub fn add_control(&mut self, socket: &Path) -> std::io::Result<()> {
-        let limits = wp_block::Limits {
-            sectors: CONTROL_SECTORS,
-            logical_bytes: 512,
-            physical_bytes: 512,
-            queue_depth: 128,
-            max_sectors: 128,
-            max_segments: 128,
-            volatile_cache: false,
-            fua: false,
-            discard: false,
-            discard_granularity_sectors: 0,
-            discard_zeroes: false,
-            flush_beside_others: true,
-            barrier: false,
-            barrier_writes: false,
-            zones: None,
-        };
-        self.add_device(Target::Control { answer: Vec::new() }, &limits, socket, 1)
-    }
-
-    fn add_device(
+    pub(super) fn add_device(
         &mut self,
         target: Target,
         limits: &wp_block::Limits,
@@ -281,8 +243,7 @@ impl Machine {
                 && stream.set_nonblocking(true).is_ok()
             {
                 let session = Session::new(device.features, device.config, device.queues);
-                let (input, fds) = (Vec::new(), Vec::new());
-                device.connection = Some(Connection { stream, session, input, fds });
+                device.connection = Some(Connection::new(stream, session));
                 device.generation += 1;
             }
             return Vec::new();
@@ -507,46 +468,16 @@ impl Machine {
         }
     }
 
-    /// A request of the control disk.
-    fn control_disk(
+    /// Answers a request at once.
+    pub(super) fn say(
         &mut self,
         n: usize,
         ring: usize,
         chain: &Chain,
-        wish: Wish,
-        data: &[wp_medium::Slice],
+        said: Said,
+        bytes: &[u8],
         now: Time,
     ) {
-        match wish {
-            Wish::Drive { what: What::Write, .. } => {
-                let bytes: Vec<u8> = data.iter().flat_map(wp_medium::Slice::to_vec).collect();
-                let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-                let line =
-                    String::from_utf8_lossy(&bytes[..end.min(control::MAX_LINE)]).into_owned();
-                let (mut text, _) = self.control(now, line.trim(), Speaker::Guest);
-                text.push('\n');
-                if let Target::Control { answer } = &mut self.devices[n].target {
-                    *answer = text.into_bytes();
-                }
-                self.say(n, ring, chain, Said::Ok, &[], now);
-            }
-            Wish::Drive { what: What::Read, at, .. } => {
-                let mut text = match (&self.devices[n].target, at) {
-                    (Target::Control { answer }, Sector(0)) => answer.clone(),
-                    (_, STATUS) => self.control(now, "status", Speaker::Guest).0.into_bytes(),
-                    _ => Vec::new(),
-                };
-                text.resize(blk::room(chain), 0);
-                self.say(n, ring, chain, Said::Ok, &text, now);
-            }
-            Wish::Drive { what: What::Flush, .. } => self.say(n, ring, chain, Said::Ok, &[], now),
-            Wish::Id => self.say(n, ring, chain, Said::Ok, &blk::id("control"), now),
-            _ => self.say(n, ring, chain, Said::Unsupported, &[], now),
-        }
-    }
-
-    /// Answers a request at once.
-    fn say(&mut self, n: usize, ring: usize, chain: &Chain, said: Said, bytes: &[u8], now: Time) {
         let written = blk::write_bytes(chain, said, bytes);
         self.give_back(n, ring, chain, written, now);
     }
@@ -650,59 +581,4 @@ impl Default for Machine {
     fn default() -> Machine {
         Machine::new()
     }
-}
-
-impl Connection {
-    /// The next whole message; its descriptors are in `fds`. `None`: it has not come. Errors: the
-    /// end, or no message.
-    fn message(&mut self) -> Result<Option<(Header, Vec<u8>)>, String> {
-        loop {
-            let wanted = match self.input.first_chunk::<HEADER_BYTES>() {
-                None => HEADER_BYTES,
-                Some(bytes) => HEADER_BYTES + Header::parse(bytes)?.size as usize,
-            };
-            if self.input.len() == wanted && wanted >= HEADER_BYTES {
-                let bytes = self.input.first_chunk::<HEADER_BYTES>().ok_or("no header")?;
-                let header = Header::parse(bytes)?;
-                if self.input.len() == HEADER_BYTES + header.size as usize {
-                    let payload = self.input.split_off(HEADER_BYTES);
-                    self.input.clear();
-                    return Ok(Some((header, payload)));
-                }
-            }
-            // Only what belongs to this message is read: descriptors come with its first byte.
-            let mut bytes = vec![0; wanted - self.input.len()];
-            let n = match receive(&self.stream, &mut bytes, &mut self.fds) {
-                Ok(0) => return Err(GONE.to_owned()),
-                Ok(n) => n,
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
-                Err(e) => return Err(e.to_string()),
-            };
-            if self.fds.len() > MAX_FDS {
-                return Err(format!("{} descriptors in a message", self.fds.len()));
-            }
-            self.input.extend_from_slice(&bytes[..n]);
-        }
-    }
-}
-
-/// Why a connection ends that was ended by the other side.
-const GONE: &str = "the front end has gone";
-
-/// Reads bytes, and the descriptors that come with them.
-fn receive(
-    stream: &UnixStream,
-    bytes: &mut [u8],
-    fds: &mut Vec<OwnedFd>,
-) -> rustix::io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(bytes)];
-    let got = recvmsg(stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            fds.extend(rights);
-        }
-    }
-    Ok(got.bytes)
 }

@@ -13,6 +13,8 @@
 
 pub mod blk;
 mod config;
+mod connection;
+mod control_disk;
 pub mod cpu;
 mod external;
 mod machine;
