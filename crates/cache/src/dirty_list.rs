@@ -38,12 +38,14 @@ impl<T: Listed> DirtyList<T> {
         self.used += 1;
     }
 
-    /// Adds one before all others.
-    pub fn push_front(&mut self, new: Rc<T>) {
-        self.first -= 1;
-        new.place().set(Some(self.first));
-        self.places.push_front(Some(new));
-        self.used += 1;
+    /// The oldest.
+    pub fn front(&self) -> Option<&Rc<T>> {
+        self.places.front()?.as_ref()
+    }
+
+    /// The youngest.
+    pub fn back(&self) -> Option<&Rc<T>> {
+        self.places.back()?.as_ref()
     }
 
     /// Takes one out; `None` if it is not on the list.
@@ -55,18 +57,13 @@ impl<T: Listed> DirtyList<T> {
         out
     }
 
-    /// Takes those out that `which` names, in order.
-    pub fn take(&mut self, which: impl Fn(&T) -> bool) -> VecDeque<Rc<T>> {
-        let mut taken = VecDeque::new();
-        for place in &mut self.places {
-            if let Some(out) = place.take_if(|listed| which(listed)) {
-                out.place().set(None);
-                self.used -= 1;
-                taken.push_back(out);
-            }
+    /// Moves those to the end of `to` that `which` names, in order, up to the first that it does
+    /// not.
+    pub fn move_while(&mut self, to: &mut DirtyList<T>, which: impl Fn(&T) -> bool) {
+        while let Some(oldest) = self.front().filter(|listed| which(listed)).cloned() {
+            self.remove(&oldest);
+            to.push_back(oldest);
         }
-        self.close_gaps();
-        taken
     }
 
     fn close_gaps(&mut self) {
@@ -119,8 +116,6 @@ mod tests {
                 }
                 None if rng.below(8) == 0 => {
                     assert!(list.remove(thing).is_none());
-                    naive.push_front(thing.id);
-                    list.push_front(thing.clone());
                 }
                 None => {
                     naive.push_back(thing.id);
@@ -128,13 +123,18 @@ mod tests {
                 }
             }
             if round % 1000 == 999 {
-                let even = |id: u64| id.is_multiple_of(2) || round % 7000 == 6999;
-                let taken: Vec<u64> = list.take(|t| even(t.id)).iter().map(|t| t.id).collect();
-                let wanted: Vec<u64> = naive.iter().copied().filter(|id| even(*id)).collect();
-                assert_eq!(taken, wanted);
-                naive.retain(|id| !even(*id));
+                let most = |id: u64| !id.is_multiple_of(16) || round % 7000 == 6999;
+                let mut taken = DirtyList::default();
+                list.move_while(&mut taken, |t| most(t.id));
+                while let Some(first) = taken.front().cloned() {
+                    assert_eq!(naive.pop_front(), Some(first.id));
+                    taken.remove(&first);
+                }
+                assert!(naive.front().is_none_or(|id| !most(*id)));
             }
             assert_eq!((list.is_empty(), list.used), (naive.is_empty(), naive.len()));
+            assert_eq!(list.front().map(|t| t.id), naive.front().copied());
+            assert_eq!(list.back().map(|t| t.id), naive.back().copied());
             assert!(list.places.len() <= 2 * list.used + 64);
             longest = longest.max(list.places.len());
         }

@@ -35,6 +35,8 @@ pub struct WbControl {
     pub mapped_only: bool,
     /// Each run of blocks is an epoch of its own (`filemap_ordered_write_range`, BarrierFS).
     pub ordered: bool,
+    /// Dirty blocks that the writer left for another time; it adds (`pages_skipped`).
+    pub skipped: Cell<u64>,
 }
 
 impl WbControl {
@@ -47,7 +49,12 @@ impl WbControl {
             cyclic: false,
             mapped_only: false,
             ordered: false,
+            skipped: Cell::new(0),
         }
+    }
+    /// Everything that is dirty now, before somebody waits for it (`tagged_writepages`).
+    pub fn before_sync() -> WbControl {
+        WbControl { sync: false, ..WbControl::sync_all() }
     }
     /// As the flusher does it in the background.
     pub fn background(budget: u64) -> WbControl {
@@ -58,6 +65,7 @@ impl WbControl {
             cyclic: true,
             mapped_only: false,
             ordered: false,
+            skipped: Cell::new(0),
         }
     }
 }
@@ -76,6 +84,40 @@ pub trait WbOps {
         let _ = map;
         None
     }
+
+    /// Times that had been left for later are to be written with the rest now (`dirty_inode`).
+    fn times_taken(&self) {}
+}
+
+/// What of a mapping and its owner is dirty, and where it is with the flusher (`i_state`).
+pub(crate) mod state {
+    /// Blocks (`I_DIRTY_PAGES`). Stays when they were written by another, until the flusher looks.
+    pub const BLOCKS: u8 = 1;
+    /// What the owner keeps of it elsewhere (`I_DIRTY_SYNC`).
+    pub const OWNER: u8 = 1 << 1;
+    /// Only times of it (`I_DIRTY_TIME`).
+    pub const TIMES: u8 = 1 << 2;
+    /// In line to be written by the flusher (`I_SYNC_QUEUED`).
+    pub const QUEUED: u8 = 1 << 3;
+    /// Being written (`I_SYNC`).
+    pub const WRITING: u8 = 1 << 4;
+    /// `I_DIRTY`.
+    pub const DIRTY: u8 = BLOCKS | OWNER;
+    /// `I_DIRTY_ALL`.
+    pub const ANY: u8 = DIRTY | TIMES;
+}
+
+/// A list of the flusher's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum List {
+    /// `b_dirty`.
+    Dirty,
+    /// `b_io`.
+    Io,
+    /// `b_more_io`.
+    MoreIo,
+    /// `b_dirty_time`.
+    Times,
 }
 
 /// A cached address space.
@@ -99,9 +141,15 @@ pub struct Mapping {
     undispatched: Cell<u64>,
     /// Something of it reached the device, and no barrier was sent after that.
     unordered: Cell<bool>,
-    /// When it went on the dirty list, in jiffies; `None` while clean.
-    dirtied: Cell<Option<u64>>,
-    /// Its place in that list; `None` while the flusher has it in hand, too.
+    /// Bits of [`state`].
+    state: Cell<u8>,
+    /// When it became dirty, in jiffies (`dirtied_when`).
+    dirtied: Cell<u64>,
+    /// When its times became dirty, in jiffies, with nothing else (`dirtied_time_when`, which is
+    /// not set if something else was dirty: then it lies in the distant past).
+    times_since: Cell<Option<u64>>,
+    /// The flusher's list that it is on, and its place there.
+    list: Cell<Option<List>>,
     place: Cell<Option<i64>>,
     next_index: Cell<u64>,
     /// `AS_EIO`: a write failed, and nobody has asked since.
@@ -144,7 +192,10 @@ impl Mapping {
             writeback_done: WaitQueue::new(rt, "page writeback"),
             undispatched: Cell::new(0),
             unordered: Cell::new(false),
-            dirtied: Cell::new(None),
+            state: Cell::new(0),
+            dirtied: Cell::new(0),
+            times_since: Cell::new(None),
+            list: Cell::new(None),
             place: Cell::new(None),
             next_index: Cell::new(0),
             error: Cell::new(false),
@@ -211,7 +262,10 @@ impl Mapping {
 
     /// Nothing to write, nothing in flight, on no list of the flusher: its owner may forget it.
     pub fn is_idle(&self) -> bool {
-        !self.has_dirty() && self.writeback.get() == 0 && self.dirtied.get().is_none()
+        !self.has_dirty()
+            && self.writeback.get() == 0
+            && self.state.get() == 0
+            && self.list.get().is_none()
     }
 
     /// Cached blocks in `from..to`, in order.
@@ -286,7 +340,7 @@ impl Mapping {
             wb.account_dirty(1);
         }
         if self.tags.borrow_mut().insert(b.block()) {
-            self.mark_inode_dirty();
+            self.mark(state::BLOCKS);
         }
     }
 
@@ -294,7 +348,7 @@ impl Mapping {
     /// (a dirty page with clean buffers).
     pub fn tag(self: &Rc<Self>, b: &Buffer) {
         if self.tags.borrow_mut().insert(b.block()) {
-            self.mark_inode_dirty();
+            self.mark(state::BLOCKS);
         }
     }
 
@@ -303,12 +357,45 @@ impl Mapping {
         self.blocks.borrow().values().any(|b| b.jh() != 0)
     }
 
-    /// Puts the mapping on the dirty list (a change of metadata alone does that too).
+    /// What its owner keeps of it elsewhere has changed (`mark_inode_dirty`): the flusher is to
+    /// call [`WbOps::write_inode`].
     pub fn mark_inode_dirty(self: &Rc<Self>) {
-        if self.dirtied.get().is_none()
-            && let Some(wb) = self.wb.upgrade()
-        {
-            self.dirtied.set(Some(wb.jiffies()));
+        self.mark(state::OWNER);
+    }
+
+    /// Nothing but times of it has changed, on a file system that is `lazytime`: only a sync of
+    /// everything has them written (`I_DIRTY_TIME`).
+    pub fn mark_times_dirty(self: &Rc<Self>) {
+        self.mark(state::TIMES);
+    }
+
+    /// Times that were left for later are what its owner has to write from now on
+    /// (`vfs_fsync_range`: whether they have been written meanwhile is not asked).
+    pub fn take_times(self: &Rc<Self>) {
+        if self.is(state::TIMES) {
+            self.mark(state::OWNER);
+            let ops = self.ops.borrow().upgrade();
+            if let Some(ops) = ops {
+                ops.times_taken();
+            }
+        }
+    }
+
+    /// `__mark_inode_dirty`.
+    fn mark(self: &Rc<Self>, what: u8) {
+        let Some(wb) = self.wb.upgrade() else { return };
+        if what == state::OWNER {
+            // That takes the times along.
+            self.clear_state(state::TIMES);
+        }
+        let was = self.state.get();
+        self.set_state(what);
+        // What is on a list keeps its place there, what the flusher has gets a new one from it.
+        if was & (what | state::QUEUED | state::DIRTY) == 0 {
+            self.dirtied.set(wb.jiffies());
+            if what == state::TIMES {
+                self.times_since.set(Some(wb.jiffies()));
+            }
             wb.enqueue(self);
         }
     }
@@ -505,13 +592,36 @@ impl Mapping {
         self.next_index.set(index);
     }
 
-    /// When it went on the dirty list, in jiffies.
-    pub(crate) fn dirtied(&self) -> Option<u64> {
+    /// When it became dirty, in jiffies.
+    pub(crate) fn dirtied(&self) -> u64 {
         self.dirtied.get()
     }
 
-    pub(crate) fn set_dirtied(&self, jiffies: Option<u64>) {
+    pub(crate) fn set_dirtied(&self, jiffies: u64) {
         self.dirtied.set(jiffies);
+    }
+
+    /// When its times became dirty with nothing else, in jiffies.
+    pub(crate) fn times_since(&self) -> Option<u64> {
+        self.times_since.get()
+    }
+
+    /// Is any of these bits of [`state`] set?
+    pub(crate) fn is(&self, bits: u8) -> bool {
+        self.state.get() & bits != 0
+    }
+
+    pub(crate) fn set_state(&self, bits: u8) {
+        self.state.set(self.state.get() | bits);
+    }
+
+    pub(crate) fn clear_state(&self, bits: u8) {
+        self.state.set(self.state.get() & !bits);
+    }
+
+    /// The flusher's list that it is on.
+    pub(crate) fn list(&self) -> &Cell<Option<List>> {
+        &self.list
     }
 
     /// Now, for owners that stamp.

@@ -1,12 +1,17 @@
 //! One device's flusher: who is cleaned, when, and how much.
 //!
-//! Picture:    dirty list (by age) -> io list -> `Mapping::writepages`. A tick every 5 s writes
-//!             what is older than 30 s; work items (sync) and the background limit write at once.
+//! Picture:    dirty list (by age) -> io list -> `Mapping::writepages`, `WbOps::write_inode` ->
+//!             off the lists, or the dirty list's end. A tick every 5 s writes what is older than
+//!             30 s; work items (sync) and the background limit write at once. Each goes on as long
+//!             as it gets anything done: what it makes dirty itself, it writes.
+//! Order:      of what is on a list decides what is written twice: a file system that keeps inodes
+//!             in blocks of another mapping writes those again for each inode that is behind it.
 //! Units:      ages are in jiffies, as in the kernel: whether a mapping that was dirtied a
 //!             millisecond after another expires at the same tick depends on that, and is seen in
 //!             the traces.
-//! Source:     `fs/fs-writeback.c` (`wb_check_old_data_flush`, `queue_io`, `wb_writeback`),
-//!             `mm/page-writeback.c` (`balance_dirty_pages`).
+//! Source:     `fs/fs-writeback.c` (`wb_check_old_data_flush`, `queue_io`, `wb_writeback`,
+//!             `writeback_sb_inodes`, `requeue_inode`), `mm/page-writeback.c`
+//!             (`balance_dirty_pages`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,11 +23,15 @@ use wp_rt::{Completion, Rt, Ticks, WaitQueue};
 
 use crate::dirty_list::DirtyList;
 use crate::errseq::ErrSeq;
-use crate::mapping::{Mapping, WbControl};
+use crate::mapping::{List, Mapping, WbControl, state};
 use crate::share::Share;
 
 /// Blocks that one mapping may write before the next one has its turn (`MAX_WRITEBACK_PAGES`).
 const CHUNK_BLOCKS: u64 = 1024;
+
+/// Age at which times are written that nothing else was written with
+/// (`dirtytime_expire_interval`).
+const TIMES_MOST: Span = Span::secs(12 * 60 * 60);
 
 /// How a flusher behaves: kernel settings and what differs between eras.
 #[derive(Clone, Debug)]
@@ -80,15 +89,104 @@ struct Work {
     done: Rc<Completion>,
 }
 
+/// Why the flusher writes.
+#[derive(Clone, Copy)]
+struct Task {
+    /// Somebody waits for all of it (`for_sync`).
+    sync: bool,
+    /// [`Work::files_only`]
+    files_only: bool,
+    /// Only what has been dirty for so many jiffies (`for_kupdate`).
+    age: Option<u64>,
+    /// Stops when no more than so many blocks are dirty (`for_background`).
+    background: Option<u64>,
+}
+
+impl Task {
+    /// Nobody waits for it: it makes room for who does.
+    fn is_own(&self) -> bool {
+        self.age.is_some() || self.background.is_some()
+    }
+
+    fn control(&self) -> WbControl {
+        match (self.sync, self.files_only) {
+            (true, _) => WbControl::sync_all(),
+            (false, true) => WbControl::before_sync(),
+            (false, false) => WbControl::background(CHUNK_BLOCKS),
+        }
+    }
+}
+
+/// The flusher's lists. Invariant: a mapping is on one at most, which it knows.
+#[derive(Default)]
+struct Lists {
+    /// Dirty mappings, oldest first.
+    dirty: DirtyList<Mapping>,
+    /// What is written now: the first of them.
+    io: DirtyList<Mapping>,
+    /// What had its share, and is not clean.
+    more_io: DirtyList<Mapping>,
+    /// Mappings of which only times are dirty.
+    times: DirtyList<Mapping>,
+}
+
+impl Lists {
+    fn of(&mut self, list: List) -> &mut DirtyList<Mapping> {
+        match list {
+            List::Dirty => &mut self.dirty,
+            List::Io => &mut self.io,
+            List::MoreIo => &mut self.more_io,
+            List::Times => &mut self.times,
+        }
+    }
+
+    /// Is there anything to write (`wb_has_dirty_io`)?
+    fn has_any(&self) -> bool {
+        !(self.dirty.is_empty() && self.io.is_empty() && self.more_io.is_empty())
+    }
+
+    fn remove(&mut self, map: &Mapping) {
+        if let Some(list) = map.list().take() {
+            self.of(list).remove(map);
+        }
+    }
+
+    fn put(&mut self, map: &Rc<Mapping>, list: List) {
+        self.remove(map);
+        map.list().set(Some(list));
+        self.of(list).push_back(map.clone());
+    }
+
+    /// Takes what has been dirty since `before` in line to be written; `times`: what has new times
+    /// only, too (`queue_io`).
+    fn queue(&mut self, before: u64, times: bool) {
+        let queue = |from: &mut DirtyList<Mapping>, to: &mut DirtyList<Mapping>| {
+            from.move_while(to, |m| {
+                let old = m.dirtied() <= before;
+                if old {
+                    m.list().set(Some(List::Io));
+                    m.set_state(state::QUEUED);
+                }
+                old
+            });
+        };
+        self.more_io.move_while(&mut self.io, |m| {
+            m.list().set(Some(List::Io));
+            true
+        });
+        queue(&mut self.dirty, &mut self.io);
+        if times {
+            queue(&mut self.times, &mut self.io);
+        }
+    }
+}
+
 /// A device's flusher.
 pub struct Writeback {
     rt: Rt,
     policy: WbPolicy,
     part: Partition,
-    /// Dirty mappings, without those that the flusher has in hand (`b_dirty`).
-    dirty: RefCell<DirtyList<Mapping>>,
-    /// The flusher has some in hand (`b_io`, `b_more_io`).
-    in_hand: Cell<bool>,
+    lists: RefCell<Lists>,
     works: RefCell<VecDeque<Work>>,
     wake: Rc<WaitQueue>,
     /// Jiffy at which the flusher looks next; `None`: when somebody calls it.
@@ -123,8 +221,7 @@ impl Writeback {
                 .then(|| Share::new(ticks, ticks.at(rt.now()), policy.others_wrote)),
             rt: rt.clone(),
             part,
-            dirty: RefCell::default(),
-            in_hand: Cell::new(false),
+            lists: RefCell::default(),
             works: RefCell::default(),
             wake: Rc::new(WaitQueue::new(rt, "flusher work")),
             next_look: Cell::new(None),
@@ -249,28 +346,63 @@ impl Writeback {
         dirty > share.of(self.policy.background_blocks, self.jiffies())
     }
 
-    /// Puts a mapping that has just become dirty on the list, and sets the alarm if it is the
-    /// first.
+    /// Puts a mapping that has just become dirty on its list, and sets the alarm if it is the
+    /// first that is to be written.
     pub(crate) fn enqueue(&self, map: &Rc<Mapping>) {
-        let mut dirty = self.dirty.borrow_mut();
-        if dirty.is_empty() && self.next_look.get().is_none() {
+        let mut lists = self.lists.borrow_mut();
+        let had = lists.has_any();
+        let list = if map.is(state::DIRTY) { List::Dirty } else { List::Times };
+        lists.put(map, list);
+        if !had && lists.has_any() && self.next_look.get().is_none() {
             self.next_look.set(Some(self.alarm(true)));
             self.wake.wake_all();
         }
-        dirty.push_back(map.clone());
     }
 
-    /// Somebody else than the flusher has written an inode to its block
-    /// (`writeback_single_inode`): clean, its mapping leaves the list; with dirty pages it is the
-    /// youngest there. Nothing happens to one that the flusher has in hand.
-    pub fn inode_written(&self, map: &Mapping) {
-        let mut dirty = self.dirty.borrow_mut();
-        let Some(map) = dirty.remove(map) else { return };
-        if map.has_dirty() {
-            dirty.push_back(map);
-        } else {
-            map.set_dirtied(None);
+    /// Has an owner bring what it keeps of a mapping up to date, without its blocks
+    /// (`sync_inode_metadata` that does not wait). Clean then, the mapping leaves the lists; if not
+    /// it is the youngest, unless the flusher is about to write it. Nothing happens to one that is
+    /// being written.
+    pub async fn write_owner(&self, map: &Rc<Mapping>) -> FsResult<()> {
+        if map.is(state::WRITING) || !map.is(state::ANY) {
+            return Ok(());
         }
+        map.set_state(state::WRITING);
+        let done = self.write_owner_of(map, false).await;
+        map.clear_state(state::WRITING);
+        if !map.is(state::ANY) {
+            self.set_clean(map);
+        } else if !map.is(state::QUEUED) {
+            if map.is(state::DIRTY) {
+                self.redirty(map);
+            } else {
+                map.set_dirtied(self.jiffies());
+                self.lists.borrow_mut().put(map, List::Times);
+            }
+        }
+        done
+    }
+
+    /// Takes a mapping off the lists whose owner is going (`inode_io_list_del`).
+    pub fn forget(&self, map: &Mapping) {
+        map.clear_state(state::ANY);
+        self.set_clean(map);
+    }
+
+    fn set_clean(&self, map: &Mapping) {
+        map.clear_state(state::QUEUED);
+        self.lists.borrow_mut().remove(map);
+    }
+
+    /// Makes it the youngest of the dirty ones (`redirty_tail`).
+    fn redirty(&self, map: &Rc<Mapping>) {
+        map.clear_state(state::QUEUED);
+        let mut lists = self.lists.borrow_mut();
+        lists.remove(map);
+        if lists.dirty.back().is_some_and(|youngest| map.dirtied() < youngest.dirtied()) {
+            map.set_dirtied(self.jiffies());
+        }
+        lists.put(map, List::Dirty);
     }
 
     /// Can a writer dirty another block without waiting in [`Writeback::balance_dirty`]?
@@ -306,8 +438,11 @@ impl Writeback {
     }
 
     async fn write_what(&self, sync: bool, files_only: bool) {
-        // Without anything on its lists the flusher is not asked (`wb_has_dirty_io`).
-        let idle = self.dirty.borrow().is_empty() && !self.in_hand.get();
+        // Without anything on its lists the flusher is not asked (`bdi_has_dirty_io`).
+        let idle = {
+            let lists = self.lists.borrow();
+            !lists.has_any() && (!sync || lists.times.is_empty())
+        };
         if self.stopped.get() || (files_only && idle) {
             return;
         }
@@ -337,55 +472,111 @@ impl Writeback {
         self.wake.wake_all();
     }
 
-    /// Moves what is old enough (or everything) out of the dirty list, oldest first.
-    fn take_expired(&self, older_than: Option<u64>, files_only: bool) -> VecDeque<Rc<Mapping>> {
-        self.dirty.borrow_mut().take(|m| {
-            let expired = older_than.is_none_or(|limit| m.dirtied().is_none_or(|d| d <= limit));
-            expired && !(files_only && m.is_device())
-        })
-    }
-
-    /// Writes the mappings that are older than `older_than` jiffies (all if `None`), of its own
-    /// accord.
-    async fn pass(&self, older_than: Option<u64>, stop_below: Option<u64>) {
-        let io = self.take_expired(older_than, false);
-        let stop = || {
-            // Somebody waits for a work item, this would have gone on by itself (`wb_writeback()`).
-            !self.works.borrow().is_empty() || stop_below.is_some_and(|b| self.nr_dirty.get() <= b)
-        };
-        self.write_list(io, false, &stop).await;
-    }
-
-    async fn write_list(&self, mut io: VecDeque<Rc<Mapping>>, sync: bool, stop: &dyn Fn() -> bool) {
-        self.in_hand.set(!io.is_empty());
+    /// Writes what is dirty, in rounds, as long as a round gets anything done (`wb_writeback`).
+    async fn write(&self, task: Task) {
+        let mut before = self.jiffies();
+        let mut queued = false;
         let outer = self.policy.plug_across_inodes.then(|| self.part.plug());
-        while let Some(map) = io.pop_front() {
-            if stop() {
-                io.push_front(map);
+        loop {
+            // Somebody waits for a work item, this would have gone on by itself.
+            let must_yield = task.is_own() && !self.works.borrow().is_empty();
+            if must_yield || task.background.is_some_and(|b| self.nr_dirty.get() <= b) {
                 break;
             }
-            let wbc =
-                if sync { WbControl::sync_all() } else { WbControl::background(CHUNK_BLOCKS) };
-            let pages: FsResult<()> = map.writepages(&wbc).await;
-            let written = pages.and(map.write_inode().await);
-            if !map.has_dirty() {
-                map.set_dirtied(None);
-            } else if written.is_err() || wbc.budget.get() > 0 {
-                // Dirtied again meanwhile, or it could not be written: a full age from now, not in
-                // a circle.
-                map.set_dirtied(Some(self.jiffies()));
-                self.dirty.borrow_mut().push_back(map);
-            } else {
-                io.push_back(map);
+            if self.lists.borrow().io.is_empty() {
+                // What becomes dirty at a later tick is not what a sync was asked for.
+                match task.age {
+                    Some(age) => match self.jiffies().checked_sub(age) {
+                        Some(limit) => before = limit,
+                        None => break,
+                    },
+                    None if task.background.is_some() => before = self.jiffies(),
+                    None => {}
+                }
+                self.lists.borrow_mut().queue(before, task.sync);
+                queued = true;
+            }
+            if !self.write_io(&task).await && queued {
+                break;
             }
         }
         drop(outer);
-        // What was taken and not written goes back where it was: before everything younger.
-        let mut dirty = self.dirty.borrow_mut();
-        while let Some(map) = io.pop_back() {
-            dirty.push_front(map);
+    }
+
+    /// A round: what is in line (`writeback_sb_inodes`). Was anything done?
+    async fn write_io(&self, task: &Task) -> bool {
+        let began = self.jiffies();
+        let before = task.age.map_or(began, |age| began.saturating_sub(age));
+        let mut is_progress = false;
+        loop {
+            let next = self.lists.borrow().io.front().cloned();
+            let Some(map) = next else { break };
+            if task.files_only && map.is_device() {
+                self.redirty(&map);
+                continue;
+            }
+            if map.is(state::WRITING) && !task.sync {
+                self.lists.borrow_mut().put(&map, List::MoreIo);
+                continue;
+            }
+            let wbc = task.control();
+            let had = wbc.budget.get();
+            let written = self.write_one(&map, &wbc).await;
+            // What fails stays dirty here, and must not be tried in a circle.
+            if written.is_ok() {
+                let sent = had - wbc.budget.get();
+                is_progress |= sent > wbc.skipped.get() || !map.is(state::ANY);
+            }
+            self.requeue(&map, task, &wbc, before);
+            // A look at the limit and at works, ten times a second.
+            if is_progress && self.jiffies() > began + self.policy.hz / 10 {
+                break;
+            }
         }
-        self.in_hand.set(false);
+        is_progress
+    }
+
+    /// Blocks, then the owner (`__writeback_single_inode`).
+    async fn write_one(&self, map: &Rc<Mapping>, wbc: &WbControl) -> FsResult<()> {
+        map.set_state(state::WRITING);
+        let blocks: FsResult<()> = map.writepages(wbc).await;
+        let owner = self.write_owner_of(map, wbc.sync).await;
+        map.clear_state(state::WRITING);
+        blocks.and(owner)
+    }
+
+    async fn write_owner_of(&self, map: &Rc<Mapping>, sync: bool) -> FsResult<()> {
+        let most = self.span_jiffies(TIMES_MOST);
+        if sync || map.times_since().is_none_or(|since| self.jiffies() > since + most) {
+            map.take_times();
+        }
+        let is_owner_dirty = map.is(state::OWNER);
+        map.clear_state(state::DIRTY);
+        if map.has_dirty() {
+            map.set_state(state::BLOCKS);
+        }
+        if is_owner_dirty { map.write_inode().await } else { Ok(()) }
+    }
+
+    /// Where a mapping goes that was written (`requeue_inode`).
+    fn requeue(&self, map: &Rc<Mapping>, task: &Task, wbc: &WbControl, before: u64) {
+        if map.is(state::DIRTY) && (task.sync || task.files_only) {
+            // Once for each sync.
+            map.set_dirtied(self.jiffies());
+        }
+        if !map.is(state::ANY) {
+            self.set_clean(map);
+        } else if wbc.skipped.get() > 0 {
+            self.redirty(map);
+        } else if map.has_dirty() && wbc.budget.get() == 0 && map.dirtied() <= before {
+            self.lists.borrow_mut().put(map, List::MoreIo);
+        } else if map.is(state::DIRTY) {
+            self.redirty(map);
+        } else {
+            map.set_dirtied(self.jiffies());
+            map.clear_state(state::QUEUED);
+            self.lists.borrow_mut().put(map, List::Times);
+        }
     }
 
     /// One look: work items, old data, the background limit.
@@ -393,8 +584,8 @@ impl Writeback {
         loop {
             let work = self.works.borrow_mut().pop_front();
             let Some(work) = work else { break };
-            let io = self.take_expired(None, work.files_only);
-            self.write_list(io, work.sync, &|| false).await;
+            let Work { sync, files_only, .. } = work;
+            self.write(Task { sync, files_only, age: None, background: None }).await;
             work.done.done();
         }
         let now = self.jiffies();
@@ -404,19 +595,19 @@ impl Writeback {
             .is_none_or(|last| now >= last + self.span_jiffies(self.policy.interval));
         if due {
             self.last_old_flush.set(Some(now));
-            if self.nr_dirty.get() > 0 || !self.dirty.borrow().is_empty() {
-                let limit = now.checked_sub(self.span_jiffies(self.policy.expire));
-                if let Some(limit) = limit {
-                    self.pass(Some(limit), None).await;
-                }
+            if self.nr_dirty.get() > 0 || self.lists.borrow().has_any() {
+                let age = Some(self.span_jiffies(self.policy.expire));
+                self.write(Task { sync: false, files_only: false, age, background: None }).await;
             }
         }
         if self.is_over_share() {
-            self.pass(None, None).await;
+            let all = Task { sync: false, files_only: false, age: None, background: None };
+            self.write(all).await;
         }
         if self.nr_dirty.get() > self.policy.background_blocks {
             let before = (self.nr_dirty.get(), self.nr_written.get());
-            self.pass(None, Some(self.policy.background_blocks)).await;
+            let background = Some(self.policy.background_blocks);
+            self.write(Task { sync: false, files_only: false, age: None, background }).await;
             // A device that fails every write must not keep the flusher in a circle.
             self.stuck.set(before == (self.nr_dirty.get(), self.nr_written.get()));
         }
@@ -448,7 +639,7 @@ async fn run(weak: Weak<Writeback>, wake: Rc<WaitQueue>, rt: Rt) {
         }
         wb.next_look.set(None);
         wb.look().await;
-        let more = !wb.dirty.borrow().is_empty();
+        let more = wb.lists.borrow().has_any();
         if more && wb.next_look.get().is_none() {
             wb.next_look.set(Some(wb.alarm(false)));
         }

@@ -311,10 +311,10 @@ impl F2fs {
             if self.cp_error() {
                 return Err(FsError::Io);
             }
-            self.sync_inode(ino).await?;
             if let Some(inode) = self.inode_in_memory(ino) {
-                self.wb.inode_written(&inode.map);
+                self.wb.write_owner(&inode.map).await?;
             }
+            self.sync_inode(ino).await?;
         }
         Ok(())
     }

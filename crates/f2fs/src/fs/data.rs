@@ -201,7 +201,7 @@ impl F2fs {
         if !same {
             let mut f = inode.f.borrow_mut();
             (f.ctime, f.mtime) = (now, now);
-            self.files.new_times.borrow_mut().insert(inode.ino);
+            inode.map.mark_times_dirty();
         }
     }
 

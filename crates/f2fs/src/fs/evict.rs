@@ -69,6 +69,7 @@ impl F2fs {
         if self.cp_error() || !self.is_mounted() {
             return Ok(());
         }
+        self.wb.forget(&inode.map);
         self.rt.cpu(CpuOp::InodeChange, 1).await;
         self.drop_pages(inode, 0, u64::MAX).await;
         for set in [InoSet::Append, InoSet::Update] {
@@ -96,6 +97,7 @@ impl F2fs {
             Err(_) => self.update_inode_page(inode).await?,
         }
         self.mark_inode_synced(inode);
+        self.wb.forget(&inode.map);
         self.forget_inode(inode);
         out
     }

@@ -161,6 +161,9 @@ impl F2fs {
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }
+        if kind == SyncKind::Full {
+            inode.map.take_times();
+        }
         self.note_request();
         self.rt.cpu(CpuOp::SyncStart, 1).await;
         let out = self.do_sync(inode, kind, range, told).await;
@@ -335,23 +338,13 @@ impl F2fs {
         if site::SYNC_SEND.on() {
             self.wb.write_all(false).await;
         }
-        self.dirty_new_times();
         if site::SYNC_AGAIN.on() {
             self.wb.write_all(true).await;
-            self.write_nodes_of_inodes().await;
         }
         if site::SYNC_WAIT.on() {
             self.wb.wait_files().await;
         }
         if site::SYNC_CHECKPOINT.on() { self.sync_checkpoint().await } else { Ok(()) }
-    }
-
-    /// The flusher goes on while it has made something dirty (`wb_writeback`): the nodes to which
-    /// it has copied inodes.
-    async fn write_nodes_of_inodes(&self) {
-        if self.nodes.has_dirty() {
-            self.wb.write_files(true).await;
-        }
     }
 
     /// `syncfs`, which tells the open file of failed writes of anything.
@@ -364,10 +357,8 @@ impl F2fs {
             if site::SYNCFS_SEND.on() {
                 self.wb.write_files(false).await;
             }
-            self.dirty_new_times();
             if site::SYNCFS_WRITE.on() {
                 self.wb.write_files(true).await;
-                self.write_nodes_of_inodes().await;
             }
             if site::SYNCFS_WAIT.on() {
                 self.wb.wait_files().await;

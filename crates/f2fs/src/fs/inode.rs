@@ -7,7 +7,7 @@
 //! Source:     Linux `fs/f2fs/inode.c`, `fs/f2fs/super.c` (`f2fs_inode_dirtied`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use wp_base::live::{Kind as LiveKind, Tally};
@@ -234,9 +234,6 @@ pub(crate) struct Files {
     pub(super) order: RefCell<VecDeque<u32>>,
     /// Most inodes and blocks of one file in memory.
     pub(super) limits: Cell<(usize, usize)>,
-    /// Inodes whose times may differ from their node blocks, and that are not dirty for that
-    /// (`I_DIRTY_TIME`).
-    pub(super) new_times: RefCell<BTreeSet<u32>>,
     /// Numbers that tell generations of an inode number apart.
     pub(super) generations: RefCell<Rng>,
     /// Writers of data of whom somebody waits for (`wb_sync_req[DATA]`).
@@ -251,7 +248,6 @@ impl Files {
             inodes: RefCell::default(),
             order: RefCell::default(),
             limits: Cell::new((1 << 16, 1 << 18)),
-            new_times: RefCell::default(),
             generations: RefCell::new(rt.rng("f2fs inode generations")),
             sync_writers: Cell::new(0),
             writepages: Lock::new(rt, "f2fs writepages", ()),
@@ -354,17 +350,6 @@ impl F2fs {
         }
         let sync = inode.is_dir() && self.opts.era.checkpoint_takes_dir_times;
         self.mark_inode_dirty(inode, sync);
-    }
-
-    /// Makes inodes dirty of which only times are new: a sync of all files writes those too
-    /// (`queue_io` with `for_sync`).
-    pub(super) fn dirty_new_times(&self) {
-        let all = self.files.new_times.take();
-        for inode in all.iter().filter_map(|ino| self.inode_in_memory(*ino)) {
-            if !inode.has_disk_times() && !inode.gone.get() {
-                self.mark_inode_dirty(&inode, false);
-            }
-        }
     }
 
     /// The inode, if it is in memory (`ilookup`).

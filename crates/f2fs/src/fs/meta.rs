@@ -158,11 +158,12 @@ impl F2fs {
     /// checkpoint is written.
     async fn write_meta_pages(&self, wbc: &WbControl) -> FsResult<()> {
         // `nr_pages_to_skip`: eight bios.
-        let few = self.counts.dirty(Dirty::Meta) < 8 * 256;
-        if !wbc.sync && few {
+        let dirty = self.counts.dirty(Dirty::Meta);
+        let guard = self.cps.global.try_lock();
+        if (!wbc.sync && dirty < 8 * 256) || guard.is_none() {
+            wbc.skipped.set(wbc.skipped.get() + dirty);
             return Ok(());
         }
-        let Some(_guard) = self.cps.global.try_lock() else { return Ok(()) };
         let most = if wbc.sync { u64::MAX } else { wbc.budget.get().max(2 * 256) };
         let sent = self.sync_meta(most).await;
         wbc.budget.set(wbc.budget.get().saturating_sub(sent));

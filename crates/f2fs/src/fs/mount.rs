@@ -355,7 +355,6 @@ impl F2fs {
                 break 'done e;
             }
             self.wb.write_files(false).await;
-            self.dirty_new_times();
             self.wb.write_files(true).await;
             self.wb.wait_files().await;
             if let e @ Err(_) = self.write_checkpoint(Reason::Umount).await {

@@ -541,7 +541,9 @@ impl F2fs {
     pub(super) async fn write_node_pages(self: &Rc<Self>, wbc: &WbControl) -> FsResult<()> {
         Box::pin(self.balance_bg()).await;
         // `nr_pages_to_skip`: eight segments' worth.
-        if !wbc.sync && self.counts.dirty(Dirty::Nodes) < 8 * 512 {
+        let dirty = self.counts.dirty(Dirty::Nodes);
+        if !wbc.sync && dirty < 8 * 512 {
+            wbc.skipped.set(wbc.skipped.get() + dirty);
             return Ok(());
         }
         let plug = self.io.part().plug();

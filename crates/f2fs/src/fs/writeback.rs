@@ -311,13 +311,13 @@ impl F2fs {
     /// `__f2fs_write_data_pages`.
     async fn write_data_pages(self: &Rc<Self>, inode: &Rc<Inode>, wbc: &WbControl) -> FsResult<()> {
         let dirty = inode.dirty_pages.get();
-        if !wbc.sync && (dirty == 0 || (inode.is_dir() && dirty < SEQ_BLOCKS)) {
-            return Ok(());
-        }
         let writers = &self.files.sync_writers;
         if wbc.sync {
             writers.set(writers.get() + 1);
-        } else if writers.get() > 0 {
+        } else if (inode.is_dir() && dirty < SEQ_BLOCKS) || writers.get() > 0 {
+            wbc.skipped.set(wbc.skipped.get() + dirty);
+            return Ok(());
+        } else if dirty == 0 {
             return Ok(());
         }
         let alone = inode.is_file() && (!wbc.sync || dirty >= SEQ_BLOCKS);
@@ -394,6 +394,12 @@ impl WbOps for Inode {
             let Some((fs, me)) = self.shared(map) else { return Ok(()) };
             fs.write_data_pages(&me, wbc).await
         })
+    }
+
+    /// `f2fs_dirty_inode`.
+    fn times_taken(&self) {
+        self.clear(fi::AUTO_RECOVER);
+        self.set(fi::DIRTY);
     }
 
     fn write_inode<'a>(&'a self, map: &'a Rc<Mapping>) -> Option<Fut<'a, ()>> {
