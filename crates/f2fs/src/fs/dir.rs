@@ -323,6 +323,8 @@ impl F2fs {
                 self.add_links(dir, 1);
             }
             inode.clear(fi::NEW);
+            // Though its node says all of it: clearing this flag marks it (`clear_inode_flag`).
+            self.mark_inode_dirty(inode, true);
         }
         self.touch(dir);
         let depth = depth.unwrap_or(0);
