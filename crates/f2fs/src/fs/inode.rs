@@ -323,6 +323,8 @@ impl F2fs {
             let mut f = inode.f.borrow_mut();
             f.blocks = f.blocks.saturating_add_signed(add);
         }
+        // Whatever state it is in: the quota's counting does (`dquot_claim_block`).
+        inode.map.mark_inode_dirty();
         self.mark_recoverable(inode);
     }
 
