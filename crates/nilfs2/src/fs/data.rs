@@ -111,6 +111,12 @@ impl Nilfs {
         self.rt.cpu(CpuOp::PageWrite, 1).await;
         let size = 1u64 << self.g.block_bits;
         let before = self.inode(ino)?;
+        let mut stamped = before;
+        self.stamp(&mut stamped, true);
+        if stamped.as_bytes() != before.as_bytes() {
+            // The new times make the inode dirty before its blocks are (`file_update_time`).
+            self.store.borrow_mut().list_inode(ino)?;
+        }
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
             let n = rest.len().min((size - at % size) as usize);

@@ -91,22 +91,31 @@ impl Mounted {
         fs.write_data(ino.0, at >> bits, at.saturating_add(len - 1) >> bits).await
     }
 
-    /// Sends what lies dirty file by file, as if each were to be fdatasynced: one whose inode
-    /// changed takes all others with it. `sync_inodes_sb`.
+    /// Sends what lies dirty file by file, in the order in which they became dirty, as if each were
+    /// to be fdatasynced: one whose inode changed takes all others with it, and so does one of
+    /// metadata, which only a checkpoint writes (`nilfs_mdt_write_folio`). `sync_inodes_sb`.
     ///
     /// Nobody is told of a failure here; the checkpoint that follows tells.
     async fn sync_inodes(&self) -> FsResult<()> {
         let fs = &self.0;
-        // Pages of metadata are written by a checkpoint (`nilfs_mdt_write_page`), and were dirty
-        // before the file's.
-        if site::SYNC_LOG.on() && fs.store.borrow().is_metadata_dirty() {
-            let _ = fs.write_all().await;
-        }
-        let dirty: Vec<u64> = fs.store.borrow().dirty_files().collect();
-        for number in dirty {
-            if site::SYNC_LOG.on() && fs.store.borrow_mut().has_dirty_data(number)? {
-                let _ = fs.write_data(number, 0, u64::MAX >> fs.g.block_bits).await;
+        // Nobody waits the first time (`writeback_inodes_sb`): nothing is written, and what was
+        // written by others goes off the list.
+        let listed = fs.store.borrow().listed();
+        listed.into_iter().for_each(|number| fs.store.borrow_mut().looked_at(number));
+        let listed = fs.store.borrow().listed();
+        for number in listed {
+            let is_metadata_dirty = fs.store.borrow().is_metadata_dirty(number);
+            let is_dirty = match is_metadata_dirty {
+                Some(dirty) => dirty,
+                None => fs.store.borrow_mut().has_dirty_data(number)?,
+            };
+            if is_dirty && site::SYNC_LOG.on() {
+                let _ = match is_metadata_dirty {
+                    Some(_) => fs.write_all().await,
+                    None => fs.write_data(number, 0, u64::MAX >> fs.g.block_bits).await,
+                };
             }
+            fs.store.borrow_mut().looked_at(number);
         }
         Ok(())
     }

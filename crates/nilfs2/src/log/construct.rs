@@ -187,7 +187,7 @@ pub(super) struct Open {
 pub(super) struct Full;
 
 impl Store<'_> {
-    fn file_mut(&mut self, number: u64) -> FsResult<(&mut File, Via<'_>)> {
+    pub(super) fn file_mut(&mut self, number: u64) -> FsResult<(&mut File, Via<'_>)> {
         let Store { disk, dat, cpfile, sufile, ifile, files, .. } = self;
         if number == ino::DAT {
             return Ok((&mut dat.file, Via { disk, dat: None }));
@@ -207,10 +207,17 @@ impl Store<'_> {
             || [&self.ifile, &self.cpfile, &self.sufile].into_iter().any(File::is_dirty)
     }
 
-    /// Has any file of metadata a page that no log has yet (`PAGECACHE_TAG_DIRTY`)?
-    pub fn is_metadata_dirty(&self) -> bool {
-        let files = [&self.ifile, &self.cpfile, &self.sufile, &self.dat.file];
-        files.into_iter().any(|f| f.blocks.values().any(|b| b.is_dirty))
+    /// Has this file of metadata a page that no log has yet (`PAGECACHE_TAG_DIRTY`)? `None`: it is
+    /// another file.
+    pub fn is_metadata_dirty(&self, number: u64) -> Option<bool> {
+        let file = match number {
+            ino::DAT => &self.dat.file,
+            ino::CPFILE => &self.cpfile,
+            ino::SUFILE => &self.sufile,
+            ino::IFILE => &self.ifile,
+            _ => return None,
+        };
+        Some(file.has_dirty_blocks())
     }
 
     /// Makes the logs of a construction, each round a list; a round's logs are written before the

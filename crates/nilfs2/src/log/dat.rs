@@ -1,5 +1,6 @@
 //! The DAT while a log is made: numbers are given out, get a block, and end.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -16,6 +17,8 @@ pub struct Disk<'a> {
     /// The layout.
     pub g: Geometry,
     read: Box<dyn Fn(u64) -> FsResult<Vec<u8>> + 'a>,
+    /// How many files have come on the flusher's list.
+    listed: Cell<u64>,
 }
 
 impl fmt::Debug for Disk<'_> {
@@ -27,11 +30,16 @@ impl fmt::Debug for Disk<'_> {
 impl<'a> Disk<'a> {
     /// A device with this layout, whose blocks `read` reads.
     pub fn new(g: Geometry, read: impl Fn(u64) -> FsResult<Vec<u8>> + 'a) -> Disk<'a> {
-        Disk { g, read: Box::new(read) }
+        Disk { g, read: Box::new(read), listed: Cell::new(0) }
     }
     /// Reads a block.
     pub fn read(&self, block: u64) -> FsResult<Vec<u8>> {
         (self.read)(block)
+    }
+    /// The place at the end of the flusher's list.
+    pub(super) fn next_place(&self) -> u64 {
+        self.listed.set(self.listed.get() + 1);
+        self.listed.get()
     }
 }
 

@@ -7,7 +7,7 @@ use wp_base::{FsError, FsResult};
 use crate::disk::bmap::{self, Map};
 use crate::disk::{BlockMap, Inode, Node, ino};
 
-use super::dat::Via;
+use super::dat::{Disk, Via};
 
 /// What the pointers of a block map are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +76,8 @@ pub(super) struct File {
     last: Option<(u64, u64)>,
     /// The next pointer without a place.
     next_pointer: u64,
+    /// Its place on the flusher's list (`b_dirty`), where it stays when a log has what was dirty.
+    listed: Option<u64>,
 }
 
 impl File {
@@ -102,6 +104,7 @@ impl File {
             added: 0,
             last: None,
             next_pointer: NO_PLACE,
+            listed: None,
         })
     }
 
@@ -112,6 +115,29 @@ impl File {
             self.inode.bmap = BlockMap::store(&self.map);
         }
         self.inode
+    }
+
+    /// Something of it is dirty: puts it on the flusher's list, at its end, unless it is there
+    /// (`__mark_inode_dirty`).
+    pub fn list(&mut self, disk: &Disk<'_>) {
+        self.listed.get_or_insert_with(|| disk.next_place());
+    }
+
+    /// Its place on the flusher's list.
+    pub fn listed(&self) -> Option<u64> {
+        self.listed
+    }
+
+    /// The flusher has looked at it: with blocks that no log has it stays on the list.
+    pub fn looked_at(&mut self) {
+        if !self.has_dirty_blocks() {
+            self.listed = None;
+        }
+    }
+
+    /// Has it a block that no log has yet (`PAGECACHE_TAG_DIRTY`)?
+    pub fn has_dirty_blocks(&self) -> bool {
+        self.blocks.values().any(|b| b.is_dirty)
     }
 
     /// Is anything to be written?
@@ -228,6 +254,7 @@ impl File {
             self.insert(via, key)?;
             self.blocks.insert(key, Held::fresh(make()));
         }
+        self.list(via.disk);
         let held = self.blocks.get_mut(&key).ok_or(FsError::Io)?;
         held.is_dirty = true;
         Ok(&mut held.what)
@@ -235,14 +262,16 @@ impl File {
 
     /// Block `key` to be changed, which must be there. Errors: `Corrupt` for a hole.
     pub fn existing_mut(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<&mut Vec<u8>> {
-        let number = self.ino;
-        match self.block(via, key)? {
+        if self.block(via, key)?.is_some() {
+            self.list(via.disk);
+        }
+        match self.blocks.get_mut(&key) {
             Some(held) => {
                 held.is_dirty = true;
                 Ok(&mut held.what)
             }
             None => {
-                let expected = format!("a block {key} of file {number}");
+                let expected = format!("a block {key} of file {}", self.ino);
                 Err(FsError::corrupt("nilfs2 metadata file", "block map", 0, 0, expected))
             }
         }

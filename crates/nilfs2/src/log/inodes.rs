@@ -47,7 +47,36 @@ impl Store<'_> {
     pub fn change_inode(&mut self, number: u64, f: impl FnOnce(&mut Inode)) -> FsResult<()> {
         let (file, _) = self.file(number)?;
         f(&mut file.inode);
-        self.write_inode(number)
+        self.write_inode(number)?;
+        self.list_inode(number)
+    }
+
+    /// Puts a file whose inode changes on the flusher's list, behind the file of inodes, which
+    /// learns of it first (`nilfs_dirty_inode`).
+    pub fn list_inode(&mut self, number: u64) -> FsResult<()> {
+        self.ifile.list(&self.disk);
+        let (file, via) = self.file(number)?;
+        file.list(via.disk);
+        Ok(())
+    }
+
+    /// The flusher's list: files, those of metadata too, in the order in which they became dirty.
+    /// What became clean since is on it still.
+    pub fn listed(&self) -> Vec<u64> {
+        let mut all: Vec<(u64, u64)> = [&self.dat.file, &self.cpfile, &self.sufile, &self.ifile]
+            .into_iter()
+            .chain(self.files.values())
+            .filter_map(|f| f.listed().map(|place| (place, f.ino)))
+            .collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// The flusher has looked at a file that it had on its list.
+    pub fn looked_at(&mut self, number: u64) {
+        if let Ok((file, _)) = self.file_mut(number) {
+            file.looked_at();
+        }
     }
 
     /// The inode as it is goes into its block, with the block map that stands there.
@@ -169,7 +198,7 @@ impl Store<'_> {
             return Ok(false);
         }
         let (file, _) = self.file(number)?;
-        Ok(file.blocks.values().any(|b| b.is_dirty))
+        Ok(file.has_dirty_blocks())
     }
 
     /// Blocks of data that were changed since the last checkpoint (`ns_ndirtyblks`).
@@ -199,7 +228,10 @@ impl Store<'_> {
         let is_new = !was_volatile && file.pointer(&mut via, key)?.is_none();
         if is_new {
             file.insert(&mut via, key)?;
+            // The inode has the map (`nilfs_get_block`).
+            self.ifile.list(&self.disk);
         }
+        let (file, via) = self.file(number)?;
         let was_dirty = file.blocks.get(&key).is_some_and(|b| b.is_dirty);
         let held = Held {
             what: bytes,
@@ -208,6 +240,7 @@ impl Store<'_> {
             is_in_log: false,
         };
         file.blocks.insert(key, held);
+        file.list(via.disk);
         self.blocks_to_write += u64::from(!was_dirty);
         self.mark_dirty(number);
         Ok(())
