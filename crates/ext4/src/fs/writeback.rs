@@ -294,6 +294,18 @@ impl Ext4 {
             && inode.map.peek(b.block()).is_some_and(|now| Rc::ptr_eq(&now, b))
     }
 
+    /// First block of the page that the file ends in, if that page has blocks behind the end.
+    ///
+    /// The kernel's pass without a handle ends at such a block as at one that needs a place, and
+    /// the page is written by the pass that starts a handle (`mpage_process_page_bufs`): if none
+    /// was running, a transaction is from then on.
+    fn cut_page(&self, inode: &Inode) -> Option<u64> {
+        let block = u64::from(self.bs().bytes());
+        let (blocks, in_page) = (inode.size.get().div_ceil(block), PAGE_BYTES as u64 / block);
+        let behind = blocks % in_page;
+        (behind > 0).then(|| blocks - behind)
+    }
+
     async fn writepages_range(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -327,11 +339,19 @@ impl Ext4 {
                 continue;
             }
             let placed = Place::of(&b) == Place::Known;
+            let cut = if wbc.mapped_only || handle_seen { None } else { self.cut_page(inode) };
+            let is_cut = cut.is_some_and(|first| index >= first);
+            // What lies before that page goes without a handle.
+            let to = match cut {
+                Some(first) if placed && !is_cut => to.min(first - 1),
+                _ => to,
+            };
             if !placed && wbc.mapped_only {
                 next = index + self.dirty_run(inode, index, to, wbc.budget.get()).len() as u64;
                 continue;
             }
             let starts_handle = !placed
+                || is_cut
                 || (self.opts.era.writeback_starts_handle && !wbc.mapped_only && !handle_seen);
             let done = if starts_handle {
                 handle_seen = true;
