@@ -179,10 +179,10 @@ impl Bdev {
         if b.clear(BufFlag::WriteError) { Err(FsError::Io) } else { Ok(()) }
     }
 
-    /// Sends everything dirty to be written (`sync_blockdev_nowait`). Waits only for blocks that
-    /// are being written already.
+    /// Sends everything dirty to be written that is not being written already
+    /// (`sync_blockdev_nowait`: nobody waits for it yet).
     pub async fn start_sync(&self) -> FsResult<()> {
-        self.map.writepages(&WbControl::sync_all()).await
+        self.map.writepages(&WbControl::before_sync()).await
     }
 
     /// Writes everything dirty and waits for it (`sync_blockdev`).
