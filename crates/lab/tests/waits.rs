@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use wp_lab::testing::skipped;
-use wp_lab::vtime::guest::Guest;
-use wp_lab::vtime::random::{CALLS, Extras, Verdict, both, findings, generate};
+use wp_lab::vtime::config::find;
+use wp_lab::vtime::guest::{Guest, Ran, timed};
+use wp_lab::vtime::random::{CALLS, Extras, Verdict, both, findings, generate, judge};
 use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
 
 #[test]
@@ -27,6 +28,29 @@ fn calls_that_wait_are_told_from_calls_that_do_not() {
     assert_eq!(ours("N10.alloc4k fsync 1"), "4");
     assert_eq!(ours("N10.alloc4k fsync_again 2"), "1");
     assert_eq!(ours("seq20ms over 0"), "0");
+}
+
+/// A recorded run: `== CONFIG MOUNTED WHY`, the program, `--`, what `prog.c` printed.
+fn recorded_run(text: &str) -> (&'static Config, Program, Ran) {
+    let (head, rest) = text.split_once('\n').expect("a head");
+    let mut words = head.split(' ');
+    let config = find(words.next().expect("a configuration")).expect("one of ours");
+    let mount_ns = words.next().and_then(|t| t.parse().ok()).expect("a time");
+    let (program, out) = rest.split_once("--\n").expect("a program, and what it did");
+    let timed = out.lines().map(|l| timed(l).expect("a call")).collect();
+    (config, Program::parse(program).expect("a program"), Ran { mount_ns, timed })
+}
+
+#[test]
+fn programs_that_differed_once_wait_as_in_linux_6_12() {
+    let path = wp_lab::testing::repository("kernels/linux-6.12/programs.txt");
+    let text = std::fs::read_to_string(path).expect("recorded runs");
+    let runs: Vec<_> = text.split("== ").skip(1).map(recorded_run).collect();
+    assert!(runs.len() >= 10, "{}", runs.len());
+    for (config, program, theirs) in runs {
+        let verdict = judge(config, &program, &theirs);
+        assert!(matches!(verdict, Verdict::Same(_)), "{} {}: {verdict:?}", config.name, program);
+    }
 }
 
 /// Programs of a quick look; `writepath kernels random` runs as many as asked for.

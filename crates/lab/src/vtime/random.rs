@@ -332,19 +332,23 @@ pub fn judge(config: &Config, program: &Program, theirs: &Ran) -> Verdict {
             return Verdict::Different(vec![CallDifference { call, ours, theirs }]);
         }
     };
-    let text = |t: Option<&Timed>| {
-        t.map_or("-".to_owned(), |t| {
-            if t.ok { t.waits_about(LATENCY_NS).to_string() } else { "failed".to_owned() }
-        })
+    let texts = |calls: &[Timed]| -> Vec<String> {
+        let waits = Timed::all_waits(calls, LATENCY_NS);
+        let text = |(t, waits): (&Timed, u64)| match t.ok {
+            true => waits.to_string(),
+            false => "failed".to_owned(),
+        };
+        calls.iter().zip(waits).map(text).collect()
     };
+    let (our_waits, their_waits) = (texts(&ours), texts(&theirs.timed));
     let differences: Vec<CallDifference> = theirs
         .timed
         .iter()
         .enumerate()
         .map(|(i, t)| CallDifference {
             call: format!("@{}:{}", t.op, t.index),
-            ours: text(ours.get(i)),
-            theirs: text(Some(t)),
+            ours: our_waits.get(i).cloned().unwrap_or_else(|| "-".to_owned()),
+            theirs: their_waits[i].clone(),
         })
         .filter(|d| d.ours != d.theirs)
         .collect();

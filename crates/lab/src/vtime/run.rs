@@ -29,6 +29,8 @@ pub const TICK_NS: u64 = 10_000_000;
 const SLACK: Span = Span(50_000);
 /// Blocks of 4 KiB that mkfs.btrfs writes: zeroes, and the trees (1071 of them with small ones).
 const MKFS_BLOCKS: u64 = 1246;
+/// What a look at the clock costs the guest, whose CPU is infinitely fast otherwise.
+const LOOK_NS: u64 = 256;
 /// Kernel whose rules apply.
 const ERA: &str = "6.12.117";
 
@@ -57,8 +59,21 @@ impl Timed {
 
     /// The same where one wait is much longer than the guest's clock steps: a call that waits for
     /// what an earlier one had sent began those few steps later, and is no wait shorter for it.
-    pub fn waits_about(&self, latency_ns: u64) -> u64 {
-        (self.ns + latency_ns / 20) / latency_ns.max(1)
+    /// `before`: calls since the last that waited, each with two looks at the clock.
+    pub fn waits_about(&self, latency_ns: u64, before: u64) -> u64 {
+        let late = (latency_ns / 20).max(2 * LOOK_NS * (before + 1));
+        (self.ns + late.min(latency_ns / 2)) / latency_ns.max(1)
+    }
+
+    /// [`Timed::waits_about`] of each call of a program.
+    pub fn all_waits(calls: &[Timed], latency_ns: u64) -> Vec<u64> {
+        let mut before = 0;
+        let waits = calls.iter().map(|t| {
+            let waits = t.waits_about(latency_ns, before);
+            before = if waits > 0 { 0 } else { before + 1 };
+            waits
+        });
+        waits.collect()
     }
 }
 
@@ -250,5 +265,29 @@ impl Interpreter {
             ns: self.vfs.rt().now().since(start).0,
             ok,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_makes_the_next_wait_two_looks_at_the_clock_shorter() {
+        let call = |ns| Timed {
+            case: String::new(),
+            op: "fsync".to_owned(),
+            index: 0,
+            start_ns: 0,
+            ns,
+            ok: true,
+        };
+        let mut calls = vec![call(100_000)];
+        calls.extend((0..10).map(|_| call(256)));
+        calls.push(call(94_976));
+        assert_eq!(Timed::all_waits(&calls, 100_000).last(), Some(&1));
+        // Behind one call only it is none.
+        let few = [call(100_000), call(256), call(94_976)];
+        assert_eq!(Timed::all_waits(&few, 100_000), [1, 0, 0]);
     }
 }
