@@ -129,8 +129,8 @@ fn programs_that_tore_barriers_apart_no_longer_do() {
 #[test]
 fn the_hole_of_ordered_mode_is_open_in_dual_mode_in_the_same_kernels() {
     let text = "open 0 . r; open 1 a rw,creat,direct; pwrite 1 4096 0 1; open 2 b rw,creat; \
-                open 3 a rw,trunc; syncfs 0; symlink n3 c; nap 6000000; pwrite 3 4096 0 2; \
-                nap 500; pwrite 2 4096 0 3; fbarrier 0; syncfs 0";
+                open 3 a rw,trunc; syncfs 0; pwrite 3 65536 4096 1; syncfs 0; \
+                pwrite 3 4096 0 2; fbarrier 0; symlink n3 c; syncfs 0";
     let program = Program::parse(&text.replace(';', "\n")).expect("a program");
     for (era, is_open) in
         [("3.4", false), ("3.8", true), ("3.10.61", true), ("4.6.1", true), ("4.6.2", false)]

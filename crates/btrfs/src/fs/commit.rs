@@ -273,7 +273,7 @@ impl Btrfs {
         }
         drop(plug);
         let me = self.rc();
-        self.rt.spawn_daemon(self.wb.policy().task.as_str(), async move {
+        self.rt.spawn_daemon("btrfs-endio-meta", async move {
             for (early, sent) in sets {
                 let blocks = sent.len();
                 let done = wait_blocks(sent).await;

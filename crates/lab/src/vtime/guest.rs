@@ -172,8 +172,8 @@ one() {
  esac > /share/$1.err 2>&1 || touch /share/$1.failed
  cp /share/$1.prog /run/p
  # A share of the dirty pages that does not depend on what other programs of this boot have written
- # (`wb_calc_thresh`): the flusher would start early on a device whose share has become 0. btrfs is a
- # device of its own to the flusher, and ours counts its share.
+ # (`wb_calc_thresh`): the flusher would start early on a device whose share has become 0. btrfs is
+ # a device of its own to the flusher, and ours counts its share.
  [ $3 = btrfs ] || echo 90 > /sys/block/z0/bdi/min_ratio
  /run/prog now > /share/$1.mount
  mount -i -t $3 ${5:+-o $5} /dev/z0 /mnt/a 2>> /share/$1.err || touch /share/$1.failed

@@ -35,6 +35,9 @@ pub struct Listed {
     pub why: String,
     /// The differences, as the comparison prints them.
     pub lines: Vec<String>,
+    /// They depend on what is run beside them: where they are not found they are not gone.
+    #[serde(default)]
+    pub sometimes: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -59,8 +62,9 @@ pub fn check(
         listed.iter().flat_map(|l| l.lines.iter().map(String::as_str)).collect();
     let unlisted = found.iter().filter(|f| !lines.contains(f.as_str()));
     let mut out: Vec<Finding> = unlisted.map(|f| Finding::Unlisted(f.clone())).collect();
-    let stale = lines.iter().filter(|l| was_run(l) && !found.contains(**l));
-    out.extend(stale.map(|l| Finding::Stale((*l).to_owned())));
+    let always = listed.iter().filter(|l| !l.sometimes).flat_map(|l| &l.lines);
+    let stale: BTreeSet<&String> = always.filter(|l| was_run(l) && !found.contains(*l)).collect();
+    out.extend(stale.into_iter().map(|l| Finding::Stale(l.clone())));
     let bare = listed.iter().filter(|l| l.kernel_function.is_empty() || l.why.is_empty());
     out.extend(bare.map(|l| Finding::Unexplained(l.lines.join("; "))));
     out
@@ -74,7 +78,8 @@ mod tests {
     fn what_is_not_listed_what_is_gone_and_what_has_no_reason_is_told() {
         let listed = parse_differences(
             "[[difference]]\nkernel_function = \"f\"\nwhy = \"w\"\nlines = [\"a\", \"b\", \"c\"]\n\
-             [[difference]]\nkernel_function = \"\"\nwhy = \"w\"\nlines = [\"d\"]\n",
+             [[difference]]\nkernel_function = \"\"\nwhy = \"w\"\nlines = [\"d\"]\n\
+             [[difference]]\nkernel_function = \"f\"\nwhy = \"w\"\nlines = [\"e\"]\nsometimes = true\n",
         )
         .expect("parses");
         let found = BTreeSet::from(["a".to_owned(), "d".to_owned(), "new".to_owned()]);
