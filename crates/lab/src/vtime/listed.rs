@@ -79,7 +79,8 @@ mod tests {
         let listed = parse_differences(
             "[[difference]]\nkernel_function = \"f\"\nwhy = \"w\"\nlines = [\"a\", \"b\", \"c\"]\n\
              [[difference]]\nkernel_function = \"\"\nwhy = \"w\"\nlines = [\"d\"]\n\
-             [[difference]]\nkernel_function = \"f\"\nwhy = \"w\"\nlines = [\"e\"]\nsometimes = true\n",
+             [[difference]]\nkernel_function = \"f\"\nwhy = \"w\"\nlines = [\"e\"]\n\
+             sometimes = true\n",
         )
         .expect("parses");
         let found = BTreeSet::from(["a".to_owned(), "d".to_owned(), "new".to_owned()]);
