@@ -48,21 +48,11 @@ struct Trivial {
 impl Trivial {
     fn new() -> Trivial {
         let limits = Limits {
-            sectors: 1 << 30,
-            logical_bytes: 512,
-            physical_bytes: 4096,
-            queue_depth: 32,
             max_sectors: 1024,
             max_segments: 128,
             volatile_cache: true,
             fua: true,
-            discard: false,
-            flush_beside_others: true,
-            barrier: false,
-            barrier_writes: false,
-            zones: None,
-            discard_granularity_sectors: 0,
-            discard_zeroes: false,
+            ..Limits::plain(1 << 30)
         };
         Trivial { limits, slots: vec![(0, Op::Read); 32], free: (0..32).collect() }
     }

@@ -60,6 +60,30 @@ pub struct Limits {
     pub zones: Option<ZoneLimits>,
 }
 
+impl Limits {
+    /// A plain disk of so many sectors, to say only what is otherwise: no cache, no discard, no
+    /// zones, 32 commands of 256 sectors (those of QEMU's AHCI disk).
+    pub const fn plain(sectors: u64) -> Limits {
+        Limits {
+            sectors,
+            logical_bytes: 512,
+            physical_bytes: 4096,
+            queue_depth: 32,
+            max_sectors: 256,
+            max_segments: 168,
+            volatile_cache: false,
+            fua: false,
+            discard: false,
+            discard_granularity_sectors: 0,
+            discard_zeroes: false,
+            flush_beside_others: true,
+            barrier: false,
+            barrier_writes: false,
+            zones: None,
+        }
+    }
+}
+
 /// A request as the driver hands it to the device: one or more merged bios.
 ///
 /// Shape: `data` holds `sectors * 512` bytes in order for a write and nothing for the others;

@@ -383,9 +383,13 @@ impl Mapping {
 
     /// `__mark_inode_dirty`.
     fn mark(self: &Rc<Self>, what: u8) {
+        // Most marks find it marked; one for the owner takes the times along.
+        let takes_times = what == state::OWNER && self.is(state::TIMES);
+        if self.is(what) && !takes_times {
+            return;
+        }
         let Some(wb) = self.wb.upgrade() else { return };
-        if what == state::OWNER {
-            // That takes the times along.
+        if takes_times {
             self.clear_state(state::TIMES);
         }
         let was = self.state.get();

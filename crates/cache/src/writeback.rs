@@ -98,14 +98,14 @@ struct Task {
     files_only: bool,
     /// Only what has been dirty for so many jiffies (`for_kupdate`).
     age: Option<u64>,
-    /// Stops when no more than so many blocks are dirty (`for_background`).
-    background: Option<u64>,
+    /// Stops when no more is dirty than the background limit (`for_background`).
+    background: bool,
 }
 
 impl Task {
     /// Nobody waits for it: it makes room for who does.
     fn is_own(&self) -> bool {
-        self.age.is_some() || self.background.is_some()
+        self.age.is_some() || self.background
     }
 
     fn control(&self) -> WbControl {
@@ -339,11 +339,13 @@ impl Writeback {
         self.dirty_elsewhere.set(blocks);
     }
 
-    /// Is more dirty than the device's share of the background limit? `wb_over_bg_thresh`.
-    fn is_over_share(&self) -> bool {
-        let Some(share) = &self.share else { return false };
-        let dirty = self.nr_dirty.get() + self.dirty_elsewhere.get();
-        dirty > share.of(self.policy.background_blocks, self.jiffies())
+    /// Is more dirty than the background limit, or than the device's share of it?
+    /// `wb_over_bg_thresh`.
+    fn is_over_background(&self) -> bool {
+        let (limit, dirty) = (self.policy.background_blocks, self.nr_dirty.get());
+        let is_over_share =
+            |share: &Share| dirty + self.dirty_elsewhere.get() > share.of(limit, self.jiffies());
+        dirty > limit || self.share.as_ref().is_some_and(is_over_share)
     }
 
     /// Puts a mapping that has just become dirty on its list, and sets the alarm if it is the
@@ -373,12 +375,7 @@ impl Writeback {
         if !map.is(state::ANY) {
             self.set_clean(map);
         } else if !map.is(state::QUEUED) {
-            if map.is(state::DIRTY) {
-                self.redirty(map);
-            } else {
-                map.set_dirtied(self.jiffies());
-                self.lists.borrow_mut().put(map, List::Times);
-            }
+            self.put_back(map);
         }
         done
     }
@@ -392,6 +389,17 @@ impl Writeback {
     fn set_clean(&self, map: &Mapping) {
         map.clear_state(state::QUEUED);
         self.lists.borrow_mut().remove(map);
+    }
+
+    /// Makes what is not clean the youngest of those that have as much to write.
+    fn put_back(&self, map: &Rc<Mapping>) {
+        if map.is(state::DIRTY) {
+            self.redirty(map);
+        } else {
+            map.clear_state(state::QUEUED);
+            map.set_dirtied(self.jiffies());
+            self.lists.borrow_mut().put(map, List::Times);
+        }
     }
 
     /// Makes it the youngest of the dirty ones (`redirty_tail`).
@@ -480,7 +488,7 @@ impl Writeback {
         loop {
             // Somebody waits for a work item, this would have gone on by itself.
             let must_yield = task.is_own() && !self.works.borrow().is_empty();
-            if must_yield || task.background.is_some_and(|b| self.nr_dirty.get() <= b) {
+            if must_yield || (task.background && !self.is_over_background()) {
                 break;
             }
             if self.lists.borrow().io.is_empty() {
@@ -490,7 +498,7 @@ impl Writeback {
                         Some(limit) => before = limit,
                         None => break,
                     },
-                    None if task.background.is_some() => before = self.jiffies(),
+                    None if task.background => before = self.jiffies(),
                     None => {}
                 }
                 self.lists.borrow_mut().queue(before, task.sync);
@@ -570,12 +578,8 @@ impl Writeback {
             self.redirty(map);
         } else if map.has_dirty() && wbc.budget.get() == 0 && map.dirtied() <= before {
             self.lists.borrow_mut().put(map, List::MoreIo);
-        } else if map.is(state::DIRTY) {
-            self.redirty(map);
         } else {
-            map.set_dirtied(self.jiffies());
-            map.clear_state(state::QUEUED);
-            self.lists.borrow_mut().put(map, List::Times);
+            self.put_back(map);
         }
     }
 
@@ -585,7 +589,7 @@ impl Writeback {
             let work = self.works.borrow_mut().pop_front();
             let Some(work) = work else { break };
             let Work { sync, files_only, .. } = work;
-            self.write(Task { sync, files_only, age: None, background: None }).await;
+            self.write(Task { sync, files_only, age: None, background: false }).await;
             work.done.done();
         }
         let now = self.jiffies();
@@ -597,17 +601,13 @@ impl Writeback {
             self.last_old_flush.set(Some(now));
             if self.nr_dirty.get() > 0 || self.lists.borrow().has_any() {
                 let age = Some(self.span_jiffies(self.policy.expire));
-                self.write(Task { sync: false, files_only: false, age, background: None }).await;
+                self.write(Task { sync: false, files_only: false, age, background: false }).await;
             }
         }
-        if self.is_over_share() {
-            let all = Task { sync: false, files_only: false, age: None, background: None };
-            self.write(all).await;
-        }
-        if self.nr_dirty.get() > self.policy.background_blocks {
+        if self.is_over_background() {
             let before = (self.nr_dirty.get(), self.nr_written.get());
-            let background = Some(self.policy.background_blocks);
-            self.write(Task { sync: false, files_only: false, age: None, background }).await;
+            let task = Task { sync: false, files_only: false, age: None, background: true };
+            self.write(task).await;
             // A device that fails every write must not keep the flusher in a circle.
             self.stuck.set(before == (self.nr_dirty.get(), self.nr_written.get()));
         }

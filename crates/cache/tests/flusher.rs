@@ -16,23 +16,7 @@ struct Nothing;
 
 impl DeviceModel for Nothing {
     fn limits(&self) -> &Limits {
-        &Limits {
-            sectors: 1024,
-            logical_bytes: 512,
-            physical_bytes: 512,
-            queue_depth: 1,
-            max_sectors: 8,
-            max_segments: 1,
-            volatile_cache: false,
-            fua: false,
-            discard: false,
-            flush_beside_others: true,
-            barrier: false,
-            barrier_writes: false,
-            zones: None,
-            discard_granularity_sectors: 0,
-            discard_zeroes: false,
-        }
+        const { &Limits::plain(1024) }
     }
     fn submit(&mut self, _: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
         fx.complete(rq.id);

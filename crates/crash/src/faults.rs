@@ -394,21 +394,11 @@ mod tests {
     fn what_is_late_has_its_place_and_is_begun_then_and_what_is_torn_keeps_what_was_there() {
         use wp_medium::Slice;
         let limits = Limits {
-            zones: None,
-            sectors: 1024,
-            logical_bytes: 512,
-            physical_bytes: 4096,
             queue_depth: 1,
             max_sectors: 1024,
-            max_segments: 128,
             volatile_cache: true,
             fua: true,
-            discard: false,
-            flush_beside_others: true,
-            barrier: false,
-            barrier_writes: false,
-            discard_granularity_sectors: 0,
-            discard_zeroes: false,
+            ..Limits::plain(1024)
         };
         let faults = Faults::new(Regions::default());
         let mut device = Late::new(Box::new(Quick(Medium::new(), limits)), faults.clone());

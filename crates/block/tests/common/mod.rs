@@ -1,7 +1,5 @@
 //! A small device of the tests' own, and short ways to ask.
 
-#![expect(dead_code, reason = "each test file uses its part")]
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -190,21 +188,11 @@ impl DeviceModel for TestDevice {
 /// A disk of 1 TiB, 32 commands, 256 sectors a request, volatile cache, no FUA: QEMU's AHCI disk.
 pub fn limits() -> Limits {
     Limits {
-        sectors: 1 << 31,
-        logical_bytes: 512,
-        physical_bytes: 4096,
-        queue_depth: 32,
-        max_sectors: 256,
-        max_segments: 168,
         volatile_cache: true,
-        fua: false,
         discard: true,
-        flush_beside_others: true,
-        barrier: false,
-        barrier_writes: false,
-        zones: None,
         discard_granularity_sectors: 8,
         discard_zeroes: true,
+        ..Limits::plain(1 << 31)
     }
 }
 

@@ -99,7 +99,6 @@ impl ZnsConfig {
             return Err(ConfigError::new("append_max_sectors", value, reason));
         }
         let limits = Limits {
-            sectors: zones.zone_sectors * u64::from(zones.zones),
             logical_bytes: SLOT_BYTES as u32,
             physical_bytes: SLOT_BYTES as u32,
             queue_depth: s.count("queue_depth", 65536)?,
@@ -107,13 +106,8 @@ impl ZnsConfig {
             max_segments: s.count("max_segments", 65536)?,
             volatile_cache: !plp,
             fua: s.switch("fua")?,
-            discard: false,
-            flush_beside_others: true,
-            barrier: false,
-            barrier_writes: false,
             zones: Some(zones),
-            discard_granularity_sectors: 0,
-            discard_zeroes: false,
+            ..Limits::plain(zones.zone_sectors * u64::from(zones.zones))
         };
         let span = |key: &str| Span(s.get(key));
         let reset_slice = span("reset_slice_ns");

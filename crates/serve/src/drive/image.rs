@@ -35,9 +35,6 @@ impl ImageFile {
     /// What it says of itself.
     pub fn limits(&self) -> Limits {
         Limits {
-            sectors: self.sectors,
-            logical_bytes: 512,
-            physical_bytes: 4096,
             queue_depth: 1 << 16,
             max_sectors: 1 << 16,
             max_segments: 1 << 13,
@@ -46,10 +43,7 @@ impl ImageFile {
             discard: true,
             discard_granularity_sectors: 8,
             discard_zeroes: true,
-            flush_beside_others: true,
-            barrier: false,
-            barrier_writes: false,
-            zones: None,
+            ..Limits::plain(self.sectors)
         }
     }
 

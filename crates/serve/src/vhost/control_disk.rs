@@ -19,21 +19,10 @@ impl Machine {
     /// Puts a control disk of the guest's behind a socket. Errors: the host's.
     pub fn add_control(&mut self, socket: &Path) -> std::io::Result<()> {
         let limits = wp_block::Limits {
-            sectors: CONTROL_SECTORS,
-            logical_bytes: 512,
-            physical_bytes: 512,
             queue_depth: 128,
             max_sectors: 128,
             max_segments: 128,
-            volatile_cache: false,
-            fua: false,
-            discard: false,
-            discard_granularity_sectors: 0,
-            discard_zeroes: false,
-            flush_beside_others: true,
-            barrier: false,
-            barrier_writes: false,
-            zones: None,
+            ..wp_block::Limits::plain(CONTROL_SECTORS)
         };
         self.add_device(Target::Control { answer: Vec::new() }, &limits, socket, 1)
     }

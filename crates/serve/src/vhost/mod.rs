@@ -22,6 +22,8 @@ mod memory;
 mod real;
 mod ring;
 pub mod session;
+#[cfg(test)]
+mod testing;
 mod wire;
 
 pub use config::{features, space};

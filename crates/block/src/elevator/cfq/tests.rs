@@ -15,23 +15,7 @@ struct Bench {
 
 impl Bench {
     fn new(rotational: bool) -> Bench {
-        let limits = Limits {
-            sectors: 1 << 31,
-            logical_bytes: 512,
-            physical_bytes: 4096,
-            queue_depth: 31,
-            max_sectors: 256,
-            max_segments: 168,
-            volatile_cache: true,
-            fua: false,
-            discard: false,
-            flush_beside_others: true,
-            barrier: false,
-            barrier_writes: false,
-            zones: None,
-            discard_granularity_sectors: 0,
-            discard_zeroes: false,
-        };
+        let limits = Limits { queue_depth: 31, volatile_cache: true, ..Limits::plain(1 << 31) };
         let cfq = Cfq::new(&ElvSetup { limits, rotational, kernel: (4, 6) });
         Bench { cfq, pool: Pool::default(), now: Time(1_000_000_000) }
     }

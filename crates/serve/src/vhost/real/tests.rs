@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::super::config::feature;
+use super::super::testing::{pair, words};
 use super::super::wire::{F_PROTOCOL_FEATURES, HEADER_BYTES, protocol, request as r};
 use super::*;
 use crate::clock::ClockKind;
@@ -52,14 +53,6 @@ struct FrontEnd {
 
 fn event() -> File {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap().into()
-}
-
-fn pair(a: u32, b: u32) -> Vec<u8> {
-    [a.to_le_bytes(), b.to_le_bytes()].concat()
-}
-
-fn words(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
 impl FrontEnd {

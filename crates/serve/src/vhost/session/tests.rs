@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 
 use super::super::blk::{self, Said, Wish};
 use super::super::config::{self, feature};
+use super::super::testing::{pair, words};
 use super::super::wire::request as r;
 use super::*;
 use crate::drive::What;
@@ -24,14 +25,6 @@ struct FrontEnd {
 
 fn header(request: u32, size: usize, flags: u32) -> Header {
     Header { request, flags: 1 | flags, size: size as u32 }
-}
-
-fn words(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
-}
-
-fn pair(a: u32, b: u32) -> Vec<u8> {
-    [a.to_le_bytes(), b.to_le_bytes()].concat()
 }
 
 impl FrontEnd {
