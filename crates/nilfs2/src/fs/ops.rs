@@ -348,7 +348,7 @@ impl FileSystem for Mounted {
         offset: Option<u64>,
         data: &'a [Slice],
         sync: Option<SyncKind>,
-        told: &'a Told,
+        _told: &'a Told,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let fs = &self.0;
@@ -363,8 +363,11 @@ impl FileSystem for Mounted {
                 let _sem = fs.sem.lock().await;
                 fs.store.borrow_mut().forget_blocks(ino.0, from, to)?;
             }
-            if let Some(kind) = sync {
-                self.sync_file(ino, kind, told).await?;
+            if let Some(kind) = sync
+                && written > 0
+            {
+                // Of what it has written, not of the file (`generic_write_sync`).
+                self.sync(ino.0, kind, (at, at + written - 1)).await?;
             }
             Ok(written)
         })
