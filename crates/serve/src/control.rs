@@ -195,6 +195,7 @@ pub fn status(drive: &Drive) -> Value {
         "now_ns": drive.now().0,
         "counts": drive.counts(),
         "cut": drive.cut(),
+        "flushed_ns": drive.flushed().map(|t| t.0),
         "device": counters,
     })
 }

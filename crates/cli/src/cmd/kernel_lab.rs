@@ -144,7 +144,7 @@ impl Session<'_> {
             )
         })?;
         let kernel = Kernel { memory_mib: a.memory, ..kernel };
-        Ok(Session { kernel, out, stop: super::serve::interrupt(out) })
+        Ok(Session { kernel, out, stop: out.interrupt() })
     }
 
     /// Runs one. `of` says in its progress which.
@@ -319,8 +319,12 @@ fn line(c: &Cycle, unit: &str) -> String {
         Some(Outcome::Files(_)) if c.differs() => "; ours brings back something else".to_owned(),
         _ => String::new(),
     };
+    let early = match c.early {
+        Some(n) if c.lost > 0 => format!(" ({n} early)"),
+        _ => String::new(),
+    };
     format!(
-        "cut {}: {} {unit} in, {} of {} units kept, {} zones back; mount {}, lost {}, \
+        "cut {}: {} {unit} in, {} of {} units kept, {} zones back; mount {}, lost {}{early}, \
          garbage {}, unreadable {}{ours}\n",
         c.cycle,
         c.into,
@@ -367,6 +371,7 @@ fn document(a: &Args, report: &Report) -> Value {
         "fsync_mean_ns": report.fsync_mean_ns(),
         "ours_fsync_mean_ns": report.ours_fsyncs.map(|ours| ours.mean_ns()),
         "lost": report.count(|c| c.lost > 0),
+        "lost_early": report.early(),
         "garbage": report.count(|c| c.garbage > 0),
         "unreadable": report.count(|c| c.unreadable > 0),
         "mount_failed": report.count(|c| c.mount_error > 0),

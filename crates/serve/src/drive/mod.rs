@@ -167,6 +167,8 @@ pub struct Drive {
     name: String,
     now: Time,
     parents: BTreeMap<u64, Parent>,
+    /// When the last flush came of those that are answered.
+    flushed: Option<Time>,
     answers: VecDeque<Answer>,
     counts: Counts,
     log: Option<Log>,
@@ -219,6 +221,7 @@ impl Drive {
             name: name.to_owned(),
             now: Time(0),
             parents: BTreeMap::new(),
+            flushed: None,
             answers: VecDeque::new(),
             counts: Counts::default(),
             log: None,
@@ -309,6 +312,12 @@ impl Drive {
         self.now
     }
 
+    /// What was answered before this time is durable by a flush that has ended: when the last one
+    /// came of those that are answered, without an error. `None`: none is.
+    pub fn flushed(&self) -> Option<Time> {
+        self.flushed
+    }
+
     /// Requests that are not answered yet.
     pub fn unanswered(&self) -> usize {
         self.parents.len()
@@ -340,7 +349,7 @@ impl Drive {
         }
         let verdict = self.check(&request);
         let (tag, what) = (request.tag, request.what);
-        let mut parent = Parent::of(&request);
+        let mut parent = Parent::of(&request, now);
         if self.written.is_some() {
             parent.written.clone_from(&request.data);
         }
@@ -545,6 +554,9 @@ impl Drive {
         }
         if let (Some(written), Ok(())) = (&mut self.written, status) {
             written.extend(parent.entry());
+        }
+        if parent.what == What::Flush && status.is_ok() {
+            self.flushed = self.flushed.max(Some(parent.since));
         }
         let at = self.now;
         let appended = parent.appended;

@@ -1,7 +1,7 @@
 //! A client's request in parts that a device takes, and what comes back of them.
 
 use wp_base::event::{Flags, Op, ZoneOp};
-use wp_base::{SECTOR_BYTES, Sector};
+use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_block::{DevRequest, Limits, Status};
 use wp_medium::write_log::{LogEntry, LogFlags};
 use wp_medium::{PAGE_BYTES, Slice};
@@ -14,6 +14,8 @@ const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
 pub(super) struct Parent {
     /// What it is.
     pub what: What,
+    /// When it came.
+    pub since: Time,
     /// First sector.
     pub at: Sector,
     /// Length in sectors.
@@ -36,9 +38,10 @@ pub(super) struct Parent {
 
 impl Parent {
     /// Of a request of which nothing is done.
-    pub fn of(request: &Request) -> Parent {
+    pub fn of(request: &Request, since: Time) -> Parent {
         Parent {
             what: request.what,
+            since,
             at: request.at,
             sectors: request.sectors,
             left: 0,

@@ -161,6 +161,8 @@ struct job {
   uint64_t number, state, next;
   // Of each block: what was written last, and what an fsync has returned for before the cut.
   uint64_t *versions, *promised;
+  // Of each block: had no flush ended, as that fsync returned, that came since it was called?
+  char *early;
   // Of a round: fsyncs that returned before the cut, their total and longest time.
   uint64_t done;
   long long total, longest;
@@ -225,6 +227,7 @@ static void *round_of(void *job) {
     }
     if (!cut) {
       j->promised[b] = j->versions[b];
+      j->early[b] = number("flushed_ns") < number("now_ns") - took;
       j->done++, j->total += took;
       if (took > j->longest) j->longest = took;
     }
@@ -245,6 +248,7 @@ static void *round_of(void *job) {
 static void rounds(void) {
   for (struct job *j = jobs; j < jobs + count; j++) {
     memcpy(j->promised, j->versions, blocks * 8);
+    memset(j->early, 0, blocks);
     if (count > 1 && pthread_create(&j->thread, 0, round_of, j)) die("thread");
   }
   if (count == 1) round_of(jobs);
@@ -257,7 +261,7 @@ static uint64_t digest;
 static void word(uint64_t w) { digest = (digest ^ w) * 0x100000001b3u; }
 
 // What recovery has left of a job's file.
-static void check(struct job *j, long *lost, long *garbage, long *unreadable, int *error) {
+static void check(struct job *j, long *lost, long *early, long *garbage, long *unreadable, int *error) {
   static uint64_t bytes[BLOCK / 8];
   int fd = open_file(j, O_RDONLY);
   if (fd < 0) {
@@ -273,7 +277,7 @@ static void check(struct job *j, long *lost, long *garbage, long *unreadable, in
     for (int i = 0; i < BLOCK / 8; i++) word(bytes[i]);
     long long v = version_of(bytes, name_of(j, b));
     if (v < 0 || (uint64_t)v > j->versions[b]) ++*garbage;
-    else if ((uint64_t)v < j->promised[b]) ++*lost;
+    else if ((uint64_t)v < j->promised[b]) ++*lost, *early += j->early[b];
     j->versions[b] = v < 0 ? 0 : v;
   }
   close(fd);
@@ -312,8 +316,8 @@ int main(int argc, char **argv) {
   snprintf(device, sizeof device, "%s", strrchr(link, '/') + 1);
   for (uint64_t i = 0; i < count; i++) {
     jobs[i] = (struct job){.number = i, .state = mix(seed ^ i), .next = 1};
-    jobs[i].versions = calloc(blocks, 8), jobs[i].promised = calloc(blocks, 8);
-    if (!jobs[i].versions || !jobs[i].promised) die("memory");
+    jobs[i].versions = calloc(blocks, 8), jobs[i].promised = calloc(blocks, 8), jobs[i].early = calloc(blocks, 1);
+    if (!jobs[i].versions || !jobs[i].promised || !jobs[i].early) die("memory");
   }
   fresh();
   for (long cycle = 0; cycle < cycles; cycle++) {
@@ -339,11 +343,11 @@ int main(int argc, char **argv) {
     long long kept = number("kept"), doubt = number("in_doubt"), back = number("zones_back");
     long long events = number("events");
     replug();
-    long lost = 0, garbage = 0, unreadable = 0;
+    long lost = 0, early = 0, garbage = 0, unreadable = 0;
     int error = mount_it() ? errno : 0, again = error != 0;
     digest = 0xcbf29ce484222325u;
     if (!error) {
-      for (struct job *j = jobs; j < jobs + count; j++) check(j, &lost, &garbage, &unreadable, &error);
+      for (struct job *j = jobs; j < jobs + count; j++) check(j, &lost, &early, &garbage, &unreadable, &error);
       again = error || garbage || unreadable;
       if (again) unmount_it();
     }
@@ -354,10 +358,11 @@ int main(int argc, char **argv) {
       if (j->longest > longest) longest = j->longest;
     }
     // Cycle, what of the round was before the cut, events before it, in doubt, kept, zones back, fsyncs that returned before
-    // it, their total and longest time, errno of mount or open, blocks lost, garbage, unreadable, digest.
-    printf("%ld\t%llu\t%lld\t%lld\t%lld\t%lld\t%llu\t%lld\t%lld\t%d\t%ld\t%ld\t%ld\t%llu\n", cycle,
+    // it, their total and longest time, errno of mount or open, blocks lost, those of them that an fsync had
+    // returned early for, garbage, unreadable, digest.
+    printf("%ld\t%llu\t%lld\t%lld\t%lld\t%lld\t%llu\t%lld\t%lld\t%d\t%ld\t%ld\t%ld\t%ld\t%llu\n", cycle,
            (unsigned long long)after, events, doubt, kept, back, (unsigned long long)done, total, longest, error, lost,
-           garbage, unreadable, (unsigned long long)digest);
+           early, garbage, unreadable, (unsigned long long)digest);
     fflush(stdout);
     if (again) fresh();
   }

@@ -31,6 +31,10 @@ pub struct Cycle {
     pub mount_error: u64,
     /// Blocks older than what an fsync had returned for.
     pub lost: u64,
+    /// Those of them for which the fsync had returned before any flush had ended that came since
+    /// it was called: neither the drive nor recovery has forgotten them. `None`: the drive needs
+    /// no flush.
+    pub early: Option<u64>,
     /// Blocks that hold no version of their own.
     pub garbage: u64,
     /// Blocks that could not be read.
@@ -45,6 +49,11 @@ impl Cycle {
     /// Does the file hold what it must?
     pub fn is_sound(&self) -> bool {
         self.mount_error + self.lost + self.garbage + self.unreadable == 0
+    }
+
+    /// Is all that it lost what an fsync had returned for before a flush?
+    pub fn is_early(&self) -> bool {
+        self.lost > 0 && self.early == Some(self.lost)
     }
 
     /// Has our own recovery brought back something else?
@@ -71,6 +80,7 @@ impl Cycle {
             fsync_longest_ns: next()?,
             mount_error: next()?,
             lost: next()?,
+            early: Some(next()?),
             garbage: next()?,
             unreadable: next()?,
             digest: next()?,
@@ -138,6 +148,13 @@ impl Report {
         ours.then(|| self.count(Cycle::differs))
     }
 
+    /// Cuts that lost only what an fsync had returned for before a flush; `None`: the drive needs
+    /// none.
+    pub fn early(&self) -> Option<u64> {
+        let asked = self.cycles.iter().any(|c| c.early.is_some());
+        asked.then(|| self.count(Cycle::is_early))
+    }
+
     /// Cuts that leave garbage with order-preserving recovery; `None`: there is none of it.
     pub fn oprw_garbage(&self) -> Option<u64> {
         let garbage = |c: &Cycle| c.ours.as_ref().and_then(|o| o.oprw_garbage);
@@ -164,6 +181,9 @@ impl Report {
         }
         row("cuts after which the mount failed", self.count(|c| c.mount_error > 0));
         row("cuts that lost what an fsync had promised", self.count(|c| c.lost > 0));
+        if let Some(n) = self.early() {
+            row("  all of it by fsyncs before their flush", n);
+        }
         row("cuts that left garbage in a block", self.count(|c| c.garbage > 0));
         row("cuts that left a block unreadable", self.count(|c| c.unreadable > 0));
         if let Some(n) = self.otherwise() {
@@ -181,8 +201,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    const LINES: &str = "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\t0\t7\n\
-                         2\t5\t943\t3\t1\t1\t1\t1000\t1000\t0\t2\t1\t0\t8\n\
+    const LINES: &str = "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\t0\t0\t7\n\
+                         2\t5\t943\t3\t1\t1\t1\t1000\t1000\t0\t2\t2\t1\t0\t8\n\
                          3\t5\t9";
 
     #[test]
@@ -190,6 +210,7 @@ mod tests {
         let report = Report::parse(LINES, 16).unwrap();
         assert_eq!((report.cycles.len(), report.fsync_mean_ns()), (2, 1000));
         assert_eq!((report.count(|c| c.lost > 0), report.sum(|c| c.lost)), (1, 2));
+        assert_eq!(report.early(), Some(1));
         assert!(report.cycles[0].is_sound() && !report.cycles[1].is_sound() && !report.is_sound());
         assert!(
             report.table().contains("cuts that left garbage in a block                       1")
@@ -215,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_none_is_an_error() {
-        for wrong in ["1\t2\n", "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\t0\tx\n", "\n"] {
+        for wrong in ["1\t2\n", "1\t12\t557\t0\t0\t0\t9\t9000\t2000\t0\t0\t0\t0\t0\tx\n", "\n"] {
             assert!(Report::parse(wrong, 16).is_err(), "{wrong:?}");
         }
         assert_eq!(Report::parse("", 16).unwrap().cycles, []);

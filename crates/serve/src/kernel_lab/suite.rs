@@ -94,26 +94,36 @@ impl Row {
     /// The table's head.
     pub fn head() -> String {
         format!(
-            "{:44} {:>5} {:>6} {:>5} {:>7} {:>6} {:>5} {:>6} {:>5} {:>9}",
-            "", "cuts", "doubt", "lost", "garbage", "unread", "mount", "other", "oprw", "fsync ns"
+            "{:44} {:>5} {:>6} {:>5} {:>6} {:>7} {:>6} {:>5} {:>6} {:>5} {:>9}",
+            "",
+            "cuts",
+            "doubt",
+            "lost",
+            "early",
+            "garbage",
+            "unread",
+            "mount",
+            "other",
+            "oprw",
+            "fsync ns"
         )
     }
 
     /// Its line in the table.
     pub fn line(&self, r: &Report) -> String {
-        let oprw = r.oprw_garbage().map_or("-".to_owned(), |n| n.to_string());
-        let other = r.otherwise().map_or("-".to_owned(), |n| n.to_string());
+        let known = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
         format!(
-            "{:44} {:>5} {:>6} {:>5} {:>7} {:>6} {:>5} {:>6} {:>5} {:>9}",
+            "{:44} {:>5} {:>6} {:>5} {:>6} {:>7} {:>6} {:>5} {:>6} {:>5} {:>9}",
             self.name(),
             r.cycles.len(),
             r.count(|c| c.in_doubt > 0),
             r.count(|c| c.lost > 0),
+            known(r.early()),
             r.count(|c| c.garbage > 0),
             r.count(|c| c.unreadable > 0),
             r.count(|c| c.mount_error > 0),
-            other,
-            oprw,
+            known(r.otherwise()),
+            known(r.oprw_garbage()),
             r.fsync_mean_ns(),
         )
     }
@@ -122,6 +132,7 @@ impl Row {
 /// What the columns are.
 pub const LEGEND: &str = "\
 doubt: something could be missing; lost: less than an fsync had returned for
+early: all of it lost by fsyncs that returned before a flush had ended that came since their call
 garbage: a block with no version of its own; unread: a block that cannot be read
 mount: the mount failed; other: our recovery of the same state brings back something else
 oprw: garbage with our order-preserving recovery of the same state
