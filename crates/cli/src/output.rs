@@ -3,8 +3,10 @@
 //! Results go to stdout, narration and errors to stderr. With `--json` stdout is one document,
 //! errors too.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use wp_base::FsError;
@@ -40,6 +42,32 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// How far long work is, in one line of a terminal; goes with it. Where stderr is no terminal,
+/// nothing.
+pub struct Live(bool);
+
+impl Live {
+    /// Nothing is said yet.
+    pub fn new() -> Live {
+        Live(std::io::stderr().is_terminal())
+    }
+
+    /// So far it is now.
+    pub fn say(&self, text: std::fmt::Arguments) {
+        if self.0 {
+            eprint!("\r{:<78.78}", text.to_string());
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if self.0 {
+            eprint!("\r{:<78}\r", "");
+        }
+    }
+}
+
 /// How to print.
 pub struct Out {
     json: bool,
@@ -54,6 +82,23 @@ impl Out {
     /// A line of narration.
     pub fn note(&self, text: &str) {
         eprintln!("{text}");
+    }
+
+    /// A flag that an interrupt sets. Another one ends the program at once, with nothing kept but
+    /// what is on disk.
+    pub fn interrupt(&self) -> Arc<AtomicBool> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = stop.clone();
+        let handler = move || {
+            if flag.swap(true, Ordering::SeqCst) {
+                std::process::exit(Exit::Interrupted as i32);
+            }
+            eprintln!("\nstopping when what is under way is done; again: at once");
+        };
+        if let Err(e) = ctrlc::set_handler(handler) {
+            self.note(&format!("note: an interrupt will end this at once ({e})"));
+        }
+        stop
     }
 
     /// The result: `text` for people, `document` with `--json`.

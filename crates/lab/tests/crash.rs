@@ -50,7 +50,7 @@ fn sequences_of_one_operation_break_no_rule_in_any_mode() {
     for (i, options) in modes.into_iter().enumerate() {
         // Some of the sequences each, not always the same.
         let first = i as u64 * 19;
-        let end = (first + 6).min(sequences::count(1));
+        let end = (first + 3).min(sequences::count(1));
         let c = Campaign {
             check: true,
             second_cuts: 12,

@@ -1,11 +1,10 @@
 //! `calibrate`: measurements of a real drive, a preset of its class.
 
 use std::fmt::Write;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ use wp_lab::spec::Base;
 use wp_trace::{Action, File, Format, Request, Requests, Select, Trace, TraceError};
 
 use super::replay::input_files;
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Live, Out};
 
 const FITS: &str = "a string takes everything";
 /// Longest input: a report of a hundred jobs with all bins is some megabytes.
@@ -80,13 +79,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.fail(Exit::Usage, "base", &what, "writepath list devices");
     };
     let plan = Plan { class, base, begun: &begun, given: &given, held: held.as_deref() };
-    let found = match calibrate(&input, &plan, &mut progress()) {
+    let found = match calibrate(&input, &plan, &mut progress(out)) {
         Ok(found) => found,
         Err(e) => return out.fail(Exit::Usage, "calibrate", &e, "docs/calibrate.md"),
     };
-    if std::io::stderr().is_terminal() {
-        eprint!("\r{:<60}\r", "");
-    }
     if let Some(path) = &a.out
         && let Err(e) = std::fs::write(path, found.file.text())
     {
@@ -173,22 +169,17 @@ fn asked(a: &Args) -> Result<Asked, Wrong> {
 }
 
 /// Shows how far it is; says no after an interrupt.
-fn progress() -> impl FnMut(u64) -> bool {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        eprintln!("note: an interrupt will end this at once ({e})");
-    }
-    let live = std::io::stderr().is_terminal();
+fn progress(out: &Out) -> impl FnMut(u64) -> bool {
+    let (stop, live) = (out.interrupt(), Live::new());
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let mut shown = Instant::now();
     move |runs| {
-        if live && shown.elapsed() >= PROGRESS {
+        if shown.elapsed() >= PROGRESS {
             #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
             {
                 shown = Instant::now();
             }
-            eprint!("\r{runs} runs of the model");
+            live.say(format_args!("{runs} runs of the model"));
         }
         !stop.load(Ordering::SeqCst)
     }

@@ -119,7 +119,7 @@ pub fn run(file: &Path, a: &RunArgs, (seed, root): (Option<u64>, &Path), out: &O
         Ok(program) => program,
         Err(e) => return out.host_error(Path::new("this program"), &e),
     };
-    let work = Work { e: &e, a, shard, out, stop: interrupt(out) };
+    let work = Work { e: &e, a, shard, out, stop: out.interrupt() };
     let kept = Kept::new(root.join("kept").join("runs"), &program);
     if a.verify {
         return verify(&work, &kept, root);
@@ -133,22 +133,6 @@ pub fn run(file: &Path, a: &RunArgs, (seed, root): (Option<u64>, &Path), out: &O
         Ok(written) => answer(&e, &rows, &ready, &written.dir, out),
         Err(error) => out.host_error(root, &error),
     }
-}
-
-/// A flag that an interrupt sets; the second one ends the program at once.
-fn interrupt(out: &Out) -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    let handler = move || {
-        if flag.swap(true, Ordering::SeqCst) {
-            std::process::exit(Exit::Interrupted as i32);
-        }
-        eprintln!("\nstopping when the runs under way are done; again: at once");
-    };
-    if let Err(e) = ctrlc::set_handler(handler) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
-    stop
 }
 
 /// An experiment under way.

@@ -1,17 +1,15 @@
 //! `kernels crash`: our recovery beside this host's, state by state.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde_json::json;
 use wp_lab::crash::host::{Agreement, Ask, Counts, agree, cannot};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Live, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -57,11 +55,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             "root, losetup and a kernel with ext4 and loop devices are needed; see --dir",
         );
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will leave a loop device behind ({e})"));
-    }
+    let stop = out.interrupt();
     let ask = Ask {
         states: a.states,
         seed: a.seed,
@@ -72,18 +66,14 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         fsck: a.fsck,
         dir: dir.clone(),
     };
-    let live = std::io::stderr().is_terminal();
+    let live = Live::new();
     #[expect(clippy::disallowed_methods, reason = "progress and rates are of the host")]
     let start = Instant::now();
     let found = agree(&ask, a.workers, &|t| {
-        if live {
-            eprint!("\r{} of {} states, {} different   ", t.states, a.states, t.different);
-        }
+        live.say(format_args!("{} of {} states, {} different", t.states, a.states, t.different));
         !stop.load(Ordering::SeqCst)
     });
-    if live {
-        eprint!("\r{:<78}\r", "");
-    }
+    drop(live);
     let seconds = start.elapsed().as_secs_f64();
     drop(std::fs::remove_dir_all(&dir));
     let found = match found {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use wp_lab::recovered;
@@ -387,24 +388,39 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Err(why) => return out.fail(Exit::Usage, "program", &why, ""),
         }
     }
+    let stop = out.interrupt();
+    let stopped = || stop.load(Ordering::SeqCst);
     let mut verdicts = Vec::new();
     for batch in programs.chunks(BATCH) {
         let batch: Vec<(&Config, &Program)> = batch.iter().map(|(c, p)| (*c, p)).collect();
         match both(guest, &batch) {
             Ok(v) => verdicts.extend(v),
+            // The guest gets an interrupt, too.
+            Err(_) if stopped() => {}
             Err(why) => return out.fail(Exit::HostIo, "guest", &why, ""),
         }
+        let different = verdicts.iter().filter(|v| matches!(v, Verdict::Different(_))).count();
+        let (done, all) = (verdicts.len(), programs.len());
+        out.note(&format!("{done} of {all} programs, {different} different"));
+        if stopped() {
+            break;
+        }
     }
+    programs.truncate(verdicts.len());
     let mut small = Vec::new();
     for ((config, program), verdict) in programs.iter().zip(&verdicts) {
+        if stopped() {
+            break;
+        }
         if small.len() < a.shrink as usize && matches!(verdict, Verdict::Different(_)) {
             match shrink(guest, config, program) {
                 Ok(p) => small.push((config.name, p)),
+                Err(_) if stopped() => {}
                 Err(why) => return out.fail(Exit::HostIo, "guest", &why, ""),
             }
         }
     }
-    random_report(out, &programs, &verdicts, &small)
+    random_report(out, &programs, &verdicts, &small, stopped())
 }
 
 fn random_report(
@@ -412,6 +428,7 @@ fn random_report(
     programs: &[(&Config, Program)],
     verdicts: &[Verdict],
     small: &[(&str, Program)],
+    stopped: bool,
 ) -> ExitCode {
     let mut t = String::new();
     let line = "a string takes it";
@@ -487,7 +504,12 @@ fn random_report(
     }
     let doc = json!({ "schema": "writepath.kernels.random/1", "configs": rows,
         "differing": differing, "findings": findings, "smallest": smallest });
-    out.answer(if findings.is_empty() { Exit::Ok } else { Exit::No }, &doc, &t)
+    let exit = match (stopped, findings.is_empty()) {
+        (true, _) => Exit::Interrupted,
+        (_, true) => Exit::Ok,
+        (_, false) => Exit::No,
+    };
+    out.answer(exit, &doc, &t)
 }
 
 fn row(t: &mut String, name: &str, n: &[usize; 5]) {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -53,11 +52,7 @@ pub fn run(
         Ok(a) => a,
         Err(e) => return out.fail(Exit::Usage, "equivalent.toml", &e, ""),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
+    let stop = out.interrupt();
     let live = std::io::stderr().is_terminal();
     #[expect(clippy::disallowed_methods, reason = "progress and the budget are of the host")]
     let start = Instant::now();

@@ -17,6 +17,7 @@
 //!         `kernel-lab`. R1 and R2 are what the reference images of F2FS and its recorded waits
 //!         show.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
@@ -853,11 +854,11 @@ fn refusal(c: &Campaign) -> Result<SideResult, MachineError> {
     }
 }
 
-/// Tries a bug with `most` programs of each side at most: in the affected mode until it is found,
-/// in the mended one to the end. `None`: interrupted.
+/// Tries a bug with those of each side's programs that `among` names: in the affected mode until it
+/// is found, in the mended one to the end. `None`: interrupted.
 pub fn show(
     bug: &Bug,
-    most: u64,
+    among: Range<u64>,
     workers: usize,
     go_on: &(dyn Fn(&Totals) -> bool + Sync),
 ) -> Result<Option<BugResult>, MachineError> {
@@ -869,7 +870,8 @@ pub fn show(
     };
     let side = |side: &Side, affected| -> Result<SideResult, MachineError> {
         let mut campaign = campaign(bug, side, affected)?;
-        campaign.programs.1 = campaign.programs.1.min(most);
+        let (first, end) = campaign.programs;
+        campaign.programs = (first.max(among.start), end.min(among.end));
         if side.refused {
             return refusal(&campaign);
         }

@@ -1,7 +1,6 @@
 //! `crash --against`: O9.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -9,8 +8,8 @@ use serde_json::{Value, json};
 use wp_lab::crash::Campaign;
 use wp_lab::crash::against::{Boundary, Compared, compare};
 
-use super::{Args, campaign, interrupt};
-use crate::output::{Exit, Out};
+use super::{Args, campaign};
+use crate::output::{Exit, Live, Out};
 
 /// Rows and examples of each side that are printed.
 const ROWS: usize = 40;
@@ -29,24 +28,20 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
         Ok(c) => c,
         Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
     };
-    let stop = interrupt(out);
-    let live = std::io::stderr().is_terminal();
+    let stop = out.interrupt();
+    let live = Live::new();
     let mut done: Vec<(u64, Compared)> = Vec::new();
     for n in here.programs.0..here.programs.1 {
         if stop.load(Ordering::SeqCst) {
             break;
         }
-        if live {
-            eprint!("\rprogram {n} of {}   ", here.programs.1);
-        }
+        live.say(format_args!("program {n} of {}", here.programs.1));
         match compare(here, &there, n) {
             Ok(c) => done.push((n, c)),
             Err(e) => return out.machine_error(&e),
         }
     }
-    if live {
-        eprint!("\r{:<40}\r", "");
-    }
+    drop(live);
     let name = |a: &Args| format!("{} on {}, {} states", a.fs, a.device, a.space);
     let names = [name(a), name(&other)];
     let differs = done.iter().any(|(_, c)| c.differs());

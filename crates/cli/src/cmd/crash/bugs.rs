@@ -1,15 +1,14 @@
 //! `crash --bug`.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use wp_lab::crash::bugs::{BUGS, Bug, BugResult, show as show_bug};
 
-use super::{Args, interrupt, least};
-use crate::output::{Exit, Out};
+use super::{Args, least};
+use crate::output::{Exit, Live, Out};
 
 /// Known bugs. Exit 1 if one is not found where it is, or found where it was mended.
 pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
@@ -24,24 +23,20 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
         let why = format!("no bug called `{which}`; there are: all, {}", known.join(", "));
         return out.fail(Exit::Usage, "bug", &why, "");
     }
-    let stop = interrupt(out);
+    let stop = out.interrupt();
     if let Some(n) = a.minimise.filter(|n| *n > 0) {
         return least::bugs(a, &wanted, n, &stop, out);
     }
-    let live = std::io::stderr().is_terminal();
     let line = "a string takes it";
     let mut t = String::new();
     let mut results: Vec<BugResult> = Vec::new();
     for bug in wanted {
-        let shown = show_bug(bug, u64::MAX, a.workers, &|totals| {
-            if live {
-                eprint!("\r{}: {} programs, {} states   ", bug.id, totals.programs, totals.raw);
-            }
+        let live = Live::new();
+        let shown = show_bug(bug, 0..u64::MAX, a.workers, &|t| {
+            live.say(format_args!("{}: {} programs, {} states", bug.id, t.programs, t.raw));
             !stop.load(Ordering::SeqCst)
         });
-        if live {
-            eprint!("\r{:<60}\r", "");
-        }
+        drop(live);
         let r = match shown {
             Ok(Some(r)) => r,
             Ok(None) => {

@@ -13,7 +13,7 @@ use wp_lab::crash::{
     save_campaign,
 };
 
-use super::{Args, interrupt, least, limit, report};
+use super::{Args, least, limit, report};
 use crate::output::{Exit, Out};
 
 /// A campaign file is written at most so often.
@@ -136,7 +136,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
             }
         }
     }
-    let stop = interrupt(out);
+    let stop = out.interrupt();
     #[expect(clippy::disallowed_methods, reason = "progress, the budget and rates are of the host")]
     let start = Instant::now();
     let before = (findings.done - c.programs.0, findings.totals.raw);

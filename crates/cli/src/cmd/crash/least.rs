@@ -1,7 +1,6 @@
 //! Failures reduced to the least that still fails.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -18,7 +17,7 @@ use wp_lab::crash::{
 use wp_workload::program::Step;
 
 use super::{Args, report};
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Live, Out};
 
 const LINE: &str = "a string takes it";
 /// What is small: calls, lost units, seconds (`crash.md`, section 7.6).
@@ -151,19 +150,15 @@ pub(super) fn all(
     stop: &AtomicBool,
     out: &Out,
 ) -> Result<Vec<Least>, ExitCode> {
-    let live = std::io::stderr().is_terminal();
     let mut least = Vec::new();
     for rule in Rule::ALL {
         // What a mount comes to is not in the state that it mounts.
         let these = found.iter().filter(|f| f.violation.rule == rule && !f.mount);
         for (n, found) in these.take(wanted).enumerate() {
-            if live {
-                eprint!("\rreducing {}; an interrupt keeps what is reached   ", rule.name());
-            }
+            let live = Live::new();
+            live.say(format_args!("reducing {}; an interrupt keeps what is reached", rule.name()));
             let mut l = Least::of(c, found, &|| !stop.load(Ordering::SeqCst), out)?;
-            if live {
-                eprint!("\r{:<78}\r", "");
-            }
+            drop(live);
             if let Some(dir) = &a.reproducer {
                 l.write(a, c, &dir.join(format!("{}-{n}", rule.name())), out)?;
             }
@@ -177,7 +172,6 @@ pub(super) fn all(
 /// Failures of known bugs, `n` of each from different programs: how small do they become? Exit 1 if
 /// fewer than nine in ten become small.
 pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: &Out) -> ExitCode {
-    let live = std::io::stderr().is_terminal();
     let mut t = String::new();
     writeln!(
         t,
@@ -194,13 +188,12 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
             Err(e) => return out.machine_error(&e),
         };
         let mut least: Vec<Least> = Vec::new();
+        let live = Live::new();
         for number in campaign.programs.0..campaign.programs.1 {
             if least.len() == n || stop.load(Ordering::SeqCst) {
                 break;
             }
-            if live {
-                eprint!("\r{}: {} failures, program {number}   ", bug.id, least.len());
-            }
+            live.say(format_args!("{}: {} failures, program {number}", bug.id, least.len()));
             let one = Campaign { programs: (number, number + 1), ..campaign.clone() };
             let f = run(&one, 1, &|_| true);
             let Some(found) = f.found.iter().find(|f| f.violation.rule == rule) else { continue };
@@ -209,9 +202,7 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
                 Err(e) => return e,
             }
         }
-        if live {
-            eprint!("\r{:<60}\r", "");
-        }
+        drop(live);
         let range = |mut all: Vec<f64>, digits: usize| {
             all.sort_by(f64::total_cmp);
             match (all.first(), all.get(all.len() / 2), all.last()) {

@@ -11,7 +11,6 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use wp_crash::{Plan, Profile};
@@ -386,14 +385,4 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return against::run(a, &campaign, out);
     }
     hunt::run(a, &campaign, out)
-}
-
-/// A flag that an interrupt sets.
-fn interrupt(out: &Out) -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
-    stop
 }

@@ -1,7 +1,6 @@
 //! `crash --every-mode`.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -9,8 +8,8 @@ use std::time::Instant;
 use serde_json::json;
 use wp_crash::{Rule, Totals};
 
-use super::{Args, campaign, interrupt, report};
-use crate::output::{Exit, Out};
+use super::{Args, campaign, report};
+use crate::output::{Exit, Live, Out};
 
 /// The file systems as `--fs` has them: what was given, but each era and mode.
 fn modes(fs: &str) -> Result<Vec<String>, String> {
@@ -42,9 +41,8 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(c) => c,
         Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
     };
-    let stop = interrupt(out);
+    let stop = out.interrupt();
     let line = "a string takes it";
-    let live = std::io::stderr().is_terminal();
     #[expect(clippy::disallowed_methods, reason = "what it took is of the host")]
     let start = Instant::now();
     let (mut t, mut documents, mut all) = (String::new(), Vec::new(), Totals::default());
@@ -55,13 +53,10 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
     )
     .expect(line);
     for (a, c) in &campaigns {
-        if live {
-            eprint!("\r{:<60}", a.fs);
-        }
+        let live = Live::new();
+        live.say(format_args!("{}", a.fs));
         let f = wp_lab::crash::run(c, a.workers, &|_| !stop.load(Ordering::SeqCst));
-        if live {
-            eprint!("\r{:<60}\r", "");
-        }
+        drop(live);
         if stop.load(Ordering::SeqCst) {
             return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
         }

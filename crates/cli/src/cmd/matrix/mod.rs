@@ -5,8 +5,8 @@ mod print;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde_json::json;
@@ -78,11 +78,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(kept) => kept,
         Err(e) => return out.host_error(std::path::Path::new("this program"), &e),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
+    let stop = out.interrupt();
     match cells(a, &wanted, &kept, &stop) {
         Err(Failed::Machine(name, e)) => {
             out.note(&format!("{name}:"));

@@ -2,19 +2,18 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use wp_trace::replay::{Mode, Options, ReplayError, replay};
 use wp_trace::{Action, Format, Requests, Select, Trace, TraceError};
 
 use super::print;
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Live, Out};
 
 /// What a trace is replayed onto if nothing is said.
 const DEVICE: &str = "ssd-128";
@@ -224,27 +223,25 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
         Err(e) => return trace_error(out, &e),
     };
     let mut requests = Requests::new(&mut trace, select);
-    let stop = interrupt(out);
-    let live = std::io::stderr().is_terminal();
+    let stop = out.interrupt();
+    let live = Live::new();
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let mut shown = Instant::now();
     let mut go_on = |p: wp_trace::replay::Progress| {
-        if live && shown.elapsed() >= PROGRESS {
+        if shown.elapsed() >= PROGRESS {
             #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
             {
                 shown = Instant::now();
             }
             let share = bytes.get().saturating_mul(100).checked_div(total);
             let share = share.map_or(String::new(), |s| format!("{:>3} % ", s.min(100)));
-            let line = format!("{share}{} requests, {}", p.requests, print::seconds(p.elapsed.0));
-            eprint!("\r{line:<60}");
+            let elapsed = print::seconds(p.elapsed.0);
+            live.say(format_args!("{share}{} requests, {elapsed}", p.requests));
         }
         !stop.load(Ordering::SeqCst)
     };
     let played = replay(device, requests.by_ref(), &options, &mut go_on);
-    if live {
-        eprint!("\r{:<60}\r", "");
-    }
+    drop(live);
     let outcome = match played {
         Ok(outcome) => outcome,
         Err(ReplayError::Trace(e)) => return trace_error(out, &e),
@@ -281,14 +278,4 @@ fn nothing(requests: &Requests<'_, '_>, out: &Out) -> ExitCode {
         format!("the trace has {}: see --from and --action", names.join(" and "))
     };
     out.fail(Exit::Usage, "empty", &what, &help)
-}
-
-/// A flag that an interrupt sets.
-fn interrupt(out: &Out) -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
-    stop
 }

@@ -14,8 +14,7 @@ mod trim;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde_json::Value;
@@ -101,11 +100,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             "writepath list papers",
         );
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
+    let stop = out.interrupt();
     let is_wanted = |name: &str| a.papers.is_empty() || a.papers.iter().any(|p| p == name);
     let papers: Vec<&'static Paper> = PAPERS.iter().filter(|p| is_wanted(p.slug)).collect();
     match papers[..] {

@@ -6,8 +6,6 @@ mod vhost;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use wp_base::{SECTOR_BYTES, Sector};
@@ -148,16 +146,6 @@ fn clock(name: &str, out: &Out) -> Result<ClockKind, ExitCode> {
         let message = format!("--clock {name}: there are free and paced");
         out.fail(Exit::Usage, "clock", &message, "--clock free")
     })
-}
-
-/// A flag that an interrupt sets.
-pub fn interrupt(out: &Out) -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    if let Err(e) = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)) {
-        out.note(&format!("note: an interrupt will end this at once ({e})"));
-    }
-    stop
 }
 
 /// What is left to do when a server has ended: the record, the image; what it has done.

@@ -7,7 +7,7 @@ use serde_json::json;
 use wp_serve::Clock;
 use wp_serve::nbd::server::Server;
 
-use super::{DriveArgs, clock, drive, end, interrupt, ready, summary};
+use super::{DriveArgs, clock, drive, end, ready, summary};
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -63,7 +63,7 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         server.control_at(path).map_err(|e| out.host_error(path, &e))?;
         ready(out, "control", path);
     }
-    let stop = interrupt(out);
+    let stop = out.interrupt();
     let (drive, connections) = server
         .serve(&stop, a.once)
         .map_err(|e| out.fail(Exit::HostIo, "host-io", &format!("waiting for clients: {e}"), ""))?;

@@ -12,7 +12,7 @@ use wp_serve::control::Speaker;
 use wp_serve::vhost::cpu::Cpu;
 use wp_serve::vhost::{Ended, Guest, Machine};
 
-use super::{DriveArgs, clock, drive, end, interrupt, ready, summary};
+use super::{DriveArgs, clock, drive, end, ready, summary};
 use crate::output::{Exit, Out};
 
 /// Nanoseconds after 1970 at which a guest's time begins, if nothing else is said: the first of
@@ -95,7 +95,7 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
             return Err(out.fail(Exit::Usage, "do", &format!("--do `{line}`: {answer}"), ""));
         }
     }
-    let stop = interrupt(out);
+    let stop = out.interrupt();
     let mut how = json!({ "clock": a.clock });
     let shows = match (kind, &a.calendar) {
         (Some(kind), _) => {
