@@ -66,8 +66,26 @@ fn check(files: &[TextFile]) -> Findings {
         if file.path.ends_with(".rs") {
             check_rust(file, layer_of(&layers, &file.path), &mut findings);
         }
+        if let Some(folder) = file.path.strip_suffix("tests/all.rs") {
+            check_tests(files, folder, &file.text, &mut findings);
+        }
     }
     findings
+}
+
+/// Where a crate's tests are one program, a file beside it that it does not name would not run.
+fn check_tests(files: &[TextFile], folder: &str, all: &str, findings: &mut Findings) {
+    let names = files.iter().filter_map(|f| {
+        let inside = f.path.strip_prefix(folder)?.strip_prefix("tests/")?.strip_suffix(".rs")?;
+        let name = inside.strip_suffix("/mod").unwrap_or(inside);
+        (name != "all" && !name.contains('/')).then_some(name)
+    });
+    for name in names {
+        if !all.lines().any(|line| line.trim() == format!("mod {name};")) {
+            let error = format!("{folder}tests/all.rs:1: no `mod {name};`: it would not run");
+            findings.errors.push(error);
+        }
+    }
 }
 
 /// Layer of each crate directory, from the manifests among the files.

@@ -1,8 +1,6 @@
 //! What the block layer's own work costs, and whom.
 
-mod common;
-
-use common::{TestDevice, block, limits};
+use crate::common::{TestDevice, block, limits};
 use wp_base::event::{Class, Flags};
 use wp_base::{Span, Time};
 use wp_block::{BlockQueue, Limits, QueueConfig};

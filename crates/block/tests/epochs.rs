@@ -2,13 +2,11 @@
 //! who is told of dispatches. The checks know what was submitted, and the device's own log; nothing
 //! of how the queue keeps order.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use common::*;
+use crate::common::*;
 use wp_base::event::{Flags, Op};
 use wp_base::{Rng, Sector, Span};
 use wp_block::{

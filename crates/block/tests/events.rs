@@ -2,12 +2,10 @@
 //! 4.6.2 on QEMU's AHCI disk (CFQ, volatile cache, no FUA): actions Q I M F D C. There `C` is seen
 //! by whatever task the interrupt comes upon; here by `swapper`, always.
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::*;
+use crate::common::*;
 use wp_base::event::Flags;
 use wp_base::{Sector, Span, Time};
 use wp_block::{Bio, ElevatorKind, QueueConfig, WaitUnplug};

@@ -1,8 +1,6 @@
 //! blk-mq: who issues what, and in which order.
 
-mod common;
-
-use common::{TestDevice, World, block, commit_flags, limits, world};
+use crate::common::{TestDevice, World, block, commit_flags, limits, world};
 use wp_base::Span;
 use wp_base::event::{Flags, Op};
 use wp_block::{Bio, ElevatorKind, IoClass, Layer, Limits, QueueConfig};

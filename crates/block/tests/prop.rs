@@ -1,12 +1,10 @@
 //! Random bios by random tasks on random queues: nothing is lost, each ends once, the data are
 //! those of a naive model, flushes mean what they say.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::*;
+use crate::common::*;
 use wp_base::event::Flags;
 use wp_base::live::{Kind, count};
 use wp_base::{Rng, Sector, Span};

@@ -1,11 +1,9 @@
 //! Throttling, errors, cancelled waits, power cuts, and CFQ's idling.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::*;
+use crate::common::*;
 use wp_base::event::Flags;
 use wp_base::live::census;
 use wp_base::{Sector, Span, Time};

@@ -1,11 +1,10 @@
 //! Zoned devices: one write at a time in a zone, requests that stay within one, commands for zones.
 
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{TestDevice, World, limits, world};
+use crate::common::{TestDevice, World, limits, world};
 use wp_base::event::{Flags, Op, ZoneOp};
 use wp_base::{Sector, Span, ZoneLimits};
 use wp_block::{Bio, Limits, QueueConfig, Status};

@@ -3,18 +3,14 @@
 //!
 //! `CHECK_ROUNDS` sets the number of damaged images of each kind.
 
-mod damage;
-mod images;
-mod judge;
-mod reference;
-mod skip;
-
+use crate::judge;
+use crate::reference;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use damage::Map;
-use images::Bytes;
+use crate::damage::Map;
+use crate::images::Bytes;
 use wp_base::Rng;
 use wp_btrfs::check::{CheckOptions, Kind, check};
 use wp_btrfs::replay::{RecoverOptions, recover};

@@ -1,11 +1,9 @@
 //! Changes through the core, committed, and looked at by `btrfs check`.
 
-mod commit;
-mod program;
-mod skip;
-mod tools;
-mod world;
-
+use crate::commit;
+use crate::program;
+use crate::tools;
+use crate::world;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,11 +1,8 @@
 //! What an fsync has made durable, and what a commit had before it, after a power cut: cases that
 //! random programs seldom meet, one by one.
 
-mod mounted;
-mod skip;
-mod tools;
-
-use mounted::{Setup, World, assert_nothing_lives};
+use crate::mounted;
+use crate::mounted::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, Sector};
 use wp_btrfs::image::survey;
 use wp_btrfs::replay::RecoverOptions;

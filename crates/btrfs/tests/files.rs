@@ -1,12 +1,10 @@
 //! Files by the helpers of `items`, against a model of their bytes, names and attributes; and the
 //! images for `btrfs check`.
 
-mod commit;
-mod program;
-mod skip;
-mod tools;
-mod world;
-
+use crate::commit;
+use crate::program;
+use crate::tools;
+use crate::world;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,13 +1,8 @@
 //! Images that Linux does not mount, or that say what cannot be: refused with what is wrong and
 //! where, before anything is written; and never a panic.
 
-mod hostile;
-mod mounted;
-mod skip;
-mod tools;
-
-use hostile::{Hostile, MIB, sound, use_it};
-use mounted::{Setup, World};
+use crate::hostile::{Hostile, MIB, sound, use_it};
+use crate::mounted::{Setup, World};
 use wp_base::FsError;
 use wp_btrfs::check::{CheckOptions, Kind, check};
 use wp_btrfs::disk::chunk::group;

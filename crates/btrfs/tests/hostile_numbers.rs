@@ -1,13 +1,7 @@
 //! Numbers near the greatest in every item of a sound image: nobody adds to them unseen.
 
-#[expect(dead_code, reason = "single fields are for the other tests")]
-mod hostile;
-mod mounted;
-mod skip;
-mod tools;
-
-use hostile::{MIB, sound, use_it};
-use mounted::{Setup, World};
+use crate::hostile::{MIB, sound, use_it};
+use crate::mounted::{Setup, World};
 use wp_base::FsResult;
 use wp_btrfs::check::{CheckOptions, check};
 use wp_btrfs::disk::node::{HEADER_BYTES, ITEM_BYTES};

@@ -1,12 +1,11 @@
 //! Images that the host's kernel makes and the core changes, and the other way round: subvolumes
 //! with snapshots, so that tree blocks and data have several users. Needs the right to mount.
 
-mod commit;
-mod program;
-mod skip;
-mod tools;
-mod world;
-
+use crate::commit;
+use crate::program;
+use crate::skip;
+use crate::tools;
+use crate::world;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,14 +3,12 @@
 //!
 //! `WRITEPATH_BTRFS_RUNS` names a folder that `tests/kernel_runs/run.sh` filled, in a guest.
 
-mod images;
-mod judge;
-mod skip;
-
+use crate::judge;
+use crate::skip;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use images::Bytes;
+use crate::images::Bytes;
 use wp_base::FsError;
 use wp_btrfs::check::{CheckOptions, check};
 use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list, survey};

@@ -1,13 +1,9 @@
 //! Images that real kernels left behind at a power cut: we must find in them what the real kernel
 //! found, and what we write when we recover must be sound for `btrfs check`.
 
-mod images;
-mod judge;
-mod reference;
-mod skip;
-
-use images::Bytes;
-use reference::reference;
+use crate::images::Bytes;
+use crate::judge;
+use crate::reference::reference;
 use serde_json::Value;
 use wp_btrfs::check::{CheckOptions, check};
 use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list};

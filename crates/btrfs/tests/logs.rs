@@ -1,10 +1,8 @@
 //! Log trees as trees: synced, found after a cut, given up by a commit.
 
-mod commit;
-mod skip;
-mod tools;
-mod world;
-
+use crate::commit;
+use crate::tools;
+use crate::world;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 

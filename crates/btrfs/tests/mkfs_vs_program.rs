@@ -3,11 +3,9 @@
 //! ours as options. Exempt are what the program's earlier transactions left: three backups of roots
 //! in the super block, and bytes of leaves that no item has.
 
-mod program;
-mod skip;
-mod tools;
-mod world;
-
+use crate::program;
+use crate::tools;
+use crate::world;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;

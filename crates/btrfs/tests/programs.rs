@@ -2,16 +2,12 @@
 //! lengths and links are the model's at every step and after a second mount; `btrfs check` has
 //! nothing to say of the images.
 
-mod model;
-mod mounted;
-mod skip;
-mod tools;
-
+use crate::mounted;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use model::{Model, Node};
-use mounted::{Setup, World, assert_nothing_lives};
+use crate::model::{Model, Node};
+use crate::mounted::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, FsResult, Rng, Span};
 use wp_block::BlockQueue;
 use wp_btrfs::disk::CsumKind;

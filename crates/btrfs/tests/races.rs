@@ -1,15 +1,11 @@
 //! Calls beside each other, where one of them waits in the middle: the cases that are hard to meet
 //! by chance, made by requests that are late.
 
-mod faulty;
-mod mounted;
-mod skip;
-mod tools;
-
+use crate::mounted;
 use std::rc::Rc;
 
-use faulty::{Faulty, Plan};
-use mounted::{Setup, World, assert_nothing_lives};
+use crate::faulty::{Faulty, Plan};
+use crate::mounted::{Setup, World, assert_nothing_lives};
 use wp_base::event::Op;
 use wp_base::{FsError, Span};
 use wp_medium::{Medium, Slice};

@@ -1,13 +1,11 @@
 //! Images that a real kernel left behind at a power cut: all of their trees are read, each item is
 //! what its key says, and a commit on top of them is sound.
 
-mod commit;
-mod images;
-mod reference;
-mod skip;
-mod tools;
-mod world;
-
+use crate::commit;
+use crate::images;
+use crate::reference;
+use crate::tools;
+use crate::world;
 use std::io::Write;
 
 use wp_btrfs::core::{Core, Disk};

@@ -2,13 +2,9 @@
 //!
 //! `ROBUSTNESS_ROUNDS` sets the number of rounds.
 
-mod damage;
-mod images;
-mod reference;
-mod skip;
-
-use damage::Map;
-use images::Bytes;
+use crate::damage::Map;
+use crate::images::Bytes;
+use crate::reference;
 use wp_base::Rng;
 use wp_btrfs::check::{CheckOptions, check};
 use wp_btrfs::core::{Core, Disk};

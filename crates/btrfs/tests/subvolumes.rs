@@ -1,14 +1,13 @@
 //! One subvolume of several mounted: images with snapshots that the host's kernel made, changed
 //! here, cut off or unmounted, and looked at by that kernel. Needs the right to mount.
 
-mod mounted;
-mod skip;
-mod tools;
-
+use crate::mounted;
+use crate::skip;
+use crate::tools;
 use std::path::Path;
 use std::process::Command;
 
-use mounted::{Setup, World, assert_nothing_lives};
+use crate::mounted::{Setup, World, assert_nothing_lives};
 use wp_base::FsError;
 use wp_btrfs::fs::{MountOptions, Subvolume};
 use wp_medium::{Medium, Slice};

@@ -1,11 +1,7 @@
 //! Several tasks at once: writes beside writeback, commits, cuts and deletions; and what a power
 //! cut leaves of it.
 
-mod mounted;
-mod skip;
-mod tools;
-
-use mounted::{Setup, World, assert_nothing_lives};
+use crate::mounted::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, Rng, Span};
 use wp_medium::{Medium, Slice};
 use wp_rt::{Rt, join_all};

@@ -1,9 +1,8 @@
 //! A tree against a map: items come, go, grow, shrink and split at random; after each few changes
 //! every block is looked at, and after each commit the tree is read again from the device.
 
-mod commit;
-mod world;
-
+use crate::commit;
+use crate::world;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;

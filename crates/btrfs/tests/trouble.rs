@@ -1,14 +1,9 @@
 //! What goes wrong, and what is at the edge: full devices, failing requests, names without end.
 
-mod faulty;
-mod mounted;
-mod skip;
-mod tools;
-
 use std::rc::Rc;
 
-use faulty::{Faulty, Plan};
-use mounted::{Setup, World, assert_nothing_lives};
+use crate::faulty::{Faulty, Plan};
+use crate::mounted::{Setup, World, assert_nothing_lives};
 use wp_base::event::Op;
 use wp_base::{FsError, FsResult, Span};
 use wp_btrfs::disk::dir::name_hash;

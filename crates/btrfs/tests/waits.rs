@@ -1,13 +1,10 @@
 //! How many waits for the device each call takes: as in Linux 6.12, recorded in virtual time on a
 //! device on which every request takes as long as every other.
 
-mod mounted;
-mod skip;
-mod tools;
-
+use crate::skip;
 use std::path::PathBuf;
 
-use mounted::{Setup, World, assert_nothing_lives};
+use crate::mounted::{Setup, World, assert_nothing_lives};
 use wp_base::Span;
 use wp_medium::Slice;
 use wp_rt::Rt;

@@ -1,11 +1,10 @@
 //! A drive that begins old against one that has been made old, by overwriting it at random, and
 //! both against the formulas.
 
-mod common;
-
+use crate::common;
 use std::collections::VecDeque;
 
-use common::{World, small};
+use crate::common::{World, small};
 use wp_base::{Rng, Sector, Time};
 use wp_block::DeviceModel;
 use wp_device::find;

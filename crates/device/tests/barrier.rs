@@ -1,11 +1,9 @@
 //! Barrier writes: what survives a power cut is a cut of the epochs as they were *sent*. The check
 //! numbers epochs itself, and looks at nothing but contents.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{World, small_config};
+use crate::common::{World, small_config};
 use wp_base::event::{Flags, Op};
 use wp_base::{Rng, Sector, Span};
 use wp_block::{DeviceModel, LossWhy};

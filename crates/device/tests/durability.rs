@@ -1,10 +1,8 @@
 //! Every device against the naive model: whatever is written, flushed, discarded and cut, at
 //! whatever instant.
 
-mod common;
-
-use common::oracle::{Oracle, Step};
-use common::small_config;
+use crate::common::oracle::{Oracle, Step};
+use crate::common::small_config;
 use proptest::prelude::*;
 use wp_block::DeviceModel;
 use wp_device::find;

@@ -1,8 +1,6 @@
 //! eMMC: one command at a time, the cache, and what a power cut may leave of it.
 
-mod common;
-
-use common::World;
+use crate::common::World;
 use wp_base::event::{Flags, Op};
 use wp_block::DeviceModel;
 use wp_device::find;

@@ -1,8 +1,6 @@
 //! Presets and what is refused.
 
-mod common;
-
-use common::{World, bytes, small_config};
+use crate::common::{World, bytes, small_config};
 use wp_base::event::{Flags, Op};
 use wp_block::DeviceModel;
 use wp_device::{DEVICES, find};

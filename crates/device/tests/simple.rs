@@ -1,8 +1,7 @@
 //! The devices without geometry.
 
-mod common;
-
-use common::{World, bytes};
+use crate::common;
+use crate::common::{World, bytes};
 use wp_base::Time;
 use wp_base::event::{Flags, Op};
 use wp_block::DeviceModel;

@@ -1,11 +1,10 @@
 //! What the settings of the FTL do: policies of garbage collection, hot and cold data, wear,
 //! discards, bad blocks, and what is told of them.
 
-mod common;
-
+use crate::common;
 use std::collections::VecDeque;
 
-use common::{World, bytes, small};
+use crate::common::{World, bytes, small};
 use wp_base::event::{Flags, Op};
 use wp_base::{Rng, Sector};
 use wp_block::{DeviceModel, Status};

@@ -1,8 +1,7 @@
 //! The SSD when it is full: contents, map, and the cost of garbage collection.
 
-mod common;
-
-use common::{World, small};
+use crate::common;
+use crate::common::{World, small};
 use wp_base::{Rng, Sector};
 use wp_block::DeviceModel;
 use wp_device::ssd::Ssd;

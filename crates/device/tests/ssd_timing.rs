@@ -1,9 +1,8 @@
 //! The SSD against its laws: alone, each request takes what the closed form says; together,
 //! throughput is that of the narrowest part.
 
-mod common;
-
-use common::{World, bytes, small};
+use crate::common;
+use crate::common::{World, bytes, small};
 use wp_base::Time;
 use wp_base::event::{Flags, Op};
 use wp_block::{DeviceModel, Status};

@@ -1,10 +1,8 @@
 //! What devices tell of their inside: true of the times that they give, and without consequences.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{World, small};
+use crate::common::{World, small};
 use wp_base::event::{DeviceWork, Op, Work};
 use wp_base::{Rng, Time};
 use wp_block::DeviceModel;

@@ -1,11 +1,9 @@
 //! The zoned device against a naive model: random commands at random instants, contents, states,
 //! and what power cuts leave.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::World;
+use crate::common::World;
 use proptest::prelude::*;
 use wp_base::event::{Flags, Op, ZoneOp};
 use wp_base::{Rng, Sector, Span, Zone, ZoneState};

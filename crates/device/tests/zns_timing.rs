@@ -1,8 +1,6 @@
 //! The zoned device's laws, command by command, and that the same calls give the same effects.
 
-mod common;
-
-use common::World;
+use crate::common::World;
 use wp_base::event::{Flags, Op, ZoneOp};
 use wp_base::{Rng, Time, ZoneState};
 use wp_block::DeviceModel;

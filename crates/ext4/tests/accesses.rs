@@ -1,12 +1,9 @@
 //! How often a system call says that it will change a block of metadata (`get_write_access`), by
 //! type of block: the unit in which journal conflicts are counted.
 
-#[expect(dead_code, reason = "few of its helpers are needed here")]
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{Setup, World, assert_nothing_lives};
+use crate::support::{Setup, World, assert_nothing_lives};
 use wp_base::Span;
 use wp_medium::Slice;
 use wp_vfs::{OpenFlags, Vfs};

@@ -1,8 +1,6 @@
 //! BarrierFS' journaling: what says that it makes durable does.
 
-mod support;
-
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
 use wp_base::Span;
 use wp_medium::Slice;
 use wp_vfs::OpenFlags;

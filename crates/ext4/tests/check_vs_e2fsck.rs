@@ -6,19 +6,16 @@
 //! damaged images. Disagreements that are meant are listed in `damage::exceptions`; another one
 //! fails. Skipped, and says so, where e2fsck, mke2fs or debugfs is missing.
 
-mod damage;
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use damage::bases::{Base, bases, program};
-use damage::exceptions::KNOWN;
-use damage::{Target, words};
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives, has};
+use crate::damage::bases::{Base, bases, program};
+use crate::damage::exceptions::KNOWN;
+use crate::damage::{Target, words};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives, has};
 use wp_base::{FsError, FsResult, Rng};
 use wp_ext4::check::{CheckOptions, Class, Kind, Report, Severity, check};
 use wp_ext4::mkfs::Features;

@@ -1,13 +1,11 @@
 //! `data=journal` and `data=writeback`: what is written is read back, what is left is clean, and
 //! under `data=journal` a crash shows the files as they once were together.
 
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
 use wp_base::{Rng, Span, Time};
 use wp_ext4::fs::DataMode;
 use wp_ext4::mkfs::Features;

@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
 
-mod reference;
-mod skip;
-
+use crate::skip;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use reference::{Bytes, reference};
+use crate::reference::{Bytes, reference};
 use wp_base::Rng;
 use wp_base::crc::crc32c;
 use wp_ext4::disk::fast_commit::tag;

@@ -1,12 +1,11 @@
 //! Hash-tree directories against a set of names, e2fsck, debugfs and the host's kernel.
 
-mod support;
-
+use crate::support;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives, has, save};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives, has, save};
 use wp_base::{FsError, Rng};
 use wp_ext4::disk::hash::DirHash;
 use wp_ext4::mkfs::Features;

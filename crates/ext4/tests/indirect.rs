@@ -1,11 +1,9 @@
 //! Files with block pointers, for images without extents: three levels, holes, cuts, and what
 //! e2fsck and mke2fs say of it.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
 use wp_base::Rng;
 use wp_ext4::mkfs::Features;
 use wp_medium::Slice;

@@ -1,8 +1,6 @@
 //! The mounted file system against itself and against e2fsck.
 
-mod support;
-
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
 use wp_base::{FsError, Rng};
 use wp_ext4::mkfs::Features;
 use wp_medium::Slice;

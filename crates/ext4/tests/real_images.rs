@@ -1,11 +1,9 @@
 //! Images of the real `mkfs.ext4`, filled by the host's kernel, changed by us and given back: clean
 //! for `e2fsck`, and the same files for that kernel.
 
-mod images;
-mod support;
-
-use images::{Tree, can_mount, fill, host_tree, kernel_tree, load, mkfs, our_tree};
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
+use crate::images;
+use crate::images::{Tree, can_mount, fill, host_tree, kernel_tree, load, mkfs, our_tree};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
 use wp_base::{FsError, Rng, Span};
 use wp_ext4::disk::{GroupDesc, SuperBlock, incompat};
 use wp_ext4::fs::{Ext4, Mounted};

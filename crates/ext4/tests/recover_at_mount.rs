@@ -3,17 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
 
-mod reference;
-#[expect(dead_code, reason = "shared with the other tests, which use more of it")]
-mod skip;
-#[expect(dead_code, reason = "shared with the other tests, which use more of it")]
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use reference::{Bytes, reference};
-use support::{Setup, World};
+use crate::reference::{Bytes, reference};
+use crate::support::{Setup, World};
 use wp_base::{FsError, Sector};
 use wp_ext4::disk::SuperBlock;
 use wp_ext4::image::{Image, InspectOptions, inspect, log_map, recover, recover_at_mount};

@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
 
-mod reference;
-mod skip;
-
+use crate::skip;
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
 use std::process::Command;
 
-use reference::{Bytes, reference};
+use crate::reference::{Bytes, reference};
 use wp_base::FsError;
 use wp_ext4::image::{BlockClass, BlockClasses, Image, InspectOptions, inspect, list, recover};
 use wp_jbd2::RecoverPolicy;

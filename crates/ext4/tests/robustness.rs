@@ -6,12 +6,10 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
 
-mod reference;
-mod skip;
-
+use crate::skip;
 use std::cell::Cell;
 
-use reference::{Bytes, reference};
+use crate::reference::{Bytes, reference};
 use wp_base::{FsError, FsResult, Rng};
 use wp_ext4::image::{BlockClass, BlockClasses, Image, InspectOptions, inspect, list, recover};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};

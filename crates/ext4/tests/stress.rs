@@ -1,12 +1,10 @@
 //! The mounted file system where it is hard: fragmented files, large directories, several tasks at
 //! once, no space, and images that are wrong.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
 use wp_base::{FsError, Rng, Sector, Span, live};
 use wp_ext4::fs::{Ext4, Mounted};
 use wp_ext4::mkfs::Features;

@@ -3,8 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
 
-mod skip;
-
+use crate::skip;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};

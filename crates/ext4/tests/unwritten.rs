@@ -1,11 +1,9 @@
 //! Unwritten extents, `fallocate` and direct I/O: against a model in memory, against e2fsck, and
 //! under power cuts.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
+use crate::support::{Setup, World, assert_e2fsck_clean, assert_nothing_lives};
 use wp_base::{FsError, Rng, Span};
 use wp_ext4::mkfs::Features;
 use wp_medium::{Medium, Slice};

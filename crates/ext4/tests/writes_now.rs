@@ -1,10 +1,7 @@
 //! Writes that are done at once, where CPU time is not modelled, are the same as those that may
 //! wait: the same random calls, in both ways, leave the same bytes on the device at the same times.
 
-#[expect(dead_code, reason = "few of its helpers are needed here")]
-mod support;
-
-use support::{Setup, World, assert_nothing_lives};
+use crate::support::{Setup, World, assert_nothing_lives};
 use wp_base::{Rng, Span};
 use wp_medium::Slice;
 use wp_vfs::{OpenFlags, Vfs};

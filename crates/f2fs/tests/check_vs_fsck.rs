@@ -1,16 +1,13 @@
 //! Our check against fsck.f2fs: each kind of damage is found by both, and nothing in sound images
 //! by either. The images are crashed ones of real kernels, recovered by us.
 
-mod images;
-mod reference;
-mod skip;
-mod tools;
-
+use crate::reference;
+use crate::tools;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use images::Bytes;
+use crate::images::Bytes;
 use wp_f2fs::check::{CheckOptions, Kind, check};
 use wp_f2fs::disk::{
     Block, Checkpoint, DentryArea, Footer, Geometry, Inode, Journal, Log, Node, SitJournalEntry,

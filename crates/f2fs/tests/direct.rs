@@ -1,12 +1,8 @@
 //! Where direct writes go: in place, to new places, or through the cache, by era, mode and device.
 
-mod skip;
-mod tools;
-mod world;
-
 use std::collections::BTreeMap;
 
-use world::{Setup, World, assert_nothing_lives};
+use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::{Rng, Sector, Span};
 use wp_f2fs::fs::{DirectMode, FsMode};
 use wp_f2fs::image::Image;

@@ -2,11 +2,9 @@
 //! (identity, time, version of the first checkpoint, text about the kernel) is read from its image
 //! and given to ours as options, so nothing is exempt.
 
-mod reference;
-mod skip;
-mod tools;
-mod zones;
-
+use crate::reference;
+use crate::tools;
+use crate::zones;
 use std::io::Read;
 use std::process::Command;
 

@@ -1,10 +1,6 @@
 //! The mounted file system: what it leaves on the medium is sound for us and for fsck.f2fs.
 
-mod skip;
-mod tools;
-mod world;
-
-use world::{Setup, World, assert_nothing_lives};
+use crate::world::{Setup, World, assert_nothing_lives};
 use wp_f2fs::fs::{DirectMode, FsMode, FsyncMode};
 use wp_medium::Slice;
 use wp_vfs::{OpenFlags, Vfs};

@@ -1,17 +1,15 @@
 //! Random programs on the mounted file system, beside a model in memory: answers, contents, names,
 //! lengths and links are the model's at every step, after a second mount, and in the image.
 
-mod model;
-mod skip;
-mod tools;
-mod world;
-
+use crate::skip;
+use crate::tools;
+use crate::world;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use model::{Model, Node, hex};
-use world::{Setup, World, assert_nothing_lives};
+use crate::model::{Model, Node, hex};
+use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, FsResult, Rng, Sector};
 use wp_f2fs::fs::{FsMode, FsyncMode};
 use wp_f2fs::image::{self, InspectOptions};

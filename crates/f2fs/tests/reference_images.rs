@@ -1,17 +1,14 @@
 //! Images that real kernels left behind at a power cut: we must find in them what the real kernel
 //! found, and fsck.f2fs must find nothing wrong in what we make of them.
 
-mod images;
-mod reference;
-mod skip;
-mod zoned;
-mod zones;
-
+use crate::reference;
+use crate::skip;
+use crate::zoned;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use images::Bytes;
-use reference::{IMAGES, reference};
+use crate::images::Bytes;
+use crate::reference::{IMAGES, reference};
 use serde_json::Value;
 use wp_base::Sector;
 use wp_f2fs::check::{CheckOptions, check};

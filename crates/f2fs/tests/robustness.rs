@@ -2,13 +2,9 @@
 //!
 //! `ROBUSTNESS_ROUNDS` sets the number of rounds.
 
-mod images;
-mod reference;
-mod skip;
-mod zoned;
-mod zones;
-
-use images::Bytes;
+use crate::images::Bytes;
+use crate::reference;
+use crate::zoned;
 use wp_base::Rng;
 use wp_f2fs::check::{CheckOptions, check, check_one_of};
 use wp_f2fs::disk::{Checkpoint, Log};

@@ -1,10 +1,8 @@
 //! Every structure of `disk`, against images of the real mkfs and of real kernels: what one of them
 //! says of another must hold.
 
-mod reference;
-mod skip;
-mod tools;
-
+use crate::reference;
+use crate::tools;
 use std::collections::BTreeMap;
 use std::process::Command;
 

@@ -1,13 +1,9 @@
 //! Several tasks at once on the same files, and volumes that run full: nothing hangs, nothing
 //! breaks, and what is left is sound.
 
-mod skip;
-mod tools;
-mod world;
-
 use std::rc::Rc;
 
-use world::{Setup, World, assert_nothing_lives};
+use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, Rng, Span};
 use wp_f2fs::fs::{DirectMode, FsMode, FsyncMode};
 use wp_medium::Slice;

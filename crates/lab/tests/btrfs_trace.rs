@@ -2,9 +2,8 @@
 //! it, with flags, length and block. Files are of 2 KiB, which btrfs keeps in their items. What is
 //! sent after the fsync is not recorded; it shows in the places of the next one's blocks.
 
-mod fsync_bios;
-
-use fsync_bios::{Bio, recorded, summaries};
+use crate::fsync_bios;
+use crate::fsync_bios::{Bio, recorded, summaries};
 use wp_lab::workload::fsync_create::CASES;
 
 /// The recorded runs.

@@ -3,9 +3,7 @@
 //!
 //! Needs root and loop devices for what the kernel judges; skipped by name elsewhere.
 
-mod twin;
-
-use twin::{
+use crate::twin::{
     Call, HostXattrs, Tree, call, call_or_xattr, errno_name, host_tree, name, our_tree, ours,
     theirs, tool, unmount, wide_call,
 };

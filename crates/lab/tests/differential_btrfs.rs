@@ -3,10 +3,7 @@
 //!
 //! Needs root, loop devices and btrfs-progs; skipped by name elsewhere.
 
-mod btrfs_twin;
-mod twin;
-
-use btrfs_twin::{Trip, World, is_possible, there_and_back};
+use crate::btrfs_twin::{Trip, World, is_possible, there_and_back};
 
 /// Settings: sizes of tree blocks, copies of metadata, checksums, data in place, no logs, nothing
 /// in items.

@@ -1,9 +1,8 @@
 //! What an fsync sends on a real F2FS (Linux 6.18, loop device), and on ours: every bio of it, with
 //! flags, length and block.
 
-mod fsync_bios;
-
-use fsync_bios::{Bio, recorded, summaries};
+use crate::fsync_bios;
+use crate::fsync_bios::{Bio, recorded, summaries};
 use wp_lab::workload::fsync_create::CASES;
 
 /// The modes, and our options for them.

@@ -3,10 +3,8 @@
 //!
 //! btrfs also goes to the kernel of this host and back, which needs root and loop devices.
 
-mod btrfs_twin;
-mod twin;
-
-use btrfs_twin::World;
+use crate::btrfs_twin;
+use crate::btrfs_twin::World;
 use wp_lab::spec::file_system;
 use wp_lab::testing::skipped;
 use wp_lab::there::{Plan, trips};

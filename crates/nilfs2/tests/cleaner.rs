@@ -1,11 +1,8 @@
 //! The cleaner: full devices go on, older checkpoints go, snapshots stay, and every image is sound.
 
-mod reference;
-mod skip;
-mod world;
-
-use reference::reference;
-use world::{Setup, World, assert_nothing_lives};
+use crate::reference::reference;
+use crate::world;
+use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, Sector, Span};
 use wp_medium::{MediumView, Slice};
 use wp_nilfs2::fs::{CleanerOptions, Share};

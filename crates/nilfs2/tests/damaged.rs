@@ -3,14 +3,11 @@
 //!
 //! `ROBUSTNESS_ROUNDS` sets the number of rounds.
 
-mod images;
-mod reseal;
-mod world;
-
+use crate::reseal;
 use std::mem::offset_of;
 
-use images::Bytes;
-use world::{Setup, World, view_of};
+use crate::images::Bytes;
+use crate::world::{Setup, World, view_of};
 use wp_base::{FsResult, Rng};
 use wp_medium::{Medium, Slice};
 use wp_nilfs2::disk::{Checkpoint, Geometry, Inode, SummaryHead, SuperBlock, ino};

@@ -2,9 +2,7 @@
 //! (identity, seed of checksums, time) is read from its image and given to ours as options, so
 //! nothing is exempt.
 
-mod skip;
-mod tools;
-
+use crate::tools;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 

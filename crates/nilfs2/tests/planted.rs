@@ -1,12 +1,9 @@
 //! Damage planted in images of the real kernel: the check finds each piece, and calls it by its
 //! name.
 
-mod images;
-mod reference;
-mod reseal;
-mod skip;
-
-use images::Bytes;
+use crate::images::Bytes;
+use crate::reference;
+use crate::reseal;
 use wp_medium::View;
 use wp_nilfs2::check::{CheckOptions, Kind, check};
 use wp_nilfs2::disk::{DatEntry, Geometry, Inode, SuperBlock, ino};

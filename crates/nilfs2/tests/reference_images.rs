@@ -1,12 +1,10 @@
 //! Images that real kernels left behind at a power cut: we must find in them what the real kernel
 //! found, and what we write when we recover must be what it wrote.
 
-mod images;
-mod reference;
-mod skip;
-
-use images::Bytes;
-use reference::reference;
+use crate::images::Bytes;
+use crate::reference;
+use crate::reference::reference;
+use crate::skip;
 use serde_json::Value;
 use wp_base::Sector;
 use wp_medium::write_log::{LogEntry, Until, WriteLog};

@@ -2,12 +2,9 @@
 //!
 //! `ROBUSTNESS_ROUNDS` sets the number of rounds.
 
-mod images;
-mod reference;
-mod reseal;
-mod skip;
-
-use images::Bytes;
+use crate::images::Bytes;
+use crate::reference;
+use crate::reseal;
 use wp_base::Rng;
 use wp_medium::Overlay;
 use wp_nilfs2::check::{CheckOptions, check};

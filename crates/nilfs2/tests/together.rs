@@ -1,9 +1,7 @@
 //! Several tasks at once: a sync while a log is on its way, a flush before its end, a read that a
 //! cut overtakes.
 
-mod world;
-
-use world::{Setup, World, assert_nothing_lives};
+use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsResult, Span};
 use wp_medium::{Medium, Slice};
 use wp_rt::{Either, Rt, race};

@@ -1,13 +1,10 @@
 //! What goes wrong: requests that fail, and devices that are full. It is told, and what was
 //! durable stays.
 
-mod faulty;
-mod world;
-
 use std::rc::Rc;
 
-use faulty::{Faulty, Plan};
-use world::{Setup, World, assert_nothing_lives};
+use crate::faulty::{Faulty, Plan};
+use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::event::Op;
 use wp_base::{FsError, FsResult, Span};
 use wp_medium::{Medium, Slice};

@@ -140,3 +140,22 @@ fn names_of_one_machine_are_refused_in_any_text_file() {
 fn a_file_outside_any_crate_is_held_to_every_rule() {
     assert_eq!(errors(10, "examples/a.rs", "use std::fs;").len(), 1);
 }
+
+#[test]
+fn a_test_that_its_crates_program_does_not_name_is_found() {
+    let file = |path: &str, text: &str| TextFile { path: path.into(), text: text.into() };
+    let all = |text: &str| {
+        let files = [
+            file("crates/x/tests/all.rs", text),
+            file("crates/x/tests/reads.rs", ""),
+            file("crates/x/tests/world/mod.rs", ""),
+            file("crates/x/tests/world/part.rs", ""),
+            file("crates/x/tests/docs/main.rs", ""),
+            file("crates/y/tests/alone.rs", ""),
+        ];
+        check(&files).errors
+    };
+    assert!(all("mod reads;\nmod world;\n").is_empty());
+    let found = all("mod world;\n");
+    assert_eq!(found, ["crates/x/tests/all.rs:1: no `mod reads;`: it would not run"]);
+}

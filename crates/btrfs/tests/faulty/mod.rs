@@ -1,7 +1,5 @@
 //! A device that fails what it is told to, or begins it late.
 
-#![expect(dead_code, reason = "each test file uses its part")]
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;

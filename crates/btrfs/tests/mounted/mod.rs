@@ -1,8 +1,6 @@
 //! What the tests of the mounted file system share: a machine with one disk, and who judges its
 //! images.
 
-#![expect(dead_code, reason = "each test file uses its part")]
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! A device and the little that drives it: a clock, its timers, and what it has completed.
-#![expect(dead_code, reason = "each test uses its part of this")]
 
 pub mod oracle;
 

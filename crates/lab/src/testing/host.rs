@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A bio as blktrace prints it: its letters, first sector, sectors.
 pub type Asked = (String, u64, u32);
@@ -20,7 +21,10 @@ impl Bios {
         if !root.join("trace").exists() {
             let _mounted = Command::new("mount").args(["-t", "tracefs", "none"]).arg(root).output();
         }
-        let own = root.join(format!("instances/writepath-{}-{kib}", std::process::id()));
+        // Tests run side by side, in several processes and in one.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let own = root.join(format!("instances/writepath-{}-{number}", std::process::id()));
         std::fs::create_dir(&own)?;
         let bios = Bios(own);
         std::fs::write(bios.0.join("buffer_size_kb"), kib.to_string())?;

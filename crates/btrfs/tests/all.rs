@@ -1,0 +1,37 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+mod check_vs_btrfs_check;
+mod commit;
+mod commits;
+mod cuts;
+mod damage;
+mod damaged;
+mod faulty;
+mod files;
+mod hostile;
+mod hostile_images;
+mod hostile_numbers;
+mod images;
+mod judge;
+mod kernel;
+mod kernel_runs;
+mod listings;
+mod logs;
+mod mkfs_vs_program;
+mod model;
+mod mounted;
+mod program;
+mod programs;
+mod races;
+mod reference;
+mod reference_images;
+mod robustness;
+mod skip;
+mod subvolumes;
+mod together;
+mod tools;
+mod trees;
+mod trouble;
+mod waits;
+mod world;

@@ -1,0 +1,20 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+mod check_vs_fsck;
+mod direct;
+mod images;
+mod mkfs_vs_program;
+mod model;
+mod mounted;
+mod programs;
+mod reference;
+mod reference_images;
+mod robustness;
+mod skip;
+mod structures;
+mod together;
+mod tools;
+mod world;
+mod zoned;
+mod zones;
