@@ -8,6 +8,8 @@ use std::path::Path;
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_medium::{Medium, Slice, View};
 
+use crate::host::{Existing, Output, Shape};
+
 /// Bytes read at a time when a whole image is taken into memory.
 const CHUNK: usize = 1 << 20;
 
@@ -63,11 +65,16 @@ pub fn load(path: &Path) -> io::Result<(Medium, u64)> {
     Ok((medium, view.bytes))
 }
 
-/// Writes `bytes` bytes of a medium from `start` on as a sparse file, under a temporary name until
-/// it is whole.
+/// Writes `bytes` bytes of a medium from `start` on as a sparse file, in place of what has the
+/// name. Errors: as [`Output`].
 pub fn save(medium: &Medium, start: Sector, bytes: u64, path: &Path) -> io::Result<()> {
-    let part = path.with_extension("part");
-    let file = File::create(&part)?;
+    let output = Output::create(path, Shape::Image, Existing::Replace)?;
+    save_as(medium, start, bytes, output)
+}
+
+/// As [`save`], into an output that was begun. Errors: as [`Output`].
+pub fn save_as(medium: &Medium, start: Sector, bytes: u64, output: Output) -> io::Result<()> {
+    let file = output.file();
     file.set_len(bytes)?;
     let end = start.advance(bytes / SECTOR_BYTES);
     for (at, sectors) in medium.runs() {
@@ -85,6 +92,5 @@ pub fn save(medium: &Medium, start: Sector, bytes: u64, path: &Path) -> io::Resu
             done += n;
         }
     }
-    file.sync_all()?;
-    std::fs::rename(&part, path)
+    output.commit()
 }

@@ -1,0 +1,270 @@
+//! Files that a command makes for its user.
+//!
+//! Picture:    [`Output::create`] before work begins (the directory, permissions and what is there
+//!             are known then) -> an exclusive name in the same directory -> written -> synced ->
+//!             [`Output::commit`] renames it.
+//! Invariants: 1. the final name has the old contents or the whole new ones, or nothing;
+//!             2. an output that is not committed leaves nothing;
+//!             3. nothing but a regular file is ever replaced. Text goes through a pipe, a terminal
+//!                or `/dev/null`; an image needs a regular file.
+
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use super::leftover::{Held, Leftover, hold};
+
+/// What is done to a file that has the name already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// It stays: `AlreadyExists`.
+    Refuse,
+    /// The output takes its place, its mode and, if the host permits it, its owner.
+    Replace,
+}
+
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Bytes in order, which a pipe or terminal takes as well.
+    Text,
+    /// Places of a file, in any order.
+    Image,
+}
+
+/// An output under way.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    file: File,
+    /// `None`: what is written goes through at once.
+    renamed: Option<Renamed>,
+}
+
+#[derive(Debug)]
+struct Renamed {
+    temporary: PathBuf,
+    target: PathBuf,
+    old: Option<Metadata>,
+    existing: Existing,
+    held: Held,
+}
+
+impl Output {
+    /// Begins an output. Of a link that leads to a regular file, that file is the output.
+    ///
+    /// Errors: the host's; something has the name (see [`Existing`]); what has the name cannot take
+    ///         this `shape`; a link that leads nowhere, or one of another user in a directory that
+    ///         everybody can write to.
+    pub fn create(path: &Path, shape: Shape, existing: Existing) -> io::Result<Output> {
+        if let Some(file) = own_stream(path)? {
+            return Output::through(path, file, shape);
+        }
+        let old = what_is_there(path)?;
+        match &old {
+            Some(old) if old.is_dir() => return Err(other("it is a directory")),
+            Some(old) if !old.is_file() => return Output::node(path, old, shape),
+            Some(_) if existing == Existing::Refuse => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists"));
+            }
+            _ => {}
+        }
+        let target = match std::fs::symlink_metadata(path) {
+            Ok(link) if link.is_symlink() => std::fs::canonicalize(path)?,
+            _ => path.to_owned(),
+        };
+        let ((file, temporary), held) = hold(|| temporary(&target))?;
+        let renamed = Some(Renamed { temporary, target, old, existing, held });
+        Ok(Output { path: path.to_owned(), file, renamed })
+    }
+
+    /// Something that is no regular file and no directory.
+    fn node(path: &Path, old: &Metadata, shape: Shape) -> io::Result<Output> {
+        let kind = old.file_type();
+        if kind.is_block_device() {
+            return Err(other("it is a block device: write a file, and copy it there with dd"));
+        }
+        if kind.is_socket() {
+            return Err(other("it is a socket"));
+        }
+        refuse_image(shape)?;
+        Output::through(path, File::options().write(true).open(path)?, shape)
+    }
+
+    fn through(path: &Path, file: File, shape: Shape) -> io::Result<Output> {
+        refuse_image(shape)?;
+        Ok(Output { path: path.to_owned(), file, renamed: None })
+    }
+
+    /// The name that it was asked for by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file that is written.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it its final name, synced. Errors: the host's; a file that was made under the name
+    /// meanwhile and is not to be replaced. Then nothing is left.
+    pub fn commit(self) -> io::Result<()> {
+        let Some(Renamed { temporary, target, old, existing, held }) = self.renamed else {
+            return Ok(());
+        };
+        if let Some(old) = &old {
+            // Only root may give files away; what it cannot keep is the new file's.
+            drop(fchown(&self.file, Some(old.uid()), Some(old.gid())));
+            self.file.set_permissions(old.permissions())?;
+        }
+        self.file.sync_all()?;
+        held.release(|| match existing {
+            Existing::Replace => std::fs::rename(&temporary, &target),
+            Existing::Refuse => rename_new(&temporary, &target),
+        })?;
+        // Not every file system can sync a directory.
+        drop(File::open(folder_of(&target)).and_then(|d| d.sync_all()));
+        Ok(())
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Writes a whole file. Errors: as [`Output::create`] and [`Output::commit`].
+pub fn write(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
+    let mut output = Output::create(path, Shape::Text, existing)?;
+    output.write_all(bytes)?;
+    output.commit()
+}
+
+/// Can files be made below `folder`, which need not exist? Nothing is made. Errors: why not.
+pub fn try_folder(folder: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    let absolute = std::path::absolute(folder)?;
+    let there = absolute.ancestors().find(|p| p.symlink_metadata().is_ok());
+    let there = there.unwrap_or(Path::new("/"));
+    let wrong = |why: &str| {
+        let what = if there == absolute { String::new() } else { format!("{}: ", there.display()) };
+        other(&format!("{what}{why}"))
+    };
+    match std::fs::metadata(there) {
+        Ok(m) if !m.is_dir() => return Err(wrong("not a directory")),
+        Ok(_) => {}
+        Err(e) => return Err(wrong(&e.to_string())),
+    }
+    access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|e| {
+        let e = io::Error::from(e);
+        io::Error::new(e.kind(), wrong(&e.to_string()).to_string())
+    })
+}
+
+fn other(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// Our own standard streams, which must not be opened anew: a file behind them would be written
+/// from its beginning.
+fn own_stream(path: &Path) -> io::Result<Option<File>> {
+    let Some(path) = path.to_str() else { return Ok(None) };
+    let fd = match path {
+        "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1" => {
+            io::stdout().as_fd().try_clone_to_owned()?
+        }
+        "/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2" => {
+            io::stderr().as_fd().try_clone_to_owned()?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(File::from(fd)))
+}
+
+fn refuse_image(shape: Shape) -> io::Result<()> {
+    match shape {
+        Shape::Text => Ok(()),
+        Shape::Image => Err(other("it is not a regular file: an image needs one")),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// What has a name, behind its links. Errors: the host's; a link that is not to be followed.
+fn what_is_there(path: &Path) -> io::Result<Option<Metadata>> {
+    let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    match std::fs::symlink_metadata(path) {
+        Ok(m) if m.is_symlink() => check_owner(path, &m)?,
+        Ok(m) => return Ok(Some(m)),
+        Err(e) if missing(&e) => return Ok(None),
+        Err(e) => return Err(e),
+    }
+    match std::fs::metadata(path) {
+        Ok(m) => Ok(Some(m)),
+        Err(e) if missing(&e) => Err(other("it is a symbolic link that leads nowhere")),
+        Err(e) => Err(e),
+    }
+}
+
+/// The kernel's rule of `fs.protected_symlinks`: in a directory that everybody can write to, only
+/// links of this user or of the directory's owner are followed.
+fn check_owner(path: &Path, link: &Metadata) -> io::Result<()> {
+    const STICKY_FOR_ALL: u32 = 0o1002;
+    let folder = std::fs::metadata(folder_of(path))?;
+    let is_open = folder.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
+    let own = rustix::process::geteuid().as_raw();
+    if is_open && link.uid() != own && link.uid() != folder.uid() {
+        let why = "it is a symbolic link of another user";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
+/// A new file beside `target`, with the mode that the umask leaves.
+fn temporary(target: &Path) -> io::Result<((File, PathBuf), Leftover)> {
+    let name = target.file_name().ok_or_else(|| other("it names no file"))?;
+    // A name may be as long as the directory permits; ours is in front of its beginning only.
+    let start: String = name.to_string_lossy().chars().take(32).collect();
+    let made = tempfile::Builder::new()
+        .prefix(&format!(".{start}."))
+        .suffix(".unfinished")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder_of(target));
+    // The library's error names its temporary file; the caller names the output.
+    let made = made.map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => io::Error::new(e.kind(), "no such directory"),
+        kind => e.get_ref().and_then(|e| e.downcast_ref::<io::Error>()).map_or_else(
+            || io::Error::new(kind, kind.to_string()),
+            |e| e.raw_os_error().map_or(kind.into(), io::Error::from_raw_os_error),
+        ),
+    })?;
+    let (file, path) = made.keep().map_err(|e| e.error)?;
+    // A signal's handler may remove it when the working directory is another one.
+    let path = std::path::absolute(path)?;
+    Ok(((file, path.clone()), Leftover::File(path)))
+}
+
+/// Renames, and replaces nothing. Errors: the host's; there is something of that name.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // A file system without the flag: a second link, which replaces nothing either.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests;
