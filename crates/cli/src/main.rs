@@ -5,6 +5,8 @@ mod cmd;
 mod documented;
 mod images;
 mod output;
+mod outputs;
+mod signals;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -17,7 +19,8 @@ static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 ///
 /// Exit codes: 0 ok · 1 the answer is no (claim not met, difference, corruption found) · 2 usage or
 /// syntax · 3 unsupported · 4 simulated error that the experiment did not expect · 5 internal bug ·
-/// 6 not the same when run again · 74 host I/O error · 130 interrupted (what is done is kept).
+/// 6 not the same when run again · 74 host I/O error · 130 interrupted, 143 by SIGTERM, 129 by SIGHUP (what
+/// is done is kept).
 #[derive(Parser)]
 #[command(name = "writepath", version, max_term_width = 100)]
 struct Cli {
@@ -122,6 +125,9 @@ fn main() -> std::process::ExitCode {
         }
     };
     let out = Out::new(cli.json);
+    if let Err(e) = signals::install() {
+        out.note(&format!("note: a signal will end this at once ({e})"));
+    }
     match cli.verb {
         Verb::Reproduce(a) => cmd::reproduce::run(&a, &out),
         Verb::Run(a) => cmd::run::run(&a, &out),

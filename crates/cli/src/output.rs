@@ -6,7 +6,7 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Value, json};
 use wp_base::FsError;
@@ -32,13 +32,16 @@ pub enum Exit {
     NotSame = 6,
     /// The host's I/O failed.
     HostIo = 74,
-    /// Interrupted.
+    /// Interrupted: 130 by SIGINT, 143 by SIGTERM, 129 by SIGHUP.
     Interrupted = 130,
 }
 
 impl From<Exit> for ExitCode {
     fn from(e: Exit) -> ExitCode {
-        ExitCode::from(e as u8)
+        match e {
+            Exit::Interrupted => ExitCode::from(crate::signals::exit_code()),
+            e => ExitCode::from(e as u8),
+        }
     }
 }
 
@@ -84,21 +87,9 @@ impl Out {
         eprintln!("{text}");
     }
 
-    /// A flag that an interrupt sets. Another one ends the program at once, with nothing kept but
-    /// what is on disk.
+    /// A flag that an interrupt sets; see [`crate::signals`].
     pub fn interrupt(&self) -> Arc<AtomicBool> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = stop.clone();
-        let handler = move || {
-            if flag.swap(true, Ordering::SeqCst) {
-                std::process::exit(Exit::Interrupted as i32);
-            }
-            eprintln!("\nstopping when what is under way is done; again: at once");
-        };
-        if let Err(e) = ctrlc::set_handler(handler) {
-            self.note(&format!("note: an interrupt will end this at once ({e})"));
-        }
-        stop
+        crate::signals::flag()
     }
 
     /// The result: `text` for people, `document` with `--json`.

@@ -1,8 +1,8 @@
 //! Result directories: what a run leaves on the host, under the hash of what was asked.
 //!
 //! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.ndjson`, `lines.tsv`
-//! (classes of the blocks) and `MANIFEST.json` (file -> SHA-256). Written under a temporary name
-//! and renamed; the same inputs give the same bytes.
+//! (classes of the blocks) and `MANIFEST.json` (file -> SHA-256). [`folder`] writes it; the same
+//! inputs give the same bytes. A run without events has a hash of its own.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +18,7 @@ use wp_base::{Sector, Span, Time};
 use wp_block::Limits;
 use wp_vfs::FsEntry;
 
+use crate::host::folder;
 use crate::{classify, registry};
 
 /// Version of what a run's bytes depend on besides its inputs. Raise it with any change of results.
@@ -35,6 +36,8 @@ pub fn sha256(bytes: &[u8]) -> String {
 #[derive(Default)]
 pub struct Results {
     files: BTreeMap<String, Vec<u8>>,
+    /// What the hash is made of besides `resolved.toml` and the engine.
+    key: String,
 }
 
 impl Results {
@@ -43,28 +46,22 @@ impl Results {
         self.files.insert(name.to_owned(), bytes.into());
     }
 
-    /// Writes `root/name/<hash12 of resolved.toml and engine>/` and returns its path.
+    /// Keeps this result apart from those that have other files for the same `resolved.toml`.
+    pub fn set_key(&mut self, key: &str) {
+        key.clone_into(&mut self.key);
+    }
+
+    /// Writes `root/name/<hash12 of resolved.toml, engine and key>/` and returns its path.
+    /// Errors: as [`folder::write`].
     pub fn write(mut self, root: &Path, name: &str) -> io::Result<PathBuf> {
         let resolved = self.files.get("resolved.toml").cloned().unwrap_or_default();
-        let hash = sha256(&[resolved.as_slice(), ENGINE.as_bytes()].concat());
+        let hash = sha256(&[resolved.as_slice(), ENGINE.as_bytes(), self.key.as_bytes()].concat());
         let manifest: BTreeMap<&str, String> =
             self.files.iter().map(|(n, b)| (n.as_str(), sha256(b))).collect();
         let manifest = serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?;
-        self.add("MANIFEST.json", manifest);
-        let parent = root.join(name);
-        let dir = parent.join(&hash[..12]);
-        let part = parent.join(format!("{}.part", &hash[..12]));
-        if part.exists() {
-            std::fs::remove_dir_all(&part)?;
-        }
-        std::fs::create_dir_all(&part)?;
-        for (file, bytes) in &self.files {
-            std::fs::write(part.join(file), bytes)?;
-        }
-        if dir.exists() {
-            std::fs::remove_dir_all(&dir)?;
-        }
-        std::fs::rename(&part, &dir)?;
+        self.add(folder::MANIFEST, manifest);
+        let dir = root.join(name).join(&hash[..12]);
+        folder::write(&dir, &self.files)?;
         Ok(dir)
     }
 }

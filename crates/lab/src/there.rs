@@ -22,6 +22,7 @@ use wp_vfs::{FsEntry, Inspection, ListedFile, Options};
 
 use crate::crash::{Bench, Extras, Source, leave};
 use crate::files::{load, save};
+use crate::host::group;
 use crate::machine::MachineError;
 use crate::vtime::guest::{Guest, compile};
 
@@ -237,13 +238,8 @@ fn visit(
         sent.push((t, expected));
     }
     std::fs::write(share.join("run.sh"), steps).map_err(at)?;
-    let status = Command::new("bash")
-        .arg(script)
-        .arg(share)
-        .arg(BOOT_SECONDS.to_string())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
+    let mut command = Command::new("bash");
+    let status = group::status(command.arg(script).arg(share).arg(BOOT_SECONDS.to_string()))
         .map_err(|e| format!("{}: {e}", script.display()))?;
     if !status.success() {
         let said = std::fs::read_to_string(share.join("stdout.txt")).unwrap_or_default();

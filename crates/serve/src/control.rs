@@ -3,14 +3,15 @@
 //! Doors:      a Unix socket of the host, and a small disk of the guest's (`vhost`), to which it
 //!             writes a line and from which it reads the answer, at a moment of its own time.
 //! Lines:      `status`, `freeze [after=N | events=N | at=NS]`,
-//!             `thaw [seed=N] [keep=some|all|none]`, `save FILE [seed=N] [keep=…]`, `quit`; each
-//!             with `drive=N` if there are several.
+//!             `thaw [seed=N] [keep=some|all|none]`, `save FILE [seed=N] [keep=…]` (a new file),
+//!             `quit`; each with `drive=N` if there are several.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use wp_base::{SECTOR_BYTES, Sector, Time};
-use wp_lab::files::save;
+use wp_lab::files::save_as;
+use wp_lab::host::{Existing, Output, Shape};
 
 use crate::drive::Drive;
 use crate::drive::freeze::{Keep, PowerError, Trigger};
@@ -178,7 +179,9 @@ fn one(drive: &mut Drive, now: Time, verb: Verb) -> Result<Value, String> {
                 None => drive.medium().ok_or("an image file is its own file")?,
             };
             let bytes = drive.limits().sectors * SECTOR_BYTES;
-            save(&medium, Sector(0), bytes, &path)
+            // Whoever can write to the socket replaces nothing by it.
+            Output::create(&path, Shape::Image, Existing::Refuse)
+                .and_then(|file| save_as(&medium, Sector(0), bytes, file))
                 .map_err(|e| format!("{}: {e}", path.display()))?;
             Ok(json!({ "saved": path, "bytes": bytes }))
         }

@@ -1,22 +1,26 @@
 //! The control socket: lines of text from a few clients.
 
+use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+use wp_lab::host::leftover::{Held, Leftover, hold};
 
 use crate::control::MAX_LINE;
 
 /// Clients at once; more are turned away.
 const MOST: usize = 8;
 
-/// A socket of the file system that is removed with its owner. An old one that nobody listens at is
-/// replaced.
+/// A socket of the file system that only this user can connect to. It is removed with its owner, and
+/// with the program. An old one that nobody listens at is replaced.
 ///
 /// Errors: the host's; another server is there.
 pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket {
         if UnixStream::connect(path).is_ok() {
             let why = format!("{}: another server is there", path.display());
@@ -24,23 +28,43 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
         }
         std::fs::remove_file(path)?;
     }
-    let listener = UnixListener::bind(path)?;
+    let (listener, held) = hold(|| {
+        let listener = bind_private(path)?;
+        Ok((listener, Leftover::File(std::path::absolute(path)?)))
+    })?;
     listener.set_nonblocking(true)?;
-    Ok(Listener { listener, path: path.to_owned() })
+    Ok(Listener { listener, _held: held })
+}
+
+/// Binds a socket of mode 0600. It gets its name when it has its mode: the umask is of the whole
+/// process, and between bind(2) and chmod(2) anybody could connect.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = tempfile::Builder::new()
+        .prefix(".")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(parent)
+        .map_err(|e| io::Error::new(e.kind(), e.kind().to_string()))?;
+    // The name that clients use has to fit as well.
+    SocketAddr::from_pathname(path)?;
+    let inner = folder.path().join("s");
+    let directory = File::open(folder.path())?;
+    let bound = match SocketAddr::from_pathname(&inner) {
+        Ok(_) => inner.clone(),
+        Err(_) => PathBuf::from(format!("/proc/self/fd/{}/s", directory.as_raw_fd())),
+    };
+    let listener = UnixListener::bind(bound)?;
+    std::fs::set_permissions(&inner, Permissions::from_mode(0o600))?;
+    renameat_with(CWD, &inner, CWD, path, RenameFlags::NOREPLACE)?;
+    Ok(listener)
 }
 
 /// See [`listen`].
 pub(crate) struct Listener {
     /// The socket, which never blocks.
     pub listener: UnixListener,
-    path: PathBuf,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        // Somebody may have removed it; nothing is lost by that.
-        drop(std::fs::remove_file(&self.path));
-    }
+    _held: Held,
 }
 
 struct Client {

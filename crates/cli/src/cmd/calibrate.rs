@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
 use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Untold};
 use wp_lab::calibrate::{calibrate, parse, recorded};
+use wp_lab::host::Shape;
 use wp_lab::spec::Base;
 use wp_trace::{Action, File, Format, Request, Requests, Select, Trace, TraceError};
 
 use super::replay::input_files;
 use crate::output::{Exit, Live, Out};
+use crate::outputs;
 
 const FITS: &str = "a string takes everything";
 /// Longest input: a report of a hundred jobs with all bins is some megabytes.
@@ -60,6 +62,10 @@ type Wrong = (&'static str, String, &'static str);
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let file = match outputs::asked(a.out.as_deref(), Shape::Text, out) {
+        Ok(file) => file,
+        Err(code) => return code,
+    };
     let mut input = Input::default();
     for path in &a.inputs {
         match one(a, path, out) {
@@ -83,10 +89,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(found) => found,
         Err(e) => return out.fail(Exit::Usage, "calibrate", &e, "docs/calibrate.md"),
     };
-    if let Some(path) = &a.out
-        && let Err(e) = std::fs::write(path, found.file.text())
+    if let Some(file) = file
+        && let Err(code) = outputs::finish(file, found.file.text().as_bytes(), out)
     {
-        return out.host_error(path, &e);
+        return code;
     }
     let exit = if found.interrupted { Exit::Interrupted } else { Exit::Ok };
     out.answer(exit, &document(a, &found), &print(a, &found))

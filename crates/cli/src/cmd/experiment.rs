@@ -19,6 +19,7 @@ use wp_workload::fio::{Diagnostic, Severity};
 
 use super::reproduce;
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// What `run` takes for an experiment file.
 #[derive(clap::Args)]
@@ -119,6 +120,9 @@ pub fn run(file: &Path, a: &RunArgs, (seed, root): (Option<u64>, &Path), out: &O
         Ok(program) => program,
         Err(e) => return out.host_error(Path::new("this program"), &e),
     };
+    if let Err(code) = outputs::folder(root, out) {
+        return code;
+    }
     let work = Work { e: &e, a, shard, out, stop: out.interrupt() };
     let kept = Kept::new(root.join("kept").join("runs"), &program);
     if a.verify {
@@ -400,6 +404,9 @@ fn checked(e: &Experiment, out: &Out) -> ExitCode {
 
 /// Runs `merge`.
 pub fn merge(a: &MergeArgs, out: &Out) -> ExitCode {
+    if let Err(code) = outputs::folder(&a.out, out) {
+        return code;
+    }
     let (e, rows, ready) = match merge_shards(&a.shards) {
         Ok(merged) => merged,
         Err(MergeError::Host(path, e)) => return out.host_error(&path, &e),

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use wp_lab::host::Shape;
 use wp_report::draw;
 use wp_report::run::{Call, SYNCS, Seen, WHOLE, WRITES};
 use wp_report::{explain, flow, summary};
 
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -88,8 +90,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let what = format!("`{}` is no form of a flow", a.to);
         return out.fail(Exit::Usage, "to", &what, "text, mermaid or svg");
     }
-    let recorded = match super::recorded(&a.run, out) {
-        Ok(r) => r,
+    let (file, recorded) = match outputs::asked(a.out.as_deref(), Shape::Text, out)
+        .and_then(|file| Ok((file, super::recorded(&a.run, out)?)))
+    {
+        Ok(both) => both,
         Err(code) => return code,
     };
     let seen = Seen::new(recorded.run());
@@ -109,15 +113,15 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let found = explain::explain(&seen, call);
         (found.json(), found.text())
     });
-    match (done, &a.out) {
-        (Ok((_, text)), Some(file)) => match std::fs::write(file, &text) {
-            Ok(()) => {
-                let doc =
-                    json!({ "schema": "writepath.flow/1", "file": file, "bytes": text.len() });
-                out.result(&doc, &format!("{} bytes in {}\n", text.len(), file.display()))
+    match (done, file) {
+        (Ok((_, text)), Some(file)) => {
+            let path = file.path().to_owned();
+            if let Err(code) = outputs::finish(file, text.as_bytes(), out) {
+                return code;
             }
-            Err(e) => out.host_error(file, &e),
-        },
+            let doc = json!({ "schema": "writepath.flow/1", "file": path, "bytes": text.len() });
+            out.result(&doc, &format!("{} bytes in {}\n", text.len(), path.display()))
+        }
         (Ok((doc, text)), None) => out.result(&doc, &text),
         (Err(e), _) => {
             let help =

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use wp_lab::host::{Existing, output};
 use wp_lab::results::sha256;
 
 use super::reproduce::program;
@@ -47,8 +48,6 @@ impl Keep {
         let note = json!({ "key": self.key, "name": name, "sha256": hash, "part": part });
         let place = self.place(name);
         std::fs::create_dir_all(&self.dir)?;
-        let part = place.with_extension("part");
-        std::fs::write(&part, note.to_string())?;
-        std::fs::rename(part, place)
+        output::write(&place, note.to_string().as_bytes(), Existing::Replace)
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use wp_lab::crash::host::{Agreement, Ask, Counts, agree, cannot};
+use wp_lab::host::Scratch;
 
 use crate::output::{Exit, Live, Out};
 
@@ -46,8 +47,12 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let dir = a.dir.join(format!("writepath-agree-{}", std::process::id()));
-    if let Some(why) = cannot(&dir) {
+    let scratch = match Scratch::within(&a.dir, "writepath-agree") {
+        Ok(scratch) => scratch,
+        Err(e) => return out.fail(Exit::HostIo, "host-io", &e.to_string(), "--dir DIR"),
+    };
+    let dir = scratch.path();
+    if let Some(why) = cannot(&dir.join("tried")) {
         return out.fail(
             Exit::Unsupported,
             "host",
@@ -64,7 +69,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         calls: a.calls,
         each: a.each,
         fsck: a.fsck,
-        dir: dir.clone(),
+        dir: dir.to_owned(),
     };
     let live = Live::new();
     #[expect(clippy::disallowed_methods, reason = "progress and rates are of the host")]
@@ -75,7 +80,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     });
     drop(live);
     let seconds = start.elapsed().as_secs_f64();
-    drop(std::fs::remove_dir_all(&dir));
+    drop(scratch);
     let found = match found {
         Ok(found) => found,
         Err(e) => return out.fail(Exit::HostIo, "host", &e, ""),

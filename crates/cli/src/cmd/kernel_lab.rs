@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use wp_lab::host::{Scratch, Shape};
 use wp_lab::profile::Profile;
 use wp_lab::spec::device;
 use wp_serve::drive::Log;
@@ -19,6 +20,7 @@ use wp_serve::kernel_lab::{
 };
 
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args, Clone)]
@@ -151,16 +153,12 @@ impl Session<'_> {
     fn campaign(&self, a: &Args, of: &str) -> Result<Report, ExitCode> {
         let out = self.out;
         let plan = plan(a, out)?;
-        let name = format!("writepath-kernel-lab-{}", std::process::id());
-        let scratch = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&scratch).map_err(|e| out.host_error(&scratch, &e))?;
-        let trace = match &a.trace {
-            Some(path) => {
-                let file = std::fs::File::create(path).map_err(|e| out.host_error(path, &e))?;
-                Some(Log::new(Box::new(file)))
-            }
-            None => None,
-        };
+        let scratch = scratch(out)?;
+        let recorded = outputs::asked(a.trace.as_deref(), Shape::Text, out)?;
+        let trace = recorded.as_ref().map(|file| file.file().try_clone()).transpose();
+        let trace = trace.map_err(|e| out.host_error(scratch.path(), &e))?;
+        let trace = trace.map(|file| Log::new(Box::new(file)));
+        let said = outputs::asked(a.messages.as_deref(), Shape::Text, out)?;
         let mut told = 0;
         let mut progress = |done: u64| {
             if done >= told + 10 {
@@ -170,14 +168,16 @@ impl Session<'_> {
             self.stop.load(Ordering::Relaxed)
         };
         if let Some(folder) = &a.keep {
-            std::fs::create_dir_all(folder).map_err(|e| out.host_error(folder, &e))?;
+            outputs::empty_folder(folder, out)?;
         }
-        let messages = a.messages.as_deref();
-        let keep = Keep { trace, images: a.keep.as_deref(), messages };
-        let done = lab(&self.kernel, &plan, &scratch, keep, &mut progress);
+        let keep = Keep { trace, images: a.keep.as_deref(), messages: said };
+        let done = lab(&self.kernel, &plan, scratch.path(), keep, &mut progress);
         // The report is what is kept.
-        drop(std::fs::remove_dir_all(&scratch));
+        drop(scratch);
         let mut report = done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))?;
+        if let Some(file) = recorded {
+            outputs::finish(file, &[], out)?;
+        }
         if a.beside {
             let rounds: Vec<u64> = report.cycles.iter().map(|c| c.fsyncs).collect();
             match fsyncs::play(&plan, &report.kernel, &rounds) {
@@ -187,6 +187,12 @@ impl Session<'_> {
         }
         Ok(report)
     }
+}
+
+/// A directory for what a guest and we share.
+fn scratch(out: &Out) -> Result<Scratch, ExitCode> {
+    let made = Scratch::new("writepath-kernel-lab");
+    made.map_err(|e| out.fail(Exit::HostIo, "host-io", &e.to_string(), "TMPDIR=DIR"))
 }
 
 /// The column that `--beside` adds to a suite's table: its head, or what ours took.

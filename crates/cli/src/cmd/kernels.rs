@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
+use wp_lab::host::Scratch;
 use wp_lab::recovered;
 use wp_lab::there::{Plan, trips};
 use wp_lab::vtime::compare::{Compared, Report, Row};
@@ -156,7 +157,10 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
         Err(e) => return out.fail(Exit::Usage, "fs", &e, "see `writepath list fs`"),
     };
     let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
-    let scratch = std::env::temp_dir().join(format!("writepath-mounts-{}", std::process::id()));
+    let scratch = match Scratch::new("writepath-mounts") {
+        Ok(scratch) => scratch,
+        Err(e) => return out.fail(Exit::HostIo, "host-io", &e.to_string(), "TMPDIR=DIR"),
+    };
     let mut all = Vec::new();
     for first in (0..a.images).step_by(IMAGES_A_BOOT as usize) {
         let count = IMAGES_A_BOOT.min(a.images - first);
@@ -170,16 +174,13 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
             real_mkfs: a.mkfs.as_deref(),
             rounds: a.rounds,
         };
-        match trips(&script, &scratch, &plan) {
+        match trips(&script, scratch.path(), &plan) {
             Ok(some) => all.extend(some),
-            Err(e) => {
-                drop(std::fs::remove_dir_all(&scratch));
-                return out.fail(Exit::HostIo, "guest", &e, "--guest names its script");
-            }
+            Err(e) => return out.fail(Exit::HostIo, "guest", &e, "--guest names its script"),
         }
         out.note(&format!("{} of {} images", all.len(), a.images));
     }
-    drop(std::fs::remove_dir_all(&scratch));
+    drop(scratch);
     let differ = all.iter().filter(|t| !t.differences.is_empty()).count();
     let mut text = format!(
         "{}: {} images, {} of them cut off; {} files listed by the kernel, {} after its changes; \
@@ -337,8 +338,11 @@ const BATCH: usize = 50;
 
 fn random(a: &RandomArgs, out: &Out) -> ExitCode {
     let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
-    let scratch = std::env::temp_dir().join(format!("writepath-guest-{}", std::process::id()));
-    let guest = match Guest::find(&script, &scratch) {
+    let scratch = match Scratch::new("writepath-guest") {
+        Ok(scratch) => scratch,
+        Err(e) => return out.fail(Exit::HostIo, "host-io", &e.to_string(), "TMPDIR=DIR"),
+    };
+    let guest = match Guest::find(&script, scratch.path()) {
         Ok(g) => g,
         Err(why) => {
             return out.fail(
@@ -349,9 +353,7 @@ fn random(a: &RandomArgs, out: &Out) -> ExitCode {
             );
         }
     };
-    let done = random_on(a, out, &guest);
-    drop(std::fs::remove_dir_all(&scratch));
-    done
+    random_on(a, out, &guest)
 }
 
 fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
@@ -395,7 +397,6 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
         let batch: Vec<(&Config, &Program)> = batch.iter().map(|(c, p)| (*c, p)).collect();
         match both(guest, &batch) {
             Ok(v) => verdicts.extend(v),
-            // The guest gets an interrupt, too.
             Err(_) if stopped() => {}
             Err(why) => return out.fail(Exit::HostIo, "guest", &why, ""),
         }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Command;
 use clap_complete::Shell;
 use serde_json::json;
+use wp_lab::host::{Existing, output};
 
 use crate::output::{Exit, Out};
 
@@ -90,7 +91,7 @@ fn write_all(program: &Command, dir: &Path) -> std::io::Result<Vec<String>> {
     let mut left = vec![program];
     while let Some(verb) = left.pop() {
         let name = format!("{}.1", name_of(verb));
-        std::fs::write(dir.join(&name), page(verb)?)?;
+        output::write(&dir.join(&name), page(verb)?.as_bytes(), Existing::Replace)?;
         names.push(name);
         left.extend(verb.get_subcommands().filter(|v| v.get_name() != "help"));
     }

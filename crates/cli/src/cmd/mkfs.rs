@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use wp_base::{FsError, Sector};
+use wp_lab::host::Shape;
 use wp_vfs::{FsEntry, Options};
 
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -36,20 +38,17 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(b) => b,
         Err(e) => return out.fail(Exit::Usage, "size", &e, ""),
     };
-    if a.image.exists() && !a.force {
-        return out.fail(
-            Exit::Usage,
-            "exists",
-            &format!("{} exists", a.image.display()),
-            "--force replaces it",
-        );
-    }
+    let how = (Shape::Image, a.force);
+    let image = match outputs::forced(&a.image, how, "--force replaces it", out) {
+        Ok(image) => image,
+        Err(code) => return code,
+    };
     let medium = match (fs.mkfs)(&options, bytes) {
         Ok(m) => m,
         Err(FsError::NoSpace) => return too_small((fs, &options), bytes, out),
         Err(e) => return out.fs_error("mkfs", &e),
     };
-    if let Err(e) = wp_lab::files::save(&medium, Sector(0), bytes, &a.image) {
+    if let Err(e) = wp_lab::files::save_as(&medium, Sector(0), bytes, image) {
         return out.host_error(&a.image, &e);
     }
     let doc = json!({

@@ -4,16 +4,18 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use serde_json::{Value, json};
 use wp_lab::each::each;
+use wp_lab::host::group;
 use wp_lab::perturb::{CHANGES, FIGURES, Figure, Outcome, STILL, Way};
 use wp_lab::results::Results;
 use wp_lab::scale::{self, Scale};
 
 use super::keep::Keep;
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 const LINE: &str = "a string takes it";
 
@@ -104,7 +106,7 @@ fn other(a: &Args, change: &str) -> Result<Value, (String, u8)> {
     let host = |e: std::io::Error| (e.to_string(), Exit::HostIo as u8);
     let mut command = Command::new(std::env::current_exe().map_err(host)?);
     command.args(["perturb", "--json", "--seed", &a.seed.to_string(), "--device-scale", change]);
-    let done = command.args(&a.papers).stdin(Stdio::null()).output().map_err(host)?;
+    let done = group::output(command.args(&a.papers)).map_err(host)?;
     let document = serde_json::from_slice(&done.stdout).unwrap_or(Value::Null);
     match (done.status.code(), &document) {
         (Some(0), Value::Object(_)) => Ok(document),
@@ -119,6 +121,9 @@ fn other(a: &Args, change: &str) -> Result<Value, (String, u8)> {
 
 /// All changes beside each other, and what came of them.
 fn table(a: &Args, out: &Out) -> ExitCode {
+    if let Err(code) = outputs::folder(&a.out, out) {
+        return code;
+    }
     let kept = match Keep::new(&a.out, "perturb", &format!("{:?} {}", a.papers, a.seed)) {
         Ok(kept) => kept,
         Err(e) => return out.host_error(std::path::Path::new("this program"), &e),

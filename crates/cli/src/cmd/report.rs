@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_lab::claims::{Claims, Reasons};
+use wp_lab::host::{Existing, output};
 use wp_lab::results::{ENGINE, sha256};
 use wp_report::page::{self, Input, Lang, Paper, Rule, Run};
 
@@ -116,10 +117,7 @@ pub fn text(input: &Input, lang: Lang, dirs: &[PathBuf]) -> Result<String, Refus
 /// Writes a page, whole or not at all.
 pub fn write(path: &Path, page: &str) -> Result<(), Refusal> {
     let host = |e| Refusal::Host(path.to_owned(), e);
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    std::fs::write(&part, page).map_err(host)?;
-    std::fs::rename(&part, path).map_err(host)
+    output::write(path, page.as_bytes(), Existing::Replace).map_err(host)
 }
 
 enum Found {

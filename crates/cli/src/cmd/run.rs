@@ -10,6 +10,7 @@ use wp_base::event::{Class, Event, Record};
 use wp_base::{FsResult, Sector};
 use wp_block::QueueConfig;
 use wp_lab::classify::{Classifier, is_listed, lines_to_tsv, mark};
+use wp_lab::host::{Output, Shape};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::profile::Profile;
 use wp_lab::registry;
@@ -19,6 +20,7 @@ use wp_lab::workload::{Inputs, WorkloadReport};
 use wp_vfs::{JournalConflict, Options};
 
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// What a run is on, but for its file system.
 #[derive(clap::Args)]
@@ -279,13 +281,17 @@ fn device_counters(machine: &Machine) -> serde_json::Map<String, Value> {
 }
 
 /// Saves the partition and fio's report where that was asked for.
-fn save(a: &Args, ran: &Ran, out: &Out) -> Result<(), ExitCode> {
-    if let Some(path) = &a.save_image {
-        let view = ran.machine.view();
-        wp_lab::files::save(&view.medium, view.start, view.bytes, path)
-            .map_err(|e| out.host_error(path, &e))?;
+fn save(
+    (image, fio): (Option<Output>, Option<Output>),
+    ran: &Ran,
+    out: &Out,
+) -> Result<(), ExitCode> {
+    if let Some(image) = image {
+        let (view, path) = (ran.machine.view(), image.path().to_owned());
+        wp_lab::files::save_as(&view.medium, view.start, view.bytes, image)
+            .map_err(|e| out.host_error(&path, &e))?;
     }
-    let Some(path) = &a.fio_json else { return Ok(()) };
+    let Some(fio) = fio else { return Ok(()) };
     let documents = &ran.report.documents;
     let found = documents.iter().find(|(name, _)| name == wp_lab::workload::fio::REPORT);
     let Some((_, document)) = found else {
@@ -293,7 +299,7 @@ fn save(a: &Args, ran: &Ran, out: &Out) -> Result<(), ExitCode> {
         return Err(out.fail(Exit::Usage, "fio-json", "this workload has no fio report", help));
     };
     let bytes = serde_json::to_vec_pretty(document).unwrap_or_default();
-    std::fs::write(path, bytes).map_err(|e| out.host_error(path, &e))
+    outputs::finish(fio, &bytes, out)
 }
 
 /// Runs the verb.
@@ -301,15 +307,23 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(file) = &a.experiment.file {
         return super::experiment::run(file, &a.experiment, (a.setup.seed, &a.out), out);
     }
-    let ran = perform(&a.fs, &a.setup, !a.no_events, out);
-    match ran.and_then(|ran| finish(a, ran, out)) {
+    match fresh(a, out) {
         Ok(code) | Err(code) => code,
     }
 }
 
+/// Runs a workload; the outputs are tried before.
+fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
+    outputs::folder(&a.out, out)?;
+    let image = outputs::asked(a.save_image.as_deref(), Shape::Image, out)?;
+    let fio = outputs::asked(a.fio_json.as_deref(), Shape::Text, out)?;
+    let ran = perform(&a.fs, &a.setup, !a.no_events, out)?;
+    save((image, fio), &ran, out)?;
+    finish(a, ran, out)
+}
+
 /// Keeps and prints what a run gave.
 fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
-    save(a, &ran, out)?;
     let lines = lines(&ran.machine, &ran.records);
     let Ran { machine, records, report, fs_counters, conflicts, workload, .. } = ran;
     let numbers: serde_json::Map<String, Value> =
@@ -322,6 +336,10 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
         "events": records.len(), "virtual_time_ns": machine.rt.now().0,
     });
     let mut results = Results::default();
+    if a.no_events {
+        // It does not take the place of a result with events.
+        results.set_key("without events");
+    }
     results.add("resolved.toml", ran.resolved);
     results.add("summary.json", serde_json::to_vec_pretty(&summary).unwrap_or_default());
     results.add("events.ndjson", events_to_ndjson(&records));

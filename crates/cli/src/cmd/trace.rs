@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use serde_json::json;
 use wp_base::event::{Event, rwbs};
 use wp_block::trace::{Issues, TraceDevice};
+use wp_lab::host::Shape;
 use wp_lab::results::read_block_events;
 
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -100,8 +102,9 @@ fn perfetto(a: &Args, out: &Out) -> ExitCode {
 }
 
 fn written(a: &Args, file: &Path, bytes: &[u8], out: &Out) -> ExitCode {
-    if let Err(e) = std::fs::write(file, bytes) {
-        return out.host_error(file, &e);
+    let written = outputs::new(file, Shape::Text, out).and_then(|f| outputs::finish(f, bytes, out));
+    if let Err(code) = written {
+        return code;
     }
     let doc = json!({
         "schema": "writepath.trace/1", "format": a.to, "file": file, "bytes": bytes.len(),

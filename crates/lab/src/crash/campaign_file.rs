@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use wp_crash::{Rule, Totals, Violation};
 
 use super::campaign::{Findings, Found};
+use crate::host::{Existing, output};
 
 const SCHEMA: &str = "writepath.crash.campaign/1";
 
@@ -103,9 +104,7 @@ pub fn save(path: &Path, campaign: &str, build: &str, f: &Findings) -> std::io::
     };
     let body = serde_json::to_value(body)?;
     let document = json!({ "schema": SCHEMA, "sha256": digest(&body), "body": body });
-    let part = path.with_extension("part");
-    fs::write(&part, serde_json::to_vec_pretty(&document)?)?;
-    fs::rename(&part, path)
+    output::write(path, &serde_json::to_vec_pretty(&document)?, Existing::Replace)
 }
 
 /// Loads a campaign; says as well whether another build made it. `None`: there is no file.

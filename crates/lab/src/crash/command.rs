@@ -26,6 +26,7 @@ use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
 use super::play::Played;
 use super::story::Cut;
 use crate::files;
+use crate::host::{Group, Scratch};
 
 /// Bytes of a file copied at a time.
 const CHUNK: u64 = 256 << 10;
@@ -49,7 +50,7 @@ type Key = [u8; 32];
 /// The command.
 pub struct Command {
     line: String,
-    dir: PathBuf,
+    scratch: Scratch,
     timeout: Duration,
     image: bool,
     next: AtomicU64,
@@ -59,8 +60,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// The shell's command `line`, with trees below directory `dir`, which is made and goes with
-    /// this; a run of more than `timeout` counts as failed. With `image` the state is there as an
+    /// The shell's command `line`, with trees in a private directory in `dir`, which must exist; a
+    /// run of more than `timeout` counts as failed. What a run has started ends with it. With `image` the state is there as an
     /// image file too, which takes longer.
     ///
     /// The command runs in the recovered tree. Environment: `WRITEPATH_TREE` (that directory),
@@ -68,12 +69,12 @@ impl Command {
     /// `# ` before them), `WRITEPATH_CALLED` (file with the calls that may show besides), with
     /// `image` `WRITEPATH_IMAGE` (the device as the cut left it, before recovery).
     ///
-    /// Errors: the directory cannot be made.
+    /// Errors: the private directory cannot be made.
     pub fn new(line: &str, dir: &Path, timeout: Duration, image: bool) -> io::Result<Arc<Command>> {
-        fs::create_dir_all(dir)?;
+        let scratch = Scratch::within(dir, "writepath-check")?;
         Ok(Arc::new(Command {
             line: line.to_owned(),
-            dir: dir.to_owned(),
+            scratch,
             timeout,
             image,
             next: AtomicU64::new(0),
@@ -142,7 +143,7 @@ impl Command {
         let live = history.frames[visit.frame].live.len();
         let lost: Vec<usize> = (0..live).filter(|i| !visit.kept.has(*i)).collect();
         let cut = Cut { fs, played, history, frame: visit.frame, lost: &lost };
-        let dir = self.dir.join(self.next.fetch_add(1, Ordering::SeqCst).to_string());
+        let dir = self.scratch.path().join(self.next.fetch_add(1, Ordering::SeqCst).to_string());
         let verdict = self.ask(&cut, &dir, &returned, &called);
         drop(fs::remove_dir_all(&dir));
         let verdict = verdict.map_err(|e| format!("{}: {e}", dir.display()))?;
@@ -178,16 +179,15 @@ impl Command {
             files::save(&cut.medium(), Sector(0), start + bytes, &image)?;
             process.env("WRITEPATH_IMAGE", &image);
         }
-        let mut child = process.spawn()?;
+        let mut group = Group::spawn(&mut process)?;
         #[expect(clippy::disallowed_methods, reason = "a command of the host takes its time")]
         let start = Instant::now();
         let status = loop {
-            if let Some(status) = child.try_wait()? {
+            if let Some(status) = group.try_wait()? {
                 break status;
             }
             if start.elapsed() > self.timeout {
-                child.kill()?;
-                child.wait()?;
+                group.end()?;
                 return Ok(Some(format!("no answer in {} s", self.timeout.as_secs())));
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -198,13 +198,6 @@ impl Command {
         let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
         let line: String = said.lines().next().unwrap_or("").chars().take(200).collect();
         Ok(Some(if line.is_empty() { status.to_string() } else { format!("{status}: {line}") }))
-    }
-}
-
-impl Drop for Command {
-    fn drop(&mut self) {
-        // What is left there was made here.
-        drop(fs::remove_dir_all(&self.dir));
     }
 }
 
@@ -253,19 +246,23 @@ fn export(cut: &Cut<'_>, dir: &Path) -> io::Result<()> {
     let survey = (cut.fs.0.survey)(&overlay, cut.fs.1).map_err(bad)?;
     let mut made: BTreeMap<u64, PathBuf> = BTreeMap::new();
     let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut links: BTreeSet<PathBuf> = BTreeSet::new();
     let mut list = survey.files;
     // A directory comes before what is in it.
     list.sort_by(|a, b| a.path.cmp(&b.path));
     for file in list {
         // Names that no directory of the host can hold are damage, which O1 is about.
         let odd = file.path.split('/').any(|w| w.is_empty() || w == "." || w == "..");
-        if odd || !seen.insert(file.path.clone()) {
+        // So is a file below a link (two entries of one name): it would be written where that leads.
+        let beside = Path::new(&file.path).ancestors().skip(1).any(|p| links.contains(p));
+        if odd || beside || !seen.insert(file.path.clone()) {
             continue;
         }
         let path = dir.join(&file.path);
         match file.kind {
             FileType::Dir => fs::create_dir_all(&path)?,
             FileType::Symlink => {
+                links.insert(PathBuf::from(&file.path));
                 std::os::unix::fs::symlink(file.target.as_deref().unwrap_or(""), &path)?;
             }
             FileType::File => match made.get(&file.ino) {
@@ -282,7 +279,7 @@ fn export(cut: &Cut<'_>, dir: &Path) -> io::Result<()> {
 }
 
 fn contents(file: &SurveyedFile, view: &dyn View, path: &Path) -> io::Result<()> {
-    let out = File::create(path)?;
+    let out = File::create_new(path)?;
     out.set_len(file.size)?;
     for run in &file.map {
         let end = (run.at + run.bytes).min(file.size);

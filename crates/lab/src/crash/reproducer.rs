@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter};
 use std::path::Path;
 
@@ -18,6 +18,7 @@ use wp_workload::program::Program;
 use super::campaign::Space;
 use super::story::Cut;
 use crate::files;
+use crate::host::{Existing, Output, Shape, output};
 
 /// What is written.
 pub struct Reproducer<'a> {
@@ -189,27 +190,51 @@ fn is_same(a: &Medium, b: &Medium) -> bool {
     same
 }
 
-/// Writes a reproducer into directory `dir`, which is made.
+/// The file that says what a folder is, and how it says so.
+const STATE: &str = "state.json";
+const SCHEMA: &str = "writepath.crash.reproducer/1";
+
+fn is_reproducer(dir: &Path) -> bool {
+    let state = fs::read(dir.join(STATE)).unwrap_or_default();
+    let state: serde_json::Value = serde_json::from_slice(&state).unwrap_or_default();
+    state["schema"] == SCHEMA
+}
+
+fn of_file(name: &str, e: io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("{name}: {e}"))
+}
+
+/// Writes a reproducer into directory `dir`, which is made; an earlier one there is replaced.
 ///
-/// Errors: the host's.
+/// Errors: the host's; `AlreadyExists`: a file of no reproducer has one of the names.
 pub fn write(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
     fs::create_dir_all(dir)?;
+    let existing = if is_reproducer(dir) { Existing::Replace } else { Existing::Refuse };
+    let put = |name: &str, bytes: &[u8]| {
+        output::write(&dir.join(name), bytes, existing).map_err(|e| of_file(name, e))
+    };
+    let image = |name: &str, medium: &Medium, length: u64| {
+        Output::create(&dir.join(name), Shape::Image, existing)
+            .and_then(|file| files::save_as(medium, Sector(0), length, file))
+            .map_err(|e| of_file(name, e))
+    };
     let (start, bytes) = r.cut.played.partition;
     let length = start + bytes;
     let base = &r.cut.history.frames[0].base;
-    files::save(base, Sector(0), length, &dir.join("base.raw"))?;
-    files::save(&r.cut.medium(), Sector(0), length, &dir.join("crashed.raw"))?;
+    image("base.raw", base, length)?;
+    image("crashed.raw", &r.cut.medium(), length)?;
     let (entries, told) = r.cut.log(r.space);
-    let mut log = BufWriter::new(File::create(dir.join("writes.log"))?);
+    let log = Output::create(&dir.join("writes.log"), Shape::Image, existing);
+    let mut log = BufWriter::new(log.map_err(|e| of_file("writes.log", e))?);
     write_log(&mut log, SECTOR_BYTES as u32, &entries)?;
-    io::Write::flush(&mut log)?;
-    fs::write(dir.join("program.txt"), r.program.to_string())?;
+    log.into_inner().map_err(io::IntoInnerError::into_error)?.commit()?;
+    put("program.txt", r.program.to_string().as_bytes())?;
     let why = r.violation.map(|v| r.cut.why(v)).unwrap_or_default();
     let (timeline, left) = (r.cut.tell(usize::MAX), r.cut.files());
     let story = format!("{timeline}\nAfter recovery:\n{left}\n{why}");
-    fs::write(dir.join("timeline.txt"), story)?;
+    put("timeline.txt", story.as_bytes())?;
     let state = json!({
-        "schema": "writepath.crash.reproducer/1",
+        "schema": SCHEMA,
         "fs": r.fs,
         "frame": r.cut.frame,
         "lost": r.cut.lost,
@@ -220,8 +245,8 @@ pub fn write(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
         "seen": r.violation.map(|v| &v.seen),
         "replay": r.replay,
     });
-    fs::write(dir.join("state.json"), format!("{state:#}\n"))?;
-    fs::write(dir.join("README.md"), readme(r, told, length))?;
+    put(STATE, format!("{state:#}\n").as_bytes())?;
+    put("README.md", readme(r, told, length).as_bytes())?;
     Ok(told)
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::run::Outcome;
 use super::table::{outcome_json, outcome_of};
+use crate::host::{Existing, output};
 use crate::results::sha256;
 
 /// A folder of runs.
@@ -54,9 +55,7 @@ impl Kept {
         let place = self.place(run);
         let folder = place.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        let part = place.with_extension("part");
-        std::fs::write(&part, text)?;
-        std::fs::rename(part, place)
+        output::write(&place, text.as_bytes(), Existing::Replace)
     }
 }
 

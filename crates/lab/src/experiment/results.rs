@@ -14,6 +14,7 @@ use super::claims::{Answered, judge};
 use super::table::{self, Row};
 use super::{Experiment, Shard, load};
 use crate::claims::Verdict;
+use crate::host::folder;
 use crate::results::{ENGINE, sha256};
 
 /// Where rows of a shard are.
@@ -55,30 +56,13 @@ impl Ready {
         self.claims.iter().any(|a| !holds(&a))
     }
 
-    /// Writes it below `root`, under a temporary name until it is whole; of a whole experiment lets
-    /// `latest` lead there. Errors: the host's.
+    /// Writes it below `root`; of a whole experiment lets `latest` lead there. Errors: as
+    /// [`folder::write`] and [`folder::link_to`].
     pub fn write(&self, root: &Path) -> io::Result<Written> {
         let dir = root.join(&self.place);
-        let name = dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        let part = dir.with_file_name(format!("{name}.part"));
-        if part.exists() {
-            std::fs::remove_dir_all(&part)?;
-        }
-        for (name, bytes) in &self.files {
-            let file = part.join(name);
-            std::fs::create_dir_all(file.parent().unwrap_or(&part))?;
-            std::fs::write(file, bytes)?;
-        }
-        if dir.exists() {
-            std::fs::remove_dir_all(&dir)?;
-        }
-        std::fs::rename(&part, &dir)?;
-        let is_whole = self.files.contains_key(SUMMARY);
-        if let (true, Some(parent)) = (is_whole, dir.parent()) {
-            let (latest, next) = (parent.join("latest"), parent.join("latest.part"));
-            drop(std::fs::remove_file(&next));
-            std::os::unix::fs::symlink(&name, &next)?;
-            std::fs::rename(next, latest)?;
+        folder::write(&dir, &self.files)?;
+        if self.files.contains_key(SUMMARY) {
+            folder::link_to(&dir, "latest")?;
         }
         Ok(Written { dir })
     }
@@ -144,7 +128,7 @@ pub fn ready(e: &Experiment, rows: &[Row], shard: Shard) -> Ready {
     }
     let manifest: BTreeMap<&String, String> =
         files.iter().map(|(name, bytes)| (name, sha256(bytes))).collect();
-    files.insert("MANIFEST.json".to_owned(), pretty(&json!(manifest)));
+    files.insert(folder::MANIFEST.to_owned(), pretty(&json!(manifest)));
     Ready { files, claims, summary, place: PathBuf::from(&e.name).join(folder) }
 }
 

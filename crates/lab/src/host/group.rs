@@ -1,10 +1,10 @@
 //! Processes of the host that end with all that they started.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::leftover::{Held, Leftover, hold};
 
@@ -42,11 +42,27 @@ impl Group {
         self.end()
     }
 
+    /// What it says on stderr, if that is a pipe.
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    /// Interrupts the whole group (SIGINT), if it has not ended.
+    pub fn interrupt(&self) {
+        if let (Some(leader), true) = (self.pid(), self.held.is_some()) {
+            let _ = kill_process_group(leader, Signal::INT);
+        }
+    }
+
     /// Kills the whole group. Errors: the host's.
     pub fn end(&mut self) -> io::Result<ExitStatus> {
         // Until the command is waited for, its number, and so the group's, is no other's.
         self.held = None;
         self.child.wait()
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
     fn has_ended(&self) -> io::Result<bool> {
@@ -55,8 +71,7 @@ impl Group {
 
     /// Has the command ended? It stays there to be waited for.
     fn look(&self, how: WaitIdOptions) -> io::Result<bool> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("a process without a number"))?;
+        let pid = self.pid().ok_or_else(|| io::Error::other("a process without a number"))?;
         if self.held.is_none() {
             return Ok(true);
         }
@@ -68,6 +83,26 @@ impl Group {
             }
         }
     }
+}
+
+/// Runs a command in a group of its own: how it has ended, and what it said. Errors: the host's.
+pub fn output(command: &mut Command) -> io::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut group = Group::spawn(command)?;
+    let (mut out, mut err) = (group.child.stdout.take(), group.child.stderr.take());
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    std::thread::scope(|s| {
+        let reader = s.spawn(|| err.as_mut().map_or(Ok(0), |e| e.read_to_end(&mut stderr)));
+        out.as_mut().map_or(Ok(0), |o| o.read_to_end(&mut stdout))?;
+        reader.join().unwrap_or_else(|_| Err(io::Error::other("a reader has failed")))
+    })?;
+    let status = group.wait()?;
+    Ok(Output { status, stdout, stderr })
+}
+
+/// As [`output`], of a command that says nothing: how it has ended.
+pub fn status(command: &mut Command) -> io::Result<ExitStatus> {
+    Group::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()))?.wait()
 }
 
 impl Drop for Group {

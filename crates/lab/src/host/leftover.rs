@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, RwLock};
 
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -43,7 +44,8 @@ impl Leftover {
             Leftover::Mount(at) => while unmount(at.as_path(), UnmountFlags::DETACH).is_ok() {},
             // A device that stays attached is seen in `losetup`; nothing more can be done here.
             Leftover::Loop(device) => {
-                drop(Command::new("losetup").args(["--detach", device]).status());
+                let mut command = Command::new("losetup");
+                drop(command.args(["--detach", device]).process_group(0).status());
             }
             // Somebody may have removed it; nothing is lost by that.
             Leftover::File(path) => drop(std::fs::remove_file(path)),
@@ -71,6 +73,15 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry { next: 0, things: BTreeM
 
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Held while something is done that [`end_all`] must not overlook.
+static GATE: RwLock<()> = RwLock::new(());
+
+/// Does what may take its time to a thing that is registered: a mount at its place.
+pub fn pass<T>(f: impl FnOnce() -> T) -> T {
+    let _pass = GATE.read().unwrap_or_else(|e| e.into_inner());
+    f()
 }
 
 /// A registered thing; it is removed with this.
@@ -115,9 +126,10 @@ impl Drop for Held {
 /// Removes everything that is registered. The program must end now: whoever makes, keeps or
 /// removes such a thing after this waits for ever.
 pub fn end_all() {
+    let gate = GATE.write().unwrap_or_else(|e| e.into_inner());
     let mut registry = registry();
     let mut things: Vec<Leftover> = std::mem::take(&mut registry.things).into_values().collect();
     things.sort();
     things.iter().for_each(Leftover::remove);
-    std::mem::forget(registry);
+    std::mem::forget((gate, registry));
 }

@@ -195,7 +195,7 @@ fn refuse_image(shape: Shape) -> io::Result<()> {
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -254,7 +254,7 @@ fn temporary(target: &Path) -> io::Result<((File, PathBuf), Leftover)> {
 }
 
 /// Renames, and replaces nothing. Errors: the host's; there is something of that name.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // A file system without the flag: a second link, which replaces nothing either.

@@ -5,10 +5,11 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::config::Config;
 use super::run::Timed;
+use crate::host::group;
 use wp_workload::program::Program;
 
 /// The program's runner in the guest.
@@ -111,15 +112,10 @@ impl Guest {
             .expect("a string takes it");
         }
         std::fs::write(dir.join("run.sh"), script).map_err(at)?;
-        let status = Command::new("bash")
-            .arg(&self.script)
-            .arg(&dir)
-            .arg(BOOT_SECONDS.to_string())
-            .env("TT", "inf-cpu")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .map_err(|e| format!("{}: {e}", self.script.display()))?;
+        let mut command = Command::new("bash");
+        command.arg(&self.script).arg(&dir).arg(BOOT_SECONDS.to_string()).env("TT", "inf-cpu");
+        let status =
+            group::status(&mut command).map_err(|e| format!("{}: {e}", self.script.display()))?;
         if !status.success() {
             let said = std::fs::read_to_string(dir.join("stdout.txt")).unwrap_or_default();
             return Err(format!("the guest failed: {}", said.trim()));

@@ -1,7 +1,9 @@
 //! A kernel for User-Mode Linux, and a root for it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+use wp_lab::host::Group;
 
 /// Where a guest is, if nothing else is said: `$GUEST`, or this folder of the home directory.
 const USUAL: &str = ".cache/kernel-guest";
@@ -89,14 +91,8 @@ impl Kernel {
         if Path::new("/dev/shm").is_dir() {
             command.env("TMPDIR", "/dev/shm");
         }
-        let child = command
-            .current_dir(share)
-            .stdin(Stdio::null())
-            .stdout(console)
-            .stderr(errors)
-            .spawn()
-            .map_err(at)?;
-        Ok(Running { child })
+        command.current_dir(share).stdin(Stdio::null()).stdout(console).stderr(errors);
+        Ok(Running { group: Group::spawn(&mut command).map_err(at)? })
     }
 }
 
@@ -107,29 +103,17 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 
 /// A guest that runs; it ends with this.
 pub(super) struct Running {
-    child: Child,
+    group: Group,
 }
 
 impl Running {
     /// Has it ended by itself?
     pub fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+        !matches!(self.group.try_wait(), Ok(None))
     }
 
     /// Ends it.
-    pub fn end(mut self) {
-        self.stop();
-    }
-
-    fn stop(&mut self) {
-        // It may have gone already.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop();
+    pub fn end(self) {
+        drop(self.group);
     }
 }

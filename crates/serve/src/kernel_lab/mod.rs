@@ -23,6 +23,7 @@ use std::rc::Rc;
 
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_lab::files::save;
+use wp_lab::host::Output;
 use wp_lab::machine::make_device;
 use wp_lab::profile::{PROFILES, Profile};
 use wp_lab::vtime::guest::compile;
@@ -247,7 +248,7 @@ pub struct Keep<'a> {
     /// recovery makes something else.
     pub images: Option<&'a Path>,
     /// File for what the guest's kernel has said, if it comes to its end.
-    pub messages: Option<&'a Path>,
+    pub messages: Option<Output>,
 }
 
 /// Runs a plan in a guest of `kernel`, with `scratch` for what they share; `progress` is told how
@@ -308,7 +309,12 @@ pub fn run(
     // A guest that was stopped has not written them down.
     let said = share.join("messages");
     if let Some(file) = keep.messages.filter(|_| said.exists()) {
-        std::fs::copy(said, file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let path = file.path().to_owned();
+        let copy = |mut file: Output| {
+            std::io::copy(&mut std::fs::File::open(said)?, &mut file)?;
+            file.commit()
+        };
+        copy(file).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     let mut drive = machine.drives.pop().ok_or("there is no drive")?;
     drive.end_record().map_err(at)?;

@@ -12,9 +12,11 @@ use wp_lab::crash::{
     Campaign, Findings, Found, KnownFailure, KnownFailures, Source, Watch, load_campaign, resume,
     save_campaign,
 };
+use wp_lab::host::{Output, Shape};
 
 use super::{Args, least, limit, report};
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// A campaign file is written at most so often.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
@@ -117,6 +119,10 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         Ok(limit) => limit,
         Err(exit) => return exit,
     };
+    let accepted = match outputs(a, out) {
+        Ok(accepted) => accepted,
+        Err(exit) => return exit,
+    };
     let (key, build) = (key(a, c), build());
     let mut findings = Findings::before(c);
     if let Some(path) = &a.state_file {
@@ -182,10 +188,10 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
             Err(e) => return e,
         }
     }
-    if let Some(path) = &a.accept
-        && let Err(e) = accept(a, c, &findings, path)
+    if let Some(file) = accepted
+        && let Err(exit) = accept(a, c, &findings, file, out)
     {
-        return out.host_error(path, &e);
+        return exit;
     }
     let broken = findings.totals.broken.iter().any(|n| *n > 0);
     let speed = report::Speed {
@@ -206,7 +212,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
 }
 
 /// Writes what was found, and what was known before, as a list of known failures.
-fn accept(a: &Args, c: &Campaign, f: &Findings, path: &Path) -> std::io::Result<()> {
+fn accept(a: &Args, c: &Campaign, f: &Findings, file: Output, out: &Out) -> Result<(), ExitCode> {
     let setting = super::setting(a);
     let known = c.known.entries().map(|(e, _)| e.clone());
     let new = f.places.iter().map(|((rule, path), states)| KnownFailure {
@@ -217,5 +223,24 @@ fn accept(a: &Args, c: &Campaign, f: &Findings, path: &Path) -> std::io::Result<
         why: format!("found in {states} states of `{}`; nobody has said why yet", a.programs),
     });
     let all: Vec<KnownFailure> = known.chain(new).collect();
-    std::fs::write(path, KnownFailures::write(&all).map_err(std::io::Error::other)?)
+    let text = KnownFailures::write(&all).map_err(std::io::Error::other);
+    let text = text.map_err(|e| out.host_error(file.path(), &e))?;
+    outputs::finish(file, text.as_bytes(), out)
+}
+
+/// Tries what is written in the end, and begins the list of what was found: a new file, or that of
+/// `--known`.
+fn outputs(a: &Args, out: &Out) -> Result<Option<Output>, ExitCode> {
+    if let Some(path) = &a.state_file {
+        // What is there is looked at by whoever goes on with it.
+        outputs::forced(path, (Shape::Text, true), "", out)?;
+    }
+    if let Some(dir) = &a.reproducer {
+        outputs::folder(dir, out)?;
+    }
+    let Some(path) = &a.accept else { return Ok(None) };
+    let real = |path: &Path| path.canonicalize().ok();
+    let is_known = a.known.as_deref().is_some_and(|known| real(known) == real(path));
+    let help = "name a new file, or that of --known";
+    outputs::forced(path, (Shape::Text, is_known), help, out).map(Some)
 }

@@ -140,7 +140,7 @@ pub struct Args {
     /// With --minimise N: so many failures of each, reduced, and how small they become.
     #[arg(long)]
     bug: Option<String>,
-    /// With --state: write the device as the cut leaves it.
+    /// With --state: write the device as the cut leaves it to this new image.
     #[arg(long)]
     image: Option<PathBuf>,
     /// Failures of each rule that are reduced to the fewest calls and lost units; 0: none.
@@ -158,7 +158,8 @@ pub struct Args {
     /// Failures that are known, as TOML: they are counted, and are no failure.
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
-    /// Write what was found as such a list, to be looked through; with --known both.
+    /// Write what was found as such a list, to be looked through; with --known both. A new file, or
+    /// that of --known.
     #[arg(long, value_name = "FILE")]
     accept: Option<PathBuf>,
     /// Rule O8: run this in every recovered tree; exit status 0 is right. See WRITEPATH_RETURNED,
@@ -171,7 +172,7 @@ pub struct Args {
     /// With --check-cmd: how long one run may take.
     #[arg(long, default_value = "10s", requires = "check_cmd")]
     check_timeout: String,
-    /// With --check-cmd: where trees are written; best a file system in memory.
+    /// With --check-cmd: where trees are written, a directory that exists; best in memory.
     /// [default: the system's temporary directory]
     #[arg(long, requires = "check_cmd", value_name = "DIR")]
     check_dir: Option<PathBuf>,
@@ -335,10 +336,9 @@ fn setting(a: &Args) -> String {
 fn command(a: &Args) -> Result<Option<Arc<Command>>, String> {
     let Some(line) = &a.check_cmd else { return Ok(None) };
     let dir = a.check_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let dir = dir.join(format!("writepath-check-{}", std::process::id()));
     let timeout = budget(&a.check_timeout)?;
     let made = Command::new(line, &dir, timeout, a.check_image);
-    made.map(Some).map_err(|e| format!("{}: {e}", dir.display()))
+    made.map(Some).map_err(|e| format!("--check-dir: {e}"))
 }
 
 /// What `--budget` says. Errors: it is no time, and that was told.

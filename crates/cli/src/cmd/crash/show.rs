@@ -6,9 +6,11 @@ use std::rc::Rc;
 use serde_json::json;
 use wp_base::Sector;
 use wp_lab::crash::{Campaign, Cut, Reproducer, play, verdicts, write_reproducer};
+use wp_lab::host::Shape;
 
 use super::Args;
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Calls of the timeline before the cut.
 const CALLS: usize = 12;
@@ -21,6 +23,15 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
     let (Ok(frame), Ok(lost)) = (frame.parse::<usize>(), lost) else {
         return out.fail(Exit::Usage, "state", &format!("`{state}`: write FRAME or FRAME:U,V"), "");
     };
+    let image = match outputs::asked(a.image.as_deref(), Shape::Image, out) {
+        Ok(image) => image,
+        Err(code) => return code,
+    };
+    if let Some(dir) = &a.reproducer
+        && let Err(code) = outputs::folder(dir, out)
+    {
+        return code;
+    }
     let program = c.source.program(c.programs.0);
     let played = match play(&c.bench, &program) {
         Ok(p) => Rc::new(p),
@@ -42,10 +53,11 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
         frame,
         lost: &lost,
     };
-    if let Some(path) = &a.image {
+    if let Some(image) = image {
+        let path = image.path().to_owned();
         let len = played.partition.0 + played.partition.1;
-        if let Err(e) = wp_lab::files::save(&cut.medium(), Sector(0), len, path) {
-            return out.host_error(path, &e);
+        if let Err(e) = wp_lab::files::save_as(&cut.medium(), Sector(0), len, image) {
+            return out.host_error(&path, &e);
         }
     }
     let violations = verdicts(c, &played, &history, (frame, &lost));

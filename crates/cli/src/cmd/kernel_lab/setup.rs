@@ -1,6 +1,6 @@
 //! `kernel-lab --setup`: what a guest has, and how to come by one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -49,12 +49,8 @@ pub fn run(a: &Args, what: &str, out: &Out) -> Result<ExitCode, ExitCode> {
 fn tried(kernel: &Path, root: &Path, out: &Out) -> Result<Looked, ExitCode> {
     let mut looked = look(kernel, root);
     if looked.missing.is_empty() {
-        let name = format!("writepath-guest-{}", std::process::id());
-        let scratch: PathBuf = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&scratch).map_err(|e| out.host_error(&scratch, &e))?;
-        looked.try_out(&scratch, &mut |text| out.note(text));
-        // What was found is kept.
-        drop(std::fs::remove_dir_all(&scratch));
+        let scratch = super::scratch(out)?;
+        looked.try_out(scratch.path(), &mut |text| out.note(text));
     }
     Ok(looked)
 }

@@ -17,6 +17,7 @@ use wp_lab::results::Results;
 
 use super::keep::Keep;
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -73,6 +74,9 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if wanted.is_empty() {
         let what = format!("only: no combination has `{}` in its name", a.only);
         return out.fail(Exit::Usage, "only", &what, "names are as ext4/3.8/jbd2/discard/plp");
+    }
+    if let Err(code) = outputs::folder(&a.out, out) {
+        return code;
     }
     let kept = match Keep::new(&a.out, "matrix", &format!("{:?} {}", a.length(), a.seed)) {
         Ok(kept) => kept,

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use serde_json::json;
 use wp_base::{FsError, FsResult, Sector};
 use wp_lab::files::FileView;
+use wp_lab::host::Shape;
 use wp_medium::write_log::{LogEntry, LogFlags, Until, WriteLog};
 
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments that say something of such a log only.
 #[derive(clap::Args)]
@@ -63,10 +65,11 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         Err(e) => return out.fs_error(&name, &e),
     };
     let Some(image) = &a.out else { return entries(path, &log, until, out) };
-    if image.exists() && !a.force {
-        let what = format!("{} exists", image.display());
-        return out.fail(Exit::Usage, "exists", &what, "--force replaces it");
-    }
+    let how = (Shape::Image, a.force);
+    let file = match outputs::forced(image, how, "--force replaces it", out) {
+        Ok(file) => file,
+        Err(code) => return code,
+    };
     let (base, held) = match a.base.as_deref().map(wp_lab::files::load).transpose() {
         Ok(base) => base.unwrap_or_default(),
         Err(e) => return out.host_error(a.base.as_deref().unwrap_or(image), &e),
@@ -98,7 +101,7 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
             }
         }
     };
-    if let Err(e) = wp_lab::files::save(&medium, Sector(0), bytes, image) {
+    if let Err(e) = wp_lab::files::save_as(&medium, Sector(0), bytes, file) {
         return out.host_error(image, &e);
     }
     let doc = json!({

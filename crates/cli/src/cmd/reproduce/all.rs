@@ -6,13 +6,14 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal, Write as _};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_lab::claims::Verdict;
+use wp_lab::host::Group;
 
 use super::kept::{self, Kept};
 use super::{Args, Paper, progress};
@@ -35,7 +36,7 @@ struct Work {
 
 enum State {
     Waiting,
-    Running(Child, Instant),
+    Running(Group, Instant),
     Done(Box<Kept>),
     /// It ended without an answer, with these lines.
     Failed(u8, Vec<String>),
@@ -107,7 +108,7 @@ fn start(a: &Args, works: &mut [Work], jobs: usize, say: &Sender<Said>) {
 }
 
 /// This program, for one paper; a thread passes on what it says.
-fn spawn(a: &Args, paper: &Paper, which: usize, say: &Sender<Said>) -> std::io::Result<Child> {
+fn spawn(a: &Args, paper: &Paper, which: usize, say: &Sender<Said>) -> std::io::Result<Group> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["reproduce", paper.slug, "--seed", &a.seed.to_string(), "--again", "--out"]);
     command.arg(&a.out).env(progress::LINES, "1");
@@ -117,9 +118,9 @@ fn spawn(a: &Args, paper: &Paper, which: usize, say: &Sender<Said>) -> std::io::
     if let Some(cuts) = a.crash {
         command.arg("--crash").args(cuts.map(|n| n.to_string()));
     }
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-    if let Some(stderr) = child.stderr.take() {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Group::spawn(&mut command)?;
+    if let Some(stderr) = child.stderr() {
         let say = say.clone();
         let read = move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -228,14 +229,12 @@ fn left(works: &[Work], jobs: usize, elapsed: f64) -> f64 {
     pace.max(0.5) * (rest.sum::<f64>() / jobs.max(1) as f64).max(longest)
 }
 
-/// The processes are told, as a terminal may have done; what is done stays.
+/// The processes are told: no signal of a terminal reaches them; what is done stays.
 fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>, screen: &Screen) -> ExitCode {
     screen.clear();
     for w in works.iter() {
         if let State::Running(child, _) = &w.state {
-            let pid = rustix::process::Pid::from_child(child);
-            // One that has just ended needs no telling.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+            child.interrupt();
         }
     }
     let began = now();
@@ -249,8 +248,7 @@ fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>, screen: &Sc
     }
     for w in works.iter_mut() {
         if let State::Running(child, _) = &mut w.state {
-            drop(child.kill());
-            drop(child.wait());
+            drop(child.end());
         }
     }
     let done: Vec<&str> =

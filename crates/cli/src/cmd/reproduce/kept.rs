@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use wp_lab::host::{Existing, output};
 use wp_lab::results::sha256;
 
 /// A run that has ended with an answer.
@@ -94,7 +95,6 @@ pub fn note(
     };
     let at = place(out, paper, resolved);
     std::fs::create_dir_all(out.join("kept"))?;
-    let part = at.with_extension("part");
-    std::fs::write(&part, serde_json::to_vec_pretty(&note).map_err(std::io::Error::other)?)?;
-    std::fs::rename(part, at)
+    let note = serde_json::to_vec_pretty(&note).map_err(std::io::Error::other)?;
+    output::write(&at, &note, Existing::Replace)
 }

@@ -24,6 +24,7 @@ use wp_lab::results::Results;
 
 pub(super) use self::kept::program;
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -99,6 +100,9 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             &format!("no paper called `{p}` in this build"),
             "writepath list papers",
         );
+    }
+    if let Err(code) = outputs::folder(&a.out, out) {
+        return code;
     }
     let stop = out.interrupt();
     let is_wanted = |name: &str| a.papers.is_empty() || a.papers.iter().any(|p| p == name);

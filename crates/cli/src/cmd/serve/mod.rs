@@ -3,13 +3,14 @@
 mod nbd;
 mod vhost;
 
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_base::{SECTOR_BYTES, Sector};
-use wp_lab::files::{load, save};
+use wp_lab::files::{load, save_as};
+use wp_lab::host::{Output, Shape};
 use wp_lab::machine::make_device;
 use wp_lab::spec::device;
 use wp_medium::write_log::write_log;
@@ -18,6 +19,7 @@ use wp_serve::drive::freeze::Loss;
 use wp_serve::{ClockKind, Drive, control};
 
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -46,18 +48,18 @@ struct DriveArgs {
     /// Begin with what this image holds.
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
-    /// At the end write what the drive holds to this image.
+    /// At the end write what the drive holds to this new image, or to that of --load.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// What a power cut may take: what the model has not made durable, or all that neither a flush
     /// nor a forced write has covered.
     #[arg(long, value_name = "model|contract", default_value = "model")]
     loss: String,
-    /// Write down every request and answer, as blkparse prints them.
+    /// At the end write every request and answer to this new file, as blkparse prints them.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// At the end write everything that was written as a log of dm-log-writes, which `replay` and
-    /// the kernel's tools read; it is kept in memory until then.
+    /// At the end write everything that was written to this new file, a log of dm-log-writes, which
+    /// `replay` and the kernel's tools read; it is kept in memory until then.
     #[arg(long, value_name = "FILE")]
     log_writes: Option<PathBuf>,
     /// Refuse all writes.
@@ -89,8 +91,38 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
 }
 
-/// Makes the drive that the arguments tell of; on failure says why and with which code to end.
-fn drive(a: &DriveArgs, out: &Out) -> Result<Drive, ExitCode> {
+/// What is written when a server has ended.
+struct Outputs {
+    save: Option<Output>,
+    trace: Option<Output>,
+    log_writes: Option<Output>,
+}
+
+impl Outputs {
+    /// Tries them; on failure says why and with which code to end.
+    fn begin(a: &DriveArgs, out: &Out) -> Result<Outputs, ExitCode> {
+        let real = |path: &Option<PathBuf>| path.as_ref().and_then(|p| p.canonicalize().ok());
+        let is_loaded = real(&a.save).is_some_and(|save| Some(save) == real(&a.load));
+        let save = |path: &Path| {
+            let help = "name a new file, or that of --load";
+            outputs::forced(path, (Shape::Image, is_loaded), help, out)
+        };
+        Ok(Outputs {
+            save: a.save.as_deref().map(save).transpose()?,
+            trace: outputs::asked(a.trace.as_deref(), Shape::Text, out)?,
+            log_writes: outputs::asked(a.log_writes.as_deref(), Shape::Text, out)?,
+        })
+    }
+}
+
+/// Makes the drive that the arguments tell of, and tries its outputs; on failure says why and with
+/// which code to end.
+fn drive(a: &DriveArgs, out: &Out) -> Result<(Drive, Outputs), ExitCode> {
+    let outputs = Outputs::begin(a, out)?;
+    Ok((made(a, &outputs, out)?, outputs))
+}
+
+fn made(a: &DriveArgs, outputs: &Outputs, out: &Out) -> Result<Drive, ExitCode> {
     let Some(loss) = Loss::find(&a.loss) else {
         let message = format!("--loss {}: there are model and contract", a.loss);
         return Err(out.fail(Exit::Usage, "loss", &message, "--loss model"));
@@ -133,8 +165,8 @@ fn drive(a: &DriveArgs, out: &Out) -> Result<Drive, ExitCode> {
     if a.log_writes.is_some() {
         drive.keep_writes();
     }
-    if let Some(path) = &a.trace {
-        let file = std::fs::File::create(path).map_err(|e| out.host_error(path, &e))?;
+    if let Some(trace) = &outputs.trace {
+        let file = trace.file().try_clone().map_err(|e| out.host_error(trace.path(), &e))?;
         drive.record(Log::new(Box::new(file)));
     }
     Ok(drive)
@@ -149,25 +181,25 @@ fn clock(name: &str, out: &Out) -> Result<ClockKind, ExitCode> {
 }
 
 /// What is left to do when a server has ended: the record, the image; what it has done.
-fn end(a: &DriveArgs, mut drive: Drive, out: &Out) -> Result<Value, ExitCode> {
-    if let Some(path) = &a.trace {
-        drive.end_record().map_err(|e| out.host_error(path, &e))?;
+fn end((mut drive, outputs): (Drive, Outputs), out: &Out) -> Result<Value, ExitCode> {
+    if let Some(trace) = outputs.trace {
+        drive.end_record().map_err(|e| out.host_error(trace.path(), &e))?;
+        outputs::finish(trace, &[], out)?;
     }
-    if let Some(path) = &a.log_writes {
-        let file = std::fs::File::create(path).map(BufWriter::new);
-        let unit = drive.limits().logical_bytes;
-        let logged = file.and_then(|mut file| {
-            write_log(&mut file, unit, drive.written())?;
-            file.flush()
-        });
-        logged.map_err(|e| out.host_error(path, &e))?;
+    if let Some(file) = outputs.log_writes {
+        let (unit, path) = (drive.limits().logical_bytes, file.path().to_owned());
+        let mut file = BufWriter::new(file);
+        let logged = write_log(&mut file, unit, drive.written())
+            .and_then(|()| file.into_inner().map_err(|e| e.into_error())?.commit());
+        logged.map_err(|e| out.host_error(&path, &e))?;
     }
-    if let (Some(path), Some(medium)) = (&a.save, drive.medium()) {
-        let bytes = drive.limits().sectors * SECTOR_BYTES;
-        save(&medium, Sector(0), bytes, path).map_err(|e| out.host_error(path, &e))?;
+    let saved = outputs.save.as_ref().map(|save| save.path().to_owned());
+    if let (Some(save), Some(medium)) = (outputs.save, drive.medium()) {
+        let (bytes, path) = (drive.limits().sectors * SECTOR_BYTES, save.path().to_owned());
+        save_as(&medium, Sector(0), bytes, save).map_err(|e| out.host_error(&path, &e))?;
     }
     let mut status = control::status(&drive);
-    status["saved"] = json!(a.save);
+    status["saved"] = json!(saved);
     Ok(status)
 }
 

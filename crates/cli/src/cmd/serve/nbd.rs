@@ -45,7 +45,9 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 
 fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let kind = clock(&a.clock, out)?;
-    let drive = drive(&a.drive, out)?;
+    // Before anything says that it is ready: what is asked to end then ends in order.
+    let stop = out.interrupt();
+    let (drive, outputs) = drive(&a.drive, out)?;
     let server = Server::new(drive, &a.name, a.drive.read_only, Clock::start(kind));
     let mut server = server.map_err(|e| {
         out.fail(Exit::Unsupported, "zoned", &e, "writepath serve vhost-user-blk --help")
@@ -63,11 +65,10 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         server.control_at(path).map_err(|e| out.host_error(path, &e))?;
         ready(out, "control", path);
     }
-    let stop = out.interrupt();
     let (drive, connections) = server
         .serve(&stop, a.once)
         .map_err(|e| out.fail(Exit::HostIo, "host-io", &format!("waiting for clients: {e}"), ""))?;
-    let mut status = end(&a.drive, drive, out)?;
+    let mut status = end((drive, outputs), out)?;
     let text = format!(
         "{}{connections} connections; the {} clock shows {}\n",
         summary(&status),

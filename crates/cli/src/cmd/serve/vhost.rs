@@ -12,7 +12,7 @@ use wp_serve::control::Speaker;
 use wp_serve::vhost::cpu::Cpu;
 use wp_serve::vhost::{Ended, Guest, Machine};
 
-use super::{DriveArgs, clock, drive, end, ready, summary};
+use super::{DriveArgs, Outputs, clock, drive, end, ready, summary};
 use crate::output::{Exit, Out};
 
 /// Nanoseconds after 1970 at which a guest's time begins, if nothing else is said: the first of
@@ -84,7 +84,9 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let cpu = Profile::find(&a.cpu);
     let cpu = cpu.map_err(|e| out.fail(Exit::Usage, "cpu", &e, "writepath list cpus"))?;
     let kind = if external { None } else { Some(clock(&a.clock, out)?) };
-    let mut machine = machine(a, out)?;
+    // Before anything says that it is ready: what is asked to end then ends in order.
+    let stop = out.interrupt();
+    let (mut machine, outputs) = machine(a, out)?;
     let costs = cpu.model().profile;
     if !costs.is_zero() {
         machine.charge(Cpu::new(costs));
@@ -95,7 +97,6 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
             return Err(out.fail(Exit::Usage, "do", &format!("--do `{line}`: {answer}"), ""));
         }
     }
-    let stop = out.interrupt();
     let mut how = json!({ "clock": a.clock });
     let shows = match (kind, &a.calendar) {
         (Some(kind), _) => {
@@ -133,13 +134,14 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
             return Err(out.fail(Exit::Usage, "calendar", message, "--calendar PATH"));
         }
     };
-    finish(a, machine, how, shows, out)
+    finish(a, (machine, outputs), (how, shows), out)
 }
 
 /// Makes the devices.
-fn machine(a: &Args, out: &Out) -> Result<Machine, ExitCode> {
+fn machine(a: &Args, out: &Out) -> Result<(Machine, Vec<Outputs>), ExitCode> {
     let mut machine = Machine::new();
-    let first = drive(&a.drive, out)?;
+    let (first, outputs) = drive(&a.drive, out)?;
+    let mut all = vec![outputs];
     machine.add(first, &a.socket, a.queues).map_err(|e| out.host_error(&a.socket, &e))?;
     ready(out, "vhost-user-blk", &a.socket);
     for text in &a.more {
@@ -148,7 +150,8 @@ fn machine(a: &Args, out: &Out) -> Result<Machine, ExitCode> {
             return Err(out.fail(Exit::Usage, "and", &message, "--and fixed@/run/second.sock"));
         };
         let socket = PathBuf::from(socket);
-        let more = drive(&a.drive.of_another(preset), out)?;
+        let (more, outputs) = drive(&a.drive.of_another(preset), out)?;
+        all.push(outputs);
         machine.add(more, &socket, a.queues).map_err(|e| out.host_error(&socket, &e))?;
         ready(out, "vhost-user-blk", &socket);
     }
@@ -156,15 +159,14 @@ fn machine(a: &Args, out: &Out) -> Result<Machine, ExitCode> {
         machine.add_control(path).map_err(|e| out.host_error(path, &e))?;
         ready(out, "control disk", path);
     }
-    Ok(machine)
+    Ok((machine, all))
 }
 
 /// Ends the drives, and says what they have done.
 fn finish(
     a: &Args,
-    machine: Machine,
-    how: Value,
-    shows: &str,
+    (machine, outputs): (Machine, Vec<Outputs>),
+    (how, shows): (Value, &str),
     out: &Out,
 ) -> Result<ExitCode, ExitCode> {
     let malformed = machine.malformed();
@@ -175,9 +177,8 @@ fn finish(
     let mut all = Vec::new();
     let queues: Vec<Vec<u64>> =
         (0..machine.drives.len()).map(|n| machine.taken(n).to_vec()).collect();
-    for ((n, drive), queues) in machine.drives.into_iter().enumerate().zip(queues) {
-        let own = if n == 0 { a.drive.clone() } else { a.drive.of_another("") };
-        let mut status = end(&own, drive, out)?;
+    for (own, queues) in machine.drives.into_iter().zip(outputs).zip(queues) {
+        let mut status = end(own, out)?;
         text.push_str(&summary(&status));
         if queues.len() > 1 {
             let told: Vec<String> = queues.iter().map(u64::to_string).collect();

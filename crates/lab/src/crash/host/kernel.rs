@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ use wp_base::SECTOR_BYTES;
 use wp_crash::Survivor;
 use wp_medium::{Medium, Slice};
 use wp_vfs::FileType;
+
+use crate::host::leftover::{Held, Leftover, hold, pass};
 
 /// Bytes read or written at a time.
 const CHUNK: u64 = 256 << 10;
@@ -117,6 +120,10 @@ impl Image {
 
 /// A loop device over a file in memory, and a place to mount it.
 pub struct HostKernel {
+    // In this order they end.
+    _mounted: Held,
+    _attached: Held,
+    _dir: Held,
     dir: PathBuf,
     at: PathBuf,
     device: String,
@@ -151,26 +158,35 @@ pub fn release() -> Result<(String, u16, u16), String> {
 }
 
 impl HostKernel {
-    /// Makes directory `dir` (in a file system in memory, best) with an image file of `bytes`
-    /// bytes, and attaches a loop device to it.
+    /// Makes the new directory `dir` (in a file system in memory, best) with an image file of
+    /// `bytes` bytes, and attaches a loop device to it.
     ///
     /// Errors: why this host cannot do it, in words.
     pub fn new(dir: &Path, bytes: u64) -> Result<HostKernel, String> {
         let host = |e: io::Error| text(&dir.display().to_string(), e);
-        fs::create_dir_all(dir.join("mnt")).map_err(host)?;
-        let image = dir.join("image");
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&image);
+        let make = || {
+            fs::create_dir(dir)?;
+            Ok(((), Leftover::Directory(std::path::absolute(dir)?)))
+        };
+        let ((), in_dir) = hold(make).map_err(host)?;
+        let (image, at) = (dir.join("image"), dir.join("mnt"));
+        fs::create_dir(&at).map_err(host)?;
+        let file = File::options().read(true).write(true).create_new(true).open(&image);
         let file = file.map_err(host)?;
         file.set_len(bytes).map_err(host)?;
-        let out = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
-        let out = out.map_err(|e| text("losetup", e))?;
-        if !out.status.success() {
-            drop(fs::remove_dir_all(dir));
-            return Err(text("losetup", String::from_utf8_lossy(&out.stderr).trim()));
-        }
-        let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
-        let (dir, at) = (dir.to_owned(), dir.join("mnt"));
-        Ok(HostKernel { dir, at, device, image: Image::new(file, bytes), spent: Spent::default() })
+        let (device, attached) = hold(|| attach(&image)).map_err(|e| text("losetup", e))?;
+        let mounted = hold(|| Ok(((), Leftover::Mount(std::path::absolute(&at)?))));
+        let ((), mounted) = mounted.map_err(host)?;
+        Ok(HostKernel {
+            _mounted: mounted,
+            _attached: attached,
+            _dir: in_dir,
+            dir: dir.to_owned(),
+            at,
+            device,
+            image: Image::new(file, bytes),
+            spent: Spent::default(),
+        })
     }
 
     /// The image as it is now: after [`HostKernel::recover`], as the unmount left it.
@@ -194,7 +210,7 @@ impl HostKernel {
         let data = std::ffi::CString::new(options).map_err(|e| text("options", e))?;
         let flags = MountFlags::NOATIME;
         let done = timed(&mut spent.mount, || {
-            mount(device.as_str(), at.as_path(), "ext4", flags, data.as_c_str())
+            pass(|| mount(device.as_str(), at.as_path(), "ext4", flags, data.as_c_str()))
         });
         match done {
             Ok(()) => {}
@@ -217,14 +233,15 @@ impl HostKernel {
     }
 }
 
-impl Drop for HostKernel {
-    fn drop(&mut self) {
-        // As a rule it is not mounted; if it is and busy, it goes when its users do.
-        while unmount(self.at.as_path(), UnmountFlags::DETACH).is_ok() {}
-        // A loop device that stays attached is seen in `losetup`; nothing more can be done here.
-        drop(Command::new("losetup").args(["--detach", &self.device]).status());
-        drop(fs::remove_dir_all(&self.dir));
+/// A loop device for a file, which the interrupt of a terminal does not keep from being made.
+fn attach(image: &Path) -> io::Result<(String, Leftover)> {
+    let mut command = Command::new("losetup");
+    let out = command.args(["--find", "--show"]).arg(image).process_group(0).output()?;
+    if !out.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).trim().to_owned()));
     }
+    let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    Ok((device.clone(), Leftover::Loop(device)))
 }
 
 /// A program that another thread starts has every descriptor of ours until its `execve`: what is

@@ -6,8 +6,7 @@ use super::*;
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("listed");
     let name = |e: io::Result<std::fs::DirEntry>| e.expect("listed").file_name();
-    let mut names: Vec<String> =
-        entries.map(|e| name(e).to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = entries.map(|e| name(e).to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -122,6 +121,8 @@ fn what_cannot_be_made_is_known_at_once() {
     std::fs::write(&file, "").expect("written");
     assert!(refused(&file.join("below"), Shape::Text).contains("ot a directory"));
     try_folder(&dir.path().join("x/y")).expect("it can be made");
-    assert!(try_folder(&file.join("x")).expect_err("a file").to_string().ends_with("not a directory"));
+    assert!(
+        try_folder(&file.join("x")).expect_err("a file").to_string().ends_with("not a directory")
+    );
     assert!(try_folder(Path::new("/proc/self/x")).is_err());
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
+use wp_lab::host::group;
 
 use super::kernel::{BINARY, Kernel};
 use super::{FILE_SYSTEMS, Keep, Plan};
@@ -292,12 +293,8 @@ fn debian_source(folder: &Path) -> Result<PathBuf, String> {
 
 /// Runs a script of the shell, which says on stderr what it does.
 fn script(text: &str, arguments: &[&Path]) -> Result<(), String> {
-    let status = Command::new("sh")
-        .args(["-c", text, "setup"])
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
+    let mut command = Command::new("sh");
+    let status = group::status(command.args(["-c", text, "setup"]).args(arguments))
         .map_err(|e| format!("sh: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("the set-up has failed ({status})")) }
 }

@@ -1,0 +1,72 @@
+//! SIGINT, SIGTERM and SIGHUP.
+//!
+//! Laws:       1. the first one asks long work to stop, where the verb has asked for
+//!                [`flag`]; what is done is kept. Otherwise, and always the second time, the
+//!                program ends at once;
+//!             2. however it ends, nothing of `wp_lab::host::leftover` stays: temporary files,
+//!                scratch directories, processes, mounts, loop devices, sockets;
+//!             3. the exit code is 128 + the number of the first signal;
+//!             4. a SIGHUP that is ignored when the program starts (nohup) stays ignored.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use wp_lab::host::leftover;
+
+/// The first signal; 0: none.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+
+/// Set by the first signal, if a verb has asked for it.
+static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Takes the signals from now on. Errors: the host's; then each ends the program at once.
+pub fn install() -> std::io::Result<()> {
+    let wanted: &[i32] = match hangup_is_ignored() {
+        true => &[SIGINT, SIGTERM],
+        false => &[SIGINT, SIGTERM, SIGHUP],
+    };
+    let mut signals = Signals::new(wanted)?;
+    let listen = move || signals.forever().for_each(take);
+    #[expect(clippy::disallowed_methods, reason = "a signal comes from outside of a simulation")]
+    std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map(drop)
+}
+
+fn take(signal: i32) {
+    let first = FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+    match FLAG.get() {
+        Some(flag) if !flag.swap(true, Ordering::SeqCst) => {
+            // The terminal may be gone: nobody needs the line then.
+            let line = "\nstopping when what is under way is done; again: at once";
+            drop(writeln!(std::io::stderr(), "{line}"));
+        }
+        _ => {
+            leftover::end_all();
+            std::process::exit(128 + first.err().unwrap_or(signal));
+        }
+    }
+}
+
+/// A flag that the first signal sets.
+pub fn flag() -> Arc<AtomicBool> {
+    FLAG.get_or_init(Arc::default).clone()
+}
+
+/// The exit code of interrupted work: 130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP).
+pub fn exit_code() -> u8 {
+    let signal = match FIRST.load(Ordering::SeqCst) {
+        0 => SIGINT,
+        signal => signal,
+    };
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// Does the program that has started this one want hang-ups to be ignored?
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok());
+    mask.is_some_and(|m| m & 1 << (SIGHUP - 1) != 0)
+}
