@@ -5,15 +5,13 @@
 //! Not there:  FUA. virtio-blk has no such flag; the driver of Linux makes of a forced write a
 //!             write and a flush.
 
-use std::io::{Read, Write};
-
-use virtio_queue::{Reader, Writer};
 use wp_base::event::ZoneOp;
 use wp_base::{SECTOR_BYTES, Sector, Zone, ZoneKind, ZoneState};
 use wp_block::Status;
 use wp_medium::Slice;
 
 use super::config::{MOST_RANGES, MOST_ZEROED};
+use super::memory::Fault;
 use super::ring::Chain;
 use crate::drive::{What, slices_of};
 
@@ -95,13 +93,12 @@ impl Wish {
 /// Reads a request: what it wishes, and what is to be written. Errors: its parts do not lie in the
 /// guest's memory, or there is no room for a status: it cannot be answered.
 pub fn read(chain: &Chain) -> Result<(Wish, Vec<Slice>), String> {
-    let memory = chain.memory();
-    let wrong = |e: virtio_queue::Error| format!("a request: {e}");
-    let mut from: Reader<'_> = chain.clone().reader(memory).map_err(wrong)?;
-    let to: Writer<'_> = chain.clone().writer(memory).map_err(wrong)?;
-    let mut header = [0; 16];
-    from.read_exact(&mut header).map_err(|e| format!("a request without a header: {e}"))?;
-    let room = to.available_bytes();
+    const HEADER: usize = 16;
+    let wrong = |e: Fault| format!("a request: {e}");
+    let (readable, room) = (chain.readable().map_err(wrong)?, chain.writable().map_err(wrong)?);
+    let mut header = [0; HEADER];
+    let payload = readable.checked_sub(HEADER).ok_or("a request without a header")?;
+    chain.read(0, &mut header).map_err(wrong)?;
     if room == 0 {
         return Err("a request without room for its status".to_owned());
     }
@@ -109,12 +106,11 @@ pub fn read(chain: &Chain) -> Result<(Wish, Vec<Slice>), String> {
         u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
     };
     let (number, at) = (word(0), Sector(u64::from(word(8)) | u64::from(word(12)) << 32));
-    let payload = from.available_bytes();
     if payload > MAX_BYTES || room > MAX_BYTES {
         return Ok((Wish::Say(Said::IoError), Vec::new()));
     }
     let mut data = vec![0; payload];
-    from.read_exact(&mut data).map_err(|e| format!("a request's data: {e}"))?;
+    chain.read(HEADER, &mut data).map_err(wrong)?;
     Ok(wish(number, at, &data, room - 1))
 }
 
@@ -203,13 +199,9 @@ pub fn write(chain: &Chain, said: Said, data: &[Slice], appended: Option<Sector>
 
 /// As [`write()`], of bytes; as many of them as there is room for.
 pub fn write_bytes(chain: &Chain, said: Said, bytes: &[u8]) -> u32 {
-    let memory = chain.memory();
-    let Ok(mut to) = chain.clone().writer(memory) else { return 0 };
-    let Some(room) = to.available_bytes().checked_sub(1) else { return 0 };
-    let Ok(mut status) = to.split_at(room) else { return 0 };
+    let Some(room) = chain.writable().ok().and_then(|n| n.checked_sub(1)) else { return 0 };
     let data = &bytes[..bytes.len().min(room)];
-    // The whole chain lies in the guest's memory, or there were no writer.
-    if to.write_all(data).is_err() || status.write_all(&[said as u8]).is_err() {
+    if chain.write(0, data).is_err() || chain.write(room, &[said as u8]).is_err() {
         return 0;
     }
     data.len() as u32 + 1
@@ -248,9 +240,7 @@ pub fn report(zones: &[Zone], at: Sector, room: usize) -> Vec<u8> {
 
 /// How many bytes a chain has room for, its status aside.
 pub fn room(chain: &Chain) -> usize {
-    let memory = chain.memory();
-    let writer = chain.clone().writer(memory);
-    writer.map_or(0, |w| w.available_bytes().saturating_sub(1)).min(MAX_BYTES)
+    chain.writable().map_or(0, |n| n.saturating_sub(1)).min(MAX_BYTES)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::blk::{self, Said, Wish};
 use super::config;
 use super::connection::{Connection, GONE};
 use super::cpu::{Charged, Cpu};
+use super::memory::Fault;
 use super::ring::Chain;
 use super::session::Session;
 use super::wire;
@@ -326,7 +327,10 @@ impl Machine {
             let device = &mut self.devices[n];
             let Some(c) = &mut device.connection else { return };
             let Some((queue, memory)) = c.session.ring(ring) else { return };
-            let Some(chain) = queue.pop(memory) else { return };
+            let Some(chain) = queue.pop(memory) else {
+                let fault = queue.fault();
+                return self.end_shortened(n, fault);
+            };
             if let Some(taken) = device.taken.get_mut(ring) {
                 *taken += 1;
             }
@@ -337,6 +341,14 @@ impl Machine {
                     self.give_back(n, ring, &chain, 0, now);
                 }
             }
+        }
+    }
+
+    /// Ends the connection of a guest that has shortened its memory, and no other.
+    fn end_shortened(&mut self, n: usize, fault: Option<Fault>) {
+        if let Some(fault) = fault {
+            self.devices[n].connection = None;
+            self.complain(n, &format!("its connection was ended: {fault}"));
         }
     }
 
@@ -488,6 +500,9 @@ impl Machine {
         let Some(c) = &mut device.connection else { return };
         let Some((queue, memory)) = c.session.ring(ring) else { return };
         let calls = queue.give_back(memory, chain.head_index(), written);
+        if let Some(fault) = queue.fault() {
+            return self.end_shortened(n, Some(fault));
+        }
         let wakes = calls && !self.due.contains_key(&(n, ring));
         let at = match (&mut self.cpu, &device.target) {
             (Some(cpu), Target::Drive(_)) => cpu.take_back(now, wakes),

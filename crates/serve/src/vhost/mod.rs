@@ -4,14 +4,16 @@
 //!             drive; back come used descriptors and a call.
 //! Own code:   the `vhost` crate knows the flag of in-band notifications and not the message
 //!             (`VRING_KICK`), and takes no memory table that is longer than its regions, as that
-//!             of User-Mode Linux is. Guest memory and rings are rust-vmm's.
-//! Trust:      what stands in guest memory is checked; that the guest does not cut the file short
-//!             that holds it cannot be.
+//!             of User-Mode Linux is. Rings and chains of `virtio-queue` need memory that is mapped,
+//!             which a client can shorten (SIGBUS): [`memory`] has what is done instead.
+//! Trust:      what stands in guest memory is checked; a client that shortens it loses its
+//!             connection.
 //! Left out:   logging of dirty memory and in-flight tracking (migration), packed rings.
 //! Source:     docs/interop/vhost-user.rst of QEMU; virtio 1.3, 5.2; `drivers/block/virtio_blk.c`
 //!             and `arch/um/drivers/virtio_uml.c` of Linux 6.12.
 
 pub mod blk;
+mod chain;
 mod config;
 mod connection;
 mod control_disk;
