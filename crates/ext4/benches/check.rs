@@ -62,9 +62,8 @@ fn made(dir: &Path) -> PathBuf {
 fn main() {
     // Cargo passes `--bench`.
     let given = std::env::args().skip(1).find(|a| !a.starts_with('-'));
-    let dir = std::env::temp_dir().join(format!("writepath-check-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("made");
-    let image = given.map(PathBuf::from).unwrap_or_else(|| made(&dir));
+    let dir = tempfile::tempdir().expect("made");
+    let image = given.map(PathBuf::from).unwrap_or_else(|| made(dir.path()));
     let file = File::open(&image).expect("opens");
     let len = file.metadata().expect("has a length").len();
     let view = OnDisk(file, len);
@@ -85,5 +84,4 @@ fn main() {
         theirs.as_millis(),
         ours.as_secs_f64() / theirs.as_secs_f64()
     );
-    let _ = std::fs::remove_dir_all(&dir);
 }

@@ -41,8 +41,8 @@ fn row(
 fn main() {
     let given = std::env::args().skip(1).find(|a| !a.starts_with("--"));
     let base = PathBuf::from(given.unwrap_or_else(|| "/dev/shm".to_owned()));
-    let dir = base.join(format!("host-costs-{}", std::process::id()));
-    std::fs::create_dir(&dir).expect("a directory that can be written to");
+    let dir = tempfile::tempdir_in(base).expect("a directory that can be written to");
+    let dir = dir.path();
     let path = |n: usize| dir.join(format!("{n:08}"));
     let names =
         ["create and close", "open and close", "append 8 KiB", "read 8 KiB", "fsync", "unlink"];
@@ -59,7 +59,6 @@ fn main() {
         row("fsync", &mut turns, &mut |n| File::open(path(n))?.sync_all());
         row("unlink", &mut turns, &mut |n| std::fs::remove_file(path(n)));
     }
-    std::fs::remove_dir(&dir).expect("it is empty");
     let open = turns[1].1;
     println!("{:<18} {:>8}", "caller's CPU time", "us");
     for (name, us) in &turns {

@@ -194,8 +194,7 @@ pub fn judge(medium: &Medium, mib: u64, what: &str) {
     save(medium, mib, &path);
     let said = tools::check(&path);
     if !said.is_empty() && std::env::var_os("KEEP_IMAGE").is_some() {
-        let kept = std::env::temp_dir().join("btrfs-kept.img");
-        std::fs::copy(&path, &kept).expect("copied");
+        eprintln!("{what}: kept in {}", dir.keep().display());
     }
     assert_eq!(said, "", "{what}: btrfs check");
 }

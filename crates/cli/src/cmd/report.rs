@@ -1,16 +1,19 @@
 //! `report`: results as one HTML file.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_lab::claims::{Claims, Reasons};
-use wp_lab::host::{Existing, output};
+use wp_lab::host::{Existing, Shape, output};
 use wp_lab::results::{ENGINE, sha256};
 use wp_report::page::{self, Input, Lang, Paper, Rule, Run};
 
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -18,7 +21,7 @@ pub struct Args {
     /// Folders of results, as `reproduce`, `run` and experiments name them on stderr.
     #[arg(required = true, value_name = "RESULT_DIR")]
     results: Vec<PathBuf>,
-    /// The file to write.
+    /// The file to write; an earlier page of this program is replaced, no other file is.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
     /// Language of the page: en, ko.
@@ -57,15 +60,22 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let message = format!("--lang {}: no such language", a.lang);
         return out.fail(Exit::Usage, "lang", &message, &format!("one of {}", known.join(", ")));
     };
+    let how = (Shape::Text, is_page(&a.out));
+    let file = match outputs::forced(&a.out, how, "--out FILE names a new file", out) {
+        Ok(file) => file,
+        Err(code) => return code,
+    };
     let made = input(&a.results).and_then(|input| {
         let page = text(&input, lang, &a.results)?;
-        write(&a.out, &page)?;
         Ok((input, page))
     });
     let (input, page) = match made {
         Ok(made) => made,
         Err(refusal) => return refusal.tell(out),
     };
+    if let Err(code) = outputs::finish(file, page.as_bytes(), out) {
+        return code;
+    }
     let document = json!({
         "schema": "writepath.report/1", "file": a.out, "lang": lang.code(),
         "bytes": page.len(), "sha256": sha256(page.as_bytes()),
@@ -114,7 +124,16 @@ pub fn text(input: &Input, lang: Lang, dirs: &[PathBuf]) -> Result<String, Refus
     })
 }
 
-/// Writes a page, whole or not at all.
+/// Is a file a page that this program has made?
+fn is_page(path: &Path) -> bool {
+    const HEAD: u64 = 1024;
+    let mut head = Vec::new();
+    let is_file = std::fs::metadata(path).is_ok_and(|m| m.is_file());
+    let read = is_file.then(|| File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut head)));
+    matches!(read, Some(Ok(_))) && String::from_utf8_lossy(&head).contains("<title>Writepath: ")
+}
+
+/// Writes a page into a folder of results, whole or not at all.
 pub fn write(path: &Path, page: &str) -> Result<(), Refusal> {
     let host = |e| Refusal::Host(path.to_owned(), e);
     output::write(path, page.as_bytes(), Existing::Replace).map_err(host)

@@ -207,8 +207,7 @@ fn fsck(medium: &Medium, mib: u64, what: &str) {
     let said = String::from_utf8_lossy(&run.stdout).into_owned();
     let clean = run.status.success() && !said.contains("[Fail]") && !said.contains("[ASSERT]");
     if !clean {
-        let kept = std::env::temp_dir().join("f2fs-judged");
-        save(medium, mib, &kept);
+        let (_, kept) = file.keep().expect("kept");
         panic!("{what}: fsck.f2fs says ({})\n{said}", kept.display());
     }
 }

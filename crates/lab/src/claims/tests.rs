@@ -205,7 +205,8 @@ fn a_changed_new_or_missing_verdict_is_named() {
 
 #[test]
 fn blessing_rewrites_one_paper_and_keeps_the_others() {
-    let file = std::env::temp_dir().join(format!("wp-pins-{}.toml", std::process::id()));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pins.toml");
     std::fs::write(&file, "[other]\n\"a.b\" = \"differs\"\n").unwrap();
     let claims = claims();
     let judged = [Measured::value(8.0).judge(&claim(&claims, "count")).unwrap()];

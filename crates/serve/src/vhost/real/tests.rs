@@ -283,3 +283,31 @@ fn a_guest_that_writes_to_zones_that_it_was_not_told_of_is_complained_of_once() 
         assert_eq!(complaints.len(), usize::from(complains), "{complaints:?}");
     }
 }
+
+#[test]
+fn a_client_that_shortens_its_memory_loses_its_connection_and_nobody_else_anything() {
+    for clock in [ClockKind::Free, ClockKind::Paced] {
+        for length in [0, 0x1000, DATA, ROOM, 3 * ROOM + USED] {
+            let (_, complaints) = serving("ssd-128", clock, |socket| {
+                let mut f = FrontEnd::new(socket, 4, 0);
+                f.fill(0, 9);
+                f.does(0, OUT, 0);
+                // Some are under way, others are not looked at yet.
+                for q in 0..4 {
+                    f.put(q, if q % 2 == 0 { IN } else { OUT }, 8);
+                }
+                (0..2).for_each(|q| f.kick(q));
+                f.memory.set_len(length).unwrap();
+                (0..4).for_each(|q| f.kick(q));
+                // It is the end of the connection, said in either way.
+                let ended = f.stream.read(&mut [0]);
+                assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+                let mut other = FrontEnd::new(socket, 4, 0);
+                other.does(0, IN, 0);
+                assert_eq!(other.holds(0), [9; BLOCK]);
+            });
+            assert_eq!(complaints.len(), 1, "{length:#x}: {complaints:?}");
+            assert!(complaints[0].contains("its connection was ended: its memory at"));
+        }
+    }
+}
