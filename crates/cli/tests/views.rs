@@ -88,6 +88,7 @@ fn a_result_is_explained_and_compared_and_written_for_other_tools() {
         let (code, _, stderr) = writepath(&["trace", old, "--to", format, "--out", file]);
         assert_eq!(code, 0, "{stderr}");
         assert!(std::fs::metadata(file).expect("written").len() > 1000);
+        std::fs::remove_file(file).expect("removed");
     }
     assert_eq!(
         writepath(&["trace", old, "--to", "blktrace"]).0,

@@ -47,6 +47,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let stop = out.interrupt();
     let scratch = match Scratch::within(&a.dir, "writepath-agree") {
         Ok(scratch) => scratch,
         Err(e) => return out.fail(Exit::HostIo, "host-io", &e.to_string(), "--dir DIR"),
@@ -60,7 +61,6 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             "root, losetup and a kernel with ext4 and loop devices are needed; see --dir",
         );
     }
-    let stop = out.interrupt();
     let ask = Ask {
         states: a.states,
         seed: a.seed,
