@@ -174,10 +174,11 @@ impl Session<'_> {
         let done = lab(&self.kernel, &plan, scratch.path(), keep, &mut progress);
         // The report is what is kept.
         drop(scratch);
-        let mut report = done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))?;
+        // What has failed is looked for in it.
         if let Some(file) = recorded {
             outputs::finish(file, &[], out)?;
         }
+        let mut report = done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))?;
         if a.beside {
             let rounds: Vec<u64> = report.cycles.iter().map(|c| c.fsyncs).collect();
             match fsyncs::play(&plan, &report.kernel, &rounds) {
