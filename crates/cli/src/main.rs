@@ -19,8 +19,8 @@ static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 ///
 /// Exit codes: 0 ok · 1 the answer is no (claim not met, difference, corruption found) · 2 usage or
 /// syntax · 3 unsupported · 4 simulated error that the experiment did not expect · 5 internal bug ·
-/// 6 not the same when run again · 74 host I/O error · 130 interrupted, 143 by SIGTERM, 129 by SIGHUP (what
-/// is done is kept).
+/// 6 not the same when run again · 74 host I/O error · 130 interrupted, 143 by SIGTERM, 129 by
+/// SIGHUP (what is done is kept).
 #[derive(Parser)]
 #[command(name = "writepath", version, max_term_width = 100)]
 struct Cli {

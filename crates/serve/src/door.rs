@@ -14,8 +14,8 @@ use crate::control::MAX_LINE;
 /// Clients at once; more are turned away.
 const MOST: usize = 8;
 
-/// A socket of the file system that only this user can connect to. It is removed with its owner, and
-/// with the program. An old one that nobody listens at is replaced.
+/// A socket of the file system that only this user can connect to. It is removed with its owner,
+/// and with the program. An old one that nobody listens at is replaced.
 ///
 /// Errors: the host's; another server is there.
 pub(crate) fn listen(path: &Path) -> io::Result<Listener> {

@@ -15,7 +15,7 @@ use crate::output::{Exit, Out};
 pub struct Man {
     /// A verb, `crash` or `kernels waits`: its page on stdout. All of the program if left out.
     verb: Vec<String>,
-    /// Write every page into this folder instead, over earlier ones: writepath.1, writepath-run.1, …
+    /// Write every page into this folder instead, over earlier pages: writepath.1, …
     #[arg(long, conflicts_with = "verb")]
     out: Option<PathBuf>,
 }

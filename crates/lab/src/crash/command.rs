@@ -61,8 +61,8 @@ pub struct Command {
 
 impl Command {
     /// The shell's command `line`, with trees in a private directory in `dir`, which must exist; a
-    /// run of more than `timeout` counts as failed. What a run has started ends with it. With `image` the state is there as an
-    /// image file too, which takes longer.
+    /// run of more than `timeout` counts as failed. What a run has started ends with it. With
+    /// `image` the state is there as an image file too, which takes longer.
     ///
     /// The command runs in the recovered tree. Environment: `WRITEPATH_TREE` (that directory),
     /// `WRITEPATH_RETURNED` (file with the calls that had returned, one a line, failed ones with
@@ -253,7 +253,7 @@ fn export(cut: &Cut<'_>, dir: &Path) -> io::Result<()> {
     for file in list {
         // Names that no directory of the host can hold are damage, which O1 is about.
         let odd = file.path.split('/').any(|w| w.is_empty() || w == "." || w == "..");
-        // So is a file below a link (two entries of one name): it would be written where that leads.
+        // So is a file below a link (two entries of one name): it would go where that leads.
         let beside = Path::new(&file.path).ancestors().skip(1).any(|p| links.contains(p));
         if odd || beside || !seen.insert(file.path.clone()) {
             continue;
