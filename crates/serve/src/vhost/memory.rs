@@ -209,7 +209,7 @@ impl Memory {
 
 /// How a region can be reached. Errors: it cannot.
 fn way(r: &Region, file: File) -> Result<Way, String> {
-    const HUGETLBFS: i64 = 0x9584_58f6;
+    const HUGETLBFS: u64 = 0x9584_58f6;
     let host = |e: std::io::Error| format!("a region of memory: {e}");
     // The client can have shortened it until now, and no more after this.
     let sealed = fcntl_add_seals(&file, SealFlags::SHRINK).is_ok()
@@ -225,7 +225,7 @@ fn way(r: &Region, file: File) -> Result<Way, String> {
     }
     if !sealed {
         let kind = fstatfs(&file).map_err(|e| host(e.into()))?.f_type;
-        if i64::from(kind) == HUGETLBFS {
+        if u64::try_from(kind) == Ok(HUGETLBFS) {
             let why = "a region of huge pages that can be shortened; QEMU: memory-backend-memfd";
             return Err(why.to_owned());
         }
