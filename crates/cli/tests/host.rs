@@ -366,7 +366,8 @@ fn a_hangup_that_is_ignored_stays_ignored() {
 /// Mounts and loop devices below a directory.
 fn attached(dir: &Path) -> Vec<String> {
     let dir = dir.display().to_string();
-    let mounts = fs::read_to_string("/proc/self/mounts").expect("read");
+    let mounts = fs::read("/proc/self/mounts").expect("read");
+    let mounts = String::from_utf8_lossy(&mounts).into_owned();
     let loops = Command::new("losetup").arg("--all").output().map(|o| o.stdout);
     let loops = String::from_utf8_lossy(&loops.unwrap_or_default()).into_owned();
     let all = mounts.lines().chain(loops.lines()).map(str::to_owned);
