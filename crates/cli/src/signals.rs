@@ -30,7 +30,6 @@ pub fn install() -> std::io::Result<()> {
     };
     let mut signals = Signals::new(wanted)?;
     let listen = move || signals.forever().for_each(take);
-    #[expect(clippy::disallowed_methods, reason = "a signal comes from outside of a simulation")]
     std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map(drop)
 }
 
