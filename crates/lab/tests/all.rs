@@ -36,6 +36,7 @@ mod mounts;
 mod mutants;
 mod placement;
 mod power_cut;
+mod recover_cut;
 mod recovered;
 mod states;
 mod table_trim;
