@@ -36,7 +36,6 @@ mod mounts;
 mod mutants;
 mod placement;
 mod power_cut;
-mod recover_cut;
 mod recovered;
 mod states;
 mod table_trim;

@@ -17,7 +17,7 @@ const FIRST: u64 = 64 << 20;
 
 struct Case {
     name: &'static str,
-    fs: &'static FsEntry,
+    fs: &'static str,
     options: &'static str,
     bytes: u64,
     two_devices: bool,
@@ -25,9 +25,16 @@ struct Case {
     orphans: bool,
 }
 
+impl Case {
+    fn entry(&self) -> &'static FsEntry {
+        let all = wp_lab::registry::FILE_SYSTEMS.iter();
+        all.copied().find(|fs| fs.name == self.fs).expect("registered")
+    }
+}
+
 const CASE: Case = Case {
     name: "ext4",
-    fs: &wp_ext4::ENTRY,
+    fs: "ext4",
     options: "era=6.18",
     bytes: BYTES,
     two_devices: false,
@@ -35,7 +42,7 @@ const CASE: Case = Case {
 };
 
 fn cases() -> Vec<Case> {
-    let f2fs = Case { fs: &wp_f2fs::ENTRY, options: "era=6.18", ..CASE };
+    let f2fs = Case { fs: "f2fs", options: "era=6.18", ..CASE };
     vec![
         CASE,
         Case { name: "ext4, 1 KiB blocks", options: "era=6.18,block_size=1024", ..CASE },
@@ -43,8 +50,15 @@ fn cases() -> Vec<Case> {
         Case { name: "ext4 without orphans", orphans: false, ..CASE },
         Case { name: "f2fs", bytes: 128 << 20, ..f2fs },
         Case { name: "f2fs on two devices", two_devices: true, ..f2fs },
-        Case { name: "btrfs", fs: &wp_btrfs::ENTRY, options: "era=6.12", bytes: 256 << 20, ..CASE },
-        Case { name: "nilfs2", fs: &wp_nilfs2::ENTRY, options: "era=6.12", orphans: false, ..CASE },
+        Case { name: "btrfs", fs: "btrfs", options: "era=6.12", bytes: 256 << 20, ..CASE },
+        Case {
+            name: "nilfs2",
+            fs: "nilfs2",
+            options: "era=6.12",
+            bytes: 256 << 20,
+            orphans: false,
+            ..CASE
+        },
     ]
 }
 
@@ -69,8 +83,8 @@ fn machine(case: &Case) -> Machine {
         elevator: String::new(),
         start: Sector(0),
         sectors: None,
-        fs: case.fs,
-        fs_options: Options::parse(case.options, case.fs.options).expect("options"),
+        fs: case.entry(),
+        fs_options: Options::parse(case.options, case.entry().options).expect("options"),
         disk: "sdb".to_owned(),
         device_number: (8, 16),
         kernel: (6, 12),
@@ -87,6 +101,10 @@ async fn program(v: Vfs, orphans: bool) -> FsResult<()> {
         v.pwrite(held, n * 4096, &[contents(90 + n as u32, 0, 4096)]).await?;
     }
     v.sync().await?;
+    if orphans {
+        v.unlink("held").await?;
+        v.sync().await?;
+    }
     for n in 0..12u32 {
         let fd = v.open(&format!("d/f{n}"), OpenFlags::CREATE, 0o644).await?;
         v.pwrite(fd, 0, &[contents(n, 0, 3000 + n * 2000)]).await?;
@@ -94,13 +112,13 @@ async fn program(v: Vfs, orphans: bool) -> FsResult<()> {
         v.close(fd).await?;
     }
     v.rename("d/f3", "moved").await?;
-    if orphans {
-        v.unlink("held").await?;
-    }
     let fd = v.open("last", OpenFlags::CREATE, 0o644).await?;
     v.pwrite(fd, 0, &[contents(99, 0, 100)]).await?;
     v.fsync(fd).await?;
     v.pwrite(fd, 4096, &[contents(98, 0, 8192)]).await?;
+    v.fdatasync(fd).await?;
+    // In NILFS2 a log of data only, behind the checkpoint.
+    v.pwrite(fd, 4096, &[contents(97, 0, 8192)]).await?;
     v.fdatasync(fd).await
 }
 
@@ -111,7 +129,7 @@ fn crashed<T>(case: &Case, f: impl FnOnce(&dyn View, &Options) -> T) -> T {
     let vfs = v.clone();
     let done = m.block_on("program", program(vfs, case.orphans)).expect("it ends");
     done.expect("every call succeeds");
-    let options = Options::parse(case.options, case.fs.options).expect("options");
+    let options = Options::parse(case.options, case.entry().options).expect("options");
     let zones: Vec<Zone> = m.more.iter().flat_map(|(q, _)| q.with_device(|d| d.zones())).collect();
     let view = m.view();
     f(&WithZones::new(&view, zones), &options)
@@ -125,20 +143,22 @@ fn lay(over: &Overlay<'_>, writes: &Writes) {
 
 /// Every file with its contents, and what is wrong.
 fn files(case: &Case, view: &dyn View, options: &Options) -> (Vec<ListedFile>, Vec<String>) {
-    let found = (case.fs.inspect)(view, options, true).expect("it can be read");
+    let found = (case.entry().inspect)(view, options, true).expect("it can be read");
     (found.files, found.findings)
 }
 
 /// Recovers what is there, as a second call of `recover` would, and checks all of it.
 fn again(case: &Case, view: &dyn View, options: &Options, what: &str) -> Vec<ListedFile> {
-    let plan = (case.fs.recover)(view, options).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let plan = (case.entry().recover)(view, options).unwrap_or_else(|e| panic!("{what}: {e}"));
     let over = Overlay::new(view);
     plan.stages.iter().for_each(|stage| lay(&over, stage));
+    over.set_zones(plan.zones);
     let (files, findings) = files(case, &over, options);
     assert_eq!(findings, Vec::<String>::new(), "{what}");
-    let found = (case.fs.inspect)(&over, options, false).expect("it can be read");
-    assert!(!found.recovered, "{what}: nothing is left to recover");
-    let checked = (case.fs.check)(&over, options, false, &Sound::default()).expect("checked");
+    let found = (case.entry().inspect)(&over, options, false).expect("it can be read");
+    // On zones every recovery since 6.9 has the logs leave theirs, as it cannot know better.
+    assert!(!found.recovered || case.two_devices, "{what}: nothing is left to recover");
+    let checked = (case.entry().check)(&over, options, false, &Sound::default()).expect("checked");
     assert!(checked.is_clean, "{what}: {:?}", checked.faults);
     files
 }
@@ -154,31 +174,37 @@ fn choices(n: usize) -> Vec<Vec<bool>> {
     [each(|i, j| i == j), each(|i, j| i != j), each(|i, j| j < i)].concat()
 }
 
+/// Recovers what every cut of the recovery of `view` leaves. How many stages and cuts there are.
+fn every_cut(case: &Case, view: &dyn View, options: &Options) -> (usize, usize) {
+    let plan = (case.entry().recover)(view, options).expect("recovers");
+    let want = again(case, view, options, case.name);
+    let mut tried = 0;
+    for (n, stage) in plan.stages.iter().enumerate() {
+        for choice in choices(stage.len()) {
+            let over = Overlay::new(view);
+            plan.stages[..n].iter().for_each(|whole| lay(&over, whole));
+            let kept = stage.iter().zip(&choice).filter(|(_, kept)| **kept);
+            lay(&over, &kept.map(|(write, _)| write.clone()).collect());
+            let what = format!("{}: stage {n} of {}: {choice:?}", case.name, plan.stages.len());
+            assert_eq!(again(case, &over, options, &what), want, "{what}");
+            tried += 1;
+        }
+    }
+    println!("{}: {} stages, {tried} cuts, all equal", case.name, plan.stages.len());
+    (plan.stages.len(), tried)
+}
+
 #[test]
 fn a_recovery_that_is_cut_at_any_write_recovers_again_to_the_same_files() {
     for case in cases() {
         let name = case.name;
-        let tried = crashed(&case, |view, options| {
-            let plan = (case.fs.recover)(view, options).expect("recovers");
+        let (stages, _) = crashed(&case, |view, options| {
             let want = again(&case, view, options, name);
             assert!(want.iter().any(|f| f.path == "d/f11"), "{name}: {want:?}");
             assert_eq!(want.iter().any(|f| f.path == "held"), !case.orphans, "{name}");
-            let mut tried = 0;
-            for (n, stage) in plan.stages.iter().enumerate() {
-                for choice in choices(stage.len()) {
-                    let over = Overlay::new(view);
-                    plan.stages[..n].iter().for_each(|whole| lay(&over, whole));
-                    let kept = stage.iter().zip(&choice).filter(|(_, kept)| **kept);
-                    lay(&over, &kept.map(|(write, _)| write.clone()).collect());
-                    let what = format!("{name}: stage {n} of {}: {choice:?}", plan.stages.len());
-                    assert_eq!(again(&case, &over, options, &what), want, "{what}");
-                    tried += 1;
-                }
-            }
-            (plan.stages.len(), tried)
+            every_cut(&case, view, options)
         });
-        println!("{name}: {} stages, {} cuts, all equal", tried.0, tried.1);
-        assert!(tried.0 >= 2, "{name}: {tried:?}");
+        assert!(stages >= 2, "{name}: {stages} stages");
     }
 }
 
@@ -217,7 +243,7 @@ fn a_host_that_is_full_at_any_write_leaves_an_image_that_recovers_to_the_same_fi
     for case in cases() {
         let name = case.name;
         crashed(&case, |view, options| {
-            let plan = (case.fs.recover)(view, options).expect("recovers");
+            let plan = (case.entry().recover)(view, options).expect("recovers");
             let want = again(&case, view, options, name);
             let lengths = match case.two_devices {
                 true => vec![FIRST, view.len_bytes() - FIRST],
@@ -250,7 +276,7 @@ fn a_host_that_is_full_at_any_write_leaves_an_image_that_recovers_to_the_same_fi
 fn the_new_checkpoint_of_two_devices_waits_for_both() {
     let case = cases().remove(5);
     crashed(&case, |view, options| {
-        let plan = (case.fs.recover)(view, options).expect("recovers");
+        let plan = (case.entry().recover)(view, options).expect("recovers");
         let [first, last] = &plan.stages[..] else { panic!("{} stages", plan.stages.len()) };
         let second = Sector(FIRST / SECTOR_BYTES);
         assert!(first.iter().any(|(at, _)| *at >= second), "nodes go to the second device");
