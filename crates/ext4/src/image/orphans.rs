@@ -70,7 +70,11 @@ impl After<'_> {
 }
 
 /// Blocks of the file system that `aside` has otherwise than `dev`.
-fn changed(image: &Image<'_>, aside: &Overlay<'_>, dev: &Overlay<'_>) -> FsResult<Vec<Block>> {
+pub(super) fn changed(
+    image: &Image<'_>,
+    aside: &Overlay<'_>,
+    dev: &Overlay<'_>,
+) -> FsResult<Vec<Block>> {
     let bs = u64::from(image.geometry().block_size.bytes());
     let mut places = BTreeSet::new();
     aside.each_page(|page, _| {

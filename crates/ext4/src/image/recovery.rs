@@ -13,7 +13,9 @@
 //!             Documentation/filesystems/ext4/orphan.rst.
 
 use wp_base::{FsError, FsResult};
-use wp_jbd2::recover::{clear_errno, end_recovery, read_super, replay_log, verify_super};
+use wp_jbd2::recover::{
+    append_blocks, clear_errno, end_recovery, read_super, replay_log, verify_super,
+};
 use wp_jbd2::{LogMap, RecoverPolicy, RecoveryReport};
 use wp_medium::Overlay;
 
@@ -22,7 +24,7 @@ use crate::disk::{SuperBlock, incompat, ino};
 use super::Image;
 use super::editor::Editor;
 use super::fast_commit::{self, FastCommits};
-use super::orphans::{self, After};
+use super::orphans::{self, After, changed};
 
 /// What recovery found and did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -218,13 +220,40 @@ fn replay_image(
     let log = log_map(image).map_err(open)?;
     let report = replay_log(dev, &log, bs, policy, &has_room).map_err(in_log)?;
     let is_clean = report.scan_end == wp_jbd2::ScanEnd::Clean;
-    recovery.fast_commits = fast_commit::replay(dev, image, &log, &report, now).map_err(in_log)?;
+    dev.barrier();
+    recovery.fast_commits = fast_commits(dev, image, &log, &report, now).map_err(in_log)?;
     dev.barrier();
     recovery.journal_errno = report.errno;
     recovery.journal = Some(report.clone());
     end_recovery(dev, &log, bs, policy, &report).map_err(|e| (Stage::BadCommit, e))?;
     dev.barrier();
     Ok(is_clean)
+}
+
+/// Replays fast commits on top of a log that was replayed. What they change goes home as one more
+/// transaction of the log: of a part of it a second replay would not come to the same.
+///
+/// Where the log has no room it goes home at once, as in the kernel.
+fn fast_commits(
+    dev: &Overlay<'_>,
+    image: &Image<'_>,
+    log: &LogMap,
+    report: &RecoveryReport,
+    now: u32,
+) -> FsResult<FastCommits> {
+    if report.fast_commit.is_none() {
+        return Ok(FastCommits::default());
+    }
+    let (aside, bs) = (Overlay::new(dev), image.geometry().block_size);
+    let done = fast_commit::replay(&aside, &image.over(&aside), log, report, now)?;
+    let blocks = changed(image, &aside, dev)?;
+    if blocks.is_empty() || append_blocks(dev, log, bs, report, &blocks, now.into())? {
+        return Ok(done);
+    }
+    for (block, bytes) in &blocks {
+        dev.write_at(image.byte_of(*block), bytes)?;
+    }
+    Ok(done)
 }
 
 /// Has the super block, as replayed so far, room for a block of the log?

@@ -14,7 +14,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::ring::Ring;
 use super::super_block::{self, write_super};
-use super::{RecoverPolicy, read_super};
+use super::{RecoverPolicy, RecoveryReport, read_super};
 use crate::disk::{self, CommitBlock, Format, ParsedTag};
 use crate::log::LogMap;
 
@@ -40,7 +40,7 @@ pub fn commit_blocks(
         let (found, expected) = (sb.start.get().into(), "0: an empty log");
         return Err(FsError::corrupt("jbd2 superblock", "s_start", at, found, expected));
     }
-    let records = transaction(&sb, bs, blocks, secs);
+    let records = transaction(&sb, sb.sequence.get(), bs, blocks, secs);
     let (first, end) = Ring::bounds(&sb)?;
     let after = u64::from(first) + records.len() as u64;
     // The block behind the record must not be the first one again.
@@ -69,14 +69,59 @@ pub fn commit_blocks(
     Ok(())
 }
 
+/// Changes blocks of the device together, behind the transactions of a log that were replayed and
+/// whose blocks are home: one more transaction is logged, then written home. The log stays as long
+/// as it is. With it fast commits are of a transaction that is over.
+///
+/// No if the log has no room, or has seen later transactions: then nothing was written.
+///
+/// Shape, units: as [`commit_blocks`]. Errors: `Io` for a log with holes.
+pub fn append_blocks(
+    dev: &Overlay<'_>,
+    log: &LogMap,
+    bs: BlockSize,
+    report: &RecoveryReport,
+    blocks: &[(u64, Vec<u8>)],
+    secs: u64,
+) -> FsResult<bool> {
+    let sb = read_super(dev, log, bs)?;
+    let tid = report.end_tid;
+    let records = transaction(&sb, tid, bs, blocks, secs);
+    let (first, end) = Ring::bounds(&sb)?;
+    let (ring, start) = (u64::from(end - first), u64::from(sb.start.get()));
+    let used = (u64::from(report.head) + ring).saturating_sub(start) % ring;
+    let is_full = used == 0 && report.transactions() > 0;
+    let is_last = report.next_sequence == tid.wrapping_add(1);
+    if is_full || !is_last || used + records.len() as u64 >= ring {
+        return Ok(false);
+    }
+    let (record, rest) = records.split_last().ok_or(FsError::Io)?;
+    let place = |n: usize| {
+        let at = (u64::from(report.head.saturating_sub(first)) + n as u64) % ring;
+        let block = u32::try_from(at).ok().and_then(|at| log.block(first + at));
+        Ok::<u64, FsError>(block.ok_or(FsError::Io)? * u64::from(bs.bytes()))
+    };
+    for (n, bytes) in rest.iter().enumerate() {
+        dev.write_at(place(n)?, bytes)?;
+    }
+    dev.barrier();
+    dev.write_at(place(rest.len())?, record)?;
+    dev.barrier();
+    for (home, bytes) in blocks {
+        dev.write_at(home * u64::from(bs.bytes()), bytes)?;
+    }
+    Ok(true)
+}
+
 /// The blocks of the log, in order.
 fn transaction(
     sb: &disk::SuperBlock,
+    tid: u32,
     bs: BlockSize,
     blocks: &[(u64, Vec<u8>)],
     secs: u64,
 ) -> Vec<Vec<u8>> {
-    let (format, tid) = (Format::of(sb), sb.sequence.get());
+    let format = Format::of(sb);
     let bytes = bs.bytes() as usize;
     let mut out = Vec::new();
     for batch in blocks.chunks(format.tags_per_descriptor(bytes) as usize) {

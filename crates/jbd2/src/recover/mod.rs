@@ -22,7 +22,7 @@ use wp_medium::Overlay;
 
 use crate::log::LogMap;
 
-pub use append::commit_blocks;
+pub use append::{append_blocks, commit_blocks};
 pub use policy::{BadCommit, RecoverPolicy, RecoveryReport, ScanEnd};
 pub use super_block::{clear_errno, read_super, verify_super};
 
