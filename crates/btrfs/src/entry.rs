@@ -7,7 +7,7 @@ use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, When, Writes,
+    OptionSpec, Options, Promises, RecoveryPlan, When,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -70,6 +70,7 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "btrfs",
     about: "btrfs on one device; images as mkfs.btrfs 6.2 makes them",
     options: OPTIONS,
+    kernels: ["6.12", "6.12"],
     held: &["6.12"],
     promises: Promises {
         // A log has the names of what is synced.
@@ -205,16 +206,10 @@ fn probe(view: &dyn View) -> bool {
         })
 }
 
-fn recover(view: &dyn View, o: &Options) -> FsResult<Writes> {
+fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
     let overlay = Overlay::new(view);
-    let last = replay::recover(&overlay, &how(o)?)?.last;
-    let mut writes = overlay.writes();
-    // Trees before the super blocks that lead to them.
-    let page = |at: u64| at / 4096;
-    writes.sort_by_key(|(sector, _)| {
-        last.iter().position(|at| page(*at) == page(sector.bytes())).map_or(0, |n| n + 1)
-    });
-    Ok(writes)
+    replay::recover(&overlay, &how(o)?)?;
+    Ok(RecoveryPlan::of(&overlay))
 }
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {

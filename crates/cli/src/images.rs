@@ -7,7 +7,7 @@ use wp_base::{Zone, zone_report};
 use wp_lab::files::FileView;
 use wp_lab::registry;
 use wp_medium::{Joined, View, WithZones};
-use wp_vfs::FsEntry;
+use wp_vfs::{FsEntry, Options};
 
 use crate::output::{Exit, Out};
 
@@ -73,4 +73,24 @@ impl Images {
         };
         Ok(f(&joined, fs))
     }
+}
+
+/// The options of a recovery by the rules of kernel `era`; without one, of the newest that the file
+/// system has. Errors: told to the user.
+pub fn recovery_options(fs: &FsEntry, era: Option<&str>, out: &Out) -> Result<Options, ExitCode> {
+    let era = era.unwrap_or(fs.newest());
+    if !fs.models(era) {
+        let [oldest, newest] = fs.kernels;
+        let known = match oldest == newest {
+            true => newest.to_owned(),
+            false => format!("{oldest} to {newest}"),
+        };
+        let message = format!("--era {era}: {} is modelled as in Linux {known}", fs.name);
+        let help = format!("leave --era out, or give --era {newest}");
+        return Err(out.fail(Exit::Unsupported, "era", &message, &help));
+    }
+    let mut options = Options::default();
+    let set = options.set("era", era, fs.options);
+    set.map_err(|e| out.fail(Exit::Usage, "era", &e.to_string(), ""))?;
+    Ok(options)
 }

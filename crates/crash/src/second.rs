@@ -3,10 +3,10 @@
 //! Picture:    what a recovery writes, and the zones that it resets or finishes, are units; a
 //!             choice of them, laid over the state that was recovered, is the state of a second
 //!             cut.
-//! Invariants: 1. units are not ordered among one another but for the pages that follow a flush
-//!                ([`Outcome::last`]): with one of them all others are there, and with one of the
-//!                zones that are reset or finished behind them ([`Outcome::managed_last`]) all
-//!                pages;
+//! Invariants: 1. units are not ordered among one another but by the flushes between stages
+//!                ([`Outcome::stages`]): with one of a stage all of those before it are there, and
+//!                with one of the zones that are reset or finished behind them
+//!                ([`Outcome::managed_last`]) all pages;
 //!             2. of a sequential zone a prefix of what was written is there, and the write pointer
 //!                stands behind it; what was written after a reset is there with the reset only.
 
@@ -24,7 +24,7 @@ const SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
 /// What a recovery does to a device, one by one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unit {
-    /// Writes a page: index into [`Outcome::written`].
+    /// Writes a page: index into all of [`Outcome::stages`].
     Page(usize),
     /// Resets the zone that begins there.
     Reset(Sector),
@@ -34,40 +34,29 @@ enum Unit {
 
 /// Cuts the recovery that came to `outcome`: at most `most` choices of what it writes are recovered
 /// in turn, and must come to the same; else [`Outcome::not_idempotent`] says which did not.
-/// `in_order`: what is to be last is. Returns how many were tried.
+/// `in_order`: stages are in order; else they are one. Returns how many were tried.
 pub(crate) fn cuts(
     subject: &dyn Subject,
     state: &dyn Pages,
     outcome: &mut Outcome,
     (in_order, most): (bool, usize),
 ) -> u64 {
-    let writes = std::mem::take(&mut outcome.written);
+    let mut stages = std::mem::take(&mut outcome.stages);
+    if !in_order {
+        // Of each page what it holds in the end.
+        let all: BTreeMap<u64, Slice> = stages.into_iter().flatten().collect();
+        stages = vec![all.into_iter().collect()];
+    }
+    let writes: Vec<(u64, Slice)> = stages.iter().flatten().cloned().collect();
     let zones = state.zones();
-    let (managed, finally) = (of_zones(&outcome.managed), of_zones(&outcome.managed_last));
-    let is_last = |page: u64| in_order && outcome.last.contains(&page);
-    let (late, early): (Vec<usize>, Vec<usize>) =
-        (0..writes.len()).partition(|i| is_last(writes[*i].0));
-    let (late, early): (Vec<Unit>, Vec<Unit>) = (
-        late.into_iter().map(Unit::Page).collect(),
-        early.into_iter().map(Unit::Page).chain(managed).collect(),
-    );
     let mut tried = BTreeSet::new();
-    let first = choices(early.len()).map(|c| pick(&early, &c));
-    let then = choices(late.len()).map(|c| {
-        let mut kept = early.clone();
-        kept.extend(pick(&late, &c));
-        kept
-    });
-    let finally = choices(finally.len()).map(|c| {
-        let all = early.iter().chain(&late).copied();
-        all.chain(pick(&finally, &c)).collect()
-    });
-    for kept in first.chain(then).chain(finally) {
+    let managed = [of_zones(&outcome.managed), of_zones(&outcome.managed_last)];
+    for kept in cuts_of(&stages, managed) {
         if tried.len() >= most {
             break;
         }
         let over = Over::new(state, &writes, (&zones, &outcome.managed.0), &kept);
-        if !tried.insert((over.pages(), over.zones.clone())) {
+        if !tried.insert((over.contents(), over.zones.clone())) {
             continue;
         }
         let again = subject.recover(&over);
@@ -82,6 +71,33 @@ pub(crate) fn cuts(
         }
     }
     tried.len() as u64
+}
+
+/// What is there at each of the cuts: of one stage a choice, of those before it everything.
+/// `managed`: what is done to zones with the first pages, and behind the last ones.
+fn cuts_of(
+    stages: &[Vec<(u64, Slice)>],
+    [first, last]: [Vec<Unit>; 2],
+) -> impl Iterator<Item = Vec<Unit>> {
+    let mut next = 0;
+    let mut units: Vec<Vec<Unit>> = stages
+        .iter()
+        .map(|stage| {
+            next += stage.len();
+            (next - stage.len()..next).map(Unit::Page).collect()
+        })
+        .collect();
+    match units.first_mut() {
+        Some(stage) => stage.extend(first),
+        None => units.push(first),
+    }
+    units.push(last);
+    let mut before = Vec::new();
+    units.into_iter().flat_map(move |stage| {
+        let whole = before.clone();
+        before.extend_from_slice(&stage);
+        choices(stage.len()).map(move |c| [&whole[..], &pick(&stage, &c)].concat())
+    })
 }
 
 fn of_zones((reset, finished): &(Vec<Sector>, Vec<Sector>)) -> Vec<Unit> {
@@ -161,8 +177,9 @@ impl<'a> Over<'a> {
         Over { below, over, zones, reset }
     }
 
-    fn pages(&self) -> Vec<u64> {
-        self.over.keys().copied().collect()
+    /// The pages that lie over, by what they hold.
+    fn contents(&self) -> Vec<(u64, u128)> {
+        self.over.iter().map(|(page, s)| (*page, s.id())).collect()
     }
 
     fn was_reset(&self, page: u64) -> bool {
@@ -329,9 +346,9 @@ mod tests {
 
     #[test]
     fn of_a_zone_a_prefix_is_there_and_the_last_page_with_all() {
-        let written = [(0, 9), (3, 7), (6, 5), (7, 6)].map(|(p, b)| (p, page_of(b))).to_vec();
-        let seen =
-            all_of(&device([2, 0]), Outcome { written, last: vec![0], ..Outcome::default() });
+        let first = [(3, 7), (6, 5), (7, 6)].map(|(p, b)| (p, page_of(b))).to_vec();
+        let stages = vec![first, vec![(0, page_of(9))]];
+        let seen = all_of(&device([2, 0]), Outcome { stages, ..Outcome::default() });
         let mut want = BTreeSet::new();
         for three in [&[][..], &[(3, 7)][..]] {
             for (zone, wp) in [(&[][..], 6), (&[(6, 5)][..], 7), (&[(6, 5), (7, 6)][..], 8)] {
@@ -343,11 +360,20 @@ mod tests {
     }
 
     #[test]
+    fn a_page_of_two_stages_is_as_the_later_one_leaves_it_with_all_before_that() {
+        let of = |pages: &[(u64, u8)]| pages.iter().map(|(p, b)| (*p, page_of(*b))).collect();
+        let stages = vec![of(&[(0, 2), (1, 3)]), of(&[(0, 4)])];
+        let seen = all_of(&device([0, 0]), Outcome { stages, ..Outcome::default() });
+        let want = [&[][..], &[(0, 2)], &[(1, 3)], &[(0, 2), (1, 3)], &[(0, 4), (1, 3)]];
+        assert_eq!(seen, want.map(|pages| state(pages, [4, 12])).into());
+    }
+
+    #[test]
     fn what_is_written_after_a_reset_is_there_with_it_only() {
         // The first zone is reset and written; the other one is finished.
-        let written = vec![(4, page_of(5))];
+        let stages = vec![vec![(4, page_of(5))]];
         let managed = (vec![Sector(4 * SECTORS)], vec![Sector(12 * SECTORS)]);
-        let seen = all_of(&device([3, 2]), Outcome { written, managed, ..Outcome::default() });
+        let seen = all_of(&device([3, 2]), Outcome { stages, managed, ..Outcome::default() });
         let zeroes: Vec<(usize, u8)> = (4..12).map(|p| (p, 0)).collect();
         let mut rewritten = zeroes.clone();
         rewritten[0] = (4, 5);
@@ -362,9 +388,9 @@ mod tests {
 
     #[test]
     fn what_is_done_to_zones_at_the_end_is_there_with_all_pages_only() {
-        let written = vec![(0, page_of(9)), (3, page_of(7))];
+        let stages = vec![vec![(3, page_of(7))], vec![(0, page_of(9))]];
         let managed_last = (vec![Sector(4 * SECTORS)], vec![Sector(12 * SECTORS)]);
-        let outcome = Outcome { written, last: vec![0], managed_last, ..Outcome::default() };
+        let outcome = Outcome { stages, managed_last, ..Outcome::default() };
         let seen = all_of(&device([3, 2]), outcome);
         let all = [(0, 9), (3, 7)];
         let reset = [&all[..], &(4..12).map(|p| (p, 0)).collect::<Vec<_>>()].concat();

@@ -53,10 +53,9 @@ pub struct Outcome {
     pub knows_errors: bool,
     /// Did anything of it go through a journal of its own?
     pub journaled: bool,
-    /// Pages that recovery wrote: (page, contents). Nothing where they are no plain list.
-    pub written: Vec<(u64, Slice)>,
-    /// Those of them that are written when the others are durable.
-    pub last: Vec<u64>,
+    /// Pages that recovery writes, stage by stage: (page, contents). A stage is written when the
+    /// ones before it are durable.
+    pub stages: Vec<Vec<(u64, Slice)>>,
     /// First sectors of the zones that it resets, and of those that it finishes.
     pub managed: (Vec<Sector>, Vec<Sector>),
     /// Those of which it does so when all pages are durable.
@@ -106,14 +105,14 @@ impl Subject for FsSubject {
         };
         out.did = survey.did;
         out.counts = survey.counts;
-        out.last = survey.last;
         out.managed = survey.managed;
         out.managed_last = survey.managed_last;
         out.journaled = survey.journaled;
         out.knows_errors = survey.knows_errors;
-        if self.keep_writes && !survey.journaled {
+        if self.keep_writes {
             let slice = |(page, p)| (page, Slice::of_page(p, 0, PAGE_BYTES as u32));
-            out.written = overlay.pages().into_iter().map(slice).collect();
+            let stages = overlay.stages().into_iter();
+            out.stages = stages.map(|s| s.into_iter().map(slice).collect()).collect();
         }
         for file in survey.files {
             match self.survivor(file, &overlay, pages) {

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult, Sector};
 use wp_cache::Fut;
 use wp_jbd2::{DualMode, RecoverPolicy};
-use wp_medium::{Medium, Overlay, Slice, Sound, View};
+use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, When,
+    OptionSpec, Options, Promises, RecoveryPlan, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -228,6 +228,7 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "ext4",
     about: "ext4 with jbd2, eras 3.4 to 6.18; held against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
+    kernels: ["3.4", "6.18"],
     held: &["3.4", "3.8", "4.6", "5.10", "6.18"],
     promises: Promises {
         fsync_keeps_names: true,
@@ -435,10 +436,10 @@ fn policy(o: &Options) -> FsResult<RecoverPolicy> {
     Ok(RecoverPolicy::linux(u32::from(v.0), u32::from(v.1)))
 }
 
-fn recover(view: &dyn View, o: &Options) -> FsResult<Vec<(Sector, Slice)>> {
+fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
     let overlay = Overlay::new(view);
     image::recover(&overlay, &policy(o)?, NOW)?;
-    Ok(overlay.writes())
+    Ok(RecoveryPlan::of(&overlay))
 }
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {

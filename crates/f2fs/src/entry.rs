@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use wp_base::{FsError, FsResult, Sector};
+use wp_base::{FsError, FsResult};
 use wp_cache::{Fut, WbPolicy};
-use wp_medium::{Medium, Overlay, Slice, Sound, View};
+use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, When,
+    OptionSpec, Options, Promises, RecoveryPlan, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -193,6 +193,7 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "f2fs",
     about: "F2FS, eras 5.14 to 6.18; images as mkfs.f2fs 1.15 makes them",
     options: OPTIONS,
+    kernels: ["5.14", "6.18"],
     // Calls and images; bios of fsyncs; all bios of a mount.
     held: &["6.12", "6.18", "6.1"],
     // A file is recovered with its name, and before those that were made before it.
@@ -359,13 +360,11 @@ fn probe(view: &dyn View) -> bool {
         && u32::from_le_bytes(magic) == SuperBlock::MAGIC
 }
 
-fn recover(view: &dyn View, o: &Options) -> FsResult<Vec<(Sector, Slice)>> {
+/// Beside the chain, whatever Linux does: an image that a cut leaves is recovered again.
+fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
     let overlay = Overlay::new(view);
-    let last = image::recover(&overlay, &how(o)?)?.last_block.map(crate::disk::Geometry::byte_of);
-    let mut writes = overlay.writes();
-    // The block that makes the new checkpoint count waits for everything else.
-    writes.sort_by_key(|(sector, _)| Some(sector.bytes()) == last);
-    Ok(writes)
+    image::recover(&overlay, &RecoverOptions { aside: true, ..how(o)? })?;
+    Ok(RecoveryPlan::of(&overlay))
 }
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {

@@ -425,11 +425,14 @@ pub fn control_block(block_bytes: usize, blocktype: u32, tid: u32) -> Vec<u8> {
     block
 }
 
+/// The header of a control block.
+pub fn header(blocktype: u32, tid: u32) -> Header {
+    Header { magic: U32::new(MAGIC), blocktype: U32::new(blocktype), sequence: U32::new(tid) }
+}
+
 /// Puts the header of a control block at the start of `block`.
 pub fn put_header(block: &mut [u8], blocktype: u32, tid: u32) {
-    let h =
-        Header { magic: U32::new(MAGIC), blocktype: U32::new(blocktype), sequence: U32::new(tid) };
-    block[..size_of::<Header>()].copy_from_slice(h.as_bytes());
+    block[..size_of::<Header>()].copy_from_slice(header(blocktype, tid).as_bytes());
 }
 
 /// Big-endian word at byte `at`, if it is there.

@@ -20,6 +20,7 @@ pub mod memory;
 pub mod paper;
 pub mod perturb;
 pub mod profile;
+pub mod recover;
 pub mod recovered;
 pub mod reference;
 pub mod registry;

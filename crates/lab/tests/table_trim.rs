@@ -99,10 +99,10 @@ fn e2fsck(medium: &Medium, start: Sector, what: &str) {
 fn recovered(m: &Machine) -> Medium {
     let mut medium = m.medium();
     let view = MediumView { medium: medium.clone(), start: m.spec().start, bytes: BYTES };
-    let writes =
+    let plan =
         (m.spec().fs.recover)(&view, &m.spec().fs_options).expect("what a cut leaves recovers");
-    for (at, data) in writes {
-        medium.write(Sector(at.0 + m.spec().start.0), &data);
+    for (at, data) in plan.writes() {
+        medium.write(Sector(at.0 + m.spec().start.0), data);
     }
     medium
 }

@@ -140,18 +140,37 @@ impl View for WithZones<'_> {
     }
 }
 
+/// What is to be written in order: (sector, contents).
+pub type Writes = Vec<(Sector, Slice)>;
+
 /// A view with 4 KiB pages, and a report of zones, laid over it: what recovery changes, without
 /// touching what is below.
+///
+/// A [`barrier`](Overlay::barrier) ends a stage: whoever writes the pages to a device makes those
+/// of one stage durable, in any order, before it writes one of the next.
 pub struct Overlay<'a> {
     below: &'a dyn View,
-    pages: RefCell<BTreeMap<u64, Page>>,
+    pages: RefCell<BTreeMap<u64, Laid>>,
     zones: RefCell<Option<Vec<Zone>>>,
+    /// Stages that a barrier has ended.
+    ended: RefCell<Vec<Vec<(u64, Page)>>>,
+}
+
+/// A page laid over, and the stage in which it was last changed.
+struct Laid {
+    page: Page,
+    stage: usize,
 }
 
 impl<'a> Overlay<'a> {
     /// Nothing laid over `below` yet.
     pub fn new(below: &'a dyn View) -> Overlay<'a> {
-        Overlay { below, pages: RefCell::new(BTreeMap::new()), zones: RefCell::default() }
+        Overlay {
+            below,
+            pages: RefCell::default(),
+            zones: RefCell::default(),
+            ended: RefCell::default(),
+        }
     }
 
     /// Lays `bytes` over byte address `at`. Errors: `Io` beyond the end.
@@ -159,6 +178,7 @@ impl<'a> Overlay<'a> {
         if at.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len_bytes()) {
             return Err(wp_base::FsError::Io);
         }
+        let stage = self.ended.borrow().len();
         let mut done = 0usize;
         while done < bytes.len() {
             let pos = at + done as u64;
@@ -166,7 +186,9 @@ impl<'a> Overlay<'a> {
             let n = (4096 - off).min(bytes.len() - done);
             match self.pages.borrow_mut().entry(index) {
                 Entry::Occupied(mut held) => {
-                    held.get_mut().make_mut()[off..off + n].copy_from_slice(&bytes[done..done + n]);
+                    let laid = held.get_mut();
+                    laid.page.make_mut()[off..off + n].copy_from_slice(&bytes[done..done + n]);
+                    laid.stage = stage;
                 }
                 Entry::Vacant(place) => {
                     let mut page = Page::zeroed();
@@ -178,7 +200,7 @@ impl<'a> Overlay<'a> {
                         self.below.read_at(index * 4096, &mut inside[..have])?;
                     }
                     inside[off..off + n].copy_from_slice(&bytes[done..done + n]);
-                    place.insert(page);
+                    place.insert(Laid { page, stage });
                 }
             }
             done += n;
@@ -193,12 +215,51 @@ impl<'a> Overlay<'a> {
 
     /// The page laid over page `index`, if one is.
     pub fn page(&self, index: u64) -> Option<Page> {
-        self.pages.borrow().get(&index).cloned()
+        self.pages.borrow().get(&index).map(|laid| laid.page.clone())
+    }
+
+    /// Everything laid over so far is to be durable before anything that is laid over from here on
+    /// is written.
+    pub fn barrier(&self) {
+        let stage = self.ended.borrow().len();
+        let fresh = self.changed_in(stage);
+        if !fresh.is_empty() {
+            self.ended.borrow_mut().push(fresh);
+        }
+    }
+
+    /// Pages as they stand that were last changed in a stage.
+    fn changed_in(&self, stage: usize) -> Vec<(u64, Page)> {
+        let pages = self.pages.borrow();
+        let fresh = pages.iter().filter(|(_, laid)| laid.stage == stage);
+        fresh.map(|(i, laid)| (*i, laid.page.clone())).collect()
+    }
+
+    /// The stages in their order, each with its pages as they stood at its end: a page that was
+    /// changed in several is in several.
+    pub fn stages(&self) -> Vec<Vec<(u64, Page)>> {
+        let mut stages = self.ended.borrow().clone();
+        let last = self.changed_in(stages.len());
+        if !last.is_empty() {
+            stages.push(last);
+        }
+        stages
+    }
+
+    /// [`Overlay::stages`] as what is to be written.
+    pub fn staged_writes(&self) -> Vec<Writes> {
+        let stages = self.stages().into_iter();
+        stages.map(|stage| stage.into_iter().map(|(i, p)| self.write_of(i, p)).collect()).collect()
+    }
+
+    fn write_of(&self, index: u64, page: Page) -> (Sector, Slice) {
+        let have = (self.len_bytes() - index * 4096).min(4096) as u32;
+        (Sector(index * 4096 / SECTOR_BYTES), Slice::of_page(page, 0, have))
     }
 
     /// Pages laid over, in order: (page index, contents).
     pub fn pages(&self) -> Vec<(u64, Page)> {
-        self.pages.borrow().iter().map(|(i, p)| (*i, p.clone())).collect()
+        self.pages.borrow().iter().map(|(i, laid)| (*i, laid.page.clone())).collect()
     }
 
     /// Is nothing laid over?
@@ -208,19 +269,12 @@ impl<'a> Overlay<'a> {
 
     /// Calls `f(page index, contents)` for every page laid over, in order.
     pub fn each_page(&self, mut f: impl FnMut(u64, &Page)) {
-        self.pages.borrow().iter().for_each(|(i, p)| f(*i, p));
+        self.pages.borrow().iter().for_each(|(i, laid)| f(*i, &laid.page));
     }
 
-    /// What lies over, as (sector, contents), ready to be written to the device in order.
-    pub fn writes(&self) -> Vec<(Sector, Slice)> {
-        let len = self.len_bytes();
-        self.pages()
-            .into_iter()
-            .map(|(i, p)| {
-                let have = (len - i * 4096).min(4096) as u32;
-                (Sector(i * 4096 / SECTOR_BYTES), Slice::of_page(p, 0, have))
-            })
-            .collect()
+    /// What lies over, as it stands in the end: what a device holds that was written all of it.
+    pub fn writes(&self) -> Writes {
+        self.pages().into_iter().map(|(i, p)| self.write_of(i, p)).collect()
     }
 }
 
@@ -248,11 +302,40 @@ impl View for Overlay<'_> {
             let (index, off) = (pos / 4096, (pos % 4096) as usize);
             let n = (4096 - off).min(out.len() - done);
             match pages.get(&index) {
-                Some(p) => out[done..done + n].copy_from_slice(&p.bytes()[off..off + n]),
+                Some(laid) => {
+                    out[done..done + n].copy_from_slice(&laid.page.bytes()[off..off + n]);
+                }
                 None => self.below.read_at(pos, &mut out[done..done + n])?,
             }
             done += n;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_changed_in_two_stages_is_in_both_as_it_stood() {
+        let below = MediumView { medium: Medium::new(), start: Sector(0), bytes: 3 * 4096 };
+        let over = Overlay::new(&below);
+        over.barrier();
+        over.write_at(0, &[1; 512]).expect("inside");
+        over.write_at(4096, &[2; 8]).expect("inside");
+        over.barrier();
+        over.barrier();
+        over.write_at(512, &[3; 512]).expect("inside");
+        let seen: Vec<Vec<(u64, [u8; 2])>> = over
+            .staged_writes()
+            .iter()
+            .map(|stage| {
+                let first = |s: &Slice| [s.to_vec()[0], s.to_vec()[512]];
+                stage.iter().map(|(at, s)| (at.0 / 8, first(s))).collect()
+            })
+            .collect();
+        assert_eq!(seen, [vec![(0, [1, 0]), (1, [2, 0])], vec![(0, [1, 3])]]);
+        assert_eq!(over.writes().len(), 2, "in the end each page is there once");
     }
 }

@@ -7,7 +7,7 @@ use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, When, Writes,
+    OptionSpec, Options, Promises, RecoveryPlan, When,
 };
 use zerocopy::IntoBytes;
 
@@ -172,6 +172,7 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "nilfs2",
     about: "NILFS2, with its cleaner if asked; images as mkfs.nilfs2 2.2.9 makes them",
     options: OPTIONS,
+    kernels: ["6.1", "6.12"],
     // Crashed images and marks of a write log; the rules of 6.12 are the same.
     held: &["6.1", "6.12"],
     promises: Promises {
@@ -326,16 +327,10 @@ fn probe(view: &dyn View) -> bool {
     is_one(SuperBlock::AT) || is_one(SuperBlock::second_at(view.len_bytes()))
 }
 
-fn recover(view: &dyn View, o: &Options) -> FsResult<Writes> {
+fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
     let overlay = Overlay::new(view);
-    let last = image::recover(&overlay, &how(o)?)?.last;
-    let mut writes = overlay.writes();
-    // Logs before the super block that leads to them, and that before old logs are forgotten.
-    let page = |at: u64| at / 4096;
-    writes.sort_by_key(|(sector, _)| {
-        last.iter().position(|at| page(*at) == page(sector.bytes())).map_or(0, |n| n + 1)
-    });
-    Ok(writes)
+    image::recover(&overlay, &how(o)?)?;
+    Ok(RecoveryPlan::of(&overlay))
 }
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {

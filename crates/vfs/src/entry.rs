@@ -1,6 +1,6 @@
 //! What a file system registers: one [`FsEntry`], from which command line, tests and lists know it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use wp_base::stage::Stages;
 use wp_base::{FsError, FsResult, Sector, Zone};
 use wp_block::Partition;
 use wp_cache::Fut;
-use wp_medium::{Medium, Overlay, Sound, View};
+use wp_medium::{Medium, Overlay, Slice, Sound, View, Writes};
 use wp_rt::Rt;
 
 use crate::fs::{FileSystem, FileType};
@@ -245,8 +245,6 @@ pub struct Survey {
     pub files: Vec<SurveyedFile>,
     /// Files that cannot be read, and why.
     pub faults: Vec<String>,
-    /// Pages of 4 KiB that recovery writes only when everything else that it wrote is durable.
-    pub last: Vec<u64>,
     /// First sectors of the zones that recovery resets before it writes anything, and of those that
     /// it finishes.
     pub managed: (Vec<Sector>, Vec<Sector>),
@@ -254,8 +252,7 @@ pub struct Survey {
     pub managed_last: (Vec<Sector>, Vec<Sector>),
     /// Does the image say, when it is recovered, that errors were seen?
     pub knows_errors: bool,
-    /// Does anything of the recovery go through a journal of its own, so that its writes are no
-    /// plain list?
+    /// Does anything of the recovery go through a journal of its own, as orphans do?
     pub journaled: bool,
     /// Numbers that say what recovery did, by name.
     pub counts: Vec<(&'static str, u64)>,
@@ -296,8 +293,33 @@ pub struct EraRule {
     pub holds: bool,
 }
 
-/// Contents by the sector where they go, in the order in which they are to be written.
-pub type Writes = Vec<(wp_base::Sector, wp_medium::Slice)>;
+/// What recovery makes of an image.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RecoveryPlan {
+    /// What must be written, stage by stage: all of a stage is durable before the next one begins.
+    /// Within a stage the order is free. Any cut, even of a stage, recovers again to the same.
+    pub stages: Vec<Writes>,
+    /// The zones behind it.
+    pub zones: Vec<Zone>,
+}
+
+impl RecoveryPlan {
+    /// Of an overlay that was recovered into.
+    pub fn of(overlay: &Overlay<'_>) -> RecoveryPlan {
+        RecoveryPlan { stages: overlay.staged_writes(), zones: overlay.zones() }
+    }
+
+    /// Pages that are written, each counted once.
+    pub fn pages(&self) -> usize {
+        let all = self.stages.iter().flatten().map(|(at, _)| *at);
+        all.collect::<BTreeSet<Sector>>().len()
+    }
+
+    /// All of it, in order.
+    pub fn writes(&self) -> impl Iterator<Item = &(Sector, Slice)> {
+        self.stages.iter().flatten()
+    }
+}
 
 /// Mounts what lies on an environment's partition.
 pub type Mount = for<'a> fn(&'a Env, &'a Options) -> Fut<'a, Rc<dyn FileSystem>>;
@@ -353,6 +375,8 @@ pub struct FsEntry {
     pub about: &'static str,
     /// Its options.
     pub options: &'static [OptionSpec],
+    /// Kernel versions whose rules it has: the oldest and the newest.
+    pub kernels: [&'static str; 2],
     /// Kernel versions whose behaviour it has and that were held against the real ones.
     pub held: &'static [&'static str],
     /// What it is held to besides POSIX.
@@ -372,8 +396,9 @@ pub struct FsEntry {
     pub probe: fn(&dyn View) -> bool,
     /// Recovers in memory and lists; with `hash`, hashes every file. Never writes.
     pub inspect: fn(&dyn View, &Options, bool) -> FsResult<Inspection>,
-    /// Recovers in memory; what must be written, in order.
-    pub recover: fn(&dyn View, &Options) -> FsResult<Writes>,
+    /// Recovers in memory; what must be written, in stages. A cut of it may lose nothing, whatever
+    /// a kernel's own recovery does.
+    pub recover: fn(&dyn View, &Options) -> FsResult<RecoveryPlan>,
     /// Checks the whole image; with `recover`, what recovery in memory makes of it. Never writes.
     /// What it found sound in other images of the same set is passed over.
     pub check: fn(&dyn View, &Options, bool, &Sound) -> FsResult<Checked>,
@@ -405,13 +430,27 @@ impl FsEntry {
     /// Lies a kernel version between the oldest and the newest whose behaviour it has and that were
     /// held against real ones? If not, rules may be missing.
     pub fn has_evidence(&self, era: &str) -> bool {
-        let version = |text: &str| {
-            let mut parts = text.split('.').map(|n| n.parse::<u16>().ok());
-            parts.next().flatten().zip(parts.next().flatten())
-        };
         let held = || self.held.iter().filter_map(|t| version(t));
         version(era).is_some_and(|v| held().min() <= Some(v) && Some(v) <= held().max())
     }
+
+    /// The newest kernel version whose rules it has.
+    pub fn newest(&self) -> &'static str {
+        let [_, newest] = self.kernels;
+        newest
+    }
+
+    /// Has it the rules of this kernel version?
+    pub fn models(&self, era: &str) -> bool {
+        let [oldest, newest] = self.kernels.map(version);
+        version(era).is_some_and(|v| oldest <= Some(v) && Some(v) <= newest)
+    }
+}
+
+/// The first two numbers of a kernel version.
+fn version(text: &str) -> Option<(u16, u16)> {
+    let (major, minor, _) = crate::era_numbers(text)?;
+    Some((major, minor))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod walk;
 
 pub use entry::{
     BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, Offers,
-    OptionError, OptionSpec, Options, Promises, Run, Survey, SurveyedFile, When, Writes,
+    OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Survey, SurveyedFile, When,
 };
 pub use era::{Policy, numbers as era_numbers, rules as era_rules};
 pub use fs::{

@@ -9,7 +9,6 @@ use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
 use crate::disk::wide;
 use crate::replay::{RecoverOptions, recover};
-use crate::site;
 
 use super::{Image, Piece, Record};
 
@@ -20,8 +19,6 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
     let recovery = recover(overlay, options)?;
     let mut out = survey_as_is(&Image::open(overlay)?)?;
     out.did = recovery.to_string();
-    let last = recovery.last.iter().filter(|_| site::RECOVER_LAST.on());
-    out.last = last.map(|at| at / 4096).collect();
     out.counts.push(("inodes_replayed", recovery.inodes));
     out.counts.push(("names_replayed", recovery.names));
     out.counts.push(("extents_replayed", recovery.extents));

@@ -88,8 +88,6 @@ pub struct Recovery {
     pub panics: u64,
     /// The commit that made it last; 0: none.
     pub generation: u64,
-    /// Byte addresses of what is written when everything else is durable: super blocks.
-    pub last: Vec<u64>,
 }
 
 impl fmt::Display for Recovery {
@@ -134,12 +132,19 @@ pub fn recover(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Reco
             overlay.write_at(*at, &block.bytes)?;
         }
     }
+    // Trees before the super blocks that lead to them, and the first of those before its copies.
+    let barrier = || {
+        if site::RECOVER_LAST.on() {
+            overlay.barrier()
+        }
+    };
+    barrier();
     for (at, bytes) in supers {
         // A copy that the device says it has, and the image is too short for.
         if at.checked_add(crate::disk::wide(bytes.len())).is_some_and(|e| e <= overlay.len_bytes())
         {
             overlay.write_at(at, &bytes)?;
-            done.last.push(at);
+            barrier();
         }
     }
     Ok(done)

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use wp_lab::files::FileView;
 use wp_lab::registry;
 use wp_medium::Sound;
-use wp_vfs::{Fault, Options};
+use wp_vfs::Fault;
 
+use crate::images::recovery_options;
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -20,9 +21,9 @@ pub struct Args {
     /// Recover in memory first, and check the result.
     #[arg(long)]
     recover: bool,
-    /// Kernel whose recovery rules apply.
-    #[arg(long, default_value = "6.18")]
-    era: String,
+    /// Kernel version whose recovery rules apply [default: newest one modelled].
+    #[arg(long)]
+    era: Option<String>,
 }
 
 /// Runs the verb. Exit 1 if the image is wrong.
@@ -39,10 +40,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             "",
         );
     };
-    let mut options = Options::default();
-    if let Err(e) = options.set("era", &a.era, fs.options) {
-        return out.fail(Exit::Usage, "era", &e.to_string(), "");
-    }
+    let options = match recovery_options(fs, a.era.as_deref(), out) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     let report = match (fs.check)(&view, &options, a.recover, &Sound::default()) {
         Ok(r) => r,
         Err(e) => return out.fs_error(&a.image.display().to_string(), &e),

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
-use wp_vfs::{Inspection, ListedFile, Options};
+use wp_vfs::{Inspection, ListedFile};
 
-use crate::images::Images;
+use crate::images::{Images, recovery_options};
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -19,9 +19,9 @@ pub struct Args {
     /// Hash every file's contents (SHA-256).
     #[arg(long)]
     hash: bool,
-    /// Kernel whose recovery rules apply.
-    #[arg(long, default_value = "6.18")]
-    era: String,
+    /// Kernel version whose recovery rules apply [default: newest one modelled].
+    #[arg(long)]
+    era: Option<String>,
     /// The zones of the (last) device after a crash, as `blkzone report` printed them.
     #[arg(long, value_name = "REPORT")]
     zones: Option<PathBuf>,
@@ -47,18 +47,18 @@ fn inspect(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         let images = Images::open(paths, a.zones.as_deref(), out)?;
         let name = images.name();
         let (fs, found) = images.with(out, |view, fs| {
-            let mut options = Options::default();
-            let oprw = a.oprw.then_some(("oprw", "true"));
-            for (key, value) in [("era", a.era.as_str())].into_iter().chain(oprw) {
-                let set = options.set(key, value, fs.options);
-                set.map_err(|e| out.fail(Exit::Usage, key, &e.to_string(), ""))?;
+            let mut options = recovery_options(fs, a.era.as_deref(), out)?;
+            if a.oprw {
+                let set = options.set("oprw", "true", fs.options);
+                set.map_err(|e| out.fail(Exit::Usage, "oprw", &e.to_string(), ""))?;
             }
-            Ok::<_, ExitCode>((fs.name, (fs.inspect)(view, &options, a.hash)))
+            Ok::<_, ExitCode>((fs, (fs.inspect)(view, &options, a.hash)))
         })??;
         let found = found.map_err(|e| out.fs_error(&name, &e))?;
         damaged |= !found.findings.is_empty();
-        text.push_str(&as_text(&name, fs, &found));
-        docs.push(as_json(&name, fs, &a.era, &found));
+        text.push_str(&as_text(&name, fs.name, &found));
+        let era = a.era.as_deref().unwrap_or(fs.newest());
+        docs.push(as_json(&name, fs.name, era, &found));
     }
     let doc = match docs.len() {
         1 => docs.remove(0),

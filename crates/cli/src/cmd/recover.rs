@@ -1,17 +1,23 @@
 //! `recover`.
 
 use std::fmt::Write;
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
-use wp_base::{FsError, SECTOR_BYTES, Sector, Zone, zone_report};
-use wp_medium::{Overlay, Slice, View};
-use wp_vfs::{FsEntry, Inspection, Options};
+use wp_base::{SECTOR_BYTES, Sector, Zone, zone_report};
+use wp_lab::recover::{InPlace, Output, Stopped, publish, write};
+use wp_vfs::{Inspection, RecoveryPlan};
 
-use crate::images::Images;
+use crate::images::{Images, recovery_options};
 use crate::output::{Exit, Out};
+
+/// What to do about a recovery that ended early.
+const AGAIN: &str = "the image can still be recovered: run the same command again";
+/// What to do about a name that is taken.
+const NEW_NAME: &str = "name a new file: nothing is written over";
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -23,9 +29,9 @@ pub struct Args {
     /// image.
     #[arg(long)]
     to: Vec<PathBuf>,
-    /// Kernel whose recovery rules apply.
-    #[arg(long, default_value = "6.18")]
-    era: String,
+    /// Kernel version whose recovery rules apply [default: newest one modelled].
+    #[arg(long)]
+    era: Option<String>,
     /// The zones of the (last) device after the crash, as `blkzone report` printed them.
     #[arg(long, value_name = "REPORT")]
     zones: Option<PathBuf>,
@@ -42,108 +48,180 @@ pub struct Args {
 /// What recovery makes of an image.
 struct Recovered {
     fs: &'static str,
-    writes: Vec<(Sector, Slice)>,
-    /// The zones with them.
-    zones: Vec<Zone>,
+    plan: RecoveryPlan,
     /// What was left out, and why.
     inspection: Inspection,
 }
 
-/// Runs the verb.
+/// Runs the verb. Exit 1 if the recovered image is damaged.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     recover(a, out).unwrap_or_else(|e| e)
 }
 
 fn recover(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
-    let images = Images::open(&a.images, a.zones.as_deref(), out)?;
     if !a.to.is_empty() && a.to.len() != a.images.len() {
         let message = format!("--to: {} files for {} images", a.to.len(), a.images.len());
         return Err(out.fail(Exit::Usage, "to", &message, "give it once for each image"));
     }
-    let done = images.with(out, |view, fs| in_memory(a, view, fs, out))??;
-    let done = done.map_err(|e| out.fs_error(&images.name(), &e))?;
-    for new in a.to.iter().chain(&a.zones_to) {
-        if new.exists() {
-            let message = format!("{} exists", new.display());
-            return Err(out.fail(Exit::Usage, "exists", &message, "name a new file"));
-        }
-    }
-    for (from, to) in a.images.iter().zip(&a.to) {
-        std::fs::copy(from, to).map_err(|e| out.host_error(to, &e))?;
-    }
-    let targets = if a.to.is_empty() { &a.images } else { &a.to };
-    write(targets, &images.lengths(), &done.writes).map_err(|(p, e)| out.host_error(p, &e))?;
+    // Whatever cannot be written ends it before any work.
+    let copies =
+        a.to.iter().map(|to| output(Output::new(to), to, out)).collect::<Result<_, _>>()?;
     if let Some(file) = &a.zones_to {
-        // Addressed from the last device's start again.
-        let first = done.zones.first().map_or(0, |z| z.start.0);
-        let bytes = images.lengths().last().copied().unwrap_or(0);
-        let zones = Zone::within(&done.zones, Sector(first), bytes / SECTOR_BYTES);
-        std::fs::write(file, zone_report::text(&zones)).map_err(|e| out.host_error(file, &e))?;
+        drop(output(Output::new(file), file, out)?);
     }
-    let target: Vec<String> = targets.iter().map(|p| p.display().to_string()).collect();
-    let doc = json!({
-        "schema": "writepath.recover/1", "image": targets[0], "images": targets, "fs": done.fs,
-        "pages_written": done.writes.len(), "left_out": done.inspection.left_out,
-        "findings": done.inspection.findings,
-    });
-    let mut text = format!("{}: {} pages written\n", target.join(" + "), done.writes.len());
-    for line in &done.inspection.left_out {
-        writeln!(text, "  left out: {line}").expect("a string takes it");
+    let in_place = if a.to.is_empty() { open_in_place(&a.images, out)? } else { Vec::new() };
+    let images = Images::open(&a.images, a.zones.as_deref(), out)?;
+    let done = in_memory(a, &images, out)?;
+    let stop = out.interrupt();
+    if a.to.is_empty() {
+        write_in_place(a, in_place, &images, &done.plan, &stop, out)?;
+    } else {
+        write_copies(a, copies, &images, &done.plan, &stop, out)?;
     }
-    for line in &done.inspection.findings {
-        writeln!(text, "  finding: {line}").expect("a string takes it");
-    }
-    Ok(out.result(&doc, &text))
+    Ok(answer(if a.to.is_empty() { &a.images } else { &a.to }, &done, out))
 }
 
-/// Recovers without writing anything. Errors: of options, told to the user already; of the image.
-fn in_memory(
-    a: &Args,
-    view: &dyn View,
-    fs: &'static FsEntry,
-    out: &Out,
-) -> Result<Result<Recovered, FsError>, ExitCode> {
-    let mut options = Options::default();
-    let mut set = |key: &str, value: &str| {
-        options.set(key, value, fs.options).map_err(|e| {
-            let help = "see `writepath list fs` for what this file system knows";
-            out.fail(Exit::Usage, key, &e.to_string(), help)
+/// Recovers without writing anything. Errors: told to the user.
+fn in_memory(a: &Args, images: &Images, out: &Out) -> Result<Recovered, ExitCode> {
+    let done = images.with(out, |view, fs| {
+        let mut options = recovery_options(fs, a.era.as_deref(), out)?;
+        if a.oprw {
+            let set = options.set("oprw", "true", fs.options);
+            let help = "see `writepath list fs` for the options of a file system";
+            set.map_err(|e| out.fail(Exit::Usage, "oprw", &e.to_string(), help))?;
+        }
+        let plan = (fs.recover)(view, &options);
+        let done = plan.and_then(|plan| {
+            let inspection = (fs.inspect)(view, &options, false)?;
+            Ok(Recovered { fs: fs.name, plan, inspection })
+        });
+        Ok::<_, ExitCode>(done)
+    })??;
+    done.map_err(|e| out.fs_error(&images.name(), &e))
+}
+
+fn output(made: io::Result<Output>, path: &Path, out: &Out) -> Result<Output, ExitCode> {
+    made.map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let message = format!("{} exists", path.display());
+            out.fail(Exit::Usage, "exists", &message, NEW_NAME)
+        }
+        _ => out.host_error(path, &e),
+    })
+}
+
+fn open_in_place(paths: &[PathBuf], out: &Out) -> Result<Vec<InPlace>, ExitCode> {
+    let open = |path: &PathBuf| {
+        InPlace::open(path).map_err(|e| {
+            let message = format!("{}: cannot be recovered in place: {e}", path.display());
+            let help = "nothing was written; --to NEW writes the recovered image to a new file";
+            out.fail(Exit::HostIo, "host-io", &message, help)
         })
     };
-    set("era", &a.era)?;
-    if a.oprw {
-        set("oprw", "true")?;
-    }
-    let recover = || {
-        let writes = (fs.recover)(view, &options)?;
-        let inspection = (fs.inspect)(view, &options, false)?;
-        let overlay = Overlay::new(view);
-        if a.zones_to.is_some() {
-            (fs.survey)(&overlay, &options)?;
-        }
-        Ok(Recovered { fs: fs.name, writes, zones: overlay.zones(), inspection })
-    };
-    Ok(recover())
+    paths.iter().map(open).collect()
 }
 
-/// Writes what lies on each of the devices. Errors: which file, and the host's.
-fn write<'a>(
-    targets: &'a [PathBuf],
-    lengths: &[u64],
-    writes: &[(Sector, Slice)],
-) -> Result<(), (&'a Path, std::io::Error)> {
-    let mut start = 0;
-    for (path, len) in targets.iter().zip(lengths) {
-        let on_it = writes.iter().filter(|(at, _)| (start..start + len).contains(&at.bytes()));
-        let all = || -> std::io::Result<()> {
-            let file = std::fs::OpenOptions::new().write(true).open(path)?;
-            for (at, data) in on_it {
-                file.write_all_at(&data.to_vec(), at.bytes() - start)?;
-            }
-            file.sync_all()
-        };
-        all().map_err(|e| (path.as_path(), e))?;
-        start += len;
+fn write_in_place(
+    a: &Args,
+    mut devices: Vec<InPlace>,
+    images: &Images,
+    plan: &RecoveryPlan,
+    stop: &AtomicBool,
+    out: &Out,
+) -> Result<(), ExitCode> {
+    let lengths = images.lengths();
+    let failed = |device: usize, e: &io::Error, help: &str| {
+        let name = devices.get(device).map_or(Path::new(""), InPlace::path);
+        out.fail(Exit::HostIo, "host-io", &format!("{}: {e}", name.display()), help)
+    };
+    InPlace::reserve(&devices, &lengths, plan)
+        .map_err(|(device, e)| failed(device, &e, "nothing was written; free some space first"))?;
+    // Before the image: of one that is recovered nobody can tell them any more.
+    let zones = zones_output(a, images, plan, out)?;
+    publish(zones.into_iter().collect()).map_err(|(path, e)| out.host_error(&path, &e))?;
+    let done = write(&mut devices, &lengths, plan, stop);
+    if let (Err(_), Some(file)) = (&done, &a.zones_to) {
+        drop(std::fs::remove_file(file));
     }
-    Ok(())
+    match done {
+        Ok(()) => Ok(()),
+        Err(Stopped::Failed { device, error }) => {
+            let name = devices.get(device).map_or(Path::new(""), InPlace::path);
+            let message = format!("{}: {error}", name.display());
+            Err(out.fail(Exit::HostIo, "host-io", &message, AGAIN))
+        }
+        Err(Stopped::Interrupted) => Err(interrupted(&images.name(), AGAIN, out)),
+    }
+}
+
+fn write_copies(
+    a: &Args,
+    mut copies: Vec<Output>,
+    images: &Images,
+    plan: &RecoveryPlan,
+    stop: &AtomicBool,
+    out: &Out,
+) -> Result<(), ExitCode> {
+    let lengths = images.lengths();
+    let ended = |path: &Path, e: &io::Error| match e.kind() {
+        io::ErrorKind::Interrupted => interrupted(&images.name(), "no file was made", out),
+        io::ErrorKind::AlreadyExists => {
+            out.fail(Exit::Usage, "exists", &format!("{} exists", path.display()), NEW_NAME)
+        }
+        _ => out.host_error(path, e),
+    };
+    for ((copy, from), bytes) in copies.iter_mut().zip(&a.images).zip(&lengths) {
+        copy.copy_from(from, *bytes, stop).map_err(|e| ended(copy.path(), &e))?;
+    }
+    write(&mut copies, &lengths, plan, stop).map_err(|stopped| match stopped {
+        Stopped::Failed { device, error } => {
+            ended(copies.get(device).map_or(Path::new(""), Output::path), &error)
+        }
+        Stopped::Interrupted => ended(Path::new(""), &io::ErrorKind::Interrupted.into()),
+    })?;
+    copies.extend(zones_output(a, images, plan, out)?);
+    publish(copies).map_err(|(path, e)| ended(&path, &e))
+}
+
+/// The file of `--zones-to`, not yet under its name: addressed from the last device's start again.
+fn zones_output(
+    a: &Args,
+    images: &Images,
+    plan: &RecoveryPlan,
+    out: &Out,
+) -> Result<Option<Output>, ExitCode> {
+    let Some(file) = &a.zones_to else { return Ok(None) };
+    let first = plan.zones.first().map_or(0, |z| z.start.0);
+    let bytes = images.lengths().last().copied().unwrap_or(0);
+    let zones = Zone::within(&plan.zones, Sector(first), bytes / SECTOR_BYTES);
+    output(Output::text(file, &zone_report::text(&zones)), file, out).map(Some)
+}
+
+fn interrupted(image: &str, help: &str, out: &Out) -> ExitCode {
+    out.fail(Exit::Interrupted, "interrupted", &format!("{image}: interrupted"), help)
+}
+
+fn answer(targets: &[PathBuf], done: &Recovered, out: &Out) -> ExitCode {
+    let (pages, found) = (done.plan.pages(), &done.inspection);
+    let doc = json!({
+        "schema": "writepath.recover/1", "image": targets[0], "images": targets, "fs": done.fs,
+        "pages_written": pages, "left_out": found.left_out, "findings": found.findings,
+    });
+    let target: Vec<String> = targets.iter().map(|p| p.display().to_string()).collect();
+    let mut text = format!("{}: {pages} pages written", target.join(" + "));
+    let exit = match found.findings.len() {
+        0 => Exit::Ok,
+        n => {
+            write!(text, "; still damaged, {n} findings").expect("a string takes it");
+            Exit::No
+        }
+    };
+    text.push('\n');
+    for line in &found.left_out {
+        writeln!(text, "  left out: {line}").expect("a string takes it");
+    }
+    for line in &found.findings {
+        writeln!(text, "  finding: {line}").expect("a string takes it");
+    }
+    out.answer(exit, &doc, &text)
 }

@@ -686,12 +686,9 @@ async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> FsResult<()> 
     crate::image::replay_journal(&overlay, &policy, now)?;
     // What came out of the log must be what we can mount, before a byte of it is written.
     features::check(crate::image::Image::open(&overlay)?.super_block())?;
-    let log = crate::evidence::journal_super_sector(&view)?;
-    let (journal_super, home): (Vec<_>, Vec<_>) =
-        overlay.writes().into_iter().partition(|(at, _)| at.0 / 8 == log.0 / 8);
     let stages = match site::RECOVER_HOME_FIRST.on() {
-        true => vec![home, journal_super],
-        false => vec![[home, journal_super].concat()],
+        true => overlay.staged_writes(),
+        false => vec![overlay.writes()],
     };
     for stage in stages {
         let plug = part.plug();

@@ -91,6 +91,12 @@ impl<'a> Image<'a> {
         Image::open_after(self.view, Some(self))
     }
 
+    /// The same file system, read from what lies over its view and has not changed it yet.
+    fn over<'b>(&self, view: &'b dyn View) -> Image<'b> {
+        let Image { sb, g, sums, groups, .. } = self;
+        Image { view, sb: *sb, g: *g, sums: *sums, groups: groups.clone() }
+    }
+
     fn open_after(view: &'a dyn View, before: Option<&Image<'_>>) -> FsResult<Image<'a>> {
         let mut bytes = [0u8; SuperBlock::BYTES];
         let end = SuperBlock::AT + SuperBlock::BYTES as u64;

@@ -6,20 +6,25 @@
 //! Invariants: 1. pure and synchronous: no clock, no runtime, nothing but the overlay changes.
 //!             2. reads what it needs and no more: super block, descriptors, journal inode, log
 //!                blocks from `s_start` on, and what fast commits and orphans name.
+//!             3. written stage by stage ([`Overlay::stages`]), any cut of it recovers again to
+//!                the same: the log is emptied when its blocks are home, orphans are a transaction
+//!                of it, and the flag in the super block goes last.
 //! Source:     `ext4_fill_super`, `ext4_load_journal`, `ext4_orphan_cleanup`, Linux
 //!             Documentation/filesystems/ext4/orphan.rst.
 
-use wp_base::{BlockSize, FsError, FsResult};
-use wp_jbd2::recover::{clear_errno, end_recovery, read_super, replay_log};
+use wp_base::{FsError, FsResult};
+use wp_jbd2::recover::{
+    append_blocks, clear_errno, end_recovery, read_super, replay_log, verify_super,
+};
 use wp_jbd2::{LogMap, RecoverPolicy, RecoveryReport};
 use wp_medium::Overlay;
 
-use crate::disk::{SuperBlock, incompat, ino, ro_compat};
+use crate::disk::{SuperBlock, incompat, ino};
 
 use super::Image;
 use super::editor::Editor;
 use super::fast_commit::{self, FastCommits};
-use super::orphans;
+use super::orphans::{self, After, changed};
 
 /// What recovery found and did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -143,29 +148,41 @@ fn run<'a>(
     recovery: &mut Recovery,
 ) -> Result<Image<'a>, (Stage, FsError)> {
     let image = Image::open(dev).map_err(|e| (Stage::Open, e))?;
-    let is_as_read = replay_image(dev, &image, policy, now, manner, recovery)?;
+    let is_as_read = replay_image(dev, &image, policy, now, recovery)?;
     let after = |e| (Stage::Recovered, e);
     // Without a replay nothing has changed: what was read is good.
-    let image = if is_as_read { image } else { image.again().map_err(after)? };
-    let mut editor = Editor::over(image, dev);
+    let mut image = if is_as_read { image } else { image.again().map_err(after)? };
     let was_dirty = recovery.journal.is_some() || recovery.journal_errno != 0;
     if recovery.journal_errno != 0 {
-        // `ext4_clear_journal_err`: from now on the file system knows, and no longer the log.
-        editor.mark_errors();
-        let (log, bs) = (log_map(editor.image()).map_err(after)?, block_size(&editor));
-        clear_errno(dev, &log, bs).map_err(after)?;
+        image = take_error(dev, image).map_err(after)?;
     }
     if manner == Manner::Mount {
-        check_root(editor.image()).map_err(after)?;
+        check_root(&image).map_err(after)?;
     }
-    let lenient = manner == Manner::Mount;
-    let had_orphans = orphans::clean_up(&mut editor, recovery, now, lenient).map_err(after)?;
+    let had_orphans = orphans::are_listed(image.super_block());
+    if had_orphans {
+        let how = After { policy, now, is_lenient: manner == Manner::Mount };
+        image = how.orphans(dev, image, recovery).map_err(after)?;
+    }
+    let mut editor = Editor::over(image, dev);
     if was_dirty || had_orphans {
         let sb = editor.super_block();
         sb.feature_incompat = (sb.feature_incompat.get() & !incompat::RECOVER).into();
-        sb.feature_ro_compat = (sb.feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT).into();
         editor.finish().map_err(after)?;
     }
+    Ok(editor.into_image())
+}
+
+/// From now on the file system knows that the journal was aborted, and only then no longer the log.
+/// Source: `ext4_clear_journal_err`.
+fn take_error<'a>(dev: &'a Overlay<'a>, image: Image<'a>) -> FsResult<Image<'a>> {
+    let (log, bs) = (log_map(&image)?, image.geometry().block_size);
+    let mut editor = Editor::over(image, dev);
+    editor.mark_errors();
+    editor.finish()?;
+    dev.barrier();
+    clear_errno(dev, &log, bs)?;
+    dev.barrier();
     Ok(editor.into_image())
 }
 
@@ -176,7 +193,7 @@ fn run<'a>(
 pub fn replay_journal(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
     let mut recovery = Recovery::default();
     let image = Image::open(dev)?;
-    replay_image(dev, &image, policy, now, Manner::Mount, &mut recovery).map_err(|(_, e)| e)?;
+    replay_image(dev, &image, policy, now, &mut recovery).map_err(|(_, e)| e)?;
     Ok(recovery)
 }
 
@@ -186,7 +203,6 @@ fn replay_image(
     image: &Image<'_>,
     policy: &RecoverPolicy,
     now: u32,
-    manner: Manner,
     recovery: &mut Recovery,
 ) -> Result<bool, (Stage, FsError)> {
     let open = |e| (Stage::Open, e);
@@ -194,11 +210,7 @@ fn replay_image(
     let bs = image.geometry().block_size;
     if !image.super_block().has_incompat(incompat::RECOVER) {
         // A log that need not be replayed may still say that it was aborted.
-        match recorded_error(dev, image) {
-            Ok(errno) => recovery.journal_errno = errno,
-            Err(e) if manner == Manner::Mount => return Err((Stage::Open, e)),
-            Err(_) => {}
-        }
+        recovery.journal_errno = recorded_error(dev, image, policy).map_err(open)?;
         return Ok(true);
     }
     if !image.super_block().has_internal_journal() {
@@ -208,11 +220,40 @@ fn replay_image(
     let log = log_map(image).map_err(open)?;
     let report = replay_log(dev, &log, bs, policy, &has_room).map_err(in_log)?;
     let is_clean = report.scan_end == wp_jbd2::ScanEnd::Clean;
-    recovery.fast_commits = fast_commit::replay(dev, image, &log, &report, now).map_err(in_log)?;
+    dev.barrier();
+    recovery.fast_commits = fast_commits(dev, image, &log, &report, now).map_err(in_log)?;
+    dev.barrier();
     recovery.journal_errno = report.errno;
     recovery.journal = Some(report.clone());
     end_recovery(dev, &log, bs, policy, &report).map_err(|e| (Stage::BadCommit, e))?;
+    dev.barrier();
     Ok(is_clean)
+}
+
+/// Replays fast commits on top of a log that was replayed. What they change goes home as one more
+/// transaction of the log: of a part of it a second replay would not come to the same.
+///
+/// Where the log has no room it goes home at once, as in the kernel.
+fn fast_commits(
+    dev: &Overlay<'_>,
+    image: &Image<'_>,
+    log: &LogMap,
+    report: &RecoveryReport,
+    now: u32,
+) -> FsResult<FastCommits> {
+    if report.fast_commit.is_none() {
+        return Ok(FastCommits::default());
+    }
+    let (aside, bs) = (Overlay::new(dev), image.geometry().block_size);
+    let done = fast_commit::replay(&aside, &image.over(&aside), log, report, now)?;
+    let blocks = changed(image, &aside, dev)?;
+    if blocks.is_empty() || append_blocks(dev, log, bs, report, &blocks, now.into())? {
+        return Ok(done);
+    }
+    for (block, bytes) in &blocks {
+        dev.write_at(image.byte_of(*block), bytes)?;
+    }
+    Ok(done)
 }
 
 /// Has the super block, as replayed so far, room for a block of the log?
@@ -230,16 +271,18 @@ fn has_room(dev: &Overlay<'_>, block: u64) -> bool {
 }
 
 /// Why the journal of an image that needs no replay was aborted; 0 = it was not.
-fn recorded_error(dev: &Overlay<'_>, image: &Image<'_>) -> FsResult<u32> {
+///
+/// Errors: a mount's, which opens the journal whether it is to be replayed or not.
+/// Source: `ext4_open_inode_journal`, `jbd2_journal_load`.
+fn recorded_error(dev: &Overlay<'_>, image: &Image<'_>, policy: &RecoverPolicy) -> FsResult<u32> {
     if !image.super_block().has_internal_journal() {
         return Ok(0);
     }
     let (log, bs) = (log_map(image)?, image.geometry().block_size);
-    Ok(read_super(dev, &log, bs)?.errno.get())
-}
-
-fn block_size(editor: &Editor<'_>) -> BlockSize {
-    editor.image().geometry().block_size
+    let sb = read_super(dev, &log, bs)?;
+    let at = log.block(0).unwrap_or(0) * u64::from(bs.bytes());
+    verify_super(&sb, &log, bs, at, policy.incompat_known)?;
+    Ok(sb.errno.get())
 }
 
 /// A mount ends without a root directory. Source: `__ext4_fill_super`.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
-use wp_medium::{Overlay, PAGE_BYTES};
+use wp_medium::Overlay;
 use wp_vfs::{FileType, Run, Survey, SurveyedFile};
 
 use super::recovery::mounted;
-use super::{Image, InodeRecord, Recovery, Xattr, log_map};
+use super::{Image, InodeRecord, Recovery, Xattr};
 use crate::disk::{SuperBlock, ino};
 
 /// Recovers into `overlay` as a mount would and surveys the result; `now` is the time of deletion
@@ -20,16 +20,8 @@ pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResu
     let (recovery, image) = mounted(overlay, policy, now)?;
     let faults = recovery.reported.iter().map(|e| format!("reported at mount: {e}")).collect();
     let mut out = Survey { did: in_words(&recovery), faults, ..Survey::default() };
-    // The log is empty only when all of it has reached its homes (`jbd2_journal_recover()` syncs
-    // and flushes before `jbd2_journal_reset()`), and the flag in the super block goes last.
-    out.last = vec![SuperBlock::AT / PAGE_BYTES as u64];
-    if let Ok(log) = log_map(&image)
-        && let Some((_, start, _)) = log.blocks.first()
-    {
-        out.last.push(start * u64::from(image.block_size().bytes()) / PAGE_BYTES as u64);
-    }
-    out.knows_errors = image.super_block().state.get() & SuperBlock::STATE_ERROR != 0;
     out.journaled = recovery.orphans_deleted + recovery.orphans_truncated > 0;
+    out.knows_errors = image.super_block().state.get() & SuperBlock::STATE_ERROR != 0;
     let mut seen = BTreeSet::from([ino::ROOT]);
     let mut dirs = vec![(String::new(), ino::ROOT)];
     while let Some((path, number)) = dirs.pop() {

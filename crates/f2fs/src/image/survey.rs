@@ -22,8 +22,6 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
         out.counts.push(("nodes_later", left_out.later.into()));
     }
     out.faults.extend(recovery.failed.iter().map(|e| format!("reported at mount: {e}")));
-    // The pack counts only with its second checkpoint block, which waits for everything else.
-    out.last.extend(recovery.last_block.map(u64::from));
     let sectors = |blocks: &[u32]| {
         blocks.iter().map(|b| Sector(Geometry::byte_of(*b) / SECTOR_BYTES)).collect()
     };

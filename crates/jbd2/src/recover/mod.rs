@@ -10,6 +10,7 @@
 //! Left out:   fast-commit records: the report says where they would be, ext4 replays them.
 //! Source:     Linux 6.1 `fs/jbd2/recovery.c` for the rules; real crashed images for the bytes.
 
+mod append;
 mod policy;
 mod replay;
 mod ring;
@@ -21,6 +22,7 @@ use wp_medium::Overlay;
 
 use crate::log::LogMap;
 
+pub use append::{append_blocks, commit_blocks};
 pub use policy::{BadCommit, RecoverPolicy, RecoveryReport, ScanEnd};
 pub use super_block::{clear_errno, read_super, verify_super};
 
@@ -28,7 +30,7 @@ pub use super_block::{clear_errno, read_super, verify_super};
 ///
 /// Units:  `bs` is the file system's block size, which must be the log's.
 /// Errors: those of both. Blocks may have been replayed before an error is found, as a kernel does.
-/// Crash:  the overlay is the caller's: it must reach the device before the superblock's page does.
+/// Crash:  stages as the kernel's: what was replayed, then the superblock of the empty log.
 /// Source: `jbd2_journal_load`.
 pub fn recover(
     dev: &Overlay<'_>,
@@ -37,6 +39,7 @@ pub fn recover(
     policy: &RecoverPolicy,
 ) -> FsResult<RecoveryReport> {
     let report = replay_log(dev, log, bs, policy, &|_, _| true)?;
+    dev.barrier();
     end_recovery(dev, log, bs, policy, &report)?;
     Ok(report)
 }
@@ -97,6 +100,8 @@ pub fn replay_log(
 /// What follows the passes, and the replay of fast commits, which is not the journal's: refuses a
 /// log with a wrong commit record, or marks it empty, as `policy` says.
 ///
+/// Crash:  a [barrier](Overlay::barrier) must be between what was replayed and this, as the kernel
+///         syncs and flushes before it resets the log; the caller sets it, and one behind.
 /// Errors: `Corrupt`, naming the transaction, under [`BadCommit::Refuse`].
 /// Source: `jbd2_journal_load`, after `jbd2_journal_recover`.
 pub fn end_recovery(

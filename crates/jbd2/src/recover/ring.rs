@@ -35,25 +35,25 @@ impl<'a, 'b> Ring<'a, 'b> {
         sb: &SuperBlock,
         may_read: MayRead<'a>,
     ) -> FsResult<Ring<'a, 'b>> {
-        let (first, total) = (sb.first.get(), sb.maxlen.get());
-        let fc = sb.fast_commit_blocks();
-        let mut last = total;
-        let mut fast_commit = None;
-        if fc != 0 && total.saturating_sub(fc) >= disk::LOG_BLOCKS_MIN {
-            last = total - fc;
-            // The kernel leaves the block at `last` unused: its area starts one later.
-            fast_commit = Some((last + 1, fc - 1));
-        }
-        if first >= last {
-            return Err(FsError::corrupt(
-                "jbd2 superblock",
-                "s_num_fc_blks",
-                0,
-                u64::from(fc),
-                "room for a log before the fast-commit area",
-            ));
-        }
+        let ((first, last), fc, total) =
+            (Ring::bounds(sb)?, sb.fast_commit_blocks(), sb.maxlen.get());
+        // The kernel leaves the block at `last` unused: its area starts one later.
+        let fast_commit = (last < total).then(|| (last + 1, fc - 1));
         Ok(Ring { dev, log, bs, format: Format::of(sb), first, last, total, fast_commit, may_read })
+    }
+
+    /// First block of the ring, and the block after its last.
+    ///
+    /// Errors: `Corrupt` for a fast-commit area that leaves no room.
+    pub fn bounds(sb: &SuperBlock) -> FsResult<(u32, u32)> {
+        let (first, total, fc) = (sb.first.get(), sb.maxlen.get(), sb.fast_commit_blocks());
+        let has_area = fc != 0 && total.saturating_sub(fc) >= disk::LOG_BLOCKS_MIN;
+        let last = if has_area { total - fc } else { total };
+        if first < last {
+            return Ok((first, last));
+        }
+        let expected = "room for a log before the fast-commit area";
+        Err(FsError::corrupt("jbd2 superblock", "s_num_fc_blks", 0, u64::from(fc), expected))
     }
 
     pub fn byte(&self, log: u32) -> Option<u64> {

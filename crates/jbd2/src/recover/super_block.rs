@@ -114,7 +114,13 @@ pub fn clear_errno(dev: &Overlay<'_>, log: &LogMap, bs: BlockSize) -> FsResult<(
     write_super(dev, log, bs, sb)
 }
 
-fn write_super(dev: &Overlay<'_>, log: &LogMap, bs: BlockSize, mut sb: SuperBlock) -> FsResult<()> {
+/// Writes the superblock, sealed.
+pub(super) fn write_super(
+    dev: &Overlay<'_>,
+    log: &LogMap,
+    bs: BlockSize,
+    mut sb: SuperBlock,
+) -> FsResult<()> {
     if Format::of(&sb).csum_v2or3() {
         sb.checksum = U32::new(sb.checksum_now());
     }

@@ -8,7 +8,7 @@ use wp_base::event::{Flags, Op};
 use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_crash::{Entry, History};
 use wp_medium::{Medium, MediumView, Slice};
-use wp_vfs::{BlockMap, FsEntry, Options};
+use wp_vfs::{BlockMap, FsEntry, Options, RecoveryPlan};
 
 use super::play::Played;
 
@@ -62,9 +62,9 @@ impl Cut<'_> {
             self.history.units[*n as usize].apply(&mut medium);
         }
         let start = self.played.partition.0 / SECTOR_BYTES;
-        let writes = (self.fs.0.recover)(&self.view(medium.clone()), self.fs.1).ok()?;
-        for (at, slice) in writes {
-            medium.write(Sector(at.0 + start), &slice);
+        let plan = (self.fs.0.recover)(&self.view(medium.clone()), self.fs.1).ok()?;
+        for (at, slice) in plan.writes() {
+            medium.write(Sector(at.0 + start), slice);
         }
         (self.fs.0.blocks)(&self.view(medium)).ok()
     }
@@ -226,7 +226,7 @@ impl Cut<'_> {
     }
 
     /// What recovery writes over the image. Errors: the mount's.
-    pub fn recovered(&self) -> wp_base::FsResult<Vec<(Sector, Slice)>> {
+    pub fn recovered(&self) -> wp_base::FsResult<RecoveryPlan> {
         (self.fs.0.recover)(&self.view(self.medium()), self.fs.1)
     }
 }

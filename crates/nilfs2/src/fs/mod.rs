@@ -31,7 +31,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Sector, Span};
 use wp_block::{Bio, Partition};
-use wp_medium::{MediumView, Overlay, Slice, View};
+use wp_medium::{MediumView, Overlay, View};
 use wp_rt::{Lock, LockGuard, OwnedLockGuard, Rt};
 
 use crate::disk::{Geometry, Inode};
@@ -322,14 +322,9 @@ impl Nilfs {
 async fn replay(part: &Partition, now: u64) -> FsResult<()> {
     let view = contents(part);
     let overlay = Overlay::new(&view);
-    let last = recover(&overlay, &RecoverOptions { now })?.last;
-    let page = |at: u64| at / 4096;
-    let (ends, logs): (Vec<_>, Vec<_>) = overlay
-        .writes()
-        .into_iter()
-        .partition(|(at, _)| last.iter().any(|l| page(*l) == page(at.bytes())));
-    let mut ends: Vec<(Sector, Slice)> = ends;
-    ends.sort_by_key(|(at, _)| last.iter().position(|l| page(*l) == page(at.bytes())));
+    let has_logs = recover(&overlay, &RecoverOptions { now })?.blocks > 0;
+    let mut ends = overlay.staged_writes();
+    let logs = if has_logs { ends.remove(0) } else { Vec::new() };
     let sent: Vec<_> = logs
         .into_iter()
         .map(|(at, what)| part.send(Bio::write(at, vec![what], Flags::SYNC)))
@@ -337,7 +332,7 @@ async fn replay(part: &Partition, now: u64) -> FsResult<()> {
     for bio in sent {
         bio.wait().await.map_err(|_| FsError::Io)?;
     }
-    for (at, what) in ends {
+    for (at, what) in ends.into_iter().flatten() {
         let flags = Flags::SYNC | Flags::PREFLUSH | Flags::FUA;
         part.submit_wait(Bio::write(at, vec![what], flags)).await.map_err(|_| FsError::Io)?;
     }

@@ -50,9 +50,6 @@ pub struct Recovery {
     pub blocks: u64,
     /// The files that they belong to, in order of their first.
     pub files: Vec<u64>,
-    /// Byte addresses of what is written when everything else is durable, in that order: super
-    /// blocks, and the block that no longer starts a log.
-    pub last: Vec<u64>,
 }
 
 impl fmt::Display for Recovery {
@@ -126,10 +123,12 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
             dev.write_at(tip.g.byte_of(block), bytes)?;
         }
     }
-    supers.write(dev, options.now, &mut out.last)?;
+    // Logs before the super block that leads to them, and that before old logs are forgotten.
+    dev.barrier();
+    supers.write(dev, options.now)?;
     if let Some(block) = zeroed {
         dev.write_at(tip.g.byte_of(block), &vec![0; tip.g.block_bytes()])?;
-        out.last.push(tip.g.byte_of(block));
+        dev.barrier();
     }
     Ok(out)
 }
@@ -263,13 +262,13 @@ impl Supers {
 
     /// Writes what changed; the copies are both written where they name the same checkpoint.
     /// `nilfs_cleanup_super`.
-    fn write(&mut self, dev: &Overlay<'_>, now: u64, last: &mut Vec<u64>) -> FsResult<()> {
+    fn write(&mut self, dev: &Overlay<'_>, now: u64) -> FsResult<()> {
         let second_at = SuperBlock::second_at(dev.len_bytes());
         let place = |is_second| if is_second { second_at } else { SuperBlock::AT };
         self.current.wtime = now.into();
         self.current.sum = self.current.right_sum().unwrap_or(0).into();
         dev.write_at(place(self.is_second), self.current.as_bytes())?;
-        last.push(place(self.is_second));
+        dev.barrier();
         if let Some(other) = &mut self.other
             && other.last_cno == self.current.last_cno
         {
@@ -277,7 +276,7 @@ impl Supers {
             other.wtime = now.into();
             other.sum = other.right_sum().unwrap_or(0).into();
             dev.write_at(place(!self.is_second), other.as_bytes())?;
-            last.push(place(!self.is_second));
+            dev.barrier();
         }
         Ok(())
     }

@@ -16,7 +16,6 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
     let image = Image::open(overlay)?;
     let mut out = Survey { did: recovery.to_string(), ..Survey::default() };
     out.counts.push(("blocks_salvaged", recovery.blocks));
-    out.last = recovery.last.iter().map(|at| at / 4096).collect();
     let mut seen = std::collections::BTreeSet::from([ino::ROOT]);
     let mut dirs = vec![(String::new(), ino::ROOT)];
     while let Some((path, number)) = dirs.pop() {

@@ -284,7 +284,9 @@ impl State<'_> {
             write(dev, start + n, block)?;
         }
         let last = start + 1 + payload + blocks;
+        dev.barrier();
         write(dev, last, &cp.block(0))?;
+        dev.barrier();
         Ok(last)
     }
 }
