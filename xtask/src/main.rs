@@ -11,6 +11,7 @@ mod repo;
 mod scan;
 mod tests;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -28,7 +29,10 @@ usage: cargo xtask <command>
   pgo [ARGUMENTS]    the bench `fs`, built with a profile of itself, run with the arguments
                      (`--fs ext4 --only create_write`)
   test [ARGUMENTS]   all tests, as many programs of them at once as there are processors;
-                     arguments are cargo test's (--lib, -p CRATE, --locked)";
+                     arguments are cargo test's (--lib, -p CRATE, --locked)
+  torture [--seconds N] [--seed S] [--kind K] [--binary F]
+                     hostile inputs for the program: damaged images, texts, arguments, clients,
+                     signals, full disks; problems and their inputs in target/torture";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ["dist", "--binary", binary] => dist::run(Some(binary)),
         ["pgo", arguments @ ..] => pgo::run(arguments),
         ["test", selection @ ..] => tests::run(selection),
+        ["torture", options @ ..] => torture::command(options),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
