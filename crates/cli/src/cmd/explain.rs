@@ -8,7 +8,7 @@ use wp_report::draw;
 use wp_report::run::{Call, SYNCS, Seen, WHOLE, WRITES};
 use wp_report::{explain, flow, summary};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -79,7 +79,7 @@ fn flow_of(a: &Args, seen: &Seen<'_>, call: Call) -> (Value, String) {
         "svg" => draw::svg(&flow),
         _ => return (flow.json(), flow.text()),
     };
-    (json!({ "schema": "writepath.flow/1", (a.to.as_str()): text }), text)
+    (json!({ "schema": "writepath.flow/1", "calls": 1, (a.to.as_str()): text }), text)
 }
 
 /// Runs the verb.
@@ -94,6 +94,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     };
     let seen = Seen::new(recorded.run());
     let names = names(a, &seen);
+    let calls = seen.calls(&names).len();
+    if calls == 0 {
+        let what = format!("{}: no call of {} is recorded", a.run.display(), names.join(", "));
+        let help = "run it again without --no-events; --call names other calls";
+        return out.fail(Exit::Usage, "calls", &what, help);
+    }
     if a.summary {
         let found = summary::summary(&seen, &seen.calls(&names));
         return out.result(&found.json(), &found.text());
@@ -112,8 +118,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     match (done, &a.out) {
         (Ok((_, text)), Some(file)) => match std::fs::write(file, &text) {
             Ok(()) => {
-                let doc =
-                    json!({ "schema": "writepath.flow/1", "file": file, "bytes": text.len() });
+                let doc = json!({ "schema": "writepath.flow/1", "calls": 1, "file": path(file),
+                    "bytes": text.len() });
                 out.result(&doc, &format!("{} bytes in {}\n", text.len(), file.display()))
             }
             Err(e) => out.host_error(file, &e),

@@ -10,7 +10,7 @@ use wp_lab::registry;
 use wp_medium::Sound;
 use wp_vfs::{Fault, Options};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -66,7 +66,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         writeln!(text, "  and {} more", report.left_out).expect("a string takes it");
     }
     let doc = json!({
-        "schema": "writepath.fsck/1", "image": a.image, "fs": fs.name, "clean": report.is_clean,
+        "schema": "writepath.fsck/1", "image": path(&a.image), "fs": fs.name,
+        "clean": report.is_clean,
         "recovered": report.recovered, "left_out": report.left_out,
         "findings": report.faults.iter().map(fault_json).collect::<Vec<_>>(),
     });

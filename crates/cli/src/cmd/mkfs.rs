@@ -7,7 +7,7 @@ use serde_json::json;
 use wp_base::{FsError, Sector};
 use wp_vfs::{FsEntry, Options};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.host_error(&a.image, &e);
     }
     let doc = json!({
-        "schema": "writepath.mkfs/1", "fs": fs.name, "image": a.image, "size_bytes": bytes,
+        "schema": "writepath.mkfs/1", "fs": fs.name, "image": path(&a.image), "size_bytes": bytes,
     });
     out.result(&doc, &format!("{}: {} of {bytes} bytes\n", a.image.display(), fs.name))
 }

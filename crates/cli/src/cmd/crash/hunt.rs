@@ -14,7 +14,7 @@ use wp_lab::crash::{
 };
 
 use super::{Args, least, limit, report};
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, stderr};
 
 /// A campaign file is written at most so often.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
@@ -90,10 +90,10 @@ impl Hunt<'_> {
         if self.live {
             let here = done.saturating_sub(self.before.0).max(1);
             let left = self.start.elapsed().as_secs_f64() * (all - done) as f64 / here as f64;
-            eprint!(
+            stderr(format_args!(
                 "\r{done} of {all} programs, {} states, {} recoveries; {left:.0} s left   ",
                 f.totals.raw, f.totals.distinct
-            );
+            ));
         }
         if let Some(path) = &self.a.state_file {
             let mut saved = self.saved.lock().unwrap_or_else(|e| e.into_inner());
@@ -162,7 +162,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         &Watch { step: &|f, new| hunt.step(f, new), abandon: &|| stop.load(Ordering::SeqCst) },
     );
     if hunt.live {
-        eprint!("\r{:<78}\r", "");
+        stderr(format_args!("\r{:<78}\r", ""));
     }
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &a.state_file {

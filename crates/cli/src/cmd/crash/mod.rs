@@ -349,14 +349,9 @@ fn limit(a: &Args, out: &Out) -> Result<Option<Duration>, ExitCode> {
 
 /// Time from `90s`, `5m`, `2h`.
 fn budget(text: &str) -> Result<Duration, String> {
-    let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_alphabetic()).len());
-    let n: u64 = digits.parse().map_err(|_| format!("budget: `{text}`: write 90s, 5m or 2h"))?;
-    match unit {
-        "" | "s" => Ok(Duration::from_secs(n)),
-        "m" => Ok(Duration::from_secs(60 * n)),
-        "h" => Ok(Duration::from_secs(3600 * n)),
-        _ => Err(format!("budget: `{text}`: write 90s, 5m or 2h")),
-    }
+    wp_base::quantity::nanoseconds(text)
+        .map(Duration::from_nanos)
+        .map_err(|e| format!("budget: {e}"))
 }
 
 /// Runs the verb. Exit 1 if a rule is broken.

@@ -17,7 +17,7 @@ use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
 use wp_serve::{ClockKind, Drive, control};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -167,7 +167,7 @@ fn end(a: &DriveArgs, mut drive: Drive, out: &Out) -> Result<Value, ExitCode> {
         save(&medium, Sector(0), bytes, path).map_err(|e| out.host_error(path, &e))?;
     }
     let mut status = control::status(&drive);
-    status["saved"] = json!(a.save);
+    status["saved"] = json!(a.save.as_deref().map(path));
     Ok(status)
 }
 
