@@ -4,10 +4,13 @@
 //! Invariant: nothing here knows the operating system, a clock, or any other crate of the project.
 
 pub mod crc;
+pub mod csv;
 pub mod error;
 pub mod event;
 pub mod live;
 pub mod phrase;
+pub mod plain;
+pub mod quantity;
 pub mod rng;
 pub mod site;
 pub mod stage;

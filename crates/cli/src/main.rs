@@ -1,15 +1,22 @@
 //! The `writepath` command: argument parsing and printing only.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // They panic where nobody reads: `output`.
+
 mod cmd;
+mod contract;
 #[cfg(test)]
 mod documented;
 mod images;
+mod internal;
 mod output;
 mod outputs;
 mod signals;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
 
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use contract::Contract;
 use output::{Exit, Out};
 
 #[global_allocator]
@@ -96,7 +103,7 @@ enum Verb {
     /// one boot, and what each has lost. Exit code 1 if one has lost something.
     KernelLab(Box<cmd::kernel_lab::Args>),
     /// List what there is: file systems, devices, elevators, workloads, papers, techniques, eras,
-    /// CPU profiles.
+    /// CPU profiles, verbs with their exit codes.
     List(cmd::list::Args),
     /// Manual pages, of the program and of each verb.
     Man(cmd::man::Man),
@@ -104,57 +111,82 @@ enum Verb {
     Completions(cmd::man::Completions),
 }
 
-fn main() -> std::process::ExitCode {
-    wp_lab::memory::keep_freed();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(e) => {
-            // clap's own text goes where it belongs: help to stdout, errors to stderr.
-            let code = if e.use_stderr() { Exit::Usage } else { Exit::Ok };
-            let json = std::env::args().any(|a| a == "--json");
-            if json && e.use_stderr() {
-                return Out::new(true).fail(
-                    Exit::Usage,
-                    "usage",
-                    &e.to_string(),
-                    "writepath --help",
-                );
-            }
-            let printed = e.print();
-            return if printed.is_ok() { code.into() } else { Exit::HostIo.into() };
-        }
-    };
-    let out = Out::new(cli.json);
-    if let Err(e) = signals::install() {
-        out.note(&format!("note: a signal will end this at once ({e})"));
+/// The contract of the verb that was asked for, down to its last subcommand.
+fn contract_of(matches: &ArgMatches) -> Option<&'static Contract> {
+    let mut names = Vec::new();
+    let mut at = matches;
+    while let Some((name, inner)) = at.subcommand() {
+        names.push(name);
+        at = inner;
     }
-    match cli.verb {
-        Verb::Reproduce(a) => cmd::reproduce::run(&a, &out),
-        Verb::Run(a) => cmd::run::run(&a, &out),
-        Verb::Check(a) => cmd::experiment::check(&a, &out),
-        Verb::Merge(a) => cmd::experiment::merge(&a, &out),
-        Verb::Fio(a) => cmd::fio::run(&a, &out),
-        Verb::Filebench(a) => cmd::filebench::run(&a, &out),
-        Verb::Trace(a) => cmd::trace::run(&a, &out),
-        Verb::Explain(a) => cmd::explain::run(&a, &out),
-        Verb::Diff(a) => cmd::diff::run(&a, &out),
-        Verb::Report(a) => cmd::report::run(&a, &out),
-        Verb::Calibrate(a) => cmd::calibrate::run(&a, &out),
-        Verb::Compare(a) => cmd::compare::run(&a, &out),
-        Verb::Device(a) => cmd::device::run(&a, &out),
-        Verb::Kernels(a) => cmd::kernels::run(&a, &out),
-        Verb::Crash(a) => cmd::crash::run(&a, &out),
-        Verb::Matrix(a) => cmd::matrix::run(&a, &out),
-        Verb::Perturb(a) => cmd::perturb::run(&a, &out),
-        Verb::Mkfs(a) => cmd::mkfs::run(&a, &out),
-        Verb::Inspect(a) => cmd::inspect::run(&a, &out),
-        Verb::Fsck(a) => cmd::fsck::run(&a, &out),
-        Verb::Recover(a) => cmd::recover::run(&a, &out),
-        Verb::Replay(a) => cmd::replay::run(&a, &out),
-        Verb::Serve(a) => cmd::serve::run(&a, &out),
-        Verb::KernelLab(a) => cmd::kernel_lab::run(&a, &out),
-        Verb::List(a) => cmd::list::run(&a, &out),
-        Verb::Man(a) => cmd::man::man(&a, Cli::command(), &out),
-        Verb::Completions(a) => cmd::man::completions(&a, Cli::command(), &out),
+    contract::find(&names.join(" "))
+}
+
+fn main() -> ExitCode {
+    wp_lab::memory::keep_freed();
+    // What clap does not understand may be an answer for a program, too.
+    Out::new(std::env::args_os().any(|a| a == "--json"));
+    internal::caught(parsed)
+}
+
+/// Reads the command line, and runs the verb.
+fn parsed() -> ExitCode {
+    let read = Cli::command().try_get_matches().and_then(|m| Ok((Cli::from_arg_matches(&m)?, m)));
+    match read {
+        Ok((cli, matches)) => {
+            let out = Out::of(cli.json, contract_of(&matches));
+            if let Err(e) = signals::install() {
+                out.note(&format!("note: a signal will end this at once ({e})"));
+            }
+            run(cli.verb, &out)
+        }
+        Err(e) if e.use_stderr() => {
+            // As the errors of verbs: what, and the way out. clap's colours stay away.
+            let text = e.render().to_string();
+            let text = text.trim_end().strip_prefix("error: ").unwrap_or(text.trim_end());
+            let (what, help) = text.split_once("\n\n").unwrap_or((text, ""));
+            let help = if help.is_empty() { "writepath --help" } else { help };
+            Out::of_this_process().fail(Exit::Usage, "usage", what, help)
+        }
+        Err(help) => output::help(&help.render().to_string()),
+    }
+}
+
+/// All that clap knows of the program.
+fn built() -> clap::Command {
+    let mut program = Cli::command();
+    program.build();
+    program
+}
+
+fn run(verb: Verb, out: &Out) -> ExitCode {
+    match verb {
+        Verb::Reproduce(a) => cmd::reproduce::run(&a, out),
+        Verb::Run(a) => cmd::run::run(&a, out),
+        Verb::Check(a) => cmd::experiment::check(&a, out),
+        Verb::Merge(a) => cmd::experiment::merge(&a, out),
+        Verb::Fio(a) => cmd::fio::run(&a, out),
+        Verb::Filebench(a) => cmd::filebench::run(&a, out),
+        Verb::Trace(a) => cmd::trace::run(&a, out),
+        Verb::Explain(a) => cmd::explain::run(&a, out),
+        Verb::Diff(a) => cmd::diff::run(&a, out),
+        Verb::Report(a) => cmd::report::run(&a, out),
+        Verb::Calibrate(a) => cmd::calibrate::run(&a, out),
+        Verb::Compare(a) => cmd::compare::run(&a, out),
+        Verb::Device(a) => cmd::device::run(&a, out),
+        Verb::Kernels(a) => cmd::kernels::run(&a, out),
+        Verb::Crash(a) => cmd::crash::run(&a, out),
+        Verb::Matrix(a) => cmd::matrix::run(&a, out),
+        Verb::Perturb(a) => cmd::perturb::run(&a, out),
+        Verb::Mkfs(a) => cmd::mkfs::run(&a, out),
+        Verb::Inspect(a) => cmd::inspect::run(&a, out),
+        Verb::Fsck(a) => cmd::fsck::run(&a, out),
+        Verb::Recover(a) => cmd::recover::run(&a, out),
+        Verb::Replay(a) => cmd::replay::run(&a, out),
+        Verb::Serve(a) => cmd::serve::run(&a, out),
+        Verb::KernelLab(a) => cmd::kernel_lab::run(&a, out),
+        Verb::List(a) => cmd::list::run(&a, &built(), out),
+        Verb::Man(a) => cmd::man::man(&a, Cli::command(), out),
+        Verb::Completions(a) => cmd::man::completions(&a, Cli::command(), out),
     }
 }

@@ -1,16 +1,22 @@
 //! What is printed and with which exit code.
 //!
 //! Results go to stdout, narration and errors to stderr. With `--json` stdout is one document,
-//! errors too.
+//! errors too; of a stream it is one object a line, and the last line says `ok`.
+//!
+//! Invariants: nothing here panics because stdout or stderr is closed or full. Text has no control
+//!             characters but line feeds and tabs, whatever names it has in it.
+//! Laws:       a verb says yes only with a count of work that is not zero ([`contract`]).
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use wp_base::FsError;
+use wp_base::{FsError, plain};
 use wp_lab::machine::MachineError;
+
+use crate::contract::{self, Contract, Work};
 
 /// Exit codes; `writepath --help` lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +42,41 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// All of them.
+    pub const ALL: [Exit; 9] = [
+        Exit::Ok,
+        Exit::No,
+        Exit::Usage,
+        Exit::Unsupported,
+        Exit::Simulated,
+        Exit::Bug,
+        Exit::NotSame,
+        Exit::HostIo,
+        Exit::Interrupted,
+    ];
+
+    /// The one of a number; of a number that is none of them, a bug.
+    pub fn of(code: u8) -> Exit {
+        Exit::ALL.into_iter().find(|e| *e as u8 == code).unwrap_or(Exit::Bug)
+    }
+
+    /// What it says, whatever the verb.
+    pub fn means(self) -> &'static str {
+        match self {
+            Exit::Ok => "done, and the answer is yes",
+            Exit::No => "the answer is no: a claim not met, a difference, damage found",
+            Exit::Usage => "usage or syntax; nothing to do",
+            Exit::Unsupported => "an unsupported feature",
+            Exit::Simulated => "a simulated error that was not expected",
+            Exit::Bug => "a bug of Writepath",
+            Exit::NotSame => "the same again was not the same",
+            Exit::HostIo => "the host's I/O failed",
+            Exit::Interrupted => "interrupted; what is done is kept",
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(e: Exit) -> ExitCode {
         match e {
@@ -58,7 +99,7 @@ impl Live {
     /// So far it is now.
     pub fn say(&self, text: std::fmt::Arguments) {
         if self.0 {
-            eprint!("\r{:<78.78}", text.to_string());
+            stderr(format_args!("\r{:<78.78}", plain::name(&text.to_string())));
         }
     }
 }
@@ -66,25 +107,55 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         if self.0 {
-            eprint!("\r{:<78}\r", "");
+            stderr(format_args!("\r{:<78}\r", ""));
         }
     }
 }
 
+/// Writes to stderr as it is, with no line feed. Nobody has to listen: a closed or full stderr
+/// changes neither what is done nor the exit code.
+pub fn stderr(text: std::fmt::Arguments) {
+    let mut to = std::io::stderr().lock();
+    drop(to.write_fmt(text).and_then(|()| to.flush()));
+}
+
+/// Is stdout to be JSON, and has the answer been written? For the words of an end that comes from
+/// outside of a verb: an interrupt, a panic.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+static IS_ANSWERED: AtomicBool = AtomicBool::new(false);
+static IS_STREAM: AtomicBool = AtomicBool::new(false);
+
 /// How to print.
 pub struct Out {
     json: bool,
+    contract: Option<&'static Contract>,
 }
 
 impl Out {
     /// As text, or as JSON.
     pub fn new(json: bool) -> Out {
-        Out { json }
+        IS_JSON.store(json, Ordering::SeqCst);
+        Out { json, contract: None }
+    }
+
+    /// Of a verb: what it must have done to say yes.
+    pub fn of(json: bool, contract: Option<&'static Contract>) -> Out {
+        Out { contract, ..Out::new(json) }
+    }
+
+    /// As whatever the command asked for, for an end that comes from outside of a verb.
+    pub fn of_this_process() -> Out {
+        Out { json: IS_JSON.load(Ordering::SeqCst), contract: None }
+    }
+
+    /// Has the answer been written?
+    pub fn is_answered() -> bool {
+        IS_ANSWERED.load(Ordering::SeqCst)
     }
 
     /// A line of narration.
     pub fn note(&self, text: &str) {
-        eprintln!("{text}");
+        stderr(format_args!("{}\n", plain::lines(text)));
     }
 
     /// A flag that an interrupt sets; see [`crate::signals`].
@@ -99,29 +170,53 @@ impl Out {
 
     /// The result with an exit code of its own.
     pub fn answer(&self, exit: Exit, document: &Value, text: &str) -> ExitCode {
-        let mut stdout = std::io::stdout().lock();
-        let written = if self.json {
-            let mut doc = document.clone();
-            if let Value::Object(map) = &mut doc {
-                map.entry("ok").or_insert(Value::Bool(exit == Exit::Ok));
-            }
-            serde_json::to_writer_pretty(&mut stdout, &doc)
-                .map_err(std::io::Error::from)
-                .and_then(|()| writeln!(stdout))
-        } else {
-            stdout.write_all(text.as_bytes())
-        };
-        match written {
-            Ok(()) => exit.into(),
-            // Whoever reads us has had enough (`| head`).
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => exit.into(),
-            Err(_) => Exit::HostIo.into(),
+        debug_assert!(!Out::is_answered(), "one command has one answer");
+        if let Some(c) = self.contract {
+            debug_assert!(c.allows(exit), "{} does not end with {}", c.verb, exit as u8);
         }
+        let document = match self.worked(exit, document) {
+            Ok(document) => document,
+            Err(code) => return code,
+        };
+        let bytes = match self.json {
+            false => plain::lines(text).into_owned().into_bytes(),
+            true if IS_STREAM.load(Ordering::SeqCst) => format!("{document}\n").into_bytes(),
+            true => format!("{document:#}\n").into_bytes(),
+        };
+        written(exit, &bytes)
+    }
+
+    /// The document with `ok` and with what was done. Errors: it says yes, and nothing was done.
+    fn worked(&self, exit: Exit, document: &Value) -> Result<Value, ExitCode> {
+        let mut document = document.clone();
+        if let Some(Contract { work: Work::Counted { of, at }, .. }) = self.contract
+            && document.get("error").is_none()
+        {
+            let count = contract::count(&document, at);
+            match (exit, count) {
+                (Exit::Ok, None) => {
+                    let what =
+                        format!("internal: the answer does not say how many {of} it is about");
+                    return Err(self.fail(Exit::Bug, "internal", &what, contract::REPORT));
+                }
+                (Exit::Ok, Some(0)) => {
+                    let what = format!("nothing was done: 0 {of}");
+                    return Err(self.fail(Exit::Usage, "nothing", &what, contract::NOTHING));
+                }
+                (_, Some(n)) => document["work"] = json!({ "of": of, "count": n }),
+                (_, None) => {}
+            }
+        }
+        if let Value::Object(map) = &mut document {
+            map.insert("ok".to_owned(), Value::Bool(exit == Exit::Ok));
+        }
+        Ok(document)
     }
 
     /// One line of a stream of JSON objects, at once. Without `--json`: nothing.
     pub fn line(&self, document: &Value) {
         if self.json {
+            IS_STREAM.store(true, Ordering::SeqCst);
             let mut stdout = std::io::stdout().lock();
             // Whoever reads us may have had enough; the end of the stream is told by the last.
             drop(writeln!(stdout, "{document}").and_then(|()| stdout.flush()));
@@ -130,15 +225,8 @@ impl Out {
 
     /// The result of a stream: `text` for people, with `--json` the last line.
     pub fn last_line(&self, exit: Exit, document: &Value, text: &str) -> ExitCode {
-        if !self.json {
-            return self.answer(exit, document, text);
-        }
-        let mut document = document.clone();
-        if let Value::Object(map) = &mut document {
-            map.insert("ok".to_owned(), Value::Bool(exit == Exit::Ok));
-        }
-        self.line(&document);
-        exit.into()
+        IS_STREAM.store(true, Ordering::SeqCst);
+        self.answer(exit, document, text)
     }
 
     /// One clear error: what, and the way out.
@@ -150,10 +238,12 @@ impl Out {
             });
             return self.answer(exit, &doc, "");
         }
-        eprintln!("error: {message}");
+        debug_assert!(!Out::is_answered(), "one command has one answer: {message}");
+        stderr(format_args!("error: {}\n", plain::lines(message)));
         if !help.is_empty() {
-            eprintln!("help: {help}");
+            stderr(format_args!("help: {}\n", plain::lines(help)));
         }
+        IS_ANSWERED.store(true, Ordering::SeqCst);
         exit.into()
     }
 
@@ -195,6 +285,13 @@ impl Out {
                 what,
                 "`writepath list` shows names and parameters",
             ),
+            // What does not fit is a matter of what was asked for.
+            MachineError::Fs { during: "mkfs", error: FsError::NoSpace } => self.fail(
+                Exit::Usage,
+                "too-small",
+                "mkfs: the device or partition is too small for the file system",
+                "a larger one: --device NAME,capacity_bytes=N, --partition-size or --size",
+            ),
             MachineError::Fs { during, error } => self.fs_error(during, error),
             MachineError::Stall(what) => self.fail(
                 Exit::Bug,
@@ -207,6 +304,32 @@ impl Out {
 
     /// An error of the host about a file.
     pub fn host_error(&self, path: &std::path::Path, e: &std::io::Error) -> ExitCode {
-        self.fail(Exit::HostIo, "host-io", &format!("{}: {e}", path.display()), "")
+        let name = path.display().to_string();
+        self.fail(Exit::HostIo, "host-io", &format!("{}: {e}", plain::name(&name)), "")
     }
+}
+
+/// Writes the answer to stdout.
+fn written(exit: Exit, bytes: &[u8]) -> ExitCode {
+    IS_ANSWERED.store(true, Ordering::SeqCst);
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => exit.into(),
+        // Whoever reads us has had enough (`| head`).
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => exit.into(),
+        Err(e) => {
+            stderr(format_args!("error: stdout: {e}\n"));
+            Exit::HostIo.into()
+        }
+    }
+}
+
+/// A path for a document. JSON is Unicode: bytes of a name that are none become U+FFFD, as in text.
+pub fn path(path: &std::path::Path) -> Value {
+    Value::String(path.to_string_lossy().into_owned())
+}
+
+/// What `--help` and `--version` print.
+pub fn help(text: &str) -> ExitCode {
+    written(Exit::Ok, text.as_bytes())
 }

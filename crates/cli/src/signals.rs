@@ -8,13 +8,15 @@
 //!             3. the exit code is 128 + the number of the first signal;
 //!             4. a SIGHUP that is ignored when the program starts (nohup) stays ignored.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wp_lab::host::leftover;
+
+use crate::output::{Exit, Out, stderr};
 
 /// The first signal; 0: none.
 static FIRST: AtomicI32 = AtomicI32::new(0);
@@ -37,14 +39,34 @@ fn take(signal: i32) {
     let first = FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
     match FLAG.get() {
         Some(flag) if !flag.swap(true, Ordering::SeqCst) => {
-            // The terminal may be gone: nobody needs the line then.
-            let line = "\nstopping when what is under way is done; again: at once";
-            drop(writeln!(std::io::stderr(), "{line}"));
+            stderr(format_args!("\nstopping when the current step is done; again: at once\n"));
         }
         _ => {
             leftover::end_all();
+            answer();
             std::process::exit(128 + first.err().unwrap_or(signal));
         }
+    }
+}
+
+/// How long the last words may take: whoever reads them may have stopped reading.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// Says that the command was ended, as one document with `--json`, if it has not answered.
+fn answer() {
+    if Out::is_answered() {
+        return;
+    }
+    let (said, wait) = std::sync::mpsc::channel();
+    // Another thread: the one that was interrupted may hold stdout.
+    let say = move || {
+        let out = Out::of_this_process();
+        out.fail(Exit::Interrupted, "interrupted", "interrupted: the command ended at once", "");
+        // Who waits has a limit, and may be gone.
+        let _ = said.send(());
+    };
+    if std::thread::Builder::new().name("last words".to_owned()).spawn(say).is_ok() {
+        let _ = wait.recv_timeout(LAST_WORDS);
     }
 }
 

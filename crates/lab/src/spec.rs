@@ -1,5 +1,6 @@
 //! What is put on a command line in one word: a file system or device with its options, a size.
 
+use wp_base::quantity;
 use wp_vfs::{FsEntry, Options};
 
 use crate::device_file::{self, Number};
@@ -69,20 +70,7 @@ pub fn base(text: &str) -> Result<Base, String> {
     Ok((name, numbers, replaced))
 }
 
-/// Bytes from `64M`, `29GiB`, `4096`.
+/// Bytes from `64M`, `29GiB`, `4096`. Errors: as [`quantity::bytes`].
 pub fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let n: u64 =
-        digits.parse().map_err(|_| format!("`{text}` is not a size; write 4096, 64M or 29GiB"))?;
-    let unit =
-        match text[digits.len()..].to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i')
-        {
-            "" => 1,
-            "k" => 1 << 10,
-            "m" => 1 << 20,
-            "g" => 1 << 30,
-            "t" => 1u64 << 40,
-            other => return Err(format!("`{other}` is not a unit; use K, M, G or T")),
-        };
-    n.checked_mul(unit).ok_or_else(|| format!("`{text}` is too large"))
+    quantity::bytes(text)
 }

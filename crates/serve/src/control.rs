@@ -50,6 +50,8 @@ pub enum Verb {
         seed: u64,
         /// How much of what is in doubt.
         keep: Keep,
+        /// Were `seed` or `keep` given, which a drive that is not frozen has no use for?
+        of_cut: bool,
     },
     /// The server ends.
     Quit,
@@ -83,12 +85,14 @@ impl Command {
         let mut words = line.split_whitespace();
         let verb = words.next().ok_or(HELP)?;
         let (mut drive, mut seed, mut keep) = (0, 1, Keep::Some);
+        let mut of_cut = false;
         let mut when = When::Now;
         let mut path = None;
         for word in words {
             let number = |text: &str| {
                 text.parse::<u64>().map_err(|_| format!("`{text}` of `{word}` is no number"))
             };
+            of_cut |= word.starts_with("seed=") || word.starts_with("keep=");
             match (verb, word.split_once('=')) {
                 (_, Some(("drive", n))) => drive = number(n)? as usize,
                 ("thaw" | "save", Some(("seed", n))) => seed = number(n)?,
@@ -113,7 +117,7 @@ impl Command {
             "thaw" => Verb::Thaw { seed, keep },
             "save" => {
                 let path = path.ok_or("save needs a file: `save FILE`")?;
-                Verb::Save { path, seed, keep }
+                Verb::Save { path, seed, keep, of_cut }
             }
             "quit" => Verb::Quit,
             other => return Err(format!("there is no `{other}`; {HELP}")),
@@ -172,8 +176,12 @@ fn one(drive: &mut Drive, now: Time, verb: Verb) -> Result<Value, String> {
         Verb::Thaw { seed, keep } => {
             Ok(json!({ "thawed": drive.thaw(now, seed, keep).map_err(text)? }))
         }
-        Verb::Save { path, seed, keep } => {
+        Verb::Save { path, seed, keep, of_cut } => {
             drive.run_until(now);
+            if of_cut && drive.cut().is_none() {
+                let what = PowerError::NotFrozen;
+                return Err(format!("{what}: `seed` and `keep` choose what a power cut leaves"));
+            }
             let medium = match drive.cut() {
                 Some(_) => drive.state(seed, keep).map_err(text)?.0,
                 None => drive.medium().ok_or("an image file is its own file")?,
@@ -183,7 +191,7 @@ fn one(drive: &mut Drive, now: Time, verb: Verb) -> Result<Value, String> {
             Output::create(&path, Shape::Image, Existing::Refuse)
                 .and_then(|file| save_as(&medium, Sector(0), bytes, file))
                 .map_err(|e| format!("{}: {e}", path.display()))?;
-            Ok(json!({ "saved": path, "bytes": bytes }))
+            Ok(json!({ "saved": path.to_string_lossy(), "bytes": bytes }))
         }
         Verb::Quit => Ok(json!({})),
     }
@@ -229,6 +237,15 @@ mod tests {
         assert_eq!((answer["ok"].clone(), quits), (Value::Bool(false), false));
         let (answer, _) = run(&mut [&mut drive], Time(9), "freeze", Speaker::Guest);
         assert_eq!(answer["cut"]["at_ns"], 9);
+        for how in ["keep=none", "seed=2", "seed=1 keep=some"] {
+            let device = wp_device::find("fixed").unwrap();
+            let device = device.make(&[("capacity_bytes", 1 << 20)]).unwrap();
+            let mut running = Drive::new("fixed", device, Default::default());
+            let line = format!("save /nowhere/image {how}");
+            let (answer, _) = run(&mut [&mut running], Time(0), &line, Speaker::Host);
+            let error = answer["error"].as_str().unwrap_or_default();
+            assert!(error.starts_with("the drive is not frozen"), "{how}: {answer}");
+        }
         let (answer, _) = run(&mut [&mut drive], Time(9), "freeze drive=1", Speaker::Host);
         assert_eq!(answer["error"], "there is no drive 1; there are 1");
     }

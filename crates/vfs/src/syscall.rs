@@ -1,6 +1,7 @@
 //! System calls on a mounted file system.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -106,6 +107,20 @@ struct Inner {
     files: RefCell<OpenFiles>,
     next_fd: Cell<u32>,
     next_call: Cell<u64>,
+    /// Calls that the storage failed: name of the call, errno, how often.
+    failed: RefCell<BTreeMap<(&'static str, &'static str), u64>>,
+}
+
+/// The errno of what no program brings about by itself: the storage has no room, or fails.
+fn storage_errno(e: &FsError) -> Option<&'static str> {
+    match e {
+        FsError::NoSpace => Some("ENOSPC"),
+        FsError::TooBig => Some("EFBIG"),
+        FsError::ReadOnly => Some("EROFS"),
+        FsError::Io => Some("EIO"),
+        FsError::Corrupt(_) => Some("EUCLEAN"),
+        _ => None,
+    }
 }
 
 impl Vfs {
@@ -117,12 +132,24 @@ impl Vfs {
             files: RefCell::default(),
             next_fd: Cell::new(3),
             next_call: Cell::new(0),
+            failed: RefCell::default(),
         }))
     }
 
     /// The file system below.
     pub fn fs(&self) -> &Rc<dyn FileSystem> {
         &self.0.fs
+    }
+
+    /// Calls that were made so far.
+    pub fn calls(&self) -> u64 {
+        self.0.next_call.get()
+    }
+
+    /// Calls so far that failed because the storage has no room or fails: name of the call, errno,
+    /// how often.
+    pub fn failed_calls(&self) -> Vec<(&'static str, &'static str, u64)> {
+        self.0.failed.borrow().iter().map(|((name, errno), n)| (*name, *errno, *n)).collect()
     }
 
     /// The runtime it lives on.
@@ -143,6 +170,9 @@ impl Vfs {
         rt.emit(Class::SYSCALL, || Event::SyscallEnter { name, id, target: target().into() });
         rt.cpu(CpuOp::Syscall, 1).await;
         let out = body.await;
+        if let Some(errno) = out.as_ref().err().and_then(storage_errno) {
+            *self.0.failed.borrow_mut().entry((name, errno)).or_default() += 1;
+        }
         rt.emit(Class::SYSCALL, || Event::SyscallExit {
             name,
             id,

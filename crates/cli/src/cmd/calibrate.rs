@@ -16,7 +16,7 @@ use wp_lab::spec::Base;
 use wp_trace::{Action, File, Format, Request, Requests, Select, Trace, TraceError};
 
 use super::replay::input_files;
-use crate::output::{Exit, Live, Out};
+use crate::output::{Exit, Live, Out, path};
 use crate::outputs;
 
 const FITS: &str = "a string takes everything";
@@ -305,7 +305,8 @@ fn document(a: &Args, c: &Calibrated) -> Value {
     json!({
         "schema": "writepath.calibrate/1", "class": a.class, "base": c.file.base.name,
         "loads": loads, "fitted": half(false), "held_out": half(true), "numbers": numbers,
-        "not_used": refused, "runs": c.runs, "interrupted": c.interrupted,
-        "device": c.file.text(), "out": a.out,
+        "not_used": refused, "fitted_loads": summary(&c.judged, false).map_or(0, |(_, _, n)| n),
+        "runs": c.runs, "interrupted": c.interrupted,
+        "device": c.file.text(), "out": a.out.as_deref().map(path),
     })
 }

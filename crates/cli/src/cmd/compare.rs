@@ -14,7 +14,7 @@ use wp_trace::compare::{
 use wp_trace::{Action, File, Format, Request, Requests, Select, Trace};
 
 use super::replay::{action_of, format_of, input_files, is_stdin};
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 
 const FITS: &str = "a string takes everything";
 /// Kinds of requests that are printed; the document has all.
@@ -77,10 +77,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             return out.fail(Exit::Usage, key, &what, "");
         }
     }
-    let sides = (side(&a.real, a.from.as_ref(), &how, out), side(&a.sim, None, &how, out));
-    let (real, sim) = match sides {
-        (Ok(real), Ok(sim)) => (real, sim),
-        (Err(code), _) | (_, Err(code)) => return code,
+    // One after the other: an error is the answer, and there is one answer.
+    let both = side(&a.real, a.from.as_ref(), &how, out)
+        .and_then(|real| Ok((real, side(&a.sim, None, &how, out)?)));
+    let (real, sim) = match both {
+        Ok(both) => both,
+        Err(code) => return code,
     };
     let found = compare(&real, &sim, a.offset);
     let mut over = found.over(&limits);
@@ -284,8 +286,8 @@ fn document(
         .collect();
     json!({
         "schema": "writepath.compare/1",
-        "real": { "path": a.real, "requests": c.requests[0], "action": actions[0] },
-        "sim": { "path": a.sim, "requests": c.requests[1], "action": actions[1] },
+        "real": { "path": path(&a.real), "requests": c.requests[0], "action": actions[0] },
+        "sim": { "path": path(&a.sim), "requests": c.requests[1], "action": actions[1] },
         "limits": { "max_ks": limits.ks_max, "max_missing": limits.missing_max },
         "over": over,
         "kinds": kinds,

@@ -141,5 +141,6 @@ fn document(found: &Comparison, all: bool) -> Value {
     };
     let points: Vec<Value> =
         if all { found.judged.iter().map(point).collect() } else { Vec::new() };
-    json!({ "schema": "writepath.device/1", "regimes": regimes, "points": points })
+    json!({ "schema": "writepath.device/1", "compared": found.judged.len(), "regimes": regimes,
+        "points": points })
 }

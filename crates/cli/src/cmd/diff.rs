@@ -104,7 +104,17 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let answer = events(&two, a);
     let compared = comparison(&two);
     let exit = if answer.differs() { Exit::No } else { Exit::Ok };
+    let of = |count: fn(&wp_report::diff::Phase) -> usize| answer.phases.iter().map(count).sum();
+    let sides: [usize; 2] = [of(|p| p.a_events), of(|p| p.b_events)];
+    for (n, (name, _)) in sides.iter().zip(&two) {
+        if *n == 0 {
+            let what = format!("{name}: no event of the actions {} is recorded", a.actions);
+            let help = "run it again without --no-events; --actions names other events";
+            return out.fail(Exit::Usage, "events", &what, help);
+        }
+    }
     let mut doc: Value = answer.json();
+    doc["events"] = json!(sides[0] + sides[1]);
     doc["compared"] = json!(compared.json());
     let mut text = compared.text();
     text.push('\n');

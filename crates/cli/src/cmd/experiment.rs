@@ -1,7 +1,7 @@
 //! Experiment files: `run FILE`, `check` and `merge`.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use wp_base::plain;
 use wp_lab::experiment::{
     Checked, Ended, Experiment, Kept, MergeError, Plan, Ready, Row, Shard, claims::Answered,
     is_experiment, load, merge as merge_shards, ready, run_all, table,
@@ -18,7 +19,7 @@ use wp_lab::machine::MachineError;
 use wp_workload::fio::{Diagnostic, Severity};
 
 use super::reproduce;
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path, stderr};
 use crate::outputs;
 
 /// What `run` takes for an experiment file.
@@ -165,14 +166,13 @@ impl Work<'_> {
                     0 => String::new(),
                     n => format!("{:.0} s left, ", seconds * (of - n) as f64 / n as f64),
                 };
-                eprint!("\r\x1b[K[{done}/{of}] {left}{name:.60}");
-                drop(std::io::stderr().flush());
+                stderr(format_args!("\r\x1b[K[{done}/{of}] {left}{:.60}", plain::name(name)));
             }
             !stop.load(Ordering::SeqCst)
         };
         let ended = run_all(self.e, &plan, &progress);
         if live {
-            eprint!("\r\x1b[K");
+            stderr(format_args!("\r\x1b[K"));
         }
         match ended {
             Ok(Ended::Whole(rows)) => Ok(rows),
@@ -214,7 +214,7 @@ fn verify(work: &Work<'_>, kept: &Kept, root: &Path) -> ExitCode {
     };
     let differ = against.compare(root);
     let doc = json!({
-        "schema": "writepath.verify/1", "name": e.name, "runs": e.runs(), "result": dir,
+        "schema": "writepath.verify/1", "name": e.name, "runs": e.runs(), "result": path(&dir),
         "differ": differ,
     });
     if differ.is_empty() {
@@ -241,7 +241,7 @@ fn answer(e: &Experiment, rows: &[Row], ready: &Ready, dir: &Path, out: &Out) ->
     writeln!(text, "\nresult: {}", dir.display()).expect(LINE);
     let mut doc = ready.summary.clone();
     doc["claims"] = json!(ready.claims);
-    doc["result"] = json!(dir);
+    doc["result"] = path(dir);
     let exit = if ready.differs() { Exit::No } else { Exit::Ok };
     out.answer(exit, &doc, &text)
 }

@@ -9,7 +9,7 @@ use wp_report::draw;
 use wp_report::run::{Call, SYNCS, Seen, WHOLE, WRITES};
 use wp_report::{explain, flow, summary};
 
-use crate::output::{Exit, Out};
+use crate::output::{self, Exit, Out};
 use crate::outputs;
 
 /// Arguments.
@@ -81,7 +81,7 @@ fn flow_of(a: &Args, seen: &Seen<'_>, call: Call) -> (Value, String) {
         "svg" => draw::svg(&flow),
         _ => return (flow.json(), flow.text()),
     };
-    (json!({ "schema": "writepath.flow/1", (a.to.as_str()): text }), text)
+    (json!({ "schema": "writepath.flow/1", "calls": 1, (a.to.as_str()): text }), text)
 }
 
 /// Runs the verb.
@@ -98,6 +98,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     };
     let seen = Seen::new(recorded.run());
     let names = names(a, &seen);
+    let calls = seen.calls(&names).len();
+    if calls == 0 {
+        let what = format!("{}: no call of {} is recorded", a.run.display(), names.join(", "));
+        let help = "run it again without --no-events; --call names other calls";
+        return out.fail(Exit::Usage, "calls", &what, help);
+    }
     if a.summary {
         let found = summary::summary(&seen, &seen.calls(&names));
         return out.result(&found.json(), &found.text());
@@ -119,7 +125,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             if let Err(code) = outputs::finish(file, text.as_bytes(), out) {
                 return code;
             }
-            let doc = json!({ "schema": "writepath.flow/1", "file": path, "bytes": text.len() });
+            let doc = json!({ "schema": "writepath.flow/1", "calls": 1, "file": output::path(&path),
+                "bytes": text.len() });
             out.result(&doc, &format!("{} bytes in {}\n", text.len(), path.display()))
         }
         (Ok((doc, text)), None) => out.result(&doc, &text),

@@ -11,7 +11,7 @@ use wp_medium::Sound;
 use wp_vfs::Fault;
 
 use crate::images::recovery_options;
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -67,7 +67,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         writeln!(text, "  and {} more", report.left_out).expect("a string takes it");
     }
     let doc = json!({
-        "schema": "writepath.fsck/1", "image": a.image, "fs": fs.name, "clean": report.is_clean,
+        "schema": "writepath.fsck/1", "image": path(&a.image), "fs": fs.name,
+        "clean": report.is_clean,
         "recovered": report.recovered, "left_out": report.left_out,
         "findings": report.faults.iter().map(fault_json).collect::<Vec<_>>(),
     });

@@ -88,6 +88,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let exit = match (stop.load(Ordering::SeqCst), found.different.is_empty()) {
         (true, _) => Exit::Interrupted,
         (_, false) => Exit::No,
+        _ if !found.not_played.is_empty() => Exit::Simulated,
         _ => Exit::Ok,
     };
     out.answer(exit, &document(&found), &text(a, &found, seconds))

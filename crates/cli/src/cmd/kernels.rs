@@ -279,7 +279,8 @@ fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
         Err(e) => return out.machine_error(&e),
     };
     let exit = if report.findings.is_empty() { Exit::Ok } else { Exit::No };
-    let doc = json!({ "schema": "writepath.kernels.waits/1", "report": report });
+    let calls: usize = report.configs.iter().map(|c| c.calls.len()).sum();
+    let doc = json!({ "schema": "writepath.kernels.waits/1", "calls": calls, "report": report });
     out.answer(exit, &doc, &text(&report, a.all))
 }
 
@@ -503,7 +504,8 @@ fn random_report(
         writeln!(t, "\nsmallest that differs, on {config}:\n{program}").expect(line);
         smallest.push(json!({ "config": config, "program": program.to_string() }));
     }
-    let doc = json!({ "schema": "writepath.kernels.random/1", "configs": rows,
+    let doc = json!({ "schema": "writepath.kernels.random/1", "programs": sum[1] + sum[2],
+        "configs": rows,
         "differing": differing, "findings": findings, "smallest": smallest });
     let exit = match (stopped, findings.is_empty()) {
         (true, _) => Exit::Interrupted,

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use clap::Command;
 use serde_json::{Value, json};
 use wp_device::{DeviceEntry, Param};
 use wp_lab::claims::{Claims, PaperValue, Pins};
@@ -15,15 +16,16 @@ use crate::output::{Exit, Out};
 #[derive(clap::Args)]
 pub struct Args {
     /// fs, devices, elevators, workloads, papers, claims (of the papers, with the verdict that is
-    /// pinned for each), techniques, eras, cpus or sites (steps that `crash --mutate` leaves out).
+    /// pinned for each), techniques, eras, cpus, sites (steps that `crash --mutate` leaves out) or
+    /// verbs (what each must have done to answer yes, its exit codes and options).
     what: String,
     /// One entry alone: `list fs ext4`; of devices also the file of one's own (my.toml); of claims
     /// those of a paper; of sites those that begin so; of eras the rules of a kernel version.
     name: Option<String>,
 }
 
-/// Runs the verb.
-pub fn run(a: &Args, out: &Out) -> ExitCode {
+/// Runs the verb. `program`: what clap knows of all verbs.
+pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
     let name = a.name.as_deref();
     let listed = match a.what.as_str() {
         "fs" => fs(name),
@@ -48,14 +50,16 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             }
         },
         "cpus" => cpus(name),
-        "techniques" => super::techniques::list(),
+        "techniques" => super::techniques::list(name),
         "sites" => super::mutate::list(name),
+        "verbs" => super::verbs::list(program, name),
         other => {
             return out.fail(
                 Exit::Usage,
                 "what",
                 &format!("there is no list of `{other}`"),
-                "fs, devices, elevators, workloads, papers, claims, techniques, eras, cpus, sites",
+                "fs, devices, elevators, workloads, papers, claims, techniques, eras, cpus, sites, \
+                 verbs",
             );
         }
     };
@@ -64,7 +68,9 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let message = format!("`{name}` is not in the list of {what}");
         return out.fail(Exit::Usage, "name", &message, &format!("see `writepath list {what}`"));
     }
-    out.result(&json!({ "schema": "writepath.list/1", a.what.as_str(): listed.0 }), &listed.1)
+    let count = listed.0.as_array().map_or(0, Vec::len);
+    let doc = json!({ "schema": "writepath.list/1", "count": count, a.what.as_str(): listed.0 });
+    out.result(&doc, &listed.1)
 }
 
 /// Is an entry of this name wanted?

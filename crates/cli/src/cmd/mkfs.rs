@@ -8,7 +8,7 @@ use wp_base::{FsError, Sector};
 use wp_lab::host::Shape;
 use wp_vfs::{FsEntry, Options};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 use crate::outputs;
 
 /// Arguments.
@@ -52,7 +52,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.host_error(&a.image, &e);
     }
     let doc = json!({
-        "schema": "writepath.mkfs/1", "fs": fs.name, "image": a.image, "size_bytes": bytes,
+        "schema": "writepath.mkfs/1", "fs": fs.name, "image": path(&a.image), "size_bytes": bytes,
     });
     out.result(&doc, &format!("{}: {} of {bytes} bytes\n", a.image.display(), fs.name))
 }

@@ -30,6 +30,7 @@ pub mod serve;
 pub mod techniques;
 pub mod today;
 pub mod trace;
+pub mod verbs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

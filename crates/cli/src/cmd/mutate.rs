@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use wp_base::site::Site;
 use wp_lab::crash::mutate::{self, Argument, By, Class, Fate, Mutant, SETTINGS, Search};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, stderr};
 
 const LINE: &str = "a string takes it";
 
@@ -70,14 +70,14 @@ pub fn run(
         let (fate, detail) = verdict(m, &arguments);
         let text = format!("{n} of {} sites; {}: {fate}; {detail}", sites.len(), m.site.name);
         match live {
-            true => eprint!("\r{text:<78.78}"),
-            false => eprintln!("{text}"),
+            true => stderr(format_args!("\r{text:<78.78}")),
+            false => stderr(format_args!("{text}\n")),
         }
     };
     let mutants = mutate::run(&sites, SETTINGS, (&witnesses, search), workers, &told, &go_on);
     std::panic::set_hook(hook);
     if live {
-        eprint!("\r{:<78}\r", "");
+        stderr(format_args!("\r{:<78}\r", ""));
     }
     let mutants = match mutants {
         Ok(m) => m,

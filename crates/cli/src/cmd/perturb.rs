@@ -158,9 +158,9 @@ fn table(a: &Args, out: &Out) -> ExitCode {
         match found {
             Some(Ok(document)) => documents.push(document),
             Some(Err((said, code))) => {
-                out.note(&format!("error: {change}: {said}"));
-                out.note("help: what is done is kept: the same command goes on");
-                return ExitCode::from(code);
+                let what = format!("{change}: {said}");
+                let help = "what is done is kept: the same command goes on";
+                return out.fail(Exit::of(code), "run", &what, help);
             }
             None => unreachable!("no piece ends it"),
         }

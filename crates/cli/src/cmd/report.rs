@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use wp_base::csv;
 use wp_lab::claims::{Claims, Reasons};
 use wp_lab::host::{Existing, Shape, output};
 use wp_lab::results::{ENGINE, sha256};
 use wp_report::page::{self, Input, Lang, Paper, Rule, Run};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 use crate::outputs;
 
 /// Arguments.
@@ -77,8 +78,9 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return code;
     }
     let document = json!({
-        "schema": "writepath.report/1", "file": a.out, "lang": lang.code(),
+        "schema": "writepath.report/1", "file": path(&a.out), "lang": lang.code(),
         "bytes": page.len(), "sha256": sha256(page.as_bytes()),
+        "results": input.papers.len() + input.runs.len(),
         "papers": input.papers.iter().map(|p| &p.slug).collect::<Vec<_>>(),
         "runs": input.runs.iter().map(|r| &r.name).collect::<Vec<_>>(),
     });
@@ -274,10 +276,10 @@ fn points(text: &str) -> Result<Rows, (usize, String)> {
                 field.push('"');
             }
             '"' => quoted = !quoted,
-            ',' if !quoted => row.push(std::mem::take(&mut field)),
+            ',' if !quoted => row.push(csv::text(&std::mem::take(&mut field)).to_owned()),
             '\r' if !quoted && chars.peek() == Some(&'\n') => {}
             '\n' if !quoted => {
-                row.push(std::mem::take(&mut field));
+                row.push(csv::text(&std::mem::take(&mut field)).to_owned());
                 end_row(&mut rows, std::mem::take(&mut row), line)?;
                 line += 1;
             }
@@ -291,7 +293,7 @@ fn points(text: &str) -> Result<Rows, (usize, String)> {
         return Err((line, "a quote that has no end".to_owned()));
     }
     if !field.is_empty() || !row.is_empty() {
-        row.push(field);
+        row.push(csv::text(&field).to_owned());
         end_row(&mut rows, row, line)?;
     }
     if rows.is_empty() {

@@ -19,7 +19,7 @@ use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::workload::{Inputs, WorkloadReport};
 use wp_vfs::{JournalConflict, Options};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path, stderr};
 use crate::outputs;
 
 /// What a run is on, but for its file system.
@@ -80,6 +80,9 @@ pub struct Args {
 pub(super) struct Ran {
     /// The machine, unmounted.
     pub machine: Machine,
+    /// System calls of the workload, and those of them that the storage failed.
+    calls: u64,
+    failed: Vec<(&'static str, &'static str, u64)>,
     /// What was recorded.
     pub records: Vec<Record>,
     report: WorkloadReport,
@@ -107,7 +110,9 @@ fn spec(
     let version = wp_ext4::era::Version::parse(&era)
         .ok_or_else(|| format!("`{era}` is not a kernel version"))?;
     if !fs.has_evidence(&era) {
-        eprintln!("note: the rules of Linux {version} were not held against a real kernel");
+        stderr(format_args!(
+            "note: the rules of Linux {version} were not held against a real kernel\n"
+        ));
     }
     let sectors = a.partition_size.as_deref().map(super::size).transpose()?.map(|b| b / 512);
     let kernel = (version.0, version.1);
@@ -253,11 +258,14 @@ pub(super) fn perform(fs: &str, a: &Setup, events: bool, out: &Out) -> Result<Ra
             .map_err(|error| wp_lab::machine::MachineError::Fs { during: "workload", error })?;
         let records = machine.rt.probe().take();
         machine.record(Class(0));
+        let (calls, failed) = (vfs.calls(), vfs.failed_calls());
         let (fs_counters, conflicts) = (vfs.fs().counters(), vfs.fs().journal_conflicts());
         report.notes.extend(vfs.fs().notes());
         machine.unmount(&vfs)?;
         Ok(Ran {
             machine,
+            calls,
+            failed,
             records,
             report,
             fs_counters,
@@ -325,7 +333,7 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
 /// Keeps and prints what a run gave.
 fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
     let lines = lines(&ran.machine, &ran.records);
-    let Ran { machine, records, report, fs_counters, conflicts, workload, .. } = ran;
+    let Ran { machine, calls, failed, records, report, fs_counters, conflicts, workload, .. } = ran;
     let numbers: serde_json::Map<String, Value> =
         report.numbers.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
     let fs_counters: BTreeMap<&str, u64> = fs_counters.into_iter().collect();
@@ -333,6 +341,7 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
         "schema": "writepath.run/1", "workload": workload.name, "numbers": numbers,
         "device_counters": device_counters(&machine), "fs_counters": fs_counters,
         "notes": report.notes, "journal_conflicts": conflicts_json(&conflicts),
+        "calls": calls, "failed_calls": failed.iter().map(failed_json).collect::<Vec<_>>(),
         "events": records.len(), "virtual_time_ns": machine.rt.now().0,
     });
     let mut results = Results::default();
@@ -361,8 +370,18 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
     for (k, v) in &report.numbers {
         writeln!(text, "{k:<12} {v}").expect("a string takes it");
     }
+    for (name, errno, n) in &failed {
+        writeln!(text, "{:<12} {n} x {name}: {errno}", "FAILED CALLS").expect("a string takes it");
+    }
     writeln!(text, "result       {}", dir.display()).expect("a string takes it");
     let mut doc = summary;
-    doc["result"] = json!(dir);
-    Ok(out.result(&doc, &text))
+    doc["result"] = path(&dir);
+    // The program asked for more than the storage did: its numbers are not those of the workload.
+    let exit = if failed.is_empty() { Exit::Ok } else { Exit::Simulated };
+    Ok(out.answer(exit, &doc, &text))
+}
+
+/// Calls that failed, for programs.
+fn failed_json((name, errno, n): &(&str, &str, u64)) -> Value {
+    json!({ "call": name, "errno": errno, "count": n })
 }

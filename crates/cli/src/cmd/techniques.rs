@@ -10,11 +10,12 @@ const LINE: &str = "a string takes it";
 const WIDTH: usize = 100;
 const INDENT: usize = 22;
 
-/// Every technique: as JSON and as text.
-pub fn list() -> (Value, String) {
+/// Every technique, or that of a name: as JSON and as text.
+pub fn list(name: Option<&str>) -> (Value, String) {
     let mut text = String::new();
     let all = TECHNIQUES
         .iter()
+        .filter(|t| name.is_none_or(|n| n == t.name))
         .map(|t| {
             described(t, &mut text);
             let conflicts: Vec<Value> = conflicts(t)

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use wp_base::event::{Event, rwbs};
+use wp_base::event::{Event, Record, rwbs};
 use wp_block::trace::{Issues, TraceDevice};
 use wp_lab::host::Shape;
 use wp_lab::results::read_block_events;
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 use crate::outputs;
 
 /// Arguments.
@@ -34,11 +34,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if a.to == "perfetto" {
         return perfetto(a, out);
     }
-    let (_, path) = super::result_paths(&a.run);
-    let records = match read_block_events(&path) {
+    let (_, events) = super::result_paths(&a.run);
+    let records = match read_block_events(&events) {
         Ok(r) => r,
-        Err(e) => return out.host_error(&path, &e),
+        Err(e) => return out.host_error(&events, &e),
     };
+    let is_block = |r: &&Record| matches!(r.event, Event::Block { .. });
+    let events = records.iter().filter(is_block).count();
     let binary = match a.to.as_str() {
         "blktrace" => Some(wp_trace::blktrace::write(&records, TraceDevice::default())),
         _ => None,
@@ -48,7 +50,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             let what = format!("{} is binary", a.to);
             return out.fail(Exit::Usage, "out", &what, "say where to write it: --out FILE");
         };
-        return written(a, file, &bytes, out);
+        return written(a, file, (&bytes, events), out);
     }
     let text = match a.to.as_str() {
         "blkparse" => wp_block::trace::blkparse(&records, TraceDevice::default()),
@@ -64,7 +66,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
                         action.letter(),
                         rwbs(*op, *flags),
                         at.0,
-                        r.task
+                        wp_base::csv::field(&r.task)
                     )
                     .expect("a string takes it");
                 }
@@ -81,10 +83,16 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         }
     };
     if let Some(file) = &a.out {
-        return written(a, file, text.as_bytes(), out);
+        return written(a, file, (text.as_bytes(), events), out);
+    }
+    if events == 0 {
+        return nothing(&a.run, out);
     }
     let lines: Vec<&str> = text.lines().collect();
-    out.result(&json!({ "schema": "writepath.trace/1", "format": a.to, "lines": lines }), &text)
+    let doc = json!({
+        "schema": "writepath.trace/1", "format": a.to, "events": events, "lines": lines,
+    });
+    out.result(&doc, &text)
 }
 
 /// A viewer that shows system calls needs more than block events.
@@ -98,16 +106,28 @@ fn perfetto(a: &Args, out: &Out) -> ExitCode {
         Err(code) => return code,
     };
     let seen = wp_report::run::Seen::new(recorded.run());
-    written(a, file, &wp_report::perfetto::write(&seen), out)
+    let bytes = wp_report::perfetto::write(&seen);
+    written(a, file, (&bytes, recorded.records.len()), out)
 }
 
-fn written(a: &Args, file: &Path, bytes: &[u8], out: &Out) -> ExitCode {
+/// A run without events shows nothing.
+fn nothing(run: &Path, out: &Out) -> ExitCode {
+    let what = format!("{}: no events are recorded", run.display());
+    out.fail(Exit::Usage, "events", &what, "run it again without --no-events")
+}
+
+/// Writes what was made of some events. Of none it writes no file.
+fn written(a: &Args, file: &Path, (bytes, events): (&[u8], usize), out: &Out) -> ExitCode {
+    if events == 0 {
+        return nothing(&a.run, out);
+    }
     let written = outputs::new(file, Shape::Text, out).and_then(|f| outputs::finish(f, bytes, out));
     if let Err(code) = written {
         return code;
     }
     let doc = json!({
-        "schema": "writepath.trace/1", "format": a.to, "file": file, "bytes": bytes.len(),
+        "schema": "writepath.trace/1", "format": a.to, "file": path(file),
+        "events": events, "bytes": bytes.len(),
     });
     out.result(&doc, &format!("{} bytes in {}\n", bytes.len(), file.display()))
 }

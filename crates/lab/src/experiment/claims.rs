@@ -371,7 +371,7 @@ fn reckon(
     of_run: &dyn Fn(usize, &str) -> Result<f64, String>,
 ) -> Result<f64, String> {
     let number = |point: usize, name: &str| match name.strip_prefix(expr::SETTING) {
-        Some(key) => e.points[point].number(key),
+        Some(key) => e.setup(point)?.number(key),
         None => of_run(point, name),
     };
     let field = expr::eval(expr, &e.sweep, &said.fixed, &number).map_err(|wrong| wrong.message)?;

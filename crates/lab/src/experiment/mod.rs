@@ -19,6 +19,7 @@ pub mod keys;
 pub mod known;
 mod measure;
 mod metric;
+mod points;
 mod read;
 mod resolve;
 mod results;
@@ -34,12 +35,14 @@ pub mod vary;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use wp_workload::fio::{Diagnostic, Severity};
 
 pub use kept::Kept;
 pub use metric::{Metrics, Number};
+pub use points::{Points, Source};
 pub use resolve::Setup;
 pub use results::{MergeError, Ready, Written, merge, ready};
 pub use run::{Outcome, run};
@@ -76,17 +79,15 @@ pub struct Experiment {
     /// What differs.
     pub sweep: Sweep,
     /// The points, in order.
-    pub points: Vec<Setup>,
+    pub points: Points,
     /// What ought to come out.
     pub claims: Vec<Said>,
     /// What is varied for intervals of claims; `None`: nothing.
-    pub varied: Option<Variations>,
+    pub varied: Option<Arc<Variations>>,
     /// `resolved.toml`.
     pub resolved: String,
     /// The files that it reads, by their names in the results.
-    pub inputs: BTreeMap<String, Vec<u8>>,
-    /// Where those are on the host: workloads read them again.
-    hosts: BTreeMap<String, PathBuf>,
+    pub inputs: Arc<BTreeMap<String, Vec<u8>>>,
 }
 
 impl Experiment {
@@ -101,12 +102,10 @@ impl Experiment {
         (self.points.len() + varied) * self.repeat as usize
     }
 
-    /// A point by its number; behind those of the sweep are those that variations change.
-    pub fn setup(&self, point: usize) -> &Setup {
-        match (point.checked_sub(self.points.len()), &self.varied) {
-            (Some(n), Some(varied)) => &varied.points[n].setup,
-            _ => &self.points[point],
-        }
+    /// A point by its number; behind those of the sweep are those that variations change. Errors:
+    /// an input that has changed since the experiment was read.
+    pub fn setup(&self, point: usize) -> Result<Setup, String> {
+        self.points.at(point)
     }
 
     /// The point that a variation makes of another; itself if it changes nothing there.
@@ -139,24 +138,21 @@ impl Experiment {
         format!("{}, seed {seed}", self.describe_point(point))
     }
 
-    /// The files that a point's workload reads again when it is run: where, and what is in them.
-    pub fn read_again(&self, setup: &Setup) -> Vec<(&Path, &[u8])> {
-        // Programs were read whole, before.
-        if matches!(setup.work.kind, work::Kind::Program(_)) {
-            return Vec::new();
-        }
-        let of = |name: &String| Some((&**self.hosts.get(name)?, &**self.inputs.get(name)?));
-        setup.inputs.iter().filter_map(of).collect()
-    }
-
     /// Builds and mounts each machine once, which is what options of mkfs and mount are checked by,
     /// the first so many that differ. Errors: the first that cannot be, with its point.
     pub fn try_machines(&self, most: usize) -> Result<(), (usize, MachineError)> {
-        let mut seen = BTreeSet::new();
-        for (n, setup) in self.points.iter().enumerate() {
+        let (mut seen, mut choices) = (BTreeSet::new(), BTreeSet::new());
+        for n in 0..self.points.len() {
+            if seen.len() >= most {
+                break;
+            }
+            if !choices.insert(self.sweep.of_machine(n)) {
+                continue;
+            }
+            let setup = self.setup(n).map_err(|why| (n, MachineError::Config(why)))?;
             let of_machine = setup.settings.iter().filter(|(k, _)| !k.starts_with("workload."));
             let text: String = of_machine.map(|(k, v)| format!("{k}={v}\n")).collect();
-            if seen.len() < most && seen.insert(text) {
+            if seen.insert(text) {
                 let machine = Machine::new(setup.machine.clone(), None).map_err(|e| (n, e))?;
                 let vfs = machine.mount().map_err(|e| (n, e))?;
                 drop(vfs);
@@ -244,21 +240,12 @@ fn experiment(
     if !found.is_empty() {
         return None;
     }
-    let top = wp_workload::fio::Place {
-        file: file.into(),
-        line: 1,
-        column: 1,
-        width: 1,
-        text: String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().into(),
-    };
+    let top = points::top(file, bytes);
     let fields = Fields::new("", (&root, &top), &[], found);
     let begin = beginning(&fields, seed, found);
     let sweep = Sweep::read(&fields, found);
-    let runs = sweep.points().saturating_mul(begin.repeat);
-    if runs > RUNS_MAX || begin.seed.checked_add(begin.repeat).is_none() {
+    if let Err(what) = runs(&sweep, &begin) {
         let at = fields.place(if fields.item("sweep").is_some() { "sweep" } else { "repeat" });
-        let what =
-            format!("{} points with {} seeds each are {runs} runs", sweep.points(), begin.repeat);
         wrong(found, &at, what, format!("at most {RUNS_MAX}: sweep less, or write several files"));
         return None;
     }
@@ -267,21 +254,25 @@ fn experiment(
         return None;
     }
     let mut files = Files::new(dir);
-    let (points, common) = resolve_all(&root, &top, &sweep, &mut files, found)?;
+    let common = common(&root, &top, &sweep, &mut files, found)?;
     let claims = claims::read(&fields, &begin.name, &sweep, found);
     let vary = Vary::read(&fields, &claims, found);
+    let mut points = Source::new(file, bytes, dir, &files).open();
     check_claims(&points, &sweep, &claims, found);
     check_shown(&points, &fields, found);
-    let varied = vary.filter(|_| found.is_empty()).map(|v| {
-        let varied = v.variations(&points, &sweep, &claims, found);
-        let runs = (points.len() + varied.points.len()) as u64 * begin.repeat;
-        if runs > RUNS_MAX {
-            let help = format!("at most {RUNS_MAX}: give fewer claims an interval");
-            let at = fields.place(if fields.item("vary").is_some() { "vary" } else { "claim" });
-            wrong(found, &at, format!("with variations there are {runs} runs"), help);
+    if let Some((vary, places)) = vary.filter(|_| found.is_empty()) {
+        vary.check(&places, &points, found);
+        let most = (RUNS_MAX / begin.repeat).saturating_sub(points.len() as u64);
+        match vary.variations((&points, &sweep), &claims, most) {
+            Some(varied) => points.source.varied = Some(Arc::new(varied)),
+            None => {
+                let help = "give fewer claims an interval";
+                let at = fields.place(if fields.item("vary").is_some() { "vary" } else { "claim" });
+                let what = format!("with variations there are more than {RUNS_MAX} runs");
+                wrong(found, &at, what, help);
+            }
         }
-        varied
-    });
+    }
     let head = Head {
         name: &begin.name,
         about: &begin.about,
@@ -296,47 +287,65 @@ fn experiment(
         repeat: begin.repeat,
         show: begin.show,
         sweep,
-        points,
         claims,
-        varied,
+        varied: points.source.varied.clone(),
         resolved,
-        inputs: files.inputs,
-        hosts: files.hosts,
+        inputs: points.source.inputs.clone(),
+        points,
     })
 }
 
-/// All points; nothing after the first with errors, of which the others have the same.
-fn resolve_all(
+/// Are there no more runs than may be? Errors: how many there are, in words.
+fn runs(sweep: &Sweep, begin: &Beginning) -> Result<(), String> {
+    let points = sweep.points();
+    let runs = points.and_then(|n| n.checked_mul(begin.repeat));
+    let is_few = runs.is_some_and(|n| n <= RUNS_MAX);
+    if is_few && begin.seed.checked_add(begin.repeat).is_some() {
+        return Ok(());
+    }
+    let in_words = |n: Option<u64>| n.map_or("more than 2^64".to_owned(), |n| n.to_string());
+    let (points, runs) = (in_words(points), in_words(runs));
+    Err(format!("{points} points with {} seeds each are {runs} runs", begin.repeat))
+}
+
+/// What all points have in common, whose files are read on the way. `None`: there are errors.
+fn common(
     root: &Table,
     top: &wp_workload::fio::Place,
     sweep: &Sweep,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) -> Option<(Vec<Setup>, Common)> {
+) -> Option<Common> {
     let mut common = Common::default();
-    let mut points = Vec::new();
-    for n in 0..sweep.points() as usize {
+    let mut is_whole = true;
+    for n in 0..sweep.points()? as usize {
         let file = sweep.file(root, n, found);
-        if let Some(setup) = resolve::resolve(&file, top, files, found) {
-            common.add(&setup.settings, &sweep.put(n));
-            points.push(setup);
+        match resolve::resolve(&file, top, files, found) {
+            Some(setup) => common.add(&setup.settings, &sweep.put(n)),
+            None => is_whole = false,
         }
         if found.len() > ERRORS_MAX {
             return None;
         }
     }
-    (points.len() as u64 == sweep.points()).then_some((points, common))
+    is_whole.then_some(common)
 }
 
-fn check_claims(points: &[Setup], sweep: &Sweep, claims: &[Said], found: &mut Vec<Diagnostic>) {
-    let all: std::cell::RefCell<BTreeMap<usize, Known>> = Default::default();
+fn check_claims(points: &Points, sweep: &Sweep, claims: &[Said], found: &mut Vec<Diagnostic>) {
+    // Claims go through the points in order: one is enough to remember.
+    let last: std::cell::RefCell<Option<(usize, Setup, Known)>> = Default::default();
     let has = |point: usize, name: &str| {
-        if let Some(key) = name.strip_prefix(expr::SETTING) {
-            return points[point].number(key).map(Some);
+        let mut last = last.borrow_mut();
+        if last.as_ref().is_none_or(|(n, ..)| *n != point) {
+            let setup = points.at(point)?;
+            let known = Known::of(&setup);
+            *last = Some((point, setup, known));
         }
-        let mut all = all.borrow_mut();
-        let known = all.entry(point).or_insert_with(|| Known::of(&points[point]));
-        known.has(name).map(|()| None)
+        let (_, setup, known) = last.as_ref().expect("it was put there");
+        match name.strip_prefix(expr::SETTING) {
+            Some(key) => setup.number(key).map(Some),
+            None => known.has(name).map(|()| None),
+        }
     };
     for said in claims {
         claims::check(said, sweep, &has, found);
@@ -344,20 +353,23 @@ fn check_claims(points: &[Setup], sweep: &Sweep, claims: &[Said], found: &mut Ve
 }
 
 /// Is each metric that the table is to have one of some point?
-fn check_shown(points: &[Setup], fields: &Fields<'_>, found: &mut Vec<Diagnostic>) {
-    let shown = fields.texts("show", &mut Vec::new());
-    if shown.is_empty() {
-        return;
-    }
-    let known: Vec<Known> = points.iter().map(Known::of).collect();
-    for (name, at) in shown {
-        let mut answers = known.iter().map(|k| k.has(name));
-        if let Some(Err(why)) = answers.next()
-            && answers.all(|a| a.is_err())
-        {
-            wrong(found, &at, why, "");
+fn check_shown(points: &Points, fields: &Fields<'_>, found: &mut Vec<Diagnostic>) {
+    // Those that no point had yet, with why the first one has not.
+    let mut left: Vec<(&str, wp_workload::fio::Place, String)> = Vec::new();
+    for n in 0..points.len() {
+        let Ok(setup) = points.at(n) else { return };
+        let known = Known::of(&setup);
+        if n == 0 {
+            let shown = fields.texts("show", &mut Vec::new()).into_iter();
+            left.extend(shown.filter_map(|(name, at)| Some((name, at, known.has(name).err()?))));
+        } else {
+            left.retain(|(name, ..)| known.has(name).is_err());
+        }
+        if left.is_empty() {
+            return;
         }
     }
+    left.into_iter().for_each(|(_, at, why)| wrong(found, &at, why, ""));
 }
 
 /// Does a text look like an experiment, and not like a job or a text of filebench?

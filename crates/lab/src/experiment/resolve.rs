@@ -75,6 +75,8 @@ pub struct Files {
     pub hosts: BTreeMap<String, PathBuf>,
     /// Names that were kept since this was emptied.
     kept: Vec<String>,
+    /// Were all read before? Then none is read from the host again.
+    is_known: bool,
 }
 
 impl Files {
@@ -86,6 +88,26 @@ impl Files {
             names: BTreeMap::new(),
             hosts: BTreeMap::new(),
             kept: Vec::new(),
+            is_known: false,
+        }
+    }
+
+    /// Those that were read before: bytes by name, and names by path.
+    pub fn known(
+        dir: &Path,
+        inputs: &BTreeMap<String, Vec<u8>>,
+        names: &BTreeMap<String, String>,
+    ) -> Files {
+        let (inputs, names) = (inputs.clone(), names.clone());
+        Files { inputs, names, is_known: true, ..Files::new(dir) }
+    }
+
+    /// The bytes of a file. Errors: the host's.
+    pub fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        let known = self.names.get(path).and_then(|name| self.inputs.get(name));
+        match known.filter(|_| self.is_known) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => std::fs::read(self.host(path)),
         }
     }
 

@@ -99,7 +99,7 @@ pub fn ready(e: &Experiment, rows: &[Row], shard: Shard) -> Ready {
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     files.insert(RESOLVED.to_owned(), e.resolved.clone().into_bytes());
     let (plain, varied) = rows.split_at(rows.partition_point(|r| r.point < e.points.len()));
-    files.insert("points.csv".to_owned(), table::csv(&e.sweep, plain).into_bytes());
+    files.insert("points.csv".to_owned(), table::points_csv(&e.sweep, plain).into_bytes());
     if e.varied.is_some() {
         files.insert("varied.csv".to_owned(), table::varied_csv(e, varied).into_bytes());
     }

@@ -1,12 +1,11 @@
 //! All runs of an experiment, or of a shard of it, on some threads.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::kept::Kept;
 use super::run::{Outcome, run};
 use super::table::Row;
-use super::{Experiment, Setup, results};
+use super::{Experiment, Points, results};
 use crate::each::each;
 use crate::machine::MachineError;
 
@@ -63,53 +62,52 @@ pub enum Ended {
 }
 
 /// A run that is to be made: its place among the numbers, and what it takes.
-struct Wanted<'a> {
+struct Wanted {
     place: usize,
-    setup: &'a Setup,
+    point: usize,
     seed: u64,
     shown: String,
     /// What it is kept under.
     name: Option<String>,
-    /// What it reads of the host.
-    files: Vec<(&'a Path, &'a [u8])>,
 }
 
-/// Are files as they were when the experiment was read? Errors: one that is not, in words.
-fn unchanged(files: &[(&Path, &[u8])]) -> Result<(), String> {
-    let is_other =
-        |(host, bytes): &&(&Path, &[u8])| std::fs::read(host).ok().as_deref() != Some(*bytes);
-    files.iter().find(is_other).map_or(Ok(()), |(host, _)| {
-        let what = "changed while the experiment ran, and the run is not kept";
-        Err(format!("{} {what}; start it again", host.display()))
-    })
-}
+/// A run for which there is no point: its number, and why.
+type NoPoint = (usize, String);
 
 /// The runs of these numbers: what is kept of them, and what is to be made.
-fn look<'a>(
-    e: &'a Experiment,
+fn look(
+    e: &Experiment,
     plan: &Plan<'_>,
     numbers: &[usize],
-) -> (Vec<Option<Outcome>>, Vec<Wanted<'a>>) {
-    let of_point = |p: &Setup| {
-        let own = e.inputs.iter().filter(|(name, _)| p.inputs.contains(*name));
-        results::inputs_hash(own)
-    };
-    let points = e.points.len() + e.varied.as_ref().map_or(0, |v| v.points.len());
-    let inputs: Vec<String> = (0..points).map(|n| of_point(e.setup(n))).collect();
+) -> Result<(Vec<Option<Outcome>>, Vec<Wanted>), NoPoint> {
     let (mut outcomes, mut wanted) = (Vec::new(), Vec::new());
+    // Text and inputs of the last point: its runs come one behind the other.
+    let mut last: Option<(usize, String, String)> = None;
     for (place, n) in numbers.iter().enumerate() {
         let (point, seed) = e.run_of(*n);
-        let setup = e.setup(point);
-        let name = plan.kept.map(|k| k.name(&setup.text(), &inputs[point], seed));
+        if plan.kept.is_some() && last.as_ref().is_none_or(|(of, ..)| *of != point) {
+            let setup = e.setup(point).map_err(|why| (*n, why))?;
+            let own = e.inputs.iter().filter(|(name, _)| setup.inputs.contains(*name));
+            last = Some((point, setup.text(), results::inputs_hash(own)));
+        }
+        let name = plan.kept.zip(last.as_ref());
+        let name = name.map(|(k, (_, text, inputs))| k.name(text, inputs, seed));
         let known = plan.kept.filter(|_| !plan.again).zip(name.as_ref());
         let outcome = known.and_then(|(kept, name)| kept.find(name));
         if outcome.is_none() {
-            let (shown, files) = (e.describe(*n), e.read_again(setup));
-            wanted.push(Wanted { place, setup, seed, shown, name, files });
+            wanted.push(Wanted { place, point, seed, shown: e.describe(*n), name });
         }
         outcomes.push(outcome);
     }
-    (outcomes, wanted)
+    Ok((outcomes, wanted))
+}
+
+/// Makes one run, of what the experiment has read.
+fn make(points: &Points, w: &Wanted) -> Result<Outcome, MachineError> {
+    let setup = points.at(w.point).map_err(MachineError::Config)?;
+    let outcome = run(&setup, w.seed);
+    // What it read may not be what the experiment, and the name that it is kept by, say.
+    points.source.unchanged(&setup).map_err(MachineError::Config).and(outcome)
 }
 
 /// Makes the runs. `progress(done, of, name)` is called before each; `false` stops.
@@ -121,20 +119,22 @@ pub fn run_all(
     progress: &(dyn Fn(usize, usize, &str) -> bool + Sync),
 ) -> std::io::Result<Ended> {
     let numbers = plan.shard.runs(e.runs());
-    let (mut outcomes, wanted) = look(e, plan, &numbers);
+    let (mut outcomes, wanted) = match look(e, plan, &numbers) {
+        Ok(found) => found,
+        Err((n, why)) => return Ok(Ended::Failed(n, MachineError::Config(why))),
+    };
     let made = AtomicUsize::new(0);
+    let source = &e.points.source;
     let answers = each(
         plan.workers,
         wanted.len(),
-        || (),
-        |(), i| {
+        || source.open(),
+        |points, i| {
             let w = &wanted[i];
             if !progress(made.load(Ordering::SeqCst), wanted.len(), &w.shown) {
                 return None;
             }
-            let outcome = run(w.setup, w.seed);
-            // What it read may not be what the experiment, and the name that it is kept by, say.
-            let outcome = unchanged(&w.files).map_err(MachineError::Config).and(outcome);
+            let outcome = make(points, w);
             let kept = match (&outcome, plan.kept, &w.name) {
                 (Ok(outcome), Some(kept), Some(name)) => kept.keep(name, outcome),
                 _ => Ok(()),
@@ -166,6 +166,8 @@ pub fn run_all(
 mod tests {
     use super::super::claims::Answered;
     use super::super::{Checked, Number, parse};
+    use std::path::Path;
+
     use super::*;
     use crate::claims::Verdict;
 
@@ -226,7 +228,7 @@ mod tests {
         let more = "[workload]\nfio = \"a.fio\"\n";
         let of = |job: &str| {
             let e = experiment(dir.path(), &[("a.fio", job)], more).experiment.expect("right");
-            run(&e.points[0], 1).expect("it runs").metrics
+            run(&e.setup(0).expect("a point"), 1).expect("it runs").metrics
         };
         let m = of(&two);
         let (one, other) = (m["j.0.write_runtime_ns"].value(), m["k.0.read_runtime_ns"].value());

@@ -72,6 +72,12 @@ impl Sweep {
             }
             return sweep;
         };
+        if table.0.iter().all(|e| e.key == "zip") {
+            let help =
+                "write keys with their values, `\"fs.era\" = [\"3.8\", \"6.18\"]`, or leave it out";
+            let at = &root.place("sweep");
+            wrong(found, at, "[sweep] sweeps nothing", help);
+        }
         let mut lists: Vec<(String, Place, &Item)> = Vec::new();
         for e in table.0.iter().filter(|e| e.key != "zip") {
             flatten(&e.key, e, &mut lists);
@@ -203,9 +209,9 @@ impl Sweep {
         }
     }
 
-    /// How many points there are.
-    pub fn points(&self) -> u64 {
-        self.axes.iter().fold(1u64, |n, a| n.saturating_mul(a.choices.len() as u64))
+    /// How many points there are. `None`: more than can be counted.
+    pub fn points(&self) -> Option<u64> {
+        self.axes.iter().try_fold(1u64, |n, a| n.checked_mul(a.choices.len() as u64))
     }
 
     /// The choices of point number `n`.
@@ -227,6 +233,15 @@ impl Sweep {
         keys.collect()
     }
 
+    /// The choices of point number `n` that put anything outside of `[workload]`: points that agree
+    /// on them have the same machine.
+    pub fn of_machine(&self, n: usize) -> Vec<usize> {
+        // An axis puts the same keys at each of its choices, unless it has a name of its own.
+        let is_of_workload = |a: &Axis| a.keys.iter().all(|key| key.starts_with("workload."));
+        let choices = self.axes.iter().zip(self.choices(n));
+        choices.filter(|(a, _)| !is_of_workload(a)).map(|(_, c)| c).collect()
+    }
+
     /// What point number `n` is called in each column.
     pub fn labels(&self, n: usize) -> Vec<&str> {
         let choices = self.choices(n);
@@ -243,8 +258,9 @@ impl Sweep {
 
     /// The file of point number `n`: `root` with the chosen values in it.
     pub fn file(&self, root: &Table, n: usize, found: &mut Vec<Diagnostic>) -> Table {
-        let mut file = root.clone();
-        file.0.retain(|e| !matches!(e.key.as_str(), "sweep" | "points" | "claim"));
+        // Of a table of a hundred thousand values no copy is made for each of them.
+        let is_of_point = |e: &&Entry| !matches!(e.key.as_str(), "sweep" | "points" | "claim");
+        let mut file = Table(root.0.iter().filter(is_of_point).cloned().collect());
         for (axis, choice) in self.axes.iter().zip(self.choices(n)) {
             for (key, at, item) in axis.choices[choice].puts.iter().flatten() {
                 let path: Vec<&str> = key.split('.').collect();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use wp_base::csv;
 
 use super::Experiment;
 use super::metric::{self, Metrics, Number};
@@ -22,17 +23,9 @@ pub struct Row {
     pub outcome: Outcome,
 }
 
-/// A field of CSV, quoted where it has to be.
-fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        return format!("\"{}\"", text.replace('"', "\"\""));
-    }
-    text.to_owned()
-}
-
 /// One row a run: number of the point, its values, the seed, and every metric, empty where a run
 /// does not have it.
-pub fn csv(sweep: &Sweep, rows: &[Row]) -> String {
+pub fn points_csv(sweep: &Sweep, rows: &[Row]) -> String {
     let plain = |row: &Row| (row.point, Vec::new());
     columns(sweep, rows, &[], &plain)
 }
@@ -61,17 +54,17 @@ fn columns(
         rows.iter().flat_map(|r| r.outcome.metrics.keys()).map(String::as_str).collect();
     let mut out = String::new();
     let head = first.iter().copied().chain(["point"]).chain(sweep.columns()).chain(["seed"]);
-    let head: Vec<String> = head.chain(names.iter().copied()).map(field).collect();
-    writeln!(out, "{}", head.join(",")).expect("a string takes it");
+    let head = csv::row(head.chain(names.iter().copied()));
+    writeln!(out, "{head}").expect("a string takes it");
     for row in rows {
         let (point, before) = place(row);
-        let mut all: Vec<String> = before.iter().map(|t| field(t)).collect();
+        let mut all = before;
         all.push(point.to_string());
-        all.extend(sweep.labels(point).into_iter().map(field));
+        all.extend(sweep.labels(point).into_iter().map(str::to_owned));
         all.push(row.seed.to_string());
         let of = |name: &&str| row.outcome.metrics.get(*name).map(Number::to_string);
         all.extend(names.iter().map(|n| of(n).unwrap_or_default()));
-        writeln!(out, "{}", all.join(",")).expect("a string takes it");
+        writeln!(out, "{}", csv::row(all)).expect("a string takes it");
     }
     out
 }
@@ -235,7 +228,7 @@ mod tests {
         let text = rows_json(&rows).to_string();
         let doc: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(rows_of(&doc), Some(rows.clone()));
-        let csv = csv(&Sweep::default(), &rows);
+        let csv = points_csv(&Sweep::default(), &rows);
         assert_eq!(
             csv,
             "point,seed,iops,n\n0,1,0.3333333333333333,18446744073709551615\n0,2,2.0,\n"

@@ -209,8 +209,36 @@ fn points_are_the_product_and_zipped_keys_go_together() {
     assert_eq!(e.sweep.columns(), ["fs.era", "workload.n", "workload.first"]);
     assert_eq!(e.sweep.labels(4), ["4.6", "2", "2KiB"]);
     assert_eq!(e.run_of(9), (4, 2));
-    assert_eq!(e.points[4].work.option("first"), Some("2048"));
-    assert_eq!(e.points[4].machine.kernel, (4, 6));
+    assert_eq!(e.setup(4).expect("a point").work.option("first"), Some("2048"));
+    assert_eq!(e.setup(4).expect("a point").machine.kernel, (4, 6));
+}
+
+#[test]
+fn a_sweep_that_is_too_long_is_refused_before_a_point_is_made() {
+    let axis = |key: &str, n: u64| {
+        let all: Vec<String> = (1..=n).map(|n| n.to_string()).collect();
+        format!("\"{key}\" = [{}]\n", all.join(", "))
+    };
+    let keys = ["n", "first", "size", "phase", "files", "x", "y"];
+    // One too many, and more than can be counted.
+    for (axes, n, runs) in [(1, 100_001, "100001 runs"), (7, 1000, "more than 2^64 runs")] {
+        let sweep: String =
+            keys[..axes].iter().map(|k| axis(&format!("workload.{k}"), n)).collect();
+        let found = wrong(&text("", &format!("[sweep]\n{sweep}")));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].2.contains(runs) && found[0].2.contains("at most 100000"), "{found:?}");
+    }
+    let found = wrong(&text("", "[sweep]\n"));
+    assert!(found[0].2.starts_with("[sweep] sweeps nothing"), "{found:?}");
+}
+
+#[test]
+fn a_point_is_the_same_each_time_it_is_asked_for() {
+    let e = read(&text("", VARIED)).experiment.expect("right");
+    for n in [0, 2, e.runs() - 1] {
+        let text = |n| e.setup(n).expect("a point").text();
+        assert_eq!(text(n), text(n));
+    }
 }
 
 /// A claim with an interval, of which one number is assumed besides the drive's.
@@ -230,7 +258,7 @@ fn what_is_assumed_is_varied_at_the_points_of_claims_with_an_interval() {
     assert!(v.points.iter().all(|c| c.point == 1), "no claim with an interval is about others");
     assert_eq!(e.runs(), 3 + v.points.len());
     let texts: std::collections::BTreeSet<String> =
-        (0..e.runs()).map(|n| e.setup(n).text()).collect();
+        (0..e.runs()).map(|n| e.setup(n).expect("a point").text()).collect();
     assert_eq!(texts.len(), e.runs(), "each is kept under its own name");
     let plan = |shard| Plan { shard, workers: 1, kept: None, again: false };
     let rows = |shard| match run_all(&e, &plan(shard), &|_, _, _| true).expect("no host's error") {
@@ -321,7 +349,10 @@ fn every_file_of_ours_is_right_and_resolves_to_itself() {
         };
         assert_eq!(again.resolved, e.resolved, "{}", path.display());
         assert_eq!(again.inputs, e.inputs);
-        let texts = |e: &Experiment| e.points.iter().map(Setup::text).collect::<Vec<_>>();
+        let texts = |e: &Experiment| {
+            let text = |n| e.setup(n).expect("a point").text();
+            (0..e.points.len()).map(text).collect::<Vec<_>>()
+        };
         assert_eq!(texts(&again), texts(&e), "{}", path.display());
     }
 }
@@ -337,7 +368,7 @@ fn metric_at(e: &Experiment, values: &[&str], names: &[&str]) -> Vec<f64> {
     let is_it = |n: &usize| values.iter().all(|v| e.sweep.labels(*n).contains(v));
     let found: Vec<usize> = (0..e.points.len()).filter(is_it).collect();
     assert_eq!(found.len(), 1, "{values:?}");
-    let out = run(&e.points[found[0]], e.seed).expect("it runs");
+    let out = run(&e.setup(found[0]).expect("a point"), e.seed).expect("it runs");
     let of = |name: &&str| {
         metric::value(&out.metrics, name).unwrap_or_else(|| panic!("{name}: {:?}", out.metrics))
     };
@@ -407,8 +438,8 @@ fn a_workload_has_the_metrics_that_a_check_knows() {
         );
         let checked = read(&file);
         let e = checked.experiment.unwrap_or_else(|| panic!("{}", checked.diagnostics[0]));
-        let found = run(&e.points[0], 1).expect("it runs").metrics;
-        let known = Known::of(&e.points[0]);
+        let found = run(&e.setup(0).expect("a point"), 1).expect("it runs").metrics;
+        let known = Known::of(&e.setup(0).expect("a point"));
         for metric in found.keys() {
             known.has(metric).unwrap_or_else(|why| panic!("{name}: {why}"));
         }

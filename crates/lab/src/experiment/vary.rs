@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wp_workload::fio::{Diagnostic, Place};
 
 use super::claims::Said;
+use super::points::Points;
 use super::read::{Fields, suggest, wrong};
 use super::resolve::Setup;
 use super::sweep::Sweep;
@@ -21,25 +22,24 @@ use crate::paper::vary::{self, BY_HALF, BY_TWO, Factors, Variation, factor};
 use crate::profile;
 
 /// What the table says.
+#[derive(Clone)]
 pub struct Vary {
     by: Factors,
-    also: Vec<(String, Place)>,
+    also: Vec<String>,
     all_cpu: bool,
 }
 
-/// A point as a variation leaves it.
+/// A point that a variation changes.
 pub struct Changed {
     /// The point.
     pub point: usize,
     /// Number of the variation.
     pub variation: usize,
-    /// What is run.
-    pub setup: Setup,
 }
 
 /// All variations, with the points that they change.
-#[derive(Default)]
 pub struct Variations {
+    vary: Vary,
     /// Their names.
     pub names: Vec<String>,
     /// Those that no device can have.
@@ -54,14 +54,29 @@ impl Variations {
     pub fn of(&self, variation: usize, point: usize) -> Option<usize> {
         self.by_point.get(&(variation, point)).copied()
     }
+
+    /// The changed point of a place in `points`. Errors: an input that has changed.
+    pub fn setup(&self, n: usize, points: &Points) -> Result<Setup, String> {
+        let changed = &self.points[n];
+        let name = &self.names[changed.variation];
+        let all = self.vary.of_point(&points.at(changed.point)?).into_iter();
+        let setup = all.filter(|(n, _)| n == name).find_map(|(_, setup)| setup);
+        Ok(setup.expect("it was one when the experiment was read, and points stay as they are"))
+    }
 }
 
 impl Vary {
     /// Reads the table; without one each assumed number is varied by one half. `None`: no claim has
     /// an interval.
-    pub fn read(root: &Fields<'_>, claims: &[Said], found: &mut Vec<Diagnostic>) -> Option<Vary> {
+    /// With it, where each name of `also` stands.
+    pub fn read(
+        root: &Fields<'_>,
+        claims: &[Said],
+        found: &mut Vec<Diagnostic>,
+    ) -> Option<(Vary, Vec<Place>)> {
         let first = claims.iter().find(|s| s.interval);
         let mut vary = Vary { by: BY_HALF, also: Vec::new(), all_cpu: false };
+        let mut places = Vec::new();
         if let Some((table, at)) = root.table("vary", found) {
             let fields = Fields::new("vary", (table, at), &[], found);
             match fields.text("by", found) {
@@ -73,7 +88,7 @@ impl Vary {
                 }
             }
             let also = fields.texts("also", found);
-            vary.also = also.into_iter().map(|(key, at)| (key.to_owned(), at)).collect();
+            (vary.also, places) = also.into_iter().map(|(key, at)| (key.to_owned(), at)).unzip();
             vary.all_cpu = fields.truth("all_cpu", found).unwrap_or(false);
             if first.is_none() && found.is_empty() {
                 let help = "write `interval = true` in the claims that are to have one";
@@ -85,59 +100,71 @@ impl Vary {
             let help = "leave `interval` out: counts of broken states have none";
             wrong(found, &first.at, "an interval of a claim about power cuts", help);
         }
-        Some(vary)
+        Some((vary, places))
     }
 
-    /// The variations of the points that claims with an interval are about.
+    /// The variations of the points that claims with an interval are about, as long as they change
+    /// no more than `most` points. `None`: they change more, or there are errors.
     pub fn variations(
         &self,
-        points: &[Setup],
-        sweep: &Sweep,
+        (points, sweep): (&Points, &Sweep),
         claims: &[Said],
-        found: &mut Vec<Diagnostic>,
-    ) -> Variations {
-        self.check(points, found);
-        let mut all = Variations::default();
+        most: u64,
+    ) -> Option<Variations> {
+        let mut names: Vec<String> = Vec::new();
         let mut impossible: BTreeSet<String> = BTreeSet::new();
-        let mut changed: Vec<(usize, String, Setup)> = Vec::new();
+        // Points with the numbers of their variations among `names`.
+        let mut changed: Vec<(usize, usize)> = Vec::new();
         for point in used(sweep, claims) {
-            for (name, setup) in self.of_point(&points[point]) {
-                if !all.names.contains(&name) {
-                    all.names.push(name.clone());
-                }
+            for (name, setup) in self.of_point(&points.at(point).ok()?) {
+                let n = names.iter().position(|n| *n == name).unwrap_or_else(|| {
+                    names.push(name.clone());
+                    names.len() - 1
+                });
                 match setup {
-                    Some(setup) => changed.push((point, name, setup)),
+                    Some(_) => changed.push((point, n)),
                     None => drop(impossible.insert(name)),
                 }
             }
+            if changed.len() as u64 > most {
+                return None;
+            }
         }
-        all.names.retain(|n| !impossible.contains(n));
-        all.impossible.extend(impossible);
-        let number = |name: &str| all.names.iter().position(|n| n == name);
-        for (point, name, setup) in changed {
-            let Some(variation) = number(&name) else { continue };
+        let mut all = Variations {
+            vary: self.clone(),
+            names: names.iter().filter(|n| !impossible.contains(*n)).cloned().collect(),
+            impossible: impossible.into_iter().collect(),
+            points: Vec::new(),
+            by_point: BTreeMap::new(),
+        };
+        for (point, n) in changed {
+            let Some(variation) = all.names.iter().position(|name| *name == names[n]) else {
+                continue;
+            };
             all.by_point.insert((variation, point), all.points.len());
-            all.points.push(Changed { point, variation, setup });
+            all.points.push(Changed { point, variation });
         }
-        all
+        Some(all)
     }
 
     /// Says which names of `also` are no number of any point.
-    fn check(&self, points: &[Setup], found: &mut Vec<Diagnostic>) {
-        for (key, at) in &self.also {
-            let is_known = points.iter().any(|p| !self.of_setting(p, key).is_empty());
+    pub fn check(&self, places: &[Place], points: &Points, found: &mut Vec<Diagnostic>) {
+        let setups = || (0..points.len()).filter_map(|n| points.at(n).ok());
+        for (key, at) in self.also.iter().zip(places) {
+            let is_known = setups().any(|p| !self.of_setting(&p, key).is_empty());
             if is_known {
                 continue;
             }
-            let is_number = |(k, v): &&(String, String)| {
+            let is_number = |(k, v): &(String, String)| {
                 let is_there = k.starts_with("workload.") || k.starts_with("device.");
                 is_there && units::plain(v).is_some_and(|x| x > 0.0)
             };
-            let numbers: BTreeSet<&str> = points
-                .iter()
-                .flat_map(|p| p.settings.iter().filter(is_number).map(|(k, _)| k.as_str()))
-                .collect();
-            let names: Vec<&str> = numbers.into_iter().collect();
+            let mut numbers: BTreeSet<String> = BTreeSet::new();
+            for setup in setups() {
+                let own = setup.settings.into_iter().filter(is_number);
+                numbers.extend(own.map(|(k, _)| k));
+            }
+            let names: Vec<&str> = numbers.iter().map(String::as_str).collect();
             let what = format!("`{key}` is no number of the workload or the device");
             wrong(found, at, what, suggest("there are", &names, key));
         }
@@ -173,7 +200,7 @@ impl Vary {
             ((*name).to_owned(), with(setup, name, &parts))
         };
         let mut out: Vec<(String, Option<Setup>)> = names.iter().map(one).collect();
-        out.extend(self.also.iter().flat_map(|(key, _)| self.of_setting(setup, key)));
+        out.extend(self.also.iter().flat_map(|key| self.of_setting(setup, key)));
         out
     }
 

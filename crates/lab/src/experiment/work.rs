@@ -261,7 +261,7 @@ fn of_file(
     settings: &mut Settings,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Program> {
-    let bytes = match std::fs::read(files.host(path)) {
+    let bytes = match files.read(path) {
         Ok(bytes) => bytes,
         Err(e) => {
             let help = "paths are from the folder of this file on";

@@ -260,11 +260,7 @@ impl Figure {
 
 /// A field of a CSV file.
 pub fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    wp_base::csv::field(text).into_owned()
 }
 
 #[cfg(test)]

@@ -31,3 +31,4 @@ pub use run::{JobResult, RunError, RunOptions, run};
 pub use sequence::{Action, Direction, Sequence};
 pub use setup::{FileSetup, Layout, layout};
 pub use stats::{Histogram, Stat};
+pub use value::MICROS_MAX;

@@ -72,8 +72,15 @@ pub fn micros(text: &str, alone_is_seconds: bool) -> Result<u64, String> {
         "d" => 86_400_000_000,
         other => return Err(format!("`{other}` is no unit of time; us, ms, s, m, h, d are")),
     };
-    number.checked_mul(unit).ok_or_else(|| too_large(text))
+    let us = number.checked_mul(unit).ok_or_else(|| too_large(text))?;
+    match us <= MICROS_MAX {
+        true => Ok(us),
+        false => Err(format!("`{text}` is too large: ten years are the most")),
+    }
 }
+
+/// Longest time, of jobs and programs: virtual time is counted in nanoseconds of 64 bits.
+pub const MICROS_MAX: u64 = 10 * 365 * 86_400 * 1_000_000;
 
 /// A whole number.
 pub fn whole(text: &str) -> Result<u64, String> {

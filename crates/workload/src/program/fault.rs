@@ -127,7 +127,7 @@ impl Fault {
 
 impl Slow {
     pub(super) fn parse(w: &mut Words<'_>) -> Result<Slow, String> {
-        Ok(Slow { which: Fault::parse(w)?, us: w.number()? })
+        Ok(Slow { which: Fault::parse(w)?, us: w.micros()? })
     }
 }
 

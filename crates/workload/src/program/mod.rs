@@ -24,6 +24,8 @@ use std::fmt;
 
 use wp_base::FsError;
 
+use crate::fio::MICROS_MAX;
+
 pub use fault::{Asked, Fault, Place, Slow, Tear};
 pub use play::{MAGIC_SEED, Player, contents};
 
@@ -396,6 +398,15 @@ impl<'a> Words<'a> {
     fn text(&mut self) -> Result<&'a str, String> {
         self.0.next().ok_or_else(|| "a word is missing".to_owned())
     }
+    /// Microseconds, as [`Words::number`].
+    fn micros(&mut self) -> Result<u64, String> {
+        let us = self.number()?;
+        match us <= MICROS_MAX {
+            true => Ok(us),
+            false => Err(format!("`{us}`: at most {MICROS_MAX} us, ten years")),
+        }
+    }
+
     fn number(&mut self) -> Result<u64, String> {
         let w = self.text()?;
         w.parse().map_err(|_| format!("`{w}`: a whole number is needed"))
@@ -461,7 +472,7 @@ fn step(line: &str) -> Result<Step, String> {
             match first {
                 "case" => Step::Case(w.owned()?),
                 "align" => Step::Align,
-                "nap" => Step::Nap(w.number()?),
+                "nap" => Step::Nap(w.micros()?),
                 "begin" => Step::Begin(Label { op: w.owned()?, index: w.small(u32::MAX)? }),
                 "end" => Step::End,
                 "exit" => Step::Exit,

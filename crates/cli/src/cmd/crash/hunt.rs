@@ -16,7 +16,7 @@ use wp_lab::host::{Output, Shape};
 
 use super::key::{build, key};
 use super::{Args, least, limit, report};
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, stderr};
 use crate::outputs;
 
 /// A campaign file is written at most so often.
@@ -61,10 +61,10 @@ impl Hunt<'_> {
         if self.live {
             let here = done.saturating_sub(self.before.0).max(1);
             let left = self.start.elapsed().as_secs_f64() * (all - done) as f64 / here as f64;
-            eprint!(
+            stderr(format_args!(
                 "\r{done} of {all} programs, {} states, {} recoveries; {left:.0} s left   ",
                 f.totals.raw, f.totals.distinct
-            );
+            ));
         }
         if let Some(path) = &self.a.state_file {
             let mut saved = self.saved.lock().unwrap_or_else(|e| e.into_inner());
@@ -160,7 +160,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         resume(c, a.workers, findings, &watch)
     });
     if hunt.live {
-        eprint!("\r{:<78}\r", "");
+        stderr(format_args!("\r{:<78}\r", ""));
     }
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &a.state_file {

@@ -396,18 +396,10 @@ fn limit(a: &Args, out: &Out) -> Result<Option<Duration>, ExitCode> {
 
 /// Time from `90s`, `5m`, `2h`.
 fn budget(text: &str) -> Result<Duration, String> {
-    let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_alphabetic()).len());
-    let n: u64 = digits.parse().map_err(|_| format!("budget: `{text}`: write 90s, 5m or 2h"))?;
-    let seconds = match unit {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => return Err(format!("budget: `{text}`: write 90s, 5m or 2h")),
-    };
-    match n.checked_mul(seconds) {
-        Some(0) => Err(format!("budget: `{text}` leaves no time for anything")),
-        Some(n) => Ok(Duration::from_secs(n)),
-        None => Err(format!("budget: `{text}` is too long")),
+    match wp_base::quantity::nanoseconds(text) {
+        Ok(0) => Err(format!("budget: `{text}` leaves no time for anything")),
+        Ok(ns) => Ok(Duration::from_nanos(ns)),
+        Err(e) => Err(format!("budget: {e}")),
     }
 }
 

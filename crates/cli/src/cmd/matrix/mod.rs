@@ -2,7 +2,7 @@
 
 mod print;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use wp_lab::matrix::{self, Cell, Combination, Length};
 use wp_lab::results::Results;
 
 use super::keep::Keep;
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, stderr};
 use crate::outputs;
 
 /// Arguments.
@@ -171,13 +171,14 @@ fn answer(a: &Args, out: &Out, cells: &[Cell]) -> ExitCode {
     let refused = cells.iter().filter(|c| c.refused.is_some()).count();
     let document = json!({
         "schema": "writepath.matrix/1", "seed": a.seed, "quick": a.quick, "only": a.only,
-        "combinations": cells.len(), "refused": refused, "unknown": unknown,
+        "combinations": cells.len(), "ran": cells.len() - refused,
+        "refused": refused, "unknown": unknown,
         "cells": cells.iter().map(print::document).collect::<Vec<_>>(),
     });
     let mut results = Results::default();
     results.add("resolved.toml", a.resolved());
     results.add("matrix.json", serde_json::to_vec_pretty(&document).unwrap_or_default());
-    results.add("matrix.csv", print::csv(cells));
+    results.add("matrix.csv", print::cells_csv(cells));
     results.add("matrix.txt", text.clone());
     match results.write(&a.out, "matrix") {
         Ok(dir) => out.note(&format!("results: {}", dir.display())),
@@ -214,17 +215,15 @@ impl Screen {
         let left = if ran == 0 { 0.0 } else { rate * (self.all - done) as f64 };
         let line = format!("[{done:>3}/{}] about {left:.0} s left  {name}", self.all);
         if self.is_live {
-            eprint!("\r\x1b[2K{line}");
-            // Nothing is lost if the terminal is gone.
-            drop(std::io::stderr().flush());
+            stderr(format_args!("\r\x1b[2K{line}"));
         } else if ran > 0 && done * 10 / self.all > (done - 1) * 10 / self.all {
-            eprintln!("{line}");
+            stderr(format_args!("{line}\n"));
         }
     }
 
     fn end(&self) {
         if self.is_live {
-            eprint!("\r\x1b[2K");
+            stderr(format_args!("\r\x1b[2K"));
         }
     }
 }

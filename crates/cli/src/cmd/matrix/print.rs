@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use wp_base::csv;
 use wp_lab::matrix::holes::HOLES;
 use wp_lab::matrix::speed::Workload;
 use wp_lab::matrix::{Cell, DRIVES, Speed};
@@ -134,12 +135,12 @@ fn runs(t: &mut String, ran: &[&Cell]) {
 }
 
 /// One line for each workload of a combination, one for what was refused.
-pub(super) fn csv(cells: &[Cell]) -> String {
+pub(super) fn cells_csv(cells: &[Cell]) -> String {
     let mut t = "combination,workload,operations,elapsed_ns,p50_ns,p99_ns,waits,flushes,\
                  program_bytes,drive_bytes,flash_bytes,states,distinct,outcome\n"
         .to_owned();
     for c in cells {
-        let outcome = format!("\"{}\"", c.outcome().replace('"', "\"\""));
+        let outcome = csv::field(&c.outcome()).into_owned();
         let (states, distinct) = c.verdict.as_ref().map_or((0, 0), |v| (v.states, v.distinct));
         if c.refused.is_some() {
             writeln!(t, "{},,,,,,,,,,,,,{outcome}", c.name).expect(LINE);

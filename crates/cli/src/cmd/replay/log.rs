@@ -10,7 +10,7 @@ use wp_lab::files::FileView;
 use wp_lab::host::Shape;
 use wp_medium::write_log::{LogEntry, LogFlags, Until, WriteLog};
 
-use crate::output::{Exit, Out};
+use crate::output::{self, Exit, Out};
 use crate::outputs;
 
 /// Arguments that say something of such a log only.
@@ -105,7 +105,8 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         return out.host_error(image, &e);
     }
     let doc = json!({
-        "schema": "writepath.replay/1", "log": path, "image": image, "size_bytes": bytes,
+        "schema": "writepath.replay/1", "log": output::path(path),
+        "image": output::path(image), "size_bytes": bytes,
         "to_mark": a.to_mark, "to_entry": a.to_entry,
     });
     out.result(&doc, &format!("{}: {bytes} bytes\n", image.display()))

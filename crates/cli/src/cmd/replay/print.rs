@@ -9,6 +9,8 @@ use wp_trace::replay::{Mode, OpCounts, Options, Outcome};
 use wp_trace::{Requests, Skip};
 use wp_workload::fio::Stat;
 
+use crate::output::path;
+
 /// What was replayed, and onto what.
 pub(super) struct Of<'r, 't, 'a> {
     pub files: &'r [PathBuf],
@@ -81,10 +83,12 @@ pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
     let counters = |all: &[(&'static str, u64)]| -> BTreeMap<&'static str, u64> {
         all.iter().copied().collect()
     };
+    let files: Vec<Value> = of.files.iter().map(|f| path(f)).collect();
     json!({
         "schema": "writepath.replay-trace/1",
         "trace": {
-            "files": of.files, "format": trace.format().name(), "device": of.requests.device(),
+            "files": files,
+            "format": trace.format().name(), "device": of.requests.device(),
             "action": of.requests.action().map(|a| a.letter()), "span_ns": o.trace.0,
             "skipped": skipped, "out_of_order": of.requests.out_of_order(),
         },
@@ -92,7 +96,7 @@ pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
         "offset_sectors": options.offset, "wrap": options.wrap, "align": options.align,
         "fill_bytes": options.fill_bytes, "fill_ns": o.fill.0,
         "virtual_ns": o.end.0, "bytes_per_s": rate(bytes, o.end.0),
-        "requests_per_s": rate(o.requests(), o.end.0),
+        "requests": o.requests(), "requests_per_s": rate(o.requests(), o.end.0),
         "ops": ops, "late_ns": stat(&o.late), "device_full": o.busy, "split": o.split,
         "wrapped": o.wrapped, "widened": o.widened, "interrupted": o.interrupted,
         "notes": remarks(of, o),

@@ -5,7 +5,7 @@
 //!            ran first.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, IsTerminal, Write as _};
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -17,7 +17,7 @@ use wp_lab::host::Group;
 
 use super::kept::{self, Kept};
 use super::{Args, Paper, progress};
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, stderr};
 
 /// How long to wait for a process that was interrupted to write what it has.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -183,14 +183,14 @@ impl Screen {
 
     fn clear(&self) {
         if self.is_live {
-            eprint!("\r\x1b[2K");
+            stderr(format_args!("\r\x1b[2K"));
         }
     }
 
     /// A line that stays.
     fn line(&self, text: &str) {
         self.clear();
-        eprintln!("{text}");
+        stderr(format_args!("{text}\n"));
     }
 
     fn show(&mut self, works: &[Work], jobs: usize) {
@@ -206,9 +206,7 @@ impl Screen {
         let left = left(works, jobs, self.began.elapsed().as_secs_f64());
         let time =
             if left < 90.0 { format!("{left:.0} s") } else { format!("{:.0} min", left / 60.0) };
-        eprint!("\r\x1b[2K[about {time} left] {}", running.join(", "));
-        // Nothing is lost if the terminal is gone.
-        drop(std::io::stderr().flush());
+        stderr(format_args!("\r\x1b[2K[about {time} left] {}", running.join(", ")));
     }
 }
 
@@ -287,7 +285,6 @@ fn answer(a: &Args, out: &Out, works: &[Work]) -> ExitCode {
     .expect(LINE);
     let mut documents = Vec::new();
     let mut exit = Exit::Ok;
-    let mut failed = None;
     let mut sum = [0; 5];
     for w in works {
         match &w.state {
@@ -298,14 +295,14 @@ fn answer(a: &Args, out: &Out, works: &[Work]) -> ExitCode {
                 text.push_str(&kept.text);
                 text.push('\n');
                 documents.push(kept.document.clone());
-                if kept.differs {
+                if kept.differs && exit == Exit::Ok {
                     exit = Exit::No;
                 }
             }
             State::Failed(code, said) => {
                 writeln!(table, "{:<18} no answer: exit code {code}", w.paper.slug).expect(LINE);
                 documents.push(json!({ "papers": [w.paper.slug], "failed": code, "said": said }));
-                failed = Some(*code);
+                exit = Exit::of(*code);
             }
             State::Waiting | State::Running(..) => {}
         }
@@ -320,8 +317,7 @@ fn answer(a: &Args, out: &Out, works: &[Work]) -> ExitCode {
         "schema": "writepath.reproduce-all/1", "seed": a.seed, "quick": a.quick,
         "papers": documents, "claims": summary,
     });
-    let done = out.answer(exit, &document, &text);
-    failed.map_or(done, ExitCode::from)
+    out.answer(exit, &document, &text)
 }
 
 fn row(table: &mut String, name: &str, n: [usize; 5], seconds: &str) {

@@ -1,6 +1,7 @@
 //! How far a paper's run is, for who looks at a terminal, or for the process that runs several.
 
-use std::io::{IsTerminal, Write};
+use crate::output::stderr;
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -34,9 +35,9 @@ impl<'a> Progress<'a> {
     /// So many of all steps are done, `name` is next. Answers whether to go on.
     pub fn step(&self, done: usize, all: usize, name: &str) -> bool {
         if self.is_child {
-            eprintln!("{LINES} {done} {all} {name}");
+            stderr(format_args!("{LINES} {done} {all} {name}\n"));
         } else if self.is_live {
-            eprint!("\r[{done:>3}/{all}] {name:<50}");
+            stderr(format_args!("\r[{done:>3}/{all}] {name:<50}"));
         }
         !self.stop.load(Ordering::SeqCst)
     }
@@ -44,9 +45,7 @@ impl<'a> Progress<'a> {
     /// Nothing more is said.
     pub fn end(&self) {
         if self.is_live {
-            eprint!("\r{:<60}\r", "");
-            // Nothing is lost if the terminal is gone.
-            drop(std::io::stderr().flush());
+            stderr(format_args!("\r{:<60}\r", ""));
         }
     }
 }

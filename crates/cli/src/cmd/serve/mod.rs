@@ -18,7 +18,7 @@ use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
 use wp_serve::{ClockKind, Drive, control};
 
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, path};
 use crate::outputs;
 
 /// Arguments.
@@ -199,7 +199,7 @@ fn end((mut drive, outputs): (Drive, Outputs), out: &Out) -> Result<Value, ExitC
         save_as(&medium, Sector(0), bytes, save).map_err(|e| out.host_error(&path, &e))?;
     }
     let mut status = control::status(&drive);
-    status["saved"] = json!(saved);
+    status["saved"] = json!(saved.as_deref().map(path));
     Ok(status)
 }
 

@@ -1,0 +1,322 @@
+//! The table of verbs: what each must have done to say yes, and its exit codes.
+//!
+//! `docs/exit-codes.md` is generated from it, [`Out`](crate::output::Out) keeps verbs to it, and
+//! the test `contract` runs every verb that clap knows against it.
+
+use serde_json::Value;
+
+use crate::output::Exit;
+
+/// What comes before the command in a report of a bug.
+pub const REPORT: &str = "this is a bug of Writepath; please report it with this command";
+/// The hint where a verb had nothing to do.
+pub const NOTHING: &str = "name inputs that hold something, and counts that are not 0";
+
+/// What is counted before a verb may say yes.
+pub enum Work {
+    /// So many of something. The document has them at the first of these JSON pointers that it
+    /// has: a number, a list, an object, or a text, which counts as one.
+    Counted {
+        /// What is counted.
+        of: &'static str,
+        /// Where.
+        at: &'static [&'static str],
+    },
+    /// The verb itself sees to it, in this way.
+    Own(&'static str),
+}
+
+/// What a verb promises.
+pub struct Contract {
+    /// The verb with its subcommand: `kernels waits`.
+    pub verb: &'static str,
+    /// What exit code 0 says.
+    pub yes: &'static str,
+    /// What must have been done for it.
+    pub work: Work,
+    /// Further exit codes beside [`ALWAYS`], with what each says.
+    pub exits: &'static [(Exit, &'static str)],
+    /// Is `--json` a stream: one object a line, of which the last has `ok`?
+    pub is_stream: bool,
+}
+
+impl Contract {
+    /// May it end so?
+    pub fn allows(&self, exit: Exit) -> bool {
+        exit == Exit::Ok || self.codes().any(|(code, _)| code == exit)
+    }
+
+    /// Its exit codes other than 0, in order, with what each says.
+    pub fn codes(&self) -> impl Iterator<Item = (Exit, &'static str)> {
+        let mut all: Vec<(Exit, &str)> = ALWAYS.iter().chain(self.exits).copied().collect();
+        all.sort_by_key(|(code, _)| *code as u8);
+        all.into_iter()
+    }
+
+    /// What is counted, in words.
+    pub fn counted(&self) -> String {
+        match &self.work {
+            Work::Counted { of, at } => format!("{of} (`{}`)", at.join("`, `")),
+            Work::Own(how) => (*how).to_owned(),
+        }
+    }
+}
+
+/// Exit codes of every verb.
+pub const ALWAYS: [(Exit, &str); 3] = [
+    (Exit::Usage, "the command line or a file that it names is wrong, or there is nothing to do"),
+    (Exit::Bug, "a bug of Writepath; the error has what to report"),
+    (Exit::HostIo, "the host's I/O failed: a file that cannot be read or written, a full stdout"),
+];
+
+const fn counted(of: &'static str, at: &'static [&'static str]) -> Work {
+    Work::Counted { of, at }
+}
+
+const fn verb(
+    verb: &'static str,
+    yes: &'static str,
+    work: Work,
+    exits: &'static [(Exit, &'static str)],
+) -> Contract {
+    Contract { verb, yes, work, exits, is_stream: false }
+}
+
+const STOPPED: (Exit, &str) = (Exit::Interrupted, "interrupted; what was done is kept");
+const NO_GUEST: (Exit, &str) = (Exit::Unsupported, "no guest kernel, or the host lacks something");
+const DIFFERS: (Exit, &str) = (Exit::No, "a difference is not listed, or a listed one is gone");
+const SIMULATED: (Exit, &str) = (Exit::Simulated, "the simulated file system or device failed");
+const FEATURE: (Exit, &str) = (Exit::Unsupported, "a feature that this build does not have");
+const DAMAGED: (Exit, &str) = (Exit::No, "the image is damaged, cut off, or holds no file system");
+
+/// Every verb, in the order of `--help`.
+pub static CONTRACTS: &[Contract] = &[
+    verb(
+        "reproduce",
+        "every claim of the papers is as its pinned verdict has it",
+        counted("claims", &["/claims"]),
+        &[(Exit::No, "a claim differs"), FEATURE, SIMULATED, STOPPED],
+    ),
+    verb(
+        "run",
+        "the workload ran to its end and every claim of the experiment holds",
+        counted("system calls or points", &["/points", "/rows", "/calls", "/runs"]),
+        &[
+            (Exit::No, "a claim does not hold, or the image to start from is damaged"),
+            FEATURE,
+            (Exit::Simulated, "the workload failed, or the storage failed one of its calls"),
+            (Exit::NotSame, "--verify: the results are not the same"),
+            STOPPED,
+        ],
+    ),
+    verb(
+        "check",
+        "the file is right",
+        counted("runs, jobs or words", &["/runs", "/jobs", "/words"]),
+        &[
+            (Exit::No, "the file system that a machine needs is damaged"),
+            (Exit::Unsupported, "an option or a feature that is not supported"),
+            SIMULATED,
+        ],
+    ),
+    verb(
+        "merge",
+        "the shards are one experiment and every claim of it holds",
+        counted("points", &["/points"]),
+        &[(Exit::No, "a claim does not hold")],
+    ),
+    verb(
+        "fio check",
+        "the job file has jobs, and every option of it is supported",
+        counted("jobs or options", &["/jobs", "/options"]),
+        &[(Exit::Unsupported, "an option or value that is not supported")],
+    ),
+    verb(
+        "filebench check",
+        "the text has a workload, and every word of it is supported",
+        counted("words", &["/words"]),
+        &[(Exit::Unsupported, "a word that is not supported")],
+    ),
+    verb("filebench show", "the workload model was printed", counted("texts", &["/text"]), &[]),
+    verb("trace", "the events were printed or written", counted("events", &["/events"]), &[]),
+    verb(
+        "explain",
+        "the call was explained, or the calls listed",
+        counted("calls", &["/calls", "/call", "/flow", "/file"]),
+        &[],
+    ),
+    verb(
+        "diff",
+        "both runs have events, and they are the same",
+        counted("events compared", &["/events"]),
+        &[(Exit::No, "the runs differ, or an image is damaged"), FEATURE, SIMULATED],
+    ),
+    verb("report", "the page was written", counted("papers and runs", &["/results"]), &[]),
+    verb(
+        "calibrate",
+        "the class was fitted to the loads",
+        counted("fitted loads", &["/fitted_loads"]),
+        &[STOPPED],
+    ),
+    verb(
+        "compare",
+        "both traces have requests, and they are within the limits",
+        counted("requests", &["/real/requests"]),
+        &[(Exit::No, "the traces are further apart than allowed")],
+    ),
+    verb(
+        "device",
+        "the model was compared with measured points",
+        counted("points", &["/compared"]),
+        &[],
+    ),
+    verb(
+        "kernels waits",
+        "every difference from Linux 6.12 is listed",
+        counted("calls", &["/calls"]),
+        &[DIFFERS, FEATURE, SIMULATED],
+    ),
+    verb(
+        "kernels random",
+        "every difference from Linux 6.12 is listed",
+        counted("programs", &["/programs"]),
+        &[DIFFERS, NO_GUEST, SIMULATED, STOPPED],
+    ),
+    verb(
+        "kernels blocks",
+        "every difference from Linux 6.18 is listed",
+        counted("runs", &["/runs"]),
+        &[DIFFERS, FEATURE, SIMULATED, STOPPED],
+    ),
+    verb(
+        "kernels recovery",
+        "every image is recovered as the kernel recovered it",
+        counted("images", &["/rows"]),
+        &[DIFFERS],
+    ),
+    verb(
+        "kernels crash",
+        "every state is recovered as this host's kernel recovers it",
+        counted("states", &["/total/states"]),
+        &[DIFFERS, NO_GUEST, (Exit::Simulated, "a program was not played"), STOPPED],
+    ),
+    verb(
+        "kernels mounts",
+        "the guest's kernel read and changed every image, and so did Writepath",
+        counted("images", &["/images"]),
+        &[DIFFERS, NO_GUEST, SIMULATED],
+    ),
+    Contract {
+        verb: "crash",
+        yes: "states were recovered, and none breaks a rule",
+        work: Work::Own("programs played and states recovered, counted in the summary's `totals`"),
+        exits: &[
+            (Exit::No, "a rule is broken"),
+            (Exit::Unsupported, "a feature or kernel version that this build does not have"),
+            (Exit::Simulated, "a program was not played, or a call of it failed"),
+            (Exit::NotSame, "the same again was not the same"),
+            STOPPED,
+        ],
+        is_stream: true,
+    },
+    verb(
+        "matrix",
+        "combinations ran, and none breaks a rule in an unknown way",
+        counted("combinations that ran", &["/ran"]),
+        &[(Exit::No, "a combination breaks a rule in an unknown way"), FEATURE, SIMULATED, STOPPED],
+    ),
+    verb(
+        "perturb",
+        "every figure moves as predicted, or as a listed reason says",
+        counted("figures", &["/figures"]),
+        &[
+            (Exit::No, "a figure moves against its prediction, and no reason is listed"),
+            FEATURE,
+            SIMULATED,
+            STOPPED,
+        ],
+    ),
+    verb(
+        "mkfs",
+        "the image was written",
+        counted("bytes of an image", &["/size_bytes"]),
+        &[FEATURE, SIMULATED, (Exit::No, "the image that was made is not sound")],
+    ),
+    verb(
+        "inspect",
+        "every image was read, and is undamaged",
+        counted("images", &["/images", "/image"]),
+        &[DAMAGED, FEATURE, SIMULATED],
+    ),
+    verb(
+        "fsck",
+        "the image was checked whole, and is clean",
+        counted("images", &["/image"]),
+        &[DAMAGED, FEATURE, SIMULATED],
+    ),
+    verb(
+        "recover",
+        "the journal was replayed",
+        counted("images", &["/images", "/image"]),
+        &[DAMAGED, FEATURE, SIMULATED, STOPPED],
+    ),
+    verb(
+        "replay",
+        "every request of the trace was answered; or the image was written, or entries listed",
+        counted("requests, bytes or entries", &["/requests", "/entries", "/size_bytes"]),
+        &[
+            (Exit::No, "the log is damaged or cut off"),
+            FEATURE,
+            (Exit::Simulated, "the device failed a request"),
+            STOPPED,
+        ],
+    ),
+    verb(
+        "serve nbd",
+        "the drive was served to its end, and every file asked for is written",
+        Work::Own(
+            "a drive served until `quit`, an interrupt or --once; `connections` counts clients",
+        ),
+        &[FEATURE, SIMULATED, STOPPED],
+    ),
+    verb(
+        "serve vhost-user-blk",
+        "the drive was served to its end, and every file asked for is written",
+        Work::Own("a drive served until `quit`, an interrupt or --once"),
+        &[FEATURE, SIMULATED, STOPPED],
+    ),
+    verb(
+        "kernel-lab",
+        "no power cut lost anything that the guest had synced",
+        counted("power cuts", &["/report/cycles", "/rows", "/guest"]),
+        &[(Exit::No, "a power cut lost something"), NO_GUEST, SIMULATED, STOPPED],
+    ),
+    verb("list", "the list was printed", counted("entries", &["/count"]), &[]),
+    verb("man", "the pages were printed or written", counted("pages", &["/pages", "/page"]), &[]),
+    verb("completions", "the script was printed", counted("scripts", &["/script"]), &[]),
+];
+
+/// The contract of a verb.
+pub fn find(verb: &str) -> Option<&'static Contract> {
+    CONTRACTS.iter().find(|c| c.verb == verb)
+}
+
+/// What a document counts, at the first of some pointers that it has. `None`: it has none of them.
+pub fn count(document: &Value, at: &[&str]) -> Option<u64> {
+    let found = at.iter().find_map(|pointer| document.pointer(pointer))?;
+    Some(match found {
+        Value::Null => 0,
+        Value::Bool(b) => u64::from(*b),
+        Value::Number(n) => n.as_u64().unwrap_or(0),
+        Value::String(text) => u64::from(!text.is_empty()),
+        Value::Array(all) => all.len() as u64,
+        // Counts by kind are added up; of other objects each entry counts.
+        Value::Object(all) => match all.values().map(Value::as_u64).collect::<Option<Vec<u64>>>() {
+            Some(counts) => counts.iter().sum(),
+            None => all.len() as u64,
+        },
+    })
+}
+
+#[cfg(test)]
+mod page;

@@ -1,0 +1,59 @@
+//! A bug of ours ends the program as everything else does: with an exit code of its own (5), one
+//! line or document that says what, and how to report it.
+
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use crate::contract::REPORT;
+use crate::output::{Exit, Out, stderr};
+
+/// What the first panic said; later ones follow from it.
+static FIRST: Mutex<Option<String>> = Mutex::new(None);
+
+/// What is thrown, in words.
+fn said(payload: &(dyn std::any::Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic")
+}
+
+fn note(info: &PanicHookInfo<'_>) {
+    let place = info.location().map(|l| format!(" ({}:{})", l.file(), l.line()));
+    let text = format!("{}{}", said(info.payload()), place.unwrap_or_default());
+    FIRST.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(text);
+    if std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v != "0") {
+        stderr(format_args!("{}\n", std::backtrace::Backtrace::force_capture()));
+    }
+}
+
+/// The command line, as a shell takes it again.
+fn command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    let word = |a: std::ffi::OsString| {
+        let text = a.to_string_lossy().into_owned();
+        match text.chars().all(plain) && !text.is_empty() {
+            true => text,
+            false => format!("'{}'", text.replace('\'', "'\\''")),
+        }
+    };
+    let words: Vec<String> = std::env::args_os().skip(1).map(word).collect();
+    format!("writepath {}", words.join(" "))
+}
+
+/// Runs the program; a panic becomes exit code 5.
+pub fn caught(run: impl FnOnce() -> ExitCode) -> ExitCode {
+    set_hook(Box::new(note));
+    // Nothing of the run is looked at again, so nothing can be seen half done.
+    let payload = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(code) => return code,
+        Err(payload) => payload,
+    };
+    let first = FIRST.lock().unwrap_or_else(|e| e.into_inner()).take();
+    let what = first.unwrap_or_else(|| said(&*payload).to_owned());
+    if Out::is_answered() {
+        stderr(format_args!("error: internal, after the answer: {what}\n"));
+        return Exit::Bug.into();
+    }
+    let help = format!("{REPORT}: {}", command());
+    Out::of_this_process().fail(Exit::Bug, "internal", &format!("internal: {what}"), &help)
+}
