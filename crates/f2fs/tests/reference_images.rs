@@ -33,7 +33,7 @@ fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
             "gid" => f.gid.into(),
             "size" => f.size.into(),
             "blocks512" => f.sectors.into(),
-            "sha256" => f.sha256.map(hex).into(),
+            "sha256" => f.sha256.map(|d| d.to_string()).into(),
             "target" => f.target.as_deref().map_or(Value::Null, text),
             "mode" => {
                 let mode = value.as_str().expect("octal").trim_start_matches("0o");
