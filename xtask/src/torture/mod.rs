@@ -190,6 +190,9 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     std::fs::canonicalize(&program).map_err(|e| format!("{}: {e}", program.display()))
 }
 
+/// Largest file that is kept.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+
 /// Keeps a problem with the files of its case.
 fn keep(
     world: &World,
@@ -204,7 +207,8 @@ fn keep(
     std::fs::write(dir.join("problem.txt"), format!("{problem}\n")).map_err(io)?;
     for entry in std::fs::read_dir(world.scratch.join("work")).map_err(io)? {
         let entry = entry.map_err(io)?;
-        if entry.file_type().is_ok_and(|t| t.is_file()) {
+        // Those beyond are holes that a case made: their names are in the command.
+        if entry.metadata().is_ok_and(|m| m.is_file() && m.len() <= KEPT_BYTES_MAX) {
             std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(io)?;
         }
     }
