@@ -21,7 +21,6 @@ use wp_medium::{MediumView, Overlay, View};
 /// What a manifest says of a file, and the same of ours: of what it does not say, nothing.
 fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
     let text = |b: &[u8]| Value::from(String::from_utf8_lossy(b).into_owned());
-    let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let (mut ours, mut theirs) = (String::new(), String::new());
     for (key, value) in expected.as_object().expect("a file") {
         let own = match key.as_str() {

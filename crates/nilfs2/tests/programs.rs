@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::model::{Model, Node, hex};
+use crate::model::{Model, Node};
 use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, FsResult, Rng, Sector, Span};
 use wp_medium::{Medium, MediumView, Slice};
