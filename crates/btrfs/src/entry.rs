@@ -216,7 +216,6 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
     let found = image::inspect(view, &options)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let xattrs = |all: &[(Vec<u8>, Vec<u8>)]| {
         all.iter().map(|(name, value)| (text(name), value.escape_ascii().to_string())).collect()
     };
@@ -240,7 +239,7 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 uid: f.uid,
                 gid: f.gid,
                 size: f.size,
-                sha256: f.sha256.map(hex),
+                sha256: f.sha256.map(|d| d.to_string()),
                 target: f.target.as_deref().map(text),
                 xattrs: xattrs(&f.xattrs),
             })

@@ -30,6 +30,7 @@ mod robustness;
 mod skip;
 mod subvolumes;
 mod together;
+mod tool_made;
 mod tools;
 mod trees;
 mod trouble;

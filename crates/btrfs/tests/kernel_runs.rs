@@ -58,7 +58,7 @@ fn ours(f: &FileInfo) -> String {
         f.target.as_deref().map_or(String::new(), text),
     ];
     parts.extend(f.xattrs.iter().map(|(n, v)| format!("{}={}", text(n), hex(v))));
-    format!("{} {}", parts.join("|"), f.sha256.map_or(String::new(), |h| hex(&h)))
+    format!("{} {}", parts.join("|"), f.sha256.map_or(String::new(), |d| d.to_string()))
 }
 
 #[test]

@@ -447,7 +447,6 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         image::InspectOptions { hash, policy: policy(o)?, now: NOW, ..Default::default() };
     let found = image::inspect(view, &options)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
     Ok(Inspection {
         left_out: Vec::new(),
         recovered: found.recovery.is_needed(),
@@ -468,7 +467,7 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 uid: f.uid,
                 gid: f.gid,
                 size: f.size,
-                sha256: f.sha256.map(hex),
+                sha256: f.sha256.map(|d| d.to_string()),
                 target: f.target.as_deref().map(text),
                 xattrs: f.xattrs.iter().map(|x| (text(&x.name), attribute(&x.value))).collect(),
             })

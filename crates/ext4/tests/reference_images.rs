@@ -91,7 +91,7 @@ fn our_lines(files: &[wp_ext4::image::FileInfo]) -> Vec<String> {
                 f.gid,
                 if_file(f.size),
                 if_file(f.sectors),
-                f.sha256.map_or("-".to_owned(), |h| hex(&h)),
+                f.sha256.map_or("-".to_owned(), |d| d.to_string()),
                 f.target.as_deref().map_or("-".to_owned(), text),
             )
         })

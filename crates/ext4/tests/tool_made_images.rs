@@ -140,7 +140,7 @@ fn read_tree(path: &Path) -> (BTreeMap<String, Node>, Vec<FileInfo>) {
             _ => {
                 let mut bytes = Vec::new();
                 let record = image.inode(f.ino).unwrap();
-                image.read_file(&record, &mut |b| bytes.extend_from_slice(b)).unwrap();
+                image.read_file(&record, &mut |p| p.append_to(&mut bytes, 1 << 30)).unwrap();
                 Node::File(bytes)
             }
         };

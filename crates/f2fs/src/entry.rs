@@ -371,7 +371,6 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
     let found = image::inspect(view, &options)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let failed = found.recovery.failed.iter().map(|e| format!("roll-forward failed: {e}"));
     let wrong = found.findings.iter().map(|f| format!("/{}: {}", text(&f.path), f.error));
     let attributes = |all: &[xattr::Attribute]| {
@@ -394,7 +393,7 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 uid: f.uid,
                 gid: f.gid,
                 size: f.size,
-                sha256: f.sha256.map(hex),
+                sha256: f.sha256.map(|d| d.to_string()),
                 target: f.target.as_deref().map(text),
                 xattrs: attributes(&f.xattrs),
             })

@@ -3,6 +3,7 @@
 
 mod check_vs_fsck;
 mod direct;
+mod fields;
 mod images;
 mod mkfs_vs_program;
 mod model;

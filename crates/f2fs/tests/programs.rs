@@ -29,7 +29,7 @@ fn listing(w: &World, setup: &Setup) -> String {
         let what = match (f.kind.name(), f.target, f.sha256) {
             ("dir", ..) => "dir".to_owned(),
             (_, Some(t), _) => format!("link {}", String::from_utf8_lossy(&t)),
-            (_, _, h) => format!("file {} {}", f.size, hex(h.expect("hashed"))),
+            (_, _, h) => format!("file {} {}", f.size, h.expect("hashed")),
         };
         let mut xattrs: Vec<String> = f
             .xattrs

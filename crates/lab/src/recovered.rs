@@ -19,6 +19,7 @@ use wp_ext4::image::{AtMount, FileInfo, Image, InspectOptions, list, recover_at_
 use wp_jbd2::RecoverPolicy;
 use wp_medium::write_log::{LogEntry, Until, WriteLog};
 use wp_medium::{MediumView, Overlay, View};
+use wp_vfs::Digest;
 
 /// Bytes in memory.
 pub struct Bytes(pub Vec<u8>);
@@ -257,7 +258,7 @@ struct Found {
     gid: u32,
     size: u64,
     sectors: u64,
-    sha256: Option<[u8; 32]>,
+    sha256: Option<Digest>,
     target: Option<String>,
     /// Names and values.
     xattrs: Vec<(String, Vec<u8>)>,
@@ -315,7 +316,7 @@ fn difference(f: &Found, expected: &Value) -> Option<String> {
             "gid" => json!(f.gid),
             "size" if is_file => json!(f.size),
             "blocks512" if is_file => json!(f.sectors),
-            "sha256" => json!(f.sha256.map(|h| hex(&h))),
+            "sha256" => json!(f.sha256.map(|d| d.to_string())),
             "target" => json!(f.target),
             "mode" => {
                 // With the bits of the type, which `type` has too.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::model::{Model, Node, hex};
+use crate::model::{Model, Node};
 use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, FsResult, Rng, Sector, Span};
 use wp_medium::{Medium, MediumView, Slice};
@@ -28,7 +28,7 @@ fn listing(w: &World, setup: &Setup) -> String {
         let what = match (f.kind.name(), f.target, f.sha256) {
             ("dir", ..) => "dir".to_owned(),
             (_, Some(t), _) => format!("link {}", String::from_utf8_lossy(&t)),
-            (_, _, h) => format!("file {} {}", f.size, hex(h.expect("hashed"))),
+            (_, _, h) => format!("file {} {}", f.size, h.expect("hashed")),
         };
         if path == ".nilfs" {
             continue;

@@ -20,7 +20,6 @@ const IMAGES: [&str; 5] =
 /// What a manifest says of a file, and the same of ours: of what it does not say, nothing.
 fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
     let text = |b: &[u8]| Value::from(String::from_utf8_lossy(b).into_owned());
-    let hex = |h: [u8; 32]| h.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let (mut ours, mut theirs) = (String::new(), String::new());
     for (key, value) in expected.as_object().expect("a file") {
         let own = match key.as_str() {
@@ -32,7 +31,7 @@ fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
             "gid" => f.gid.into(),
             "size" => f.size.into(),
             "blocks512" => f.sectors.into(),
-            "sha256" => f.sha256.map(hex).into(),
+            "sha256" => f.sha256.map(|d| d.to_string()).into(),
             "target" => f.target.as_deref().map_or(Value::Null, text),
             "mode" => {
                 let mode = value.as_str().expect("octal").trim_start_matches("0o");

@@ -150,7 +150,7 @@ pub struct ListedFile {
     pub gid: u32,
     /// Length in bytes.
     pub size: u64,
-    /// SHA-256 of the contents, in hexadecimal, for regular files if hashing was asked for.
+    /// Digest of the contents ([`crate::Digest`]) for regular files if hashing was asked for.
     pub sha256: Option<String>,
     /// Target of a symbolic link.
     pub target: Option<String>,

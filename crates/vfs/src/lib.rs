@@ -7,6 +7,7 @@
 //! Left out:   permission checks (one user, root); a name cache (lookups read cached directory
 //!             blocks).
 
+mod contents;
 mod entry;
 mod era;
 mod fs;
@@ -14,6 +15,7 @@ mod opens;
 mod syscall;
 mod walk;
 
+pub use contents::{Digest, Part, TakePart};
 pub use entry::{
     BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, Offers,
     OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Survey, SurveyedFile, When,

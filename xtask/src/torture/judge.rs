@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::World;
 
@@ -90,22 +90,28 @@ pub struct Ended {
     pub status: Option<ExitStatus>,
 }
 
+/// What a process writes to.
+type Pipe = Box<dyn Read + Send>;
+
+/// Reads all that comes out of a pipe, beside what else is done.
+#[expect(clippy::disallowed_methods, reason = "a process that is not read from does not end")]
+fn listen(pipe: Option<Pipe>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        // What cannot be read was not said.
+        let _ = pipe.map(|p| p.take(64 << 20).read_to_end(&mut all));
+        all
+    })
+}
+
 /// Waits for a process that the case began, and ends it when it takes too long.
-#[expect(clippy::disallowed_methods, reason = "a process that does not end has to be ended")]
 pub fn wait(mut child: Child, limit: Duration) -> Result<Ended, String> {
-    let begin = Instant::now();
-    let pipes: [Option<Box<dyn Read + Send>>; 2] = [
-        child.stdout.take().map(|p| Box::new(p) as Box<dyn Read + Send>),
-        child.stderr.take().map(|p| Box::new(p) as Box<dyn Read + Send>),
+    let begin = super::now();
+    let pipes: [Option<Pipe>; 2] = [
+        child.stdout.take().map(|p| Box::new(p) as Pipe),
+        child.stderr.take().map(|p| Box::new(p) as Pipe),
     ];
-    let readers = pipes.map(|pipe| {
-        std::thread::spawn(move || {
-            let mut all = Vec::new();
-            // What cannot be read was not said.
-            let _ = pipe.map(|p| p.take(64 << 20).read_to_end(&mut all));
-            all
-        })
-    });
+    let readers = pipes.map(listen);
     let status = loop {
         if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
             break Some(status);

@@ -97,6 +97,12 @@ struct Row {
     millis: u128,
 }
 
+/// The time.
+#[expect(clippy::disallowed_methods, reason = "how long it goes on is no result of a run")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// Reads the options, and runs. Errors: as [`run`], and options that are none.
 pub fn command(words: &[&str]) -> Result<bool, String> {
     let mut options = Options { seconds: 600, seed: 1, binary: None, kind: None };
@@ -119,9 +125,8 @@ pub fn command(words: &[&str]) -> Result<bool, String> {
 /// Runs until the time is over. No if there is a problem.
 ///
 /// Errors: what does not build, and what the machine refuses.
-#[expect(clippy::disallowed_methods, reason = "how long it goes on is no result of a run")]
 pub fn run(options: &Options<'_>) -> Result<bool, String> {
-    let begin = Instant::now();
+    let begin = now();
     let root = repo::root()?;
     let program = match options.binary {
         Some(path) => std::fs::canonicalize(path).map_err(|e| format!("{path}: {e}"))?,
@@ -147,7 +152,7 @@ pub fn run(options: &Options<'_>) -> Result<bool, String> {
         let mut rng = Rng::of(options.seed, number);
         number += 1;
         world.clear()?;
-        let start = Instant::now();
+        let start = now();
         let problems = case(&world, &mut rng)?;
         let row = rows.entry(name).or_default();
         row.cases += 1;
@@ -190,6 +195,9 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     std::fs::canonicalize(&program).map_err(|e| format!("{}: {e}", program.display()))
 }
 
+/// Largest file that is kept.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+
 /// Keeps a problem with the files of its case.
 fn keep(
     world: &World,
@@ -204,7 +212,8 @@ fn keep(
     std::fs::write(dir.join("problem.txt"), format!("{problem}\n")).map_err(io)?;
     for entry in std::fs::read_dir(world.scratch.join("work")).map_err(io)? {
         let entry = entry.map_err(io)?;
-        if entry.file_type().is_ok_and(|t| t.is_file()) {
+        // Those beyond are holes that a case made: their names are in the command.
+        if entry.metadata().is_ok_and(|m| m.is_file() && m.len() <= KEPT_BYTES_MAX) {
             std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(io)?;
         }
     }

@@ -15,6 +15,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod caches;
 mod chunks;
 mod extents;
 mod files;
@@ -35,6 +36,7 @@ use crate::replay::{RecoverOptions, recover};
 
 pub use finding::{Finding, Kind, Report};
 
+use caches::Caches;
 use chunks::Device;
 use extents::Extents;
 use files::Trees;
@@ -111,7 +113,11 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     volume.check_log_root(report);
     let mut roots = Roots::default();
     let mut walk = Walk { volume: &volume, extents: None, seen: &mut seen, report };
-    walk.tree(&root, &mut |item, _, report| roots.item(item, report));
+    let mut caches = Caches::default();
+    walk.tree(&root, &mut |item, _, report| {
+        roots.item(item, report);
+        caches.item(item);
+    });
     if roots.is_half_deleted() {
         return Err(FsError::Unsupported("btrfs with a subvolume that is half deleted".into()));
     }
@@ -147,8 +153,9 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
             _ => walk.tree(&start, &mut |_, _, _| {}),
         }
     }
-    let pieces = trees.into_pieces();
+    let mut pieces = trees.into_pieces();
     let Walk { seen, report, .. } = walk;
+    pieces.extend(caches.use_extents(&extents, seen, report));
     device.finish(&volume, &extents, seen, report);
     if seen.is_torn {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Contents of files, held against their checksums.
 
-use sha2::{Digest, Sha256};
 use wp_base::{FsError, FsResult};
+use wp_vfs::{Digest, Part, TakePart};
 
 use crate::disk::file_extent::{FileExtentHead, compression, extent_type};
 use crate::disk::inode::flag;
@@ -10,7 +10,6 @@ use crate::disk::{FileExtent, Key, id, index, kind, wide};
 
 use super::{Image, Record};
 
-static ZEROES: [u8; 4096] = [0; 4096];
 const SECTOR: u64 = 4096;
 /// Bytes that are read at a time.
 const STEP: u64 = 128 << 10;
@@ -32,9 +31,6 @@ pub enum Piece {
         bytes: u64,
     },
 }
-
-/// Takes a part of a file: bytes, or a number of zeroes.
-type Take<'t> = dyn FnMut(Result<&[u8], u64>) + 't;
 
 fn refuse_encoded(head: &FileExtentHead) -> FsResult<()> {
     let name = match head.compression {
@@ -103,7 +99,7 @@ impl Image<'_> {
 
     /// Calls `take` with the contents of a file up to its size, part by part: bytes, or a number of
     /// zeroes.
-    fn contents(&self, file: &Record, take: &mut Take<'_>) -> FsResult<()> {
+    fn contents(&self, file: &Record, take: &mut TakePart<'_>) -> FsResult<()> {
         let size = file.inode.size.get();
         let has_sums = file.inode.flags.get() & flag::NODATASUM == 0;
         let mut done = 0u64;
@@ -111,28 +107,27 @@ impl Image<'_> {
             match piece {
                 Piece::Inline(data, _) => {
                     let n = size.min(wide(data.len()));
-                    take(Ok(data.get(..index(n)).unwrap_or(&[])));
+                    take(Part::Bytes(data.get(..index(n)).unwrap_or(&[])))?;
                     done = n;
                 }
                 Piece::Extent { at, logical, bytes } => {
                     if at >= size {
                         break;
                     }
-                    take(Err(at - done));
+                    take(Part::Zeroes(at - done))?;
                     let mut from = 0;
                     while from < bytes && at + from < size {
                         let n = STEP.min(bytes - from);
                         let data = self.read_data(logical + from, n, has_sums)?;
                         let n = n.min(size - at - from);
-                        take(Ok(data.get(..index(n)).unwrap_or(&[])));
+                        take(Part::Bytes(data.get(..index(n)).unwrap_or(&[])))?;
                         from += n;
                     }
                     done = at + from;
                 }
             }
         }
-        take(Err(size - done));
-        Ok(())
+        take(Part::Zeroes(size - done))
     }
 
     /// Is all of a file below its size, where it has a place, as its checksums say? Errors: the
@@ -216,28 +211,14 @@ impl Image<'_> {
             return Err(FsError::corrupt("btrfs symlink", "size", file.at, size, expected));
         }
         let mut out = Vec::new();
-        self.contents(file, &mut |part| match part {
-            Ok(bytes) => out.extend(bytes),
-            Err(zeroes) => out.resize(out.len() + index(zeroes), 0),
-        })?;
+        self.contents(file, &mut |part| part.append_to(&mut out, index(TARGET_MAX)))?;
         let end = out.iter().position(|b| *b == 0).unwrap_or(out.len());
         out.truncate(end);
         Ok(out)
     }
 
-    /// SHA-256 of a file's contents.
-    pub fn sha256(&self, file: &Record) -> FsResult<[u8; 32]> {
-        let mut sha = Sha256::new();
-        self.contents(file, &mut |part| match part {
-            Ok(bytes) => sha.update(bytes),
-            Err(mut zeroes) => {
-                while zeroes > 0 {
-                    let n = zeroes.min(wide(ZEROES.len()));
-                    sha.update(ZEROES.get(..index(n)).unwrap_or(&[]));
-                    zeroes -= n;
-                }
-            }
-        })?;
-        Ok(sha.finalize().into())
+    /// Digest of a file's contents. `bytes_left`: data that may still be read.
+    pub fn sha256(&self, file: &Record, bytes_left: &mut u64) -> FsResult<Digest> {
+        Digest::of(bytes_left, |each| self.contents(file, each))
     }
 }

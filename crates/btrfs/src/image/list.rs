@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, View};
-use wp_vfs::FileType;
+use wp_vfs::{Digest, FileType};
 
-use crate::disk::wide;
 use crate::replay::{RecoverOptions, Recovery, recover};
 
 use super::inodes::Xattr;
-use super::{Image, Piece, Record};
+use super::{Image, Record};
 
 /// A kind of file as `inspect --json` prints it.
 pub const fn kind_name(kind: FileType) -> &'static str {
@@ -50,8 +49,8 @@ pub struct FileInfo {
     pub sectors: u64,
     /// Seconds and nanoseconds of last access, change of the inode, and of the contents.
     pub times: [(i64, u32); 3],
-    /// SHA-256 of a regular file's contents, if asked for and readable.
-    pub sha256: Option<[u8; 32]>,
+    /// Digest of a regular file's contents, if asked for and readable.
+    pub sha256: Option<Digest>,
     /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
     /// Extended attributes, by name.
@@ -72,20 +71,18 @@ pub struct Finding {
 pub struct InspectOptions {
     /// Compute SHA-256 of regular files?
     pub hash: bool,
-    /// Most bytes to hash in all, holes included, so that a file of 16 EiB on paper does not take
-    /// years. A file that would go beyond gets no hash, and a finding.
+    /// Most bytes to read and hash in all, so that blocks that many files have on paper do not take
+    /// years. A file that goes beyond gets no hash, and a finding. Holes of sparse files are free.
     pub hash_bytes_max: u64,
-    /// Most bytes of these that are in holes: an inode alone says that they are there.
-    pub hash_holes_max: u64,
     /// How to recover.
     pub recover: RecoverOptions,
 }
 
 impl Default for InspectOptions {
-    /// With hashes, of up to 1 TiB, of which 16 GiB may be holes: a minute of zeroes.
+    /// With hashes, up to 1 TiB of them.
     fn default() -> InspectOptions {
         let recover = RecoverOptions::default();
-        InspectOptions { hash: true, hash_bytes_max: 1 << 40, hash_holes_max: 16 << 30, recover }
+        InspectOptions { hash: true, hash_bytes_max: 1 << 40, recover }
     }
 }
 
@@ -118,7 +115,6 @@ pub fn list(image: &Image<'_>, options: &InspectOptions) -> (Vec<FileInfo>, Vec<
         image,
         hash: options.hash,
         hash_bytes_left: options.hash_bytes_max,
-        hash_holes_left: options.hash_holes_max,
         dirs_seen: BTreeSet::new(),
         hashes: BTreeMap::new(),
         files: Vec::new(),
@@ -147,10 +143,9 @@ struct Lister<'a> {
     image: &'a Image<'a>,
     hash: bool,
     hash_bytes_left: u64,
-    hash_holes_left: u64,
     dirs_seen: BTreeSet<(u64, u64)>,
     /// Hashes of files with several names, which are read once.
-    hashes: BTreeMap<(u64, u64), [u8; 32]>,
+    hashes: BTreeMap<(u64, u64), Digest>,
     files: Vec<FileInfo>,
     findings: Vec<Finding>,
 }
@@ -247,26 +242,12 @@ impl Lister<'_> {
         self.findings.append(&mut findings);
     }
 
-    fn hash(&mut self, record: &Record) -> FsResult<[u8; 32]> {
+    fn hash(&mut self, record: &Record) -> FsResult<Digest> {
         let place = (record.tree.id, record.ino);
         if let Some(hash) = self.hashes.get(&place) {
             return Ok(*hash);
         }
-        let size = record.inode.size.get();
-        let has_place = self.image.pieces(record)?.iter().fold(0u64, |sum, piece| match piece {
-            Piece::Inline(data, _) => sum.saturating_add(wide(data.len())),
-            Piece::Extent { bytes, .. } => sum.saturating_add(*bytes),
-        });
-        let holes = size.saturating_sub(has_place);
-        let left = self.hash_bytes_left.checked_sub(size);
-        let left = left.zip(self.hash_holes_left.checked_sub(holes));
-        let Some((bytes, zeroes)) = left else {
-            return Err(FsError::Unsupported(format!(
-                "hashing a file of {size} bytes, {holes} of them in holes, which is beyond the limit"
-            )));
-        };
-        (self.hash_bytes_left, self.hash_holes_left) = (bytes, zeroes);
-        let hash = self.image.sha256(record)?;
+        let hash = self.image.sha256(record, &mut self.hash_bytes_left)?;
         if record.inode.nlink.get() > 1 {
             self.hashes.insert(place, hash);
         }

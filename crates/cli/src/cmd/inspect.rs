@@ -16,7 +16,7 @@ pub struct Args {
     /// Image files; with --zones the devices of one file system, in its order.
     #[arg(required = true)]
     images: Vec<PathBuf>,
-    /// Hash every file's contents (SHA-256).
+    /// Hash every file's contents (SHA-256; `sparse:` of one with over 256 MiB of zeroes).
     #[arg(long)]
     hash: bool,
     /// Kernel version whose recovery rules apply [default: newest one modelled].

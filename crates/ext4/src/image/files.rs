@@ -1,7 +1,7 @@
 //! Contents of files and targets of symbolic links.
 
-use sha2::{Digest, Sha256};
 use wp_base::{FsError, FsResult};
+use wp_vfs::{Digest, Part, TakePart};
 
 use crate::disk::inode::flag;
 use crate::disk::xattr;
@@ -10,20 +10,19 @@ use super::{FileMap, Image, InodeRecord};
 
 /// How much is read at a time.
 const CHUNK: u64 = 1 << 20;
-static ZEROES: [u8; 4096] = [0; 4096];
 
 impl Image<'_> {
     /// The contents of a file, in order, in pieces of at most 1 MiB; holes and unwritten runs as
-    /// zeroes.
+    /// numbers of zeroes.
     ///
-    /// Errors: of the map and of the view. `each` is called before an error may be found.
-    pub fn read_file(&self, record: &InodeRecord, each: &mut dyn FnMut(&[u8])) -> FsResult<()> {
+    /// Errors: of the map, of the view and of `each`, which is called before others may be found.
+    pub fn read_file(&self, record: &InodeRecord, each: &mut TakePart<'_>) -> FsResult<()> {
         let size = record.inode.size();
         if record.inode.has(flag::INLINE_DATA) {
             let data = self.inline_data(record)?;
             let size = usize::try_from(size).unwrap_or(usize::MAX);
-            each(data.get(..size).ok_or_else(|| self.wrong_size(record, data.len() as u64))?);
-            return Ok(());
+            let wrong = || self.wrong_size(record, data.len() as u64);
+            return each(Part::Bytes(data.get(..size).ok_or_else(wrong)?));
         }
         let map = self.map(record)?;
         let bs = u64::from(self.block_size().bytes());
@@ -32,25 +31,22 @@ impl Image<'_> {
         for run in map.runs.iter().filter(|r| !r.is_unwritten) {
             let from = u64::from(run.logical) * bs;
             let end = (run.end() * bs).min(size);
-            zeroes(from.min(size).saturating_sub(at), each);
+            each(Part::Zeroes(from.min(size).saturating_sub(at)))?;
             at = at.max(from.min(size));
             while at < end {
                 let n = (end - at).min(CHUNK);
                 buffer.resize(n as usize, 0);
                 self.view.read_at(self.byte_of(run.start) + (at - from), &mut buffer)?;
-                each(&buffer);
+                each(Part::Bytes(&buffer))?;
                 at += n;
             }
         }
-        zeroes(size.saturating_sub(at), each);
-        Ok(())
+        each(Part::Zeroes(size.saturating_sub(at)))
     }
 
-    /// SHA-256 of a file's contents.
-    pub fn sha256(&self, record: &InodeRecord) -> FsResult<[u8; 32]> {
-        let mut hash = Sha256::new();
-        self.read_file(record, &mut |bytes| hash.update(bytes))?;
-        Ok(hash.finalize().into())
+    /// Digest of a file's contents. `bytes_left`: data that may still be read.
+    pub fn sha256(&self, record: &InodeRecord, bytes_left: &mut u64) -> FsResult<Digest> {
+        Digest::of(bytes_left, |each| self.read_file(record, each))
     }
 
     /// Target of a symbolic link.
@@ -113,13 +109,5 @@ impl Image<'_> {
     /// Blocks that a file has beyond its size, or none: for checks.
     pub fn blocks_of(&self, map: &FileMap) -> u64 {
         map.nodes.len() as u64 + map.runs.iter().map(|r| u64::from(r.blocks)).sum::<u64>()
-    }
-}
-
-fn zeroes(mut bytes: u64, each: &mut dyn FnMut(&[u8])) {
-    while bytes > 0 {
-        let n = bytes.min(ZEROES.len() as u64);
-        each(ZEROES.get(..n as usize).unwrap_or(&ZEROES));
-        bytes -= n;
     }
 }

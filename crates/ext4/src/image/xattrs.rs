@@ -91,7 +91,7 @@ impl Image<'_> {
             ));
         }
         let mut value = Vec::with_capacity(size as usize);
-        self.read_file(&record, &mut |bytes| value.extend_from_slice(bytes))?;
+        self.read_file(&record, &mut |part| part.append_to(&mut value, 65536))?;
         Ok(value)
     }
 

@@ -41,6 +41,8 @@ pub enum Kind {
     InodeChecksum,
     /// An inode's count of blocks.
     InodeBlocks,
+    /// The largest extent that an inode remembers.
+    Extent,
     /// An inode's count of links.
     Links,
     /// An entry of a directory.
@@ -78,6 +80,7 @@ impl Kind {
             Kind::Inode => "inode",
             Kind::InodeChecksum => "inode-checksum",
             Kind::InodeBlocks => "inode-blocks",
+            Kind::Extent => "extent",
             Kind::Links => "links",
             Kind::Dentry => "dentry",
             Kind::DentryHash => "dentry-hash",
@@ -105,6 +108,7 @@ impl Kind {
             Kind::Inode
             | Kind::InodeChecksum
             | Kind::InodeBlocks
+            | Kind::Extent
             | Kind::Links
             | Kind::Attribute
             | Kind::Orphan => "inode",

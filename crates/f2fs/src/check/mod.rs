@@ -15,6 +15,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod extent;
 mod finding;
 mod tables;
 mod totals;

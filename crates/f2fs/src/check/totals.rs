@@ -2,7 +2,7 @@
 
 use wp_base::{FsResult, Sector, Zone, ZoneKind};
 
-use crate::disk::{Log, SEGMENT_BLOCKS, SitEntry, SummaryBlock, alloc, bits};
+use crate::disk::{Log, SEGMENT_BLOCKS, SitEntry, Summary, SummaryBlock, alloc, bits};
 
 use super::tables::Tables;
 use super::walk::{Owner, Seen};
@@ -33,9 +33,15 @@ fn of_segment(t: &Tables<'_>, s: &Seen, segment: u32, report: &mut Report) -> Fs
         if entry.is_valid(block - first) {
             let known = match &summary {
                 Some(known) => known,
-                None => summary.insert(summaries(t, segment)?),
+                None => {
+                    let read = summaries(t, segment)?;
+                    footer(t, segment, entry, read.as_ref(), report);
+                    summary.insert(read)
+                }
             };
-            of_block(entry, (segment, first, *block), owner, known.as_ref(), report);
+            let version = t.nat.get(&owner.nid).map_or(0, |e| e.version);
+            let right = Summary::new(owner.nid, version, owner.slot.unwrap_or(0));
+            of_block(entry, (segment, first, *block), owner, known.as_ref(), &right, report);
         }
     }
     if owned == entry.valid_map {
@@ -57,6 +63,23 @@ fn of_segment(t: &Tables<'_>, s: &Seen, segment: u32, report: &mut Report) -> Fs
     Ok(())
 }
 
+/// Says a summary block in the SSA of which sort of segment it is?
+fn footer(
+    t: &Tables<'_>,
+    segment: u32,
+    entry: &SitEntry,
+    summary: Option<&SummaryBlock>,
+    report: &mut Report,
+) {
+    let (Some(log), Some(summary)) = (Log::of(entry.kind()), summary) else { return };
+    let right = if log.is_node() { SummaryBlock::NODE } else { SummaryBlock::DATA };
+    let found = summary.footer.entry_type;
+    if t.log_in(segment).is_none() && found != right {
+        let place = format!("summary of segment {segment}: entry_type");
+        report.add(Kind::Summary, place, found, right);
+    }
+}
+
 /// A block that is in use, by what its segment and its summary say. `at`: segment, its first block,
 /// and the block.
 fn of_block(
@@ -64,6 +87,7 @@ fn of_block(
     at: (u32, u32, u32),
     owner: &Owner,
     summary: Option<&SummaryBlock>,
+    right: &Summary,
     report: &mut Report,
 ) {
     let (segment, first, block) = at;
@@ -75,12 +99,14 @@ fn of_block(
     }
     let Some(summary) = summary else { return };
     let found = summary.entry(block - first);
-    let slot = owner.slot.unwrap_or(0);
-    let same_slot = is_node || u32::from(found.ofs_in_node.get()) == slot;
-    if found.nid.get() != owner.nid || !same_slot {
-        let found = format!("node {} address {}", found.nid.get(), found.ofs_in_node.get());
-        report.add(Kind::Summary, place(), found, format!("node {} address {slot}", owner.nid));
+    // Of a node's own block only the number counts.
+    if found.nid != right.nid || !is_node && found != *right {
+        report.add(Kind::Summary, place(), named(&found), named(right));
     }
+}
+
+fn named(s: &Summary) -> String {
+    format!("node {} version {} address {}", s.nid.get(), s.version, s.ofs_in_node.get())
 }
 
 /// Summaries of a segment; those of a node log are nowhere before it leaves, or an unmount.

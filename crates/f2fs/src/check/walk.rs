@@ -4,14 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::FsResult;
 
+use crate::disk::feature;
 use crate::disk::inode::{advise, flag, inline};
 use crate::disk::{
     Block, Checksums, DentryArea, FileType, Footer, Geometry, Inode, Node, Shape, addr, hash, nid,
     tree, xattr,
 };
 
+use super::extent::LargestSeen;
 use super::tables::Tables;
 use super::{Kind, Report};
+
+/// Longest name. `F2FS_NAME_LEN`.
+const NAME_BYTES_MAX: u32 = 255;
 
 /// Who a block belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +38,8 @@ pub(super) struct Seen {
     pub(super) gaps: bool,
     /// Names that lead to an inode.
     links: BTreeMap<u32, u32>,
-    /// Links that inodes claim, and whether they are directories.
-    claimed: BTreeMap<u32, (u32, bool)>,
+    /// Links that inodes claim, and what they are.
+    claimed: BTreeMap<u32, (u32, FileType)>,
     /// Directories below a directory.
     subdirs: BTreeMap<u32, u32>,
     dirs: Vec<(u32, u32)>,
@@ -59,9 +64,13 @@ pub(super) fn walk(t: &Tables<'_>, report: &mut Report) -> FsResult<Seen> {
         inode(t, &mut s, report, ino, ino, None)?;
         s.claimed.remove(&ino);
     }
-    for (ino, (claimed, is_dir)) in &s.claimed {
+    for (ino, (claimed, kind)) in &s.claimed {
         let subdirs = s.subdirs.get(ino).copied().unwrap_or(0);
-        let right = if *is_dir { 2 + subdirs } else { s.links.get(ino).copied().unwrap_or(0) };
+        let right = if *kind == FileType::Dir {
+            2 + subdirs
+        } else {
+            s.links.get(ino).copied().unwrap_or(0)
+        };
         if *claimed != right {
             report.add(Kind::Links, format!("inode {ino}"), claimed, right);
         }
@@ -156,9 +165,10 @@ fn inode(
     if let Some(kind) = kind.filter(|k| *k != own) {
         report.add(Kind::Dentry, place.as_str(), format!("{kind:?}"), format!("{own:?}"));
     }
-    s.claimed.insert(ino, (i.links.get(), i.is_dir()));
+    s.claimed.insert(ino, (i.links.get(), own));
     let mut count = 1;
     attributes(t, s, report, ino, i, &mut count)?;
+    fields(t, report, i, &place);
     if i.inline & (inline::DATA | inline::DENTRY) == 0 {
         data(t, s, report, ino, &block, &mut count)?;
     }
@@ -169,6 +179,36 @@ fn inode(
         s.dirs.push((ino, parent));
     }
     Ok(())
+}
+
+/// Fields that no mount looks at.
+fn fields(t: &Tables<'_>, report: &mut Report, i: &Inode, place: &str) {
+    let mut wrong = |field: &str, found: u32, expected: &str| {
+        report.add(Kind::Inode, format!("{place}: {field}"), format!("{found:#x}"), expected);
+    };
+    if i.namelen.get() > NAME_BYTES_MAX {
+        wrong("i_namelen", i.namelen.get(), "up to 255");
+    }
+    let flags = i.flags.get();
+    if flags & flag::COMPR != 0 && !t.sb.has(feature::COMPRESSION) {
+        wrong("i_flags", flags, "no compression without the feature");
+    }
+    if i.inline & (inline::DATA | inline::DENTRY) == 0 {
+        return;
+    }
+    let shape = Shape::of(i, t.sb.feature.get());
+    // The address in front of contents in the inode is of no block.
+    let reserved = i.addr(&shape, 0);
+    if reserved != 0 {
+        wrong("i_addr in front of what is inline", reserved, "0");
+    }
+    if i.ext.len.get() != 0 {
+        wrong("i_ext.len", i.ext.len.get(), "0: its contents are inline");
+    }
+    let has_bytes = i.inline_area(&shape).iter().any(|b| *b != 0);
+    if i.has_inline(inline::DATA) && !i.has_inline(inline::DATA_EXIST) && has_bytes {
+        wrong("i_inline", i.inline.into(), "the flag of inline data that exists");
+    }
 }
 
 fn attributes(
@@ -216,6 +256,8 @@ fn data(
     let i = Inode::of(block);
     let shape = Shape::of(i, t.sb.feature.get());
     let own: Vec<u32> = (0..shape.inode_addrs).map(|n| i.addr(&shape, n)).collect();
+    let mut largest = LargestSeen::new(i);
+    largest.see(0, &own);
     addresses(t, s, report, ino, &own, count);
     let n = Node::WORDS;
     // What is to be looked at: node, offset, levels below it.
@@ -230,12 +272,19 @@ fn data(
         *count += 1;
         let words: Vec<u32> = Node::of(&block).words().collect();
         if level == 0 {
+            if let Some(first) = shape.first_block(offset) {
+                largest.see(first, &words);
+            }
             addresses(t, s, report, nid, &words, count);
             continue;
         }
         let step = if level == 2 { n + 1 } else { 1 };
         let below = words.iter().zip(0..).filter(|(w, _)| **w != 0);
         todo.extend(below.map(|(w, k)| (*w, offset + 1 + k * step, level - 1)));
+    }
+    if !s.gaps && !largest.is_right() {
+        let found = largest.to_string();
+        report.add(Kind::Extent, format!("inode {ino}: i_ext"), found, "where its blocks are");
     }
     Ok(())
 }
@@ -269,22 +318,32 @@ fn names(t: &Tables<'_>, s: &mut Seen, report: &mut Report, ino: u32, parent: u3
         return Ok(());
     }
     let shape = Shape::of(i, t.sb.feature.get());
-    let mut dots = 0;
+    let mut known = Names::default();
     if i.has_inline(inline::DENTRY) {
         let area = DentryArea::inline(shape.inline_bytes());
         let bytes = i.inline_area(&shape);
         let place = Directory { ino, parent, inode: i, block: None };
-        return take(t, s, report, (&area, bytes), &place, &mut dots);
+        take(t, s, report, (&area, bytes), &place, &mut known)?;
     }
-    for (logical, place) in blocks_of(t, &block, &shape)? {
+    let blocks =
+        if i.has_inline(inline::DENTRY) { Vec::new() } else { blocks_of(t, &block, &shape)? };
+    for (logical, place) in blocks {
         let bytes = t.block(place)?;
         let here = Directory { ino, parent, inode: i, block: Some(logical) };
-        take(t, s, report, (&DentryArea::BLOCK, &bytes), &here, &mut dots)?;
+        take(t, s, report, (&DentryArea::BLOCK, &bytes), &here, &mut known)?;
     }
+    let dots = known.dots;
     if dots != 2 && !i.has_inline(inline::DOTS) {
         report.add(Kind::Dentry, format!("directory {ino}"), format!("{dots} dots"), "two");
     }
     Ok(())
+}
+
+/// The names of a directory so far.
+#[derive(Default)]
+struct Names {
+    dots: u32,
+    all: BTreeSet<Vec<u8>>,
 }
 
 /// The directory that names are read from.
@@ -342,7 +401,7 @@ fn take(
     report: &mut Report,
     (area, bytes): (&DentryArea, &[u8]),
     dir: &Directory<'_>,
-    dots: &mut u32,
+    known: &mut Names,
 ) -> FsResult<()> {
     let place = format!("directory {}", dir.ino);
     let all = match area.names(bytes, Geometry::byte_of(0)) {
@@ -357,13 +416,12 @@ fn take(
         let ino = d.entry.ino.get();
         let name = String::from_utf8_lossy(d.name).into_owned();
         let at = format!("{place}: {name}");
+        if !known.all.insert(d.name.to_vec()) {
+            report.add(Kind::Dentry, at.as_str(), "a second entry of this name", "one");
+        }
         if d.name == b"." || d.name == b".." {
-            *dots += 1;
-            let right = if d.name == b"." { dir.ino } else { dir.parent };
-            // Of lost+found mkfs.f2fs makes both lead to itself.
-            if ino != right && ino != dir.ino {
-                report.add(Kind::Dentry, at, ino, right);
-            }
+            known.dots += 1;
+            dot(report, dir, &d, &at);
             continue;
         }
         if d.name.contains(&b'/') || d.name.contains(&0) {
@@ -384,11 +442,34 @@ fn take(
             inode(t, s, report, ino, dir.ino, Some(kind))?;
         } else if kind == FileType::Dir {
             report.add(Kind::Dentry, at, format!("directory {ino} again"), "one name");
-        } else if s.claimed.get(&ino).is_some_and(|c| c.1) {
-            report.add(Kind::Dentry, at, format!("{kind:?}"), "Dir");
+        } else if let Some((_, own)) = s.claimed.get(&ino).filter(|(_, own)| *own != kind) {
+            report.add(Kind::Dentry, at, format!("{kind:?}"), format!("{own:?}"));
         }
     }
     Ok(())
+}
+
+/// An entry of a directory for itself or for its parent.
+fn dot(report: &mut Report, dir: &Directory<'_>, d: &crate::disk::dir::Dentry<'_>, at: &str) {
+    let ino = d.entry.ino.get();
+    let right = if d.name == b"." { dir.ino } else { dir.parent };
+    // Of lost+found mkfs.f2fs makes both lead to itself.
+    if ino != right && ino != dir.ino {
+        report.add(Kind::Dentry, at, ino, right);
+    }
+    let parent = dir.inode.pino.get();
+    if d.name == b".." && dir.ino != nid::ROOT && ino == right && ino != parent {
+        report.add(Kind::Inode, format!("inode {}: i_pino", dir.ino), parent, ino);
+    }
+    let kind = FileType::of(d.entry.file_type);
+    if kind != FileType::Dir {
+        report.add(Kind::Dentry, at, format!("{kind:?}"), "Dir");
+    }
+    // `f2fs_hash_filename()` gives both the hash 0.
+    let hash = d.entry.hash_code.get();
+    if hash != 0 {
+        report.add(Kind::DentryHash, at, format!("{hash:#x}"), "0x0");
+    }
 }
 
 /// Has a name the right hash, and stands it where a look-up comes by?

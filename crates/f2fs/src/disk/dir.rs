@@ -139,12 +139,14 @@ impl DentryArea {
         DentryArea { slots, entries_at, names_at: entries_at + index(slots) * DentryEntry::BYTES }
     }
 
-    fn entry_range(&self, slot: u32) -> Range<usize> {
+    /// Bytes of the entry in a slot.
+    pub fn entry_range(&self, slot: u32) -> Range<usize> {
         let at = self.entries_at + index(slot) * DentryEntry::BYTES;
         at..at + DentryEntry::BYTES
     }
 
-    fn name_range(&self, slot: u32, len: usize) -> Range<usize> {
+    /// Bytes of a name of this length that begins in a slot.
+    pub fn name_range(&self, slot: u32, len: usize) -> Range<usize> {
         let at = self.names_at + index(slot) * SLOT_BYTES;
         at..at + len
     }

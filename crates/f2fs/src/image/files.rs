@@ -1,15 +1,13 @@
 //! Contents, names, attributes and link targets of files.
 
-use sha2::{Digest, Sha256};
 use wp_base::{FsError, FsResult};
+use wp_vfs::{Digest, Part, TakePart};
 
 use crate::disk::inode::{advise, flag, inline};
 use crate::disk::xattr::{self, Attribute};
 use crate::disk::{Block, DentryArea, FileType, Footer, Geometry, Inode, Node, Place, addr, tree};
 
 use super::{Image, InodeRecord};
-
-static ZEROES: [u8; 4096] = [0; 4096];
 
 /// Blocks of a file that lie one after another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,10 +162,10 @@ impl Image<'_> {
         Ok(runs)
     }
 
-    /// The contents of a file, in order, in pieces; holes as zeroes. Errors: those of
-    /// [`Self::map`]; `Unsupported` for encrypted files. `each` is called before an error may be
-    /// found.
-    pub fn read_file(&self, record: &InodeRecord, each: &mut dyn FnMut(&[u8])) -> FsResult<()> {
+    /// The contents of a file, in order, in pieces; holes as numbers of zeroes. Errors: those of
+    /// [`Self::map`]; `Unsupported` for encrypted files; of `each`, which is called before others
+    /// may be found.
+    pub fn read_file(&self, record: &InodeRecord, each: &mut TakePart<'_>) -> FsResult<()> {
         let inode = record.inode();
         let size = inode.size.get();
         if inode.has_advice(advise::ENCRYPT) {
@@ -176,8 +174,9 @@ impl Image<'_> {
         if inode.has_inline(inline::DATA) {
             let data = inode.inline_area(&record.shape);
             let len = usize::try_from(size).unwrap_or(usize::MAX);
-            each(data.get(..len).ok_or_else(|| self.wrong_size(record, data.len() as u64))?);
-            return Ok(());
+            let bytes = data.get(..len);
+            let wrong = || self.wrong_size(record, data.len() as u64);
+            return each(Part::Bytes(bytes.ok_or_else(wrong)?));
         }
         let mut at = 0;
         for run in self.map(record)? {
@@ -186,22 +185,19 @@ impl Image<'_> {
                 if from >= size {
                     break;
                 }
-                zeroes(from.saturating_sub(at), each);
+                each(Part::Zeroes(from.saturating_sub(at)))?;
                 let block = self.read_block(run.start + n, "f2fs data")?;
                 let len = (size - from).min(4096);
-                each(block.get(..len as usize).unwrap_or(&block));
+                each(Part::Bytes(block.get(..len as usize).unwrap_or(&block)))?;
                 at = from + len;
             }
         }
-        zeroes(size.saturating_sub(at), each);
-        Ok(())
+        each(Part::Zeroes(size.saturating_sub(at)))
     }
 
-    /// SHA-256 of a file's contents.
-    pub fn sha256(&self, record: &InodeRecord) -> FsResult<[u8; 32]> {
-        let mut hash = Sha256::new();
-        self.read_file(record, &mut |bytes| hash.update(bytes))?;
-        Ok(hash.finalize().into())
+    /// Digest of a file's contents. `bytes_left`: data that may still be read.
+    pub fn sha256(&self, record: &InodeRecord, bytes_left: &mut u64) -> FsResult<Digest> {
+        Digest::of(bytes_left, |each| self.read_file(record, each))
     }
 
     /// Target of a symbolic link. Errors: `Invalid` if it is none; `Corrupt` if it is empty or
@@ -215,7 +211,7 @@ impl Image<'_> {
             return Err(self.wrong_size(record, 4096));
         }
         let mut out = Vec::new();
-        self.read_file(record, &mut |bytes| out.extend_from_slice(bytes))?;
+        self.read_file(record, &mut |part| part.append_to(&mut out, 4096))?;
         // `vfs_readlink()` copies up to the first NUL; nothing before it is a broken link
         // (`f2fs_get_link()`).
         let end = out.iter().position(|b| *b == 0).unwrap_or(out.len());
@@ -287,12 +283,4 @@ fn take_names(area: &DentryArea, bytes: &[u8], at: u64, out: &mut Vec<DirName>) 
         }
     }
     Ok(())
-}
-
-fn zeroes(mut bytes: u64, each: &mut dyn FnMut(&[u8])) {
-    while bytes > 0 {
-        let n = bytes.min(ZEROES.len() as u64);
-        each(ZEROES.get(..n as usize).unwrap_or(&ZEROES));
-        bytes -= n;
-    }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, View};
+use wp_vfs::Digest;
 
 use crate::disk::inode::inline;
 use crate::disk::xattr::Attribute;
@@ -82,8 +83,8 @@ pub struct FileInfo {
     pub size: u64,
     /// Space in use, in sectors of 512 bytes.
     pub sectors: u64,
-    /// SHA-256 of a regular file's contents, if asked for and readable.
-    pub sha256: Option<[u8; 32]>,
+    /// Digest of a regular file's contents, if asked for and readable.
+    pub sha256: Option<Digest>,
     /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
     /// Extended attributes, by name.
@@ -104,8 +105,8 @@ pub struct Finding {
 pub struct InspectOptions {
     /// Compute SHA-256 of regular files?
     pub hash: bool,
-    /// Most bytes to hash in all, holes included, so that a file of 16 EiB on paper does not take
-    /// years. A file that would go beyond gets no hash, and a finding.
+    /// Most bytes to read and hash in all, so that blocks that many files have on paper do not take
+    /// years. A file that goes beyond gets no hash, and a finding. Holes of sparse files are free.
     pub hash_bytes_max: u64,
     /// How to recover.
     pub recover: RecoverOptions,
@@ -165,7 +166,7 @@ struct Lister<'a> {
     hash_bytes_left: u64,
     dirs_seen: BTreeSet<u32>,
     /// Hashes of files with several names, which are read once.
-    hashes: BTreeMap<u32, [u8; 32]>,
+    hashes: BTreeMap<u32, Digest>,
     files: Vec<FileInfo>,
     findings: Vec<Finding>,
 }
@@ -265,17 +266,11 @@ impl Lister<'_> {
         self.findings.append(&mut findings);
     }
 
-    fn hash(&mut self, record: &InodeRecord) -> FsResult<[u8; 32]> {
+    fn hash(&mut self, record: &InodeRecord) -> FsResult<Digest> {
         if let Some(hash) = self.hashes.get(&record.ino) {
             return Ok(*hash);
         }
-        let size = record.inode().size.get();
-        self.hash_bytes_left = self.hash_bytes_left.checked_sub(size).ok_or_else(|| {
-            FsError::Unsupported(format!(
-                "hashing a file of {size} bytes, which is beyond the limit"
-            ))
-        })?;
-        let hash = self.image.sha256(record)?;
+        let hash = self.image.sha256(record, &mut self.hash_bytes_left)?;
         if record.inode().links.get() > 1 {
             self.hashes.insert(record.ino, hash);
         }

@@ -1,13 +1,11 @@
 //! Contents, names and link targets of files.
 
-use sha2::{Digest, Sha256};
 use wp_base::{FsError, FsResult};
+use wp_vfs::{Digest, Part, TakePart};
 
 use crate::disk::{FileType, dir, ino};
 
 use super::{Image, Record};
-
-static ZEROES: [u8; 4096] = [0; 4096];
 
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,30 +97,27 @@ impl Image<'_> {
         Ok(block)
     }
 
-    /// SHA-256 of a file's contents; what has no block reads as zeroes.
-    pub fn sha256(&self, file: &Record) -> FsResult<[u8; 32]> {
+    /// Digest of a file's contents. `bytes_left`: data that may still be read.
+    pub fn sha256(&self, file: &Record, bytes_left: &mut u64) -> FsResult<Digest> {
+        Digest::of(bytes_left, |each| self.read_file(file, each))
+    }
+
+    /// The contents of a file, in order, in pieces; what has no block as a number of zeroes.
+    ///
+    /// Errors: of the block map and of `each`.
+    pub fn read_file(&self, file: &Record, each: &mut TakePart<'_>) -> FsResult<()> {
         let bytes = self.geometry().block_bytes() as u64;
         let size = file.inode.size.get();
-        let mut sha = Sha256::new();
         let mut done = 0u64;
         self.each_block(file, &mut |key, place| {
             let Some(at) = key.checked_mul(bytes).filter(|at| *at < size) else { return Ok(()) };
-            zeroes(&mut sha, at - done);
+            each(Part::Zeroes(at - done))?;
             let block = self.read_block(place, "nilfs2 data")?;
             let n = bytes.min(size - at);
-            sha.update(block.get(..n as usize).unwrap_or(&[]));
+            each(Part::Bytes(block.get(..n as usize).unwrap_or(&[])))?;
             done = at + n;
             Ok(())
         })?;
-        zeroes(&mut sha, size - done);
-        Ok(sha.finalize().into())
-    }
-}
-
-fn zeroes(sha: &mut Sha256, mut bytes: u64) {
-    while bytes > 0 {
-        let n = bytes.min(ZEROES.len() as u64);
-        sha.update(ZEROES.get(..n as usize).unwrap_or(&[]));
-        bytes -= n;
+        each(Part::Zeroes(size - done))
     }
 }
