@@ -36,6 +36,8 @@ pub enum FsError {
     CrossDevice,
     /// `EPERM`.
     NotPermitted,
+    /// `EBUSY`: a name that is in use as such: the root, or `.` and `..` of a rename.
+    Busy,
     /// `ELOOP`: too many symbolic links.
     Loop,
     /// `ENODATA`: no such extended attribute.
@@ -67,7 +69,32 @@ pub struct Corruption {
 pub type FsResult<T> = Result<T, FsError>;
 
 impl FsError {
-    /// The errno's symbolic name.
+    /// What [`FsError::errno`] may answer.
+    pub const ERRNOS: [&str; 21] = [
+        "ENOENT",
+        "EEXIST",
+        "ENOTDIR",
+        "EISDIR",
+        "ENOTEMPTY",
+        "ENOSPC",
+        "EFBIG",
+        "EMLINK",
+        "ENAMETOOLONG",
+        "EINVAL",
+        "EROFS",
+        "EBADF",
+        "EIO",
+        "EXDEV",
+        "EPERM",
+        "EBUSY",
+        "ELOOP",
+        "ENODATA",
+        "ERANGE",
+        "EOPNOTSUPP",
+        "EUCLEAN",
+    ];
+
+    /// The errno's symbolic name: one of [`FsError::ERRNOS`].
     pub fn errno(&self) -> &'static str {
         match self {
             FsError::NotFound => "ENOENT",
@@ -85,6 +112,7 @@ impl FsError {
             FsError::Io => "EIO",
             FsError::CrossDevice => "EXDEV",
             FsError::NotPermitted => "EPERM",
+            FsError::Busy => "EBUSY",
             FsError::Loop => "ELOOP",
             FsError::NoData => "ENODATA",
             FsError::Range => "ERANGE",

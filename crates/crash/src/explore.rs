@@ -119,6 +119,15 @@ pub struct Judged {
     pub listed: Vec<usize>,
 }
 
+impl Judged {
+    fn file(&mut self, violation: Violation, listed: Option<&dyn Fn(&Violation) -> Option<usize>>) {
+        match listed.and_then(|listed| listed(&violation)) {
+            Some(entry) => self.listed.push(entry),
+            None => self.news.push(violation),
+        }
+    }
+}
+
 /// A run whose states are looked at.
 pub struct Case<'a> {
     history: &'a History,
@@ -168,6 +177,8 @@ pub struct Explorer<'a> {
     options: Options,
     watcher: Option<Watcher<'a>>,
     checker: Option<Checker<'a>>,
+    /// Is `checker` asked about every state?
+    checks_each: bool,
     listed: Option<Listed<'a>>,
     wanted: Option<Wanted<'a>>,
     known: Known,
@@ -184,6 +195,8 @@ pub struct Explorer<'a> {
     pub places: BTreeMap<(Rule, String), u64>,
     /// Failures that are entries of the list of known ones: number of the entry, states.
     pub known_failures: BTreeMap<usize, u64>,
+    /// Frames of the last history that were explored in full.
+    pub frames_done: usize,
 }
 
 /// Operations called and returned before each position of a tape.
@@ -212,6 +225,7 @@ impl<'a> Explorer<'a> {
             options,
             watcher: None,
             checker: None,
+            checks_each: false,
             listed: None,
             wanted: None,
             known: Known::default(),
@@ -223,6 +237,7 @@ impl<'a> Explorer<'a> {
             failures: Vec::new(),
             places: BTreeMap::new(),
             known_failures: BTreeMap::new(),
+            frames_done: 0,
         }
     }
 
@@ -232,9 +247,15 @@ impl<'a> Explorer<'a> {
         self.varying = Varying::of(histories);
     }
 
-    /// Asks `checker` about every state that is judged: O8.
-    pub fn check_with(&mut self, checker: impl FnMut(&Visit<'_>) -> Option<Violation> + 'a) {
+    /// Asks `checker` about every state that is judged: O8. With `each` also about the states that
+    /// recover to the same as one before, for a checker that sees more of them than recovery does.
+    pub fn check_with(
+        &mut self,
+        each: bool,
+        checker: impl FnMut(&Visit<'_>) -> Option<Violation> + 'a,
+    ) {
         self.checker = Some(Box::new(checker));
+        self.checks_each = each;
     }
 
     /// What `listed` has a number for is counted by it, and is no failure.
@@ -265,8 +286,9 @@ impl<'a> Explorer<'a> {
         self.watcher = Some(Box::new(watcher));
     }
 
-    /// Explores one history; `go_on` is asked before each frame. Returns whether it came to the
-    /// end.
+    /// Explores one history; `go_on` is asked before each frame and after each state, with what had
+    /// been done before the frame. Returns whether it came to the end; if not,
+    /// [`Explorer::frames_done`] says how far it came.
     pub fn explore(
         &mut self,
         tape: &Tape,
@@ -277,6 +299,7 @@ impl<'a> Explorer<'a> {
         self.totals.programs += 1;
         let mut case = Case::new(tape, history, ledger);
         for number in 0..history.frames.len() {
+            self.frames_done = number;
             if !go_on(&self.totals) {
                 return false;
             }
@@ -287,13 +310,14 @@ impl<'a> Explorer<'a> {
             }
             self.pool.enter(history, frame);
             let (plan, seed) = (self.options.plan, self.options.seed);
-            let mut after = self.totals.raw;
+            let before = self.totals;
+            let mut after = before.raw;
             let mut go = true;
             let visited = states::of_frame(history, number, &plan, seed, &mut |kept| {
                 after += 1;
                 let until = history.until(number, |i| kept.has(i));
                 let look = self.look(&mut case, number, kept, until);
-                go = !self.keep(&case, number, kept, &look, after);
+                go = !self.keep(&case, number, kept, &look, after) && go_on(&before);
                 go
             });
             self.totals.cuts += 1;
@@ -304,6 +328,7 @@ impl<'a> Explorer<'a> {
                 return false;
             }
         }
+        self.frames_done = history.frames.len();
         true
     }
 
@@ -342,21 +367,33 @@ impl<'a> Explorer<'a> {
             watcher(&visit);
         }
         let (cut, key) = ((frame.pos, until), (result, operations.0, operations.1));
-        if let Some(violations) = case.judged.get(&key) {
-            return Look { violations: violations.clone(), cut, operations, result };
-        }
-        self.totals.judged += 1;
-        let mut judged = Judged::default();
-        let found = judge(case.ledger, outcome, operations, &self.options.profile);
-        let more = self.checker.as_mut().and_then(|check| check(&visit));
-        for violation in found.into_iter().chain(more) {
-            match self.listed.as_ref().and_then(|listed| listed(&violation)) {
-                Some(entry) => judged.listed.push(entry),
-                None => judged.news.push(violation),
+        let known = case.judged.get(&key).cloned();
+        let mut check = |asked: bool| match &mut self.checker {
+            Some(check) if asked => check(&visit),
+            _ => None,
+        };
+        let listed = self.listed.as_deref();
+        let violations = match known {
+            Some(judged) => judged,
+            None => {
+                self.totals.judged += 1;
+                let mut judged = Judged::default();
+                let found = judge(case.ledger, outcome, operations, &self.options.profile);
+                let more = check(!self.checks_each);
+                found.into_iter().chain(more).for_each(|v| judged.file(v, listed));
+                let judged = Rc::new(judged);
+                case.judged.insert(key, judged.clone());
+                judged
             }
-        }
-        let violations = Rc::new(judged);
-        case.judged.insert(key, violations.clone());
+        };
+        let violations = match check(self.checks_each) {
+            None => violations,
+            Some(own) => {
+                let mut judged = Judged::clone(&violations);
+                judged.file(own, listed);
+                Rc::new(judged)
+            }
+        };
         Look { violations, cut, operations, result }
     }
 

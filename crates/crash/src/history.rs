@@ -271,13 +271,14 @@ impl Builder {
         let numbers = &self.with_their_zones(&self.with_their_epochs(numbers));
         let next = self.next();
         let mut covered = Vec::new();
+        let others = Places::of(&self.units, &self.live, numbers);
         for n in numbers {
             let unit = &self.units[*n as usize];
             unit.apply(&mut self.base);
             // Older data below are worth nothing now, and must not be laid over this later.
-            for o in self.live.iter().filter(|o| *o < n && !numbers.contains(o)) {
-                if unit.meets(&self.units[*o as usize]) {
-                    covered.push((*o, *n));
+            for o in others.near(unit).filter(|o| o < n) {
+                if unit.meets(&self.units[o as usize]) {
+                    covered.push((o, *n));
                 }
             }
         }
@@ -356,6 +357,40 @@ impl Builder {
         }
         let zones = self.space;
         History { units: self.units, frames: self.frames, end, zones, first_gone }
+    }
+}
+
+/// Units in doubt by where they are: of thousands few meet another.
+struct Places {
+    /// First sector, position among those in doubt, number; in order.
+    units: Vec<(u64, usize, u32)>,
+    /// Sectors of the longest.
+    longest: u64,
+}
+
+impl Places {
+    /// Those of `live` that are not in `without`.
+    fn of(units: &[Unit], live: &[u32], without: &BTreeSet<u32>) -> Places {
+        let others = live.iter().enumerate().filter(|(_, n)| !without.contains(n));
+        let mut out = Places { units: Vec::new(), longest: 0 };
+        for (position, n) in others {
+            let unit = &units[*n as usize];
+            out.longest = out.longest.max(unit.sectors());
+            out.units.push((unit.at.0, position, *n));
+        }
+        out.units.sort_unstable();
+        out
+    }
+
+    /// All that may meet `unit`, in the order in which they came into doubt.
+    fn near(&self, unit: &Unit) -> impl Iterator<Item = u32> {
+        let first = unit.at.0.saturating_sub(self.longest);
+        let from = self.units.partition_point(|u| u.0 < first);
+        let end = unit.at.0 + unit.sectors();
+        let near = self.units[from..].iter().take_while(|u| u.0 < end);
+        let mut near: Vec<(usize, u32)> = near.map(|u| (u.1, u.2)).collect();
+        near.sort_unstable();
+        near.into_iter().map(|(_, n)| n)
     }
 }
 

@@ -11,6 +11,8 @@ use wp_medium::Slice;
 use wp_vfs::FileType;
 use wp_workload::program::{Alloc, Call, contents};
 
+use crate::paths::{Follow, ROOT_PATH};
+
 /// What an operation of a program did.
 #[derive(Clone, Debug)]
 pub struct Did {
@@ -18,6 +20,8 @@ pub struct Did {
     pub call: Call,
     /// What it answered, if no success.
     pub error: Option<FsError>,
+    /// For `pwrite`: bytes that it wrote, if it answered fewer than it was given.
+    pub short: Option<u32>,
     /// For `pread`: what was there.
     pub read: Vec<Slice>,
     /// For `open`: the inode behind the descriptor.
@@ -166,6 +170,10 @@ pub struct Ledger {
     pub(crate) replacements: Vec<Replacement>,
     /// Names that the program told of.
     pub(crate) marks: Vec<String>,
+    /// Calls that named a directory which recovery does not list: see [`Ledger::hidden`].
+    hidden: Option<u32>,
+    /// Calls of `mark` for which there was no such name.
+    vain_marks: Vec<u32>,
     /// Reads that found something older than the read before: operation, path, offset, words.
     pub(crate) went_back: Vec<(u32, String, u64, String)>,
     /// The device failed requests of the run.
@@ -209,6 +217,8 @@ struct Walk {
 
 /// Object of the root directory.
 const ROOT: Object = 0;
+/// The directory in the root that surveys leave out.
+const LOST_FOUND: &str = "lost+found";
 
 impl Ledger {
     /// Of a program, with what each of its operations did, on a file system with blocks of `block`
@@ -222,6 +232,8 @@ impl Ledger {
             promises: Vec::new(),
             replacements: Vec::new(),
             marks: Vec::new(),
+            hidden: None,
+            vain_marks: Vec::new(),
             went_back: Vec::new(),
             failed: false,
             left_word: None,
@@ -238,6 +250,7 @@ impl Ledger {
             match &did.error {
                 None => ledger.operation(n as u32, did, &mut walk),
                 Some(FsError::Io | FsError::ReadOnly) => ledger.failure(n as u32, did, &mut walk),
+                Some(FsError::NoSpace) => ledger.partly(n as u32, did, &walk),
                 Some(_) => {}
             }
         }
@@ -254,6 +267,31 @@ impl Ledger {
     /// they told of it ([`crate::Rule::Errors`]).
     pub fn set_failed(&mut self) {
         self.failed = true;
+    }
+
+    /// The first operation that used `lost+found`. It belongs to fsck, and no recovery lists what is
+    /// in it, so nothing can be said of such a program.
+    pub fn hidden(&self) -> Option<u32> {
+        self.hidden
+    }
+
+    /// Operations that marked a name which was not there.
+    pub fn vain_marks(&self) -> &[u32] {
+        &self.vain_marks
+    }
+
+    /// Where the symbolic link `path` points; `None`: it is none.
+    pub(crate) fn link_target(&self, path: &str) -> Option<&str> {
+        self.at(path).and_then(|o| self.files[o as usize].target.as_deref())
+    }
+
+    /// [`Ledger::resolve`] of a path of operation `n`.
+    fn name(&mut self, n: u32, path: &str, follow: Follow) -> String {
+        let name = self.resolve(path, follow);
+        if name.split('/').next() == Some(LOST_FOUND) {
+            self.hidden.get_or_insert(n);
+        }
+        name
     }
 
     /// Bytes of a block.
@@ -311,7 +349,7 @@ impl Ledger {
     }
 
     fn at(&self, path: &str) -> Option<Object> {
-        if path == "." {
+        if path == ROOT_PATH {
             return Some(ROOT);
         }
         self.names.last().and_then(|n| n.get(path)).copied()
@@ -337,6 +375,19 @@ impl Ledger {
         match self.files[object as usize].kind {
             FileType::Dir => Scope::Dir(object),
             _ => Scope::File { object, names },
+        }
+    }
+
+    /// A call that found no space: `fallocate` keeps what it got until then, with the length that
+    /// this gives.
+    fn partly(&mut self, n: u32, did: &Did, walk: &Walk) {
+        let Call::Fallocate(fd, Alloc::Extend | Alloc::Zero, at, len) = &did.call else { return };
+        let Some(open) = walk.open.get(fd) else { return };
+        let (object, version) = (open.object, n + 1);
+        self.grow(object, version, at + len, None);
+        let grown = self.files[object as usize].sizes.last_mut();
+        if let Some(size) = grown.filter(|s| s.version == version) {
+            size.maybe = true;
         }
     }
 
@@ -370,7 +421,7 @@ impl Ledger {
         match &did.call {
             Call::Open(fd, path, how) => {
                 let mut replaces = false;
-                let path = &self.followed(path);
+                let path = &self.name(n, path, Follow::All);
                 let object = match self.at(path) {
                     Some(o) => {
                         if how.truncate && self.files[o as usize].kind == FileType::File {
@@ -403,9 +454,16 @@ impl Ledger {
             }
             Call::Pwrite { fd, len, at, seed } => {
                 let Some(o) = open.get(fd).copied() else { return };
-                self.write(o.object, version, *at, &contents(*seed, *at, *len), false);
+                let data = contents(*seed, *at, *len);
+                let len = did.short.unwrap_or(*len).min(*len);
+                self.write(o.object, version, *at, &data.sub(0, len), false);
+                if o.direct && u64::from(len) < u64::from(data.len()) {
+                    // What it does not answer for may have gone to the device all the same.
+                    let (at, rest) = (*at + u64::from(len), data.sub(len, data.len() - len));
+                    self.write(o.object, version, at, &rest, true);
+                }
                 if o.synced || o.direct {
-                    let (from, to) = (*at, *at + u64::from(*len));
+                    let (from, to) = (*at, *at + u64::from(len));
                     let basis = if o.synced { Basis::Call } else { Basis::Direct };
                     let any = walk.told.get(&o.object).copied().unwrap_or(0);
                     let scope = Scope::Range { object: o.object, from, to };
@@ -448,11 +506,14 @@ impl Ledger {
                 }
             }
             Call::Mark(path) => {
-                if let Some(object) = self.at(path) {
-                    let scope = Scope::Name { object, mark: self.marks.len() as u32 };
-                    self.marks.push(path.clone());
-                    self.promise(n, scope, Basis::Mark, (0, 0));
-                }
+                let path = self.name(n, path, Follow::Parents);
+                let Some(object) = self.at(&path) else {
+                    self.vain_marks.push(n);
+                    return;
+                };
+                let scope = Scope::Name { object, mark: self.marks.len() as u32 };
+                self.marks.push(path);
+                self.promise(n, scope, Basis::Mark, (0, 0));
             }
             Call::DropCaches => {}
             Call::Ftruncate(fd, len) => {
@@ -487,55 +548,45 @@ impl Ledger {
                     Alloc::Keep => self.reserve(o, version, at + len),
                 }
             }
-            Call::Rename(a, b) => self.rename(version, a, b),
+            Call::Rename(a, b) => {
+                let (a, b) = (self.name(n, a, Follow::Parents), self.name(n, b, Follow::Parents));
+                self.rename(version, &a, &b);
+            }
             Call::Link(a, b) => {
-                if let Some(o) = self.at(a) {
-                    self.names_now().insert(b.clone(), o);
+                let (a, b) = (self.name(n, a, Follow::Parents), self.name(n, b, Follow::Parents));
+                if let Some(o) = self.at(&a) {
+                    self.names_now().insert(b, o);
                 }
             }
             Call::Unlink(a) | Call::Rmdir(a) => {
-                self.names_now().remove(a);
+                let a = self.name(n, a, Follow::Parents);
+                self.names_now().remove(&a);
             }
             Call::Mkdir(a) => {
-                self.make(version, a, FileType::Dir, None);
+                let a = self.name(n, a, Follow::Parents);
+                self.make(version, &a, FileType::Dir, None);
             }
             Call::Symlink(target, path) => {
-                let object = self.make(version, path, FileType::Symlink, None);
+                let path = self.name(n, path, Follow::Parents);
+                let object = self.make(version, &path, FileType::Symlink, None);
                 self.files[object as usize].target = Some(target.clone());
             }
             Call::SetXattr { path, name, len, seed } => {
                 let value = contents(*seed, 0, *len).to_vec();
-                self.set_xattr(version, path, name, Some(value));
+                let path = self.name(n, path, Follow::All);
+                self.set_xattr(version, &path, name, Some(value));
             }
-            Call::RemoveXattr(path, name) => self.set_xattr(version, path, name, None),
+            Call::RemoveXattr(path, name) => {
+                let path = self.name(n, path, Follow::All);
+                self.set_xattr(version, &path, name, None);
+            }
         }
     }
 
     fn set_xattr(&mut self, version: u32, path: &str, name: &str, value: Option<Vec<u8>>) {
-        let Some(object) = self.at(&self.followed(path)) else { return };
+        let Some(object) = self.at(path) else { return };
         let versions = self.files[object as usize].xattrs.entry(name.to_owned()).or_default();
         versions.push(XattrVersion { version, value });
-    }
-
-    /// Where a path leads whose last component may be a symbolic link.
-    fn followed(&self, path: &str) -> String {
-        let mut path = path.to_owned();
-        // As many as the kernel follows (`MAXSYMLINKS`).
-        for _ in 0..40 {
-            let target = self.at(&path).and_then(|o| self.files[o as usize].target.as_ref());
-            let Some(target) = target else { break };
-            let mut parts: Vec<&str> = path.split('/').collect();
-            parts.pop();
-            for part in target.split('/') {
-                match part {
-                    "" | "." => {}
-                    ".." => drop(parts.pop()),
-                    name => parts.push(name),
-                }
-            }
-            path = parts.join("/");
-        }
-        path
     }
 
     /// Has a sync promised some contents of the file, of which it has had some ever since?

@@ -17,6 +17,7 @@ mod ledger;
 mod oracle;
 mod order;
 mod pages;
+mod paths;
 mod promises;
 mod rules;
 mod second;

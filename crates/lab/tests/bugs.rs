@@ -65,7 +65,8 @@ const FEW: [(&str, Range<u64>); 46] = [
 fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
     for (id, among) in FEW {
         let bug = BUGS.iter().find(|b| b.id == id).expect("it is in the list");
-        let shown = show(bug, among, 2, &|_| true).expect("played").expect("not interrupted");
+        let shown =
+            show(bug, among, 2, &|_| {}, &|| true).expect("played").expect("not interrupted");
         assert!(shown.holds(), "{shown:#?}");
         assert!(shown.fixed.raw > 100 || shown.fixed.refused.is_some(), "{shown:#?}");
     }

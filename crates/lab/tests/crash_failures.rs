@@ -322,9 +322,9 @@ fn a_command_judges_each_tree_once() {
 fn two_settings_differ_where_they_do() {
     let old = hole(text(HOLE), (0, 1));
     let new = Campaign { bench: phone("era=4.6,dirty_background_bytes=262144"), ..old.clone() };
-    let same = compare(&old, &old, 0).expect("played");
+    let same = compare(&old, &old, 0, &|| true).expect("played").expect("whole");
     assert!(!same.differs() && same.boundaries.len() == 5, "{same:?}");
-    let c = compare(&old, &new, 0).expect("played");
+    let c = compare(&old, &new, 0, &|| true).expect("played").expect("whole");
     assert!(c.differs(), "{c:?}");
     // After syncfs 3.8 may leave what it never wrote, 4.6 may not.
     let last = c.boundaries.last().expect("after the last call");

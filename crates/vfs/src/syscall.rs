@@ -14,7 +14,7 @@ use crate::fs::{
     Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, Told,
     XattrSet,
 };
-use crate::walk::Walked;
+use crate::walk::{End, Last, Walked};
 
 /// An open descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -156,23 +156,6 @@ impl Vfs {
         self.0.files.borrow().get(fd.0).cloned().ok_or(FsError::BadFile)
     }
 
-    /// Walks to the directory that holds the last name of `path`.
-    async fn parent<'p>(&self, path: &'p str) -> FsResult<(Ino, &'p [u8])> {
-        let path = path.trim_end_matches('/');
-        let (dir, name) = match path.rfind('/') {
-            Some(i) => (&path[..i], &path[i + 1..]),
-            None => ("", path),
-        };
-        if name.is_empty() {
-            return Err(FsError::Exists);
-        }
-        let dir = self.walk(dir).await?;
-        if self.kind(dir).await? != FileType::Dir {
-            return Err(FsError::NotDir);
-        }
-        Ok((dir, name.as_bytes()))
-    }
-
     /// Opens `path`. Errors: `NotFound`, `Exists`, `IsDir` for writing a directory, `Invalid` for
     /// `O_DIRECT` on what is no file, and what creation says.
     pub async fn open(&self, path: &str, flags: OpenFlags, mode: u32) -> FsResult<Fd> {
@@ -180,17 +163,22 @@ impl Vfs {
             let fs = &self.0.fs;
             let spec = NodeSpec::new(FileType::File, mode);
             // What is made here is not cut as well (`FMODE_CREATED` drops `O_TRUNC`).
-            let mut truncate = flags.truncate && flags.write;
+            let mut truncate = flags.truncate;
+            if flags.create && End::of(path.as_bytes()) == End::Slash {
+                // No file is made where a directory is named, nor is one opened.
+                return Box::pin(self.last(path, FsError::IsDir)).await.and(Err(FsError::IsDir));
+            }
             let found = loop {
                 if flags.create && flags.exclusive {
                     // Whatever stands there, a link too, is in the way.
-                    let (dir, name) = Box::pin(self.parent(path)).await?;
+                    let Last { dir, name, .. } = Box::pin(self.last(path, FsError::Exists)).await?;
                     truncate = false;
                     break fs.create(dir, name, &spec).await?;
                 }
                 let (dir, name) = match self.walk_or_miss(path).await {
                     Walked::Found(ino) => {
-                        if flags.write && self.kind(ino).await? == FileType::Dir {
+                        let needs_file = flags.write || flags.create || flags.truncate;
+                        if needs_file && self.kind(ino).await? == FileType::Dir {
                             return Err(FsError::IsDir);
                         }
                         break ino;
@@ -409,8 +397,14 @@ impl Vfs {
     /// Removes a name.
     pub async fn unlink(&self, path: &str) -> FsResult<()> {
         let body = async {
-            let (dir, name) = self.parent(path).await?;
-            self.0.fs.unlink(dir, name).await
+            let at = self.last(path, FsError::IsDir).await?;
+            if at.slash {
+                // No directory is unlinked, and nothing else has a slash behind its name.
+                let found = soon!(self.0.fs.lookup(at.dir, at.name))?;
+                let is_dir = self.kind(found).await? == FileType::Dir;
+                return Err(if is_dir { FsError::IsDir } else { FsError::NotDir });
+            }
+            self.0.fs.unlink(at.dir, at.name).await
         };
         self.call("unlink", || path.to_owned(), |()| 0, body).await
     }
@@ -418,19 +412,29 @@ impl Vfs {
     /// Makes a directory.
     pub async fn mkdir(&self, path: &str, mode: u32) -> FsResult<()> {
         let body = async {
-            let (dir, name) = self.parent(path).await?;
-            self.0.fs.create(dir, name, &NodeSpec::new(FileType::Dir, mode)).await.map(|_| ())
+            let at = self.last(path, FsError::Exists).await?;
+            let spec = NodeSpec::new(FileType::Dir, mode);
+            self.0.fs.create(at.dir, at.name, &spec).await.map(|_| ())
         };
         self.call("mkdir", || path.to_owned(), |()| 0, body).await
+    }
+
+    /// Where a name that is no directory's may be made (`filename_create`).
+    async fn vacancy<'p>(&self, path: &'p str) -> FsResult<Last<'p>> {
+        let at = self.last(path, FsError::Exists).await?;
+        if at.slash {
+            return soon!(self.0.fs.lookup(at.dir, at.name)).and(Err(FsError::Exists));
+        }
+        Ok(at)
     }
 
     /// Makes a symbolic link at `path` that points to `target`.
     pub async fn symlink(&self, target: &str, path: &str) -> FsResult<()> {
         let body = async {
-            let (dir, name) = self.parent(path).await?;
+            let at = self.vacancy(path).await?;
             let mut spec = NodeSpec::new(FileType::Symlink, 0o777);
             spec.target = target.as_bytes().to_vec();
-            self.0.fs.create(dir, name, &spec).await.map(|_| ())
+            self.0.fs.create(at.dir, at.name, &spec).await.map(|_| ())
         };
         self.call("symlink", || path.to_owned(), |()| 0, body).await
     }
@@ -438,8 +442,13 @@ impl Vfs {
     /// Removes an empty directory.
     pub async fn rmdir(&self, path: &str) -> FsResult<()> {
         let body = async {
-            let (dir, name) = self.parent(path).await?;
-            self.0.fs.rmdir(dir, name).await
+            let dots = match End::of(path.as_bytes()) {
+                End::DotDot => FsError::NotEmpty,
+                _ if path.trim_matches('/').is_empty() => FsError::Busy,
+                _ => FsError::Invalid("rmdir of `.`"),
+            };
+            let at = self.last(path, dots).await?;
+            self.0.fs.rmdir(at.dir, at.name).await
         };
         self.call("rmdir", || path.to_owned(), |()| 0, body).await
     }
@@ -447,9 +456,15 @@ impl Vfs {
     /// Moves a name.
     pub async fn rename(&self, from: &str, to: &str) -> FsResult<()> {
         let body = async {
-            let from = self.parent(from).await?;
-            let to = self.parent(to).await?;
-            self.0.fs.rename(from, to).await
+            let from = self.last(from, FsError::Busy).await?;
+            let to = self.last(to, FsError::Busy).await?;
+            if from.slash || to.slash {
+                let moved = soon!(self.0.fs.lookup(from.dir, from.name))?;
+                if self.kind(moved).await? != FileType::Dir {
+                    return Err(FsError::NotDir);
+                }
+            }
+            self.0.fs.rename((from.dir, from.name), (to.dir, to.name)).await
         };
         self.call("rename", || format!("{from} -> {to}"), |()| 0, body).await
     }
@@ -457,15 +472,15 @@ impl Vfs {
     /// Adds a name to a file; to a symbolic link itself, not to where it points.
     pub async fn link(&self, from: &str, to: &str) -> FsResult<()> {
         let body = async {
-            let ino = match self.parent(from).await? {
-                (dir, b"." | b"..") => {
-                    let _ = dir;
-                    self.walk(from).await?
+            let ino = match End::of(from.as_bytes()) {
+                End::Name => {
+                    let at = self.last(from, FsError::NotPermitted).await?;
+                    soon!(self.0.fs.lookup(at.dir, at.name))?
                 }
-                (dir, name) => soon!(self.0.fs.lookup(dir, name))?,
+                _ => self.walk(from).await?,
             };
-            let (dir, name) = self.parent(to).await?;
-            self.0.fs.link(ino, dir, name).await
+            let at = self.vacancy(to).await?;
+            self.0.fs.link(ino, at.dir, at.name).await
         };
         self.call("link", || format!("{from} -> {to}"), |()| 0, body).await
     }

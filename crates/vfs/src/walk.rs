@@ -45,6 +45,43 @@ struct Way {
     links: u32,
 }
 
+/// How a path ends, which says what its last name may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// In a name.
+    Name,
+    /// In a name and slashes: what it names is a directory.
+    Slash,
+    /// In `.`, or there is no name at all: a directory that has no name here.
+    Dot,
+    /// In `..`: the same.
+    DotDot,
+}
+
+impl End {
+    /// How `path` ends.
+    pub(crate) fn of(path: &[u8]) -> End {
+        let Some(last) = path.iter().rposition(|b| *b != b'/') else { return End::Dot };
+        let start = path[..last].iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
+        match &path[start..=last] {
+            b"." => End::Dot,
+            b".." => End::DotDot,
+            _ if last + 1 < path.len() => End::Slash,
+            _ => End::Name,
+        }
+    }
+}
+
+/// The last name of a path, for a call that makes, moves or removes it.
+pub(crate) struct Last<'p> {
+    /// The directory that has it, or is to have it.
+    pub(crate) dir: Ino,
+    /// The name.
+    pub(crate) name: &'p [u8],
+    /// Do slashes follow it?
+    pub(crate) slash: bool,
+}
+
 /// The directory in which the last name of a path is missing, and that name, if that was all.
 type Missing<'p> = Option<(Ino, Cow<'p, [u8]>)>;
 
@@ -83,6 +120,7 @@ impl Vfs {
             })
             .await
         };
+        let missing = missing.filter(|_| End::of(path.as_bytes()) == End::Name);
         match (out, missing) {
             (Ok(ino), _) => Walked::Found(ino),
             (Err(FsError::NotFound), Some((dir, name))) if !waited => Walked::Missing(dir, name),
@@ -91,7 +129,8 @@ impl Vfs {
     }
 
     /// Where `open` makes a file: beside the last name of `path`, or where the symbolic links that
-    /// stand there lead in the end.
+    /// stand there lead in the end. Errors: `NotFound` where a path ends in `.` or `..`: what
+    /// stands before it is missing; `IsDir` where it ends in a slash.
     pub(crate) async fn creation(&self, path: &str) -> FsResult<(Ino, Vec<u8>)> {
         let fs = self.fs();
         let mut way = self.way();
@@ -99,8 +138,10 @@ impl Vfs {
         loop {
             let (before, name) = split_last(&path).ok_or(FsError::IsDir)?;
             let dir = self.walk_on(&mut way, Todo::of(before), &mut None).await?;
-            if name == b".." {
-                return Err(FsError::IsDir);
+            match End::of(&path) {
+                End::Name => {}
+                End::Slash => return Err(FsError::IsDir),
+                End::Dot | End::DotDot => return Err(FsError::NotFound),
             }
             let found = match soon!(fs.lookup(dir, name)) {
                 Err(FsError::NotFound) => return Ok((dir, name.to_vec())),
@@ -122,8 +163,23 @@ impl Vfs {
         }
     }
 
+    /// Walks to the directory that holds the last name of `path`; `dots` is the error for a path
+    /// that ends in `.` or `..`.
+    pub(crate) async fn last<'p>(&self, path: &'p str, dots: FsError) -> FsResult<Last<'p>> {
+        let whole = path.as_bytes();
+        let slash = match End::of(whole) {
+            End::Name => false,
+            End::Slash => true,
+            End::Dot | End::DotDot => return self.walk(path).await.and(Err(dots)),
+        };
+        let (before, name) = split_last(whole).expect("a path that ends in a name has one");
+        let dir = self.walk_on(&mut self.way(), Todo::of(before), &mut None).await?;
+        Ok(Last { dir, name, slash })
+    }
+
     /// Walks the names `todo` from the end of `way`, which it extends. Every directory that a name
-    /// or `..` is looked up in must be one. `missing` is set with the error `NotFound`.
+    /// or `..` is looked up in must be one, and so must be what stands before a slash or a `.` at
+    /// the end (`LOOKUP_DIRECTORY`). `missing` is set with the error `NotFound`.
     async fn walk_on<'p>(
         &self,
         way: &mut Way,
@@ -131,6 +187,7 @@ impl Vfs {
         missing: &mut Missing<'p>,
     ) -> FsResult<Ino> {
         let fs = self.fs();
+        let mut is_dir = End::of(todo.path) != End::Name;
         while let Some(name) = todo.next() {
             let here = *way.at.last().expect("the root stays");
             if *name == *b".." {
@@ -158,6 +215,7 @@ impl Vfs {
                 if target.first() == Some(&b'/') {
                     way.at.truncate(1);
                 }
+                is_dir |= todo.is_empty() && End::of(&target) != End::Name;
                 let mut rest = &target[..];
                 let mut names = Vec::new();
                 while let Some((name, after)) = split_first(rest) {
@@ -169,7 +227,11 @@ impl Vfs {
                 way.at.push(ino);
             }
         }
-        Ok(*way.at.last().expect("the root stays"))
+        let end = *way.at.last().expect("the root stays");
+        if is_dir && self.kind(end).await? != FileType::Dir {
+            return Err(FsError::NotDir);
+        }
+        Ok(end)
     }
 
     /// The kind of an inode.
@@ -212,7 +274,26 @@ fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{split_first, split_last};
+    use super::{End, split_first, split_last};
+
+    #[test]
+    fn how_a_path_ends() {
+        for (path, end) in [
+            ("a", End::Name),
+            ("/b/a", End::Name),
+            ("..a", End::Name),
+            ("a/", End::Slash),
+            ("b//a//", End::Slash),
+            ("", End::Dot),
+            ("/", End::Dot),
+            (".", End::Dot),
+            ("a/./", End::Dot),
+            ("..", End::DotDot),
+            ("a/../", End::DotDot),
+        ] {
+            assert_eq!(End::of(path.as_bytes()), end, "{path}");
+        }
+    }
 
     #[test]
     fn names_of_a_path() {

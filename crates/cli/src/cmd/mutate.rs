@@ -23,6 +23,9 @@ fn chosen(names: &str) -> Result<Vec<&'static Site>, String> {
         return Ok(all);
     }
     let wanted: Vec<&str> = names.split(',').collect();
+    if wanted.iter().any(|w| w.is_empty()) {
+        return Err(format!("`{names}`: no site has an empty name; `all` means all of them"));
+    }
     for w in &wanted {
         if !all.iter().any(|s| s.name.starts_with(w)) {
             return Err(format!("there is no site `{w}`"));

@@ -62,17 +62,23 @@ impl Compared {
 /// Trees at each boundary, with the rule broken.
 type Sets = Vec<BTreeMap<Tree, Option<&'static str>>>;
 
-/// Compares program `n` of two campaigns that have the same programs.
+/// Compares program `n` of two campaigns that have the same programs. `go_on` is asked after each
+/// state; `None`: it said no.
 ///
 /// Errors: the program cannot be played.
-pub fn compare(here: &Campaign, there: &Campaign, n: u64) -> Result<Compared, MachineError> {
+pub fn compare(
+    here: &Campaign,
+    there: &Campaign,
+    n: u64,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Option<Compared>, MachineError> {
     let mut out = Compared::default();
     let mut sets: Vec<Sets> = Vec::new();
     let mut texts: Vec<String> = Vec::new();
     for (side, c) in [here, there].into_iter().enumerate() {
         let played = play(&c.bench, &c.source.program(n))?;
         texts = (0..=played.dids.len() as u32).map(|v| played.ledger.text(v).to_owned()).collect();
-        let (set, states, sampled) = trees(c, &played);
+        let Some((set, states, sampled)) = trees(c, &played, go_on) else { return Ok(None) };
         sets.push(set);
         out.states[side] = states;
         out.sampled[side] = sampled;
@@ -90,10 +96,10 @@ pub fn compare(here: &Campaign, there: &Campaign, n: u64) -> Result<Compared, Ma
         }
         out.boundaries.push(b);
     }
-    Ok(out)
+    Ok(Some(out))
 }
 
-fn trees(c: &Campaign, played: &Played) -> (Sets, u64, u64) {
+fn trees(c: &Campaign, played: &Played, go_on: &dyn Fn() -> bool) -> Option<(Sets, u64, u64)> {
     let history = c.space.history(played);
     let subject = c.subject(played, c.check);
     let mut sets: Sets = vec![BTreeMap::new(); played.dids.len() + 1];
@@ -118,10 +124,10 @@ fn trees(c: &Campaign, played: &Played) -> (Sets, u64, u64) {
             }
         }
     });
-    explorer.explore(&played.tape, &history, ledger, &mut |_| true);
+    let whole = explorer.explore(&played.tape, &history, ledger, &mut |_| go_on());
     let (states, sampled) = (explorer.totals.raw, explorer.totals.cuts_sampled);
     drop(explorer);
-    (sets, states, sampled)
+    whole.then_some((sets, states, sampled))
 }
 
 fn tree(outcome: &Outcome, ledger: &Ledger) -> Tree {

@@ -24,7 +24,7 @@ use serde::Serialize;
 use wp_base::FsError;
 use wp_crash::{Profile, Rule, Totals};
 
-use super::campaign::{Campaign, Source, Space, run};
+use super::campaign::{Campaign, Findings, Found, Source, Space, Watch, resume};
 use super::play::{Bench, play};
 use super::programs::{
     Make, beside, direct, emptied, errors, far, fill, logged, moved, nameless, ordered, publish,
@@ -855,19 +855,26 @@ fn refusal(c: &Campaign) -> Result<SideResult, MachineError> {
 }
 
 /// Tries a bug with those of each side's programs that `among` names: in the affected mode until it
-/// is found, in the mended one to the end. `None`: interrupted.
+/// is found, in the mended one to the end. `tell` hears of each chunk; `go_on` is asked all the
+/// time. `None`: it said no.
 pub fn show(
     bug: &Bug,
     among: Range<u64>,
     workers: usize,
-    go_on: &(dyn Fn(&Totals) -> bool + Sync),
+    tell: &(dyn Fn(&Totals) + Sync),
+    go_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<BugResult>, MachineError> {
     let stopped = AtomicBool::new(false);
-    let watch = |t: &Totals| {
-        let go = go_on(t);
-        stopped.fetch_or(!go, Ordering::SeqCst);
-        go
+    let abandon = || {
+        let stop = stopped.load(Ordering::Relaxed) || !go_on();
+        stopped.fetch_or(stop, Ordering::Relaxed);
+        stop
     };
+    let step = |f: &Findings, _: &[Found]| {
+        tell(&f.totals);
+        !abandon()
+    };
+    let watch = Watch { step: &step, abandon: &abandon };
     let side = |side: &Side, affected| -> Result<SideResult, MachineError> {
         let mut campaign = campaign(bug, side, affected)?;
         let (first, end) = campaign.programs;
@@ -875,7 +882,7 @@ pub fn show(
         if side.refused {
             return refusal(&campaign);
         }
-        let f = run(&campaign, workers, &watch);
+        let f = resume(&campaign, workers, Findings::before(&campaign), &watch);
         if let Some((n, why)) = f.not_played.first() {
             return Err(MachineError::Config(format!("{}: program {n}: {why}", bug.id)));
         }

@@ -7,20 +7,25 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use wp_base::FsError;
 use wp_block::ZoneOrder;
-use wp_crash::{Contract, Explorer, FsSubject, History, Plan, Profile, Rule, Totals, Violation};
+use wp_crash::{
+    Contract, Explorer, Failure, FsSubject, History, Plan, Profile, Rule, Totals, Violation,
+};
 use wp_medium::Sound;
 use wp_workload::program::Program;
 
+use super::calls::Calls;
 use super::command::Command;
 use super::known::KnownFailures;
 use super::mounts::{self, Choice};
 use super::play::{Bench, Played, play_on};
 use super::wild::{self, Extras};
 use super::{database, sequences};
+use crate::machine::MachineError;
 
 /// Programs that share what is known of recoveries.
 const CHUNK: u64 = 16;
@@ -120,7 +125,8 @@ impl Campaign {
         }
         if let Some(command) = &self.command {
             let fs = (self.bench.fs, self.bench.fs_options.clone());
-            explorer.check_with(command.checker(fs, played.clone(), history.clone()));
+            let checker = command.checker(fs, played.clone(), history.clone());
+            explorer.check_with(command.sees_images(), checker);
         }
     }
 }
@@ -296,8 +302,32 @@ pub struct Findings {
     pub known: BTreeMap<usize, u64>,
     /// Programs that could not be played, and why.
     pub not_played: Vec<(u64, String)>,
+    /// Of those, programs with a call that the file system does not have.
+    pub lacking: u64,
+    /// What the calls of the programs answered.
+    pub calls: Calls,
     /// One after the last program that was done.
     pub done: u64,
+    /// What was under way when the campaign was stopped. Nothing of it is in the other numbers, and
+    /// who goes on does it again.
+    pub unfinished: Option<Unfinished>,
+}
+
+/// A part of a campaign that was stopped while it was under way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Unfinished {
+    /// The program that was being explored.
+    pub program: u64,
+    /// Its frames that were explored in full.
+    pub frames: usize,
+    /// Of so many.
+    pub of_frames: usize,
+    /// What was done, with programs before it that are not in [`Findings::done`].
+    pub totals: Totals,
+    /// What was found there.
+    pub found: Vec<Found>,
+    /// What the calls of its programs answered.
+    pub calls: Calls,
 }
 
 /// Failures kept of each rule in a chunk.
@@ -336,6 +366,31 @@ impl Findings {
         }
     }
 
+    /// Adds what was under way in a chunk when all was stopped.
+    fn add_unfinished(&mut self, part: Unfinished) {
+        let Some(all) = &mut self.unfinished else {
+            self.unfinished = Some(part);
+            return;
+        };
+        let (mut first, later) =
+            if part.program < all.program { (part, all.clone()) } else { (all.clone(), part) };
+        first.totals.add(&later.totals);
+        first.found.extend(later.found);
+        first.calls.add(later.calls);
+        *all = first;
+    }
+
+    /// States of which it is known whether they break a rule, also those of what was stopped.
+    pub fn explored(&self) -> u64 {
+        self.totals.raw + self.unfinished.as_ref().map_or(0, |u| u.totals.raw)
+    }
+
+    /// Is a rule broken in some of them?
+    pub fn is_broken(&self) -> bool {
+        let broken = |t: &Totals| t.broken.iter().any(|n| *n > 0);
+        broken(&self.totals) || self.unfinished.as_ref().is_some_and(|u| broken(&u.totals))
+    }
+
     /// Adds those of the next chunk; returns how many failures were kept before.
     fn add(&mut self, next: Findings) -> usize {
         let before = self.found.len();
@@ -350,6 +405,8 @@ impl Findings {
             *self.known.entry(entry).or_default() += n;
         }
         self.not_played.extend(next.not_played);
+        self.lacking += next.lacking;
+        self.calls.add(next.calls);
         self.done = next.done;
         before
     }
@@ -373,6 +430,8 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
     let merge =
         Mutex::new(Merge { all: before, next: start, waiting: BTreeMap::new(), stopped: false });
     let merged = || merge.lock().unwrap_or_else(|e| e.into_inner());
+    let halted = AtomicBool::new(false);
+    let abandon = || halted.load(Ordering::Relaxed) || (watch.abandon)();
     std::thread::scope(|scope| {
         for _ in 0..workers.max(1) {
             scope.spawn(|| {
@@ -383,7 +442,14 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
                     }
                     let from = first + n * CHUNK;
                     let to = end.min(from + CHUNK);
-                    let Some(findings) = chunk(c, from, to, watch.abandon) else { return };
+                    let findings = match chunk(c, from, to, &abandon) {
+                        Ok(findings) => findings,
+                        Err(part) => {
+                            let mut m = merged();
+                            part.into_iter().for_each(|part| m.all.add_unfinished(*part));
+                            return;
+                        }
+                    };
                     let mut m = merged();
                     m.waiting.insert(n, findings);
                     while !m.stopped {
@@ -395,6 +461,7 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
                         m.next += 1;
                         // Chunks after one that says stop do not count, whoever does them.
                         m.stopped = !(watch.step)(&m.all, &m.all.found[before..]) || enough;
+                        halted.store(m.stopped, Ordering::Relaxed);
                     }
                 }
             });
@@ -403,30 +470,47 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
     merge.into_inner().unwrap_or_else(|e| e.into_inner()).all
 }
 
-/// Programs `from..to`. `None`: given up.
-fn chunk(c: &Campaign, from: u64, to: u64, abandon: &dyn Fn() -> bool) -> Option<Findings> {
+/// Programs `from..to`. Errors: it was given up; what was under way, if states were explored.
+fn chunk(
+    c: &Campaign,
+    from: u64,
+    to: u64,
+    abandon: &dyn Fn() -> bool,
+) -> Result<Findings, Option<Box<Unfinished>>> {
     let mut out = Findings { done: to, ..Findings::default() };
     let image = match c.bench.image() {
         Ok(image) => image,
         Err(e) => {
             out.not_played.extend((from..to).map(|n| (n, e.to_string())));
-            return Some(out);
+            return Ok(out);
         }
     };
     let mut plays = Vec::new();
     for n in from..to {
         if abandon() {
-            return None;
+            return Err(None);
         }
-        match play_on(&c.bench, image.clone(), &c.source.program(n)) {
-            Ok(played) => plays.push((n, Rc::new(played))),
-            Err(e) => out.not_played.push((n, e.to_string())),
+        let program = c.source.program(n);
+        match play_on(&c.bench, image.clone(), &program) {
+            Ok(played) => {
+                out.calls.add(Calls::of(n, &program, &played.dids));
+                plays.push((n, Rc::new(played)));
+            }
+            Err(e) => {
+                let lacks = matches!(&e, MachineError::Fs { error: FsError::Unsupported(_), .. });
+                out.lacking += u64::from(lacks);
+                out.not_played.push((n, e.to_string()));
+            }
         }
     }
-    let Some((_, first)) = plays.first() else { return Some(out) };
+    let Some((_, first)) = plays.first() else { return Ok(out) };
     let subject = c.subject(first, c.check);
     let mut explorer = Explorer::new(&subject, c.options(c.plan, first.partition));
-    let histories: Vec<_> = plays.iter().map(|(_, p)| Rc::new(c.space.history(p))).collect();
+    let histories = plays.iter().map(|(_, p)| match abandon() {
+        false => Ok(Rc::new(c.space.history(p))),
+        true => Err(None),
+    });
+    let histories = histories.collect::<Result<Vec<_>, _>>()?;
     explorer.expect(histories.iter().map(Rc::as_ref));
     for ((n, played), history) in plays.iter().zip(&histories) {
         c.equip(&mut explorer, played, history);
@@ -435,23 +519,25 @@ fn chunk(c: &Campaign, from: u64, to: u64, abandon: &dyn Fn() -> bool) -> Option
             let choice = choice.clone();
             explorer.watch(move |v| choice.borrow_mut().offer(v));
         }
-        if !explorer.explore(&played.tape, history, &played.ledger, &mut |_| !abandon()) {
-            return None;
-        }
+        let whole = explorer.explore(&played.tape, history, &played.ledger, &mut |_| !abandon());
         for f in std::mem::take(&mut explorer.failures) {
-            let live = history.frames[f.frame].live.len();
-            out.keep(Found {
-                program: *n,
-                violation: f.violation,
-                frame: f.frame,
-                lost: (0..live).filter(|i| !f.kept.has(*i)).collect(),
-                operations: f.operations,
-                after: f.after,
-                mount: false,
-            });
+            out.keep(found_in(*n, f, history));
         }
         let chosen = choice.borrow_mut().take();
-        let cuts = mounts::cut(c, played, history, chosen, abandon)?;
+        let cuts = match whole {
+            true => mounts::cut(c, played, history, chosen, abandon),
+            false => None,
+        };
+        let Some(cuts) = cuts else {
+            return Err(Some(Box::new(Unfinished {
+                program: *n,
+                frames: explorer.frames_done,
+                of_frames: history.frames.len(),
+                totals: explorer.totals,
+                found: out.found,
+                calls: out.calls,
+            })));
+        };
         let totals = &mut explorer.totals;
         totals.mounts += cuts.mounts;
         totals.second += cuts.raw;
@@ -472,5 +558,19 @@ fn chunk(c: &Campaign, from: u64, to: u64, abandon: &dyn Fn() -> bool) -> Option
     out.places = std::mem::take(&mut explorer.places);
     out.known = std::mem::take(&mut explorer.known_failures);
     out.totals = explorer.totals;
-    Some(out)
+    Ok(out)
+}
+
+/// A failure of program `n`.
+fn found_in(n: u64, f: Failure, history: &History) -> Found {
+    let live = history.frames[f.frame].live.len();
+    Found {
+        program: n,
+        violation: f.violation,
+        frame: f.frame,
+        lost: (0..live).filter(|i| !f.kept.has(*i)).collect(),
+        operations: f.operations,
+        after: f.after,
+        mount: false,
+    }
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use wp_crash::{Rule, Totals, Violation};
 
+use super::calls::Calls;
 use super::campaign::{Findings, Found};
 
 const SCHEMA: &str = "writepath.crash.campaign/1";
@@ -33,6 +34,8 @@ struct Body {
     /// Number of the entry, states.
     known: Vec<(usize, u64)>,
     not_played: Vec<(u64, String)>,
+    lacking: u64,
+    calls: Calls,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,6 +103,8 @@ pub fn save(path: &Path, campaign: &str, build: &str, f: &Findings) -> std::io::
         places: places.collect(),
         known: f.known.iter().map(|(k, n)| (*k, *n)).collect(),
         not_played: f.not_played.clone(),
+        lacking: f.lacking,
+        calls: f.calls.clone(),
     };
     let body = serde_json::to_value(body)?;
     let document = json!({ "schema": SCHEMA, "sha256": digest(&body), "body": body });
@@ -194,7 +199,10 @@ impl Body {
             places: places?,
             known: self.known.into_iter().collect(),
             not_played: self.not_played,
+            lacking: self.lacking,
+            calls: self.calls,
             done: self.done,
+            unfinished: None,
         })
     }
 }

@@ -1,9 +1,10 @@
 //! O8: a command of the user judges every recovered tree.
 //!
 //! Picture:    state -> recovery -> files in a directory -> `sh -c CMD` there -> exit status.
-//! Invariants: 1. the command is run once for each tree and what the program had been told by then:
-//!                the cache is by contents, and a command that always answers the same gives the
-//!                same findings with any number of threads;
+//! Invariants: 1. the command is run once for all that it can see: a tree and what the program had
+//!                been told by then, with the device as an image that too. The cache is by
+//!                contents, and a command that always answers the same gives the same findings
+//!                with any number of threads;
 //!             2. what keeps a command from being run is an error of the campaign, not a verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ const CHUNK: u64 = 256 << 10;
 pub struct Runs {
     /// Commands run.
     pub runs: u64,
-    /// States that had the tree and the answers of one before.
+    /// States of which the command could see nothing else than of one before.
     pub cached: u64,
     /// Of the runs: trees that the command refused.
     pub refused: u64,
@@ -53,9 +54,13 @@ pub struct Command {
     timeout: Duration,
     image: bool,
     next: AtomicU64,
+    /// Runs of programs whose states it was asked about.
+    played: AtomicU64,
     verdicts: Mutex<BTreeMap<Key, Option<String>>>,
     runs: Mutex<Runs>,
     error: Mutex<Option<String>>,
+    /// The campaign is stopped.
+    ended: AtomicBool,
 }
 
 impl Command {
@@ -77,10 +82,31 @@ impl Command {
             timeout,
             image,
             next: AtomicU64::new(0),
+            played: AtomicU64::new(0),
             verdicts: Mutex::default(),
             runs: Mutex::default(),
             error: Mutex::default(),
+            ended: AtomicBool::new(false),
         }))
+    }
+
+    /// Ends the runs that are under way, and all later ones at once: the campaign is stopped.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits a moment for a run. Errors: it is to wait no more.
+    fn pause(&self) -> io::Result<()> {
+        if self.ended.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        std::thread::sleep(Duration::from_micros(200));
+        Ok(())
+    }
+
+    /// Is the device of a state there as a file?
+    pub fn sees_images(&self) -> bool {
+        self.image
     }
 
     /// What was done so far.
@@ -101,12 +127,14 @@ impl Command {
         history: Rc<History>,
     ) -> impl FnMut(&Visit<'_>) -> Option<Violation> + 'static {
         let command = self.clone();
+        let run = command.played.fetch_add(1, Ordering::SeqCst);
         move |visit| {
             if visit.outcome.refused.is_some() || command.error().is_some() {
                 return None;
             }
-            let seen = match command.judge(visit, (fs, &options), &played, &history) {
+            let seen = match command.judge(visit, (fs, &options), (&played, run), &history) {
                 Ok(seen) => seen?,
+                Err(_) if command.ended.load(Ordering::SeqCst) => return None,
                 Err(e) => {
                     let mut error = command.error.lock().unwrap_or_else(|e| e.into_inner());
                     error.get_or_insert(e);
@@ -128,20 +156,21 @@ impl Command {
         &self,
         visit: &Visit<'_>,
         fs: (&'static FsEntry, &Options),
-        played: &Played,
+        (played, run): (&Played, u64),
         history: &History,
     ) -> Result<Option<String>, String> {
         let (returned, called) = told(played, visit.operations);
-        let key = key(visit.outcome, &returned, &called);
+        let live = history.frames[visit.frame].live.len();
+        let lost: Vec<usize> = (0..live).filter(|i| !visit.kept.has(*i)).collect();
+        let cut = Cut { fs, played, history, frame: visit.frame, lost: &lost };
+        let image = self.image.then(|| image_key(&cut, run));
+        let key = key(visit.outcome, &returned, &called, image);
         if let Some(known) = self.verdicts.lock().unwrap_or_else(|e| e.into_inner()).get(&key) {
             self.runs.lock().unwrap_or_else(|e| e.into_inner()).cached += 1;
             return Ok(known.clone());
         }
         #[expect(clippy::disallowed_methods, reason = "what is measured is the host")]
         let start = Instant::now();
-        let live = history.frames[visit.frame].live.len();
-        let lost: Vec<usize> = (0..live).filter(|i| !visit.kept.has(*i)).collect();
-        let cut = Cut { fs, played, history, frame: visit.frame, lost: &lost };
         let dir = self.dir.join(self.next.fetch_add(1, Ordering::SeqCst).to_string());
         let verdict = self.ask(&cut, &dir, &returned, &called);
         drop(fs::remove_dir_all(&dir));
@@ -190,7 +219,7 @@ impl Command {
                 child.wait()?;
                 return Ok(Some(format!("no answer in {} s", self.timeout.as_secs())));
             }
-            std::thread::sleep(Duration::from_micros(200));
+            self.pause()?;
         };
         if status.success() {
             return Ok(None);
@@ -219,7 +248,23 @@ fn told(played: &Played, (begun, ended): (u32, u32)) -> (String, String) {
     (returned, (ended..begun.max(ended)).map(line).collect())
 }
 
-fn key(outcome: &Outcome, returned: &str, called: &str) -> Key {
+/// Digest of a state's image: where it is not what the run began with, and what is there. `salt`
+/// tells runs apart.
+fn image_key(cut: &Cut<'_>, salt: u64) -> Key {
+    let mut hash = Sha256::new();
+    hash.update(salt.to_le_bytes());
+    let medium = cut.medium();
+    cut.history.frames[0].base.diff(&medium, &mut |at, sectors| {
+        hash.update(at.0.to_le_bytes());
+        for slice in medium.read(at, sectors) {
+            hash.update(slice.len().to_le_bytes());
+            hash.update(slice.id().to_le_bytes());
+        }
+    });
+    hash.finalize().into()
+}
+
+fn key(outcome: &Outcome, returned: &str, called: &str, image: Option<Key>) -> Key {
     let mut hash = Sha256::new();
     let mut put = |text: &[u8]| {
         hash.update((text.len() as u64).to_le_bytes());
@@ -227,6 +272,7 @@ fn key(outcome: &Outcome, returned: &str, called: &str) -> Key {
     };
     put(returned.as_bytes());
     put(called.as_bytes());
+    put(image.as_ref().map_or(&[], |key| &key[..]));
     let mut first: BTreeMap<u64, usize> = BTreeMap::new();
     for (n, f) in outcome.files.iter().enumerate() {
         // Which names are links of one another, and not which inode they have.

@@ -6,6 +6,7 @@
 
 pub mod against;
 pub mod bugs;
+mod calls;
 mod campaign;
 mod campaign_file;
 mod command;
@@ -27,7 +28,8 @@ pub mod wear;
 mod why;
 pub mod wild;
 
-pub use campaign::{Campaign, Findings, Found, Source, Space, Watch, resume, run};
+pub use calls::{Calls, FailedCall};
+pub use campaign::{Campaign, Findings, Found, Source, Space, Unfinished, Watch, resume, run};
 pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as save_campaign};
 pub use command::{Command, Runs};
 pub use known::{KnownFailure, KnownFailures};

@@ -10,7 +10,7 @@ use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
 use wp_vfs::{FileType, FsEntry, OpenFlags, Options, Vfs, XattrSet};
-use wp_workload::program::{Call, Flags, Player, Program, Step};
+use wp_workload::program::{Call, Flags, Player, Program, Step, contents};
 
 use crate::machine::{
     At, Machine, MachineError, MachineSpec, further_devices, make_device, make_image, rest_of,
@@ -395,7 +395,8 @@ fn play_in(
             Err(MachineError::Fs { error, .. }) if faults.failed() > 0 => Some(error),
             other => other.map(|()| None)?,
         };
-        dids.extend(promise.map(|_| Did { call: Call::Sync, error, read: Vec::new(), ino: None }));
+        let sync = |_| Did { call: Call::Sync, error, short: None, read: Vec::new(), ino: None };
+        dids.extend(promise.map(sync));
         left_word = promise.filter(|_| vfs.fs().left_word());
     }
     let asked = armed
@@ -408,6 +409,16 @@ fn play_in(
     }
     if let Some(operation) = left_word {
         ledger.set_left_word(operation);
+    }
+    if let Some(did) = ledger.hidden().and_then(|n| dids.get(n as usize)) {
+        let what = "lost+found belongs to fsck, and recovery does not list what is in it";
+        return Err(MachineError::Config(format!(
+            "`{}`: {what}; name another directory",
+            did.call
+        )));
+    }
+    for n in ledger.vain_marks() {
+        dids[*n as usize].error = Some(FsError::NotFound);
     }
     let mut tape = recorder.take();
     let mut volatile = vec![limits.volatile_cache];
@@ -505,7 +516,7 @@ async fn steps_of(
     let mut dids = Vec::new();
     for step in steps {
         match step {
-            Step::Case(_) | Step::Begin(_) | Step::End => {}
+            Step::Case(_) | Step::Begin(_) | Step::End | Step::Expect(_) => {}
             Step::Align => {
                 const TICK_NS: u64 = 4_000_000;
                 rt.sleep_until(Time((rt.now().0 / TICK_NS + 1) * TICK_NS)).await;
@@ -518,10 +529,14 @@ async fn steps_of(
             Step::Call(_, call) => {
                 let n = dids.len() as u32;
                 tape.operation(rt.now(), n, false);
-                let mut read = Vec::new();
+                let (mut read, mut short) = (Vec::new(), None);
                 let answer = match call {
                     Call::Pread { fd, len, at } => {
                         player.read(*fd, *at, *len).await.map(|got| read = got)
+                    }
+                    Call::Pwrite { fd, len, at, seed } => {
+                        let wrote = player.write(*fd, *at, contents(*seed, *at, *len)).await;
+                        wrote.map(|n| short = u32::try_from(n).ok().filter(|n| n < len))
                     }
                     call => player.call(call).await,
                 };
@@ -534,7 +549,7 @@ async fn steps_of(
                     _ => None,
                 };
                 tape.operation(rt.now(), n, true);
-                dids.push(Did { call: call.clone(), error, read, ino });
+                dids.push(Did { call: call.clone(), error, short, read, ino });
             }
         }
     }

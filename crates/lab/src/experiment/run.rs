@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use wp_base::event::{Class, Record};
 use wp_base::{FsError, FsResult, Span};
 use wp_vfs::{JournalConflict, Vfs};
-use wp_workload::program::{Call, Player, Program, Step};
+use wp_workload::program::{Call, Player, Program, Step, contents};
 
 use super::measure;
 use super::metric::{Metrics, Number};
@@ -127,6 +127,7 @@ async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
     let mut took: BTreeMap<String, Took> = BTreeMap::new();
     let mut open: Vec<(String, wp_base::Time)> = Vec::new();
     let (begun, mut calls, mut failed) = (rt.now(), 0u64, 0u64);
+    let mut expected = None;
     for step in &program.0 {
         match step {
             Step::Case(_) => {}
@@ -146,20 +147,24 @@ async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
             Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
                 return Err(FsError::Invalid("steps that make the device fail are for [crash]"));
             }
+            Step::Expect(errno) => expected = Some(*errno),
             Step::Call(label, call) => {
                 let from = rt.now();
-                let answer = player.call(call).await;
+                let answer = answer(&mut player, call).await;
                 let span = rt.now().since(from);
                 calls += 1;
                 let name = label.as_ref().map_or(call.name(), |l| &l.op);
                 took.entry(name.to_owned()).or_default().add(span);
-                match answer {
-                    Ok(()) => {}
-                    Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) => return Err(e),
-                    Err(e) => {
-                        failed += 1;
-                        note(&mut report, call, &e, failed);
-                    }
+                let told = match (answer, expected.take()) {
+                    (Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))), _) => return Err(e),
+                    (Err(e), Some(errno)) if e.errno() == errno => None,
+                    (Err(e), _) => Some(e.to_string()),
+                    (Ok(_), Some(errno)) => Some(format!("success, expected {errno}")),
+                    (Ok(short), None) => short,
+                };
+                if let Some(told) = told {
+                    failed += 1;
+                    note(&mut report, call, &told, failed);
                 }
             }
         }
@@ -177,11 +182,20 @@ async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
     Ok(report)
 }
 
+/// Does a call. Answers what it did if it wrote only a part. Errors: what the call answers.
+async fn answer(player: &mut Player, call: &Call) -> FsResult<Option<String>> {
+    let Call::Pwrite { fd, len, at, seed } = call else {
+        return player.call(call).await.map(|()| None);
+    };
+    let wrote = player.write(*fd, *at, contents(*seed, *at, *len)).await?;
+    Ok((wrote < u64::from(*len)).then(|| format!("{wrote} of {len} bytes written")))
+}
+
 /// Tells of the first calls that failed.
-fn note(report: &mut WorkloadReport, call: &Call, e: &FsError, failed: u64) {
+fn note(report: &mut WorkloadReport, call: &Call, told: &str, failed: u64) {
     const TOLD: u64 = 5;
     if failed <= TOLD {
-        report.notes.push(format!("`{call}` answered {e}"));
+        report.notes.push(format!("`{call}` answered {told}"));
     }
 }
 

@@ -240,6 +240,9 @@ impl Interpreter {
                 Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
                     return Err(FsError::Unsupported("a device that fails, here".to_owned()));
                 }
+                Step::Expect(_) => {
+                    return Err(FsError::Unsupported("`expect`, which the guest lacks".to_owned()));
+                }
                 Step::Call(label, call) => {
                     let start = rt.now();
                     let out = self.player.call(call).await;

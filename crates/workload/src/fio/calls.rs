@@ -106,10 +106,10 @@ impl Made {
             if path.is_empty() || path.contains(|c: char| c.is_whitespace() || c == '#') {
                 return Err(format!("`{path}`: paths of a program have neither spaces nor `#`"));
             }
-            for (i, _) in path.match_indices('/') {
-                if self.directories.insert(path[..i].to_owned()) {
-                    self.call(Call::Mkdir(path[..i].to_owned()))?;
-                }
+        }
+        for dir in job.directories() {
+            if self.directories.insert(dir.clone()) {
+                self.call(Call::Mkdir(dir))?;
             }
         }
         let lengths = &self.lengths;

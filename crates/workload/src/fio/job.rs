@@ -6,6 +6,7 @@ use wp_vfs::{Reserve, SyncKind};
 use super::diag::{Diagnostic, Place, Severity};
 use super::ini::{self, Includes, Variables};
 use super::options::OptionInfo;
+use super::paths;
 use super::resolve;
 use super::value::Amount;
 
@@ -334,12 +335,22 @@ impl Job {
         self.offset.saturating_add(self.offset_increment.saturating_mul(u64::from(self.subjob)))
     }
 
-    /// Paths of its files, without a leading slash.
+    /// Paths of its files, from the root of the file system and in one spelling each: without a
+    /// leading slash, `.`, `..` and empty names.
     pub fn paths(&self) -> Vec<String> {
-        let dir = self.directory.trim_matches('/');
-        let join = |name: &str| {
-            let name = name.trim_start_matches('/');
-            if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
+        self.written_paths().iter().map(|p| paths::plain(p)).collect()
+    }
+
+    /// The directories on the way to its files, in the order in which they are made.
+    pub fn directories(&self) -> Vec<String> {
+        self.written_paths().iter().flat_map(|p| paths::directories(p)).collect()
+    }
+
+    /// The paths as the job writes them, below its `directory`.
+    fn written_paths(&self) -> Vec<String> {
+        let join = |name: &str| match self.directory.as_str() {
+            "" => name.to_owned(),
+            dir => format!("{dir}/{name}"),
         };
         if !self.filenames.is_empty() {
             let n = (self.nrfiles as usize).min(self.filenames.len());

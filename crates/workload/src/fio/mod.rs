@@ -12,6 +12,7 @@ mod job;
 mod lfsr;
 mod map;
 mod options;
+mod paths;
 mod random;
 mod report;
 mod resolve;

@@ -6,6 +6,7 @@ use super::diag::Diagnostic;
 use super::ini::{Entry, Section};
 use super::job::{Engine, FileService, Generator, Job, JobFile, Used};
 use super::options::{self, Class};
+use super::paths;
 use super::value::{self, Amount, by_direction, flag, micros, whole};
 
 /// The percentiles that fio reports by default, in millionths of a percent.
@@ -159,7 +160,11 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "randrepeat" => job.repeat = flag(given)?,
         "allrandrepeat" => job.all_repeat = flag(given)?,
         "filename" => {
-            job.filenames.extend(names(text()?));
+            let names = names(text()?);
+            if let Some(dir) = names.iter().find(|n| !paths::names_a_file(n)) {
+                return Err(format!("`{dir}` names a directory, and no file can be made").into());
+            }
+            job.filenames.extend(names);
             job.nrfiles = job.filenames.len() as u64;
         }
         "filename_format" => job.filename_format = text()?.to_owned(),

@@ -112,10 +112,10 @@ pub async fn run(
 
 type Outcome = Result<JobResult, RunError>;
 
-/// Makes the directories above a path.
-async fn directories(vfs: &Vfs, path: &str) -> FsResult<()> {
-    for (i, _) in path.match_indices('/') {
-        match vfs.mkdir(&path[..i], 0o755).await {
+/// Makes the directories on the way to a job's files.
+async fn directories(vfs: &Vfs, job: &Job) -> FsResult<()> {
+    for dir in job.directories() {
+        match vfs.mkdir(&dir, 0o755).await {
             Ok(()) | Err(FsError::Exists) => {}
             Err(e) => return Err(e),
         }
@@ -126,8 +126,8 @@ async fn directories(vfs: &Vfs, path: &str) -> FsResult<()> {
 /// Shares a job's bytes among its files and makes those that must be there first.
 async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
     let mut existing = BTreeMap::new();
+    directories(vfs, job).await?;
     for path in job.paths() {
-        directories(vfs, &path).await?;
         match vfs.stat(&path).await {
             Ok(attr) => drop(existing.insert(path, attr.size)),
             Err(FsError::NotFound) => {}

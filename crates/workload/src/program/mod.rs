@@ -11,15 +11,18 @@
 //! fail write data 2 1              the device fails requests, see [`Fault`], until `heal`
 //! slow write data 2 1 50000        it begins requests late, see [`Slow`], until `heal`
 //! tear write data 2 1 512 1024     it writes only a part, see [`Tear`], until `heal`
+//! expect ENOENT                    the next call must fail with this error
 //! ```
 //! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
-//! `tear`, `heal`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`. [`Player`] does
+//! `tear`, `heal`, `expect`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`. [`Player`] does
 //! the calls on a mounted file system of ours.
 
 mod fault;
 mod play;
 
 use std::fmt;
+
+use wp_base::FsError;
 
 pub use fault::{Asked, Fault, Place, Slow, Tear};
 pub use play::{MAGIC_SEED, Player, contents};
@@ -347,6 +350,8 @@ pub enum Step {
     Tear(Tear),
     /// It fails none any more, is as quick as it is, and writes all.
     Heal,
+    /// The next call must fail with the error of this name, such as `ENOENT`.
+    Expect(&'static str),
 }
 
 impl fmt::Display for Step {
@@ -362,6 +367,7 @@ impl fmt::Display for Step {
             Step::Slow(slow) => slow.fmt(f),
             Step::Tear(tear) => tear.fmt(f),
             Step::Heal => f.write_str("heal"),
+            Step::Expect(errno) => write!(f, "expect {errno}"),
             Step::Call(None, c) => write!(f, "{c}"),
             Step::Call(Some(l), c) => write!(f, "@{}:{} {c}", l.op, l.index),
         }
@@ -410,11 +416,25 @@ impl<'a> Words<'a> {
 }
 
 impl Program {
+    /// Its calls.
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.0.iter().filter_map(|s| match s {
+            Step::Call(_, call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// The number of the line of `text` on which each step of its program stands, from 1.
+    pub fn lines(text: &str) -> Vec<usize> {
+        let is_step = |line: &str| !without_comment(line).trim().is_empty();
+        text.lines().enumerate().filter(|(_, l)| is_step(l)).map(|(n, _)| n + 1).collect()
+    }
+
     /// Reads a program; `#` starts a comment. Errors: the first wrong line, with its number.
     pub fn parse(text: &str) -> Result<Program, String> {
         let mut steps = Vec::new();
         for (n, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default();
+            let line = without_comment(line);
             if line.trim().is_empty() {
                 continue;
             }
@@ -424,29 +444,41 @@ impl Program {
     }
 }
 
+fn without_comment(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default()
+}
+
 fn step(line: &str) -> Result<Step, String> {
     let mut w = Words(line.split_whitespace());
     let first = w.text()?;
-    let step = if let Some(label) = first.strip_prefix('@') {
-        let (op, index) = label.rsplit_once(':').ok_or("a label is @name:index")?;
-        let index = index.parse().map_err(|_| format!("`{index}`: a label is @name:index"))?;
-        let name = w.text()?;
-        Step::Call(Some(Label { op: op.to_owned(), index }), call(name, &mut w)?)
-    } else {
-        match first {
-            "case" => Step::Case(w.owned()?),
-            "align" => Step::Align,
-            "nap" => Step::Nap(w.number()?),
-            "begin" => Step::Begin(Label { op: w.owned()?, index: w.small(u32::MAX)? }),
-            "end" => Step::End,
-            "exit" => Step::Exit,
-            "fail" => Step::Fail(Fault::parse(&mut w)?),
-            "slow" => Step::Slow(Slow::parse(&mut w)?),
-            "tear" => Step::Tear(Tear::parse(&mut w)?),
-            "heal" => Step::Heal,
-            name => Step::Call(None, call(name, &mut w)?),
-        }
-    };
+    let step =
+        if let Some(label) = first.strip_prefix('@') {
+            let (op, index) = label.rsplit_once(':').ok_or("a label is @name:index")?;
+            let index = index.parse().map_err(|_| format!("`{index}`: a label is @name:index"))?;
+            let name = w.text()?;
+            Step::Call(Some(Label { op: op.to_owned(), index }), call(name, &mut w)?)
+        } else {
+            match first {
+                "case" => Step::Case(w.owned()?),
+                "align" => Step::Align,
+                "nap" => Step::Nap(w.number()?),
+                "begin" => Step::Begin(Label { op: w.owned()?, index: w.small(u32::MAX)? }),
+                "end" => Step::End,
+                "exit" => Step::Exit,
+                "fail" => Step::Fail(Fault::parse(&mut w)?),
+                "slow" => Step::Slow(Slow::parse(&mut w)?),
+                "tear" => Step::Tear(Tear::parse(&mut w)?),
+                "heal" => Step::Heal,
+                "expect" => {
+                    let word = w.text()?;
+                    let known = FsError::ERRNOS.iter().find(|e| **e == word);
+                    Step::Expect(known.ok_or_else(|| {
+                        format!("`{word}`: one of {}", FsError::ERRNOS.join(", "))
+                    })?)
+                }
+                name => Step::Call(None, call(name, &mut w)?),
+            }
+        };
     match w.0.next() {
         None => Ok(step),
         Some(extra) => Err(format!("`{extra}` is one word too many")),
@@ -514,10 +546,18 @@ mod tests {
                     removexattr f user.a\npread 0 4096 0\ndrop_caches\nmark d/f\n\
                     fail write data 2 1\n\
                     fail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\
-                    tear write journal 0 1 512 1024\nheal\nclose 0\n\
+                    tear write journal 0 1 512 1024\nheal\nexpect EBADF\nclose 0\n\
                     nap 20000\nexit\n";
         let p = Program::parse(text).expect("a program");
         assert_eq!(p.to_string(), text);
+    }
+
+    #[test]
+    fn every_step_knows_its_line() {
+        let text = "# what is here\nmkdir d\n\n  # more\nsync  # and so on\nrmdir d";
+        let steps = Program::parse(text).expect("a program").0.len();
+        assert_eq!(Program::lines(text), [2, 5, 6]);
+        assert_eq!(steps, 3);
     }
 
     #[test]
@@ -535,6 +575,8 @@ mod tests {
             "fail write 8+x 0 1",
             "slow write data 0 1",
             "tear write data 0 1 100 512",
+            "expect",
+            "expect ENOSUCH",
         ] {
             let e = Program::parse(&format!("align\n{bad}")).expect_err(bad);
             assert!(e.starts_with("line 2: "), "{e}");

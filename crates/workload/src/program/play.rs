@@ -52,7 +52,7 @@ impl Player {
         self.open.get(&fd).copied().ok_or(FsError::BadFile)
     }
 
-    /// Does one call; a read's answer is left out. Errors: what the call answers; `BadFile` for a
+    /// Does one call; how much was read or written is left out. Errors: what the call answers; `BadFile` for a
     /// descriptor that is not open.
     pub async fn call(&mut self, call: &Call) -> FsResult<()> {
         let vfs = self.vfs.clone();
@@ -71,8 +71,7 @@ impl Player {
                 vfs.close(gone).await
             }
             Call::Pwrite { fd, len, at, seed } => {
-                let data = contents(*seed, *at, *len);
-                vfs.pwrite(self.fd(*fd)?, *at, &[data]).await.map(|_| ())
+                self.write(*fd, *at, contents(*seed, *at, *len)).await.map(drop)
             }
             Call::Fsync(fd) => vfs.fsync(self.fd(*fd)?).await,
             Call::Fdatasync(fd) => vfs.fdatasync(self.fd(*fd)?).await,
@@ -109,6 +108,11 @@ impl Player {
             }
             Call::Mark(_) => Ok(()),
         }
+    }
+
+    /// `pwrite`; answers how many bytes were written. Errors: as [`Player::call`].
+    pub async fn write(&self, fd: u32, at: u64, data: Slice) -> FsResult<u64> {
+        self.vfs.clone().pwrite(self.fd(fd)?, at, &[data]).await
     }
 
     /// `pread`. Errors: as [`Player::call`].

@@ -36,8 +36,9 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
             break;
         }
         live.say(format_args!("program {n} of {}", here.programs.1));
-        match compare(here, &there, n) {
-            Ok(c) => done.push((n, c)),
+        match compare(here, &there, n, &|| !stop.load(Ordering::Relaxed)) {
+            Ok(Some(c)) => done.push((n, c)),
+            Ok(None) => break,
             Err(e) => return out.machine_error(&e),
         }
     }

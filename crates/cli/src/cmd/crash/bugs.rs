@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
+use wp_crash::Totals;
 use wp_lab::crash::bugs::{BUGS, Bug, BugResult, show as show_bug};
 
 use super::{Args, least};
@@ -32,10 +33,11 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
     let mut results: Vec<BugResult> = Vec::new();
     for bug in wanted {
         let live = Live::new();
-        let shown = show_bug(bug, 0..u64::MAX, a.workers, &|t| {
+        let tell = |t: &Totals| {
             live.say(format_args!("{}: {} programs, {} states", bug.id, t.programs, t.raw));
-            !stop.load(Ordering::SeqCst)
-        });
+        };
+        let go_on = || !stop.load(Ordering::Relaxed);
+        let shown = show_bug(bug, 0..u64::MAX, a.workers, &tell, &go_on);
         drop(live);
         let r = match shown {
             Ok(Some(r)) => r,

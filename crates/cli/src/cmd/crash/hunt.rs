@@ -9,47 +9,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_lab::crash::{
-    Campaign, Findings, Found, KnownFailure, KnownFailures, Source, Watch, load_campaign, resume,
+    Campaign, Findings, Found, KnownFailure, KnownFailures, Watch, load_campaign, resume,
     save_campaign,
 };
 
+use super::key::{build, key};
 use super::{Args, least, limit, report};
 use crate::output::{Exit, Out};
 
 /// A campaign file is written at most so often.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
-
-/// All that the findings depend on, and nothing else.
-fn key(a: &Args, c: &Campaign) -> String {
-    let mut t = report::arguments(a, c);
-    t += &format!(
-        " --first {} --end {} --complete {} --samples {}",
-        c.programs.0, c.programs.1, c.plan.complete, c.plan.samples
-    );
-    for (on, flag) in [(!c.check, " --no-check"), (!c.prune, " --no-prune")] {
-        t += if on { flag } else { "" };
-    }
-    if let Source::Text(program) = &c.source {
-        t += &format!(" program {:08x}", wp_base::crc::crc32c(0, program.to_string().as_bytes()));
-    }
-    for (entry, here) in c.known.entries() {
-        t += &format!(
-            " known {:08x} {here}",
-            wp_base::crc::crc32c(0, format!("{entry:?}").as_bytes())
-        );
-    }
-    if let Some(command) = &a.check_cmd {
-        t += &format!(" --check-cmd {command} {} {}", a.check_image, a.check_timeout);
-    }
-    t
-}
-
-/// Which build of this program it is: results of two need not be the same.
-fn build() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let bytes = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
-    format!("{version} {:08x}", wp_base::crc::crc32c(0, &bytes))
-}
 
 struct Hunt<'a> {
     a: &'a Args,
@@ -106,8 +75,32 @@ impl Hunt<'_> {
         }
         let failed = self.failed.lock().unwrap_or_else(|e| e.into_inner()).is_some()
             || self.c.command.as_ref().is_some_and(|c| c.error().is_some());
+        !failed && !self.is_over()
+    }
+
+    /// Does `work`, and ends a command of the user that runs when all is to stop.
+    fn with_command<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Some(command) = &self.c.command else { return work() };
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) && !self.is_over() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                if !done.load(Ordering::Relaxed) {
+                    command.end();
+                }
+            });
+            let result = work();
+            done.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    /// Has it been interrupted, or is its time over?
+    fn is_over(&self) -> bool {
         let in_time = self.limit.is_none_or(|l| self.start.elapsed() < l);
-        !failed && !self.stop.load(Ordering::SeqCst) && in_time
+        self.stop.load(Ordering::Relaxed) || !in_time
     }
 }
 
@@ -122,11 +115,12 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
     if let Some(path) = &a.state_file {
         match load_campaign(path, &key, &build) {
             Ok(None) => {}
-            Ok(Some((f, is_other))) => {
+            Ok(Some((_, true))) => {
+                let what = format!("{}: another build of writepath made it", path.display());
+                return out.fail(Exit::Usage, "state-file", &what, "name another --state-file");
+            }
+            Ok(Some((f, false))) => {
                 out.note(&format!("{}: goes on with program {}", path.display(), f.done));
-                if is_other {
-                    out.note("note: another build of this program made the file");
-                }
                 out.line(&json!({ "kind": "resumed", "done": f.done }));
                 findings = f;
             }
@@ -155,29 +149,32 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         failed: Mutex::new(None),
     };
     let distinct = findings.totals.distinct;
-    let findings = resume(
-        c,
-        a.workers,
-        findings,
-        &Watch { step: &|f, new| hunt.step(f, new), abandon: &|| stop.load(Ordering::SeqCst) },
-    );
+    let findings = hunt.with_command(|| {
+        let watch = Watch { step: &|f, new| hunt.step(f, new), abandon: &|| hunt.is_over() };
+        resume(c, a.workers, findings, &watch)
+    });
     if hunt.live {
         eprint!("\r{:<78}\r", "");
     }
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &a.state_file {
         hunt.save(path, &findings);
-        if let Some(e) = hunt.failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        if let Some(e) = hunt.failed.lock().unwrap_or_else(|e| e.into_inner()).take() {
             return out.host_error(path, &e);
         }
     }
     if let Some(e) = c.command.as_ref().and_then(|c| c.error()) {
         return out.fail(Exit::HostIo, "check-cmd", &e, "the command could not be run");
     }
+    if let Some(why) = unexplored(c, &findings) {
+        return out.fail(why.exit, "not-explored", &why.message, why.help);
+    }
     let mut least = Vec::new();
     if !stop.load(Ordering::SeqCst) {
         let wanted = a.minimise.unwrap_or(1);
-        match least::all(a, c, &findings.found, wanted, &stop, out) {
+        // What was found is reduced in the time that is left of the budget.
+        let until = || !hunt.is_over();
+        match least::all(a, c, &findings.found, wanted, &until, out) {
             Ok(found) => least = found,
             Err(e) => return e,
         }
@@ -187,22 +184,64 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
     {
         return out.host_error(path, &e);
     }
-    let broken = findings.totals.broken.iter().any(|n| *n > 0);
     let speed = report::Speed {
         seconds,
-        raw: findings.totals.raw - before.1,
-        distinct: findings.totals.distinct - distinct,
+        raw: findings.explored() - before.1,
+        distinct: findings.totals.distinct - distinct
+            + findings.unfinished.as_ref().map_or(0, |u| u.totals.distinct),
     };
     let text = report::text(a, c, &findings, &least, &speed);
-    let exit = match (stop.load(Ordering::SeqCst), broken) {
-        (true, _) => Exit::Interrupted,
-        (_, true) => Exit::No,
-        _ => Exit::Ok,
+    let exit = if stop.load(Ordering::SeqCst) {
+        Exit::Interrupted
+    } else if findings.is_broken() {
+        Exit::No
+    } else if findings.done < c.programs.1 {
+        // The budget is over, and what was not explored may break a rule.
+        Exit::Interrupted
+    } else if does_less(a, &findings) {
+        Exit::Simulated
+    } else {
+        Exit::Ok
     };
     let minimised: Vec<Value> = least.iter().map(|l| l.document(c)).collect();
     let mut document = report::document(a, c, &findings);
     document["minimised"] = json!(minimised);
     out.last_line(exit, &document, &text)
+}
+
+/// Why a campaign has explored nothing that its user asked for.
+struct Unexplored {
+    exit: Exit,
+    message: String,
+    help: &'static str,
+}
+
+/// Has nothing been explored, though it was not stopped?
+fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
+    if f.done < c.programs.1 {
+        return None;
+    }
+    let help = "see --fs, --device, --elevator and --size";
+    if let (0, Some((n, why))) = (f.totals.programs, f.not_played.first()) {
+        let message = format!("nothing was explored: program {n} was not played: {why}");
+        return Some(Unexplored { exit: Exit::Usage, message, help });
+    }
+    let first = f.calls.first.first().filter(|_| f.calls.is_vain())?;
+    let message = format!(
+        "nothing was explored: all {} calls failed, the first, `{}`, with {}",
+        f.calls.made, first.call, first.answer
+    );
+    let help =
+        "correct its descriptors and paths, or put `expect ERROR` before calls that must fail";
+    Some(Unexplored { exit: Exit::Simulated, message, help })
+}
+
+/// Did the programs do less than they ask for? A fio job has no call that may fail; a program of
+/// its user may, unless it says with what.
+fn does_less(a: &Args, f: &Findings) -> bool {
+    let unmet = f.calls.first.iter().any(|call| call.answer.contains("the program expects"));
+    let is_job = Path::new(&a.programs).extension().is_some_and(|e| e == "fio");
+    unmet || is_job && f.calls.failed > 0 || f.not_played.len() as u64 > f.lacking
 }
 
 /// Writes what was found, and what was known before, as a list of known failures.

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use wp_crash::Rule;
 use wp_lab::crash::bugs::{Bug, affected};
 use wp_lab::crash::{
-    Bounds, Campaign, Cut, Found, Minimal, Reproducer, line as command_line, minimise, play, run,
-    write_reproducer,
+    Bounds, Campaign, Cut, Findings, Found, Minimal, Reproducer, Watch, line as command_line,
+    minimise, play, resume, write_reproducer,
 };
 use wp_workload::program::Step;
 
@@ -147,7 +147,7 @@ pub(super) fn all(
     c: &Campaign,
     found: &[Found],
     wanted: usize,
-    stop: &AtomicBool,
+    go_on: &dyn Fn() -> bool,
     out: &Out,
 ) -> Result<Vec<Least>, ExitCode> {
     let mut least = Vec::new();
@@ -155,9 +155,12 @@ pub(super) fn all(
         // What a mount comes to is not in the state that it mounts.
         let these = found.iter().filter(|f| f.violation.rule == rule && !f.mount);
         for (n, found) in these.take(wanted).enumerate() {
+            if !go_on() {
+                return Ok(least);
+            }
             let live = Live::new();
             live.say(format_args!("reducing {}; an interrupt keeps what is reached", rule.name()));
-            let mut l = Least::of(c, found, &|| !stop.load(Ordering::SeqCst), out)?;
+            let mut l = Least::of(c, found, go_on, out)?;
             drop(live);
             if let Some(dir) = &a.reproducer {
                 l.write(a, c, &dir.join(format!("{}-{n}", rule.name())), out)?;
@@ -195,7 +198,8 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
             }
             live.say(format_args!("{}: {} failures, program {number}", bug.id, least.len()));
             let one = Campaign { programs: (number, number + 1), ..campaign.clone() };
-            let f = run(&one, 1, &|_| true);
+            let watch = Watch { step: &|_, _| true, abandon: &|| stop.load(Ordering::SeqCst) };
+            let f = resume(&one, 1, Findings::before(&one), &watch);
             let Some(found) = f.found.iter().find(|f| f.violation.rule == rule) else { continue };
             match Least::of(&one, found, &|| !stop.load(Ordering::SeqCst), out) {
                 Ok(l) => least.push(l),
@@ -254,7 +258,8 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
     )
     .expect(LINE);
     t += &examples;
-    let exit = match (stop.load(Ordering::SeqCst), small * 10 >= of * 9) {
+    // Of no failure none became small.
+    let exit = match (stop.load(Ordering::SeqCst), of > 0 && small * 10 >= of * 9) {
         (true, _) => Exit::Interrupted,
         (_, true) => Exit::Ok,
         _ => Exit::No,

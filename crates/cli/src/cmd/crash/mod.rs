@@ -3,6 +3,7 @@
 mod against;
 mod bugs;
 mod hunt;
+mod key;
 mod least;
 mod modes;
 mod report;
@@ -13,14 +14,29 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wp_base::FsError;
 use wp_crash::{Plan, Profile};
 use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, line, mutate};
+use wp_lab::machine::MachineError;
 use wp_lab::workload::fio;
 use wp_workload::program::Program;
 
 use crate::output::{Exit, Out};
+
+/// What a comparison with another setting has no use for.
+const NOT_AGAINST: [&str; 9] = [
+    "mutate",
+    "bug",
+    "state",
+    "budget",
+    "state_file",
+    "accept",
+    "minimise",
+    "reproducer",
+    "check_cmd",
+];
 
 /// Arguments.
 #[derive(clap::Args, Clone)]
@@ -44,9 +60,9 @@ pub struct Args {
     /// Device preset and replaced parameters; several, joined by +, one file system on all of them.
     #[arg(long, default_value = "fixed")]
     device: String,
-    /// Capacity of the device.
-    #[arg(long, default_value = "64M")]
-    size: String,
+    /// Capacity of the device. [default: 64M, or what the file system needs]
+    #[arg(long)]
+    size: Option<String>,
     /// Elevator; by default the kernel's.
     #[arg(long, default_value = "")]
     elevator: String,
@@ -120,11 +136,11 @@ pub struct Args {
     mutate: Option<String>,
     /// With --mutate: a file of what killed which mutant, tried first, in place of the built-in
     /// one; an empty file looks for all of it anew.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "mutate")]
     witnesses: Option<PathBuf>,
     /// With --mutate: programs that are tried for a site that no witness kills; 0: none.
     /// [default: 3 for sites of which it is said why nobody misses them, all for others]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "mutate")]
     search: Option<u64>,
     /// Leave out one step (a name of `list sites`) while the programs are played: what does a power
     /// cut do then? Not one of recovery: those are for --mutate.
@@ -134,14 +150,16 @@ pub struct Args {
     #[arg(long)]
     budget: Option<String>,
     /// Show one state: the timeline of program --first at FRAME, without its units U,V,…
-    #[arg(long, value_name = "FRAME[:U,V]")]
+    #[arg(long, value_name = "FRAME[:U,V]", conflicts_with_all = [
+        "mutate", "bug", "budget", "state_file", "accept", "minimise", "check_cmd",
+    ])]
     state: Option<String>,
     /// Known bugs by number (A3), or all: each found where it is and absent where it was mended?
     /// With --minimise N: so many failures of each, reduced, and how small they become.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["mutate", "budget", "state_file", "accept", "check_cmd"])]
     bug: Option<String>,
     /// With --state: write the device as the cut leaves it.
-    #[arg(long)]
+    #[arg(long, requires = "state")]
     image: Option<PathBuf>,
     /// Failures of each rule that are reduced to the fewest calls and lost units; 0: none.
     /// [default: 1; with --bug: 0]
@@ -177,13 +195,13 @@ pub struct Args {
     check_dir: Option<PathBuf>,
     /// The same programs on another file system: what cuts at the calls' boundaries leave there and
     /// not here, and here and not there.
-    #[arg(long, value_name = "FS")]
+    #[arg(long, value_name = "FS", conflicts_with_all = NOT_AGAINST)]
     against: Option<String>,
     /// As --against, for another device.
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = NOT_AGAINST)]
     against_device: Option<String>,
     /// As --against, for other states.
-    #[arg(long, value_name = "SPACE")]
+    #[arg(long, value_name = "SPACE", conflicts_with_all = NOT_AGAINST)]
     against_space: Option<String>,
     /// Recovery empties the log before its blocks are at their homes, as none does: see A35.
     #[arg(long)]
@@ -281,28 +299,39 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     let ((device, mut device_params), more) = super::devices(&a.device)?;
     // What a zoned drive holds is the sum of its zones.
     let sized = |d: &wp_device::DeviceEntry| d.params.iter().any(|p| p.name == "capacity_bytes");
-    if wp_device::find(&device).is_none_or(sized) {
-        device_params.push(("capacity_bytes".to_owned(), super::size(&a.size)?));
+    let is_sized = wp_device::find(&device).is_none_or(sized);
+    if let Some(size) = a.size.as_ref().filter(|_| is_sized) {
+        device_params.push(("capacity_bytes".to_owned(), super::size(size)?));
     }
     let (source, profile) = (source(a, &fresh)?, profile(a, &fresh)?);
     let all = source.count().unwrap_or(u64::MAX);
     let count = a.count.unwrap_or(if all == u64::MAX { 100 } else { all });
     let end = a.first.saturating_add(count).min(all);
+    if count == 0 {
+        return Err("count: 0 programs: nothing would be explored".to_owned());
+    }
     if a.first >= end {
-        return Err(format!("first: {} of {all} programs", a.first));
+        return Err(format!("first: {} is behind the last of {all} programs", a.first));
+    }
+    if source.program(a.first).calls().next().is_none() {
+        return Err("the program has no calls: nothing would be explored".to_owned());
+    }
+    let mut bench = Bench {
+        device,
+        device_params,
+        more,
+        elevator: a.elevator.clone(),
+        stale: !a.trimmed,
+        model: a.space == "modelled",
+        company_us: a.company,
+        without: a.without.as_deref().map(mutate::step).transpose()?,
+        ..fresh
+    };
+    if a.size.is_none() && is_sized {
+        fit(&mut bench);
     }
     Ok(Campaign {
-        bench: Bench {
-            device,
-            device_params,
-            more,
-            elevator: a.elevator.clone(),
-            stale: !a.trimmed,
-            model: a.space == "modelled",
-            company_us: a.company,
-            without: a.without.as_deref().map(mutate::step).transpose()?,
-            ..fresh
-        },
+        bench,
         source,
         programs: (a.first, end),
         space: space(a)?,
@@ -320,6 +349,21 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     })
 }
 
+/// Gives the device the least of some capacities that has room for the file system.
+fn fit(bench: &mut Bench) {
+    const CAPACITIES: [u64; 4] = [64 << 20, 128 << 20, 256 << 20, 512 << 20];
+    let given = bench.device_params.clone();
+    for capacity in CAPACITIES {
+        bench.device_params = given.clone();
+        bench.device_params.push(("capacity_bytes".to_owned(), capacity));
+        let is_full =
+            |e: &MachineError| matches!(e, MachineError::Fs { error: FsError::NoSpace, .. });
+        if !bench.image().as_ref().is_err_and(is_full) {
+            return;
+        }
+    }
+}
+
 fn known(a: &Args) -> Result<KnownFailures, String> {
     let Some(path) = &a.known else { return Ok(KnownFailures::default()) };
     let at = |e: String| format!("{}: {e}", path.display());
@@ -334,6 +378,9 @@ fn setting(a: &Args) -> String {
 
 fn command(a: &Args) -> Result<Option<Arc<Command>>, String> {
     let Some(line) = &a.check_cmd else { return Ok(None) };
+    if line.trim().is_empty() {
+        return Err("check-cmd: the command is empty, and would check nothing".to_owned());
+    }
     let dir = a.check_dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = dir.join(format!("writepath-check-{}", std::process::id()));
     let timeout = budget(&a.check_timeout)?;
@@ -351,11 +398,16 @@ fn limit(a: &Args, out: &Out) -> Result<Option<Duration>, ExitCode> {
 fn budget(text: &str) -> Result<Duration, String> {
     let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_alphabetic()).len());
     let n: u64 = digits.parse().map_err(|_| format!("budget: `{text}`: write 90s, 5m or 2h"))?;
-    match unit {
-        "" | "s" => Ok(Duration::from_secs(n)),
-        "m" => Ok(Duration::from_secs(60 * n)),
-        "h" => Ok(Duration::from_secs(3600 * n)),
-        _ => Err(format!("budget: `{text}`: write 90s, 5m or 2h")),
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(format!("budget: `{text}`: write 90s, 5m or 2h")),
+    };
+    match n.checked_mul(seconds) {
+        Some(0) => Err(format!("budget: `{text}` leaves no time for anything")),
+        Some(n) => Ok(Duration::from_secs(n)),
+        None => Err(format!("budget: `{text}` is too long")),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use wp_crash::{Rule, Totals};
+use wp_lab::crash::{Findings, Watch, resume};
 
 use super::{Args, campaign, report};
 use crate::output::{Exit, Live, Out};
@@ -55,7 +56,9 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
     for (a, c) in &campaigns {
         let live = Live::new();
         live.say(format_args!("{}", a.fs));
-        let f = wp_lab::crash::run(c, a.workers, &|_| !stop.load(Ordering::SeqCst));
+        let go_on = || !stop.load(Ordering::Relaxed);
+        let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on() };
+        let f = resume(c, a.workers, Findings::before(c), &watch);
         drop(live);
         if stop.load(Ordering::SeqCst) {
             return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 use wp_crash::{Rule, Totals, Violation};
-use wp_lab::crash::{Campaign, Findings, Found, Source, line as command_line};
+use wp_lab::crash::{Calls, Campaign, FailedCall, Findings, Found, Source, line as command_line};
+use wp_workload::program::Program;
 
 use super::Args;
 use super::least::Least;
@@ -94,6 +95,127 @@ fn numbers(t: &Totals) -> Vec<(&'static str, u64)> {
     ]
 }
 
+/// What was explored, also of a part that was stopped.
+fn explored(f: &Findings) -> Totals {
+    let mut all = f.totals;
+    if let Some(part) = &f.unfinished {
+        all.add(&part.totals);
+    }
+    all
+}
+
+/// Calls of the programs, also of a part that was stopped.
+fn all_calls(f: &Findings) -> Calls {
+    let mut all = f.calls.clone();
+    if let Some(part) = &f.unfinished {
+        all.add(part.calls.clone());
+    }
+    all
+}
+
+/// The capacity of the device as options say it.
+fn size(a: &Args, c: &Campaign) -> String {
+    let given = a.size.clone();
+    let of = |(key, n): &(String, u64)| (key == "capacity_bytes").then(|| format!("{}M", n >> 20));
+    given.or_else(|| c.bench.device_params.iter().find_map(of)).unwrap_or_default()
+}
+
+/// Where a failed call stands: its line in the user's program, or its number.
+fn place(a: &Args, f: &FailedCall) -> String {
+    let is_text = !super::source_is_made(&a.programs);
+    let path = std::path::Path::new(&a.programs);
+    let lines = std::fs::read_to_string(path).ok().filter(|_| is_text);
+    let is_job = path.extension().is_some_and(|e| e == "fio");
+    match lines.filter(|_| !is_job).map(|t| Program::lines(&t)) {
+        Some(lines) => format!("line {}", lines.get(f.step).copied().unwrap_or(f.step + 1)),
+        None if is_text => format!("step {}", f.step + 1),
+        None => format!("program {}, step {}", f.program, f.step + 1),
+    }
+}
+
+/// Calls that failed. Of generated programs only how many: they try what may fail.
+fn calls(a: &Args, f: &Findings) -> String {
+    let all = all_calls(f);
+    let mut t = String::new();
+    let line = "a string takes it";
+    if all.expected > 0 {
+        let n = all.expected;
+        writeln!(t, "  {n} of {} calls failed as the program expects", all.made).expect(line);
+    }
+    if all.failed == 0 {
+        return t;
+    }
+    write!(t, "  {} of {} calls failed", all.failed, all.made).expect(line);
+    if super::source_is_made(&a.programs) {
+        t += "\n";
+        return t;
+    }
+    for (n, call) in all.first.iter().enumerate() {
+        let gap = if n == 0 { ": " } else { "\n    " };
+        write!(t, "{gap}{} `{}`: {}", place(a, call), call.call, call.answer).expect(line);
+    }
+    let more = all.failed - all.first.len() as u64;
+    if more > 0 {
+        write!(t, "\n    and {more} more").expect(line);
+    }
+    t += "\n";
+    t
+}
+
+/// Calls that failed, for programs.
+fn calls_document(a: &Args, f: &Findings) -> Value {
+    let all = all_calls(f);
+    let first: Vec<Value> = all
+        .first
+        .iter()
+        .map(|x| {
+            json!({
+                "program": x.program, "step": x.step, "place": place(a, x), "call": x.call,
+                "answer": x.answer,
+            })
+        })
+        .collect();
+    json!({
+        "made": all.made, "failed": all.failed, "failed_as_expected": all.expected,
+        "short_writes": all.short, "first_failed": first,
+    })
+}
+
+/// Programs that were not explored.
+fn not_played(c: &Campaign, f: &Findings) -> String {
+    let line = "a string takes it";
+    let mut t = String::new();
+    if f.not_played.is_empty() {
+        return t;
+    }
+    let all = c.programs.1 - c.programs.0;
+    writeln!(t, "  {} of {all} programs were not explored:", f.not_played.len()).expect(line);
+    for (n, why) in f.not_played.iter().take(3) {
+        writeln!(t, "    program {n} was not played: {why}").expect(line);
+    }
+    t
+}
+
+/// How far a campaign came that was stopped.
+fn stopped(a: &Args, c: &Campaign, f: &Findings) -> String {
+    if f.done >= c.programs.1 {
+        return String::new();
+    }
+    let how = match a.state_file.is_some() {
+        true => "the same command goes on".to_owned(),
+        false if c.programs.1 - c.programs.0 == 1 => "a longer --budget explores more".to_owned(),
+        false => format!("go on with --first {}, or use --state-file", f.done),
+    };
+    let at = match &f.unfinished {
+        None => format!("before program {}", f.done),
+        Some(u) => format!(
+            "in program {} after {} of {} frames and {} states",
+            u.program, u.frames, u.of_frames, u.totals.raw
+        ),
+    };
+    format!("  not complete: stopped {at}: {how}\n")
+}
+
 /// For people.
 pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed: &Speed) -> String {
     let mut t = String::new();
@@ -103,14 +225,16 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
         "{} on {} ({}), {} states, {} free blocks:",
         a.fs,
         a.device,
-        a.size,
+        size(a, c),
         a.space,
         if a.trimmed { "trimmed" } else { "used" }
     )
     .expect(line);
-    for (name, n) in numbers(&f.totals) {
+    let explored = explored(f);
+    for (name, n) in numbers(&explored) {
         writeln!(t, "  {name:<34} {n:>14}").expect(line);
     }
+    t += &calls(a, f);
     let rate = |n: u64| n as f64 / speed.seconds.max(1e-9);
     writeln!(
         t,
@@ -122,27 +246,19 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
         if c.check { "each checked in full" } else { "not checked (--no-check)" }
     )
     .expect(line);
-    if f.totals.cuts_sampled > 0 {
+    if explored.cuts_sampled > 0 {
         writeln!(
             t,
             "  {} cuts have more than {} units in doubt (up to 2^{} states): prefixes, single and pair\n  \
              losses, single survivors and {} samples of each were visited.",
-            f.totals.cuts_sampled, c.plan.complete, f.totals.most_in_doubt, c.plan.samples
+            explored.cuts_sampled, c.plan.complete, explored.most_in_doubt, c.plan.samples
         )
         .expect(line);
     }
-    for (n, why) in f.not_played.iter().take(3) {
-        writeln!(t, "  program {n} was not played: {why}").expect(line);
-    }
-    if f.done < c.programs.1 {
-        let how = match a.state_file.is_some() {
-            true => "the same command goes on".to_owned(),
-            false => format!("go on with --first {}, or use --state-file", f.done),
-        };
-        writeln!(t, "  stopped before program {}: {how}", f.done).expect(line);
-    }
+    t += &not_played(c, f);
+    t += &stopped(a, c, f);
     for rule in Rule::ALL {
-        let n = f.totals.broken[rule as usize];
+        let n = explored.broken[rule as usize];
         let held = match rule {
             Rule::SizeAhead => c.profile.size_with_data || c.profile.cut_stays_cut,
             Rule::TailAhead => c.profile.tail_with_data,
@@ -155,11 +271,14 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
         };
         let verdict = match (held, n) {
             (false, _) => "not asked".to_owned(),
+            (true, 0) if f.done < c.programs.1 => "never so far".to_owned(),
             (true, 0) => "never".to_owned(),
             (true, n) => format!("in {n} states"),
         };
         writeln!(t, "{:<20} broken {verdict}", rule.name()).expect(line);
-        for found in f.found.iter().filter(|f| f.violation.rule == rule).take(1) {
+        let unfinished = f.unfinished.iter().flat_map(|u| &u.found);
+        let all = f.found.iter().chain(unfinished);
+        for found in all.filter(|f| f.violation.rule == rule).take(1) {
             writeln!(
                 t,
                 "  program {}: {}\n  {}",
@@ -182,10 +301,11 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
     if let Some(command) = &c.command {
         let r = command.runs();
         let per_s = r.runs as f64 / speed.seconds.max(1e-9);
+        let what = if command.sees_images() { "images" } else { "trees" };
         writeln!(
             t,
-            "`{}`: run for {} trees, {} refused, {per_s:.0} a second ({:.1} ms each); {} states had \
-             the tree and\nthe answers of one before",
+            "`{}`: run for {} {what}, {} refused, {per_s:.0} a second ({:.1} ms each); {} states \
+             showed it\nnothing that one before did not",
             a.check_cmd.as_deref().unwrap_or(""),
             r.runs,
             r.refused,
@@ -202,15 +322,23 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
 
 /// For programs.
 pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
-    let totals: Map<String, Value> = numbers(&f.totals)
+    let explored = explored(f);
+    let unfinished = f.unfinished.as_ref().map(|u| {
+        json!({
+            "program": u.program, "frames": u.frames, "of_frames": u.of_frames,
+            "raw_states": u.totals.raw,
+        })
+    });
+    let totals: Map<String, Value> = numbers(&explored)
         .into_iter()
         .map(|(k, v)| (k.replace([' ', ','], "_"), json!(v)))
         .collect();
     let broken: Map<String, Value> = Rule::ALL
         .iter()
-        .map(|r| (r.name().to_owned(), json!(f.totals.broken[*r as usize])))
+        .map(|r| (r.name().to_owned(), json!(explored.broken[*r as usize])))
         .collect();
-    let found: Vec<Value> = f.found.iter().map(|x| failure(a, c, x)).collect();
+    let all = f.found.iter().chain(f.unfinished.iter().flat_map(|u| &u.found));
+    let found: Vec<Value> = all.map(|x| failure(a, c, x)).collect();
     let known: Vec<Value> = c
         .known
         .entries()
@@ -234,5 +362,11 @@ pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
         "found": found,
         "known": known,
         "not_played": not_played,
+        "check_cmd": c.command.as_ref().map(|c| c.runs()).map(|r| {
+            json!({ "runs": r.runs, "refused": r.refused, "states_as_before": r.cached })
+        }),
+        "calls": calls_document(a, f),
+        "complete": f.done >= c.programs.1,
+        "unfinished": unfinished,
     })
 }

@@ -369,7 +369,7 @@ fn cut_run(options: &Options, played: &Played, seed: u64, cuts: u64) -> CutCount
     let left_out = std::cell::Cell::new([0u64; 2]);
     let mut explorer = Explorer::new(&subject, how);
     explorer.expect(std::iter::once(&history));
-    explorer.check_with(|visit| pattern.broken(visit.outcome));
+    explorer.check_with(false, |visit| pattern.broken(visit.outcome));
     explorer.watch(|visit| {
         let count = |name| {
             let found = visit.outcome.counts.iter().find(|(n, _)| *n == name);

@@ -1,0 +1,84 @@
+//! What the findings of a campaign depend on: the key of its `--state-file`.
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use wp_lab::crash::{Campaign, Source};
+
+use super::{Args, report};
+
+/// Bytes of a digest that a key shows: 64 bits tell two files of one user apart.
+const SHOWN: usize = 8;
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(SHOWN).map(|b| format!("{b:02x}")).collect()
+}
+
+/// All that the findings depend on, and nothing else.
+pub(super) fn key(a: &Args, c: &Campaign) -> String {
+    let mut t = report::arguments(a, c);
+    t += &format!(
+        " --first {} --end {} --complete {} --samples {}",
+        c.programs.0, c.programs.1, c.plan.complete, c.plan.samples
+    );
+    for (on, flag) in [(!c.check, " --no-check"), (!c.prune, " --no-prune")] {
+        t += if on { flag } else { "" };
+    }
+    if let Source::Text(program) = &c.source {
+        t += &format!(" program {}", digest(program.to_string().as_bytes()));
+    }
+    for (entry, here) in c.known.entries() {
+        t += &format!(" known {} {here}", digest(format!("{entry:?}").as_bytes()));
+    }
+    if let Some(command) = &a.check_cmd {
+        t += &format!(" --check-cmd {command} {} {}", a.check_image, a.check_timeout);
+        for (word, path) in files_of(command) {
+            let held = std::fs::read(&path).map_or_else(|e| e.to_string(), |b| digest(&b));
+            t += &format!(" {word}={held}");
+        }
+    }
+    t
+}
+
+/// The files that a command of the shell names: words of it that are files here, or commands that
+/// `PATH` finds.
+fn files_of(command: &str) -> Vec<(String, PathBuf)> {
+    let is_separator = |c: char| c.is_whitespace() || "'\"`;|&()<>=$".contains(c);
+    let mut words: Vec<&str> = command.split(is_separator).filter(|w| !w.is_empty()).collect();
+    words.sort_unstable();
+    words.dedup();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = |word: &str| {
+        let here = Path::new(word).to_owned();
+        let in_path = || std::env::split_paths(&path).map(|dir| dir.join(word));
+        let named = word.contains('/');
+        let mut all = std::iter::once(here).chain(in_path().filter(|_| !named));
+        all.find(|p| p.is_file())
+    };
+    words.into_iter().filter_map(|w| Some((w.to_owned(), found(w)?))).collect()
+}
+
+/// Which build of this program it is: results of two need not be the same.
+pub(super) fn build() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let bytes = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
+    format!("{version} {}", digest(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_command_are_found() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let script = dir.path().join("check.sh");
+        std::fs::write(&script, "exit 0").expect("written");
+        let line = format!("sh '{}' | cat; nothing-of-the-kind", script.display());
+        let found: Vec<String> = files_of(&line).into_iter().map(|(w, _)| w).collect();
+        let script = script.display().to_string();
+        assert!(found.contains(&script), "{found:?}");
+        assert!(found.contains(&"sh".to_owned()) && found.contains(&"cat".to_owned()));
+        assert!(!found.iter().any(|w| w.starts_with("nothing")), "{found:?}");
+    }
+}
