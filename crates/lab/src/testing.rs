@@ -32,8 +32,8 @@ pub fn repository(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// A path in `testdata/reference`, the data of real kernels and of a real drive (its README says how
-/// each was made). Panics, naming it, where it is missing: a checkout has all of it.
+/// A path in `testdata/reference`, the data of real kernels and of a real drive (its README says
+/// how each was made). Panics, naming it, where it is missing: a checkout has all of it.
 pub fn reference(path: &str) -> PathBuf {
     let full = repository("testdata/reference").join(path);
     assert!(full.exists(), "testdata/reference/{path} is missing: the checkout is not whole");
