@@ -260,7 +260,7 @@ pub fn root() -> PathBuf {
 pub fn reference() -> PathBuf {
     match std::env::var_os("WRITEPATH_REFERENCE") {
         Some(path) => PathBuf::from(path),
-        None => root().join("../../shared/reference"),
+        None => root().join("../testdata/reference"),
     }
 }
 

@@ -132,10 +132,10 @@ async fn direct(t: &mut Timed) {
     v.close(fd).await.expect("closes");
 }
 
-/// The folder named by `WRITEPATH_REFERENCE`, or `shared/reference` beside the repository.
+/// The folder named by `WRITEPATH_REFERENCE`, or `testdata/reference`.
 fn folder() -> PathBuf {
     std::env::var_os("WRITEPATH_REFERENCE").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/reference"),
         PathBuf::from,
     )
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use wp_base::event::Op;
-use wp_lab::testing::{shared, skipped};
+use wp_lab::testing::{reference, skipped};
 use wp_trace::{Action, File, Format, Item, Request, Requests, Select, Step, Trace};
 use wp_workload::fio::{self, Direction, Sequence, Variables};
 
@@ -61,8 +61,7 @@ fn requests(files: &[(String, Vec<u8>)], action: Option<Action>) -> Vec<Request>
 /// Bios and discards of each phase, as the recorder of the trace counted them.
 #[test]
 fn phases_of_recorded_ftraces_have_the_bios_that_their_summaries_say() {
-    let check = "ftrace of ext4 with discards beside its summary";
-    let Some(dir) = shared("reference/ext4-trim", check) else { return };
+    let dir = reference("ext4-trim");
     for run in ["discard", "fstrim", "lazy"] {
         let summary = std::fs::read(dir.join(format!("{run}.json"))).expect("there");
         let summary: Value = serde_json::from_slice(&summary).expect("JSON");
@@ -111,12 +110,12 @@ fn phases_of_recorded_ftraces_have_the_bios_that_their_summaries_say() {
 }
 
 /// Paths below a folder of the references whose names end so.
-fn recorded(folders: &[&str], end: &str, check: &str) -> Vec<PathBuf> {
+fn recorded(folders: &[&str], end: &str) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for folder in folders {
-        let Some(dir) = shared(&format!("reference/{folder}"), check) else { return Vec::new() };
-        let entries =
-            std::fs::read_dir(dir).expect("a folder").map(|e| e.expect("readable").path());
+        let entries = std::fs::read_dir(reference(folder))
+            .expect("a folder")
+            .map(|e| e.expect("readable").path());
         all.extend(entries.filter(|p| p.to_str().is_some_and(|p| p.ends_with(end))));
     }
     all.sort();
@@ -153,8 +152,7 @@ fn as_columns(requests: &[Request]) -> Vec<(u64, u64, u32)> {
 
 #[test]
 fn text_of_blkparse_is_read_line_by_line() {
-    let check = "blkparse's text of recorded runs";
-    let paths = recorded(&["otherfs-fsync-trace", "direct-io"], ".bp.txt.zst", check);
+    let paths = recorded(&["otherfs-fsync-trace", "direct-io"], ".bp.txt.zst");
     let mut lines = 0;
     for path in &paths {
         let bytes = unpacked(path);
@@ -177,7 +175,7 @@ fn text_of_blkparse_is_read_line_by_line() {
             lines += ours.len();
         }
     }
-    assert!(paths.is_empty() || (paths.len() > 40 && lines > 1500), "{} {lines}", paths.len());
+    assert!(paths.len() > 40 && lines > 1500, "{} {lines}", paths.len());
 }
 
 /// Binary traces of two CPUs of a real kernel: what blkparse prints of them is what we read.
@@ -188,7 +186,7 @@ fn binary_traces_are_what_blkparse_prints_of_them() {
         skipped(check, "blkparse is not installed (package blktrace)");
         return;
     }
-    let paths = recorded(&["otherfs-fsync-trace"], ".blktrace.0.zst", check);
+    let paths = recorded(&["otherfs-fsync-trace"], ".blktrace.0.zst");
     let dir = tempfile::tempdir().expect("a directory");
     let mut compared = 0;
     for path in &paths {
@@ -220,7 +218,7 @@ fn binary_traces_are_what_blkparse_prints_of_them() {
             compared += b.len();
         }
     }
-    assert!(paths.is_empty() || (paths.len() > 15 && compared > 120), "{} {compared}", paths.len());
+    assert!(paths.len() > 15 && compared > 120, "{} {compared}", paths.len());
 }
 
 /// fio writes down what it would do; our own sequence of the same job says what that is.

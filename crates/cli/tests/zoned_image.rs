@@ -14,7 +14,7 @@ fn writepath(args: &[&str]) -> (i32, serde_json::Value) {
 /// The reference image `f2fs-zns`: its folder, or `None` after saying that it is not here.
 fn folder(check: &str) -> Option<PathBuf> {
     let all = std::env::var_os("WRITEPATH_REFERENCE").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/reference"),
         PathBuf::from,
     );
     let folder = all.join("f2fs-zns");

@@ -32,16 +32,12 @@ pub fn repository(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// A path in the folder of reference data that may stand beside the repository.
-///
-/// `None`, after saying that `check` is skipped, where it is missing.
-pub fn shared(path: &str, check: &str) -> Option<PathBuf> {
-    let full = repository("../shared").join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    skipped(check, &format!("../shared/{path} is missing"));
-    None
+/// A path in `testdata/reference`, the data of real kernels and of a real drive (its README says
+/// how each was made). Panics, naming it, where it is missing: a checkout has all of it.
+pub fn reference(path: &str) -> PathBuf {
+    let full = repository("testdata/reference").join(path);
+    assert!(full.exists(), "testdata/reference/{path} is missing: the checkout is not whole");
+    full
 }
 
 #[cfg(test)]
@@ -51,5 +47,6 @@ mod tests {
     #[test]
     fn what_is_there_is_found() {
         assert!(repository("Cargo.toml").exists());
+        assert!(reference("README.md").exists());
     }
 }

@@ -146,3 +146,26 @@ fn ext4_keeps_the_name_of_a_new_file_that_was_synced_and_posix_need_not() {
     assert!(broken(Profile { marks_hold: true, ..Profile::POSIX }).contains(&Rule::LostSync));
     assert!(broken(Profile::EXT4).contains(&Rule::LostSync));
 }
+
+/// docs/findings.md has a line for each bug of Linux that was found here, with the command that
+/// shows it, and none that is not among [`BUGS`]. N27 needs a second life and has `kernel-lab`.
+#[test]
+fn every_finding_is_listed_with_the_command_that_shows_it() {
+    let page = wp_lab::testing::repository("docs/findings.md");
+    let page = std::fs::read_to_string(page).expect("readable");
+    let is_found_here = |id: &str| id.starts_with(['N', 'R']);
+    let rows: Vec<&str> =
+        page.lines().filter(|l| l.strip_prefix("| ").is_some_and(is_found_here)).collect();
+    let mut listed = Vec::new();
+    for row in &rows {
+        let id = row[2..].split(' ').next().expect("a first word");
+        let shown = format!("`writepath crash --bug {id}`");
+        assert!(row.contains(&shown) || (id == "N27" && row.contains("kernel-lab")), "{row}");
+        listed.push(id);
+    }
+    let mut known: Vec<&str> = BUGS.iter().map(|b| b.id).filter(|id| is_found_here(id)).collect();
+    known.push("N27");
+    known.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, known);
+}

@@ -1,10 +1,10 @@
-//! Who moves blocks under direct writes, ours beside real kernels (`../shared/reference/direct-io`:
+//! Who moves blocks under direct writes, ours beside real kernels (`testdata/reference/direct-io`:
 //! ext4 and btrfs of 6.18, F2FS of 6.12, NILFS2 of 6.1), and that NILFS2's user is told.
 
 use wp_lab::machine::Machine;
 use wp_lab::paper::direct_io::mechanism::{self, Case, Mechanism};
 use wp_lab::paper::direct_io::{Plan, System};
-use wp_lab::testing::shared;
+use wp_lab::testing::reference;
 use wp_medium::Slice;
 use wp_vfs::OpenFlags;
 use wp_workload::mobibench::MobiBench;
@@ -31,8 +31,7 @@ fn ours(system: System, case: Case) -> Mechanism {
 
 #[test]
 fn blocks_move_where_they_do_in_linux_and_as_many_are_written() {
-    let check = "direct writes beside real kernels";
-    let Some(path) = shared("reference/direct-io/summary.txt", check) else { return };
+    let path = reference("direct-io/summary.txt");
     let text = std::fs::read_to_string(path).expect("reads");
     let systems = [
         ("ext4", System::Ext4Today),

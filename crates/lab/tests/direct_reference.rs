@@ -1,7 +1,7 @@
 //! Direct overwrites beside real kernels: the same calls on file systems of the same size give each
 //! block the same address, before and after, and send as much.
 //!
-//! What was run is not written down in `../shared/reference/direct-io`; it was found by what it
+//! What was run is not written down in `testdata/reference/direct-io`; it was found by what it
 //! left: devices of 700 MiB (mke2fs' reserved group descriptors and the places of F2FS' first
 //! segments fit no other round size), and on each, in this order, files of 16 MiB that fio fills
 //! with direct writes of 1 MiB and an fsync, and writes over with 256 writes of 4 KiB, 256 of 64
@@ -18,7 +18,7 @@ use wp_base::event::{BlockAction, Class, Event, Flags, Op, Record};
 use wp_base::{Sector, Span};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::profile::PROFILES;
-use wp_lab::testing::shared;
+use wp_lab::testing::reference;
 use wp_medium::{Overlay, View};
 use wp_vfs::{FsEntry, OpenFlags, Options, Vfs};
 use wp_workload::fio;
@@ -451,8 +451,7 @@ fn pieces(before: &[Extent], after: &[Extent], bytes: u64) -> usize {
 
 #[test]
 fn every_block_lies_where_it_does_in_linux_before_and_after_unless_listed() {
-    let check = "addresses of direct overwrites beside real kernels";
-    let Some(dir) = shared("reference/direct-io", check) else { return };
+    let dir = reference("direct-io");
     let mut found = Vec::new();
     for system in &SYSTEMS {
         let m = machine(system);

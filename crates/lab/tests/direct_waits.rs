@@ -7,12 +7,12 @@ use wp_base::{Sector, Span};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::paper::ext4_fsync::profile;
 use wp_lab::registry;
-use wp_lab::testing::shared;
+use wp_lab::testing::reference;
 use wp_medium::Slice;
 use wp_vfs::{Fd, OpenFlags, Options, Reserve, Vfs};
 
 const LATENCY: u64 = 15_000;
-const FOLDER: &str = "reference/linux-6.12-virtual-time";
+const FOLDER: &str = "linux-6.12-virtual-time";
 type Column = (&'static str, &'static str, &'static str, &'static [(&'static str, u64)]);
 /// Our options and device for a column of the reference.
 const COLUMNS: [Column; 5] = [
@@ -171,8 +171,7 @@ fn kernel(table: &str, column: &str) -> Waits {
 
 #[test]
 fn direct_and_dsync_calls_wait_for_the_device_as_often_as_in_linux_6_12() {
-    let check = "device waits of direct I/O are those of the real 6.12";
-    let Some(folder) = shared(FOLDER, check) else { return };
+    let folder = reference(FOLDER);
     let table = std::fs::read_to_string(folder.join("waits.tsv")).expect("readable");
     let mut wrong = Vec::new();
     for (column, options, device, params) in COLUMNS {

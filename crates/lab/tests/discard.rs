@@ -1,4 +1,4 @@
-//! `discard` of ext4 beside the real kernel's: `../shared/reference/ext4-trim`.
+//! `discard` of ext4 beside the real kernel's: `testdata/reference/ext4-trim`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -8,7 +8,7 @@ use wp_base::{Sector, Span};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::paper::ext4_fsync::profile;
 use wp_lab::testing::host::{self, Bios, is_linux};
-use wp_lab::testing::{shared, skipped};
+use wp_lab::testing::{reference, skipped};
 use wp_lab::{files, registry};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_vfs::{OpenFlags, Options};
@@ -130,8 +130,8 @@ fn pages(image: &Medium, seen: &Seen) -> BTreeMap<String, u64> {
 /// What a reference counted of them.
 fn their_pages(path: &std::path::Path) -> BTreeMap<String, u64> {
     let text = std::fs::read_to_string(path).expect("readable");
-    let reference: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let counts = reference["live_pages_since_mount"].as_object().expect("counts");
+    let recorded: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let counts = recorded["live_pages_since_mount"].as_object().expect("counts");
     counts.iter().map(|(class, n)| (class.clone(), n.as_u64().expect("a number"))).collect()
 }
 
@@ -148,9 +148,7 @@ fn pages_that_stay_are_those_of_the_real_kernel() {
     let data = |b: u64| matches!(classes.class(b), "free" | "data");
     let ends = seen.discards.iter().flat_map(|(at, n, _)| [*at, at + u64::from(*n) - 1]);
     assert!(ends.into_iter().all(data), "nothing but data: {:?}", seen.discards);
-    let check = "discard of ext4 beside the real kernel";
-    let Some(path) = shared("reference/ext4-trim/discard.json", check) else { return };
-    assert_eq!(ours, their_pages(&path));
+    assert_eq!(ours, their_pages(&reference("ext4-trim/discard.json")));
 }
 
 /// Who sends them, and when the blocks can be had again.
@@ -184,12 +182,11 @@ fn fstrim_discards_what_the_real_kernel_does() {
     };
     let seen = play(&image, "era=6.18", true);
     println!("{:?}", seen.discards);
-    let check = "fstrim of ext4 beside the real kernel";
-    let Some(path) = shared("reference/ext4-trim/fstrim.json", check) else { return };
+    let path = reference("ext4-trim/fstrim.json");
     let text = std::fs::read_to_string(path).expect("readable");
-    let reference: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let theirs = reference["discards_first40"].as_array().expect("a list");
-    assert_eq!(reference["n_discards"].as_u64(), Some(theirs.len() as u64), "all are listed");
+    let recorded: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let theirs = recorded["discards_first40"].as_array().expect("a list");
+    assert_eq!(recorded["n_discards"].as_u64(), Some(theirs.len() as u64), "all are listed");
     let number = |v: &serde_json::Value| v.as_u64().expect("a number");
     let theirs: Vec<(u64, u64)> = theirs.iter().map(|d| (number(&d[1]), number(&d[2]))).collect();
     let ours: Vec<(u64, u64)> = seen.discards.iter().map(|d| (d.0, u64::from(d.1))).collect();
@@ -266,9 +263,7 @@ fn tables_that_are_zeroed_late_stay_written_too() {
     let seen = play(&image, "era=6.18,discard", false);
     let mut ours = pages(&image, &seen);
     println!("{ours:?}");
-    let check = "pages of tables that are zeroed late, beside the real kernel";
-    let Some(path) = shared("reference/ext4-trim/lazy.json", check) else { return };
-    let mut theirs = their_pages(&path);
+    let mut theirs = their_pages(&reference("ext4-trim/lazy.json"));
     // Commits of the zeroing thread fall where chance has them.
     let journals =
         [ours.remove("journal"), theirs.remove("journal")].map(Option::unwrap_or_default);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wp_lab::drive::{Regime, compare, parse};
-use wp_lab::testing::{repository, shared};
+use wp_lab::testing::{reference, repository};
 
 #[test]
 fn every_regime_is_within_a_tenth_on_both_halves_and_nearer_than_interpolation() {
@@ -52,8 +52,7 @@ fn key(row: &BTreeMap<&str, &str>) -> Vec<String> {
 /// collection shows is kept here.
 #[test]
 fn the_points_are_those_of_the_collection() {
-    let check = "devices/zn540/points.csv against ../shared/reference/zn540";
-    let Some(dir) = shared("reference/zn540", check) else { return };
+    let dir = reference("zn540");
     let mut theirs = Table::new();
     for file in std::fs::read_dir(&dir).expect("readable") {
         let path = file.expect("readable").path();

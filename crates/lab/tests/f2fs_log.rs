@@ -5,7 +5,7 @@ use serde::Deserialize;
 use wp_base::event::{BlockAction, Class, Event, Flags, Op, Record};
 use wp_base::{Sector, Span};
 use wp_lab::machine::{Machine, MachineSpec};
-use wp_lab::testing::shared;
+use wp_lab::testing::reference;
 use wp_vfs::Options;
 use wp_workload::program::{Player, Program, Step};
 
@@ -151,9 +151,7 @@ fn ours() -> Vec<Record> {
 
 #[test]
 fn a_mount_sends_what_linux_6_1_sent() {
-    let Some(path) = shared("reference/iolog-f2fs/manifest.json", "bios of F2FS in 6.1") else {
-        return;
-    };
+    let path = reference("iolog-f2fs/manifest.json");
     let text = std::fs::read_to_string(&path).expect("readable");
     let manifest: Manifest = serde_json::from_str(&text).expect("a manifest");
     let marks: Vec<&str> = manifest.entries.iter().filter_map(|e| e.mark.as_deref()).collect();

@@ -1,5 +1,5 @@
 //! Journal conflicts and commits beside the published BarrierFS kernel's:
-//! `../shared/reference/linux-3.10`.
+//! `testdata/reference/linux-3.10`.
 
 use std::io::Read;
 
@@ -10,23 +10,20 @@ use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::paper::journal_conflict::real::{Reference, beside, parse, run_like};
 use wp_lab::paper::journal_conflict::{KERNEL, Load, Outcome, System, TYPES};
 use wp_lab::registry;
-use wp_lab::testing::shared;
+use wp_lab::testing::reference;
 use wp_lab::workload::fsync_last::MARK_FSYNC;
 use wp_rt::CpuModel;
 use wp_vfs::Options;
 
-const CHECK: &str = "journal conflicts beside the real BarrierFS kernel";
-
-fn pair(kernel: &str, load: Load) -> Option<(Reference, Outcome)> {
+fn pair(kernel: &str, load: Load) -> (Reference, Outcome) {
     let mode = if load == Load::Varmail { "del" } else { "nodel" };
-    let name =
-        format!("reference/linux-3.10/varmail/{kernel}.t4.s7.fsync.{mode}.defaults.quiet.tsv");
-    let text = std::fs::read_to_string(shared(&name, CHECK)?).expect("reads");
+    let name = format!("linux-3.10/varmail/{kernel}.t4.s7.fsync.{mode}.defaults.quiet.tsv");
+    let text = std::fs::read_to_string(reference(&name)).expect("reads");
     let theirs = parse(&text).expect("is understood");
     let system = if kernel == "bfs" { System::BfsDr } else { System::Ext4Dr };
     let ours = run_like(system, load, theirs.threads, 7).expect("runs");
     println!("{kernel} {}\n{}", load.name(), beside(&theirs, &ours));
-    Some((theirs, ours))
+    (theirs, ours)
 }
 
 /// Do two rows name the types in the same order? Types within a tenth of each other have none.
@@ -47,7 +44,7 @@ fn calls_zeros_and_the_fall_of_conflicts_are_those_of_the_real_kernel() {
     for kernel in ["bfs", "stock"] {
         let mut per_op = Vec::new();
         for load in [Load::Varmail, Load::NoCreateDelete] {
-            let Some((theirs, ours)) = pair(kernel, load) else { return };
+            let (theirs, ours) = pair(kernel, load);
             for (i, t) in TYPES.iter().enumerate() {
                 let what = format!("{kernel} {}: {t}", load.name());
                 // A few of thousands are none: map nodes meet when two threads take one file.
@@ -109,8 +106,8 @@ fn issuer(comm: &str) -> String {
 }
 
 /// Writes and flushes that the reference dispatched within half a second of the call.
-fn theirs(name: &str) -> Option<Vec<Sent>> {
-    let path = shared(&format!("reference/linux-3.10/fsync/{name}.events.tsv.zst"), CHECK)?;
+fn theirs(name: &str) -> Vec<Sent> {
+    let path = reference(&format!("linux-3.10/fsync/{name}.events.tsv.zst"));
     let packed = std::fs::read(path).expect("reads");
     let mut text = String::new();
     let mut unpacked = zstd::stream::read::Decoder::new(&packed[..]).expect("unpacks");
@@ -127,7 +124,7 @@ fn theirs(name: &str) -> Option<Vec<Sent>> {
         let sectors: u32 = sectors.parse().ok()?;
         (within && !rwbs.contains('R')).then(|| (issuer(who), rwbs.to_owned(), sectors, what))
     });
-    Some(rows.collect())
+    rows.collect()
 }
 
 /// Ours, of the same program.
@@ -204,7 +201,7 @@ fn an_fsync_sends_what_the_real_kernel_sends() {
         ("stock.allocating.n10.cfq.s1.nobarrier.fsync", ",nobarrier", "alloc", 10),
     ];
     for (name, options, case, files) in cases {
-        let Some(theirs) = theirs(name) else { return };
+        let theirs = theirs(name);
         let ours = ours(options, case, files);
         let bare = |all: &[Sent]| -> Vec<(String, u32, &'static str)> {
             all.iter().map(|(_, rwbs, n, what)| (rwbs.clone(), *n, *what)).collect()

@@ -8,12 +8,10 @@ use std::rc::Rc;
 use wp_base::{Sector, Span};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::registry;
-use wp_lab::testing::shared;
+use wp_lab::testing::reference;
 use wp_lab::workload::wl_varmail::{Found, Plan, mail_loop};
 use wp_rt::CpuModel;
 use wp_vfs::Options;
-
-const CHECK: &str = "the mail loop beside real kernels";
 
 /// jbd2's statistics at the end, and after each fsync: handles, credits, blocks logged.
 struct Ran {
@@ -95,9 +93,8 @@ fn theirs(text: &str) -> Vec<[u64; 3]> {
 /// and Linux one.
 #[test]
 fn every_commit_of_one_thread_is_that_of_6_12() {
-    let name = "reference/linux-6.12-virtual-time/varmail/ext4.15us.t1.jbd2.tsv.zst";
-    let Some(path) = shared(name, CHECK) else { return };
-    let packed = std::fs::read(path).expect("reads");
+    let name = "linux-6.12-virtual-time/varmail/ext4.15us.t1.jbd2.tsv.zst";
+    let packed = std::fs::read(reference(name)).expect("reads");
     let mut text = String::new();
     let mut unpacked = zstd::stream::read::Decoder::new(&packed[..]).expect("unpacks");
     unpacked.read_to_string(&mut text).expect("is text");
@@ -163,9 +160,8 @@ fn statistics_of_6_18() {
         ("conflicts_bt4", 1_000_000, 4, ""),
         ("conflicts_dt4", 1_000_000, 4, ",data=journal"),
     ] {
-        let name = format!("reference/jbd2-varmail/{file}.txt");
-        let Some(path) = shared(&name, CHECK) else { return };
-        let text = std::fs::read_to_string(path).expect("reads");
+        let name = format!("jbd2-varmail/{file}.txt");
+        let text = std::fs::read_to_string(reference(&name)).expect("reads");
         let found = numbers(&text);
         let get = |n: &str| found.iter().find(|(k, _)| k == n).expect("is there").1;
         let whole = |what: &str| -> f64 {

@@ -3,14 +3,12 @@
 use wp_base::{FsResult, Rng};
 use wp_ext4::image::{InspectOptions, inspect};
 use wp_lab::recovered::{Bytes, rows, unpacked};
-use wp_lab::testing::shared;
+use wp_lab::testing::reference;
 use wp_medium::write_log::{LogEntry, LogFlags, Until, WriteLog, write_log};
 
 #[test]
 fn every_image_and_every_mark_recovers_to_the_files_of_every_kernel_that_saw_it() {
-    let check = "every_image_and_every_mark_recovers_to_the_files_of_every_kernel_that_saw_it";
-    let Some(reference) = shared("reference", check) else { return };
-    let rows = rows(&reference).expect("the reference data can be read");
+    let rows = rows(&reference(".")).expect("the reference data can be read");
     for r in &rows {
         assert!(r.is_equal(), "{} by {}: {:?}", r.case, r.kernel, r.difference);
         assert_eq!(r.equal, r.expected, "{}", r.case);
@@ -27,14 +25,13 @@ fn every_image_and_every_mark_recovers_to_the_files_of_every_kernel_that_saw_it(
     assert_eq!(refused, ["ext4-badcsum"]);
 }
 
-fn log(check: &str) -> Option<Bytes> {
-    let path = shared("reference/iolog-ext4/log.img.zst", check)?;
-    Some(unpacked(&path).expect("a log"))
+fn log() -> Bytes {
+    unpacked(&reference("iolog-ext4/log.img.zst")).expect("a log")
 }
 
 #[test]
 fn a_kernels_log_is_written_again_byte_for_byte() {
-    let Some(bytes) = log("a_kernels_log_is_written_again_byte_for_byte") else { return };
+    let bytes = log();
     let read = WriteLog::open(&bytes).expect("a log");
     let entries: Vec<LogEntry> = read.entries().collect::<FsResult<_>>().expect("all whole");
     assert_eq!(entries.len(), 125);
@@ -49,11 +46,7 @@ fn a_kernels_log_is_written_again_byte_for_byte() {
 
 #[test]
 fn a_damaged_log_of_a_kernel_gives_one_error_or_an_image_that_does_no_harm() {
-    let Some(mut bytes) =
-        log("a_damaged_log_of_a_kernel_gives_one_error_or_an_image_that_does_no_harm")
-    else {
-        return;
-    };
+    let mut bytes = log();
     let used = {
         let read = WriteLog::open(&bytes).expect("a log");
         let entries: Vec<LogEntry> = read.entries().collect::<FsResult<_>>().expect("whole");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use wp_lab::paper::today::compare_today;
 use wp_lab::reference::{TODAY_RUNS_JSON, read_today, today_runs_to_json};
-use wp_lab::testing::{blessing, repository, shared};
+use wp_lab::testing::{blessing, reference, repository};
 
 /// Names of runs to look at alone: `WRITEPATH_RUNS=def_N1,era_N37`.
 fn wanted(run: &str) -> bool {
@@ -30,9 +30,7 @@ fn every_difference_from_linux_6_18_is_listed_and_none_is_stale() {
 
 #[test]
 fn the_kept_runs_are_the_recorded_ones() {
-    let Some(folder) = shared("reference/ext4-fsync-trace", "kept runs of Linux 6.18") else {
-        return;
-    };
+    let folder = reference("ext4-fsync-trace");
     let unpack = |path: &Path| -> std::io::Result<String> {
         let bytes = zstd::decode_all(std::fs::File::open(path)?)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// The folder named by `WRITEPATH_REFERENCE`, or `shared/reference` beside the repository.
+/// The folder named by `WRITEPATH_REFERENCE`, or `testdata/reference`.
 pub fn folder() -> PathBuf {
     std::env::var_os("WRITEPATH_REFERENCE").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/reference"),
         PathBuf::from,
     )
 }

@@ -85,7 +85,7 @@ struct MountsArgs {
 
 #[derive(clap::Args)]
 struct RecoveryArgs {
-    /// Folder of the reference data; `../shared/reference` beside the sources if left out.
+    /// Folder of the reference data; `testdata/reference` beside the sources if left out.
     #[arg(long)]
     reference: Option<PathBuf>,
 }
@@ -204,7 +204,7 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
 
 fn recovery(a: &RecoveryArgs, out: &Out) -> ExitCode {
     let folder =
-        a.reference.clone().unwrap_or_else(|| wp_lab::testing::repository("../shared/reference"));
+        a.reference.clone().unwrap_or_else(|| wp_lab::testing::repository("testdata/reference"));
     let rows = match recovered::rows(&folder) {
         Ok(rows) => rows,
         Err(e) => {

@@ -21,11 +21,11 @@ impl View for Bytes {
 }
 
 /// Loads the crashed image `name` of a real kernel and the manifest that says how it was made, from
-/// the folder named by `WRITEPATH_REFERENCE`, or from `shared/reference` beside the repository.
+/// the folder named by `WRITEPATH_REFERENCE`, or from `testdata/reference`.
 /// `None`, after saying so, if it is not there.
 pub fn reference(test: &str, name: &str) -> Option<(Bytes, serde_json::Value)> {
     let root = std::env::var_os("WRITEPATH_REFERENCE").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/reference"),
         PathBuf::from,
     );
     let folder = root.join(name);

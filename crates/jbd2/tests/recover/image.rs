@@ -27,7 +27,7 @@ impl View for Image {
 pub fn reference() -> Option<PathBuf> {
     let path = match std::env::var_os("WRITEPATH_REFERENCE") {
         Some(dir) => PathBuf::from(dir),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/reference"),
     };
     path.is_dir().then_some(path)
 }

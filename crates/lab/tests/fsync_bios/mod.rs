@@ -1,5 +1,5 @@
 //! The bios of an fsync: of a recorded run of Linux 6.18 (loop device,
-//! `../shared/reference/otherfs-fsync-trace`), and of ours.
+//! `testdata/reference/otherfs-fsync-trace`), and of ours.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use wp_base::Sector;
 use wp_base::event::{BlockAction, Class, Event, Op, Record, rwbs};
 use wp_lab::machine::{Machine, MachineSpec};
-use wp_lab::testing::shared;
+use wp_lab::testing::reference;
 use wp_lab::workload::fsync_create::{CASES, Moment, Plan, play};
 use wp_vfs::{FsEntry, Options};
 
@@ -23,7 +23,7 @@ struct Recorded {
 /// MiB of the recorded images.
 const IMAGE_MIB: u64 = 512;
 /// Where the recorded runs are.
-const FOLDER: &str = "reference/otherfs-fsync-trace";
+const FOLDER: &str = "otherfs-fsync-trace";
 
 /// The bio that was queued, if that is what the record tells of.
 fn bio(r: &Record) -> Option<Bio> {
@@ -48,26 +48,26 @@ fn bios(records: &[Record], case: usize) -> Vec<Bio> {
     records[at(Moment::Fsync)..at(Moment::Return)].iter().filter_map(bio).collect()
 }
 
-/// The summaries of a length of write, by name (`f2fs-posix-N1-alloc`). `None`: not here.
-pub fn summaries(name: &str, check: &str) -> Option<BTreeMap<String, Vec<Bio>>> {
-    let text = std::fs::read_to_string(shared(&format!("{FOLDER}/{name}"), check)?).expect("reads");
+/// The summaries of a length of write, by name (`f2fs-posix-N1-alloc`).
+pub fn summaries(name: &str) -> BTreeMap<String, Vec<Bio>> {
+    let text = std::fs::read_to_string(reference(&format!("{FOLDER}/{name}"))).expect("reads");
     let all: BTreeMap<String, Recorded> = serde_json::from_str(&text).expect("summaries");
     let bios = |r: Recorded| r.seq.into_iter().map(|(f, at, n, _)| (f, at, n)).collect();
-    Some(all.into_iter().map(|(name, r)| (name, bios(r))).collect())
+    all.into_iter().map(|(name, r)| (name, bios(r))).collect()
 }
 
 /// The bios of a binary trace of two CPUs, in the order of their times, from the first write on:
 /// the tracer ran from before the files were opened (which reads the directory) to after the fsync.
-pub fn recorded(name: &str, check: &str) -> Option<Vec<Bio>> {
+pub fn recorded(name: &str) -> Vec<Bio> {
     let mut all = Vec::new();
     for cpu in 0..2 {
-        let path = shared(&format!("{FOLDER}/{name}.{cpu}.zst"), check)?;
+        let path = reference(&format!("{FOLDER}/{name}.{cpu}.zst"));
         let packed = std::fs::read(&path).expect("readable");
         let bytes = zstd::decode_all(packed.as_slice()).expect("zstd");
         all.extend(wp_trace::blktrace::records(&bytes).expect("a trace"));
     }
     all.sort_by_key(|r| r.at);
-    Some(all.iter().filter_map(bio).skip_while(|(flags, ..)| flags == "R").collect())
+    all.iter().filter_map(bio).skip_while(|(flags, ..)| flags == "R").collect()
 }
 
 /// Both parts of the recorded program, with block layer 6.18.
