@@ -57,8 +57,7 @@ fn programs(seed: u64) -> (String, String) {
     let mut rng = Rng::stream(seed, "spellings");
     let (mut plain, mut other) = (PRELUDE.to_owned(), PRELUDE.to_owned());
     let names = ["a", "b", "d/a", "d/b", "e/a", "e/c"];
-    let mut writes = 0;
-    for _ in 0..9 {
+    for writes in 1..10 {
         let path = |rng: &mut Rng, is_dir: bool| {
             let of: &[&str] = if is_dir { &["x", "d/x", "e/x"] } else { &names };
             let path = of[rng.below(of.len() as u64) as usize];
@@ -71,7 +70,6 @@ fn programs(seed: u64) -> (String, String) {
             plain += &with(&p, &q);
             other += &with(&s, &r);
         };
-        writes += 1;
         match kind {
             0..=2 => both(&|p, _| {
                 format!("open 0 {p} rw,creat\npwrite 0 4096 0 {writes}\nfsync 0\nclose 0\n")

@@ -119,8 +119,11 @@ pub struct Judged {
     pub listed: Vec<usize>,
 }
 
+/// The entry of a list of known failures that a violation is, by its number.
+type KnownAs<'a> = dyn Fn(&Violation) -> Option<usize> + 'a;
+
 impl Judged {
-    fn file(&mut self, violation: Violation, listed: Option<&dyn Fn(&Violation) -> Option<usize>>) {
+    fn file(&mut self, violation: Violation, listed: Option<&KnownAs<'_>>) {
         match listed.and_then(|listed| listed(&violation)) {
             Some(entry) => self.listed.push(entry),
             None => self.news.push(violation),
@@ -167,7 +170,7 @@ type Watcher<'a> = Box<dyn FnMut(&Visit<'_>) + 'a>;
 /// What has its own opinion of a state.
 type Checker<'a> = Box<dyn FnMut(&Visit<'_>) -> Option<Violation> + 'a>;
 /// Which entry of a list of known failures a failure is.
-type Listed<'a> = Box<dyn Fn(&Violation) -> Option<usize> + 'a>;
+type Listed<'a> = Box<KnownAs<'a>>;
 /// Is it what was looked for?
 type Wanted<'a> = Box<dyn Fn(&Violation) -> bool + 'a>;
 

@@ -338,7 +338,7 @@ fn every_file_of_ours_is_right_and_resolves_to_itself() {
         };
         // What the results hold is enough to do it again.
         let dir = tempfile::tempdir().expect("a directory");
-        for (name, bytes) in &e.inputs {
+        for (name, bytes) in &*e.inputs {
             let file = dir.path().join(name);
             std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
             std::fs::write(file, bytes).expect("written");

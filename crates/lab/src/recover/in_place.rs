@@ -54,11 +54,9 @@ impl InPlace {
         for (device, at, bytes) in plan.stages.iter().flat_map(|s| on_devices(s, lengths)) {
             let Some(target) = devices.get(device).filter(|t| t.is_file) else { continue };
             let len = bytes.len() as u64;
-            match fallocate(&target.file, FallocateFlags::KEEP_SIZE, at, len) {
-                Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => {
-                    return Err((device, e.into()));
-                }
-                Ok(()) | Err(_) => {}
+            let made = fallocate(&target.file, FallocateFlags::KEEP_SIZE, at, len);
+            if let Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) = made {
+                return Err((device, e.into()));
             }
         }
         Ok(())

@@ -157,7 +157,7 @@ mod tests {
         }
         let varied = e.varied.expect("its claim has an interval");
         impossible.sort();
-        assert_eq!((varied.names, varied.impossible), (names, impossible));
+        assert_eq!((&varied.names, &varied.impossible), (&names, &impossible));
         assert!(range.low < range.value && range.value < range.high, "{range:?}");
         assert_eq!(found.ours, Some(range.value));
         assert_eq!(found.interval, Some([range.low, range.high]));
