@@ -269,8 +269,8 @@ impl Ledger {
         self.failed = true;
     }
 
-    /// The first operation that used `lost+found`. It belongs to fsck, and no recovery lists what is
-    /// in it, so nothing can be said of such a program.
+    /// The first operation that used `lost+found`. It belongs to fsck, and no recovery lists what
+    /// is in it, so nothing can be said of such a program.
     pub fn hidden(&self) -> Option<u32> {
         self.hidden
     }

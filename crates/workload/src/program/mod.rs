@@ -14,8 +14,8 @@
 //! expect ENOENT                    the next call must fail with this error
 //! ```
 //! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
-//! `tear`, `heal`, `expect`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`. [`Player`] does
-//! the calls on a mounted file system of ours.
+//! `tear`, `heal`, `expect`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`.
+//! [`Player`] does the calls on a mounted file system of ours.
 
 mod fault;
 mod play;

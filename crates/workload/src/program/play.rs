@@ -52,8 +52,8 @@ impl Player {
         self.open.get(&fd).copied().ok_or(FsError::BadFile)
     }
 
-    /// Does one call; how much was read or written is left out. Errors: what the call answers; `BadFile` for a
-    /// descriptor that is not open.
+    /// Does one call; how much was read or written is left out. Errors: what the call answers;
+    /// `BadFile` for a descriptor that is not open.
     pub async fn call(&mut self, call: &Call) -> FsResult<()> {
         let vfs = self.vfs.clone();
         match call {
