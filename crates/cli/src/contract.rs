@@ -95,7 +95,12 @@ pub static CONTRACTS: &[Contract] = &[
         "reproduce",
         "every claim of the papers is as its pinned verdict has it",
         counted("claims", &["/claims"]),
-        &[(Exit::No, "a claim differs"), FEATURE, SIMULATED, STOPPED],
+        &[
+            (Exit::No, "a verdict is not the pinned one; with --strict, a claim differs"),
+            FEATURE,
+            SIMULATED,
+            STOPPED,
+        ],
     ),
     verb(
         "run",

@@ -51,6 +51,11 @@ impl Pins {
         self.0.get(paper)?.get(id).copied()
     }
 
+    /// Ids of a paper's claims, sorted.
+    pub fn ids(&self, paper: &str) -> impl Iterator<Item = &str> {
+        self.0.get(paper).into_iter().flat_map(|claims| claims.keys().map(String::as_str))
+    }
+
     /// Reads a pin file.
     pub fn parse(text: &str) -> Result<Pins, ClaimError> {
         toml::from_str(text).map(Pins).map_err(|e| ClaimError::Syntax(e.to_string()))

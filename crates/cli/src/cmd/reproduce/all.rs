@@ -1,8 +1,8 @@
 //! Several papers: each in a process of its own, some beside each other, those that are kept not
 //! at all; then one table of all claims.
 //!
-//! Invariant: what is printed to stdout is the papers' answers in the order of the list, whatever
-//!            ran first.
+//! Invariant: what is printed to stdout is in the order of the list, whatever ran first; the papers'
+//!            tables are in files.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal};
@@ -16,7 +16,7 @@ use wp_lab::claims::Verdict;
 use wp_lab::host::Group;
 
 use super::kept::{self, Kept};
-use super::{Args, Paper, progress};
+use super::{Args, Beside, Paper, page, progress};
 use crate::output::{Exit, Out, stderr};
 
 /// How long to wait for a process that was interrupted to write what it has.
@@ -87,10 +87,10 @@ pub fn run(a: &Args, out: &Out, papers: &[&'static Paper], stop: &AtomicBool) ->
         screen.show(&works, jobs);
     }
     screen.clear();
-    if let Err(refusal) = super::page::write(a, out) {
-        return refusal.tell(out);
+    match page::write(a) {
+        Ok(report) => answer(a, out, &works, &report),
+        Err(refusal) => refusal.tell(out),
     }
-    answer(a, out, &works)
 }
 
 /// Starts what there is room for, the longest first.
@@ -273,10 +273,12 @@ fn counts(document: &Value) -> [usize; 5] {
     verdicts.map(|v| claims.iter().filter(|c| c["verdict"] == v.name()).count())
 }
 
-fn answer(a: &Args, out: &Out, works: &[Work]) -> ExitCode {
+/// The summary: a row a paper, verdicts beside the pinned ones, and where everything else is.
+fn answer(a: &Args, out: &Out, works: &[Work], report: &str) -> ExitCode {
     const LINE: &str = "a string takes it";
-    let mut text = String::new();
     let mut table = String::new();
+    let mut files = String::new();
+    let mut beside = Beside::default();
     writeln!(
         table,
         "{:<18} {:>7} {:>7} {:>7} {:>8} {:>13} {:>13} {:>8}",
@@ -292,11 +294,13 @@ fn answer(a: &Args, out: &Out, works: &[Work]) -> ExitCode {
                 let n = counts(&kept.document);
                 sum = std::array::from_fn(|i| sum[i] + n[i]);
                 row(&mut table, w.paper.slug, n, &format!("{:.0}", kept.seconds));
-                text.push_str(&kept.text);
-                text.push('\n');
+                writeln!(files, "tables: {}", kept.results.join("tables.txt").display())
+                    .expect(LINE);
                 documents.push(kept.document.clone());
-                if kept.differs && exit == Exit::Ok {
-                    exit = Exit::No;
+                let (of_paper, code) = a.beside(w.paper.slug, &kept.document, kept.is_unlisted);
+                beside.add(of_paper);
+                if exit == Exit::Ok {
+                    exit = code;
                 }
             }
             State::Failed(code, said) => {
@@ -308,14 +312,14 @@ fn answer(a: &Args, out: &Out, works: &[Work]) -> ExitCode {
         }
     }
     row(&mut table, "all", sum, "");
-    text.push_str(&table);
+    let text = format!("{table}\n{}{files}{report}\n", beside.text());
     let summary = json!({
         "match": sum[0], "differs": sum[1], "follows-from-inputs": sum[2],
         "paper-inconsistent": sum[3], "not-modelled": sum[4],
     });
     let document = json!({
         "schema": "writepath.reproduce-all/1", "seed": a.seed, "quick": a.quick,
-        "papers": documents, "claims": summary,
+        "papers": documents, "claims": summary, "changed": beside.changed,
     });
     out.answer(exit, &document, &text)
 }

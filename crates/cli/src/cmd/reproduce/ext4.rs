@@ -18,7 +18,8 @@ use crate::output::Out;
 /// Programs of each era that a 0 needs.
 pub(super) const PROGRAMS: u64 = 1000;
 
-/// Runs it. Exit 1 if a claim differs, or a difference from a kernel is not as listed.
+/// Runs it. Exit 1 if a verdict is not the pinned one, or a difference from a kernel is not as
+/// listed.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
     let progress = Progress::new(stop);
     let mut step = |done: usize, all: usize, name: &str| progress.step(done, all, name);
@@ -142,9 +143,8 @@ fn report(
         began,
         document: doc,
         text,
-        differs: !real.findings.is_empty() || !today.findings.is_empty(),
+        is_unlisted: !real.findings.is_empty() || !today.findings.is_empty(),
         more: more.collect(),
-        claims: &found.claims,
     };
     answer.finish(a, out)
 }

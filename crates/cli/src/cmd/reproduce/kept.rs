@@ -22,8 +22,8 @@ struct Note {
     /// Hashes of the two files that are shown again.
     text: String,
     document: String,
-    /// Does a claim differ?
-    differs: bool,
+    /// Is there a difference from a kernel that is not listed?
+    is_unlisted: bool,
     /// Seconds that it took.
     seconds: f64,
     /// The folder of its results.
@@ -36,8 +36,8 @@ pub struct Kept {
     pub text: String,
     /// The same as JSON.
     pub document: Value,
-    /// Does a claim differ?
-    pub differs: bool,
+    /// Is there a difference from a kernel that is not listed?
+    pub is_unlisted: bool,
     /// Seconds that it took.
     pub seconds: f64,
     /// Where its results are.
@@ -71,7 +71,7 @@ pub fn find(out: &Path, paper: &str, resolved: &str, program: &str) -> Option<Ke
     Some(Kept {
         text: String::from_utf8(text).ok()?,
         document: serde_json::from_slice(&document).ok()?,
-        differs: note.differs,
+        is_unlisted: note.is_unlisted,
         seconds: note.seconds,
         results: note.results,
     })
@@ -82,14 +82,14 @@ pub fn note(
     out: &Path,
     (paper, resolved): (&str, &str),
     results: &Path,
-    (differs, seconds): (bool, f64),
+    (is_unlisted, seconds): (bool, f64),
 ) -> std::io::Result<()> {
     let hash = |name: &str| std::fs::read(results.join(name)).map(|b| sha256(&b));
     let note = Note {
         program: program()?,
         text: hash("tables.txt")?,
         document: hash("claims.json")?,
-        differs,
+        is_unlisted,
         seconds,
         results: results.to_owned(),
     };

@@ -8,6 +8,7 @@ mod f2fs;
 mod flows;
 pub(super) mod kept;
 mod page;
+mod pinned;
 mod progress;
 mod trim;
 
@@ -23,6 +24,7 @@ use wp_lab::paper::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_confli
 use wp_lab::results::Results;
 
 pub(super) use self::kept::program;
+use self::pinned::Beside;
 use crate::output::{Exit, Out};
 use crate::outputs;
 
@@ -44,6 +46,10 @@ pub struct Args {
     /// Seed of every random stream.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Exit with 1 if a claim differs from its paper, too, not only if a verdict is not the pinned
+    /// one (papers/verdicts.toml).
+    #[arg(long)]
+    strict: bool,
     /// Where results go.
     #[arg(long, default_value = "results")]
     out: PathBuf,
@@ -91,7 +97,16 @@ impl Paper {
     }
 }
 
-/// Runs the verb. Exit 1 if a claim differs.
+impl Args {
+    /// The paper's verdicts beside the pinned ones, and the exit code that they come to.
+    fn beside(&self, slug: &str, document: &Value, is_unlisted: bool) -> (Beside, Exit) {
+        let beside = Beside::of(slug, document, self.crash.is_some());
+        let is_no = is_unlisted || !beside.changed.is_empty() || (self.strict && beside.differ > 0);
+        (beside, if is_no { Exit::No } else { Exit::Ok })
+    }
+}
+
+/// Runs the verb. Exit 1 if a verdict is not the pinned one; with --strict, if a claim differs.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(p) = a.papers.iter().find(|p| PAPERS.iter().all(|known| known.slug != *p)) {
         return out.fail(
@@ -122,33 +137,32 @@ fn one(a: &Args, out: &Out, paper: &Paper, stop: &AtomicBool) -> ExitCode {
     match kept {
         Some(kept) => {
             out.note(&format!("results, of an earlier run: {}", kept.results.display()));
-            if let Err(refusal) = page::write(a, out) {
-                return refusal.tell(out);
+            if let Err(code) = page::write_and_say(a, out) {
+                return code;
             }
-            let exit = if kept.differs { Exit::No } else { Exit::Ok };
-            out.answer(exit, &kept.document, &kept.text)
+            let (beside, exit) = a.beside(paper.slug, &kept.document, kept.is_unlisted);
+            out.answer(exit, &kept.document, &format!("{}{}", kept.text, beside.text()))
         }
         None => (paper.run)(a, out, stop),
     }
 }
 
 /// What a paper's run found.
-struct Answer<'a> {
+struct Answer {
     slug: &'static str,
     /// When it began.
     began: Instant,
     document: Value,
     text: String,
-    /// Is anything not as it should be?
-    differs: bool,
+    /// Is there a difference from a kernel's run that is not listed?
+    is_unlisted: bool,
     /// More files of its results.
     more: Vec<(String, Vec<u8>)>,
-    claims: &'a [Judged],
 }
 
-impl Answer<'_> {
-    /// Writes the results, notes that they are there, and prints the answer: exit 1 if a claim
-    /// differs.
+impl Answer {
+    /// Writes the results, notes that they are there, and prints the answer: exit 1 if a verdict
+    /// is not the pinned one.
     fn finish(self, a: &Args, out: &Out) -> ExitCode {
         let paper = PAPERS.iter().find(|p| p.slug == self.slug).expect("it is one of them");
         let resolved = paper.resolved(a);
@@ -159,22 +173,22 @@ impl Answer<'_> {
         for (name, bytes) in self.more {
             results.add(&name, bytes);
         }
-        let differs = self.differs || self.claims.iter().any(|c| c.verdict == Verdict::Differs);
         let seconds = self.began.elapsed().as_secs_f64();
         let noted = results.write(&a.out, &format!("reproduce-{}", self.slug)).and_then(|dir| {
             out.note(&format!("results: {}", dir.display()));
-            kept::note(&a.out, (self.slug, &resolved), &dir, (differs, seconds))
+            kept::note(&a.out, (self.slug, &resolved), &dir, (self.is_unlisted, seconds))
         });
         if let Err(e) = noted {
             return out.host_error(&a.out, &e);
         }
         // Of several papers the process that started this one writes the page.
         if !progress::is_child()
-            && let Err(refusal) = page::write(a, out)
+            && let Err(code) = page::write_and_say(a, out)
         {
-            return refusal.tell(out);
+            return code;
         }
-        out.answer(if differs { Exit::No } else { Exit::Ok }, &self.document, &self.text)
+        let (beside, exit) = a.beside(self.slug, &self.document, self.is_unlisted);
+        out.answer(exit, &self.document, &format!("{}{}", self.text, beside.text()))
     }
 }
 

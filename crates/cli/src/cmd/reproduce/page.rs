@@ -17,8 +17,9 @@ fn file(lang: Lang) -> &'static str {
 }
 
 /// Writes them into the folder of results, from what this program has found and kept there for the
-/// same question, whichever papers were named now; says so. Nothing kept: no page.
-pub fn write(a: &Args, out: &Out) -> Result<(), Refusal> {
+/// same question, whichever papers were named now. A line that says where; nothing kept: no page and
+/// no line.
+pub fn write(a: &Args) -> Result<String, Refusal> {
     let program = kept::program().map_err(|e| Refusal::Host("this program".into(), e))?;
     let dirs: Vec<PathBuf> = PAPERS
         .iter()
@@ -26,7 +27,7 @@ pub fn write(a: &Args, out: &Out) -> Result<(), Refusal> {
         .map(|kept| kept.results)
         .collect();
     if dirs.is_empty() {
-        return Ok(());
+        return Ok(String::new());
     }
     let mut input = report::input(&dirs)?;
     let mut names = Vec::new();
@@ -37,6 +38,12 @@ pub fn write(a: &Args, out: &Out) -> Result<(), Refusal> {
         report::write(&path, &report::text(&input, lang, &dirs)?)?;
         names.push(path.display().to_string());
     }
-    out.note(&format!("report: {}", names.join(", ")));
+    Ok(format!("report: {}", names.join(", ")))
+}
+
+/// Writes them, and says where. Errors: the exit code, told to the user already.
+pub fn write_and_say(a: &Args, out: &Out) -> Result<(), std::process::ExitCode> {
+    let line = write(a).map_err(|refusal| refusal.tell(out))?;
+    out.note(&line);
     Ok(())
 }
