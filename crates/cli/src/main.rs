@@ -10,6 +10,7 @@ mod images;
 mod internal;
 mod output;
 mod outputs;
+mod overview;
 mod signals;
 
 use std::process::ExitCode;
@@ -22,16 +23,13 @@ use output::{Exit, Out};
 #[global_allocator]
 static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 
-/// The write path from a system call to the flash page, as one deterministic program.
+/// The Linux write path, from a system call to the flash page, as one deterministic program
 ///
-/// Exit codes: 0 ok · 1 the answer is no (claim not met, difference, corruption found) · 2 usage or
-/// syntax · 3 unsupported · 4 simulated error that the experiment did not expect · 5 internal bug ·
-/// 6 not the same when run again · 74 host I/O error · 130 interrupted, 143 by SIGTERM, 129 by
-/// SIGHUP (what is done is kept).
+/// `writepath --help` lists verbs by purpose; `writepath list verbs` the exit codes of each.
 #[derive(Parser)]
 #[command(name = "writepath", version, max_term_width = 100)]
 struct Cli {
-    /// One JSON document on stdout instead of text; of a campaign of `crash`, one object a line.
+    /// Print one JSON document instead of text; streams print one object a line.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -40,74 +38,102 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Reproduce a paper: runs, tables, and a verdict for each claim.
+    /// Reproduce the papers: runs, figures, a verdict for each claim.
+    ///
+    /// Five papers beside each other, each in a process of its own; finished ones are kept. Exit
+    /// code 1 if a verdict is not the pinned one.
     Reproduce(cmd::reproduce::Args),
-    /// Run one workload on one file system, elevator and device; or an experiment file, point by
-    /// point.
+    /// Run a workload, a fio job or an experiment file.
+    ///
+    /// One workload on one file system, elevator and device; or every point of an experiment file.
     Run(cmd::run::Args),
-    /// Check an experiment file, a fio job or a filebench text; of an experiment show what it says
-    /// in full.
+    /// Check an experiment file, a fio job or a filebench model.
+    ///
+    /// Prints an experiment with every default filled in, and each error with its line.
     Check(cmd::experiment::CheckArgs),
-    /// Put the results of an experiment's shards together.
+    /// Merge the results of an experiment's shards.
     Merge(cmd::experiment::MergeArgs),
-    /// fio job files: what of them is exact here.
+    /// Check fio job files: which options are exact, approximated, refused.
     Fio(cmd::fio::Args),
-    /// filebench texts: what of them is exact here, and those that come with it.
+    /// Check filebench models, and list the built-in ones.
     Filebench(cmd::filebench::Args),
-    /// Show what a run did: its events as blkparse prints them, in the paper's format, as CSV, or
-    /// as a file for blktrace's tools or the Perfetto viewer.
+    /// Export a run's events: blkparse, blktrace, CSV, Perfetto.
     Trace(cmd::trace::Args),
-    /// Why an fsync of a run took its time: its critical path, through the device too, in shares
-    /// that add up to 100 %.
+    /// Show where the time of an fsync went, down to the flash page.
+    ///
+    /// The critical path of a call, through the device too, in shares that add up to 100 %.
     Explain(cmd::explain::Args),
-    /// What two runs did differently, event by event. Exit code 1 if they differ.
+    /// Compare two runs: stages, events, requests.
+    ///
+    /// Exit code 1 if they differ.
     Diff(cmd::diff::Args),
-    /// Results as one HTML file that needs nothing else: figures, tables, claims and reasons. What
-    /// `reproduce` finds it makes such a file of by itself.
+    /// Write results as one HTML file.
+    ///
+    /// Figures, tables, claims and reasons, without anything from the network. `reproduce` writes
+    /// such a file by itself.
     Report(cmd::report::Args),
-    /// From measurements of a real drive (fio) a preset of its class, with the error of what was
-    /// held out.
+    /// Fit a drive model to measurements of your drive.
+    ///
+    /// Reads reports of fio and lists of points; prints the error of loads that were held out.
     Calibrate(cmd::calibrate::Args),
-    /// A recorded block trace beside a simulated one: kinds, order, distributions of times and
-    /// depths. Exit code 1 if they are further apart than allowed.
+    /// Compare a recorded block trace with a simulated one.
+    ///
+    /// Kinds, order, distributions of times and depths. Exit code 1 if they differ by more than the
+    /// limits.
     Compare(cmd::compare::Args),
-    /// A modelled drive beside measurements of the real one: errors by regime.
+    /// Compare a drive model with measurements of the real drive.
+    ///
+    /// Prints the error of each regime.
     Device(cmd::device::Args),
-    /// Ours beside real kernels: device waits of every call of the same program.
+    /// Validate the file systems against real Linux kernels.
+    ///
+    /// Recorded runs, running guests and the kernel of this host.
     Kernels(cmd::kernels::Args),
-    /// Take the power away everywhere in a program, or in thousands: recover every state that the
-    /// drive may be left with, and say which rule each breaks.
+    /// Explore every state that a power failure may leave.
+    ///
+    /// Plays a program, a fio job or thousands of generated programs, recovers each state that the
+    /// drive may be in at each instant, and reports every broken promise.
     Crash(Box<cmd::crash::Args>),
-    /// Techniques of the papers together: every combination on the same drives and workloads, how
-    /// quick, how much is flushed and written, and what power cuts leave of it. Exit code 1 if one
-    /// breaks a rule in a way that nobody knows.
+    /// Compare techniques on the same drives and workloads.
+    ///
+    /// Speed, flushes, write amplification and crash verdicts of every combination. Exit code 1 if
+    /// a combination breaks a rule in a way that is not listed.
     Matrix(cmd::matrix::Args),
-    /// The papers' figures on flash that programs twice as long, with half the buffer, and both:
-    /// what the mechanism predicts, and what they do. Exit code 1 if one goes against it and nobody
-    /// has said why.
+    /// Repeat the papers' figures on slower flash and smaller buffers.
+    ///
+    /// Program times doubled, half the buffer, and both, beside what the mechanism predicts. Exit
+    /// code 1 if a figure contradicts its prediction and no reason is listed.
     Perturb(cmd::perturb::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
-    /// List what an image holds, after recovering in memory. Never writes.
+    /// List the files of an image after recovery in memory; never writes.
     Inspect(cmd::inspect::Args),
-    /// Check all of an image: structures, claims, names, links, bitmaps, counts. Never writes.
+    /// Check an image: structures, names, links, bitmaps, counts; never writes.
     Fsck(cmd::fsck::Args),
-    /// Replay an image's journal, in place or into a copy.
+    /// Replay the journal of an image, in place or into a copy.
+    ///
+    /// Writes in stages, each durable before the next, as the kernel does.
     Recover(cmd::recover::Args),
-    /// A block trace of another machine, replayed onto a device model; or what a device held at a
-    /// moment of a dm-log-writes log, as an image.
+    /// Replay a block trace on a modelled drive, or a dm-log-writes log.
+    ///
+    /// A trace runs on a device model; a log becomes the image that the device held at one of its
+    /// marks.
     Replay(cmd::replay::Args),
-    /// A modelled drive, or an image, for real clients: a block device over NBD or vhost-user.
+    /// Serve a simulated drive or an image over NBD or vhost-user.
     Serve(Box<cmd::serve::Args>),
-    /// A real kernel's file system on a modelled drive, in virtual time: power cuts, thousands in
-    /// one boot, and what each has lost. Exit code 1 if one has lost something.
+    /// Cut the power under a real kernel in virtual time.
+    ///
+    /// A real kernel's file system on a modelled drive: thousands of power failures in one boot.
+    /// Exit code 1 if one of them lost data that an fsync had promised.
     KernelLab(Box<cmd::kernel_lab::Args>),
-    /// List what there is: file systems, devices, elevators, workloads, papers, techniques, eras,
-    /// CPU profiles, verbs with their exit codes.
+    /// List file systems, devices, workloads, papers, eras and more.
+    ///
+    /// File systems, devices, elevators, workloads, papers, claims, techniques, kernel versions
+    /// (eras), CPU profiles, verbs with their exit codes.
     List(cmd::list::Args),
-    /// Manual pages, of the program and of each verb.
+    /// Print or write manual pages.
     Man(cmd::man::Man),
-    /// Completions of verbs and options for a shell.
+    /// Print completions of verbs and options for a shell.
     Completions(cmd::man::Completions),
 }
 
@@ -131,7 +157,9 @@ fn main() -> ExitCode {
 
 /// Reads the command line, and runs the verb.
 fn parsed() -> ExitCode {
-    let read = Cli::command().try_get_matches().and_then(|m| Ok((Cli::from_arg_matches(&m)?, m)));
+    let program = Cli::command();
+    let overview = overview::text(&program);
+    let read = program.override_help(overview).try_get_matches().and_then(|m| Ok((Cli::from_arg_matches(&m)?, m)));
     match read {
         Ok((cli, matches)) => {
             let out = Out::of(cli.json, contract_of(&matches));

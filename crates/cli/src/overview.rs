@@ -1,0 +1,79 @@
+//! `writepath --help`: verbs by what people come for, on one screen.
+//!
+//! Invariant: every verb stands in one group, with the line that its own help begins with.
+
+use std::fmt::Write;
+
+use clap::Command;
+
+use crate::output::Exit;
+
+/// Groups of verbs, in the order in which a newcomer needs them.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Run and explain", &["run", "explain", "diff", "trace", "report"]),
+    ("Crash-test", &["crash"]),
+    ("Images", &["mkfs", "inspect", "fsck", "recover"]),
+    (
+        "Kernels, drives and traces",
+        &["kernels", "kernel-lab", "serve", "replay", "compare", "device", "calibrate"],
+    ),
+    (
+        "Papers and experiments",
+        &["reproduce", "matrix", "perturb", "check", "merge", "fio", "filebench"],
+    ),
+    ("Reference", &["list", "man", "completions"]),
+];
+
+/// The text, from the verbs' own lines.
+pub fn text(program: &Command) -> String {
+    const LINE: &str = "a string takes it";
+    let about = program.get_about().map(ToString::to_string).unwrap_or_default();
+    let mut t = format!("{about}.\n\nUsage: writepath [--json] VERB [OPTIONS]\n");
+    for (group, verbs) in GROUPS {
+        writeln!(t, "\n{group}:").expect(LINE);
+        for name in verbs {
+            let verb = program.get_subcommands().find(|c| c.get_name() == *name);
+            let line = verb.and_then(Command::get_about).map(ToString::to_string);
+            writeln!(t, "  {name:<12} {}", line.unwrap_or_default()).expect(LINE);
+        }
+    }
+    t.push_str("\nTry first:\n");
+    for example in [
+        "writepath run --fs ext4,era=3.4 --workload fsync-last,n=10,case=extend",
+        "writepath explain results/fsync-last",
+        "writepath crash seq-1",
+    ] {
+        writeln!(t, "  {example}").expect(LINE);
+    }
+    t.push_str("\nOptions:\n  --json           print one JSON document; streams print one object a line\n");
+    t.push_str("  -h, --help       print this; `writepath VERB --help` prints the options of a verb\n");
+    t.push_str("  -V, --version    print the version\n\nExit codes (of each verb: `writepath list verbs`):\n");
+    for codes in Exit::ALL.chunks(2) {
+        let each: Vec<String> =
+            codes.iter().map(|e| format!("{:>3} {}", *e as u8, e.means())).collect();
+        writeln!(t, "  {}", each.join("\n  ")).expect(LINE);
+    }
+    t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_stands_in_one_group_and_all_fit_a_screen() {
+        let program = crate::built();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, v)| v.iter().copied()).collect();
+        grouped.sort_unstable();
+        let mut verbs: Vec<&str> =
+            program.get_subcommands().map(Command::get_name).filter(|n| *n != "help").collect();
+        verbs.sort_unstable();
+        assert_eq!(grouped, verbs);
+        let text = text(&program);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(text.lines().count() <= 64, "{}", text.lines().count());
+        assert!(!text.contains(".\n  "), "a line of a verb ends without a full stop");
+    }
+}
