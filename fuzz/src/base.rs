@@ -3,10 +3,12 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use wp_base::{Sector, Zone, zone_report};
+use wp_btrfs::disk::CsumKind;
 use wp_ext4::fs::DataMode;
 use wp_ext4::image::{Image, log_map};
 use wp_ext4::mkfs::{Features, JournalSize, MkfsOptions, mkfs};
@@ -18,7 +20,7 @@ use zerocopy::IntoBytes;
 use super::image::Sparse;
 use super::patch::{self, Spot};
 use super::world::{Setup, World, furnish};
-use super::{patch_f2fs, patch_nilfs2};
+use super::{btrfs, patch_btrfs, patch_f2fs, patch_nilfs2};
 
 /// Makes the checksums of what was hit right.
 pub type Seal = fn(&BTreeSet<Spot>, &Overlay<'_>);
@@ -40,6 +42,8 @@ pub enum Family {
     Ext4,
     /// F2FS's.
     F2fs,
+    /// btrfs's.
+    Btrfs,
     /// NILFS2's.
     Nilfs2,
 }
@@ -49,6 +53,7 @@ impl Family {
         match self {
             Family::Ext4 => EXT4,
             Family::F2fs => F2FS,
+            Family::Btrfs => BTRFS,
             Family::Nilfs2 => NILFS2,
         }
     }
@@ -87,6 +92,8 @@ enum Source {
     Real,
     /// F2FS of ours with nothing in it: features.
     Empty(u32),
+    /// btrfs of ours with files in it.
+    Btrfs(btrfs::Ours),
     /// NILFS2 of ours with nothing in it: bytes of a block.
     Fresh(u32),
 }
@@ -168,6 +175,31 @@ const F2FS: &[(&str, Source)] = &[
     ("f2fs-zhmcap", Source::Real),
 ];
 
+/// btrfs of ours as mkfs.btrfs makes it, cut.
+const BTRFS_CUT: btrfs::Ours = btrfs::Ours {
+    node_bytes: 16384,
+    has_two_copies: true,
+    csum: CsumKind::Crc32c,
+    is_clean: false,
+};
+/// The same with smaller tree blocks, and so more of them, in one copy.
+const BTRFS_4096: btrfs::Ours =
+    btrfs::Ours { node_bytes: 4096, has_two_copies: false, ..BTRFS_CUT };
+
+/// All of btrfs, in the same way.
+const BTRFS: &[(&str, Source)] = &[
+    ("ours", Source::Btrfs(btrfs::Ours { is_clean: true, ..BTRFS_CUT })),
+    ("ours, cut", Source::Btrfs(BTRFS_CUT)),
+    ("ours, 4096", Source::Btrfs(btrfs::Ours { is_clean: true, ..BTRFS_4096 })),
+    ("ours, 4096, cut", Source::Btrfs(BTRFS_4096)),
+    ("ours, xxhash, cut", Source::Btrfs(btrfs::Ours { csum: CsumKind::Xxhash64, ..BTRFS_4096 })),
+    ("btrfs-plain", Source::Real),
+    ("btrfs-n4k", Source::Real),
+    ("btrfs-subvol", Source::Real),
+    ("btrfs-treelog", Source::Real),
+    ("btrfs-xxhash", Source::Real),
+];
+
 /// All of NILFS2, in the same way.
 const NILFS2: &[(&str, Source)] = &[
     ("ours, fresh", Source::Fresh(4096)),
@@ -210,12 +242,16 @@ fn make(family: Family, n: usize) -> Option<Base> {
         Source::Real => {
             let folder = reference().join(name);
             let files = ["image", "conv", "zoned"].map(|f| folder.join(format!("{f}.img.zst")));
-            let packed = files.iter().filter_map(|f| std::fs::read(f).ok());
-            let devices: Vec<Vec<u8>> = packed.map(|p| unpack(&p)).collect();
-            let last = devices.last()?.len() as u64;
-            let image = Sparse::new(&devices.concat());
+            let (mut image, mut before) = (Sparse::zeroes(0), 0);
+            for packed in files.iter().filter_map(|f| File::open(f).ok()) {
+                before = image.len_bytes() / 512;
+                let mut device = zstd::Decoder::new(packed).expect("an archive");
+                image.append(&mut device).expect("a whole archive");
+            }
+            if image.len_bytes() == 0 {
+                return None;
+            }
             let report = std::fs::read_to_string(folder.join("zoned.zones.txt"));
-            let before = (image.len_bytes() - last) / 512;
             let moved = |z: Zone| Zone {
                 start: Sector(z.start.0 + before),
                 wp: Sector(z.wp.0 + before),
@@ -232,6 +268,7 @@ fn make(family: Family, n: usize) -> Option<Base> {
             wp_f2fs::mkfs::mkfs(&o).expect("possible options").write_to(&mut medium);
             Sparse::with(&MediumView { medium, start: Sector(0), bytes })
         }
+        Source::Btrfs(ours) => btrfs::make(&ours),
         Source::Fresh(block_bytes) => {
             let bytes = 4 << 20;
             let mut o = wp_nilfs2::mkfs::MkfsOptions::new(bytes);
@@ -244,6 +281,7 @@ fn make(family: Family, n: usize) -> Option<Base> {
     let (spots, seal): (_, Seal) = match family {
         Family::Ext4 => (patch::spots(&image), patch::seal),
         Family::F2fs => (patch_f2fs::spots(&image), patch_f2fs::seal),
+        Family::Btrfs => (patch_btrfs::spots(&image), patch_btrfs::seal),
         Family::Nilfs2 => (patch_nilfs2::spots(&image), patch_nilfs2::seal),
     };
     Some(Base { image, spots, seal })

@@ -2,6 +2,7 @@
 //! not.
 
 use std::cell::Cell;
+use std::io::Read;
 
 use wp_base::{FsError, FsResult, Sector, Zone};
 use wp_medium::{Medium, Overlay, Slice, View};
@@ -27,6 +28,28 @@ impl Sparse {
         Sparse { bytes: bytes.len() as u64, pages, zones: Vec::new() }
     }
 
+    /// Adds what a reader has, behind what is there: whole pages.
+    pub fn append(&mut self, from: &mut dyn Read) -> std::io::Result<()> {
+        assert_eq!(self.bytes % PAGE as u64, 0, "a device behind part of a page");
+        loop {
+            let mut page = Box::new([0; PAGE]);
+            let mut len = 0;
+            while len < PAGE {
+                match from.read(&mut page[len..])? {
+                    0 => break,
+                    n => len += n,
+                }
+            }
+            if len > 0 {
+                self.bytes += len as u64;
+                self.pages.push(page.iter().any(|b| *b != 0).then_some(page));
+            }
+            if len < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
     /// Nothing but zeroes.
     pub fn zeroes(bytes: u64) -> Sparse {
         let pages = (0..bytes.div_ceil(PAGE as u64)).map(|_| None).collect();
@@ -41,9 +64,36 @@ impl Sparse {
 
     /// The same with what lies over it.
     pub fn with(view: &dyn View) -> Sparse {
-        let mut bytes = vec![0; view.len_bytes() as usize];
-        view.read_at(0, &mut bytes).expect("an image in memory");
-        Sparse::new(&bytes)
+        let mut out = Sparse::zeroes(view.len_bytes());
+        for (n, to) in out.pages.iter_mut().enumerate() {
+            let at = (n * PAGE) as u64;
+            let mut page = Box::new([0; PAGE]);
+            let len = (view.len_bytes() - at).min(PAGE as u64) as usize;
+            view.read_at(at, &mut page[..len]).expect("an image in memory");
+            *to = page.iter().any(|b| *b != 0).then_some(page);
+        }
+        out
+    }
+
+    /// The first bytes of a device's contents.
+    pub fn of_medium(medium: &Medium, bytes: u64) -> Sparse {
+        let mut out = Sparse::zeroes(bytes);
+        for (at, sectors) in medium.runs() {
+            let pages =
+                at.bytes() / PAGE as u64..(at.bytes() + sectors * 512).div_ceil(PAGE as u64);
+            for n in pages {
+                let Some(to) = out.pages.get_mut(n as usize) else { break };
+                let mut page = Box::new([0; PAGE]);
+                medium.read_bytes(n * PAGE as u64, &mut page[..]);
+                *to = page.iter().any(|b| *b != 0).then_some(page);
+            }
+        }
+        out
+    }
+
+    /// Bytes of its pages that are not zero.
+    pub fn held_bytes(&self) -> u64 {
+        (self.pages.iter().flatten().count() * PAGE) as u64
     }
 
     /// As the contents of a device, with what lies over it.

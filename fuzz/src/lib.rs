@@ -7,6 +7,7 @@
 //!             2. the same bytes do the same, here and there.
 
 pub mod base;
+pub mod btrfs;
 pub mod ext4;
 pub mod f2fs;
 pub mod feed;
@@ -16,6 +17,7 @@ pub mod log;
 mod meter;
 pub mod nilfs2;
 pub mod patch;
+pub mod patch_btrfs;
 pub mod patch_f2fs;
 pub mod patch_nilfs2;
 pub mod serve;
@@ -39,7 +41,7 @@ pub struct Target {
 impl Target {
     /// Takes an input, within the limit of memory.
     pub fn take(&self, input: &[u8]) {
-        meter::begin();
+        let _limit = meter::Limit::begin();
         (self.run)(input);
     }
 
@@ -56,6 +58,10 @@ const fn ext4(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target
 
 const fn f2fs(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
     Target { name, about, run, images: Some(Family::F2fs) }
+}
+
+const fn btrfs(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, about, run, images: Some(Family::Btrfs) }
 }
 
 const fn nilfs2(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
@@ -75,6 +81,9 @@ pub const TARGETS: &[Target] = &[
     f2fs("f2fs_read", "listing, hashes, evidence, survey", f2fs::read),
     f2fs("f2fs_check", "our fsck", f2fs::fsck),
     f2fs("f2fs_recover", "roll-forward, orphans, zones, order preservation; twice", f2fs::recovery),
+    btrfs("btrfs_read", "listing, hashes, classes of blocks, survey", btrfs::read),
+    btrfs("btrfs_check", "our fsck, with and without contents", btrfs::fsck),
+    btrfs("btrfs_recover", "replay of log trees; twice, and a commit", btrfs::recovery),
     nilfs2("nilfs2_read", "listing of checkpoints, hashes, evidence, survey", nilfs2::read),
     nilfs2("nilfs2_check", "our fsck", nilfs2::fsck),
     nilfs2("nilfs2_recover", "logs behind the checkpoint, the new one; twice", nilfs2::recovery),

@@ -18,9 +18,21 @@ struct Meter;
 #[global_allocator]
 static METER: Meter = Meter;
 
-/// From now on this thread may take so much more than it holds.
-pub fn begin() {
-    MOST.set(LIVE.get() + BYTES_MAX);
+/// While this lives, its thread may take so much more than it held.
+pub struct Limit;
+
+impl Limit {
+    /// From now on.
+    pub fn begin() -> Limit {
+        MOST.set(LIVE.get() + BYTES_MAX);
+        Limit
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        MOST.set(i64::MAX);
+    }
 }
 
 /// Is there room for so many bytes more? They are counted if so.

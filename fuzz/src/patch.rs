@@ -52,6 +52,8 @@ pub enum Kind {
     Log(u32),
     /// Block of F2FS that has a checksum, or whose checkpoint has.
     F2fs(super::patch_f2fs::Part),
+    /// A super block of btrfs, or part of a tree block.
+    Btrfs(super::patch_btrfs::Part),
     /// A super block of NILFS2, or a block of a log.
     Nilfs2(super::patch_nilfs2::Part),
     /// Anything else.
@@ -236,7 +238,8 @@ pub fn seal(hit: &BTreeSet<Spot>, over: &Overlay<'_>) {
     for spot in by_kind {
         let mut bytes = bytes_of(spot, over);
         match spot.kind {
-            Kind::Super | Kind::Other | Kind::F2fs(_) | Kind::Nilfs2(_) => continue,
+            Kind::Super | Kind::Other => continue,
+            Kind::F2fs(_) | Kind::Btrfs(_) | Kind::Nilfs2(_) => continue,
             Kind::Group(n) => {
                 seal_group(sums, n, spot, over);
                 continue;

@@ -61,6 +61,16 @@ impl World {
         World { rt, queue, part }
     }
 
+    /// Its runtime.
+    pub fn rt(&self) -> Rt {
+        self.rt.clone()
+    }
+
+    /// Its disk.
+    pub fn part(&self) -> Partition {
+        self.part.clone()
+    }
+
     /// Mounts it. Panics if that does not end.
     pub fn mount(&self, setup: &Setup) -> FsResult<Vfs> {
         let era = Era::of(Version::parse(setup.era).expect("a version"));

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fuzz::base::Family;
-use wp_base::FsError;
+use wp_base::{FsError, Rng};
 use wp_ext4::check::{CheckOptions, Kind, Severity, check};
 use wp_ext4::disk::{SuperBlock, incompat};
 use wp_medium::{Overlay, View};
@@ -61,6 +61,24 @@ fn what_the_fuzzers_begin_with_is_sound() {
     replay("seeds");
 }
 
+/// A mutation of what is refused reaches little more than the refusal.
+#[test]
+fn seeds_of_experiments_and_devices_are_taken() {
+    let root = fuzz::base::root().join("seeds");
+    let experiments = inputs(&root.join("experiment"));
+    assert!(!experiments.is_empty());
+    for path in experiments {
+        let text = std::fs::read(&path).expect("readable");
+        let nowhere = Path::new("/there/is/none");
+        let parsed = wp_lab::experiment::parse("x.toml", &text, nowhere, None);
+        assert!(parsed.experiment.is_some(), "{}: {:?}", path.display(), parsed.diagnostics);
+    }
+    let text = std::fs::read_to_string(root.join("lists/device")).expect("readable");
+    let text = text.strip_prefix("device\n").expect("its first line says what it is");
+    let device = wp_lab::device_file::parse("device", text).expect("a device file");
+    assert!(!device.numbers.is_empty());
+}
+
 #[test]
 fn every_base_image_goes_through_every_target_as_it_is() {
     // Those of real kernels are larger, and have tests of their own.
@@ -74,7 +92,50 @@ fn every_base_image_goes_through_every_target_as_it_is() {
             }
         }
     }
-    assert!(tried >= (15 * 4 + 2 * 3) * 5, "{tried}");
+    assert!(tried >= (15 * 4 + (2 + 5 + 2) * 3) * 5, "{tried}");
+}
+
+/// An input of an image's target: one of these bases, and patches at random, mostly sealed.
+fn mutated(bases: &[usize], rng: &mut Rng) -> Vec<u8> {
+    let base = bases[rng.below(bases.len() as u64) as usize];
+    let flags = if rng.below(5) > 0 { 1 } else { rng.below(4) as u8 };
+    let mut input = vec![base as u8, flags];
+    let bytes = 6 + rng.below(40);
+    input.extend((0..bytes).map(|_| rng.next_u64() as u8));
+    input
+}
+
+/// `FUZZED_ROUNDS` inputs of each target of images whose name begins with `FUZZED_TARGETS`, from
+/// the seed `FUZZED_SEED` on; with `FUZZED_REFERENCE`, bases of real kernels are among theirs,
+/// which take seconds to unpack. One that fails is printed as a command that makes it.
+#[test]
+fn images_with_patches_at_random_end_in_an_error_or_a_result() {
+    let number = |name: &str, otherwise: u64| {
+        std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
+    };
+    let (rounds, first) = (number("FUZZED_ROUNDS", 200), number("FUZZED_SEED", 0));
+    let only = std::env::var("FUZZED_TARGETS").unwrap_or_default();
+    let has_reference = std::env::var_os("FUZZED_REFERENCE").is_some();
+    let (mut tried, mut failed) = (0, Vec::new());
+    for target in fuzz::TARGETS.iter().filter(|t| t.name.starts_with(&only)) {
+        let Some(family) = target.images else { continue };
+        let is_base = |n: &usize| match family.is_of_reference(*n) {
+            true => has_reference && family.base(*n).is_some(),
+            false => true,
+        };
+        let bases: Vec<usize> = (0..family.count()).filter(is_base).collect();
+        for seed in first..first + rounds {
+            let input = mutated(&bases, &mut Rng::stream(seed, target.name));
+            if catch_unwind(AssertUnwindSafe(|| target.take(&input))).is_err() {
+                let hex: String = input.iter().map(|b| format!("\\x{b:02x}")).collect();
+                failed.push(format!("{}, seed {seed}: printf '{hex}'", target.name));
+            }
+        }
+        println!("{}: {rounds} inputs", target.name);
+        tried += 1;
+    }
+    assert!(tried > 0, "no target of images begins with `{only}`");
+    assert!(failed.is_empty(), "{} of {rounds} for each target fail: {failed:#?}", failed.len());
 }
 
 #[test]
