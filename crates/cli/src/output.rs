@@ -72,7 +72,9 @@ impl Exit {
             Exit::Bug => "a bug of Writepath",
             Exit::NotSame => "the same again was not the same",
             Exit::HostIo => "the host's I/O failed",
-            Exit::Interrupted => "interrupted; what is done is kept",
+            Exit::Interrupted => {
+                "interrupted; what is done is kept (130 by SIGINT, 143 by SIGTERM, 129 by SIGHUP)"
+            }
         }
     }
 }
@@ -161,6 +163,11 @@ impl Out {
     /// A flag that an interrupt sets; see [`crate::signals`].
     pub fn interrupt(&self) -> Arc<AtomicBool> {
         crate::signals::flag()
+    }
+
+    /// The same for work that keeps every part that is done; see [`crate::signals`].
+    pub fn interrupt_in_parts(&self) -> Arc<AtomicBool> {
+        crate::signals::flag_in_parts()
     }
 
     /// The result: `text` for people, `document` with `--json`.

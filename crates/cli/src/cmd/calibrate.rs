@@ -176,7 +176,7 @@ fn asked(a: &Args) -> Result<Asked, Wrong> {
 
 /// Shows how far it is; says no after an interrupt.
 fn progress(out: &Out) -> impl FnMut(u64) -> bool {
-    let (stop, live) = (out.interrupt(), Live::new());
+    let (stop, live) = (out.interrupt_in_parts(), Live::new());
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let mut shown = Instant::now();
     move |runs| {

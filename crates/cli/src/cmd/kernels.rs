@@ -391,7 +391,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Err(why) => return out.fail(Exit::Usage, "program", &why, ""),
         }
     }
-    let stop = out.interrupt();
+    let stop = out.interrupt_in_parts();
     let stopped = || stop.load(Ordering::SeqCst);
     let mut verdicts = Vec::new();
     for batch in programs.chunks(BATCH) {

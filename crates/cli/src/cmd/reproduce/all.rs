@@ -20,7 +20,7 @@ use super::{Args, Paper, progress};
 use crate::output::{Exit, Out, stderr};
 
 /// How long to wait for a process that was interrupted to write what it has.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// A paper of this run.
 struct Work {
