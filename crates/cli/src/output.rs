@@ -309,9 +309,17 @@ impl Out {
         }
     }
 
-    /// An error of the host about a file.
+    /// An error of the host about a file; or of the file, which is not what it was named for.
     pub fn host_error(&self, path: &std::path::Path, e: &std::io::Error) -> ExitCode {
         let name = path.display().to_string();
+        if e.kind() == std::io::ErrorKind::InvalidData {
+            let said = e.to_string();
+            let message = match said.starts_with(&name) {
+                true => said,
+                false => format!("{name}: {said}"),
+            };
+            return self.fail(Exit::Usage, "file", &plain::name(&message), "name another file");
+        }
         self.fail(Exit::HostIo, "host-io", &format!("{}: {e}", plain::name(&name)), "")
     }
 }

@@ -365,7 +365,7 @@ fn kind(file: &Path, bytes: &[u8]) -> &'static str {
 
 /// Runs `check`.
 pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
-    let bytes = match std::fs::read(&a.file) {
+    let bytes = match wp_lab::host::text::bytes(&a.file) {
         Ok(bytes) => bytes,
         Err(e) => return out.host_error(&a.file, &e),
     };

@@ -111,11 +111,17 @@ fn as_text(image: &str, fs: &str, i: &Inspection) -> String {
     }
     for f in &i.files {
         let hash = f.sha256.as_deref().unwrap_or("");
-        let target = f.target.as_deref().map(|x| format!(" -> {}", plain::name(x))).unwrap_or_default();
+        let target =
+            f.target.as_deref().map(|x| format!(" -> {}", plain::name(x))).unwrap_or_default();
         writeln!(
             t,
             "  {:<7} {:04o} {:>3} {:>12} {:>6} {}{target} {hash}",
-            f.kind, f.mode, f.nlink, f.size, f.ino, plain::name(&f.path)
+            f.kind,
+            f.mode,
+            f.nlink,
+            f.size,
+            f.ino,
+            plain::name(&f.path)
         )
         .expect("a string takes it");
     }

@@ -382,7 +382,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
         })
         .collect();
     if let Some(path) = &a.program {
-        let text = match std::fs::read_to_string(path) {
+        let text = match wp_lab::host::text::read(path) {
             Ok(t) => t,
             Err(e) => return out.host_error(path, &e),
         };
