@@ -28,7 +28,8 @@ impl Images {
         let zones = match report {
             None => Vec::new(),
             Some(report) => {
-                let bytes = std::fs::read(report).map_err(|e| out.host_error(report, &e))?;
+                let bytes =
+                    wp_lab::host::text::bytes(report).map_err(|e| out.host_error(report, &e))?;
                 zone_report::parse(&String::from_utf8_lossy(&bytes)).map_err(|e| {
                     let message = format!("{}: {e}", report.display());
                     let help = "a report is what `blkzone report DEVICE` prints after the crash";

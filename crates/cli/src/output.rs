@@ -72,7 +72,9 @@ impl Exit {
             Exit::Bug => "a bug of Writepath",
             Exit::NotSame => "the same again was not the same",
             Exit::HostIo => "the host's I/O failed",
-            Exit::Interrupted => "interrupted; what is done is kept",
+            Exit::Interrupted => {
+                "interrupted; what is done is kept (130 by SIGINT, 143 by SIGTERM, 129 by SIGHUP)"
+            }
         }
     }
 }
@@ -161,6 +163,11 @@ impl Out {
     /// A flag that an interrupt sets; see [`crate::signals`].
     pub fn interrupt(&self) -> Arc<AtomicBool> {
         crate::signals::flag()
+    }
+
+    /// The same for work that keeps every part that is done; see [`crate::signals`].
+    pub fn interrupt_in_parts(&self) -> Arc<AtomicBool> {
+        crate::signals::flag_in_parts()
     }
 
     /// The result: `text` for people, `document` with `--json`.
@@ -302,9 +309,17 @@ impl Out {
         }
     }
 
-    /// An error of the host about a file.
+    /// An error of the host about a file; or of the file, which is not what it was named for.
     pub fn host_error(&self, path: &std::path::Path, e: &std::io::Error) -> ExitCode {
         let name = path.display().to_string();
+        if e.kind() == std::io::ErrorKind::InvalidData {
+            let said = e.to_string();
+            let message = match said.starts_with(&name) {
+                true => said,
+                false => format!("{name}: {said}"),
+            };
+            return self.fail(Exit::Usage, "file", &plain::name(&message), "name another file");
+        }
         self.fail(Exit::HostIo, "host-io", &format!("{}: {e}", plain::name(&name)), "")
     }
 }

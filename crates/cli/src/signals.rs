@@ -3,10 +3,12 @@
 //! Laws:       1. the first one asks long work to stop, where the verb has asked for
 //!                [`flag`]; what is done is kept. Otherwise, and always the second time, the
 //!                program ends at once;
-//!             2. however it ends, nothing of `wp_lab::host::leftover` stays: temporary files,
+//!             2. work that is kept in parts ([`flag_in_parts`]) has [`GRACE`] to stop; then what
+//!                is under way is given up;
+//!             3. however it ends, nothing of `wp_lab::host::leftover` stays: temporary files,
 //!                scratch directories, processes, mounts, loop devices, sockets;
-//!             3. the exit code is 128 + the number of the first signal;
-//!             4. a SIGHUP that is ignored when the program starts (nohup) stays ignored.
+//!             4. the exit code is 128 + the number of the first signal;
+//!             5. a SIGHUP that is ignored when the program starts (nohup) stays ignored.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,6 +26,13 @@ static FIRST: AtomicI32 = AtomicI32::new(0);
 /// Set by the first signal, if a verb has asked for it.
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
+/// Is what the verb has done on disk already, whenever it is ended?
+static IN_PARTS: AtomicBool = AtomicBool::new(false);
+
+/// How long work that is kept in parts may go on after the first signal; its processes (a guest)
+/// have half of it.
+const GRACE: Duration = Duration::from_millis(1200);
+
 /// Takes the signals from now on. Errors: the host's; then each ends the program at once.
 pub fn install() -> std::io::Result<()> {
     let wanted: &[i32] = match hangup_is_ignored() {
@@ -36,24 +45,42 @@ pub fn install() -> std::io::Result<()> {
 }
 
 fn take(signal: i32) {
-    let first = FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+    // The exit code is that of the first.
+    let _ = FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
     match FLAG.get() {
         Some(flag) if !flag.swap(true, Ordering::SeqCst) => {
             stderr(format_args!("\nstopping when the current step is done; again: at once\n"));
+            if IN_PARTS.load(Ordering::SeqCst) {
+                // If it cannot be had, the second signal ends the program.
+                drop(std::thread::Builder::new().name("grace".to_owned()).spawn(give_up));
+            }
         }
-        _ => {
-            leftover::end_all();
-            answer();
-            std::process::exit(128 + first.err().unwrap_or(signal));
-        }
+        _ => end("the command ended at once", ""),
     }
+}
+
+/// Ends the program after [`GRACE`], unless its answer is being written.
+fn give_up() {
+    std::thread::sleep(GRACE / 2);
+    leftover::end_processes();
+    std::thread::sleep(GRACE / 2);
+    if !Out::is_answered() {
+        end("what was under way is given up; what is done is kept", "the same command goes on");
+    }
+}
+
+/// Ends the program now.
+fn end(what: &str, help: &'static str) {
+    leftover::end_all();
+    answer(format!("interrupted: {what}"), help);
+    std::process::exit(i32::from(exit_code()));
 }
 
 /// How long the last words may take: whoever reads them may have stopped reading.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Says that the command was ended, as one document with `--json`, if it has not answered.
-fn answer() {
+fn answer(what: String, help: &'static str) {
     if Out::is_answered() {
         return;
     }
@@ -61,7 +88,7 @@ fn answer() {
     // Another thread: the one that was interrupted may hold stdout.
     let say = move || {
         let out = Out::of_this_process();
-        out.fail(Exit::Interrupted, "interrupted", "interrupted: the command ended at once", "");
+        out.fail(Exit::Interrupted, "interrupted", &what, help);
         // Who waits has a limit, and may be gone.
         let _ = said.send(());
     };
@@ -73,6 +100,13 @@ fn answer() {
 /// A flag that the first signal sets.
 pub fn flag() -> Arc<AtomicBool> {
     FLAG.get_or_init(Arc::default).clone()
+}
+
+/// As [`flag`], for work of which every part that is done is on disk, whole, or of which nothing
+/// is kept. It need not look at the flag in time: one part may take longer than anybody waits.
+pub fn flag_in_parts() -> Arc<AtomicBool> {
+    IN_PARTS.store(true, Ordering::SeqCst);
+    flag()
 }
 
 /// The exit code of interrupted work: 130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP).

@@ -246,7 +246,11 @@ fn outputs_are_tried_before_work_begins_and_replace_nothing() {
     let job = "[j]\nfilename=f\nrw=write\nbs=4k\nsize=64m\nloops=1000000\nfsync=1\n";
     fs::write(at.join("long.fio"), job).expect("written");
     fs::create_dir(at.join("result")).expect("made");
-    fs::write(at.join("result/events.ndjson"), "").expect("written");
+    let event = concat!(
+        r#"{"t":0,"task":"t","e":"block","a":"D","op":"Write","#,
+        r#""fl":0,"s":0,"n":8,"x":0}"#
+    );
+    fs::write(at.join("result/events.ndjson"), event).expect("written");
     let before = names(at);
     for line in OUTPUTS {
         for (out, expected) in [("there", 2), ("no/such/file", 74), ("there/below", 74), (".", 74)]

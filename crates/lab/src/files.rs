@@ -1,8 +1,8 @@
 //! Image files of the host: read in place, read into memory, written sparsely.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
@@ -20,10 +20,16 @@ pub struct FileView {
 }
 
 impl FileView {
-    /// Opens an image. Errors: the host's.
+    /// Opens an image: a file, or a block device. Errors: the host's; others have no length.
     pub fn open(path: &Path) -> io::Result<FileView> {
-        let file = File::open(path)?;
-        let bytes = file.metadata()?.len();
+        // A FIFO would wait for its writer.
+        let kind = std::fs::metadata(path)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(io::Error::other("neither a file nor a block device"));
+        }
+        let mut file = File::open(path)?;
+        // The metadata of a block device have no length.
+        let bytes = file.seek(SeekFrom::End(0))?;
         Ok(FileView { file, bytes })
     }
 }

@@ -18,7 +18,7 @@ use wp_base::{Sector, Span, Time};
 use wp_block::Limits;
 use wp_vfs::FsEntry;
 
-use crate::host::folder;
+use crate::host::{folder, text};
 use crate::{classify, registry};
 
 /// Version of what a run's bytes depend on besides its inputs. Raise it with any change of results.
@@ -201,7 +201,7 @@ pub struct Setting {
 /// Errors: the host's; a file that is none, or names no file system of this build.
 pub fn setting(dir: &Path) -> io::Result<Setting> {
     let path = dir.join("resolved.toml");
-    let text = std::fs::read_to_string(&path)?;
+    let text = text::read(&path)?;
     let wrong = |what: String| io::Error::other(format!("{}: {what}", path.display()));
     let document: toml::Table = text.parse().map_err(|e| wrong(format!("{e}")))?;
     let table = document.get("fs").and_then(toml::Value::as_table);
@@ -219,7 +219,7 @@ pub fn setting(dir: &Path) -> io::Result<Setting> {
 /// Errors: the host's; a file that is none, or names no device of this build.
 pub fn device_limits(dir: &Path) -> io::Result<Limits> {
     let path = dir.join("resolved.toml");
-    let text = std::fs::read_to_string(&path)?;
+    let text = text::read(&path)?;
     let wrong = |what: String| io::Error::other(format!("{}: {what}", path.display()));
     let document: toml::Table = text.parse().map_err(|e| wrong(format!("{e}")))?;
     let table = document.get("device").and_then(toml::Value::as_table);
@@ -248,7 +248,7 @@ pub fn read_events(path: &Path) -> io::Result<Vec<Record>> {
 ///
 /// Empty if the result has none. Errors: the host's, or lines that are not those of `records`.
 pub fn read_classes(path: &Path, records: &[Record]) -> io::Result<BTreeMap<usize, String>> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match text::read_at_most(path, text::LIST_BYTES_MAX) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         Err(e) => return Err(e),
@@ -300,9 +300,19 @@ fn lines_of(
 ) -> io::Result<Vec<Record>> {
     let mut tasks: BTreeSet<Rc<str>> = BTreeSet::new();
     let mut out: Vec<Record> = Vec::new();
-    for (n, line) in lines.lines().enumerate() {
-        let wrong = |what: String| io::Error::other(format!("{name}:{}: {what}", n + 1));
-        let v: Value = serde_json::from_str(&line?).map_err(|e| wrong(e.to_string()))?;
+    let mut line = String::new();
+    for n in 1.. {
+        let wrong = |what: String| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{name}:{n}: {what}"))
+        };
+        let next = text::next_line(lines, &mut line).map_err(|e| match e.kind() {
+            io::ErrorKind::InvalidData => wrong(format!("no event of a result: {e}")),
+            _ => e,
+        });
+        if !next? {
+            break;
+        }
+        let v: Value = serde_json::from_str(&line).map_err(|e| wrong(e.to_string()))?;
         if !wanted(&v) {
             continue;
         }

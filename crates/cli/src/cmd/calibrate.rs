@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
+use wp_base::plain;
 use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Untold};
 use wp_lab::calibrate::{calibrate, parse, recorded};
 use wp_lab::host::Shape;
@@ -124,7 +125,8 @@ fn served(a: &Args, paths: &[PathBuf], out: &Out) -> Result<Vec<Served>, ExitCod
         let from = std::fs::File::open(path).map_err(|e| out.host_error(path, &e))?;
         files.push(File { name: path.display().to_string(), from: Box::new(from) });
     }
-    let wrong = |e: TraceError| out.fail(Exit::Usage, "trace", &e.to_string(), &e.help);
+    let wrong =
+        |e: TraceError| out.fail(Exit::Usage, "trace", &plain::name(&e.to_string()), &e.help);
     let mut trace = Trace::open(files, Some(Format::Blktrace), a.torn_ok).map_err(wrong)?;
     let select = Select { device: a.from.clone(), action: Some(Action::Issue) };
     let mut all = Vec::new();
@@ -140,13 +142,7 @@ fn served(a: &Args, paths: &[PathBuf], out: &Out) -> Result<Vec<Served>, ExitCod
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    let mut file = std::fs::File::open(path)?.take(BYTES_MAX + 1);
-    file.read_to_string(&mut text)?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(std::io::Error::other(format!("more than {BYTES_MAX} bytes")));
-    }
-    Ok(text)
+    wp_lab::host::text::read_at_most(path, BYTES_MAX)
 }
 
 type Asked = (&'static Class, Base, Option<Vec<Held>>);
@@ -176,7 +172,7 @@ fn asked(a: &Args) -> Result<Asked, Wrong> {
 
 /// Shows how far it is; says no after an interrupt.
 fn progress(out: &Out) -> impl FnMut(u64) -> bool {
-    let (stop, live) = (out.interrupt(), Live::new());
+    let (stop, live) = (out.interrupt_in_parts(), Live::new());
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let mut shown = Instant::now();
     move |runs| {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use wp_base::plain;
 use wp_block::trace::TraceDevice;
 use wp_lab::results::read_block_events;
 use wp_trace::compare::{
@@ -122,8 +123,9 @@ fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side
             files.push(File { name: path.display().to_string(), from });
         }
         let format = if bytes.is_some() { Some(Format::Blktrace) } else { how.format };
-        let wrong =
-            |e: wp_trace::TraceError| out.fail(Exit::Usage, "trace", &e.to_string(), &e.help);
+        let wrong = |e: wp_trace::TraceError| {
+            out.fail(Exit::Usage, "trace", &plain::name(&e.to_string()), &e.help)
+        };
         let mut trace = Trace::open(files, format, how.torn_ok).map_err(wrong)?;
         let mut requests = Requests::new(&mut trace, Select { device: from.cloned(), action });
         let all: Result<Vec<_>, _> = requests.by_ref().collect();

@@ -42,7 +42,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         replaced.push(pair);
     }
     let path = a.points.clone().unwrap_or_else(|| PathBuf::from(POINTS));
-    let text = match std::fs::read_to_string(&path) {
+    let text = match wp_lab::host::text::read(&path) {
         Ok(text) => text,
         Err(e) => return out.host_error(&path, &e),
     };

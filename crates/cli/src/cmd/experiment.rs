@@ -124,7 +124,7 @@ pub fn run(file: &Path, a: &RunArgs, (seed, root): (Option<u64>, &Path), out: &O
     if let Err(code) = outputs::folder(root, out) {
         return code;
     }
-    let work = Work { e: &e, a, shard, out, stop: out.interrupt() };
+    let work = Work { e: &e, a, shard, out, stop: out.interrupt_in_parts() };
     let kept = Kept::new(root.join("kept").join("runs"), &program);
     if a.verify {
         return verify(&work, &kept, root);
@@ -365,7 +365,7 @@ fn kind(file: &Path, bytes: &[u8]) -> &'static str {
 
 /// Runs `check`.
 pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
-    let bytes = match std::fs::read(&a.file) {
+    let bytes = match wp_lab::host::text::bytes(&a.file) {
         Ok(bytes) => bytes,
         Err(e) => return out.host_error(&a.file, &e),
     };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use wp_base::plain;
 use wp_lab::files::FileView;
 use wp_lab::registry;
 use wp_medium::Sound;
@@ -54,14 +55,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         (false, false) => "not clean",
         (false, true) => "not clean after recovery in memory",
     };
-    let mut text = format!("{}: {}, {state}\n", a.image.display(), fs.name);
+    let mut text = format!("{}: {}, {state}\n", plain::name(&a.image.to_string_lossy()), fs.name);
     for f in &report.faults {
-        writeln!(
-            text,
-            "  {}: {} ({}): {}: found {}, expected {}",
+        let fault = format!(
+            "{}: {} ({}): {}: found {}, expected {}",
             f.severity, f.kind, f.structure, f.place, f.found, f.expected
-        )
-        .expect("a string takes it");
+        );
+        writeln!(text, "  {}", plain::name(&fault)).expect("a string takes it");
     }
     if report.left_out > 0 {
         writeln!(text, "  and {} more", report.left_out).expect("a string takes it");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
+use wp_base::plain;
 use wp_vfs::{Inspection, ListedFile};
 
 use crate::images::{Images, recovery_options};
@@ -100,20 +101,27 @@ fn file_json(f: &ListedFile) -> Value {
 fn as_text(image: &str, fs: &str, i: &Inspection) -> String {
     let mut t = String::new();
     let state = if i.recovered { "recovered in memory" } else { "clean" };
+    let image = plain::name(image);
     writeln!(t, "{image}: {fs}, {state}, {} files", i.files.len()).expect("a string takes it");
     for f in &i.findings {
-        writeln!(t, "  finding: {f}").expect("a string takes it");
+        writeln!(t, "  finding: {}", plain::name(f)).expect("a string takes it");
     }
     for f in &i.left_out {
-        writeln!(t, "  left out: {f}").expect("a string takes it");
+        writeln!(t, "  left out: {}", plain::name(f)).expect("a string takes it");
     }
     for f in &i.files {
         let hash = f.sha256.as_deref().unwrap_or("");
-        let target = f.target.as_deref().map(|x| format!(" -> {x}")).unwrap_or_default();
+        let target =
+            f.target.as_deref().map(|x| format!(" -> {}", plain::name(x))).unwrap_or_default();
         writeln!(
             t,
             "  {:<7} {:04o} {:>3} {:>12} {:>6} {}{target} {hash}",
-            f.kind, f.mode, f.nlink, f.size, f.ino, f.path
+            f.kind,
+            f.mode,
+            f.nlink,
+            f.size,
+            f.ino,
+            plain::name(&f.path)
         )
         .expect("a string takes it");
     }

@@ -382,7 +382,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
         })
         .collect();
     if let Some(path) = &a.program {
-        let text = match std::fs::read_to_string(path) {
+        let text = match wp_lab::host::text::read(path) {
             Ok(t) => t,
             Err(e) => return out.host_error(path, &e),
         };
@@ -391,7 +391,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Err(why) => return out.fail(Exit::Usage, "program", &why, ""),
         }
     }
-    let stop = out.interrupt();
+    let stop = out.interrupt_in_parts();
     let stopped = || stop.load(Ordering::SeqCst);
     let mut verdicts = Vec::new();
     for batch in programs.chunks(BATCH) {

@@ -102,8 +102,16 @@ pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {
     let (dir, events) = result_paths(run);
     let records = read_events(&events).map_err(|e| {
         let help = "a result is a folder that `writepath run` made: results/NAME/HASH";
-        let message = format!("{}: {e}", events.display());
-        out.fail(Exit::HostIo, "host-io", &message, help)
+        match e.kind() {
+            // It has the file's name, and the line.
+            std::io::ErrorKind::InvalidData => {
+                out.fail(Exit::Usage, "result", &e.to_string(), help)
+            }
+            _ => {
+                let message = format!("{}: {e}", events.display());
+                out.fail(Exit::HostIo, "host-io", &message, help)
+            }
+        }
     })?;
     let lines = dir.join("lines.tsv");
     let classes = read_classes(&lines, &records).map_err(|e| out.host_error(&lines, &e))?;

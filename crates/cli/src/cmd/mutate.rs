@@ -42,7 +42,7 @@ pub fn run(
     workers: usize,
     out: &Out,
 ) -> ExitCode {
-    let witnesses = match witnesses.map(std::fs::read_to_string).transpose() {
+    let witnesses = match witnesses.map(wp_lab::host::text::read).transpose() {
         Ok(text) => text.unwrap_or_else(|| mutate::WITNESSES_TOML.to_owned()),
         Err(e) => return out.fail(Exit::Usage, "witnesses", &e.to_string(), ""),
     };

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use serde_json::{Value, json};
 use wp_lab::each::each;
-use wp_lab::host::group;
+use wp_lab::host::{group, program};
 use wp_lab::perturb::{CHANGES, FIGURES, Figure, Outcome, STILL, Way};
 use wp_lab::results::Results;
 use wp_lab::scale::{self, Scale};
@@ -104,7 +104,7 @@ fn values_of(document: &Value, f: &Figure) -> f64 {
 /// The figures of another process. Errors: what it said, and its exit code.
 fn other(a: &Args, change: &str) -> Result<Value, (String, u8)> {
     let host = |e: std::io::Error| (e.to_string(), Exit::HostIo as u8);
-    let mut command = Command::new(std::env::current_exe().map_err(host)?);
+    let mut command = Command::new(program::PATH);
     command.args(["perturb", "--json", "--seed", &a.seed.to_string(), "--device-scale", change]);
     let done = group::output(command.args(&a.papers)).map_err(host)?;
     let document = serde_json::from_slice(&done.stdout).unwrap_or(Value::Null);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
-use wp_base::{SECTOR_BYTES, Sector, Zone, zone_report};
+use wp_base::{SECTOR_BYTES, Sector, Zone, plain, zone_report};
 use wp_lab::recover::{InPlace, Output, Stopped, publish, write};
 use wp_vfs::{Inspection, RecoveryPlan};
 
@@ -208,7 +208,7 @@ fn answer(targets: &[PathBuf], done: &Recovered, out: &Out) -> ExitCode {
         "pages_written": pages, "left_out": found.left_out, "findings": found.findings,
     });
     let target: Vec<String> = targets.iter().map(|p| p.display().to_string()).collect();
-    let mut text = format!("{}: {pages} pages written", target.join(" + "));
+    let mut text = format!("{}: {pages} pages written", plain::name(&target.join(" + ")));
     let exit = match found.findings.len() {
         0 => Exit::Ok,
         n => {
@@ -218,10 +218,10 @@ fn answer(targets: &[PathBuf], done: &Recovered, out: &Out) -> ExitCode {
     };
     text.push('\n');
     for line in &found.left_out {
-        writeln!(text, "  left out: {line}").expect("a string takes it");
+        writeln!(text, "  left out: {}", plain::name(line)).expect("a string takes it");
     }
     for line in &found.findings {
-        writeln!(text, "  finding: {line}").expect("a string takes it");
+        writeln!(text, "  finding: {}", plain::name(line)).expect("a string takes it");
     }
     out.answer(exit, &doc, &text)
 }

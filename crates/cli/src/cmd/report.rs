@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use wp_base::csv;
 use wp_lab::claims::{Claims, Reasons};
-use wp_lab::host::{Existing, Shape, output};
+use wp_lab::host::{Existing, Shape, output, text};
 use wp_lab::results::{ENGINE, sha256};
 use wp_report::page::{self, Input, Lang, Paper, Rule, Run};
 
@@ -155,7 +155,7 @@ struct Results {
 impl Results {
     fn open(dir: &Path) -> Result<Results, Refusal> {
         let path = dir.join("MANIFEST.json");
-        let text = std::fs::read(&path).map_err(|e| match e.kind() {
+        let text = text::bytes(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
                 Refusal::Result(dir.to_owned(), "no folder of results".to_owned(), NAMES)
             }
@@ -170,7 +170,8 @@ impl Results {
     fn file(&self, name: &str) -> Result<Option<String>, Refusal> {
         let Some(hash) = self.hashes.get(name) else { return Ok(None) };
         let path = self.dir.join(name);
-        let bytes = std::fs::read(&path).map_err(|e| Refusal::Host(path.clone(), e))?;
+        let bytes = text::at_most(&path, text::LIST_BYTES_MAX)
+            .map_err(|e| Refusal::Host(path.clone(), e))?;
         if sha256(&bytes) != *hash {
             let what = "it is not what the run wrote (MANIFEST.json has another hash)";
             return Err(Refusal::Result(path, what.to_owned(), AGAIN));

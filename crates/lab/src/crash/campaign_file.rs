@@ -4,7 +4,6 @@
 //!             2. what is loaded is what was saved.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +13,7 @@ use wp_crash::{Rule, Totals, Violation};
 
 use super::calls::Calls;
 use super::campaign::{Findings, Found};
-use crate::host::{Existing, output};
+use crate::host::{Existing, output, text};
 
 const SCHEMA: &str = "writepath.crash.campaign/1";
 
@@ -116,7 +115,7 @@ pub fn save(path: &Path, campaign: &str, build: &str, f: &Findings) -> std::io::
 ///
 /// Errors: a file that is damaged, no campaign, or another campaign's, in words.
 pub fn load(path: &Path, campaign: &str, build: &str) -> Result<Option<(Findings, bool)>, String> {
-    let bytes = match fs::read(path) {
+    let bytes = match text::at_most(path, text::LIST_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e.to_string()),

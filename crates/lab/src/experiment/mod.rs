@@ -173,7 +173,7 @@ pub struct Checked {
 
 /// Reads an experiment file of the host. `seed`: in place of the file's. Errors: the host's.
 pub fn load(path: &Path, seed: Option<u64>) -> std::io::Result<Checked> {
-    let bytes = std::fs::read(path)?;
+    let bytes = crate::host::text::bytes(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
     Ok(parse(&path.to_string_lossy(), &bytes, dir, seed))
 }

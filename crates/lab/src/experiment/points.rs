@@ -17,6 +17,7 @@ use super::source::{self, Table};
 use super::sweep::Sweep;
 use super::vary::Variations;
 use super::work;
+use crate::host::text;
 
 /// What points are resolved from, for any thread.
 #[derive(Clone)]
@@ -95,7 +96,7 @@ impl Source {
 
 fn unchanged(files: &[(&Path, &[u8])]) -> Result<(), String> {
     let is_other =
-        |(host, bytes): &&(&Path, &[u8])| std::fs::read(host).ok().as_deref() != Some(*bytes);
+        |(host, bytes): &&(&Path, &[u8])| text::bytes(host).ok().as_deref() != Some(*bytes);
     files.iter().find(is_other).map_or(Ok(()), |(host, _)| {
         let what = "changed while the experiment ran, and the run is not kept";
         Err(format!("{} {what}; start it again", host.display()))

@@ -107,7 +107,7 @@ impl Files {
         let known = self.names.get(path).and_then(|name| self.inputs.get(name));
         match known.filter(|_| self.is_known) {
             Some(bytes) => Ok(bytes.clone()),
-            None => std::fs::read(self.host(path)),
+            None => crate::host::text::bytes(&self.host(path)),
         }
     }
 

@@ -123,6 +123,13 @@ impl Drop for Held {
     }
 }
 
+/// Ends the processes that are registered; whoever waits for one sees that it has ended.
+pub fn end_processes() {
+    let registry = registry();
+    let groups = registry.things.values().filter(|t| matches!(t, Leftover::Group(_)));
+    groups.for_each(Leftover::remove);
+}
+
 /// Removes everything that is registered. The program must end now: whoever makes, keeps or
 /// removes such a thing after this waits for ever.
 pub fn end_all() {

@@ -9,7 +9,9 @@ pub mod folder;
 pub mod group;
 pub mod leftover;
 pub mod output;
+pub mod program;
 pub mod scratch;
+pub mod text;
 
 pub use group::Group;
 pub use output::{Existing, Output, Shape};

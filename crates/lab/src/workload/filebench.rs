@@ -85,7 +85,7 @@ struct Loaded {
 /// Reads and parses a text of the host. Errors: the host's. What is wrong in it is in its
 /// diagnostics.
 pub fn read(path: &Path, given: &BTreeMap<String, String>) -> std::io::Result<(WmlFile, Inputs)> {
-    let bytes = std::fs::read(path)?;
+    let bytes = crate::host::text::bytes(path)?;
     let name = path.to_string_lossy().into_owned();
     let file = wml::parse(&name, &bytes, given);
     Ok((file, vec![(name, bytes)]))

@@ -9,6 +9,8 @@ use wp_cache::Fut;
 use wp_vfs::{OptionError, OptionSpec, Options, Vfs, When};
 use wp_workload::fio::{self, JobFile, JobResult, RunError, RunOptions, Severity, Variables};
 
+use crate::host::text;
+
 use super::{Inputs, WorkloadEntry, WorkloadReport};
 
 /// Name of the document that is shaped as fio's JSON.
@@ -54,11 +56,11 @@ pub struct Loaded {
 /// Reads and parses a job file of the host. Errors: the host's. What is wrong in the file is in its
 /// diagnostics.
 pub fn read(path: &Path, variables: &Variables) -> std::io::Result<Loaded> {
-    let bytes = std::fs::read(path)?;
+    let bytes = text::bytes(path)?;
     let name = path.to_string_lossy().into_owned();
     let inputs = RefCell::new(vec![(name.clone(), bytes.clone())]);
     let include = |name: &str| {
-        let bytes = std::fs::read(name).ok()?;
+        let bytes = text::bytes(Path::new(name)).ok()?;
         inputs.borrow_mut().push((name.to_owned(), bytes.clone()));
         Some(bytes)
     };

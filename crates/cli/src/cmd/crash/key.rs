@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use wp_lab::crash::{Campaign, Source};
+use wp_lab::host::program;
 
 use super::{Args, report};
 
@@ -61,8 +62,11 @@ fn files_of(command: &str) -> Vec<(String, PathBuf)> {
 /// Which build of this program it is: results of two need not be the same.
 pub(super) fn build() -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let bytes = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
-    format!("{version} {}", digest(&bytes))
+    match program::hash() {
+        Ok(hash) => format!("{version} {hash}"),
+        // Of a build that cannot be read nobody knows whether it is another.
+        Err(e) => format!("{version} {e} {}", std::process::id()),
+    }
 }
 
 #[cfg(test)]

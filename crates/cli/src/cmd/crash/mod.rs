@@ -19,6 +19,7 @@ use wp_crash::{Plan, Profile};
 use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, line, mutate};
+use wp_lab::host::text;
 use wp_lab::machine::MachineError;
 use wp_lab::workload::fio;
 use wp_workload::program::Program;
@@ -238,7 +239,7 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
     if path.extension().is_some_and(|e| e == "fio") {
         return jobs(path);
     }
-    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+    let text = text::read(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => format!("{}: no such file", path.display()),
         _ => format!("{}: {e}", path.display()),
     })?;
@@ -368,7 +369,7 @@ fn fit(bench: &mut Bench) {
 fn known(a: &Args) -> Result<KnownFailures, String> {
     let Some(path) = &a.known else { return Ok(KnownFailures::default()) };
     let at = |e: String| format!("{}: {e}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| at(e.to_string()))?;
+    let text = text::read(path).map_err(|e| at(e.to_string()))?;
     KnownFailures::parse(&text, &setting(a)).map_err(at)
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
+use wp_base::plain;
 use wp_crash::{Rule, Totals, Violation};
 use wp_lab::crash::{Calls, Campaign, FailedCall, Findings, Found, Source, line as command_line};
 use wp_workload::program::Program;
@@ -28,7 +29,8 @@ pub(super) fn violation(v: &Violation) -> String {
         (_, "") => "the image",
         (_, path) => path,
     };
-    format!("{path}{at}: {}; expected {}", v.seen, v.expected)
+    let line = format!("{path}{at}: {}; expected {}", v.seen, v.expected);
+    plain::name(&line).into_owned()
 }
 
 /// A broken rule for programs.
@@ -295,7 +297,7 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
             (true, Some(states)) => format!("known, in {states} states"),
             (true, None) => "known, and NEVER MET".to_owned(),
         };
-        let path = entry.path.as_deref().unwrap_or("*");
+        let path = plain::name(entry.path.as_deref().unwrap_or("*"));
         writeln!(t, "{:<20} {met}: {path}: {}", entry.rule, entry.why).expect(line);
     }
     if let Some(command) = &c.command {

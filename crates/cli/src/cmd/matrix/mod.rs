@@ -82,7 +82,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(kept) => kept,
         Err(e) => return out.host_error(std::path::Path::new("this program"), &e),
     };
-    let stop = out.interrupt();
+    let stop = out.interrupt_in_parts();
     match cells(a, &wanted, &kept, &stop) {
         Err(Failed::Machine(name, e)) => {
             out.note(&format!("{name}:"));

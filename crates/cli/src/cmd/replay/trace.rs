@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use wp_base::plain;
 use wp_trace::replay::{Mode, Options, ReplayError, replay};
 use wp_trace::{Action, Format, Requests, Select, Trace, TraceError};
 
@@ -180,7 +181,7 @@ fn words(a: &TraceArgs) -> Result<Words, NoWord> {
 }
 
 fn trace_error(out: &Out, e: &TraceError) -> ExitCode {
-    out.fail(Exit::Usage, "trace", &e.to_string(), &e.help)
+    out.fail(Exit::Usage, "trace", &plain::name(&e.to_string()), &e.help)
 }
 
 /// Replays.

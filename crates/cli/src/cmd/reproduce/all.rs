@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_lab::claims::Verdict;
-use wp_lab::host::Group;
+use wp_lab::host::{Group, program};
 
 use super::kept::{self, Kept};
 use super::{Args, Beside, Paper, page, progress};
 use crate::output::{Exit, Out, stderr};
 
 /// How long to wait for a process that was interrupted to write what it has.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// A paper of this run.
 struct Work {
@@ -109,7 +109,7 @@ fn start(a: &Args, works: &mut [Work], jobs: usize, say: &Sender<Said>) {
 
 /// This program, for one paper; a thread passes on what it says.
 fn spawn(a: &Args, paper: &Paper, which: usize, say: &Sender<Said>) -> std::io::Result<Group> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(program::PATH);
     command.args(["reproduce", paper.slug, "--seed", &a.seed.to_string(), "--again", "--out"]);
     command.arg(&a.out).env(progress::LINES, "1");
     if a.quick {

@@ -46,7 +46,7 @@ pub struct Kept {
 
 /// Hash of this program. Errors: the host's.
 pub fn program() -> std::io::Result<String> {
-    Ok(sha256(&std::fs::read(std::env::current_exe()?)?))
+    wp_lab::host::program::hash().map(str::to_owned)
 }
 
 fn place(out: &Path, paper: &str, resolved: &str) -> PathBuf {

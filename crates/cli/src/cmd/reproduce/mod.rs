@@ -119,12 +119,11 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Err(code) = outputs::folder(&a.out, out) {
         return code;
     }
-    let stop = out.interrupt();
     let is_wanted = |name: &str| a.papers.is_empty() || a.papers.iter().any(|p| p == name);
     let papers: Vec<&'static Paper> = PAPERS.iter().filter(|p| is_wanted(p.slug)).collect();
     match papers[..] {
-        [paper] => one(a, out, paper, &stop),
-        _ => all::run(a, out, &papers, &stop),
+        [paper] => one(a, out, paper, &out.interrupt_in_parts()),
+        _ => all::run(a, out, &papers, &out.interrupt()),
     }
 }
 

@@ -1,0 +1,94 @@
+//! An interrupt ends every verb within 2 s, with one answer; what is done stays. What is kept is of
+//! the program that did it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_writepath");
+
+/// How long an end may take: what is promised, and as much again for a machine that is busy.
+const WITHIN: Duration = Duration::from_secs(4);
+
+/// A command that is given a signal when `part` is there, and how long it went on then.
+fn interrupted(dir: &Path, args: &str, part: &Path, with: Signal) -> (Output, Duration) {
+    let child = Command::new(PROGRAM)
+        .args(args.split_whitespace())
+        .arg("--json")
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    std::thread::sleep(Duration::from_millis(1500));
+    let began = Instant::now();
+    while !part.exists() && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), with).expect("it is there");
+    let began = Instant::now();
+    let output = child.wait_with_output().expect("it ends");
+    (output, began.elapsed())
+}
+
+/// One part that takes a moment, and one that takes hours.
+const EXPERIMENT: &str = "schema = \"writepath/1\"\nname = \"long\"\n[workload]\n\
+    name = \"varmail\"\n[sweep]\n\"workload.seconds\" = [\"1s\", \"100000s\"]\n";
+
+#[test]
+fn every_verb_ends_within_its_time_and_answers_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    fs::write(at.join("long.toml"), EXPERIMENT).expect("written");
+    let kept = at.join("a/kept/runs");
+    for (args, with, code) in [
+        ("run long.toml --jobs 1 --out a", Signal::INT, 130),
+        ("run --workload varmail,seconds=100000 --out b", Signal::TERM, 143),
+        ("reproduce direct-io --out c", Signal::TERM, 143),
+        ("reproduce --out d", Signal::INT, 130),
+        ("matrix --out e", Signal::HUP, 129),
+        ("perturb --out f", Signal::INT, 130),
+    ] {
+        // Of the others no part is there so soon.
+        let part = if args.contains("long") { &kept } else { at };
+        let (output, took) = interrupted(at, args, part, with);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args}: {said}{stderr}");
+        assert!(took < WITHIN, "{args}: {took:?} after the signal");
+        let answer: Value = serde_json::from_str(&said).expect("one document");
+        assert_eq!(answer["ok"], false, "{args}: {said}");
+        assert_eq!(answer["error"]["code"], "interrupted", "{args}: {said}");
+    }
+    // The part that was done is there, and no result of the whole.
+    let runs = fs::read_dir(&kept).expect("kept").count();
+    assert_eq!(runs, 1);
+    assert!(!at.join("a/long").exists() && !at.join("b").exists());
+}
+
+#[test]
+fn what_is_kept_is_of_the_program_that_ran_and_not_of_one_built_since() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = dir.path().join("program");
+    fs::copy(PROGRAM, &program).expect("copied");
+    let run = |program: &Path| {
+        let mut command = Command::new(program);
+        command.args(["reproduce", "ext4-fsync", "--quick", "--out", "out"]);
+        command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    };
+    let running = run(&program);
+    // As a build does: another file of the same name.
+    fs::remove_file(&program).expect("removed");
+    fs::write(&program, "another").expect("written");
+    let first = running.wait_with_output().expect("it ends");
+    assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stderr));
+    let again = run(Path::new(PROGRAM)).wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(said.contains("results, of an earlier run"), "{said}");
+}
