@@ -159,7 +159,10 @@ fn main() -> ExitCode {
 fn parsed() -> ExitCode {
     let program = Cli::command();
     let overview = overview::text(&program);
-    let read = program.override_help(overview).try_get_matches().and_then(|m| Ok((Cli::from_arg_matches(&m)?, m)));
+    let read = program
+        .override_help(overview)
+        .try_get_matches()
+        .and_then(|m| Ok((Cli::from_arg_matches(&m)?, m)));
     match read {
         Ok((cli, matches)) => {
             let out = Out::of(cli.json, contract_of(&matches));
