@@ -44,6 +44,9 @@ enum Streams {
     ClosedStderr,
 }
 
+/// So many good cases of a verb are enough.
+const ACCEPTED_MAX: usize = 3;
+
 fn program() -> Command {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\""));
@@ -205,11 +208,9 @@ fn values(argument: &Value, files: &[PathBuf]) -> Vec<OsString> {
     texts().into_iter().chain(listed).collect()
 }
 
-/// All cases of a verb: its required arguments with each value, then each option with each value
-/// behind required arguments that may be right.
-fn cases(verb: &Verb, files: &[PathBuf]) -> Vec<Vec<OsString>> {
-    let words = || verb.name.split(' ').map(OsString::from).collect::<Vec<_>>();
-    let given = |a: &Value, value: &OsString| match a["long"].as_str() {
+/// An argument as it is written.
+fn given(a: &Value, value: &OsString) -> OsString {
+    match a["long"].as_str() {
         Some(long) if a["takes_value"] == true => {
             let mut word = OsString::from(format!("--{long}="));
             word.push(value);
@@ -217,9 +218,18 @@ fn cases(verb: &Verb, files: &[PathBuf]) -> Vec<Vec<OsString>> {
         }
         Some(long) => OsString::from(format!("--{long}")),
         None => value.clone(),
-    };
-    let is_place = |a: &&Value| a["long"].is_null() || a["required"] == true;
-    let places: Vec<&Value> = verb.arguments.iter().filter(is_place).collect();
+    }
+}
+
+/// Is it a place in the command line, or an option that must be there?
+fn is_place(a: &Value) -> bool {
+    a["long"].is_null() || a["required"] == true
+}
+
+/// A verb alone, and its required arguments with each value.
+fn starts(verb: &Verb, files: &[PathBuf]) -> Vec<Vec<OsString>> {
+    let words = || verb.name.split(' ').map(OsString::from).collect::<Vec<_>>();
+    let places: Vec<&Value> = verb.arguments.iter().filter(|a| is_place(a)).collect();
     let mut all = vec![words()];
     let most = places.iter().map(|a| values(a, files).len()).max().unwrap_or(0);
     // Every value at every place; those of several places go round against each other.
@@ -231,7 +241,30 @@ fn cases(verb: &Verb, files: &[PathBuf]) -> Vec<Vec<OsString>> {
         }
         all.push(case);
     }
-    let starts: Vec<Vec<OsString>> = all.clone();
+    all
+}
+
+/// Cases that the verb says yes to: what its options are tried behind. A verb that works on and on
+/// has none.
+fn accepted(dir: &Path, starts: &[Vec<OsString>]) -> Vec<Vec<OsString>> {
+    let mut good = Vec::new();
+    for (n, case) in starts.iter().enumerate() {
+        match run(dir, case, Streams::Files, n).code {
+            Some(0) => good.push(case.clone()),
+            Some(_) => {}
+            None => break,
+        }
+        if good.len() == ACCEPTED_MAX {
+            break;
+        }
+    }
+    good
+}
+
+/// More cases: each option with each value, behind required arguments that are right, where some
+/// are known, else behind any.
+fn with_options(verb: &Verb, files: &[PathBuf], starts: &[Vec<OsString>]) -> Vec<Vec<OsString>> {
+    let mut all = Vec::new();
     let options = verb.arguments.iter().filter(|a| !is_place(a));
     for (n, a) in options.enumerate() {
         let values =
@@ -304,33 +337,47 @@ fn every_verb_answers_hostile_arguments_as_documented() {
     assert!(verbs.len() > 25, "only {} verbs", verbs.len());
     let every = std::env::var("WRITEPATH_HOSTILE").ok().and_then(|v| v.parse().ok());
     let every: usize = every.unwrap_or(EVERY);
+    let bases: Vec<Mutex<Vec<Vec<OsString>>>> = verbs.iter().map(|_| Mutex::default()).collect();
+    in_threads(verbs.len(), |n| {
+        *bases[n].lock().expect("no panic") = accepted(dir.path(), &starts(&verbs[n], &files));
+    });
     let mut all: Vec<(&Verb, Vec<OsString>)> = Vec::new();
-    for verb in &verbs {
+    for (verb, good) in verbs.iter().zip(bases) {
+        let (starts, good) = (starts(verb, &files), good.into_inner().expect("no panic"));
+        let options = with_options(verb, &files, if good.is_empty() { &starts } else { &good });
         // The bare verb always; of the others a part that no two verbs cut alike.
-        let cases = cases(verb, &files).into_iter().enumerate();
+        let cases = starts.into_iter().chain(options).enumerate();
         let is_in = |n: usize| n == 0 || (n * 31 + verb.name.len()).is_multiple_of(every);
         all.extend(cases.filter(|(n, _)| is_in(*n)).map(|(_, case)| (verb, case)));
+        all.extend(good.into_iter().map(|case| (verb, case)));
     }
     let found: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let ended: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                loop {
-                    let n = next.fetch_add(1, Ordering::SeqCst);
-                    let Some((verb, args)) = all.get(n) else { break };
-                    one(dir.path(), verb, args, n, &found, &ended);
-                }
-            });
-        }
-    });
+    in_threads(all.len(), |n| one(dir.path(), all[n].0, &all[n].1, n, &found, &ended));
     let ended = ended.into_inner().expect("no thread panicked");
     let found = found.into_inner().expect("no thread panicked");
     assert!(found.is_empty(), "{} of {}:\n{}", found.len(), all.len(), found.join("\n\n"));
     // A generator that only makes usage errors tests little.
     let of = |code: i32| ended.get(&code).copied().unwrap_or(0);
     assert!(of(0) > 10 && of(2) > 50 && of(74) > 10, "{ended:?}");
+}
+
+/// Does so many pieces of work, four at a time.
+fn in_threads(count: usize, work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::SeqCst);
+                    if n >= count {
+                        break;
+                    }
+                    work(n);
+                }
+            });
+        }
+    });
 }
 
 /// One case as text and as JSON, and in turn with streams that nobody reads.
