@@ -16,7 +16,7 @@ const SECONDS_MAX: u64 = 60;
 /// The same.
 pub const LIMIT: Duration = Duration::from_secs(SECONDS_MAX);
 /// Exit codes that `writepath --help` names, but that of a bug.
-const CODES: [i32; 8] = [0, 1, 2, 3, 4, 6, 74, 130];
+const CODES: [i32; 10] = [0, 1, 2, 3, 4, 6, 74, 129, 130, 143];
 
 /// Something that the program did and must not do.
 pub struct Problem {
