@@ -150,6 +150,7 @@ fn contract_of(matches: &ArgMatches) -> Option<&'static Contract> {
 
 fn main() -> ExitCode {
     wp_lab::memory::keep_freed();
+    cmd::reproduce::end_with_parent();
     // What clap does not understand may be an answer for a program, too.
     Out::new(std::env::args_os().any(|a| a == "--json"));
     internal::caught(parsed)

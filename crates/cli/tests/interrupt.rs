@@ -94,3 +94,34 @@ fn what_is_kept_is_of_the_program_that_ran_and_not_of_one_built_since() {
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(said.contains("results, of an earlier run"), "{said}");
 }
+
+/// SIGKILL leaves the program no time to end the processes of its papers: they end by themselves.
+#[test]
+fn a_program_that_is_killed_leaves_no_process() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_writepath"))
+        .args(["reproduce", "direct-io", "journal-conflict", "--jobs", "2"])
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it was built");
+    let at_work = || {
+        let all = std::fs::read_dir("/proc").expect("a host with /proc").filter_map(Result::ok);
+        all.filter(|p| std::fs::read_link(p.path().join("cwd")).is_ok_and(|d| d == dir.path()))
+            .count()
+    };
+    let wait_for = |is_so: &dyn Fn(usize) -> bool| {
+        for _ in 0..400 {
+            if is_so(at_work()) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
+    };
+    assert!(wait_for(&|n| n == 3), "the program and two papers: {}", at_work());
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    assert!(wait_for(&|n| n == 0), "{} are left", at_work());
+}

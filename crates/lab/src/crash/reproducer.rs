@@ -206,9 +206,20 @@ fn of_file(name: &str, e: io::Error) -> io::Error {
 
 /// Writes a reproducer into directory `dir`, which is made; an earlier one there is replaced.
 ///
-/// Errors: the host's; `AlreadyExists`: a file of no reproducer has one of the names.
+/// Errors: the host's, and a directory that was made is gone again; `AlreadyExists`: a file of no
+/// reproducer has one of the names.
 pub fn write(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
+    let is_new = !dir.exists();
     fs::create_dir_all(dir)?;
+    let written = write_in(dir, r);
+    if written.is_err() && is_new {
+        // What is said is why it could not be written.
+        drop(fs::remove_dir_all(dir));
+    }
+    written
+}
+
+fn write_in(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
     let existing = if is_reproducer(dir) { Existing::Replace } else { Existing::Refuse };
     let put = |name: &str, bytes: &[u8]| {
         output::write(&dir.join(name), bytes, existing).map_err(|e| of_file(name, e))

@@ -111,7 +111,7 @@ fn start(a: &Args, works: &mut [Work], jobs: usize, say: &Sender<Said>) {
 fn spawn(a: &Args, paper: &Paper, which: usize, say: &Sender<Said>) -> std::io::Result<Group> {
     let mut command = Command::new(program::PATH);
     command.args(["reproduce", paper.slug, "--seed", &a.seed.to_string(), "--again", "--out"]);
-    command.arg(&a.out).env(progress::LINES, "1");
+    command.arg(&a.out).env(progress::LINES, std::process::id().to_string());
     if a.quick {
         command.arg("--quick");
     }

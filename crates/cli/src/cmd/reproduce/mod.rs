@@ -25,6 +25,7 @@ use wp_lab::results::Results;
 
 pub(super) use self::kept::program;
 use self::pinned::Beside;
+pub use self::progress::end_with_parent;
 use crate::output::{Exit, Out};
 use crate::outputs;
 

@@ -1,16 +1,31 @@
 //! How far a paper's run is, for who looks at a terminal, or for the process that runs several.
 
-use crate::output::stderr;
+use crate::output::{Exit, stderr};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Set for a process that another one started: it says how far it is in lines that begin so.
+/// Set for a process that another one started, to the number of that one: it says how far it is in
+/// lines that begin so.
 pub const LINES: &str = "WRITEPATH_PROGRESS";
 
 /// Was this process started by one that runs several papers?
 pub fn is_child() -> bool {
     std::env::var_os(LINES).is_some()
+}
+
+/// A process that another one started ends with it, however that ends: SIGKILL leaves it no time to
+/// end its children.
+pub fn end_with_parent() {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    let Some(parent) = std::env::var_os(LINES) else { return };
+    // Where the host cannot, it works on to its end, as it would alone.
+    let is_set = set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
+    let now = getppid().map(|p| p.as_raw_nonzero().to_string());
+    // The parent may have ended before it was asked for.
+    if is_set && parent.to_str() != now.as_deref() {
+        std::process::exit(i32::from(Exit::Interrupted as u8));
+    }
 }
 
 /// A run under way.
