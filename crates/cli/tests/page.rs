@@ -24,8 +24,8 @@ fn results() -> &'static Path {
         let dir = tempfile::tempdir().expect("a folder");
         let out = dir.path().to_string_lossy().into_owned();
         let done = writepath(&["reproduce", "--quick", PAPERS[0], PAPERS[1], "--out", &out]);
-        let stderr = String::from_utf8_lossy(&done.stderr);
-        assert!(stderr.contains("report: ") && stderr.contains("report.ko.html"), "{stderr}");
+        let told = String::from_utf8_lossy(&done.stdout);
+        assert!(told.contains("report: ") && told.contains("report.ko.html"), "{done:?}");
         dir
     });
     dir.path()

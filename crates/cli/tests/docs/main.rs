@@ -82,7 +82,7 @@ fn typed(path: &str) -> BTreeSet<String> {
 #[test]
 fn the_korean_readme_has_the_commands_of_the_english_one() {
     let (english, korean) = (typed("README.md"), typed("README.ko.md"));
-    assert!(english.len() > 20);
+    assert!(english.len() > 4, "{english:?}");
     let missing: Vec<_> = english.difference(&korean).collect();
     let alone: Vec<_> = korean.difference(&english).collect();
     assert!(missing.is_empty() && alone.is_empty(), "missing {missing:#?}, alone {alone:#?}");
