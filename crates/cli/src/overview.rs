@@ -28,6 +28,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 pub fn text(program: &Command) -> String {
     const LINE: &str = "a string takes it";
     let about = program.get_about().map(ToString::to_string).unwrap_or_default();
+    let about = about.replace(", as ", ",\nas ");
     let mut t = format!("{about}.\n\nUsage: writepath [--json] VERB [OPTIONS]\n");
     for (group, verbs) in GROUPS {
         writeln!(t, "\n{group}:").expect(LINE);

@@ -143,7 +143,7 @@ fn nothing_explored_is_no_success() {
         (2, "0 programs", &["seq-1", "--count", "0"]),
         (2, "behind the last", &["seq-1", "--first", "132"]),
         (2, "no time", &[one, "--budget", "0s"]),
-        (2, "too long", &[one, "--budget", "18446744073709551615h"]),
+        (2, "too large", &[one, "--budget", "18446744073709551615h"]),
         (2, "nonsense", &[one, "--device", "nonsense"]),
         (2, "nonsense", &[one, "--elevator", "nonsense"]),
         (2, "ENOSPC", &[one, "--fs", "btrfs", "--size", "64M"]),
