@@ -108,7 +108,7 @@ enum Verb {
     Mkfs(cmd::mkfs::Args),
     /// List the files of an image after recovery in memory; never writes.
     Inspect(cmd::inspect::Args),
-    /// Check an image: structures, names, links, bitmaps, counts; never writes.
+    /// Check an image: structures, names, links, counts; never writes.
     Fsck(cmd::fsck::Args),
     /// Replay the journal of an image, in place or into a copy.
     ///

@@ -1,8 +1,8 @@
 //! Several papers: each in a process of its own, some beside each other, those that are kept not
 //! at all; then one table of all claims.
 //!
-//! Invariant: what is printed to stdout is in the order of the list, whatever ran first; the papers'
-//!            tables are in files.
+//! Invariant: what is printed to stdout is in the order of the list, whatever ran first; the
+//!            papers' tables are in files.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal};

@@ -17,8 +17,8 @@ fn file(lang: Lang) -> &'static str {
 }
 
 /// Writes them into the folder of results, from what this program has found and kept there for the
-/// same question, whichever papers were named now. A line that says where; nothing kept: no page and
-/// no line.
+/// same question, whichever papers were named now. A line that says where; nothing kept: no page
+/// and no line.
 pub fn write(a: &Args) -> Result<String, Refusal> {
     let program = kept::program().map_err(|e| Refusal::Host("this program".into(), e))?;
     let dirs: Vec<PathBuf> = PAPERS
