@@ -53,7 +53,7 @@ enum Verb {
     Check(cmd::experiment::CheckArgs),
     /// Merge the results of an experiment's shards.
     Merge(cmd::experiment::MergeArgs),
-    /// Check fio job files: which options are exact, approximated, refused.
+    /// Check fio job files: exact, approximated and refused options.
     Fio(cmd::fio::Args),
     /// Check filebench models, and list the built-in ones.
     Filebench(cmd::filebench::Args),
@@ -106,7 +106,7 @@ enum Verb {
     Perturb(cmd::perturb::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
-    /// List the files of an image after recovery in memory; never writes.
+    /// List the files of an image, recovered in memory; never writes.
     Inspect(cmd::inspect::Args),
     /// Check an image: structures, names, links, counts; never writes.
     Fsck(cmd::fsck::Args),

@@ -49,9 +49,7 @@ pub fn text(program: &Command) -> String {
     t.push_str(
         "\nOptions:\n  --json           print one JSON document; streams print one object a line\n",
     );
-    t.push_str(
-        "  -h, --help       print this; `writepath VERB --help` prints the options of a verb\n",
-    );
+    t.push_str("  -h, --help       print this; with a verb, print its options\n");
     t.push_str("  -V, --version    print the version\n\nExit codes (of each verb: `writepath list verbs`):\n");
     for codes in Exit::ALL.chunks(2) {
         let each: Vec<String> =
