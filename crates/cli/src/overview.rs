@@ -51,11 +51,11 @@ pub fn text(program: &Command) -> String {
     );
     t.push_str("  -h, --help       print this; with a verb, print its options\n");
     t.push_str("  -V, --version    print the version\n\nExit codes (of each verb: `writepath list verbs`):\n");
-    for codes in Exit::ALL.chunks(2) {
-        let each: Vec<String> =
-            codes.iter().map(|e| format!("{:>3} {}", *e as u8, e.means())).collect();
-        writeln!(t, "  {}", each.join("\n  ")).expect(LINE);
+    for e in Exit::ALL {
+        let means = e.means().split(" (").next().unwrap_or_default();
+        writeln!(t, "  {:>3} {means}", e as u8).expect(LINE);
     }
+    t.push_str("  143 the same by SIGTERM, 129 by SIGHUP\n");
     t
 }
 
