@@ -55,7 +55,8 @@ pub fn text(program: &Command) -> String {
         let means = e.means().split(" (").next().unwrap_or_default();
         writeln!(t, "  {:>3} {means}", e as u8).expect(LINE);
     }
-    t.push_str("  143 the same by SIGTERM, 129 by SIGHUP\n");
+    t.truncate(t.trim_end().len());
+    t.push_str(" (143: SIGTERM, 129: SIGHUP)\n");
     t
 }
 
