@@ -81,7 +81,7 @@ wp_base::sites! {
         PIN_FREED, Order, "btrfs/space/pinned":
             "what a transaction frees is not given out in the same";
     }
-    "crates/btrfs/src/image/survey.rs" {
+    "crates/btrfs/src/replay/mod.rs" {
         RECOVER_LAST, Order, "btrfs/recovery/super-last":
             "what replay changed is durable before the super block that leads to it";
     }
