@@ -289,7 +289,7 @@ fn lists_are_read_and_what_is_wrong_is_told_with_its_place() {
     assert_eq!(input.measured[1].figures.iops, None);
     for (from, to, want) in [
         ("randwrite", "randwipe", "p.csv:2:1: op: `randwipe` is none of"),
-        ("4k", "4q", "p.csv:2:11: bs: `q` is not a unit"),
+        ("4k", "4q", "p.csv:2:11: bs: `4q`: `q` is not a unit"),
         ("9000", "-1", "p.csv:2:16: iops: `-1` is no number above 0"),
         (",0\nwrite", "\nwrite", "p.csv:2:1: 5 fields instead of 6"),
         ("op,bs", "op,size", "p.csv:1:1: this is no input"),
