@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 use super::image::Sparse;
 use super::patch::{self, Spot};
-use super::world::{Setup, World, furnish};
+use super::world::{Setup, World};
 use super::{btrfs, patch_btrfs, patch_f2fs, patch_nilfs2};
 
 /// Makes the checksums of what was hit right.
@@ -316,17 +316,7 @@ fn make_ours(ours: &Ours, has_fast_commits: bool) -> Sparse {
     mkfs(&o).expect("possible options").write_to(&mut medium, Sector(0));
     let world = World::new(&medium, bytes);
     let vfs = world.mount(&ours.setup).expect("mounts");
-    let v = vfs.clone();
-    let open = world.run(async move { furnish(&v, ours_is_small(bytes)).await });
-    if ours.is_clean {
-        let v = vfs.clone();
-        world.run(async move {
-            for fd in open {
-                v.close(fd).await.expect("closes");
-            }
-            v.fs().unmount().await.expect("unmounts");
-        });
-    }
+    world.furnish(&vfs, ours_is_small(bytes), ours.is_clean);
     let view = MediumView { medium: world.medium(), start: Sector(0), bytes };
     let image = if has_fast_commits { with_area(&view) } else { Sparse::with(&view) };
     drop((vfs, view));

@@ -15,9 +15,9 @@ use wp_vfs::Vfs;
 use super::base::{Base, Family};
 use super::image::{Counted, Sparse};
 use super::patch::{Patched, patched};
-use super::world::{World, furnish};
+use super::world::World;
 
-/// Recipe of an image of ours: what [`furnish`] puts there.
+/// Recipe of an image of ours: what [`World::furnish`] puts there.
 #[derive(Clone, Copy)]
 pub struct Ours {
     /// Bytes of a tree block.
@@ -44,17 +44,7 @@ pub fn make(ours: &Ours) -> Sparse {
     let options = MountOptions { epoch_secs: o.now.cast_signed(), ..MountOptions::default() };
     let fs = world.run(async move { Btrfs::mount(&rt, part, options).await }).expect("mounts");
     let vfs = Vfs::new(&world.rt(), Rc::new(Mounted(fs)));
-    let v = vfs.clone();
-    let open = world.run(async move { furnish(&v, false).await });
-    if ours.is_clean {
-        let v = vfs.clone();
-        world.run(async move {
-            for fd in open {
-                v.close(fd).await.expect("closes");
-            }
-            v.fs().unmount().await.expect("unmounts");
-        });
-    }
+    world.furnish(&vfs, false, ours.is_clean);
     let image = Sparse::of_medium(&world.medium(), OURS_BYTES);
     drop(vfs);
     world.end();

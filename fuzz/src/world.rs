@@ -71,6 +71,21 @@ impl World {
         self.part.clone()
     }
 
+    /// Makes files. Unmounted if `is_clean`; else it stays as a power failure leaves it.
+    pub fn furnish(&self, vfs: &Vfs, is_small: bool, is_clean: bool) {
+        let v = vfs.clone();
+        let open = self.run(async move { furnish(&v, is_small).await });
+        if is_clean {
+            let v = vfs.clone();
+            self.run(async move {
+                for fd in open {
+                    v.close(fd).await.expect("closes");
+                }
+                v.fs().unmount().await.expect("unmounts");
+            });
+        }
+    }
+
     /// Mounts it. Panics if that does not end.
     pub fn mount(&self, setup: &Setup) -> FsResult<Vfs> {
         let era = Era::of(Version::parse(setup.era).expect("a version"));
@@ -103,7 +118,7 @@ impl World {
 
 /// What the base images of ours hold: files of many shapes, links, attributes, a deleted file that
 /// is still open, and something of it in the log.
-pub async fn furnish(v: &Vfs, is_small: bool) -> Vec<Fd> {
+async fn furnish(v: &Vfs, is_small: bool) -> Vec<Fd> {
     let data = |seed: u64, len: u32| [wp_medium::Slice::pattern(seed, 0, len)];
     for (d, files) in [("a", 12u64), ("many", if is_small { 20 } else { 60 })] {
         v.mkdir(d, 0o755).await.expect("makes a directory");

@@ -30,7 +30,7 @@ usage: cargo xtask <command>
                      (`--fs ext4 --only create_write`)
   test [ARGUMENTS]   all tests, as many programs of them at once as there are processors;
                      arguments are cargo test's (--lib, -p CRATE, --locked)
-  torture [--seconds N] [--seed S] [--kind K] [--binary F]
+  torture [--seconds N] [--cases N] [--seed S] [--kind K] [--binary F]
                      hostile inputs for the program: damaged images, texts, arguments, clients,
                      signals, full disks; problems and their inputs in target/torture";
 

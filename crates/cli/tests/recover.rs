@@ -59,7 +59,7 @@ fn listed(dir: &Path) -> Vec<String> {
 #[test]
 fn killed_at_any_page_of_the_file_it_recovers_again_to_the_same_files() {
     if Command::new("prlimit").arg("--version").output().is_err() {
-        println!("skipped: killed at any page: prlimit is missing");
+        wp_lab::testing::skipped("killed at any page", "prlimit is missing");
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -116,7 +116,7 @@ impl Drop for Tmpfs {
 #[test]
 fn a_full_disk_of_any_size_loses_nothing() {
     let Some(full) = Tmpfs::new() else {
-        println!("skipped: a full disk of any size: this user cannot mount a tmpfs");
+        wp_lab::testing::skipped("a full disk of any size", "this user cannot mount a tmpfs");
         return;
     };
     let path = full.0.path().join("image");
@@ -198,7 +198,7 @@ fn an_image_that_is_still_damaged_is_no_success() {
     image.write_all_at(&[0xA5; 24], at + 40).expect("written");
     let (code, out, err) = writepath(&["recover", text(&path)]);
     assert_eq!(code, 1, "{out}{err}");
-    assert!(out.contains("still damaged, 1 findings\n  finding: /"), "{out}");
+    assert!(out.contains("still damaged, 1 finding\n  finding: /"), "{out}");
     let (code, out, _) = writepath(&["recover", "--json", text(&path)]);
     let doc: serde_json::Value = serde_json::from_str(&out).expect("a document");
     assert_eq!((code, &doc["ok"]), (1, &false.into()), "{doc}");
@@ -238,7 +238,7 @@ fn an_ext4_whose_journal_is_gone_is_refused_as_a_mount_refuses_it() {
     assert_eq!(writepath(&["mkfs", "ext4", text(&a), "--size", "16M"]).0, 0);
     let cleared = Command::new("debugfs").args(["-w", "-R", "clri <8>"]).arg(&a).output();
     if !cleared.is_ok_and(|o| o.status.success()) {
-        println!("skipped: an ext4 whose journal is gone: debugfs is missing");
+        wp_lab::testing::skipped("an ext4 whose journal is gone", "debugfs is missing");
         return;
     }
     for verb in [&["inspect", text(&a)][..], &["recover", text(&a), "--to", text(&b)]] {

@@ -1,6 +1,6 @@
-//! `cargo xtask torture`: hostile inputs for the program, within a time, from a seed.
+//! `cargo xtask torture`: hostile inputs for the program, so many or within a time, from a seed.
 //!
-//! Picture:    kinds ([`KINDS`]) in turn -> a case each ([`Case`]: a command and its files) ->
+//! Picture:    kinds ([`KINDS`]) in turn -> a case each ([`judge::Case`]: a command and its files) ->
 //!             [`judge::run`] -> a table of cases and problems by kind; each problem with its input
 //!             in `target/torture`.
 //! Invariants: 1. the same seed makes the same cases in the same order, as far as time lets it;
@@ -26,8 +26,10 @@ use rng::Rng;
 
 /// What a run is given.
 pub struct Options<'a> {
-    /// Seconds that it takes.
+    /// Seconds after which no case begins.
     pub seconds: u64,
+    /// Cases of each kind; `None`: as many as the time lets.
+    pub cases: Option<u64>,
     /// Of all that is random.
     pub seed: u64,
     /// The program; `None`: it is built.
@@ -105,7 +107,7 @@ fn now() -> Instant {
 
 /// Reads the options, and runs. Errors: as [`run`], and options that are none.
 pub fn command(words: &[&str]) -> Result<bool, String> {
-    let mut options = Options { seconds: 600, seed: 1, binary: None, kind: None };
+    let mut options = Options { seconds: 600, cases: None, seed: 1, binary: None, kind: None };
     for pair in words.chunks(2) {
         let [name, value] = pair else {
             return Err(format!("{} takes a value", pair.concat()));
@@ -113,6 +115,7 @@ pub fn command(words: &[&str]) -> Result<bool, String> {
         let number = || value.parse().map_err(|_| format!("{name} takes a number, not {value}"));
         match *name {
             "--seconds" => options.seconds = number()?,
+            "--cases" => options.cases = Some(number()?),
             "--seed" => options.seed = number()?,
             "--binary" => options.binary = Some(value),
             "--kind" => options.kind = Some(value),
@@ -122,9 +125,10 @@ pub fn command(words: &[&str]) -> Result<bool, String> {
     run(&options)
 }
 
-/// Runs until the time is over. No if there is a problem.
+/// Runs all cases that were asked for, or until the time is over. No if there is a problem, or if
+/// the time was over before the cases that were asked for.
 ///
-/// Errors: what does not build, and what the machine refuses.
+/// Errors: what does not build, what the machine refuses, and a run of no case.
 pub fn run(options: &Options<'_>) -> Result<bool, String> {
     let begin = now();
     let root = repo::root()?;
@@ -147,7 +151,8 @@ pub fn run(options: &Options<'_>) -> Result<bool, String> {
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     let limit = Duration::from_secs(options.seconds);
     let mut number = 0u64;
-    while begin.elapsed() < limit {
+    let wanted = options.cases.map(|each| each.saturating_mul(kinds.len() as u64));
+    while begin.elapsed() < limit && wanted.is_none_or(|wanted| number < wanted) {
         let (name, case) = kinds[number as usize % kinds.len()];
         let mut rng = Rng::of(options.seed, number);
         number += 1;
@@ -169,6 +174,9 @@ pub fn run(options: &Options<'_>) -> Result<bool, String> {
         }
     }
     std::fs::remove_dir_all(&world.scratch).map_err(|e| e.to_string())?;
+    if number == 0 {
+        return Err("no case was run: give --seconds and --cases of 1 or more".to_owned());
+    }
     println!("{:12} {:>8} {:>9} {:>9}", "kind", "cases", "problems", "seconds");
     for (name, row) in &rows {
         let seconds = row.millis / 1000;
@@ -177,7 +185,11 @@ pub fn run(options: &Options<'_>) -> Result<bool, String> {
     for (what, count) in &seen {
         println!("{count:6} × {what}");
     }
-    Ok(seen.is_empty())
+    let is_short = wanted.is_some_and(|wanted| number < wanted);
+    if is_short {
+        println!("{number} cases in {} s, fewer than were asked for", options.seconds);
+    }
+    Ok(seen.is_empty() && !is_short)
 }
 
 /// Builds the program.

@@ -1,6 +1,6 @@
 //! Random numbers of a case, and what is made of them.
 
-/// SplitMix64.
+/// SplitMix64. Not `wp_base::Rng`: xtask builds without the crates that it checks.
 pub struct Rng(u64);
 
 impl Rng {

@@ -8,16 +8,17 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 use wp_base::{SECTOR_BYTES, Sector, Zone, plain, zone_report};
-use wp_lab::recover::{InPlace, Output, Stopped, publish, write};
+use wp_lab::host::output::commit_all;
+use wp_lab::host::{Output, Shape};
+use wp_lab::recover::{InPlace, Stopped, copy, write};
 use wp_vfs::{Inspection, RecoveryPlan};
 
 use crate::images::{Images, recovery_options};
 use crate::output::{Exit, Out};
+use crate::outputs;
 
 /// What to do about a recovery that ended early.
 const AGAIN: &str = "the image can still be recovered: run the same command again";
-/// What to do about a name that is taken.
-const NEW_NAME: &str = "name a new file: nothing is written over";
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -65,18 +66,16 @@ fn recover(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     }
     // Whatever cannot be written ends it before any work.
     let copies =
-        a.to.iter().map(|to| output(Output::new(to), to, out)).collect::<Result<_, _>>()?;
-    if let Some(file) = &a.zones_to {
-        drop(output(Output::new(file), file, out)?);
-    }
+        a.to.iter().map(|to| outputs::new(to, Shape::Image, out)).collect::<Result<_, _>>()?;
+    let zones = outputs::asked(a.zones_to.as_deref(), Shape::Text, out)?;
     let in_place = if a.to.is_empty() { open_in_place(&a.images, out)? } else { Vec::new() };
     let images = Images::open(&a.images, a.zones.as_deref(), out)?;
     let done = in_memory(a, &images, out)?;
     let stop = out.interrupt();
     if a.to.is_empty() {
-        write_in_place(a, in_place, &images, &done.plan, &stop, out)?;
+        write_in_place((in_place, zones), &images, &done.plan, &stop, out)?;
     } else {
-        write_copies(a, copies, &images, &done.plan, &stop, out)?;
+        write_copies(a, (copies, zones), &images, &done.plan, &stop, out)?;
     }
     Ok(answer(if a.to.is_empty() { &a.images } else { &a.to }, &done, out))
 }
@@ -100,16 +99,6 @@ fn in_memory(a: &Args, images: &Images, out: &Out) -> Result<Recovered, ExitCode
     done.map_err(|e| out.fs_error(&images.name(), &e))
 }
 
-fn output(made: io::Result<Output>, path: &Path, out: &Out) -> Result<Output, ExitCode> {
-    made.map_err(|e| match e.kind() {
-        io::ErrorKind::AlreadyExists => {
-            let message = format!("{} exists", path.display());
-            out.fail(Exit::Usage, "exists", &message, NEW_NAME)
-        }
-        _ => out.host_error(path, &e),
-    })
-}
-
 fn open_in_place(paths: &[PathBuf], out: &Out) -> Result<Vec<InPlace>, ExitCode> {
     let open = |path: &PathBuf| {
         InPlace::open(path).map_err(|e| {
@@ -122,41 +111,41 @@ fn open_in_place(paths: &[PathBuf], out: &Out) -> Result<Vec<InPlace>, ExitCode>
 }
 
 fn write_in_place(
-    a: &Args,
-    mut devices: Vec<InPlace>,
+    (mut devices, zones): (Vec<InPlace>, Option<Output>),
     images: &Images,
     plan: &RecoveryPlan,
     stop: &AtomicBool,
     out: &Out,
 ) -> Result<(), ExitCode> {
     let lengths = images.lengths();
-    let failed = |device: usize, e: &io::Error, help: &str| {
+    let failed = |devices: &[InPlace], device: usize, e: &io::Error, help: &str| {
         let name = devices.get(device).map_or(Path::new(""), InPlace::path);
         out.fail(Exit::HostIo, "host-io", &format!("{}: {e}", name.display()), help)
     };
-    InPlace::reserve(&devices, &lengths, plan)
-        .map_err(|(device, e)| failed(device, &e, "nothing was written; free some space first"))?;
+    InPlace::reserve(&devices, &lengths, plan).map_err(|(device, e)| {
+        failed(&devices, device, &e, "nothing was written; free some space first")
+    })?;
     // Before the image: of one that is recovered nobody can tell them any more.
-    let zones = zones_output(a, images, plan, out)?;
-    publish(zones.into_iter().collect()).map_err(|(path, e)| out.host_error(&path, &e))?;
+    let zones_to = zones.as_ref().map(|zones| zones.path().to_owned());
+    if let Some(zones) = zones {
+        outputs::finish(zones, zones_text(images, plan).as_bytes(), out)?;
+    }
     let done = write(&mut devices, &lengths, plan, stop);
-    if let (Err(_), Some(file)) = (&done, &a.zones_to) {
+    // They tell of an image that is not recovered; a pipe or a terminal stays.
+    if let (Err(_), Some(file)) = (&done, &zones_to)
+        && std::fs::symlink_metadata(file).is_ok_and(|m| m.is_file())
+    {
         drop(std::fs::remove_file(file));
     }
-    match done {
-        Ok(()) => Ok(()),
-        Err(Stopped::Failed { device, error }) => {
-            let name = devices.get(device).map_or(Path::new(""), InPlace::path);
-            let message = format!("{}: {error}", name.display());
-            Err(out.fail(Exit::HostIo, "host-io", &message, AGAIN))
-        }
-        Err(Stopped::Interrupted) => Err(interrupted(&images.name(), AGAIN, out)),
-    }
+    done.map_err(|stopped| match stopped {
+        Stopped::Failed { device, error } => failed(&devices, device, &error, AGAIN),
+        Stopped::Interrupted => interrupted(&images.name(), AGAIN, out),
+    })
 }
 
 fn write_copies(
     a: &Args,
-    mut copies: Vec<Output>,
+    (mut copies, zones): (Vec<Output>, Option<Output>),
     images: &Images,
     plan: &RecoveryPlan,
     stop: &AtomicBool,
@@ -166,12 +155,13 @@ fn write_copies(
     let ended = |path: &Path, e: &io::Error| match e.kind() {
         io::ErrorKind::Interrupted => interrupted(&images.name(), "no file was made", out),
         io::ErrorKind::AlreadyExists => {
-            out.fail(Exit::Usage, "exists", &format!("{} exists", path.display()), NEW_NAME)
+            let help = "somebody has made it meanwhile; name a new file";
+            out.fail(Exit::Usage, "exists", &format!("{} exists", path.display()), help)
         }
         _ => out.host_error(path, e),
     };
-    for ((copy, from), bytes) in copies.iter_mut().zip(&a.images).zip(&lengths) {
-        copy.copy_from(from, *bytes, stop).map_err(|e| ended(copy.path(), &e))?;
+    for ((to, from), bytes) in copies.iter().zip(&a.images).zip(&lengths) {
+        copy(from, to, *bytes, stop).map_err(|e| ended(to.path(), &e))?;
     }
     write(&mut copies, &lengths, plan, stop).map_err(|stopped| match stopped {
         Stopped::Failed { device, error } => {
@@ -179,22 +169,20 @@ fn write_copies(
         }
         Stopped::Interrupted => ended(Path::new(""), &io::ErrorKind::Interrupted.into()),
     })?;
-    copies.extend(zones_output(a, images, plan, out)?);
-    publish(copies).map_err(|(path, e)| ended(&path, &e))
+    if let Some(mut zones) = zones {
+        let path = zones.path().to_owned();
+        let text = zones_text(images, plan);
+        io::Write::write_all(&mut zones, text.as_bytes()).map_err(|e| ended(&path, &e))?;
+        copies.push(zones);
+    }
+    commit_all(copies).map_err(|(path, e)| ended(&path, &e))
 }
 
-/// The file of `--zones-to`, not yet under its name: addressed from the last device's start again.
-fn zones_output(
-    a: &Args,
-    images: &Images,
-    plan: &RecoveryPlan,
-    out: &Out,
-) -> Result<Option<Output>, ExitCode> {
-    let Some(file) = &a.zones_to else { return Ok(None) };
+/// The zones of the recovered image, addressed from the last device's start again.
+fn zones_text(images: &Images, plan: &RecoveryPlan) -> String {
     let first = plan.zones.first().map_or(0, |z| z.start.0);
     let bytes = images.lengths().last().copied().unwrap_or(0);
-    let zones = Zone::within(&plan.zones, Sector(first), bytes / SECTOR_BYTES);
-    output(Output::text(file, &zone_report::text(&zones)), file, out).map(Some)
+    zone_report::text(&Zone::within(&plan.zones, Sector(first), bytes / SECTOR_BYTES))
 }
 
 fn interrupted(image: &str, help: &str, out: &Out) -> ExitCode {
@@ -212,7 +200,8 @@ fn answer(targets: &[PathBuf], done: &Recovered, out: &Out) -> ExitCode {
     let exit = match found.findings.len() {
         0 => Exit::Ok,
         n => {
-            write!(text, "; still damaged, {n} findings").expect("a string takes it");
+            let findings = if n == 1 { "finding" } else { "findings" };
+            write!(text, "; still damaged, {n} {findings}").expect("a string takes it");
             Exit::No
         }
     };

@@ -111,15 +111,25 @@ impl Output {
     /// Gives it its final name, synced. Errors: the host's; a file that was made under the name
     /// meanwhile and is not to be replaced. Then nothing is left.
     pub fn commit(self) -> io::Result<()> {
-        let Some(Renamed { temporary, target, old, existing, held }) = self.renamed else {
-            return Ok(());
-        };
-        if let Some(old) = &old {
+        self.sync()?;
+        self.give_name()
+    }
+
+    /// Everything but its name is on stable storage.
+    fn sync(&self) -> io::Result<()> {
+        let Some(Renamed { old, .. }) = &self.renamed else { return Ok(()) };
+        if let Some(old) = old {
             // Only root may give files away; what it cannot keep is the new file's.
             drop(fchown(&self.file, Some(old.uid()), Some(old.gid())));
             self.file.set_permissions(old.permissions())?;
         }
-        self.file.sync_all()?;
+        self.file.sync_all()
+    }
+
+    fn give_name(self) -> io::Result<()> {
+        let Some(Renamed { temporary, target, existing, held, .. }) = self.renamed else {
+            return Ok(());
+        };
         held.release(|| match existing {
             Existing::Replace => std::fs::rename(&temporary, &target),
             Existing::Refuse => rename_new(&temporary, &target),
@@ -138,6 +148,26 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// Gives new files their names: all of them or none. Errors: of which file, and as
+/// [`Output::commit`]; those that replace a file stay.
+pub fn commit_all(outputs: Vec<Output>) -> Result<(), (PathBuf, io::Error)> {
+    for output in &outputs {
+        output.sync().map_err(|e| (output.path.clone(), e))?;
+    }
+    let mut new: Vec<PathBuf> = Vec::new();
+    for output in outputs {
+        let path = output.path.clone();
+        let made = output.renamed.as_ref().filter(|r| r.old.is_none()).map(|r| r.target.clone());
+        if let Err(e) = output.give_name() {
+            // They were made here, a moment ago: nobody else's.
+            new.iter().for_each(|path| drop(std::fs::remove_file(path)));
+            return Err((path, e));
+        }
+        new.extend(made);
+    }
+    Ok(())
 }
 
 /// Writes a whole file. Errors: as [`Output::create`] and [`Output::commit`].

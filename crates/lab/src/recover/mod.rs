@@ -1,5 +1,5 @@
 //! Writing what a recovery makes of image files: into them ([`InPlace`]), or into copies
-//! ([`Output`]).
+//! ([`copy`], [`Output`](crate::host::Output)).
 //!
 //! Picture:    [`RecoveryPlan`] -> stage by stage: its writes to all devices, then a sync of all
 //!             of them.
@@ -8,8 +8,8 @@
 //!             2. an error or an interrupt ends it between two writes: what is there by then
 //!                recovers to the same files.
 
+mod copy;
 mod in_place;
-mod output;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wp_medium::Writes;
 use wp_vfs::RecoveryPlan;
 
+pub use copy::copy;
 pub use in_place::InPlace;
-pub use output::{Output, publish};
 
 /// A device of the image, as it is written.
 pub trait Target {

@@ -81,7 +81,10 @@ fn a_link_of_another_user_in_an_open_directory_is_not_followed() {
     symlink(&file, &link).expect("linked");
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).expect("set");
     if std::os::unix::fs::lchown(&link, Some(65_534), None).is_err() {
-        eprintln!("skipped: only root can give a link to another user");
+        crate::testing::skipped(
+            "links of other users",
+            "only root can give a link to another user",
+        );
         return;
     }
     assert_eq!(refused(&link, Shape::Text), "it is a symbolic link of another user");
@@ -125,4 +128,20 @@ fn what_cannot_be_made_is_known_at_once() {
         try_folder(&file.join("x")).expect_err("a file").to_string().ends_with("not a directory")
     );
     assert!(try_folder(Path::new("/proc/self/x")).is_err());
+}
+
+#[test]
+fn names_are_given_to_all_or_none_and_nothing_is_written_over() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let paths = ["a", "b"].map(|n| dir.path().join(n));
+    let new = |p: &PathBuf| Output::create(p, Shape::Image, Existing::Refuse).expect("free");
+    let all = paths.iter().map(new).collect();
+    std::fs::write(&paths[1], "mine").expect("written meanwhile");
+    let (which, e) = commit_all(all).expect_err("b is taken");
+    assert_eq!((&which, e.kind()), (&paths[1], io::ErrorKind::AlreadyExists));
+    assert_eq!(std::fs::read(&paths[1]).expect("there"), b"mine");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 1);
+    std::fs::remove_file(&paths[1]).expect("gone");
+    commit_all(paths.iter().map(new).collect()).expect("both are free");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 2);
 }

@@ -1,0 +1,137 @@
+//! Copies of image files: holes and zeroes take no space.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{SeekFrom, ioctl_ficlone, seek};
+use rustix::io::Errno;
+
+use super::Target;
+use crate::host::Output;
+
+/// Bytes copied at a time.
+const CHUNK: usize = 1 << 20;
+/// Bytes of zeroes that become a hole.
+const HOLE: usize = 4096;
+
+/// Copies an image of `bytes` bytes and its mode into an empty output.
+///
+/// Errors: the host's; `Interrupted` when `stop` is set.
+pub fn copy(from: &Path, to: &Output, bytes: u64, stop: &AtomicBool) -> io::Result<()> {
+    let (source, to) = (File::open(from)?, to.file());
+    let metadata = source.metadata()?;
+    if metadata.is_file() {
+        to.set_permissions(metadata.permissions())?;
+        if ioctl_ficlone(to, &source).is_ok() {
+            return Ok(());
+        }
+    }
+    to.set_len(bytes)?;
+    let mut at = 0;
+    while let Some((first, end)) = data(&source, at, bytes)? {
+        copy_range(&source, to, first..end, stop)?;
+        at = end;
+    }
+    Ok(())
+}
+
+impl Target for Output {
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file().write_all_at(bytes, at)
+    }
+
+    /// Nobody sees it before it is whole, and it is synced before it gets its name.
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The next run of data at or behind `at`; all of it where the host does not tell holes.
+fn data(file: &File, at: u64, bytes: u64) -> io::Result<Option<(u64, u64)>> {
+    if at >= bytes {
+        return Ok(None);
+    }
+    let first = match seek(file, SeekFrom::Data(at)) {
+        Ok(first) => first,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, bytes))),
+        Err(e) => return Err(e.into()),
+    };
+    let end = seek(file, SeekFrom::Hole(first)).unwrap_or(bytes).min(bytes);
+    Ok((first < end).then_some((first, end)))
+}
+
+fn copy_range(
+    from: &File,
+    to: &File,
+    range: std::ops::Range<u64>,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let mut buf = vec![0; CHUNK];
+    let mut at = range.start;
+    while at < range.end {
+        if stop.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let n = (range.end - at).min(CHUNK as u64) as usize;
+        from.read_exact_at(&mut buf[..n], at)?;
+        for (i, piece) in buf[..n].chunks(HOLE).enumerate() {
+            if piece.iter().any(|b| *b != 0) {
+                to.write_all_at(piece, at + (i * HOLE) as u64)?;
+            }
+        }
+        at += n as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+    use crate::host::{Existing, Shape};
+
+    fn output(path: &Path) -> Output {
+        Output::create(path, Shape::Image, Existing::Refuse).expect("the name is free")
+    }
+
+    #[test]
+    fn a_copy_keeps_holes_length_and_mode() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        let file = File::create(&a).expect("made");
+        file.set_len(2 << 30).expect("sparse");
+        file.write_all_at(b"start", 0).expect("written");
+        file.write_all_at(b"middle", (1 << 30) + 77).expect("written");
+        file.set_permissions(Permissions::from_mode(0o640)).expect("set");
+        let out = output(&b);
+        copy(&a, &out, 2 << 30, &AtomicBool::new(false)).expect("copied");
+        out.commit().expect("named");
+        let m = std::fs::metadata(&b).expect("there");
+        assert_eq!((m.len(), m.mode() & 0o777), (2 << 30, 0o640));
+        assert!(m.blocks() * 512 <= 64 << 10, "{} KiB", m.blocks() / 2);
+        let mut got = [0; 6];
+        File::open(&b).expect("there").read_exact_at(&mut got, (1 << 30) + 77).expect("read");
+        assert_eq!(&got, b"middle");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 2);
+    }
+
+    #[test]
+    fn an_interrupted_copy_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let a = dir.path().join("a");
+        std::fs::write(&a, [1; 8192]).expect("written");
+        let out = output(&dir.path().join("b"));
+        // Where the host clones there is nothing to interrupt.
+        if let Err(e) = copy(&a, &out, 8192, &AtomicBool::new(true)) {
+            assert_eq!(e.kind(), io::ErrorKind::Interrupted);
+        }
+        drop(out);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 1);
+    }
+}
