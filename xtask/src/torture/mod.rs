@@ -1,8 +1,8 @@
 //! `cargo xtask torture`: hostile inputs for the program, so many or within a time, from a seed.
 //!
-//! Picture:    kinds ([`KINDS`]) in turn -> a case each ([`judge::Case`]: a command and its files) ->
-//!             [`judge::run`] -> a table of cases and problems by kind; each problem with its input
-//!             in `target/torture`.
+//! Picture:    kinds ([`KINDS`]) in turn -> a case each ([`judge::Case`]: a command and its files)
+//!             -> [`judge::run`] -> a table of cases and problems by kind; each problem with its
+//!             input in `target/torture`.
 //! Invariants: 1. the same seed makes the same cases in the same order, as far as time lets it;
 //!             2. only processes that a case began are ended, by their number.
 
