@@ -3,7 +3,9 @@
 use wp_base::FsError;
 use wp_ext4::check::{CheckOptions, check};
 use wp_ext4::fs::DataMode;
-use wp_ext4::image::{BlockClasses, Image, InspectOptions, inspect, list, recover, survey};
+use wp_ext4::image::{
+    BlockClasses, Image, InspectOptions, inspect, list, recover, recover_staged, survey,
+};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::{MediumView, Overlay, Slice, View};
 use wp_vfs::{FileType, OpenFlags, Reserve, Vfs, XattrSet};
@@ -84,14 +86,16 @@ pub fn recovery(input: &[u8]) {
     with_image(input, |_, over, patched| {
         let view = Counted::new(over, patched.bytes, reads(over));
         let policy = POLICIES[usize::from(patched.how & 3)]();
-        recovered_once(&view, &policy);
+        let is_staged = patched.how & 8 != 0 && policy != RecoverPolicy::e2fsck();
+        recovered_once(&view, &policy, is_staged);
     });
 }
 
-/// Recovers, and holds what comes out to being recovered.
-pub fn recovered_once(view: &Counted<'_>, policy: &RecoverPolicy) {
+/// Recovers, through the log if `is_staged`, and holds what comes out to being recovered.
+pub fn recovered_once(view: &Counted<'_>, policy: &RecoverPolicy, is_staged: bool) {
     let first = Overlay::new(view);
-    let Ok(done) = recover(&first, policy, NOW) else { return };
+    let recover_first = if is_staged { recover_staged } else { recover };
+    let Ok(done) = recover_first(&first, policy, NOW) else { return };
     let again = Overlay::new(&first);
     view.allow(64 * (view.len_bytes() / 1024) + 100_000);
     // What was replayed may be anything, of which a first recovery needs less than a second. An

@@ -438,5 +438,5 @@ pub fn fast_commit(input: &[u8]) {
     }
     let reads = 64 * (over.len_bytes() / 1024) + 100_000;
     let view = Counted::new(&over, over.len_bytes(), reads);
-    recovered_once(&view, &RecoverPolicy::linux(6, 18));
+    recovered_once(&view, &RecoverPolicy::linux(6, 18), true);
 }

@@ -438,7 +438,7 @@ fn policy(o: &Options) -> FsResult<RecoverPolicy> {
 
 fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
     let overlay = Overlay::new(view);
-    image::recover(&overlay, &policy(o)?, NOW)?;
+    image::recover_staged(&overlay, &policy(o)?, NOW)?;
     Ok(RecoveryPlan::of(&overlay))
 }
 

@@ -18,10 +18,8 @@ use wp_base::{FsError, FsResult, Time};
 use wp_cache::BufFlag;
 use wp_medium::{Content, Page, Slice};
 use wp_rt::CpuOp;
-use zerocopy::byteorder::big_endian::{U32, U64};
-use zerocopy::{FromBytes, IntoBytes};
 
-use crate::disk::{self, CommitBlock};
+use crate::disk;
 use crate::heads::{Kind, On, home_of};
 use crate::journal::Journal;
 use crate::log_io::{LogBlock, LogWrites};
@@ -293,11 +291,10 @@ impl Journal {
                 self.rt.cpu(CpuOp::JournalBlock, 1).await;
                 let (mut tag, block) = self.freeze(c.tid, key);
                 if batch.is_empty() {
-                    at = self.put_first_tag(descriptor, at, &tag);
+                    at = format.put_first_tag(descriptor, at, &tag, &self.sb.get().uuid);
                 } else {
                     tag.flags |= disk::TAG_SAME_UUID;
-                    format.put_tag(descriptor, at, &tag);
-                    at += format.tag_bytes();
+                    at = format.put_tag(descriptor, at, &tag);
                 }
                 batch.push(block);
                 let room =
@@ -317,15 +314,6 @@ impl Journal {
             let is_last = self.next_metadata(c.tid).is_none();
             self.submit_batch(c, place, descriptor, batch, is_last);
         }
-    }
-
-    /// The first tag of a descriptor is followed by the journal's UUID.
-    fn put_first_tag(&self, descriptor: &mut [u8], at: usize, tag: &disk::ParsedTag) -> usize {
-        let format = self.format.get();
-        format.put_tag(descriptor, at, tag);
-        let at = at + format.tag_bytes();
-        descriptor[at..at + disk::UUID_BYTES].copy_from_slice(&self.sb.get().uuid);
-        at + disk::UUID_BYTES
     }
 
     /// Submits a descriptor and its blocks, in this order; `is_last`: the transaction's last ones.
@@ -395,9 +383,7 @@ impl Journal {
             if !versions {
                 h.frozen.get_or_insert_with(|| data.clone());
             }
-            let mut bytes = data.to_vec();
-            bytes[..4].fill(0);
-            data = Slice::from_bytes(&bytes);
+            data = disk::escaped(&data.to_vec()).map_or(data, |bytes| Slice::from_bytes(&bytes));
             flags = disk::TAG_ESCAPE;
             st.counters.escaped += 1;
         }
@@ -485,18 +471,9 @@ impl Journal {
         let mut page = Page::zeroed();
         let bytes = &mut page.make_mut()[..self.bs.bytes() as usize];
         disk::put_header(bytes, disk::COMMIT, c.tid);
-        let (mut record, rest) =
-            CommitBlock::read_from_prefix(bytes).expect("a block holds a record");
-        debug_assert!(rest.iter().all(|b| *b == 0));
         let now = self.rt.now();
-        record.commit_sec = U64::new(self.opts.epoch_secs + now.secs());
-        record.commit_nsec = U32::new(now.subsec_nanos());
-        if format.csum_v1() {
-            record.checksum_type = disk::CHECKSUM_TYPE_CRC32;
-            record.checksum_size = disk::CHECKSUM_SIZE_CRC32;
-            record.checksum[0] = U32::new(c.crc);
-        }
-        bytes[..size_of::<CommitBlock>()].copy_from_slice(record.as_bytes());
+        let time = (self.opts.epoch_secs + now.secs(), now.subsec_nanos());
+        format.put_record(bytes, time, c.crc);
         if site::RECORD_CHECKSUM.on() {
             format.set_commit(bytes);
         }

@@ -357,8 +357,9 @@ impl Format {
             checksum: u32::from(t.checksum.get()),
         })
     }
-    /// Writes a tag at byte `at` of a descriptor block that has room for it.
-    pub fn put_tag(&self, block: &mut [u8], at: usize, tag: &ParsedTag) {
+    /// Writes a tag at byte `at` of a descriptor block that has room for it, and says where the next
+    /// one begins.
+    pub fn put_tag(&self, block: &mut [u8], at: usize, tag: &ParsedTag) -> usize {
         let high = if self.has(INCOMPAT_64BIT) { (tag.block >> 32) as u32 } else { 0 };
         let out = &mut block[at..at + self.tag_bytes()];
         if self.has(INCOMPAT_CSUM_V3) {
@@ -369,7 +370,7 @@ impl Format {
                 checksum: U32::new(tag.checksum),
             };
             out.copy_from_slice(t.as_bytes());
-            return;
+            return at + self.tag_bytes();
         }
         let checksum = if self.has(INCOMPAT_CSUM_V2) { tag.checksum as u16 } else { 0 };
         let t = Tag {
@@ -380,6 +381,32 @@ impl Format {
         };
         let n = out.len().min(size_of::<Tag>());
         out[..n].copy_from_slice(&t.as_bytes()[..n]);
+        at + self.tag_bytes()
+    }
+    /// [`Format::put_tag`] of a descriptor's first tag, which the journal's UUID follows.
+    pub fn put_first_tag(
+        &self,
+        block: &mut [u8],
+        at: usize,
+        tag: &ParsedTag,
+        uuid: &[u8; UUID_BYTES],
+    ) -> usize {
+        let at = self.put_tag(block, at, tag);
+        block[at..at + UUID_BYTES].copy_from_slice(uuid);
+        at + UUID_BYTES
+    }
+    /// Writes a commit record behind its header; its own checksum is [`Format::set_commit`]'s.
+    ///
+    /// Units:  `time`: seconds since 1970, nanoseconds; `crc`: of the transaction's blocks, for v1.
+    pub fn put_record(&self, block: &mut [u8], (secs, nanos): (u64, u32), crc: u32) {
+        let Ok((record, _)) = CommitBlock::mut_from_prefix(block) else { return };
+        record.commit_sec = U64::new(secs);
+        record.commit_nsec = U32::new(nanos);
+        if self.csum_v1() {
+            record.checksum_type = CHECKSUM_TYPE_CRC32;
+            record.checksum_size = CHECKSUM_SIZE_CRC32;
+            record.checksum[0] = U32::new(crc);
+        }
     }
     /// Does the tag's checksum fit the logged block? Always, without v2 or v3.
     pub fn tag_is_right(&self, tag: &ParsedTag, tid: u32, data: &[u8]) -> bool {
@@ -423,6 +450,13 @@ pub fn control_block(block_bytes: usize, blocktype: u32, tid: u32) -> Vec<u8> {
     let mut block = vec![0; block_bytes];
     put_header(&mut block, blocktype, tid);
     block
+}
+
+/// A block that looks like a control block as the log holds it: without the magic number, and with
+/// [`TAG_ESCAPE`] in its tag. `None`: it looks like none, and is logged as it is.
+pub fn escaped(block: &[u8]) -> Option<Vec<u8>> {
+    let rest = block.strip_prefix(&MAGIC.to_be_bytes())?;
+    Some([&[0; 4], rest].concat())
 }
 
 /// The header of a control block.

@@ -34,7 +34,9 @@ pub use dirs::{DirName, Listing};
 pub use fast_commit::FastCommits;
 pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
 pub use map::{FileMap, Run};
-pub use recovery::{AtMount, Recovery, Stage, log_map, recover, recover_at_mount, replay_journal};
+pub use recovery::{
+    AtMount, Recovery, Stage, log_map, recover, recover_at_mount, recover_staged, replay_journal,
+};
 pub use survey::survey;
 pub use xattrs::Xattr;
 

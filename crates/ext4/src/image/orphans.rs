@@ -2,20 +2,20 @@
 //!
 //! Picture:    the chain from `s_last_orphan` through the inodes' `i_dtime`, then the slots of the
 //!             orphan file; each inode is deleted, or cut to its size if it has a name.
-//! Invariants: changes of them are one transaction of the journal, as a kernel's are of several.
+//! Invariants: [`finish_staged`]: what changes of an orphan is of one transaction of the journal.
 //! Source:     `ext4_orphan_cleanup`, `ext4_orphan_get`, `ext4_process_orphan`; Linux
 //!             Documentation/filesystems/ext4/orphan.rst.
 
 use std::collections::BTreeSet;
 
-use wp_base::{FsError, FsResult};
-use wp_jbd2::RecoverPolicy;
-use wp_jbd2::recover::commit_blocks;
+use wp_base::{BlockSize, FsError, FsResult};
+use wp_jbd2::recover::{Addition, empty, read_super, wipe};
+use wp_jbd2::{LogMap, RecoverPolicy};
 use wp_medium::{Overlay, View};
 use zerocopy::IntoBytes;
 
 use crate::disk::orphan::{self, OrphanTail};
-use crate::disk::{Checksums, GroupDesc, SuperBlock, compat, incompat, ro_compat};
+use crate::disk::{Checksums, SuperBlock, compat, incompat, ro_compat};
 
 use super::editor::Editor;
 use super::{Image, InodeRecord, Recovery, log_map};
@@ -23,65 +23,105 @@ use super::{Image, InodeRecord, Recovery, log_map};
 /// A block's place and its bytes.
 type Block = (u64, Vec<u8>);
 
-/// How orphans are finished after the replay.
-pub(super) struct After<'a> {
-    pub(super) policy: &'a RecoverPolicy,
-    pub(super) now: u32,
-    /// See [`clean_up`].
-    pub(super) is_lenient: bool,
+/// Finishes all orphans, in place.
+///
+/// Errors: `Corrupt` for an orphan that cannot be one, unless `lenient`: then it is noted, the file
+///         system is marked as having errors, and what follows is left, as a kernel does. Always
+///         for an orphan file that is none: no kernel mounts that.
+pub(super) fn finish(
+    editor: &mut Editor<'_>,
+    recovery: &mut Recovery,
+    now: u32,
+    lenient: bool,
+) -> FsResult<()> {
+    let mut pass = Pass { recovery, now, lenient, seen: BTreeSet::new(), left: usize::MAX };
+    pass.run(editor).map(drop)
 }
 
-impl After<'_> {
-    /// Finishes all orphans of `image`, which lies below `dev`, so that a cut at any write leaves
-    /// all of them to do, or none. The super block says "to be recovered" before and behind it.
-    ///
-    /// Errors: those of [`clean_up`]; `NoSpace` where the log is too short for what changes.
-    pub(super) fn orphans<'a>(
-        &self,
-        dev: &'a Overlay<'a>,
-        image: Image<'a>,
-        recovery: &mut Recovery,
-    ) -> FsResult<Image<'a>> {
+/// Finishes all orphans of `image`, which lies below `dev`, in transactions of the log: after a
+/// power failure at any write each of them is finished or still to do. The super block says "to be
+/// recovered" before and behind it.
+///
+/// Errors: those of [`finish`]; `Unsupported` for an orphan of which the log cannot hold what
+///         changes, and without a log: no kernel lists orphans then.
+pub(super) fn finish_staged<'a>(
+    dev: &'a Overlay<'a>,
+    mut image: Image<'a>,
+    policy: &RecoverPolicy,
+    now: u32,
+    recovery: &mut Recovery,
+) -> FsResult<Image<'a>> {
+    if !image.super_block().has_internal_journal() {
+        let what = "ext4 with orphans and no journal of its own".to_owned();
+        return Err(FsError::Unsupported(what));
+    }
+    let (log, bs) = (log_map(&image)?, image.geometry().block_size);
+    if !image.super_block().has_incompat(incompat::RECOVER) {
+        wipe(dev, &log, bs, policy)?;
+        // Or nobody would look into the log.
+        let mut sb = *image.super_block();
+        sb.feature_incompat = (sb.feature_incompat.get() | incompat::RECOVER).into();
+        write_super(dev, &image, sb)?;
+        dev.barrier();
+        image = image.again()?;
+    }
+    let (mut seen, mut at_once) = (BTreeSet::new(), usize::MAX);
+    loop {
         let aside = Overlay::new(dev);
         let mut editor = Editor::over(image.over(&aside), &aside);
-        clean_up(&mut editor, recovery, self.now, self.is_lenient)?;
-        let sb = editor.super_block();
-        sb.feature_ro_compat = (sb.feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT).into();
-        let has_journal = sb.has_internal_journal();
-        if has_journal {
-            sb.feature_incompat = (sb.feature_incompat.get() | incompat::RECOVER).into();
-        }
+        let mut done = recovery.clone();
+        let mut pass =
+            Pass { recovery: &mut done, now, lenient: false, seen: seen.clone(), left: at_once };
+        let is_whole = pass.run(&mut editor)?;
+        let seen_now = pass.seen;
         editor.finish()?;
-        let blocks = changed(&image, &aside, dev)?;
-        if !has_journal {
-            return unjournaled(dev, image, blocks);
+        match commit(dev, &log, bs, policy, &changed(&aside, dev, bs)?, now) {
+            Ok(()) => (*recovery, seen) = (done, seen_now),
+            Err(FsError::NoSpace) => {
+                at_once = (seen_now.len() - seen.len()) / 2;
+                if at_once == 0 {
+                    let what = "ext4 with an orphan that changes more than the journal holds";
+                    return Err(FsError::Unsupported(what.to_owned()));
+                }
+                continue;
+            }
+            Err(e) => return Err(e),
         }
-        if !image.super_block().has_incompat(incompat::RECOVER) {
-            // Or nobody would look into the log.
-            let mut sb = *image.super_block();
-            sb.feature_incompat = (sb.feature_incompat.get() | incompat::RECOVER).into();
-            write_super(dev, &image, sb)?;
-            dev.barrier();
+        image = image.again()?;
+        if is_whole {
+            return Ok(image);
         }
-        let (log, bs) = (log_map(&image)?, image.geometry().block_size);
-        commit_blocks(dev, &log, bs, self.policy, &blocks, self.now.into())?;
-        image.again()
     }
 }
 
-/// Blocks of the file system that `aside` has otherwise than `dev`.
+/// One transaction in an empty log. Errors: `NoSpace` where the log is too short for it.
+fn commit(
+    dev: &Overlay<'_>,
+    log: &LogMap,
+    bs: BlockSize,
+    policy: &RecoverPolicy,
+    blocks: &[Block],
+    now: u32,
+) -> FsResult<()> {
+    let sb = read_super(dev, log, bs)?;
+    let added = Addition { at: sb.first.get(), tid: sb.sequence.get(), secs: now.into(), blocks };
+    let head = added.commit(dev, log, bs)?;
+    empty(dev, log, bs, &added, policy.record_head.then_some(head))
+}
+
+/// Blocks that `aside` has otherwise than `dev`, which lies below it.
 pub(super) fn changed(
-    image: &Image<'_>,
     aside: &Overlay<'_>,
     dev: &Overlay<'_>,
+    bs: BlockSize,
 ) -> FsResult<Vec<Block>> {
-    let bs = u64::from(image.geometry().block_size.bytes());
+    let bs = u64::from(bs.bytes());
     let mut places = BTreeSet::new();
     aside.each_page(|page, _| {
         places.extend(page * 4096 / bs..=(page * 4096 + 4095) / bs);
     });
     let mut blocks = Vec::new();
-    for block in places.into_iter().filter(|b| *b < image.geometry().blocks_count) {
+    for block in places.into_iter().filter(|b| (b + 1) * bs <= dev.len_bytes()) {
         let (mut now, mut before) = (vec![0; bs as usize], vec![0; bs as usize]);
         aside.read_at(block * bs, &mut now)?;
         dev.read_at(block * bs, &mut before)?;
@@ -90,36 +130,6 @@ pub(super) fn changed(
         }
     }
     Ok(blocks)
-}
-
-/// Without a journal: the list is forgotten, then what it named is changed, then what that used is
-/// free. A cut in between leaks space; nothing is used twice.
-fn unjournaled<'a>(
-    dev: &'a Overlay<'a>,
-    image: Image<'a>,
-    blocks: Vec<Block>,
-) -> FsResult<Image<'a>> {
-    let mut sb = *image.super_block();
-    sb.last_orphan = 0.into();
-    write_super(dev, &image, sb)?;
-    dev.barrier();
-    let g = image.geometry();
-    let counts: BTreeSet<u64> = (0..)
-        .zip(image.groups())
-        .flat_map(|(n, d): (u32, &GroupDesc)| {
-            [d.block_bitmap(), d.inode_bitmap(), g.desc_place(n).0]
-        })
-        .chain([SuperBlock::AT / u64::from(g.block_size.bytes())])
-        .collect();
-    let (counts, files): (Vec<Block>, Vec<Block>) =
-        blocks.into_iter().partition(|(block, _)| counts.contains(block));
-    for stage in [files, counts] {
-        for (block, bytes) in stage {
-            dev.write_at(image.byte_of(block), &bytes)?;
-        }
-        dev.barrier();
-    }
-    image.again()
 }
 
 fn write_super(dev: &Overlay<'_>, image: &Image<'_>, mut sb: SuperBlock) -> FsResult<()> {
@@ -137,91 +147,98 @@ pub(super) fn are_listed(sb: &SuperBlock) -> bool {
     sb.last_orphan.get() != 0 || has_file
 }
 
-/// Finishes all orphans.
-///
-/// Errors: `Corrupt` for an orphan that cannot be one, unless `lenient`: then it is noted, the file
-///         system is marked as having errors, and what follows is left, as a kernel does. Always
-///         for an orphan file that is none: no kernel mounts that.
-fn clean_up(
-    editor: &mut Editor<'_>,
-    recovery: &mut Recovery,
-    now: u32,
-    lenient: bool,
-) -> FsResult<()> {
-    let sb = *editor.super_block();
-    let file = if sb.has_compat(compat::ORPHAN_FILE) { sb.orphan_file_inum.get() } else { 0 };
-    let file = if sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) { file } else { 0 };
-    let blocks = if file != 0 { orphan_file(editor, file)? } else { Vec::new() };
-    if sb.state.get() & SuperBlock::STATE_ERROR != 0 {
-        // A kernel trusts no chain of a file system with errors: it forgets it.
-        editor.super_block().last_orphan = 0.into();
-        return Ok(());
-    }
-    let mut pass = Pass { editor, recovery, now, seen: BTreeSet::new() };
-    if let Err(e) = pass.chain(sb.last_orphan.get()) {
-        pass.note(e, lenient)?;
-    }
-    pass.editor.super_block().last_orphan = 0.into();
-    for (block, seed) in blocks {
-        pass.slots(block, seed, lenient)?;
-    }
-    Ok(())
-}
-
 /// One pass over the orphans.
-struct Pass<'e, 'a> {
-    editor: &'e mut Editor<'a>,
-    recovery: &'e mut Recovery,
+struct Pass<'r> {
+    recovery: &'r mut Recovery,
     now: u32,
+    /// See [`finish`].
+    lenient: bool,
     seen: BTreeSet<u32>,
+    /// Orphans that this pass may yet finish.
+    left: usize,
 }
 
-impl Pass<'_, '_> {
+impl Pass<'_> {
+    /// Finishes so many orphans; those left stay in their lists. Were that all?
+    fn run(&mut self, editor: &mut Editor<'_>) -> FsResult<bool> {
+        let sb = *editor.super_block();
+        let file = if sb.has_compat(compat::ORPHAN_FILE) { sb.orphan_file_inum.get() } else { 0 };
+        let file = if sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) { file } else { 0 };
+        let blocks = if file != 0 { orphan_file(editor, file)? } else { Vec::new() };
+        let mut is_whole = true;
+        if sb.state.get() & SuperBlock::STATE_ERROR != 0 {
+            // A kernel trusts no chain of a file system with errors: it forgets it.
+            editor.super_block().last_orphan = 0.into();
+        } else {
+            let next = match self.chain(editor, sb.last_orphan.get()) {
+                Ok(next) => next,
+                Err(e) => {
+                    self.note(editor, e)?;
+                    0
+                }
+            };
+            editor.super_block().last_orphan = next.into();
+            is_whole = next == 0;
+            for (block, seed) in blocks {
+                is_whole &= self.slots(editor, block, seed)?;
+            }
+        }
+        if is_whole {
+            let sb = editor.super_block();
+            sb.feature_ro_compat = (sb.feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT).into();
+        }
+        Ok(is_whole)
+    }
+
     /// Marks the file system as having errors, or hands the error on.
-    fn note(&mut self, error: FsError, lenient: bool) -> FsResult<()> {
-        if !lenient || matches!(error, FsError::Unsupported(_)) {
+    fn note(&mut self, editor: &mut Editor<'_>, error: FsError) -> FsResult<()> {
+        if !self.lenient || matches!(error, FsError::Unsupported(_)) {
             return Err(error);
         }
-        self.editor.mark_errors();
+        editor.mark_errors();
         self.recovery.reported.push(error);
         Ok(())
     }
 
-    /// The chain through `i_dtime`.
-    fn chain(&mut self, mut next: u32) -> FsResult<()> {
-        while next != 0 {
-            let mut record = orphan(self.editor, next, &mut self.seen)?;
+    /// The chain through `i_dtime`, from inode `next` on; the first one that is left, or 0.
+    fn chain(&mut self, editor: &mut Editor<'_>, mut next: u32) -> FsResult<u32> {
+        while next != 0 && self.left > 0 {
+            let mut record = orphan(editor, next, &mut self.seen)?;
+            self.left -= 1;
             next = record.inode.dtime.get();
             record.inode.dtime = 0.into();
-            finish_orphan(self.editor, record, self.recovery, self.now)?;
+            finish_orphan(editor, record, self.recovery, self.now)?;
         }
-        Ok(())
+        Ok(next)
     }
 
-    /// One block of the orphan file. A slot that names no orphan stays in use.
-    fn slots(&mut self, block: u64, seed: u32, lenient: bool) -> FsResult<()> {
-        let mut bytes = self.editor.image().read_block(block, "ext4 orphan file")?;
+    /// One block of the orphan file. A slot that names no orphan stays in use. Was that all of it?
+    fn slots(&mut self, editor: &mut Editor<'_>, block: u64, seed: u32) -> FsResult<bool> {
+        let mut bytes = editor.image().read_block(block, "ext4 orphan file")?;
         let held: Vec<(usize, u32)> = orphan::slots(&bytes)
             .iter()
             .enumerate()
             .filter(|(_, n)| n.get() != 0)
             .map(|(slot, n)| (slot, n.get()))
             .collect();
-        if held.is_empty() {
-            return Ok(());
+        let now = held.len().min(self.left);
+        if now == 0 {
+            return Ok(held.is_empty());
         }
-        for (slot, number) in held {
-            let done = orphan(self.editor, number, &mut self.seen)
-                .and_then(|r| finish_orphan(self.editor, r, self.recovery, self.now));
+        self.left -= now;
+        for (slot, number) in &held[..now] {
+            let done = orphan(editor, *number, &mut self.seen)
+                .and_then(|r| finish_orphan(editor, r, self.recovery, self.now));
             match done {
-                Ok(()) => orphan::set_slot(&mut bytes, slot, 0),
-                Err(e) => self.note(e, lenient)?,
+                Ok(()) => orphan::set_slot(&mut bytes, *slot, 0),
+                Err(e) => self.note(editor, e)?,
             }
         }
-        let sums = *self.editor.image().checksums();
+        let sums = *editor.image().checksums();
         let checksum = if sums.metadata() { sums.orphan_block(seed, block, &bytes) } else { 0 };
         OrphanTail { magic: OrphanTail::MAGIC.into(), checksum: checksum.into() }.store(&mut bytes);
-        self.editor.write_block(block, &bytes)
+        editor.write_block(block, &bytes)?;
+        Ok(now == held.len())
     }
 }
 

@@ -6,16 +6,16 @@
 //! Invariants: 1. pure and synchronous: no clock, no runtime, nothing but the overlay changes.
 //!             2. reads what it needs and no more: super block, descriptors, journal inode, log
 //!                blocks from `s_start` on, and what fast commits and orphans name.
-//!             3. written stage by stage ([`Overlay::stages`]), any cut of it recovers again to
-//!                the same: the log is emptied when its blocks are home, orphans are a transaction
-//!                of it, and the flag in the super block goes last.
+//!             3. of [`recover_staged`], written stage by stage ([`Overlay::stages`]): after a
+//!                power failure at any write a second recovery comes to the same. The log is
+//!                emptied when its blocks are home, fast commits and orphans are transactions of
+//!                it, and the flag in the super block goes last. Of the others as of Linux: fast
+//!                commits go home in any order.
 //! Source:     `ext4_fill_super`, `ext4_load_journal`, `ext4_orphan_cleanup`, Linux
 //!             Documentation/filesystems/ext4/orphan.rst.
 
 use wp_base::{FsError, FsResult};
-use wp_jbd2::recover::{
-    append_blocks, clear_errno, end_recovery, read_super, replay_log, verify_super,
-};
+use wp_jbd2::recover::{Addition, clear_errno, end_recovery, read_super, replay_log, verify_super};
 use wp_jbd2::{LogMap, RecoverPolicy, RecoveryReport};
 use wp_medium::Overlay;
 
@@ -24,7 +24,7 @@ use crate::disk::{SuperBlock, incompat, ino};
 use super::Image;
 use super::editor::Editor;
 use super::fast_commit::{self, FastCommits};
-use super::orphans::{self, After, changed};
+use super::orphans::{self, changed};
 
 /// What recovery found and did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -87,11 +87,13 @@ impl AtMount {
     }
 }
 
-/// How strictly to go about what a kernel only reports.
+/// How strictly to go about what a kernel only reports, and how what is behind the log goes home.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     /// The first thing that is wrong is the answer.
     Strict,
+    /// So it is, and all of it goes through the log.
+    Staged,
     /// As a mount: what only is reported is reported.
     Mount,
 }
@@ -104,8 +106,27 @@ enum Manner {
 ///         journal; `Corrupt` for a fast commit that no kernel replays, and for an orphan that
 ///         cannot be one.
 pub fn recover(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
+    recovered(dev, policy, now, Manner::Strict)
+}
+
+/// [`recover`] for a device: after a power failure at any write a second recovery comes to the same.
+///
+/// Shape:  `policy`: a kernel's, which marks the log empty.
+/// Errors: [`recover`]'s; `Unsupported` for orphans and fast commits that the log has no room for,
+///         and for orphans without a log.
+/// Crash:  stages of `dev`; see the module's invariants.
+pub fn recover_staged(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
+    recovered(dev, policy, now, Manner::Staged)
+}
+
+fn recovered(
+    dev: &Overlay<'_>,
+    policy: &RecoverPolicy,
+    now: u32,
+    manner: Manner,
+) -> FsResult<Recovery> {
     let mut recovery = Recovery::default();
-    match run(dev, policy, now, Manner::Strict, &mut recovery) {
+    match run(dev, policy, now, manner, &mut recovery) {
         Ok(_) => Ok(recovery),
         Err((_, e)) => Err(e),
     }
@@ -148,7 +169,7 @@ fn run<'a>(
     recovery: &mut Recovery,
 ) -> Result<Image<'a>, (Stage, FsError)> {
     let image = Image::open(dev).map_err(|e| (Stage::Open, e))?;
-    let is_as_read = replay_image(dev, &image, policy, now, recovery)?;
+    let is_as_read = replay_image(dev, &image, policy, now, manner, recovery)?;
     let after = |e| (Stage::Recovered, e);
     // Without a replay nothing has changed: what was read is good.
     let mut image = if is_as_read { image } else { image.again().map_err(after)? };
@@ -160,11 +181,13 @@ fn run<'a>(
         check_root(&image).map_err(after)?;
     }
     let had_orphans = orphans::are_listed(image.super_block());
-    if had_orphans {
-        let how = After { policy, now, is_lenient: manner == Manner::Mount };
-        image = how.orphans(dev, image, recovery).map_err(after)?;
+    if had_orphans && manner == Manner::Staged {
+        image = orphans::finish_staged(dev, image, policy, now, recovery).map_err(after)?;
     }
     let mut editor = Editor::over(image, dev);
+    if had_orphans && manner != Manner::Staged {
+        orphans::finish(&mut editor, recovery, now, manner == Manner::Mount).map_err(after)?;
+    }
     if was_dirty || had_orphans {
         let sb = editor.super_block();
         sb.feature_incompat = (sb.feature_incompat.get() & !incompat::RECOVER).into();
@@ -193,7 +216,8 @@ fn take_error<'a>(dev: &'a Overlay<'a>, image: Image<'a>) -> FsResult<Image<'a>>
 pub fn replay_journal(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<Recovery> {
     let mut recovery = Recovery::default();
     let image = Image::open(dev)?;
-    replay_image(dev, &image, policy, now, &mut recovery).map_err(|(_, e)| e)?;
+    let manner = Manner::Mount;
+    replay_image(dev, &image, policy, now, manner, &mut recovery).map_err(|(_, e)| e)?;
     Ok(recovery)
 }
 
@@ -203,6 +227,7 @@ fn replay_image(
     image: &Image<'_>,
     policy: &RecoverPolicy,
     now: u32,
+    manner: Manner,
     recovery: &mut Recovery,
 ) -> Result<bool, (Stage, FsError)> {
     let open = |e| (Stage::Open, e);
@@ -221,7 +246,8 @@ fn replay_image(
     let report = replay_log(dev, &log, bs, policy, &has_room).map_err(in_log)?;
     let is_clean = report.scan_end == wp_jbd2::ScanEnd::Clean;
     dev.barrier();
-    recovery.fast_commits = fast_commits(dev, image, &log, &report, now).map_err(in_log)?;
+    let replay = if manner == Manner::Staged { staged_fast_commits } else { fast_commit::replay };
+    recovery.fast_commits = replay(dev, image, &log, &report, now).map_err(in_log)?;
     dev.barrier();
     recovery.journal_errno = report.errno;
     recovery.journal = Some(report.clone());
@@ -230,30 +256,39 @@ fn replay_image(
     Ok(is_clean)
 }
 
-/// Replays fast commits on top of a log that was replayed. What they change goes home as one more
-/// transaction of the log: of a part of it a second replay would not come to the same.
-///
-/// Where the log has no room it goes home at once, as in the kernel.
-fn fast_commits(
+/// [`fast_commit::replay`], and what it changes goes home as one more transaction of the log: of a
+/// part of it a second replay would not come to the same.
+fn staged_fast_commits(
     dev: &Overlay<'_>,
     image: &Image<'_>,
     log: &LogMap,
     report: &RecoveryReport,
     now: u32,
 ) -> FsResult<FastCommits> {
-    if report.fast_commit.is_none() {
+    if report.fast_commit.is_none() || report.failed_commit.is_some() {
+        // Behind a transaction with a wrong checksum the recovery ends.
         return Ok(FastCommits::default());
     }
-    let (aside, bs) = (Overlay::new(dev), image.geometry().block_size);
+    let aside = Overlay::new(dev);
     let done = fast_commit::replay(&aside, &image.over(&aside), log, report, now)?;
-    let blocks = changed(image, &aside, dev)?;
-    if blocks.is_empty() || append_blocks(dev, log, bs, report, &blocks, now.into())? {
+    let bs = image.geometry().block_size;
+    let blocks = changed(&aside, dev, bs)?;
+    if blocks.is_empty() {
         return Ok(done);
     }
-    for (block, bytes) in &blocks {
-        dev.write_at(image.byte_of(*block), bytes)?;
+    if report.next_sequence != report.end_tid.wrapping_add(1) {
+        // Their ids could not be told from the one of the transaction that is added.
+        let what = "ext4 with fast commits and later transactions in an asynchronous log";
+        return Err(FsError::Unsupported(what.to_owned()));
     }
-    Ok(done)
+    match Addition::behind(report, now.into(), &blocks).commit(dev, log, bs) {
+        Ok(_) => Ok(done),
+        Err(FsError::NoSpace) => {
+            let what = "ext4 with fast commits that change more than the journal holds";
+            Err(FsError::Unsupported(what.to_owned()))
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// Has the super block, as replayed so far, room for a block of the log?

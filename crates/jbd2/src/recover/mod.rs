@@ -2,7 +2,7 @@
 //!           overlay.
 //!
 //! Picture:    scan (where does the log end?) -> revoke (block -> newest revoking transaction) ->
-//!             replay.
+//!             replay. Then a file system may add a transaction of its own ([`Addition`]).
 //! Invariants: 1. pure: reads through the overlay, writes into it, waits for nothing, prints
 //!                nothing.
 //!             2. no bytes make it panic or run longer than a few passes over the log.
@@ -22,7 +22,7 @@ use wp_medium::Overlay;
 
 use crate::log::LogMap;
 
-pub use append::{append_blocks, commit_blocks};
+pub use append::{Addition, empty};
 pub use policy::{BadCommit, RecoverPolicy, RecoveryReport, ScanEnd};
 pub use super_block::{clear_errno, read_super, verify_super};
 
@@ -125,9 +125,38 @@ pub fn end_recovery(
         ));
     }
     if policy.mark_empty {
-        super_block::mark_empty(dev, log, bs, report, policy.record_head)?;
+        mark_empty(dev, log, bs, policy, report)?;
     }
     Ok(())
+}
+
+/// Empties a log that need not be replayed; what it holds is forgotten.
+///
+/// Units, errors: as [`replay_log`].
+/// Source: `jbd2_journal_wipe`, `jbd2_journal_skip_recovery`.
+pub fn wipe(
+    dev: &Overlay<'_>,
+    log: &LogMap,
+    bs: BlockSize,
+    policy: &RecoverPolicy,
+) -> FsResult<()> {
+    let report = replay_log(&Overlay::new(dev), log, bs, policy, &|_, _| true)?;
+    if report.scan_end != ScanEnd::Clean {
+        mark_empty(dev, log, bs, policy, &report)?;
+        dev.barrier();
+    }
+    Ok(())
+}
+
+fn mark_empty(
+    dev: &Overlay<'_>,
+    log: &LogMap,
+    bs: BlockSize,
+    policy: &RecoverPolicy,
+    report: &RecoveryReport,
+) -> FsResult<()> {
+    let head = policy.record_head.then_some(report.head);
+    super_block::mark_empty(dev, log, bs, report.next_sequence, head)
 }
 
 fn bad_checksum(what: &'static str, tid: u32) -> FsError {

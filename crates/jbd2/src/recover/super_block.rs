@@ -7,7 +7,6 @@ use wp_medium::{Overlay, View};
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::RecoveryReport;
 use crate::disk::{self, Format, SuperBlock};
 use crate::log::LogMap;
 use crate::site;
@@ -88,19 +87,19 @@ pub fn verify_super(
     Ok(())
 }
 
-/// Writes the superblock of an empty log.
+/// Writes the superblock of an empty log; `head`: of a kernel that records it.
 pub(super) fn mark_empty(
     dev: &Overlay<'_>,
     log: &LogMap,
     bs: BlockSize,
-    report: &RecoveryReport,
-    record_head: bool,
+    sequence: u32,
+    head: Option<u32>,
 ) -> FsResult<()> {
     let mut sb = read_super(dev, log, bs)?;
     sb.start = U32::new(0);
-    sb.sequence = U32::new(report.next_sequence);
-    if record_head {
-        sb.head = U32::new(report.head);
+    sb.sequence = U32::new(sequence);
+    if let Some(head) = head {
+        sb.head = U32::new(head);
     }
     write_super(dev, log, bs, sb)
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
-use wp_base::BlockSize;
+use wp_base::{BlockSize, FsError, Sector};
 use wp_jbd2::{Credits, JournalOptions, LogMap, RecoverPolicy, disk, recover};
-use wp_medium::{Medium, Overlay, Slice};
+use wp_medium::{Medium, MediumView, Overlay, Slice, View};
 
 use crate::world::{Config, DEVICE_BYTES, World, world_on};
 
@@ -65,6 +65,21 @@ fn save(w: &World, path: &PathBuf) {
     std::fs::write(path, bytes).expect("writes");
 }
 
+/// The image after e2fsck has replayed its log, and what it said.
+fn replayed_by_e2fsck(path: &PathBuf) -> (Vec<u8>, String) {
+    // A set NEEDS_RECOVERY bit is what makes e2fsck look at the log; ext4 sets it at mount.
+    let status = command("debugfs").args(["-w", "-R", "feature needs_recovery"]).arg(path).status();
+    assert!(status.expect("debugfs runs").success());
+    let out = command("e2fsck")
+        .args(["-y", "-E", "journal_only"])
+        .arg(path)
+        .output()
+        .expect("e2fsck runs");
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
+    (std::fs::read(path).expect("reads"), said)
+}
+
 /// Journals some free blocks of the image; two transactions, one with a revoke. Then looks at it
 /// from outside.
 fn listed_and_replayed(name: &str, bs: u32, features: &str) {
@@ -118,18 +133,7 @@ fn listed_and_replayed(name: &str, bs: u32, features: &str) {
     let overlay = Overlay::new(&view);
     let report = recover(&overlay, &w.log, w.bs, &RecoverPolicy::e2fsck()).expect("recovers");
     assert_eq!((report.transactions(), report.revoke_records, report.blocks_revoked), (2, 2, 1));
-    // A set NEEDS_RECOVERY bit is what makes e2fsck look at the log; ext4 sets it at mount.
-    let status =
-        command("debugfs").args(["-w", "-R", "feature needs_recovery"]).arg(&path).status();
-    assert!(status.expect("debugfs runs").success());
-    let out = command("e2fsck")
-        .args(["-y", "-E", "journal_only"])
-        .arg(&path)
-        .output()
-        .expect("e2fsck runs");
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
-    let after = std::fs::read(&path).expect("reads");
+    let (after, said) = replayed_by_e2fsck(&path);
     let n = bs as usize;
     let mut ours = vec![0; n];
     for block in base..base + 600 {
@@ -142,6 +146,86 @@ fn listed_and_replayed(name: &str, bs: u32, features: &str) {
     let theirs = &after[super_at..super_at + 1024];
     assert_eq!(theirs[..0x58], ours[..0x58], "the superblock too, up to s_head");
     w.cut();
+}
+
+/// Adds a transaction of several descriptors, which goes round the end of the log, as a recovery
+/// does. Before its record is there it is nothing for e2fsck, from then on all of it.
+fn added_and_replayed(name: &str, bs: u32, features: &str, csum: Option<(u32, u32)>) {
+    if !has("mke2fs") || !has("debugfs") || !has("e2fsck") {
+        return;
+    }
+    let (path, mut medium, log) = mkfs(name, bs, features);
+    let (block_size, n) = (BlockSize::new(bs).expect("a block size"), u64::from(bs));
+    let super_at = log.block(0).expect("mapped") * n;
+    if let Some((compat, incompat)) = csum {
+        // `s_feature_compat`, `s_feature_incompat`, `s_checksum_type`: mke2fs has no option for it.
+        medium.write_bytes(super_at + 0x24, &compat.to_be_bytes());
+        medium.write_bytes(super_at + 0x28, &incompat.to_be_bytes());
+    }
+    let view = MediumView { medium, start: Sector(0), bytes: DEVICE_BYTES };
+    let below = Overlay::new(&view);
+    if csum.is_some_and(|(_, incompat)| incompat != 0) {
+        let mut sb = recover::read_super(&below, &log, block_size).expect("a superblock");
+        sb.checksum_type = disk::CHECKSUM_TYPE_CRC32C;
+        sb.checksum = sb.checksum_now().into();
+        below.write_at(super_at, zerocopy::IntoBytes::as_bytes(&sb)).expect("inside");
+    }
+    let base = DEVICE_BYTES / n - 900;
+    let block = |i: u64| {
+        let mut bytes = vec![(i % 250) as u8 + 1; bs as usize];
+        if i.is_multiple_of(3) {
+            bytes[..4].copy_from_slice(&disk::MAGIC.to_be_bytes());
+        }
+        (base + i, bytes)
+    };
+    let blocks: Vec<(u64, Vec<u8>)> = (0..n / 8 + 40).map(block).collect();
+    let added =
+        recover::Addition { at: log.len() - 3, tid: 77, secs: 1_400_000_000, blocks: &blocks };
+    let over = Overlay::new(&below);
+    let head = added.commit(&over, &log, block_size).expect("there is room");
+    let stages = over.stages();
+    assert_eq!(stages.len(), 4, "superblock, blocks, record, home");
+    let length = (head + log.len() - 1 - added.at) as usize;
+    assert!(length > blocks.len() + 2, "{length} log blocks: no second descriptor");
+    for done in [2, 3] {
+        let cut = Overlay::new(&below);
+        for (page, bytes) in stages[..done].iter().flatten() {
+            cut.write_at(page * 4096, bytes.bytes()).expect("inside");
+        }
+        let mut image = vec![0; DEVICE_BYTES as usize];
+        cut.read_at(0, &mut image).expect("reads");
+        std::fs::write(&path, image).expect("writes");
+        let (after, said) = replayed_by_e2fsck(&path);
+        let report =
+            wp_jbd2::recover(&cut, &log, block_size, &RecoverPolicy::e2fsck()).expect("recovers");
+        assert_eq!(report.transactions(), u32::from(done == 3), "{name}: {said}");
+        let mut ours = vec![0; bs as usize];
+        for (home, bytes) in &blocks {
+            let at = (home * n) as usize;
+            let theirs = &after[at..at + bs as usize];
+            let is_there = theirs == bytes;
+            assert_eq!(is_there, done == 3, "{name}: block {home} after stage {done}: {said}");
+            cut.read_at(home * n, &mut ours).expect("reads");
+            assert!(ours == theirs, "{name}: block {home} after stage {done}");
+        }
+    }
+    // One more than the log takes is refused before the first write.
+    let many: Vec<(u64, Vec<u8>)> =
+        (0..u64::from(log.len())).map(|i| (base + i % 800, vec![1; bs as usize])).collect();
+    let full = Overlay::new(&below);
+    let refused = recover::Addition { blocks: &many, ..added }.commit(&full, &log, block_size);
+    assert!(matches!(refused, Err(FsError::NoSpace)) && full.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn a_transaction_that_a_recovery_adds_is_replayed_by_e2fsck() {
+    added_and_replayed("add-v3-64", 4096, "64bit,metadata_csum", None);
+    added_and_replayed("add-v3-1k", 1024, "64bit,metadata_csum", None);
+    added_and_replayed("add-plain", 1024, "^64bit,^metadata_csum", None);
+    added_and_replayed("add-64", 1024, "64bit,^metadata_csum", Some((0, disk::INCOMPAT_64BIT)));
+    added_and_replayed("add-v1", 1024, "^64bit,^metadata_csum", Some((disk::COMPAT_CHECKSUM, 0)));
+    let v2 = disk::INCOMPAT_CSUM_V2;
+    added_and_replayed("add-v2", 1024, "^64bit,metadata_csum", Some((0, v2)));
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! Picture:    scan (which records are whole?) -> records in order, on inodes held in memory
 //!             ([`Replay`]) -> maps and inodes written, bitmaps made right, descriptors sealed.
 //! Invariants: 1. as a kernel does, every record may find that it was done before: replaying
-//!                twice, or over data that reached home, gives the same.
+//!                all of them twice gives the same. Over a part of what a replay changed it may
+//!                not: [`super::recover_staged`] logs it first.
 //!             2. an inode is held once; what is on the overlay may be older.
 //!             3. no block that a record names is given to a directory or a map.
 //! Differs:    the leaves of a map that changed are written packed, where a kernel leaves them as
