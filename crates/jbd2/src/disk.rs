@@ -357,8 +357,8 @@ impl Format {
             checksum: u32::from(t.checksum.get()),
         })
     }
-    /// Writes a tag at byte `at` of a descriptor block that has room for it, and says where the next
-    /// one begins.
+    /// Writes a tag at byte `at` of a descriptor block that has room for it, and says where the
+    /// next one begins.
     pub fn put_tag(&self, block: &mut [u8], at: usize, tag: &ParsedTag) -> usize {
         let high = if self.has(INCOMPAT_64BIT) { (tag.block >> 32) as u32 } else { 0 };
         let out = &mut block[at..at + self.tag_bytes()];

@@ -109,7 +109,8 @@ pub fn recover(dev: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResult<
     recovered(dev, policy, now, Manner::Strict)
 }
 
-/// [`recover`] for a device: after a power failure at any write a second recovery comes to the same.
+/// [`recover`] for a device: after a power failure at any write a second recovery comes to the
+/// same.
 ///
 /// Shape:  `policy`: a kernel's, which marks the log empty.
 /// Errors: [`recover`]'s; `Unsupported` for orphans and fast commits that the log has no room for,

@@ -1,8 +1,9 @@
 //! A transaction that a recovery adds: what no transaction of the log holds (fast commits, orphans)
 //! goes through the log, so that a power failure at any write leaves all of it or nothing.
 //!
-//! Picture:    superblock, the log begins here -> barrier -> descriptors, blocks -> barrier -> commit
-//!             record -> barrier -> blocks at home -> barrier. Whoever called empties the log.
+//! Picture:    superblock, the log begins here -> barrier -> descriptors, blocks -> barrier ->
+//!             commit record -> barrier -> blocks at home -> barrier. Whoever called empties the
+//!             log.
 //! Invariants: before the first write all that the log held is at home, and durable.
 //! Source:     `jbd2_journal_commit_transaction`, `jbd2_log_do_checkpoint`.
 
