@@ -226,7 +226,7 @@ impl Pass<'_> {
             return Ok(held.is_empty());
         }
         self.left -= now;
-        for (slot, number) in &held[..now] {
+        for (slot, number) in held.iter().take(now) {
             let done = orphan(editor, *number, &mut self.seen)
                 .and_then(|r| finish_orphan(editor, r, self.recovery, self.now));
             match done {
