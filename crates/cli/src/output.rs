@@ -177,7 +177,6 @@ impl Out {
 
     /// The result with an exit code of its own.
     pub fn answer(&self, exit: Exit, document: &Value, text: &str) -> ExitCode {
-        debug_assert!(!Out::is_answered(), "one command has one answer");
         if let Some(c) = self.contract {
             debug_assert!(c.allows(exit), "{} does not end with {}", c.verb, exit as u8);
         }
@@ -245,12 +244,11 @@ impl Out {
             });
             return self.answer(exit, &doc, "");
         }
-        debug_assert!(!Out::is_answered(), "one command has one answer: {message}");
+        claim_answer();
         stderr(format_args!("error: {}\n", plain::lines(message)));
         if !help.is_empty() {
             stderr(format_args!("help: {}\n", plain::lines(help)));
         }
-        IS_ANSWERED.store(true, Ordering::SeqCst);
         exit.into()
     }
 
@@ -324,9 +322,23 @@ impl Out {
     }
 }
 
+/// Takes the right to answer, which a command has once.
+///
+/// A signal's last words may have it already: the program then ends with them, whatever this thread
+/// was about to say.
+fn claim_answer() {
+    while IS_ANSWERED.swap(true, Ordering::SeqCst) {
+        if !crate::signals::has_come() {
+            debug_assert!(false, "one command has one answer");
+            return;
+        }
+        std::thread::park();
+    }
+}
+
 /// Writes the answer to stdout.
 fn written(exit: Exit, bytes: &[u8]) -> ExitCode {
-    IS_ANSWERED.store(true, Ordering::SeqCst);
+    claim_answer();
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Ok(()) => exit.into(),

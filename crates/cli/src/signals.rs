@@ -49,7 +49,12 @@ fn take(signal: i32) {
     let _ = FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
     match FLAG.get() {
         Some(flag) if !flag.swap(true, Ordering::SeqCst) => {
-            stderr(format_args!("\nstopping when the current step is done; again: at once\n"));
+            // In a thread of its own: where nobody reads stderr it waits, and a second signal must
+            // find this one free.
+            let say = || {
+                stderr(format_args!("\nstopping when the current step is done; again: at once\n"))
+            };
+            drop(std::thread::Builder::new().name("notice".to_owned()).spawn(say));
             if IN_PARTS.load(Ordering::SeqCst) {
                 // If it cannot be had, the second signal ends the program.
                 drop(std::thread::Builder::new().name("grace".to_owned()).spawn(give_up));
@@ -95,6 +100,11 @@ fn answer(what: String, help: &'static str) {
     if std::thread::Builder::new().name("last words".to_owned()).spawn(say).is_ok() {
         let _ = wait.recv_timeout(LAST_WORDS);
     }
+}
+
+/// Has a signal come?
+pub fn has_come() -> bool {
+    FIRST.load(Ordering::SeqCst) != 0
 }
 
 /// A flag that the first signal sets.

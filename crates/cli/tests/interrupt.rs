@@ -73,6 +73,77 @@ fn every_verb_ends_within_its_time_and_answers_once() {
     assert!(!at.join("a/long").exists() && !at.join("b").exists());
 }
 
+/// A block trace of disksim that takes minutes, and measurements of a drive that take long to fit.
+fn long_inputs(at: &Path) {
+    let trace: String = (0..3_000_000u64)
+        .map(|n| {
+            format!("{}.{:03} 0 {} 8 {}\n", n / 20, n % 20 * 50, n * 7919 % 24_000_000 * 8, n % 2)
+        })
+        .collect();
+    fs::write(at.join("t.disksim"), trace).expect("written");
+    let mut points = "op,bs,qd,iops,lat_us\n".to_owned();
+    for (op, bs, qd) in ["randread", "randwrite", "read", "write"]
+        .iter()
+        .flat_map(|op| ["4k", "16k", "64k"].map(|bs| (op, bs)))
+        .flat_map(|(op, bs)| [1, 2, 4, 8, 16, 32].map(|qd| (op, bs, qd)))
+    {
+        points += &format!("{op},{bs},{qd},{},{}\n", 9000 + 1000 * qd, 100 + 10 * qd);
+    }
+    fs::write(at.join("points.csv"), points).expect("written");
+}
+
+#[test]
+fn work_that_is_done_in_steps_answers_with_those_that_are_done() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    long_inputs(at);
+    for args in
+        ["replay t.disksim --format disksim", "calibrate points.csv --class ssd", "crash seq-3"]
+    {
+        let (output, took) = interrupted(at, args, at, Signal::INT);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{args}: {said}{stderr}");
+        assert!(took < WITHIN, "{args}: {took:?} after the signal");
+        let answer: Value = serde_json::from_str(&said).expect("one document");
+        assert_eq!(answer["ok"], false, "{args}: {said}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_though_nobody_reads_what_it_says() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writer, true).expect("set");
+    let mut full = &writer;
+    while std::io::Write::write(&mut full, &[b'.'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("set");
+    let mut child = Command::new(PROGRAM)
+        .args(["crash", "seq-3"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(writer)
+        .spawn()
+        .expect("it starts");
+    std::thread::sleep(Duration::from_millis(1500));
+    let began = Instant::now();
+    for _ in 0..2 {
+        kill_process(Pid::from_child(&child), Signal::INT).expect("it is there");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let code = loop {
+        match child.try_wait().expect("asked") {
+            Some(status) => break status.code(),
+            None if began.elapsed() > WITHIN => {
+                child.kill().expect("killed");
+                panic!("it still runs");
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(code, Some(130));
+    drop(reader);
+}
+
 #[test]
 fn what_is_kept_is_of_the_program_that_ran_and_not_of_one_built_since() {
     let dir = tempfile::tempdir().expect("a directory");
