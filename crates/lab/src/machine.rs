@@ -78,7 +78,7 @@ impl fmt::Display for MachineError {
 
 impl std::error::Error for MachineError {}
 
-/// A machine that runs.
+/// A machine that runs. When it is dropped, its power goes: every task ends.
 pub struct Machine {
     /// Its runtime.
     pub rt: Rt,
@@ -287,6 +287,14 @@ impl Machine {
             start: self.spec.start,
             bytes: self.sectors() * wp_base::SECTOR_BYTES,
         }
+    }
+}
+
+/// Tasks that never end (flushers, timers of the queue) hold the runtime that holds them, and through
+/// it all that was written: with the machine they go.
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.rt.cut();
     }
 }
 

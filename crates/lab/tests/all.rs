@@ -30,6 +30,7 @@ mod host_kernel;
 mod journal_conflicts;
 mod kernels;
 mod lives;
+mod machines_end;
 mod mail_loop;
 mod matrix;
 mod mounts;

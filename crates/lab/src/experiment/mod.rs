@@ -156,7 +156,6 @@ impl Experiment {
                 let machine = Machine::new(setup.machine.clone(), None).map_err(|e| (n, e))?;
                 let vfs = machine.mount().map_err(|e| (n, e))?;
                 drop(vfs);
-                machine.rt.cut();
             }
         }
         Ok(())

@@ -222,7 +222,6 @@ pub(super) fn short(plan: &RunPlan) -> Result<Short, MachineError> {
     drop(vfs);
     let journal = journal_sectors(&plan, &machine)
         .map_err(|error| MachineError::Fs { during: "reading the image", error })?;
-    machine.rt.cut();
     let fsync_ns = found.ok_or_else(|| config("the workload says nothing of its fsync"))?;
     Ok(Short { fsync_ns, data_blocks: data_blocks(&records, &journal)? })
 }

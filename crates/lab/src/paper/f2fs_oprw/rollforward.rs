@@ -246,7 +246,6 @@ fn snapshots(seed: u64, nodes: &[u64]) -> Result<(Vec<Snapshot>, u64), MachineEr
         })?
         .map_err(|error| MachineError::Fs { during: "varmail", error })?;
     let bytes = machine.part.sectors() * wp_base::SECTOR_BYTES;
-    machine.rt.cut();
     Ok((found.take(), bytes))
 }
 
