@@ -11,6 +11,7 @@ mod internal;
 mod output;
 mod outputs;
 mod overview;
+mod progress;
 mod signals;
 
 use std::process::ExitCode;

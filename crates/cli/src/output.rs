@@ -7,7 +7,7 @@
 //!             characters but line feeds and tabs, whatever names it has in it.
 //! Laws:       a verb says yes only with a count of work that is not zero ([`contract`]).
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,32 +84,6 @@ impl From<Exit> for ExitCode {
         match e {
             Exit::Interrupted => ExitCode::from(crate::signals::exit_code()),
             e => ExitCode::from(e as u8),
-        }
-    }
-}
-
-/// How far long work is, in one line of a terminal; goes with it. Where stderr is no terminal,
-/// nothing.
-pub struct Live(bool);
-
-impl Live {
-    /// Nothing is said yet.
-    pub fn new() -> Live {
-        Live(std::io::stderr().is_terminal())
-    }
-
-    /// So far it is now.
-    pub fn say(&self, text: std::fmt::Arguments) {
-        if self.0 {
-            stderr(format_args!("\r{:<78.78}", plain::name(&text.to_string())));
-        }
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        if self.0 {
-            stderr(format_args!("\r{:<78}\r", ""));
         }
     }
 }

@@ -290,8 +290,8 @@ impl Machine {
     }
 }
 
-/// Tasks that never end (flushers, timers of the queue) hold the runtime that holds them, and through
-/// it all that was written: with the machine they go.
+/// Tasks that never end (flushers, timers of the queue) hold the runtime that holds them, and
+/// through it all that was written: with the machine they go.
 impl Drop for Machine {
     fn drop(&mut self) {
         self.rt.cut();

@@ -74,9 +74,17 @@ fn file(world: &World, rng: &mut Rng) -> Result<&'static str, String> {
 /// A failing invocation, as text or as JSON.
 pub fn run(world: &World, rng: &mut Rng) -> Result<Vec<Problem>, String> {
     let mut words = Vec::new();
+    let mut outputs = vec!["results", "image"];
     for word in *rng.pick(&COMMANDS) {
         let mut text = match *word {
-            "FILE" => file(world, rng)?.to_owned(),
+            "FILE" => {
+                let name = file(world, rng)?;
+                // mkfs may well make what is not there.
+                if name == "missing" && words.first().is_some_and(|verb| verb == "mkfs") {
+                    outputs.push(name);
+                }
+                name.to_owned()
+            }
             word => word.to_owned(),
         };
         while text.contains("{}") {
@@ -99,6 +107,6 @@ pub fn run(world: &World, rng: &mut Rng) -> Result<Vec<Problem>, String> {
     let mut case = Case::reading(&[]);
     case.twice = rng.once_in(4) && words[0] != "crash";
     case.arguments = words;
-    case.outputs = vec!["results", "image"];
+    case.outputs = outputs;
     judge(world, &case)
 }

@@ -17,8 +17,9 @@ use wp_lab::spec::Base;
 use wp_trace::{Action, File, Format, Request, Requests, Select, Trace, TraceError};
 
 use super::replay::input_files;
-use crate::output::{Exit, Live, Out, path};
+use crate::output::{Exit, Out, path};
 use crate::outputs;
+use crate::progress::Progress;
 
 const FITS: &str = "a string takes everything";
 /// Longest input: a report of a hundred jobs with all bins is some megabytes.
@@ -172,7 +173,7 @@ fn asked(a: &Args) -> Result<Asked, Wrong> {
 
 /// Shows how far it is; says no after an interrupt.
 fn progress(out: &Out) -> impl FnMut(u64) -> bool {
-    let (stop, live) = (out.interrupt_in_parts(), Live::new());
+    let (stop, live) = (out.interrupt_in_parts(), Progress::new("calibrate"));
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let mut shown = Instant::now();
     move |runs| {

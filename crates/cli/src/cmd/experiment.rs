@@ -1,16 +1,13 @@
 //! Experiment files: `run FILE`, `check` and `merge`.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use serde_json::{Value, json};
-use wp_base::plain;
 use wp_lab::experiment::{
     Checked, Ended, Experiment, Kept, MergeError, Plan, Ready, Row, Shard, claims::Answered,
     is_experiment, load, merge as merge_shards, ready, run_all, table,
@@ -19,8 +16,9 @@ use wp_lab::machine::MachineError;
 use wp_workload::fio::{Diagnostic, Severity};
 
 use super::reproduce;
-use crate::output::{Exit, Out, path, stderr};
+use crate::output::{Exit, Out, path};
 use crate::outputs;
+use crate::progress::Progress;
 
 /// What `run` takes for an experiment file.
 #[derive(clap::Args)]
@@ -155,25 +153,13 @@ impl Work<'_> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let workers = self.a.jobs.map_or_else(cores, NonZeroUsize::get);
         let plan = Plan { shard: self.shard, workers, kept, again };
-        let live = std::io::stderr().is_terminal();
-        #[expect(clippy::disallowed_methods, reason = "what is left is of the host's time")]
-        let began = Instant::now();
-        let stop = &self.stop;
+        let (stop, shown) = (&self.stop, Progress::new("run"));
         let progress = |done: usize, of: usize, name: &str| {
-            if live {
-                let seconds = began.elapsed().as_secs_f64();
-                let left = match done {
-                    0 => String::new(),
-                    n => format!("{:.0} s left, ", seconds * (of - n) as f64 / n as f64),
-                };
-                stderr(format_args!("\r\x1b[K[{done}/{of}] {left}{:.60}", plain::name(name)));
-            }
+            shown.at(done as u64, of as u64, name);
             !stop.load(Ordering::SeqCst)
         };
         let ended = run_all(self.e, &plan, &progress);
-        if live {
-            stderr(format_args!("\r\x1b[K"));
-        }
+        drop(shown);
         match ended {
             Ok(Ended::Whole(rows)) => Ok(rows),
             Ok(Ended::Stopped(done)) => Err(self.out.fail(

@@ -10,7 +10,8 @@ use serde_json::json;
 use wp_lab::crash::host::{Agreement, Ask, Counts, agree, cannot};
 use wp_lab::host::Scratch;
 
-use crate::output::{Exit, Live, Out};
+use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -71,11 +72,11 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         fsck: a.fsck,
         dir: dir.to_owned(),
     };
-    let live = Live::new();
+    let live = Progress::new("kernels crash");
     #[expect(clippy::disallowed_methods, reason = "progress and rates are of the host")]
     let start = Instant::now();
     let found = agree(&ask, a.workers, &|t| {
-        live.say(format_args!("{} of {} states, {} different", t.states, a.states, t.different));
+        live.at(t.states, a.states, format_args!("states, {} different", t.different));
         !stop.load(Ordering::SeqCst)
     });
     drop(live);

@@ -21,6 +21,7 @@ use wp_serve::kernel_lab::{
 
 use crate::output::{Exit, Out};
 use crate::outputs;
+use crate::progress::Progress;
 
 /// Arguments.
 #[derive(clap::Args, Clone)]
@@ -159,12 +160,9 @@ impl Session<'_> {
         let trace = trace.map_err(|e| out.host_error(scratch.path(), &e))?;
         let trace = trace.map(|file| Log::new(Box::new(file)));
         let said = outputs::asked(a.messages.as_deref(), Shape::Text, out)?;
-        let mut told = 0;
+        let shown = Progress::new("kernel-lab");
         let mut progress = |done: u64| {
-            if done >= told + 10 {
-                told = done;
-                out.note(&format!("{of}{done} of {} power cuts", plan.cycles));
-            }
+            shown.at(done, plan.cycles, format_args!("{of}power failures"));
             self.stop.load(Ordering::Relaxed)
         };
         if let Some(folder) = &a.keep {
@@ -172,6 +170,7 @@ impl Session<'_> {
         }
         let keep = Keep { trace, images: a.keep.as_deref(), messages: said };
         let done = lab(&self.kernel, &plan, scratch.path(), keep, &mut progress);
+        drop(shown);
         // The report is what is kept.
         drop(scratch);
         // What has failed is looked for in it.

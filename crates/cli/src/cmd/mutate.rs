@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +10,8 @@ use serde_json::{Value, json};
 use wp_base::site::Site;
 use wp_lab::crash::mutate::{self, Argument, By, Class, Fate, Mutant, SETTINGS, Search};
 
-use crate::output::{Exit, Out, stderr};
+use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 const LINE: &str = "a string takes it";
 
@@ -56,7 +56,7 @@ pub fn run(
         Err(e) => return out.fail(Exit::Usage, "equivalent.toml", &e, ""),
     };
     let stop = out.interrupt();
-    let live = std::io::stderr().is_terminal();
+    let shown = Progress::new("crash --mutate");
     #[expect(clippy::disallowed_methods, reason = "progress and the budget are of the host")]
     let start = Instant::now();
     let in_time = || limit.is_none_or(|l| start.elapsed() < l);
@@ -68,17 +68,11 @@ pub fn run(
     let told = |m: &Mutant| {
         let n = done.fetch_add(1, Ordering::SeqCst) + 1;
         let (fate, detail) = verdict(m, &arguments);
-        let text = format!("{n} of {} sites; {}: {fate}; {detail}", sites.len(), m.site.name);
-        match live {
-            true => stderr(format_args!("\r{text:<78.78}")),
-            false => stderr(format_args!("{text}\n")),
-        }
+        shown.at(n as u64, sites.len() as u64, format_args!("{}: {fate}; {detail}", m.site.name));
     };
     let mutants = mutate::run(&sites, SETTINGS, (&witnesses, search), workers, &told, &go_on);
     std::panic::set_hook(hook);
-    if live {
-        stderr(format_args!("\r{:<78}\r", ""));
-    }
+    drop(shown);
     let mutants = match mutants {
         Ok(m) => m,
         Err(e) => return out.fail(Exit::Usage, "mutate", &e, ""),

@@ -9,7 +9,8 @@ use wp_lab::crash::Campaign;
 use wp_lab::crash::against::{Boundary, Compared, compare};
 
 use super::{Args, campaign};
-use crate::output::{Exit, Live, Out};
+use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 /// Rows and examples of each side that are printed.
 const ROWS: usize = 40;
@@ -29,13 +30,14 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
         Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
     };
     let stop = out.interrupt();
-    let live = Live::new();
+    let live = Progress::new("crash --against");
     let mut done: Vec<(u64, Compared)> = Vec::new();
     for n in here.programs.0..here.programs.1 {
         if stop.load(Ordering::SeqCst) {
             break;
         }
-        live.say(format_args!("program {n} of {}", here.programs.1));
+        let (from, to) = here.programs;
+        live.at(n - from, to - from, format_args!("program {n}"));
         match compare(here, &there, n, &|| !stop.load(Ordering::Relaxed)) {
             Ok(Some(c)) => done.push((n, c)),
             Ok(None) => break,

@@ -9,7 +9,8 @@ use wp_crash::Totals;
 use wp_lab::crash::bugs::{BUGS, Bug, BugResult, show as show_bug};
 
 use super::{Args, least};
-use crate::output::{Exit, Live, Out};
+use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 /// Known bugs. Exit 1 if one is not found where it is, or found where it was mended.
 pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
@@ -32,7 +33,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
     let mut t = String::new();
     let mut results: Vec<BugResult> = Vec::new();
     for bug in wanted {
-        let live = Live::new();
+        let live = Progress::new("crash");
         let tell = |t: &Totals| {
             live.say(format_args!("{}: {} programs, {} states", bug.id, t.programs, t.raw));
         };

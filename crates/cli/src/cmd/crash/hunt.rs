@@ -1,6 +1,5 @@
 //! `crash` with programs: the campaign.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -16,8 +15,9 @@ use wp_lab::host::{Output, Shape};
 
 use super::key::{build, key};
 use super::{Args, least, limit, report};
-use crate::output::{Exit, Out, stderr};
+use crate::output::{Exit, Out};
 use crate::outputs;
+use crate::progress::Progress;
 
 /// A campaign file is written at most so often.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
@@ -31,9 +31,7 @@ struct Hunt<'a> {
     stop: &'a AtomicBool,
     start: Instant,
     limit: Option<Duration>,
-    live: bool,
-    /// States and programs that were there before.
-    before: (u64, u64),
+    shown: Progress,
     saved: Mutex<Instant>,
     failed: Mutex<Option<std::io::Error>>,
 }
@@ -58,14 +56,9 @@ impl Hunt<'_> {
             "raw_states": f.totals.raw, "distinct_states": f.totals.distinct,
             "broken": f.totals.broken.iter().sum::<u64>(),
         }));
-        if self.live {
-            let here = done.saturating_sub(self.before.0).max(1);
-            let left = self.start.elapsed().as_secs_f64() * (all - done) as f64 / here as f64;
-            stderr(format_args!(
-                "\r{done} of {all} programs, {} states, {} recoveries; {left:.0} s left   ",
-                f.totals.raw, f.totals.distinct
-            ));
-        }
+        let (states, recoveries) = (f.totals.raw, f.totals.distinct);
+        let text = format_args!("programs, {states} states, {recoveries} recoveries");
+        self.shown.at(done, all, text);
         if let Some(path) = &self.a.state_file {
             let mut saved = self.saved.lock().unwrap_or_else(|e| e.into_inner());
             if saved.elapsed() > SAVE_EVERY {
@@ -139,7 +132,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
     let stop = out.interrupt();
     #[expect(clippy::disallowed_methods, reason = "progress, the budget and rates are of the host")]
     let start = Instant::now();
-    let before = (findings.done - c.programs.0, findings.totals.raw);
+    let before = findings.totals.raw;
     let hunt = Hunt {
         a,
         c,
@@ -149,8 +142,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         stop: &stop,
         start,
         limit,
-        live: std::io::stderr().is_terminal(),
-        before,
+        shown: Progress::new("crash"),
         saved: Mutex::new(start),
         failed: Mutex::new(None),
     };
@@ -159,9 +151,6 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         let watch = Watch { step: &|f, new| hunt.step(f, new), abandon: &|| hunt.is_over() };
         resume(c, a.workers, findings, &watch)
     });
-    if hunt.live {
-        stderr(format_args!("\r{:<78}\r", ""));
-    }
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &a.state_file {
         hunt.save(path, &findings);
@@ -192,7 +181,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
     }
     let speed = report::Speed {
         seconds,
-        raw: findings.explored() - before.1,
+        raw: findings.explored() - before,
         distinct: findings.totals.distinct - distinct
             + findings.unfinished.as_ref().map_or(0, |u| u.totals.distinct),
     };

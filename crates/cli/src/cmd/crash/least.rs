@@ -17,7 +17,8 @@ use wp_lab::crash::{
 use wp_workload::program::Step;
 
 use super::{Args, report};
-use crate::output::{Exit, Live, Out};
+use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 const LINE: &str = "a string takes it";
 /// What is small: calls, lost units, seconds (`crash.md`, section 7.6).
@@ -158,7 +159,7 @@ pub(super) fn all(
             if !go_on() {
                 return Ok(least);
             }
-            let live = Live::new();
+            let live = Progress::new("reducing");
             live.say(format_args!("reducing {}; an interrupt keeps what is reached", rule.name()));
             let mut l = Least::of(c, found, go_on, out)?;
             drop(live);
@@ -191,7 +192,7 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
             Err(e) => return out.machine_error(&e),
         };
         let mut least: Vec<Least> = Vec::new();
-        let live = Live::new();
+        let live = Progress::new("reducing");
         for number in campaign.programs.0..campaign.programs.1 {
             if least.len() == n || stop.load(Ordering::SeqCst) {
                 break;

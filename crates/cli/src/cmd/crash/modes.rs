@@ -10,7 +10,8 @@ use wp_crash::{Rule, Totals};
 use wp_lab::crash::{Findings, Watch, resume};
 
 use super::{Args, campaign, report};
-use crate::output::{Exit, Live, Out};
+use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 /// The file systems as `--fs` has them: what was given, but each era and mode.
 fn modes(fs: &str) -> Result<Vec<String>, String> {
@@ -54,7 +55,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
     )
     .expect(line);
     for (a, c) in &campaigns {
-        let live = Live::new();
+        let live = Progress::new("crash");
         live.say(format_args!("{}", a.fs));
         let go_on = || !stop.load(Ordering::Relaxed);
         let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on() };

@@ -2,12 +2,10 @@
 
 mod print;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
 
 use serde_json::json;
 use wp_lab::each::each;
@@ -16,8 +14,9 @@ use wp_lab::matrix::{self, Cell, Combination, Length};
 use wp_lab::results::Results;
 
 use super::keep::Keep;
-use crate::output::{Exit, Out, stderr};
+use crate::output::{Exit, Out};
 use crate::outputs;
+use crate::progress::Progress;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -116,7 +115,11 @@ fn cells(
         || std::thread::available_parallelism().map_or(1, usize::from),
         std::num::NonZeroUsize::get,
     );
-    let screen = Screen::new(wanted.len());
+    let (shown, ended) = (Progress::new("matrix"), AtomicUsize::new(0));
+    let step = |name: &str| {
+        let n = ended.fetch_add(1, Ordering::SeqCst) + 1;
+        shown.at(n as u64, wanted.len() as u64, name);
+    };
     let failed = Mutex::new(None);
     let go_on = || !stop.load(Ordering::SeqCst);
     let done = each(
@@ -128,7 +131,7 @@ fn cells(
             let name = c.name();
             let found = kept.find(&name).filter(|_| !a.again);
             if let Some(cell) = found.and_then(|v| serde_json::from_value(v).ok()) {
-                screen.step(&name, false);
+                step(&name);
                 return Some(cell);
             }
             if !go_on() {
@@ -142,7 +145,7 @@ fn cells(
                 Ok(None) => None,
                 Ok(Some(cell)) => match kept.note(&name, json!(cell)) {
                     Ok(()) => {
-                        screen.step(&name, cell.refused.is_none());
+                        step(&name);
                         Some(cell)
                     }
                     Err(e) => {
@@ -157,7 +160,7 @@ fn cells(
             }
         },
     );
-    screen.end();
+    drop(shown);
     match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
         Some(why) => Err(why),
         None => Ok(done.into_iter().flatten().collect()),
@@ -185,45 +188,4 @@ fn answer(a: &Args, out: &Out, cells: &[Cell]) -> ExitCode {
         Err(e) => return out.host_error(&a.out, &e),
     }
     out.answer(if unknown > 0 { Exit::No } else { Exit::Ok }, &document, &text)
-}
-
-/// The line at the bottom of a terminal; elsewhere a line for every tenth of it.
-struct Screen {
-    all: usize,
-    done: AtomicUsize,
-    /// Those that took time.
-    ran: AtomicUsize,
-    is_live: bool,
-    began: Instant,
-}
-
-impl Screen {
-    fn new(all: usize) -> Screen {
-        #[expect(clippy::disallowed_methods, reason = "how long it takes is of the host")]
-        let began = Instant::now();
-        let is_live = std::io::stderr().is_terminal();
-        Screen { all, done: AtomicUsize::new(0), ran: AtomicUsize::new(0), is_live, began }
-    }
-
-    /// One more is done; it took time, or not.
-    fn step(&self, name: &str, ran: bool) {
-        let done = self.done.fetch_add(1, Ordering::SeqCst) + 1;
-        let ran = self.ran.fetch_add(usize::from(ran), Ordering::SeqCst) + usize::from(ran);
-        let elapsed = self.began.elapsed().as_secs_f64();
-        // Some of those that are left are refused: the share of those so far.
-        let rate = elapsed / done as f64;
-        let left = if ran == 0 { 0.0 } else { rate * (self.all - done) as f64 };
-        let line = format!("[{done:>3}/{}] about {left:.0} s left  {name}", self.all);
-        if self.is_live {
-            stderr(format_args!("\r\x1b[2K{line}"));
-        } else if ran > 0 && done * 10 / self.all > (done - 1) * 10 / self.all {
-            stderr(format_args!("{line}\n"));
-        }
-    }
-
-    fn end(&self) {
-        if self.is_live {
-            stderr(format_args!("\r\x1b[2K"));
-        }
-    }
 }

@@ -14,7 +14,8 @@ use wp_trace::replay::{Mode, Options, ReplayError, replay};
 use wp_trace::{Action, Format, Requests, Select, Trace, TraceError};
 
 use super::print;
-use crate::output::{Exit, Live, Out};
+use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 /// What a trace is replayed onto if nothing is said.
 const DEVICE: &str = "ssd-128";
@@ -225,7 +226,7 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
     };
     let mut requests = Requests::new(&mut trace, select);
     let stop = out.interrupt();
-    let live = Live::new();
+    let live = Progress::new("replay");
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let mut shown = Instant::now();
     let mut go_on = |p: wp_trace::replay::Progress| {

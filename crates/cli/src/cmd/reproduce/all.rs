@@ -5,7 +5,7 @@
 //!            papers' tables are in files.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -18,6 +18,7 @@ use wp_lab::host::{Group, program};
 use super::kept::{self, Kept};
 use super::{Args, Beside, Paper, page, progress};
 use crate::output::{Exit, Out, stderr};
+use crate::progress::{EVERY, Table, now, time};
 
 /// How long to wait for a process that was interrupted to write what it has.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -29,7 +30,9 @@ struct Work {
     seconds: f64,
     /// The share that is done.
     share: f64,
-    /// What it said last.
+    /// What it does now.
+    step: String,
+    /// What it said that is no progress.
     last: String,
     state: State,
 }
@@ -45,11 +48,6 @@ enum State {
 /// What a process says: which, and a line; `None`: it says nothing any more.
 type Said = (usize, Option<String>);
 
-fn now() -> Instant {
-    #[expect(clippy::disallowed_methods, reason = "how long processes take is of the host")]
-    Instant::now()
-}
-
 /// Runs papers, and prints what each found.
 pub fn run(a: &Args, out: &Out, papers: &[&'static Paper], stop: &AtomicBool) -> ExitCode {
     let program = match kept::program() {
@@ -64,7 +62,7 @@ pub fn run(a: &Args, out: &Out, papers: &[&'static Paper], stop: &AtomicBool) ->
             let known = if a.again { None } else { find(paper) };
             let state = known.map_or(State::Waiting, |kept| State::Done(Box::new(kept)));
             let seconds = if a.quick { quick } else { whole };
-            Work { paper, seconds, share: 0.0, last: String::new(), state }
+            Work { paper, seconds, share: 0.0, step: String::new(), last: String::new(), state }
         })
         .collect();
     let jobs = a.jobs.map_or_else(
@@ -72,10 +70,11 @@ pub fn run(a: &Args, out: &Out, papers: &[&'static Paper], stop: &AtomicBool) ->
         std::num::NonZeroUsize::get,
     );
     let (say, hear) = channel();
-    let mut screen = Screen::new();
+    let mut screen = Screen::new(&works);
     while !works.iter().all(|w| matches!(w.state, State::Done(_) | State::Failed(..))) {
         if stop.load(Ordering::SeqCst) {
-            return interrupted(out, &mut works, &hear, &screen);
+            drop(screen);
+            return interrupted(out, &mut works, &hear);
         }
         start(a, &mut works, jobs, &say);
         match hear.recv_timeout(Duration::from_millis(200)) {
@@ -86,7 +85,7 @@ pub fn run(a: &Args, out: &Out, papers: &[&'static Paper], stop: &AtomicBool) ->
         }
         screen.show(&works, jobs);
     }
-    screen.clear();
+    drop(screen);
     match page::write(a) {
         Ok(report) => answer(a, out, &works, &report),
         Err(refusal) => refusal.tell(out),
@@ -137,7 +136,8 @@ fn spawn(a: &Args, paper: &Paper, which: usize, say: &Sender<Said>) -> std::io::
 
 fn note(work: &mut Work, line: &str, screen: &Screen) {
     match progress::parse(line) {
-        Some((done, all, _)) => {
+        Some((done, all, step)) => {
+            step.clone_into(&mut work.step);
             // Of parts that each count from nothing the share never goes back.
             let share = done as f64 / all.max(1) as f64;
             work.share = work.share.max(share.min(0.99));
@@ -169,45 +169,81 @@ fn ended(work: &mut Work, find: &dyn Fn(&Paper) -> Option<Kept>, screen: &Screen
     };
 }
 
-/// The line at the bottom of a terminal; elsewhere a line for each paper that is done.
+/// A table of papers on a terminal; elsewhere a line every ten seconds, and one for each paper that
+/// is done.
 struct Screen {
-    is_live: bool,
+    table: Option<Table>,
     began: Instant,
     shown: Instant,
 }
 
 impl Screen {
-    fn new() -> Screen {
-        Screen { is_live: std::io::stderr().is_terminal(), began: now(), shown: now() }
-    }
-
-    fn clear(&self) {
-        if self.is_live {
-            stderr(format_args!("\r\x1b[2K"));
-        }
+    fn new(works: &[Work]) -> Screen {
+        let names: Vec<&str> = works.iter().map(|w| w.paper.slug).chain(["all"]).collect();
+        let began = now();
+        Screen { table: Table::new(&names), began, shown: began }
     }
 
     /// A line that stays.
     fn line(&self, text: &str) {
-        self.clear();
-        stderr(format_args!("{text}\n"));
+        match &self.table {
+            Some(table) => table.line(text),
+            None => stderr(format_args!("{text}\n")),
+        }
     }
 
     fn show(&mut self, works: &[Work], jobs: usize) {
-        if !self.is_live || self.shown.elapsed() < Duration::from_millis(150) {
+        let every = if self.table.is_some() { Duration::from_millis(150) } else { EVERY };
+        if self.shown.elapsed() < every {
             return;
         }
         self.shown = now();
-        let running: Vec<String> = works
-            .iter()
-            .filter(|w| matches!(w.state, State::Running(..)))
-            .map(|w| format!("{} {:.0} %", w.paper.slug, 100.0 * w.share))
-            .collect();
-        let left = left(works, jobs, self.began.elapsed().as_secs_f64());
-        let time =
-            if left < 90.0 { format!("{left:.0} s") } else { format!("{:.0} min", left / 60.0) };
-        stderr(format_args!("\r\x1b[2K[about {time} left] {}", running.join(", ")));
+        let elapsed = self.began.elapsed().as_secs_f64();
+        let left = time(left(works, jobs, elapsed));
+        let claims = sums(works);
+        let all = format!("{} so far, about {left} left; {}", time(elapsed), claims_text(claims));
+        let Some(table) = &self.table else {
+            let running = works.iter().filter(|w| matches!(w.state, State::Running(..)));
+            let running = running.map(|w| format!("{} {:.0} %", w.paper.slug, 100.0 * w.share));
+            let running: Vec<String> = running.collect();
+            return stderr(format_args!("reproduce: {all}; {}\n", running.join(", ")));
+        };
+        let weight: f64 = works.iter().map(|w| w.seconds).sum();
+        let mut done = 0.0;
+        for (n, w) in works.iter().enumerate() {
+            let (share, text) = match &w.state {
+                State::Waiting => (0.0, "waiting".to_owned()),
+                State::Running(_, began) => {
+                    let seconds = time(began.elapsed().as_secs_f64());
+                    (w.share, format!("{:>3.0} %  {seconds}  {}", 100.0 * w.share, w.step))
+                }
+                State::Done(kept) => {
+                    (1.0, format!("done   {}", claims_text(counts(&kept.document))))
+                }
+                State::Failed(code, _) => (1.0, format!("no answer: exit code {code}")),
+            };
+            done += share * w.seconds;
+            table.set(n, (100.0 * share) as u64, &text);
+        }
+        table.set(works.len(), (100.0 * done / weight.max(1.0)) as u64, &all);
     }
+}
+
+/// Verdicts so far, of all papers that are done.
+fn sums(works: &[Work]) -> [usize; 5] {
+    let mut sum = [0; 5];
+    for w in works {
+        if let State::Done(kept) = &w.state {
+            let n = counts(&kept.document);
+            sum = std::array::from_fn(|i| sum[i] + n[i]);
+        }
+    }
+    sum
+}
+
+fn claims_text([matches, differ, follow, inconsistent, not_modelled]: [usize; 5]) -> String {
+    let all = matches + differ + follow + inconsistent + not_modelled;
+    format!("{all} claims: {matches} match, {differ} differ")
 }
 
 /// Seconds that are left: what is not done, at the pace so far, on so many cores, and no less than
@@ -228,8 +264,7 @@ fn left(works: &[Work], jobs: usize, elapsed: f64) -> f64 {
 }
 
 /// The processes are told: no signal of a terminal reaches them; what is done stays.
-fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>, screen: &Screen) -> ExitCode {
-    screen.clear();
+fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>) -> ExitCode {
     for w in works.iter() {
         if let State::Running(child, _) = &w.state {
             child.interrupt();
@@ -287,12 +322,11 @@ fn answer(a: &Args, out: &Out, works: &[Work], report: &str) -> ExitCode {
     .expect(LINE);
     let mut documents = Vec::new();
     let mut exit = Exit::Ok;
-    let mut sum = [0; 5];
+    let sum = sums(works);
     for w in works {
         match &w.state {
             State::Done(kept) => {
                 let n = counts(&kept.document);
-                sum = std::array::from_fn(|i| sum[i] + n[i]);
                 row(&mut table, w.paper.slug, n, &format!("{:.0}", kept.seconds));
                 writeln!(files, "tables: {}", kept.results.join("tables.txt").display())
                     .expect(LINE);

@@ -21,7 +21,7 @@ pub(super) const PROGRAMS: u64 = 1000;
 /// Runs it. Exit 1 if a verdict is not the pinned one, or a difference from a kernel is not as
 /// listed.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
-    let progress = Progress::new(stop);
+    let mut progress = Progress::new(stop);
     let mut step = |done: usize, all: usize, name: &str| progress.step(done, all, name);
     let asked = a.crash.map(|n| n.unwrap_or(PROGRAMS));
     let mut cuts = Vec::new();

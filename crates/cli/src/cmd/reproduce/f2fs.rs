@@ -22,7 +22,7 @@ const LINE: &str = "a string takes it";
 
 /// Runs it. Exit 1 if a verdict is not the pinned one.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
-    let progress = Progress::new(stop);
+    let mut progress = Progress::new(stop);
     let step = |done: usize, all: usize, name: &str| progress.step(done, all, name);
     let plan = Plan {
         seed: a.seed,

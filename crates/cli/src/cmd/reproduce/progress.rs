@@ -1,9 +1,10 @@
 //! How far a paper's run is, for who looks at a terminal, or for the process that runs several.
 
-use crate::output::{Exit, stderr};
-use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+use crate::output::{Exit, stderr};
+use crate::progress::{self, Progress as Shown};
 
 /// Set for a process that another one started, to the number of that one: it says how far it is in
 /// lines that begin so.
@@ -31,8 +32,8 @@ pub fn end_with_parent() {
 /// A run under way.
 pub struct Progress<'a> {
     stop: &'a AtomicBool,
-    is_live: bool,
-    is_child: bool,
+    /// `None`: the process that started this one shows it.
+    shown: Option<Shown>,
     /// When it began.
     pub began: Instant,
 }
@@ -40,28 +41,22 @@ pub struct Progress<'a> {
 impl<'a> Progress<'a> {
     /// Begins now.
     pub fn new(stop: &'a AtomicBool) -> Progress<'a> {
-        let is_child = is_child();
-        let is_live = !is_child && std::io::stderr().is_terminal();
-        #[expect(clippy::disallowed_methods, reason = "how long it took is of the host")]
-        let began = Instant::now();
-        Progress { stop, is_live, is_child, began }
+        let shown = (!is_child()).then(|| Shown::new("reproduce"));
+        Progress { stop, shown, began: progress::now() }
     }
 
     /// So many of all steps are done, `name` is next. Answers whether to go on.
     pub fn step(&self, done: usize, all: usize, name: &str) -> bool {
-        if self.is_child {
-            stderr(format_args!("{LINES} {done} {all} {name}\n"));
-        } else if self.is_live {
-            stderr(format_args!("\r[{done:>3}/{all}] {name:<50}"));
+        match &self.shown {
+            None => stderr(format_args!("{LINES} {done} {all} {name}\n")),
+            Some(shown) => shown.at(done as u64, all as u64, name),
         }
         !self.stop.load(Ordering::SeqCst)
     }
 
-    /// Nothing more is said.
-    pub fn end(&self) {
-        if self.is_live {
-            stderr(format_args!("\r{:<60}\r", ""));
-        }
+    /// Nothing more is shown.
+    pub fn end(&mut self) {
+        self.shown = None;
     }
 }
 

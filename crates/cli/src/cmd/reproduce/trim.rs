@@ -17,7 +17,7 @@ const LINE: &str = "a string takes it";
 
 /// Runs it. Exit 1 if a verdict is not the pinned one.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
-    let progress = Progress::new(stop);
+    let mut progress = Progress::new(stop);
     let mut step = |done: usize, all: usize, name: &str| progress.step(done, all, name);
     let done = inode_trim::reproduce(a.seed, a.quick, &mut step);
     progress.end();
