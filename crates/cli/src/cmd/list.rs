@@ -229,7 +229,7 @@ fn claims(name: Option<&str>) -> (Value, String) {
                 [low, high] => format!("{low} to {high}"),
             };
             let unit = c.unit.as_deref().unwrap_or_default();
-            let verdict = pins.of(slug, &c.id).map_or("not pinned", |v| v.name());
+            let verdict = pins.of(slug, &c.id, false).map_or("not pinned", |v| v.name());
             writeln!(text, "  {:<38} {says:>8}  {band:<18} {unit:<9} {verdict}", c.id)
                 .expect("a string takes it");
             all.push(json!({

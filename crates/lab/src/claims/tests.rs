@@ -187,11 +187,11 @@ fn a_changed_new_or_missing_verdict_is_named() {
     let claims = claims();
     let judged = |id: &str, value: f64| Measured::value(value).judge(&claim(&claims, id)).unwrap();
     let mut pins = Pins::default();
-    pins.set("p", &[judged("count", 8.0), judged("word", 2.0)]);
+    pins.set("p", &[judged("count", 8.0), judged("word", 2.0)], false);
     let again = Pins::parse(&pins.to_toml()).unwrap();
     assert_eq!(again, pins);
-    assert!(again.compare("p", &[judged("count", 8.0), judged("word", 2.0)]).is_empty());
-    let changes = again.compare("p", &[judged("count", 9.0), judged("share", 0.5)]);
+    assert!(again.compare("p", &[judged("count", 8.0), judged("word", 2.0)], false).is_empty());
+    let changes = again.compare("p", &[judged("count", 9.0), judged("share", 0.5)], false);
     let lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
@@ -204,19 +204,38 @@ fn a_changed_new_or_missing_verdict_is_named() {
 }
 
 #[test]
+fn a_quick_run_has_pins_of_its_own_where_it_judges_otherwise() {
+    let claims = claims();
+    let judged = |id: &str, value: f64| Measured::value(value).judge(&claim(&claims, id)).unwrap();
+    let whole = [judged("count", 8.0), judged("word", 2.0)];
+    let quick = [judged("count", 9.0), judged("word", 2.0)];
+    let mut pins = Pins::default();
+    pins.set("p", &whole, false);
+    assert_eq!(pins.compare("p", &quick, true).len(), 1);
+    pins.set("p", &quick, true);
+    let again = Pins::parse(&pins.to_toml()).unwrap();
+    assert_eq!(again.0["p --quick"].len(), 1, "only what is judged otherwise");
+    assert!(again.compare("p", &quick, true).is_empty());
+    assert!(again.compare("p", &whole, false).is_empty());
+    assert_eq!(again.compare("p", &whole, true).len(), 1);
+    pins.set("p", &whole, true);
+    assert!(!pins.0.contains_key("p --quick"));
+}
+
+#[test]
 fn blessing_rewrites_one_paper_and_keeps_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pins.toml");
     std::fs::write(&file, "[other]\n\"a.b\" = \"differs\"\n").unwrap();
     let claims = claims();
     let judged = [Measured::value(8.0).judge(&claim(&claims, "count")).unwrap()];
-    assert_eq!(check_pins(&file, "p", &judged, false).unwrap().len(), 1);
-    assert!(check_pins(&file, "p", &judged, true).unwrap().is_empty());
-    assert!(check_pins(&file, "p", &judged, false).unwrap().is_empty());
+    assert_eq!(check_pins(&file, "p", &judged, false, false).unwrap().len(), 1);
+    assert!(check_pins(&file, "p", &judged, false, true).unwrap().is_empty());
+    assert!(check_pins(&file, "p", &judged, false, false).unwrap().is_empty());
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("[other]\n\"a.b\" = \"differs\"\n\n[p]\n\"count\" = \"match\"\n"));
     std::fs::remove_file(&file).unwrap();
-    assert!(matches!(check_pins(&file, "p", &judged, false), Err(ClaimError::Host(_))));
+    assert!(matches!(check_pins(&file, "p", &judged, false, false), Err(ClaimError::Host(_))));
 }
 
 #[test]
@@ -261,10 +280,14 @@ fn a_pinned_paper_has_every_claim_pinned() {
     let pins = Pins::parse(&text).unwrap();
     assert_eq!(pins.to_toml(), text, "the file is as a blessing run writes it");
     let claims = Claims::fixed();
-    for paper in pins.0.keys() {
+    for table in pins.0.keys() {
+        let paper = table.trim_end_matches(" --quick");
         assert!(claims.of(paper).next().is_some(), "{paper}: no such paper");
         for claim in claims.of(paper) {
             assert!(pins.0[paper].contains_key(&claim.id), "{}: not pinned", claim.id);
+        }
+        for id in pins.0[table].keys() {
+            assert!(claims.of(paper).any(|c| c.id == *id), "{table}: no claim {id}");
         }
     }
 }

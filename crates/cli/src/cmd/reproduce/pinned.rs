@@ -13,8 +13,6 @@ pub struct Beside {
     pub same: usize,
     /// Claims that this run left out.
     pub left_out: usize,
-    /// Claims that only a run with `--crash` judges, and of which none is pinned, that match.
-    pub beyond: usize,
     /// A line for each claim whose verdict is another one, is new, or is gone.
     pub changed: Vec<String>,
     /// Claims that differ from their paper, as pinned or not.
@@ -22,9 +20,8 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Of the claims in a paper's document. `has_cuts`: the run had power failures, of which the
-    /// pinned verdicts know nothing.
-    pub fn of(paper: &str, document: &Value, has_cuts: bool) -> Beside {
+    /// Of the claims in a paper's document, of a quick run or a whole one.
+    pub fn of(paper: &str, document: &Value, quick: bool) -> Beside {
         let pins = Pins::committed();
         let claims = document["claims"].as_array().map_or(&[][..], Vec::as_slice);
         let mut beside = Beside::default();
@@ -36,17 +33,10 @@ impl Beside {
             seen.push(id);
             beside.differ += usize::from(now == Verdict::Differs.name());
             let is_open = now == Verdict::NotModelled.name();
-            match pins.of(paper, id).map(Verdict::name) {
+            match pins.of(paper, id, quick).map(Verdict::name) {
                 Some(pinned) if pinned == now => beside.same += 1,
                 Some(_) if is_open && LEFT_OUT.iter().any(|w| why.contains(w)) => {
                     beside.left_out += 1;
-                }
-                Some(pinned)
-                    if has_cuts
-                        && pinned == Verdict::NotModelled.name()
-                        && now != Verdict::Differs.name() =>
-                {
-                    beside.beyond += 1;
                 }
                 pinned => {
                     let pinned = pinned.unwrap_or("nothing");
@@ -64,7 +54,6 @@ impl Beside {
     pub fn add(&mut self, other: Beside) {
         self.same += other.same;
         self.left_out += other.left_out;
-        self.beyond += other.beyond;
         self.changed.extend(other.changed);
         self.differ += other.differ;
     }
@@ -77,9 +66,6 @@ impl Beside {
             self.changed.len(),
             self.left_out
         );
-        if self.beyond > 0 {
-            text += &format!("  {} more, not pinned: they need --crash\n", self.beyond);
-        }
         for line in &self.changed {
             text += &format!("  changed: {line}\n");
         }
@@ -96,7 +82,7 @@ mod tests {
     fn claims(change: impl Fn(&str, &mut Value)) -> Value {
         let pins = Pins::committed();
         let all = pins.ids("inode-trim").map(|id| {
-            let verdict = pins.of("inode-trim", id).expect("it is one of them").name();
+            let verdict = pins.of("inode-trim", id, false).expect("it is one of them").name();
             let mut claim = json!({ "id": id, "verdict": verdict, "why": "" });
             change(id, &mut claim);
             claim
@@ -123,16 +109,6 @@ mod tests {
         let lost = Beside::of("inode-trim", &open("no idea"), false);
         assert_eq!(lost.changed.len(), 1);
         assert!(lost.text().contains(&format!("changed: inode-trim {first}: pinned")));
-        let cuts = |verdict: &'static str| {
-            let pins = Pins::committed();
-            let open = |id: &&str| pins.of("ext4-fsync", id) == Some(Verdict::NotModelled);
-            let id = pins.ids("ext4-fsync").find(open).expect("claims of power failures");
-            let claims = json!({ "claims": [{ "id": id, "verdict": verdict, "why": "" }] });
-            let of_it = |line: &&String| line.contains(id) && line.contains("now");
-            let beside = Beside::of("ext4-fsync", &claims, true);
-            (beside.beyond, beside.changed.iter().filter(of_it).count())
-        };
-        assert_eq!((cuts("match"), cuts("differs")), ((1, 0), (0, 1)));
         let none = Beside::of("inode-trim", &json!({ "claims": [] }), false);
         assert_eq!(none.changed.len(), as_pinned.same, "claims that are gone");
     }
