@@ -140,6 +140,17 @@ impl SuperBlock {
     /// Revision that there is.
     pub const REVISION: u32 = 2;
 
+    /// Do both copies say the same of the file system, apart from what changes as it is used?
+    pub fn is_copy_of(&self, other: &SuperBlock) -> bool {
+        let mut same = *self;
+        (same.sum, same.state, same.errors) = (other.sum, other.state, other.errors);
+        (same.last_cno, same.last_pseg) = (other.last_cno, other.last_pseg);
+        (same.last_seq, same.free_blocks_count) = (other.last_seq, other.free_blocks_count);
+        (same.mtime, same.wtime, same.lastcheck) = (other.mtime, other.wtime, other.lastcheck);
+        same.mnt_count = other.mnt_count;
+        same.as_bytes() == other.as_bytes()
+    }
+
     /// Byte address of the second copy on a device of so many bytes. `NILFS_SB2_OFFSET_BYTES`.
     pub const fn second_at(device_bytes: u64) -> u64 {
         (device_bytes >> 12).saturating_sub(1) << 12

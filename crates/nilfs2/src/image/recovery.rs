@@ -237,7 +237,10 @@ impl Supers {
     fn of(tip: &Tip) -> Supers {
         let mut current = tip.sb;
         current.state = (current.state.get() | state::VALID).into();
-        Supers { current, other: tip.other, is_second: tip.is_second }
+        // One that contradicts the copy that led to the checkpoint would lead nowhere, whatever
+        // checkpoint it names.
+        let other = tip.other.map(|other| if other.is_copy_of(&tip.sb) { other } else { tip.sb });
+        Supers { current, other, is_second: tip.is_second }
     }
 
     /// The other copy, if there is one, is written from here on. `nilfs_sb_will_flip`.
