@@ -252,6 +252,18 @@ impl Slice {
         v
     }
 
+    /// The bytes of all of them, one behind the other.
+    pub fn concat(slices: &[Slice]) -> Vec<u8> {
+        let mut bytes = vec![0; slices.iter().map(|s| s.len as usize).sum()];
+        let mut at = 0;
+        for slice in slices {
+            let end = at + slice.len as usize;
+            slice.copy_to(&mut bytes[at..end]);
+            at = end;
+        }
+        bytes
+    }
+
     /// A page whose first bytes are these. By reference where it is a whole page already.
     pub fn to_page(&self) -> Page {
         if let (Content::Bytes(page), 0, len) = (&self.content, self.off, self.len)

@@ -668,7 +668,7 @@ async fn read_super(rt: &Rt, part: &Partition) -> FsResult<SuperBlock> {
         ));
     }
     let got = part.submit_wait(Bio::read(wp_base::Sector(2), 2, Flags::SYNC | Flags::META)).await;
-    let bytes: Vec<u8> = got.map_err(|_| FsError::Io)?.iter().flat_map(|s| s.to_vec()).collect();
+    let bytes = wp_medium::Slice::concat(&got.map_err(|_| FsError::Io)?);
     let sb = SuperBlock::load(&bytes).ok_or(FsError::Io)?;
     sb.verify(SuperBlock::AT)?;
     Ok(sb)

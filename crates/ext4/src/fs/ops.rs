@@ -169,7 +169,7 @@ impl FileSystem for Mounted {
             // Its first block but for a NUL, whatever a damaged inode says (`ext4_get_link`).
             let len = inode.size.get().min(u64::from(self.0.bs().bytes()) - 1);
             let got = self.0.read_data(&inode, 0, len).await?;
-            Ok(got.iter().flat_map(Slice::to_vec).collect())
+            Ok(Slice::concat(&got))
         })
     }
 

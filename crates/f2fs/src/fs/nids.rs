@@ -19,6 +19,7 @@ const FREE_MOST: usize = (NatEntry::PER_BLOCK * SCAN_BLOCKS) as usize;
 const PER: u32 = NatEntry::PER_BLOCK;
 
 /// Which numbers of a NAT block are free.
+#[derive(Clone)]
 struct FreeMap {
     free: [u64; 8],
     count: u32,
@@ -69,13 +70,13 @@ impl Nids {
     /// Blocks of the NAT that need not be read: full and empty ones (`load_free_nid_bitmap`).
     pub(super) fn know(&self, nat_blocks: u32, known: &NatBits) {
         let mut maps = self.maps.borrow_mut();
+        let mut all_free = FreeMap { free: [0; 8], count: PER };
+        (0..PER).for_each(|n| {
+            all_free.put(n, true);
+        });
         for block in 0..nat_blocks {
             if bits::test_le(&known.empty, block) {
-                let mut map = FreeMap { free: [0; 8], count: PER };
-                (0..PER).for_each(|n| {
-                    map.put(n, true);
-                });
-                maps.insert(block, map);
+                maps.insert(block, all_free.clone());
             } else if bits::test_le(&known.full, block) {
                 maps.insert(block, FreeMap { free: [0; 8], count: 0 });
             }

@@ -142,7 +142,7 @@ impl FileSystem for Mounted {
             }
             let user = InUse::new(&inode);
             let got = self.0.read_data(&inode, 0, inode.size.get().min(4096)).await;
-            let out = got.map(|all| all.iter().flat_map(Slice::to_vec).collect());
+            let out = got.map(|all| Slice::concat(&all));
             self.done(user, out).await
         })
     }

@@ -118,7 +118,8 @@ fn quick_table(paper: &str) -> String {
     format!("{paper} --quick")
 }
 
-/// Compares the verdicts of a paper, of a quick run or a whole one, with the pin file, or rewrites its part when `bless`.
+/// Compares the verdicts of a paper, of a quick run or a whole one, with the pin file, or rewrites
+/// its part when `bless`.
 ///
 /// Errors: `Host` if the file cannot be read or written, `Syntax` if it is none.
 pub fn check_pins(

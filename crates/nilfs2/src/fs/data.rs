@@ -42,7 +42,7 @@ impl Nilfs {
             .collect();
         for ((first, start, n), bio) in runs.into_iter().zip(sent) {
             let data = bio.wait().await.map_err(|_| FsError::Io)?;
-            let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
+            let bytes = Slice::concat(&data);
             for (i, block) in (0..n).zip(bytes.chunks(self.g.block_bytes())) {
                 // The file may have been cut meanwhile. No place of a block is used again.
                 let (key, place) = (first + i, start + i);

@@ -69,7 +69,7 @@ impl Mounted {
     ) -> FsResult<(u64, u64)> {
         let _inode = self.0.lock_inode(ino.0).await;
         let at = offset.unwrap_or(self.file(ino)?.size.get());
-        let bytes: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
+        let bytes = Slice::concat(data);
         self.0.write_bytes(ino.0, at, &bytes).await.map(|written| (at, written))
     }
 
@@ -245,7 +245,7 @@ impl FileSystem for Mounted {
                 return Err(FsError::corrupt("nilfs2 symlink", "i_size", 0, found, expected));
             }
             let all = self.0.read_bytes(ino.0, 0, most).await?;
-            Ok(all.iter().flat_map(Slice::to_vec).collect())
+            Ok(Slice::concat(&all))
         })
     }
 

@@ -221,7 +221,7 @@ impl Nilfs {
         for (of, bio) in kept.into_iter().zip(sent) {
             match bio.wait().await {
                 Ok(data) => {
-                    let bytes = data.iter().flat_map(Slice::to_vec).collect();
+                    let bytes = Slice::concat(&data);
                     let Numbered { ino, cno, offset, number, .. } = of;
                     out.push(Moved { ino, cno, offset, number, bytes });
                 }
@@ -235,7 +235,7 @@ impl Nilfs {
         let sectors = (n * (self.g.block_bytes() as u64 / 512)) as u32;
         let bio = Bio::read(self.sector(block), sectors, Flags::NONE);
         let data = self.part.submit_wait(bio).await.map_err(|_| FsError::Io)?;
-        Ok(data.iter().flat_map(Slice::to_vec).collect())
+        Ok(Slice::concat(&data))
     }
 }
 

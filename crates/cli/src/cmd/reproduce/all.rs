@@ -249,9 +249,13 @@ fn claims_text([matches, differ, follow, inconsistent, not_modelled]: [usize; 5]
 /// Seconds that are left: what is not done, at the pace so far, on so many cores, and no less than
 /// what runs longest.
 fn left(works: &[Work], jobs: usize, elapsed: f64) -> f64 {
-    let share = |w: &Work| match w.state {
+    let share = |w: &Work| match &w.state {
         State::Done(_) | State::Failed(..) => 1.0,
-        _ => w.share,
+        State::Waiting => 0.0,
+        // A part that takes long says nothing meanwhile.
+        State::Running(_, began) => {
+            w.share.max((began.elapsed().as_secs_f64() / w.seconds).min(0.9))
+        }
     };
     let ran = |w: &&Work| matches!(&w.state, State::Running(..));
     let done: f64 = works.iter().filter(ran).map(|w| w.seconds * share(w)).sum();
