@@ -62,6 +62,14 @@ fn update(dir: &Path, files: &BTreeMap<String, Vec<u8>>) -> io::Result<()> {
     // Without locks (some network file systems) each file is whole all the same.
     drop(flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from));
     let old = named(dir);
+    for name in files.keys().map(String::as_str).chain([MANIFEST]) {
+        // A link's target is no result, and a pipe cannot be looked into.
+        let there = std::fs::symlink_metadata(dir.join(name));
+        if there.is_ok_and(|m| !m.is_file()) {
+            let why = format!("{name} in {} is no regular file: move it away", dir.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+    }
     for (name, bytes) in files.iter().filter(|(name, _)| *name != MANIFEST) {
         let is_foreign = |there: Vec<u8>| !old.contains(name) && there != *bytes;
         if std::fs::read(dir.join(name)).is_ok_and(is_foreign) {
@@ -149,6 +157,24 @@ mod tests {
         assert_eq!(names(&dir.join("inputs")), [""; 0]);
         assert_eq!(std::fs::read(dir.join("a")).expect("read"), b"3");
         assert_eq!(names(&root.path().join("name")), ["0123"]);
+    }
+
+    #[test]
+    fn what_a_link_in_it_leads_to_is_not_written_and_a_pipe_is_not_opened() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let root = tempfile::tempdir().expect("a directory");
+        let (dir, precious) = (root.path().join("0123"), root.path().join("precious"));
+        write(&dir, &result(&[("a", "1")])).expect("written");
+        std::fs::write(&precious, "the user's").expect("written");
+        std::fs::remove_file(dir.join("a")).expect("removed");
+        symlink(&precious, dir.join("a")).expect("linked");
+        let refused = write(&dir, &result(&[("a", "2")])).expect_err("a link");
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&precious).expect("read"), b"the user's");
+        std::fs::remove_file(dir.join("a")).expect("removed");
+        mknodat(CWD, dir.join("a"), FileType::Fifo, Mode::RWXU, 0).expect("made");
+        let refused = write(&dir, &result(&[("a", "2")])).expect_err("a pipe");
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
     }
 
     #[test]

@@ -223,12 +223,14 @@ fn way(r: &Region, file: File) -> Result<Way, String> {
             r.bytes, r.user, r.offset
         ));
     }
+    // Where the host has no huge page left the first touch would end the program (SIGBUS), sealed
+    // or not; a file of them cannot be read and written either.
+    let kind = fstatfs(&file).map_err(|e| host(e.into()))?.f_type;
+    if u64::try_from(kind) == Ok(HUGETLBFS) {
+        let why = "a region of huge pages; QEMU: memory-backend-memfd without hugetlb=on";
+        return Err(why.to_owned());
+    }
     if !sealed {
-        let kind = fstatfs(&file).map_err(|e| host(e.into()))?.f_type;
-        if u64::try_from(kind) == Ok(HUGETLBFS) {
-            let why = "a region of huge pages that can be shortened; QEMU: memory-backend-memfd";
-            return Err(why.to_owned());
-        }
         return Ok(Way::File(file, r.offset));
     }
     let bytes = usize::try_from(r.bytes).map_err(|_| "a region is too long")?;
@@ -278,6 +280,22 @@ mod tests {
         let mut bytes = [0; 8];
         file.read_exact_at(&mut bytes, 0x1000).expect("read");
         assert_eq!(bytes, [0, 0, 0x34, 0x12, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn huge_pages_are_refused_sealed_or_not() {
+        use rustix::fs::{MemfdFlags, memfd_create};
+        const HUGE: u64 = 2 << 20;
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        // A host without them has none to refuse.
+        let Ok(made) = memfd_create("guest", flags) else { return };
+        let file = File::from(made);
+        if file.set_len(HUGE).is_err() {
+            return;
+        }
+        let region = Region { guest: 0, bytes: HUGE, user: 0x70_0000, offset: 0 };
+        let refused = Memory::map(vec![region], vec![file]).err().expect("refused");
+        assert!(refused.contains("huge pages"), "{refused}");
     }
 
     #[test]

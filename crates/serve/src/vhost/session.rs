@@ -176,8 +176,9 @@ impl Session {
                 Ok(())
             }
             request::SET_BACKEND_REQ_FD => {
-                let fd = fds.into_iter().next();
-                self.backend = Some(fd.ok_or("no descriptor for calls")?);
+                let fd = fds.into_iter().next().ok_or("no descriptor for calls")?;
+                never_blocks(&fd).map_err(|e| format!("the descriptor for calls: {e}"))?;
+                self.backend = Some(fd);
                 Ok(())
             }
             request::SET_MEM_TABLE => {
@@ -224,11 +225,8 @@ impl Session {
             request::SET_VRING_KICK | request::SET_VRING_CALL => {
                 let n = f.u64().ok_or_else(short)?;
                 let fd = fds.into_iter().next().filter(|_| n & NO_FD == 0);
-                // One that blocks would stop all guests.
                 if let Some(fd) = &fd {
-                    let flags = rustix::fs::fcntl_getfl(fd);
-                    flags
-                        .and_then(|f| rustix::fs::fcntl_setfl(fd, f | OFlags::NONBLOCK))
+                    never_blocks(fd)
                         .map_err(|e| format!("the descriptor of queue {}: {e}", n & RING_MASK))?;
                 }
                 let fd = fd.map(File::from);
@@ -261,6 +259,12 @@ fn regions(payload: &[u8]) -> Option<Vec<Region>> {
         out.push(Region { guest, bytes, user, offset });
     }
     Some(out)
+}
+
+/// A descriptor of a client that would block would stop all guests. Errors: the host's.
+fn never_blocks(fd: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use wp_base::{SECTOR_BYTES, Sector};
+use wp_base::{SECTOR_BYTES, Sector, plain};
 use wp_lab::files::{load, save_as};
 use wp_lab::host::{Output, Shape};
 use wp_lab::machine::make_device;
@@ -180,27 +180,52 @@ fn clock(name: &str, out: &Out) -> Result<ClockKind, ExitCode> {
     })
 }
 
-/// What is left to do when a server has ended: the record, the image; what it has done.
-fn end((mut drive, outputs): (Drive, Outputs), out: &Out) -> Result<Value, ExitCode> {
+/// What went wrong, told when all is done that can be done.
+struct Problem {
+    exit: Exit,
+    code: &'static str,
+    message: String,
+    help: &'static str,
+}
+
+impl Problem {
+    fn of_host(path: &Path, e: &std::io::Error) -> Problem {
+        let message = format!("{}: {e}", plain::name(&path.display().to_string()));
+        Problem { exit: Exit::HostIo, code: "host-io", message, help: "" }
+    }
+
+    fn tell(&self, out: &Out) -> ExitCode {
+        out.fail(self.exit, self.code, &self.message, self.help)
+    }
+}
+
+/// What is left to do when a server has ended, well or not: the image first, then what it was
+/// asked; what the drive has done, and what failed. One that fails keeps none of the others.
+fn end((mut drive, outputs): (Drive, Outputs)) -> (Value, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut saved = outputs.save.as_ref().map(|save| save.path().to_owned());
+    if let (Some(save), Some(medium)) = (outputs.save, drive.medium()) {
+        let (bytes, path) = (drive.limits().sectors * SECTOR_BYTES, save.path().to_owned());
+        if let Err(e) = save_as(&medium, Sector(0), bytes, save) {
+            problems.push(Problem::of_host(&path, &e));
+            saved = None;
+        }
+    }
     if let Some(trace) = outputs.trace {
-        drive.end_record().map_err(|e| out.host_error(trace.path(), &e))?;
-        outputs::finish(trace, &[], out)?;
+        let path = trace.path().to_owned();
+        let done = drive.end_record().and_then(|()| trace.commit());
+        problems.extend(done.err().map(|e| Problem::of_host(&path, &e)));
     }
     if let Some(file) = outputs.log_writes {
         let (unit, path) = (drive.limits().logical_bytes, file.path().to_owned());
         let mut file = BufWriter::new(file);
         let logged = write_log(&mut file, unit, drive.written())
             .and_then(|()| file.into_inner().map_err(|e| e.into_error())?.commit());
-        logged.map_err(|e| out.host_error(&path, &e))?;
-    }
-    let saved = outputs.save.as_ref().map(|save| save.path().to_owned());
-    if let (Some(save), Some(medium)) = (outputs.save, drive.medium()) {
-        let (bytes, path) = (drive.limits().sectors * SECTOR_BYTES, save.path().to_owned());
-        save_as(&medium, Sector(0), bytes, save).map_err(|e| out.host_error(&path, &e))?;
+        problems.extend(logged.err().map(|e| Problem::of_host(&path, &e)));
     }
     let mut status = control::status(&drive);
     status["saved"] = json!(saved.as_deref().map(path));
-    Ok(status)
+    (status, problems)
 }
 
 /// What a drive has done, for people.

@@ -68,7 +68,10 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let (drive, connections) = server
         .serve(&stop, a.once)
         .map_err(|e| out.fail(Exit::HostIo, "host-io", &format!("waiting for clients: {e}"), ""))?;
-    let mut status = end((drive, outputs), out)?;
+    let (mut status, problems) = end((drive, outputs));
+    if let Some(problem) = problems.first() {
+        return Err(problem.tell(out));
+    }
     let text = format!(
         "{}{connections} connections; the {} clock shows {}\n",
         summary(&status),

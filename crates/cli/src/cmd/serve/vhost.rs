@@ -12,7 +12,7 @@ use wp_serve::control::Speaker;
 use wp_serve::vhost::cpu::Cpu;
 use wp_serve::vhost::{Ended, Guest, Machine};
 
-use super::{DriveArgs, Outputs, clock, drive, end, ready, summary};
+use super::{DriveArgs, Outputs, Problem, clock, drive, end, ready, summary};
 use crate::output::{Exit, Out};
 
 /// Nanoseconds after 1970 at which a guest's time begins, if nothing else is said: the first of
@@ -98,26 +98,32 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         }
     }
     let mut how = json!({ "clock": a.clock });
+    // However it ends, what the drives hold is saved.
+    let failed;
     let shows = match (kind, &a.calendar) {
         (Some(kind), _) => {
             let control = a.control.as_deref();
             let served = machine.serve_real(&Clock::start(kind), control, &stop, a.once);
-            served.map_err(|e| {
-                out.fail(Exit::HostIo, "host-io", &format!("waiting for a guest: {e}"), "")
-            })?;
+            failed = served.err().map(|e| {
+                let message = format!("waiting for a guest: {e}");
+                Problem { exit: Exit::HostIo, code: "host-io", message, help: "" }
+            });
             kind.shows()
         }
         (None, Some(path)) => {
             let mut guest = Guest::listen(path, DATE).map_err(|e| out.host_error(path, &e))?;
             ready(out, "calendar", path);
-            let ended = machine
-                .serve_guest(&mut guest, &mut || stop.load(Ordering::Relaxed))
-                .map_err(|e| out.fail(Exit::HostIo, "guest", &e, "its console says more"))?;
+            let ended = machine.serve_guest(&mut guest, &mut || stop.load(Ordering::Relaxed));
             how["calendar_messages"] = json!(guest.messages());
-            how["ended"] = json!(match ended {
-                Ended::Gone => "the guest has gone",
-                Ended::Asleep => "the guest sleeps for ever",
-                Ended::Interrupted => "interrupted",
+            how["ended"] = json!(match &ended {
+                Ok(Ended::Gone) => "the guest has gone",
+                Ok(Ended::Asleep) => "the guest sleeps for ever",
+                Ok(Ended::Interrupted) => "interrupted",
+                Err(_) => "the guest broke the protocol",
+            });
+            failed = ended.err().map(|message| {
+                let help = "its console says more";
+                Problem { exit: Exit::HostIo, code: "guest", message, help }
             });
             how["cpu"] = json!({ "profile": a.cpu, "charged": machine.charged() });
             match machine.charged() {
@@ -134,7 +140,7 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
             return Err(out.fail(Exit::Usage, "calendar", message, "--calendar PATH"));
         }
     };
-    finish(a, (machine, outputs), (how, shows), out)
+    finish(a, (machine, outputs), (how, shows, failed), out)
 }
 
 /// Makes the devices.
@@ -166,7 +172,7 @@ fn machine(a: &Args, out: &Out) -> Result<(Machine, Vec<Outputs>), ExitCode> {
 fn finish(
     a: &Args,
     (machine, outputs): (Machine, Vec<Outputs>),
-    (how, shows): (Value, &str),
+    (how, shows, failed): (Value, &str, Option<Problem>),
     out: &Out,
 ) -> Result<ExitCode, ExitCode> {
     let malformed = machine.malformed();
@@ -175,10 +181,12 @@ fn finish(
     }
     let mut text = String::new();
     let mut all = Vec::new();
+    let mut problems: Vec<Problem> = failed.into_iter().collect();
     let queues: Vec<Vec<u64>> =
         (0..machine.drives.len()).map(|n| machine.taken(n).to_vec()).collect();
     for (own, queues) in machine.drives.into_iter().zip(outputs).zip(queues) {
-        let mut status = end(own, out)?;
+        let (mut status, of_it) = end(own);
+        problems.extend(of_it);
         text.push_str(&summary(&status));
         if queues.len() > 1 {
             let told: Vec<String> = queues.iter().map(u64::to_string).collect();
@@ -186,6 +194,9 @@ fn finish(
         }
         status["queues"] = json!(queues);
         all.push(status);
+    }
+    if let Some(first) = problems.first() {
+        return Err(first.tell(out));
     }
     text.push_str(&format!("the {} clock shows {shows}\n", a.clock));
     let mut document = how;
