@@ -353,7 +353,18 @@ fn every_verb_answers_hostile_arguments_as_documented() {
     }
     let found: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let ended: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
-    in_threads(all.len(), |n| one(dir.path(), all[n].0, &all[n].1, n, &found, &ended));
+    let doubtful: Mutex<Vec<usize>> = Mutex::default();
+    in_threads(all.len(), |n| {
+        let here = Mutex::default();
+        one(dir.path(), all[n].0, &all[n].1, n, &here, &ended);
+        if !here.into_inner().expect("no panic").is_empty() {
+            doubtful.lock().expect("no panic").push(n);
+        }
+    });
+    // Cases share a folder: another one may have made or removed a file of this one.
+    for n in doubtful.into_inner().expect("no thread panicked") {
+        one(dir.path(), all[n].0, &all[n].1, n, &found, &Mutex::default());
+    }
     let ended = ended.into_inner().expect("no thread panicked");
     let found = found.into_inner().expect("no thread panicked");
     assert!(found.is_empty(), "{} of {}:\n{}", found.len(), all.len(), found.join("\n\n"));

@@ -5,7 +5,7 @@
 //! Own code:   the `vhost` crate knows the flag of in-band notifications and not the message
 //!             (`VRING_KICK`), and takes no memory table that is longer than its regions, as that
 //!             of User-Mode Linux is. Rings and chains of `virtio-queue` need memory that is
-//!             mapped, which a client can shorten (SIGBUS): [`memory`] has what is done instead.
+//!             mapped, which a client can shorten (SIGBUS): `memory` has what is done instead.
 //! Trust:      what stands in guest memory is checked; a client that shortens it loses its
 //!             connection.
 //! Left out:   logging of dirty memory and in-flight tracking (migration), packed rings.
