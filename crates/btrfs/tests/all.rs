@@ -27,6 +27,7 @@ mod races;
 mod reference;
 mod reference_images;
 mod robustness;
+#[path = "../../base/tests/skip/mod.rs"]
 mod skip;
 mod subvolumes;
 mod together;

@@ -9,19 +9,15 @@
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use wp_base::plain;
 
 use crate::output::stderr;
 
 /// Between two lines where stderr is no terminal.
 pub const EVERY: Duration = Duration::from_secs(10);
-
-/// How long work must run before its end is estimated.
-const ESTIMATED_FROM: Duration = Duration::from_millis(500);
 
 /// The host's clock: nothing that is computed depends on it.
 pub fn now() -> Instant {
@@ -38,62 +34,25 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// How far it is.
-#[derive(Clone, Default)]
-struct Far {
-    done: u64,
-    /// 0: not known.
-    all: u64,
-    text: String,
-    /// When it was first said how far it is, and what was done then.
-    first: Option<(Duration, u64)>,
-}
-
-impl Far {
-    /// Seconds that are left, by the pace so far.
-    fn left(&self, elapsed: Duration) -> Option<f64> {
-        let (since, before) = self.first?;
-        let (took, made) = (elapsed.checked_sub(since)?, self.done.checked_sub(before)?);
-        let is_early = made == 0 || took < ESTIMATED_FROM;
-        let rest = self.all.saturating_sub(self.done) as f64;
-        (!is_early).then(|| took.as_secs_f64() / made as f64 * rest)
-    }
-
-    /// In words, without what is being done.
-    fn words(&self, elapsed: Duration) -> String {
-        if self.all == 0 {
-            return String::new();
-        }
-        let left = self.left(elapsed).map_or_else(String::new, |s| format!(", {} left", time(s)));
-        let percent = 100 * self.done / self.all;
-        format!("{} of {} ({percent} %){left}", self.done, self.all)
-    }
-}
-
-struct Shared {
-    what: String,
-    began: Instant,
-    far: Mutex<Far>,
-}
-
-impl Shared {
-    fn far(&self) -> MutexGuard<'_, Far> {
-        self.far.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The line of somebody who does not look at a terminal.
-    fn line(&self) -> String {
-        let (elapsed, far) = (self.began.elapsed(), self.far().clone());
-        let parts = [far.words(elapsed), far.text];
-        let said: Vec<&str> = parts.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
-        format!("{}: {} so far: {}", self.what, time(elapsed.as_secs_f64()), said.join("; "))
-    }
+/// How far it is, in words: `70 of 100 (70 %), 60 s left`; nothing of work whose end is not known.
+fn far(done: u64, all: u64, left: Duration) -> String {
+    let Some(percent) = (100 * done).checked_div(all) else { return String::new() };
+    // Of what has just begun nothing can be told.
+    let left = match left.as_secs() {
+        0 => String::new(),
+        s => format!(", {} left", time(s as f64)),
+    };
+    format!("{done} of {all} ({percent} %){left}")
 }
 
 /// One piece of long work; what is shown of it goes when this does.
+///
+/// The time that is left is `indicatif`'s estimate, which follows the pace of the last seconds: parts
+/// that an earlier run kept do not make the others look fast for long.
 pub struct Progress {
-    shared: Arc<Shared>,
-    bar: Option<ProgressBar>,
+    what: String,
+    /// Drawn on a terminal only.
+    bar: ProgressBar,
     /// Ends the thread that writes the lines.
     _lines: Option<Sender<()>>,
 }
@@ -101,51 +60,50 @@ pub struct Progress {
 impl Progress {
     /// Nothing is done yet. `what`: the verb, or the part of it.
     pub fn new(what: &str) -> Progress {
-        let bar = std::io::stderr().is_terminal().then(|| shown(ProgressBar::new(0), what));
-        let shared =
-            Arc::new(Shared { what: what.to_owned(), began: now(), far: Mutex::default() });
-        let lines = if bar.is_some() { None } else { lines(shared.clone()) };
-        Progress { shared, bar, _lines: lines }
+        let what = what.to_owned();
+        if std::io::stderr().is_terminal() {
+            return Progress { bar: shown(ProgressBar::new(0), &what), what, _lines: None };
+        }
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
+        let lines = lines(what.clone(), bar.clone());
+        Progress { what, bar, _lines: lines }
     }
 
     /// `done` of `all` parts are done, `text` is next.
     pub fn at(&self, done: u64, all: u64, text: impl Display) {
-        self.set(done, all, &text.to_string());
+        self.bar.set_length(all);
+        self.bar.set_position(done);
+        self.bar.set_message(plain::name(&text.to_string()).into_owned());
     }
 
     /// So far it is, of work whose end nobody knows.
     pub fn say(&self, text: impl Display) {
-        self.set(0, 0, &text.to_string());
-    }
-
-    fn set(&self, done: u64, all: u64, text: &str) {
-        let elapsed = self.shared.began.elapsed();
-        let mut far = self.shared.far();
-        far.first = far.first.or(Some((elapsed, done)));
-        (far.done, far.all, far.text) = (done, all, plain::name(text).into_owned());
-        if let Some(bar) = &self.bar {
-            bar.set_length(all.max(1));
-            bar.set_position(done);
-            let words = far.words(elapsed);
-            let gap = if words.is_empty() { "" } else { "  " };
-            bar.set_message(format!("{words}{gap}{}", far.text));
-        }
+        self.at(0, 0, text);
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
+}
+
+/// The line of somebody who does not look at a terminal.
+fn line(what: &str, bar: &ProgressBar) -> String {
+    let words = far(bar.position(), bar.length().unwrap_or(0), bar.eta());
+    let parts = [words, bar.message()];
+    let said: Vec<&str> = parts.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
+    format!("{what}: {} so far: {}", time(bar.elapsed().as_secs_f64()), said.join("; "))
 }
 
 /// The style of all bars: one line, as wide as the terminal.
 fn shown(bar: ProgressBar, what: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{prefix} {bar:20} {elapsed:>4} {wide_msg}")
+    let words = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+        drop(to.write_str(&far(state.pos(), state.len().unwrap_or(0), state.eta())));
+    };
+    let style = ProgressStyle::with_template("{prefix} {bar:20} {elapsed:>4} {far} {wide_msg}")
         .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
-    bar.set_style(style);
+    bar.set_style(style.with_key("far", words));
     bar.set_prefix(what.to_owned());
     // The time goes on while a part takes long.
     bar.enable_steady_tick(Duration::from_millis(250));
@@ -153,11 +111,11 @@ fn shown(bar: ProgressBar, what: &str) -> ProgressBar {
 }
 
 /// A thread that writes a line every [`EVERY`], until what comes back is dropped.
-fn lines(shared: Arc<Shared>) -> Option<Sender<()>> {
+fn lines(what: String, bar: ProgressBar) -> Option<Sender<()>> {
     let (end, wait) = channel::<()>();
     let write = move || {
         while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(EVERY) {
-            stderr(format_args!("{}\n", shared.line()));
+            stderr(format_args!("{}\n", line(&what, &bar)));
         }
     };
     std::thread::Builder::new().name("progress".to_owned()).spawn(write).ok().map(|_| end)
@@ -213,24 +171,12 @@ impl Drop for Table {
 mod tests {
     use super::*;
 
-    fn far(done: u64, first: (u64, u64)) -> Far {
-        let first = Some((Duration::from_secs(first.0), first.1));
-        Far { done, all: 100, text: String::new(), first }
-    }
-
     #[test]
-    fn what_was_done_before_does_not_make_it_faster() {
-        // 10 parts in 20 s; 60 that were kept took no time.
-        let resumed = far(70, (0, 60));
-        assert_eq!(resumed.left(Duration::from_secs(20)), Some(60.0));
-        assert_eq!(resumed.words(Duration::from_secs(20)), "70 of 100 (70 %), 60 s left");
-    }
-
-    #[test]
-    fn nothing_is_estimated_from_nothing() {
-        assert_eq!(far(0, (0, 0)).left(Duration::from_secs(20)), None);
-        assert_eq!(far(1, (0, 0)).left(Duration::from_millis(20)), None);
-        assert_eq!(Far::default().words(Duration::from_secs(9)), "");
+    fn words_say_what_is_known_and_no_more() {
+        let left = Duration::from_secs(60);
+        assert_eq!(far(70, 100, left), "70 of 100 (70 %), 60 s left");
+        assert_eq!(far(0, 100, Duration::ZERO), "0 of 100 (0 %)");
+        assert_eq!(far(9, 0, left), "");
     }
 
     #[test]
@@ -242,7 +188,7 @@ mod tests {
     fn a_line_says_what_how_far_and_what_is_next() {
         let progress = Progress::new("crash");
         progress.at(3, 12, "program\u{1b}[2J 4");
-        let line = progress.shared.line();
+        let line = line(&progress.what, &progress.bar);
         assert!(line.starts_with("crash: 0 s so far: 3 of 12 (25 %)"), "{line}");
         assert!(line.ends_with("4") && !line.contains('\u{1b}'), "{line}");
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +22,8 @@ use serde_json::Value;
 
 /// Cases of which one is run, if nothing else is asked for.
 const EVERY: usize = 7;
+/// A path that is not there.
+const MISSING: &str = "missing";
 /// What has not ended by then works, which is no error of an argument.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// KiB of address space: a number that makes it take all memory of the host ends it.
@@ -68,7 +70,18 @@ fn run(dir: &Path, args: &[OsString], streams: Streams, number: usize) -> Answer
         command = Command::new("sh");
         command.arg("-c").arg("exec \"$0\" \"$@\" 2>&-").arg(env!("CARGO_BIN_EXE_writepath"));
     }
-    command.args(args).current_dir(&own).env("HOME", &own).env("TMPDIR", &own);
+    // What is missing may be made: each run has a name of its own for it.
+    let missing = dir.join(MISSING).into_os_string().into_encoded_bytes();
+    let own_missing = own.join(MISSING).into_os_string().into_encoded_bytes();
+    for arg in args {
+        let arg = arg.as_bytes();
+        let at = arg.windows(missing.len()).position(|w| w == missing);
+        let arg = at.map_or(arg.to_vec(), |at| {
+            [&arg[..at], &own_missing, &arg[at + missing.len()..]].concat()
+        });
+        command.arg(OsString::from_vec(arg));
+    }
+    command.current_dir(&own).env("HOME", &own).env("TMPDIR", &own);
     command.env_remove("RUST_BACKTRACE").env_remove("GUEST").stdin(Stdio::null());
     command.stdout(if streams == Streams::FullStdout { full() } else { file(&out) });
     command.stderr(if streams == Streams::FullStderr { full() } else { file(&err) });
@@ -155,7 +168,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let experiment = "schema = \"writepath/1\"\nname = \"t\"\n[device]\npreset = \"fixed\"\n\
                       capacity_bytes = \"64MiB\"\n[workload]\nname = \"fsync-last\"\n";
     vec![
-        path(b"missing"),
+        path(MISSING.as_bytes()),
         path(b"folder"),
         write(b"empty", b""),
         write(b"noise-\xff\xfe", &noise),
@@ -353,18 +366,7 @@ fn every_verb_answers_hostile_arguments_as_documented() {
     }
     let found: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let ended: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
-    let doubtful: Mutex<Vec<usize>> = Mutex::default();
-    in_threads(all.len(), |n| {
-        let here = Mutex::default();
-        one(dir.path(), all[n].0, &all[n].1, n, &here, &ended);
-        if !here.into_inner().expect("no panic").is_empty() {
-            doubtful.lock().expect("no panic").push(n);
-        }
-    });
-    // Cases share a folder: another one may have made or removed a file of this one.
-    for n in doubtful.into_inner().expect("no thread panicked") {
-        one(dir.path(), all[n].0, &all[n].1, n, &found, &Mutex::default());
-    }
+    in_threads(all.len(), |n| one(dir.path(), all[n].0, &all[n].1, n, &found, &ended));
     let ended = ended.into_inner().expect("no thread panicked");
     let found = found.into_inner().expect("no thread panicked");
     assert!(found.is_empty(), "{} of {}:\n{}", found.len(), all.len(), found.join("\n\n"));

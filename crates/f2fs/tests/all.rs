@@ -12,6 +12,7 @@ mod programs;
 mod reference;
 mod reference_images;
 mod robustness;
+#[path = "../../base/tests/skip/mod.rs"]
 mod skip;
 mod structures;
 mod together;

@@ -13,6 +13,7 @@ mod reference;
 mod reference_images;
 mod reseal;
 mod robustness;
+#[path = "../../base/tests/skip/mod.rs"]
 mod skip;
 mod together;
 mod tools;

@@ -27,7 +27,8 @@ fn serving(preset: &str, params: &[(&str, u64)], client: impl FnOnce(&Path)) -> 
             let mut server =
                 Server::new(drive, "disk", false, Clock::start(ClockKind::Free)).unwrap();
             server.listen_unix(socket).unwrap();
-            let (drive, connections) = server.serve(stop, false).unwrap();
+            let (drive, connections, ended) = server.serve(stop, false);
+            ended.unwrap();
             let counts = drive.counts();
             (counts.reads, counts.writes, connections)
         });

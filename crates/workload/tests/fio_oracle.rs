@@ -8,17 +8,10 @@ use std::process::Command;
 use wp_base::Rng;
 use wp_workload::fio::{Action, Direction, Job, Sequence, SyncWhat, Variables, layout, parse};
 
-fn skipped(check: &str, reason: &str) {
-    use std::io::Write;
-    eprintln!("SKIPPED: {check}: {reason}");
-    let Some(path) = std::env::var_os("WRITEPATH_SKIPS") else { return };
-    let mut file = std::fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .expect("the skip list opens");
-    file.write_all(format!("{check}: {reason}\n").as_bytes()).expect("the skip list takes a line");
-}
+#[path = "../../base/tests/skip/mod.rs"]
+mod skip;
+
+use skip::skipped;
 
 fn fio_is_there(check: &str) -> bool {
     let version = Command::new("fio").arg("--version").output();

@@ -7,17 +7,10 @@ use wp_workload::fio::{
     Class, JobFile, OPTIONS, Sequence, Severity, Variables, find, layout, parse,
 };
 
-fn skipped(check: &str, reason: &str) {
-    use std::io::Write;
-    eprintln!("SKIPPED: {check}: {reason}");
-    let Some(path) = std::env::var_os("WRITEPATH_SKIPS") else { return };
-    let mut file = std::fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .expect("it can be appended to");
-    file.write_all(format!("{check}: {reason}\n").as_bytes()).expect("written");
-}
+#[path = "../../base/tests/skip/mod.rs"]
+mod skip;
+
+use skip::skipped;
 
 fn plain(text: &str) -> JobFile {
     parse("t.fio", text.as_bytes(), &|_| None, &Variables::default())

@@ -1,18 +1,11 @@
-//! Checks that cannot run here: printed, and listed for `./test`.
+//! Checks that cannot run here, and those that need e2fsprogs.
 
-use std::io::Write;
 use std::process::Command;
 
-/// Says that `check` is left out, and why.
-pub fn skipped(check: &str, why: &str) {
-    let line = format!("{check}: {why}");
-    eprintln!("SKIPPED: {line}");
-    if let Some(path) = std::env::var_os("WRITEPATH_SKIPS") {
-        let list = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        list.and_then(|mut f| f.write_all(format!("{line}\n").as_bytes()))
-            .expect("the skip list can be written");
-    }
-}
+#[path = "../../../base/tests/skip/mod.rs"]
+mod shared;
+
+pub use shared::skipped;
 
 /// Is version 1.47.0 of `tool` (of e2fsprogs) here? Other versions have other defaults and
 /// messages.

@@ -16,7 +16,7 @@ fn has(program: &str) -> bool {
         .iter()
         .any(|d| PathBuf::from(d).join(program).exists());
     if !found {
-        eprintln!("skipped: {program} is not here");
+        crate::skip::skipped("jbd2's log beside e2fsprogs", &format!("{program} is not installed"));
     }
     found
 }

@@ -7,5 +7,7 @@ mod crash;
 mod data;
 mod faults;
 mod format;
+#[path = "../../../base/tests/skip/mod.rs"]
+mod skip;
 mod space;
 mod world;

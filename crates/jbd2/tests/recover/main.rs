@@ -1,5 +1,4 @@
-//! Recovery of logs that real kernels left behind. Without the reference data each test says that
-//! it is skipped.
+//! Recovery of logs that real kernels left behind.
 
 mod image;
 mod images;

@@ -137,10 +137,15 @@ impl Server {
     }
 
     /// Serves until `stop` is set, a control line says so, or, with `once`, the last client of
-    /// those that came has gone. Returns the drive. Errors: the host's, of waiting.
-    pub fn serve(mut self, stop: &AtomicBool, once: bool) -> io::Result<(Drive, u64)> {
+    /// those that came has gone. Returns the drive, the number of connections, and how it ended.
+    /// Errors: the host's, of waiting; the drive is there all the same.
+    pub fn serve(mut self, stop: &AtomicBool, once: bool) -> (Drive, u64, io::Result<()>) {
+        let mut ended = Ok(());
         while !stop.load(Ordering::Relaxed) {
-            self.wait()?;
+            ended = self.wait();
+            if ended.is_err() {
+                break;
+            }
             let now = self.clock.now(self.drive.now());
             self.drive.run_until(now);
             self.accept();
@@ -170,7 +175,7 @@ impl Server {
                 break;
             }
         }
-        Ok((self.drive, self.count))
+        (self.drive, self.count, ended)
     }
 
     /// Waits for clients, or for the drive.

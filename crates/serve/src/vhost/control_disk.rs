@@ -39,7 +39,7 @@ impl Machine {
     ) {
         match wish {
             Wish::Drive { what: What::Write, .. } => {
-                let bytes: Vec<u8> = data.iter().flat_map(wp_medium::Slice::to_vec).collect();
+                let bytes = wp_medium::Slice::concat(data);
                 let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
                 let line =
                     String::from_utf8_lossy(&bytes[..end.min(control::MAX_LINE)]).into_owned();

@@ -242,6 +242,8 @@ fn way(r: &Region, file: File) -> Result<Way, String> {
 
 #[cfg(test)]
 mod tests {
+    use wp_lab::testing::skipped;
+
     use super::*;
 
     fn memory(file: &File) -> Memory {
@@ -287,12 +289,11 @@ mod tests {
         use rustix::fs::{MemfdFlags, memfd_create};
         const HUGE: u64 = 2 << 20;
         let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-        // A host without them has none to refuse.
-        let Ok(made) = memfd_create("guest", flags) else { return };
-        let file = File::from(made);
-        if file.set_len(HUGE).is_err() {
+        let made = memfd_create("guest", flags).map(File::from);
+        let Ok(file) = made.map_err(|e| skipped("huge pages of a guest", &e.to_string())) else {
             return;
-        }
+        };
+        file.set_len(HUGE).expect("a length takes no page");
         let region = Region { guest: 0, bytes: HUGE, user: 0x70_0000, offset: 0 };
         let refused = Memory::map(vec![region], vec![file]).err().expect("refused");
         assert!(refused.contains("huge pages"), "{refused}");

@@ -25,9 +25,8 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
     let mut step = |done: usize, all: usize, name: &str| progress.step(done, all, name);
     let asked = paper(ext4_fsync::SLUG).and_then(|paper| paper.crashes(a));
     let mut cuts = Vec::new();
-    let eras = ext4_fsync::ERAS;
-    for (n, era) in eras.into_iter().enumerate().take_while(|_| asked.is_some()) {
-        let programs = asked.unwrap_or_default();
+    let eras = ext4_fsync::ERAS.into_iter().enumerate();
+    for (programs, (n, era)) in asked.iter().flat_map(|n| eras.clone().map(move |era| (*n, era))) {
         // The rest takes a tenth of the time.
         progress.step(n, eras.len() + 1, &format!("crash states of Linux {era}"));
         let workers = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,13 +1,13 @@
 //! `serve nbd`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
 use wp_serve::Clock;
 use wp_serve::nbd::server::Server;
 
-use super::{DriveArgs, clock, drive, end, ready, summary};
+use super::{DriveArgs, Problem, clock, drive, end, ready, summary};
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -65,11 +65,10 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         server.control_at(path).map_err(|e| out.host_error(path, &e))?;
         ready(out, "control", path);
     }
-    let (drive, connections) = server
-        .serve(&stop, a.once)
-        .map_err(|e| out.fail(Exit::HostIo, "host-io", &format!("waiting for clients: {e}"), ""))?;
+    let (drive, connections, ended) = server.serve(&stop, a.once);
+    let failed = ended.err().map(|e| Problem::of_host(Path::new("waiting for clients"), &e));
     let (mut status, problems) = end((drive, outputs));
-    if let Some(problem) = problems.first() {
+    if let Some(problem) = failed.iter().chain(&problems).next() {
         return Err(problem.tell(out));
     }
     let text = format!(

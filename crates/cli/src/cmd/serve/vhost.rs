@@ -1,6 +1,6 @@
 //! `serve vhost-user-blk`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -104,10 +104,7 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         (Some(kind), _) => {
             let control = a.control.as_deref();
             let served = machine.serve_real(&Clock::start(kind), control, &stop, a.once);
-            failed = served.err().map(|e| {
-                let message = format!("waiting for a guest: {e}");
-                Problem { exit: Exit::HostIo, code: "host-io", message, help: "" }
-            });
+            failed = served.err().map(|e| Problem::of_host(Path::new("waiting for a guest"), &e));
             kind.shows()
         }
         (None, Some(path)) => {
