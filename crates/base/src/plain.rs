@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Does a terminal do something else with it than show it?
 fn is_control(c: char) -> bool {
@@ -46,6 +47,38 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t'))
 }
 
+/// A JSON document with no character in its strings that a terminal would obey; it says the same.
+///
+/// RFC 8259 (section 7) has C0 escaped, which every writer does, and leaves DEL, C1 and the marks of
+/// writing direction as they are.
+pub fn json(text: &str) -> Cow<'_, str> {
+    let is_bad = |c: char| is_control(c) && !c.is_ascii() || c == '\u{7f}';
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            // None of them is beyond the Basic Multilingual Plane.
+            c if is_bad(c) => write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes it"),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// How a path is written in text: on one line, see [`name`].
+pub trait Shown {
+    /// The path with every control character escaped, and what is not UTF-8 replaced by U+FFFD.
+    fn shown(&self) -> String;
+}
+
+impl Shown for Path {
+    fn shown(&self) -> String {
+        name(&self.to_string_lossy()).into_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +92,20 @@ mod tests {
         assert_eq!(name("a\nfinding: b\r\t"), "a\\nfinding: b\\r\\t");
         assert_eq!(name("\u{9b}2J\u{7f}\u{202e}"), "\\x9b2J\\x7f\\u{202e}");
         assert_eq!(lines("a\tb\nc\rd\x08"), "a\tb\nc\\rd\\x08");
+    }
+
+    #[test]
+    fn json_says_the_same_and_moves_no_cursor() {
+        let text = "{\"a\u{9b}\": \"b\u{7f}\u{202e}\\u001b\"}\n";
+        assert_eq!(json(text), "{\"a\\u009b\": \"b\\u007f\\u202e\\u001b\"}\n");
+        assert!(matches!(json("{\"µ\": 1}\n"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_path_is_one_line() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"a\nok: b\xff"));
+        assert_eq!(path.shown(), "a\\nok: b\u{fffd}");
     }
 
     #[test]

@@ -48,7 +48,10 @@ impl Contract {
 
     /// Its exit codes other than 0, in order, with what each says.
     pub fn codes(&self) -> impl Iterator<Item = (Exit, &'static str)> {
-        let mut all: Vec<(Exit, &str)> = ALWAYS.iter().chain(self.exits).copied().collect();
+        // What a verb says itself of a code is more than what all say.
+        let own = |code: Exit| self.exits.iter().any(|(c, _)| *c == code);
+        let of_all = ALWAYS.iter().filter(|(code, _)| !own(*code));
+        let mut all: Vec<(Exit, &str)> = of_all.chain(self.exits).copied().collect();
         all.sort_by_key(|(code, _)| *code as u8);
         all.into_iter()
     }
@@ -63,10 +66,11 @@ impl Contract {
 }
 
 /// Exit codes of every verb.
-pub const ALWAYS: [(Exit, &str); 3] = [
+pub const ALWAYS: [(Exit, &str); 4] = [
     (Exit::Usage, "the command line or a file that it names is wrong, or there is nothing to do"),
     (Exit::Bug, "a bug of Writepath; the error has what to report"),
     (Exit::HostIo, "the host's I/O failed: a file that cannot be read or written, a full stdout"),
+    (Exit::Interrupted, "a signal ended it before its answer (130, 143 or 129)"),
 ];
 
 const fn counted(of: &'static str, at: &'static [&'static str]) -> Work {

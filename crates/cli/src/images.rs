@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use wp_base::{Zone, zone_report};
 use wp_lab::files::FileView;
@@ -31,7 +32,7 @@ impl Images {
                 let bytes =
                     wp_lab::host::text::bytes(report).map_err(|e| out.host_error(report, &e))?;
                 zone_report::parse(&String::from_utf8_lossy(&bytes)).map_err(|e| {
-                    let message = format!("{}: {e}", report.display());
+                    let message = format!("{}: {e}", report.shown());
                     let help = "a report is what `blkzone report DEVICE` prints after the crash";
                     out.fail(Exit::Usage, "zones", &message, help)
                 })?

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::{FsError, plain};
@@ -160,8 +161,8 @@ impl Out {
         };
         let bytes = match self.json {
             false => plain::lines(text).into_owned().into_bytes(),
-            true if IS_STREAM.load(Ordering::SeqCst) => format!("{document}\n").into_bytes(),
-            true => format!("{document:#}\n").into_bytes(),
+            true if IS_STREAM.load(Ordering::SeqCst) => json_bytes(&format!("{document}\n")),
+            true => json_bytes(&format!("{document:#}\n")),
         };
         written(exit, &bytes)
     }
@@ -199,7 +200,8 @@ impl Out {
             IS_STREAM.store(true, Ordering::SeqCst);
             let mut stdout = std::io::stdout().lock();
             // Whoever reads us may have had enough; the end of the stream is told by the last.
-            drop(writeln!(stdout, "{document}").and_then(|()| stdout.flush()));
+            let bytes = json_bytes(&format!("{document}\n"));
+            drop(stdout.write_all(&bytes).and_then(|()| stdout.flush()));
         }
     }
 
@@ -283,7 +285,7 @@ impl Out {
 
     /// An error of the host about a file; or of the file, which is not what it was named for.
     pub fn host_error(&self, path: &std::path::Path, e: &std::io::Error) -> ExitCode {
-        let name = path.display().to_string();
+        let name = path.shown();
         if e.kind() == std::io::ErrorKind::InvalidData {
             let said = e.to_string();
             let message = match said.starts_with(&name) {
@@ -292,8 +294,22 @@ impl Out {
             };
             return self.fail(Exit::Usage, "file", &plain::name(&message), "name another file");
         }
-        self.fail(Exit::HostIo, "host-io", &format!("{}: {e}", plain::name(&name)), "")
+        let message = format!("{}: {e}", plain::name(&name));
+        if e.kind() == std::io::ErrorKind::AlreadyExists {
+            return self.fail(
+                Exit::Usage,
+                "exists",
+                &message,
+                "name a new file, or remove this one",
+            );
+        }
+        self.fail(Exit::HostIo, "host-io", &message, "")
     }
+}
+
+/// JSON as it goes to stdout, which may be a terminal.
+fn json_bytes(document: &str) -> Vec<u8> {
+    plain::json(document).into_owned().into_bytes()
 }
 
 /// Takes the right to answer, which a command has once.

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use wp_lab::host::{Existing, Output, Shape, output};
 
@@ -38,7 +39,7 @@ fn begin(
 ) -> Result<Output, ExitCode> {
     Output::create(path, shape, existing).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            out.fail(Exit::Usage, "exists", &format!("{} exists", path.display()), help)
+            out.fail(Exit::Usage, "exists", &format!("{} exists", path.shown()), help)
         }
         _ => out.host_error(path, &e),
     })
@@ -57,7 +58,7 @@ pub fn empty_folder(folder: &Path, out: &Out) -> Result<(), ExitCode> {
     let made = std::fs::create_dir_all(folder).and_then(|()| std::fs::read_dir(folder));
     let mut there = made.map_err(|e| out.host_error(folder, &e))?;
     if there.next().is_some() {
-        let what = format!("{} is not empty", folder.display());
+        let what = format!("{} is not empty", folder.shown());
         return Err(out.fail(Exit::Usage, "exists", &what, "name a new folder"));
     }
     Ok(())

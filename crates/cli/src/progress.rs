@@ -50,8 +50,7 @@ fn far(done: u64, all: u64, left: Duration) -> String {
 /// The time that is left is `indicatif`'s estimate, which follows the pace of the last seconds: parts
 /// that an earlier run kept do not make the others look fast for long.
 pub struct Progress {
-    what: String,
-    /// Drawn on a terminal only.
+    /// Drawn on a terminal only; its prefix is what the work is.
     bar: ProgressBar,
     /// Ends the thread that writes the lines.
     _lines: Option<Sender<()>>,
@@ -60,13 +59,14 @@ pub struct Progress {
 impl Progress {
     /// Nothing is done yet. `what`: the verb, or the part of it.
     pub fn new(what: &str) -> Progress {
-        let what = what.to_owned();
-        if std::io::stderr().is_terminal() {
-            return Progress { bar: shown(ProgressBar::new(0), &what), what, _lines: None };
-        }
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        let lines = lines(what.clone(), bar.clone());
-        Progress { what, bar, _lines: lines }
+        let bar = if std::io::stderr().is_terminal() {
+            shown(ProgressBar::new(0))
+        } else {
+            ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden())
+        };
+        let bar = bar.with_prefix(what.to_owned());
+        let _lines = bar.is_hidden().then(|| lines(bar.clone())).flatten();
+        Progress { bar, _lines }
     }
 
     /// `done` of `all` parts are done, `text` is next.
@@ -89,33 +89,34 @@ impl Drop for Progress {
 }
 
 /// The line of somebody who does not look at a terminal.
-fn line(what: &str, bar: &ProgressBar) -> String {
+fn line(bar: &ProgressBar) -> String {
     let words = far(bar.position(), bar.length().unwrap_or(0), bar.eta());
     let parts = [words, bar.message()];
     let said: Vec<&str> = parts.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
-    format!("{what}: {} so far: {}", time(bar.elapsed().as_secs_f64()), said.join("; "))
+    let time = time(bar.elapsed().as_secs_f64());
+    format!("{}: {time} so far: {}", bar.prefix(), said.join("; "))
 }
 
 /// The style of all bars: one line, as wide as the terminal.
-fn shown(bar: ProgressBar, what: &str) -> ProgressBar {
+fn shown(bar: ProgressBar) -> ProgressBar {
     let words = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-        drop(to.write_str(&far(state.pos(), state.len().unwrap_or(0), state.eta())));
+        // A terminal that takes no more shows what it showed.
+        let _ = to.write_str(&far(state.pos(), state.len().unwrap_or(0), state.eta()));
     };
     let style = ProgressStyle::with_template("{prefix} {bar:20} {elapsed:>4} {far} {wide_msg}")
         .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
     bar.set_style(style.with_key("far", words));
-    bar.set_prefix(what.to_owned());
     // The time goes on while a part takes long.
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }
 
 /// A thread that writes a line every [`EVERY`], until what comes back is dropped.
-fn lines(what: String, bar: ProgressBar) -> Option<Sender<()>> {
+fn lines(bar: ProgressBar) -> Option<Sender<()>> {
     let (end, wait) = channel::<()>();
     let write = move || {
         while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(EVERY) {
-            stderr(format_args!("{}\n", line(&what, &bar)));
+            stderr(format_args!("{}\n", line(&bar)));
         }
     };
     std::thread::Builder::new().name("progress".to_owned()).spawn(write).ok().map(|_| end)
@@ -188,7 +189,7 @@ mod tests {
     fn a_line_says_what_how_far_and_what_is_next() {
         let progress = Progress::new("crash");
         progress.at(3, 12, "program\u{1b}[2J 4");
-        let line = line(&progress.what, &progress.bar);
+        let line = line(&progress.bar);
         assert!(line.starts_with("crash: 0 s so far: 3 of 12 (25 %)"), "{line}");
         assert!(line.ends_with("4") && !line.contains('\u{1b}'), "{line}");
     }

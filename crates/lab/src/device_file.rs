@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
+use wp_base::plain::Shown as _;
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Value};
@@ -77,7 +78,7 @@ pub fn path_of(name: &str) -> Option<&Path> {
 
 /// Reads a file. Errors: the host's; something that is none.
 pub fn read(path: &Path) -> Result<DeviceFile, String> {
-    let name = path.display().to_string();
+    let name = path.shown();
     let of_host = |e: std::io::Error| format!("{name}: {e}");
     if !std::fs::metadata(path).map_err(of_host)?.is_file() {
         return Err(format!("{name}: is no file"));

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
+use wp_base::plain::Shown as _;
 
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_medium::{Medium, Slice, View};
@@ -50,7 +51,7 @@ pub fn load(path: &Path) -> io::Result<(Medium, u64)> {
     if !view.bytes.is_multiple_of(SECTOR_BYTES) {
         return Err(io::Error::other(format!(
             "{}: {} bytes are not a whole number of 512-byte sectors",
-            path.display(),
+            path.shown(),
             view.bytes
         )));
     }

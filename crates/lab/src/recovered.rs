@@ -11,6 +11,7 @@ mod nilfs2;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use wp_base::plain::Shown as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -102,7 +103,7 @@ impl Row {
 ///
 /// Errors: what cannot be read, in words.
 pub fn rows(reference: &Path) -> Result<Vec<Row>, String> {
-    let host = |e: std::io::Error| format!("{}: {e}", reference.display());
+    let host = |e: std::io::Error| format!("{}: {e}", reference.shown());
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(reference).map_err(host)? {
         names.push(entry.map_err(host)?.file_name().to_string_lossy().into_owned());
@@ -132,15 +133,15 @@ pub fn rows(reference: &Path) -> Result<Vec<Row>, String> {
 
 /// Unpacks a file of the reference data.
 pub fn unpacked(path: &Path) -> Result<Bytes, String> {
-    let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
+    let wrong = |e: std::io::Error| format!("{}: {e}", path.shown());
     let packed = std::fs::read(path).map_err(wrong)?;
     zstd::decode_all(packed.as_slice()).map(Bytes).map_err(wrong)
 }
 
 fn manifest(folder: &Path) -> Result<Value, String> {
     let path = folder.join("manifest.json");
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.shown()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.shown()))
 }
 
 /// Major and minor version at the start of `6.18.44-...`.

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -202,7 +203,7 @@ pub struct Setting {
 pub fn setting(dir: &Path) -> io::Result<Setting> {
     let path = dir.join("resolved.toml");
     let text = text::read(&path)?;
-    let wrong = |what: String| io::Error::other(format!("{}: {what}", path.display()));
+    let wrong = |what: String| io::Error::other(format!("{}: {what}", path.shown()));
     let document: toml::Table = text.parse().map_err(|e| wrong(format!("{e}")))?;
     let table = document.get("fs").and_then(toml::Value::as_table);
     let name = table.and_then(|t| t.get("name")).and_then(toml::Value::as_str);
@@ -220,7 +221,7 @@ pub fn setting(dir: &Path) -> io::Result<Setting> {
 pub fn device_limits(dir: &Path) -> io::Result<Limits> {
     let path = dir.join("resolved.toml");
     let text = text::read(&path)?;
-    let wrong = |what: String| io::Error::other(format!("{}: {what}", path.display()));
+    let wrong = |what: String| io::Error::other(format!("{}: {what}", path.shown()));
     let document: toml::Table = text.parse().map_err(|e| wrong(format!("{e}")))?;
     let table = document.get("device").and_then(toml::Value::as_table);
     let name = table.and_then(|t| t.get("name")).and_then(toml::Value::as_str);
@@ -253,7 +254,7 @@ pub fn read_classes(path: &Path, records: &[Record]) -> io::Result<BTreeMap<usiz
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         Err(e) => return Err(e),
     };
-    parse_classes(&text, &path.display().to_string(), records)
+    parse_classes(&text, &path.shown(), records)
 }
 
 /// As [`read_classes`], of a file's text; `name` is what errors call it.
@@ -283,7 +284,7 @@ pub fn parse_classes(
 
 fn read_lines(path: &Path, wanted: impl Fn(&Value) -> bool) -> io::Result<Vec<Record>> {
     let file = std::fs::File::open(path)?;
-    lines_of(&mut BufReader::new(file), &path.display().to_string(), wanted)
+    lines_of(&mut BufReader::new(file), &path.shown(), wanted)
 }
 
 /// All events in lines like those of `events.ndjson`; `name` is what errors call them.

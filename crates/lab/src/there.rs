@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use wp_base::plain::Shown as _;
 
 use serde::Serialize;
 use wp_base::{Sector, Zone, zone_report};
@@ -124,7 +125,7 @@ fn judged(fs: &FsEntry, image: &Path) -> Option<String> {
 
 /// An image that the real mkfs makes. Errors: it is not here, or refuses.
 fn really_made(plan: &Plan<'_>, args: &str, file: &Path) -> Result<Medium, String> {
-    let at = |e: std::io::Error| format!("{}: {e}", file.display());
+    let at = |e: std::io::Error| format!("{}: {e}", file.shown());
     std::fs::File::create(file).and_then(|f| f.set_len(plan.bytes())).map_err(at)?;
     let program = format!("mkfs.{}", plan.fs.name);
     let made = Command::new(&program)
@@ -147,7 +148,7 @@ fn really_made(plan: &Plan<'_>, args: &str, file: &Path) -> Result<Medium, Strin
 pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>, String> {
     Guest::is_ready(script)?;
     let share = scratch.join("share");
-    let at = |e: std::io::Error| format!("{}: {e}", share.display());
+    let at = |e: std::io::Error| format!("{}: {e}", share.shown());
     if share.exists() {
         std::fs::remove_dir_all(&share).map_err(at)?;
     }
@@ -208,7 +209,7 @@ fn visit(
     round: u64,
     all: &mut [Traveller],
 ) -> Result<(), String> {
-    let at = |e: std::io::Error| format!("{}: {e}", share.display());
+    let at = |e: std::io::Error| format!("{}: {e}", share.shown());
     let mount = match plan.kernel_mount {
         "" => String::new(),
         options => format!(",{options}"),
@@ -240,7 +241,7 @@ fn visit(
     std::fs::write(share.join("run.sh"), steps).map_err(at)?;
     let mut command = Command::new("bash");
     let status = group::status(command.arg(script).arg(share).arg(BOOT_SECONDS.to_string()))
-        .map_err(|e| format!("{}: {e}", script.display()))?;
+        .map_err(|e| format!("{}: {e}", script.shown()))?;
     if !status.success() {
         let said = std::fs::read_to_string(share.join("stdout.txt")).unwrap_or_default();
         return Err(format!("the guest failed: {}", said.trim()));
@@ -278,7 +279,7 @@ fn back(
     compare("ours -> kernel", &tree(&expected.files), &theirs, differs);
     differs.extend(expected.findings.iter().map(|f| format!("our listing: {f}")));
     let image = share.join(format!("{n}.img"));
-    let (medium, bytes) = load(&image).map_err(|e| format!("{}: {e}", image.display()))?;
+    let (medium, bytes) = load(&image).map_err(|e| format!("{}: {e}", image.shown()))?;
     let zones = match plan.zoned {
         true => {
             let report = read("report").map_err(|e| format!("{n}.report: {e}"))?;

@@ -7,6 +7,7 @@
 //!             `quit`; each with `drive=N` if there are several.
 
 use std::path::PathBuf;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::{SECTOR_BYTES, Sector, Time};
@@ -190,7 +191,7 @@ fn one(drive: &mut Drive, now: Time, verb: Verb) -> Result<Value, String> {
             // Whoever can write to the socket replaces nothing by it.
             Output::create(&path, Shape::Image, Existing::Refuse)
                 .and_then(|file| save_as(&medium, Sector(0), bytes, file))
-                .map_err(|e| format!("{}: {e}", path.display()))?;
+                .map_err(|e| format!("{}: {e}", path.shown()))?;
             Ok(json!({ "saved": path.to_string_lossy(), "bytes": bytes }))
         }
         Verb::Quit => Ok(json!({})),

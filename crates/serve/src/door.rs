@@ -6,13 +6,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use wp_base::plain::Shown as _;
 
 use wp_lab::host::leftover::{Held, Leftover, hold};
+use wp_lab::host::output::rename_new;
 
 use crate::control::MAX_LINE;
 
 /// Clients at once; more are turned away.
 const MOST: usize = 8;
+/// Bytes that are read of a client before others have their turn, each of which may be a line.
+const CHUNK: usize = 1024;
 
 /// A socket of the file system that only this user can connect to. It is removed with its owner,
 /// and with the program. An old one that nobody listens at is replaced.
@@ -23,7 +27,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket {
         if UnixStream::connect(path).is_ok() {
-            let why = format!("{}: another server is there", path.display());
+            let why = format!("{}: another server is there", path.shown());
             return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
         }
         std::fs::remove_file(path)?;
@@ -39,7 +43,6 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
 /// Binds a socket of mode 0600. It gets its name when it has its mode: the umask is of the whole
 /// process, and between bind(2) and chmod(2) anybody could connect.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = tempfile::Builder::new()
         .prefix(".")
@@ -56,7 +59,7 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     };
     let listener = UnixListener::bind(bound)?;
     std::fs::set_permissions(&inner, Permissions::from_mode(0o600))?;
-    renameat_with(CWD, &inner, CWD, path, RenameFlags::NOREPLACE)?;
+    rename_new(&inner, path)?;
     Ok(listener)
 }
 
@@ -93,7 +96,9 @@ impl Door {
     /// Takes clients in and answers their lines with `answer`, which says whether to end. Never
     /// waits. Returns whether one said so.
     pub fn serve(&mut self, answer: &mut dyn FnMut(&str) -> (String, bool)) -> bool {
-        while let Ok((stream, _)) = self.listener.listener.accept() {
+        // Who connects faster than it is turned away keeps nobody else waiting.
+        for _ in 0..MOST {
+            let Ok((stream, _)) = self.listener.listener.accept() else { break };
             if self.clients.len() < MOST && stream.set_nonblocking(true).is_ok() {
                 self.clients.push(Client { stream, line: Vec::new() });
             }
@@ -109,30 +114,29 @@ impl Door {
 }
 
 impl Client {
-    /// Reads what there is and answers whole lines. (Does it stay? Is the server to end?)
+    /// Reads a [`CHUNK`] and answers whole lines. What there is beyond it is read in the next turn,
+    /// of which the poll tells. (Does it stay? Is the server to end?)
     fn serve(&mut self, answer: &mut dyn FnMut(&str) -> (String, bool)) -> (bool, bool) {
-        let mut bytes = [0; 1024];
+        let mut bytes = [0; CHUNK];
         let mut ends = false;
-        loop {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return (false, ends),
-                Ok(n) => self.line.extend_from_slice(&bytes[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return (true, ends),
-                Err(_) => return (false, ends),
+        match self.stream.read(&mut bytes) {
+            Ok(0) => return (false, ends),
+            Ok(n) => self.line.extend_from_slice(&bytes[..n]),
+            Err(e) => {
+                let is_later =
+                    matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock);
+                return (is_later, ends);
             }
-            while let Some(end) = self.line.iter().position(|b| *b == b'\n') {
-                let line: Vec<u8> = self.line.drain(..=end).collect();
-                let (text, quits) = answer(&String::from_utf8_lossy(&line));
-                ends |= quits;
-                // Who does not read its answers loses its connection.
-                if self.stream.write_all(format!("{text}\n").as_bytes()).is_err() {
-                    return (false, ends);
-                }
-            }
-            if self.line.len() > MAX_LINE {
+        }
+        while let Some(end) = self.line.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=end).collect();
+            let (text, quits) = answer(&String::from_utf8_lossy(&line));
+            ends |= quits;
+            // Who does not read its answers loses its connection.
+            if self.stream.write_all(format!("{text}\n").as_bytes()).is_err() {
                 return (false, ends);
             }
         }
+        (self.line.len() <= MAX_LINE, ends)
     }
 }

@@ -16,6 +16,16 @@ use wp_serve::{Clock, ClockKind, Drive};
 /// Serves a new drive of `preset` at a socket while `client` runs. Returns the drive's counts:
 /// (reads, writes, connections).
 fn serving(preset: &str, params: &[(&str, u64)], client: impl FnOnce(&Path)) -> (u64, u64, u64) {
+    serving_by(ClockKind::Free, preset, params, client)
+}
+
+/// As [`serving`], with this clock.
+fn serving_by(
+    clock: ClockKind,
+    preset: &str,
+    params: &[(&str, u64)],
+    client: impl FnOnce(&Path),
+) -> (u64, u64, u64) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("nbd");
     let stop = AtomicBool::new(false);
@@ -24,8 +34,7 @@ fn serving(preset: &str, params: &[(&str, u64)], client: impl FnOnce(&Path)) -> 
         let server = scope.spawn(move || {
             let device = wp_device::find(preset).unwrap().make(params).unwrap();
             let drive = Drive::new(preset, device, Loss::Model);
-            let mut server =
-                Server::new(drive, "disk", false, Clock::start(ClockKind::Free)).unwrap();
+            let mut server = Server::new(drive, "disk", false, Clock::start(clock)).unwrap();
             server.listen_unix(socket).unwrap();
             let (drive, connections, ended) = server.serve(stop, false);
             ended.unwrap();
@@ -123,14 +132,18 @@ fn qemus_tools_write_read_zero_discard_and_flush() {
 /// A client that has agreed on the export.
 fn client(socket: &Path) -> UnixStream {
     let mut s = UnixStream::connect(socket).unwrap();
-    let mut hello = [0; 18];
-    s.read_exact(&mut hello).unwrap();
-    s.write_all(&[0, 0, 0, 3]).unwrap();
-    s.write_all(b"IHAVEOPT").unwrap();
-    s.write_all(&[0, 0, 0, 1, 0, 0, 0, 0]).unwrap();
-    let mut export = [0; 10];
-    s.read_exact(&mut export).unwrap();
+    agree(&mut s).unwrap();
     s
+}
+
+/// Agrees on the export.
+fn agree(s: &mut UnixStream) -> std::io::Result<()> {
+    let mut hello = [0; 18];
+    s.read_exact(&mut hello)?;
+    s.write_all(&[0, 0, 0, 3])?;
+    s.write_all(b"IHAVEOPT")?;
+    s.write_all(&[0, 0, 0, 1, 0, 0, 0, 0])?;
+    s.read_exact(&mut [0; 10])
 }
 
 fn request(kind: u16, offset: u64, length: u32) -> Vec<u8> {
@@ -183,4 +196,27 @@ fn hostile_clients_harm_nobody() {
     });
     assert_eq!(writes, 0, "no write was whole");
     assert!(connections >= 60);
+}
+
+#[test]
+fn clients_that_write_and_leave_do_not_fill_the_memory() {
+    const BYTES: u32 = 16 << 20;
+    const CLIENTS: u64 = 40;
+    let payload = vec![1; BYTES as usize];
+    // Each write takes the drive a minute: none is done while this runs.
+    let slow = [("latency_ns", 60_000_000_000), ("capacity_bytes", 64 << 20)];
+    let mut taken = 0;
+    serving_by(ClockKind::Paced, "fixed", &slow, |socket| {
+        let whole = |_: &u64| {
+            let mut s = UnixStream::connect(socket).unwrap();
+            let limit = Some(std::time::Duration::from_millis(500));
+            s.set_read_timeout(limit).unwrap();
+            s.set_write_timeout(limit).unwrap();
+            agree(&mut s).and_then(|()| s.write_all(&request(1, 0, BYTES))).is_ok()
+                && s.write_all(&payload).is_ok()
+        };
+        taken = (0..CLIENTS).take_while(whole).count() as u64;
+    });
+    let bytes = taken * u64::from(BYTES);
+    assert!((128 << 20..=320 << 20).contains(&bytes), "{taken} writes of {BYTES} bytes were taken");
 }

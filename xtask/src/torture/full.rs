@@ -38,12 +38,17 @@ impl Drop for Small<'_> {
     }
 }
 
+/// Can a small tmpfs be mounted here?
+pub fn is_possible(world: &World) -> bool {
+    Small::mount(&world.file("full"), 65536).is_some()
+}
+
 /// A command whose output has no room, or just some.
 pub fn run(world: &World, rng: &mut Rng) -> Result<Vec<Problem>, String> {
     let (words, outputs) = *rng.pick(&COMMANDS);
     let at = world.file("full");
     let sizes = [4096, 65536, 1 << 20, 8 << 20, 40 << 20, 100 << 20];
-    let Some(small) = Small::mount(&at, *rng.pick(&sizes)) else { return Ok(Vec::new()) };
+    let small = Small::mount(&at, *rng.pick(&sizes)).ok_or("no tmpfs can be mounted any more")?;
     if words.contains(&"image") {
         let base = rng.pick(&world.bases);
         base.write_to(&world.file("image"))?;
@@ -58,6 +63,10 @@ pub fn run(world: &World, rng: &mut Rng) -> Result<Vec<Problem>, String> {
     let ended = wait(command.spawn().map_err(|e| e.to_string())?, super::judge::LIMIT)?;
     let mut problems = Vec::new();
     check_end(&case, &ended, &mut problems);
+    let code = ended.status.and_then(|s| s.code());
+    for name in outputs.iter().filter(|name| code == Some(0) && !at.join(name).exists()) {
+        problems.push(case.problem(format!("says yes without its {name}"), &ended.said[1]));
+    }
     let failed = !ended.status.is_some_and(|s| matches!(s.code(), Some(0 | 1)));
     for entry in std::fs::read_dir(&at).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

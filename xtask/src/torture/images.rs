@@ -84,8 +84,9 @@ pub fn bases(world: &World) -> Result<Vec<Base>, String> {
             let _ = std::fs::remove_file(path);
         }
     }
-    if out.len() < SYSTEMS.len() {
-        return Err(format!("only {} images could be made to damage", out.len()));
+    let made: Vec<&str> = out.iter().map(|base| base.name.as_str()).collect();
+    if made.len() < 2 * SYSTEMS.len() {
+        return Err(format!("not all images to damage could be made, only: {}", made.join("; ")));
     }
     Ok(out)
 }

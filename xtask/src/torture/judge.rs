@@ -205,7 +205,8 @@ pub fn check_end(case: &Case, ended: &Ended, problems: &mut Vec<Problem>) {
         }
     }
     let failed = status.code().is_some_and(|c| c != 0);
-    if case.arguments.iter().any(|a| a == "--json") && !is_json(out) {
+    let is_stream = case.arguments.first().is_some_and(|verb| verb == "crash");
+    if case.arguments.iter().any(|a| a == "--json") && !is_json(out, is_stream) {
         let what = format!("--json: no document on stdout (exit {:?})", status.code());
         problems.push(case.problem(what, if out.is_empty() { err } else { out }));
     } else if failed && out.is_empty() && err.is_empty() {
@@ -224,16 +225,18 @@ fn panicked(err: &[u8]) -> String {
     place.map_or(String::new(), |p| format!(" at {}", p.trim_end_matches(':')))
 }
 
-/// Is it one document, or one a line?
-fn is_json(out: &[u8]) -> bool {
+/// Is it one document, or of a stream one a line?
+fn is_json(out: &[u8], is_stream: bool) -> bool {
     let text = String::from_utf8_lossy(out);
     let is_value = |t: &str| serde_json::from_str::<serde_json::Value>(t).is_ok();
-    is_value(&text) || (!text.trim().is_empty() && text.lines().all(is_value))
+    is_value(&text) || (is_stream && !text.trim().is_empty() && text.lines().all(is_value))
 }
 
 /// Are there characters that a terminal acts upon? (Progress takes carriage returns.)
 fn has_control(text: &[u8]) -> bool {
-    text.iter().any(|b| matches!(b, 0..9 | 11 | 12 | 14..32 | 127))
+    let is_kept = |c| matches!(c, '\n' | '\t' | '\r');
+    let is_mark = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    String::from_utf8_lossy(text).chars().any(|c| (c.is_control() && !is_kept(c)) || is_mark(c))
 }
 
 /// Is what was there as it was, and nothing there that may not be?
@@ -261,5 +264,24 @@ fn check_files(
         let what = "left a temporary file".to_owned();
         let name = entry.file_name().to_string_lossy().into_owned();
         problems.push(case.problem(what, name.as_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_one_and_a_stream_is_one_a_line() {
+        assert!(is_json(b"{\n\"a\": 1}\n", false) && is_json(b"{}\n{}\n", true));
+        assert!(!is_json(b"{}\n{}\n", false) && !is_json(b"", true) && !is_json(b"", false));
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_seen() {
+        for bad in ["a\u{1b}[2J", "\u{9b}2J", "\u{7f}", "\u{202e}gpj.exe"] {
+            assert!(has_control(bad.as_bytes()), "{bad:?}");
+        }
+        assert!(!has_control("쓰기 µs\tb\r\n".as_bytes()));
     }
 }

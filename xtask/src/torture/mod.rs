@@ -14,8 +14,10 @@ mod rng;
 mod servers;
 mod signals;
 mod texts;
+mod vhost;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -88,8 +90,21 @@ const KINDS: &[Kind] = &[
     ("arguments", arguments::run),
     ("server", servers::run),
     ("signal", signals::run),
-    ("full disk", full::run),
+    (FULL_DISK, full::run),
 ];
+const FULL_DISK: &str = "full disk";
+
+/// Says that a kind cannot run, also to `./test`. Errors: its file cannot be written.
+fn skip(kind: &str, why: &str) -> Result<(), String> {
+    println!("torture, {kind}: skipped: {why}");
+    let Some(list) = std::env::var_os("WRITEPATH_SKIPS") else { return Ok(()) };
+    std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(list)
+        .and_then(|mut file| writeln!(file, "torture, {kind}: {why}"))
+        .map_err(|e| format!("WRITEPATH_SKIPS: {e}"))
+}
 
 /// Cases and problems of a kind.
 #[derive(Default)]
@@ -142,10 +157,18 @@ pub fn run(options: &Options<'_>) -> Result<bool, String> {
     world.clear()?;
     world.bases = images::bases(&world)?;
     let chosen = |k: &&Kind| options.kind.is_none_or(|only| only == k.0);
-    let kinds: Vec<&Kind> = KINDS.iter().filter(chosen).collect();
+    let mut kinds: Vec<&Kind> = KINDS.iter().filter(chosen).collect();
     if kinds.is_empty() {
         let names: Vec<&str> = KINDS.iter().map(|k| k.0).collect();
         return Err(format!("no kind of cases has this name; there are: {}", names.join(", ")));
+    }
+    world.clear()?;
+    if kinds.iter().any(|k| k.0 == FULL_DISK) && !full::is_possible(&world) {
+        skip(FULL_DISK, "no tmpfs can be mounted: run it as root")?;
+        kinds.retain(|k| k.0 != FULL_DISK);
+    }
+    if kinds.is_empty() {
+        return Err("no kind of cases can run here".to_owned());
     }
     let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();

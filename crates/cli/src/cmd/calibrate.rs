@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
@@ -108,7 +109,7 @@ fn one(a: &Args, path: &Path, out: &Out) -> Result<Input, ExitCode> {
     let opened = std::fs::File::open(first).and_then(|f| f.take(4).read_to_end(&mut head));
     opened.map_err(|e| out.host_error(first, &e))?;
     let wrong = |what: &str, help: &str| out.fail(Exit::Usage, "input", what, help);
-    let name = path.display().to_string();
+    let name = path.shown();
     if wp_trace::blktrace::begins(&head) {
         let served = served(a, &files, out)?;
         return recorded(&name, &served).map_err(|e| {
@@ -124,7 +125,7 @@ fn served(a: &Args, paths: &[PathBuf], out: &Out) -> Result<Vec<Served>, ExitCod
     let mut files = Vec::new();
     for path in paths {
         let from = std::fs::File::open(path).map_err(|e| out.host_error(path, &e))?;
-        files.push(File { name: path.display().to_string(), from: Box::new(from) });
+        files.push(File { name: path.shown(), from: Box::new(from) });
     }
     let wrong =
         |e: TraceError| out.fail(Exit::Usage, "trace", &plain::name(&e.to_string()), &e.help);
@@ -249,7 +250,7 @@ fn print(a: &Args, c: &Calibrated) -> String {
     }
     let interrupted = if c.interrupted { ", interrupted: the best so far" } else { "" };
     match &a.out {
-        Some(path) => writeln!(t, "\n{} after {} runs{interrupted}", path.display(), c.runs),
+        Some(path) => writeln!(t, "\n{} after {} runs{interrupted}", path.shown(), c.runs),
         None => writeln!(t, "\n{} runs{interrupted}; --out FILE writes the device", c.runs),
     }
     .expect(FITS);

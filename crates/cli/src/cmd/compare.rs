@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::plain;
@@ -120,7 +121,7 @@ fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side
                 Some(bytes) => Box::new(Cursor::new(bytes)),
                 None => Box::new(std::fs::File::open(path).map_err(|e| out.host_error(path, &e))?),
             };
-            files.push(File { name: path.display().to_string(), from });
+            files.push(File { name: path.shown(), from });
         }
         let format = if bytes.is_some() { Some(Format::Blktrace) } else { how.format };
         let wrong = |e: wp_trace::TraceError| {
@@ -133,7 +134,7 @@ fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side
     };
     let (requests, action) = read(how.action)?;
     if requests.is_empty() {
-        let what = format!("{}: no request is wanted", path.display());
+        let what = format!("{}: no request is wanted", path.shown());
         return Err(out.fail(Exit::Usage, "empty", &what, "see --from, --action and --format"));
     }
     let queued = match action {
@@ -152,7 +153,7 @@ fn print(a: &Args, c: &Comparison, limits: &Limits, over: &[String], actions: [&
     for (name, path, n, at) in
         [("REAL", &a.real, c.requests[0], actions[0]), ("SIM", &a.sim, c.requests[1], actions[1])]
     {
-        writeln!(t, "{name:<6}{}: {n} requests at {at}", path.display()).expect(FITS);
+        writeln!(t, "{name:<6}{}: {n} requests at {at}", path.shown()).expect(FITS);
     }
     kinds(&mut t, c);
     order(&mut t, c);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_lab::drive::{Comparison, Errors, Judged, Point, Regime, compare, parse};
@@ -49,7 +50,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let points: Vec<Point> = match parse(&text) {
         Ok(points) => points,
         Err(e) => {
-            let message = format!("{}: {e}", path.display());
+            let message = format!("{}: {e}", path.shown());
             return out.fail(Exit::Usage, "points", &message, "see devices/zn540/README.md");
         }
     };

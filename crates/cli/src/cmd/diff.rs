@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_report::compare::{Comparison, Measured};
@@ -47,7 +48,7 @@ type Two = [(String, Recorded); 2];
 fn two(a: &Args, out: &Out) -> Result<Two, ExitCode> {
     let mut all = Vec::new();
     for dir in &a.runs {
-        all.push((dir.display().to_string(), super::recorded(dir, out)?));
+        all.push((dir.shown(), super::recorded(dir, out)?));
     }
     for fs in &a.fs {
         let ran = perform(fs, &a.setup, true, out)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_lab::experiment::{
@@ -97,7 +98,7 @@ fn read(file: &Path, seed: Option<u64>, out: &Out) -> Result<Experiment, ExitCod
         let doc = json!({
             "schema": "writepath.check/1", "kind": "experiment",
             "diagnostics": documents(&diagnostics),
-            "error": { "code": "experiment", "message": format!("{n} errors in {}", file.display()),
+            "error": { "code": "experiment", "message": format!("{n} errors in {}", file.shown()),
                 "help": "docs/experiments.md has the format" },
         });
         out.note(rendered(&diagnostics).trim_end());
@@ -204,10 +205,10 @@ fn verify(work: &Work<'_>, kept: &Kept, root: &Path) -> ExitCode {
         "differ": differ,
     });
     if differ.is_empty() {
-        let text = format!("the same: {} files of {}\n", against.files.len(), dir.display());
+        let text = format!("the same: {} files of {}\n", against.files.len(), dir.shown());
         return out.result(&doc, &text);
     }
-    let text: String = differ.iter().map(|d| format!("{}: {d}\n", dir.display())).collect();
+    let text: String = differ.iter().map(|d| format!("{}: {d}\n", dir.shown())).collect();
     out.answer(Exit::NotSame, &doc, &text)
 }
 
@@ -224,7 +225,7 @@ fn answer(e: &Experiment, rows: &[Row], ready: &Ready, dir: &Path, out: &Out) ->
         let judged: Vec<_> = ready.claims.iter().map(shown).collect();
         reproduce::claims_table(&mut text, &judged);
     }
-    writeln!(text, "\nresult: {}", dir.display()).expect(LINE);
+    writeln!(text, "\nresult: {}", dir.shown()).expect(LINE);
     let mut doc = ready.summary.clone();
     doc["claims"] = json!(ready.claims);
     doc["result"] = path(dir);
@@ -362,7 +363,7 @@ pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
             Ok(e) => match e.try_machines(MACHINES) {
                 Ok(()) => checked(&e, out),
                 Err((point, error)) => {
-                    out.note(&format!("{}: {}", a.file.display(), e.sweep.describe(point)));
+                    out.note(&format!("{}: {}", a.file.shown(), e.sweep.describe(point)));
                     out.machine_error(&error)
                 }
             },

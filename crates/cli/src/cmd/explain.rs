@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_lab::host::Shape;
@@ -100,7 +101,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let names = names(a, &seen);
     let calls = seen.calls(&names).len();
     if calls == 0 {
-        let what = format!("{}: no call of {} is recorded", a.run.display(), names.join(", "));
+        let what = format!("{}: no call of {} is recorded", a.run.shown(), names.join(", "));
         let help = "run it again without --no-events; --call names other calls";
         return out.fail(Exit::Usage, "calls", &what, help);
     }
@@ -127,7 +128,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             }
             let doc = json!({ "schema": "writepath.flow/1", "calls": 1, "file": output::path(&path),
                 "bytes": text.len() });
-            out.result(&doc, &format!("{} bytes in {}\n", text.len(), path.display()))
+            out.result(&doc, &format!("{} bytes in {}\n", text.len(), path.shown()))
         }
         (Ok((doc, text)), None) => out.result(&doc, &text),
         (Err(e), _) => {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::plain;
@@ -37,7 +38,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.fail(
             Exit::No,
             "no-file-system",
-            &format!("{}: no file system that this build knows", a.image.display()),
+            &format!("{}: no file system that this build knows", a.image.shown()),
             "",
         );
     };
@@ -47,7 +48,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     };
     let report = match (fs.check)(&view, &options, a.recover, &Sound::default()) {
         Ok(r) => r,
-        Err(e) => return out.fs_error(&a.image.display().to_string(), &e),
+        Err(e) => return out.fs_error(&a.image.shown(), &e),
     };
     let state = match (report.is_clean, report.recovered) {
         (true, false) => "clean",

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use clap::Command;
 use clap_complete::Shell;
@@ -33,7 +34,7 @@ pub fn man(a: &Man, mut program: Command, out: &Out) -> ExitCode {
     if let Some(dir) = &a.out {
         return match write_all(&program, dir) {
             Ok(pages) => {
-                let text = format!("{}: {} pages\n", dir.display(), pages.len());
+                let text = format!("{}: {} pages\n", dir.shown(), pages.len());
                 out.result(&json!({ "schema": "writepath.man/1", "pages": pages }), &text)
             }
             Err(e) => out.host_error(dir, &e),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::json;
 use wp_base::{FsError, Sector};
@@ -54,7 +55,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let doc = json!({
         "schema": "writepath.mkfs/1", "fs": fs.name, "image": path(&a.image), "size_bytes": bytes,
     });
-    out.result(&doc, &format!("{}: {} of {bytes} bytes\n", a.image.display(), fs.name))
+    out.result(&doc, &format!("{}: {} of {bytes} bytes\n", a.image.shown(), fs.name))
 }
 
 /// Sizes are looked for in steps of so much, up to so much.

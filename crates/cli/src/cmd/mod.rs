@@ -35,6 +35,7 @@ pub mod verbs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use wp_base::Sector;
 use wp_base::event::Record;
@@ -108,7 +109,7 @@ pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {
                 out.fail(Exit::Usage, "result", &e.to_string(), help)
             }
             _ => {
-                let message = format!("{}: {e}", events.display());
+                let message = format!("{}: {e}", events.shown());
                 out.fail(Exit::HostIo, "host-io", &message, help)
             }
         }

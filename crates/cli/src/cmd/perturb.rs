@@ -5,6 +5,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_lab::each::each;
@@ -214,7 +215,7 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     results.add("perturb.json", serde_json::to_vec_pretty(&document).unwrap_or_default());
     results.add("perturb.txt", text.clone());
     match results.write(&a.out, "perturb") {
-        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Ok(dir) => out.note(&format!("results: {}", dir.shown())),
         Err(e) => return out.host_error(&a.out, &e),
     }
     out.answer(if unexplained + stale > 0 { Exit::No } else { Exit::Ok }, &document, &text)

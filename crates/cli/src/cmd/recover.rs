@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use wp_base::plain::Shown as _;
 
 use serde_json::json;
 use wp_base::{SECTOR_BYTES, Sector, Zone, plain, zone_report};
@@ -102,7 +103,7 @@ fn in_memory(a: &Args, images: &Images, out: &Out) -> Result<Recovered, ExitCode
 fn open_in_place(paths: &[PathBuf], out: &Out) -> Result<Vec<InPlace>, ExitCode> {
     let open = |path: &PathBuf| {
         InPlace::open(path).map_err(|e| {
-            let message = format!("{}: cannot be recovered in place: {e}", path.display());
+            let message = format!("{}: cannot be recovered in place: {e}", path.shown());
             let help = "nothing was written; --to NEW writes the recovered image to a new file";
             out.fail(Exit::HostIo, "host-io", &message, help)
         })
@@ -120,7 +121,7 @@ fn write_in_place(
     let lengths = images.lengths();
     let failed = |devices: &[InPlace], device: usize, e: &io::Error, help: &str| {
         let name = devices.get(device).map_or(Path::new(""), InPlace::path);
-        out.fail(Exit::HostIo, "host-io", &format!("{}: {e}", name.display()), help)
+        out.fail(Exit::HostIo, "host-io", &format!("{}: {e}", name.shown()), help)
     };
     InPlace::reserve(&devices, &lengths, plan).map_err(|(device, e)| {
         failed(&devices, device, &e, "nothing was written; free some space first")
@@ -156,7 +157,7 @@ fn write_copies(
         io::ErrorKind::Interrupted => interrupted(&images.name(), "no file was made", out),
         io::ErrorKind::AlreadyExists => {
             let help = "somebody has made it meanwhile; name a new file";
-            out.fail(Exit::Usage, "exists", &format!("{} exists", path.display()), help)
+            out.fail(Exit::Usage, "exists", &format!("{} exists", path.shown()), help)
         }
         _ => out.host_error(path, e),
     };

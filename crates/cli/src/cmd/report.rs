@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::csv;
@@ -44,7 +45,7 @@ impl Refusal {
         match self {
             Refusal::Host(path, e) => out.host_error(path, e),
             Refusal::Result(path, what, help) => {
-                let message = format!("{}: {what}", path.display());
+                let message = format!("{}: {what}", path.shown());
                 out.fail(Exit::Usage, "results", &message, help)
             }
         }
@@ -86,7 +87,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     });
     let line = format!(
         "{}: {} papers, {} runs, {} KiB\n",
-        a.out.display(),
+        a.out.shown(),
         input.papers.len(),
         input.runs.len(),
         page.len().div_ceil(1024)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::event::{Class, Event, Record};
@@ -373,7 +374,7 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
     for (name, errno, n) in &failed {
         writeln!(text, "{:<12} {n} x {name}: {errno}", "FAILED CALLS").expect("a string takes it");
     }
-    writeln!(text, "result       {}", dir.display()).expect("a string takes it");
+    writeln!(text, "result       {}", dir.shown()).expect("a string takes it");
     let mut doc = summary;
     doc["result"] = path(&dir);
     // The program asked for more than the storage did: its numbers are not those of the workload.

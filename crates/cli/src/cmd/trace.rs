@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::json;
 use wp_base::event::{Event, Record, rwbs};
@@ -112,7 +113,7 @@ fn perfetto(a: &Args, out: &Out) -> ExitCode {
 
 /// A run without events shows nothing.
 fn nothing(run: &Path, out: &Out) -> ExitCode {
-    let what = format!("{}: no events are recorded", run.display());
+    let what = format!("{}: no events are recorded", run.shown());
     out.fail(Exit::Usage, "events", &what, "run it again without --no-events")
 }
 
@@ -129,5 +130,5 @@ fn written(a: &Args, file: &Path, (bytes, events): (&[u8], usize), out: &Out) ->
         "schema": "writepath.trace/1", "format": a.to, "file": path(file),
         "events": events, "bytes": bytes.len(),
     });
-    out.result(&doc, &format!("{} bytes in {}\n", bytes.len(), file.display()))
+    out.result(&doc, &format!("{} bytes in {}\n", bytes.len(), file.shown()))
 }

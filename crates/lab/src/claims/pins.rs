@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write;
 use std::path::Path;
+use wp_base::plain::Shown as _;
 
 use super::{ClaimError, Judged, Verdict};
 
@@ -129,7 +130,7 @@ pub fn check_pins(
     quick: bool,
     bless: bool,
 ) -> Result<Vec<VerdictChange>, ClaimError> {
-    let host = |e: std::io::Error| ClaimError::Host(format!("{}: {e}", file.display()));
+    let host = |e: std::io::Error| ClaimError::Host(format!("{}: {e}", file.shown()));
     let mut pins = Pins::parse(&std::fs::read_to_string(file).map_err(host)?)?;
     if !bless {
         return Ok(pins.compare(paper, judged, quick));

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use wp_base::plain::Shown as _;
 
 use sha2::{Digest, Sha256};
 use wp_base::{FsResult, Sector};
@@ -175,7 +176,7 @@ impl Command {
         let dir = self.scratch.path().join(self.next.fetch_add(1, Ordering::SeqCst).to_string());
         let verdict = self.ask(&cut, &dir, &returned, &called);
         drop(fs::remove_dir_all(&dir));
-        let verdict = verdict.map_err(|e| format!("{}: {e}", dir.display()))?;
+        let verdict = verdict.map_err(|e| format!("{}: {e}", dir.shown()))?;
         let mut runs = self.runs.lock().unwrap_or_else(|e| e.into_inner());
         runs.runs += 1;
         runs.refused += u64::from(verdict.is_some());

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wp_base::plain::Shown as _;
 
 use wp_workload::fio::Place;
 
@@ -99,7 +100,7 @@ fn unchanged(files: &[(&Path, &[u8])]) -> Result<(), String> {
         |(host, bytes): &&(&Path, &[u8])| text::bytes(host).ok().as_deref() != Some(*bytes);
     files.iter().find(is_other).map_or(Ok(()), |(host, _)| {
         let what = "changed while the experiment ran, and the run is not kept";
-        Err(format!("{} {what}; start it again", host.display()))
+        Err(format!("{} {what}; start it again", host.shown()))
     })
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 
@@ -144,7 +145,7 @@ pub enum MergeError {
 impl fmt::Display for MergeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MergeError::Host(path, e) => write!(f, "{}: {e}", path.display()),
+            MergeError::Host(path, e) => write!(f, "{}: {e}", path.shown()),
             MergeError::Wrong(what) => f.write_str(what),
         }
     }
@@ -161,7 +162,7 @@ fn rows_of(dir: &Path) -> Result<(Vec<Row>, Shared), MergeError> {
         let path = dir.join(name);
         std::fs::read(&path).map_err(|e| MergeError::Host(path, e))
     };
-    let wrong = |what: &str| MergeError::Wrong(format!("{}: {what}", dir.display()));
+    let wrong = |what: &str| MergeError::Wrong(format!("{}: {what}", dir.shown()));
     let mut manifest: Shared = serde_json::from_slice(&read("MANIFEST.json")?)
         .map_err(|e| wrong(&format!("MANIFEST.json: {e}")))?;
     for name in [ROWS, RESOLVED] {
@@ -196,7 +197,7 @@ pub fn merge(dirs: &[PathBuf]) -> Result<(Experiment, Vec<Row>, Ready), MergeErr
         let known = shared.get_or_insert_with(|| own.clone());
         let mut names = known.keys().chain(own.keys());
         if let Some(name) = names.find(|n| known.get(*n) != own.get(*n)) {
-            let (a, b) = (first.display(), dir.display());
+            let (a, b) = (first.shown(), dir.shown());
             let what = "are of different experiments";
             return Err(wrong(format!("{a} and {b} {what}: {name} is not the same")));
         }
@@ -205,7 +206,7 @@ pub fn merge(dirs: &[PathBuf]) -> Result<(Experiment, Vec<Row>, Ready), MergeErr
     let checked = load(&path, None).map_err(|e| MergeError::Host(path.clone(), e))?;
     let Some(e) = checked.experiment else {
         let what = checked.diagnostics.first().map_or(String::new(), ToString::to_string);
-        return Err(wrong(format!("{}:\n{what}", path.display())));
+        return Err(wrong(format!("{}:\n{what}", path.shown())));
     };
     all.sort_by_key(|r| (r.point, r.seed));
     if let Some(twice) = all.windows(2).find(|w| (w[0].point, w[0].seed) == (w[1].point, w[1].seed))

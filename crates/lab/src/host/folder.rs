@@ -11,6 +11,7 @@ use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path};
+use wp_base::plain::Shown as _;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -66,14 +67,14 @@ fn update(dir: &Path, files: &BTreeMap<String, Vec<u8>>) -> io::Result<()> {
         // A link's target is no result, and a pipe cannot be looked into.
         let there = std::fs::symlink_metadata(dir.join(name));
         if there.is_ok_and(|m| !m.is_file()) {
-            let why = format!("{name} in {} is no regular file: move it away", dir.display());
+            let why = format!("{name} in {} is no regular file: move it away", dir.shown());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
     }
     for (name, bytes) in files.iter().filter(|(name, _)| *name != MANIFEST) {
         let is_foreign = |there: Vec<u8>| !old.contains(name) && there != *bytes;
         if std::fs::read(dir.join(name)).is_ok_and(is_foreign) {
-            let why = format!("{name} in {} is of no earlier result: move it away", dir.display());
+            let why = format!("{name} in {} is of no earlier result: move it away", dir.shown());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
     }
@@ -109,7 +110,7 @@ pub fn link_to(dir: &Path, name: &str) -> io::Result<()> {
     let parent = folder_of(dir);
     let link = parent.join(name);
     if std::fs::symlink_metadata(&link).is_ok_and(|m| !m.is_symlink()) {
-        let why = format!("{} is no symbolic link: move it away", link.display());
+        let why = format!("{} is no symbolic link: move it away", link.shown());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     let target = dir.file_name().unwrap_or_default();

@@ -13,6 +13,9 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use wp_base::plain::Shown as _;
+
+use wp_base::plain;
 
 use super::leftover::{Held, Leftover, hold};
 
@@ -90,7 +93,7 @@ impl Output {
             return Err(other("it is a socket"));
         }
         refuse_image(shape)?;
-        Output::through(path, File::options().write(true).open(path)?, shape)
+        Output::through(path, open_node(path)?, shape)
     }
 
     fn through(path: &Path, file: File, shape: Shape) -> io::Result<Output> {
@@ -108,11 +111,14 @@ impl Output {
         &self.file
     }
 
-    /// Gives it its final name, synced. Errors: the host's; a file that was made under the name
-    /// meanwhile and is not to be replaced. Then nothing is left.
+    /// Gives it its final name, synced.
+    ///
+    /// Errors: the host's; then nothing is left. `AlreadyExists`: a file was made under the name
+    ///         meanwhile and is not to be replaced; what was written has the first free name of
+    ///         `NAME.1`, `NAME.2`, …, which the error tells.
     pub fn commit(self) -> io::Result<()> {
         self.sync()?;
-        self.give_name()
+        self.give_name(true)
     }
 
     /// Everything but its name is on stable storage.
@@ -126,17 +132,30 @@ impl Output {
         self.file.sync_all()
     }
 
-    fn give_name(self) -> io::Result<()> {
+    /// Errors: as [`Output::commit`]; without `keeps`, what was written goes in any case.
+    fn give_name(self, keeps: bool) -> io::Result<()> {
         let Some(Renamed { temporary, target, existing, held, .. }) = self.renamed else {
             return Ok(());
         };
+        let mut kept = None;
         held.release(|| match existing {
             Existing::Replace => std::fs::rename(&temporary, &target),
-            Existing::Refuse => rename_new(&temporary, &target),
+            Existing::Refuse => match rename_new(&temporary, &target) {
+                Err(e) if keeps && e.kind() == io::ErrorKind::AlreadyExists => {
+                    kept = Some(rename_beside(&temporary, &target)?);
+                    Ok(())
+                }
+                done => done,
+            },
         })?;
         // Not every file system can sync a directory.
         drop(File::open(folder_of(&target)).and_then(|d| d.sync_all()));
-        Ok(())
+        let Some(kept) = kept else { return Ok(()) };
+        let why = format!(
+            "a file of this name was made meanwhile; what was to be written is in {}",
+            plain::name(&kept.to_string_lossy())
+        );
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
     }
 }
 
@@ -160,7 +179,7 @@ pub fn commit_all(outputs: Vec<Output>) -> Result<(), (PathBuf, io::Error)> {
     for output in outputs {
         let path = output.path.clone();
         let made = output.renamed.as_ref().filter(|r| r.old.is_none()).map(|r| r.target.clone());
-        if let Err(e) = output.give_name() {
+        if let Err(e) = output.give_name(false) {
             // They were made here, a moment ago: nobody else's.
             new.iter().for_each(|path| drop(std::fs::remove_file(path)));
             return Err((path, e));
@@ -184,7 +203,7 @@ pub fn try_folder(folder: &Path) -> io::Result<()> {
     let there = absolute.ancestors().find(|p| p.symlink_metadata().is_ok());
     let there = there.unwrap_or(Path::new("/"));
     let wrong = |why: &str| {
-        let what = if there == absolute { String::new() } else { format!("{}: ", there.display()) };
+        let what = if there == absolute { String::new() } else { format!("{}: ", there.shown()) };
         other(&format!("{what}{why}"))
     };
     match std::fs::metadata(there) {
@@ -283,17 +302,63 @@ fn temporary(target: &Path) -> io::Result<((File, PathBuf), Leftover)> {
     Ok(((file, path.clone()), Leftover::File(path)))
 }
 
-/// Renames, and replaces nothing. Errors: the host's; there is something of that name.
-pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+/// Opens a pipe or a device for writing. Errors: the host's; a pipe that nobody reads, for whose
+/// reader open(2) would wait.
+fn open_node(path: &Path) -> io::Result<File> {
+    use rustix::fs::{OFlags, fcntl_setfl, open};
+    use rustix::io::Errno;
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match open(path, flags, rustix::fs::Mode::empty()) {
+        Err(Errno::NXIO) => {
+            return Err(other("no process reads this pipe: start its reader first"));
+        }
+        opened => File::from(opened?),
+    };
+    fcntl_setfl(&file, OFlags::empty())?;
+    Ok(file)
+}
+
+/// Renames, and replaces nothing but an empty directory. Errors: the host's; `AlreadyExists`: there
+/// is something of that name.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // A file system without the flag: a second link, which replaces nothing either.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
-        }
+        // NFS and 9p do not have the flag.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => rename_without_flag(from, to),
         done => Ok(done?),
     }
+}
+
+/// As [`rename_new`]: rename(2) of a directory replaces an empty directory at most, and a second
+/// link replaces nothing.
+fn rename_without_flag(from: &Path, to: &Path) -> io::Result<()> {
+    if !std::fs::symlink_metadata(from)?.is_dir() {
+        std::fs::hard_link(from, to)?;
+        return std::fs::remove_file(from);
+    }
+    std::fs::rename(from, to).map_err(|e| match e.kind() {
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory => {
+            io::ErrorKind::AlreadyExists.into()
+        }
+        _ => e,
+    })
+}
+
+/// Renames to the first free name of `NAME.1`, `NAME.2`, …, and returns it. Errors: as
+/// [`rename_new`].
+fn rename_beside(from: &Path, to: &Path) -> io::Result<PathBuf> {
+    const TRIES: u32 = 1000;
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for n in 1..=TRIES {
+        let mut name = to.as_os_str().to_owned();
+        name.push(format!(".{n}"));
+        match rename_new(from, Path::new(&name)) {
+            Ok(()) => return Ok(name.into()),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = e,
+            Err(e) => return Err(e),
+        }
+    }
+    Err(last)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use wp_base::plain::Shown as _;
 
 use super::leftover::{Held, Leftover, hold};
 
@@ -49,7 +50,7 @@ fn named(parent: &Path, e: io::Error) -> io::Error {
         None if e.kind() == io::ErrorKind::NotFound => "no such directory".to_owned(),
         None => e.to_string(),
     };
-    io::Error::new(e.kind(), format!("{}: {why}", parent.display()))
+    io::Error::new(e.kind(), format!("{}: {why}", parent.shown()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use wp_base::plain::Shown as _;
 
 use super::Cell;
 
@@ -24,7 +25,7 @@ struct Pins {
 
 /// Reads the pins. Errors: the host's, or text that is none, with the place.
 pub fn read(file: &Path) -> Result<BTreeMap<String, String>, String> {
-    let at = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
+    let at = |e: &dyn std::fmt::Display| format!("{}: {e}", file.shown());
     let text = std::fs::read_to_string(file).map_err(|e| at(&e))?;
     toml::from_str(&text).map(|p: Pins| p.quick).map_err(|e| at(&e))
 }

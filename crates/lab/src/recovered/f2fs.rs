@@ -1,6 +1,7 @@
 //! F2FS's part: images of one or several devices, with the zones that they had at the crash.
 
 use std::path::Path;
+use wp_base::plain::Shown as _;
 
 use serde_json::Value;
 use wp_base::zone_report;
@@ -34,7 +35,7 @@ pub(super) fn images(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(
     let mut views: Vec<&dyn View> = devices.iter().map(|d| -> &dyn View { d }).collect();
     let report = folder.join("zoned.zones.txt");
     let zones = match std::fs::read_to_string(&report) {
-        Ok(text) => zone_report::parse(&text).map_err(|e| format!("{}: {e}", report.display()))?,
+        Ok(text) => zone_report::parse(&text).map_err(|e| format!("{}: {e}", report.shown()))?,
         Err(_) => Vec::new(),
     };
     let zoned = views.pop().map(|last| WithZones::new(last, zones));

@@ -1,6 +1,7 @@
 //! The runs that were recorded: what each was, and its summary, kept in the repository.
 
 use std::path::Path;
+use wp_base::plain::Shown as _;
 
 use serde::{Deserialize, Serialize};
 
@@ -123,7 +124,7 @@ impl KernelRun {
 ///
 /// Errors: a folder or file that cannot be read, or what is in it, with the file's name.
 pub fn read_folder(folder: &Path) -> Result<Vec<(String, Trace)>, ReferenceError> {
-    let host = |path: &Path, e: std::io::Error| ReferenceError(format!("{}: {e}", path.display()));
+    let host = |path: &Path, e: std::io::Error| ReferenceError(format!("{}: {e}", path.shown()));
     let prefix = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let mut traces = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|e| host(folder, e))? {

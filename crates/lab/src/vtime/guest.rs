@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use wp_base::plain::Shown as _;
 
 use super::config::Config;
 use super::run::Timed;
@@ -43,11 +44,11 @@ impl Guest {
     /// `uml-setup.sh`.
     pub fn is_ready(script: &Path) -> Result<(), String> {
         if !script.exists() {
-            return Err(format!("{} is missing", script.display()));
+            return Err(format!("{} is missing", script.shown()));
         }
         let root = root().ok_or("no home directory")?.join("init_uml");
         if !root.exists() {
-            return Err(format!("{} is missing; run uml-setup.sh once", root.display()));
+            return Err(format!("{} is missing; run uml-setup.sh once", root.shown()));
         }
         Ok(())
     }
@@ -66,7 +67,7 @@ impl Guest {
     /// script, no guest made by its `uml-setup.sh`, no C compiler.
     pub fn find(script: &Path, scratch: &Path) -> Result<Guest, String> {
         Guest::is_ready(script)?;
-        let at = |e: std::io::Error| format!("{}: {e}", scratch.display());
+        let at = |e: std::io::Error| format!("{}: {e}", scratch.shown());
         std::fs::create_dir_all(scratch).map_err(at)?;
         let binary = scratch.join("prog");
         compile(PROG_C, &binary)?;
@@ -84,7 +85,7 @@ impl Guest {
         batch: &[(&Config, &Program)],
     ) -> Result<Vec<Result<Ran, String>>, String> {
         let dir = self.scratch.join("share");
-        let at = |e: std::io::Error| format!("{}: {e}", dir.display());
+        let at = |e: std::io::Error| format!("{}: {e}", dir.shown());
         if dir.exists() {
             std::fs::remove_dir_all(&dir).map_err(at)?;
         }
@@ -115,7 +116,7 @@ impl Guest {
         let mut command = Command::new("bash");
         command.arg(&self.script).arg(&dir).arg(BOOT_SECONDS.to_string()).env("TT", "inf-cpu");
         let status =
-            group::status(&mut command).map_err(|e| format!("{}: {e}", self.script.display()))?;
+            group::status(&mut command).map_err(|e| format!("{}: {e}", self.script.shown()))?;
         if !status.success() {
             let said = std::fs::read_to_string(dir.join("stdout.txt")).unwrap_or_default();
             return Err(format!("the guest failed: {}", said.trim()));
@@ -136,7 +137,7 @@ fn root() -> Option<PathBuf> {
 /// says.
 pub fn compile(source: &str, binary: &Path) -> Result<(), String> {
     let file = binary.with_extension("c");
-    std::fs::write(&file, source).map_err(|e| format!("{}: {e}", file.display()))?;
+    std::fs::write(&file, source).map_err(|e| format!("{}: {e}", file.shown()))?;
     let made = Command::new("gcc")
         .args(["-O2", "-w", "-static", "-pthread", "-o"])
         .args([binary, &file])

@@ -18,6 +18,7 @@ mod restore;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use wp_base::plain::Shown as _;
 
 use wp_base::event::{Flags, Op, ZoneOp};
 use wp_base::{SECTOR_BYTES, Sector, Time, Zone};
@@ -211,7 +212,7 @@ impl Drive {
     pub fn of_file(path: &std::path::Path, read_only: bool) -> std::io::Result<Drive> {
         let file = ImageFile::open(path, read_only)?;
         let limits = file.limits();
-        Ok(Drive::of(&path.display().to_string(), Store::File(file), limits))
+        Ok(Drive::of(&path.shown(), Store::File(file), limits))
     }
 
     fn of(name: &str, store: Store, limits: Limits) -> Drive {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use wp_base::plain::Shown as _;
 
 use wp_lab::host::Group;
 
@@ -31,12 +32,12 @@ impl Kernel {
         if !binary.is_file() {
             return Err(format!(
                 "{} is missing: a kernel for User-Mode Linux with time travel",
-                binary.display()
+                binary.shown()
             ));
         }
         let init = root.join("init_uml");
         if !init.is_file() {
-            return Err(format!("{} is missing: a guest's root", init.display()));
+            return Err(format!("{} is missing: a guest's root", init.shown()));
         }
         Ok(Kernel { binary, root, memory_mib: 512 })
     }
@@ -72,7 +73,7 @@ impl Kernel {
         calendar: &Path,
         disks: &[&Path],
     ) -> Result<Running, String> {
-        let at = |e: std::io::Error| format!("{}: {e}", self.binary.display());
+        let at = |e: std::io::Error| format!("{}: {e}", self.binary.shown());
         let console = std::fs::File::create(share.join("console.txt")).map_err(at)?;
         let errors = console.try_clone().map_err(at)?;
         let mut command = Command::new(&self.binary);
@@ -98,7 +99,7 @@ impl Kernel {
 
 /// A path from the root on. Errors: an empty one.
 fn absolute(path: &Path) -> Result<PathBuf, String> {
-    std::path::absolute(path).map_err(|e| format!("`{}`: {e}", path.display()))
+    std::path::absolute(path).map_err(|e| format!("`{}`: {e}", path.shown()))
 }
 
 /// A guest that runs; it ends with this.

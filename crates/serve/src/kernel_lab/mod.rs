@@ -20,6 +20,7 @@ pub mod suite;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use wp_base::plain::Shown as _;
 
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_lab::files::save;
@@ -231,8 +232,7 @@ fn compare(
         let Some(folder) = keep.filter(|_| kept < MOST_KEPT) else { continue };
         if !cycle.is_sound() || cycle.differs() {
             let path = folder.join(format!("{}-{}.img", plan.seed, cycle.cycle));
-            save(medium, Sector(0), bytes, &path)
-                .map_err(|e| format!("{}: {e}", path.display()))?;
+            save(medium, Sector(0), bytes, &path).map_err(|e| format!("{}: {e}", path.shown()))?;
             kept += 1;
         }
     }
@@ -263,7 +263,7 @@ pub fn run(
     keep: Keep<'_>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Report, String> {
-    let at = |e: std::io::Error| format!("{}: {e}", scratch.display());
+    let at = |e: std::io::Error| format!("{}: {e}", scratch.shown());
     let (name, params) = &plan.device;
     let model = make_device(name, params).map_err(|e| e.to_string())?;
     let zoned = model.limits().zones.is_some();
@@ -314,7 +314,7 @@ pub fn run(
             std::io::copy(&mut std::fs::File::open(said)?, &mut file)?;
             file.commit()
         };
-        copy(file).map_err(|e| format!("{}: {e}", path.display()))?;
+        copy(file).map_err(|e| format!("{}: {e}", path.shown()))?;
     }
     let mut drive = machine.drives.pop().ok_or("there is no drive")?;
     drive.end_record().map_err(at)?;

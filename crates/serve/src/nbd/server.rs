@@ -15,12 +15,18 @@ use super::session::{Ask, Export, Session};
 use crate::clock::Clock;
 use crate::control::{self, Speaker};
 use crate::door::{Door, Listener, listen};
-use crate::drive::{Drive, Request};
+use crate::drive::{Drive, Request, What};
 
 /// Connections at once; more are closed as soon as they come.
 pub const MAX_CONNECTIONS: usize = 256;
 /// Bytes read of a connection before others have their turn.
 const CHUNK: usize = 256 << 10;
+/// Bytes of reads and writes that the drive may have, also of clients that have gone: when there are
+/// so many, nothing more is read of anybody.
+const MOST_IN_HAND: u64 = 256 << 20;
+/// Bytes of all connections that wait for their rest or to be sent. Beyond, the connection that
+/// holds most of them is closed: a client that sends half a write or reads no reply.
+const MOST_WAITING: usize = 1 << 30;
 
 /// Where clients come in.
 enum Entry {
@@ -60,6 +66,15 @@ struct Connection {
     session: Session,
 }
 
+/// A request that the drive has.
+struct Asked {
+    connection: u64,
+    /// What the session calls it.
+    tag: u64,
+    /// Bytes of it in our memory, now or when it is answered.
+    bytes: u64,
+}
+
 /// A server of one drive.
 pub struct Server {
     drive: Drive,
@@ -70,8 +85,10 @@ pub struct Server {
     connections: BTreeMap<u64, Connection>,
     /// Connections so far.
     count: u64,
-    /// What the drive calls a request -> (connection, what that calls it).
-    asked: BTreeMap<u64, (u64, u64)>,
+    /// By what the drive calls it.
+    asked: BTreeMap<u64, Asked>,
+    /// Bytes of those.
+    in_hand: u64,
     tag: u64,
     chunk: Vec<u8>,
 }
@@ -104,6 +121,7 @@ impl Server {
             connections: BTreeMap::new(),
             count: 0,
             asked: BTreeMap::new(),
+            in_hand: 0,
             tag: 0,
             chunk: vec![0; CHUNK],
         })
@@ -178,8 +196,14 @@ impl Server {
         (self.drive, self.count, ended)
     }
 
+    /// May the drive have more?
+    fn has_room(&self) -> bool {
+        self.in_hand < MOST_IN_HAND
+    }
+
     /// Waits for clients, or for the drive.
-    fn wait(&self) -> io::Result<()> {
+    fn wait(&mut self) -> io::Result<()> {
+        let has_room = self.has_room();
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.connections.len() + 4);
         for entry in &self.entries {
             let fd = match entry {
@@ -193,21 +217,34 @@ impl Server {
         }
         for c in self.connections.values() {
             let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, c.session.wants_input());
+            flags.set(PollFlags::IN, has_room && c.session.wants_input());
             flags.set(PollFlags::OUT, !c.session.output().is_empty());
             fds.push(PollFd::from_borrowed_fd(c.stream.fd(), flags));
         }
         let now = self.drive.now();
         let wait = self.clock.wait(self.clock.now(now), self.drive.next());
         match poll(&mut fds, Some(&wait)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(e.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
         }
+        // Of one that is not read nothing else would tell, and the poll would return for it at once
+        // for ever.
+        let (hung_up, clients) = (PollFlags::HUP | PollFlags::ERR, self.connections.len());
+        let polled = &fds[fds.len() - clients..];
+        let gone: Vec<bool> = polled.iter().map(|fd| fd.revents().intersects(hung_up)).collect();
+        drop(fds);
+        for (c, gone) in self.connections.values_mut().zip(gone) {
+            if gone && !(has_room && c.session.wants_input()) {
+                c.session.hang_up();
+            }
+        }
+        Ok(())
     }
 
     fn accept(&mut self) {
         for entry in &self.entries {
-            loop {
+            // Who connects faster than it is turned away keeps nobody else waiting.
+            for _ in 0..MAX_CONNECTIONS {
                 let stream = match entry {
                     Entry::Unix(l) => l
                         .listener
@@ -232,6 +269,9 @@ impl Server {
 
     /// Reads what clients have sent.
     fn read(&mut self) {
+        if !self.has_room() {
+            return;
+        }
         for c in self.connections.values_mut().filter(|c| c.session.wants_input()) {
             match c.stream.read(&mut self.chunk) {
                 Ok(0) => c.session.hang_up(),
@@ -245,7 +285,9 @@ impl Server {
     /// Hands what they ask to the drive.
     fn ask(&mut self) {
         for (number, c) in &mut self.connections {
-            while let Some(ask) = c.session.ask() {
+            while self.in_hand < MOST_IN_HAND
+                && let Some(ask) = c.session.ask()
+            {
                 match ask {
                     Ask::Extents { tag, at, sectors } => {
                         let extents = self.drive.extents(at, sectors);
@@ -253,7 +295,12 @@ impl Server {
                     }
                     Ask::Request { tag, what, at, sectors, fua, data } => {
                         self.tag += 1;
-                        self.asked.insert(self.tag, (*number, tag));
+                        let bytes = match what {
+                            What::Read | What::Write => sectors * SECTOR_BYTES,
+                            _ => 0,
+                        };
+                        self.in_hand += bytes;
+                        self.asked.insert(self.tag, Asked { connection: *number, tag, bytes });
                         let request = Request { tag: self.tag, what, at, sectors, fua, data };
                         self.drive.submit(self.drive.now(), request);
                     }
@@ -265,10 +312,11 @@ impl Server {
     /// Hands the drive's answers back.
     fn answer(&mut self) {
         while let Some(answer) = self.drive.take() {
-            let Some((number, tag)) = self.asked.remove(&answer.tag) else { continue };
+            let Some(asked) = self.asked.remove(&answer.tag) else { continue };
+            self.in_hand -= asked.bytes;
             // A client that has gone gets none.
-            if let Some(c) = self.connections.get_mut(&number) {
-                c.session.answer(tag, answer.status, &answer.data);
+            if let Some(c) = self.connections.get_mut(&asked.connection) {
+                c.session.answer(asked.tag, answer.status, &answer.data);
             }
         }
     }
@@ -285,6 +333,11 @@ impl Server {
             }
             !c.session.is_over()
         });
+        let waiting = self.connections.values().map(|c| c.session.waiting()).sum::<usize>();
+        let most = self.connections.iter().max_by_key(|(_, c)| c.session.waiting());
+        if let (true, Some(number)) = (waiting > MOST_WAITING, most.map(|(number, _)| *number)) {
+            self.connections.remove(&number);
+        }
     }
 }
 

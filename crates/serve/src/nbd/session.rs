@@ -188,6 +188,11 @@ impl Session {
         self.state == State::Closed && self.output.is_empty() && self.pending.is_empty()
     }
 
+    /// Bytes that wait for their rest or to be sent.
+    pub fn waiting(&self) -> usize {
+        self.input.len() - self.done + self.output.len() - self.sent
+    }
+
     /// Requests that the drive has.
     pub fn pending(&self) -> usize {
         self.pending.len()

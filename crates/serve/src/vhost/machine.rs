@@ -95,7 +95,8 @@ pub struct Machine {
     /// Queues in which something was given back, and when the guest is called for it: (device,
     /// queue).
     due: BTreeMap<(usize, usize), Time>,
-    /// Queues of which no more was taken, as their device has enough in hand: (device, queue).
+    /// Queues of which no more was taken, as their device has enough in hand or has had its turn:
+    /// (device, queue).
     full: BTreeSet<(usize, usize)>,
     /// Requests that could not be read, for reports.
     malformed: u64,
@@ -108,6 +109,10 @@ pub struct Machine {
 /// its queues: descriptors may name the same page of the guest as often as they like.
 const MOST_FLIGHTS: usize = 1024;
 const MOST_IN_HAND: u64 = 256 << 20;
+/// Messages of a front end, and requests of a queue, that are taken before others have their turn:
+/// whoever sends faster than it is served keeps nobody waiting, and no replies pile up.
+const MOST_MESSAGES: usize = 64;
+const MOST_REQUESTS: usize = MOST_FLIGHTS;
 
 /// Complaints that are kept.
 const MOST_COMPLAINTS: usize = 16;
@@ -216,7 +221,8 @@ impl Machine {
         let drives = self.drives.iter().filter_map(Drive::next);
         let calls = self.due.values().copied();
         let entering = self.entering.front().map(|e| e.at);
-        drives.chain(calls).chain(entering).min().map(|at| at.max(now))
+        let turn = self.full.iter().any(|(n, _)| !self.is_full(*n)).then_some(now);
+        drives.chain(calls).chain(entering).chain(turn).min().map(|at| at.max(now))
     }
 
     /// What to poll: (descriptor, device, queue of a kick).
@@ -250,7 +256,8 @@ impl Machine {
             return Vec::new();
         }
         let mut replies = Vec::new();
-        while let Some(c) = &mut self.devices[n].connection {
+        for _ in 0..MOST_MESSAGES {
+            let Some(c) = &mut self.devices[n].connection else { break };
             let outcome = match c.message() {
                 Ok(Some((header, payload))) => {
                     let fds = std::mem::take(&mut c.fds);
@@ -317,12 +324,11 @@ impl Machine {
         }
     }
 
-    /// Takes all requests of a queue.
+    /// Takes the requests of a queue, as many as may be.
     pub(super) fn pump(&mut self, n: usize, ring: usize, now: Time) {
-        loop {
+        for _ in 0..MOST_REQUESTS {
             if self.is_full(n) {
-                self.full.insert((n, ring));
-                return;
+                break;
             }
             let device = &mut self.devices[n];
             let Some(c) = &mut device.connection else { return };
@@ -342,6 +348,7 @@ impl Machine {
                 }
             }
         }
+        self.full.insert((n, ring));
     }
 
     /// Ends the connection of a guest that has shortened its memory, and no other.

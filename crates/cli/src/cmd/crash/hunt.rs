@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_lab::crash::{
@@ -115,16 +116,16 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         match load_campaign(path, &key, &build) {
             Ok(None) => {}
             Ok(Some((_, true))) => {
-                let what = format!("{}: another build of writepath made it", path.display());
+                let what = format!("{}: another build of writepath made it", path.shown());
                 return out.fail(Exit::Usage, "state-file", &what, "name another --state-file");
             }
             Ok(Some((f, false))) => {
-                out.note(&format!("{}: goes on with program {}", path.display(), f.done));
+                out.note(&format!("{}: goes on with program {}", path.shown(), f.done));
                 out.line(&json!({ "kind": "resumed", "done": f.done }));
                 findings = f;
             }
             Err(e) => {
-                let what = format!("{}: {e}", path.display());
+                let what = format!("{}: {e}", path.shown());
                 return out.fail(Exit::Usage, "state-file", &what, "name another --state-file");
             }
         }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_crash::Rule;
@@ -88,7 +89,7 @@ impl Least {
         writeln!(t, "  {}", report::violation(&m.found.violation)).expect(LINE);
         writeln!(t, "  {}", self.replay(c)).expect(LINE);
         if let Some(dir) = &self.reproducer {
-            writeln!(t, "  {}: see README.md there", dir.display()).expect(LINE);
+            writeln!(t, "  {}: see README.md there", dir.shown()).expect(LINE);
         }
         t
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use wp_base::plain::Shown as _;
 
 use wp_base::FsError;
 use wp_crash::{Plan, Profile};
@@ -240,10 +241,10 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
         return jobs(path);
     }
     let text = text::read(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => format!("{}: no such file", path.display()),
-        _ => format!("{}: {e}", path.display()),
+        std::io::ErrorKind::NotFound => format!("{}: no such file", path.shown()),
+        _ => format!("{}: {e}", path.shown()),
     })?;
-    Program::parse(&text).map(Source::Text).map_err(|e| format!("{}: {e}", path.display()))
+    Program::parse(&text).map(Source::Text).map_err(|e| format!("{}: {e}", path.shown()))
 }
 
 /// The way out of a campaign that cannot be.
@@ -266,7 +267,7 @@ fn source_is_made(programs: &str) -> bool {
 
 /// The calls of a fio job file. Errors: what is wrong in it, with its place.
 fn jobs(path: &Path) -> Result<Source, String> {
-    let at = |e: String| format!("{}: {e}", path.display());
+    let at = |e: String| format!("{}: {e}", path.shown());
     let loaded = fio::read(path, &Default::default()).map_err(|e| at(e.to_string()))?;
     if loaded.file.has_errors() {
         return Err(loaded.file.rendered());
@@ -368,7 +369,7 @@ fn fit(bench: &mut Bench) {
 
 fn known(a: &Args) -> Result<KnownFailures, String> {
     let Some(path) = &a.known else { return Ok(KnownFailures::default()) };
-    let at = |e: String| format!("{}: {e}", path.display());
+    let at = |e: String| format!("{}: {e}", path.shown());
     let text = text::read(path).map_err(|e| at(e.to_string()))?;
     KnownFailures::parse(&text, &setting(a)).map_err(at)
 }

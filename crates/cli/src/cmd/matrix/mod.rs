@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use wp_base::plain::Shown as _;
 
 use serde_json::json;
 use wp_lab::each::each;
@@ -184,7 +185,7 @@ fn answer(a: &Args, out: &Out, cells: &[Cell]) -> ExitCode {
     results.add("matrix.csv", print::cells_csv(cells));
     results.add("matrix.txt", text.clone());
     match results.write(&a.out, "matrix") {
-        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Ok(dir) => out.note(&format!("results: {}", dir.shown())),
         Err(e) => return out.host_error(&a.out, &e),
     }
     out.answer(if unknown > 0 { Exit::No } else { Exit::Ok }, &document, &text)

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::json;
 use wp_base::{FsError, FsResult, Sector};
@@ -54,7 +55,7 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         Ok(v) => v,
         Err(e) => return out.host_error(path, &e),
     };
-    let name = path.display().to_string();
+    let name = path.shown();
     let until = match (&a.to_mark, a.to_entry) {
         (Some(mark), _) => Until::Mark(mark),
         (None, Some(n)) => Until::Entry(n),
@@ -109,7 +110,7 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         "image": output::path(image), "size_bytes": bytes,
         "to_mark": a.to_mark, "to_entry": a.to_entry,
     });
-    out.result(&doc, &format!("{}: {bytes} bytes\n", image.display()))
+    out.result(&doc, &format!("{}: {bytes} bytes\n", image.shown()))
 }
 
 fn entries(path: &Path, log: &WriteLog<'_>, until: Until<'_>, out: &Out) -> ExitCode {
@@ -121,7 +122,7 @@ fn entries(path: &Path, log: &WriteLog<'_>, until: Until<'_>, out: &Out) -> Exit
         }
         let e = match entry {
             Ok(e) => e,
-            Err(e) => return out.fs_error(&path.display().to_string(), &e),
+            Err(e) => return out.fs_error(&path.shown(), &e),
         };
         let flags = e.flags.to_string();
         docs.push(json!({

@@ -7,6 +7,7 @@ mod trace;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use wp_medium::write_log::WriteLog;
 
@@ -31,7 +32,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     let mixed = |option: &str, kind: &str| {
-        let what = format!("{option}: {} is {kind}", a.files[0].display());
+        let what = format!("{option}: {} is {kind}", a.files[0].shown());
         out.fail(Exit::Usage, "kind", &what, "writepath replay --help")
     };
     let is_log = match is_log(&a.files[0]) {

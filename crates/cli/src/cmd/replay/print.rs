@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_trace::replay::{Mode, OpCounts, Options, Outcome};
@@ -140,7 +141,7 @@ pub(super) fn text(of: &Of<'_, '_, '_>, o: &Outcome) -> String {
 
 fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
     let trace = of.requests.trace();
-    let files: Vec<String> = of.files.iter().map(|f| f.display().to_string()).collect();
+    let files: Vec<String> = of.files.iter().map(|f| f.shown()).collect();
     let action = of.requests.action().map_or("", |a| a.letter());
     writeln!(
         t,

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use wp_base::plain::Shown as _;
 
 use wp_base::plain;
 use wp_trace::replay::{Mode, Options, ReplayError, replay};
@@ -109,7 +110,7 @@ pub fn files(named: &[PathBuf], out: &Out) -> Vec<PathBuf> {
     let of_cpu = |base: &str, cpu: usize| PathBuf::from(format!("{base}.blktrace.{cpu}"));
     let mut all = Vec::new();
     for path in named {
-        let name = path.display().to_string();
+        let name = path.shown();
         if !is_stdin(path) && !path.exists() && of_cpu(&name, 0).exists() {
             all.extend((0..).map(|cpu| of_cpu(&name, cpu)).take_while(|p| p.exists()));
             continue;
@@ -218,7 +219,7 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
             }
         };
         let from = Box::new(Counted { from, bytes: bytes.clone() });
-        inputs.push(wp_trace::File { name: path.display().to_string(), from });
+        inputs.push(wp_trace::File { name: path.shown(), from });
     }
     let mut trace = match Trace::open(inputs, format, a.torn_ok) {
         Ok(trace) => trace,

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_lab::claims::Verdict;
@@ -332,8 +333,7 @@ fn answer(a: &Args, out: &Out, works: &[Work], report: &str) -> ExitCode {
             State::Done(kept) => {
                 let n = counts(&kept.document);
                 row(&mut table, w.paper.slug, n, &format!("{:.0}", kept.seconds));
-                writeln!(files, "tables: {}", kept.results.join("tables.txt").display())
-                    .expect(LINE);
+                writeln!(files, "tables: {}", kept.results.join("tables.txt").shown()).expect(LINE);
                 documents.push(kept.document.clone());
                 let (of_paper, code) = a.beside(w.paper.slug, &kept.document, kept.is_unlisted);
                 beside.add(of_paper);

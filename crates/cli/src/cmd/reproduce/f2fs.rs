@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_lab::paper::f2fs_oprw::{self, CutRow, Ended, Part, Plan, Reproduction, SurfacePoint};
@@ -129,7 +130,7 @@ fn stopped(a: &Args, out: &Out, part: &Part) -> ExitCode {
     results.add("tables.txt", text.clone());
     // Beside those of a whole run, which it must not take the place of.
     match results.write(&a.out, &format!("reproduce-{}-interrupted", f2fs_oprw::SLUG)) {
-        Ok(dir) => out.note(&format!("results: {}", dir.display())),
+        Ok(dir) => out.note(&format!("results: {}", dir.shown())),
         Err(e) => return out.host_error(&a.out, &e),
     }
     out.answer(Exit::Interrupted, &doc, &text)

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use wp_base::plain::Shown as _;
 
 use serde_json::Value;
 use wp_lab::claims::{Judged, Verdict};
@@ -174,7 +175,7 @@ fn one(a: &Args, out: &Out, paper: &Paper, stop: &AtomicBool) -> ExitCode {
     };
     match kept {
         Some(kept) => {
-            out.note(&format!("results, of an earlier run: {}", kept.results.display()));
+            out.note(&format!("results, of an earlier run: {}", kept.results.shown()));
             if let Err(code) = page::write_and_say(a, out) {
                 return code;
             }
@@ -213,7 +214,7 @@ impl Answer {
         }
         let seconds = self.began.elapsed().as_secs_f64();
         let noted = results.write(&a.out, &format!("reproduce-{}", self.slug)).and_then(|dir| {
-            out.note(&format!("results: {}", dir.display()));
+            out.note(&format!("results: {}", dir.shown()));
             kept::note(&a.out, (self.slug, &resolved), &dir, (self.is_unlisted, seconds))
         });
         if let Err(e) = noted {

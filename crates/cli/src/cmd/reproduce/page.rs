@@ -1,6 +1,7 @@
 //! The pages that `reproduce` leaves: what there is of this kind of run, in each language.
 
 use std::path::PathBuf;
+use wp_base::plain::Shown as _;
 
 use wp_report::page::Lang;
 
@@ -36,7 +37,7 @@ pub fn write(a: &Args) -> Result<String, Refusal> {
         input.other = other.map(str::to_owned);
         let path = a.out.join(file(lang));
         report::write(&path, &report::text(&input, lang, &dirs)?)?;
-        names.push(path.display().to_string());
+        names.push(path.shown());
     }
     Ok(format!("report: {}", names.join(", ")))
 }

@@ -6,9 +6,10 @@ mod vhost;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
-use wp_base::{SECTOR_BYTES, Sector, plain};
+use wp_base::{SECTOR_BYTES, Sector};
 use wp_lab::files::{load, save_as};
 use wp_lab::host::{Output, Shape};
 use wp_lab::machine::make_device;
@@ -151,11 +152,11 @@ fn made(a: &DriveArgs, outputs: &Outputs, out: &Out) -> Result<Drive, ExitCode> 
         let (medium, bytes) = load(path).map_err(|e| out.host_error(path, &e))?;
         let room = drive.limits().sectors * SECTOR_BYTES;
         if bytes > room {
-            let message = format!("{}: {bytes} bytes, the drive has {room}", path.display());
+            let message = format!("{}: {bytes} bytes, the drive has {room}", path.shown());
             return Err(out.fail(Exit::Usage, "load", &message, "set its capacity_bytes"));
         }
         drive.load(&medium).map_err(|e| {
-            let message = format!("{}: {e}", path.display());
+            let message = format!("{}: {e}", path.shown());
             out.fail(Exit::Usage, "load", &message, "raise its max_active_zones and max_open_zones")
         })?;
     }
@@ -190,8 +191,12 @@ struct Problem {
 
 impl Problem {
     fn of_host(path: &Path, e: &std::io::Error) -> Problem {
-        let message = format!("{}: {e}", plain::name(&path.display().to_string()));
-        Problem { exit: Exit::HostIo, code: "host-io", message, help: "" }
+        let message = format!("{}: {e}", path.shown());
+        let (exit, code) = match e.kind() {
+            std::io::ErrorKind::AlreadyExists => (Exit::Usage, "exists"),
+            _ => (Exit::HostIo, "host-io"),
+        };
+        Problem { exit, code, message, help: "" }
     }
 
     fn tell(&self, out: &Out) -> ExitCode {
@@ -246,5 +251,5 @@ fn summary(status: &Value) -> String {
 
 /// Says where clients find something.
 fn ready(out: &Out, what: &str, place: &Path) {
-    out.note(&format!("{what}: {}", place.display()));
+    out.note(&format!("{what}: {}", place.shown()));
 }

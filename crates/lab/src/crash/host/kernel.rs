@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use wp_base::plain::Shown as _;
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -163,7 +164,7 @@ impl HostKernel {
     ///
     /// Errors: why this host cannot do it, in words.
     pub fn new(dir: &Path, bytes: u64) -> Result<HostKernel, String> {
-        let host = |e: io::Error| text(&dir.display().to_string(), e);
+        let host = |e: io::Error| text(&dir.shown(), e);
         let make = || {
             fs::create_dir(dir)?;
             Ok(((), Leftover::Directory(std::path::absolute(dir)?)))

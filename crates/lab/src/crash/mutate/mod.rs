@@ -383,7 +383,7 @@ mod tests {
                 out.extend(sources(&path));
             } else if path.extension().is_some_and(|e| e == "rs") {
                 let text = std::fs::read_to_string(&path).expect("a source");
-                out.push((path.display().to_string(), text));
+                out.push((path.to_string_lossy().into_owned(), text));
             }
         }
         out

@@ -39,9 +39,77 @@ fn what_exists_is_refused_at_once_and_also_when_it_is_made_meanwhile() {
     std::fs::write(&file, "other").expect("written");
     let e = write(&file, b"ours", Existing::Refuse).expect_err("it exists");
     assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);
-    assert_eq!(late.commit().expect_err("made meanwhile").kind(), io::ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read(&file).expect("read"), b"other");
+    assert_eq!(names(dir.path()).len(), 2, "the late one is under way");
+    drop(late);
     assert_eq!(names(dir.path()), ["file"]);
+}
+
+#[test]
+fn what_was_written_is_kept_beside_a_file_that_was_made_meanwhile() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file");
+    std::fs::write(dir.path().join("file.1"), "the user's").expect("written");
+    let mut late = Output::create(&file, Shape::Text, Existing::Refuse).expect("begun");
+    late.write_all(b"ours").expect("written");
+    std::fs::write(&file, "other").expect("written");
+    let e = late.commit().expect_err("made meanwhile");
+    assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);
+    assert!(e.to_string().ends_with("file.2"), "{e}");
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("read");
+    assert_eq!(["file", "file.1", "file.2"].map(read), ["other", "the user's", "ours"]);
+    // Of several that belong together none is kept alone.
+    let many = ["a", "file"].map(|name| {
+        std::fs::remove_file(dir.path().join(name)).ok();
+        Output::create(&dir.path().join(name), Shape::Text, Existing::Refuse).expect("begun")
+    });
+    std::fs::write(&file, "other").expect("written");
+    commit_all(many.into()).expect_err("made meanwhile");
+    assert_eq!(names(dir.path()), ["file", "file.1", "file.2"]);
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_refused_and_waits_for_nobody() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .expect("made");
+    assert!(refused(&pipe, Shape::Text).starts_with("no process reads this pipe"));
+    assert!(refused(&pipe, Shape::Image).contains("not a regular file"));
+    let reader = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+    let reader = rustix::fs::open(&pipe, reader, rustix::fs::Mode::empty()).expect("opened");
+    write(&pipe, b"text", Existing::Refuse).expect("somebody reads");
+    let mut bytes = [0; 8];
+    assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(4));
+}
+
+#[test]
+fn without_the_flag_of_rename_nothing_is_replaced_either() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name);
+    let exists = |from: &str, to: &str| {
+        rename_without_flag(&at(from), &at(to)).expect_err("refused").kind()
+            == io::ErrorKind::AlreadyExists
+    };
+    std::fs::write(at("file"), "1").expect("written");
+    std::fs::write(at("other"), "2").expect("written");
+    std::fs::create_dir_all(at("full/inner")).expect("made");
+    std::fs::create_dir_all(at("made/results")).expect("made");
+    let socket = UnixListener::bind(at("socket")).expect("bound");
+    assert!(exists("file", "other") && exists("file", "full") && exists("socket", "file"));
+    assert!(exists("made", "full") && exists("made", "other"));
+    rename_without_flag(&at("file"), &at("file.new")).expect("renamed");
+    rename_without_flag(&at("socket"), &at("socket.new")).expect("renamed");
+    rename_without_flag(&at("made"), &at("results")).expect("renamed");
+    drop(socket);
+    assert_eq!(names(dir.path()), ["file.new", "full", "other", "results", "socket.new"]);
+    assert!(at("full/inner").exists() && at("results/results").exists());
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use wp_base::plain::Shown as _;
 
 use serde::Serialize;
 use wp_lab::host::group;
@@ -94,11 +95,11 @@ pub fn look(kernel: &Path, root: &Path) -> Looked {
         version = said(kernel, "--version").ok().map(|v| v.trim().to_owned());
         let way_out = "build it with this option (--setup build does)";
         for (option, why) in NEEDED.iter().filter(|(option, _)| !is_built_in(&config, option)) {
-            let what = format!("{} has no CONFIG_{option}=y: {why}", kernel.display());
+            let what = format!("{} has no CONFIG_{option}=y: {why}", kernel.shown());
             missing.push(Missing { what, way_out: way_out.to_owned() });
         }
     } else if missing.is_empty() {
-        let what = format!("{} is no kernel for User-Mode Linux", kernel.display());
+        let what = format!("{} is no kernel for User-Mode Linux", kernel.shown());
         missing.push(Missing { what, way_out: "make ARCH=um, or --setup build".to_owned() });
     }
     missing.extend(root_lacks(root));
@@ -130,11 +131,11 @@ fn root_lacks(root: &Path) -> Vec<Missing> {
     let missing =
         |what: String| Missing { what, way_out: "--setup build, or --root DIR".to_owned() };
     if !root.join("init_uml").is_file() {
-        return vec![missing(format!("{} is missing", root.join("init_uml").display()))];
+        return vec![missing(format!("{} is missing", root.join("init_uml").shown()))];
     }
     let programs = ["sh", "mount", "cp", "chmod", "uname", "cat"];
     let lacks = programs.into_iter().filter(|p| !has_program(root, p));
-    lacks.map(|p| missing(format!("{} has no program {p}", root.display()))).collect()
+    lacks.map(|p| missing(format!("{} has no program {p}", root.shown()))).collect()
 }
 
 /// Has a root a program? A link in it may lead somewhere that is there for the guest only.
@@ -154,10 +155,10 @@ fn is_built_in(config: &str, option: &str) -> bool {
 /// started.
 fn said(program: &Path, argument: &str) -> Result<String, String> {
     if !program.is_file() {
-        return Err(format!("{} is missing", program.display()));
+        return Err(format!("{} is missing", program.shown()));
     }
     let out = Command::new(program).arg(argument).stdin(Stdio::null()).output();
-    let out = out.map_err(|e| format!("{}: {e}", program.display()))?;
+    let out = out.map_err(|e| format!("{}: {e}", program.shown()))?;
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
@@ -188,8 +189,8 @@ impl Looked {
     /// As text.
     pub fn table(&self) -> String {
         let version = self.version.as_deref().unwrap_or("unknown");
-        let mut out = format!("kernel {}: {version}\n", self.kernel.display());
-        out.push_str(&format!("root   {}\n", self.root.display()));
+        let mut out = format!("kernel {}: {version}\n", self.kernel.shown());
+        out.push_str(&format!("root   {}\n", self.root.shown()));
         let yes = |is: bool| if is { "yes" } else { "no" };
         out.push_str(&format!("{:8} {:7} {:5} {}\n", "", "kernel", "mkfs", "a power cut"));
         for has in &self.file_systems {
@@ -259,22 +260,22 @@ fn make_root(to: &Path, directory: &Path) -> Result<(), String> {
     script(ROOT_SH, &[&fresh, &init])?;
     drop(std::fs::remove_file(&init));
     if directory.exists() {
-        std::fs::remove_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        std::fs::remove_dir_all(directory).map_err(|e| format!("{}: {e}", directory.shown()))?;
     }
-    std::fs::rename(&fresh, directory).map_err(|e| format!("{}: {e}", directory.display()))
+    std::fs::rename(&fresh, directory).map_err(|e| format!("{}: {e}", directory.shown()))
 }
 
 /// A kernel of its source. What was built is kept until it is whole, so that a build that was
 /// interrupted goes on.
 fn make_kernel(source: &Path, to: &Path, binary: &Path) -> Result<(), String> {
     if !source.exists() {
-        return Err(format!("{} is missing: the source of a kernel", source.display()));
+        return Err(format!("{} is missing: the source of a kernel", source.shown()));
     }
     let (work, config) = (to.join("build"), to.join("uml.config"));
     write(&config, CONFIG)?;
     script(KERNEL_SH, &[source, &config, &work])?;
     copy(&work.join("build/linux"), binary)?;
-    std::fs::remove_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))
+    std::fs::remove_dir_all(&work).map_err(|e| format!("{}: {e}", work.shown()))
 }
 
 /// The newest source of a kernel among Debian's packages. Errors: there is none.
@@ -284,10 +285,10 @@ fn debian_source(folder: &Path) -> Result<PathBuf, String> {
         let version = name.strip_prefix(SOURCE.0)?.strip_suffix(SOURCE.1)?;
         version.split('.').map(|n| n.parse().ok()).collect()
     };
-    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.shown()))?;
     let paths = entries.flatten().map(|entry| entry.path());
     paths.filter(|p| version(p).is_some()).max_by_key(|p| version(p)).ok_or_else(|| {
-        format!("{} has no source of a kernel: apt-get install linux-source-6.12", folder.display())
+        format!("{} has no source of a kernel: apt-get install linux-source-6.12", folder.shown())
     })
 }
 
@@ -300,11 +301,11 @@ fn script(text: &str, arguments: &[&Path]) -> Result<(), String> {
 }
 
 fn make_folder(folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
+    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.shown()))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.shown()))
 }
 
 /// Copies a file or a folder with all that is in it, in place of what is there; itself: nothing.
@@ -313,7 +314,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     if real(to).is_some() && real(from) == real(to) {
         return Ok(());
     }
-    let at = |e: std::io::Error| format!("{}: {e}", to.display());
+    let at = |e: std::io::Error| format!("{}: {e}", to.shown());
     if to.is_dir() {
         std::fs::remove_dir_all(to).map_err(at)?;
     } else if to.exists() {

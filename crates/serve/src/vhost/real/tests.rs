@@ -311,3 +311,42 @@ fn a_client_that_shortens_its_memory_loses_its_connection_and_nobody_else_anythi
         }
     }
 }
+
+#[test]
+fn a_front_end_that_floods_and_reads_no_reply_is_ended_and_keeps_nobody_waiting() {
+    const MANY: usize = 1_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let sockets = ["d0", "d1"].map(|name| dir.path().join(name));
+    let mut machine = Machine::new();
+    for socket in &sockets {
+        let device = wp_device::find("ssd-128").unwrap().make(&[]).unwrap();
+        machine.add(Drive::new("ssd-128", device, Loss::Model), socket, 4).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let mut stream = loop {
+                match UnixStream::connect(&sockets[0]) {
+                    Ok(stream) => break stream,
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            let message: Vec<u8> =
+                [r::GET_FEATURES, 1, 0].iter().flat_map(|n: &u32| n.to_le_bytes()).collect();
+            (0..MANY).find(|_| stream.write_all(&message).is_err())
+        });
+        let other = scope.spawn(|| {
+            let done = std::panic::catch_unwind(|| {
+                let mut f = FrontEnd::new(&sockets[1], 4, 0);
+                (0..50).for_each(|n| f.does(0, OUT, 8 * n));
+            });
+            let sent = flood.join().unwrap();
+            stop.store(true, Ordering::Relaxed);
+            done.map(|()| sent)
+        });
+        machine.serve_real(&Clock::start(ClockKind::Free), None, &stop, false).unwrap();
+        other.join().unwrap().unwrap()
+    });
+    assert!(sent.is_some(), "it was served {MANY} times and read nothing");
+    assert_eq!(machine.taken(1)[0], 50);
+}
