@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_base::{Zone, zone_report};
 use wp_lab::files::FileView;
 use wp_lab::registry;

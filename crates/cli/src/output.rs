@@ -11,9 +11,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_base::{FsError, plain};
 use wp_lab::machine::MachineError;
 
@@ -296,12 +296,7 @@ impl Out {
         }
         let message = format!("{}: {e}", plain::name(&name));
         if e.kind() == std::io::ErrorKind::AlreadyExists {
-            return self.fail(
-                Exit::Usage,
-                "exists",
-                &message,
-                "name a new file, or remove this one",
-            );
+            return self.fail(Exit::Usage, "exists", &message, "");
         }
         self.fail(Exit::HostIo, "host-io", &message, "")
     }

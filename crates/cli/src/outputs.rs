@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_lab::host::{Existing, Output, Shape, output};
 
 use crate::output::{Exit, Out};

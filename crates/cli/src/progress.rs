@@ -19,6 +19,9 @@ use crate::output::stderr;
 /// Between two lines where stderr is no terminal.
 pub const EVERY: Duration = Duration::from_secs(10);
 
+/// Between two looks at work that tells nothing by itself.
+const TICK: Duration = Duration::from_millis(250);
+
 /// The host's clock: nothing that is computed depends on it.
 pub fn now() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
@@ -52,7 +55,7 @@ fn far(done: u64, all: u64, left: Duration) -> String {
 pub struct Progress {
     /// Drawn on a terminal only; its prefix is what the work is.
     bar: ProgressBar,
-    /// Ends the thread that writes the lines.
+    /// Ends the threads that write the lines and ask how far it is.
     _lines: Option<Sender<()>>,
 }
 
@@ -69,11 +72,33 @@ impl Progress {
         Progress { bar, _lines }
     }
 
+    /// As [`Progress::new`], of work that tells nothing by itself: `text` is asked for how far it is.
+    pub fn asking(what: &str, text: impl Fn() -> String + Send + 'static) -> Progress {
+        let mut progress = Progress::new(what);
+        let (lines, bar) = (progress._lines.take(), progress.bar.clone());
+        let (end, wait) = channel::<()>();
+        let ask = move || {
+            // The lines end with this thread.
+            let _lines = lines;
+            while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(TICK) {
+                bar.set_message(plain::name(&text()).into_owned());
+            }
+        };
+        let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(ask);
+        progress._lines = thread.ok().map(|_| end);
+        progress
+    }
+
     /// `done` of `all` parts are done, `text` is next.
     pub fn at(&self, done: u64, all: u64, text: impl Display) {
         self.bar.set_length(all);
         self.bar.set_position(done);
         self.bar.set_message(plain::name(&text.to_string()).into_owned());
+    }
+
+    /// A line that stays, above what is shown.
+    pub fn line(&self, text: &str) {
+        self.bar.suspend(|| stderr(format_args!("{}\n", plain::lines(text))));
     }
 
     /// So far it is, of work whose end nobody knows.
@@ -107,7 +132,7 @@ fn shown(bar: ProgressBar) -> ProgressBar {
         .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
     bar.set_style(style.with_key("far", words));
     // The time goes on while a part takes long.
-    bar.enable_steady_tick(Duration::from_millis(250));
+    bar.enable_steady_tick(TICK);
     bar
 }
 

@@ -324,7 +324,7 @@ fn a_second_run_keeps_what_is_not_its_own() {
     fs::write(result.join("summary.json"), "the user's").expect("written");
     let refused = run(at, &RUN);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(74), "{said}");
+    assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("summary.json"), "{said}");
     assert_eq!(fs::read(result.join("summary.json")).expect("read"), b"the user's");
 }

@@ -94,6 +94,22 @@ pub fn of_frame(
     states(history, number, (plan, seed), (number > 0).then_some(added), visit)
 }
 
+/// States of frame `number` that [`of_frame`] visits, at most: those that ordering rules out are
+/// among them.
+pub fn most_of_frame(history: &History, number: usize, plan: &Plan) -> u64 {
+    let frame = &history.frames[number];
+    let (n, added) = (frame.live.len() as u64, frame.new as u64);
+    match (number, added) {
+        (1.., 0) => 0,
+        _ if n > u64::from(plan.complete) => {
+            let pairs = if n <= u64::from(plan.pairs) { n * (n - 1) / 2 } else { 0 };
+            3 * n + pairs + u64::from(plan.samples) + u64::from(number == 0)
+        }
+        (0, _) => 1 << n,
+        _ => ((1 << added) - 1) << (n - added),
+    }
+}
+
 /// The same of all states that a cut within frame `number` may leave, also those that earlier
 /// frames have.
 pub fn of_instant(

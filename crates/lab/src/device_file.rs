@@ -11,10 +11,10 @@ use std::fmt::Write;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
-use wp_base::plain::Shown as _;
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Value};
+use wp_base::plain::Shown as _;
 use wp_device::DeviceEntry;
 use wp_workload::fio::nearest_of;
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_medium::{Medium, Slice, View};
 

@@ -11,10 +11,10 @@ mod nilfs2;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use wp_base::plain::Shown as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_base::{FsError, FsResult, Sector};
 use wp_ext4::image::{AtMount, FileInfo, Image, InspectOptions, list, recover_at_mount};
 use wp_jbd2::RecoverPolicy;

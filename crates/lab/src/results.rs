@@ -10,11 +10,11 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use wp_base::event::{BlockAction, DeviceWork, Die, Event, Flags, Op, Record, Work, ZoneOp};
+use wp_base::plain::Shown as _;
 use wp_base::{Sector, Span, Time};
 use wp_block::Limits;
 use wp_vfs::FsEntry;

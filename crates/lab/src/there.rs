@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use wp_base::plain::Shown as _;
 
 use serde::Serialize;
+use wp_base::plain::Shown as _;
 use wp_base::{Sector, Zone, zone_report};
 use wp_medium::{Medium, MediumView, Sound, WithZones};
 use wp_vfs::{FsEntry, Inspection, ListedFile, Options};

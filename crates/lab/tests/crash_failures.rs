@@ -230,7 +230,7 @@ fn a_campaign_that_is_stopped_ends_as_one_that_is_not() {
     let mut f = Findings::before(&c);
     let mut rounds = 0;
     while f.done < c.programs.1 {
-        let watch = Watch { step: &|_, _| false, abandon: &|| false };
+        let watch = Watch { step: &|_, _| false, abandon: &|| false, at: &|_| {} };
         f = resume(&c, 2, f, &watch);
         // How far a stopped program came is of this run alone, and no part of the file.
         f.unfinished = None;
@@ -244,8 +244,12 @@ fn a_campaign_that_is_stopped_ends_as_one_that_is_not() {
     assert_eq!(rounds, 3);
     assert_eq!(f, whole);
     // Given up in the middle of a chunk, nothing of it counts.
-    let none =
-        resume(&c, 2, Findings::before(&c), &Watch { step: &|_, _| true, abandon: &|| true });
+    let none = resume(
+        &c,
+        2,
+        Findings::before(&c),
+        &Watch { step: &|_, _| true, abandon: &|| true, at: &|_| {} },
+    );
     assert_eq!(none, Findings::before(&c));
     // Damage anywhere, and other campaigns.
     let bytes = std::fs::read(&path).expect("read");

@@ -1,6 +1,7 @@
 //! The loop: one callback, poll or timer at a time.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -125,6 +126,9 @@ impl Rt {
             if self.0.remote.pending() {
                 self.take_messages();
                 continue;
+            }
+            if let Some(shared) = self.0.shared_now.get() {
+                shared.store(self.now().0, Ordering::Relaxed);
             }
             match self.next_step(goal) {
                 Step::Poll(id) => self.poll_task(id),

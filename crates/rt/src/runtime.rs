@@ -1,9 +1,10 @@
 //! The handle [`Rt`].
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, RawWakerVTable, Waker};
 
 use wp_base::event::{Class, Event, Probe, Record};
@@ -62,6 +63,8 @@ pub(crate) struct Inner {
     pub limit: Cell<Time>,
     pub stopping: Cell<bool>,
     pub cutting: Cell<bool>,
+    /// Where other threads read the time.
+    pub shared_now: OnceCell<Arc<AtomicU64>>,
     swapper: Rc<str>,
     probe: Probe,
     pub state: RefCell<State>,
@@ -91,6 +94,7 @@ impl Rt {
             limit: Cell::new(Time::NEVER),
             stopping: Cell::new(false),
             cutting: Cell::new(false),
+            shared_now: OnceCell::new(),
             swapper: Rc::from("swapper"),
             probe: Probe::new(),
             state: RefCell::new(State::new(cpu.cores)),
@@ -106,6 +110,12 @@ impl Rt {
             None => self.0.now.get(),
             Some(clock) => clock.now(),
         }
+    }
+
+    /// The time in nanoseconds, for other threads, which may see one of a moment ago: how far a run
+    /// is. Nothing that is computed may depend on it.
+    pub fn shared_now(&self) -> Arc<AtomicU64> {
+        self.0.shared_now.get_or_init(|| Arc::new(AtomicU64::new(self.now().0))).clone()
     }
 
     /// Virtual or real?

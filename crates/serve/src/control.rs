@@ -7,9 +7,9 @@
 //!             `quit`; each with `drive=N` if there are several.
 
 use std::path::PathBuf;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector, Time};
 use wp_lab::files::save_as;
 use wp_lab::host::{Existing, Output, Shape};

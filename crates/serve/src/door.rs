@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_lab::host::leftover::{Held, Leftover, hold};
 use wp_lab::host::output::rename_new;
 

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
 use wp_base::plain;
+use wp_base::plain::Shown as _;
 use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Untold};
 use wp_lab::calibrate::{calibrate, parse, recorded};
 use wp_lab::host::Shape;

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::plain;
+use wp_base::plain::Shown as _;
 use wp_block::trace::TraceDevice;
 use wp_lab::results::read_block_events;
 use wp_trace::compare::{

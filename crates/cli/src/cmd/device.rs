@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_lab::drive::{Comparison, Errors, Judged, Point, Regime, compare, parse};
 
 use crate::output::{Exit, Out};

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_report::compare::{Comparison, Measured};
 use wp_report::diff::{Diff, Side, What, diff};
 use wp_report::run::{SYNCS, Seen, WHOLE, WRITES};

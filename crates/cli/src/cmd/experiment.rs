@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_lab::experiment::{
     Checked, Ended, Experiment, Kept, MergeError, Plan, Ready, Row, Shard, claims::Answered,
     is_experiment, load, merge as merge_shards, ready, run_all, table,

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_lab::host::Shape;
 use wp_report::draw;
 use wp_report::run::{Call, SYNCS, Seen, WHOLE, WRITES};

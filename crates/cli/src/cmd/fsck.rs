@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::plain;
+use wp_base::plain::Shown as _;
 use wp_lab::files::FileView;
 use wp_lab::registry;
 use wp_medium::Sound;

@@ -18,6 +18,7 @@ use wp_lab::vtime::shrink::shrink;
 use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
 
 use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -162,7 +163,9 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
         Err(e) => return out.fail(Exit::HostIo, "host-io", &e.to_string(), "TMPDIR=DIR"),
     };
     let mut all = Vec::new();
+    let shown = Progress::new("kernels mounts");
     for first in (0..a.images).step_by(IMAGES_A_BOOT as usize) {
+        shown.at(first, a.images, "images");
         let count = IMAGES_A_BOOT.min(a.images - first);
         let seeds = (a.seed + 2 * first, count);
         let plan = Plan {
@@ -178,9 +181,8 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
             Ok(some) => all.extend(some),
             Err(e) => return out.fail(Exit::HostIo, "guest", &e, "--guest names its script"),
         }
-        out.note(&format!("{} of {} images", all.len(), a.images));
     }
-    drop(scratch);
+    drop((shown, scratch));
     let differ = all.iter().filter(|t| !t.differences.is_empty()).count();
     let mut text = format!(
         "{}: {} images, {} of them cut off; {} files listed by the kernel, {} after its changes; \
@@ -205,12 +207,15 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
 fn recovery(a: &RecoveryArgs, out: &Out) -> ExitCode {
     let folder =
         a.reference.clone().unwrap_or_else(|| wp_lab::testing::repository("testdata/reference"));
+    let shown = Progress::new("kernels recovery");
+    shown.say("images that kernels left");
     let rows = match recovered::rows(&folder) {
         Ok(rows) => rows,
         Err(e) => {
             return out.fail(Exit::HostIo, "reference", &e, "--reference names the folder");
         }
     };
+    drop(shown);
     let equal = rows.iter().filter(|r| r.is_equal()).count();
     let doc = json!({ "schema": "writepath.kernels.recovery/1", "rows": rows });
     let exit = if equal == rows.len() { Exit::Ok } else { Exit::No };
@@ -274,10 +279,13 @@ fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
             &format!("there are: {}", known.join(", ")),
         );
     }
+    let shown = Progress::new("kernels waits");
+    shown.say("recorded programs");
     let report = match compare_recorded(&a.config) {
         Ok(r) => r,
         Err(e) => return out.machine_error(&e),
     };
+    drop(shown);
     let exit = if report.findings.is_empty() { Exit::Ok } else { Exit::No };
     let calls: usize = report.configs.iter().map(|c| c.calls.len()).sum();
     let doc = json!({ "schema": "writepath.kernels.waits/1", "calls": calls, "report": report });
@@ -394,6 +402,8 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
     let stop = out.interrupt_in_parts();
     let stopped = || stop.load(Ordering::SeqCst);
     let mut verdicts = Vec::new();
+    let shown = Progress::new("kernels random");
+    shown.at(0, programs.len() as u64, "programs");
     for batch in programs.chunks(BATCH) {
         let batch: Vec<(&Config, &Program)> = batch.iter().map(|(c, p)| (*c, p)).collect();
         match both(guest, &batch) {
@@ -403,11 +413,12 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
         }
         let different = verdicts.iter().filter(|v| matches!(v, Verdict::Different(_))).count();
         let (done, all) = (verdicts.len(), programs.len());
-        out.note(&format!("{done} of {all} programs, {different} different"));
+        shown.at(done as u64, all as u64, format_args!("programs, {different} different"));
         if stopped() {
             break;
         }
     }
+    drop(shown);
     programs.truncate(verdicts.len());
     let mut small = Vec::new();
     for ((config, program), verdict) in programs.iter().zip(&verdicts) {

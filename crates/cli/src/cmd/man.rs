@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use clap::Command;
 use clap_complete::Shell;
 use serde_json::json;
+use wp_base::plain::Shown as _;
 use wp_lab::host::{Existing, output};
 
 use crate::output::{Exit, Out};

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::json;
+use wp_base::plain::Shown as _;
 use wp_base::{FsError, Sector};
 use wp_lab::host::Shape;
 use wp_vfs::{FsEntry, Options};

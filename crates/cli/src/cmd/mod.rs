@@ -35,10 +35,10 @@ pub mod verbs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use wp_base::Sector;
 use wp_base::event::Record;
+use wp_base::plain::Shown as _;
 use wp_base::stage::Stages;
 use wp_lab::results::{device_limits, read_classes, read_events, setting};
 pub use wp_lab::spec::{devices, file_system, name_and_rest, size};

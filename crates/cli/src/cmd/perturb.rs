@@ -5,9 +5,10 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use wp_base::plain::Shown as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_lab::each::each;
 use wp_lab::host::{group, program};
 use wp_lab::perturb::{CHANGES, FIGURES, Figure, Outcome, STILL, Way};
@@ -17,6 +18,7 @@ use wp_lab::scale::{self, Scale};
 use super::keep::Keep;
 use crate::output::{Exit, Out};
 use crate::outputs;
+use crate::progress::Progress;
 
 const LINE: &str = "a string takes it";
 
@@ -132,6 +134,10 @@ fn table(a: &Args, out: &Out) -> ExitCode {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = a.jobs.map_or_else(cores, std::num::NonZeroUsize::get);
     let all: Vec<&str> = std::iter::once("").chain(CHANGES).collect();
+    let (shown, ended) = (Progress::new("perturb"), AtomicU64::new(0));
+    shown.at(0, all.len() as u64, "changes");
+    let name =
+        |change: &str| if change.is_empty() { "as it is".to_owned() } else { change.to_owned() };
     let done = each(
         jobs,
         all.len(),
@@ -139,21 +145,21 @@ fn table(a: &Args, out: &Out) -> ExitCode {
         |(), n| {
             let change = all[n];
             let found = kept.find(change).filter(|_| !a.again);
-            Some(found.map_or_else(
+            let result = found.map_or_else(
                 || {
                     let document = other(a, change)?;
-                    out.note(&format!(
-                        "done: {}",
-                        if change.is_empty() { "as it is" } else { change }
-                    ));
                     kept.note(change, document.clone())
                         .map(|()| document)
                         .map_err(|e| (e.to_string(), Exit::HostIo as u8))
                 },
                 Ok,
-            ))
+            );
+            let ended = ended.fetch_add(1, Ordering::Relaxed) + 1;
+            shown.at(ended, all.len() as u64, format_args!("changes; done: {}", name(change)));
+            Some(result)
         },
     );
+    drop(shown);
     let mut documents = Vec::new();
     for (change, found) in all.iter().zip(done) {
         match found {

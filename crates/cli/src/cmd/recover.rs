@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-use wp_base::plain::Shown as _;
 
 use serde_json::json;
+use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector, Zone, plain, zone_report};
 use wp_lab::host::output::commit_all;
 use wp_lab::host::{Output, Shape};

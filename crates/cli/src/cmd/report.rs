@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
 use wp_base::csv;
+use wp_base::plain::Shown as _;
 use wp_lab::claims::{Claims, Reasons};
 use wp_lab::host::{Existing, Shape, output, text};
 use wp_lab::results::{ENGINE, sha256};

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use wp_base::event::{Class, Event, Record};
+use wp_base::plain::Shown as _;
 use wp_base::{FsResult, Sector};
 use wp_block::QueueConfig;
 use wp_lab::classify::{Classifier, is_listed, lines_to_tsv, mark};
@@ -22,6 +23,7 @@ use wp_vfs::{JournalConflict, Options};
 
 use crate::output::{Exit, Out, path, stderr};
 use crate::outputs;
+use crate::progress::Progress;
 
 /// What a run is on, but for its file system.
 #[derive(clap::Args)]
@@ -250,6 +252,11 @@ pub(super) fn perform(fs: &str, a: &Setup, events: bool, out: &Out) -> Result<Ra
     };
     let outcome = (|| {
         let machine = Machine::new(spec, image)?;
+        let now = machine.rt.shared_now();
+        let _shown = Progress::asking("run", move || {
+            let seconds = now.load(Ordering::Relaxed) as f64 / 1e9;
+            format!("{seconds:.1} s of virtual time")
+        });
         let vfs = machine.mount()?;
         machine.record(if events { Class::ALL } else { Class(0) });
         let v = vfs.clone();

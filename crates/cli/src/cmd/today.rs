@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use wp_lab::paper::today::{TodayComparison, TodayPair, compare_today};
 use wp_lab::reference::{CaseBios, Phase};
 
 use crate::output::{Exit, Out};
+use crate::progress::Progress;
 
 /// Arguments of `kernels blocks`.
 #[derive(clap::Args)]
@@ -29,13 +31,19 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let fits = |r: &String| r == name || (r.ends_with('_') && name.starts_with(r.as_str()));
         a.runs.is_empty() || a.runs.iter().any(fits)
     };
-    let found = match compare_today(a.seed, &|r| asked(&r.run), &mut |_, _, _| true) {
+    let (stop, shown) = (out.interrupt(), Progress::new("kernels blocks"));
+    let mut step = |done: usize, all: usize, name: &str| {
+        shown.at(done as u64, all as u64, format_args!("runs; {name}"));
+        !stop.load(Ordering::Relaxed)
+    };
+    let found = match compare_today(a.seed, &|r| asked(&r.run), &mut step) {
         Ok(Some(found)) => found,
         Ok(None) => {
             return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
         }
         Err(e) => return out.machine_error(&e),
     };
+    drop(shown);
     if found.pairs.is_empty() {
         let known: Vec<String> = wp_lab::reference::today_runs()
             .map(|runs| runs.into_iter().map(|r| r.run).collect())

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::json;
 use wp_base::event::{Event, Record, rwbs};
+use wp_base::plain::Shown as _;
 use wp_block::trace::{Issues, TraceDevice};
 use wp_lab::host::Shape;
 use wp_lab::results::read_block_events;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write;
 use std::path::Path;
-use wp_base::plain::Shown as _;
 
 use super::{ClaimError, Judged, Verdict};
+use wp_base::plain::Shown as _;
 
 /// Pinned verdicts: paper -> claim -> verdict; of quick runs those that are others, under
 /// `paper --quick`.

@@ -874,7 +874,7 @@ pub fn show(
         tell(&f.totals);
         !abandon()
     };
-    let watch = Watch { step: &step, abandon: &abandon };
+    let watch = Watch { step: &step, abandon: &abandon, at: &|_| {} };
     let side = |side: &Side, affected| -> Result<SideResult, MachineError> {
         let mut campaign = campaign(bug, side, affected)?;
         let (first, end) = campaign.programs;

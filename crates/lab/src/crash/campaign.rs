@@ -14,6 +14,7 @@ use wp_base::FsError;
 use wp_block::ZoneOrder;
 use wp_crash::{
     Contract, Explorer, Failure, FsSubject, History, Plan, Profile, Rule, Totals, Violation,
+    most_of_frame,
 };
 use wp_medium::Sound;
 use wp_workload::program::Program;
@@ -344,12 +345,43 @@ pub struct Watch<'a> {
     pub step: &'a (dyn Fn(&Findings, &[Found]) -> bool + Sync),
     /// Asked all the time: shall chunks that are not done be given up?
     pub abandon: &'a (dyn Fn() -> bool + Sync),
+    /// Told how far each program is, at its beginning and after each crash point.
+    pub at: &'a (dyn Fn(&Stage) + Sync),
+}
+
+/// How far the exploration of a program is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stage {
+    /// Its number.
+    pub program: u64,
+    /// Crash points that are explored.
+    pub points: u64,
+    /// Of so many.
+    pub of_points: u64,
+    /// States that they have.
+    pub states: u64,
+    /// States of all crash points, at most: ordering rules some out.
+    pub of_states: u64,
+    /// Most unpersisted writes of a crash point.
+    pub unpersisted: usize,
+}
+
+impl Stage {
+    /// Of a program of which nothing is explored.
+    fn new(program: u64, history: &History, plan: &Plan) -> Stage {
+        let frames = history.frames.iter().zip(0..);
+        let points = frames.clone().filter(|(f, n)| *n == 0 || f.new > 0).count() as u64;
+        let of = |n| most_of_frame(history, n, plan);
+        let of_states = frames.fold(0u64, |sum, (_, n)| sum.saturating_add(of(n)));
+        let unpersisted = history.frames.iter().map(|f| f.live.len()).max().unwrap_or(0);
+        Stage { program, points: 0, of_points: points, states: 0, of_states, unpersisted }
+    }
 }
 
 /// Runs a campaign with `workers` threads; `go_on` is asked after each chunk, with what is done.
 pub fn run(c: &Campaign, workers: usize, go_on: &(dyn Fn(&Totals) -> bool + Sync)) -> Findings {
     let step = |f: &Findings, _: &[Found]| go_on(&f.totals);
-    resume(c, workers, Findings::before(c), &Watch { step: &step, abandon: &|| false })
+    resume(c, workers, Findings::before(c), &Watch { step: &step, abandon: &|| false, at: &|_| {} })
 }
 
 impl Findings {
@@ -442,7 +474,7 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
                     }
                     let from = first + n * CHUNK;
                     let to = end.min(from + CHUNK);
-                    let findings = match chunk(c, from, to, &abandon) {
+                    let findings = match chunk(c, from, to, &abandon, watch.at) {
                         Ok(findings) => findings,
                         Err(part) => {
                             let mut m = merged();
@@ -476,6 +508,7 @@ fn chunk(
     from: u64,
     to: u64,
     abandon: &dyn Fn() -> bool,
+    at: &dyn Fn(&Stage),
 ) -> Result<Findings, Option<Box<Unfinished>>> {
     let mut out = Findings { done: to, ..Findings::default() };
     let image = match c.bench.image() {
@@ -519,7 +552,18 @@ fn chunk(
             let choice = choice.clone();
             explorer.watch(move |v| choice.borrow_mut().offer(v));
         }
-        let whole = explorer.explore(&played.tape, history, &played.ledger, &mut |_| !abandon());
+        let mut stage = Stage::new(*n, history, &c.plan);
+        let before = (explorer.totals.cuts, explorer.totals.raw);
+        at(&stage);
+        let mut go_on = |totals: &Totals| {
+            let points = totals.cuts - before.0;
+            if points > stage.points {
+                (stage.points, stage.states) = (points, totals.raw - before.1);
+                at(&stage);
+            }
+            !abandon()
+        };
+        let whole = explorer.explore(&played.tape, history, &played.ledger, &mut go_on);
         for f in std::mem::take(&mut explorer.failures) {
             out.keep(found_in(*n, f, history));
         }

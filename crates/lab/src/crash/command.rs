@@ -17,9 +17,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wp_base::plain::Shown as _;
 
 use sha2::{Digest, Sha256};
+use wp_base::plain::Shown as _;
 use wp_base::{FsResult, Sector};
 use wp_crash::{History, Outcome, Rule, Violation, Visit};
 use wp_medium::{Overlay, View};

@@ -29,7 +29,9 @@ mod why;
 pub mod wild;
 
 pub use calls::{Calls, FailedCall};
-pub use campaign::{Campaign, Findings, Found, Source, Space, Unfinished, Watch, resume, run};
+pub use campaign::{
+    Campaign, Findings, Found, Source, Space, Stage, Unfinished, Watch, resume, run,
+};
 pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as save_campaign};
 pub use command::{Command, Runs};
 pub use known::{KnownFailure, KnownFailures};

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_workload::fio::Place;
 
 use super::read::Fields;

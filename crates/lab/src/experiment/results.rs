@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 
 use super::claims::{Answered, judge};
 use super::table::{self, Row};

@@ -11,9 +11,9 @@ use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path};
-use wp_base::plain::Shown as _;
 
 use rustix::fs::{FlockOperation, flock};
+use wp_base::plain::Shown as _;
 
 use super::leftover::{Leftover, hold};
 use super::output::{self, Existing, folder_of, rename_new};

@@ -13,9 +13,9 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use wp_base::plain::Shown as _;
 
 use wp_base::plain;
+use wp_base::plain::Shown as _;
 
 use super::leftover::{Held, Leftover, hold};
 

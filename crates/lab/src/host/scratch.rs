@@ -4,9 +4,9 @@ use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use wp_base::plain::Shown as _;
 
 use super::leftover::{Held, Leftover, hold};
+use wp_base::plain::Shown as _;
 
 /// A new directory that only this user can enter; it goes with this, and with the program.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use wp_base::plain::Shown as _;
 
 use super::Cell;
+use wp_base::plain::Shown as _;
 
 /// What the file says about itself; kept when it is rewritten.
 const HEAD: &str = "\

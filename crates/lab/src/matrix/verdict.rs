@@ -105,7 +105,8 @@ impl Search<'_> {
     /// Runs a part.
     fn run(&self, part: &Part, mends: &[&str]) -> Stopped<(Campaign, Findings)> {
         let campaign = campaign(self.c, part, mends, self.length)?;
-        let watch = Watch { step: &|_, _| (self.go_on)(), abandon: &|| !(self.go_on)() };
+        let watch =
+            Watch { step: &|_, _| (self.go_on)(), abandon: &|| !(self.go_on)(), at: &|_| {} };
         let found = resume(&campaign, 1, Findings::before(&campaign), &watch);
         if found.done < campaign.programs.1 {
             return Ok(None);

@@ -1,9 +1,9 @@
 //! F2FS's part: images of one or several devices, with the zones that they had at the crash.
 
 use std::path::Path;
-use wp_base::plain::Shown as _;
 
 use serde_json::Value;
+use wp_base::plain::Shown as _;
 use wp_base::zone_report;
 use wp_f2fs::disk::{Block, Geometry, SuperBlock, ZERO_BLOCK};
 use wp_f2fs::image::{FileInfo, Image, InspectOptions, RecoverOptions, Rules, list, recover};

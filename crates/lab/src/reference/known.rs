@@ -1,9 +1,9 @@
 //! The runs that were recorded: what each was, and its summary, kept in the repository.
 
 use std::path::Path;
-use wp_base::plain::Shown as _;
 
 use serde::{Deserialize, Serialize};
+use wp_base::plain::Shown as _;
 
 use super::{Filed, ReferenceError, RunSummary, Trace, parse_tsv, summarise};
 

@@ -6,11 +6,11 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wp_base::plain::Shown as _;
 
 use super::config::Config;
 use super::run::Timed;
 use crate::host::group;
+use wp_base::plain::Shown as _;
 use wp_workload::program::Program;
 
 /// The program's runner in the guest.

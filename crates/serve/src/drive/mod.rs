@@ -18,9 +18,9 @@ mod restore;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use wp_base::plain::Shown as _;
 
 use wp_base::event::{Flags, Op, ZoneOp};
+use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector, Time, Zone};
 use wp_block::{Admit, DevRequest, DeviceModel, Effects, Limits, Status};
 use wp_crash::{Recorder, Taped};

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_lab::host::Group;
 
 /// Where a guest is, if nothing else is said: `$GUEST`, or this folder of the home directory.

@@ -20,8 +20,8 @@ pub mod suite;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_lab::files::save;
 use wp_lab::host::Output;

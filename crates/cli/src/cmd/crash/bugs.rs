@@ -32,6 +32,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
     let line = "a string takes it";
     let mut t = String::new();
     let mut results: Vec<BugResult> = Vec::new();
+    let mut left: Vec<&str> = wanted.iter().map(|b| b.id).collect();
     for bug in wanted {
         let live = Progress::new("crash");
         let tell = |t: &Totals| {
@@ -42,9 +43,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
         drop(live);
         let r = match shown {
             Ok(Some(r)) => r,
-            Ok(None) => {
-                return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
-            }
+            Ok(None) => break,
             Err(e) => return out.machine_error(&e),
         };
         writeln!(t, "{:<6} {} ({})", r.id, r.what, r.rule).expect(line);
@@ -72,7 +71,16 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
         )
         .expect(line);
         results.push(r);
+        left.remove(0);
+    }
+    let mut document = json!({ "schema": "writepath.crash.bugs/1", "bugs": results });
+    if !left.is_empty() {
+        // What is done is told; each of the others can be asked for.
+        let which = left.join(", ");
+        writeln!(t, "interrupted; not tried: {which}; go on with --bug {}", left[0]).expect(line);
+        document["not_tried"] = json!(left);
+        return out.answer(Exit::Interrupted, &document, &t);
     }
     let exit = if results.iter().all(BugResult::holds) { Exit::Ok } else { Exit::No };
-    out.answer(exit, &json!({ "schema": "writepath.crash.bugs/1", "bugs": results }), &t)
+    out.answer(exit, &document, &t)
 }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_lab::crash::{
-    Campaign, Findings, Found, KnownFailure, KnownFailures, Watch, load_campaign, resume,
+    Campaign, Findings, Found, KnownFailure, KnownFailures, Stage, Watch, load_campaign, resume,
     save_campaign,
 };
 use wp_lab::host::{Output, Shape};
@@ -18,10 +18,30 @@ use super::key::{build, key};
 use super::{Args, least, limit, report};
 use crate::output::{Exit, Out};
 use crate::outputs;
-use crate::progress::Progress;
+use crate::progress::{Progress, time};
 
 /// A campaign file is written at most so often.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
+
+/// Seconds after which work is long, and its size is told.
+const TELL_AFTER: f64 = 2.0;
+/// Seconds that a program has to take for advice how to shorten it.
+const LONG: f64 = 30.0;
+
+/// The size of a program's exploration and the time that it will take, of which `seconds` are over.
+fn size(stage: &Stage, seconds: f64) -> String {
+    let Stage { of_points, of_states, unpersisted, states, .. } = stage;
+    let left = seconds * of_states.saturating_sub(*states) as f64 / *states as f64;
+    let mut text = format!(
+        "crash: {of_points} crash points, at most {of_states} states, at most {unpersisted} \
+         unpersisted writes at a point; about {} left",
+        time(left)
+    );
+    if left > LONG {
+        text += "\nhelp: fewer or larger writes, a smaller size= of a job, or --budget 60s take less time";
+    }
+    text
+}
 
 struct Hunt<'a> {
     a: &'a Args,
@@ -33,6 +53,8 @@ struct Hunt<'a> {
     start: Instant,
     limit: Option<Duration>,
     shown: Progress,
+    /// Has the size of a long program been told?
+    sized: AtomicBool,
     saved: Mutex<Instant>,
     failed: Mutex<Option<std::io::Error>>,
 }
@@ -72,6 +94,19 @@ impl Hunt<'_> {
         let failed = self.failed.lock().unwrap_or_else(|e| e.into_inner()).is_some()
             || self.c.command.as_ref().is_some_and(|c| c.error().is_some());
         !failed && !self.is_over()
+    }
+
+    /// How far a program is. Of one alone that is all the progress there is.
+    fn at(&self, stage: &Stage) {
+        if self.c.programs.1 - self.c.programs.0 > 1 {
+            return;
+        }
+        let text = format_args!("crash points, {} states", stage.states);
+        self.shown.at(stage.points, stage.of_points, text);
+        let seconds = self.start.elapsed().as_secs_f64();
+        if seconds > TELL_AFTER && stage.states > 0 && !self.sized.swap(true, Ordering::Relaxed) {
+            self.shown.line(&size(stage, seconds));
+        }
     }
 
     /// Does `work`, and ends a command of the user that runs when all is to stop.
@@ -144,12 +179,17 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         start,
         limit,
         shown: Progress::new("crash"),
+        sized: AtomicBool::new(false),
         saved: Mutex::new(start),
         failed: Mutex::new(None),
     };
     let distinct = findings.totals.distinct;
     let findings = hunt.with_command(|| {
-        let watch = Watch { step: &|f, new| hunt.step(f, new), abandon: &|| hunt.is_over() };
+        let watch = Watch {
+            step: &|f, new| hunt.step(f, new),
+            abandon: &|| hunt.is_over(),
+            at: &|stage| hunt.at(stage),
+        };
         resume(c, a.workers, findings, &watch)
     });
     let seconds = start.elapsed().as_secs_f64();

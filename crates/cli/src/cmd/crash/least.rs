@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_crash::Rule;
 use wp_lab::crash::bugs::{Bug, affected};
 use wp_lab::crash::{
@@ -200,7 +200,8 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
             }
             live.say(format_args!("{}: {} failures, program {number}", bug.id, least.len()));
             let one = Campaign { programs: (number, number + 1), ..campaign.clone() };
-            let watch = Watch { step: &|_, _| true, abandon: &|| stop.load(Ordering::SeqCst) };
+            let watch =
+                Watch { step: &|_, _| true, abandon: &|| stop.load(Ordering::SeqCst), at: &|_| {} };
             let f = resume(&one, 1, Findings::before(&one), &watch);
             let Some(found) = f.found.iter().find(|f| f.violation.rule == rule) else { continue };
             match Least::of(&one, found, &|| !stop.load(Ordering::SeqCst), out) {

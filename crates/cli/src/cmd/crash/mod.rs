@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use wp_base::plain::Shown as _;
 
 use wp_base::FsError;
+use wp_base::plain::Shown as _;
 use wp_crash::{Plan, Profile};
 use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;

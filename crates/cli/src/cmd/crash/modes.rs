@@ -43,7 +43,12 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(c) => c,
         Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
     };
+    if campaigns.is_empty() {
+        let why = format!("--every-mode: no mode of {} is validated against a kernel", a.fs);
+        return out.fail(Exit::Usage, "crash", &why, "see `writepath list fs`");
+    }
     let stop = out.interrupt();
+    let mut left: Vec<&str> = campaigns.iter().map(|(a, _)| a.fs.as_str()).collect();
     let line = "a string takes it";
     #[expect(clippy::disallowed_methods, reason = "what it took is of the host")]
     let start = Instant::now();
@@ -58,11 +63,11 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         let live = Progress::new("crash");
         live.say(format_args!("{}", a.fs));
         let go_on = || !stop.load(Ordering::Relaxed);
-        let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on() };
+        let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on(), at: &|_| {} };
         let f = resume(c, a.workers, Findings::before(c), &watch);
         drop(live);
         if stop.load(Ordering::SeqCst) {
-            return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
+            break;
         }
         if let Some((n, why)) = f.not_played.first() {
             let why = format!("{}: program {n} was not played: {why}", a.fs);
@@ -84,11 +89,12 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         out.line(&document);
         documents.push(document);
         all.add(&f.totals);
+        left.remove(0);
     }
     writeln!(
         t,
         "{:<40} {:>8} {:>10} {:>9} {:>9}   {:.1} s, {} threads",
-        format!("{} modes", campaigns.len()),
+        format!("{} modes", documents.len()),
         all.programs,
         all.raw,
         all.distinct,
@@ -97,12 +103,20 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         a.workers
     )
     .expect(line);
-    let exit = if all.broken.iter().all(|n| *n == 0) { Exit::Ok } else { Exit::No };
+    let exit = match all.broken.iter().all(|n| *n == 0) {
+        _ if !left.is_empty() => Exit::Interrupted,
+        true => Exit::Ok,
+        false => Exit::No,
+    };
+    if let Some(next) = left.first() {
+        let which = left.join(" ");
+        writeln!(t, "interrupted; not tried: {which}; go on with --fs {next}").expect(line);
+    }
     let broken: u64 = all.broken.iter().sum();
     let summary = json!({
         "schema": "writepath.crash.modes/1", "kind": "summary", "programs": all.programs,
         "raw_states": all.raw, "distinct_states": all.distinct, "broken": broken,
-        "modes": documents,
+        "modes": documents, "not_tried": left,
     });
     out.last_line(exit, &summary, &t)
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use wp_base::plain::Shown as _;
 
 use serde_json::json;
+use wp_base::plain::Shown as _;
 use wp_lab::each::each;
 use wp_lab::machine::MachineError;
 use wp_lab::matrix::{self, Cell, Combination, Length};

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::json;
+use wp_base::plain::Shown as _;
 use wp_base::{FsError, FsResult, Sector};
 use wp_lab::files::FileView;
 use wp_lab::host::Shape;
@@ -13,6 +13,7 @@ use wp_medium::write_log::{LogEntry, LogFlags, Until, WriteLog};
 
 use crate::output::{self, Exit, Out};
 use crate::outputs;
+use crate::progress::Progress;
 
 /// Arguments that say something of such a log only.
 #[derive(clap::Args)]
@@ -65,7 +66,9 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         Ok(log) => log,
         Err(e) => return out.fs_error(&name, &e),
     };
-    let Some(image) = &a.out else { return entries(path, &log, until, out) };
+    let shown = Progress::new("replay");
+    let Some(image) = &a.out else { return entries(path, (&log, until), &shown, out) };
+    shown.say("the log's writes");
     let how = (Shape::Image, a.force);
     let file = match outputs::forced(image, how, "--force replaces it", out) {
         Ok(file) => file,
@@ -102,6 +105,7 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
             }
         }
     };
+    shown.say("the image");
     if let Err(e) = wp_lab::files::save_as(&medium, Sector(0), bytes, file) {
         return out.host_error(image, &e);
     }
@@ -113,12 +117,20 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
     out.result(&doc, &format!("{}: {bytes} bytes\n", image.shown()))
 }
 
-fn entries(path: &Path, log: &WriteLog<'_>, until: Until<'_>, out: &Out) -> ExitCode {
+fn entries(
+    path: &Path,
+    (log, until): (&WriteLog<'_>, Until<'_>),
+    shown: &Progress,
+    out: &Out,
+) -> ExitCode {
     let mut text = String::new();
     let mut docs = Vec::new();
     for (n, entry) in (0u64..).zip(log.entries()) {
         if until == Until::Entry(n) {
             break;
+        }
+        if n.is_multiple_of(1 << 16) {
+            shown.say(format_args!("entry {n}"));
         }
         let e = match entry {
             Ok(e) => e,

@@ -7,8 +7,8 @@ mod trace;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_medium::write_log::WriteLog;
 
 use crate::output::{Exit, Out};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_trace::replay::{Mode, OpCounts, Options, Outcome};
 use wp_trace::{Requests, Skip};
 use wp_workload::fio::Stat;

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use wp_base::plain::Shown as _;
 
 use wp_base::plain;
+use wp_base::plain::Shown as _;
 use wp_trace::replay::{Mode, Options, ReplayError, replay};
 use wp_trace::{Action, Format, Requests, Select, Trace, TraceError};
 

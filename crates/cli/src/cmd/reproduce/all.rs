@@ -10,9 +10,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_lab::claims::Verdict;
 use wp_lab::host::{Group, program};
 

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_lab::paper::f2fs_oprw::{self, CutRow, Ended, Part, Plan, Reproduction, SurfacePoint};
 use wp_lab::results::Results;
 

@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use wp_base::plain::Shown as _;
 
 use serde_json::Value;
+use wp_base::plain::Shown as _;
 use wp_lab::claims::{Judged, Verdict};
 use wp_lab::paper::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
 use wp_lab::results::Results;

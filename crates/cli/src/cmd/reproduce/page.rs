@@ -1,8 +1,8 @@
 //! The pages that `reproduce` leaves: what there is of this kind of run, in each language.
 
 use std::path::PathBuf;
-use wp_base::plain::Shown as _;
 
+use wp_base::plain::Shown as _;
 use wp_report::page::Lang;
 
 use super::{Args, PAPERS, kept};

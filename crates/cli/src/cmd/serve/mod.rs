@@ -6,9 +6,9 @@ mod vhost;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wp_base::plain::Shown as _;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_lab::files::{load, save_as};
 use wp_lab::host::{Output, Shape};

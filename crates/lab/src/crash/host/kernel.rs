@@ -14,12 +14,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use wp_base::plain::Shown as _;
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use wp_base::SECTOR_BYTES;
+use wp_base::plain::Shown as _;
 use wp_crash::Survivor;
 use wp_medium::{Medium, Slice};
 use wp_vfs::FileType;

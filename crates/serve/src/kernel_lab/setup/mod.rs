@@ -8,9 +8,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use wp_base::plain::Shown as _;
 
 use serde::Serialize;
+use wp_base::plain::Shown as _;
 use wp_lab::host::group;
 
 use super::kernel::{BINARY, Kernel};
