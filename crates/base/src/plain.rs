@@ -49,8 +49,8 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 
 /// A JSON document with no character in its strings that a terminal would obey; it says the same.
 ///
-/// RFC 8259 (section 7) has C0 escaped, which every writer does, and leaves DEL, C1 and the marks of
-/// writing direction as they are.
+/// RFC 8259 (section 7) has C0 escaped, which every writer does, and leaves DEL, C1 and the marks
+/// of writing direction as they are.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_bad = |c: char| is_control(c) && !c.is_ascii() || c == '\u{7f}';
     if !text.contains(is_bad) {

@@ -50,8 +50,8 @@ fn far(done: u64, all: u64, left: Duration) -> String {
 
 /// One piece of long work; what is shown of it goes when this does.
 ///
-/// The time that is left is `indicatif`'s estimate, which follows the pace of the last seconds: parts
-/// that an earlier run kept do not make the others look fast for long.
+/// The time that is left is `indicatif`'s estimate, which follows the pace of the last seconds:
+/// parts that an earlier run kept do not make the others look fast for long.
 pub struct Progress {
     /// Drawn on a terminal only; its prefix is what the work is.
     bar: ProgressBar,
@@ -72,7 +72,8 @@ impl Progress {
         Progress { bar, _lines }
     }
 
-    /// As [`Progress::new`], of work that tells nothing by itself: `text` is asked for how far it is.
+    /// As [`Progress::new`], of work that tells nothing by itself: `text` is asked for how far it
+    /// is.
     pub fn asking(what: &str, text: impl Fn() -> String + Send + 'static) -> Progress {
         let mut progress = Progress::new(what);
         let (lines, bar) = (progress._lines.take(), progress.bar.clone());

@@ -10,12 +10,14 @@ mod arguments;
 mod full;
 mod images;
 mod judge;
+mod nbd;
 mod rng;
 mod servers;
 mod signals;
 mod texts;
 mod vhost;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -50,6 +52,8 @@ pub struct World {
     pub scratch: PathBuf,
     /// Images to damage.
     pub bases: Vec<images::Base>,
+    /// Requests that clients of servers got through to a drive.
+    pub requests: Cell<u64>,
 }
 
 impl World {
@@ -88,10 +92,13 @@ const KINDS: &[Kind] = &[
     ("image", images::run),
     ("text", texts::run),
     ("arguments", arguments::run),
-    ("server", servers::run),
+    (SERVER, servers::run),
     ("signal", signals::run),
     (FULL_DISK, full::run),
 ];
+const SERVER: &str = "server";
+/// Servers of which some client's request must have been served.
+const ENOUGH_SERVERS: u64 = 10;
 const FULL_DISK: &str = "full disk";
 
 /// Says that a kind cannot run, also to `./test`. Errors: its file cannot be written.
@@ -153,7 +160,7 @@ pub fn run(options: &Options<'_>) -> Result<bool, String> {
     };
     let out = repo::target(&root).join("torture");
     let scratch = out.join(format!("scratch-{}", std::process::id()));
-    let mut world = World { program, root, scratch, bases: Vec::new() };
+    let mut world = World { program, root, scratch, bases: Vec::new(), requests: Cell::new(0) };
     world.clear()?;
     world.bases = images::bases(&world)?;
     let chosen = |k: &&Kind| options.kind.is_none_or(|only| only == k.0);
@@ -207,6 +214,13 @@ pub fn run(options: &Options<'_>) -> Result<bool, String> {
     }
     for (what, count) in &seen {
         println!("{count:6} × {what}");
+    }
+    let served = rows.get(SERVER).map_or(0, |row| row.cases);
+    if served > 0 {
+        println!("{} reads and writes of clients reached a drive", world.requests.get());
+    }
+    if served >= ENOUGH_SERVERS && world.requests.get() == 0 {
+        return Err("no client of any server reached its drive: nothing was tried".to_owned());
     }
     let is_short = wanted.is_some_and(|wanted| number < wanted);
     if is_short {

@@ -77,10 +77,13 @@ pub fn run(world: &World, rng: &mut Rng) -> Result<Vec<Problem>, String> {
             connect(&world.file("control")).into_iter().for_each(|s| talk(rng, s, &lines));
             continue;
         }
-        let Some(stream) = connect(&socket) else { continue };
+        let Some(mut stream) = connect(&socket) else { continue };
+        // The server may cut either off before its end.
         if kind == "vhost-user-blk" {
-            // What the machine refuses was not sent.
             let _ = super::vhost::talk(rng, &stream);
+            continue;
+        } else if rng.once_in(2) {
+            let _ = super::nbd::talk(rng, &mut stream);
             continue;
         }
         // In front stands how the fuzz target cuts it.
@@ -97,6 +100,7 @@ pub fn run(world: &World, rng: &mut Rng) -> Result<Vec<Problem>, String> {
     super::signals::send("TERM", number);
     let ended = wait(child, super::judge::LIMIT)?;
     check_end(&case, &ended, &mut problems);
+    world.requests.set(world.requests.get() + requests(&ended.said[0]));
     if ended.status.and_then(|s| s.code()).is_some_and(|code| code != 0) {
         problems.push(case.problem("a client changes how it ends", &ended.said[1]));
     }
@@ -109,4 +113,15 @@ pub fn run(world: &World, rng: &mut Rng) -> Result<Vec<Problem>, String> {
         problems.push(case.problem("saved something that is no file", b""));
     }
     Ok(problems)
+}
+
+/// Reads and writes that the drive was asked for, as the server tells when it ends.
+fn requests(said: &[u8]) -> u64 {
+    let said = String::from_utf8_lossy(said);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let of = |name: &str| {
+        let counted = words.windows(2).filter(|pair| pair[1].trim_end_matches(',') == name);
+        counted.filter_map(|pair| pair[0].parse::<u64>().ok()).sum::<u64>()
+    };
+    of("reads") + of("writes")
 }
