@@ -393,6 +393,9 @@ pub struct Probe(Rc<ProbeInner>);
 struct ProbeInner {
     mask: Cell<u32>,
     log: RefCell<Vec<Record>>,
+    /// Most records that are kept; `None`: all.
+    limit: Cell<Option<usize>>,
+    left_out: Cell<u64>,
 }
 
 impl Probe {
@@ -409,9 +412,22 @@ impl Probe {
     pub fn on(&self, class: Class) -> bool {
         self.0.mask.get() & class.0 != 0
     }
+    /// Keeps so many records at most; later ones are counted only.
+    pub fn set_limit(&self, limit: usize) {
+        self.0.limit.set(Some(limit));
+    }
+    /// Records that were not kept.
+    pub fn left_out(&self) -> u64 {
+        self.0.left_out.get()
+    }
     /// Appends a record. Call only when its class is on.
     pub fn push(&self, record: Record) {
-        self.0.log.borrow_mut().push(record);
+        let mut log = self.0.log.borrow_mut();
+        if self.0.limit.get().is_some_and(|limit| log.len() >= limit) {
+            self.0.left_out.set(self.0.left_out.get() + 1);
+            return;
+        }
+        log.push(record);
     }
     /// Records so far.
     pub fn len(&self) -> usize {

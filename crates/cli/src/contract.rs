@@ -295,12 +295,19 @@ pub static CONTRACTS: &[Contract] = &[
         &[FEATURE, SIMULATED, STOPPED],
     ),
     verb(
+        "serve control",
+        "the server did every line",
+        counted("lines", &["/answers"]),
+        &[(Exit::No, "the server refused a line")],
+    ),
+    verb(
         "kernel-lab",
         "no power cut lost anything that the guest had synced",
         counted("power cuts", &["/report/cycles", "/rows", "/guest"]),
         &[(Exit::No, "a power cut lost something"), NO_GUEST, SIMULATED, STOPPED],
     ),
     verb("list", "the list was printed", counted("entries", &["/count"]), &[]),
+    verb("clean", "the results were removed, or named", counted("results", &["/results"]), &[]),
     verb("man", "the pages were printed or written", counted("pages", &["/pages", "/page"]), &[]),
     verb("completions", "the script was printed", counted("scripts", &["/script"]), &[]),
 ];

@@ -130,8 +130,13 @@ enum Verb {
     /// List file systems, devices, workloads, papers, eras and more.
     ///
     /// File systems, devices, elevators, workloads, papers, claims, techniques, kernel versions
-    /// (eras), CPU profiles, verbs with their exit codes.
+    /// (eras), CPU profiles, results, verbs with their exit codes.
     List(cmd::list::Args),
+    /// Remove the results below a folder.
+    ///
+    /// Removes the files that a result's manifest names, and nothing else. `list results` shows
+    /// what there is.
+    Clean(cmd::clean::Args),
     /// Print or write manual pages.
     Man(cmd::man::Man),
     /// Print completions of verbs and options for a shell.
@@ -219,6 +224,7 @@ fn run(verb: Verb, out: &Out) -> ExitCode {
         Verb::Serve(a) => cmd::serve::run(&a, out),
         Verb::KernelLab(a) => cmd::kernel_lab::run(&a, out),
         Verb::List(a) => cmd::list::run(&a, &built(), out),
+        Verb::Clean(a) => cmd::clean::run(&a, out),
         Verb::Man(a) => cmd::man::man(&a, Cli::command(), out),
         Verb::Completions(a) => cmd::man::completions(&a, Cli::command(), out),
     }

@@ -21,7 +21,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Papers and experiments",
         &["reproduce", "matrix", "perturb", "check", "merge", "fio", "filebench"],
     ),
-    ("Reference", &["list", "man", "completions"]),
+    ("Reference", &["list", "clean", "man", "completions"]),
 ];
 
 /// The text, from the verbs' own lines.
@@ -41,7 +41,7 @@ pub fn text(program: &Command) -> String {
     t.push_str("\nTry first:\n");
     for example in [
         "writepath run --fs ext4,era=3.4 --workload fsync-last,n=10,case=extend",
-        "writepath explain results/fsync-last",
+        "writepath explain results/latest",
         "writepath crash seq-1",
     ] {
         writeln!(t, "  {example}").expect(LINE);
@@ -49,8 +49,8 @@ pub fn text(program: &Command) -> String {
     t.push_str(
         "\nOptions:\n  --json           print one JSON document; streams print one object a line\n",
     );
-    t.push_str("  -h, --help       print this; with a verb, print its options\n");
-    t.push_str("  -V, --version    print the version\n\nExit codes (of each verb: `writepath list verbs`):\n");
+    t.push_str("  -h, --help       print this; with a verb, print its options (-V: the version)\n");
+    t.push_str("\nExit codes (of each verb: `writepath list verbs`):\n");
     for e in Exit::ALL {
         let means = e.means().split(" (").next().unwrap_or_default();
         writeln!(t, "  {:>3} {means}", e as u8).expect(LINE);

@@ -110,6 +110,30 @@ fn a_line_of_the_control_socket_replaces_nothing() {
 }
 
 #[test]
+fn an_image_whose_name_is_taken_meanwhile_is_kept_beside_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    let args = "serve nbd --device fixed,capacity_bytes=1048576 --socket s --control c --save end";
+    let mut server = start(at, &args.split_whitespace().collect::<Vec<_>>());
+    eventually("the control socket", || at.join("c").exists());
+    let control = |lines: &[&str]| run(at, &[&["serve", "control", "c"][..], lines].concat());
+    let asked = control(&["status", "save end"]);
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    assert!(String::from_utf8_lossy(&asked.stdout).contains("save end: {\"bytes\":1048576"));
+    // A line that is refused ends it with 1, and those behind it are not sent.
+    assert_eq!(control(&["save end", "quit"]).status.code(), Some(1));
+    assert!(control(&["quit"]).status.success());
+    assert_eq!(server.wait().expect("ended").code(), Some(2));
+    let said = fs::read_to_string(at.join("said")).expect("read");
+    assert!(said.contains("end.1"), "{said}");
+    for name in ["end", "end.1"] {
+        assert_eq!(fs::metadata(at.join(name)).expect("there").len(), 1 << 20, "{name}");
+    }
+    assert_eq!(control(&["status"]).status.code(), Some(74), "nobody is there any more");
+    assert_eq!(control(&["a\nb"]).status.code(), Some(2));
+}
+
+#[test]
 fn what_a_check_command_has_started_ends_with_the_program() {
     for (end, expected) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let dir = tempfile::tempdir().expect("a directory");
@@ -310,14 +334,14 @@ fn a_second_run_keeps_what_is_not_its_own() {
     assert!(run(at, &RUN).status.success());
     let all = at.join("results/fsync-last");
     let result = only(&all);
-    let events = fs::read(result.join("events.ndjson")).expect("read");
+    let events = fs::read(result.join("events.ndjson.zst")).expect("read");
     assert!(!events.is_empty());
     fs::write(result.join("notes.txt"), "the user's").expect("written");
     assert!(run(at, &RUN).status.success());
     assert_eq!(fs::read(result.join("notes.txt")).expect("read"), b"the user's");
     let quiet = run(at, &[&RUN[..], &["--no-events"]].concat());
     assert!(quiet.status.success());
-    assert_eq!(fs::read(result.join("events.ndjson")).expect("read"), events);
+    assert_eq!(fs::read(result.join("events.ndjson.zst")).expect("read"), events);
     assert_eq!(names(&all).len(), 2, "a run without events has a folder of its own");
     // A file that no result has written stays, and the run says so.
     fs::remove_file(result.join("MANIFEST.json")).expect("removed");

@@ -282,8 +282,9 @@ fn what_trace_writes_is_replayed() {
     assert_eq!(a.code, 0, "{}", a.stderr);
     let doc: Value = serde_json::from_str(&a.stdout).expect("one JSON document");
     let result = doc["result"].as_str().expect("a path");
-    let events = std::fs::read_to_string(dir.path().join(result).join("events.ndjson"));
-    let events = events.expect("events");
+    let events = dir.path().join(result).join("events.ndjson.zst");
+    let events = zstd::decode_all(std::fs::File::open(events).expect("events")).expect("whole");
+    let events = String::from_utf8(events).expect("text");
     let issued = writepath(dir.path(), &["trace", result, "--to", "paper"]).stdout.lines().count();
     assert!(issued > 20 && events.lines().count() > issued);
     for (format, file) in [("blktrace", "t.blktrace.0"), ("blkparse", "t.txt"), ("paper", "p.txt")]

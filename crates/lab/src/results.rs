@@ -1,8 +1,12 @@
 //! Result directories: what a run leaves on the host, under the hash of what was asked.
 //!
-//! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.ndjson`, `lines.tsv`
-//! (classes of the blocks) and `MANIFEST.json` (file -> SHA-256). [`folder`] writes it; the same
-//! inputs give the same bytes. A run without events has a hash of its own.
+//! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.ndjson.zst` (compressed
+//! with Zstandard, RFC 8878), `lines.tsv` (classes of the blocks) and `MANIFEST.json` (file ->
+//! SHA-256). [`folder`] writes it; the same inputs give the same bytes. A run without events, or with
+//! the first ones only, has a hash of its own. `results/latest` leads to the newest; [`find`] is what
+//! every command takes for a result.
+
+mod find;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +25,17 @@ use wp_vfs::FsEntry;
 
 use crate::host::{folder, text};
 use crate::{classify, registry};
+
+pub use find::{Listed, NoResult, find, found_below, remove};
+
+/// The events of a result, one JSON document a line, compressed.
+pub const EVENTS: &str = "events.ndjson.zst";
+/// The same as it is: results of version 0.1, and what `zstd -d` makes.
+pub const EVENTS_PLAIN: &str = "events.ndjson";
+/// What counts and numbers of a run are in.
+pub const SUMMARY: &str = "summary.json";
+/// The link to the newest result.
+pub const LATEST: &str = "latest";
 
 /// Version of what a run's bytes depend on besides its inputs. Raise it with any change of results.
 pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
@@ -52,8 +67,8 @@ impl Results {
         key.clone_into(&mut self.key);
     }
 
-    /// Writes `root/name/<hash12 of resolved.toml, engine and key>/` and returns its path.
-    /// Errors: as [`folder::write`].
+    /// Writes `root/name/<hash12 of resolved.toml, engine and key>/`, lets `root/latest` lead there,
+    /// and returns its path. Errors: as [`folder::write`].
     pub fn write(mut self, root: &Path, name: &str) -> io::Result<PathBuf> {
         let resolved = self.files.get("resolved.toml").cloned().unwrap_or_default();
         let hash = sha256(&[resolved.as_slice(), ENGINE.as_bytes(), self.key.as_bytes()].concat());
@@ -63,6 +78,7 @@ impl Results {
         self.add(folder::MANIFEST, manifest);
         let dir = root.join(name).join(&hash[..12]);
         folder::write(&dir, &self.files)?;
+        folder::lead_to(root, LATEST, &Path::new(name).join(&hash[..12]));
         Ok(dir)
     }
 }
@@ -70,6 +86,19 @@ impl Results {
 /// Events as one JSON document a line.
 pub fn events_to_ndjson(records: &[Record]) -> Vec<u8> {
     let mut out = Vec::new();
+    write_events(records, &mut out).expect("memory takes it");
+    out
+}
+
+/// Events as [`EVENTS`] has them. Errors: of the compression, which has none of its own.
+pub fn events_compressed(records: &[Record]) -> io::Result<Vec<u8>> {
+    const LEVEL: i32 = 3;
+    let mut to = zstd::Encoder::new(Vec::new(), LEVEL)?;
+    write_events(records, &mut to)?;
+    to.finish()
+}
+
+fn write_events(records: &[Record], out: &mut dyn io::Write) -> io::Result<()> {
     for r in records {
         let mut v = match &r.event {
             Event::Block { action, op, flags, at, sectors, extra } => json!({
@@ -106,10 +135,9 @@ pub fn events_to_ndjson(records: &[Record]) -> Vec<u8> {
             m.insert("t".into(), json!(r.at.0));
             m.insert("task".into(), json!(&*r.task));
         }
-        out.extend_from_slice(v.to_string().as_bytes());
-        out.push(b'\n');
+        writeln!(out, "{v}")?;
     }
-    out
+    Ok(())
 }
 
 /// Zeroes and empty lists are left out.
@@ -283,8 +311,30 @@ pub fn parse_classes(
 }
 
 fn read_lines(path: &Path, wanted: impl Fn(&Value) -> bool) -> io::Result<Vec<Record>> {
-    let file = std::fs::File::open(path)?;
-    lines_of(&mut BufReader::new(file), &path.shown(), wanted)
+    lines_of(&mut *open_events(path)?, &path.shown(), wanted)
+}
+
+/// The lines of a file of events, compressed or not. Errors: the host's.
+pub fn open_events(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    /// RFC 8878, section 3.1.1.
+    const MAGIC: [u8; 4] = 0xfd2f_b528u32.to_le_bytes();
+    let mut file = BufReader::new(std::fs::File::open(path)?);
+    if !file.fill_buf()?.starts_with(&MAGIC) {
+        return Ok(Box::new(file));
+    }
+    Ok(Box::new(BufReader::new(zstd::Decoder::with_buffer(file)?)))
+}
+
+/// The events file of a result; `None`: it has none.
+pub fn events_of(dir: &Path) -> Option<PathBuf> {
+    [EVENTS, EVENTS_PLAIN].map(|name| dir.join(name)).into_iter().find(|path| path.is_file())
+}
+
+/// Events of its run that a result does not have, by its `summary.json`.
+pub fn events_left_out(dir: &Path) -> u64 {
+    let summary = text::bytes(&dir.join(SUMMARY)).unwrap_or_default();
+    let summary: Value = serde_json::from_slice(&summary).unwrap_or_default();
+    summary["events_left_out"].as_u64().unwrap_or(0)
 }
 
 /// All events in lines like those of `events.ndjson`; `name` is what errors call them.
@@ -308,6 +358,7 @@ fn lines_of(
         };
         let next = text::next_line(lines, &mut line).map_err(|e| match e.kind() {
             io::ErrorKind::InvalidData => wrong(format!("no event of a result: {e}")),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::Other => wrong(format!("damaged: {e}")),
             _ => e,
         });
         if !next? {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wp_base::event::Event;
 
 use crate::caused::{Causes, Span};
-use crate::explain::{Lines, Namer, micros, path, width};
+use crate::explain::{Lines, Namer, meaning, micros, path, width};
 use crate::run::{Call, Seen};
 use crate::walk::Role;
 
@@ -32,6 +32,8 @@ pub struct Measured {
     pub total_ns: u64,
     /// Stages of their paths in the order in which they begin, nanoseconds.
     pub stages: Vec<(String, u64)>,
+    /// Of those, nanoseconds in which a request had others ahead of it in the device.
+    pub behind: BTreeMap<String, u64>,
     /// What was sent for them.
     pub sent: Kinds,
     /// What was sent in all, phase by phase: the mark that begins it, and the requests.
@@ -54,6 +56,10 @@ impl Measured {
             let ns = records[call.exit].at.since(records[call.enter].at).0;
             out.total_ns = out.total_ns.saturating_add(ns);
             for link in path(seen, *call) {
+                let issued = link.request.and_then(|i| seen.walk.requests[i].issued);
+                if issued.is_some_and(|m| seen.in_device(m.index) > 0) {
+                    *out.behind.entry(link.stage.clone()).or_default() += link.ns;
+                }
                 match out.stages.iter_mut().find(|(name, _)| *name == link.stage) {
                     Some((_, ns)) => *ns = ns.saturating_add(link.ns),
                     None => out.stages.push((link.stage, link.ns)),
@@ -205,10 +211,27 @@ impl Comparison {
             return String::new();
         };
         let (a, b) = (self.left.stage(most), self.right.stage(most));
+        let times = match (a, b) {
+            (0, _) => format!("only B has it, {} us", micros(b)),
+            (_, 0) => format!("only A has it, {} us", micros(a)),
+            _ => format!("{} us in A, {} us in B", micros(a), micros(b)),
+        };
+        let behind = |name: &str, m: &Measured, all: u64| {
+            let ns = m.mean(m.behind.get(most).copied().unwrap_or(0));
+            // What is behind others for a moment is not what the stage waits for.
+            (ns * 2 > all && all > 0).then(|| {
+                format!("{} us of {name}'s behind other requests in the drive", micros(ns))
+            })
+        };
+        let queued: Vec<String> = [behind("A", &self.left, a), behind("B", &self.right, b)]
+            .into_iter()
+            .flatten()
+            .collect();
+        let queued =
+            if queued.is_empty() { String::new() } else { format!(", {}", queued.join(", ")) };
         format!(
-            " What differs most is the stage `{most}`: {} us instead of {} us.",
-            micros(b),
-            micros(a)
+            " What differs most is the stage `{most}` ({}): {times}{queued}.",
+            meaning::of_stage(most)
         )
     }
 
@@ -340,7 +363,7 @@ mod tests {
             .iter()
             .map(|&(k, requests, sectors)| (k.to_owned(), Counted { requests, sectors }));
         let stages = vec![("wait: data".to_owned(), ns)];
-        Measured { calls: 1, total_ns: ns, stages, sent: sent.collect(), phases: Vec::new() }
+        Measured { calls: 1, total_ns: ns, stages, sent: sent.collect(), ..Measured::default() }
     }
 
     #[test]

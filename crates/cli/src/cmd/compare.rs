@@ -107,7 +107,7 @@ fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side
     }
     let bytes = match path.is_dir() {
         true => {
-            let (_, events) = super::result_paths(path);
+            let (_, events) = super::result_paths(path, out)?;
             let records = read_block_events(&events).map_err(|e| out.host_error(&events, &e))?;
             Some(wp_trace::blktrace::write(&records, TraceDevice::default()))
         }

@@ -1,6 +1,7 @@
 //! `list`.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Command;
@@ -16,11 +17,11 @@ use crate::output::{Exit, Out};
 #[derive(clap::Args)]
 pub struct Args {
     /// fs, devices, elevators, workloads, papers, claims (of the papers, with the verdict that is
-    /// pinned for each), techniques, eras, cpus, sites (steps that `crash --mutate` leaves out) or
-    /// verbs (what each must have done to answer yes, its exit codes and options).
+    /// pinned for each), techniques, eras, cpus, sites (steps that `crash --mutate` leaves out),
+    /// results or verbs (what each must have done to answer yes, its exit codes and options).
     what: String,
     /// One entry alone: `list fs ext4`; of devices also the file of one's own (my.toml); of claims
-    /// those of a paper; of sites those that begin so; of eras the rules of a kernel version.
+    /// those of a paper; of sites those that begin so; of eras the rules of a kernel version; of results the folder.
     name: Option<String>,
 }
 
@@ -53,13 +54,17 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
         "techniques" => super::techniques::list(name),
         "sites" => super::mutate::list(name),
         "verbs" => super::verbs::list(program, name),
+        "results" => match super::clean::list(Path::new(name.unwrap_or("results")), out) {
+            Ok(l) => l,
+            Err(code) => return code,
+        },
         other => {
             return out.fail(
                 Exit::Usage,
                 "what",
                 &format!("there is no list of `{other}`"),
                 "fs, devices, elevators, workloads, papers, claims, techniques, eras, cpus, sites, \
-                 verbs",
+                 results, verbs",
             );
         }
     };
@@ -266,6 +271,7 @@ fn eras(version: Option<&str>) -> Option<(Value, String)> {
                 .iter()
                 .map(|r| {
                     let mark = if r.holds { '+' } else { '-' };
+                    // From is the first version that has it, until the first that has not.
                     let range = format!("{}..{}", r.from, r.until);
                     writeln!(text, "  {mark} {:<30} {range:<16} {}", r.name, r.commit)
                         .expect("a string takes it");
@@ -281,6 +287,10 @@ fn eras(version: Option<&str>) -> Option<(Value, String)> {
             }));
         }
     }
+    text.push_str(
+        "FROM..UNTIL: the rule holds from version FROM on and before version UNTIL.\n\
+         + the rule holds in this version, - it does not.\n",
+    );
     Some((json!(all), text))
 }
 

@@ -1,6 +1,7 @@
 //! One module a verb.
 
 pub mod calibrate;
+pub mod clean;
 pub mod compare;
 pub mod crash;
 pub mod device;
@@ -40,7 +41,9 @@ use wp_base::Sector;
 use wp_base::event::Record;
 use wp_base::plain::Shown as _;
 use wp_base::stage::Stages;
-use wp_lab::results::{device_limits, read_classes, read_events, setting};
+use wp_lab::results::{
+    NoResult, device_limits, events_left_out, events_of, find, read_classes, read_events, setting,
+};
 pub use wp_lab::spec::{devices, file_system, name_and_rest, size};
 use wp_report::run::Run;
 
@@ -75,42 +78,50 @@ impl Recorded {
     }
 }
 
-/// A result's directory and its events file, from either, or from a folder that holds one result.
-pub fn result_paths(run: &Path) -> (PathBuf, PathBuf) {
-    if run.is_dir() {
-        let dir = only_result_below(run).unwrap_or_else(|| run.to_owned());
-        return (dir.clone(), dir.join("events.ndjson"));
+/// The folder of a result and its events, from whatever names it; on failure says why and with which
+/// code to end. Says so if the result does not have all events of its run.
+pub fn result_paths(run: &Path, out: &Out) -> Result<(PathBuf, PathBuf), ExitCode> {
+    let dir = result_folder(run, out)?;
+    if run.is_file() {
+        return Ok((dir, run.to_owned()));
     }
-    let dir = run.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
-    (dir, run.to_owned())
+    let Some(events) = events_of(&dir) else {
+        let what = format!("{}: no events are recorded", dir.shown());
+        return Err(out.fail(Exit::Usage, "events", &what, "run it again without --no-events"));
+    };
+    let left_out = events_left_out(&dir);
+    if left_out > 0 {
+        out.note(&format!(
+            "note: {}: the last {left_out} events of the run are not recorded; run it again with a \
+             larger --max-events for all of them",
+            dir.shown()
+        ));
+    }
+    Ok((dir, events))
 }
 
-/// The one folder in `dir` that holds events, if `dir` has none itself.
-fn only_result_below(dir: &Path) -> Option<PathBuf> {
-    if dir.join("events.ndjson").exists() {
-        return None;
-    }
-    let mut found = std::fs::read_dir(dir)
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.join("events.ndjson").exists());
-    let one = found.next()?;
-    found.next().is_none().then_some(one)
+/// The folder of a result; on failure says why and with which code to end.
+pub fn result_folder(run: &Path, out: &Out) -> Result<PathBuf, ExitCode> {
+    find(run).map_err(|e| {
+        let exit = if matches!(e, NoResult::Host(..)) { Exit::HostIo } else { Exit::Usage };
+        out.fail(exit, "result", &e.to_string(), RESULTS)
+    })
 }
+
+const RESULTS: &str = "name a result, as results/latest; `writepath list results` shows them";
 
 /// Reads a result; on failure says why and with which code to end.
 pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {
-    let (dir, events) = result_paths(run);
+    let (dir, events) = result_paths(run, out)?;
     let records = read_events(&events).map_err(|e| {
-        let help = "a result is a folder that `writepath run` made: results/NAME/HASH";
         match e.kind() {
             // It has the file's name, and the line.
             std::io::ErrorKind::InvalidData => {
-                out.fail(Exit::Usage, "result", &e.to_string(), help)
+                out.fail(Exit::Usage, "result", &e.to_string(), RESULTS)
             }
             _ => {
                 let message = format!("{}: {e}", events.shown());
-                out.fail(Exit::HostIo, "host-io", &message, help)
+                out.fail(Exit::HostIo, "host-io", &message, RESULTS)
             }
         }
     })?;

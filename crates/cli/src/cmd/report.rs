@@ -11,7 +11,7 @@ use wp_base::csv;
 use wp_base::plain::Shown as _;
 use wp_lab::claims::{Claims, Reasons};
 use wp_lab::host::{Existing, Shape, output, text};
-use wp_lab::results::{ENGINE, sha256};
+use wp_lab::results::{ENGINE, NoResult, find, sha256};
 use wp_report::page::{self, Input, Lang, Paper, Rule, Run};
 
 use crate::output::{Exit, Out, path};
@@ -37,6 +37,8 @@ pub enum Refusal {
     Host(PathBuf, std::io::Error),
     /// A folder or file that is none of ours, or was changed.
     Result(PathBuf, String, &'static str),
+    /// No result, in words.
+    None(String),
 }
 
 impl Refusal {
@@ -48,6 +50,7 @@ impl Refusal {
                 let message = format!("{}: {what}", path.shown());
                 out.fail(Exit::Usage, "results", &message, help)
             }
+            Refusal::None(why) => out.fail(Exit::Usage, "results", why, NAMES),
         }
     }
 }
@@ -111,7 +114,13 @@ pub fn input(dirs: &[PathBuf]) -> Result<Input, Refusal> {
         ..Input::default()
     };
     for dir in dirs {
-        match Results::open(dir)?.read()? {
+        let dir = find(dir).map_err(|e| match e {
+            NoResult::Host(path, e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Refusal::Host(path, e)
+            }
+            e => Refusal::None(e.to_string()),
+        })?;
+        match Results::open(&dir)?.read()? {
             Found::Paper(paper) => input.papers.push(paper),
             Found::Run(run) => input.runs.push(run),
         }

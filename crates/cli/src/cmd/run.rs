@@ -16,7 +16,7 @@ use wp_lab::host::{Output, Shape};
 use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::profile::Profile;
 use wp_lab::registry;
-use wp_lab::results::{Results, events_to_ndjson, sha256};
+use wp_lab::results::{EVENTS, Results, events_compressed, sha256};
 use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::workload::{Inputs, WorkloadReport};
 use wp_vfs::{JournalConflict, Options};
@@ -55,6 +55,13 @@ pub struct Setup {
     image: Option<PathBuf>,
 }
 
+impl Setup {
+    /// Was the workload left to us?
+    pub(super) fn is_default_workload(&self) -> bool {
+        self.workload == "fsync-last"
+    }
+}
+
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
@@ -74,10 +81,16 @@ pub struct Args {
     /// Record no events: for long runs of which only the numbers are wanted.
     #[arg(long)]
     no_events: bool,
+    /// Record the first N events only. [default: 2000000]
+    #[arg(long, value_name = "N", conflicts_with = "no_events")]
+    max_events: Option<usize>,
     /// Where results go.
     #[arg(long, default_value = "results")]
     out: PathBuf,
 }
+
+/// Events that are recorded if nobody says how many: some 30 MB of a result.
+const MAX_EVENTS: usize = 2_000_000;
 
 /// A run that is over.
 pub(super) struct Ran {
@@ -88,6 +101,8 @@ pub(super) struct Ran {
     failed: Vec<(&'static str, &'static str, u64)>,
     /// What was recorded.
     pub records: Vec<Record>,
+    /// Events that were not.
+    left_out: u64,
     report: WorkloadReport,
     fs_counters: Vec<(&'static str, u64)>,
     conflicts: Vec<JournalConflict>,
@@ -232,8 +247,14 @@ fn conflicts_json(met: &[JournalConflict]) -> Value {
         "by_case": by(|r| r.case), "by_task": by(|r| &r.task), "rows": rows })
 }
 
-/// Runs a workload on a machine, with events or without. Errors: told, and the exit code.
-pub(super) fn perform(fs: &str, a: &Setup, events: bool, out: &Out) -> Result<Ran, ExitCode> {
+/// Runs a workload on a machine; `events`: how many are recorded at most, `None`: none. Errors: told,
+/// and the exit code.
+pub(super) fn perform(
+    fs: &str,
+    a: &Setup,
+    events: Option<usize>,
+    out: &Out,
+) -> Result<Ran, ExitCode> {
     let (spec, workload, options) = spec(fs, a)
         .map_err(|e| out.fail(Exit::Usage, "config", &e, "`writepath list` shows what there is"))?;
     let mut toml = resolved(a, &spec, workload, &options);
@@ -258,13 +279,14 @@ pub(super) fn perform(fs: &str, a: &Setup, events: bool, out: &Out) -> Result<Ra
             format!("{seconds:.1} s of virtual time")
         });
         let vfs = machine.mount()?;
-        machine.record(if events { Class::ALL } else { Class(0) });
+        machine.rt.probe().set_limit(events.unwrap_or(0));
+        machine.record(if events.is_some() { Class::ALL } else { Class(0) });
         let v = vfs.clone();
         let o = options.clone();
         let mut report = machine
             .block_on("w2", async move { (workload.run)(&v, &o).await })?
             .map_err(|error| wp_lab::machine::MachineError::Fs { during: "workload", error })?;
-        let records = machine.rt.probe().take();
+        let (records, left_out) = (machine.rt.probe().take(), machine.rt.probe().left_out());
         machine.record(Class(0));
         let (calls, failed) = (vfs.calls(), vfs.failed_calls());
         let (fs_counters, conflicts) = (vfs.fs().counters(), vfs.fs().journal_conflicts());
@@ -275,6 +297,7 @@ pub(super) fn perform(fs: &str, a: &Setup, events: bool, out: &Out) -> Result<Ra
             calls,
             failed,
             records,
+            left_out,
             report,
             fs_counters,
             conflicts,
@@ -333,7 +356,12 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     outputs::folder(&a.out, out)?;
     let image = outputs::asked(a.save_image.as_deref(), Shape::Image, out)?;
     let fio = outputs::asked(a.fio_json.as_deref(), Shape::Text, out)?;
-    let ran = perform(&a.fs, &a.setup, !a.no_events, out)?;
+    if a.max_events == Some(0) {
+        let what = "--max-events 0 records nothing";
+        return Err(out.fail(Exit::Usage, "max-events", what, "--no-events records none"));
+    }
+    let events = (!a.no_events).then(|| a.max_events.unwrap_or(MAX_EVENTS));
+    let ran = perform(&a.fs, &a.setup, events, out)?;
     save((image, fio), &ran, out)?;
     finish(a, ran, out)
 }
@@ -341,7 +369,8 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
 /// Keeps and prints what a run gave.
 fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
     let lines = lines(&ran.machine, &ran.records);
-    let Ran { machine, calls, failed, records, report, fs_counters, conflicts, workload, .. } = ran;
+    let Ran { machine, calls, failed, records, left_out, report, .. } = ran;
+    let Ran { fs_counters, conflicts, workload, .. } = ran;
     let numbers: serde_json::Map<String, Value> =
         report.numbers.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
     let fs_counters: BTreeMap<&str, u64> = fs_counters.into_iter().collect();
@@ -350,16 +379,26 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
         "device_counters": device_counters(&machine), "fs_counters": fs_counters,
         "notes": report.notes, "journal_conflicts": conflicts_json(&conflicts),
         "calls": calls, "failed_calls": failed.iter().map(failed_json).collect::<Vec<_>>(),
-        "events": records.len(), "virtual_time_ns": machine.rt.now().0,
+        "events": records.len() as u64 + left_out, "events_left_out": left_out, "virtual_time_ns": machine.rt.now().0,
     });
     let mut results = Results::default();
     if a.no_events {
         // It does not take the place of a result with events.
         results.set_key("without events");
+    } else if left_out > 0 {
+        results.set_key(&format!("the first {} events", records.len()));
+        out.note(&format!(
+            "note: the first {} of {} events are recorded; --max-events N records more",
+            records.len(),
+            records.len() as u64 + left_out
+        ));
     }
     results.add("resolved.toml", ran.resolved);
     results.add("summary.json", serde_json::to_vec_pretty(&summary).unwrap_or_default());
-    results.add("events.ndjson", events_to_ndjson(&records));
+    if !a.no_events {
+        let events = events_compressed(&records).map_err(|e| out.host_error(&a.out, &e))?;
+        results.add(EVENTS, events);
+    }
     for (n, (_, bytes)) in ran.inputs.into_iter().enumerate() {
         results.add(&format!("input-{n}"), bytes);
     }

@@ -35,7 +35,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if a.to == "perfetto" {
         return perfetto(a, out);
     }
-    let (_, events) = super::result_paths(&a.run);
+    let events = match super::result_paths(&a.run, out) {
+        Ok((_, events)) => events,
+        Err(code) => return code,
+    };
     let records = match read_block_events(&events) {
         Ok(r) => r,
         Err(e) => return out.host_error(&events, &e),

@@ -108,12 +108,16 @@ fn named(dir: &Path) -> BTreeSet<String> {
 /// and is no link.
 pub fn link_to(dir: &Path, name: &str) -> io::Result<()> {
     let parent = folder_of(dir);
+    lead(parent, name, Path::new(dir.file_name().unwrap_or_default()))
+}
+
+/// Errors: the host's; `AlreadyExists`: there is something of that name, and it is no link.
+fn lead(parent: &Path, name: &str, target: &Path) -> io::Result<()> {
     let link = parent.join(name);
     if std::fs::symlink_metadata(&link).is_ok_and(|m| !m.is_symlink()) {
         let why = format!("{} is no symbolic link: move it away", link.shown());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
-    let target = dir.file_name().unwrap_or_default();
     let (temporary, held) = hold(|| {
         let prefix = format!(".{name}.");
         let made = tempfile::Builder::new()
@@ -123,6 +127,37 @@ pub fn link_to(dir: &Path, name: &str) -> io::Result<()> {
         Ok((path.clone(), Leftover::File(path)))
     })?;
     held.release(|| std::fs::rename(&temporary, &link))
+}
+
+/// Lets the link `name` in `root` lead to `target`, which is below `root`. It is a convenience: what
+/// stands in its way stays, and a file system without links has none.
+pub fn lead_to(root: &Path, name: &str, target: &Path) {
+    drop(lead(root, name, target));
+}
+
+/// Removes the files of a result that a folder holds, and the folder if nothing else is in it.
+/// Returns what of other people's is left. Errors: the host's.
+pub fn remove(dir: &Path) -> io::Result<Vec<String>> {
+    for name in named(dir).iter().map(String::as_str).chain([MANIFEST]) {
+        // Only what a result has: a link or a folder of the user's stays.
+        let path = dir.join(name);
+        if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file()) {
+            std::fs::remove_file(&path)?;
+        }
+        let mut folder = folder_of(&path);
+        while folder != dir && folder.starts_with(dir) && std::fs::remove_dir(folder).is_ok() {
+            folder = folder_of(folder);
+        }
+    }
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        left.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    left.sort();
+    if left.is_empty() {
+        std::fs::remove_dir(dir)?;
+    }
+    Ok(left)
 }
 
 #[cfg(test)]

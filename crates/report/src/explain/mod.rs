@@ -1,6 +1,7 @@
 //! Why one call took its time: its critical path, as a table whose shares add up to 100 %, and what
 //! goes with it: who waited for whom, and which requests it did not need.
 
+pub(crate) mod meaning;
 mod names;
 mod say;
 mod text;

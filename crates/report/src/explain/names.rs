@@ -19,6 +19,9 @@ pub(crate) const PREPARE: &str = "prepare and dispatch: ";
 /// What begins the name of a stage in which a request is waited for.
 pub(crate) const WAIT: &str = "wait: ";
 
+/// What begins the name of a stage in which a request is with the I/O scheduler.
+pub(crate) const ELEVATOR: &str = "in the elevator: ";
+
 /// Gives names to what one call went through.
 pub(crate) struct Namer<'a> {
     pub seen: &'a Seen<'a>,
@@ -118,7 +121,7 @@ impl<'a> Namer<'a> {
             Doing::Elevator(i) => {
                 let r = &self.seen.walk.requests[*i];
                 let kind = self.kind(r, Role::Own);
-                (format!("in the elevator: {kind}"), self.describe(r), Some(*i))
+                (format!("{ELEVATOR}{kind}"), self.describe(r), Some(*i))
             }
             Doing::Runnable => fixed("ready, and no core free", "waits for a core"),
             Doing::Sleep => fixed("sleep", "nothing else ends it"),

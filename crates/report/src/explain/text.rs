@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{Explanation, Link, Stage};
+use super::names::{WAIT, shares};
+use super::{Explanation, Link, Stage, meaning};
 use crate::needed::{self, Verdict};
 use crate::waits::Group;
 
@@ -68,10 +69,66 @@ impl Explanation {
         let mut out = Lines::default();
         out.say(&self.why);
         self.table(&mut out);
+        self.drive(&mut out);
         self.whom(&mut out);
         self.necessity(&mut out);
         self.path(&mut out);
+        self.meanings(&mut out);
         out.0
+    }
+
+    /// The drive's share of the call: stages in which it had a request that was waited for, and its
+    /// parts, the longest first, in nanoseconds.
+    fn of_drive(&self) -> (u64, Vec<(&str, u64)>) {
+        let mut parts: Vec<(&str, u64)> = Vec::new();
+        let stages = self.stages.iter().filter(|s| s.name.starts_with(WAIT));
+        let total = stages.clone().map(|s| s.ns).sum();
+        for part in stages.flat_map(|s| &s.parts) {
+            match parts.iter_mut().find(|(name, _)| *name == part.name) {
+                Some((_, ns)) => *ns += part.ns,
+                None => parts.push((&part.name, part.ns)),
+            }
+        }
+        parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        (total, parts)
+    }
+
+    fn drive(&self, out: &mut Lines) {
+        let (drive, parts) = self.of_drive();
+        let host = self.total_ns.saturating_sub(drive);
+        let shares = shares(&[drive, host]);
+        out.add("");
+        let mut text = format!(
+            "The drive took {} of {} us ({} %), the host the other {} us ({} %).",
+            micros(drive),
+            micros(self.total_ns),
+            percent(shares[0]),
+            micros(host),
+            percent(shares[1])
+        );
+        let told = parts.iter().filter(|(name, _)| !name.is_empty());
+        let told: Vec<String> =
+            told.map(|(name, ns)| format!("{name} {} us", micros(*ns))).collect();
+        if !told.is_empty() {
+            text.push_str(&format!(" In the drive: {}.", told.join(", ")));
+        }
+        out.say(&text);
+    }
+
+    /// What the stages and parts of the table are.
+    fn meanings(&self, out: &mut Lines) {
+        let (_, parts) = self.of_drive();
+        let parts = parts.iter().filter_map(|(name, _)| {
+            let shown = if name.is_empty() { "not told" } else { name };
+            meaning::of_part(name).map(|what| (shown.to_owned(), what.to_owned()))
+        });
+        let stages = self.stages.iter().map(|s| (s.name.clone(), meaning::of_stage(&s.name)));
+        let all: Vec<(String, String)> = stages.chain(parts).collect();
+        let wide = width(all.iter().map(|(name, _)| name.as_str()), 0);
+        out.add("");
+        for (name, what) in &all {
+            out.add(&format!("{name:<wide$}  {what}"));
+        }
     }
 
     /// As table 3.1 of paper f2fs-oprw, with the device's parts of each stage under it.
@@ -194,6 +251,8 @@ impl Explanation {
             "total_ns": self.total_ns, "why": self.why, "stages": stages_json(&self.stages),
             "waits": edges, "shared": groups, "path": links,
             "requests": self.requests.iter().map(needed::Needed::json).collect::<Vec<_>>(),
+            "drive_ns": self.of_drive().0, "drive_parts": self.of_drive().1.iter()
+                .map(|(part, ns)| json!({ "part": part, "ns": ns })).collect::<Vec<_>>(),
             "not_needed": self.requests.iter()
                 .filter(|r| r.verdict == Verdict::NotNeeded).count(),
         })

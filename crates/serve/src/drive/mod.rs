@@ -108,6 +108,8 @@ pub struct Counts {
     pub reads: u64,
     /// Writes, appends among them.
     pub writes: u64,
+    /// Writes among them that are durable when they are answered (FUA).
+    pub forced_writes: u64,
     /// Flushes.
     pub flushes: u64,
     /// Discards and writes of zeroes.
@@ -124,7 +126,8 @@ impl Counts {
         self.writes + self.discards + self.zone_commands
     }
 
-    fn count(&mut self, what: What) {
+    fn count(&mut self, what: What, fua: bool) {
+        self.forced_writes += u64::from(fua && what == What::Write);
         match what {
             What::Read => self.reads += 1,
             What::Write | What::Zone(ZoneOp::Append) => self.writes += 1,
@@ -340,11 +343,10 @@ impl Drive {
 
     /// Hands it a request at `now`.
     pub fn submit(&mut self, now: Time, request: Request) {
-        // Another guest's queue that was drained may have taken it further.
-        let now = now.max(self.now);
         self.run_until(now);
+        let now = self.now;
         self.event(request.what.changes());
-        self.counts.count(request.what);
+        self.counts.count(request.what, request.fua);
         if let Some(log) = &mut self.log {
             log.submitted(now, &request);
         }
@@ -371,9 +373,9 @@ impl Drive {
         }
     }
 
-    /// Goes on to `now`: everything that happens until then happens.
+    /// Goes on to `now`: everything that happens until then happens. A queue that was drained may
+    /// have taken it further than the clock is: then nothing happens.
     pub fn run_until(&mut self, now: Time) {
-        debug_assert!(now >= self.now, "time goes back from {:?} to {now:?}", self.now);
         while let Some(at) = self.next_in_model().filter(|at| *at <= now) {
             self.now = at.max(self.now);
             self.step();

@@ -1,5 +1,7 @@
 //! `serve`: modelled drives for real clients.
 
+mod clients;
+mod control;
 mod nbd;
 mod vhost;
 
@@ -17,7 +19,7 @@ use wp_lab::spec::device;
 use wp_medium::write_log::write_log;
 use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
-use wp_serve::{ClockKind, Drive, control};
+use wp_serve::{ClockKind, Drive};
 
 use crate::output::{Exit, Out, path};
 use crate::outputs;
@@ -35,6 +37,8 @@ enum How {
     Nbd(nbd::Args),
     /// As a virtio disk of a guest (vhost-user-blk): User-Mode Linux, also in virtual time; QEMU.
     VhostUserBlk(vhost::Args),
+    /// Send control lines to a server: status, freeze, thaw, save FILE, quit.
+    Control(control::Args),
 }
 
 /// What stands behind a drive.
@@ -89,6 +93,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     match &a.how {
         How::Nbd(a) => nbd::run(a, out),
         How::VhostUserBlk(a) => vhost::run(a, out),
+        How::Control(a) => control::run(a, out),
     }
 }
 
@@ -228,7 +233,7 @@ fn end((mut drive, outputs): (Drive, Outputs)) -> (Value, Vec<Problem>) {
             .and_then(|()| file.into_inner().map_err(|e| e.into_error())?.commit());
         problems.extend(logged.err().map(|e| Problem::of_host(&path, &e)));
     }
-    let mut status = control::status(&drive);
+    let mut status = wp_serve::control::status(&drive);
     status["saved"] = json!(saved.as_deref().map(path));
     (status, problems)
 }
@@ -236,11 +241,18 @@ fn end((mut drive, outputs): (Drive, Outputs)) -> (Value, Vec<Problem>) {
 /// What a drive has done, for people.
 fn summary(status: &Value) -> String {
     let counts = &status["counts"];
+    let (writes, forced) = (counts["writes"].as_u64(), counts["forced_writes"].as_u64());
+    // Nothing of such a client's is ever in doubt.
+    let all_forced = match writes.filter(|n| *n > 0 && writes == forced) {
+        Some(_) => "every write was forced (FUA): no power failure takes any of them\n",
+        None => "",
+    };
     format!(
-        "{}: {} reads, {} writes, {} flushes, {} discards, {} commands for zones; virtual time {}.{:09} s\n",
+        "{}: {} reads, {} writes ({} forced), {} flushes, {} discards, {} commands for zones; virtual time {}.{:09} s\n{all_forced}",
         status["drive"].as_str().unwrap_or_default(),
         counts["reads"],
         counts["writes"],
+        counts["forced_writes"],
         counts["flushes"],
         counts["discards"],
         counts["zone_commands"],

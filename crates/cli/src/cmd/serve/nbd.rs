@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
+use wp_base::plain::Shown as _;
 use wp_serve::Clock;
 use wp_serve::nbd::server::Server;
 
-use super::{DriveArgs, Problem, clock, drive, end, ready, summary};
+use super::{DriveArgs, Problem, clients, clock, drive, end, ready, summary};
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -55,15 +56,18 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     if let Some(path) = &a.socket {
         server.listen_unix(path).map_err(|e| out.host_error(path, &e))?;
         ready(out, "NBD", path);
+        out.note(&clients::nbd_socket(path, &a.name));
     }
     if let Some(port) = a.port {
         let place = PathBuf::from(format!("port {port}"));
         let port = server.listen_port(port).map_err(|e| out.host_error(&place, &e))?;
         out.note(&format!("NBD: nbd://localhost:{port}/{}", a.name));
+        out.note(&clients::nbd_port(port, &a.name));
     }
     if let Some(path) = &a.control {
         server.control_at(path).map_err(|e| out.host_error(path, &e))?;
         ready(out, "control", path);
+        out.note(&format!("  writepath serve control {} status", path.shown()));
     }
     let (drive, connections, ended) = server.serve(&stop, a.once);
     let failed = ended.err().map(|e| Problem::of_host(Path::new("waiting for clients"), &e));

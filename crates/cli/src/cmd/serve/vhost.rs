@@ -147,6 +147,9 @@ fn machine(a: &Args, out: &Out) -> Result<(Machine, Vec<Outputs>), ExitCode> {
     let mut all = vec![outputs];
     machine.add(first, &a.socket, a.queues).map_err(|e| out.host_error(&a.socket, &e))?;
     ready(out, "vhost-user-blk", &a.socket);
+    if a.calendar.is_none() {
+        out.note(&super::clients::vhost_user_blk(&a.socket));
+    }
     for text in &a.more {
         let Some((preset, socket)) = text.split_once('@') else {
             let message = format!("--and {text}: write PRESET@SOCKET");

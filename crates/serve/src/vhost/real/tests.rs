@@ -272,6 +272,27 @@ fn one_queue_is_stopped_and_begun_again_while_the_others_go_on() {
 }
 
 #[test]
+fn a_queue_that_is_stopped_with_requests_under_way_ends_them_and_time_goes_on() {
+    for clock in [ClockKind::Free, ClockKind::Paced] {
+        let (taken, complaints) = serving("ssd-128", clock, |socket| {
+            let mut f = FrontEnd::new(socket, 4, 0);
+            for n in 0..4 {
+                f.put(0, OUT, 8 * n);
+            }
+            f.put(1, OUT, 80);
+            // Kicks and the message are seen in one turn, or in two.
+            (0..2).for_each(|q| f.kick(q));
+            assert_eq!(f.ask(r::GET_VRING_BASE, &pair(0, 0)), pair(0, 4));
+            f.is_answered(1);
+            f.start(0, 4);
+            f.does(0, IN, 8);
+        });
+        assert_eq!(taken, [5, 1, 0, 0], "{clock:?}");
+        assert_eq!(complaints, [""; 0]);
+    }
+}
+
+#[test]
 fn a_guest_that_writes_to_zones_that_it_was_not_told_of_is_complained_of_once() {
     for (features, complains) in [(0, true), (feature::ZONED, false)] {
         let (_, complaints) = serving("zn540", ClockKind::Free, |socket| {
