@@ -1,10 +1,10 @@
 //! Result directories: what a run leaves on the host, under the hash of what was asked.
 //!
-//! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.ndjson.zst` (compressed
-//! with Zstandard, RFC 8878), `lines.tsv` (classes of the blocks) and `MANIFEST.json` (file ->
-//! SHA-256). [`folder`] writes it; the same inputs give the same bytes. A run without events, or with
-//! the first ones only, has a hash of its own. `results/latest` leads to the newest; [`find`] is what
-//! every command takes for a result.
+//! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.ndjson.zst`
+//! (compressed with Zstandard, RFC 8878), `lines.tsv` (classes of the blocks) and `MANIFEST.json`
+//! (file -> SHA-256). [`folder`] writes it; the same inputs give the same bytes. A run without
+//! events, or with the first ones only, has a hash of its own. `results/latest` leads to the
+//! newest; [`find`] is what every command takes for a result.
 
 mod find;
 
@@ -67,8 +67,8 @@ impl Results {
         key.clone_into(&mut self.key);
     }
 
-    /// Writes `root/name/<hash12 of resolved.toml, engine and key>/`, lets `root/latest` lead there,
-    /// and returns its path. Errors: as [`folder::write`].
+    /// Writes `root/name/<hash12 of resolved.toml, engine and key>/`, lets `root/latest` lead
+    /// there, and returns its path. Errors: as [`folder::write`].
     pub fn write(mut self, root: &Path, name: &str) -> io::Result<PathBuf> {
         let resolved = self.files.get("resolved.toml").cloned().unwrap_or_default();
         let hash = sha256(&[resolved.as_slice(), ENGINE.as_bytes(), self.key.as_bytes()].concat());

@@ -21,7 +21,8 @@ pub struct Args {
     /// results or verbs (what each must have done to answer yes, its exit codes and options).
     what: String,
     /// One entry alone: `list fs ext4`; of devices also the file of one's own (my.toml); of claims
-    /// those of a paper; of sites those that begin so; of eras the rules of a kernel version; of results the folder.
+    /// those of a paper; of sites those that begin so; of eras the rules of a kernel version; of
+    /// results the folder.
     name: Option<String>,
 }
 

@@ -78,8 +78,8 @@ impl Recorded {
     }
 }
 
-/// The folder of a result and its events, from whatever names it; on failure says why and with which
-/// code to end. Says so if the result does not have all events of its run.
+/// The folder of a result and its events, from whatever names it; on failure says why and with
+/// which code to end. Says so if the result does not have all events of its run.
 pub fn result_paths(run: &Path, out: &Out) -> Result<(PathBuf, PathBuf), ExitCode> {
     let dir = result_folder(run, out)?;
     if run.is_file() {

@@ -247,8 +247,8 @@ fn conflicts_json(met: &[JournalConflict]) -> Value {
         "by_case": by(|r| r.case), "by_task": by(|r| &r.task), "rows": rows })
 }
 
-/// Runs a workload on a machine; `events`: how many are recorded at most, `None`: none. Errors: told,
-/// and the exit code.
+/// Runs a workload on a machine; `events`: how many are recorded at most, `None`: none. Errors:
+/// told, and the exit code.
 pub(super) fn perform(
     fs: &str,
     a: &Setup,

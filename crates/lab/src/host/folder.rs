@@ -129,8 +129,8 @@ fn lead(parent: &Path, name: &str, target: &Path) -> io::Result<()> {
     held.release(|| std::fs::rename(&temporary, &link))
 }
 
-/// Lets the link `name` in `root` lead to `target`, which is below `root`. It is a convenience: what
-/// stands in its way stays, and a file system without links has none.
+/// Lets the link `name` in `root` lead to `target`, which is below `root`. It is a convenience:
+/// what stands in its way stays, and a file system without links has none.
 pub fn lead_to(root: &Path, name: &str, target: &Path) {
     drop(lead(root, name, target));
 }

@@ -135,8 +135,8 @@ fn bytes_in(dir: &Path) -> u64 {
     entries.map(of).sum()
 }
 
-/// Removes a result below `root`, and the folder of its name if it was the last. Returns files in it
-/// that are not of the result and stay. Errors: the host's.
+/// Removes a result below `root`, and the folder of its name if it was the last. Returns files in
+/// it that are not of the result and stay. Errors: the host's.
 pub fn remove(root: &Path, dir: &Path) -> io::Result<Vec<String>> {
     let left = folder::remove(dir)?;
     let name = dir.parent().filter(|name| *name != root);
