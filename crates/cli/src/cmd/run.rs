@@ -379,7 +379,8 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
         "device_counters": device_counters(&machine), "fs_counters": fs_counters,
         "notes": report.notes, "journal_conflicts": conflicts_json(&conflicts),
         "calls": calls, "failed_calls": failed.iter().map(failed_json).collect::<Vec<_>>(),
-        "events": records.len() as u64 + left_out, "events_left_out": left_out, "virtual_time_ns": machine.rt.now().0,
+        "events": records.len() as u64 + left_out, "events_left_out": left_out,
+        "virtual_time_ns": machine.rt.now().0,
     });
     let mut results = Results::default();
     if a.no_events {
