@@ -13,6 +13,7 @@ mod outputs;
 mod overview;
 mod progress;
 mod signals;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -183,7 +184,14 @@ fn parsed() -> ExitCode {
             let text = e.render().to_string();
             let text = text.trim_end().strip_prefix("error: ").unwrap_or(text.trim_end());
             let (what, help) = text.split_once("\n\n").unwrap_or((text, ""));
-            let help = if help.is_empty() { "writepath --help" } else { help };
+            let words: Vec<String> =
+                std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
+            let fix = usage::fix(&e, &built(), &words);
+            let help = match (&fix, help) {
+                (Some(fix), _) => fix,
+                (None, "") => "writepath --help",
+                (None, help) => help.trim_start().strip_prefix("tip: ").unwrap_or(help),
+            };
             Out::of_this_process().fail(Exit::Usage, "usage", what, help)
         }
         Err(help) => output::help(&help.render().to_string()),
