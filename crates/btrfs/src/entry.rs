@@ -50,10 +50,10 @@ const OPTIONS: &[OptionSpec] = &[
     option("old_replay", When::Always, "", "the same of their replay: dir_size, refs, overwrite"),
     option("overgrown", When::Always, "panic", "where the replay of 6.12 panics: panic or replace"),
     option(
-        "mend",
+        "fix",
         When::Mount,
         "",
-        "rules of logs that 6.12 has not: nameless+renamed+…, or all (docs/testing.md)",
+        "bugs of the log of Linux 6.12 to fix: nameless+renamed+…, or all (docs/testing.md)",
     ),
     option("commit", When::Mount, "30", "seconds from a transaction's begin to its commit"),
     option("hz", When::Mount, "250", "timer ticks a second"),
@@ -155,9 +155,9 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         let old_log = old_log.ok_or(FsError::Invalid(
             "old_log: exists, names, gone_parents, one_parent, dir_refs, parents, moves, prealloc",
         ))?;
-        let mend = Mend::parse(o.get("mend", OPTIONS).unwrap_or_default());
+        let mend = Mend::parse(o.get("fix", OPTIONS).unwrap_or_default());
         let mend = mend.ok_or(FsError::Invalid(
-            "mend: nameless, renamed, unlinked, space, reloaded, symlinks, cut, all",
+            "fix: nameless, renamed, unlinked, space, reloaded, symlinks, cut, all",
         ))?;
         let commit_secs = match number(o, "commit", "commit: seconds, at least 1")? {
             0 => return Err(FsError::Invalid("commit: seconds, at least 1")),

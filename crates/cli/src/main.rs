@@ -12,6 +12,7 @@ mod output;
 mod outputs;
 mod overview;
 mod progress;
+mod renamed;
 mod signals;
 mod usage;
 
@@ -31,7 +32,7 @@ static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
 #[derive(Parser)]
 #[command(name = "writepath", version, max_term_width = 100)]
 struct Cli {
-    /// Print one JSON document instead of text; streams print one object a line.
+    /// Print JSON instead of text: one document, or one object a line.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -42,8 +43,8 @@ struct Cli {
 enum Verb {
     /// Reproduce the papers: runs, figures, a verdict for each claim.
     ///
-    /// Five papers beside each other, each in a process of its own; finished ones are kept. Exit
-    /// code 1 if a verdict is not the pinned one.
+    /// Runs five papers in parallel, each in its own process, and keeps finished ones. Exit code 1
+    /// if a verdict is not the pinned one.
     Reproduce(cmd::reproduce::Args),
     /// Run a workload, a fio job or an experiment file.
     ///
@@ -76,41 +77,42 @@ enum Verb {
     Report(cmd::report::Args),
     /// Fit a drive model to measurements of your drive.
     ///
-    /// Reads reports of fio and lists of points; prints the error of loads that were held out.
+    /// Reads fio reports, lists of points and block traces; prints the error on held-out loads.
     Calibrate(cmd::calibrate::Args),
     /// Compare a recorded block trace with a simulated one.
     ///
-    /// Kinds, order, distributions of times and depths. Exit code 1 if they differ by more than the
-    /// limits.
+    /// Compares request kinds, their order, and distributions of latencies and queue depths. Exit
+    /// code 1 if they differ by more than the limits.
     Compare(cmd::compare::Args),
     /// Compare a drive model with measurements of the real drive.
     ///
-    /// Prints the error of each regime.
+    /// Prints the error of the model in each regime.
     Device(cmd::device::Args),
     /// Validate the file systems against real Linux kernels.
     ///
-    /// Recorded runs, running guests and the kernel of this host.
+    /// Compares with recorded runs, running guests and the kernel of this host.
     Kernels(cmd::kernels::Args),
-    /// Explore every state that a power failure may leave.
+    /// Explore every crash state of a workload.
     ///
-    /// Plays a program, a fio job or thousands of generated programs, recovers each state that the
-    /// drive may be in at each instant, and reports every broken promise.
+    /// Runs a program, a fio job or thousands of generated programs, recovers every state that a
+    /// power failure may leave at any instant, and reports every broken promise.
     Crash(Box<cmd::crash::Args>),
     /// Compare techniques on the same drives and workloads.
     ///
-    /// Speed, flushes, write amplification and crash verdicts of every combination. Exit code 1 if
-    /// a combination breaks a rule in a way that is not listed.
+    /// Prints speed, flushes, write amplification and crash results of every combination. Exit code
+    /// 1 if a combination breaks a rule and no known bug explains it.
     Matrix(cmd::matrix::Args),
     /// Repeat the papers' figures on slower flash and smaller buffers.
     ///
-    /// Program times doubled, half the buffer, and both, beside what the mechanism predicts. Exit
-    /// code 1 if a figure contradicts its prediction and no reason is listed.
+    /// Doubles program times, halves the buffer, does both, and compares each figure with what its
+    /// mechanism predicts. Exit code 1 if a figure contradicts its prediction and no reason is
+    /// listed.
     Perturb(cmd::perturb::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
     /// List the files of an image, recovered in memory; never writes.
     Inspect(cmd::inspect::Args),
-    /// Check an image: structures, names, links, counts; never writes.
+    /// Check an image (structures, names, links, counts); never writes.
     Fsck(cmd::fsck::Args),
     /// Replay the journal of an image, in place or into a copy.
     ///
@@ -118,15 +120,14 @@ enum Verb {
     Recover(cmd::recover::Args),
     /// Replay a block trace on a modelled drive, or a dm-log-writes log.
     ///
-    /// A trace runs on a device model; a log becomes the image that the device held at one of its
-    /// marks.
+    /// Replays a trace on a device model; replays a log to the image that the device held at a mark.
     Replay(cmd::replay::Args),
     /// Serve a simulated drive or an image over NBD or vhost-user.
     Serve(Box<cmd::serve::Args>),
-    /// Cut the power under a real kernel in virtual time.
+    /// Crash-test the file systems of a real kernel in virtual time.
     ///
-    /// A real kernel's file system on a modelled drive: thousands of power failures in one boot.
-    /// Exit code 1 if one of them lost data that an fsync had promised.
+    /// Runs the file system of a real kernel on a modelled drive, with thousands of power failures
+    /// in one boot. Exit code 1 if one of them lost data that an fsync had made durable.
     KernelLab(Box<cmd::kernel_lab::Args>),
     /// List file systems, devices, workloads, papers, eras and more.
     ///
@@ -180,13 +181,16 @@ fn parsed() -> ExitCode {
             run(cli.verb, &out)
         }
         Err(e) if e.use_stderr() => {
-            // As the errors of verbs: what, and the way out. clap's colours stay away.
+            let arguments: Vec<String> =
+                std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+            if let Some((what, help)) = renamed::hint(&arguments, &e) {
+                return Out::of_this_process().fail(Exit::Usage, "renamed", &what, &help);
+            }
+            // As the errors of verbs: what, and a hint. clap's colours stay away.
             let text = e.render().to_string();
             let text = text.trim_end().strip_prefix("error: ").unwrap_or(text.trim_end());
             let (what, help) = text.split_once("\n\n").unwrap_or((text, ""));
-            let words: Vec<String> =
-                std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
-            let fix = usage::fix(&e, &built(), &words);
+            let fix = usage::fix(&e, &built(), arguments.get(1..).unwrap_or(&[]));
             let help = match (&fix, help) {
                 (Some(fix), _) => fix,
                 (None, "") => "writepath --help",

@@ -46,9 +46,7 @@ pub fn text(program: &Command) -> String {
     ] {
         writeln!(t, "  {example}").expect(LINE);
     }
-    t.push_str(
-        "\nOptions:\n  --json           print one JSON document; streams print one object a line\n",
-    );
+    t.push_str("\nOptions:\n  --json           print JSON: one document, or one object a line\n");
     t.push_str("  -h, --help       print this; with a verb, print its options (-V: the version)\n");
     t.push_str("\nExit codes (of each verb: `writepath list verbs`):\n");
     for e in Exit::ALL {

@@ -355,7 +355,7 @@ fn a_campaign_is_told_as_a_command_line() {
         line::state(&c, &quoted, (3, &[1, 2])),
         format!(
             "writepath crash '{HOLE}' --fs ext4,dirty_background_bytes=262144,era=3.8 \
-             --device emmc-16 --elevator cfq --hold names+order+direct+reserve --state 3:1,2"
+             --device emmc-16 --elevator cfq --require names+order+direct+reserve --state 3:1,2"
         )
     );
 }

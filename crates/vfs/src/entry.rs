@@ -90,6 +90,13 @@ impl Options {
     /// Sets one option. Errors: a key that `specs` does not have.
     pub fn set(&mut self, key: &str, value: &str, specs: &[OptionSpec]) -> Result<(), OptionError> {
         if !specs.iter().any(|s| s.key == key) {
+            if let Some(new) = renamed(key).filter(|new| specs.iter().any(|s| s.key == *new)) {
+                return Err(OptionError {
+                    key: key.to_owned(),
+                    value: value.to_owned(),
+                    why: format!("the option was renamed: write {new}={value}"),
+                });
+            }
             let known: Vec<&str> = specs.iter().map(|s| s.key).collect();
             let near = known.iter().min_by_key(|k| distance(k, key)).copied().unwrap_or("");
             return Err(OptionError {
@@ -113,6 +120,11 @@ impl Options {
     pub fn given(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
+}
+
+/// The name that replaced an old option of a file system.
+pub fn renamed(key: &str) -> Option<&'static str> {
+    (key == "mend").then_some("fix")
 }
 
 /// Edit distance, for "did you mean".

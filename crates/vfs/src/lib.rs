@@ -19,6 +19,7 @@ pub use contents::{Digest, Part, TakePart};
 pub use entry::{
     BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, Offers,
     OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Survey, SurveyedFile, When,
+    renamed,
 };
 pub use era::{Policy, numbers as era_numbers, rules as era_rules};
 pub use fs::{

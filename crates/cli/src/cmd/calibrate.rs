@@ -30,32 +30,42 @@ const PROGRESS: Duration = Duration::from_millis(200);
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath calibrate report.json --class ssd --out my.toml\n\
+    \x20 writepath calibrate t --class emmc --base emmc-16,queue_depth=1")]
 pub struct Args {
-    /// Reports of `fio --output-format=json` (direct=1, a job a load, `stonewall` between them), or
-    /// lists with the columns op,bs,qd,iops,lat_us and, if wanted, jobs and fsync.
-    /// docs/calibrate.md has the jobs. Or block traces of `blktrace` (binary): of NAME that is not
-    /// there, NAME.blktrace.0 and those of the other CPUs.
+    /// fio JSON reports, CSV lists, or blktrace files to fit
+    ///
+    /// Reports of `fio --output-format=json` (direct=1, one job a load, `stonewall` between them);
+    /// lists with the columns op,bs,qd,iops,lat_us and optionally jobs and fsync; or binary block
+    /// traces of `blktrace`, where NAME stands for NAME.blktrace.0 and those of the other CPUs.
+    /// docs/calibrate.md has the jobs.
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
-    /// What the drive is: ssd, emmc, fixed, plain (one command after the other) or zns.
+    /// Class of the drive: ssd, emmc, fixed, plain or zns
+    ///
+    /// plain executes one command after the other.
     #[arg(long)]
     class: String,
-    /// Begin with this device (a preset or a file) instead of the class's. KEY=VALUE behind it are
-    /// given, and not fitted: ssd-p16,queue_depth=256; nor are numbers of a file whose source
-    /// begins with `given`.
+    /// Start from this preset or device file, not from that of the class
+    ///
+    /// Parameters after it (ssd-p16,queue_depth=256) are fixed and not fitted. So are numbers of a
+    /// file whose source begins with `given`.
     #[arg(long, value_name = "DEVICE")]
     base: Option<String>,
-    /// Hold out these loads: op=randread,bs=64k,depth=32,jobs=1,fsync=0 (all that are named hold);
-    /// `none` holds out nothing. If left out, about a third by rule.
+    /// Hold out loads that match, such as op=randread,depth=32; none: no load
+    ///
+    /// Keys: op, bs, depth, jobs, fsync; a load is held out if all given keys match. Without the
+    /// option, a rule holds out about a third of the loads.
     #[arg(long, value_name = "KEYS")]
     hold_out: Vec<String>,
-    /// Device of a block trace (8,16), where it tells of two.
+    /// Device of a block trace that has several: 8,16
     #[arg(long, value_name = "MAJ,MIN")]
     from: Option<String>,
-    /// Take a block trace that is cut off within its last record up to there.
+    /// Accept a block trace that ends within a record
     #[arg(long)]
     torn_ok: bool,
-    /// File to write the device to; nothing is written if left out.
+    /// Write the fitted device to FILE [default: write nothing]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

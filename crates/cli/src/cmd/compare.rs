@@ -26,32 +26,35 @@ const QUANTILES: [(&str, u64); 4] = [("p50", 500), ("p90", 900), ("p99", 990), (
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath compare trace.blktrace.0 results/fio\n\
+    \x20 writepath compare real.txt sim.txt --max-ks 0.2 --from 8,16")]
 pub struct Args {
-    /// The trace of the real machine: a file that `replay` reads, or a result directory of `run`.
+    /// Recorded trace: a file that `replay` reads, or a result folder of `run`
     real: PathBuf,
-    /// The simulated one: the same.
+    /// Simulated trace: the same kinds of file
     sim: PathBuf,
-    /// Greatest distance (Kolmogorov and Smirnov, 0 to 1) of the latencies of an operation.
-    /// [default: 0.1]
+    /// Largest Kolmogorov-Smirnov distance of latencies, 0 to 1 [default: 0.1]
+    ///
+    /// Applies to the latencies of each operation.
     #[arg(long, value_name = "D")]
     max_ks: Option<f64>,
-    /// Greatest share of either trace's requests that the other may lack.
+    /// Largest share of requests that either trace may lack
     #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
     max_missing: f64,
-    /// Sectors to add to places of SIM. If left out, the number under which most places agree.
+    /// Sectors to add to addresses of SIM [default: the best match]
     #[arg(long, value_name = "SECTORS", allow_negative_numbers = true)]
     offset: Option<i64>,
-    /// Format of files whose beginning does not tell it; as of `replay`.
+    /// Format of the files, as in `replay` [default: detected]
     #[arg(long)]
     format: Option<String>,
-    /// Device of the trace (8,16), where REAL tells of two.
+    /// Device of REAL, if it has several: 8,16
     #[arg(long, value_name = "MAJ,MIN")]
     from: Option<String>,
-    /// Compare where requests are queued (Q) or issued to the driver (D). If left out D, or Q where
-    /// there is no D.
+    /// Compare requests where queued (Q) or issued (D) [default: D, else Q]
     #[arg(long, value_name = "Q|D")]
     action: Option<String>,
-    /// Take a trace that is cut off within its last record up to there.
+    /// Accept a trace that ends within a record
     #[arg(long)]
     torn_ok: bool,
 }

@@ -17,16 +17,19 @@ const POINTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../devices/zn540/p
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath device zn540-4tb\n\
+    \x20 writepath device zn540-4tb --set read_ns=55000 --all")]
 pub struct Args {
-    /// The drive: one of those of `list devices` that have zones.
+    /// Zoned drive to compare (`list devices`)
     name: String,
-    /// Replace one of its numbers: KEY=VALUE.
+    /// Replace one parameter: KEY=VALUE
     #[arg(long = "set", value_name = "KEY=VALUE")]
     replaced: Vec<String>,
-    /// File of measured points; those of the ZN540 that are kept with the sources if left out.
+    /// File of measured points [default: those of the ZN540]
     #[arg(long)]
     points: Option<PathBuf>,
-    /// Print every point.
+    /// Print every point
     #[arg(long)]
     all: bool,
 }

@@ -48,24 +48,30 @@ pub struct RunArgs {
 
 /// Arguments of `check`.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath check experiment.toml\n\
+    \x20 writepath check job.fio --vars SIZE:64m")]
 pub struct CheckArgs {
-    /// The file: an experiment (TOML), a fio job, or a filebench text.
+    /// Experiment (TOML), fio job or filebench model
     file: PathBuf,
-    /// Of a job or text: what its variables are, `NAME:VALUE;NAME:VALUE`.
+    /// Variables of a job or model: NAME:VALUE;NAME:VALUE
     #[arg(long, default_value = "")]
+    #[arg(hide_default_value = true)]
     vars: String,
-    /// What the file is: experiment, fio or wml; found out if left out.
+    /// Kind of the file: experiment, fio or wml [default: detected]
     #[arg(long)]
     kind: Option<String>,
 }
 
 /// Arguments of `merge`.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath merge results/shard-1 results/shard-2")]
 pub struct MergeArgs {
-    /// Folders that `run --shard` wrote.
+    /// Folders that `run --shard` wrote
     #[arg(required = true)]
     shards: Vec<PathBuf>,
-    /// Where results go.
+    /// Results folder
     #[arg(long, default_value = "results")]
     out: PathBuf,
 }

@@ -21,23 +21,27 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Tell of each word of a WML text whether it is exact, approximated or refused.
+    /// Check a workload model: which words are exact, approximated or refused.
     Check(Check),
-    /// Print a personality that comes with Writepath.
+    /// Print a built-in workload model.
     Show {
-        /// Its name.
+        /// Name, such as varmail
         personality: String,
     },
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath filebench check model.f\n\
+    \x20 writepath filebench check --all")]
 struct Check {
-    /// The text.
+    /// Workload model (.f file)
     file: Option<PathBuf>,
-    /// What its variables are instead: `NAME:VALUE;NAME:VALUE`.
+    /// Values of its variables: NAME:VALUE;NAME:VALUE
     #[arg(long, default_value = "")]
+    #[arg(hide_default_value = true)]
     set: String,
-    /// All words of WML instead of those of a text.
+    /// List all words of WML instead of those of a file
     #[arg(long, conflicts_with = "file", required_unless_present = "file")]
     all: bool,
 }

@@ -19,18 +19,22 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Tell of each option of a job file whether it is exact, approximated or refused.
+    /// Check a job file: which options are exact, approximated or refused.
     Check(Check),
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath fio check job.fio\n\
+    \x20 writepath fio check --all")]
 struct Check {
-    /// The job file.
+    /// Job file
     job: Option<PathBuf>,
-    /// What `${NAME}` stands for: `NAME:VALUE;NAME:VALUE`.
+    /// Values for ${NAME}: NAME:VALUE;NAME:VALUE
     #[arg(long, default_value = "")]
+    #[arg(hide_default_value = true)]
     vars: String,
-    /// All options of fio instead of those of a file.
+    /// List all options of fio instead of those of a file
     #[arg(long, conflicts_with = "job", required_unless_present = "job")]
     all: bool,
 }

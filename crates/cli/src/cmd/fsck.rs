@@ -17,13 +17,16 @@ use crate::output::{Exit, Out, path};
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath fsck disk.img\n\
+    \x20 writepath fsck crashed.img --recover")]
 pub struct Args {
-    /// Image file.
+    /// Image file
     image: PathBuf,
-    /// Recover in memory first, and check the result.
+    /// Recover in memory first, and check the result
     #[arg(long)]
     recover: bool,
-    /// Kernel version whose recovery rules apply [default: newest one modelled].
+    /// Kernel version whose recovery rules apply [default: the newest]
     #[arg(long)]
     era: Option<String>,
 }

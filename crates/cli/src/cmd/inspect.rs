@@ -13,20 +13,25 @@ use crate::output::{Exit, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath inspect disk.img\n\
+    \x20 writepath inspect crashed.img --hash --era 4.6")]
 pub struct Args {
-    /// Image files; with --zones the devices of one file system, in its order.
+    /// Image files; with --zones all devices of one file system, in order
     #[arg(required = true)]
     images: Vec<PathBuf>,
-    /// Hash every file's contents (SHA-256; `sparse:` of one with over 256 MiB of zeroes).
+    /// Print the SHA-256 of each file's contents
+    ///
+    /// `sparse:` marks the hash of a file with over 256 MiB of zeroes.
     #[arg(long)]
     hash: bool,
-    /// Kernel version whose recovery rules apply [default: newest one modelled].
+    /// Kernel version whose recovery rules apply [default: the newest]
     #[arg(long)]
     era: Option<String>,
-    /// The zones of the (last) device after a crash, as `blkzone report` printed them.
+    /// Output of `blkzone report` for the last device, after the crash
     #[arg(long, value_name = "REPORT")]
     zones: Option<PathBuf>,
-    /// Order-preserving recovery (F2FS on zones): tells which nodes it leaves out and why.
+    /// Use order-preserving recovery (F2FS on zones); list nodes left out
     #[arg(long, requires = "zones")]
     oprw: bool,
 }

@@ -16,32 +16,33 @@ use crate::progress::Progress;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Distinct states to reach.
+    /// Distinct crash states to compare
     #[arg(long, default_value_t = 1000)]
     states: u64,
-    /// Seed of programs and of the choice of states.
+    /// Seed of programs and of the choice of states
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Threads, with a loop device each. A mount waits more than it works.
+    /// Threads, each with its own loop device
     #[arg(long, default_value_t = 8)]
     workers: usize,
-    /// The first program.
+    /// Number of the first program
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many programs at most.
+    /// Maximum number of programs [default: no limit]
     #[arg(long, default_value_t = u64::MAX)]
+    #[arg(hide_default_value = true)]
     programs: u64,
-    /// Calls of a random program, about.
+    /// Approximate number of system calls of a program
     #[arg(long, default_value_t = 24)]
     calls: u32,
-    /// States of one program at most.
+    /// Maximum number of states of one program
     #[arg(long, default_value_t = 40)]
     each: usize,
-    /// One state in so many is checked by e2fsck after the kernel's unmount, and by `fsck` here
-    /// after our recovery; 0: none.
+    /// Run e2fsck and `writepath fsck` every N states; 0: never
     #[arg(long, default_value_t = 20)]
+    #[arg(value_name = "N")]
     fsck: u64,
-    /// Where images lie: best a file system in memory.
+    /// Folder for images, best in memory (tmpfs)
     #[arg(long, default_value = "/dev/shm")]
     dir: PathBuf,
 }

@@ -25,95 +25,137 @@ use crate::progress::Progress;
 
 /// Arguments.
 #[derive(clap::Args, Clone)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath kernel-lab --setup check\n\
+    \x20 writepath kernel-lab --fs f2fs --cycles 1000\n\
+    \x20 writepath kernel-lab --suite ext4")]
 pub struct Args {
-    /// A guest for it: `check` says what is there and cuts the power once of each file system,
-    /// `take` copies --kernel and --root to where they are looked for, `build` makes what of them
-    /// is not named: a root of this host's programs, a kernel of Debian's source.
+    /// Check, copy or build the guest: check, take or build
+    ///
+    /// check: lists what the guest has, and crashes each file system once. take: copies --kernel
+    /// and --root to the folder where they are looked for. build: makes what of them is not named:
+    /// a root directory of this host's programs, a kernel of Debian's source.
     #[arg(long, value_name = "check|take|build", conflicts_with = "suite")]
+    #[arg(help_heading = "Guest")]
     setup: Option<String>,
-    /// With --setup build: the kernel's source, an archive or a tree; the newest
-    /// linux-source-*.tar.xz of /usr/src if left out.
+    /// With --setup build: kernel source, an archive or a tree
+    ///
+    /// Default: the newest /usr/src/linux-source-*.tar.xz.
     #[arg(long, value_name = "FILE|DIR", requires = "setup")]
+    #[arg(help_heading = "Guest", hide_short_help = true)]
     source: Option<PathBuf>,
-    /// With --setup take or build: where to put them; $GUEST or ~/.cache/kernel-guest if left out.
+    /// With --setup: target folder [default: $GUEST or ~/.cache/kernel-guest]
     #[arg(long, value_name = "DIR", requires = "setup")]
+    #[arg(help_heading = "Guest", hide_short_help = true)]
     to: Option<PathBuf>,
-    /// Several campaigns that belong together, in one table: f2fs-oprw (table 6.2 of that paper),
-    /// ext4, others.
+    /// Run a suite of campaigns, one table: f2fs-oprw, ext4 or others
+    ///
+    /// f2fs-oprw is table 6.2 of that paper.
     #[arg(long, value_name = "NAME")]
     #[arg(conflicts_with_all = ["fs", "mount", "device", "jobs", "trace", "all"])]
     suite: Option<String>,
-    /// File system of the guest's kernel: ext4, f2fs, btrfs, nilfs2 or xfs.
+    /// File system of the guest: ext4, f2fs, btrfs, nilfs2 or xfs
     #[arg(long, default_value = "ext4")]
     fs: String,
-    /// Options of its mount, joined by commas.
+    /// Mount options, joined by commas
     #[arg(long, value_name = "OPTIONS", default_value = "")]
+    #[arg(hide_default_value = true)]
     mount: String,
-    /// Further arguments of its mkfs.
+    /// Further arguments of mkfs
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
+    #[arg(hide_default_value = true)]
     mkfs: String,
-    /// The drive: a preset of `list devices`, with parameters.
+    /// Drive preset and parameters
     #[arg(long, value_name = "PRESET", default_value = "ssd-128,capacity_bytes=536870912")]
     device: String,
-    /// What a power cut may take: what the model has not made durable, or all that neither a flush
-    /// nor a forced write has covered.
+    /// Writes a power failure may lose: model or contract
+    ///
+    /// model: writes that the drive model has not made durable. contract: every write that neither
+    /// a flush nor FUA covers.
     #[arg(long, value_name = "model|contract", default_value = "model")]
+    #[arg(help_heading = "Power failures")]
     loss: String,
-    /// Power cuts.
+    /// Number of power failures
     #[arg(long, default_value_t = 100)]
+    #[arg(help_heading = "Power failures")]
     cycles: u64,
-    /// Seed of the program, the cuts and what they leave.
+    /// Seed of program, crash points and lost writes
     #[arg(long, default_value_t = 1)]
+    #[arg(help_heading = "Power failures")]
     seed: u64,
-    /// Of what a cut's instant is drawn: submissions and answers of the drive, virtual time, or
-    /// requests that change something.
+    /// Crash points are drawn by: event, time or change
+    ///
+    /// event: submissions and completions of the drive. time: virtual time. change: requests that
+    /// change data.
     #[arg(long, value_name = "event|time|change", default_value = "event")]
+    #[arg(help_heading = "Power failures")]
     cut: String,
-    /// Threads, each with a file of its own.
+    /// Threads, each with its own file
     #[arg(long, default_value_t = 1)]
+    #[arg(help_heading = "Workload")]
     jobs: u64,
-    /// Blocks of 4 KiB of a file.
+    /// File size in blocks of 4 KiB
     #[arg(long, default_value_t = 64)]
+    #[arg(help_heading = "Workload")]
     blocks: u64,
-    /// Overwrites with an fsync of a thread in a cycle.
+    /// Overwrites with fsync per thread and power failure
     #[arg(long, default_value_t = 16)]
+    #[arg(help_heading = "Workload")]
     ops: u64,
-    /// Write past the cache (O_DIRECT).
+    /// Write with O_DIRECT
     #[arg(long)]
+    #[arg(help_heading = "Workload")]
     direct: bool,
-    /// A thread calls sync(2) behind every so many overwrites; 0: never.
+    /// Call sync(2) after every N overwrites of a thread; 0: never
     #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(help_heading = "Workload")]
     sync: u64,
-    /// What the guest's CPU costs, a profile of `list cpus`: its program spends that of system
-    /// calls, and what reaches the drive and comes back is held back by the rest.
+    /// CPU cost profile of the guest (`list cpus`)
+    ///
+    /// The program is charged the cost of its system calls; requests and completions of the drive
+    /// are delayed by the other costs.
     #[arg(long, value_name = "PROFILE", default_value = "free")]
+    #[arg(help_heading = "Workload")]
     cpu: String,
-    /// Play the same program with our own file system on the same drive too, without cuts: what its
-    /// fsyncs take, beside the kernel's.
+    /// Also run the program on Writepath's own file system; compare fsync times
+    ///
+    /// The same drive and program, without power failures.
     #[arg(long)]
+    #[arg(help_heading = "Results")]
     beside: bool,
-    /// The kernel, built for User-Mode Linux with time travel; that of $GUEST or
-    /// ~/.cache/kernel-guest if left out.
+    /// User-Mode Linux kernel with time travel [default: in $GUEST]
+    ///
+    /// Without --kernel and $GUEST: the one in ~/.cache/kernel-guest.
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Guest")]
     kernel: Option<PathBuf>,
-    /// The guest's root directory; as the kernel if left out.
+    /// Root directory of the guest [default: in $GUEST]
+    ///
+    /// Without --root and $GUEST: the one in ~/.cache/kernel-guest.
     #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Guest")]
     root: Option<PathBuf>,
-    /// Memory of the guest in MiB.
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    /// Memory of the guest, in MiB
+    #[arg(long, default_value_t = 512)]
+    #[arg(help_heading = "Guest", value_name = "MIB")]
     memory: u32,
-    /// Write down every request and answer of the drive, as blkparse prints them.
+    /// Write every request and completion of the drive, in blkparse format
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Results")]
     trace: Option<PathBuf>,
-    /// Write images of the first four cuts that lost something, or that our recovery makes
-    /// something else of, into this folder.
+    /// Write images of the first four failed crash states to a folder
+    ///
+    /// States that lost data, or that Writepath recovers to other files than the kernel.
     #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Results")]
     keep: Option<PathBuf>,
-    /// Write down what the guest's kernel has said (dmesg), when it has come to its end.
+    /// Write the guest's kernel log (dmesg) at its end
     #[arg(long, value_name = "FILE", conflicts_with = "suite")]
+    #[arg(help_heading = "Results")]
     messages: Option<PathBuf>,
-    /// Print every cycle.
+    /// Print every power failure
     #[arg(long)]
+    #[arg(help_heading = "Results")]
     all: bool,
 }
 

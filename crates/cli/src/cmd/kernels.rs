@@ -22,6 +22,10 @@ use crate::progress::Progress;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath kernels waits\n\
+    \x20 writepath kernels recovery\n\
+    \x20 writepath kernels random --programs 50 --fs f2fs")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -29,108 +33,124 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Device waits of every system call of the recorded programs, and what the device is asked for
-    /// afterwards, against Linux 6.12. Exit code 1 if a difference is not listed, or gone.
+    /// Compare device waits of recorded programs with Linux 6.12.
+    ///
+    /// For each system call: how often it waits for the device, and which requests follow it. Exit
+    /// code 1 if a difference is not listed, or a listed one is gone.
     Waits(WaitsArgs),
-    /// Random programs on both sides: ours, and a Linux 6.12 that boots for it (`uml.sh`). Prints
-    /// the smallest program of some that differ. Exit code 1 if a difference is not listed, or
+    /// Compare device waits of random programs with a Linux 6.12 guest.
+    ///
+    /// Boots the guest (`uml.sh`), runs each program in it and here, and prints the smallest
+    /// program of some that differ. Exit code 1 if a difference is not listed, or a listed one is
     /// gone.
     Random(RandomArgs),
-    /// Blocks that new files, fsync of the last and the 70 s after it write, by class, flags, order
-    /// and seconds, against recorded runs of Linux 6.18. Exit code 1 if a difference is not listed,
-    /// or gone.
+    /// Compare the blocks that an fsync writes with recorded Linux 6.18 runs.
+    ///
+    /// Blocks of new files, of the fsync of the last and of the 70 s after it: class, flags, order
+    /// and second. Exit code 1 if a difference is not listed, or a listed one is gone.
     Blocks(super::today::Args),
-    /// Files that a recovery brings back from images that real kernels left at a power cut, and
-    /// from a log of dm-log-writes cut at each mark, against what the kernels found in them. The
-    /// images are only read. Exit code 1 if anything differs.
+    /// Recover images of crashed real kernels, and compare the files.
+    ///
+    /// Images that real kernels left at a power failure, and a dm-log-writes log replayed to each
+    /// mark. Compares every file with what the kernel recovered. Only reads the images. Exit code 1
+    /// if a file differs.
     Recovery(RecoveryArgs),
-    /// Power cuts of generated programs, over eras and modes: each state is recovered here and by
-    /// the kernel of this host (loop devices; root), and every file compared. Exit code 1 if
-    /// anything differs.
+    /// Recover crash states here and with the kernel of this host; needs root.
+    ///
+    /// Explores power failures of generated programs in several kernel versions and mount modes,
+    /// recovers each state here and with the host's kernel (on loop devices), and compares every
+    /// file. Exit code 1 if a file differs.
     Crash(super::kernel_crash::Args),
-    /// Images that our mounted file systems leave, clean and cut off: a Linux 6.12 that boots for
-    /// it (`uml.sh`) mounts, lists and changes them, and they are checked, listed and mounted here
-    /// again. Exit code 1 if anything differs.
+    /// Exchange images with a Linux 6.12 guest, and compare their files.
+    ///
+    /// The guest (`uml.sh`) mounts, lists and changes images that Writepath wrote, cleanly
+    /// unmounted or crashed; Writepath then checks, lists and mounts them again. Exit code 1 if a
+    /// file differs.
     Mounts(MountsArgs),
 }
 
 #[derive(clap::Args)]
 struct MountsArgs {
-    /// File system and options.
+    /// File system and options (`,zoned`: as --zoned)
     #[arg(long, default_value = "ext4,era=6.12")]
     fs: String,
-    /// Seed of the first program; every image has two.
+    /// Seed of the first program; each image uses two
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many images.
+    /// Number of images
     #[arg(long, default_value_t = 40)]
     images: u64,
-    /// Options of the kernel's mount.
+    /// Mount options of the guest
     #[arg(long, default_value = "")]
+    #[arg(hide_default_value = true)]
     mount: String,
-    /// On a zoned device of 256 MiB, 4 MiB a zone, the first 16 conventional; also `zoned` at the
-    /// end of --fs.
+    /// Use a zoned device: 256 MiB, zones of 4 MiB, the first 16 conventional
     #[arg(long)]
     zoned: bool,
-    /// How often an image goes there and back; the second time the guest leaves it cut off, and so
-    /// on.
+    /// Round trips of each image; every second one crashes the guest
     #[arg(long, default_value_t = 1)]
     rounds: u64,
-    /// The real mkfs makes the first image, with these arguments.
+    /// Make the first image with the guest's mkfs and these arguments
     #[arg(long)]
     mkfs: Option<String>,
-    /// The guest's script; what uml-setup.sh made must be in ~/.cache/kernel-guest.
+    /// Script that boots the guest [default: the one in ~/.cache/kernel-guest]
+    ///
+    /// `uml-setup.sh` puts what the script needs into ~/.cache/kernel-guest.
     #[arg(long)]
     guest: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 struct RecoveryArgs {
-    /// Folder of the reference data; `testdata/reference` beside the sources if left out.
+    /// Folder of the reference images [default: testdata/reference]
     #[arg(long)]
     reference: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 struct RandomArgs {
-    /// Seed of the first program; the others follow.
+    /// Seed of the first program; the next ones follow
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many programs.
+    /// Number of programs
     #[arg(long, default_value_t = 200)]
     programs: u32,
-    /// Calls of a program, about.
+    /// Approximate number of system calls of a program
     #[arg(long, default_value_t = CALLS)]
     calls: u32,
-    /// File systems, joined by commas: all configurations of theirs that run here, in turn.
+    /// File systems, joined by commas, in all configurations
     #[arg(long, default_value = "ext4", value_delimiter = ',')]
     fs: Vec<String>,
-    /// One configuration only, whatever --fs says.
+    /// Use this configuration only, and ignore --fs
     #[arg(long, default_value = "")]
+    #[arg(hide_default_value = true)]
     config: String,
-    /// Without O_DIRECT, O_DSYNC and O_SYNC.
+    /// Generate programs without O_DIRECT, O_DSYNC and O_SYNC
     #[arg(long)]
     no_direct: bool,
-    /// Without fallocate.
+    /// Generate programs without fallocate
     #[arg(long)]
     no_fallocate: bool,
-    /// How many differing programs to shrink.
+    /// Number of differing programs to minimise
     #[arg(long, default_value_t = 3)]
     shrink: u32,
-    /// The guest's script; what uml-setup.sh made must be in ~/.cache/kernel-guest.
+    /// Script that boots the guest [default: the one in ~/.cache/kernel-guest]
+    ///
+    /// `uml-setup.sh` puts what the script needs into ~/.cache/kernel-guest.
     #[arg(long)]
     guest: Option<PathBuf>,
-    /// A program file to run instead, on --config.
+    /// Run this program file instead, on --config
     #[arg(long)]
     program: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 struct WaitsArgs {
-    /// One configuration only, such as ext4-default.
+    /// Compare this configuration only, such as ext4-default
     #[arg(long, default_value = "")]
+    #[arg(hide_default_value = true)]
     config: String,
-    /// Every call and moment, equal ones too.
+    /// Print every call and second, also equal ones
     #[arg(long)]
     all: bool,
 }

@@ -13,18 +13,23 @@ use crate::output::{Exit, Out};
 
 /// Arguments of `man`.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath man crash\n\
+    \x20 writepath man --out man1")]
 pub struct Man {
-    /// A verb, `crash` or `kernels waits`: its page on stdout. All of the program if left out.
+    /// Verb: `crash`, `kernels waits` [default: the program]
     verb: Vec<String>,
-    /// Write every page into this folder instead, over earlier pages: writepath.1, …
+    /// Write every page to this folder, and replace older ones
     #[arg(long, conflicts_with = "verb")]
     out: Option<PathBuf>,
 }
 
 /// Arguments of `completions`.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath completions bash")]
 pub struct Completions {
-    /// The shell.
+    /// Shell that the script is for
     shell: Shell,
 }
 

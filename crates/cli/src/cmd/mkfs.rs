@@ -14,15 +14,20 @@ use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath mkfs ext4 disk.img --size 64M\n\
+    \x20 writepath mkfs f2fs,era=5.14 disk.img --size 1GiB --force")]
 pub struct Args {
-    /// File system and its options: `ext4,era=3.4,block_size=1024`.
+    /// File system and options, such as ext4,era=3.4,block_size=1024
+    ///
+    /// The option `era` is the kernel version; `writepath list fs` lists all options.
     fs: String,
-    /// Image file to make.
+    /// Image file to write
     image: PathBuf,
-    /// Size: 64M, 29GiB.
+    /// Size of the image: 64M, 29GiB
     #[arg(long)]
     size: String,
-    /// Replace the file if it is there.
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }

@@ -24,22 +24,28 @@ const LINE: &str = "a string takes it";
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath perturb\n\
+    \x20 writepath perturb ext4-fsync\n\
+    \x20 writepath perturb inode-trim --device-scale program=2")]
 pub struct Args {
-    /// Papers; all if left out: ext4-fsync, f2fs-oprw, direct-io, inode-trim, journal-conflict.
+    /// Papers whose figures to repeat [default: all]
+    ///
+    /// ext4-fsync, f2fs-oprw, direct-io, inode-trim, journal-conflict.
     papers: Vec<String>,
-    /// Seed of every random stream.
+    /// Seed of every random stream
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where results go.
+    /// Results folder
     #[arg(long, default_value = "results")]
     out: PathBuf,
-    /// Run all of it, also what an earlier run of the same program found and kept there.
+    /// Rerun everything, also results kept from an earlier run
     #[arg(long)]
     again: bool,
-    /// Processes beside each other; as many as there are cores if left out.
+    /// Parallel processes [default: number of cores]
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
-    /// Only the figures, as JSON, with every flash drive changed so: `program=2,buffer=1/2`.
+    /// Print the figures on one scaled drive only: program=2,buffer=1/2
     #[arg(long, value_name = "SCALE")]
     device_scale: Option<String>,
 }

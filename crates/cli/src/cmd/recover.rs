@@ -23,26 +23,31 @@ const AGAIN: &str = "the image can still be recovered: run the same command agai
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath recover crashed.img --to recovered.img\n\
+    \x20 writepath recover disk.img --era 4.6\n\
+    \x20 writepath recover conv.img zns.img --zones report.txt --zones-to new.txt")]
 pub struct Args {
-    /// Image file; of a file system on several devices all of them, in its order.
+    /// Image files: all devices of one file system, in its order
     #[arg(required = true)]
     images: Vec<PathBuf>,
-    /// Write the recovered image to this new file and leave the original alone; once for each
-    /// image.
+    /// Write the recovered image to a new file; once for each image
     #[arg(long)]
     to: Vec<PathBuf>,
-    /// Kernel version whose recovery rules apply [default: newest one modelled].
+    /// Kernel version whose recovery rules apply [default: the newest]
     #[arg(long)]
     era: Option<String>,
-    /// The zones of the (last) device after the crash, as `blkzone report` printed them.
+    /// Output of `blkzone report` for the last device, after the crash
     #[arg(long, value_name = "REPORT")]
     zones: Option<PathBuf>,
-    /// Order-preserving recovery (F2FS on zones): leaves out nodes whose data was not written,
-    /// which Linux would take with whatever stands there.
+    /// Use order-preserving recovery (F2FS on zoned devices)
+    ///
+    /// Leaves out nodes whose data was not written; Linux would accept them with stale data.
     #[arg(long, requires = "zones")]
     oprw: bool,
-    /// Write the zones as they are with the recovered image to this new file: resets, finishes and
-    /// write pointers that the device must have.
+    /// Write the zone states that the recovered image needs to a new file
+    ///
+    /// Resets, finishes and write pointers, as `blkzone report` prints them.
     #[arg(long, value_name = "FILE", requires = "zones")]
     zones_to: Option<PathBuf>,
 }

@@ -14,13 +14,12 @@ use crate::progress::Progress;
 /// Arguments of `kernels blocks`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Recorded runs, such as `def_N100`; a name that ends in `_` stands for all that begin so. All
-    /// if left out.
+    /// Recorded runs: def_N100; a prefix ends in _ (def_) [default: all]
     runs: Vec<String>,
-    /// Blocks, flags, order and seconds of both sides, equal ones too.
+    /// Print blocks, flags, order and seconds of both sides, also equal ones
     #[arg(long)]
     all: bool,
-    /// Seed of every random stream.
+    /// Seed of every random stream
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -160,7 +160,7 @@ const BTRFS: Side = Side { params: &[("capacity_bytes", 128 << 20)], elevator: "
 /// One with what Linux 6.12 lacks, and no more.
 macro_rules! btrfs {
     ($old:literal) => {
-        Side { fs: concat!("btrfs,mend=all,overgrown=replace", $old), ..BTRFS }
+        Side { fs: concat!("btrfs,fix=all,overgrown=replace", $old), ..BTRFS }
     };
 }
 /// A bug of btrfs' logs, by which what was synced is lost.
@@ -270,8 +270,8 @@ pub static BUGS: &[Bug] = &[
         id: "A14",
         what: "btrfs: a file that moved, and whose old directory was replaced, is in both (until 0f375eed92b5)",
         // To rename directories is a part of it, which makes an fsync a commit if N18 is mended.
-        affected: Side { fs: "btrfs,mend=nameless,old_log=gone_parents", ..BTRFS },
-        fixed: Side { fs: "btrfs,mend=nameless", ..BTRFS },
+        affected: Side { fs: "btrfs,fix=nameless,old_log=gone_parents", ..BTRFS },
+        fixed: Side { fs: "btrfs,fix=nameless", ..BTRFS },
         programs: Programs::Made(logged::replaced, 64),
         ..BTRFS_BUG
     },
@@ -306,10 +306,10 @@ pub static BUGS: &[Bug] = &[
         what: "btrfs: a name that was removed stays in its directory, which can never be removed (generic/039)",
         // To remove a name is a part of it, which makes an fsync a commit if N19 is mended.
         affected: Side {
-            fs: "btrfs,mend=nameless+renamed,old_log=parents,old_replay=refs",
+            fs: "btrfs,fix=nameless+renamed,old_log=parents,old_replay=refs",
             ..BTRFS
         },
-        fixed: Side { fs: "btrfs,mend=nameless+renamed", ..BTRFS },
+        fixed: Side { fs: "btrfs,fix=nameless+renamed", ..BTRFS },
         rule: Rule::Metadata,
         ..BTRFS_BUG
     },
@@ -317,10 +317,10 @@ pub static BUGS: &[Bug] = &[
         id: "A19",
         what: "btrfs: replay finds no room for an item that is there already: no mount (generic/041, until 2c2c452b0cbc)",
         affected: Side {
-            fs: "btrfs,mend=nameless+renamed,overgrown=replace,old_replay=overwrite",
+            fs: "btrfs,fix=nameless+renamed,overgrown=replace,old_replay=overwrite",
             ..BTRFS
         },
-        fixed: Side { fs: "btrfs,mend=nameless+renamed,overgrown=replace", ..BTRFS },
+        fixed: Side { fs: "btrfs,fix=nameless+renamed,overgrown=replace", ..BTRFS },
         rule: Rule::Recoverable,
         programs: Programs::Made(logged::many_links, 16),
         ..BTRFS_BUG
@@ -546,14 +546,14 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "N16",
         what: "btrfs: an fsync of an open file without a name does nothing, and the name comes back, with old data",
-        affected: Side { fs: "btrfs,mend=renamed", ..BTRFS },
+        affected: Side { fs: "btrfs,fix=renamed", ..BTRFS },
         programs: Programs::Made(nameless::spill, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N17",
         what: "btrfs: a log has more names of a file than its item has room for where it is: Linux panics at mount",
-        affected: Side { fs: "btrfs,mend=nameless+renamed", ..BTRFS },
+        affected: Side { fs: "btrfs,fix=nameless+renamed", ..BTRFS },
         rule: Rule::Recoverable,
         programs: Programs::Made(logged::many_links, 16),
         ..BTRFS_BUG
@@ -561,35 +561,35 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "N18",
         what: "btrfs: a file is synced below a directory that was renamed, and is below its old name",
-        affected: Side { fs: "btrfs,mend=nameless", ..BTRFS },
+        affected: Side { fs: "btrfs,fix=nameless", ..BTRFS },
         programs: Programs::Made(moved::directories, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N19",
         what: "btrfs: a synced file gets another name in another directory and loses the first: with a new one beside it, the first comes back",
-        affected: Side { fs: "btrfs,mend=nameless+renamed+space,overgrown=replace", ..BTRFS },
+        affected: Side { fs: "btrfs,fix=nameless+renamed+space,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::names, 640),
         ..BTRFS_BUG
     },
     Bug {
         id: "N21",
         what: "btrfs: a synced file gets a name elsewhere and loses its first, whose directory is synced: the file is gone",
-        affected: Side { fs: "btrfs,mend=nameless+renamed+space,overgrown=replace", ..BTRFS },
+        affected: Side { fs: "btrfs,fix=nameless+renamed+space,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::linked_away, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N20",
         what: "btrfs: a directory is synced in which a file got one more name, and the file's space behind its end is gone",
-        affected: Side { fs: "btrfs,mend=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
+        affected: Side { fs: "btrfs,fix=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::spare, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N22",
         what: "btrfs: the front of space behind a file's end is written and synced, and the rest of it is gone",
-        affected: Side { fs: "btrfs,mend=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
+        affected: Side { fs: "btrfs,fix=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::front, 32),
         ..BTRFS_BUG
     },
@@ -597,7 +597,7 @@ pub static BUGS: &[Bug] = &[
         id: "N23",
         what: "btrfs: a new file's inode is forgotten, a file that was synced is renamed beside it, and the new one is synced: it is gone",
         affected: Side {
-            fs: "btrfs,mend=nameless+renamed+unlinked+space,overgrown=replace",
+            fs: "btrfs,fix=nameless+renamed+unlinked+space,overgrown=replace",
             ..BTRFS
         },
         programs: Programs::Made(logged::reloaded, 32),
@@ -607,7 +607,7 @@ pub static BUGS: &[Bug] = &[
         id: "N24",
         what: "btrfs: a symbolic link is made, its directory synced, it is renamed and the directory synced again: the new name is gone",
         affected: Side {
-            fs: "btrfs,mend=nameless+renamed+unlinked+space+reloaded,overgrown=replace",
+            fs: "btrfs,fix=nameless+renamed+unlinked+space+reloaded,overgrown=replace",
             ..BTRFS
         },
         programs: Programs::Made(logged::renamed_links, 32),
@@ -617,7 +617,7 @@ pub static BUGS: &[Bug] = &[
         id: "N25",
         what: "btrfs: a file is cut and synced, becomes longer, and another's fsync commits: what was cut off is there again",
         affected: Side {
-            fs: "btrfs,mend=nameless+renamed+unlinked+space+reloaded+symlinks,overgrown=replace",
+            fs: "btrfs,fix=nameless+renamed+unlinked+space+reloaded+symlinks,overgrown=replace",
             ..BTRFS
         },
         programs: Programs::Made(logged::longer, 32),

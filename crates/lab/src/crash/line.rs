@@ -7,11 +7,27 @@ use wp_workload::program::Program;
 
 use super::campaign::{Campaign, Space};
 
-/// Rules besides POSIX that a file system may be held to, by their words.
-pub const HOLDS: [&str; 13] = [
-    "names", "order", "size", "tail", "cut", "version", "replace", "direct", "marks", "new",
-    "reads", "reserve", "first",
+/// Rules besides POSIX that `--require` takes, by their words.
+pub const RULES: [&str; 13] = [
+    "names",
+    "order",
+    "size",
+    "tail",
+    "cut",
+    "version",
+    "replace",
+    "direct",
+    "published",
+    "new",
+    "reads",
+    "reserve",
+    "first",
 ];
+
+/// The word that replaced an old one of [`RULES`].
+pub fn renamed(word: &str) -> Option<&'static str> {
+    (word == "marks").then_some("published")
+}
 
 /// The rule of a profile that a word is, if it is no [`Telling`].
 fn rule<'a>(p: &'a mut Profile, word: &str) -> Option<&'a mut bool> {
@@ -24,7 +40,7 @@ fn rule<'a>(p: &'a mut Profile, word: &str) -> Option<&'a mut bool> {
         "version" => &mut p.one_version,
         "replace" => &mut p.replaces_whole,
         "direct" => &mut p.direct_is_durable,
-        "marks" => &mut p.marks_hold,
+        "published" => &mut p.marks_hold,
         "new" => &mut p.new_by_fdatasync,
         "reads" => &mut p.reads_stay,
         "reserve" => &mut p.fallocate_syncs,
@@ -49,7 +65,7 @@ pub fn held(p: &Profile) -> Vec<&'static str> {
         "first" => first,
         word => rule(&mut p, word).is_some_and(|held| *held),
     };
-    HOLDS.into_iter().filter(|word| is_held(word)).collect()
+    RULES.into_iter().filter(|word| is_held(word)).collect()
 }
 
 /// A program as one word of a shell: steps with `;` between.
@@ -115,13 +131,13 @@ pub fn arguments(c: &Campaign) -> String {
     }
     let held = held(&c.profile);
     if c.profile != Profile::mounted(c.bench.fs, &c.bench.fs_options) {
-        write!(t, " --hold {}", held.join("+")).expect(line);
+        write!(t, " --require {}", held.join("+")).expect(line);
     }
     if !c.bench.stale {
         t += " --trimmed";
     }
     if c.bench.company_us > 0 {
-        write!(t, " --company {}", c.bench.company_us).expect(line);
+        write!(t, " --concurrent-sync-us {}", c.bench.company_us).expect(line);
     }
     if c.mounts > 0 {
         write!(t, " --mounts {}", c.mounts).expect(line);

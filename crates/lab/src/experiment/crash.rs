@@ -216,14 +216,17 @@ fn rules(fields: &Fields<'_>, found: &mut Vec<Diagnostic>) -> Vec<Rule> {
 }
 
 fn profile(fields: &Fields<'_>, mounted: Profile, found: &mut Vec<Diagnostic>) -> Profile {
-    if fields.item("hold").is_none() {
+    if fields.item("require").is_none() {
         return mounted;
     }
     let mut profile = Profile { syncs_only_order: mounted.syncs_only_order, ..Profile::POSIX };
-    for (word, at) in fields.texts("hold", found) {
+    for (word, at) in fields.texts("require", found) {
         if !line::hold(&mut profile, word) {
-            let help = suggest("there are", &line::HOLDS, word);
-            wrong(found, &at, format!("no rule called `{word}` that it could be held to"), help);
+            let help = match line::renamed(word) {
+                Some(new) => format!("it was renamed: write `{new}`"),
+                None => suggest("there are", &line::RULES, word),
+            };
+            wrong(found, &at, format!("`require`: no rule called `{word}`"), help);
         }
     }
     profile

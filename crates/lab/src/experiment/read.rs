@@ -26,6 +26,15 @@ pub fn suggest(kind: &str, names: &[&str], given: &str) -> String {
     format!("{near}{kind}: {}", names.join(", "))
 }
 
+/// The name that replaced an old key of a table.
+fn renamed(section: &str, key: &str) -> Option<&'static str> {
+    match (section, key) {
+        ("crash", "hold") => Some("require"),
+        ("fs", key) => wp_vfs::renamed(key),
+        _ => None,
+    }
+}
+
 /// An error, added to what was found.
 pub fn wrong(
     found: &mut Vec<Diagnostic>,
@@ -53,7 +62,11 @@ impl<'a> Fields<'a> {
                     "" => format!("unknown key `{}`", e.key),
                     _ => format!("unknown key `{}` in [{section}]", e.key),
                 };
-                wrong(found, &e.at, what, suggest("there are", &names, &e.key));
+                let help = match renamed(section, &e.key) {
+                    Some(new) => format!("it was renamed: write `{new}`"),
+                    None => suggest("there are", &names, &e.key),
+                };
+                wrong(found, &e.at, what, help);
             }
         }
         fields

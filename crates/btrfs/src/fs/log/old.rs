@@ -55,7 +55,7 @@ impl OldLog {
     }
 }
 
-/// Rules that Linux 6.12 has not. The option `mend` names them with `+` in between; `all` is each.
+/// Rules that Linux 6.12 has not. The option `fix` names them with `+` in between; `all` is each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mend {
     /// An fsync of a file that has no name any more is a commit. In Linux it is nothing

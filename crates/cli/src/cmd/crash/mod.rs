@@ -42,172 +42,270 @@ const NOT_AGAINST: [&str; 9] = [
 
 /// Arguments.
 #[derive(clap::Args, Clone)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath crash seq-1\n\
+    \x20 writepath crash app.fio --require names+replace --budget 5m\n\
+    \x20 writepath crash wild --count 1000 --state-file crash.state\n\
+    \x20 writepath crash --bug A3")]
 pub struct Args {
-    /// What is cut: seq-1, seq-2 (every sequence of so many operations), wild (random programs),
-    /// db-1, db-3 (so many databases with rollback journals), errors (a device that fails),
-    /// publish, save, fill, direct (a database with O_DIRECT), a fio job file (NAME.fio), or a file
-    /// with a program.
+    /// Programs to crash: seq-2, wild, db-1, JOB.fio or a program file
+    ///
+    /// Generated programs: `seq-1` to `seq-3` (every sequence of that many system calls), `wild`
+    /// (random programs), `db-1` to `db-16` (that many databases with rollback journals), `errors`
+    /// (a device that fails requests), `publish`, `save`, `fill`, `direct` (a database that writes
+    /// with O_DIRECT).
+    ///
+    /// Or a fio job (NAME.fio), a file with a program, or a program in one argument: 'open 0 a
+    /// rw,creat; fsync 0'.
     #[arg(default_value = "seq-1")]
     programs: String,
-    /// File system and options: `ext4,era=3.8,data=journal`.
+    /// File system and options: ext4,data=journal
+    ///
+    /// The option `era` is the kernel version whose rules the file system follows. `writepath list
+    /// fs` lists all options, `writepath list eras` the rules of each version.
     #[arg(long, default_value = "ext4,era=6.18")]
     fs: String,
-    /// The same programs in every era that was held against a real kernel and every way to mount
-    /// that promises the same, in place of those of --fs: a line each.
+    /// Repeat in each validated kernel version and equivalent mount mode
+    ///
+    /// Runs the same programs with each kernel version that was validated against a real kernel,
+    /// and with each mount option that makes the same promises; prints one line for each. They
+    /// replace `era` and the mount mode in --fs.
     #[arg(long, conflicts_with_all = [
         "mutate", "bug", "state", "against", "against_device", "against_space", "minimise",
         "reproducer", "state_file", "accept", "budget",
     ])]
+    #[arg(help_heading = "Other modes")]
     every_mode: bool,
-    /// Device preset and replaced parameters; several, joined by +, one file system on all of them.
+    /// Device preset and parameters; join several by +
+    ///
+    /// `writepath list devices` lists presets and parameters.
     #[arg(long, default_value = "fixed")]
     device: String,
-    /// Capacity of the device. [default: 64M, or what the file system needs]
+    /// Device capacity: 128M [default: smallest of 64M to 512M that fits]
     #[arg(long)]
     size: Option<String>,
-    /// Elevator; by default the kernel's.
+    /// I/O scheduler [default: the one of the kernel version]
     #[arg(long, default_value = "")]
+    #[arg(hide_default_value = true)]
     elevator: String,
-    /// How many programs; all sequences, or 100 random ones, if left out.
+    /// Number of programs [default: all of seq-N, 100 of random ones]
     #[arg(long)]
+    #[arg(help_heading = "Programs")]
     count: Option<u64>,
-    /// The first program.
+    /// Number of the first program
     #[arg(long, default_value_t = 0)]
+    #[arg(help_heading = "Programs")]
     first: u64,
-    /// Seed of random programs and of samples.
+    /// Seed of random programs and of sampled crash states
     #[arg(long, default_value_t = 1)]
+    #[arg(help_heading = "Programs")]
     seed: u64,
-    /// Calls of a random program, about.
+    /// Approximate number of system calls of a random program
     #[arg(long, default_value_t = 40)]
+    #[arg(help_heading = "Programs", hide_short_help = true)]
     calls: u32,
-    /// Random programs without O_DIRECT, O_DSYNC and O_SYNC.
+    /// Generate programs without O_DIRECT, O_DSYNC and O_SYNC
     #[arg(long)]
+    #[arg(help_heading = "Programs", hide_short_help = true)]
     no_direct: bool,
-    /// Which states: permitted (by the contract of the device), modelled (what this device model
-    /// could be left with at that nanosecond), zone-holes (of a zone any part may be there, not a
-    /// prefix), or a breach of the contract: lying-flush, lost-fua,
-    /// faulty-plp, faulty-drive (all three: also what was made durable may be lost).
+    /// permitted, modelled, zone-holes or a device fault
+    ///
+    /// permitted: every state that the device contract allows. modelled: only states that this
+    /// device model can be left in at that nanosecond. zone-holes: any part of a zone may be
+    /// missing, not only its end.
+    ///
+    /// Device faults, which lose data that was reported durable: lying-flush (FLUSH does nothing),
+    /// lost-fua (FUA does nothing), faulty-plp (power-loss protection fails), faulty-drive (all
+    /// three).
     #[arg(long, default_value = "permitted")]
+    #[arg(help_heading = "Crash states")]
     space: String,
-    /// Bytes that the drive writes whole; as the device says if left out.
+    /// Bytes that the drive writes atomically [default: as the device says]
     #[arg(long)]
+    #[arg(help_heading = "Crash states", hide_short_help = true)]
     atomic: Option<u32>,
-    /// Rules that the file system is held to besides POSIX, joined by +: names (fsync of a file
-    /// keeps its names), order (names change in order), size (a length never runs ahead of its
-    /// data), tail (the same within a block), cut (what a truncate took away stays away), version
-    /// (a file is of one moment), replace (a file renamed over another is there with its contents),
-    /// direct (O_DIRECT writes are durable when they return), marks (a name that the program told
-    /// of stays), new (fdatasync keeps a new file), reads (what reads show is there once an fsync
-    /// answered 0), reserve (fallocate through an O_SYNC or O_DSYNC descriptor makes the length
-    /// durable), first (a failed write need only be told to who asks first, as until 4.12). What
-    /// the file system promises if left out: names+order+reserve of ext4, names of F2FS.
+    /// Rules to check besides POSIX, joined by + [default: of the file system]
+    ///
+    /// names: fsync of a file keeps its names. order: names change in order. size: a length never
+    /// runs ahead of its data. tail: the same within a block. cut: what truncate removed does not
+    /// return. version: a file holds one version of its data, not a mix. replace: a file renamed
+    /// over another keeps its own contents. direct: an O_DIRECT write is durable when it returns.
+    /// published: a name that the program has published (step `mark`) stays. new: fdatasync keeps a
+    /// new file. reads: data that a read returned is there after an fsync that returned 0. reserve:
+    /// fallocate through an O_SYNC or O_DSYNC descriptor makes the length durable. first: only the
+    /// first caller that asks gets EIO for a failed write, as before Linux 4.13.
+    ///
+    /// The default is what the file system promises: names+order+reserve for ext4, names for F2FS.
     #[arg(long)]
-    hold: Option<String>,
-    /// Units in doubt up to which every state of a cut is visited.
+    #[arg(help_heading = "Checks")]
+    require: Option<String>,
+    /// Explore every state of up to N unpersisted writes
+    ///
+    /// A crash point with more unpersisted writes (in-flight or in the volatile cache) is sampled:
+    /// prefixes, single and pair losses, single survivors and --samples random states. At most 20.
     #[arg(long, default_value_t = 16)]
+    #[arg(help_heading = "Crash states", hide_short_help = true, value_name = "N")]
     complete: u32,
-    /// Samples of a cut that has more.
+    /// Random states of a crash point with more unpersisted writes
     #[arg(long, default_value_t = 64)]
+    #[arg(help_heading = "Crash states", hide_short_help = true, value_name = "N")]
     samples: u32,
-    /// No check of each recovered image.
+    /// Skip the fsck of each recovered image
     #[arg(long)]
+    #[arg(help_heading = "Checks")]
     no_check: bool,
-    /// Cuts during each new recovery: so many choices of its writes.
+    /// Crash each new recovery too, in N states of its writes; 0: never
     #[arg(long, default_value_t = 0)]
+    #[arg(help_heading = "Crash states", value_name = "N")]
     second: u32,
-    /// Mount so many states of each program, and cut that: replay, clean-up of orphans, unmount.
+    /// Mount N states of each program and crash the mount; 0: none
+    ///
+    /// The mount replays the journal, deletes orphans and is unmounted; power fails in between.
     #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(help_heading = "Crash states")]
     mounts: u32,
-    /// Recover every state, also those that read the same as an earlier one: the same answer,
-    /// later.
+    /// Recover states again that read the same as an earlier one (slower)
+    ///
+    /// The result is the same.
     #[arg(long)]
+    #[arg(help_heading = "Crash states", hide_short_help = true)]
     no_prune: bool,
-    /// Another process beside the program, which so many microseconds apart, on average, syncs one
-    /// of its files or all of the file system, and promises nothing; 0: there is none.
+    /// Call sync in a second process every US us; 0: never
+    ///
+    /// The process syncs a file of the program, or the whole file system, after US microseconds on
+    /// average. No promise depends on it.
     #[arg(long, value_name = "US", default_value_t = 0, conflicts_with_all = ["mutate", "bug"])]
-    company: u64,
-    /// The drive is as mkfs found it after a trim: without old data in free blocks.
+    #[arg(help_heading = "Programs")]
+    concurrent_sync_us: u64,
+    /// Start with a trimmed drive: free blocks hold no old data
     #[arg(long)]
+    #[arg(help_heading = "Crash states")]
     trimmed: bool,
-    /// Threads; what comes out does not depend on it.
+    /// Threads; the result does not depend on their number
     #[arg(long, default_value_t = 2)]
     workers: usize,
-    /// Leave out each step that a crash is safe by, in turn, and look who notices: `all`, or names
-    /// of `list sites` or beginnings of them, joined by commas. Machines and programs are its own.
+    /// Remove crash-safety points one by one until an oracle detects it
+    ///
+    /// `all`, or names or prefixes of `writepath list sites`, joined by commas. Each crash-safety
+    /// point (a step that makes a crash safe) is removed in turn; programs run until a check fails.
+    /// Uses its own machines and programs.
     #[arg(long, value_name = "SITES")]
+    #[arg(help_heading = "Other modes")]
     mutate: Option<String>,
-    /// With --mutate: a file of what killed which mutant, tried first, in place of the built-in
-    /// one; an empty file looks for all of it anew.
+    /// With --mutate: detecting programs to try first [default: built in]
+    ///
+    /// A file that lists the program that detects each mutant. An empty file searches for all of
+    /// them again.
     #[arg(long, value_name = "FILE", requires = "mutate")]
+    #[arg(help_heading = "Other modes", hide_short_help = true)]
     witnesses: Option<PathBuf>,
-    /// With --mutate: programs that are tried for a site that no witness kills; 0: none.
-    /// [default: 3 for sites of which it is said why nobody misses them, all for others]
+    /// With --mutate: programs to try for an undetected mutant; 0: none
+    ///
+    /// Default: 3 for mutants that are listed as undetectable, all programs for others.
     #[arg(long, value_name = "N", requires = "mutate")]
+    #[arg(help_heading = "Other modes", hide_short_help = true)]
     search: Option<u64>,
-    /// Leave out one step (a name of `list sites`) while the programs are played: what does a power
-    /// cut do then? Not one of recovery: those are for --mutate.
+    /// Remove one crash-safety point (`list sites`) while programs run
+    ///
+    /// Shows what a power failure does without this step. Points of recovery need --mutate.
     #[arg(long, value_name = "SITE", conflicts_with_all = ["mutate", "bug", "every_mode"])]
+    #[arg(help_heading = "Programs", hide_short_help = true)]
     without: Option<String>,
-    /// Stop after so long: 90s, 5m. With --mutate, what was not looked at by then is interrupted.
+    /// Stop after this time: 90s, 5m
+    ///
+    /// With --mutate, crash-safety points that were not explored by then count as interrupted.
     #[arg(long)]
     budget: Option<String>,
-    /// Show one state: the timeline of program --first at FRAME, without its units U,V,…
+    /// Show one crash state: program --first, FRAME, without writes U,V,…
+    ///
+    /// Prints the timeline of the program up to this crash point, the files after recovery and the
+    /// broken rule.
     #[arg(long, value_name = "FRAME[:U,V]", conflicts_with_all = [
         "mutate", "bug", "budget", "state_file", "accept", "minimise", "check_cmd",
     ])]
+    #[arg(help_heading = "Results")]
     state: Option<String>,
-    /// Known bugs by number (A3), or all: each found where it is and absent where it was mended?
-    /// With --minimise N: so many failures of each, reduced, and how small they become.
+    /// Reproduce a known bug (A3) or all of them, and check its fix
+    ///
+    /// Each bug must be found where it exists and be absent where it was fixed. With --minimise N:
+    /// minimises N failures of each bug and prints their sizes.
     #[arg(long, conflicts_with_all = ["mutate", "budget", "state_file", "accept", "check_cmd"])]
+    #[arg(help_heading = "Other modes")]
     bug: Option<String>,
-    /// With --state: write the device as the cut leaves it to this new image.
+    /// With --state: write the crashed device to this new image file
     #[arg(long, requires = "state")]
+    #[arg(help_heading = "Results")]
     image: Option<PathBuf>,
-    /// Failures of each rule that are reduced to the fewest calls and lost units; 0: none.
-    /// [default: 1; with --bug: 0]
+    /// Failures of each rule to minimise; 0: none [default: 1, with --bug 0]
+    ///
+    /// A minimised failure has the fewest system calls and lost writes that still break the rule.
     #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Results")]
     minimise: Option<usize>,
-    /// Write what is needed to see each reduced failure (or the --state) without this program:
-    /// images, a log of dm-log-writes, the program, the timeline, the commands.
+    /// Write images, log, program and commands of each minimised failure
+    ///
+    /// Also of the --state. The folder holds what shows the failure without Writepath: images, a
+    /// dm-log-writes log, the program, the timeline and the commands.
     #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Results")]
     reproducer: Option<PathBuf>,
-    /// Keep the campaign in a file: an interrupt or the --budget stops it, the same command goes
-    /// on, and the end is as if it had not been stopped.
+    /// Save progress to FILE; the same command resumes from it
+    ///
+    /// The result is the same as without an interruption.
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Results")]
     state_file: Option<PathBuf>,
-    /// Failures that are known, as TOML: they are counted, and are no failure.
+    /// TOML list of known failures, which are counted but not reported
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Checks")]
     known: Option<PathBuf>,
-    /// Write what was found as such a list, to be looked through; with --known both. A new file, or
-    /// that of --known.
+    /// Write failures to FILE as such a list: new, or that of --known
+    ///
+    /// Look through the list before you use it. With --known it holds both.
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Checks")]
     accept: Option<PathBuf>,
-    /// Rule O8: run this in every recovered tree; exit status 0 is right. See WRITEPATH_RETURNED,
-    /// a file with the calls that had returned.
+    /// Run CMD in every recovered tree; exit status 0 passes (rule O8)
+    ///
+    /// The environment variable WRITEPATH_RETURNED names a file with the system calls that had
+    /// returned before the crash.
     #[arg(long, value_name = "CMD")]
+    #[arg(help_heading = "Checks")]
     check_cmd: Option<String>,
-    /// With --check-cmd: the device before recovery as a file, WRITEPATH_IMAGE.
+    /// With --check-cmd: pass the unrecovered device as $WRITEPATH_IMAGE
     #[arg(long, requires = "check_cmd")]
+    #[arg(help_heading = "Checks", hide_short_help = true)]
     check_image: bool,
-    /// With --check-cmd: how long one run may take.
+    /// With --check-cmd: time limit of one run
     #[arg(long, default_value = "10s", requires = "check_cmd")]
+    #[arg(help_heading = "Checks", hide_short_help = true)]
     check_timeout: String,
-    /// With --check-cmd: where trees are written, a directory that exists; best in memory.
-    /// [default: the system's temporary directory]
+    /// With --check-cmd: existing folder for trees [default: $TMPDIR]
+    ///
+    /// A folder in memory (tmpfs) is fastest.
     #[arg(long, requires = "check_cmd", value_name = "DIR")]
+    #[arg(help_heading = "Checks", hide_short_help = true)]
     check_dir: Option<PathBuf>,
-    /// The same programs on another file system: what cuts at the calls' boundaries leave there and
-    /// not here, and here and not there.
+    /// Compare with file system FS: states that only one of them leaves
+    ///
+    /// Runs the same programs on both. For power failures between two system calls, lists the
+    /// recovered trees that only one of the two settings can leave.
     #[arg(long, value_name = "FS", conflicts_with_all = NOT_AGAINST)]
+    #[arg(help_heading = "Other modes")]
     against: Option<String>,
-    /// As --against, for another device.
+    /// Compare with another device, as --against
     #[arg(long, value_name = "DEVICE", conflicts_with_all = NOT_AGAINST)]
+    #[arg(help_heading = "Other modes", hide_short_help = true)]
     against_device: Option<String>,
-    /// As --against, for other states.
+    /// Compare with other crash states, as --against
     #[arg(long, value_name = "SPACE", conflicts_with_all = NOT_AGAINST)]
+    #[arg(help_heading = "Other modes", hide_short_help = true)]
     against_space: Option<String>,
-    /// Recovery empties the log before its blocks are at their homes, as none does: see A35.
+    /// Let recovery clear the journal before its blocks are written (A35)
+    ///
+    /// No Linux version does this; it shows that the checks detect it.
     #[arg(long)]
+    #[arg(help_heading = "Crash states", hide_short_help = true)]
     recovery_unordered: bool,
 }
 
@@ -286,11 +384,15 @@ fn space(a: &Args) -> Result<Space, String> {
 
 fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
     let mounted = Profile::mounted(bench.fs, &bench.fs_options);
-    let Some(hold) = &a.hold else { return Ok(mounted) };
+    let Some(require) = &a.require else { return Ok(mounted) };
     let mut p = Profile { syncs_only_order: mounted.syncs_only_order, ..Profile::POSIX };
-    for word in hold.split('+').filter(|w| !w.is_empty()) {
+    for word in require.split('+').filter(|w| !w.is_empty()) {
         if !line::hold(&mut p, word) {
-            return Err(format!("hold: `{word}`; there are: {}", line::HOLDS.join(", ")));
+            let why = match line::renamed(word) {
+                Some(new) => format!("was renamed to `{new}`"),
+                None => format!("is no rule (rules: {})", line::RULES.join(", ")),
+            };
+            return Err(format!("--require: `{word}` {why}"));
         }
     }
     Ok(p)
@@ -326,7 +428,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         elevator: a.elevator.clone(),
         stale: !a.trimmed,
         model: a.space == "modelled",
-        company_us: a.company,
+        company_us: a.concurrent_sync_us,
         without: a.without.as_deref().map(mutate::step).transpose()?,
         ..fresh
     };

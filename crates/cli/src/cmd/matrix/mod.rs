@@ -21,23 +21,31 @@ use crate::progress::Progress;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath matrix --quick\n\
+    \x20 writepath matrix --only ext4/3.8,oprw/zones")]
 pub struct Args {
-    /// Shorter runs and fewer power cuts.
+    /// Run shorter workloads and explore fewer crash states
     #[arg(long)]
     quick: bool,
-    /// Combinations whose name has one of these in it, joined by commas: `ext4/3.8`, `oprw/zones`.
+    /// Run combinations whose names contain a PATTERN: ext4/3.8,oprw/zones
+    ///
+    /// Join several patterns by commas. Names are as ext4/3.8/jbd2/discard/plp.
     #[arg(long, value_name = "PATTERN", default_value = "")]
+    #[arg(hide_default_value = true)]
     only: String,
-    /// Seed of every random stream.
+    /// Seed of every random stream
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where results go.
+    /// Results folder
     #[arg(long, default_value = "results")]
     out: PathBuf,
-    /// Run all of it, also what an earlier run of the same program found and kept there.
+    /// Rerun everything, also results kept from an earlier run
     #[arg(long)]
     again: bool,
-    /// Threads; as many as there are cores if left out. What comes out does not depend on it.
+    /// Threads [default: number of cores]
+    ///
+    /// Results do not depend on their number.
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
 }

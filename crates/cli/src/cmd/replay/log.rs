@@ -18,22 +18,22 @@ use crate::progress::Progress;
 /// Arguments that say something of such a log only.
 #[derive(clap::Args)]
 pub(super) struct LogArgs {
-    /// Stop at the first mark of this text.
+    /// Stop at the first mark with this text
     #[arg(long, conflicts_with = "to_entry")]
     to_mark: Option<String>,
-    /// Stop before the entry of this number, counted from 0.
+    /// Stop before this entry, counted from 0
     #[arg(long)]
     to_entry: Option<u64>,
-    /// Image of what the device held before the log; all zero if left out.
+    /// Initial image of the device [default: all zeroes]
     #[arg(long, requires = "out")]
     base: Option<PathBuf>,
-    /// Image file to make; without it the entries are listed.
+    /// Write the image to this file [default: list the entries]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Size of the image: 64M. If left out, as long as all of the log needs.
+    /// Size of the image: 64M [default: what the log needs]
     #[arg(long, requires = "out")]
     size: Option<String>,
-    /// Replace the image if it is there.
+    /// Replace an existing image
     #[arg(long)]
     force: bool,
 }

@@ -17,15 +17,21 @@ pub use trace::{action_of, files as input_files, format_of, is_stdin};
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath replay trace --on ssd-128,queue_depth=1\n\
+    \x20 zstd -dc trace.zst | writepath replay - --mode timed\n\
+    \x20 writepath replay log.img --to-mark fsync-3 --out disk.img")]
 pub struct Args {
-    /// A log of dm-log-writes: what its device held at a moment, as an image; or its entries.
-    /// Or a block trace: its requests, replayed onto a device model; NAME for NAME.blktrace.0, .1,
-    /// … (several files are one trace); - for stdin.
+    /// Block trace, or dm-log-writes log; - reads a trace from stdin
+    ///
+    /// A block trace is replayed onto a device model; several files are one trace, and NAME stands
+    /// for NAME.blktrace.0, NAME.blktrace.1, …. A dm-log-writes log is listed, or written as the
+    /// image that its device held.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    #[command(flatten, next_help_heading = "Of a log of dm-log-writes")]
+    #[command(flatten, next_help_heading = "Options for a dm-log-writes log")]
     log: log::LogArgs,
-    #[command(flatten, next_help_heading = "Of a block trace")]
+    #[command(flatten, next_help_heading = "Options for a block trace")]
     trace: trace::TraceArgs,
 }
 

@@ -26,42 +26,45 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// Arguments that say something of a block trace only.
 #[derive(clap::Args)]
 pub(super) struct TraceArgs {
-    /// What the trace is written in: blktrace (binary), blkparse, ftrace (also of trace-cmd report
-    /// and perf script), iolog (fio), disksim, msr. Told by its beginning if left out.
+    /// Trace format: blktrace, blkparse, ftrace, … [default: detected]
+    ///
+    /// blktrace (binary), blkparse, ftrace (also of `trace-cmd report` and `perf script`), iolog
+    /// (fio), disksim, msr.
     #[arg(long)]
     format: Option<String>,
-    /// Device to replay onto, with replaced parameters: ssd-128,queue_depth=1 (`list devices`).
-    /// [default: ssd-128]
+    /// Device model and parameters (`list devices`) [default: ssd-128]
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
-    /// When requests are sent: afap (as soon as there is room), timed (at the times of the trace),
-    /// think (as long after the last completion before them as in the trace). [default: afap]
+    /// Submission times: afap, timed or think [default: afap]
+    ///
+    /// afap: as fast as the device accepts requests. timed: at the times of the trace. think: with
+    /// the trace's pause after the last completion before them.
     #[arg(long)]
     mode: Option<String>,
-    /// Most requests at a time. If left out, as many as the device takes.
+    /// Maximum requests in flight [default: what the device accepts]
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
-    /// Take the requests of this device or file of the trace: 8,16. A trace of two needs it.
+    /// Device or file of a trace that has several: 8,16
     #[arg(long, value_name = "MAJ,MIN")]
     from: Option<String>,
-    /// Take a request where it is queued (Q) or issued to the driver (D). If left out D, or Q where
-    /// there is no D.
+    /// Take requests where queued (Q) or issued (D) [default: D, else Q]
     #[arg(long, value_name = "Q|D")]
     action: Option<String>,
-    /// Sectors to add to each place; may be negative.
+    /// Sectors to add to each address; may be negative
     #[arg(long, value_name = "SECTORS", allow_negative_numbers = true)]
     offset: Option<i64>,
-    /// Fold what is beyond the device's end onto it: each sector modulo its size.
+    /// Wrap sectors beyond the device's end (modulo its size)
     #[arg(long)]
     wrap: bool,
-    /// Widen requests to whole blocks of the device.
+    /// Widen requests to whole device blocks
     #[arg(long)]
     align: bool,
-    /// Write this much from the beginning of the device before: 64G. Flash that was never written
-    /// is read at once and needs no garbage collection.
+    /// Write this much of the device first: 64G
+    ///
+    /// Flash that was never written answers reads at once and needs no garbage collection.
     #[arg(long, value_name = "SIZE")]
     fill: Option<String>,
-    /// Take a trace that is cut off within its last record up to there.
+    /// Accept a trace that ends within a record
     #[arg(long)]
     torn_ok: bool,
 }

@@ -32,36 +32,43 @@ use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath reproduce\n\
+    \x20 writepath reproduce ext4-fsync --quick\n\
+    \x20 writepath reproduce f2fs-oprw --crash 10000 --strict")]
 pub struct Args {
-    /// Papers; all that this build knows if left out: ext4-fsync, f2fs-oprw, direct-io,
-    /// inode-trim, journal-conflict.
+    /// Papers to reproduce [default: all]
+    ///
+    /// ext4-fsync, f2fs-oprw, direct-io, inode-trim, journal-conflict.
     papers: Vec<String>,
-    /// Fewer and shorter runs; claims that need the others are `not-modelled`
+    /// Run fewer and shorter runs; other claims become not-modelled
     #[arg(long)]
     quick: bool,
     /// Explore N power failures (ext4-fsync: N programs)
     ///
-    /// ext4-fsync: the crash states of N programs for each kernel version, and of N/50 of each kind
-    /// of database. Default: 1000, without which a 0 says nothing; none with --quick. f2fs-oprw: N
-    /// power failures of posix, strict_fixed, OPRW and nobarrier each, in 2000 seeds, and a finer
-    /// surface. Default: the paper's 1000; 1000000 if no N is given.
+    /// ext4-fsync: explores the crash states of N programs in each kernel version, and of N/50 of
+    /// each kind of database. Default: 1000 (fewer do not support a count of 0); none with --quick.
+    ///
+    /// f2fs-oprw: N power failures in each of the modes posix, strict_fixed, OPRW and nobarrier,
+    /// over 2000 seeds, and a finer surface. Default: the paper's 1000; 1000000 if N is left out.
     #[arg(long, value_name = "N", num_args = 0..=1)]
     crash: Option<Option<u64>>,
-    /// Seed of every random stream.
+    /// Seed of every random stream
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Exit with 1 if a claim differs from its paper, too, not only if a verdict is not the pinned
-    /// one (papers/verdicts.toml).
+    /// Exit with 1 also if a claim differs from its paper
+    ///
+    /// Without it, the exit code is 1 only if a verdict is not the pinned one
+    /// (papers/verdicts.toml).
     #[arg(long)]
     strict: bool,
-    /// Where results go.
+    /// Results folder
     #[arg(long, default_value = "results")]
     out: PathBuf,
-    /// Run all of it, also what an earlier run of the same program found and kept there.
+    /// Rerun everything, also results kept from an earlier run
     #[arg(long)]
     again: bool,
-    /// Papers that are run beside each other, each in a process of its own; as many as there are
-    /// cores if left out.
+    /// Papers to run in parallel, one process each [default: number of cores]
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
 }

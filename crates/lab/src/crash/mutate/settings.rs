@@ -270,7 +270,7 @@ const CLEANED: Setting<'static> = Setting {
 const LOGGED: Setting<'static> = Setting {
     name: "btrfs names",
     on: "btrfs",
-    fs: "mend=nameless+renamed,overgrown=replace",
+    fs: "fix=nameless+renamed,overgrown=replace",
     capacity: 128 * MIB,
     programs: Programs::Logged,
     count: 400,
@@ -527,7 +527,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
     Setting { name: "btrfs sequences", programs: Programs::Sequences, count: 132, ..LOGGED },
     LOGGED,
     BTRFS,
-    Setting { name: "btrfs single", fs: "metadata=single,mend=nameless+renamed", ..BTRFS },
+    Setting { name: "btrfs single", fs: "metadata=single,fix=nameless+renamed", ..BTRFS },
     Setting { name: "btrfs company", neighbour_us: 900, ..BTRFS },
     Setting { name: "btrfs names company", neighbour_us: 300, ..LOGGED },
     Setting { name: "btrfs slow company", device: "emmc-16", neighbour_us: 900, ..BTRFS },
