@@ -17,7 +17,7 @@ use crate::progress::Progress;
 fn modes(fs: &str) -> Result<Vec<String>, String> {
     let (entry, given) = crate::cmd::file_system(fs)?;
     if entry.held.is_empty() || entry.modes.is_empty() {
-        return Err(format!("{}: no eras and modes are known to go through", entry.name));
+        return Err(format!("--every-mode: no kernel version of {} was validated", entry.name));
     }
     let replaced: Vec<&str> =
         entry.modes.iter().flat_map(|m| m.split(',')).filter_map(|o| o.split('=').next()).collect();
@@ -41,7 +41,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
     });
     let campaigns = match campaigns {
         Ok(c) => c,
-        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::hint(a)),
     };
     let stop = out.interrupt();
     let line = "a string takes it";
@@ -62,10 +62,15 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         let f = resume(c, a.workers, Findings::before(c), &watch);
         drop(live);
         if stop.load(Ordering::SeqCst) {
-            return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
+            return out.fail(
+                Exit::Interrupted,
+                "interrupted",
+                "interrupted",
+                "run the command again",
+            );
         }
         if let Some((n, why)) = f.not_played.first() {
-            let why = format!("{}: program {n} was not played: {why}", a.fs);
+            let why = format!("{}: program {n} could not run: {why}", a.fs);
             return out.fail(Exit::Usage, "crash", &why, "see --fs and --size");
         }
         let broken: u64 = f.totals.broken.iter().sum();
