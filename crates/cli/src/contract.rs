@@ -10,7 +10,7 @@ use crate::output::Exit;
 /// What comes before the command in a report of a bug.
 pub const REPORT: &str = "this is a bug of Writepath; please report it with this command";
 /// The hint where a verb had nothing to do.
-pub const NOTHING: &str = "name inputs that hold something, and counts that are not 0";
+pub const NOTHING: &str = "use inputs that are not empty, and counts above 0";
 
 /// What is counted before a verb may say yes.
 pub enum Work {
@@ -68,9 +68,9 @@ impl Contract {
 /// Exit codes of every verb.
 pub const ALWAYS: [(Exit, &str); 4] = [
     (Exit::Usage, "the command line or a file that it names is wrong, or there is nothing to do"),
-    (Exit::Bug, "a bug of Writepath; the error has what to report"),
+    (Exit::Bug, "a bug of Writepath; the error says what to report"),
     (Exit::HostIo, "the host's I/O failed: a file that cannot be read or written, a full stdout"),
-    (Exit::Interrupted, "a signal ended it before its answer (130, 143 or 129)"),
+    (Exit::Interrupted, "a signal ended the verb before its result (130, 143 or 129)"),
 ];
 
 const fn counted(of: &'static str, at: &'static [&'static str]) -> Work {
@@ -87,17 +87,19 @@ const fn verb(
 }
 
 const STOPPED: (Exit, &str) = (Exit::Interrupted, "interrupted; what was done is kept");
-const NO_GUEST: (Exit, &str) = (Exit::Unsupported, "no guest kernel, or the host lacks something");
+const NO_GUEST: (Exit, &str) =
+    (Exit::Unsupported, "no guest kernel, or a tool is missing on the host");
 const DIFFERS: (Exit, &str) = (Exit::No, "a difference is not listed, or a listed one is gone");
 const SIMULATED: (Exit, &str) = (Exit::Simulated, "the simulated file system or device failed");
-const FEATURE: (Exit, &str) = (Exit::Unsupported, "a feature that this build does not have");
-const DAMAGED: (Exit, &str) = (Exit::No, "the image is damaged, cut off, or holds no file system");
+const FEATURE: (Exit, &str) = (Exit::Unsupported, "a feature that is not supported");
+const DAMAGED: (Exit, &str) =
+    (Exit::No, "the image is damaged, truncated, or holds no file system");
 
 /// Every verb, in the order of `--help`.
 pub static CONTRACTS: &[Contract] = &[
     verb(
         "reproduce",
-        "every claim of the papers is as its pinned verdict has it",
+        "every claim of the papers has its pinned verdict",
         counted("claims", &["/claims"]),
         &[
             (Exit::No, "a verdict is not the pinned one; with --strict, a claim differs"),
@@ -120,7 +122,7 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "check",
-        "the file is right",
+        "the file has no errors",
         counted("runs, jobs or words", &["/runs", "/jobs", "/words"]),
         &[
             (Exit::No, "the file system that a machine needs is damaged"),
@@ -130,27 +132,27 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "merge",
-        "the shards are one experiment and every claim of it holds",
+        "the shards form one experiment, and every claim of it holds",
         counted("points", &["/points"]),
         &[(Exit::No, "a claim does not hold")],
     ),
     verb(
         "fio check",
-        "the job file has jobs, and every option of it is supported",
+        "the job file has jobs, and every option in it is supported",
         counted("jobs or options", &["/jobs", "/options"]),
         &[(Exit::Unsupported, "an option or value that is not supported")],
     ),
     verb(
         "filebench check",
-        "the text has a workload, and every word of it is supported",
+        "the model has a workload, and every word in it is supported",
         counted("words", &["/words"]),
         &[(Exit::Unsupported, "a word that is not supported")],
     ),
-    verb("filebench show", "the workload model was printed", counted("texts", &["/text"]), &[]),
+    verb("filebench show", "the workload model was printed", counted("models", &["/text"]), &[]),
     verb("trace", "the events were printed or written", counted("events", &["/events"]), &[]),
     verb(
         "explain",
-        "the call was explained, or the calls listed",
+        "the call was explained, or the calls were listed",
         counted("calls", &["/calls", "/call", "/flow", "/file"]),
         &[],
     ),
@@ -199,47 +201,52 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "kernels recovery",
-        "every image is recovered as the kernel recovered it",
+        "every image is recovered as Linux recovered it",
         counted("images", &["/rows"]),
         &[DIFFERS],
     ),
     verb(
         "kernels crash",
-        "every state is recovered as this host's kernel recovers it",
+        "every crash state is recovered as this host's kernel recovers it",
         counted("states", &["/total/states"]),
-        &[DIFFERS, NO_GUEST, (Exit::Simulated, "a program was not played"), STOPPED],
+        &[DIFFERS, NO_GUEST, (Exit::Simulated, "a program could not run"), STOPPED],
     ),
     verb(
         "kernels mounts",
-        "the guest's kernel read and changed every image, and so did Writepath",
+        "the guest and Writepath both read and changed every image",
         counted("images", &["/images"]),
         &[DIFFERS, NO_GUEST, SIMULATED],
     ),
     Contract {
         verb: "crash",
-        yes: "states were recovered, and none breaks a rule",
-        work: Work::Own("programs played and states recovered, counted in the summary's `totals`"),
+        yes: "crash states were recovered, and none breaks a rule",
+        work: Work::Own("programs run and states recovered, in `totals` of the summary"),
         exits: &[
             (Exit::No, "a rule is broken"),
             (Exit::Unsupported, "a feature or kernel version that this build does not have"),
-            (Exit::Simulated, "a program was not played, or a call of it failed"),
-            (Exit::NotSame, "the same again was not the same"),
+            (Exit::Simulated, "a program could not run, or one of its calls failed"),
+            (Exit::NotSame, "a repeated run gave another result"),
             STOPPED,
         ],
         is_stream: true,
     },
     verb(
         "matrix",
-        "combinations ran, and none breaks a rule in an unknown way",
+        "combinations ran, and known bugs explain every broken rule",
         counted("combinations that ran", &["/ran"]),
-        &[(Exit::No, "a combination breaks a rule in an unknown way"), FEATURE, SIMULATED, STOPPED],
+        &[
+            (Exit::No, "a combination breaks a rule and no known bug explains it"),
+            FEATURE,
+            SIMULATED,
+            STOPPED,
+        ],
     ),
     verb(
         "perturb",
-        "every figure moves as predicted, or as a listed reason says",
+        "every figure changes as predicted, or a reason is listed",
         counted("figures", &["/figures"]),
         &[
-            (Exit::No, "a figure moves against its prediction, and no reason is listed"),
+            (Exit::No, "a figure changes against its prediction, and no reason is listed"),
             FEATURE,
             SIMULATED,
             STOPPED,
@@ -249,7 +256,7 @@ pub static CONTRACTS: &[Contract] = &[
         "mkfs",
         "the image was written",
         counted("bytes of an image", &["/size_bytes"]),
-        &[FEATURE, SIMULATED, (Exit::No, "the image that was made is not sound")],
+        &[FEATURE, SIMULATED, (Exit::No, "the image that was made is damaged")],
     ),
     verb(
         "inspect",
@@ -259,7 +266,7 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "fsck",
-        "the image was checked whole, and is clean",
+        "the whole image was checked, and is clean",
         counted("images", &["/image"]),
         &[DAMAGED, FEATURE, SIMULATED],
     ),
@@ -271,10 +278,10 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "replay",
-        "every request of the trace was answered; or the image was written, or entries listed",
+        "every request of the trace completed; or the image was written, or the entries listed",
         counted("requests, bytes or entries", &["/requests", "/entries", "/size_bytes"]),
         &[
-            (Exit::No, "the log is damaged or cut off"),
+            (Exit::No, "the log is damaged or truncated"),
             FEATURE,
             (Exit::Simulated, "the device failed a request"),
             STOPPED,
@@ -302,9 +309,9 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "kernel-lab",
-        "no power cut lost anything that the guest had synced",
-        counted("power cuts", &["/report/cycles", "/rows", "/guest"]),
-        &[(Exit::No, "a power cut lost something"), NO_GUEST, SIMULATED, STOPPED],
+        "no power failure lost data that the guest had fsynced",
+        counted("power failures", &["/report/cycles", "/rows", "/guest"]),
+        &[(Exit::No, "a power failure lost fsynced data"), NO_GUEST, SIMULATED, STOPPED],
     ),
     verb("list", "the list was printed", counted("entries", &["/count"]), &[]),
     verb("clean", "the results were removed, or named", counted("results", &["/results"]), &[]),

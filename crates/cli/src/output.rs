@@ -69,9 +69,9 @@ impl Exit {
             Exit::No => "the answer is no: a claim not met, a difference, damage found",
             Exit::Usage => "usage or syntax; nothing to do",
             Exit::Unsupported => "an unsupported feature",
-            Exit::Simulated => "a simulated error that was not expected",
+            Exit::Simulated => "an unexpected simulated error",
             Exit::Bug => "a bug of Writepath",
-            Exit::NotSame => "the same again was not the same",
+            Exit::NotSame => "a repeated run gave another result",
             Exit::HostIo => "the host's I/O failed",
             Exit::Interrupted => {
                 "interrupted; what is done is kept (130 by SIGINT, 143 by SIGTERM, 129 by SIGHUP)"
@@ -176,8 +176,7 @@ impl Out {
             let count = contract::count(&document, at);
             match (exit, count) {
                 (Exit::Ok, None) => {
-                    let what =
-                        format!("internal: the answer does not say how many {of} it is about");
+                    let what = format!("internal: the answer has no count of {of}");
                     return Err(self.fail(Exit::Bug, "internal", &what, contract::REPORT));
                 }
                 (Exit::Ok, Some(0)) => {
@@ -236,7 +235,7 @@ impl Out {
                 Exit::Unsupported,
                 "unsupported",
                 &message,
-                "see `writepath list fs` for what this build can do",
+                "`writepath list fs` lists what is supported",
             ),
             FsError::Corrupt(_) => self.fail(
                 Exit::No,
@@ -247,7 +246,7 @@ impl Out {
             FsError::Io => self.fail(
                 Exit::No,
                 "truncated",
-                &format!("{what}: the image ends before the data that it should hold"),
+                &format!("{what}: the image ends before its data"),
                 "the file is shorter than its file system; nothing was written",
             ),
             FsError::Invalid(_) | FsError::TooBig => {
@@ -271,7 +270,7 @@ impl Out {
                 Exit::Usage,
                 "too-small",
                 "mkfs: the device or partition is too small for the file system",
-                "a larger one: --device NAME,capacity_bytes=N, --partition-size or --size",
+                "use a larger one: --device NAME,capacity_bytes=N, --partition-size or --size",
             ),
             MachineError::Fs { during, error } => self.fs_error(during, error),
             MachineError::Stall(what) => self.fail(

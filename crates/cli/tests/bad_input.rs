@@ -174,7 +174,7 @@ fn a_size_that_is_too_small_is_told_with_the_least_that_will_do() {
         assert_eq!(a.code, 2, "{fs}: {}", a.stderr);
         let least = a.stderr.split("--size ").nth(1).expect("a size").split(';').next();
         let least = least.expect("its end");
-        assert!(a.stderr.contains("1048576 bytes are too few for"), "{}", a.stderr);
+        assert!(a.stderr.contains("1048576 bytes are too small for"), "{}", a.stderr);
         let a = writepath(&["mkfs", fs, path, "--size", least]);
         assert_eq!(a.code, 0, "{fs} of {least}: {}", a.stderr);
         let less: u64 = least.trim_end_matches('M').parse().expect("a number");

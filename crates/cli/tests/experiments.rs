@@ -198,7 +198,7 @@ fn runs_that_are_kept_are_not_made_again_and_verify_makes_all() {
         |more: &[&str]| writepath(&[&["run", text(&file), "--out", text(&out)][..], more].concat());
     let first = run(&["--verify"]);
     assert_eq!(first.code, Some(0), "{}{}", first.stdout, first.stderr);
-    assert!(first.stdout.starts_with("the same: 7 files"), "{}", first.stdout);
+    assert!(first.stdout.starts_with("identical: 7 files"), "{}", first.stdout);
     let kept = || files(&out.join("kept/runs"));
     let before = kept();
     assert_eq!(before.len(), 12);

@@ -165,7 +165,7 @@ fn what_is_kept_is_of_the_program_that_ran_and_not_of_one_built_since() {
     assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stderr));
     let again = run(Path::new(PROGRAM)).wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&again.stderr);
-    assert!(said.contains("results, of an earlier run"), "{said}");
+    assert!(said.contains("results (kept from an earlier run)"), "{said}");
 }
 
 /// SIGKILL leaves the program no time to end the processes of its papers: they end by themselves.

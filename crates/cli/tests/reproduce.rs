@@ -59,7 +59,7 @@ fn papers_are_run_once_and_shown_again_in_the_order_of_the_list() {
         .arg(&out)
         .output()
         .expect("it was built");
-    assert!(String::from_utf8_lossy(&one.stderr).contains("results, of an earlier run: "));
+    assert!(String::from_utf8_lossy(&one.stderr).contains("results (kept from an earlier run): "));
     assert!(String::from_utf8_lossy(&one.stdout).starts_with("Paper inode-trim"));
 
     // What was changed is not shown.
@@ -103,6 +103,6 @@ fn an_interrupt_keeps_what_is_done() {
     let done = child.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(130), "{stderr}");
-    assert!(stderr.contains("interrupted; done and kept: "), "{stderr}");
-    assert!(stderr.contains("the same command goes on"), "{stderr}");
+    assert!(stderr.contains("interrupted; finished and kept: "), "{stderr}");
+    assert!(stderr.contains("run the same command to continue"), "{stderr}");
 }

@@ -353,7 +353,7 @@ fn what_is_wrong_is_told_with_the_way_out() {
         (&["empty"], 2, "--format"),
         (&["good", "--mode", "slow"], 2, "afap, timed, think"),
         (&["good", "--on", "no-such"], 2, "list devices"),
-        (&["good", "--out", "image"], 2, "no log of dm-log-writes"),
+        (&["good", "--out", "image"], 2, "not a dm-log-writes log"),
         (&["missing"], 74, "missing"),
     ];
     for (args, code, says) in cases {
@@ -405,7 +405,7 @@ fn a_trace_is_compared_with_itself_and_with_a_slower_one() {
         (["compare", "real", "none"], "none: line 1: no line is of a format"),
         (["compare", "-", "real"], "a trace from stdin"),
         (["compare", "real", "gone"], "gone: No such file"),
-        (["compare", "real", "--max-ks=2"], "--max-ks 2: a share is from 0 to 1"),
+        (["compare", "real", "--max-ks=2"], "--max-ks 2: must be from 0 to 1"),
     ] {
         let args: Vec<&str> = match args[2].starts_with("--") {
             true => vec![args[0], args[1], args[1], args[2]],

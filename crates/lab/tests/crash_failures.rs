@@ -206,11 +206,11 @@ fn the_story_says_where_the_bytes_were() {
     let cut = cut_of(&c, &played, &history, (found.frame, &found.lost));
     let why = cut.why(&found.violation);
     for words in [
-        "The power goes while `syncfs 0` is under way.",
+        "Power fails during `syncfs 0`.",
         "commit record of transaction",
-        "at sector 16488, which holds what was there before the program",
-        "Before the cut nothing was sent to that sector",
-        "memory of the machine",
+        "at sector 16488, which holds old data from before the program",
+        "Nothing was sent to that sector before the power failure",
+        "in host memory",
         "1 transactions",
     ] {
         assert!(why.contains(words), "{words} in\n{why}");

@@ -70,7 +70,7 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// An option that cannot be: which, why, and the way out.
+/// An option that is refused: which, why, and the hint.
 type Wrong = (&'static str, String, &'static str);
 
 /// Runs the verb.
@@ -123,7 +123,7 @@ fn one(a: &Args, path: &Path, out: &Out) -> Result<Input, ExitCode> {
     if wp_trace::blktrace::begins(&head) {
         let served = served(a, &files, out)?;
         return recorded(&name, &served).map_err(|e| {
-            wrong(&e, "record some seconds of each load with blktrace; docs/calibrate.md has which")
+            wrong(&e, "record some seconds of each load in docs/calibrate.md with blktrace")
         });
     }
     let text = read(path).map_err(|e| out.host_error(path, &e))?;
@@ -162,7 +162,7 @@ type Asked = (&'static Class, Base, Option<Vec<Held>>);
 fn asked(a: &Args) -> Result<Asked, Wrong> {
     let Some(class) = CLASSES.iter().find(|c| c.name == a.class) else {
         let names: Vec<&str> = CLASSES.iter().map(|c| c.name).collect();
-        let what = format!("no class called `{}`; there are: {}", a.class, names.join(", "));
+        let what = format!("--class {}: unknown (classes: {})", a.class, names.join(", "));
         return Err(("class", what, "--class ssd"));
     };
     let base = match &a.base {
@@ -245,11 +245,11 @@ fn print(a: &Args, c: &Calibrated) -> String {
                 median * 100.0,
                 worst * 100.0
             ),
-            None => writeln!(t, "{name:<9}    0 loads: nothing says how far to trust it"),
+            None => writeln!(t, "{name:<9}    0 loads: the error is unknown"),
         }
         .expect(FITS);
     }
-    writeln!(t, "\n{:<24}{:>14}{:>14}", "number", "before", "after").expect(FITS);
+    writeln!(t, "\n{:<24}{:>14}{:>14}", "parameter", "before", "after").expect(FITS);
     for n in &c.told {
         writeln!(t, "{:<24}{:>14}{:>14}  {}", n.key, n.before, n.value, fate(n.untold, n.at_bound))
             .expect(FITS);
@@ -258,10 +258,17 @@ fn print(a: &Args, c: &Calibrated) -> String {
         writeln!(t, "\nnot used:").expect(FITS);
         c.refused.iter().for_each(|(who, why)| writeln!(t, "  {who}: {why}").expect(FITS));
     }
-    let interrupted = if c.interrupted { ", interrupted: the best so far" } else { "" };
+    let interrupted = if c.interrupted { ", interrupted (best result so far)" } else { "" };
     match &a.out {
-        Some(path) => writeln!(t, "\n{} after {} runs{interrupted}", path.shown(), c.runs),
-        None => writeln!(t, "\n{} runs{interrupted}; --out FILE writes the device", c.runs),
+        Some(path) => writeln!(
+            t,
+            "\nwritten to {} after {} runs of the model{interrupted}",
+            path.shown(),
+            c.runs
+        ),
+        None => {
+            writeln!(t, "\n{} runs of the model{interrupted}; --out FILE writes the device", c.runs)
+        }
     }
     .expect(FITS);
     t
@@ -270,8 +277,10 @@ fn print(a: &Args, c: &Calibrated) -> String {
 fn fate(untold: Option<Untold>, at_bound: bool) -> &'static str {
     match (untold, at_bound) {
         (Some(Untold::Unfelt), _) => "assumed: no fitted load depends on it",
-        (Some(Untold::Hidden), _) => "assumed: fitted loads do not tell it from others",
-        (None, true) => "fitted, to the end of its range: another class or base may fit",
+        (Some(Untold::Hidden), _) => {
+            "assumed: the fitted loads cannot separate it from other parameters"
+        }
+        (None, true) => "fitted, at the limit of its range: try another class or base",
         (None, false) => "fitted",
     }
 }

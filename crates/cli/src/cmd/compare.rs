@@ -78,7 +78,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let limits = Limits { ks_max: a.max_ks.unwrap_or(0.1), missing_max: a.max_missing };
     for (key, value) in [("max-ks", limits.ks_max), ("max-missing", limits.missing_max)] {
         if !(0.0..=1.0).contains(&value) {
-            let what = format!("--{key} {value}: a share is from 0 to 1");
+            let what = format!("--{key} {value}: must be from 0 to 1");
             return out.fail(Exit::Usage, key, &what, "");
         }
     }
@@ -93,7 +93,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let mut over = found.over(&limits);
     if a.max_ks.is_some() && !found.has_judged_latency() {
         over.push(format!(
-            "--max-ks: no operation has {SAMPLES_MIN} requests with a recorded completion in both"
+            "--max-ks: no operation has {SAMPLES_MIN} requests with a recorded completion in both traces"
         ));
     }
     let exit = if over.is_empty() { Exit::Ok } else { Exit::No };
@@ -105,8 +105,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 /// Reads one side; on failure says why and with which code to end.
 fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side, ExitCode> {
     if is_stdin(path) {
-        let help = "it is read more than once: put it into a file";
-        return Err(out.fail(Exit::Usage, "stdin", "a trace from stdin", help));
+        let help = "compare reads a trace twice: write it to a file";
+        return Err(out.fail(Exit::Usage, "stdin", "-: a trace from stdin is not supported", help));
     }
     let bytes = match path.is_dir() {
         true => {
@@ -137,8 +137,8 @@ fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side
     };
     let (requests, action) = read(how.action)?;
     if requests.is_empty() {
-        let what = format!("{}: no request is wanted", path.shown());
-        return Err(out.fail(Exit::Usage, "empty", &what, "see --from, --action and --format"));
+        let what = format!("{}: no request matches", path.shown());
+        return Err(out.fail(Exit::Usage, "empty", &what, "check --from, --action and --format"));
     }
     let queued = match action {
         Some(Action::Issue) => read(Some(Action::Queue))?.0,
@@ -181,7 +181,7 @@ fn kinds(t: &mut String, c: &Comparison) {
     writeln!(
         t,
         "\n{:<9}{:<6}{:>9}{:>12}{:>12}{:>12}",
-        "kind", "flags", "bytes", "REAL", "SIM", "more"
+        "kind", "flags", "bytes", "REAL", "SIM", "SIM-REAL"
     )
     .expect(FITS);
     for (k, n) in sorted.iter().take(KINDS_SHOWN) {
@@ -209,14 +209,14 @@ fn order(t: &mut String, c: &Comparison) {
     let al = &c.aligned;
     writeln!(
         t,
-        "\nsame {}, elsewhere {}, missing in SIM {}, missing in REAL {}, other flags {}; SIM moved by \
-         {} sectors",
+        "\nsame {}, at another address {}, missing in SIM {}, missing in REAL {}, other flags {}; SIM \
+         offset {} sectors",
         al.same, al.elsewhere, al.missing, al.extra, al.other_flags, al.offset
     )
     .expect(FITS);
     writeln!(
         t,
-        "in order {:.2} %, pairs the other way round {:.4} %",
+        "in order {:.2} %, swapped pairs {:.4} %",
         al.in_order * 100.0,
         al.inverted * 100.0
     )

@@ -40,7 +40,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     for text in &a.replaced {
         let parsed = text.split_once('=').and_then(|(k, v)| Some((k.to_owned(), v.parse().ok()?)));
         let Some(pair) = parsed else {
-            let message = format!("`{text}` is not KEY=VALUE with a number");
+            let message = format!("--set {text}: not KEY=NUMBER");
             return out.fail(Exit::Usage, "set", &message, "--set read_ns=55000");
         };
         replaced.push(pair);
@@ -101,12 +101,12 @@ fn print(found: &Comparison, all: bool) -> String {
 fn point_line(t: &mut String, j: &Judged) {
     let p = &j.point;
     let value = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{v:.2}"));
-    let half = if p.is_fitted() { "fitted" } else { "held" };
+    let half = if p.is_fitted() { "fitted" } else { "held out" };
     let fraction = p.fraction.map_or(String::new(), |f| format!(" written {f:.3}"));
     writeln!(
         t,
-        "{:<13} {:<28} {} bytes, depth {}, zones {}{fraction}: us {} for {}, rate {} for {}; {} \
-         (interpolated {}) {half}",
+        "{:<13} {:<28} {} bytes, depth {}, zones {}{fraction}: {} us (measured {}), rate {} (measured \
+         {}); error {} (interpolated {}), {half}",
         j.regime.name(),
         p.experiment,
         p.size,

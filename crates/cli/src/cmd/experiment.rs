@@ -116,7 +116,7 @@ fn read(file: &Path, seed: Option<u64>, out: &Out) -> Result<Experiment, ExitCod
 pub fn run(file: &Path, a: &RunArgs, (seed, root): (Option<u64>, &Path), out: &Out) -> ExitCode {
     let shard = match a.shard.as_deref().map(Shard::parse).transpose() {
         Ok(shard) => shard.unwrap_or(Shard::WHOLE),
-        Err(e) => return out.fail(Exit::Usage, "shard", &e, "as in `--shard 2/8`"),
+        Err(e) => return out.fail(Exit::Usage, "shard", &e, "such as --shard 2/8"),
     };
     let e = match read(file, seed, out) {
         Ok(e) => e,
@@ -173,7 +173,7 @@ impl Work<'_> {
                 Exit::Interrupted,
                 "interrupted",
                 &format!("interrupted: {done} of {} runs are kept", self.e.runs()),
-                "the same command goes on with the others",
+                "run the same command to continue",
             )),
             Ok(Ended::Failed(n, error)) => Err(self.failed(n, &error)),
             Err(e) => Err(self.out.host_error(Path::new("kept runs"), &e)),
@@ -211,7 +211,7 @@ fn verify(work: &Work<'_>, kept: &Kept, root: &Path) -> ExitCode {
         "differ": differ,
     });
     if differ.is_empty() {
-        let text = format!("the same: {} files of {}\n", against.files.len(), dir.shown());
+        let text = format!("identical: {} files in {}\n", against.files.len(), dir.shown());
         return out.result(&doc, &text);
     }
     let text: String = differ.iter().map(|d| format!("{}: {d}\n", dir.shown())).collect();
@@ -376,8 +376,8 @@ pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
             Err(code) => code,
         },
         other => {
-            let what = format!("no kind of file called `{other}`");
-            out.fail(Exit::Usage, "kind", &what, "experiment, fio, wml")
+            let what = format!("--kind {other}: unknown");
+            out.fail(Exit::Usage, "kind", &what, "use experiment, fio or wml")
         }
     }
 }
@@ -404,7 +404,7 @@ pub fn merge(a: &MergeArgs, out: &Out) -> ExitCode {
         Ok(merged) => merged,
         Err(MergeError::Host(path, e)) => return out.host_error(&path, &e),
         Err(e @ MergeError::Wrong(_)) => {
-            let help = "give all folders of one experiment that `run --shard` wrote";
+            let help = "name every folder that `run --shard` wrote for one experiment";
             return out.fail(Exit::Usage, "merge", &e.to_string(), help);
         }
     };

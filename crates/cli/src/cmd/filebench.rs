@@ -26,6 +26,7 @@ enum What {
     /// Print a built-in workload model.
     Show {
         /// Name, such as varmail
+        #[arg(value_name = "NAME")]
         personality: String,
     },
 }
@@ -70,8 +71,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         What::Show { personality } => {
             let Some(found) = PERSONALITIES.iter().find(|p| p.name == personality.as_str()) else {
                 let names: Vec<&str> = PERSONALITIES.iter().map(|p| p.name).collect();
-                let message = format!("no personality called `{personality}`");
-                let help = format!("there are: {}", names.join(", "));
+                let message = format!("no workload model called `{personality}`");
+                let help = format!("models: {}", names.join(", "));
                 return out.fail(Exit::Usage, "personality", &message, &help);
             };
             let file = built_in(found.name, &Default::default()).expect("it comes with it");

@@ -80,7 +80,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
                 ("refused", "this value is not supported; see below")
             }
             Some(o) => (o.class.word(), o.note),
-            None => ("unknown", "no option of fio"),
+            None => ("unknown", "not a fio option"),
         };
         let shown = format!("[{}] {}={}", u.section, u.key, u.value);
         line(&mut text, &shown, class, note);

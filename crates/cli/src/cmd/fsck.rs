@@ -41,7 +41,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.fail(
             Exit::No,
             "no-file-system",
-            &format!("{}: no file system that this build knows", a.image.shown()),
+            &format!("{}: no known file system", a.image.shown()),
             "",
         );
     };

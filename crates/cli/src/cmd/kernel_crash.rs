@@ -59,8 +59,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.fail(
             Exit::Unsupported,
             "host",
-            &format!("kernels crash was skipped: {why}"),
-            "root, losetup and a kernel with ext4 and loop devices are needed; see --dir",
+            &format!("this host cannot run it: {why}"),
+            "kernels crash needs root, losetup and a kernel with ext4 and loop devices; see --dir",
         );
     }
     let ask = Ask {
@@ -119,15 +119,15 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     let line = "a string takes it";
     writeln!(
         t,
-        "Crash states of generated programs, recovered here by the rules of {} and by it:\n\
-         mount or not, every name, kind, inode, link count, length, link target, contents.\n",
+        "Crash states of generated programs, recovered by Writepath and by Linux {}. Compared: success of\n\
+         the mount, and every name, type, inode, link count, size, link target and contents.\n",
         f.release
     )
     .expect(line);
     writeln!(
         t,
         "{:<5} {:<11} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>8} {:>9} {:>6} {:>6}",
-        "era",
+        "linux",
         "mode",
         "programs",
         "states",
@@ -148,10 +148,10 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     row(&mut t, "all", "", &total);
     writeln!(
         t,
-        "\nrefused: by both. faulty: with files that neither can read. again: equal/mounted, of states\n\
-         that our recovery cannot tell from one before. e2fsck'd: after the kernel's unmount, and\n\
-         checked here after our recovery; clean, or faults, on both sides.\n\
-         {} states were not mounted: another program had left the same image.",
+        "\nrefused: neither mounts. faulty: files that neither can read. again: equal/mounted, of states\n\
+         that Writepath recovers like an earlier one. e2fsck'd: checked by e2fsck after the kernel's\n\
+         unmount and by `writepath fsck` after recovery; clean or faults: on both sides.\n\
+         {} states were not mounted: another program left the same image.",
         f.repeated
     )
     .expect(line);
@@ -161,10 +161,10 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     let cycle = s.write + s.mount + s.read + s.unmount;
     writeln!(
         t,
-        "kernel: {:.1} states a second and thread (ms: write {:.2}, mount {:.2}, read {:.2},\n        \
-         unmount {:.2})\n\
-         here:   {:.1} states a second and thread ({} recoveries, the states are some of them)\n\
-         together {:.1} states a second with {} threads, {seconds:.0} s",
+        "Linux:     {:.1} states/s per thread (ms: write {:.2}, mount {:.2}, read {:.2}, unmount \
+         {:.2})\n\
+         Writepath: {:.1} states/s per thread ({} recoveries, of these states and others)\n\
+         together:  {:.1} states/s with {} threads, {seconds:.0} s",
         rate(s.mounts, cycle.as_secs_f64()),
         each(s.write),
         each(s.mount),
@@ -177,7 +177,7 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     )
     .expect(line);
     for (n, why) in &f.not_played {
-        writeln!(t, "program {n} was not played: {why}").expect(line);
+        writeln!(t, "program {n} could not run: {why}").expect(line);
     }
     for d in &f.different {
         writeln!(

@@ -224,7 +224,7 @@ impl Session<'_> {
             let rounds: Vec<u64> = report.cycles.iter().map(|c| c.fsyncs).collect();
             match fsyncs::play(&plan, &report.kernel, &rounds) {
                 Ok(ours) => report.ours_fsyncs = Some(ours),
-                Err(why) => out.note(&format!("{of}ours does not play it: {why}")),
+                Err(why) => out.note(&format!("{of}Writepath's file system cannot run it: {why}")),
             }
         }
         Ok(report)
@@ -234,14 +234,16 @@ impl Session<'_> {
 /// A directory for what a guest and we share.
 fn scratch(out: &Out) -> Result<Scratch, ExitCode> {
     let made = Scratch::new("writepath-kernel-lab");
-    made.map_err(|e| out.fail(Exit::HostIo, "host-io", &e.to_string(), "TMPDIR=DIR"))
+    made.map_err(|e| {
+        out.fail(Exit::HostIo, "host-io", &e.to_string(), "set TMPDIR to a writable folder")
+    })
 }
 
 /// The column that `--beside` adds to a suite's table: its head, or what ours took.
 fn ours_column(a: &Args, report: Option<&Report>) -> String {
     match (a.beside, report.map(|r| r.ours_fsyncs)) {
         (false, _) => String::new(),
-        (true, None) => format!(" {:>9}", "ours ns"),
+        (true, None) => format!(" {:>9}", "sim ns"),
         (true, Some(None)) => format!(" {:>9}", "-"),
         (true, Some(Some(ours))) => format!(" {:>9}", ours.mean_ns()),
     }
@@ -251,12 +253,12 @@ fn ours_column(a: &Args, report: Option<&Report>) -> String {
 fn suite(a: &Args, name: &str, out: &Out) -> Result<ExitCode, ExitCode> {
     let Some(suite) = SUITES.iter().find(|s| s.name == name) else {
         let known: Vec<&str> = SUITES.iter().map(|s| s.name).collect();
-        let message = format!("--suite {name}: there is none of this name");
+        let message = format!("--suite {name}: unknown suite");
         return Err(out.fail(
             Exit::Usage,
             "suite",
             &message,
-            &format!("one of {}", known.join(", ")),
+            &format!("suites: {}", known.join(", ")),
         ));
     };
     let session = Session::new(a, out)?;
@@ -273,7 +275,7 @@ fn suite(a: &Args, name: &str, out: &Out) -> Result<ExitCode, ExitCode> {
         let report = session.campaign(&args, &format!("{}: ", row.name()))?;
         if text.is_empty() {
             text = format!(
-                "Linux {}, {}; loss by {}, cut by {}, seed {}{}\n{}{}\n",
+                "Linux {}, {}; --loss {}, --cut {}, --seed {}{}\n{}{}\n",
                 report.kernel,
                 suite.about,
                 a.loss,
@@ -297,7 +299,7 @@ fn suite(a: &Args, name: &str, out: &Out) -> Result<ExitCode, ExitCode> {
     }
     text.push_str(LEGEND);
     if a.beside {
-        text.push_str("ours ns: the same of our own file system on the same drive, without cuts\n");
+        text.push_str("sim ns: the same of Writepath's file system on the same drive, without power failures\n");
     }
     let all = json!({ "schema": "writepath.kernel-lab-suite/1", "suite": name, "rows": documents });
     Ok(out.answer(exit(stopped, sound), &all, &text))
@@ -319,15 +321,15 @@ fn exit(stopped: bool, sound: bool) -> Exit {
 fn plan(a: &Args, out: &Out) -> Result<Plan, ExitCode> {
     let wrong = |code: &str, message: &str, help: &str| out.fail(Exit::Usage, code, message, help);
     let Some(loss) = Loss::find(&a.loss) else {
-        let message = format!("--loss {}: there are model and contract", a.loss);
+        let message = format!("--loss {}: use model or contract", a.loss);
         return Err(wrong("loss", &message, "--loss model"));
     };
     if !FILE_SYSTEMS.contains(&a.fs.as_str()) {
-        let message = format!("--fs {}: no mkfs of it is known", a.fs);
-        return Err(wrong("fs", &message, &format!("one of {}", FILE_SYSTEMS.join(", "))));
+        let message = format!("--fs {}: not supported", a.fs);
+        return Err(wrong("fs", &message, &format!("file systems: {}", FILE_SYSTEMS.join(", "))));
     }
     let Some(cut) = CutBy::find(&a.cut) else {
-        let message = format!("--cut {}: there are event, time and change", a.cut);
+        let message = format!("--cut {}: use event, time or change", a.cut);
         return Err(wrong("cut", &message, "--cut event"));
     };
     for (what, n, most) in [
@@ -337,7 +339,7 @@ fn plan(a: &Args, out: &Out) -> Result<Plan, ExitCode> {
         ("ops", a.ops, 1 << 20),
     ] {
         if !(1..=most).contains(&n) {
-            let message = format!("--{what} {n}: from 1 to {most}");
+            let message = format!("--{what} {n}: must be from 1 to {most}");
             return Err(wrong(what, &message, ""));
         }
     }
@@ -363,8 +365,10 @@ fn plan(a: &Args, out: &Out) -> Result<Plan, ExitCode> {
 /// A cycle in a line.
 fn line(c: &Cycle, unit: &str) -> String {
     let ours = match c.ours.as_ref().map(|o| &o.outcome) {
-        Some(Outcome::Refused(why)) if c.differs() => format!("; ours refuses: {why}"),
-        Some(Outcome::Files(_)) if c.differs() => "; ours brings back something else".to_owned(),
+        Some(Outcome::Refused(why)) if c.differs() => {
+            format!("; Writepath refuses the mount: {why}")
+        }
+        Some(Outcome::Files(_)) if c.differs() => "; Writepath recovers other files".to_owned(),
         _ => String::new(),
     };
     let early = match c.early {
@@ -372,8 +376,8 @@ fn line(c: &Cycle, unit: &str) -> String {
         _ => String::new(),
     };
     format!(
-        "cut {}: {} {unit} in, {} of {} units kept, {} zones back; mount {}, lost {}{early}, \
-         garbage {}, unreadable {}{ours}\n",
+        "power failure {} after {} {unit}: {} of {} unpersisted writes kept, {} zones rolled back; mount \
+         {}, lost {}{early}, garbage {}, unreadable {}{ours}\n",
         c.cycle,
         c.into,
         c.kept,
@@ -389,7 +393,7 @@ fn line(c: &Cycle, unit: &str) -> String {
 fn print(a: &Args, report: &Report, out: &Out) -> ExitCode {
     let mount = if a.mount.is_empty() { String::new() } else { format!(",{}", a.mount) };
     let mut text = format!(
-        "Linux {} {}{mount} on {}, loss by {}, cut by {}, seed {}{}\n",
+        "Linux {} {}{mount} on {}, --loss {}, --cut {}, --seed {}{}\n",
         report.kernel,
         a.fs,
         a.device,

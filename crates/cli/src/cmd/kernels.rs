@@ -175,12 +175,21 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
     let zoned = a.zoned || named.is_some();
     let (fs, options) = match wp_lab::spec::file_system(named.unwrap_or(&a.fs)) {
         Ok(found) => found,
-        Err(e) => return out.fail(Exit::Usage, "fs", &e, "see `writepath list fs`"),
+        Err(e) => {
+            return out.fail(Exit::Usage, "fs", &e, "`writepath list fs` lists names and options");
+        }
     };
     let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
     let scratch = match Scratch::new("writepath-mounts") {
         Ok(scratch) => scratch,
-        Err(e) => return out.fail(Exit::HostIo, "host-io", &e.to_string(), "TMPDIR=DIR"),
+        Err(e) => {
+            return out.fail(
+                Exit::HostIo,
+                "host-io",
+                &e.to_string(),
+                "set TMPDIR to a writable folder",
+            );
+        }
     };
     let mut all = Vec::new();
     let shown = Progress::new("kernels mounts");
@@ -199,13 +208,20 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
         };
         match trips(&script, scratch.path(), &plan) {
             Ok(some) => all.extend(some),
-            Err(e) => return out.fail(Exit::HostIo, "guest", &e, "--guest names its script"),
+            Err(e) => {
+                return out.fail(
+                    Exit::HostIo,
+                    "guest",
+                    &e,
+                    "--guest FILE names the script that boots it",
+                );
+            }
         }
     }
     drop((shown, scratch));
     let differ = all.iter().filter(|t| !t.differences.is_empty()).count();
     let mut text = format!(
-        "{}: {} images, {} of them cut off; {} files listed by the kernel, {} after its changes; \
+        "{}: {} images, {} of them crashed; {} files listed by the kernel, {} after its changes; \
          {differ} images differ\n",
         a.fs,
         all.len(),
@@ -214,7 +230,7 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
         all.iter().map(|t| t.after).sum::<usize>(),
     );
     for t in all.iter().filter(|t| !t.differences.is_empty()) {
-        let kind = if t.crashed { "cut off" } else { "clean" };
+        let kind = if t.crashed { "crashed" } else { "clean" };
         writeln!(text, "seed {} ({kind}):", t.seed).expect("a string takes it");
         for d in &t.differences {
             writeln!(text, "  {d}").expect("a string takes it");
@@ -232,7 +248,7 @@ fn recovery(a: &RecoveryArgs, out: &Out) -> ExitCode {
     let rows = match recovered::rows(&folder) {
         Ok(rows) => rows,
         Err(e) => {
-            return out.fail(Exit::HostIo, "reference", &e, "--reference names the folder");
+            return out.fail(Exit::HostIo, "reference", &e, "--reference DIR names the folder");
         }
     };
     drop(shown);
@@ -264,7 +280,7 @@ fn recovery_text(rows: &[recovered::Row], equal: usize) -> String {
         let orphans = format!("{}/{}", r.deleted, r.truncated);
         let mount = match (&r.refused, r.refused_there) {
             (None, _) => "ok".to_owned(),
-            (Some(errno), true) => format!("{errno}, as there"),
+            (Some(errno), true) => format!("{errno}, as in Linux"),
             (Some(errno), false) => errno.clone(),
         };
         writeln!(
@@ -285,7 +301,8 @@ fn recovery_text(rows: &[recovered::Row], equal: usize) -> String {
             writeln!(t, "  DIFFERS: {d}").expect(line);
         }
     }
-    writeln!(t, "{equal} of {} as the kernel has it", rows.len()).expect(line);
+    writeln!(t, "{equal} of {} images are recovered as Linux recovers them", rows.len())
+        .expect(line);
     t
 }
 
@@ -296,7 +313,7 @@ fn waits(a: &WaitsArgs, out: &Out) -> ExitCode {
             Exit::Usage,
             "config",
             &format!("no recorded configuration called `{}`", a.config),
-            &format!("there are: {}", known.join(", ")),
+            &format!("recorded: {}", known.join(", ")),
         );
     }
     let shown = Progress::new("kernels waits");
@@ -317,15 +334,15 @@ fn text(report: &Report, all: bool) -> String {
     let line = "a string takes it";
     writeln!(
         t,
-        "Linux 6.12 in virtual time, one latency for every request: floor(duration / latency) of each call,\n\
-         and the requests of each second after `idle`. Differences are listed with the kernel's\n\
-         function in kernels/linux-6.12/differences.toml.\n"
+        "Writepath against recorded Linux 6.12 in virtual time, with one latency for every request: device\n\
+         waits of each call (duration / latency, rounded down), and the requests of each second after\n\
+         `idle`. kernels/linux-6.12/differences.toml lists differences with their kernel functions.\n"
     )
     .expect(line);
     writeln!(
         t,
         "{:<22} {:>7} {:>7} {:>10} {:>9} {:>7} {:>10}",
-        "configuration", "calls", "equal", "different", "moments", "equal", "different"
+        "configuration", "calls", "equal", "different", "seconds", "equal", "different"
     )
     .expect(line);
     for c in &report.configs {
@@ -341,7 +358,7 @@ fn text(report: &Report, all: bool) -> String {
     for c in &report.configs {
         rows(&mut t, c, all);
     }
-    writeln!(t, "{} differences are listed; {} findings", report.listed, report.findings.len())
+    writeln!(t, "{} listed differences, {} not as listed", report.listed, report.findings.len())
         .expect(line);
     for f in &report.findings {
         writeln!(t, "NOT AS LISTED: {f}").expect(line);
@@ -369,7 +386,14 @@ fn random(a: &RandomArgs, out: &Out) -> ExitCode {
     let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
     let scratch = match Scratch::new("writepath-guest") {
         Ok(scratch) => scratch,
-        Err(e) => return out.fail(Exit::HostIo, "host-io", &e.to_string(), "TMPDIR=DIR"),
+        Err(e) => {
+            return out.fail(
+                Exit::HostIo,
+                "host-io",
+                &e.to_string(),
+                "set TMPDIR to a writable folder",
+            );
+        }
     };
     let guest = match Guest::find(&script, scratch.path()) {
         Ok(g) => g,
@@ -377,8 +401,8 @@ fn random(a: &RandomArgs, out: &Out) -> ExitCode {
             return out.fail(
                 Exit::Unsupported,
                 "guest",
-                &format!("kernels random was skipped: {why}"),
-                "a User-Mode-Linux 6.12 with its uml.sh is needed; see --guest",
+                &format!("no guest: {why}"),
+                "kernels random needs a User-Mode Linux 6.12 and its uml.sh: --guest FILE",
             );
         }
     };
@@ -391,7 +415,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Exit::Usage,
             "fs",
             &format!("no configuration of a file system called `{other}`"),
-            "there are those of ext4, f2fs, nilfs2 and btrfs",
+            "use ext4, f2fs, nilfs2 or btrfs",
         );
     }
     let wanted = |c: &&Config| a.fs.iter().any(|f| f == c.fs) && c.not_modelled.is_empty();
@@ -467,9 +491,9 @@ fn random_report(
     let line = "a string takes it";
     writeln!(
         t,
-        "Random programs on real Linux 6.12 in virtual time and here, device waits of each call. A\n\
-         wait is 100 us; a call that lacks less than a twentieth of one counts as having waited,\n\
-         on both sides: each look at the guest's clock takes 256 ns of it.\n"
+        "Device waits of each call of random programs: Writepath against a Linux 6.12 guest in virtual\n\
+         time. A wait is 100 us. A call that is less than 5 us short of a wait counts as one, on both\n\
+         sides: reading the guest's clock takes 256 ns of it.\n"
     )
     .expect(line);
     writeln!(
@@ -523,8 +547,8 @@ fn random_report(
         Err(why) => return out.fail(Exit::Bug, "random.toml", &why, ""),
     };
     match findings.len() {
-        0 => writeln!(t, "every difference is one that kernels/linux-6.12/random.toml explains"),
-        n => writeln!(t, "{n} calls are not as kernels/linux-6.12/random.toml has them:"),
+        0 => writeln!(t, "every difference is listed in kernels/linux-6.12/random.toml"),
+        n => writeln!(t, "{n} calls do not match kernels/linux-6.12/random.toml:"),
     }
     .expect(line);
     for f in &findings {
@@ -532,7 +556,7 @@ fn random_report(
     }
     let mut smallest = Vec::new();
     for (config, program) in small {
-        writeln!(t, "\nsmallest that differs, on {config}:\n{program}").expect(line);
+        writeln!(t, "\nsmallest differing program, on {config}:\n{program}").expect(line);
         smallest.push(json!({ "config": config, "program": program.to_string() }));
     }
     let doc = json!({ "schema": "writepath.kernels.random/1", "programs": sum[1] + sum[2],
@@ -552,5 +576,5 @@ fn row(t: &mut String, name: &str, n: &[usize; 5]) {
 }
 
 fn difference(d: &CallDifference) -> String {
-    format!("{} ours {} theirs {}", d.call, d.ours, d.theirs)
+    format!("{}: Writepath {}, Linux {}", d.call, d.ours, d.theirs)
 }

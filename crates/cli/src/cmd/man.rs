@@ -50,7 +50,7 @@ pub fn man(a: &Man, mut program: Command, out: &Out) -> ExitCode {
         match at.find_subcommand(word) {
             Some(verb) => at = verb,
             None => {
-                let what = format!("there is no verb `{word}`");
+                let what = format!("no verb `{word}`");
                 return out.fail(Exit::Usage, "verb", &what, "`writepath --help` lists them");
             }
         }

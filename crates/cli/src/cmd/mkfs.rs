@@ -69,13 +69,13 @@ const MOST: u64 = 1 << 40;
 
 /// Says how large the file system has to be at least.
 fn too_small((fs, options): (&FsEntry, &Options), bytes: u64, out: &Out) -> ExitCode {
-    let what = format!("mkfs: {bytes} bytes are too few for {} with these options", fs.name);
+    let what = format!("mkfs: {bytes} bytes are too small for {} with these options", fs.name);
     match least(fs, options, bytes) {
         Some(mib) => {
-            let least = format!("at least --size {mib}M; options of mkfs change that");
+            let least = format!("use at least --size {mib}M; other options change the minimum");
             out.fail(Exit::Usage, "too-small", &what, &least)
         }
-        None => out.fail(Exit::Usage, "too-small", &what, "a larger --size, or other options"),
+        None => out.fail(Exit::Usage, "too-small", &what, "use a larger --size or other options"),
     }
 }
 

@@ -24,11 +24,11 @@ fn chosen(names: &str) -> Result<Vec<&'static Site>, String> {
     }
     let wanted: Vec<&str> = names.split(',').collect();
     if wanted.iter().any(|w| w.is_empty()) {
-        return Err(format!("`{names}`: no site has an empty name; `all` means all of them"));
+        return Err(format!("--mutate {names}: a name is empty; `all` means every point"));
     }
     for w in &wanted {
         if !all.iter().any(|s| s.name.starts_with(w)) {
-            return Err(format!("there is no site `{w}`"));
+            return Err(format!("no crash-safety point called `{w}`"));
         }
     }
     Ok(all.into_iter().filter(|s| wanted.iter().any(|w| s.name.starts_with(w))).collect())
@@ -148,16 +148,22 @@ fn wrong(mutants: &[Mutant], arguments: &BTreeMap<String, Argument>) -> Vec<Stri
                 return None;
             }
             match (m.is_killed(), arguments.contains_key(name)) {
-                (false, false) => Some(format!("{name} survives, and nobody says why")),
-                (true, true) => Some(format!("{name} is noticed, though equivalent.toml says no")),
+                (false, false) => {
+                    Some(format!("{name} survives, and equivalent.toml gives no reason"))
+                }
+                (true, true) => {
+                    Some(format!("{name} is killed, though equivalent.toml lists it as surviving"))
+                }
                 (true, false) if m.stale => Some(format!(
-                    "{name}: its witness does not kill it; {} does",
+                    "{name}: its recorded program does not kill it; {} does",
                     by(m).map(ToString::to_string).unwrap_or_default()
                 )),
                 _ if !m.without.is_empty() => {
                     let rules: Vec<&str> = m.without.iter().map(|r| r.name()).collect();
                     let rules = rules.join(", ");
-                    Some(format!("{name}: its witness breaks {rules} with the step in place, too"))
+                    Some(format!(
+                        "{name}: its recorded program breaks {rules} also with the step in place"
+                    ))
                 }
                 _ => None,
             }
@@ -199,7 +205,7 @@ fn text(
     seconds: f64,
 ) -> String {
     let mut t = format!(
-        "{:<38} {:<8} {:>8} {:>9}  {:<18} first seen in, or why it survives\n",
+        "{:<38} {:<8} {:>8} {:>9}  {:<18} killed by, or why it survives\n",
         "site", "kind", "programs", "states", "fate"
     );
     for m in mutants {
@@ -218,10 +224,10 @@ fn text(
     let killed = s.broke + s.stopped;
     let rows = [
         ("killed", killed, "a rule is broken, or the file system stops"),
-        ("equivalent", s.equivalent, "no difference can exist"),
-        ("unkilled", s.unkilled, "one could, and was not shown"),
-        ("open", s.open, "nobody says why it survives"),
-        ("interrupted", s.interrupted, "not looked at to the end"),
+        ("equivalent", s.equivalent, "no difference is possible"),
+        ("unkilled", s.unkilled, "a difference is possible, and was not found"),
+        ("open", s.open, "no reason is listed"),
+        ("interrupted", s.interrupted, "not explored to the end"),
         ("all", s.sites, ""),
     ];
     for (name, count, what) in rows {

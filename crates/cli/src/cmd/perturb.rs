@@ -85,7 +85,7 @@ fn figures(a: &Args, scale: Scale, out: &Out) -> ExitCode {
         match (f.measure)(a.seed) {
             Ok(value) if value.is_finite() => values.insert(f.name(), json!(value)),
             Ok(value) => {
-                let what = format!("{}: {value} is no number", f.name());
+                let what = format!("{}: the result {value} is not a number", f.name());
                 return out.fail(Exit::Bug, "no-number", &what, "");
             }
             Err(e) => {
@@ -172,7 +172,7 @@ fn table(a: &Args, out: &Out) -> ExitCode {
             Some(Ok(document)) => documents.push(document),
             Some(Err((said, code))) => {
                 let what = format!("{change}: {said}");
-                let help = "what is done is kept: the same command goes on";
+                let help = "finished parts are kept: run the same command to continue";
                 return out.fail(Exit::of(code), "run", &what, help);
             }
             None => unreachable!("no piece ends it"),
@@ -184,9 +184,9 @@ fn table(a: &Args, out: &Out) -> ExitCode {
 /// The table and its document; exit 1 where a move or its reason is not as it is said here.
 fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     let mut text = format!(
-        "Every flash drive of the papers with a program time of twice as long, half its buffer, and\n\
-         both. A change of up to {:.0} % counts as still; in brackets what was predicted,\n\
-         where something else came.\n\n{:>14} {:>22} {:>22} {:>22}\n",
+        "Each figure on its flash drive as it is, with program times doubled, with half the buffer, and\n\
+         with both. A change of up to {:.0} % counts as still. Brackets show a prediction that was\n\
+         not met.\n\n{:>14} {:>22} {:>22} {:>22}\n",
         STILL * 100.0,
         "as it is",
         "program x2",
@@ -199,8 +199,8 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
         let [before, after @ ..] = &values[..] else { unreachable!("a document of each change") };
         let after: [f64; 3] = after.try_into().expect("a document of each change");
         let Some(moves) = f.moves(*before, after) else {
-            let what = format!("{}: no number came out: {values:?}", f.name());
-            return out.fail(Exit::Bug, "no-number", &what, "--again runs all of it");
+            let what = format!("{}: a result is not a number: {values:?}", f.name());
+            return out.fail(Exit::Bug, "no-number", &what, "--again reruns everything");
         };
         outcomes.extend(moves.map(|(_, outcome)| outcome));
         rows.push(row(f, *before, after, &moves, &mut text));
@@ -210,9 +210,9 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     let (all, against) = (outcomes.len(), count(Outcome::Explained) + unexplained);
     let of_stale = match stale {
         0 => String::new(),
-        n => format!(", {n} as predicted with a reason why not"),
+        n => format!(", {n} as predicted though a reason against it is listed"),
     };
-    let (as_said, not) = (all - against, format!("{unexplained} of them not explained"));
+    let (as_said, not) = (all - against, format!("{unexplained} of them without a listed reason"));
     writeln!(text, "\n{as_said} of {all} as predicted, {against} against, {not}{of_stale}")
         .expect(LINE);
     let document = json!({
@@ -252,9 +252,12 @@ fn row(
         let why = match outcome {
             Outcome::Predicted => continue,
             Outcome::Explained => format!("AGAINST: {}", f.found[i]),
-            Outcome::Unexplained => format!("AGAINST, {}: not explained", CHANGES[i]),
+            Outcome::Unexplained => format!("AGAINST, {}: no reason listed", CHANGES[i]),
             Outcome::StaleReason => {
-                format!("AS PREDICTED, {}, with a reason why not: {}", CHANGES[i], f.found[i])
+                format!(
+                    "AS PREDICTED, {}, though a reason against it is listed: {}",
+                    CHANGES[i], f.found[i]
+                )
             }
         };
         if !told.contains(&why) {

@@ -68,7 +68,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 fn recover(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     if !a.to.is_empty() && a.to.len() != a.images.len() {
         let message = format!("--to: {} files for {} images", a.to.len(), a.images.len());
-        return Err(out.fail(Exit::Usage, "to", &message, "give it once for each image"));
+        return Err(out.fail(Exit::Usage, "to", &message, "give --to once for each image"));
     }
     // Whatever cannot be written ends it before any work.
     let copies =
@@ -159,9 +159,9 @@ fn write_copies(
 ) -> Result<(), ExitCode> {
     let lengths = images.lengths();
     let ended = |path: &Path, e: &io::Error| match e.kind() {
-        io::ErrorKind::Interrupted => interrupted(&images.name(), "no file was made", out),
+        io::ErrorKind::Interrupted => interrupted(&images.name(), "no file was written", out),
         io::ErrorKind::AlreadyExists => {
-            let help = "somebody has made it meanwhile; name a new file";
+            let help = "another process created it; name a new file";
             out.fail(Exit::Usage, "exists", &format!("{} exists", path.shown()), help)
         }
         _ => out.host_error(path, e),

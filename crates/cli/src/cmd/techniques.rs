@@ -52,7 +52,7 @@ fn conflicts(t: &Technique) -> impl Iterator<Item = (&'static str, &'static Conf
 fn described(t: &Technique, text: &mut String) {
     wrapped(text, t.name, t.about);
     match t.fs {
-        None => wrapped(text, "", &format!("{}; named, not built", t.origin)),
+        None => wrapped(text, "", &format!("{}; not implemented", t.origin)),
         Some(fs) => {
             wrapped(text, "", &t.origin.to_string());
             let comma = if t.on.is_empty() { "" } else { "," };
@@ -67,11 +67,11 @@ fn described(t: &Technique, text: &mut String) {
         wrapped(text, "", &format!("needs {}", need.name()));
     }
     for (what, bug) in t.unsafe_without {
-        wrapped(text, "", &format!("without {what}: crash --bug {bug}"));
+        wrapped(text, "", &format!("unsafe without {what}: crash --bug {bug}"));
     }
     for (with, c) in conflicts(t) {
-        let by = if c.mount_refuses { "; the mount refuses" } else { "" };
-        wrapped(text, "", &format!("not with {with}: {}{by}", c.why));
+        let by = if c.mount_refuses { "; the mount is refused" } else { "" };
+        wrapped(text, "", &format!("conflicts with {with}: {}{by}", c.why));
     }
 }
 

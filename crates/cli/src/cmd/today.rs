@@ -38,7 +38,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let found = match compare_today(a.seed, &|r| asked(&r.run), &mut step) {
         Ok(Some(found)) => found,
         Ok(None) => {
-            return out.fail(Exit::Interrupted, "interrupted", "interrupted", "start again");
+            return out.fail(
+                Exit::Interrupted,
+                "interrupted",
+                "interrupted",
+                "run the command again",
+            );
         }
         Err(e) => return out.machine_error(&e),
     };
@@ -47,8 +52,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         let known: Vec<String> = wp_lab::reference::today_runs()
             .map(|runs| runs.into_iter().map(|r| r.run).collect())
             .unwrap_or_default();
-        let why = format!("no recorded run is called {}", a.runs.join(" or "));
-        return out.fail(Exit::Usage, "run", &why, &format!("there are: {}", known.join(", ")));
+        let why = format!("no recorded run called {}", a.runs.join(" or "));
+        return out.fail(Exit::Usage, "run", &why, &format!("recorded runs: {}", known.join(", ")));
     }
     let mut text = String::new();
     table(&mut text, &found);
@@ -80,10 +85,10 @@ pub fn table(t: &mut String, found: &TodayComparison) {
     let equal = found.pairs.iter().filter(|p| p.differences.is_empty()).count();
     writeln!(
         t,
-        "New files written, fsync of the last, then written over, on real Linux 6.18 (recorded\n\
-         runs; blocks by class, flags, order, seconds): {} runs, {equal} equal in everything; of\n\
-         N >= 1000 files journal blocks may differ by 2. Differences are listed, with the kernel\n\
-         function, in papers/ext4-fsync/differences-6.18.toml.\n",
+        "Write N new files, fsync the last, overwrite them: blocks by class, flags, order and second,\n\
+         against recorded runs of Linux 6.18. {} runs, {equal} equal in everything; with N >= 1000 files\n\
+         the journal blocks may differ by 2. papers/ext4-fsync/differences-6.18.toml lists differences\n\
+         with their kernel functions.\n",
         found.pairs.len()
     )
     .expect(line);
@@ -96,7 +101,7 @@ pub fn table(t: &mut String, found: &TodayComparison) {
     writeln!(
         t,
         "{:<26} {:>13} {:>13} {:>13} {:>13}",
-        "run (ours/kernel)", "data", "journal", "data", "others"
+        "run (Writepath/Linux)", "data", "journal", "data", "others"
     )
     .expect(line);
     for p in &found.pairs {

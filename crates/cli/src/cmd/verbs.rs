@@ -45,7 +45,7 @@ fn one(name: &str, verb: &Command, text: &mut String) -> Option<Value> {
     for (code, what) in &codes {
         writeln!(text, "  {:>3}  {what}", *code as u8).expect(LINE);
     }
-    writeln!(text, "       counted for 0: {}", contract.counted()).expect(LINE);
+    writeln!(text, "       exit 0 needs at least one: {}", contract.counted()).expect(LINE);
     let codes: Vec<Value> =
         codes.iter().map(|(code, what)| json!({ "code": *code as u8, "what": what })).collect();
     let arguments: Vec<Value> = verb

@@ -12,21 +12,21 @@ const HEAD: &str = "\
 
 <!-- Made from crates/cli/src/contract.rs: WRITEPATH_BLESS=1 cargo test -p writepath contract -->
 
-A verb answers with 0 only if it did what it was asked for, and did at least one of it. What is
-counted stands in the table below, and with `--json` in the document as `work`
-(`{\"of\": …, \"count\": …}`). Where there was nothing to do, the exit code is 2.
+Exit code 0 means that the verb did what it was asked for, on at least one item. The table below
+says which items count; with `--json` the document has their number as `work`
+(`{\"of\": …, \"count\": …}`). With nothing to do, the exit code is 2.
 
-With `--json` stdout is one JSON document, whatever happens: errors of usage, bugs and interrupts
-too. `ok` in it says whether the exit code is 0. The document of an error has `error.code`,
+With `--json` stdout is always one JSON document, also after usage errors, bugs and interrupts.
+Its field `ok` says whether the exit code is 0. The document of an error has `error.code`,
 `error.message` and `error.help`. `crash` streams one object a line, and its last line has `ok`.
-`writepath list verbs --json` is this page for programs. A stdout that is closed when the program
-begins (`>&-`) is `/dev/null` to it.
+`writepath list verbs --json` prints this page for programs. A stdout that is closed at the start
+(`>&-`) is opened as `/dev/null`.
 
 Control characters in names (of files in images, jobs, tasks) are escaped in all text: an ESC shows
 as `\\x1b`. A CSV field that a spreadsheet would take for a formula begins with an apostrophe.
 
-| code | says |
-|-----:|------|
+| code | meaning |
+|-----:|---------|
 ";
 
 fn page() -> String {
@@ -34,12 +34,12 @@ fn page() -> String {
     for exit in Exit::ALL {
         writeln!(t, "| {} | {} |", exit as u8, exit.means()).expect(LINE);
     }
-    t.push_str("\nEvery verb may end with these:\n\n| code | says |\n|-----:|------|\n");
+    t.push_str("\nExit codes of every verb:\n\n| code | meaning |\n|-----:|---------|\n");
     for (exit, what) in ALWAYS {
         writeln!(t, "| {} | {what} |", exit as u8).expect(LINE);
     }
-    t.push_str("\n## By verb\n\n| verb | 0 says | counted for 0 | further codes |\n");
-    t.push_str("|------|--------|---------------|---------------|\n");
+    t.push_str("\n## By verb\n\n| verb | 0 means | 0 needs at least one | further codes |\n");
+    t.push_str("|------|---------|----------------------|---------------|\n");
     for c in CONTRACTS {
         let further: Vec<String> =
             c.exits.iter().map(|(exit, what)| format!("{}: {what}", *exit as u8)).collect();

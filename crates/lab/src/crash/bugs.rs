@@ -176,7 +176,7 @@ const BTRFS_BUG: Bug = Bug {
 pub static BUGS: &[Bug] = &[
     Bug {
         id: "A1",
-        what: "a file renamed over another is there without its contents (noauto_da_alloc)",
+        what: "a file renamed over another has lost its contents (noauto_da_alloc)",
         affected: Side { fs: "ext4,era=4.6,noauto_da_alloc", ..PLAIN },
         rule: Rule::Replaced,
         profile: Profile { replaces_whole: true, ..Profile::EXT4 },
@@ -185,7 +185,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A2",
-        what: "a file cut to nothing and written anew is there without its contents (noauto_da_alloc)",
+        what: "a file truncated to 0 and rewritten has lost its contents (noauto_da_alloc)",
         affected: Side { fs: "ext4,era=4.6,noauto_da_alloc", ..PLAIN },
         rule: Rule::Replaced,
         profile: Profile { replaces_whole: true, ..Profile::EXT4 },
@@ -194,7 +194,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A3",
-        what: "ordered mode shows old data after a crash (3.8 to 4.6.1)",
+        what: "data=ordered exposes old data after a crash (3.8 to 4.6.1)",
         affected: Side { fs: "ext4,era=3.8,dirty_background_bytes=262144", ..PHONE },
         fixed: PHONE,
         programs: Programs::Wild(200),
@@ -210,7 +210,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A5",
-        what: "the log's tail moved in the drive's cache only: overwritten transactions are replayed, or none (until 3.3)",
+        what: "the journal tail is updated only in the drive's cache: overwritten transactions are replayed, or none (until 3.3)",
         affected: Side { fs: "ext4,era=3.3,data=journal,journal_mb=4", ..PLAIN },
         fixed: Side { fs: "ext4,era=3.4,data=journal,journal_mb=4", ..PLAIN },
         rule: Rule::LostSync,
@@ -219,7 +219,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A6",
-        what: "nobarrier on a volatile cache: a transaction is replayed that was never whole",
+        what: "nobarrier on a volatile cache: an incomplete transaction is replayed",
         affected: Side { fs: "ext4,era=3.4,nobarrier", ..PLAIN },
         fixed: Side { fs: "ext4,era=3.4", ..PLAIN },
         rule: Rule::Metadata,
@@ -227,7 +227,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A8",
-        what: "F2FS, posix: a node is on the medium before the data that it names: a file shows what it never held",
+        what: "F2FS, fsync_mode=posix: a node is durable before its data: a file shows data that it never held",
         affected: Side { fs: concat!("f2fs,mode=lfs,", mends!()), ..F2FS },
         fixed: Side { fs: MENDED, ..F2FS },
         profile: F2FS_KEEPS,
@@ -235,7 +235,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A9",
-        what: "F2FS, strict on zones: no flush before the last node, so zeroes stand where synced data did",
+        what: "F2FS, fsync_mode=strict on zones: no flush before the last node: fsynced data reads as zeroes",
         affected: Side { fs: concat!("f2fs,fsync_mode=strict,", mends!()), ..F2FS_ZONED },
         fixed: Side { fs: concat!("f2fs,fsync_mode=strict_fixed,", mends!()), ..F2FS_ZONED },
         // Behind a write pointer nothing old is left to be shown.
@@ -245,7 +245,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A10",
-        what: "F2FS: fdatasync overlooks a length or a hole far behind in a file (until 281518c694a5)",
+        what: "F2FS: fdatasync misses a new length or a hole far into a file (until 281518c694a5)",
         affected: Side {
             fs: concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,old_fdatasync,", mends!()),
             ..F2FS
@@ -255,20 +255,20 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A13",
-        what: "btrfs: a directory that was logged only to exist counts as synced: a file that was renamed into it is gone",
+        what: "btrfs: a directory logged with LOG_INODE_EXISTS counts as fsynced: a file renamed into it is lost",
         affected: btrfs!(",old_log=exists"),
         programs: Programs::Made(logged::nested, 64),
         ..BTRFS_BUG
     },
     Bug {
         id: "A13.moved",
-        what: "btrfs: a directory is synced that a file has moved away from, and the file is gone",
+        what: "btrfs: fsync of a directory that a file was moved out of loses the file",
         affected: btrfs!(",old_log=moves"),
         ..BTRFS_BUG
     },
     Bug {
         id: "A14",
-        what: "btrfs: a file that moved, and whose old directory was replaced, is in both (until 0f375eed92b5)",
+        what: "btrfs: a moved file whose old directory was replaced is in both directories (until 0f375eed92b5)",
         // To rename directories is a part of it, which makes an fsync a commit if N18 is mended.
         affected: Side { fs: "btrfs,fix=nameless,old_log=gone_parents", ..BTRFS },
         fixed: Side { fs: "btrfs,fix=nameless", ..BTRFS },
@@ -277,33 +277,33 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A15",
-        what: "btrfs: a directory above a new link counts as synced, and is missing (until d4682ba03ef6)",
+        what: "btrfs: the parent directory of a new link counts as fsynced and is missing (until d4682ba03ef6)",
         affected: btrfs!(",old_log=names"),
         programs: Programs::Made(logged::nested, 128),
         ..BTRFS_BUG
     },
     Bug {
         id: "A16",
-        what: "btrfs: a directory that was renamed and synced has its old name",
+        what: "btrfs: a renamed and fsynced directory has its old name",
         affected: btrfs!(",old_log=dir_refs"),
         ..BTRFS_BUG
     },
     Bug {
         id: "A17",
-        what: "btrfs: a link in a new directory is missing, though the file was synced by either name (until 41bd60676923)",
+        what: "btrfs: a link in a new directory is missing after fsync of the file by either name (until 41bd60676923)",
         affected: btrfs!(",old_log=one_parent"),
         ..BTRFS_BUG
     },
     Bug {
         id: "A18.34",
-        what: "btrfs: replay counts a directory's new names twice: it can never be removed (generic/034)",
+        what: "btrfs: replay counts new directory entries twice: rmdir fails forever (generic/034)",
         affected: btrfs!(",old_replay=dir_size"),
         rule: Rule::Metadata,
         ..BTRFS_BUG
     },
     Bug {
         id: "A18.39",
-        what: "btrfs: a name that was removed stays in its directory, which can never be removed (generic/039)",
+        what: "btrfs: a removed name stays in its directory: rmdir fails forever (generic/039)",
         // To remove a name is a part of it, which makes an fsync a commit if N19 is mended.
         affected: Side {
             fs: "btrfs,fix=nameless+renamed,old_log=parents,old_replay=refs",
@@ -315,7 +315,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A19",
-        what: "btrfs: replay finds no room for an item that is there already: no mount (generic/041, until 2c2c452b0cbc)",
+        what: "btrfs: replay finds no room for an item that exists already: the mount fails (generic/041, until 2c2c452b0cbc)",
         affected: Side {
             fs: "btrfs,fix=nameless+renamed,overgrown=replace,old_replay=overwrite",
             ..BTRFS
@@ -327,26 +327,26 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A20.6",
-        what: "btrfs: a directory is synced and its files are missing: one of them was synced before",
+        what: "btrfs: fsync of a directory loses its files if one of them was fsynced before",
         affected: btrfs!(",old_log=exists"),
         programs: Programs::Made(logged::nested, 64),
         ..BTRFS_BUG
     },
     Bug {
         id: "A20.7",
-        what: "btrfs: a file is synced and not all of its names are there (until 41bd60676923)",
+        what: "btrfs: fsync of a file loses some of its names (until 41bd60676923)",
         affected: btrfs!(",old_log=one_parent"),
         ..BTRFS_BUG
     },
     Bug {
         id: "A20.8",
-        what: "btrfs: space that was allocated behind the end of a file is lost, though synced (until 471d557afed1)",
+        what: "btrfs: fsynced preallocation beyond EOF is lost (until 471d557afed1)",
         affected: btrfs!(",old_log=prealloc"),
         ..BTRFS_BUG
     },
     Bug {
         id: "A21.9",
-        what: "F2FS: zeroes behind the end of a file that was to keep its length make it longer (until 17cd07ae9507)",
+        what: "F2FS: zero range with KEEP_SIZE beyond EOF makes the file longer (until 17cd07ae9507)",
         affected: Side {
             fs: concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,old_zero_range,", mends!()),
             ..F2FS
@@ -356,7 +356,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A21.10",
-        what: "F2FS: a file that was made in a renamed directory and synced is in the old one (in strict mode until 0a007b97aad6)",
+        what: "F2FS: a file created and fsynced in a renamed directory is in the old one (strict mode until 0a007b97aad6)",
         affected: Side { fs: concat!("f2fs,mode=lfs,fsync_mode=posix,", mends!()), ..F2FS },
         programs: Programs::Made(moved::directories, 64),
         // Mended: strict, where such an fsync is a checkpoint.
@@ -364,13 +364,13 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A11",
-        what: "F2FS, fsync_mode=nobarrier on a volatile cache: what an fsync promised is gone",
+        what: "F2FS, fsync_mode=nobarrier on a volatile cache: fsynced data is lost",
         affected: Side { fs: concat!("f2fs,mode=lfs,fsync_mode=nobarrier,", mends!()), ..F2FS },
         ..F2FS_BUG
     },
     Bug {
         id: "R1",
-        what: "F2FS: the first node that is fsynced after a checkpoint is not waited for, so the flush can overtake it",
+        what: "F2FS: fsync does not wait for the first node after a checkpoint: the flush can overtake it",
         affected: Side {
             fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
                 wait_last_node,wait_earlier_nodes,size_before_sync",
@@ -380,7 +380,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "R2",
-        what: "F2FS, strict: an fsync does not wait for its last node, the one with the mark",
+        what: "F2FS, strict: fsync does not wait for its last node (the one with the fsync mark)",
         affected: Side {
             fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
                 wait_first_node,wait_earlier_nodes,size_before_sync",
@@ -390,7 +390,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N2",
-        what: "F2FS: syncfs sends data that is overwritten in place, and neither flush nor checkpoint",
+        what: "F2FS: syncfs after in-place overwrites sends neither a flush nor a checkpoint",
         affected: Side { fs: concat!("f2fs,fsync_mode=strict_fixed,", mends!()), ..F2FS },
         // Mended: out of place, where a node changes, and with it there is a checkpoint.
         ..F2FS_BUG
@@ -407,7 +407,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N4",
-        what: "F2FS: a direct O_DSYNC write sets the length after its sync (since a1e09b03e6f5)",
+        what: "F2FS: a direct O_DSYNC write updates the length after its sync (since a1e09b03e6f5)",
         affected: Side {
             fs: "f2fs,mode=lfs,fsync_mode=strict_fixed,\
                 wait_first_node,wait_last_node,wait_earlier_nodes",
@@ -418,7 +418,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N5",
-        what: "F2FS: recovery writes nodes over the chain that it reads: a cut while it is at work loses synced files",
+        what: "F2FS: recovery overwrites the node chain that it reads: a crash during recovery loses fsynced files",
         affected: Side { fs: MENDED, ..F2FS },
         fixed: Side {
             fs: concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,recover_aside,", mends!()),
@@ -431,7 +431,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N6",
-        what: "F2FS on zones: recovery resets the zone that the chain begins in: a cut before its checkpoint loses synced files",
+        what: "F2FS on zones: recovery resets the zone where the node chain begins: a crash before its checkpoint loses fsynced files",
         affected: Side { fs: concat!("f2fs,fsync_mode=strict_fixed,", mends!()), ..F2FS_ZONED },
         fixed: Side {
             fs: concat!("f2fs,fsync_mode=strict_fixed,recover_aside,", mends!()),
@@ -459,7 +459,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N11",
-        what: "F2FS: the same of a direct write that fills a hole, or lengthens the file, in any mode",
+        what: "F2FS: the same for a direct write that fills a hole or extends the file, in any mode",
         affected: Side {
             fs: concat!("f2fs,fsync_mode=strict_fixed,fsync_alone,", mends!()),
             ..F2FS_IN_COMPANY
@@ -474,7 +474,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N12",
-        what: "F2FS: an fsync that comes while another of the same file waits for its flush returns at once",
+        what: "F2FS: an fsync during the flush of another fsync of the same file returns at once",
         affected: Side {
             fs: concat!("f2fs,direct=log,fsync_mode=strict_fixed,", mends!()),
             company_us: 300,
@@ -490,7 +490,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N13",
-        what: "F2FS: a direct O_DSYNC overwrite is forced by itself, and the nodes that lead to it are not sent (since a1e09b03e6f5)",
+        what: "F2FS: a direct O_DSYNC overwrite uses FUA, but the nodes that lead to it are not written (since a1e09b03e6f5)",
         affected: Side {
             fs: concat!("f2fs,fsync_mode=strict_fixed,fsync_alone,", mends!()),
             ..F2FS
@@ -504,7 +504,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N14",
-        what: "NILFS2: where a sync's logs go on in the next segment, recovery takes the second for whole when the first is lost",
+        what: "NILFS2: if the logs of a sync span two segments, recovery accepts the second when the first is lost",
         affected: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=16", ..NILFS2 },
         fixed: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=16,flush_segments", ..NILFS2 },
         rule: Rule::Recoverable,
@@ -514,7 +514,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N15",
-        what: "NILFS2: after an fdatasync of an open file without a name recovery fails, and it does not mount",
+        what: "NILFS2: after fdatasync of an unlinked open file recovery and mount fail",
         affected: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=64", ..NILFS2_LARGE },
         fixed: Side {
             fs: "nilfs2,sync_inodes,sync_nameless,blocks_per_segment=64",
@@ -527,7 +527,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N26",
-        what: "NILFS2: an fsync returns while another's flush of the same log is under way, and what it promised is lost",
+        what: "NILFS2: an fsync returns during the flush of another fsync of the same log: its data is lost",
         affected: Side {
             fs: "nilfs2,sync_inodes,flush_segments,blocks_per_segment=64",
             company_us: 300,
@@ -545,14 +545,14 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N16",
-        what: "btrfs: an fsync of an open file without a name does nothing, and the name comes back, with old data",
+        what: "btrfs: fsync of an unlinked open file does nothing: the name returns with old data",
         affected: Side { fs: "btrfs,fix=renamed", ..BTRFS },
         programs: Programs::Made(nameless::spill, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N17",
-        what: "btrfs: a log has more names of a file than its item has room for where it is: Linux panics at mount",
+        what: "btrfs: the log has more names of a file than fit into its item: Linux panics at mount",
         affected: Side { fs: "btrfs,fix=nameless+renamed", ..BTRFS },
         rule: Rule::Recoverable,
         programs: Programs::Made(logged::many_links, 16),
@@ -560,42 +560,42 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N18",
-        what: "btrfs: a file is synced below a directory that was renamed, and is below its old name",
+        what: "btrfs: a file fsynced in a renamed directory is in the directory with the old name",
         affected: Side { fs: "btrfs,fix=nameless", ..BTRFS },
         programs: Programs::Made(moved::directories, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N19",
-        what: "btrfs: a synced file gets another name in another directory and loses the first: with a new one beside it, the first comes back",
+        what: "btrfs: a file is linked into another directory, unlinked and fsynced: with a new directory beside it, the removed name returns",
         affected: Side { fs: "btrfs,fix=nameless+renamed+space,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::names, 640),
         ..BTRFS_BUG
     },
     Bug {
         id: "N21",
-        what: "btrfs: a synced file gets a name elsewhere and loses its first, whose directory is synced: the file is gone",
+        what: "btrfs: a synced file is linked elsewhere and unlinked, its old directory is fsynced: the file is lost",
         affected: Side { fs: "btrfs,fix=nameless+renamed+space,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::linked_away, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N20",
-        what: "btrfs: a directory is synced in which a file got one more name, and the file's space behind its end is gone",
+        what: "btrfs: fsync of a directory with a new link to a file loses the file's preallocation beyond EOF",
         affected: Side { fs: "btrfs,fix=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::spare, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N22",
-        what: "btrfs: the front of space behind a file's end is written and synced, and the rest of it is gone",
+        what: "btrfs: write and fsync of the front of a preallocation beyond EOF lose the rest of it",
         affected: Side { fs: "btrfs,fix=nameless+renamed+unlinked,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::front, 32),
         ..BTRFS_BUG
     },
     Bug {
         id: "N23",
-        what: "btrfs: a new file's inode is forgotten, a file that was synced is renamed beside it, and the new one is synced: it is gone",
+        what: "btrfs: a new inode is evicted, a synced file is renamed beside it, the new file is fsynced: it is lost",
         affected: Side {
             fs: "btrfs,fix=nameless+renamed+unlinked+space,overgrown=replace",
             ..BTRFS
@@ -605,7 +605,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N24",
-        what: "btrfs: a symbolic link is made, its directory synced, it is renamed and the directory synced again: the new name is gone",
+        what: "btrfs: a symbolic link is renamed between two fsyncs of its directory: the new name is lost",
         affected: Side {
             fs: "btrfs,fix=nameless+renamed+unlinked+space+reloaded,overgrown=replace",
             ..BTRFS
@@ -615,7 +615,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N25",
-        what: "btrfs: a file is cut and synced, becomes longer, and another's fsync commits: what was cut off is there again",
+        what: "btrfs: a file is truncated, fsynced and extended, another fsync commits: the truncated bytes return",
         affected: Side {
             fs: "btrfs,fix=nameless+renamed+unlinked+space+reloaded+symlinks,overgrown=replace",
             ..BTRFS
@@ -625,7 +625,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A12",
-        what: "a drive that says its cache is protected, and loses it",
+        what: "a drive with faulty power-loss protection loses its cache",
         affected: Side {
             params: &[("cache_bytes", 0), ("fua", 0)],
             space: Space::Permitted {
@@ -642,7 +642,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A22",
-        what: "a name that was told of is gone: no fsync of the directory",
+        what: "a published name is lost: the directory was not fsynced",
         affected: TODAY,
         // The mended program calls fsync on the directory.
         fixed: TODAY,
@@ -654,7 +654,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A26",
-        what: "a write of data failed, one fsync said so, another says 0 (until 4.12)",
+        what: "a data write fails, one fsync returns EIO, the fsync of another descriptor returns 0 (until 4.12)",
         affected: PLAIN,
         fixed: Side { fs: "ext4,era=6.12", elevator: "", ..PLAIN },
         rule: Rule::Errors,
@@ -663,7 +663,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A27",
-        what: "after a failed fsync reads show what is not on the device, and fsync says 0 (ext4's half)",
+        what: "after a failed fsync reads return data that is not on the device, and fsync returns 0 (ext4's part)",
         affected: TODAY,
         // Pages never revert in ext4. What has no page shows what is there.
         fixed: TODAY,
@@ -675,7 +675,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N1",
-        what: "a block whose first write failed is written again, fsync says 0, and it is lost (since 6.15)",
+        what: "a block is rewritten after its first write failed, fsync returns 0, the block is lost (since 6.15)",
         affected: TODAY,
         fixed: Side { fs: "ext4,era=6.12", elevator: "", ..PLAIN },
         rule: Rule::Errors,
@@ -684,7 +684,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N7",
-        what: "ext4 with discard: what a commit freed that failed is discarded, and was not freed",
+        what: "ext4 with discard: blocks freed by a failed commit are discarded though they are still in use",
         affected: Side { fs: "ext4,era=6.18,discard", ..TODAY },
         fixed: Side { fs: "ext4,era=6.18,discard,discard_committed", ..TODAY },
         rule: Rule::Errors,
@@ -693,7 +693,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N8",
-        what: "a block of inodes is discarded when its last is freed (paper inode-trim), not when that is durable",
+        what: "an inode-table block is discarded when its last inode is freed (paper inode-trim), before that is durable",
         affected: Side {
             fs: "ext4,era=6.18,inode_size=1024,data=journal,inode_trim=naive",
             ..TODAY
@@ -705,7 +705,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N9",
-        what: "data=journal: blocks are zeroed past the journal, and recovery writes the log's older copy over them",
+        what: "data=journal: blocks are zeroed outside the journal, and recovery overwrites them with an older copy",
         affected: Side { fs: "ext4,era=6.18,data=journal", ..TODAY },
         // In a kernel, by `/sys/fs/ext4/DEV/extent_max_zeroout_kb`.
         fixed: Side { fs: "ext4,era=6.18,data=journal,extent_max_zeroout_kb=0", ..TODAY },
@@ -715,7 +715,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A32",
-        what: "BarrierFS on a device that keeps no order: something is there, and not what a barrier put before it",
+        what: "BarrierFS on a device without ordered writes: a write survives, and writes before its barrier do not",
         affected: Side { params: &[("barrier_writes", 0)], ..BARRIERS },
         fixed: BARRIERS,
         rule: Rule::Order,
@@ -724,7 +724,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A33",
-        what: "data=writeback with discard: blocks are discarded before it is durable that they are free",
+        what: "data=writeback with discard: blocks are discarded before their freeing is durable",
         affected: Side { fs: "ext4,era=6.18,discard,data=writeback", ..TODAY },
         fixed: Side { fs: "ext4,era=6.18,discard", ..TODAY },
         rule: Rule::LostSync,
@@ -733,7 +733,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A28",
-        what: "an O_DIRECT write without fsync is lost in a volatile cache, or its length is",
+        what: "an O_DIRECT write without fsync, or its new length, is lost in a volatile cache",
         affected: PLAIN,
         // The mended program calls fsync, and relies on nothing else.
         fixed_profile: Some(Profile::EXT4),
@@ -743,7 +743,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "A35",
-        what: "a cut during recovery: the log is emptied before its blocks are at their homes",
+        what: "crash during recovery: the journal is cleared before its blocks are written in place",
         affected: Side { recovery_in_order: false, ..PLAIN },
         rule: Rule::Recoverable,
         second_cuts: 64,

@@ -263,7 +263,7 @@ fn write_in(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
 
 fn readme(r: &Reproducer<'_>, told: Told, length: u64) -> String {
     let mut t = String::new();
-    writeln!(t, "# A power cut of `{}`\n", r.fs).expect(LINE);
+    writeln!(t, "# A crash state of `{}`\n", r.fs).expect(LINE);
     if let Some(v) = r.violation {
         let at = v.offset.map_or(String::new(), |o| format!(" at byte {o}"));
         let path = if v.path.is_empty() { "the image" } else { &v.path };
@@ -278,25 +278,25 @@ fn readme(r: &Reproducer<'_>, told: Told, length: u64) -> String {
     }
     let how = match told {
         Told::Prefix => {
-            "The state is a prefix of the run: the log is what the drive was sent, whole, up to \
-             the mark `cut`."
+            "The state is a prefix of the run: the log has every request up to the mark `cut`, \
+             whole."
         }
         Told::Selection => {
-            "The state is no prefix of the run: the log has of each request what the drive kept, \
-             in the order in which it was sent, and a mark `lost SECTOR + SECTORS` for each part \
-             that it lost."
+            "The state is not a prefix of the run: the log has the parts of each request that the \
+             drive kept, in the order of submission, and a mark `lost SECTOR + SECTORS` for each \
+             part that it lost."
         }
         Told::Contents => {
-            "The log has what the drive held in the end, place by place: its requests alone do \
-             not say it."
+            "The log has the final contents of the drive, sector by sector: its requests alone do \
+             not determine them."
         }
     };
     write!(
         t,
-        "- `program.txt`: the system calls. `timeline.txt`: what came of them, in order.\n\
+        "- `program.txt`: the system calls. `timeline.txt`: their requests and completions, in order.\n\
          - `base.raw`: the disk when the program began ({length} bytes, a file system without a \
          partition table).\n\
-         - `crashed.raw`: the disk as the cut left it, journal not replayed.\n\
+         - `crashed.raw`: the disk after the power failure, journal not replayed.\n\
          - `writes.log`: a log of dm-log-writes, to be replayed onto `base.raw`. Marks tell the \
          calls. {how}\n\
          - `state.json`: the same for programs.\n\n\
@@ -336,7 +336,7 @@ fn readme(r: &Reproducer<'_>, told: Told, length: u64) -> String {
     )
     .expect(LINE);
     if r.violation.is_some_and(|v| v.rule == Rule::LostSync) {
-        t += "\nThe calls that had returned before the cut are in `timeline.txt`.\n";
+        t += "\nThe calls that had returned before the power failure are in `timeline.txt`.\n";
     }
     t
 }

@@ -28,7 +28,7 @@ pub struct Cut<'a> {
 
 /// Requests after the cut that are told.
 const NEXT: usize = 4;
-const GONE: &str = "  -- from here on the power may have gone --\n";
+const GONE: &str = "  -- power may fail from here on --\n";
 const LINE: &str = "a string takes it";
 
 impl Cut<'_> {
@@ -123,7 +123,7 @@ impl Cut<'_> {
                     let fate = match fates.get(id) {
                         Some(f) if pos <= frame.pos => fate_words(f),
                         None if pos > frame.pos && *op != Op::Flush => {
-                            " [after the cut: not there]".to_owned()
+                            " [after the power failure]".to_owned()
                         }
                         _ => String::new(),
                     };
@@ -138,7 +138,7 @@ impl Cut<'_> {
                 // What was only read says nothing of power cuts.
                 Entry::Complete { id, ok } if numbers.contains_key(id) => {
                     let how = if *ok { "" } else { " with an error" };
-                    writeln!(t, "{us:>12.1} us    <- #{} answered{how}", number(id)).expect(LINE);
+                    writeln!(t, "{us:>12.1} us    <- #{} completed{how}", number(id)).expect(LINE);
                 }
                 Entry::Complete { .. } | Entry::Model(_) => {}
             }
@@ -157,7 +157,7 @@ impl Cut<'_> {
             let class = self.class(classes.as_deref(), *sector, *sectors);
             writeln!(
                 t,
-                "{us:>12.1} us    (#{} {what} {} +{sectors}{class}: would have come next)",
+                "{us:>12.1} us    (#{} {what} {} +{sectors}{class}: comes next)",
                 number(id),
                 sector.0
             )
@@ -197,7 +197,7 @@ impl Cut<'_> {
                     None => format!("data of inode {ino}"),
                 },
                 // A place that was free when the run ended had data that were never named.
-                ("free", _) => "data of no file yet".to_owned(),
+                ("free", _) => "data of a new file".to_owned(),
                 (class, _) => class.to_owned(),
             };
             if !names.contains(&name) {
@@ -277,8 +277,8 @@ pub(super) fn journal_block(slice: &Slice) -> Option<String> {
 fn fate_words(fates: &[(&str, u64)]) -> String {
     let lost = fates.iter().filter(|(f, _)| *f == "LOST").count();
     match lost {
-        0 => " [in doubt, kept]".to_owned(),
-        n if n == fates.len() => " [in doubt, LOST]".to_owned(),
-        n => format!(" [in doubt, {n} of {} units LOST]", fates.len()),
+        0 => " [unpersisted, kept]".to_owned(),
+        n if n == fates.len() => " [unpersisted, LOST]".to_owned(),
+        n => format!(" [unpersisted, {n} of {} parts LOST]", fates.len()),
     }
 }

@@ -34,13 +34,11 @@ enum Place {
 impl Place {
     fn words(self) -> &'static str {
         match self {
-            Place::Durable => "it was on the medium",
-            Place::Kept => "the drive had it, and it got to the medium",
-            Place::CacheLost => {
-                "the drive had answered and had it in its volatile cache; no flush came: LOST"
-            }
-            Place::FlightLost => "it was on the way, not answered: LOST",
-            Place::Memory => "it was still in the memory of the machine: not there",
+            Place::Durable => "durable on the medium",
+            Place::Kept => "in the drive, and written to the medium",
+            Place::CacheLost => "completed, in the volatile cache, no flush after it: LOST",
+            Place::FlightLost => "in flight, not completed: LOST",
+            Place::Memory => "still in host memory: not there",
         }
     }
 }
@@ -56,7 +54,7 @@ impl Cut<'_> {
         let call = |n: u32| self.played.ledger.text(n);
         match (ended, begun > ended) {
             (0, false) => "before the first call".to_owned(),
-            (_, true) => format!("while `{}` is under way", call(begun)),
+            (_, true) => format!("during `{}`", call(begun)),
             (_, false) => format!("after `{}` has returned", call(ended)),
         }
     }
@@ -68,8 +66,8 @@ impl Cut<'_> {
         let from = self.moment(self.first_moment());
         let to = self.moment(until);
         match from == to {
-            true => writeln!(t, "The power goes {from}."),
-            false => writeln!(t, "The power goes {from}, or as late as {to}."),
+            true => writeln!(t, "Power fails {from}."),
+            false => writeln!(t, "Power fails {from}, at the latest {to}."),
         }
         .expect(LINE);
         self.commits(&mut t);
@@ -78,7 +76,7 @@ impl Cut<'_> {
         let survey = match (self.fs.0.survey)(&overlay, self.fs.1) {
             Ok(survey) => survey,
             Err(e) => {
-                writeln!(t, "Recovery refuses: {e}.").expect(LINE);
+                writeln!(t, "Recovery fails: {e}.").expect(LINE);
                 return t;
             }
         };
@@ -89,15 +87,15 @@ impl Cut<'_> {
             (Some(file), None) => {
                 writeln!(
                     t,
-                    "It finds {} with inode {} and {} bytes, as that inode stands on the medium or in \
-                     the log.",
+                    "Recovery finds {} with inode {} and {} bytes: the inode on the medium or in the \
+                     journal says so.",
                     v.path, file.ino, file.size
                 )
                 .expect(LINE);
                 self.inode(file.ino, &mut t);
             }
             (None, _) if !v.path.is_empty() => {
-                writeln!(t, "It finds no name {}.", v.path).expect(LINE);
+                writeln!(t, "Recovery finds no name {}.", v.path).expect(LINE);
             }
             _ => {}
         }
@@ -167,7 +165,7 @@ impl Cut<'_> {
         let Some(run) = run else {
             writeln!(
                 t,
-                "It finds {} with {} bytes and no place for byte {offset}: that reads as zeroes.",
+                "Recovery finds {} with {} bytes and no block for byte {offset}: it reads as zeroes.",
                 file.path, file.size
             )
             .expect(LINE);
@@ -188,8 +186,8 @@ impl Cut<'_> {
                     let base = &self.history.frames[0].base;
                     base.read_bytes(sector.bytes(), &mut before);
                     match before == held {
-                        true => "what was there before the program, of whoever had it".to_owned(),
-                        false => "no block that the program wrote whole".to_owned(),
+                        true => "old data from before the program".to_owned(),
+                        false => "no block as the program wrote it".to_owned(),
                     }
                 }
             },
@@ -197,13 +195,13 @@ impl Cut<'_> {
         };
         writeln!(
             t,
-            "It finds {} with {} bytes, and byte {offset} of it at sector {}, which holds {now}.",
+            "Recovery finds {} with {} bytes, and its byte {offset} at sector {}, which holds {now}.",
             file.path, file.size, sector.0
         )
         .expect(LINE);
         let writes = self.writes(sector, block / SECTOR_BYTES);
         if writes.is_empty() {
-            writeln!(t, "In all of the run nothing was sent to that sector.").expect(LINE);
+            writeln!(t, "The run wrote nothing to that sector.").expect(LINE);
             return;
         }
         let zero = self.played.tape.entries.first().map_or(Time(0), |e| e.0);
@@ -212,14 +210,14 @@ impl Cut<'_> {
         let numbers = self.numbers();
         let before = writes.iter().filter(|w| w.0 <= cut.pos).count();
         if before == 0 {
-            writeln!(t, "Before the cut nothing was sent to that sector:").expect(LINE);
+            writeln!(t, "Nothing was sent to that sector before the power failure:").expect(LINE);
         }
         for (pos, time, id, what) in writes.iter().take(MOST) {
             let number = numbers.get(id).copied().unwrap_or(0);
             let place = self.place(*id, *pos);
             let when = match place {
                 Place::Memory => {
-                    format!("{:.1} us after the cut", time.since(gone).0 as f64 / 1000.0)
+                    format!("{:.1} us after the power failure", time.since(gone).0 as f64 / 1000.0)
                 }
                 _ => format!("at {:.1} us", time.since(zero).0 as f64 / 1000.0),
             };
@@ -235,8 +233,8 @@ impl Cut<'_> {
         let later = entries[(frame.pos + 1).min(entries.len())..].iter();
         let later = later.filter(|(_, e)| matches!(e, Entry::Submit { op: Op::Write, .. })).count();
         let words = match later {
-            0 => "The drive was sent nothing more.".to_owned(),
-            n => format!("{n} writes were sent only after the cut."),
+            0 => "No write was sent after the power failure.".to_owned(),
+            n => format!("{n} writes were due only after the power failure."),
         };
         writeln!(t, "{words}").expect(LINE);
     }
@@ -263,14 +261,14 @@ impl Cut<'_> {
     fn waiting(&self, t: &mut String) {
         let frame = &self.history.frames[self.frame];
         if frame.live.is_empty() {
-            writeln!(t, "Nothing was in doubt in the drive.").expect(LINE);
+            writeln!(t, "The drive had no unpersisted writes.").expect(LINE);
             return;
         }
         let requests: BTreeSet<u64> =
             frame.live.iter().map(|n| self.history.units[*n as usize].request).collect();
         writeln!(
             t,
-            "In doubt in the drive: {} units of {} requests; {} of the units are lost.",
+            "Unpersisted in the drive: {} writes of {} requests; {} of them are lost.",
             frame.live.len(),
             requests.len(),
             self.lost.len()
@@ -304,8 +302,8 @@ impl Cut<'_> {
             let us = format!("{us:.1} us");
             writeln!(
                 t,
-                "`{call}` returned at {us}, before the power went: what it promised had to be on the \
-                 medium by then."
+                "`{call}` returned at {us}, before the power failure: its data had to be on the medium by \
+                 then."
             )
             .expect(LINE);
         }

@@ -91,7 +91,7 @@ pub(super) fn read(
         ("samples", samples.to_string()),
         ("used", used.to_string()),
         ("check", texts(check.iter().map(|r| r.name()))),
-        ("hold", texts(line::held(&profile))),
+        ("require", texts(line::held(&profile))),
     ] {
         settings.push((format!("crash.{key}"), value));
     }

@@ -173,7 +173,9 @@ fn errors_of_power_cuts_are_told_too() {
         ("random = 10\nat = \"1s\"", 6, "both"),
         ("space = \"lying-flash\"", 9, "did you mean `lying-flush`?"),
         ("check = [\"O4-lost\"]", 10, "no rule called"),
-        ("require = [\"name\"]", 9, "did you mean `names`?"),
+        ("require = [\"name\"]", 12, "did you mean `names`?"),
+        ("hold = [\"names\"]", 1, "write `require`"),
+        ("require = [\"marks\"]", 12, "write `published`"),
         ("complete = 21", 12, "from 0 to 20"),
     ] {
         let found = wrong(&file(more));

@@ -69,7 +69,7 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Difference { run, phase, class, what, ours, theirs } = self;
         let (phase, what) = (phase.name(), what.name());
-        write!(f, "{run} {phase} {class} {what}: ours {ours}, the kernel's {theirs}")
+        write!(f, "{run} {phase} {class} {what}: Writepath {ours}, Linux {theirs}")
     }
 }
 

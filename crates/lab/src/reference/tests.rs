@@ -144,24 +144,24 @@ fn equal_runs_have_no_difference_and_a_second_is_no_difference() {
 fn each_kind_of_difference_is_named() {
     assert_eq!(
         differences(|lines| lines[4].ns_from_fsync_start += SECOND + 1),
-        ["r after data_others seconds: ours 31, the kernel's 30"]
+        ["r after data_others seconds: Writepath 31, Linux 30"]
     );
     assert_eq!(
         differences(|lines| lines[3].comm = "jbd2/sdb1-8".into()),
-        ["r fsync journal_commit issuer: ours 1 jbd2, the kernel's 1 swapper"]
+        ["r fsync journal_commit issuer: Writepath 1 jbd2, Linux 1 swapper"]
     );
     assert_eq!(
         differences(|lines| lines[4].rwbs = "WM".into()),
-        ["r after data_others flags: ours WM, the kernel's W"]
+        ["r after data_others flags: Writepath WM, Linux W"]
     );
     assert_eq!(
         differences(|lines| lines[1] = line(20, "WS", 16, "journal*2", "jbd2/sdb1-8")),
-        ["r fsync journal blocks: ours 2 jbd2, the kernel's 3 jbd2"]
+        ["r fsync journal blocks: Writepath 2 jbd2, Linux 3 jbd2"]
     );
     let gone = differences(|lines| drop(lines.remove(2)));
-    assert_eq!(gone, ["r fsync flush blocks: ours 0, the kernel's 1 jbd2"]);
+    assert_eq!(gone, ["r fsync flush blocks: Writepath 0, Linux 1 jbd2"]);
     let more = differences(|lines| lines.insert(0, line(-9, "W", 8, "superblock", "w2")));
-    assert_eq!(more, ["r write superblock blocks: ours 1 fsync, the kernel's 0"]);
+    assert_eq!(more, ["r write superblock blocks: Writepath 1 fsync, Linux 0"]);
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn blocks_that_move_to_another_phase_are_two_differences() {
     assert_eq!(
         moved,
         [
-            "r fsync data_others blocks: ours 2 jbd2, the kernel's 0",
-            "r after data_others blocks: ours 0, the kernel's 2 flusher",
+            "r fsync data_others blocks: Writepath 2 jbd2, Linux 0",
+            "r after data_others blocks: Writepath 0, Linux 2 flusher",
         ]
     );
 }
@@ -198,8 +198,8 @@ fn a_filing_in_another_phase_is_a_difference() {
     assert_eq!(
         found,
         [
-            "r write file_inode filed: ours 0, the kernel's 10",
-            "r fsync file_inode filed: ours 1, the kernel's 0",
+            "r write file_inode filed: Writepath 0, Linux 10",
+            "r fsync file_inode filed: Writepath 1, Linux 0",
         ]
     );
 }

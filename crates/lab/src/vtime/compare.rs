@@ -41,7 +41,7 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Row { config, place, ours, theirs } = self;
-        write!(f, "{config}: {place}: ours {ours}, theirs {theirs}")
+        write!(f, "{config}: {place}: Writepath {ours}, Linux {theirs}")
     }
 }
 

@@ -305,7 +305,7 @@ pub fn findings(ran: &[(&Config, &Program)], verdicts: &[Verdict]) -> Result<Vec
 
 /// A call that differs, as the list has it.
 fn line((config, program): (&str, &str), c: &CallDifference) -> String {
-    format!("{config}: {program} {}: ours {}, theirs {}", c.call, c.ours, c.theirs)
+    format!("{config}: {program} {}: Writepath {}, Linux {}", c.call, c.ours, c.theirs)
 }
 
 /// What came of a program.
@@ -393,7 +393,7 @@ mod tests {
         let call = CallDifference { call: c("@fsync:9"), ours: c("4"), theirs: c("99") };
         let verdict = Verdict::Different(vec![call]);
         let findings = findings(&[(config, &program)], &[verdict]).expect("the list parses");
-        let line = "ext4-default: r1 @fsync:9: ours 4, theirs 99".to_owned();
+        let line = "ext4-default: r1 @fsync:9: Writepath 4, Linux 99".to_owned();
         assert_eq!(findings, [Finding::Unlisted(line)]);
     }
 }

@@ -55,8 +55,8 @@ const WRITE: OpenFlags = OpenFlags { write: true, ..OpenFlags::READ };
 /// drive that it cannot live on.
 pub fn play(plan: &Plan, version: &str, rounds: &[u64]) -> Result<Fsyncs, String> {
     let entry = FILE_SYSTEMS.iter().copied().find(|e| e.name == plan.fs);
-    let entry = entry.ok_or_else(|| format!("{} is no file system of ours", plan.fs))?;
-    let kernel = era_of(version).ok_or_else(|| format!("`{version}` is no version"))?;
+    let entry = entry.ok_or_else(|| format!("{} is not modelled", plan.fs))?;
+    let kernel = era_of(version).ok_or_else(|| format!("`{version}` is not a kernel version"))?;
     let comma = if plan.mount.is_empty() { "" } else { "," };
     let options = format!("era={}.{}{comma}{}", kernel.0, kernel.1, plan.mount);
     let fs_options = Options::parse(&options, entry.options).map_err(|e| e.to_string())?;
@@ -207,8 +207,8 @@ mod tests {
     #[test]
     fn what_ours_cannot_play_is_named() {
         let of = |fs, mount, version| play(&plan(fs, mount, 1), version, &[1]).unwrap_err();
-        assert!(of("xfs", "", "6.12").contains("xfs is no file system of ours"));
+        assert!(of("xfs", "", "6.12").contains("xfs is not modelled"));
         assert!(of("ext4", "no_such_option", "6.12").contains("no_such_option"));
-        assert!(of("ext4", "", "new").contains("`new` is no version"));
+        assert!(of("ext4", "", "new").contains("`new` is not a kernel version"));
     }
 }

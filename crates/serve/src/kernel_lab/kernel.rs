@@ -31,7 +31,7 @@ impl Kernel {
         let (binary, root) = Kernel::named(binary, root)?;
         if !binary.is_file() {
             return Err(format!(
-                "{} is missing: a kernel for User-Mode Linux with time travel",
+                "{}: no User-Mode Linux kernel with time travel there",
                 binary.shown()
             ));
         }
@@ -48,7 +48,7 @@ impl Kernel {
         std::env::var_os("GUEST")
             .map(PathBuf::from)
             .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(USUAL)))
-            .ok_or_else(|| "no home directory, and no $GUEST".to_owned())
+            .ok_or_else(|| "no home directory and no $GUEST".to_owned())
     }
 
     /// The kernel and root that are named, or those of the usual place, whether they are there or

@@ -153,7 +153,12 @@ impl Plan {
             "f2fs" | "btrfs" => format!("-f -U {UUID}"),
             "nilfs2" => "-f".to_owned(),
             "xfs" => format!("-f -q -m uuid={UUID}"),
-            _ => return Err(format!("no mkfs of {fs} is known; of {}", FILE_SYSTEMS.join(", "))),
+            _ => {
+                return Err(format!(
+                    "{fs} is not supported (file systems: {})",
+                    FILE_SYSTEMS.join(", ")
+                ));
+            }
         };
         Ok(format!("mkfs.{fs} {usual} {} /dev/vda > /run/mkfs.out 2>&1", self.mkfs))
     }
@@ -316,7 +321,7 @@ pub fn run(
         };
         copy(file).map_err(|e| format!("{}: {e}", path.shown()))?;
     }
-    let mut drive = machine.drives.pop().ok_or("there is no drive")?;
+    let mut drive = machine.drives.pop().ok_or("the machine has no drive")?;
     drive.end_record().map_err(at)?;
     let read = |file: &str| std::fs::read_to_string(share.join(file)).unwrap_or_default();
     // Its end may be seen before its channel's: what counts is what it has written down last.

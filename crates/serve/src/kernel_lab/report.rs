@@ -165,33 +165,33 @@ impl Report {
     /// As a table.
     pub fn table(&self) -> String {
         let mut out = String::new();
-        let mut row = |what: &str, n: u64| out.push_str(&format!("{what:44} {n:>12}\n"));
-        row("power cuts", self.cycles.len() as u64);
-        row("  with something in doubt", self.count(|c| c.in_doubt > 0));
-        row("  that lost some of it", self.count(|c| c.kept < c.in_doubt));
-        row("  that set zones' write pointers back", self.count(|c| c.zones_back > 0));
-        row("fsyncs that returned before a cut", self.sum(|c| c.fsyncs));
-        row("  their mean, ns", self.fsync_mean_ns());
+        let mut row = |what: &str, n: u64| out.push_str(&format!("{what:48} {n:>12}\n"));
+        row("power failures", self.cycles.len() as u64);
+        row("  with unpersisted writes", self.count(|c| c.in_doubt > 0));
+        row("  that lost unpersisted writes", self.count(|c| c.kept < c.in_doubt));
+        row("  that moved zones' write pointers back", self.count(|c| c.zones_back > 0));
+        row("fsyncs that returned before a power failure", self.sum(|c| c.fsyncs));
+        row("  mean, ns", self.fsync_mean_ns());
         let longest = self.cycles.iter().map(|c| c.fsync_longest_ns).max();
-        row("  the longest, ns", longest.unwrap_or(0));
+        row("  maximum, ns", longest.unwrap_or(0));
         if let Some(ours) = self.ours_fsyncs {
-            row("fsyncs of ours on the same drive, no cuts", ours.calls);
-            row("  their mean, ns", ours.mean_ns());
-            row("  the longest, ns", ours.longest_ns);
+            row("fsyncs of Writepath's file system, no failures", ours.calls);
+            row("  mean, ns", ours.mean_ns());
+            row("  maximum, ns", ours.longest_ns);
         }
-        row("cuts after which the mount failed", self.count(|c| c.mount_error > 0));
-        row("cuts that lost what an fsync had promised", self.count(|c| c.lost > 0));
+        row("power failures after which the mount failed", self.count(|c| c.mount_error > 0));
+        row("power failures that lost fsynced data", self.count(|c| c.lost > 0));
         if let Some(n) = self.early() {
-            row("  all of it by fsyncs before their flush", n);
+            row("  all of it by fsyncs that skipped a flush", n);
         }
-        row("cuts that left garbage in a block", self.count(|c| c.garbage > 0));
-        row("cuts that left a block unreadable", self.count(|c| c.unreadable > 0));
+        row("power failures that left garbage in a block", self.count(|c| c.garbage > 0));
+        row("power failures that left a block unreadable", self.count(|c| c.unreadable > 0));
         if let Some(n) = self.otherwise() {
-            row("recoveries that ours makes alike", self.cycles.len() as u64 - n);
-            row("recoveries that ours makes otherwise", n);
+            row("recovery matches (Writepath against Linux)", self.cycles.len() as u64 - n);
+            row("recovery mismatches", n);
         }
         if let Some(n) = self.oprw_garbage() {
-            row("cuts that leave garbage with OPRW", n);
+            row("power failures that leave garbage with OPRW", n);
         }
         out
     }
@@ -213,7 +213,9 @@ mod tests {
         assert_eq!(report.early(), Some(1));
         assert!(report.cycles[0].is_sound() && !report.cycles[1].is_sound() && !report.is_sound());
         assert!(
-            report.table().contains("cuts that left garbage in a block                       1")
+            report
+                .table()
+                .contains("power failures that left garbage in a block                 1")
         );
     }
 
@@ -226,7 +228,9 @@ mod tests {
         report.cycles[1].ours = ours(Outcome::Files(7));
         assert!(!report.cycles[0].differs() && report.cycles[1].differs());
         assert!(
-            report.table().contains("recoveries that ours makes otherwise                    1")
+            report
+                .table()
+                .contains("recovery mismatches                                         1")
         );
         report.cycles[0].ours = ours(Outcome::Refused("damaged".to_owned()));
         assert!(report.cycles[0].differs() && !report.is_sound());

@@ -96,14 +96,14 @@ impl Row {
         format!(
             "{:44} {:>5} {:>6} {:>5} {:>6} {:>7} {:>6} {:>5} {:>6} {:>5} {:>9}",
             "",
-            "cuts",
-            "doubt",
+            "fails",
+            "unpers",
             "lost",
             "early",
             "garbage",
             "unread",
             "mount",
-            "other",
+            "differ",
             "oprw",
             "fsync ns"
         )
@@ -131,10 +131,10 @@ impl Row {
 
 /// What the columns are.
 pub const LEGEND: &str = "\
-doubt: something could be missing; lost: less than an fsync had returned for
-early: all of it lost by fsyncs that returned before a flush had ended that came since their call
-garbage: a block with no version of its own; unread: a block that cannot be read
-mount: the mount failed; other: our recovery of the same state brings back something else
-oprw: garbage with our order-preserving recovery of the same state
-fsync ns: mean of those that returned before a cut
+fails: power failures; unpers: those with unpersisted writes; lost: those that lost fsynced data
+early: those that lost only fsyncs that returned before the end of a flush sent since their call
+garbage: a block holds no version of its data; unread: a block cannot be read
+mount: the mount failed; differ: Writepath recovers the same state to other files
+oprw: garbage with Writepath's order-preserving recovery of the same state
+fsync ns: mean of fsyncs that returned before a power failure
 ";

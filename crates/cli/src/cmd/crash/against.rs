@@ -27,7 +27,7 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
     };
     let there = match campaign(&other) {
         Ok(c) => c,
-        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::hint(a)),
     };
     let stop = out.interrupt();
     let live = Progress::new("crash --against");
@@ -45,7 +45,7 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
         }
     }
     drop(live);
-    let name = |a: &Args| format!("{} on {}, {} states", a.fs, a.device, a.space);
+    let name = |a: &Args| format!("{} on {}, {} crash states", a.fs, a.device, a.space);
     let names = [name(a), name(&other)];
     let differs = done.iter().any(|(_, c)| c.differs());
     let exit = match (stop.load(Ordering::SeqCst), differs) {
@@ -83,8 +83,8 @@ fn text(names: &[String; 2], done: &[(u64, Compared)]) -> String {
     let mut t = String::new();
     writeln!(
         t,
-        "A: {}\nB: {}\nFor cuts between two calls: trees that recovery can leave, how many of them \
-         break a rule,\nand how many only one of the two can leave.\n",
+        "A: {}\nB: {}\nFor each crash point between two calls: trees that recovery can leave, how many of them \
+         break\na rule, and how many only A or only B can leave.\n",
         names[0], names[1]
     )
     .expect(line);
@@ -140,7 +140,7 @@ fn text(names: &[String; 2], done: &[(u64, Compared)]) -> String {
     let differ = done.iter().filter(|(_, c)| c.differs()).count();
     writeln!(
         t,
-        "\n{} programs, {differ} of them with a difference; {} and {} states.",
+        "\n{} programs, {differ} differ; {} and {} crash states.",
         done.len(),
         sum(&|c| c.states[0]),
         sum(&|c| c.states[1])
@@ -150,8 +150,8 @@ fn text(names: &[String; 2], done: &[(u64, Compared)]) -> String {
     if sampled != [0, 0] {
         writeln!(
             t,
-            "{} and {} cuts were sampled: a tree in one alone may be one that was not come across in \
-             the other.",
+            "{} and {} crash points were sampled: a tree of one setting may exist, unexplored, in the \
+             other.",
             sampled[0], sampled[1]
         )
         .expect(line);

@@ -12,7 +12,7 @@ use super::{Args, least};
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
 
-/// Known bugs. Exit 1 if one is not found where it is, or found where it was mended.
+/// Known bugs. Exit 1 if one is not found where it is, or found where it was fixed.
 pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
     // A number may stand for several, each with one of its own behind a point.
     let is_wanted = |b: &&Bug| {
@@ -22,7 +22,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
     let wanted: Vec<&Bug> = BUGS.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
         let known: Vec<&str> = BUGS.iter().map(|b| b.id).collect();
-        let why = format!("no bug called `{which}`; there are: all, {}", known.join(", "));
+        let why = format!("no bug called `{which}` (bugs: all, {})", known.join(", "));
         return out.fail(Exit::Usage, "bug", &why, "");
     }
     let stop = out.interrupt();
@@ -48,7 +48,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
         };
         writeln!(t, "{:<6} {} ({})", r.id, r.what, r.rule).expect(line);
         let found = match (&r.affected.first, r.affected.states_to_find) {
-            (Some(first), Some(n)) => format!("found after {n} states of its chunk: {first}"),
+            (Some(first), Some(n)) => format!("found after {n} states: {first}"),
             _ => "NOT FOUND".to_owned(),
         };
         let s = &r.affected;
@@ -60,13 +60,13 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
         .expect(line);
         let s = &r.fixed;
         let verdict = match (&s.first, &s.refused) {
-            (_, Some(why)) => format!("the mount is refused ({why})"),
+            (_, Some(why)) => format!("mount refused ({why})"),
             (None, None) => "absent".to_owned(),
             (Some(first), None) => format!("FOUND in {} states: {first}", s.broken),
         };
         writeln!(
             t,
-            "     mended:   {} programs, {} states, {} distinct: {verdict}",
+            "     fixed:    {} programs, {} states, {} distinct: {verdict}",
             s.programs, s.raw, s.distinct
         )
         .expect(line);

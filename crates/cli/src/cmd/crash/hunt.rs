@@ -151,11 +151,11 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         match load_campaign(path, &key, &build) {
             Ok(None) => {}
             Ok(Some((_, true))) => {
-                let what = format!("{}: another build of writepath made it", path.shown());
+                let what = format!("{}: written by another build of writepath", path.shown());
                 return out.fail(Exit::Usage, "state-file", &what, "name another --state-file");
             }
             Ok(Some((f, false))) => {
-                out.note(&format!("{}: goes on with program {}", path.shown(), f.done));
+                out.note(&format!("{}: resumes with program {}", path.shown(), f.done));
                 out.line(&json!({ "kind": "resumed", "done": f.done }));
                 findings = f;
             }
@@ -259,12 +259,12 @@ fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
     }
     let help = "see --fs, --device, --elevator and --size";
     if let (0, Some((n, why))) = (f.totals.programs, f.not_played.first()) {
-        let message = format!("nothing was explored: program {n} was not played: {why}");
+        let message = format!("nothing was explored: program {n} could not run: {why}");
         return Some(Unexplored { exit: Exit::Usage, message, help });
     }
     let first = f.calls.first.first().filter(|_| f.calls.is_vain())?;
     let message = format!(
-        "nothing was explored: all {} calls failed, the first, `{}`, with {}",
+        "nothing was explored: all {} calls failed; the first was `{}`: {}",
         f.calls.made, first.call, first.answer
     );
     let help =
@@ -289,7 +289,7 @@ fn accept(a: &Args, c: &Campaign, f: &Findings, file: Output, out: &Out) -> Resu
         path: Some(path.clone()),
         seen: None,
         setting: Some(setting.clone()),
-        why: format!("found in {states} states of `{}`; nobody has said why yet", a.programs),
+        why: format!("found in {states} states of `{}`; reason not yet given", a.programs),
     });
     let all: Vec<KnownFailure> = known.chain(new).collect();
     let text = KnownFailures::write(&all).map_err(std::io::Error::other);

@@ -66,17 +66,20 @@ impl Least {
     pub(super) fn text(&self, c: &Campaign) -> String {
         let rule = self.first.violation.rule.name();
         let Some(m) = &self.minimal else {
-            return format!("\n{rule} of program {} does not show again.\n", self.first.program);
+            return format!(
+                "\n{rule} of program {}: not reproduced when minimised.\n",
+                self.first.program
+            );
         };
         let mut t = String::new();
-        let unfinished = if m.finished { "" } else { ", not to the end" };
+        let unfinished = if m.finished { "" } else { ", unfinished" };
         writeln!(
             t,
-            "\n{rule}, reduced from {} calls and {} lost units to {} and {} in {:.1} s ({} programs, \
+            "\n{rule}, minimised from {} to {} calls and from {} to {} lost writes in {:.1} s ({} programs, \
              {} states{unfinished}):",
             self.calls,
-            self.first.lost.len(),
             m.calls,
+            self.first.lost.len(),
             m.lost(),
             self.seconds,
             m.work.0,
@@ -160,8 +163,11 @@ pub(super) fn all(
             if !go_on() {
                 return Ok(least);
             }
-            let live = Progress::new("reducing");
-            live.say(format_args!("reducing {}; an interrupt keeps what is reached", rule.name()));
+            let live = Progress::new("minimising");
+            live.say(format_args!(
+                "minimising {}; an interrupt keeps the smallest so far",
+                rule.name()
+            ));
             let mut l = Least::of(c, found, go_on, out)?;
             drop(live);
             if let Some(dir) = &a.reproducer {
@@ -181,7 +187,7 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
     writeln!(
         t,
         "{:<5} {:<17} {:>8} {:>6}  {:>14} {:>15} {:>13}",
-        "bug", "rule", "failures", "small", "calls", "lost units", "seconds"
+        "bug", "rule", "failures", "small", "calls", "lost writes", "seconds"
     )
     .expect(LINE);
     let mut documents = Vec::new();
@@ -193,7 +199,7 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
             Err(e) => return out.machine_error(&e),
         };
         let mut least: Vec<Least> = Vec::new();
-        let live = Progress::new("reducing");
+        let live = Progress::new("minimising");
         for number in campaign.programs.0..campaign.programs.1 {
             if least.len() == n || stop.load(Ordering::SeqCst) {
                 break;
@@ -252,8 +258,8 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
     }
     writeln!(
         t,
-        "\nsmall: at most {} calls, {} lost units and {} s: {small} of {of} ({:.1} %).\n\
-         Three numbers are least, median and most. Every call counts, open and close too.",
+        "\nsmall: at most {} calls, {} lost writes and {} s: {small} of {of} ({:.1} %).\n\
+         Three numbers are minimum, median and maximum. open and close count as calls.",
         GOAL.0,
         GOAL.1,
         GOAL.2,

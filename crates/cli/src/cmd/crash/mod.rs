@@ -313,13 +313,13 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
     if let Some(length) = a.programs.strip_prefix("seq-") {
         return match length.parse() {
             Ok(n @ 1..=3) => Ok(Source::Sequences(n)),
-            _ => Err(format!("`{}`: sequences are seq-1, seq-2 and seq-3", a.programs)),
+            _ => Err(format!("{}: sequences are seq-1, seq-2 and seq-3", a.programs)),
         };
     }
     if let Some(journals) = a.programs.strip_prefix("db-") {
         return match journals.parse() {
             Ok(n @ 1..=16) => Ok(Source::Database { seed: a.seed, journals: n }),
-            _ => Err(format!("`{}`: databases are db-1 to db-16", a.programs)),
+            _ => Err(format!("{}: databases are db-1 to db-16", a.programs)),
         };
     }
     if a.programs == "wild" {
@@ -345,14 +345,14 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
     Program::parse(&text).map(Source::Text).map_err(|e| format!("{}: {e}", path.shown()))
 }
 
-/// The way out of a campaign that cannot be.
-fn way_out(a: &Args) -> &'static str {
+/// The hint for a campaign that cannot run.
+fn hint(a: &Args) -> &'static str {
     let is_name = source_is_made(&a.programs) || a.programs.contains([' ', ';', '\n']);
     match is_name || Path::new(&a.programs).exists() {
         true => "writepath crash --help",
         false => {
-            "a file with a program, a fio job (*.fio), a name (seq-2, wild, db-1), or steps with ; \
-             between: 'open 0 a rw,creat; fsync 0'"
+            "use a program file, a fio job (*.fio), a name (seq-2, wild, db-1), or steps separated by \
+             ;: 'open 0 a rw,creat; fsync 0'"
         }
     }
 }
@@ -375,10 +375,10 @@ fn jobs(path: &Path) -> Result<Source, String> {
 
 fn space(a: &Args) -> Result<Space, String> {
     if let Some(n) = a.atomic.filter(|n| !n.is_power_of_two() || !(512..=1 << 20).contains(n)) {
-        return Err(format!("atomic: {n} is no power of two from 512 to 1 MiB"));
+        return Err(format!("--atomic {n}: not a power of two from 512 to 1 MiB"));
     }
     Space::named(&a.space, a.atomic).ok_or_else(|| {
-        format!("no space called `{}`; there are: {}", a.space, Space::NAMES.join(", "))
+        format!("--space {}: unknown (crash states: {})", a.space, Space::NAMES.join(", "))
     })
 }
 
@@ -413,10 +413,10 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     let count = a.count.unwrap_or(if all == u64::MAX { 100 } else { all });
     let end = a.first.saturating_add(count).min(all);
     if count == 0 {
-        return Err("count: 0 programs: nothing would be explored".to_owned());
+        return Err("--count 0: nothing would be explored".to_owned());
     }
     if a.first >= end {
-        return Err(format!("first: {} is behind the last of {all} programs", a.first));
+        return Err(format!("--first {}: there are only {all} programs", a.first));
     }
     if source.program(a.first).calls().next().is_none() {
         return Err("the program has no calls: nothing would be explored".to_owned());
@@ -484,7 +484,7 @@ fn setting(a: &Args) -> String {
 fn command(a: &Args) -> Result<Option<Arc<Command>>, String> {
     let Some(line) = &a.check_cmd else { return Ok(None) };
     if line.trim().is_empty() {
-        return Err("check-cmd: the command is empty, and would check nothing".to_owned());
+        return Err("--check-cmd: the command is empty".to_owned());
     }
     let dir = a.check_dir.clone().unwrap_or_else(std::env::temp_dir);
     let timeout = budget(&a.check_timeout)?;
@@ -501,9 +501,9 @@ fn limit(a: &Args, out: &Out) -> Result<Option<Duration>, ExitCode> {
 /// Time from `90s`, `5m`, `2h`.
 fn budget(text: &str) -> Result<Duration, String> {
     match wp_base::quantity::nanoseconds(text) {
-        Ok(0) => Err(format!("budget: `{text}` leaves no time for anything")),
+        Ok(0) => Err(format!("--budget {text}: must be more than 0")),
         Ok(ns) => Ok(Duration::from_nanos(ns)),
-        Err(e) => Err(format!("budget: {e}")),
+        Err(e) => Err(format!("--budget: {e}")),
     }
 }
 
@@ -524,7 +524,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     let campaign = match campaign(a) {
         Ok(c) => c,
-        Err(e) => return out.fail(Exit::Usage, "crash", &e, way_out(a)),
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, hint(a)),
     };
     if let Some(state) = &a.state {
         return show::run(a, &campaign, state, out);

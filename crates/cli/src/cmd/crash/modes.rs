@@ -17,7 +17,7 @@ use crate::progress::Progress;
 fn modes(fs: &str) -> Result<Vec<String>, String> {
     let (entry, given) = crate::cmd::file_system(fs)?;
     if entry.held.is_empty() || entry.modes.is_empty() {
-        return Err(format!("{}: no eras and modes are known to go through", entry.name));
+        return Err(format!("--every-mode: no kernel version of {} was validated", entry.name));
     }
     let replaced: Vec<&str> =
         entry.modes.iter().flat_map(|m| m.split(',')).filter_map(|o| o.split('=').next()).collect();
@@ -41,7 +41,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
     });
     let campaigns = match campaigns {
         Ok(c) => c,
-        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::way_out(a)),
+        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::hint(a)),
     };
     if campaigns.is_empty() {
         let why = format!("--every-mode: no mode of {} is validated against a kernel", a.fs);
@@ -70,7 +70,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
             break;
         }
         if let Some((n, why)) = f.not_played.first() {
-            let why = format!("{}: program {n} was not played: {why}", a.fs);
+            let why = format!("{}: program {n} could not run: {why}", a.fs);
             return out.fail(Exit::Usage, "crash", &why, "see --fs and --size");
         }
         let broken: u64 = f.totals.broken.iter().sum();

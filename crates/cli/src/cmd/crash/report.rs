@@ -83,17 +83,18 @@ pub(super) fn state_line(
     format!("writepath crash {}{first} --state {frame}{lost}", arguments(a, c))
 }
 
-fn numbers(t: &Totals) -> Vec<(&'static str, u64)> {
+/// Names in the document, words of the table, and numbers.
+fn numbers(t: &Totals) -> Vec<(&'static str, &'static str, u64)> {
     vec![
-        ("programs", t.programs),
-        ("cuts", t.cuts),
-        ("cuts sampled", t.cuts_sampled),
-        ("most units in doubt", u64::from(t.most_in_doubt)),
-        ("raw states", t.raw),
-        ("distinct states, each recovered", t.distinct),
-        ("judged", t.judged),
-        ("cuts during recovery", t.second),
-        ("mounts that were cut", t.mounts),
+        ("programs", "programs", t.programs),
+        ("cuts", "crash points", t.cuts),
+        ("cuts_sampled", "sampled crash points", t.cuts_sampled),
+        ("most_units_in_doubt", "most unpersisted writes", u64::from(t.most_in_doubt)),
+        ("raw_states", "crash states", t.raw),
+        ("distinct_states__each_recovered", "distinct recovered states", t.distinct),
+        ("judged", "checks of states", t.judged),
+        ("cuts_during_recovery", "crashed recoveries", t.second),
+        ("mounts_that_were_cut", "crashed mounts", t.mounts),
     ]
 }
 
@@ -193,7 +194,7 @@ fn not_played(c: &Campaign, f: &Findings) -> String {
     let all = c.programs.1 - c.programs.0;
     writeln!(t, "  {} of {all} programs were not explored:", f.not_played.len()).expect(line);
     for (n, why) in f.not_played.iter().take(3) {
-        writeln!(t, "    program {n} was not played: {why}").expect(line);
+        writeln!(t, "    program {n} could not run: {why}").expect(line);
     }
     t
 }
@@ -204,18 +205,18 @@ fn stopped(a: &Args, c: &Campaign, f: &Findings) -> String {
         return String::new();
     }
     let how = match a.state_file.is_some() {
-        true => "the same command goes on".to_owned(),
+        true => "run the same command to resume".to_owned(),
         false if c.programs.1 - c.programs.0 == 1 => "a longer --budget explores more".to_owned(),
-        false => format!("go on with --first {}, or use --state-file", f.done),
+        false => format!("resume with --first {}, or use --state-file", f.done),
     };
     let at = match &f.unfinished {
         None => format!("before program {}", f.done),
         Some(u) => format!(
-            "in program {} after {} of {} frames and {} states",
+            "in program {} after {} of {} crash points and {} states",
             u.program, u.frames, u.of_frames, u.totals.raw
         ),
     };
-    format!("  not complete: stopped {at}: {how}\n")
+    format!("  incomplete: stopped {at}; {how}\n")
 }
 
 /// For people.
@@ -224,35 +225,35 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
     let line = "a string takes it";
     writeln!(
         t,
-        "{} on {} ({}), {} states, {} free blocks:",
+        "{} on {} ({}), {} crash states, free blocks {}:",
         a.fs,
         a.device,
         size(a, c),
         a.space,
-        if a.trimmed { "trimmed" } else { "used" }
+        if a.trimmed { "are trimmed" } else { "hold old data" }
     )
     .expect(line);
     let explored = explored(f);
-    for (name, n) in numbers(&explored) {
-        writeln!(t, "  {name:<34} {n:>14}").expect(line);
+    for (_, name, n) in numbers(&explored) {
+        writeln!(t, "  {name:<26} {n:>14}").expect(line);
     }
     t += &calls(a, f);
     let rate = |n: u64| n as f64 / speed.seconds.max(1e-9);
     writeln!(
         t,
-        "  {:<34} {:>14.0} raw, {:.0} distinct a second, {} threads, {}",
+        "  {:<26} {:>14.0} states/s, {:.0} distinct/s, {} threads, {}",
         "speed",
         rate(speed.raw),
         rate(speed.distinct),
         a.workers,
-        if c.check { "each checked in full" } else { "not checked (--no-check)" }
+        if c.check { "images checked by fsck" } else { "no fsck (--no-check)" }
     )
     .expect(line);
     if explored.cuts_sampled > 0 {
         writeln!(
             t,
-            "  {} cuts have more than {} units in doubt (up to 2^{} states): prefixes, single and pair\n  \
-             losses, single survivors and {} samples of each were visited.",
+            "  {} crash points have more than {} unpersisted writes (up to 2^{} states); of each, Writepath\n  \
+             explored prefixes, single and pair losses, single survivors and {} random states.",
             explored.cuts_sampled, c.plan.complete, explored.most_in_doubt, c.plan.samples
         )
         .expect(line);
@@ -272,12 +273,12 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
             _ => true,
         };
         let verdict = match (held, n) {
-            (false, _) => "not asked".to_owned(),
-            (true, 0) if f.done < c.programs.1 => "never so far".to_owned(),
-            (true, 0) => "never".to_owned(),
-            (true, n) => format!("in {n} states"),
+            (false, _) => "not checked".to_owned(),
+            (true, 0) if f.done < c.programs.1 => "ok so far".to_owned(),
+            (true, 0) => "ok".to_owned(),
+            (true, n) => format!("broken in {n} states"),
         };
-        writeln!(t, "{:<20} broken {verdict}", rule.name()).expect(line);
+        writeln!(t, "{:<20} {verdict}", rule.name()).expect(line);
         let unfinished = f.unfinished.iter().flat_map(|u| &u.found);
         let all = f.found.iter().chain(unfinished);
         for found in all.filter(|f| f.violation.rule == rule).take(1) {
@@ -293,9 +294,9 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
     }
     for (n, (entry, here)) in c.known.entries().enumerate() {
         let met = match (here, f.known.get(&n)) {
-            (false, _) => "not of this setting".to_owned(),
-            (true, Some(states)) => format!("known, in {states} states"),
-            (true, None) => "known, and NEVER MET".to_owned(),
+            (false, _) => "known failure of another setting".to_owned(),
+            (true, Some(states)) => format!("known failure, in {states} states"),
+            (true, None) => "known failure, NOT FOUND".to_owned(),
         };
         let path = plain::name(entry.path.as_deref().unwrap_or("*"));
         writeln!(t, "{:<20} {met}: {path}: {}", entry.rule, entry.why).expect(line);
@@ -306,8 +307,7 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
         let what = if command.sees_images() { "images" } else { "trees" };
         writeln!(
             t,
-            "`{}`: run for {} {what}, {} refused, {per_s:.0} a second ({:.1} ms each); {} states \
-             showed it\nnothing that one before did not",
+            "`{}`: {} {what} checked, {} failed, {per_s:.0}/s ({:.1} ms each); {} states have the\nsame {what} as an earlier one",
             a.check_cmd.as_deref().unwrap_or(""),
             r.runs,
             r.refused,
@@ -331,10 +331,8 @@ pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
             "raw_states": u.totals.raw,
         })
     });
-    let totals: Map<String, Value> = numbers(&explored)
-        .into_iter()
-        .map(|(k, v)| (k.replace([' ', ','], "_"), json!(v)))
-        .collect();
+    let totals: Map<String, Value> =
+        numbers(&explored).into_iter().map(|(key, _, n)| (key.to_owned(), json!(n))).collect();
     let broken: Map<String, Value> = Rule::ALL
         .iter()
         .map(|r| (r.name().to_owned(), json!(explored.broken[*r as usize])))

@@ -21,7 +21,12 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
     let lost: Result<Vec<usize>, _> =
         lost.split(',').filter(|w| !w.is_empty()).map(str::parse).collect();
     let (Ok(frame), Ok(lost)) = (frame.parse::<usize>(), lost) else {
-        return out.fail(Exit::Usage, "state", &format!("`{state}`: write FRAME or FRAME:U,V"), "");
+        return out.fail(
+            Exit::Usage,
+            "state",
+            &format!("--state {state}: write FRAME or FRAME:U,V"),
+            "",
+        );
     };
     let image = match outputs::asked(a.image.as_deref(), Shape::Image, out) {
         Ok(image) => image,
@@ -39,11 +44,15 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
     };
     let history = Rc::new(c.space.history(&played));
     let Some(here) = history.frames.get(frame) else {
-        let why = format!("frame {frame} of {}", history.frames.len());
+        let why =
+            format!("--state {frame}: the program has {} frames, from 0", history.frames.len());
         return out.fail(Exit::Usage, "state", &why, "");
     };
     if let Some(u) = lost.iter().find(|u| **u >= here.live.len()) {
-        let why = format!("unit {u}: {} are in doubt at frame {frame}", here.live.len());
+        let why = format!(
+            "--state: no write {u}; frame {frame} has {} unpersisted writes",
+            here.live.len()
+        );
         return out.fail(Exit::Usage, "state", &why, "");
     }
     let cut = Cut {

@@ -11,7 +11,7 @@ use super::Args;
 use crate::output::{Exit, Out};
 
 /// What leads out of a set-up that cannot be.
-const HELP: &str = "writepath kernel-lab --setup check says what is there";
+const HELP: &str = "`writepath kernel-lab --setup check` lists what the guest has";
 
 /// Does it, and says what there is then.
 pub fn run(a: &Args, what: &str, out: &Out) -> Result<ExitCode, ExitCode> {
@@ -35,7 +35,7 @@ pub fn run(a: &Args, what: &str, out: &Out) -> Result<ExitCode, ExitCode> {
             places(&to)
         }
         other => {
-            let message = format!("--setup {other}: there are check, take and build");
+            let message = format!("--setup {other}: use check, take or build");
             return Err(out.fail(Exit::Usage, "setup", &message, "--setup check"));
         }
     };

@@ -80,7 +80,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let wanted: Vec<Combination> =
         matrix::combinations().into_iter().filter(|c| a.is_wanted(c)).collect();
     if wanted.is_empty() {
-        let what = format!("only: no combination has `{}` in its name", a.only);
+        let what = format!("--only {}: no combination has this in its name", a.only);
         return out.fail(Exit::Usage, "only", &what, "names are as ext4/3.8/jbd2/discard/plp");
     }
     if let Err(code) = outputs::folder(&a.out, out) {
@@ -100,8 +100,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(cells) if cells.len() < wanted.len() => out.fail(
             Exit::Interrupted,
             "interrupted",
-            &format!("interrupted; {} of {} are done and kept", cells.len(), wanted.len()),
-            "the same command goes on with the others",
+            &format!(
+                "interrupted: {} of {} combinations are done and kept",
+                cells.len(),
+                wanted.len()
+            ),
+            "run the same command to continue",
         ),
         Ok(cells) => answer(a, out, &cells),
     }

@@ -56,7 +56,7 @@ pub(super) fn text(cells: &[Cell]) -> String {
         .flat_map(|h| h.split(['/', '+']))
         .collect();
     if !holes.is_empty() {
-        writeln!(t, "\nKnown holes (`writepath crash --bug ID`; others are rules of `list eras`):")
+        writeln!(t, "\nKnown bugs (`writepath crash --bug ID`; names without a number: `writepath list eras`):")
             .expect(LINE);
     }
     for hole in HOLES.iter().filter(|h| holes.contains(h.id)) {
@@ -73,7 +73,7 @@ pub(super) fn text(cells: &[Cell]) -> String {
     let unknown = ran.iter().filter(|c| c.is_unknown()).count();
     writeln!(
         t,
-        "\n{} combinations: {clean} clean, {} broken by known holes, {unknown} by unknown ones, {} refused",
+        "\n{} combinations: {clean} clean, {} broken by known bugs, {unknown} by unknown ones, {} refused",
         cells.len(),
         ran.len() - clean - unknown,
         refused.len()
@@ -86,8 +86,8 @@ pub(super) fn text(cells: &[Cell]) -> String {
 fn runs(t: &mut String, ran: &[&Cell]) {
     writeln!(
         t,
-        "\nfsync and direct writes in us; fl: flushes each; sent: bytes to the drive for each that \
-         programs wrote; prog: bytes\nprogrammed into flash for each that was sent.\n"
+        "\np50, p99: latency of an fsync or direct write, us. fl: flushes per fsync. sent: bytes sent to \
+         the drive per byte\nthat programs wrote. prog: bytes programmed into flash per byte sent.\n"
     )
     .expect(LINE);
     writeln!(
@@ -98,7 +98,7 @@ fn runs(t: &mut String, ran: &[&Cell]) {
     .expect(LINE);
     writeln!(
         t,
-        "{:<40} {:>7} {:>7} {:>7} {:>5}  {:>8} {:>7} {:>5}  {:>8} {:>6}  {:>8} {:>5} {:>5}  power cuts",
+        "{:<40} {:>7} {:>7} {:>7} {:>5}  {:>8} {:>7} {:>5}  {:>8} {:>6}  {:>8} {:>5} {:>5}  crash states",
         "", "fsync/s", "p50", "p99", "fl", "fsync/s", "p50", "fl", "writes/s", "p50", "files/s",
         "sent", "prog"
     )

@@ -83,7 +83,7 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         Err(FsError::NotFound) => {
             let mark = a.to_mark.as_deref().unwrap_or("");
             let what = format!("{name}: no mark `{mark}`");
-            return out.fail(Exit::Usage, "mark", &what, "without --out the marks are listed");
+            return out.fail(Exit::Usage, "mark", &what, "`writepath replay LOG` lists the marks");
         }
         Err(e) => return out.fs_error(&name, &e),
     };
@@ -91,7 +91,7 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         Some(text) => match crate::cmd::size(text) {
             Ok(bytes) if bytes >= needed => bytes,
             Ok(_) => {
-                let what = format!("{text} is less than the {needed} bytes that are needed");
+                let what = format!("--size {text}: the log needs {needed} bytes");
                 return out.fail(Exit::Usage, "size", &what, "");
             }
             Err(e) => return out.fail(Exit::Usage, "size", &e, ""),

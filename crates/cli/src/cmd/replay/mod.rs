@@ -38,7 +38,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     let mixed = |option: &str, kind: &str| {
-        let what = format!("{option}: {} is {kind}", a.files[0].shown());
+        let what = format!("{option} does not apply: {} is {kind}", a.files[0].shown());
         out.fail(Exit::Usage, "kind", &what, "writepath replay --help")
     };
     let is_log = match is_log(&a.files[0]) {
@@ -46,10 +46,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Err(e) => return out.host_error(&a.files[0], &e),
     };
     match (is_log, a.trace.given(), a.log.given()) {
-        (true, Some(option), _) => mixed(option, "a log of dm-log-writes"),
-        (false, _, Some(option)) => mixed(option, "no log of dm-log-writes"),
+        (true, Some(option), _) => mixed(option, "a dm-log-writes log"),
+        (false, _, Some(option)) => mixed(option, "not a dm-log-writes log"),
         (true, ..) if a.files.len() > 1 => {
-            out.fail(Exit::Usage, "files", "one log of dm-log-writes at a time", "")
+            out.fail(Exit::Usage, "files", "replay takes one dm-log-writes log at a time", "")
         }
         (true, ..) => log::run(&a.files[0], &a.log, out),
         (false, ..) => trace::run(&a.files, &a.trace, out),

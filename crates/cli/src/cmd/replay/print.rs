@@ -109,7 +109,7 @@ pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
 fn remarks(of: &Of<'_, '_, '_>, o: &Outcome) -> Vec<String> {
     let mut all = Vec::new();
     if let Some((event, status)) = &o.first_failed {
-        let what = format!("the first request that failed did so with {status:?}");
+        let what = format!("the first failed request ended with {status:?}");
         all.push(of.requests.trace().error(event, what, "").to_string());
     }
     if o.failed_fill > 0 {
@@ -119,15 +119,15 @@ fn remarks(of: &Of<'_, '_, '_>, o: &Outcome) -> Vec<String> {
     let unknown: u64 = o.kinds().iter().map(|(_, c)| unknown(c)).sum();
     if of.options.mode == Mode::Think && unknown > 0 {
         all.push(format!(
-            "no completion of {unknown} requests is recorded: they count as done at once"
+            "{unknown} requests have no recorded completion: they count as completed at once"
         ));
     }
     if of.options.mode != Mode::Afap && o.trace.0 == 0 && o.requests() > 1 {
-        all.push("all requests of the trace have one time".to_owned());
+        all.push("all requests of the trace have the same time".to_owned());
     }
     let lost = of.requests.trace().skipped().count(Skip::Lost);
     if lost > 0 {
-        all.push(format!("the tracer lost {lost} events: the trace is not whole"));
+        all.push(format!("the tracer lost {lost} events: the trace is incomplete"));
     }
     all
 }
@@ -156,7 +156,7 @@ fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
     let interrupted = if o.interrupted { ", interrupted" } else { "" };
     writeln!(
         t,
-        "replay   {}, {}, at most {} at a time: {} of virtual time, {} KB/s, {} requests/s{interrupted}",
+        "replay   {}, {}, at most {} in flight: {} of virtual time, {} KB/s, {} requests/s{interrupted}",
         of.on,
         of.options.mode.name(),
         o.depth,
@@ -190,11 +190,11 @@ fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
     }
     row(t, "late", &o.late)?;
     let told = [
-        ("times the device was full", o.busy),
-        ("commands more than requests", o.split),
-        ("requests that were wrapped", o.wrapped),
-        ("requests that were widened", o.widened),
-        ("lines later than their place", of.requests.out_of_order()),
+        ("times the queue was full", o.busy),
+        ("commands added by splitting", o.split),
+        ("wrapped requests", o.wrapped),
+        ("widened requests", o.widened),
+        ("lines out of order", of.requests.out_of_order()),
     ];
     writeln!(t)?;
     for (what, n) in told.into_iter().filter(|(_, n)| *n > 0) {

@@ -121,7 +121,9 @@ pub fn files(named: &[PathBuf], out: &Out) -> Vec<PathBuf> {
         if let ([_], Some(base)) = (named, name.strip_suffix(".blktrace.0"))
             && of_cpu(base, 1).exists()
         {
-            out.note(&format!("note: this is CPU 0 alone; `replay {base}` takes all CPUs"));
+            out.note(&format!(
+                "note: {name} has the requests of CPU 0 only; `replay {base}` reads all CPUs"
+            ));
         }
         all.push(path.clone());
     }
@@ -139,7 +141,7 @@ struct Words {
 pub type NoWord = (&'static str, String, String);
 
 fn one_of(key: &'static str, word: &str, all: &[&str]) -> NoWord {
-    (key, format!("--{key}: `{word}` is none of them"), all.join(", "))
+    (key, format!("--{key} {word}: unknown"), format!("use {}", all.join(", ")))
 }
 
 /// A format by its name. Errors: there is none of that name.
@@ -168,7 +170,7 @@ fn words(a: &TraceArgs) -> Result<Words, NoWord> {
     let mode = Mode::find(mode).ok_or_else(|| one_of("mode", mode, &modes))?;
     let action = action_of(a.action.as_deref())?;
     if a.depth == Some(0) {
-        return Err(("depth", "--depth 0: nothing would ever be sent".to_owned(), String::new()));
+        return Err(("depth", "--depth 0: no request could be sent".to_owned(), String::new()));
     }
     let fill_bytes = match a.fill.as_deref().map(crate::cmd::size).transpose() {
         Ok(bytes) => bytes.unwrap_or(0),
@@ -276,12 +278,12 @@ fn nothing(requests: &Requests<'_, '_>, out: &Out) -> ExitCode {
     let trace = requests.trace();
     let skipped: Vec<String> =
         trace.skipped().iter().map(|(why, n)| format!("{} {n}", why.name())).collect();
-    let what = format!("no request is wanted; passed over: {}", skipped.join(", "));
+    let what = format!("no request matches; skipped: {}", skipped.join(", "));
     let names = trace.names().all();
     let help = if names.is_empty() {
-        "is it the format that it seems? see --format".to_owned()
+        "check the format: --format".to_owned()
     } else {
-        format!("the trace has {}: see --from and --action", names.join(" and "))
+        format!("the trace has {}: check --from and --action", names.join(" and "))
     };
     out.fail(Exit::Usage, "empty", &what, &help)
 }

@@ -221,7 +221,7 @@ impl Screen {
                 State::Done(kept) => {
                     (1.0, format!("done   {}", claims_text(counts(&kept.document))))
                 }
-                State::Failed(code, _) => (1.0, format!("no answer: exit code {code}")),
+                State::Failed(code, _) => (1.0, format!("failed with exit code {code}")),
             };
             done += share * w.seconds;
             table.set(n, (100.0 * share) as u64, &text);
@@ -295,8 +295,8 @@ fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>) -> ExitCode
     out.fail(
         Exit::Interrupted,
         "interrupted",
-        &format!("interrupted; done and kept: {kept}"),
-        "the same command goes on with the others",
+        &format!("interrupted; finished and kept: {kept}"),
+        "run the same command to continue",
     )
 }
 
@@ -342,7 +342,7 @@ fn answer(a: &Args, out: &Out, works: &[Work], report: &str) -> ExitCode {
                 }
             }
             State::Failed(code, said) => {
-                writeln!(table, "{:<18} no answer: exit code {code}", w.paper.slug).expect(LINE);
+                writeln!(table, "{:<18} failed with exit code {code}", w.paper.slug).expect(LINE);
                 documents.push(json!({ "papers": [w.paper.slug], "failed": code, "said": said }));
                 exit = Exit::of(*code);
             }

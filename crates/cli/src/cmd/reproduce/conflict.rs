@@ -94,7 +94,7 @@ fn table(t: &mut String, number: u32, o: &Outcome) {
     let cases = ["joined", "frozen", "shadow", "copy", "logged"];
     let cells: Vec<String> =
         cases.iter().map(|c| format!("{c} {}", o.conflicts.of_case(c))).collect();
-    writeln!(t, "by case: {}; {:.1} s waited in them", cells.join(", "), o.lost_ns as f64 / 1e9)
+    writeln!(t, "by case: {}; waits of {:.1} s", cells.join(", "), o.lost_ns as f64 / 1e9)
         .expect(LINE);
 }
 

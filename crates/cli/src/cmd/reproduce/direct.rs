@@ -87,8 +87,7 @@ fn graph(t: &mut String, g: &Graph) {
         writeln!(t, "{:<20}{cells}{:>7.1}%", row[0].system.name(), 100.0 * spread).expect(LINE);
     }
     if runs > 1 {
-        let why =
-            "Runs differ in how long after the mount they begin; nothing else is chance here.";
+        let why = "Runs differ only in their start time after the mount.";
         writeln!(t, "{why}").expect(LINE);
     }
 }
@@ -108,8 +107,8 @@ fn beside(s: &Sent) -> String {
 }
 
 fn mechanisms(t: &mut String, rows: &[Mechanism]) {
-    let head = "\nWho moves blocks, and what goes to the drive beside them (in order: bios that begin \
-                where the one before ended)";
+    let head = "\nBlocks that were moved, and what else is sent to the drive (in order: bios that begin \
+                where the previous one ended)";
     writeln!(t, "{head}").expect(LINE);
     let mut cases: Vec<_> = Vec::new();
     for row in rows {
@@ -120,13 +119,13 @@ fn mechanisms(t: &mut String, rows: &[Mechanism]) {
     for case in cases {
         writeln!(
             t,
-            "{:<28}{:>7}{:>9}{:>9}{:>9}  {:<44} fdatasync; fsync behind it",
+            "{:<28}{:>7}{:>9}{:>9}{:>9}  {:<44} fdatasync; fsync after it",
             case.name(),
             "moved",
             "bios/wr.",
             "in order",
             "data",
-            "beside data, in the writes"
+            "other than data, in the writes"
         )
         .expect(LINE);
         for m in rows.iter().filter(|m| m.case == case) {
@@ -151,13 +150,11 @@ fn mechanisms(t: &mut String, rows: &[Mechanism]) {
 fn cuts(t: &mut String, rows: &[Left]) {
     writeln!(
         t,
-        "\nWhat a crash leaves of each: {} direct writes of 16 KiB over a file, one every 3 s;\n\
-         states that a drive with a cache may be left with meanwhile, each recovered (at * a\n\
-         sample of them).\n\
-         all, some, none: acknowledged writes that are there; torn: one is there in part; order:\n\
-         one is there and an earlier one is not; synced: what an fsync had answered for is\n\
-         missing; foreign: a block holds what was never written there; most: writes missing in\n\
-         one state\n\
+        "\nCrash states of {} direct writes of 16 KiB over a file, one every 3 s, on a drive with a\n\
+         volatile cache; each state is recovered (*: a sample of them).\n\
+         all, some, none: how many of the returned writes survive; torn: one survives in part; order:\n\
+         one survives and an earlier one does not; synced: fsynced data is missing; foreign: a block\n\
+         holds data never written there; most: writes missing in one state\n\
          {:<28}{:>8} {:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>6}",
         direct_io::cuts::WRITES,
         "",
@@ -195,8 +192,8 @@ fn cuts(t: &mut String, rows: &[Left]) {
     if rows.iter().any(|r| r.lost_synced > 0 && r.system.starts_with("F2FS")) {
         writeln!(
             t,
-            "F2FS, synced and missing: the first node that is fsynced after a checkpoint is not\n\
-             waited for, in Linux too (`writepath crash --bug R1`; mount option wait_first_node)."
+            "F2FS, synced: an fsync does not wait for the first node after a checkpoint, as in Linux\n\
+             (`writepath crash --bug R1`; mount option wait_first_node)."
         )
         .expect(LINE);
     }

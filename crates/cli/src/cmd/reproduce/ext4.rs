@@ -65,14 +65,14 @@ fn cut_table(t: &mut String, rows: &[CutRow]) {
     }
     writeln!(
         t,
-        "Power cuts (eMMC, CFQ, data=ordered): states that the drive may be left with, each\n\
-         recovered; in how many a file shows what it never held, has a length without the data\n\
-         (tail: a length that grew within a block, which the claims are about), or lacks what a\n\
-         completed sync promised.\n\n\
+        "Power failures (eMMC, CFQ, data=ordered): crash states of the drive, and in how many of them a\n\
+         file shows data that it never held (exposure), has a length without its data (size ahead;\n\
+         tail: the length grew within a block, as in the claims), or lacks data that a completed sync\n\
+         made durable (lost sync).\n\n\
          {:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>10} {:>9}",
         "era",
         "programs",
-        "cut",
+        "count",
         "states",
         "distinct",
         "exposure",
@@ -129,7 +129,7 @@ fn report(
     if found.variations > 0 {
         writeln!(
             text,
-            "Intervals: each assumed parameter halved and half as much again, {} variations, {} of them no possible device.",
+            "Intervals: each assumed parameter times 0.5 and 1.5, {} variations, {} of them impossible devices.",
             found.variations,
             found.impossible.len()
         )
@@ -214,7 +214,7 @@ fn traces(runs: &[RunOutcome]) -> serde_json::Value {
 
 fn tables(t: &mut String, rows: &[Row]) {
     let line = "a string takes it";
-    writeln!(t, "Paper ext4-fsync: N files, one write each, fsync of the last. Blocks of 4 KiB; all predictions.\n").expect(line);
+    writeln!(t, "Paper ext4-fsync: N files, one write each, fsync of the last. Blocks of 4 KiB; all numbers are predictions.\n").expect(line);
     writeln!(
         t,
         "{:<5} {:<7} {:>5} | {:>11} {:>8} | {:>7} {:>7} {:>7} | {:>10}",
@@ -260,10 +260,9 @@ fn real_kernels(t: &mut String, real: &Comparison) {
     let equal = real.pairs.iter().filter(|p| p.differences.is_empty()).count();
     writeln!(
         t,
-        "The same program on real Linux 3.4.2, 3.8.0, 4.6.2 and 5.10.223 (recorded runs; blocks\n\
-         by class and issuer, flags, filings, seconds): {} runs, {equal} equal in everything.\n\
-         Differences by kind, each of them listed in papers/ext4-fsync/differences.toml with the\n\
-         kernel function:\n",
+        "The same program on Linux 3.4.2, 3.8.0, 4.6.2 and 5.10.223 (recorded runs; blocks by class and\n\
+         issuer, flags, filings, seconds): {} runs, {equal} equal in everything. Differences by\n\
+         kind; papers/ext4-fsync/differences.toml lists each with its kernel function:\n",
         real.pairs.len()
     )
     .expect(line);
@@ -293,7 +292,7 @@ fn real_kernels(t: &mut String, real: &Comparison) {
 
 fn figures(t: &mut String, machine: &str, points: &[Point]) {
     let line = "a string takes it";
-    writeln!(t, "Figures 10 and 11 ({machine}): writes of 2 KB; latency of the fsync in us / data blocks that it wrote.\n").expect(line);
+    writeln!(t, "Figures 10 and 11 ({machine}): writes of 2 KB; latency of the fsync, us / data blocks written by it.\n").expect(line);
     let mut files: Vec<u32> = points.iter().map(|p| p.files).collect();
     files.sort_unstable();
     files.dedup();
@@ -319,12 +318,12 @@ fn nulls(t: &mut String, nulls: &Nulls) {
     let [ours, counts, log, no_era] = nulls.distance[..] else { return };
     writeln!(
         t,
-        "Ratios of latencies of figure 10, ours beside null predictors (blocks and flushes times\n\
-         constants; log N by the paper's largest growth; no difference between eras), and the\n\
+        "Latency ratios of figure 10, Writepath against null predictors (blocks and flushes times\n\
+         constants; log N by the paper's largest growth; no difference between kernels), and the\n\
          mean |ln(predicted / paper)| of each:\n"
     )
     .expect(line);
-    let head = ["paper", "ours", "counts", "log N", "no era"];
+    let head = ["paper", "model", "counts", "log N", "no era"];
     writeln!(t, "{:<32}{}", "", head.map(|h| format!("{h:>9}")).concat()).expect(line);
     for r in &nulls.ratios {
         let all = [r.paper, r.ours, r.counts, r.log_linear, r.no_era];

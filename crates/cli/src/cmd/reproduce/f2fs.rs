@@ -64,7 +64,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures, began: Ins
     if found.variations > 0 {
         writeln!(
             text,
-            "Intervals: each assumed parameter halved and half as much again, {} variations, {} of them no possible machine.",
+            "Intervals: each assumed parameter times 0.5 and 1.5, {} variations, {} of them impossible machines.",
             found.variations,
             found.impossible.len()
         )
@@ -121,7 +121,8 @@ fn stopped(a: &Args, out: &Out, part: &Part) -> ExitCode {
         "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [f2fs_oprw::SLUG],
         "interrupted": true, "table_6_2": part.cuts, "surface": part.surface,
     });
-    let mut text = "Interrupted; this much was done. No claim is judged.\n\n".to_owned();
+    let mut text =
+        "Interrupted. The tables hold what was finished; no claim has a verdict.\n\n".to_owned();
     cuts(&mut text, &part.cuts);
     surface(&mut text, &part.surface);
     let mut results = Results::default();
@@ -201,15 +202,15 @@ fn figures(t: &mut String, found: &Reproduction) {
 fn cuts(t: &mut String, rows: &[CutRow]) {
     writeln!(
         t,
-        "Table 6.2: cuts at random instants. failed: the file holds what was never written there\n\
-         (the paper's oracle); lost: what a returned fsync promised is missing; mixed: of no one\n\
-         version; left out: cuts at which OPRW leaves nodes out, how many, and of such cuts those\n\
-         with a loss. states: what the drive was left in, one for all cuts between two changes\n\
-         of it; recov.: recoveries, of states that could be told from those before.\n\n\
+        "Table 6.2: power failures at random instants. failed: the file holds data never written there\n\
+         (the paper's oracle); lost: fsynced data is missing; mixed: the data is of several versions;\n\
+         left out: failures after which OPRW leaves nodes out, the number of nodes, and such failures\n\
+         with a loss. states: crash states of the drive (one between two changes of it); recov.:\n\
+         distinct recovered states.\n\n\
          {:<16} {:>6} {:>8} {:>8} {:>8} {:>7} {:>18} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
         "mode",
         "seeds",
-        "cuts",
+        "fails",
         "states",
         "recov.",
         "failed",
@@ -266,8 +267,8 @@ fn surface(t: &mut String, points: &[SurfacePoint]) {
     dies.dedup();
     writeln!(
         t,
-        "Where posix fails how often, % (95 % over seeds): dies (of so many channels), buffer, period\n\
-         of the emulator's free flush. *: as often as the paper's 30 of 1000 can mean."
+        "Share of failed power failures of posix, % (95 % interval over seeds), by dies (and channels),\n\
+         buffer, and period of the emulator's background flush. *: compatible with the paper's 30 of 1000."
     )
     .expect(LINE);
     for buffer in buffers {
@@ -303,8 +304,8 @@ fn recovery(t: &mut String, found: &Reproduction) {
     }
     writeln!(
         t,
-        "Table 6.3: roll-forward after a cut in varmail. The work is counted; what a piece of it\n\
-         costs is an input.\n\n\
+        "Table 6.3: roll-forward after a power failure in varmail. Operations are counted; the cost of\n\
+         each is an input.\n\n\
          {:>7} {:>8} {:>12} {:>11} {:>7} {:>12} | {:>9} {:>9} {:>7} {:>5}",
         "nodes",
         "inodes",

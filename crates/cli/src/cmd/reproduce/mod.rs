@@ -159,7 +159,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.fail(
             Exit::Usage,
             "paper",
-            &format!("no paper called `{p}` in this build"),
+            &format!("no paper called `{p}`"),
             "writepath list papers",
         );
     }
@@ -182,7 +182,7 @@ fn one(a: &Args, out: &Out, paper: &Paper, stop: &AtomicBool) -> ExitCode {
     };
     match kept {
         Some(kept) => {
-            out.note(&format!("results, of an earlier run: {}", kept.results.shown()));
+            out.note(&format!("results (kept from an earlier run): {}", kept.results.shown()));
             if let Err(code) = page::write_and_say(a, out) {
                 return code;
             }
@@ -242,15 +242,15 @@ fn interrupted(out: &Out) -> ExitCode {
     out.fail(
         Exit::Interrupted,
         "interrupted",
-        "interrupted before the last run",
-        "papers that are done are kept: the same command goes on with the others",
+        "interrupted before the end",
+        "finished papers are kept: run the same command to continue",
     )
 }
 
 /// Every claim, and how many of each verdict.
 pub(super) fn claims_table(t: &mut String, claims: &[Judged]) {
     let line = "a string takes it";
-    writeln!(t, "{:<42} {:>10} {:>10} {:<8} verdict", "claim", "paper", "ours", "unit")
+    writeln!(t, "{:<42} {:>10} {:>10} {:<8} verdict", "claim", "paper", "simulated", "unit")
         .expect(line);
     for c in claims {
         let ours = c.ours.map_or("-".to_owned(), |v| {

@@ -45,7 +45,7 @@ impl Beside {
             }
         }
         for id in pins.ids(paper).filter(|id| !seen.contains(id)) {
-            beside.changed.push(format!("{paper} {id}: pinned, and not judged by this run"));
+            beside.changed.push(format!("{paper} {id}: pinned, but this run has no verdict"));
         }
         beside
     }
@@ -61,7 +61,7 @@ impl Beside {
     /// A line in words, and one for each change.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "verdicts: {} as pinned, {} changed, {} left out by this run\n",
+            "verdicts: {} as pinned, {} changed, {} skipped by this run\n",
             self.same,
             self.changed.len(),
             self.left_out

@@ -69,8 +69,8 @@ fn tables(found: &Reproduction) -> String {
     line(&mut t, "half deleted, safe", &found.half);
     line(&mut t, "15 of 16, safe", &found.most);
     t.push_str(
-        "tables: blocks of inode tables discarded; discards: how often in all. What naive discards\n\
-         is written again by the next checkpoint.\n\nOf what they are, after the unmount\n",
+        "tables: blocks of inode tables discarded; discards: number of discards. The next checkpoint\n\
+         writes again what naive discards.\n\nValid pages by class, after the unmount\n",
     );
     for trim in Trim::ALL {
         let parts: Vec<String> =
@@ -80,7 +80,7 @@ fn tables(found: &Reproduction) -> String {
     if !found.rows.is_empty() {
         writeln!(
             t,
-            "\nElsewhere, after the unmount, without the journal\n{:<18} {:>9} {:>9} {:>9}",
+            "\nOther settings, after the unmount, without the journal\n{:<18} {:>9} {:>9} {:>9}",
             "", "discard", "safe", "tables"
         )
         .expect(LINE);
@@ -99,7 +99,7 @@ fn tables(found: &Reproduction) -> String {
     if !found.varied.is_empty() {
         writeln!(
             t,
-            "\nWhat the paper does not say, varied\n{:<26} {:>9} {:>9}",
+            "\nParameters that the paper does not give, varied\n{:<26} {:>9} {:>9}",
             "", "discard", "safe"
         )
         .expect(LINE);
@@ -132,8 +132,8 @@ fn wear(t: &mut String, rows: &[Wear]) {
         return;
     }
     t.push_str(
-        "\nAn old drive of 4 GiB, nearly full, ext4 of 6.18; slots of 4 KiB; WAF is those programmed\n\
-         over those written; latency of fsync, a file's (buffered) write, an insert, sync.\n",
+        "\nAged drive of 4 GiB, nearly full, ext4 of 6.18; slots of 4 KiB. WAF: slots programmed / slots\n\
+         written. Latency of an fsync, a buffered write of a file, an insert, a sync.\n",
     );
     writeln!(
         t,

@@ -31,15 +31,15 @@ const SOURCE: (&str, &str) = ("linux-source-", ".tar.xz");
 
 /// Options of a kernel without which nothing works, and what each is for.
 const NEEDED: [(&str, &str); 9] = [
-    ("UML_TIME_TRAVEL_SUPPORT", "its clock is ours"),
-    ("VIRTIO_UML", "disks behind sockets"),
-    ("VIRTIO_BLK", "disks behind sockets"),
-    ("HOSTFS", "its root and what it shares with us"),
-    ("TMPFS", "its root is not written to"),
-    ("PROC_FS", "its command line"),
-    ("SYSFS", "to take a disk away and give it back"),
-    ("BINFMT_ELF", "programs"),
-    ("BINFMT_SCRIPT", "its first program is a script"),
+    ("UML_TIME_TRAVEL_SUPPORT", "Writepath sets its clock"),
+    ("VIRTIO_UML", "disks over vhost-user sockets"),
+    ("VIRTIO_BLK", "disks over vhost-user sockets"),
+    ("HOSTFS", "its root, and files shared with Writepath"),
+    ("TMPFS", "its root is read-only"),
+    ("PROC_FS", "it reads its command line"),
+    ("SYSFS", "it detaches and attaches disks"),
+    ("BINFMT_ELF", "it runs programs"),
+    ("BINFMT_SCRIPT", "its init is a script"),
 ];
 
 /// A file system, and who has it.
@@ -99,7 +99,7 @@ pub fn look(kernel: &Path, root: &Path) -> Looked {
             missing.push(Missing { what, way_out: way_out.to_owned() });
         }
     } else if missing.is_empty() {
-        let what = format!("{} is no kernel for User-Mode Linux", kernel.shown());
+        let what = format!("{} is not a User-Mode Linux kernel", kernel.shown());
         missing.push(Missing { what, way_out: "make ARCH=um, or --setup build".to_owned() });
     }
     missing.extend(root_lacks(root));
@@ -111,7 +111,7 @@ pub fn look(kernel: &Path, root: &Path) -> Looked {
         })
         .collect();
     if !file_systems.iter().any(|has| has.kernel && has.mkfs) {
-        let what = "no file system has both a driver in the kernel and a mkfs in the root";
+        let what = "no file system has a driver in the kernel and a mkfs in the root";
         let way_out =
             format!("--setup build, which looks for mkfs.{}", FILE_SYSTEMS.join(", mkfs."));
         missing.push(Missing { what: what.to_owned(), way_out });
@@ -175,7 +175,7 @@ impl Looked {
         let kernel =
             Kernel { binary: self.kernel.clone(), root: self.root.clone(), memory_mib: 512 };
         for has in self.file_systems.iter_mut().filter(|has| has.kernel && has.mkfs) {
-            note(&format!("a power cut on {}", has.fs));
+            note(&format!("power failure on {}", has.fs));
             let plan = Plan::new(has.fs);
             let done = super::run(&kernel, &plan, scratch, Keep::default(), &mut |_| false);
             has.tried = Some(done.map(|report| {
@@ -192,7 +192,7 @@ impl Looked {
         let mut out = format!("kernel {}: {version}\n", self.kernel.shown());
         out.push_str(&format!("root   {}\n", self.root.shown()));
         let yes = |is: bool| if is { "yes" } else { "no" };
-        out.push_str(&format!("{:8} {:7} {:5} {}\n", "", "kernel", "mkfs", "a power cut"));
+        out.push_str(&format!("{:8} {:7} {:5} {}\n", "", "kernel", "mkfs", "power failure"));
         for has in &self.file_systems {
             let tried = match &has.tried {
                 None => "-",
@@ -203,7 +203,7 @@ impl Looked {
         }
         out.push_str(&format!("{:8} {}\n", "zones", yes(self.zones)));
         for missing in &self.missing {
-            out.push_str(&format!("missing: {}\n  way out: {}\n", missing.what, missing.way_out));
+            out.push_str(&format!("missing: {}\n  hint: {}\n", missing.what, missing.way_out));
         }
         out
     }
@@ -269,7 +269,7 @@ fn make_root(to: &Path, directory: &Path) -> Result<(), String> {
 /// interrupted goes on.
 fn make_kernel(source: &Path, to: &Path, binary: &Path) -> Result<(), String> {
     if !source.exists() {
-        return Err(format!("{} is missing: the source of a kernel", source.shown()));
+        return Err(format!("{}: no kernel source there", source.shown()));
     }
     let (work, config) = (to.join("build"), to.join("uml.config"));
     write(&config, CONFIG)?;
@@ -288,7 +288,7 @@ fn debian_source(folder: &Path) -> Result<PathBuf, String> {
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.shown()))?;
     let paths = entries.flatten().map(|entry| entry.path());
     paths.filter(|p| version(p).is_some()).max_by_key(|p| version(p)).ok_or_else(|| {
-        format!("{} has no source of a kernel: apt-get install linux-source-6.12", folder.shown())
+        format!("{}: no kernel source there: apt-get install linux-source-6.12", folder.shown())
     })
 }
 
@@ -297,7 +297,7 @@ fn script(text: &str, arguments: &[&Path]) -> Result<(), String> {
     let mut command = Command::new("sh");
     let status = group::status(command.args(["-c", text, "setup"]).args(arguments))
         .map_err(|e| format!("sh: {e}"))?;
-    if status.success() { Ok(()) } else { Err(format!("the set-up has failed ({status})")) }
+    if status.success() { Ok(()) } else { Err(format!("the setup failed ({status})")) }
 }
 
 fn make_folder(folder: &Path) -> Result<(), String> {

@@ -66,7 +66,7 @@ fn what_is_no_kernel_and_what_is_no_root_are_refused_with_a_way_out() {
     program(&kernel, "a program");
     let other = look(&kernel, &root(dir.path(), &PROGRAMS[1..]));
     let what: Vec<&str> = other.missing.iter().map(|m| m.what.as_str()).collect();
-    assert!(what[0].ends_with("is no kernel for User-Mode Linux"), "{what:?}");
+    assert!(what[0].ends_with("is not a User-Mode Linux kernel"), "{what:?}");
     assert!(what[1].ends_with("has no program sh"), "{what:?}");
     assert!(other.missing.iter().all(|m| !m.way_out.is_empty()) && !other.is_usable());
     assert!(take(&kernel, &empty, &dir.path().join("to")).is_err());
