@@ -26,7 +26,10 @@ impl FileView {
         // A FIFO would wait for its writer.
         let kind = std::fs::metadata(path)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
-            return Err(io::Error::other("neither a file nor a block device"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "neither a file nor a block device",
+            ));
         }
         let mut file = File::open(path)?;
         // The metadata of a block device have no length.
@@ -49,11 +52,12 @@ impl View for FileView {
 pub fn load(path: &Path) -> io::Result<(Medium, u64)> {
     let view = FileView::open(path)?;
     if !view.bytes.is_multiple_of(SECTOR_BYTES) {
-        return Err(io::Error::other(format!(
+        let what = format!(
             "{}: {} bytes are not a whole number of 512-byte sectors",
             path.shown(),
             view.bytes
-        )));
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     let mut medium = Medium::new();
     let mut buf = vec![0u8; CHUNK];

@@ -231,7 +231,9 @@ pub struct Setting {
 pub fn setting(dir: &Path) -> io::Result<Setting> {
     let path = dir.join("resolved.toml");
     let text = text::read(&path)?;
-    let wrong = |what: String| io::Error::other(format!("{}: {what}", path.shown()));
+    let wrong = |what: String| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.shown()))
+    };
     let document: toml::Table = text.parse().map_err(|e| wrong(format!("{e}")))?;
     let table = document.get("fs").and_then(toml::Value::as_table);
     let name = table.and_then(|t| t.get("name")).and_then(toml::Value::as_str);
@@ -249,7 +251,9 @@ pub fn setting(dir: &Path) -> io::Result<Setting> {
 pub fn device_limits(dir: &Path) -> io::Result<Limits> {
     let path = dir.join("resolved.toml");
     let text = text::read(&path)?;
-    let wrong = |what: String| io::Error::other(format!("{}: {what}", path.shown()));
+    let wrong = |what: String| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.shown()))
+    };
     let document: toml::Table = text.parse().map_err(|e| wrong(format!("{e}")))?;
     let table = document.get("device").and_then(toml::Value::as_table);
     let name = table.and_then(|t| t.get("name")).and_then(toml::Value::as_str);
@@ -293,7 +297,7 @@ pub fn parse_classes(
     name: &str,
     records: &[Record],
 ) -> io::Result<BTreeMap<usize, String>> {
-    let wrong = |what: &str| io::Error::other(format!("{name}: {what}"));
+    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {what}"));
     let trace = crate::reference::parse_tsv(text).map_err(|e| wrong(&e.0))?;
     let mut lines = trace.lines.into_iter();
     let mut out = BTreeMap::new();

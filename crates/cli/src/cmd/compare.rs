@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wp_base::plain;
 use wp_base::plain::Shown as _;
 use wp_block::trace::TraceDevice;
-use wp_lab::results::read_block_events;
+use wp_lab::results::{events_left_out, read_block_events};
 use wp_trace::compare::{
     Comparison, Kind, Limits, Measure, SAMPLES_MIN, Side, Spread, compare, op_name,
 };
@@ -110,7 +110,13 @@ fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side
     }
     let bytes = match path.is_dir() {
         true => {
-            let (_, events) = super::result_paths(path, out)?;
+            let (dir, events) = super::result_paths(path, out)?;
+            let left_out = events_left_out(&dir);
+            if left_out > 0 {
+                let what = format!("{}: {left_out} events are not recorded", dir.shown());
+                let help = "run it again with a larger --max-events";
+                return Err(out.fail(Exit::Usage, "incomplete", &what, help));
+            }
             let records = read_block_events(&events).map_err(|e| out.host_error(&events, &e))?;
             Some(wp_trace::blktrace::write(&records, TraceDevice::default()))
         }

@@ -61,6 +61,7 @@ fn two(a: &Args, out: &Out) -> Result<Two, ExitCode> {
             survives: !limits.volatile_cache,
             zone_sectors: limits.zones.map(|z| z.zone_sectors),
             start: ran.machine.spec().start,
+            left_out: 0,
         };
         all.push((fs.clone(), recorded));
     }
@@ -126,7 +127,14 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             return out.fail(Exit::Usage, "events", &what, help);
         }
     }
+    let left_out: u64 = two.iter().map(|(_, run)| run.left_out).sum();
+    if left_out > 0 && !answer.differs() {
+        let what = format!("the recorded events are the same, and {left_out} are not recorded");
+        let help = "run both again with a larger --max-events";
+        return out.fail(Exit::Usage, "incomplete", &what, help);
+    }
     let mut doc: Value = answer.json();
+    doc["events_left_out"] = json!(left_out);
     doc["events"] = json!(sides[0] + sides[1]);
     doc["compared"] = json!(compared.json());
     let mut text = compared.text();

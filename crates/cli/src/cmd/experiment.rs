@@ -211,7 +211,11 @@ fn verify(work: &Work<'_>, kept: &Kept, root: &Path) -> ExitCode {
         "differ": differ,
     });
     if differ.is_empty() {
-        let text = format!("identical: {} files in {}\n", against.files.len(), dir.shown());
+        let mut text = format!("identical: {} files in {}\n", against.files.len(), dir.shown());
+        if against.differs() {
+            text.push_str("a claim of the experiment does not hold\n");
+            return out.answer(Exit::No, &doc, &text);
+        }
         return out.result(&doc, &text);
     }
     let text: String = differ.iter().map(|d| format!("{}: {d}\n", dir.shown())).collect();

@@ -63,6 +63,8 @@ pub struct Recorded {
     pub zone_sectors: Option<u64>,
     /// First sector of its partition.
     pub start: Sector,
+    /// Events of the run that are not in `records`.
+    pub left_out: u64,
 }
 
 impl Recorded {
@@ -136,6 +138,7 @@ pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {
         survives: false,
         zone_sectors: None,
         start: Sector(0),
+        left_out: events_left_out(&dir),
     };
     // Events alone are a run, too, of which less is known.
     if resolved.exists() {

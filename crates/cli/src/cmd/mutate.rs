@@ -77,6 +77,10 @@ pub fn run(
         Ok(m) => m,
         Err(e) => return out.fail(Exit::Usage, "mutate", &e, ""),
     };
+    if !stop.load(Ordering::SeqCst) && mutants.iter().map(|m| m.programs).sum::<u64>() == 0 {
+        let what = "nothing was done: no program was tried for any of the sites";
+        return out.fail(Exit::Usage, "nothing", what, "leave --search out, or give 1 or more");
+    }
     let wrong = wrong(&mutants, &arguments);
     let seconds = start.elapsed().as_secs_f64();
     let summary = Summary::of(&mutants, &arguments);

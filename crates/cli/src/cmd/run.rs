@@ -17,6 +17,7 @@ use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::profile::Profile;
 use wp_lab::registry;
 use wp_lab::results::{EVENTS, Results, events_compressed, sha256};
+use wp_lab::workload::fio::WRITE_SHORT;
 use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::workload::{Inputs, WorkloadReport};
 use wp_vfs::{JournalConflict, Options};
@@ -421,11 +422,16 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
     for (name, errno, n) in &failed {
         writeln!(text, "{:<12} {n} x {name}: {errno}", "FAILED CALLS").expect("a string takes it");
     }
+    let short = report.numbers.iter().filter(|(k, _)| k.ends_with(WRITE_SHORT));
+    let short: u64 = short.map(|(_, n)| *n).sum();
+    if short > 0 {
+        writeln!(text, "{:<12} {short} wrote a part", "SHORT WRITES").expect("a string takes it");
+    }
     writeln!(text, "result       {}", dir.shown()).expect("a string takes it");
     let mut doc = summary;
     doc["result"] = path(&dir);
     // The program asked for more than the storage did: its numbers are not those of the workload.
-    let exit = if failed.is_empty() { Exit::Ok } else { Exit::Simulated };
+    let exit = if failed.is_empty() && short == 0 { Exit::Ok } else { Exit::Simulated };
     Ok(out.answer(exit, &doc, &text))
 }
 

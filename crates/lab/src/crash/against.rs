@@ -17,6 +17,7 @@ use std::rc::Rc;
 use wp_crash::{Explorer, Ledger, Outcome, Survivor, judge};
 use wp_vfs::FileType;
 
+use super::calls::Calls;
 use super::campaign::Campaign;
 use super::play::{Played, play};
 use crate::machine::MachineError;
@@ -50,6 +51,8 @@ pub struct Compared {
     pub sampled: [u64; 2],
     /// States looked at.
     pub states: [u64; 2],
+    /// What the calls answered.
+    pub calls: [Calls; 2],
 }
 
 impl Compared {
@@ -76,7 +79,9 @@ pub fn compare(
     let mut sets: Vec<Sets> = Vec::new();
     let mut texts: Vec<String> = Vec::new();
     for (side, c) in [here, there].into_iter().enumerate() {
-        let played = play(&c.bench, &c.source.program(n))?;
+        let program = c.source.program(n);
+        let played = play(&c.bench, &program)?;
+        out.calls[side] = Calls::of(n, &program, &played.dids);
         texts = (0..=played.dids.len() as u32).map(|v| played.ledger.text(v).to_owned()).collect();
         let Some((set, states, sampled)) = trees(c, &played, go_on) else { return Ok(None) };
         sets.push(set);

@@ -34,6 +34,9 @@ pub struct Calls {
     pub expected: u64,
     /// Writes of `failed` that wrote a part.
     pub short: u64,
+    /// Calls of `failed` of which the program expects something else.
+    #[serde(default)]
+    pub unmet: u64,
     /// The first that failed.
     pub first: Vec<FailedCall>,
 }
@@ -77,6 +80,7 @@ impl Calls {
             (None, None, None) => return,
         };
         self.failed += 1;
+        self.unmet += u64::from(expected.is_some());
         if self.first.len() < KEEP {
             let (program, step) = at;
             self.first.push(FailedCall { program, step, call: call.to_string(), answer });
@@ -89,6 +93,7 @@ impl Calls {
         self.failed += next.failed;
         self.expected += next.expected;
         self.short += next.short;
+        self.unmet += next.unmet;
         let room = KEEP - self.first.len().min(KEEP);
         self.first.extend(next.first.into_iter().take(room));
     }

@@ -147,9 +147,13 @@ impl Source {
         match self {
             Source::Text(p) => p.clone(),
             Source::Sequences(length) => sequences::program(*length, n),
-            Source::Wild { seed, calls, extras } => wild::generate(seed + n, *calls, *extras),
-            Source::Database { seed, journals } => database::program(seed + n, *journals),
-            Source::Made { seed, make } => make(seed + n),
+            Source::Wild { seed, calls, extras } => {
+                wild::generate(seed.wrapping_add(n), *calls, *extras)
+            }
+            Source::Database { seed, journals } => {
+                database::program(seed.wrapping_add(n), *journals)
+            }
+            Source::Made { seed, make } => make(seed.wrapping_add(n)),
         }
     }
 }
@@ -384,6 +388,13 @@ pub fn run(c: &Campaign, workers: usize, go_on: &(dyn Fn(&Totals) -> bool + Sync
     resume(c, workers, Findings::before(c), &Watch { step: &step, abandon: &|| false, at: &|_| {} })
 }
 
+impl Campaign {
+    /// Could the user's command not be run?
+    fn command_failed(&self) -> bool {
+        self.command.as_ref().is_some_and(|command| command.error().is_some())
+    }
+}
+
 impl Findings {
     /// Nothing is done.
     pub fn before(c: &Campaign) -> Findings {
@@ -463,9 +474,10 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
         Mutex::new(Merge { all: before, next: start, waiting: BTreeMap::new(), stopped: false });
     let merged = || merge.lock().unwrap_or_else(|e| e.into_inner());
     let halted = AtomicBool::new(false);
-    let abandon = || halted.load(Ordering::Relaxed) || (watch.abandon)();
+    let abandon = || halted.load(Ordering::Relaxed) || (watch.abandon)() || c.command_failed();
     std::thread::scope(|scope| {
-        for _ in 0..workers.max(1) {
+        let workers = (workers.max(1) as u64).min(chunks.max(1));
+        for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
@@ -473,7 +485,7 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
                         return;
                     }
                     let from = first + n * CHUNK;
-                    let to = end.min(from + CHUNK);
+                    let to = end.min(from.saturating_add(CHUNK));
                     let findings = match chunk(c, from, to, &abandon, watch.at) {
                         Ok(findings) => findings,
                         Err(part) => {
@@ -598,6 +610,10 @@ fn chunk(
                 mount: true,
             });
         }
+    }
+    // A command that could not be run has judged nothing: who goes on asks it again.
+    if c.command_failed() {
+        return Err(None);
     }
     out.places = std::mem::take(&mut explorer.places);
     out.known = std::mem::take(&mut explorer.known_failures);

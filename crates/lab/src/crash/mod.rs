@@ -6,7 +6,7 @@
 
 pub mod against;
 pub mod bugs;
-mod calls;
+pub mod calls;
 mod campaign;
 mod campaign_file;
 mod command;

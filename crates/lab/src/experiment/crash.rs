@@ -18,6 +18,7 @@ use super::run::Outcome;
 use super::source::{Table, quoted};
 use super::units::Unit;
 use super::work::{Kind, Work};
+use crate::crash::calls::Calls;
 use crate::crash::{Bench, Campaign, Played, Source, Space, line, play};
 use crate::machine::{MachineError, MachineSpec};
 use crate::workload;
@@ -267,10 +268,19 @@ pub(super) fn run(plan: &CrashPlan, work: &Work, seed: u64) -> Result<Outcome, M
         check: plan.check.contains(&Rule::Metadata),
         ..Campaign::new(plan.bench.clone(), Source::Text(program.clone()), (0, 1))
     };
-    let (totals, broken, notes) = match plan.instants {
+    let (totals, broken, mut notes, answered) = match plan.instants {
         Instants::Every => every(&campaign)?,
         instants => at_instants(plan, &campaign, &program, instants, seed)?,
     };
+    let first = answered.first.first().map(|c| format!("`{}` with {}", c.call, c.answer));
+    if answered.is_vain() {
+        let first = first.unwrap_or_default();
+        let what = format!("nothing was explored: all {} calls failed, {first}", answered.made);
+        return Err(MachineError::Config(what));
+    }
+    if let Some(first) = first {
+        notes.push(format!("{} calls failed, the first {first}", answered.failed));
+    }
     let mut out = Outcome { notes, ..Outcome::default() };
     let mut all = 0;
     for rule in &plan.check {
@@ -284,13 +294,14 @@ pub(super) fn run(plan: &CrashPlan, work: &Work, seed: u64) -> Result<Outcome, M
         ("crash.recoveries", totals.distinct),
         ("crash.broken", all),
         ("crash.calls", calls),
+        ("crash.failed_calls", answered.failed),
     ] {
         out.metrics.insert(key.to_owned(), Number::Int(n));
     }
     Ok(out)
 }
 
-type Counts = (Totals, BTreeMap<Rule, u64>, Vec<String>);
+type Counts = (Totals, BTreeMap<Rule, u64>, Vec<String>, Calls);
 
 /// A failure in words.
 fn tell(v: &Violation, when: &str) -> String {
@@ -312,7 +323,7 @@ fn every(campaign: &Campaign) -> Result<Counts, MachineError> {
         let when = format!("frame {}, {} of its calls returned", f.frame, f.operations.1);
         told.entry(f.violation.rule).or_insert_with(|| tell(&f.violation, &when));
     }
-    Ok((found.totals, broken, told.into_values().collect()))
+    Ok((found.totals, broken, told.into_values().collect(), found.calls))
 }
 
 /// States of some instants; what is broken is counted in instants.
@@ -357,7 +368,8 @@ fn at_instants(
         }
     }
     totals.distinct = explorer.totals.distinct;
-    Ok((totals, broken, told.into_values().collect()))
+    let answered = Calls::of(0, program, &played.dids);
+    Ok((totals, broken, told.into_values().collect(), answered))
 }
 
 /// The frames in which the instants lie, with how many of them each has.

@@ -135,8 +135,14 @@ pub fn is_count(name: &str, rows: &[Row]) -> bool {
 }
 
 /// Numbers of power cuts, besides those of rules.
-pub const CRASH: [&str; 5] =
-    ["crash.instants", "crash.states", "crash.recoveries", "crash.broken", "crash.calls"];
+pub const CRASH: [&str; 6] = [
+    "crash.instants",
+    "crash.states",
+    "crash.recoveries",
+    "crash.broken",
+    "crash.calls",
+    "crash.failed_calls",
+];
 
 /// Metrics of a point.
 pub struct Known {

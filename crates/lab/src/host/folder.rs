@@ -17,6 +17,8 @@ use wp_base::plain::Shown as _;
 
 use super::leftover::{Leftover, hold};
 use super::output::{self, Existing, folder_of, rename_new};
+use super::text;
+use crate::results::sha256;
 
 /// The file with the hashes of the others.
 pub const MANIFEST: &str = "MANIFEST.json";
@@ -97,11 +99,22 @@ fn update(dir: &Path, files: &BTreeMap<String, Vec<u8>>) -> io::Result<()> {
 
 /// The files of the result that a folder holds. None: there is no manifest, or it is damaged.
 fn named(dir: &Path) -> BTreeSet<String> {
-    let manifest = std::fs::read(dir.join(MANIFEST)).unwrap_or_default();
+    hashes(dir).into_keys().collect()
+}
+
+/// The same with the SHA-256 of each.
+fn hashes(dir: &Path) -> BTreeMap<String, String> {
+    let manifest = text::bytes(&dir.join(MANIFEST)).unwrap_or_default();
     let manifest: BTreeMap<String, String> = serde_json::from_slice(&manifest).unwrap_or_default();
     let is_below =
         |name: &String| Path::new(name).components().all(|c| matches!(c, Component::Normal(_)));
-    manifest.into_keys().filter(is_below).collect()
+    manifest.into_iter().filter(|(name, _)| is_below(name)).collect()
+}
+
+/// Is a folder a result: has its manifest what was asked for, with a hash?
+pub fn is_result(dir: &Path) -> bool {
+    let is_hash = |h: &String| h.len() == 64 && h.bytes().all(|b| b.is_ascii_hexdigit());
+    hashes(dir).get("resolved.toml").is_some_and(is_hash)
 }
 
 /// Lets the link `name` beside `dir` lead there. Errors: the host's; `AlreadyExists`: it is there,
@@ -135,14 +148,24 @@ pub fn lead_to(root: &Path, name: &str, target: &Path) {
     drop(lead(root, name, target));
 }
 
-/// Removes the files of a result that a folder holds, and the folder if nothing else is in it.
-/// Returns what of other people's is left. Errors: the host's.
+/// Removes the files of a result that a folder holds, as far as they are what the result wrote, and
+/// the folder if nothing else is in it. Returns what is left. Errors: the host's.
 pub fn remove(dir: &Path) -> io::Result<Vec<String>> {
-    for name in named(dir).iter().map(String::as_str).chain([MANIFEST]) {
-        // Only what a result has: a link or a folder of the user's stays.
+    let hashes = hashes(dir);
+    let mut is_whole = true;
+    for (name, hash) in hashes.iter().map(|(n, h)| (n.as_str(), Some(h))).chain([(MANIFEST, None)])
+    {
+        // A link, a folder or a changed file is the user's.
         let path = dir.join(name);
-        if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file()) {
+        let is_file = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file());
+        let is_ours = match hash {
+            Some(hash) => is_file && sha256(&std::fs::read(&path)?) == *hash,
+            None => is_whole,
+        };
+        if is_ours && is_file {
             std::fs::remove_file(&path)?;
+        } else {
+            is_whole &= !path.exists();
         }
         let mut folder = folder_of(&path);
         while folder != dir && folder.starts_with(dir) && std::fs::remove_dir(folder).is_ok() {

@@ -120,8 +120,7 @@ pub fn found_below(root: &Path) -> io::Result<Vec<Listed>> {
             path,
         }
     };
-    let is_listed = |path: &PathBuf| path.join(folder::MANIFEST).is_file();
-    Ok(below(root, DEPTH)?.into_iter().filter(is_listed).map(listed).collect())
+    Ok(below(root, DEPTH)?.into_iter().filter(|p| folder::is_result(p)).map(listed).collect())
 }
 
 /// Bytes of the files in a folder and below.

@@ -13,6 +13,9 @@ use crate::host::text;
 
 use super::{Inputs, WorkloadEntry, WorkloadReport};
 
+/// End of the name of a number: writes of a job that wrote a part of what they were given.
+pub const WRITE_SHORT: &str = "write_short";
+
 /// Name of the document that is shaped as fio's JSON.
 pub const REPORT: &str = "fio.json";
 /// How long jobs took that ran one behind the other.
@@ -120,6 +123,10 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
         for (word, d) in ["read", "write"].into_iter().zip(&r.directions) {
             if d.ios > 0 {
                 number(&format!("{word}_ios"), d.ios);
+                // A read ends where its file does; of a write a part found no room.
+                if word == "write" && d.short > 0 {
+                    number(WRITE_SHORT, d.short);
+                }
                 number(&format!("{word}_bytes"), d.bytes);
                 number(&format!("{word}_runtime_ns"), d.runtime_ns);
                 number(

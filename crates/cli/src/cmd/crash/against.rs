@@ -47,6 +47,17 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
     drop(live);
     let name = |a: &Args| format!("{} on {}, {} crash states", a.fs, a.device, a.space);
     let names = [name(a), name(&other)];
+    for (n, compared) in &done {
+        if let Some((calls, name)) = compared.calls.iter().zip(&names).find(|(c, _)| c.is_vain()) {
+            let first = calls
+                .first
+                .first()
+                .map_or(String::new(), |c| format!(", the first, `{}`, with {}", c.call, c.answer));
+            let what = format!("program {n} on {name}: all {} calls failed{first}", calls.made);
+            let help = "correct its descriptors and paths";
+            return out.fail(Exit::Simulated, "not-explored", &what, help);
+        }
+    }
     let differs = done.iter().any(|(_, c)| c.differs());
     let exit = match (stop.load(Ordering::SeqCst), differs) {
         (true, _) => Exit::Interrupted,

@@ -14,7 +14,7 @@ use wp_lab::crash::{
 };
 use wp_lab::host::{Output, Shape};
 
-use super::key::{build, key};
+use super::key::{build, is_hidden, key};
 use super::{Args, least, limit, report};
 use crate::output::{Exit, Out};
 use crate::outputs;
@@ -145,6 +145,13 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         Ok(accepted) => accepted,
         Err(exit) => return exit,
     };
+    if let (Some(command), Some(_)) = (&a.check_cmd, &a.state_file)
+        && is_hidden(command)
+    {
+        let what = "--check-cmd: the shell expands a part of it, so that a change of its files is not seen";
+        let help = "with --state-file name files as they are: --check-cmd 'sh ./check.sh'";
+        return out.fail(Exit::Usage, "check-cmd", what, help);
+    }
     let (key, build) = (key(a, c), build());
     let mut findings = Findings::before(c);
     if let Some(path) = &a.state_file {
@@ -246,14 +253,14 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
 }
 
 /// Why a campaign has explored nothing that its user asked for.
-struct Unexplored {
-    exit: Exit,
-    message: String,
-    help: &'static str,
+pub(super) struct Unexplored {
+    pub exit: Exit,
+    pub message: String,
+    pub help: &'static str,
 }
 
 /// Has nothing been explored, though it was not stopped?
-fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
+pub(super) fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
     if f.done < c.programs.1 {
         return None;
     }
@@ -274,8 +281,8 @@ fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
 
 /// Did the programs do less than they ask for? A fio job has no call that may fail; a program of
 /// its user may, unless it says with what.
-fn does_less(a: &Args, f: &Findings) -> bool {
-    let unmet = f.calls.first.iter().any(|call| call.answer.contains("the program expects"));
+pub(super) fn does_less(a: &Args, f: &Findings) -> bool {
+    let unmet = f.calls.unmet > 0;
     let is_job = Path::new(&a.programs).extension().is_some_and(|e| e == "fio");
     unmet || is_job && f.calls.failed > 0 || f.not_played.len() as u64 > f.lacking
 }

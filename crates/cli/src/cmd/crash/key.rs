@@ -15,6 +15,19 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(SHOWN).map(|b| format!("{b:02x}")).collect()
 }
 
+/// The same of a file, of any size. Errors: the host's.
+fn digest_of(path: &Path) -> std::io::Result<String> {
+    let mut hash = Sha256::new();
+    std::io::copy(&mut std::fs::File::open(path)?, &mut hash)?;
+    Ok(hash.finalize().iter().take(SHOWN).map(|b| format!("{b:02x}")).collect())
+}
+
+/// May files that a command needs be others than those that [`files_of`] finds? The shell expands
+/// these.
+pub(super) fn is_hidden(command: &str) -> bool {
+    command.contains(['$', '~', '`', '*', '?', '['])
+}
+
 /// All that the findings depend on, and nothing else.
 pub(super) fn key(a: &Args, c: &Campaign) -> String {
     let mut t = report::arguments(a, c);
@@ -33,8 +46,10 @@ pub(super) fn key(a: &Args, c: &Campaign) -> String {
     }
     if let Some(command) = &a.check_cmd {
         t += &format!(" --check-cmd {command} {} {}", a.check_image, a.check_timeout);
-        for (word, path) in files_of(command) {
-            let held = std::fs::read(&path).map_or_else(|e| e.to_string(), |b| digest(&b));
+        // What it names is read only where a later run has to know whether it has changed.
+        let files = if a.state_file.is_some() { files_of(command) } else { Vec::new() };
+        for (word, path) in files {
+            let held = digest_of(&path).unwrap_or_else(|e| e.to_string());
             t += &format!(" {word}={held}");
         }
     }

@@ -193,7 +193,12 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
     let mut documents = Vec::new();
     let (mut small, mut of) = (0, 0);
     let mut examples = String::new();
+    let mut left: Vec<&str> = wanted.iter().map(|b| b.id).collect();
+    let mut is_found = true;
     for bug in wanted {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
         let (campaign, rule) = match affected(bug) {
             Ok(x) => x,
             Err(e) => return out.machine_error(&e),
@@ -230,6 +235,8 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
         };
         let here = least.iter().filter(|l| l.is_small()).count();
         small += here;
+        is_found &= !least.is_empty();
+        left.remove(0);
         of += least.len();
         writeln!(
             t,
@@ -268,13 +275,15 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
     .expect(LINE);
     t += &examples;
     // Of no failure none became small.
-    let exit = match (stop.load(Ordering::SeqCst), of > 0 && small * 10 >= of * 9) {
+    let is_good = is_found && of > 0 && small * 10 >= of * 9;
+    let exit = match (stop.load(Ordering::SeqCst), is_good) {
         (true, _) => Exit::Interrupted,
         (_, true) => Exit::Ok,
         _ => Exit::No,
     };
     let doc = json!({
         "schema": "writepath.crash.minimised/1", "bugs": documents, "failures": of, "small": small,
+        "not_tried": left,
     });
     out.answer(exit, &doc, &t)
 }

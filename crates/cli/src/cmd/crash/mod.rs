@@ -101,7 +101,7 @@ pub struct Args {
     #[arg(help_heading = "Programs")]
     seed: u64,
     /// Approximate number of system calls of a random program
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     #[arg(help_heading = "Programs", hide_short_help = true)]
     calls: u32,
     /// Generate programs without O_DIRECT, O_DSYNC and O_SYNC

@@ -9,6 +9,7 @@ use serde_json::json;
 use wp_crash::{Rule, Totals};
 use wp_lab::crash::{Findings, Watch, resume};
 
+use super::hunt::{does_less, unexplored};
 use super::{Args, campaign, report};
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
@@ -52,6 +53,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
     let line = "a string takes it";
     #[expect(clippy::disallowed_methods, reason = "what it took is of the host")]
     let start = Instant::now();
+    let mut less = false;
     let (mut t, mut documents, mut all) = (String::new(), Vec::new(), Totals::default());
     writeln!(
         t,
@@ -73,6 +75,14 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
             let why = format!("{}: program {n} could not run: {why}", a.fs);
             return out.fail(Exit::Usage, "crash", &why, "see --fs and --size");
         }
+        if let Some(e) = c.command.as_ref().and_then(|c| c.error()) {
+            return out.fail(Exit::HostIo, "check-cmd", &e, "the command could not be run");
+        }
+        if let Some(why) = unexplored(c, &f) {
+            let message = format!("{}: {}", a.fs, why.message);
+            return out.fail(why.exit, "not-explored", &message, why.help);
+        }
+        less |= does_less(a, &f);
         let broken: u64 = f.totals.broken.iter().sum();
         let (n, raw, distinct) = (f.totals.programs, f.totals.raw, f.totals.distinct);
         writeln!(t, "{:<40} {n:>8} {raw:>10} {distinct:>9} {broken:>9}", a.fs).expect(line);
@@ -105,6 +115,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
     .expect(line);
     let exit = match all.broken.iter().all(|n| *n == 0) {
         _ if !left.is_empty() => Exit::Interrupted,
+        true if less => Exit::Simulated,
         true => Exit::Ok,
         false => Exit::No,
     };

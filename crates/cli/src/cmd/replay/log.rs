@@ -87,6 +87,17 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         }
         Err(e) => return out.fs_error(&name, &e),
     };
+    if let Some(n) = a.to_entry {
+        let entries = log.entries().take(n.try_into().unwrap_or(usize::MAX)).count() as u64;
+        if let Some(message) = missing(&name, until, entries) {
+            return out.fail(
+                Exit::Usage,
+                "until",
+                &message,
+                "without --out the entries are listed",
+            );
+        }
+    }
     let bytes = match &a.size {
         Some(text) => match crate::cmd::size(text) {
             Ok(bytes) if bytes >= needed => bytes,
@@ -117,6 +128,16 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
     out.result(&doc, &format!("{}: {bytes} bytes\n", image.shown()))
 }
 
+/// What is asked for and a log of `entries` entries does not have, in words.
+fn missing(name: &str, until: Until<'_>, entries: u64) -> Option<String> {
+    match until {
+        Until::End => None,
+        Until::Mark(mark) => Some(format!("{name}: no mark `{mark}`")),
+        Until::Entry(n) if n <= entries => None,
+        Until::Entry(n) => Some(format!("{name}: no entry {n}: the log has {entries}")),
+    }
+}
+
 fn entries(
     path: &Path,
     (log, until): (&WriteLog<'_>, Until<'_>),
@@ -125,6 +146,7 @@ fn entries(
 ) -> ExitCode {
     let mut text = String::new();
     let mut docs = Vec::new();
+    let mut is_reached = false;
     for (n, entry) in (0u64..).zip(log.entries()) {
         if until == Until::Entry(n) {
             break;
@@ -145,8 +167,12 @@ fn entries(
         writeln!(text, "{n:>8} {:>12} + {:<8} {flags:<16} {what}", e.at.0, e.sectors)
             .expect("a string takes it");
         if is_mark(&e) && until == Until::Mark(&e.mark) {
+            is_reached = true;
             break;
         }
+    }
+    if let (false, Some(message)) = (is_reached, missing(&path.shown(), until, docs.len() as u64)) {
+        return out.fail(Exit::Usage, "until", &message, "without these options all are listed");
     }
     let doc = json!({ "schema": "writepath.replay.entries/1", "entries": docs });
     out.result(&doc, &text)

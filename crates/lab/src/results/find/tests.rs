@@ -50,14 +50,22 @@ fn only_results_are_listed_and_only_their_files_removed() {
     std::fs::create_dir_all(at.join("mine/deep")).expect("made");
     std::fs::write(at.join("mine/deep/summary.json"), "{}").expect("written");
     std::fs::write(first.join("notes.txt"), "the user's").expect("written");
+    // A manifest of something else.
+    std::fs::create_dir_all(at.join("x/y")).expect("made");
+    std::fs::write(at.join("x/y/MANIFEST.json"), "{\"thesis.tex\": \"\"}").expect("written");
+    std::fs::write(at.join("x/y/thesis.tex"), "the user's").expect("written");
+    std::fs::write(second.join("summary.json"), "{\"events\": 3, \"mine\": 1}").expect("written");
     let all = found_below(at).expect("listed");
     assert_eq!(all.len(), 2);
-    assert!(all.iter().all(|r| r.events == 3 && r.bytes > 50 && r.schema == "writepath.run/1"));
+    assert!(all.iter().all(|r| r.events == 3 && r.bytes > 30));
     assert_eq!(all.iter().filter(|r| r.is_latest).count(), 1);
     assert_eq!(remove(at, &first).expect("removed"), ["notes.txt"]);
-    assert_eq!(remove(at, &second).expect("removed"), [""; 0]);
-    assert!(first.join("notes.txt").exists() && !second.exists());
+    assert_eq!(remove(at, &second).expect("removed"), ["MANIFEST.json", "summary.json"]);
+    assert!(first.join("notes.txt").exists(), "what no result wrote");
+    assert!(second.join("summary.json").exists(), "what was changed since");
+    let third = result(at, "three", 3);
+    assert_eq!(remove(at, &third).expect("removed"), [""; 0]);
+    assert!(!third.exists());
     assert!(std::fs::symlink_metadata(at.join("latest")).is_err(), "it led to what is gone");
-    assert!(at.join("mine/deep/summary.json").exists());
-    assert_eq!(found_below(at).expect("listed"), []);
+    assert!(at.join("mine/deep/summary.json").exists() && at.join("x/y/thesis.tex").exists());
 }
