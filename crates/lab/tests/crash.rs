@@ -160,7 +160,7 @@ fn told(c: &Campaign, f: &Findings) {
         lost: &found.lost,
     };
     let text = cut.tell(8);
-    for word in ["the power may have gone", "journal_commit", "returned: "] {
+    for word in ["power may fail from here on", "journal_commit", "returned: "] {
         assert!(text.contains(word), "{word} in\n{text}");
     }
     assert!(cut.files().contains(&found.violation.path));

@@ -11,37 +11,37 @@ use super::{WorkloadEntry, WorkloadReport, number};
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec { key: "n", when: When::Always, default: "2000", help: "number of files" },
-    OptionSpec { key: "bytes", when: When::Always, default: "4096", help: "bytes of each" },
+    OptionSpec { key: "bytes", when: When::Always, default: "4096", help: "bytes per file" },
     OptionSpec {
         key: "prefix",
         when: When::Always,
         default: "fio.0.",
-        help: "what their names begin with; a number follows",
+        help: "prefix of file names; a number follows",
     },
     OptionSpec {
         key: "directory",
         when: When::Always,
         default: "0",
-        help: "1: in a directory of their own",
+        help: "1: create them in their own directory",
     },
     OptionSpec {
         key: "delete",
         when: When::Always,
         default: "all",
-        help: "all; half: every second; 15of16: all but the first of each block of inodes",
+        help: "all; half: every second file; 15of16: all but the first of each inode-table block",
     },
     OptionSpec {
         key: "inodes_per_block",
         when: When::Always,
         default: "16",
-        help: "delete=15of16: inodes of a block of the table",
+        help: "delete=15of16: inodes per inode-table block",
     },
 ];
 
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "create-delete",
-    about: "files are made and synced, then deleted and synced (paper inode-trim)",
+    about: "create files, sync, delete them, sync (paper inode-trim)",
     options: OPTIONS,
     check: |o| Plan::of(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),

@@ -17,12 +17,17 @@ use super::{Inputs, WorkloadEntry, WorkloadReport, number};
 pub const REPORT: &str = "filebench.json";
 
 const OPTIONS: &[OptionSpec] = &[
-    OptionSpec { key: "file", when: When::Always, default: "", help: "the WML text" },
+    OptionSpec {
+        key: "file",
+        when: When::Always,
+        default: "",
+        help: "the workload model (.f file)",
+    },
     OptionSpec {
         key: "personality",
         when: When::Always,
         default: "",
-        help: "instead of a file: varmail, varmail-nodel, fileserver, webserver, oltp, createfiles, \
+        help: "built-in model instead of a file: varmail, varmail-nodel, fileserver, webserver, oltp, createfiles, \
                randomwrite, filemicro_create, _createfiles, _delete, _writefsync, _rwritefsync, \
                _rwritedsync",
     },
@@ -30,37 +35,37 @@ const OPTIONS: &[OptionSpec] = &[
         key: "set",
         when: When::Always,
         default: "",
-        help: "what its variables are instead: NAME:VALUE;NAME:VALUE",
+        help: "values of its variables: NAME:VALUE;NAME:VALUE",
     },
     OptionSpec {
         key: "seconds",
         when: When::Always,
         default: "",
-        help: "how long it runs; empty: as its `run` says",
+        help: "seconds to run [default: as its `run` line says]",
     },
     OptionSpec {
         key: "loops",
         when: When::Always,
         default: "",
-        help: "instead of a time: how often each thread goes through its list",
+        help: "passes of each thread through its list, instead of seconds",
     },
     OptionSpec {
         key: "flowop_ns",
         when: When::Always,
         default: "0",
-        help: "nanoseconds of a thread's own computing for each flowop",
+        help: "CPU time of a thread per flowop, ns",
     },
     OptionSpec {
         key: "numbers",
         when: When::Always,
         default: "seed",
-        help: "filebench: draw the numbers that filebench draws, which seeds nothing",
+        help: "filebench: use filebench's own unseeded random numbers",
     },
     OptionSpec {
         key: "summary",
         when: When::Always,
         default: "0",
-        help: "1: show the lines that filebench prints at the end",
+        help: "1: print the summary lines of filebench",
     },
     super::SEED,
 ];
@@ -68,7 +73,7 @@ const OPTIONS: &[OptionSpec] = &[
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "filebench",
-    about: "a filebench text in WML, or a personality that comes with it",
+    about: "a filebench workload model (.f file), or a built-in one",
     options: OPTIONS,
     check: |o| load(o).map(|_| ()),
     inputs: |o| load(o).map(|l| l.inputs),

@@ -27,20 +27,20 @@ const OPTIONS: &[OptionSpec] = &[
         key: "compat",
         when: When::Always,
         default: "intended",
-        help: "bugs: sync the file that fio would sync, where that is not the one written",
+        help: "bugs: sync the file that fio syncs, even if it is not the one written",
     },
     OptionSpec {
         key: "vars",
         when: When::Always,
         default: "",
-        help: "what ${NAME} stands for: NAME:VALUE;NAME:VALUE",
+        help: "values for ${NAME}: NAME:VALUE;NAME:VALUE",
     },
 ];
 
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "fio",
-    about: "a fio job file (`writepath fio check` tells what of it is exact)",
+    about: "a fio job file (`writepath fio check` lists exact and refused options)",
     options: OPTIONS,
     check: |o| load(o).map(|_| ()),
     inputs: |o| load(o).map(|l| l.inputs),

@@ -18,14 +18,14 @@ const OPTIONS: &[OptionSpec] = &[
         key: "watch",
         when: When::Always,
         default: "70",
-        help: "seconds watched after each fsync",
+        help: "seconds to record after each fsync",
     },
 ];
 
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "fsync-create",
-    about: "N new files with a small write each, fsync of the last; then once more over them",
+    about: "write N new small files, fsync the last; then overwrite them and fsync again",
     options: OPTIONS,
     check: |o| Plan::of(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),
@@ -42,7 +42,7 @@ pub struct Plan {
     pub files: u32,
     /// Bytes written to each.
     pub bytes: u32,
-    /// Milliseconds watched after each fsync, by case.
+    /// Milliseconds to record after each fsync, by case.
     pub watch_ms: [u64; 2],
     /// Milliseconds after the fsync at which somebody else calls `sync`, by case.
     pub syncs_ms: [Vec<u64>; 2],

@@ -26,44 +26,44 @@ const OPTIONS: &[OptionSpec] = &[
         key: "case",
         when: When::Always,
         default: "alloc",
-        help: "alloc: into empty files; extend: behind what is there, in the same block; over: over what is there",
+        help: "alloc: write to empty files; extend: append within the last block; over: overwrite",
     },
     OptionSpec {
         key: "bytes",
         when: When::Always,
         default: "3072",
-        help: "length of each file afterwards",
+        help: "file size after the write, bytes",
     },
     OptionSpec {
         key: "first",
         when: When::Always,
         default: "1024",
-        help: "extend: bytes that are there before",
+        help: "extend: file size before the write, bytes",
     },
     OptionSpec {
         key: "idle",
         when: When::Always,
         default: "34",
-        help: "seconds of idleness before the trace",
+        help: "idle seconds before recording",
     },
     OptionSpec {
         key: "watch",
         when: When::Always,
         default: "76",
-        help: "seconds watched after the fsync",
+        help: "seconds to record after the fsync",
     },
     OptionSpec {
         key: "phase",
         when: When::Always,
         default: "1000",
-        help: "microseconds after a multiple of 20 ms (a tick of the kernel at any HZ from 50 on) at which the writes begin",
+        help: "start of the writes, us after a multiple of 20 ms (a timer tick at any HZ >= 50)",
     },
 ];
 
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "fsync-last",
-    about: "N files, a small write to each, fsync of the last (paper ext4-fsync)",
+    about: "a small write to each of N files, fsync of the last (paper ext4-fsync)",
     options: OPTIONS,
     check: |o| Plan::of(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),

@@ -24,22 +24,27 @@ const OPTIONS: &[OptionSpec] = &[
         key: "file_kib",
         when: When::Always,
         default: "1024",
-        help: "-f: KiB of all files",
+        help: "-f: total file size, KiB",
     },
-    OptionSpec { key: "record_kib", when: When::Always, default: "4", help: "-r: KiB of a record" },
+    OptionSpec {
+        key: "record_kib",
+        when: When::Always,
+        default: "4",
+        help: "-r: record size, KiB",
+    },
     OptionSpec { key: "threads", when: When::Always, default: "1", help: "-t: threads" },
     OptionSpec {
         key: "version",
         when: When::Always,
         default: "2014",
-        help: "2014: a sequential write is of a new file; 2020: over one that is filled first",
+        help: "2014: sequential writes go to a new file; 2020: to a file that is filled first",
     },
 ];
 
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "mobibench",
-    about: "MobiBench's file test: records in or out of order, and an fsync at the end",
+    about: "file test of MobiBench: sequential or random records, fsync at the end",
     options: OPTIONS,
     check: |o| plan(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),

@@ -52,7 +52,7 @@ const SEED: OptionSpec = OptionSpec {
     key: "seed",
     when: When::Always,
     default: "",
-    help: "of its random numbers; empty: drawn from the run's seed",
+    help: "seed of its random numbers [default: drawn from the run's seed]",
 };
 
 /// The seed that [`SEED`] gives, or one drawn for `label` from the run's. Errors: it is no number.

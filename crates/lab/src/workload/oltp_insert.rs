@@ -9,24 +9,24 @@ use wp_workload::innodb::{OltpInsert, oltp_insert};
 use super::{WorkloadEntry, WorkloadReport, number};
 
 const OPTIONS: &[OptionSpec] = &[
-    OptionSpec { key: "inserts", when: When::Always, default: "10000", help: "inserts" },
+    OptionSpec { key: "inserts", when: When::Always, default: "10000", help: "number of inserts" },
     OptionSpec {
         key: "log_mib",
         when: When::Always,
         default: "96",
-        help: "MiB of the redo log, which is written round and round",
+        help: "size of the circular redo log, MiB",
     },
     OptionSpec {
         key: "binlog",
         when: When::Always,
         default: "0",
-        help: "1: with a binary log that is synced at each commit",
+        help: "1: also write a binary log, synced at each commit",
     },
     OptionSpec {
         key: "think_ns",
         when: When::Always,
         default: "0",
-        help: "nanoseconds that server and client compute for each insert",
+        help: "CPU time of server and client per insert, ns",
     },
     super::SEED,
 ];
@@ -34,7 +34,7 @@ const OPTIONS: &[OptionSpec] = &[
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "oltp-insert",
-    about: "one thread of autocommitted inserts as InnoDB writes them: redo log and fdatasync",
+    about: "one thread of autocommitted InnoDB inserts: redo-log write and fdatasync each",
     options: OPTIONS,
     check: |o| plan(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),

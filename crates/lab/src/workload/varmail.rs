@@ -15,25 +15,25 @@ const OPTIONS: &[OptionSpec] = &[
         key: "files",
         when: When::Always,
         default: "1000",
-        help: "files of the set, some four fifths of which are there at the start",
+        help: "files of the set; about 80 % of them exist at the start",
     },
     OptionSpec {
         key: "seconds",
         when: When::Always,
         default: "60",
-        help: "how long it runs; 0: for `loops`",
+        help: "seconds to run; 0: run `loops`",
     },
     OptionSpec {
         key: "loops",
         when: When::Always,
         default: "1000",
-        help: "with seconds=0: times that each thread goes through the list",
+        help: "with seconds=0: passes of each thread through the list",
     },
     OptionSpec {
         key: "flowop_ns",
         when: When::Always,
         default: "0",
-        help: "nanoseconds of a thread's own computing for each flowop",
+        help: "CPU time of a thread per flowop, ns",
     },
     super::SEED,
 ];
@@ -41,7 +41,7 @@ const OPTIONS: &[OptionSpec] = &[
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "varmail",
-    about: "filebench's mail server: 13 flowops a loop, 2 of them fsync",
+    about: "mail server of filebench: 13 flowops per loop, 2 of them fsync",
     options: OPTIONS,
     check: |o| plan(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),

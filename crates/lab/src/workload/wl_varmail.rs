@@ -16,15 +16,20 @@ use super::{WorkloadEntry, WorkloadReport, number};
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec { key: "threads", when: When::Always, default: "4", help: "threads" },
-    OptionSpec { key: "ms", when: When::Always, default: "500", help: "milliseconds that it runs" },
-    OptionSpec { key: "seed", when: When::Always, default: "7", help: "seed of the files taken" },
+    OptionSpec { key: "ms", when: When::Always, default: "500", help: "run time, ms" },
+    OptionSpec {
+        key: "seed",
+        when: When::Always,
+        default: "7",
+        help: "seed of the choice of files",
+    },
     OptionSpec { key: "bytes", when: When::Always, default: "16384", help: "bytes of each append" },
 ];
 
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
     name: "wl-varmail",
-    about: "the mail loop that the references of real kernels ran: remove, create, append, read",
+    about: "mail loop of the recorded real-kernel runs: delete, create, append, read",
     options: OPTIONS,
     check: |o| Plan::of(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),
