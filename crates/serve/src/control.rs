@@ -17,6 +17,9 @@ use wp_lab::host::{Existing, Output, Shape};
 use crate::drive::Drive;
 use crate::drive::freeze::{Keep, PowerError, Trigger};
 
+/// Latest time at which the power can go, in nanoseconds: 146 years. A drive's clock jumps there, and
+/// has to have time behind it.
+pub const MAX_AT_NS: u64 = 1 << 62;
 /// Longest line.
 pub const MAX_LINE: usize = 4096;
 
@@ -107,7 +110,10 @@ impl Command {
                 }
                 ("freeze", Some(("after", n))) => when = When::After(number(n)?),
                 ("freeze", Some(("events", n))) => when = When::Events(number(n)?),
-                ("freeze", Some(("at", n))) => when = When::At(number(n)?),
+                ("freeze", Some(("at", n))) => match number(n)? {
+                    n @ ..=MAX_AT_NS => when = When::At(n),
+                    _ => return Err(format!("`{word}`: at most {MAX_AT_NS} ns")),
+                },
                 ("save", _) if path.is_none() => path = Some(PathBuf::from(word)),
                 _ => return Err(format!("`{verb}` does not know `{word}`; {HELP}")),
             }
@@ -224,6 +230,8 @@ mod tests {
         assert_eq!(verb(" thaw  seed=3 keep=none"), Ok(Verb::Thaw { seed: 3, keep: Keep::None }));
         assert_eq!(Command::parse("status drive=2").map(|c| c.drive), Ok(2));
         assert_eq!(verb("freeze after=x"), Err("`x` of `after=x` is no number".to_owned()));
+        let late = verb("freeze at=18446744073709551615").unwrap_err();
+        assert!(late.contains("at most 4611686018427387904 ns"), "{late}");
         assert!(verb("thaw after=1").unwrap_err().contains("does not know"));
         assert!(verb("melt").unwrap_err().contains("there are status, freeze"));
         assert!(verb("").is_err() && verb("save").is_err() && verb("thaw keep=1").is_err());
@@ -249,5 +257,20 @@ mod tests {
         }
         let (answer, _) = run(&mut [&mut drive], Time(9), "freeze drive=1", Speaker::Host);
         assert_eq!(answer["error"], "there is no drive 1; there are 1");
+    }
+
+    #[test]
+    fn the_latest_power_failure_of_all_leaves_time_behind_it() {
+        let device =
+            wp_device::find("ssd-128").unwrap().make(&[("capacity_bytes", 1 << 30)]).unwrap();
+        let mut drive = Drive::new("ssd-128", device, Default::default());
+        let line = format!("freeze at={MAX_AT_NS}");
+        assert_eq!(run(&mut [&mut drive], Time(0), &line, Speaker::Host).0["armed"], true);
+        let next = drive.next().expect("the power failure");
+        assert_eq!(next, Time(MAX_AT_NS));
+        for line in ["status", "thaw keep=none", "freeze", "thaw", "status"] {
+            let (answer, _) = run(&mut [&mut drive], next, line, Speaker::Host);
+            assert_eq!(answer["ok"], true, "{line}: {answer}");
+        }
     }
 }

@@ -232,7 +232,7 @@ impl Drive {
             return;
         }
         let view = match self.freezer.loss {
-            Loss::Model => m.device.crash_view(Time(self.now.0 + m.ahead)),
+            Loss::Model => m.device.crash_view(Time(self.now.0.saturating_add(m.ahead))),
             Loss::Contract => permitted(&m.recorder.take(), self.limits.volatile_cache, {
                 self.limits.physical_bytes.max(self.limits.logical_bytes)
             }),

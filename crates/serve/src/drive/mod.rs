@@ -481,7 +481,7 @@ impl Drive {
                 m.waiting.push_front((rq, tag, n));
                 break;
             }
-            let (id, now) = (rq.id, Time(self.now.0 + m.ahead));
+            let (id, now) = (rq.id, Time(self.now.0.saturating_add(m.ahead)));
             match m.device.submit(now, rq, &mut m.fx) {
                 Admit::Accepted => {
                     m.flying.insert(id, (tag, n, is_flush));

@@ -193,7 +193,7 @@ impl Model {
     ///
     /// Panics if one of them fails: they are requests that it offers.
     fn play(&mut self, now: Time, requests: Vec<DevRequest>) {
-        let mut time = Time(now.0 + self.ahead);
+        let mut time = Time(now.0.saturating_add(self.ahead));
         let mut left = requests.len();
         // A flush covers what is done, a command for a zone goes by what is written: one by one.
         let is_alone = |rq: &DevRequest| rq.op != Op::Write;
