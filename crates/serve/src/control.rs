@@ -91,7 +91,7 @@ impl Command {
         let mut path = None;
         for word in words {
             let number = |text: &str| {
-                text.parse::<u64>().map_err(|_| format!("`{text}` of `{word}` is no number"))
+                text.parse::<u64>().map_err(|_| format!("`{text}` of `{word}` is not a number"))
             };
             of_cut |= word.starts_with("seed=") || word.starts_with("keep=");
             match (verb, word.split_once('=')) {
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(verb("freeze after=7\n"), Ok(Verb::Freeze(When::After(7))));
         assert_eq!(verb(" thaw  seed=3 keep=none"), Ok(Verb::Thaw { seed: 3, keep: Keep::None }));
         assert_eq!(Command::parse("status drive=2").map(|c| c.drive), Ok(2));
-        assert_eq!(verb("freeze after=x"), Err("`x` of `after=x` is no number".to_owned()));
+        assert_eq!(verb("freeze after=x"), Err("`x` of `after=x` is not a number".to_owned()));
         assert!(verb("thaw after=1").unwrap_err().contains("does not know"));
         assert!(verb("melt").unwrap_err().contains("there are status, freeze"));
         assert!(verb("").is_err() && verb("save").is_err() && verb("thaw keep=1").is_err());
