@@ -67,7 +67,7 @@ fn number(line: &str, key: &str) -> Result<u64, String> {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| format!("`{key}` is {text:?}, which is no number"))
+    parsed.map_err(|_| format!("`{key}` is {text:?}, which is not a number"))
 }
 
 fn zone_of_line(line: &str) -> Result<Zone, String> {
@@ -81,7 +81,7 @@ fn zone_of_line(line: &str) -> Result<Zone, String> {
         other => return Err(format!("`type:` is {other}; only 1 and 2 are known here")),
     };
     let state = u8::try_from(number(line, "zcond:")?).ok().and_then(ZoneState::from_number);
-    let Some(state) = state else { return Err("`zcond:` is no state of a zone".to_owned()) };
+    let Some(state) = state else { return Err("`zcond:` is not a state of a zone".to_owned()) };
     if sectors == 0 || capacity == 0 || capacity > sectors || wp > sectors {
         let what = format!("len {sectors:#x}, cap {capacity:#x}, wptr {wp:#x}");
         return Err(format!("{what} cannot be those of one zone"));
@@ -129,7 +129,7 @@ mod tests {
     fn what_is_no_report_is_told_by_line() {
         let bad = REPORT.replace("cap 0x006000, wptr 0x000288", "cap 0x00600g, wptr 0x000288");
         let error = parse(&bad).expect_err("no number");
-        assert_eq!(error, "line 2: `, cap` is \"0x00600g\", which is no number");
+        assert_eq!(error, "line 2: `, cap` is \"0x00600g\", which is not a number");
         let bad = REPORT.replace("wptr 0x000288", "wptr 0x00f288");
         let error = parse(&bad).expect_err("behind its end");
         assert_eq!(

@@ -70,7 +70,7 @@ impl Images {
                 self.name(),
                 known.join(", ")
             );
-            let help = "is it a partition table, an encrypted volume, or cut off before byte 2048?";
+            let help = "check for a partition table, an encrypted volume or a truncated image";
             return Err(out.fail(Exit::No, "no-file-system", &message, help));
         };
         Ok(f(&joined, fs))

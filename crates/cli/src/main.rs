@@ -120,7 +120,7 @@ enum Verb {
     Recover(cmd::recover::Args),
     /// Replay a block trace on a modelled drive, or a dm-log-writes log.
     ///
-    /// Replays a trace on a device model; replays a log to the image that the device held at a mark.
+    /// Replays a trace on a device model; turns a log into the image of its device at a mark.
     Replay(cmd::replay::Args),
     /// Serve a simulated drive or an image over NBD or vhost-user.
     Serve(Box<cmd::serve::Args>),

@@ -70,7 +70,10 @@ fn give_up() {
     leftover::end_processes();
     std::thread::sleep(GRACE / 2);
     if !Out::is_answered() {
-        end("what was under way is given up; what is done is kept", "the same command goes on");
+        end(
+            "unfinished work is discarded, finished work is kept",
+            "run the same command to continue",
+        );
     }
 }
 

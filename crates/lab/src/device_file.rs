@@ -81,12 +81,12 @@ pub fn read(path: &Path) -> Result<DeviceFile, String> {
     let name = path.shown();
     let of_host = |e: std::io::Error| format!("{name}: {e}");
     if !std::fs::metadata(path).map_err(of_host)?.is_file() {
-        return Err(format!("{name}: is no file"));
+        return Err(format!("{name}: is not a file"));
     }
     let (mut text, file) = (String::new(), std::fs::File::open(path).map_err(of_host)?);
     file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(of_host)?;
     if text.len() as u64 > BYTES_MAX {
-        return Err(format!("{name}: more than {BYTES_MAX} bytes are no description of a device"));
+        return Err(format!("{name}: more than {BYTES_MAX} bytes: not a device description"));
     }
     parse(&name, &text).map_err(|e| e.to_string())
 }

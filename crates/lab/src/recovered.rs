@@ -122,7 +122,8 @@ pub fn rows(reference: &Path) -> Result<(Vec<Row>, Vec<String>), String> {
             nilfs2::images(&name, &folder, &mut rows)?;
         }
         if name.starts_with("btrfs-") && folder.is_dir() {
-            // Compared by hashes of their files: `cargo test -p wp-btrfs --test all reference_images`.
+            // Compared by hashes of their files: `cargo test -p wp-btrfs --test all
+            // reference_images`.
             skipped.push(name.clone());
         }
         match name.as_str() {

@@ -173,7 +173,7 @@ fn read_device_work(v: &Value) -> Result<DeviceWork, String> {
     let time = |key: &str| v[key].as_u64().map(Time).ok_or_else(|| format!("no time `{key}`"));
     let number = |key: &str| match &v[key] {
         Value::Null => Ok(0),
-        n => n.as_u64().ok_or_else(|| format!("`{key}` is no number")),
+        n => n.as_u64().ok_or_else(|| format!("`{key}` is not a number")),
     };
     let die = match &v["die"] {
         Value::Null => None,
@@ -208,8 +208,8 @@ fn read_device_work(v: &Value) -> Result<DeviceWork, String> {
         cells: Span(number("cells")?),
         bytes: number("b")?,
         gc: v["gc"] == true,
-        commands: commands.ok_or("`of` is no list of commands")?,
-        holds: holds.ok_or("`h` is no list of sector and sectors")?,
+        commands: commands.ok_or("`of` is not a list of commands")?,
+        holds: holds.ok_or("`h` is not a list of sector and sectors")?,
     };
     if work.ready > work.from || work.from > work.to {
         return Err("it ends before it begins".to_owned());

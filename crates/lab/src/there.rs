@@ -358,7 +358,7 @@ fn tree_of_walk(text: &str) -> Result<Tree, String> {
             ["E", kind, mode, nlink, size, ino, path, target] => {
                 entries.push((kind, mode, nlink, size, ino, path, target));
             }
-            _ => return Err(format!("`{line}` is no line of a listing")),
+            _ => return Err(format!("`{line}` is not a line of a listing")),
         }
     }
     let one = |e: &(&str, &str, &str, &str, &str, &str, &str)| {

@@ -233,10 +233,10 @@ fn jobs_that_tell_nothing_of_a_drive_are_left_out_with_the_reason() {
         (vec![change("rw", "rw")], "run one job of rw=read and one of rw=write"),
         (vec![change("rw", "randtrim")], "no class has a number that discards tell"),
         (vec![change("rw", "wirte")], "rw=wirte: unknown"),
-        (vec![change("bs", "512")], "no multiple of 4 KiB"),
+        (vec![change("bs", "512")], "not a multiple of 4 KiB"),
         (vec![change("bsrange", "4k-8k")], "one size at a time"),
         (vec![change("rate_iops", "100")], "the host held it back"),
-        (vec![change("iodepth", "x")], "iodepth=x is no number"),
+        (vec![change("iodepth", "x")], "iodepth=x is not a number"),
         (
             vec![change("sync", "1")],
             "sync=1 on a file: the file system's own writes are in each latency",
@@ -288,11 +288,11 @@ fn lists_are_read_and_what_is_wrong_is_told_with_its_place() {
     assert_eq!(input.measured[0].load.host_ns, 10_611);
     assert_eq!(input.measured[1].figures.iops, None);
     for (from, to, want) in [
-        ("randwrite", "randwipe", "p.csv:2:1: op: `randwipe` is none of"),
+        ("randwrite", "randwipe", "p.csv:2:1: op: `randwipe` is not read"),
         ("4k", "4q", "p.csv:2:11: bs: `4q`: `q` is not a unit"),
-        ("9000", "-1", "p.csv:2:16: iops: `-1` is no number above 0"),
+        ("9000", "-1", "p.csv:2:16: iops: `-1` is not a number above 0"),
         (",0\nwrite", "\nwrite", "p.csv:2:1: 5 fields instead of 6"),
-        ("op,bs", "op,size", "p.csv:1:1: this is no input"),
+        ("op,bs", "op,size", "p.csv:1:1: this is not an input"),
     ] {
         let e = parse("p.csv", &good.replacen(from, to, 1)).expect_err("wrong");
         assert!(e.starts_with(want), "{e}");

@@ -17,8 +17,8 @@ use wp_lab::host::{Existing, Output, Shape};
 use crate::drive::Drive;
 use crate::drive::freeze::{Keep, PowerError, Trigger};
 
-/// Latest time at which the power can go, in nanoseconds: 146 years. A drive's clock jumps there, and
-/// has to have time behind it.
+/// Latest time at which the power can go, in nanoseconds: 146 years. A drive's clock jumps there,
+/// and has to have time behind it.
 pub const MAX_AT_NS: u64 = 1 << 62;
 /// Longest line.
 pub const MAX_LINE: usize = 4096;
@@ -94,7 +94,7 @@ impl Command {
         let mut path = None;
         for word in words {
             let number = |text: &str| {
-                text.parse::<u64>().map_err(|_| format!("`{text}` of `{word}` is no number"))
+                text.parse::<u64>().map_err(|_| format!("`{text}` of `{word}` is not a number"))
             };
             of_cut |= word.starts_with("seed=") || word.starts_with("keep=");
             match (verb, word.split_once('=')) {
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(verb("freeze after=7\n"), Ok(Verb::Freeze(When::After(7))));
         assert_eq!(verb(" thaw  seed=3 keep=none"), Ok(Verb::Thaw { seed: 3, keep: Keep::None }));
         assert_eq!(Command::parse("status drive=2").map(|c| c.drive), Ok(2));
-        assert_eq!(verb("freeze after=x"), Err("`x` of `after=x` is no number".to_owned()));
+        assert_eq!(verb("freeze after=x"), Err("`x` of `after=x` is not a number".to_owned()));
         let late = verb("freeze at=18446744073709551615").unwrap_err();
         assert!(late.contains("at most 4611686018427387904 ns"), "{late}");
         assert!(verb("thaw after=1").unwrap_err().contains("does not know"));

@@ -57,7 +57,7 @@ impl Wrong {
     }
 
     pub fn torn(place: Place, what: impl Into<String>) -> Wrong {
-        let help = "the file was cut off; --torn-ok takes what is before that";
+        let help = "the file is truncated; --torn-ok accepts the part before";
         Wrong { torn: true, ..Wrong::new(place, what, help) }
     }
 

@@ -168,7 +168,7 @@ impl Names {
 
     fn add(&mut self, name: String, at: Place) -> Result<u32, Wrong> {
         if self.all.len() == NAMES_MAX {
-            let what = format!("more than {NAMES_MAX} devices: this is no trace of that format");
+            let what = format!("more than {NAMES_MAX} devices: this is not a trace of that format");
             return Err(Wrong::new(at, what, "say which it is with --format"));
         }
         self.all.push(name);

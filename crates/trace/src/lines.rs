@@ -49,7 +49,7 @@ impl<'a> Lines<'a> {
         if self.bytes.last() != Some(&b'\n') {
             if self.bytes.len() as u64 == LINE_BYTES_MAX {
                 let what = format!("a line of more than {LINE_BYTES_MAX} bytes");
-                return Err(self.wrong(what, "this is no text of that format"));
+                return Err(self.wrong(what, "this text is not in that format"));
             }
             return Err(Wrong::torn(self.place(), "the last line has no end"));
         }

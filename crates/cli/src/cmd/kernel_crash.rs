@@ -148,9 +148,10 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     row(&mut t, "all", "", &total);
     writeln!(
         t,
-        "\nrefused: neither mounts. faulty: files that neither can read. again: equal/mounted, of states\n\
-         that Writepath recovers like an earlier one. e2fsck'd: checked by e2fsck after the kernel's\n\
-         unmount and by `writepath fsck` after recovery; clean or faults: on both sides.\n\
+        "\nrefused: neither mounts. faulty: files that neither can read. again: equal/mounted,\n\
+         of states that Writepath recovers like an earlier one. e2fsck'd: checked by e2fsck\n\
+         after the kernel's unmount and by `writepath fsck` after recovery; clean or faults:\n\
+         on both sides.\n\
          {} states were not mounted: another program left the same image.",
         f.repeated
     )

@@ -344,9 +344,10 @@ fn text(report: &Report, all: bool) -> String {
     let line = "a string takes it";
     writeln!(
         t,
-        "Writepath against recorded Linux 6.12 in virtual time, with one latency for every request: device\n\
-         waits of each call (duration / latency, rounded down), and the requests of each second after\n\
-         `idle`. kernels/linux-6.12/differences.toml lists differences with their kernel functions.\n"
+        "Writepath against recorded Linux 6.12 in virtual time, with one latency for every\n\
+         request: device waits of each call (duration / latency, rounded down), and the\n\
+         requests of each second after `idle`. kernels/linux-6.12/differences.toml lists\n\
+         differences with their kernel functions.\n"
     )
     .expect(line);
     writeln!(
@@ -501,9 +502,9 @@ fn random_report(
     let line = "a string takes it";
     writeln!(
         t,
-        "Device waits of each call of random programs: Writepath against a Linux 6.12 guest in virtual\n\
-         time. A wait is 100 us. A call that is less than 5 us short of a wait counts as one, on both\n\
-         sides: reading the guest's clock takes 256 ns of it.\n"
+        "Device waits of each call of random programs: Writepath against a Linux 6.12 guest\n\
+         in virtual time. A wait is 100 us. A call that is less than 5 us short of a wait\n\
+         counts as one, on both sides: reading the guest's clock takes 256 ns of it.\n"
     )
     .expect(line);
     writeln!(

@@ -184,9 +184,9 @@ fn table(a: &Args, out: &Out) -> ExitCode {
 /// The table and its document; exit 1 where a move or its reason is not as it is said here.
 fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     let mut text = format!(
-        "Each figure on its flash drive as it is, with program times doubled, with half the buffer, and\n\
-         with both. A change of up to {:.0} % counts as still. Brackets show a prediction that was\n\
-         not met.\n\n{:>14} {:>22} {:>22} {:>22}\n",
+        "Each figure on its flash drive as it is, with program times doubled, with half the\n\
+         buffer, and with both. A change of up to {:.0} % counts as still. Brackets show a\n\
+         prediction that was not met.\n\n{:>14} {:>22} {:>22} {:>22}\n",
         STILL * 100.0,
         "as it is",
         "program x2",

@@ -85,10 +85,11 @@ pub fn table(t: &mut String, found: &TodayComparison) {
     let equal = found.pairs.iter().filter(|p| p.differences.is_empty()).count();
     writeln!(
         t,
-        "Write N new files, fsync the last, overwrite them: blocks by class, flags, order and second,\n\
-         against recorded runs of Linux 6.18. {} runs, {equal} equal in everything; with N >= 1000 files\n\
-         the journal blocks may differ by 2. papers/ext4-fsync/differences-6.18.toml lists differences\n\
-         with their kernel functions.\n",
+        "Write N new files, fsync the last, overwrite them: blocks by class, flags, order and\n\
+         second, against recorded runs of Linux 6.18. {} runs, {equal} equal in everything;\n\
+         with N >= 1000 files the journal blocks may differ by 2.\n\
+         papers/ext4-fsync/differences-6.18.toml lists differences with their kernel\n\
+         functions.\n",
         found.pairs.len()
     )
     .expect(line);

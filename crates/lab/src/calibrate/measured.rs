@@ -61,7 +61,7 @@ fn fio(name: &str, text: &str, at: usize) -> Result<Input, String> {
         Some(Ok(doc)) => doc,
         Some(Err(e)) => {
             let line = text[..at].matches('\n').count() + e.line();
-            let what = if e.is_eof() { "the report is cut off" } else { "no JSON" };
+            let what = if e.is_eof() { "the report is truncated" } else { "not JSON" };
             return Err(format!("{name}:{line}:{}: {what}: {e}", e.column()));
         }
         None => return Err(format!("{name}: is empty")),
@@ -151,7 +151,7 @@ impl Options<'_> {
     fn count(&self, name: &str, otherwise: u32) -> Result<u32, String> {
         match self.text(&[name]) {
             None => Ok(otherwise),
-            Some(text) => text.parse().map_err(|_| format!("{name}={text} is no number")),
+            Some(text) => text.parse().map_err(|_| format!("{name}={text} is not a number")),
         }
     }
 }
@@ -188,7 +188,7 @@ fn entry(job: &Value, global: &Map<String, Value>) -> Result<Measured, String> {
     }
     let bytes = crate::spec::size(&bs)?;
     let bytes = u32::try_from(bytes).ok().filter(|b| *b > 0 && b.is_multiple_of(4096));
-    let bytes = bytes.ok_or_else(|| format!("bs={bs}: no multiple of 4 KiB below 4 GiB"))?;
+    let bytes = bytes.ok_or_else(|| format!("bs={bs}: not a multiple of 4 KiB below 4 GiB"))?;
     let engine = options.text(&["ioengine"]).unwrap_or_else(|| "psync".to_owned());
     let is_sync = ["psync", "sync", "vsync", "pvsync", "pvsync2"].contains(&engine.as_str());
     let depth = if is_sync { 1 } else { options.count("iodepth", 1)? };
@@ -289,7 +289,7 @@ fn points(name: &str, text: &str) -> Result<Input, String> {
     let columns: Vec<&str> = title.split(',').map(str::trim).collect();
     let known = columns.iter().all(|c| COLUMNS.contains(c));
     if !known || COLUMNS[..4].iter().any(|c| !columns.contains(c)) {
-        return Err(format!("{name}:{n}:1: this is no input: {help}"));
+        return Err(format!("{name}:{n}:1: this is not an input: {help}"));
     }
     let mut input = Input::default();
     for (n, line) in lines {
@@ -319,25 +319,25 @@ fn point<'t>(field: &impl Fn(&str) -> &'t str) -> Result<Measured, NoPoint> {
         "randwrite" => (Op::Write, true),
         "append" => (Op::Zone(ZoneOp::Append), false),
         other => {
-            let what = format!("`{other}` is none of read, write, randread, randwrite, append");
+            let what = format!("`{other}` is not read, write, randread, randwrite or append");
             return Err(("op", what));
         }
     };
     let bytes = crate::spec::size(field("bs")).map_err(|e| ("bs", e))?;
     let bytes = u32::try_from(bytes).ok().filter(|b| *b > 0 && b.is_multiple_of(4096));
-    let bytes = bytes.ok_or_else(|| ("bs", "no multiple of 4 KiB below 4 GiB".to_owned()))?;
+    let bytes = bytes.ok_or_else(|| ("bs", "not a multiple of 4 KiB below 4 GiB".to_owned()))?;
     let count = |key: &'static str, missing: u32, most: u32| match field(key) {
         "" => Ok(missing),
         text => match text.parse::<u32>() {
             Ok(n) if n <= most => Ok(n),
-            _ => Err((key, format!("`{text}` is no number up to {most}"))),
+            _ => Err((key, format!("`{text}` is not a number up to {most}"))),
         },
     };
     let real = |key: &'static str| match field(key) {
         "" => Ok(None),
         text => match text.parse::<f64>() {
             Ok(v) if v.is_finite() && v > 0.0 => Ok(Some(v)),
-            _ => Err((key, format!("`{text}` is no number above 0"))),
+            _ => Err((key, format!("`{text}` is not a number above 0"))),
         },
     };
     let depth = count("qd", 1, 65_536)?.max(1);

@@ -208,9 +208,9 @@ impl Stretch {
             return Err("writes with FUA or PREFLUSH: no load has them".to_owned());
         }
         let bytes = u32::try_from(bytes).ok().filter(|b| *b > 0 && b.is_multiple_of(4096));
-        let bytes = bytes.ok_or("requests that are no multiple of 4 KiB")?;
+        let bytes = bytes.ok_or("requests that are not multiples of 4 KiB")?;
         if self.own.len() < PATTERN_MIN {
-            let what = "fewer behind each other of one operation and size than tell a pattern";
+            let what = "too few consecutive requests of one operation and size to detect a pattern";
             return Err(format!("{what} ({PATTERN_MIN})"));
         }
         let random = match self.in_order() {
@@ -222,7 +222,7 @@ impl Stretch {
             (0, _) => 0,
             (1, _) => return Err("one flush in a stretch tells no load".to_owned()),
             (_, 1) => self.between.first().copied().unwrap_or(0),
-            _ => return Err("flushes behind now so many writes, now so many".to_owned()),
+            _ => return Err("flushes after varying numbers of writes".to_owned()),
         };
         if sync_every == 0 && !self.flushes.is_empty() {
             return Err("flushes without writes between them".to_owned());
@@ -362,7 +362,7 @@ mod tests {
         let half = |i: u64| if i % 4 < 2 { i * 8 } else { i * 7919 % 100_003 * 8 + 8_000_000 };
         for (all, want) in [
             (forced, "FUA or PREFLUSH"),
-            (odd, "no multiple of 4 KiB"),
+            (odd, "not multiples of 4 KiB"),
             (alone(Op::Discard, 200, |i| i * 8), "discards"),
             (alone(Op::Flush, 200, |_| 0), "flushes without writes"),
             (alone(Op::Read, 200, half), "neither in order nor at random places"),

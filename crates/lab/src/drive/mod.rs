@@ -66,7 +66,11 @@ pub fn compare(
     replaced: &[(String, u64)],
 ) -> Result<Comparison, ConfigError> {
     let Some(entry) = find(name).filter(|e| e.params.iter().any(|p| p.name == "zone_bytes")) else {
-        return Err(ConfigError::new(name, 0, "is no zoned device; see `writepath list devices`"));
+        return Err(ConfigError::new(
+            name,
+            0,
+            "is not a zoned device; see `writepath list devices`",
+        ));
     };
     let mut settings = Settings::of(entry.params);
     for (key, value) in replaced {

@@ -112,13 +112,13 @@ fn point(line: &str) -> Result<Point, String> {
     };
     let small = |name: &str, text: &str, missing: u32| match text {
         "" => Ok(missing),
-        _ => text.parse::<u32>().map_err(|_| format!("{name} is {text:?}, which is no number")),
+        _ => text.parse::<u32>().map_err(|_| format!("{name} is {text:?}, which is not a number")),
     };
     let real = |name: &str, text: &str| match text {
         "" => Ok(None),
         _ => match text.parse::<f64>() {
             Ok(value) if value >= 0.0 && value.is_finite() => Ok(Some(value)),
-            _ => Err(format!("{name} is {text:?}, which is no number")),
+            _ => Err(format!("{name} is {text:?}, which is not a number")),
         },
     };
     Ok(Point {
@@ -145,7 +145,7 @@ mod tests {
         let points = parse(&text).expect("points");
         assert_eq!((points[0].in_flight(), points[0].iops), (2, Some(111_654.0)));
         let error = parse(&text.replace("16.9", "fast")).expect_err("no number");
-        assert_eq!(error, "line 2: mean_us is \"fast\", which is no number");
+        assert_eq!(error, "line 2: mean_us is \"fast\", which is not a number");
         assert!(parse("a,b\n").is_err() && parse("").is_err());
     }
 }

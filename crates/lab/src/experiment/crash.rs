@@ -63,7 +63,7 @@ pub(super) fn read(
     let before = found.len();
     let fields = Fields::new("crash", item, &[], found);
     if measure != Measure::default() {
-        wrong(found, &fields.at, "nothing is measured beside power cuts", "leave [measure] out");
+        wrong(found, &fields.at, "[measure] cannot be used with [crash]", "remove [measure]");
     }
     if work.start_within_ns > 0 {
         wrong(found, &fields.at, "power cuts begin with the program", "leave `start_within` out");
@@ -151,12 +151,7 @@ fn instants(
     let given: Vec<&str> =
         ["random", "at"].into_iter().filter(|k| fields.item(k).is_some()).collect();
     if let [_, second] = given[..] {
-        wrong(
-            found,
-            &fields.place(second),
-            "both `random` and `at`",
-            "one says when the power goes",
-        );
+        wrong(found, &fields.place(second), "both `random` and `at`", "use one of them");
         return None;
     }
     let instants = match (points, random, at) {
@@ -168,7 +163,7 @@ fn instants(
             return None;
         }
         (Some(other), ..) => {
-            let what = format!("`{other}` are no instants here");
+            let what = format!("`{other}`: unknown crash points");
             wrong(
                 found,
                 &fields.place("points"),

@@ -17,7 +17,7 @@ pub(super) fn program(file: &JobFile, chance: u64) -> Result<Program, String> {
     for (n, job) in file.jobs.iter().enumerate() {
         if n > 0 && !job.stonewall {
             return Err(format!(
-                "job `{}` runs beside another: power cuts are of one after the other (stonewall)",
+                "job `{}` runs in parallel: [crash] needs jobs one after the other (stonewall)",
                 job.name
             ));
         }

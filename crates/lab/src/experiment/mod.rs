@@ -214,7 +214,7 @@ fn beginning(root: &Fields<'_>, seed: Option<u64>, found: &mut Vec<Diagnostic>) 
     if !is_name {
         let what = match root.item("name") {
             None => "the experiment has no `name`".to_owned(),
-            Some(_) => format!("`{name}` is no name of a folder of results"),
+            Some(_) => format!("`{name}` cannot be the name of a results folder"),
         };
         wrong(found, &root.place("name"), what, "letters, digits, `-`, `_` and `.`, 80 at most");
     }

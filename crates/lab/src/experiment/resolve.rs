@@ -210,7 +210,7 @@ pub fn resolve(
         Some((table, at)) => work::read((table, at), files, &mut settings, found),
         None => {
             let help = "as in `[workload]` with `name = \"varmail\"` or `fio = \"job.fio\"`";
-            wrong(found, &root.at, "there is no [workload]", help);
+            wrong(found, &root.at, "table [workload] is missing", help);
             None
         }
     };
@@ -548,7 +548,7 @@ fn machine(
     let (start, size) = partition(&fields, &first, !more.is_empty(), settings, found)?;
     let disk = fields.text("disk", found).unwrap_or("sdb1");
     if disk.is_empty() || disk.len() > 16 || !disk.chars().all(|c| c.is_ascii_alphanumeric()) {
-        let what = format!("`{disk}` is no name of a disk");
+        let what = format!("`{disk}` is not a disk name");
         wrong(found, &fields.place("disk"), what, "as sdb1, nvme0n1");
     }
     for (key, value) in [

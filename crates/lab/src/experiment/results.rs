@@ -167,7 +167,7 @@ fn rows_of(dir: &Path) -> Result<(Vec<Row>, Shared), MergeError> {
         .map_err(|e| wrong(&format!("MANIFEST.json: {e}")))?;
     for name in [ROWS, RESOLVED] {
         if !manifest.contains_key(name) {
-            return Err(wrong(&format!("it is no shard: MANIFEST.json has no {name}")));
+            return Err(wrong(&format!("it is not a shard: MANIFEST.json has no {name}")));
         }
     }
     for (name, hash) in &manifest {

@@ -234,7 +234,7 @@ pub fn parse(file: &str, bytes: &[u8], found: &mut Vec<Diagnostic>) -> Table {
             let source = Source::new(file, lossy);
             let at = source.place(e.valid_up_to()..e.valid_up_to() + 1);
             let byte = bytes.get(e.valid_up_to()).copied().unwrap_or(0);
-            let what = format!("byte 0x{byte:02x} is no UTF-8, and TOML is");
+            let what = format!("byte 0x{byte:02x} is not UTF-8, and TOML is");
             found.push(Diagnostic::error(&at, what, "save the file as UTF-8"));
             return Table::default();
         }
@@ -296,7 +296,7 @@ fn value(
             _ => return wrong("no finite number", ""),
         },
         DeValue::Datetime(_) => {
-            return wrong("a date: there is none in experiments", "write a string");
+            return wrong("dates are not supported", "write a string");
         }
         DeValue::Array(all) => Value::List(list(source, all, found)),
         DeValue::Table(inner) => Value::Table(table(source, inner, found)),

@@ -108,7 +108,7 @@ impl Sweep {
         for e in &table.0 {
             let Value::Table(inner) = &e.item.value else {
                 let help = "as in `small = { \"workload.n\" = [1, 10] }`";
-                wrong(found, &e.item.at, format!("`points.{}` is no table", e.key), help);
+                wrong(found, &e.item.at, format!("`points.{}` is not a table", e.key), help);
                 continue;
             };
             let mut keys = Vec::new();
@@ -332,7 +332,7 @@ fn column(key: String, at: &Place, item: &Item, found: &mut Vec<Diagnostic>) -> 
                 return None;
             }
             _ if own => {
-                let what = format!("`{key}` is no key that can be swept");
+                let what = format!("`{key}` is not a key that can be swept");
                 let help = "write `\"fs.era\" = …`; a name of your own takes tables: `{ as = \"a\", \"fs.kind\" = \"ext4\" }`";
                 wrong(found, at, what, help);
                 return None;

@@ -42,9 +42,9 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
         (text("repeat = 0\n", ""), 3, 10, "from 1 to"),
         (text("", "").replace("writepath/1", "writepath/9"), 1, 10, "writepath/1"),
         (text("", "").replace("schema = \"writepath/1\"\n", ""), 1, 1, "schema"),
-        (text("", "").replace("\"t\"", "\"../t\""), 2, 8, "no name of a folder"),
+        (text("", "").replace("\"t\"", "\"../t\""), 2, 8, "cannot be the name of a results folder"),
         (text("", "").replace("name = \"t\"\n", ""), 1, 1, "no `name`"),
-        ("schema = \"writepath/1\"\nname = \"t\"\n".to_owned(), 1, 1, "no [workload]"),
+        ("schema = \"writepath/1\"\nname = \"t\"\n".to_owned(), 1, 1, "[workload] is missing"),
         (
             "schema = \"writepath/1\"\nname = \"t\"\nworkload = 3\n".to_owned(),
             3,
@@ -73,7 +73,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
         (text("[machine]\nelevator = \"bfq\"\n", ""), 4, 12, "elevator"),
         (text("[machine]\npartition_size = \"2TiB\"\n", ""), 4, 18, "does not fit"),
         (text("[machine]\npartition_start = \"1001B\"\n", ""), 4, 19, "whole number of 512B"),
-        (text("[machine]\ndisk = \"a b\"\n", ""), 4, 8, "no name of a disk"),
+        (text("[machine]\ndisk = \"a b\"\n", ""), 4, 8, "is not a disk name"),
         // The workload.
         (text("", "m = 3\n"), 7, 1, "unknown key `m`"),
         (text("", "fio = \"a.fio\"\n"), 7, 1, "both `name` and `fio`"),
@@ -91,7 +91,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
         (sweep("\"workload.m\" = [1, 2]"), 8, 1, "unknown key `m`"),
         (sweep("\"workload.n\" = [1, \"two\"]"), 8, 20, "whole number"),
         (sweep("\"claim.id\" = [\"a\"]"), 8, 1, "cannot be swept"),
-        (sweep("seed = [1, 2]"), 8, 1, "no key that can be swept"),
+        (sweep("seed = [1, 2]"), 8, 1, "not a key that can be swept"),
         (sweep("own = [{ \"fs.era\" = \"3.4\" }]"), 8, 8, "has no name"),
         (sweep("own = [{ as = \"a\", era = \"3.4\" }]"), 8, 20, "cannot be swept"),
         (
@@ -168,7 +168,7 @@ fn errors_of_power_cuts_are_told_too() {
     };
     assert!(read(&file("")).experiment.is_some());
     for (more, column, what) in [
-        ("points = \"all\"", 10, "no instants"),
+        ("points = \"all\"", 10, "unknown crash points"),
         ("points = \"random\"", 10, "how many"),
         ("random = 10\nat = \"1s\"", 6, "both"),
         ("space = \"lying-flash\"", 9, "did you mean `lying-flush`?"),
@@ -293,7 +293,7 @@ fn intervals_and_nulls_that_cannot_be_are_told() {
     for (file, what) in [
         (other("\"two\"", "\"ten\""), "`vary.by` cannot be `ten`; write \"half\" or \"two\""),
         (other("workload.phase", "workload.phas"), "did you mean `workload.phase`?"),
-        (other("workload.phase", "fs.era"), "is no number of the workload or the device"),
+        (other("workload.phase", "fs.era"), "is not a number of the workload or the device"),
         (other("interval = true\n", ""), "[vary], and no claim has an interval"),
         (other("interval = true", "interval = 3"), "takes true or false"),
         (other("set.workload.n[2]", "set.workload.m[2]"), "no setting `workload.m`; did you mean"),
@@ -616,7 +616,7 @@ fn expressions_go_point_by_point() {
         ("men(x)", "no function"),
         ("x[", "do not close"),
         ("x[]", "no point"),
-        ("1x", "is no number"),
+        ("1x", "is not a number"),
         ("x $ y", "means nothing"),
         (&"(".repeat(100), "too deep"),
         (&"-".repeat(100), "too deep"),

@@ -159,7 +159,7 @@ impl Unit {
         let Some((_, unit)) = table.iter().find(|(n, _)| *n == name) else {
             let near = near(name, table).map(|n| format!("did you mean `{digits}{n}`? "));
             let help = format!("{}{units}", near.unwrap_or_default());
-            return Err((format!("`{name}` is no unit of {what}"), help));
+            return Err((format!("`{name}` is not a unit of {what}"), help));
         };
         let too_large = || (format!("`{text}` is too large"), String::new());
         let unit = u128::from(*unit);
@@ -224,10 +224,10 @@ mod tests {
     fn what_has_no_unit_is_told_the_way_out() {
         for (unit, text, what, help) in [
             (Unit::Bytes(1), "4096", "has no unit", "4KiB"),
-            (Unit::Bytes(1), "64M", "is no unit", "`64MiB`"),
-            (Unit::Bytes(1), "64mib", "is no unit", "`64MiB`"),
-            (Unit::Bytes(1), "64 bytes", "is no unit", "`64B`"),
-            (Unit::Time(1), "5sec", "is no unit", "`5s`"),
+            (Unit::Bytes(1), "64M", "is not a unit", "`64MiB`"),
+            (Unit::Bytes(1), "64mib", "is not a unit", "`64MiB`"),
+            (Unit::Bytes(1), "64 bytes", "is not a unit", "`64B`"),
+            (Unit::Time(1), "5sec", "is not a unit", "`5s`"),
             (Unit::Time(1), "much", "is not a time", "5ms"),
             (Unit::Time(1), "-5s", "is not a time", ""),
             (Unit::Time(1), "5.s", "is not a time", ""),

@@ -165,7 +165,7 @@ impl Vary {
                 numbers.extend(own.map(|(k, _)| k));
             }
             let names: Vec<&str> = numbers.iter().map(String::as_str).collect();
-            let what = format!("`{key}` is no number of the workload or the device");
+            let what = format!("`{key}` is not a number of the workload or the device");
             wrong(found, at, what, suggest("there are", &names, key));
         }
     }

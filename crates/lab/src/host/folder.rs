@@ -69,7 +69,7 @@ fn update(dir: &Path, files: &BTreeMap<String, Vec<u8>>) -> io::Result<()> {
         // A link's target is no result, and a pipe cannot be looked into.
         let there = std::fs::symlink_metadata(dir.join(name));
         if there.is_ok_and(|m| !m.is_file()) {
-            let why = format!("{name} in {} is no regular file: move it away", dir.shown());
+            let why = format!("{name} in {} is not a regular file: move it away", dir.shown());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
     }
@@ -128,7 +128,7 @@ pub fn link_to(dir: &Path, name: &str) -> io::Result<()> {
 fn lead(parent: &Path, name: &str, target: &Path) -> io::Result<()> {
     let link = parent.join(name);
     if std::fs::symlink_metadata(&link).is_ok_and(|m| !m.is_symlink()) {
-        let why = format!("{} is no symbolic link: move it away", link.shown());
+        let why = format!("{} is not a symbolic link: move it away", link.shown());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     let (temporary, held) = hold(|| {

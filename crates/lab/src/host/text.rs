@@ -28,7 +28,7 @@ pub fn read(path: &Path) -> io::Result<String> {
 
 /// The text of a file that has so many bytes at most. Errors: as [`read`].
 pub fn read_at_most(path: &Path, max: u64) -> io::Result<String> {
-    let wrong = |at: usize| invalid(format!("it is no text: byte {at}"));
+    let wrong = |at: usize| invalid(format!("not a text file: byte {at}"));
     let text = String::from_utf8(at_most(path, max)?);
     let text = text.map_err(|e| wrong(e.utf8_error().valid_up_to()))?;
     match text.bytes().position(|b| b == 0) {
@@ -41,7 +41,7 @@ pub fn read_at_most(path: &Path, max: u64) -> io::Result<String> {
 pub fn at_most(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    let what = || invalid(format!("it is no text of this kind: more than {max} bytes"));
+    let what = || invalid(format!("not a text file of this kind: more than {max} bytes"));
     if metadata.is_file() && metadata.len() > max {
         return Err(what());
     }
@@ -77,9 +77,9 @@ mod tests {
         std::fs::write(&path, "a\n").expect("written");
         assert_eq!(read(&path).expect("text"), "a\n");
         std::fs::write(&path, "ab\0").expect("written");
-        assert_eq!(read(&path).expect_err("none").to_string(), "it is no text: byte 2");
+        assert_eq!(read(&path).expect_err("none").to_string(), "not a text file: byte 2");
         std::fs::write(&path, b"abc\xff").expect("written");
-        assert_eq!(read(&path).expect_err("none").to_string(), "it is no text: byte 3");
+        assert_eq!(read(&path).expect_err("none").to_string(), "not a text file: byte 3");
         // It cannot be held in memory.
         File::create(&path).and_then(|f| f.set_len(1 << 40)).expect("sparse");
         for path in [path.as_path(), Path::new("/dev/zero")] {

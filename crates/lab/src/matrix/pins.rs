@@ -10,8 +10,8 @@ use wp_base::plain::Shown as _;
 
 /// What the file says about itself; kept when it is rewritten.
 const HEAD: &str = "\
-# What each combination of `writepath matrix --quick` comes to: `clean`, the rules that power cuts
-# break with the known holes that they come from, or why it is refused. Compared by the tests;
+# The result of each combination of `writepath matrix --quick`: `clean`, the rules that power
+# failures break with the known bugs that explain them, or why it is refused. Compared by the tests;
 # rewritten by a run with WRITEPATH_BLESS=1 and WRITEPATH_WHOLE=1.
 
 [quick]

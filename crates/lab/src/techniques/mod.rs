@@ -188,9 +188,9 @@ pub fn refusal(names: &[&str], kernel: (u16, u16), drive: &Limits) -> Option<Ref
         let need = t.needs.iter().find(|n| !n.is_met(drive))?;
         let lost = t.unsafe_without.iter().find(|(what, _)| *what == need.name());
         let lost = lost.map_or(String::new(), |(_, id)| {
-            format!("; what a power cut does without: `writepath crash --bug {id}`")
+            format!("; `writepath crash --bug {id}` shows a power failure without it")
         });
-        let why = format!("it needs {}{lost}", need.name());
+        let why = format!("needs {}{lost}", need.name());
         Some(Refusal { technique: t.name, why })
     };
     if let Some(refusal) = all.iter().find_map(|t| t.refused_in(kernel)) {
@@ -203,7 +203,7 @@ pub fn refusal(names: &[&str], kernel: (u16, u16), drive: &Limits) -> Option<Ref
     let mut met = pairs.filter_map(|(a, b)| conflict(a, b).map(|c| (a, b, c)));
     met.next().map(|(a, b, c)| Refusal {
         technique: a.name,
-        why: format!("not with {}: {}", b.name, c.why),
+        why: format!("conflicts with {}: {}", b.name, c.why),
     })
 }
 

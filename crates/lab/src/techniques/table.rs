@@ -35,23 +35,23 @@ const fn unwise(with: &'static str, why: &'static str) -> Conflict {
     Conflict { with, why, mount_refuses: false }
 }
 
-const ONE_ERA: &str = "they are rules of different kernels";
-const ONE_MODE: &str = "a mount has one mode of fsync";
+const ONE_ERA: &str = "they belong to different kernel versions";
+const ONE_MODE: &str = "a mount has one fsync mode";
 const NO_PLACE: &str =
-    "a discard has no place in the order of writes: the next transaction could overtake it";
+    "discards are not ordered with writes: the next transaction could overtake one";
 
 /// All, in the order in which they are listed.
 pub static TECHNIQUES: &[Technique] = &[
     Technique {
         name: "inode-lists",
-        about: "ordered data: write() and writeback file the inode with the transaction, whose commit writes the data of all that are filed, and waits for it",
+        about: "data=ordered: write() and writeback add the inode to the transaction's list; the commit writes the data of all listed inodes and waits for it",
         on: "era=3.4",
         until: Some((3, 8)),
         ..PLAIN
     },
     Technique {
         name: "no-filing",
-        about: "no inode is filed with the transaction any more: fsync is quicker, and metadata can be durable before the data it names (A3)",
+        about: "no inode is added to the transaction's list: fsync is faster, and metadata can be durable before its data (A3)",
         on: "era=3.8",
         since: Some((3, 8)),
         until: Some((4, 7)),
@@ -60,7 +60,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "filed-at-allocation",
-        about: "ordered data: writeback files the inode whose blocks it allocates (4.6.2 on), and the commit waits for that data",
+        about: "data=ordered since 4.6.2: writeback adds the inode whose blocks it allocates, and the commit waits for that data",
         on: "era=4.6",
         since: Some((4, 6)),
         conflicts: &[refused_era("inode-lists")],
@@ -68,14 +68,14 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "unwritten-first",
-        about: "dioread_nolock: blocks are allocated unwritten and made written when their data has arrived, so no commit has to wait for data (the default since 5.6)",
+        about: "dioread_nolock (default since 5.6): extents are allocated unwritten and converted when the data is written, so no commit waits for data",
         on: "era=6.18,dioread_nolock",
         since: Some((3, 8)),
         ..PLAIN
     },
     Technique {
         name: "data-journal",
-        about: "data=journal: data goes through the log too",
+        about: "data=journal: data is journaled too",
         on: "data=journal",
         ..PLAIN
     },
@@ -88,12 +88,12 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "async-commit",
-        about: "journal_async_commit: the commit record goes with its transaction, and one flush comes behind both",
+        about: "journal_async_commit: the commit record is sent with its transaction, and one flush follows",
         on: "data=writeback,journal_async_commit",
         conflicts: &[
             refused(
                 "inode-trim",
-                "nothing is flushed between a discard and the revokes of what it replaces",
+                "no flush separates a discard from the revoke records of the blocks that it replaces",
             ),
             refused(
                 "dual-mode",
@@ -112,20 +112,17 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "dual-mode",
-        about: "BarrierFS' dual-mode journaling: the commit thread dispatches a transaction and goes on, in the drive's order; a flush thread makes durable; several commit at once",
+        about: "dual-mode journaling of BarrierFS: the commit thread dispatches transactions in the drive's write order, a flush thread makes them durable, several commit at once",
         origin: Origin::Paper(BARRIER),
         on: "journaling=barrier",
         needs: &[Need::OrderedWrites],
-        conflicts: &[unwise(
-            "nobarrier",
-            "the order of its transactions is made by barrier writes",
-        )],
+        conflicts: &[unwise("nobarrier", "barrier writes keep the order of its transactions")],
         unsafe_without: &[(Need::OrderedWrites.name(), "A32")],
         ..PLAIN
     },
     Technique {
         name: "ordering-only",
-        about: "fsync only orders, as fbarrier (BFS-OD): what was synced may be lost, never torn from its order",
+        about: "fsync only orders writes, as fbarrier (BFS-OD): fsynced data may be lost, but not out of order",
         origin: Origin::Paper(BARRIER),
         on: "journaling=barrier,ordering_only",
         needs: &[Need::OrderedWrites],
@@ -134,7 +131,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "versions",
-        about: "CJFS' versions of a metadata buffer: a transaction that finds one taken by a committing transaction gets another, and there is no conflict to wait for",
+        about: "versions of a metadata buffer (CJFS): a transaction gets a new version of a buffer that a committing transaction holds, and does not wait",
         origin: Origin::Literature(BARRIER),
         on: "journaling=barrier,jh_versions=3",
         needs: &[Need::OrderedWrites],
@@ -142,7 +139,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "coalescing",
-        about: "CJFS' opportunistic coalescing: a transaction that waits for conflicts goes on taking handles",
+        about: "opportunistic coalescing (CJFS): a transaction that waits for conflicts keeps accepting handles",
         origin: Origin::Literature(BARRIER),
         on: "journaling=barrier,coalesce",
         needs: &[Need::OrderedWrites],
@@ -150,7 +147,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "compound-flush",
-        about: "CJFS' compound flush: one flush for several transactions that were dispatched",
+        about: "compound flush (CJFS): one flush for several dispatched transactions",
         origin: Origin::Literature(BARRIER),
         on: "journaling=barrier,compound_flush=3",
         needs: &[Need::OrderedWrites],
@@ -158,7 +155,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "no-conflicts",
-        about: "as many versions as it takes: what the cure can gain at most",
+        about: "unlimited versions: the upper bound of the gain",
         origin: Origin::Ours(BARRIER),
         on: "journaling=barrier,jh_versions=all",
         needs: &[Need::OrderedWrites],
@@ -167,7 +164,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "discard",
-        about: "blocks of data that a committed transaction freed are discarded, as the era does it",
+        about: "discard data blocks that a committed transaction freed, as this kernel version does",
         origin: Origin::Linux(TRIM),
         on: "discard",
         needs: &[Need::Discards],
@@ -177,7 +174,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "inode-trim",
-        about: "blocks of inode tables without an inode in use are discarded once that is durable, and no replay or next inode sees what they held",
+        about: "discard inode-table blocks without an inode in use once that is durable; neither replay nor a new inode sees old contents",
         origin: Origin::Ours(TRIM),
         on: "discard,inode_trim=safe",
         needs: &[Need::Discards, Need::ZeroesAfterDiscard],
@@ -186,12 +183,15 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "inode-trim-naive",
-        about: "the same as the paper has it: at once, when the last bit is cleared; a power cut before the commit loses files (N8)",
+        about: "the same as in the paper: discard as soon as the last bit is cleared; a power failure before the commit loses files (N8)",
         origin: Origin::Paper(TRIM),
         on: "discard,inode_trim=naive",
         needs: &[Need::Discards],
         conflicts: &[
-            unwise("inode-trim", "a block is discarded at once, or when that is durable"),
+            unwise(
+                "inode-trim",
+                "a block is discarded either at once or when its release is durable",
+            ),
             refused("dual-mode", NO_PLACE),
             refused("ordering-only", NO_PLACE),
         ],
@@ -200,13 +200,13 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "posix",
-        about: "F2FS' fsync: data, wait, nodes, wait, flush; on a volatile cache a node may be there without its data (A8)",
+        about: "fsync of F2FS: data, wait, nodes, wait, flush; on a volatile cache a node may survive without its data (A8)",
         on: "fsync_mode=posix",
         ..F2FS
     },
     Technique {
         name: "strict",
-        about: "only the last node carries the mark, with flushes around it; on zones the first of them is missing (A9)",
+        about: "only the last node has the fsync mark, with a flush before and after it; on zones the first flush is missing (A9)",
         on: "fsync_mode=strict",
         since: Some((4, 17)),
         conflicts: &[unwise("posix", ONE_MODE)],
@@ -214,7 +214,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "strict-fixed",
-        about: "strict with the flush between data and the last node that the paper on OPRW measures",
+        about: "strict with a flush between data and the last node, as measured in the OPRW paper",
         origin: Origin::Paper(OPRW),
         on: "fsync_mode=strict_fixed",
         conflicts: &[unwise("posix", ONE_MODE), unwise("strict", ONE_MODE)],
@@ -235,7 +235,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "oprw",
-        about: "order-preserving recovery by write pointers: a node whose data was not written counts as not written; so fsync sends nodes without waiting for the data",
+        about: "order-preserving recovery by write pointers: recovery ignores a node whose data was not written, so fsync sends nodes without waiting for data",
         origin: Origin::Paper(OPRW),
         on: "oprw",
         needs: &[Need::Zones],
@@ -251,7 +251,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "direct-in-place",
-        about: "O_DIRECT overwrites in place, as F2FS since 3.13: quick, and out of reach of its log's recovery; holes are filled past it since 4.1 (N10, N11, N13)",
+        about: "O_DIRECT overwrites in place, as in F2FS since 3.13, and fills holes since 4.1: fast, but outside the log that recovery reads (N10, N11, N13)",
         origin: Origin::Paper(DIRECT),
         on: "direct=linux",
         since: Some((3, 13)),
@@ -259,7 +259,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "direct-lfs",
-        about: "mode=lfs: O_DIRECT writes go to new places, which nodes name before the data is there (4.20 on; N10)",
+        about: "mode=lfs since 4.20: O_DIRECT writes go to new blocks, and nodes point to them before the data is durable (N10)",
         origin: Origin::Linux(DIRECT),
         on: "mode=lfs",
         since: Some((4, 20)),
@@ -267,7 +267,7 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "direct-log",
-        about: "log-structured direct writes: to the data log, on zones too, and no node names a block before its data is there",
+        about: "log-structured direct writes: to the data log, also on zones, and nodes follow their data",
         origin: Origin::Ours(DIRECT),
         on: "direct=log",
         conflicts: &[unwise("direct-in-place", "a direct write goes to one place")],
@@ -290,16 +290,12 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "buffered-direct",
-        about: "NILFS2 has no direct writes: they go through the cache, and the user is told",
+        about: "NILFS2 has no direct writes: they go through the page cache, with a note",
         origin: Origin::Paper(DIRECT),
         fs: Some("nilfs2"),
         ..PLAIN
     },
-    named(
-        "QASIO",
-        "asynchronous writes that somebody waits for are sent as synchronous ones",
-        FSYNC,
-    ),
+    named("QASIO", "asynchronous writes that a task waits for are sent as synchronous ones", FSYNC),
     named(
         "FS-LRU",
         "a page cache that keeps in NVRAM the pages that an fsync would wait for",
@@ -307,20 +303,16 @@ pub static TECHNIQUES: &[Technique] = &[
     ),
     named(
         "per-block-group journaling",
-        "a journal for each block group, so that commits do not meet",
+        "one journal per block group, so that commits do not conflict",
         FSYNC,
     ),
-    named("queue-depth adaptation", "requests in flight by what the drive can do", FSYNC),
+    named("queue-depth adaptation", "adapts the requests in flight to the drive", FSYNC),
     named(
         "HoraeFS",
-        "the order of writes is told through persistent memory of the drive; data goes without waiting",
+        "passes the write order through persistent memory of the drive; data is sent without waiting",
         OPRW,
     ),
-    named(
-        "MQFS",
-        "the same by entries of NVMe's queues, which are in persistent memory of the drive",
-        OPRW,
-    ),
+    named("MQFS", "the same with NVMe queue entries in persistent memory of the drive", OPRW),
     named(
         "OPTR",
         "a translation layer that appends to one superblock recovers writes in their order",
@@ -329,10 +321,10 @@ pub static TECHNIQUES: &[Technique] = &[
     named("RFLUSH", "a flush for a range, not for all of the cache", OPRW),
     named("OptFS", "order by checksums and asynchronous durability notices", OPRW),
     named("iJournaling", "fsync logs one file, not the whole compound transaction", OPRW),
-    named("MAX", "F2FS for many cores: logs and locks of their own", OPRW),
+    named("MAX", "F2FS for many cores: per-core logs and locks", OPRW),
 ];
 
-const PARTS_OF_VERSIONS: &str = "one number of versions is in force";
+const PARTS_OF_VERSIONS: &str = "only one number of versions applies";
 
 /// Two eras.
 const fn refused_era(with: &'static str) -> Conflict {

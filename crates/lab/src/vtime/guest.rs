@@ -187,7 +187,7 @@ fn read(dir: &Path, i: usize) -> Result<Ran, String> {
         return Err(text("err").unwrap_or_default().trim().to_owned());
     }
     let mount = text("mount").map_err(|e| e.to_string())?;
-    let mount_ns = mount.trim().parse().map_err(|_| format!("`{}` is no time", mount.trim()))?;
+    let mount_ns = mount.trim().parse().map_err(|_| format!("`{}` is not a time", mount.trim()))?;
     let out = text("out").map_err(|e| e.to_string())?;
     let timed = out.lines().map(timed).collect::<Result<_, _>>()?;
     Ok(Ran { mount_ns, timed })
@@ -195,7 +195,7 @@ fn read(dir: &Path, i: usize) -> Result<Ran, String> {
 
 /// A call as `prog.c` prints it. Errors: a line that is none.
 pub fn timed(line: &str) -> Result<Timed, String> {
-    let wrong = || format!("`{line}` is no timed call");
+    let wrong = || format!("`{line}` is not a timed call");
     let cells: Vec<&str> = line.split('\t').collect();
     let [case, op, index, start, ns, ok] = cells[..] else { return Err(wrong()) };
     let number = |t: &str| t.parse::<u64>().map_err(|_| wrong());

@@ -116,7 +116,7 @@ impl Report {
         let mut cycles = Vec::new();
         for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
             let line = line.trim_end();
-            let cycle = Cycle::parse(line).ok_or_else(|| format!("`{line}` is no cycle"))?;
+            let cycle = Cycle::parse(line).ok_or_else(|| format!("`{line}` is not a cycle"))?;
             cycles.push(cycle);
         }
         Ok(Report { ops, cycles, ..Report::default() })

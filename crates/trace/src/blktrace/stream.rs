@@ -36,7 +36,7 @@ impl<R: Read> Records<R> {
             return Ok(None);
         }
         if n < HEADER_BYTES {
-            let what = format!("a record of {HEADER_BYTES} bytes is cut off after {n}");
+            let what = format!("a record of {HEADER_BYTES} bytes is truncated after {n}");
             return Err(Wrong::torn(place, what));
         }
         let (mut raw, length) = Raw::load(&header).map_err(|what| {

@@ -424,7 +424,8 @@ impl Player {
         }
         let size = limits.sectors;
         let Some(mut at) = e.at.0.checked_add_signed(self.options.offset) else {
-            let what = format!("sector {} with {} added is none", e.at.0, self.options.offset);
+            let what =
+                format!("sector {} + offset {} is out of range", e.at.0, self.options.offset);
             return refused(what, "a smaller --offset");
         };
         let mut sectors = u64::from(e.sectors);
@@ -432,7 +433,12 @@ impl Player {
         let end = at.checked_add(sectors);
         let over = end.and_then(|end| Some((at % unit, end.checked_next_multiple_of(unit)? - end)));
         match over {
-            None => return refused(format!("sector {at} is none"), "--format, if it is another"),
+            None => {
+                return refused(
+                    format!("sector {at} is out of range"),
+                    "check the format: --format",
+                );
+            }
             Some((0, 0)) => {}
             Some((before, after)) if self.options.align => {
                 at -= before;
@@ -441,7 +447,7 @@ impl Player {
             }
             Some(_) => {
                 let what = format!(
-                    "sectors {at} + {sectors} are no whole blocks of {} bytes",
+                    "sectors {at} + {sectors} are not whole blocks of {} bytes",
                     limits.logical_bytes
                 );
                 return refused(what, "--align widens such requests, or choose another --on");

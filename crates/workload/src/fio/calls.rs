@@ -44,7 +44,7 @@ impl JobFile {
 /// Why a job is no part of a program.
 fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
     let why = if is_later && !job.stonewall {
-        "runs beside the one before; a program for power cuts is one process: give it `stonewall`"
+        "runs in parallel with the previous job; crash needs one process: add `stonewall`"
     } else if job.time_based || job.runtime > 0 {
         "ends by the clock; a program for power cuts is a list of calls: give `size` or \
          `number_ios`, without `runtime`"

@@ -299,7 +299,7 @@ fn direction(text: &str, job: &mut Job) -> Result<(), Wrong> {
         }
         other => {
             let all = "read, write, randread, randwrite, rw, readwrite, randrw";
-            return Err(format!("`{other}` is no direction; there are {all}").into());
+            return Err(format!("`{other}` is not a direction; there are {all}").into());
         }
     };
     (job.sequence, job.skip) = (1, 0);

@@ -35,7 +35,7 @@ pub fn signed_bytes(text: &str, kb_base: u64) -> Result<(i64, bool), String> {
         "gib" => (other, 3),
         "tib" => (other, 4),
         "pib" => (other, 5),
-        _ => return Err(format!("`{unit}` is no unit of size; k, m, g, t, p are")),
+        _ => return Err(format!("`{unit}` is not a unit of size; k, m, g, t, p are")),
     };
     let bytes = u64::pow(base, power)
         .checked_mul(number)
@@ -70,7 +70,7 @@ pub fn micros(text: &str, alone_is_seconds: bool) -> Result<u64, String> {
         "m" => 60_000_000,
         "h" => 3_600_000_000,
         "d" => 86_400_000_000,
-        other => return Err(format!("`{other}` is no unit of time; us, ms, s, m, h, d are")),
+        other => return Err(format!("`{other}` is not a unit of time; us, ms, s, m, h, d are")),
     };
     let us = number.checked_mul(unit).ok_or_else(|| too_large(text))?;
     match us <= MICROS_MAX {

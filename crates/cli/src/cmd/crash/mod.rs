@@ -390,7 +390,7 @@ fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
         if !line::hold(&mut p, word) {
             let why = match line::renamed(word) {
                 Some(new) => format!("was renamed to `{new}`"),
-                None => format!("is no rule (rules: {})", line::RULES.join(", ")),
+                None => format!("is not a rule (rules: {})", line::RULES.join(", ")),
             };
             return Err(format!("--require: `{word}` {why}"));
         }

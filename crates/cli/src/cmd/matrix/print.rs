@@ -86,8 +86,9 @@ pub(super) fn text(cells: &[Cell]) -> String {
 fn runs(t: &mut String, ran: &[&Cell]) {
     writeln!(
         t,
-        "\np50, p99: latency of an fsync or direct write, us. fl: flushes per fsync. sent: bytes sent to \
-         the drive per byte\nthat programs wrote. prog: bytes programmed into flash per byte sent.\n"
+        "\np50, p99: latency of an fsync or direct write, us. fl: flushes per fsync. sent:\n\
+         bytes sent to the drive per byte that programs wrote. prog: bytes programmed into\n\
+         flash per byte sent.\n"
     )
     .expect(LINE);
     writeln!(

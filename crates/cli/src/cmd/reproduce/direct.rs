@@ -150,11 +150,11 @@ fn mechanisms(t: &mut String, rows: &[Mechanism]) {
 fn cuts(t: &mut String, rows: &[Left]) {
     writeln!(
         t,
-        "\nCrash states of {} direct writes of 16 KiB over a file, one every 3 s, on a drive with a\n\
-         volatile cache; each state is recovered (*: a sample of them).\n\
-         all, some, none: how many of the returned writes survive; torn: one survives in part; order:\n\
-         one survives and an earlier one does not; synced: fsynced data is missing; foreign: a block\n\
-         holds data never written there; most: writes missing in one state\n\
+        "\nCrash states of {} direct writes of 16 KiB over a file, one every 3 s, on a drive\n\
+         with a volatile cache; each state is recovered (*: a sample of them). all, some,\n\
+         none: how many of the returned writes survive; torn: one survives in part; order:\n\
+         one survives and an earlier one does not; synced: fsynced data is missing; foreign:\n\
+         a block holds data never written there; most: writes missing in one state\n\
          {:<28}{:>8} {:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>6}",
         direct_io::cuts::WRITES,
         "",

@@ -65,10 +65,10 @@ fn cut_table(t: &mut String, rows: &[CutRow]) {
     }
     writeln!(
         t,
-        "Power failures (eMMC, CFQ, data=ordered): crash states of the drive, and in how many of them a\n\
-         file shows data that it never held (exposure), has a length without its data (size ahead;\n\
-         tail: the length grew within a block, as in the claims), or lacks data that a completed sync\n\
-         made durable (lost sync).\n\n\
+        "Power failures (eMMC, CFQ, data=ordered): crash states of the drive, and in how many\n\
+         of them a file shows data that it never held (exposure), has a length without its\n\
+         data (size ahead; tail: the length grew within a block, as in the claims), or lacks\n\
+         data that a completed sync made durable (lost sync).\n\n\
          {:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>10} {:>9}",
         "era",
         "programs",

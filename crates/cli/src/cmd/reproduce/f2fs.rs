@@ -202,11 +202,11 @@ fn figures(t: &mut String, found: &Reproduction) {
 fn cuts(t: &mut String, rows: &[CutRow]) {
     writeln!(
         t,
-        "Table 6.2: power failures at random instants. failed: the file holds data never written there\n\
-         (the paper's oracle); lost: fsynced data is missing; mixed: the data is of several versions;\n\
-         left out: failures after which OPRW leaves nodes out, the number of nodes, and such failures\n\
-         with a loss. states: crash states of the drive (one between two changes of it); recov.:\n\
-         distinct recovered states.\n\n\
+        "Table 6.2: power failures at random instants. failed: the file holds data never\n\
+         written there (the paper's oracle); lost: fsynced data is missing; mixed: the data\n\
+         is of several versions; left out: failures after which OPRW leaves nodes out, the\n\
+         number of nodes, and such failures with a loss. states: crash states of the drive\n\
+         (one between two changes of it); recov.: distinct recovered states.\n\n\
          {:<16} {:>6} {:>8} {:>8} {:>8} {:>7} {:>18} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
         "mode",
         "seeds",
@@ -267,8 +267,9 @@ fn surface(t: &mut String, points: &[SurfacePoint]) {
     dies.dedup();
     writeln!(
         t,
-        "Share of failed power failures of posix, % (95 % interval over seeds), by dies (and channels),\n\
-         buffer, and period of the emulator's background flush. *: compatible with the paper's 30 of 1000."
+        "Share of failed power failures of posix, % (95 % interval over seeds), by dies (and\n\
+         channels), buffer, and period of the emulator's background flush. *: compatible with\n\
+         the paper's 30 of 1000."
     )
     .expect(LINE);
     for buffer in buffers {

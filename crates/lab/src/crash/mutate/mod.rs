@@ -50,8 +50,9 @@ pub fn sites() -> Vec<&'static Site> {
 /// it is of recovery, which is not played.
 pub fn step(name: &str) -> Result<&'static Site, String> {
     let site = sites().into_iter().find(|s| s.name == name);
-    let site =
-        site.ok_or_else(|| format!("there is no site `{name}`: see writepath list sites"))?;
+    let site = site.ok_or_else(|| {
+        format!("no crash-safety point called `{name}`: `writepath list sites` lists them")
+    })?;
     match is_of_recovery(site) {
         false => Ok(site),
         true => Err(format!("`{name}` is a step of recovery: writepath crash --mutate {name}")),
@@ -202,7 +203,7 @@ pub fn arguments() -> Result<BTreeMap<String, Argument>, String> {
     let mut out = BTreeMap::new();
     for a in file.survivor {
         if !known.iter().any(|s| s.name == a.site) {
-            return Err(format!("there is no site `{}`", a.site));
+            return Err(format!("no crash-safety point called `{}`", a.site));
         }
         if let Some(twice) = out.insert(a.site.clone(), a) {
             return Err(format!("`{}` has two arguments", twice.site));

@@ -88,7 +88,7 @@ impl Witnesses {
         let known = super::sites();
         for w in &list.witness {
             if !known.iter().any(|s| s.name == w.site) {
-                return Err(format!("there is no site `{}`", w.site));
+                return Err(format!("no crash-safety point called `{}`", w.site));
             }
             match (w.program, &w.steps) {
                 (Some(_), None) => {}

@@ -110,7 +110,7 @@ impl Parser<'_> {
             _ => {
                 let span = self.at..self.at + length;
                 let help = "numbers are 10, 1.5, 1e9; a metric whose name begins so is quoted";
-                Err(Wrong::new(span, format!("`{text}` is no number"), help))
+                Err(Wrong::new(span, format!("`{text}` is not a number"), help))
             }
         }
     }

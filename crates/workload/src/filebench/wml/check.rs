@@ -13,7 +13,7 @@ pub(super) fn thread(list: &[(Flowop, Place)], memory: Num, sets: &[Fileset], va
             && !matches!(f.kind, Kind::Wakeup | Kind::Sempost)
             && !list.iter().any(|(f, _)| f.name == *target)
         {
-            vars.error(at, format!("its target `{target}` is no flowop of this thread"), "");
+            vars.error(at, format!("its target `{target}` is not a flowop of this thread"), "");
         }
     }
     descriptors(list, vars);

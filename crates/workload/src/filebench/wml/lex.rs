@@ -78,7 +78,7 @@ fn number(word: &str) -> Result<u64, &'static str> {
         "g" => 30,
         _ => return Err("a number has one unit: k, m or g"),
     };
-    let n: u64 = digits.parse().map_err(|_| "this is no whole number with k, m or g behind it")?;
+    let n: u64 = digits.parse().map_err(|_| "not a whole number with a suffix k, m or g")?;
     let n = n.checked_mul(1 << shift).filter(|n| *n <= i64::MAX as u64);
     n.ok_or("this number is too large")
 }
@@ -165,7 +165,7 @@ pub(super) fn lex(name: &str, bytes: &[u8], found: &mut Vec<Diagnostic>) -> Vec<
                     push(digits.map_or(Token::Word(word), Token::Negative), end)
                 }
                 _ => {
-                    let message = format!("`{}` is no part of WML", c.escape_default());
+                    let message = format!("`{}` is not a part of WML", c.escape_default());
                     found.push(Diagnostic::error(&line.place(at, at + 1), message, ""));
                     at + 1
                 }

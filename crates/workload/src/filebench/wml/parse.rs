@@ -334,7 +334,7 @@ impl<'a> Parser<'a> {
             let help = words::way_out(owner, &name);
             return self.wrong_at(
                 &at,
-                format!("`{name}` is no attribute of {}", owner.word()),
+                format!("`{name}` is not an attribute of {}", owner.word()),
                 help,
             );
         };
@@ -438,7 +438,7 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 let help = words::way_out(Owner::Command, &word);
-                self.wrong_at(&at, format!("`{word}` is no command"), help)
+                self.wrong_at(&at, format!("`{word}` is not a command"), help)
             }
         }
     }
@@ -495,7 +495,7 @@ impl<'a> Parser<'a> {
                 "timeout" | "firstdone" | "alldone" => Ok(CommandText::Mode(mode)),
                 _ => {
                     let help = "one of timeout, firstdone, alldone";
-                    self.wrong_at(&at, format!("`{mode}` is no mode"), help)
+                    self.wrong_at(&at, format!("`{mode}` is not a mode"), help)
                 }
             };
         };

@@ -130,7 +130,7 @@ pub(super) fn resolve(
     }
     if let (Some(n), Some(next)) = (ends, ends.and_then(|n| commands.get(n + 1))) {
         let word = if matches!(commands[n].command, CommandText::Quit) { "quit" } else { "run" };
-        let message = format!("nothing behind `{word}` is done");
+        let message = format!("commands after `{word}` are not executed");
         r.warn(&next.at, message, "as in filebench, which ends there");
     }
     let end = ends.or(commands.len().checked_sub(1)).map(|n| commands[n].at.clone());
@@ -140,14 +140,14 @@ pub(super) fn resolve(
         p.commands.push(Command::Run(0));
         r.warn(
             &end,
-            "there is no `run`: filebench would do nothing",
+            "no `run` command: filebench would do nothing",
             "it is run as if `run` stood at the end",
         );
     }
     if processes.is_empty() {
         r.vars.error(
             &end,
-            "there is no process",
+            "no process is defined",
             "define process name=... { thread name=... { ... } }",
         );
     }
@@ -185,7 +185,7 @@ impl Resolver {
         match self.vars.value(value, at) {
             Some(Var::Int(n)) if n <= 1_000_000_000 => n,
             Some(_) => {
-                self.vars.error(at, "this is no number of seconds", "up to 1000000000");
+                self.vars.error(at, "this is not a number of seconds", "up to 1000000000");
                 0
             }
             None => 0,
@@ -334,7 +334,7 @@ impl Resolver {
             self.composites.contains_key(&f.kind) || Kind::ALL.iter().any(|k| k.name() == f.kind);
         if !is {
             let help = words::way_out(Owner::Flowop, &f.kind);
-            self.vars.error(&f.at, format!("`{}` is no type of flowop", f.kind), help);
+            self.vars.error(&f.at, format!("`{}` is not a type of flowop", f.kind), help);
         }
         is
     }
@@ -438,7 +438,7 @@ impl Resolver {
                         let help = format!("there are: {}", names.join(", "));
                         self.vars.error(
                             &a.value_at,
-                            format!("`{name}` is no fileset or file"),
+                            format!("`{name}` is not a fileset or file"),
                             help,
                         );
                     }

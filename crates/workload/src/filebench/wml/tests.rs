@@ -56,27 +56,31 @@ fn varmail_and_fileserver_are_the_published_ones() {
 #[test]
 fn mistakes_are_shown_with_their_place_and_a_way_out() {
     let cases: &[(&str, &str, &str)] = &[
-        ("sett $x=1", "`sett` is no command", "`set`"),
-        ("define fileset name=a,entires=5", "`entires` is no attribute of fileset", "`entries`"),
-        ("define process name=p,memsize=1m { }", "no attribute of process", "thread"),
+        ("sett $x=1", "`sett` is not a command", "`set`"),
+        (
+            "define fileset name=a,entires=5",
+            "`entires` is not an attribute of fileset",
+            "`entries`",
+        ),
+        ("define process name=p,memsize=1m { }", "not an attribute of process", "thread"),
         ("define fileset name=a,path=/tmp,entries=$n,dirwidth=9", "`$n` is not set", "set $n="),
         ("set $x= }", "a value is needed", ""),
-        ("set mode quit never", "`never` is no mode", "firstdone"),
+        ("set mode quit never", "`never` is not a mode", "firstdone"),
         ("usage \"x\"", "older filebenches", "leave it out"),
-        ("set $s=cvar(type=cvar-gama,parameters=mean:1)", "no type of `cvar`", "cvar-gamma"),
+        ("set $s=cvar(type=cvar-gama,parameters=mean:1)", "not a type of `cvar`", "cvar-gamma"),
         (
             "set $s=cvar(type=cvar-gamma,parameters=mean:x)",
-            "`mean:x` is no parameter",
+            "`mean:x` is not a parameter",
             "NAME:NUMBER",
         ),
         ("set $s=cvar(type=cvar-uniform,parameters=lower:5;upper:1)", "no such parameters", ""),
         ("set $s=randvar(type=tabular,randtable={{50,1,2},{40,3,4}})", "of 90 percent", ""),
         ("enable multi master=a", "several clients", ""),
-        ("define file name=f,path=/tmp,cached=true", "`cached` is no attribute of file", ""),
+        ("define file name=f,path=/tmp,cached=true", "`cached` is not an attribute of file", ""),
         ("define fileset name=a,path=/tmp,dirwidth=9", "this fileset has no files", ""),
         ("define fileset name=a,path=/../x,dirwidth=9,entries=1", "without `..`", ""),
         ("define fileset name=list", "`list` is a word of WML", "quotes"),
-        ("run @", "no part of WML", ""),
+        ("run @", "not a part of WML", ""),
     ];
     for (text, message, help) in cases {
         let file = read(text);
@@ -86,9 +90,9 @@ fn mistakes_are_shown_with_their_place_and_a_way_out() {
         assert!(rendered.contains("--> dir/x.f:1:"), "{text}:\n{rendered}");
     }
     let flowops: &[(&str, &str)] = &[
-        ("flowop red name=a", "`red` is no type of flowop"),
+        ("flowop red name=a", "`red` is not a type of flowop"),
         ("flowop read name=a,filename=s", "needs an iosize"),
-        ("flowop read name=a,filename=q,iosize=1k", "`q` is no fileset"),
+        ("flowop read name=a,filename=q,iosize=1k", "`q` is not a fileset"),
         ("flowop read name=a,filename=s,iosize=2m", "memsize is below"),
         ("flowop read name=a,filename=s,iosize=8k,random", "the file is smaller"),
         ("flowop aiowrite name=a,filename=s,iosize=1k", "needs `random`"),
@@ -98,7 +102,7 @@ fn mistakes_are_shown_with_their_place_and_a_way_out() {
         ("flowop closefile name=a,fd=1", "closes what is not open"),
         ("flowop fsync name=a", "syncs what is not open"),
         ("flowop appendfilerand name=a,iosize=4k,fd=1", "no fileset to open one of"),
-        ("flowop opslimit name=a,target=b", "`b` is no flowop of this thread"),
+        ("flowop opslimit name=a,target=b", "`b` is not a flowop of this thread"),
         ("flowop wakeup name=a", "needs a target"),
         ("flowop statfile name=a,filesetname=s,$x=5", "`$x` stands where"),
         ("flowop statfile filesetname=s", "`name` is needed"),
@@ -141,7 +145,7 @@ fn what_runs_otherwise_than_in_filebench_is_a_warning() {
     let text = with("flowop statfile name=a,filesetname=s");
     assert!(read(&text).diagnostics.is_empty());
     let no_run = read(text.trim_end().trim_end_matches("run 1"));
-    assert!(!no_run.has_errors() && no_run.rendered().contains("there is no `run`"));
+    assert!(!no_run.has_errors() && no_run.rendered().contains("no `run` command"));
     assert_eq!(no_run.personality.commands, [Command::Run(0)]);
     let system = read(&format!("system \"rm x\"\nsystem \"sync\"\n{text}echo \"late\""));
     assert_eq!(system.diagnostics.len(), 2, "{}", system.rendered());

@@ -164,7 +164,7 @@ impl Vars {
                 let place = of("type").map_or(at, |a| &a.value_at).clone();
                 self.error(
                     &place,
-                    "this is no type of `randvar`",
+                    "this is not a type of `randvar`",
                     "uniform, gamma, or tabular with a randtable",
                 );
                 RandKind::Uniform
@@ -176,7 +176,7 @@ impl Vars {
         let seed = match source {
             Some((s, _)) if s == "urandom" => None,
             Some((s, place)) if s != "rand48" => {
-                self.error(&place, format!("`{s}` is no source of numbers"), "urandom, rand48");
+                self.error(&place, format!("`{s}` is not a source of numbers"), "urandom, rand48");
                 Some(seed)
             }
             _ => Some(seed),
@@ -226,7 +226,7 @@ impl Vars {
                 Some((key, value)) => drop(given.insert(key.to_owned(), value)),
                 None => self.error(
                     &place,
-                    format!("`{pair}` is no parameter"),
+                    format!("`{pair}` is not a parameter"),
                     "NAME:NUMBER;NAME:NUMBER",
                 ),
             }
@@ -266,14 +266,14 @@ impl Vars {
                 let help = words::way_out(Owner::CVarType, &name);
                 self.error(
                     &kind_attr.value_at.clone(),
-                    format!("`{name}` is no type of `cvar`"),
+                    format!("`{name}` is not a type of `cvar`"),
                     help,
                 );
                 return Var::Int(0);
             }
         };
         if let Some(left) = given.keys().next() {
-            self.error(&place, format!("`{left}` is no parameter of `{name}`"), "");
+            self.error(&place, format!("`{left}` is not a parameter of `{name}`"), "");
         }
         let is_possible = match kind {
             CustomKind::Gamma { mean, gamma } => mean > 0.0 && gamma >= 1e-3,
