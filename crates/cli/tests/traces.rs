@@ -272,6 +272,19 @@ fn a_log_of_fio_holds_the_jobs_own_sequence() {
 
 /// A run of ours, exported in each format, goes onto a device again.
 #[test]
+fn a_trace_may_come_through_a_pipe() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let dir = tempfile::tempdir().expect("a directory");
+    let pipe = dir.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("made");
+    let text = "8,0 0 1 0.000001000 1 D W 8 + 8 [a]\n8,0 0 2 0.000002000 1 C W 8 + 8 [0]\n";
+    let writer = std::thread::spawn(move || std::fs::write(pipe, text).expect("somebody reads"));
+    let doc = replayed(dir.path(), &["pipe"]);
+    writer.join().expect("no panic");
+    assert_eq!(doc["requests"], 1, "{doc}");
+}
+
+#[test]
 fn what_trace_writes_is_replayed() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = ["run", "--json", "--partition-size", "64M", "--out", "r"];

@@ -41,6 +41,13 @@ impl Parse for Text<'_> {
             if SUMMARY.iter().any(|s| text.starts_with(s)) {
                 self.in_summary = true;
             }
+            // Behind a summary the output of another blkparse may begin.
+            if self.in_summary
+                && let Ok(Some(item)) = line(text, self.lines.place(), names)
+            {
+                self.in_summary = false;
+                return Ok(Some(item));
+            }
             if self.in_summary || text.is_empty() || BEFORE.iter().any(|b| text.starts_with(b)) {
                 continue;
             }

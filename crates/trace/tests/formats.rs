@@ -69,6 +69,17 @@ fn a_request_is_taken_where_it_is_issued_and_completes_where_it_says() {
 }
 
 #[test]
+fn what_stands_behind_a_summary_is_read() {
+    let later = "  8,16   0        8     0.000020000  1001  D  WS 200 + 8 [a]\n";
+    let two =
+        read(format!("{ISSUED}{later}").as_bytes()).expect("two outputs, one after the other");
+    assert_eq!(two.len(), 4);
+    assert_eq!(two[3].event.at.0, 200);
+    let again = read(ISSUED.repeat(2).as_bytes()).expect_err("its time goes back");
+    assert!(again.to_string().contains(":10"), "{again}");
+}
+
+#[test]
 fn merged_bios_complete_with_their_request_and_parts_one_after_the_other() {
     let line = |us: u64, what: &str| format!("8,0 0 1 0.{us:06}000 1 {what}\n");
     let merged = [

@@ -334,10 +334,7 @@ fn save(
     let Some(fio) = fio else { return Ok(()) };
     let documents = &ran.report.documents;
     let found = documents.iter().find(|(name, _)| name == wp_lab::workload::fio::REPORT);
-    let Some((_, document)) = found else {
-        let help = "use `--workload fio,job=FILE`";
-        return Err(out.fail(Exit::Usage, "fio-json", "this workload has no fio report", help));
-    };
+    let Some((_, document)) = found else { return Err(no_fio_report(out)) };
     let bytes = serde_json::to_vec_pretty(document).unwrap_or_default();
     outputs::finish(fio, &bytes, out)
 }
@@ -352,8 +349,17 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
 }
 
+fn no_fio_report(out: &Out) -> ExitCode {
+    let help = "use `--workload fio,job=FILE`";
+    out.fail(Exit::Usage, "fio-json", "this workload has no fio report", help)
+}
+
 /// Runs a workload; the outputs are tried before.
 fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
+    let (workload, _) = super::name_and_rest(&a.setup.workload);
+    if a.fio_json.is_some() && workload != "fio" {
+        return Err(no_fio_report(out));
+    }
     outputs::folder(&a.out, out)?;
     let image = outputs::asked(a.save_image.as_deref(), Shape::Image, out)?;
     let fio = outputs::asked(a.fio_json.as_deref(), Shape::Text, out)?;

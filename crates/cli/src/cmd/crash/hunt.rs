@@ -217,7 +217,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         let wanted = a.minimise.unwrap_or(1);
         // What was found is reduced in the time that is left of the budget.
         let until = || !hunt.is_over();
-        match least::all(a, c, &findings.found, wanted, &until, out) {
+        match hunt.with_command(|| least::all(a, c, &findings.found, wanted, &until, out)) {
             Ok(found) => least = found,
             Err(e) => return e,
         }

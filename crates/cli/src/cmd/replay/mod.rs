@@ -5,6 +5,7 @@ mod print;
 mod trace;
 
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,6 +60,11 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 /// Is the file a log of dm-log-writes? (One that is not there may be a name of several.)
 fn is_log(path: &Path) -> std::io::Result<bool> {
     if trace::is_stdin(path) || !path.exists() {
+        return Ok(false);
+    }
+    // What a pipe has said once it does not say again.
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
         return Ok(false);
     }
     let mut head = Vec::new();
