@@ -278,9 +278,11 @@ fn a_trace_may_come_through_a_pipe() {
     let pipe = dir.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("made");
     let text = "8,0 0 1 0.000001000 1 D W 8 + 8 [a]\n8,0 0 2 0.000002000 1 C W 8 + 8 [0]\n";
-    let writer = std::thread::spawn(move || std::fs::write(pipe, text).expect("somebody reads"));
+    std::fs::write(dir.path().join("text"), text).expect("written");
+    let mut writer = Command::new("sh");
+    let mut writer = writer.args(["-c", "cat text > pipe"]).current_dir(dir.path()).spawn();
     let doc = replayed(dir.path(), &["pipe"]);
-    writer.join().expect("no panic");
+    assert!(writer.as_mut().expect("started").wait().expect("ended").success());
     assert_eq!(doc["requests"], 1, "{doc}");
 }
 

@@ -75,8 +75,8 @@ fn what_stands_behind_a_summary_is_read() {
         read(format!("{ISSUED}{later}").as_bytes()).expect("two outputs, one after the other");
     assert_eq!(two.len(), 4);
     assert_eq!(two[3].event.at.0, 200);
-    let again = read(ISSUED.repeat(2).as_bytes()).expect_err("its time goes back");
-    assert!(again.to_string().contains(":10"), "{again}");
+    let twice = read(ISSUED.repeat(2).as_bytes()).expect("two disks of the same times");
+    assert_eq!(twice.len(), 6);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn an_error_shows_line_column_caret_and_help() {
         "error: fio has no option `fsnyc`\n --> t.fio:3:3\n  |\n3 |   fsnyc=1\n  |   ^^^^^\n  = help: did you mean `fsync`?"
     );
     let text = first_error("[j]\nsize=4x\n");
-    assert!(text.contains("t.fio:2:6") && text.contains("no unit of size"), "{text}");
+    assert!(text.contains("t.fio:2:6") && text.contains("not a unit of size"), "{text}");
 }
 
 #[test]
