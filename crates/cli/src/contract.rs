@@ -224,7 +224,10 @@ pub static CONTRACTS: &[Contract] = &[
         exits: &[
             (Exit::No, "a rule is broken"),
             (Exit::Unsupported, "a feature or kernel version that this build does not have"),
-            (Exit::Simulated, "a program could not run, or one of its calls failed"),
+            (
+                Exit::Simulated,
+                "a program could not run, an `expect` is not met, or a call of a fio job failed",
+            ),
             (Exit::NotSame, "a repeated run gave another result"),
             STOPPED,
         ],

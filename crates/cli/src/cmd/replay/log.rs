@@ -87,17 +87,6 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         }
         Err(e) => return out.fs_error(&name, &e),
     };
-    if let Some(n) = a.to_entry {
-        let entries = log.entries().take(n.try_into().unwrap_or(usize::MAX)).count() as u64;
-        if let Some(message) = missing(&name, until, entries) {
-            return out.fail(
-                Exit::Usage,
-                "until",
-                &message,
-                "without --out the entries are listed",
-            );
-        }
-    }
     let bytes = match &a.size {
         Some(text) => match crate::cmd::size(text) {
             Ok(bytes) if bytes >= needed => bytes,
