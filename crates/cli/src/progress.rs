@@ -56,7 +56,7 @@ pub struct Progress {
     /// Drawn on a terminal only; its prefix is what the work is.
     bar: ProgressBar,
     /// Ends the threads that write the lines and ask how far it is.
-    _lines: Option<Sender<()>>,
+    threads: Option<Sender<()>>,
 }
 
 impl Progress {
@@ -68,15 +68,15 @@ impl Progress {
             ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden())
         };
         let bar = bar.with_prefix(what.to_owned());
-        let _lines = bar.is_hidden().then(|| lines(bar.clone())).flatten();
-        Progress { bar, _lines }
+        let threads = bar.is_hidden().then(|| lines(bar.clone())).flatten();
+        Progress { bar, threads }
     }
 
     /// As [`Progress::new`], of work that tells nothing by itself: `text` is asked for how far it
     /// is.
     pub fn asking(what: &str, text: impl Fn() -> String + Send + 'static) -> Progress {
         let mut progress = Progress::new(what);
-        let (lines, bar) = (progress._lines.take(), progress.bar.clone());
+        let (lines, bar) = (progress.threads.take(), progress.bar.clone());
         let (end, wait) = channel::<()>();
         let ask = move || {
             // The lines end with this thread.
@@ -86,7 +86,7 @@ impl Progress {
             }
         };
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(ask);
-        progress._lines = thread.ok().map(|_| end);
+        progress.threads = thread.ok().map(|_| end);
         progress
     }
 

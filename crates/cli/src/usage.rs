@@ -95,16 +95,13 @@ mod tests {
         for (line, meant) in [
             ("run --fss ext4", "--fs"),
             ("run --wrokload x", "--workload"),
-            ("run --event 3", "--max-events"),
+            ("run --device-preset x", "--device"),
             ("crash --complet 3", "--complete"),
             ("serve nbd --sokcet x", "--socket"),
             ("explain --top-calls 3 results", "--top"),
         ] {
-            assert!(told(line).contains(meant) || told(line).contains("--help"), "{line}");
+            assert_eq!(told(line), format!("did you mean {meant}?"), "{line}");
         }
-        assert_eq!(told("run --wrokload x"), "did you mean --workload?");
-        assert_eq!(told("serve nbd --sokcet x"), "did you mean --socket?");
-        assert_eq!(told("run --device-preset x"), "did you mean --device?");
     }
 
     #[test]

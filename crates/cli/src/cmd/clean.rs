@@ -75,15 +75,17 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Err(code) => return code,
     };
     all.retain(|r| !(a.keep_latest && r.is_latest));
-    let (mut text, mut rows, mut bytes) = (String::new(), Vec::new(), 0);
+    let (mut text, mut rows, mut gone, mut bytes) = (String::new(), Vec::new(), 0, 0);
     for r in &all {
         let mut document = row(r, &mut text);
+        let mut is_gone = true;
         if !a.dry_run {
             match remove(&a.folder, &r.path) {
                 Ok(left) => {
                     if !left.is_empty() {
                         let names = left.join(", ");
-                        writeln!(text, "  kept, as no result wrote it: {names}")
+                        is_gone = false;
+                        writeln!(text, "  kept, as it is not what the result wrote: {names}")
                             .expect("a string takes it");
                     }
                     document["kept_files"] = json!(left);
@@ -91,13 +93,20 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
                 Err(e) => return out.host_error(&r.path, &e),
             }
         }
-        bytes += r.bytes;
+        if is_gone {
+            gone += 1;
+            bytes += r.bytes;
+        }
         rows.push(document);
     }
     let done = if a.dry_run { "would be removed" } else { "removed" };
-    writeln!(text, "{} results, {bytes} bytes {done}", all.len()).expect("a string takes it");
+    writeln!(text, "{gone} results, {bytes} bytes {done}").expect("a string takes it");
+    if gone < all.len() {
+        writeln!(text, "{} results removed in part", all.len() - gone).expect("a string takes it");
+    }
     let doc = json!({
-        "schema": "writepath.clean/1", "dry_run": a.dry_run, "results": rows, "bytes": bytes,
+        "schema": "writepath.clean/1", "dry_run": a.dry_run, "results": rows, "removed": gone,
+        "bytes": bytes,
     });
     out.result(&doc, &text)
 }

@@ -90,12 +90,13 @@ struct MountsArgs {
     /// Round trips of each image; every second one crashes the guest
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Make the first image with the guest's mkfs and these arguments
+    /// Make the first image with this host's mkfs and these arguments
     #[arg(long)]
     mkfs: Option<String>,
-    /// Script that boots the guest [default: the one in ~/.cache/kernel-guest]
+    /// Script that boots the guest [default: uml.sh beside the repository]
     ///
-    /// `uml-setup.sh` puts what the script needs into ~/.cache/kernel-guest.
+    /// Default: ../shared/tools/kernel-guest/uml.sh. `uml-setup.sh` puts what the script needs into
+    /// ~/.cache/kernel-guest.
     #[arg(long)]
     guest: Option<PathBuf>,
 }
@@ -134,9 +135,10 @@ struct RandomArgs {
     /// Number of differing programs to minimise
     #[arg(long, default_value_t = 3)]
     shrink: u32,
-    /// Script that boots the guest [default: the one in ~/.cache/kernel-guest]
+    /// Script that boots the guest [default: uml.sh beside the repository]
     ///
-    /// `uml-setup.sh` puts what the script needs into ~/.cache/kernel-guest.
+    /// Default: ../shared/tools/kernel-guest/uml.sh. `uml-setup.sh` puts what the script needs into
+    /// ~/.cache/kernel-guest.
     #[arg(long)]
     guest: Option<PathBuf>,
     /// Run this program file instead, on --config
@@ -184,16 +186,9 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
         let help = "a User-Mode Linux 6.12 with its uml.sh is needed; see --guest";
         return out.fail(Exit::Unsupported, "guest", &why, help);
     }
-    let scratch = match Scratch::new("writepath-mounts") {
+    let scratch = match scratch("writepath-mounts", out) {
         Ok(scratch) => scratch,
-        Err(e) => {
-            return out.fail(
-                Exit::HostIo,
-                "host-io",
-                &e.to_string(),
-                "set TMPDIR to a writable folder",
-            );
-        }
+        Err(code) => return code,
     };
     let mut all = Vec::new();
     let shown = Progress::new("kernels mounts");
@@ -393,18 +388,17 @@ fn rows(t: &mut String, c: &Compared, all: bool) {
 /// Programs that share a boot.
 const BATCH: usize = 50;
 
+/// A private directory; on failure says why and with which code to end.
+fn scratch(name: &str, out: &Out) -> Result<Scratch, ExitCode> {
+    let help = "set TMPDIR to a writable folder";
+    Scratch::new(name).map_err(|e| out.fail(Exit::HostIo, "host-io", &e.to_string(), help))
+}
+
 fn random(a: &RandomArgs, out: &Out) -> ExitCode {
     let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
-    let scratch = match Scratch::new("writepath-guest") {
+    let scratch = match scratch("writepath-guest", out) {
         Ok(scratch) => scratch,
-        Err(e) => {
-            return out.fail(
-                Exit::HostIo,
-                "host-io",
-                &e.to_string(),
-                "set TMPDIR to a writable folder",
-            );
-        }
+        Err(code) => return code,
     };
     let guest = match Guest::find(&script, scratch.path()) {
         Ok(g) => g,

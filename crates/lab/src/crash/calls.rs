@@ -98,8 +98,17 @@ impl Calls {
         self.first.extend(next.first.into_iter().take(room));
     }
 
-    /// Did no call do anything? Nothing was explored then.
-    pub fn is_vain(&self) -> bool {
+    /// That no call did anything, so that nothing was explored, in words; `None`: some did.
+    pub fn in_vain(&self) -> Option<String> {
+        let first = self.first.first().filter(|_| self.is_vain())?;
+        let (made, call, answer) = (self.made, &first.call, &first.answer);
+        Some(format!(
+            "nothing was explored: all {made} calls failed; the first was `{call}`: {answer}"
+        ))
+    }
+
+    /// Did no call do anything?
+    fn is_vain(&self) -> bool {
         self.made == self.failed - self.short.min(self.failed)
     }
 }

@@ -267,14 +267,12 @@ pub(super) fn run(plan: &CrashPlan, work: &Work, seed: u64) -> Result<Outcome, M
         Instants::Every => every(&campaign)?,
         instants => at_instants(plan, &campaign, &program, instants, seed)?,
     };
-    let first = answered.first.first().map(|c| format!("`{}` with {}", c.call, c.answer));
-    if answered.is_vain() {
-        let first = first.unwrap_or_default();
-        let what = format!("nothing was explored: all {} calls failed, {first}", answered.made);
+    if let Some(what) = answered.in_vain() {
         return Err(MachineError::Config(what));
     }
-    if let Some(first) = first {
-        notes.push(format!("{} calls failed, the first {first}", answered.failed));
+    if let Some(first) = answered.first.first() {
+        let (failed, call, answer) = (answered.failed, &first.call, &first.answer);
+        notes.push(format!("{failed} calls failed; the first was `{call}`: {answer}"));
     }
     let mut out = Outcome { notes, ..Outcome::default() };
     let mut all = 0;

@@ -48,12 +48,10 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
     let name = |a: &Args| format!("{} on {}, {} crash states", a.fs, a.device, a.space);
     let names = [name(a), name(&other)];
     for (n, compared) in &done {
-        if let Some((calls, name)) = compared.calls.iter().zip(&names).find(|(c, _)| c.is_vain()) {
-            let first = calls
-                .first
-                .first()
-                .map_or(String::new(), |c| format!(", the first, `{}`, with {}", c.call, c.answer));
-            let what = format!("program {n} on {name}: all {} calls failed{first}", calls.made);
+        let vain =
+            compared.calls.iter().zip(&names).find_map(|(c, name)| Some((c.in_vain()?, name)));
+        if let Some((why, name)) = vain {
+            let what = format!("program {n} on {name}: {why}");
             let help = "correct its descriptors and paths";
             return out.fail(Exit::Simulated, "not-explored", &what, help);
         }

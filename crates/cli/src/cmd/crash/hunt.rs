@@ -25,16 +25,17 @@ const SAVE_EVERY: Duration = Duration::from_secs(5);
 
 /// Seconds after which work is long, and its size is told.
 const TELL_AFTER: f64 = 2.0;
-/// Seconds that a program has to take for advice how to shorten it.
-const LONG: f64 = 30.0;
+/// Seconds left from which on there is advice how to shorten it.
+const LONG: f64 = 5.0;
 
-/// The size of a program's exploration and the time that it will take, of which `seconds` are over.
+/// The size of a program's exploration, of which `seconds` are over. The time left is a lower
+/// bound: states of later crash points have more to recover.
 fn size(stage: &Stage, seconds: f64) -> String {
     let Stage { of_points, of_states, unpersisted, states, .. } = stage;
     let left = seconds * of_states.saturating_sub(*states) as f64 / *states as f64;
     let mut text = format!(
         "crash: {of_points} crash points, at most {of_states} states, at most {unpersisted} \
-         unpersisted writes at a point; about {} left",
+         unpersisted writes at a point; at least {} left",
         time(left)
     );
     if left > LONG {
@@ -269,11 +270,7 @@ pub(super) fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
         let message = format!("nothing was explored: program {n} could not run: {why}");
         return Some(Unexplored { exit: Exit::Usage, message, help });
     }
-    let first = f.calls.first.first().filter(|_| f.calls.is_vain())?;
-    let message = format!(
-        "nothing was explored: all {} calls failed; the first was `{}`: {}",
-        f.calls.made, first.call, first.answer
-    );
+    let message = f.calls.in_vain()?;
     let help =
         "correct its descriptors and paths, or put `expect ERROR` before calls that must fail";
     Some(Unexplored { exit: Exit::Simulated, message, help })
