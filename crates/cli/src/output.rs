@@ -282,6 +282,15 @@ impl Out {
         }
     }
 
+    /// An error of a trace: of its bytes, or of the host that reads them.
+    pub fn trace_error(&self, e: &wp_trace::TraceError) -> ExitCode {
+        let (exit, code) = match e.host {
+            true => (Exit::HostIo, "host-io"),
+            false => (Exit::Usage, "trace"),
+        };
+        self.fail(exit, code, &plain::name(&e.to_string()), &e.help)
+    }
+
     /// An error of the host about a file; or of the file, which is not what it was named for.
     pub fn host_error(&self, path: &std::path::Path, e: &std::io::Error) -> ExitCode {
         let name = path.shown();

@@ -176,6 +176,15 @@ fn shards_put_together_are_the_bytes_of_the_whole() {
     assert_eq!(changed.code, Some(2), "{}", changed.stdout);
     let said = "inputs/jobs/more.inc is not what was written";
     assert!(changed.stderr.contains(said), "{}", changed.stderr);
+    // A shard of another machine names no file outside its folder.
+    let (strange, names) = (dir.path().join("strange"), "../../etc/passwd");
+    std::fs::create_dir(&strange).expect("made");
+    let manifest = std::fs::read_to_string(shards[0].join("MANIFEST.json")).expect("there");
+    let manifest = manifest.replacen('{', &format!("{{ \"{names}\": \"0\","), 1);
+    std::fs::write(strange.join("MANIFEST.json"), manifest).expect("written");
+    let outside = merge(&[&strange]);
+    assert!(outside.code == Some(2) && outside.stderr.contains(names), "{}", outside.stderr);
+    assert!(outside.stderr.contains("names a file outside the folder"), "{}", outside.stderr);
     let none = merge(&[dir.path()]);
     assert!(none.code == Some(74) && none.stderr.contains("MANIFEST.json"), "{}", none.stderr);
     let grown = small(dir.path(), |s| s.replace("\"8k\"", "\"16k\""));
@@ -323,7 +332,17 @@ fn check_tells_what_a_file_is_and_what_is_wrong_with_it() {
     let right = writepath(&["check", text(&file)]);
     assert_eq!(right.code, Some(0), "{}", right.stderr);
     assert!(right.stdout.contains("\njournaling = \"flush\"\n"), "{}", right.stdout);
-    assert!(right.stdout.ends_with("# 6 points, 12 runs, 1 claims\n"), "{}", right.stdout);
+    let counts = "# 6 points, 12 runs, 1 claims; 3 machines mounted\n";
+    assert!(right.stdout.ends_with(counts), "{}", right.stdout);
+    let many: Vec<String> = (1..=80).map(|n| format!("\"{n}MiB\"")).collect();
+    let sweep = format!("[sweep]\n\"fs.dirty_bytes\" = [{}]\n", many.join(", "));
+    let some = dir.path().join("many.toml");
+    let text_of = "schema = \"writepath/1\"\nname = \"many\"\n[workload]\nname = \"fsync-last\"\n";
+    std::fs::write(&some, format!("{text_of}{sweep}")).expect("written");
+    let some = writepath(&["check", text(&some)]);
+    assert_eq!(some.code, Some(0), "{}", some.stderr);
+    let counts = "64 machines mounted, of points 1 to 64; the machines of the others were not\n";
+    assert!(some.stdout.ends_with(counts), "{}", some.stdout);
     let doc = writepath(&["check", "--json", text(&file)]);
     let doc: Value = serde_json::from_str(&doc.stdout).expect("one document");
     assert_eq!((&doc["points"], &doc["runs"]), (&6.into(), &12.into()));

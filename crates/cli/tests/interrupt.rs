@@ -19,7 +19,7 @@ const WITHIN: Duration = Duration::from_secs(4);
 /// A command that is given a signal when `part` is there, and how long it went on then.
 fn interrupted(dir: &Path, args: &str, part: &Path, with: Signal) -> (Output, Duration) {
     let child = Command::new(PROGRAM)
-        .args(args.split_whitespace())
+        .args(args.split_ascii_whitespace().map(|a| a.replace('\u{a0}', " ")))
         .arg("--json")
         .current_dir(dir)
         .stdin(Stdio::null())
@@ -97,9 +97,19 @@ fn work_that_is_done_in_steps_answers_with_those_that_are_done() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = dir.path();
     long_inputs(at);
-    for args in
-        ["replay t.disksim --format disksim", "calibrate points.csv --class ssd", "crash seq-3"]
-    {
+    // A program that takes long by itself, and an image that takes long to make.
+    let nap = "open 0 a rw,creat\npwrite 0 0 4096 1\nfsync 0\nnap 4000000000\nfsync 0\n";
+    fs::write(at.join("nap"), nap).expect("written");
+    fs::write(at.join("short"), nap.replace("nap 4000000000\n", "")).expect("written");
+    for args in [
+        "replay t.disksim --format disksim",
+        "replay t.disksim --format disksim --fill 100G",
+        "calibrate points.csv --class ssd",
+        "crash seq-3",
+        "crash nap --concurrent-sync-us 100",
+        "crash short --size 1T",
+        "crash seq-1 --every-mode --check-cmd sleep\u{a0}1000",
+    ] {
         let (output, took) = interrupted(at, args, at, Signal::INT);
         let said = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -110,6 +120,28 @@ fn work_that_is_done_in_steps_answers_with_those_that_are_done() {
         let answer: Value = serde_json::from_str(answer.expect("a line")).expect("one document");
         assert_eq!(answer["ok"], false, "{args}: {said}");
     }
+}
+
+/// A read of a pipe that says nothing looks at no flag.
+#[test]
+fn a_replay_that_waits_for_a_pipe_ends() {
+    let mut child = Command::new(PROGRAM)
+        .args(["replay", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let stdin = child.stdin.take();
+    std::thread::sleep(Duration::from_millis(1500));
+    let began = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it is there");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(began.elapsed() < WITHIN, "{:?}", began.elapsed());
+    assert_eq!(output.status.code(), Some(130));
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    assert_eq!(answer["error"]["code"], "interrupted", "{answer}");
+    drop(stdin);
 }
 
 #[test]

@@ -418,7 +418,7 @@ fn a_trace_is_compared_with_itself_and_with_a_slower_one() {
     std::fs::write(dir.path().join("none"), "no trace\n").expect("written");
     for (args, want) in [
         (["compare", "real", "none"], "none: line 1: no line is of a format"),
-        (["compare", "-", "real"], "a trace from stdin"),
+        (["compare", "-", "-"], "stdin can be one of the traces only"),
         (["compare", "real", "gone"], "gone: No such file"),
         (["compare", "real", "--max-ks=2"], "--max-ks 2: must be from 0 to 1"),
     ] {
@@ -429,6 +429,35 @@ fn a_trace_is_compared_with_itself_and_with_a_slower_one() {
         let a = writepath(dir.path(), &args);
         assert!(a.code != 0 && a.stderr.contains(want), "{}", a.stderr);
     }
+}
+
+/// A pipe says its bytes once, and `compare` reads a trace twice. What a trace lacks is told.
+#[test]
+fn a_pipe_is_compared_as_the_file_is_and_lost_events_are_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("real"), small_trace(0)).expect("written");
+    let run = |command: &str| {
+        let line = command.replace("writepath", env!("CARGO_BIN_EXE_writepath"));
+        let out = Command::new("bash").args(["-c", &line]).current_dir(dir.path()).output();
+        let out = out.expect("a shell");
+        (out.status.code(), String::from_utf8(out.stdout).expect("text"))
+    };
+    let numbers = |(code, text): (Option<i32>, String)| {
+        assert_eq!(code, Some(0), "{text}");
+        text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let file = numbers(run("writepath compare real real"));
+    assert_eq!(numbers(run("writepath compare <(cat real) real")), file);
+    assert_eq!(numbers(run("writepath compare real - <real")), file);
+    assert_eq!(numbers(run("cat real | writepath compare - <(cat real)")), file);
+    let lost: String = (0..9u64)
+        .map(|n| format!("  a-1 [000] .... 1.00{n}: block_rq_issue: 8,16 WS 4096 () {n} + 8 [a]\n"))
+        .collect();
+    std::fs::write(dir.path().join("lost"), lost + "CPU:1 [LOST 12 EVENTS]\n").expect("written");
+    let (code, text) = run("writepath compare lost lost");
+    assert_eq!(code, Some(0), "{text}");
+    let note = "note  lost: incomplete: the tracer lost 12 events";
+    assert_eq!(text.matches(note).count(), 2, "{text}");
 }
 
 #[test]

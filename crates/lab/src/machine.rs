@@ -3,6 +3,8 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use wp_base::event::{Class, Flags};
 use wp_base::{FsError, Sector, Span, Zone, ZoneKind};
@@ -106,18 +108,21 @@ impl Machine {
         image: Option<Medium>,
         around: impl FnMut(usize, Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
     ) -> Result<Machine, MachineError> {
-        Machine::with_zones(spec, image, &[], around)
+        Machine::with_zones(spec, image, &[], None, around)
     }
 
     /// The same; `zones`: where the write pointers of the partition's zones are once the image is
-    /// written. Left out, behind what of a zone is not zero. Errors: as [`Machine::new`].
+    /// written. Left out, behind what of a zone is not zero. `halt`: see [`Rt::halt_on`]; it also
+    /// ends the writing of the image. Errors: as [`Machine::new`], and that it was halted.
     pub fn with_zones(
         spec: MachineSpec,
         image: Option<Medium>,
         zones: &[Zone],
+        halt: Option<&Arc<AtomicBool>>,
         mut around: impl FnMut(usize, Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
     ) -> Result<Machine, MachineError> {
         let rt = Rt::with(TimeMode::Virtual, spec.seed, spec.cpu.clone());
+        halt.into_iter().for_each(|flag| rt.halt_on(flag.clone()));
         let device = around(0, make_device(&spec.device, &spec.device_params)?);
         let total = device.limits().sectors;
         let sectors = spec.sectors.unwrap_or(total.saturating_sub(spec.start.0));

@@ -1,10 +1,15 @@
 //! Power cuts of generated programs on ext4: nothing that is promised is lost, in any era and mode,
 //! but where the kernel of that era lost it.
 
+use std::sync::Arc;
+
 use wp_crash::{Plan, Profile, Rule};
 use wp_lab::crash::programs;
 use wp_lab::crash::wild::Extras;
-use wp_lab::crash::{Bench, Campaign, Cut, Findings, Found, Source, Space, play, run, sequences};
+use wp_lab::crash::{
+    Bench, Campaign, Cut, Findings, Found, KnownFailure, KnownFailures, Source, Space, play, run,
+    sequences,
+};
 use wp_workload::program::Program;
 
 fn bench(options: &str) -> Bench {
@@ -126,6 +131,25 @@ fn a_mount_that_is_cut_on_a_drive_that_lies_comes_to_other_files() {
     let (fewer, more) = (broken(&without, Rule::Recoverable), broken(&with, Rule::Recoverable));
     assert!(fewer < more, "{fewer} and {more}: {:#?}", with.found);
     assert_eq!(broken(&without, Rule::LostSync), broken(&with, Rule::LostSync));
+    // Every failure that is counted has a place, those of mounts too; listed, it counts no more.
+    let counted: u64 = with.totals.broken.iter().sum();
+    assert_eq!(with.places.values().sum::<u64>(), counted, "{:?}", with.places);
+    let listed: Vec<KnownFailure> = with
+        .places
+        .keys()
+        .map(|(rule, path)| KnownFailure {
+            rule: rule.name().to_owned(),
+            path: Some(path.clone()),
+            seen: None,
+            setting: None,
+            why: "a drive that lies".to_owned(),
+        })
+        .collect();
+    let text = KnownFailures::write(&listed).expect("a list");
+    let known = Arc::new(KnownFailures::parse(&text, "here").expect("it reads what it wrote"));
+    let again = run(&Campaign { known, ..lying }, 1, &|_| true);
+    assert_eq!(again.totals.broken.iter().sum::<u64>(), 0, "{:#?}", again.found);
+    assert_eq!(again.known.values().sum::<u64>(), counted, "{:?}", again.known);
 }
 
 #[test]

@@ -39,7 +39,8 @@ where
     T: 'static,
 {
     let (image, zones) = left.map_or((None, Vec::new()), |(m, z)| (Some(m), z));
-    let m = Machine::with_zones(spec(), image, &zones, |_, device| device).expect("a machine");
+    let m =
+        Machine::with_zones(spec(), image, &zones, None, |_, device| device).expect("a machine");
     let vfs = m.mount().expect("it mounts");
     let v = vfs.clone();
     let told = m.block_on("life", async move { life(v).await }).expect("it ends");

@@ -120,7 +120,8 @@ impl Rt {
                 self.drop_everything();
                 return Outcome::PowerCut;
             }
-            if self.0.stopping.replace(false) {
+            let halted = self.0.halt.get().is_some_and(|h| h.load(Ordering::Relaxed));
+            if halted || self.0.stopping.replace(false) {
                 return Outcome::Stopped;
             }
             if self.0.remote.pending() {

@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::{Context, RawWakerVTable, Waker};
 
 use wp_base::event::{Class, Event, Probe, Record};
@@ -65,6 +65,8 @@ pub(crate) struct Inner {
     pub cutting: Cell<bool>,
     /// Where other threads read the time.
     pub shared_now: OnceCell<Arc<AtomicU64>>,
+    /// Set by another thread, every run ends.
+    pub halt: OnceCell<Arc<AtomicBool>>,
     swapper: Rc<str>,
     probe: Probe,
     pub state: RefCell<State>,
@@ -95,6 +97,7 @@ impl Rt {
             stopping: Cell::new(false),
             cutting: Cell::new(false),
             shared_now: OnceCell::new(),
+            halt: OnceCell::new(),
             swapper: Rc::from("swapper"),
             probe: Probe::new(),
             state: RefCell::new(State::new(cpu.cores)),
@@ -116,6 +119,13 @@ impl Rt {
     /// is. Nothing that is computed may depend on it.
     pub fn shared_now(&self) -> Arc<AtomicU64> {
         self.0.shared_now.get_or_init(|| Arc::new(AtomicU64::new(self.now().0))).clone()
+    }
+
+    /// Has every run end in [`Outcome::Stopped`](crate::Outcome::Stopped) once another thread sets
+    /// `flag`: a user's interrupt. How far a run has come by then depends on the host, so nothing
+    /// that is computed may be taken from it. Panics if there is a flag already.
+    pub fn halt_on(&self, flag: Arc<AtomicBool>) {
+        assert!(self.0.halt.set(flag).is_ok(), "a runtime has one flag to halt on");
     }
 
     /// Virtual or real?

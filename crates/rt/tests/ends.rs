@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use wp_base::live;
 use wp_base::{Span, Time};
@@ -304,4 +306,24 @@ fn ended_tasks_leave_nothing_and_their_slots_are_used_again() {
     assert_eq!(rt.stats().tasks_spawned, 1_000);
     drop(rt);
     assert_eq!(live::census(), before);
+}
+
+#[test]
+fn a_flag_of_another_thread_ends_every_run() {
+    let rt = Rt::new(1);
+    let flag = Arc::new(AtomicBool::new(false));
+    rt.halt_on(flag.clone());
+    let (clock, setter) = (rt.clone(), flag.clone());
+    let ended = rt.block_on("ever", async move {
+        for n in 0u64.. {
+            setter.store(n == 100, Ordering::Relaxed);
+            clock.sleep(Span::secs(1)).await;
+        }
+    });
+    assert_eq!(ended, Err(Outcome::Stopped));
+    assert_eq!(rt.now(), Time(100_000_000_000));
+    // Nothing more is run until it is taken back.
+    assert_eq!(rt.run_until(Time(200_000_000_000)), Outcome::Stopped);
+    flag.store(false, Ordering::Relaxed);
+    assert_eq!(rt.run_until(Time(150_000_000_000)), Outcome::Reached);
 }

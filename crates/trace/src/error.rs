@@ -31,6 +31,8 @@ pub struct TraceError {
     pub what: String,
     /// What to do; may be empty.
     pub help: String,
+    /// The host could not read the file: its bytes are not to blame.
+    pub host: bool,
 }
 
 impl fmt::Display for TraceError {
@@ -49,11 +51,13 @@ pub(crate) struct Wrong {
     pub help: String,
     /// The file ends within a record: what is before may be taken.
     pub torn: bool,
+    /// See [`TraceError::host`].
+    pub host: bool,
 }
 
 impl Wrong {
     pub fn new(place: Place, what: impl Into<String>, help: impl Into<String>) -> Wrong {
-        Wrong { place, what: what.into(), help: help.into(), torn: false }
+        Wrong { place, what: what.into(), help: help.into(), torn: false, host: false }
     }
 
     pub fn torn(place: Place, what: impl Into<String>) -> Wrong {
@@ -61,7 +65,17 @@ impl Wrong {
         Wrong { torn: true, ..Wrong::new(place, what, help) }
     }
 
+    pub fn unreadable(place: Place, e: &std::io::Error) -> Wrong {
+        Wrong { host: true, ..Wrong::new(place, format!("cannot be read: {e}"), "") }
+    }
+
     pub fn of(self, file: &str) -> TraceError {
-        TraceError { file: file.to_owned(), place: self.place, what: self.what, help: self.help }
+        TraceError {
+            file: file.to_owned(),
+            place: self.place,
+            what: self.what,
+            help: self.help,
+            host: self.host,
+        }
     }
 }

@@ -42,7 +42,7 @@ impl<'a> Lines<'a> {
         self.number += 1;
         let read = (&mut self.from).take(LINE_BYTES_MAX).read_until(b'\n', &mut self.bytes);
         match read {
-            Err(e) => return Err(self.wrong(format!("cannot be read: {e}"), "")),
+            Err(e) => return Err(Wrong::unreadable(self.place(), &e)),
             Ok(0) => return Ok(false),
             Ok(_) => {}
         }

@@ -102,9 +102,7 @@ impl<'a> Trace<'a> {
         for File { name, mut from } in files {
             let mut head = Vec::new();
             if let Err(e) = (&mut from).take(HEAD_BYTES).read_to_end(&mut head) {
-                return Err(
-                    Wrong::new(Place::Byte(0), format!("cannot be read: {e}"), "").of(&name)
-                );
+                return Err(Wrong::unreadable(Place::Byte(0), &e).of(&name));
             }
             let format = match found {
                 Some(format) => format,

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
-use wp_base::plain;
 use wp_base::plain::Shown as _;
 use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Untold};
 use wp_lab::calibrate::{calibrate, parse, recorded};
@@ -137,8 +136,7 @@ fn served(a: &Args, paths: &[PathBuf], out: &Out) -> Result<Vec<Served>, ExitCod
         let from = std::fs::File::open(path).map_err(|e| out.host_error(path, &e))?;
         files.push(File { name: path.shown(), from: Box::new(from) });
     }
-    let wrong =
-        |e: TraceError| out.fail(Exit::Usage, "trace", &plain::name(&e.to_string()), &e.help);
+    let wrong = |e: TraceError| out.trace_error(&e);
     let mut trace = Trace::open(files, Some(Format::Blktrace), a.torn_ok).map_err(wrong)?;
     let select = Select { device: a.from.clone(), action: Some(Action::Issue) };
     let mut all = Vec::new();

@@ -1,19 +1,19 @@
 //! `compare`: a recorded trace beside a simulated one.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io::{Cursor, Read};
+use std::io::{self, Cursor, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use wp_base::plain;
 use wp_base::plain::Shown as _;
 use wp_block::trace::TraceDevice;
 use wp_lab::results::{events_left_out, read_block_events};
 use wp_trace::compare::{
     Comparison, Kind, Limits, Measure, SAMPLES_MIN, Side, Spread, compare, op_name,
 };
-use wp_trace::{Action, File, Format, Request, Requests, Select, Trace};
+use wp_trace::{Action, File, Format, Request, Requests, Select, Skip, Skipped, Trace};
 
 use super::replay::{action_of, format_of, input_files, is_stdin};
 use crate::output::{Exit, Out, path};
@@ -59,6 +59,26 @@ pub struct Args {
     torn_ok: bool,
 }
 
+/// A file that is read twice: what says its bytes only once (a pipe, stdin) is copied first.
+fn twice(path: &Path, out: &Out) -> Result<std::fs::File, ExitCode> {
+    use std::os::unix::fs::FileTypeExt;
+    let failed = |e: io::Error| out.host_error(path, &e);
+    let mut once: Box<dyn Read> = match is_stdin(path) {
+        true => Box::new(io::stdin().lock()),
+        false => {
+            let file = std::fs::File::open(path).map_err(failed)?;
+            let kind = file.metadata().map_err(failed)?.file_type();
+            if !kind.is_fifo() && !kind.is_socket() {
+                return Ok(file);
+            }
+            Box::new(file)
+        }
+    };
+    let mut copy = tempfile::tempfile().map_err(failed)?;
+    io::copy(&mut once, &mut copy).map_err(failed)?;
+    Ok(copy)
+}
+
 /// How both are read.
 struct How {
     format: Option<Format>,
@@ -82,13 +102,18 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             return out.fail(Exit::Usage, key, &what, "");
         }
     }
+    if is_stdin(&a.real) && is_stdin(&a.sim) {
+        let what = "-: stdin can be one of the traces only";
+        return out.fail(Exit::Usage, "stdin", what, "name a file or a pipe for the other");
+    }
     // One after the other: an error is the answer, and there is one answer.
     let both = side(&a.real, a.from.as_ref(), &how, out)
         .and_then(|real| Ok((real, side(&a.sim, None, &how, out)?)));
-    let (real, sim) = match both {
+    let ((real, of_real), (sim, of_sim)) = match both {
         Ok(both) => both,
         Err(code) => return code,
     };
+    let notes = [incomplete(&of_real), incomplete(&of_sim)];
     let found = compare(&real, &sim, a.offset);
     let mut over = found.over(&limits);
     if a.max_ks.is_some() && !found.has_judged_latency() {
@@ -98,16 +123,40 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     let exit = if over.is_empty() { Exit::Ok } else { Exit::No };
     let actions = [&real, &sim].map(|s| s.action.map_or("-", Action::letter));
-    let text = print(a, &found, &limits, &over, actions);
-    out.answer(exit, &document(a, &found, &limits, &over, actions), &text)
+    let text = print(a, &found, &limits, &over, (actions, &notes));
+    let mut document = document(a, &found, &limits, &over, actions);
+    for (side, skipped, note) in [("real", &of_real, &notes[0]), ("sim", &of_sim, &notes[1])] {
+        let counts: BTreeMap<&str, u64> = skipped.iter().map(|(why, n)| (why.name(), n)).collect();
+        document[side]["skipped"] = json!(counts);
+        document[side]["note"] = json!(note);
+    }
+    out.answer(exit, &document, &text)
+}
+
+/// What a reading of a trace gives.
+struct Recorded {
+    requests: Vec<Request>,
+    action: Option<Action>,
+    skipped: Skipped,
+}
+
+/// What of a trace is missing in it, in words: a comparison says nothing of that.
+fn incomplete(skipped: &Skipped) -> Option<String> {
+    let lost = skipped.count(Skip::Lost);
+    let lost = (lost > 0).then(|| format!("the tracer lost {lost} events"));
+    let torn = skipped.count(Skip::Torn) > 0;
+    let torn = torn.then(|| "it ends within a record".to_owned());
+    let all: Vec<String> = lost.into_iter().chain(torn).collect();
+    (!all.is_empty()).then(|| format!("incomplete: {}", all.join(", ")))
 }
 
 /// Reads one side; on failure says why and with which code to end.
-fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side, ExitCode> {
-    if is_stdin(path) {
-        let help = "compare reads a trace twice: write it to a file";
-        return Err(out.fail(Exit::Usage, "stdin", "-: a trace from stdin is not supported", help));
-    }
+fn side(
+    path: &Path,
+    from: Option<&String>,
+    how: &How,
+    out: &Out,
+) -> Result<(Side, Skipped), ExitCode> {
     let bytes = match path.is_dir() {
         true => {
             let (dir, events) = super::result_paths(path, out)?;
@@ -122,47 +171,62 @@ fn side(path: &Path, from: Option<&String>, how: &How, out: &Out) -> Result<Side
         }
         false => None,
     };
-    let paths = input_files(std::slice::from_ref(&path.to_owned()), out);
-    let read = |action: Option<Action>| -> Result<(Vec<Request>, Option<Action>), ExitCode> {
+    let mut inputs = Vec::new();
+    for path in input_files(std::slice::from_ref(&path.to_owned()), out) {
+        let file = if bytes.is_some() { None } else { Some(twice(&path, out)?) };
+        inputs.push((path, file));
+    }
+    let read = |action: Option<Action>| -> Result<Recorded, ExitCode> {
         let mut files = Vec::new();
-        for path in &paths {
-            let from: Box<dyn Read + '_> = match &bytes {
-                Some(bytes) => Box::new(Cursor::new(bytes)),
-                None => Box::new(std::fs::File::open(path).map_err(|e| out.host_error(path, &e))?),
+        for (path, file) in &inputs {
+            let from: Box<dyn Read + '_> = match (&bytes, file) {
+                (_, Some(file)) => {
+                    let mut file = file;
+                    file.rewind().map_err(|e| out.host_error(path, &e))?;
+                    Box::new(file)
+                }
+                (bytes, None) => Box::new(Cursor::new(bytes.as_deref().unwrap_or_default())),
             };
             files.push(File { name: path.shown(), from });
         }
         let format = if bytes.is_some() { Some(Format::Blktrace) } else { how.format };
-        let wrong = |e: wp_trace::TraceError| {
-            out.fail(Exit::Usage, "trace", &plain::name(&e.to_string()), &e.help)
-        };
+        let wrong = |e: wp_trace::TraceError| out.trace_error(&e);
         let mut trace = Trace::open(files, format, how.torn_ok).map_err(wrong)?;
         let mut requests = Requests::new(&mut trace, Select { device: from.cloned(), action });
         let all: Result<Vec<_>, _> = requests.by_ref().collect();
-        Ok((all.map_err(wrong)?, requests.action()))
+        let (requests, action) = (all.map_err(wrong)?, requests.action());
+        Ok(Recorded { requests, action, skipped: trace.skipped().clone() })
     };
-    let (requests, action) = read(how.action)?;
+    let Recorded { requests, action, skipped } = read(how.action)?;
     if requests.is_empty() {
         let what = format!("{}: no request matches", path.shown());
         return Err(out.fail(Exit::Usage, "empty", &what, "check --from, --action and --format"));
     }
     let queued = match action {
-        Some(Action::Issue) => read(Some(Action::Queue))?.0,
+        Some(Action::Issue) => read(Some(Action::Queue))?.requests,
         _ => Vec::new(),
     };
-    Ok(Side { requests, action, queued })
+    Ok((Side { requests, action, queued }, skipped))
 }
 
 fn ns(value: u64) -> String {
     super::replay::seconds(value)
 }
 
-fn print(a: &Args, c: &Comparison, limits: &Limits, over: &[String], actions: [&str; 2]) -> String {
+fn print(
+    a: &Args,
+    c: &Comparison,
+    limits: &Limits,
+    over: &[String],
+    (actions, notes): ([&str; 2], &[Option<String>; 2]),
+) -> String {
     let mut t = String::new();
-    for (name, path, n, at) in
-        [("REAL", &a.real, c.requests[0], actions[0]), ("SIM", &a.sim, c.requests[1], actions[1])]
-    {
+    for (i, (name, path)) in [("REAL", &a.real), ("SIM", &a.sim)].into_iter().enumerate() {
+        let (n, at) = (c.requests[i], actions[i]);
         writeln!(t, "{name:<6}{}: {n} requests at {at}", path.shown()).expect(FITS);
+        if let Some(note) = &notes[i] {
+            writeln!(t, "note  {}: {note}", path.shown()).expect(FITS);
+        }
     }
     kinds(&mut t, c);
     order(&mut t, c);

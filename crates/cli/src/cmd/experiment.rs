@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_lab::experiment::{
-    Checked, Ended, Experiment, Kept, MergeError, Plan, Ready, Row, Shard, claims::Answered,
+    Checked, Ended, Experiment, Kept, MergeError, Plan, Ready, Row, Shard, Tried, claims::Answered,
     is_experiment, load, merge as merge_shards, ready, run_all, table,
 };
 use wp_lab::machine::MachineError;
@@ -371,7 +371,7 @@ pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
         "wml" => super::filebench::check_file(&a.file, &a.vars, out),
         "experiment" => match read(&a.file, None, out) {
             Ok(e) => match e.try_machines(MACHINES) {
-                Ok(()) => checked(&e, out),
+                Ok(tried) => checked(&e, tried, out),
                 Err((point, error)) => {
                     out.note(&format!("{}: {}", a.file.shown(), e.sweep.describe(point)));
                     out.machine_error(&error)
@@ -386,14 +386,23 @@ pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
     }
 }
 
-fn checked(e: &Experiment, out: &Out) -> ExitCode {
+fn checked(e: &Experiment, tried: Tried, out: &Out) -> ExitCode {
     let variations = e.varied.as_ref().map_or(0, |v| v.names.len());
     let varied = if variations > 0 { format!(", {variations} variations") } else { String::new() };
     let (points, claims) = (e.points.len(), e.claims.len());
-    let counts = format!("{points} points{varied}, {} runs, {claims} claims", e.runs());
+    let machines = match (tried.machines, tried.points) {
+        (n, of) if of < points => {
+            format!(
+                "{n} machines mounted, of points 1 to {of}; the machines of the others were not"
+            )
+        }
+        (n, _) => format!("{n} machines mounted"),
+    };
+    let counts = format!("{points} points{varied}, {} runs, {claims} claims; {machines}", e.runs());
     let doc = json!({
         "schema": "writepath.check/1", "kind": "experiment", "name": e.name,
-        "points": points, "variations": variations, "runs": e.runs(), "claims": claims,
+        "points": points, "machines_mounted": tried.machines, "points_mounted": tried.points,
+        "variations": variations, "runs": e.runs(), "claims": claims,
         "inputs": e.inputs.keys().collect::<Vec<_>>(), "resolved": e.resolved, "diagnostics": [],
     });
     out.result(&doc, &format!("{}\n# {counts}\n", e.resolved.trim_end()))

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use wp_base::FsError;
 use wp_block::ZoneOrder;
@@ -335,6 +336,9 @@ pub struct Unfinished {
     pub calls: Calls,
 }
 
+/// How often it is looked whether a campaign shall be given up, while a program is played.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Failures kept of each rule in a chunk.
 const KEEP: usize = 3;
 
@@ -473,12 +477,25 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
     let merge =
         Mutex::new(Merge { all: before, next: start, waiting: BTreeMap::new(), stopped: false });
     let merged = || merge.lock().unwrap_or_else(|e| e.into_inner());
-    let halted = AtomicBool::new(false);
+    // What is played looks at this flag alone.
+    let halted = Arc::new(AtomicBool::new(false));
+    let bench = Bench { halt: Some(halted.clone()), ..c.bench.clone() };
+    let c = &Campaign { bench, ..c.clone() };
     let abandon = || halted.load(Ordering::Relaxed) || (watch.abandon)() || c.command_failed();
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let workers = (workers.max(1) as u64).min(chunks.max(1));
+        let watcher = scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                if (watch.abandon)() {
+                    halted.store(true, Ordering::Relaxed);
+                }
+                std::thread::park_timeout(LOOK);
+            }
+        });
+        let mut threads = Vec::new();
         for _ in 0..workers {
-            scope.spawn(|| {
+            threads.push(scope.spawn(|| {
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
                     if n >= chunks || merged().stopped {
@@ -505,11 +522,17 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
                         m.next += 1;
                         // Chunks after one that says stop do not count, whoever does them.
                         m.stopped = !(watch.step)(&m.all, &m.all.found[before..]) || enough;
-                        halted.store(m.stopped, Ordering::Relaxed);
+                        if m.stopped {
+                            halted.store(true, Ordering::Relaxed);
+                        }
                     }
                 }
-            });
+            }));
         }
+        let panics: Vec<_> = threads.into_iter().filter_map(|t| t.join().err()).collect();
+        ended.store(true, Ordering::Relaxed);
+        watcher.thread().unpark();
+        panics.into_iter().for_each(|p| std::panic::resume_unwind(p));
     });
     merge.into_inner().unwrap_or_else(|e| e.into_inner()).all
 }
@@ -525,6 +548,7 @@ fn chunk(
     let mut out = Findings { done: to, ..Findings::default() };
     let image = match c.bench.image() {
         Ok(image) => image,
+        Err(_) if abandon() => return Err(None),
         Err(e) => {
             out.not_played.extend((from..to).map(|n| (n, e.to_string())));
             return Ok(out);
@@ -541,6 +565,8 @@ fn chunk(
                 out.calls.add(Calls::of(n, &program, &played.dids));
                 plays.push((n, Rc::new(played)));
             }
+            // It was halted, perhaps in the middle of this program.
+            Err(_) if abandon() => return Err(None),
             Err(e) => {
                 let lacks = matches!(&e, MachineError::Fs { error: FsError::Unsupported(_), .. });
                 out.lacking += u64::from(lacks);
@@ -598,6 +624,14 @@ fn chunk(
         totals.mounts += cuts.mounts;
         totals.second += cuts.raw;
         for (state, violation, states) in cuts.failures {
+            if let Some(entry) = c.known.entry_of(&violation) {
+                *explorer.known_failures.entry(entry).or_default() += states;
+                continue;
+            }
+            let place = (violation.rule, violation.path.clone());
+            if explorer.places.len() < PLACES || explorer.places.contains_key(&place) {
+                *explorer.places.entry(place).or_default() += states;
+            }
             totals.broken[violation.rule as usize] += states;
             let lost = state.lost(history);
             out.keep(Found {

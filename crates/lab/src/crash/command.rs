@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -32,6 +32,12 @@ use crate::host::{Group, Scratch};
 
 /// Bytes of a file copied at a time.
 const CHUNK: u64 = 256 << 10;
+
+/// Of what a command prints, the part whose first line is told.
+const SAID_BYTES: u64 = 64 << 10;
+
+/// Between two looks at whether a command is to end.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What was run, in numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -95,6 +101,30 @@ impl Command {
     /// Ends the runs that are under way, and all later ones at once: the campaign is stopped.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Does `work`; ends the command ([`Command::end`]) as soon as `is_over` says so.
+    pub fn end_when<T>(&self, is_over: &(dyn Fn() -> bool + Sync), work: impl FnOnce() -> T) -> T {
+        /// Also when the work panics: the scope waits for the other thread.
+        struct Done<'a>(&'a AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _done = Done(&done);
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) && !is_over() {
+                    std::thread::sleep(LOOK);
+                }
+                if !done.load(Ordering::Relaxed) {
+                    self.end();
+                }
+            });
+            work()
+        })
     }
 
     /// Waits a moment for a run. Errors: it is to wait no more.
@@ -225,7 +255,9 @@ impl Command {
         if status.success() {
             return Ok(None);
         }
-        let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
+        let mut bytes = Vec::new();
+        File::open(&said)?.take(SAID_BYTES).read_to_end(&mut bytes)?;
+        let said = String::from_utf8_lossy(&bytes).into_owned();
         let line: String = said.lines().next().unwrap_or("").chars().take(200).collect();
         Ok(Some(if line.is_empty() { status.to_string() } else { format!("{status}: {line}") }))
     }

@@ -90,6 +90,8 @@ pub(super) fn cut(
                     out.failures.push((state, violation, states));
                 }
             }
+            // It was halted, perhaps in the middle of this mount.
+            Err(_) if abandon() => return None,
             Err(e) => {
                 let v =
                     violation(Rule::Recoverable, "", e.to_string(), "a mount, as recovery said");

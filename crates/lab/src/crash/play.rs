@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use wp_base::rng::Rng;
 use wp_base::site::{Armed, Site};
@@ -51,6 +53,9 @@ pub struct Bench {
     pub company_us: u64,
     /// A step that is left out while a program is played. Recovery after a cut has all of its own.
     pub without: Option<&'static Site>,
+    /// Set by another thread, the making of an image and the playing of a program end in an error
+    /// ([`wp_rt::Rt::halt_on`]). Recoveries do not look at it.
+    pub halt: Option<Arc<AtomicBool>>,
 }
 
 /// A program that was played.
@@ -68,6 +73,9 @@ pub struct Played {
     /// Bytes that the device writes whole.
     pub atomic: u32,
 }
+
+/// Blocks of an image that are classified between two looks at [`Bench::halt`].
+const HALT_EVERY: u64 = 1 << 16;
 
 /// Capacity of a bench's device, if nothing else is said.
 const CAPACITY: u64 = 64 << 20;
@@ -107,6 +115,7 @@ impl Bench {
             cpu: PROFILES[0].model(),
             company_us: 0,
             without: None,
+            halt: None,
         })
     }
 
@@ -126,6 +135,9 @@ impl Bench {
         let blocks = (self.fs.blocks)(&view).map_err(fs)?;
         let block = u64::from(blocks.block_bytes());
         for n in 0..bytes / block {
+            if n % HALT_EVERY == 0 {
+                self.heed_halt()?;
+            }
             if blocks.class(n) == "free" {
                 let old = Slice::pattern(STALE, n * block, block as u32);
                 medium.write(Sector(n * block / SECTOR_BYTES), &old);
@@ -153,6 +165,16 @@ impl Bench {
         Ok(medium)
     }
 
+    /// Errors: it was halted.
+    fn heed_halt(&self) -> Result<(), MachineError> {
+        match &self.halt {
+            Some(flag) if flag.load(Ordering::Relaxed) => {
+                Err(MachineError::Stall("it was stopped".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What blocks of the new file system are, on the device.
     fn regions(&self, medium: &Medium, bytes: u64) -> Result<Regions, MachineError> {
         let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
@@ -161,6 +183,9 @@ impl Bench {
         let sectors = u64::from(blocks.block_bytes()) / SECTOR_BYTES;
         let mut regions = Regions::default();
         for n in 0..bytes / u64::from(blocks.block_bytes()) {
+            if n % HALT_EVERY == 0 {
+                self.heed_halt()?;
+            }
             let runs = match blocks.class(n) {
                 "free" => &mut regions.data,
                 class if class.starts_with("journal") => &mut regions.journal,
@@ -224,7 +249,8 @@ impl Bench {
             false => Regions::default(),
         };
         let faults = Faults::new(regions);
-        let machine = Machine::with_zones(self.spec(), Some(image), zones, |number, device| {
+        let (spec, halt) = (self.spec(), self.halt.as_ref());
+        let machine = Machine::with_zones(spec, Some(image), zones, halt, |number, device| {
             let device = match fails {
                 true => Box::new(Faulty::new(device, faults.clone())),
                 false => device,

@@ -139,12 +139,12 @@ impl Experiment {
     }
 
     /// Builds and mounts each machine once, which is what options of mkfs and mount are checked by,
-    /// the first so many that differ. Errors: the first that cannot be, with its point.
-    pub fn try_machines(&self, most: usize) -> Result<(), (usize, MachineError)> {
+    /// the first `most` that differ. Errors: the first that cannot be, with its point.
+    pub fn try_machines(&self, most: usize) -> Result<Tried, (usize, MachineError)> {
         let (mut seen, mut choices) = (BTreeSet::new(), BTreeSet::new());
         for n in 0..self.points.len() {
             if seen.len() >= most {
-                break;
+                return Ok(Tried { machines: seen.len(), points: n });
             }
             if !choices.insert(self.sweep.of_machine(n)) {
                 continue;
@@ -158,8 +158,17 @@ impl Experiment {
                 drop(vfs);
             }
         }
-        Ok(())
+        Ok(Tried { machines: seen.len(), points: self.points.len() })
     }
+}
+
+/// What [`Experiment::try_machines`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tried {
+    /// Machines that were built and mounted.
+    pub machines: usize,
+    /// Points, from the first, that are known to have a machine.
+    pub points: usize,
 }
 
 /// What reading a file gave: the experiment, unless there are errors.

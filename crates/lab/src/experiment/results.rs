@@ -6,16 +6,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
-use wp_base::plain::Shown as _;
+use wp_base::plain::{self, Shown as _};
 
 use super::claims::{Answered, judge};
 use super::table::{self, Row};
 use super::{Experiment, Shard, load};
 use crate::claims::Verdict;
-use crate::host::folder;
+use crate::host::{folder, text};
 use crate::results::{ENGINE, sha256};
 
 /// Where rows of a shard are.
@@ -156,11 +156,19 @@ impl std::error::Error for MergeError {}
 /// Hashes of what the shards of an experiment share, by name: the experiment, and its inputs.
 type Shared = BTreeMap<String, String>;
 
+/// Longest file of a shard.
+const FILE_BYTES: u64 = 1 << 30;
+
 /// Rows of a shard and what it was made of, every file checked against its manifest.
 fn rows_of(dir: &Path) -> Result<(Vec<Row>, Shared), MergeError> {
     let read = |name: &str| {
         let path = dir.join(name);
-        std::fs::read(&path).map_err(|e| MergeError::Host(path, e))
+        let is_file = std::fs::symlink_metadata(&path).map(|m| m.is_file());
+        let bytes = is_file.and_then(|is_file| match is_file {
+            true => text::at_most(&path, FILE_BYTES),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file")),
+        });
+        bytes.map_err(|e| MergeError::Host(path, e))
     };
     let wrong = |what: &str| MergeError::Wrong(format!("{}: {what}", dir.shown()));
     let mut manifest: Shared = serde_json::from_slice(&read("MANIFEST.json")?)
@@ -171,6 +179,12 @@ fn rows_of(dir: &Path) -> Result<(Vec<Row>, Shared), MergeError> {
         }
     }
     for (name, hash) in &manifest {
+        // A shard may come from another machine.
+        if !Path::new(name).components().all(|c| matches!(c, Component::Normal(_))) {
+            let what =
+                format!("MANIFEST.json names a file outside the folder: {}", plain::name(name));
+            return Err(wrong(&what));
+        }
         if *hash != sha256(&read(name)?) {
             return Err(wrong(&format!("{name} is not what was written")));
         }

@@ -63,7 +63,7 @@ impl<R: Read> Records<R> {
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     let place = Place::Byte(self.offset);
-                    return Err(Wrong::new(place, format!("cannot be read: {e}"), ""));
+                    return Err(Wrong::unreadable(place, &e));
                 }
             }
         }

@@ -121,7 +121,9 @@ pub enum ReplayError {
 pub struct Progress {
     /// Requests sent.
     pub requests: u64,
-    /// Virtual time since the replay began.
+    /// Sectors of [`Options::fill_bytes`] that are written, and all of them, while it fills.
+    pub filled: Option<(u64, u64)>,
+    /// Virtual time since the replay began, or the filling.
     pub elapsed: Span,
 }
 
@@ -134,8 +136,9 @@ pub fn replay(
     go_on: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Outcome, ReplayError> {
     let mut player = Player::new(device, *options);
-    player.fill()?;
-    player.play(requests, go_on)?;
+    if player.fill(go_on)? {
+        player.play(requests, go_on)?;
+    }
     Ok(player.outcome())
 }
 
@@ -180,8 +183,8 @@ impl Player {
         }
     }
 
-    /// Writes the beginning of the device, in order, and has it flushed.
-    fn fill(&mut self) -> Result<(), ReplayError> {
+    /// Writes the beginning of the device, in order, and has it flushed. False if `go_on` said no.
+    fn fill(&mut self, go_on: &mut dyn FnMut(Progress) -> bool) -> Result<bool, ReplayError> {
         let limits = *self.host.limits();
         let end = self.options.fill_bytes.min(limits.sectors * SECTOR_BYTES) / SECTOR_BYTES;
         let step = (FILL_BYTES / SECTOR_BYTES).min(limits.max_sectors.into());
@@ -192,6 +195,11 @@ impl Player {
             self.host.queue(Command::write(Sector(at), sectors, fill_tag(), Flags::NONE));
             at += u64::from(sectors);
             self.drain(limits.queue_depth as usize - 1)?;
+            let elapsed = self.host.now().since(Time::ZERO);
+            if !go_on(Progress { requests: 0, filled: Some((at, end)), elapsed }) {
+                self.out.interrupted = true;
+                break;
+            }
         }
         if end > 0 && limits.volatile_cache {
             self.host.queue(Command::flush());
@@ -200,7 +208,7 @@ impl Player {
         self.out.failed_fill = self.host.take_done().filter(|(_, how)| how.is_err()).count() as u64;
         self.began = self.host.now();
         self.counters_before = self.host.counters();
-        Ok(())
+        Ok(!self.out.interrupted)
     }
 
     /// Goes on until no more than `most` commands are under way.
@@ -253,7 +261,7 @@ impl Player {
                         number += 1;
                         let elapsed = self.host.now().since(self.began);
                         if number.is_multiple_of(LOOK_EVERY)
-                            && !go_on(Progress { requests: number, elapsed })
+                            && !go_on(Progress { requests: number, filled: None, elapsed })
                         {
                             self.out.interrupted = true;
                             ended = true;

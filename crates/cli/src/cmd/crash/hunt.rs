@@ -112,21 +112,10 @@ impl Hunt<'_> {
 
     /// Does `work`, and ends a command of the user that runs when all is to stop.
     fn with_command<T>(&self, work: impl FnOnce() -> T) -> T {
-        let Some(command) = &self.c.command else { return work() };
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) && !self.is_over() {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                if !done.load(Ordering::Relaxed) {
-                    command.end();
-                }
-            });
-            let result = work();
-            done.store(true, Ordering::Relaxed);
-            result
-        })
+        match &self.c.command {
+            Some(command) => command.end_when(&|| self.is_over(), work),
+            None => work(),
+        }
     }
 
     /// Has it been interrupted, or is its time over?

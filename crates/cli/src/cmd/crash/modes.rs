@@ -66,7 +66,11 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         live.say(format_args!("{}", a.fs));
         let go_on = || !stop.load(Ordering::Relaxed);
         let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on(), at: &|_| {} };
-        let f = resume(c, a.workers, Findings::before(c), &watch);
+        let explore = || resume(c, a.workers, Findings::before(c), &watch);
+        let f = match &c.command {
+            Some(command) => command.end_when(&|| !go_on(), explore),
+            None => explore(),
+        };
         drop(live);
         if stop.load(Ordering::SeqCst) {
             break;

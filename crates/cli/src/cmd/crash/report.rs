@@ -274,6 +274,7 @@ pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed:
         };
         let verdict = match (held, n) {
             (false, _) => "not checked".to_owned(),
+            (true, 0) if f.explored() == 0 => "not checked".to_owned(),
             (true, 0) if f.done < c.programs.1 => "ok so far".to_owned(),
             (true, 0) => "ok".to_owned(),
             (true, n) => format!("broken in {n} states"),

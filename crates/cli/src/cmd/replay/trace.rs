@@ -9,10 +9,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use wp_base::plain;
 use wp_base::plain::Shown as _;
 use wp_trace::replay::{Mode, Options, ReplayError, replay};
-use wp_trace::{Action, Format, Requests, Select, Trace, TraceError};
+use wp_trace::{Action, Format, Requests, Select, Trace};
 
 use super::print;
 use crate::output::{Exit, Out};
@@ -187,10 +186,6 @@ fn words(a: &TraceArgs) -> Result<Words, NoWord> {
     Ok(Words { format, select: Select { device: a.from.clone(), action }, options })
 }
 
-fn trace_error(out: &Out, e: &TraceError) -> ExitCode {
-    out.fail(Exit::Usage, "trace", &plain::name(&e.to_string()), &e.help)
-}
-
 /// Replays.
 pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
     let Words { format, select, options } = match words(a) {
@@ -228,10 +223,11 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
     }
     let mut trace = match Trace::open(inputs, format, a.torn_ok) {
         Ok(trace) => trace,
-        Err(e) => return trace_error(out, &e),
+        Err(e) => return out.trace_error(&e),
     };
     let mut requests = Requests::new(&mut trace, select);
-    let stop = out.interrupt();
+    // A read of a pipe, and of a long stretch of another device, looks at no flag.
+    let stop = out.interrupt_in_parts();
     let live = Progress::new("replay");
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let mut shown = Instant::now();
@@ -240,6 +236,11 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
             #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
             {
                 shown = Instant::now();
+            }
+            if let Some((done, all)) = p.filled {
+                let share = done * 100 / all.max(1);
+                live.say(format_args!("--fill {share:>3} %"));
+                return !stop.load(Ordering::SeqCst);
             }
             let share = bytes.get().saturating_mul(100).checked_div(total);
             let share = share.map_or(String::new(), |s| format!("{:>3} % ", s.min(100)));
@@ -252,9 +253,9 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
     drop(live);
     let outcome = match played {
         Ok(outcome) => outcome,
-        Err(ReplayError::Trace(e)) => return trace_error(out, &e),
+        Err(ReplayError::Trace(e)) => return out.trace_error(&e),
         Err(ReplayError::Request { request, what, help }) => {
-            return trace_error(out, &requests.trace().error(&request.event, what, help));
+            return out.trace_error(&requests.trace().error(&request.event, what, help));
         }
         Err(ReplayError::Stuck(at)) => {
             let what = format!("the device has neither completed nor set a timer at {} ns", at.0);
