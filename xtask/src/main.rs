@@ -38,6 +38,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
+        ["help", ..] | [.., "--help" | "-h"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         ["layers"] => layers::run(false),
         ["layers", "--bless"] => layers::run(true),
         ["tidy"] => tidy::run(false),
@@ -49,10 +53,6 @@ fn main() -> ExitCode {
         ["pgo", arguments @ ..] => pgo::run(arguments),
         ["test", selection @ ..] => tests::run(selection),
         ["torture", options @ ..] => torture::command(options),
-        ["help" | "--help" | "-h"] => {
-            println!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
