@@ -190,8 +190,8 @@ impl Core {
                 self.in_device += 1;
                 self.flush_in_device |= op == Op::Flush;
                 if let Some(named) = named {
-                    self.told.command(cx, &named);
-                    self.told.works(cx, &mut self.fx.works);
+                    self.device_events.command(cx, &named);
+                    self.device_events.works(cx, &mut self.fx.works);
                 }
                 if !self.fx.done.is_empty() {
                     self.done_soon.extend(self.fx.done.drain(..));
@@ -219,7 +219,7 @@ impl Core {
 
     /// A command has completed.
     pub fn command_done(&mut self, cx: &Ctx, done: Done) {
-        self.told.done(cx, &done);
+        self.device_events.done(cx, &done);
         let (rq, number) = self.pool.resolve(done.id);
         self.in_device -= 1;
         self.blocked = false;

@@ -20,6 +20,7 @@ use wp_rt::{Rt, TaskId};
 use crate::bio::{BioEnd, OnDispatch};
 use crate::config::{Layer, PlugScan, QueueConfig, WaitUnplug};
 use crate::device::{DeviceModel, Done, Effects, Limits};
+use crate::device_events::DeviceEvents;
 use crate::dispatch::Current;
 use crate::elevator::{Elevator, ElvCx, Kick};
 use crate::epoch::{Epochs, NO_EPOCH};
@@ -29,7 +30,6 @@ use crate::mq::MqState;
 use crate::plug::Plugs;
 use crate::pool::{BioInfo, End, IoClass, Pool, RqId, State, is_sync};
 use crate::slab::Slab;
-use crate::told::Told;
 use crate::zone_plug::ZonePlugs;
 
 /// What does not change: set-up and surroundings.
@@ -170,7 +170,7 @@ pub(crate) struct Core {
     pub classes: BTreeMap<TaskId, IoClass>,
     pub counters: QueueCounters,
     /// Commands by their numbers in the trace.
-    pub told: Told,
+    pub device_events: DeviceEvents,
 }
 
 impl Core {
@@ -205,7 +205,7 @@ impl Core {
             zone_plugs: ZonePlugs::default(),
             classes: BTreeMap::new(),
             counters: QueueCounters::default(),
-            told: Told::default(),
+            device_events: DeviceEvents::default(),
         }
     }
 

@@ -23,6 +23,7 @@
 mod bio;
 mod config;
 mod device;
+mod device_events;
 mod dispatch;
 mod elevator;
 mod engine;
@@ -40,7 +41,6 @@ mod queue;
 pub mod site;
 mod slab;
 mod sorted;
-mod told;
 pub mod trace;
 mod waiters;
 mod zone_plug;

@@ -309,7 +309,7 @@ impl BlockQueue {
         fx.listening = self.cx.listening();
         f(&mut **self.device.borrow_mut(), self.cx.rt.now(), &mut fx);
         if !fx.works.is_empty() {
-            self.core.borrow_mut().told.works(&self.cx, &mut fx.works);
+            self.core.borrow_mut().device_events.works(&self.cx, &mut fx.works);
         }
         self.arm(&mut fx);
         if fx.done.is_empty() {
@@ -632,7 +632,7 @@ impl BlockQueue {
         core.plugs = std::mem::take(&mut old.plugs);
         core.counters = old.counters;
         core.counters.epochs += old.epochs.count();
-        core.told = old.told.after_cut();
+        core.device_events = old.device_events.after_cut();
         drop(core);
         // Whatever the ends own is dropped here, with nothing borrowed.
         drop(old);

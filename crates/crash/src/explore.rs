@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::history::History;
-use crate::known::Known;
 use crate::ledger::Ledger;
 use crate::oracle::{Profile, Rule, Violation, judge};
+use crate::recovery_memo::RecoveryMemo;
 use crate::second;
 use crate::state::{Pool, State, Varying};
 use crate::states::{self, Kept, Plan};
@@ -184,7 +184,7 @@ pub struct Explorer<'a> {
     checks_each: bool,
     listed: Option<Listed<'a>>,
     wanted: Option<Wanted<'a>>,
-    known: Known,
+    known: RecoveryMemo,
     outcomes: Vec<Rc<Outcome>>,
     varying: Varying,
     /// Files that some recovery left: most leave the same.
@@ -231,7 +231,7 @@ impl<'a> Explorer<'a> {
             checks_each: false,
             listed: None,
             wanted: None,
-            known: Known::default(),
+            known: RecoveryMemo::default(),
             outcomes: Vec::new(),
             varying: Varying::default(),
             files: BTreeSet::new(),
@@ -278,7 +278,7 @@ impl<'a> Explorer<'a> {
 
     /// Forgets all recoveries: the same comes out, later.
     pub fn forget(&mut self) {
-        self.known = Known::default();
+        self.known = RecoveryMemo::default();
         self.outcomes.clear();
         self.files.clear();
         self.pool = Pool::default();

@@ -175,11 +175,11 @@ pub struct Ledger {
     /// Calls of `mark` for which there was no such name.
     vain_marks: Vec<u32>,
     /// Reads that found something older than the read before: operation, path, offset, words.
-    pub(crate) went_back: Vec<(u32, String, u64, String)>,
+    pub(crate) stale_reads: Vec<(u32, String, u64, String)>,
     /// The device failed requests of the run.
     pub(crate) failed: bool,
     /// The operation whose return says that the file system, stopped for an error, left word of it.
-    pub(crate) left_word: Option<u32>,
+    pub(crate) error_recorded_on_disk: Option<u32>,
     /// Inode -> objects that had it.
     pub(crate) by_ino: BTreeMap<u64, Vec<Object>>,
     /// Contents of whole blocks -> whose they are: object, block, version.
@@ -234,9 +234,9 @@ impl Ledger {
             marks: Vec::new(),
             hidden: None,
             vain_marks: Vec::new(),
-            went_back: Vec::new(),
+            stale_reads: Vec::new(),
             failed: false,
-            left_word: None,
+            error_recorded_on_disk: None,
             by_ino: BTreeMap::new(),
             owners: BTreeMap::new(),
             zero: Slice::zero(block).id(),
@@ -259,8 +259,8 @@ impl Ledger {
 
     /// Says that the file system had stopped for an error and left word of that, once operation
     /// `operation` has returned.
-    pub fn set_left_word(&mut self, operation: u32) {
-        self.left_word = Some(operation);
+    pub fn set_error_recorded_on_disk(&mut self, operation: u32) {
+        self.error_recorded_on_disk = Some(operation);
     }
 
     /// Says that the device failed requests of the run: what calls promise is then judged by whom
@@ -645,7 +645,7 @@ impl Ledger {
                     names.iter().find(|(_, o)| **o == object).map(|(p, _)| p.clone())
                 });
                 let words = format!("`{}`, then `{}`", self.text(before), self.text(now));
-                self.went_back.push((n, path.unwrap_or_default(), block * self.block, words));
+                self.stale_reads.push((n, path.unwrap_or_default(), block * self.block, words));
             }
             if now > 0 && now <= synced {
                 self.relies(n, object, block, now);

@@ -12,13 +12,13 @@
 mod explore;
 mod faults;
 mod history;
-mod known;
 mod ledger;
 mod oracle;
 mod order;
 mod pages;
 mod paths;
 mod promises;
+mod recovery_memo;
 mod rules;
 mod second;
 mod state;

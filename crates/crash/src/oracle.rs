@@ -42,8 +42,8 @@ pub fn judge(
     judge.promises(&mut out);
     judge.order(&mut out);
     judge.replaced(&mut out);
-    judge.went_back(&mut out);
-    judge.word(&mut out);
+    judge.stale_read(&mut out);
+    judge.error_reported_at_mount(&mut out);
     out
 }
 
@@ -346,11 +346,11 @@ impl Judge<'_> {
     }
 
     /// O7: a read went back to what was there before a write.
-    fn went_back(&self, out: &mut Vec<Violation>) {
+    fn stale_read(&self, out: &mut Vec<Violation>) {
         if !self.profile.reads_stay {
             return;
         }
-        let back = self.ledger.went_back.iter().find(|(n, ..)| *n < self.ended);
+        let back = self.ledger.stale_reads.iter().find(|(n, ..)| *n < self.ended);
         out.extend(back.map(|(n, path, offset, seen)| Violation {
             rule: Rule::Errors,
             path: path.clone(),
@@ -361,14 +361,14 @@ impl Judge<'_> {
     }
 
     /// O7: who mounts next is told that the file system had stopped.
-    fn word(&self, out: &mut Vec<Violation>) {
-        let left = self.ledger.left_word.is_some_and(|n| n < self.ended);
+    fn error_reported_at_mount(&self, out: &mut Vec<Violation>) {
+        let left = self.ledger.error_recorded_on_disk.is_some_and(|n| n < self.ended);
         if left && !self.outcome.knows_errors {
             out.push(Violation {
                 rule: Rule::Errors,
                 path: String::new(),
                 offset: None,
-                expected: "word that the last mount had stopped for an error".to_owned(),
+                expected: "an error flag: the last mount had stopped for an error".to_owned(),
                 seen: "an image without errors".to_owned(),
             });
         }

@@ -19,7 +19,7 @@ pub mod emmc;
 pub mod fixed;
 mod lane;
 pub mod nand;
-mod placed;
+mod offset_device;
 pub mod plain;
 pub mod preset;
 pub mod ssd;
@@ -27,5 +27,5 @@ mod zn540;
 pub mod zns;
 
 pub use config::{ConfigError, DeviceEntry, Param, Settings};
-pub use placed::Placed;
+pub use offset_device::OffsetDevice;
 pub use preset::{DEVICES, find};

@@ -13,7 +13,7 @@ use crate::image::Image;
 const SEGMENT: u64 = 512;
 
 /// Class, and owner: inode and place in it.
-type Told = (&'static str, Option<(u64, u64)>);
+type ErrSeqCursor = (&'static str, Option<(u64, u64)>);
 
 /// Classes of the blocks of one image, without recovery.
 pub struct Blocks {
@@ -22,7 +22,7 @@ pub struct Blocks {
     /// First block of the main area.
     main: u64,
     /// Blocks of the main area that are in use.
-    used: BTreeMap<u64, Told>,
+    used: BTreeMap<u64, ErrSeqCursor>,
     /// For each of its segments the log that it was given to last.
     logs: Vec<Option<Log>>,
 }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Span};
 use wp_cache::{BufFlag, Buffer, Mapping};
-use wp_rt::Soon;
+use wp_rt::MaybeReady;
 
 use crate::handle::Handle;
 use crate::heads::{On, home_of};
@@ -40,10 +40,10 @@ impl Handle {
     ///         metadata.
     /// Crash:  the change is in this handle's transaction, or nowhere.
     #[inline]
-    pub fn get_write_access<'a>(&'a self, b: &'a Rc<Buffer>) -> Soon<'a, FsResult<()>> {
+    pub fn get_write_access<'a>(&'a self, b: &'a Rc<Buffer>) -> MaybeReady<'a, FsResult<()>> {
         match self.write_access_now(b) {
-            Some(done) => Soon::now(done),
-            None => Soon::later(async { self.get_write_access_met(b).await.map(|_| ()) }),
+            Some(done) => MaybeReady::now(done),
+            None => MaybeReady::later(async { self.get_write_access_met(b).await.map(|_| ()) }),
         }
     }
 

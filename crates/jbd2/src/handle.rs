@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
-use wp_rt::{CpuOp, Soon};
+use wp_rt::{CpuOp, MaybeReady};
 
 use crate::counters::JournalCounters;
 use crate::journal::Journal;
@@ -71,7 +71,7 @@ impl Journal {
     /// commit); for reserved credits.
     /// Errors: `ReadOnly` on an aborted journal; `NoSpace` if no transaction can ever be that
     ///         large.
-    pub fn start(self: &Rc<Self>, credits: u32) -> Soon<'_, FsResult<Handle>> {
+    pub fn start(self: &Rc<Self>, credits: u32) -> MaybeReady<'_, FsResult<Handle>> {
         self.start_with(Credits { blocks: credits, ..Credits::default() })
     }
 
@@ -99,10 +99,10 @@ impl Journal {
 
     /// As [`Journal::start`], with revoke credits and a reservation.
     #[inline]
-    pub fn start_with(self: &Rc<Self>, wanted: Credits) -> Soon<'_, FsResult<Handle>> {
+    pub fn start_with(self: &Rc<Self>, wanted: Credits) -> MaybeReady<'_, FsResult<Handle>> {
         let mut computing = self.rt.cpu(CpuOp::HandleStart, 1);
         if !computing.is_over() {
-            return Soon::later(async move {
+            return MaybeReady::later(async move {
                 computing.await;
                 self.start_charged(wanted).await
             });
@@ -111,12 +111,12 @@ impl Journal {
     }
 
     /// [`Journal::start_with`] when its time has been charged.
-    fn start_charged(self: &Rc<Self>, wanted: Credits) -> Soon<'_, FsResult<Handle>> {
+    fn start_charged(self: &Rc<Self>, wanted: Credits) -> MaybeReady<'_, FsResult<Handle>> {
         let blocks = i64::from(wanted.blocks) + self.revoke_blocks(i64::from(wanted.revokes));
         let reserve = i64::from(wanted.reserve);
         let max = self.user_max();
         if reserve > max / 2 || blocks + reserve > max {
-            return Soon::now(Err(FsError::NoSpace));
+            return MaybeReady::now(Err(FsError::NoSpace));
         }
         let handle = move |tid| {
             let reserved =
@@ -124,12 +124,12 @@ impl Journal {
             self.new_handle(tid, blocks, i64::from(wanted.revokes), reserved)
         };
         match self.try_join(blocks, reserve) {
-            Ok(Ok(tid)) => Soon::now(Ok(handle(tid))),
-            Ok(Err(delay)) => Soon::later(async move {
+            Ok(Ok(tid)) => MaybeReady::now(Ok(handle(tid))),
+            Ok(Err(delay)) => MaybeReady::later(async move {
                 self.wait_out(delay).await;
                 self.join(blocks, reserve).await.map(handle)
             }),
-            Err(e) => Soon::now(Err(e)),
+            Err(e) => MaybeReady::now(Err(e)),
         }
     }
 
@@ -399,14 +399,14 @@ impl Handle {
     ///
     /// Waits: a synchronous handle for company and for the commit; any other not at all.
     /// Errors: `Io` if the journal was aborted meanwhile. Source: `jbd2_journal_stop`.
-    pub fn stop(self) -> Soon<'static, FsResult<()>> {
+    pub fn stop(self) -> MaybeReady<'static, FsResult<()>> {
         if self.sync.get() && self.joined.get() {
-            return Soon::later(async move { self.stop_and_commit().await });
+            return MaybeReady::later(async move { self.stop_and_commit().await });
         }
         if self.joined.get() {
             self.end(self.is_too_old());
         }
-        Soon::now(if self.is_aborted() { Err(FsError::Io) } else { Ok(()) })
+        MaybeReady::now(if self.is_aborted() { Err(FsError::Io) } else { Ok(()) })
     }
 
     async fn stop_and_commit(&self) -> FsResult<()> {

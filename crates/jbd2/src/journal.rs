@@ -48,7 +48,7 @@ pub struct Journal {
     pub(crate) errno_unwritten: Cell<bool>,
     /// Of whom every commit is told (`j_commit_callback`).
     pub(crate) told: RefCell<Option<CommitCallback>>,
-    left_word: Cell<bool>,
+    error_recorded_on_disk: Cell<bool>,
     /// What was known of failed writes of metadata (`j_fs_dev_wb_err`).
     device_errors: Cell<ErrMark>,
     pub(crate) st: RefCell<State>,
@@ -115,7 +115,7 @@ impl Journal {
             sb: sb_state,
             errno_unwritten: Cell::new(false),
             told: RefCell::new(None),
-            left_word: Cell::new(false),
+            error_recorded_on_disk: Cell::new(false),
             device_errors: Cell::new(bdev.mapping().errors().sample(false)),
             st: RefCell::new(st),
             checkpoint_lock: Lock::new(rt, "checkpoint", ()),
@@ -360,8 +360,8 @@ impl Journal {
     }
 
     /// Was it aborted, and has [`Journal::destroy`] seen the reason arrive in the superblock?
-    pub fn left_word(&self) -> bool {
-        self.left_word.get()
+    pub fn error_recorded_on_disk(&self) -> bool {
+        self.error_recorded_on_disk.get()
     }
 
     /// Stops the journal for good: nothing further is committed, later starts answer `ReadOnly`.
@@ -431,7 +431,7 @@ impl Journal {
         }
         if self.is_aborted() {
             let written = self.errno_written().await;
-            self.left_word.set(written);
+            self.error_recorded_on_disk.set(written);
             return Err(FsError::Io);
         }
         let guard = self.checkpoint_lock.lock().await;

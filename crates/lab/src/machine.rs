@@ -356,7 +356,7 @@ pub fn further_devices(
     for ((name, params), n) in spec.more.iter().zip(1..) {
         let device = make_device(name, params)?;
         let length = device.limits().sectors;
-        let placed = wp_device::Placed::new(device, start)
+        let placed = wp_device::OffsetDevice::new(device, start)
             .map_err(|e| MachineError::Config(format!("device {name}: {e}")))?;
         out.push((around(n, Box::new(placed)), start));
         start = start.advance(length);

@@ -17,7 +17,7 @@
 
 mod bios;
 mod compare;
-mod known;
+mod recorded_runs;
 mod summary;
 mod table;
 #[cfg(test)]
@@ -30,7 +30,7 @@ use std::fmt;
 pub use bios::{CaseBios, PhaseBios, QueuedBio, compare_bios};
 pub use compare::parse_differences;
 pub use compare::{Difference, Finding, ListedDifference, What, check_differences, compare};
-pub use known::{
+pub use recorded_runs::{
     KERNEL_RUNS_JSON, KernelRun, RunSpec, WriteCase, kernel_runs, kernel_runs_to_json,
     parse_kernel_runs, read_folder,
 };

@@ -81,11 +81,11 @@ fn a_hidden_emmc_is_found_again_and_what_was_held_out_is_foretold() {
     let input = parse("hidden.json", &hidden("emmc-16", &truth, &loads)).expect("a report");
     assert_eq!((input.measured.len(), input.skipped.len()), (12, 0));
     let c = found("emmc", &input, None).expect("it can be fitted");
-    assert!(worst(&c, false) < 0.03 && worst(&c, true) < 0.05, "{:?}", c.told);
+    assert!(worst(&c, false) < 0.03 && worst(&c, true) < 0.05, "{:?}", c.parameters);
     for (key, value) in truth {
-        let told = c.told.iter().find(|t| t.key == key).expect("it is one of the class's");
+        let told = c.parameters.iter().find(|t| t.key == key).expect("it is one of the class's");
         let error = (told.value as f64 / value as f64 - 1.0).abs();
-        assert!(told.untold.is_none() && error < 0.1, "{key}: {told:?}, it is {value}");
+        assert!(told.unidentified.is_none() && error < 0.1, "{key}: {told:?}, it is {value}");
     }
     // The file makes the same device, and says how each number came about.
     let again = device_file::parse("my.toml", &c.file.text()).expect("we wrote it");
@@ -117,11 +117,11 @@ fn writes_that_are_durable_by_themselves_tell_what_a_flush_takes() {
     assert_eq!((input.measured.len(), input.skipped.len()), (8, 0), "{:?}", input.skipped);
     assert!(input.measured.iter().any(|m| m.load.name() == "randwrite 4k depth 1 sync"));
     let c = found("ssd", &input, None).expect("it can be fitted");
-    assert!(worst(&c, false) < 0.05 && worst(&c, true) < 0.1, "{:?}", c.told);
+    assert!(worst(&c, false) < 0.05 && worst(&c, true) < 0.1, "{:?}", c.parameters);
     // One flush behind each write: its overhead and the page that it programs are told together.
-    let value = |key: &str| c.told.iter().find(|t| t.key == key).expect("of the class").value;
+    let value = |key: &str| c.parameters.iter().find(|t| t.key == key).expect("of the class").value;
     let flush = value("flush_overhead_ns") + value("program_ns");
-    assert!((flush as f64 / 1_020_000.0 - 1.0).abs() < 0.15, "{:?}", c.told);
+    assert!((flush as f64 / 1_020_000.0 - 1.0).abs() < 0.15, "{:?}", c.parameters);
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn what_nobody_measured_stays_assumed() {
     let loads = [load(Op::Write, true, 4, 1, 0), load(Op::Write, false, 64, 1, 0)];
     let text = hidden("emmc-16", &[("command_ns", 160_000)], &loads);
     let c = found("emmc", &parse("w.json", &text).expect("a report"), None).expect("fitted");
-    let told = |key: &str| c.told.iter().find(|t| t.key == key).expect("of the class");
+    let told = |key: &str| c.parameters.iter().find(|t| t.key == key).expect("of the class");
     for key in ["read_ns", "flush_ns"] {
-        assert!(told(key).untold.is_some() && told(key).before == told(key).value, "{key}");
+        assert!(told(key).unidentified.is_some() && told(key).before == told(key).value, "{key}");
     }
     assert!(c.judged.iter().all(|j| !j.held_out), "two loads are too few to hold one out");
 }
@@ -151,7 +151,7 @@ fn numbers_of_a_file_are_where_the_search_begins_unless_they_are_given() {
         }];
         let plan = Plan { class, base, begun: &begun, given: &[], held: None };
         let found = calibrate(&input, &plan, &mut |_| true).expect("loads");
-        let told: Vec<(u64, u64)> = found.told.iter().map(|t| (t.before, t.value)).collect();
+        let told: Vec<(u64, u64)> = found.parameters.iter().map(|t| (t.before, t.value)).collect();
         let number =
             found.file.numbers.iter().find(|n| n.key == "latency_ns").expect("it is there");
         match after {
@@ -205,7 +205,7 @@ fn loads_are_held_out_by_name() {
     let names: Vec<String> =
         c.judged.iter().filter(|j| j.held_out).map(|j| j.measured.load.name()).collect();
     assert_eq!(names, ["randwrite 64k depth 1"]);
-    assert_eq!(c.told[0].value, 40_000);
+    assert_eq!(c.parameters[0].value, 40_000);
     for wrong in ["", "op", "op=", "size=4k"] {
         assert!(Held::parse(wrong).is_err(), "{wrong}");
     }

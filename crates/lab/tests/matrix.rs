@@ -2,8 +2,8 @@
 
 use wp_lab::crash::bugs::ZONES;
 use wp_lab::crash::{Bench, Campaign, Source, run as cut};
-use wp_lab::each::each;
 use wp_lab::matrix::{self, Cell, Combination, Length, pins};
+use wp_lab::parallel::each;
 use wp_lab::testing::{blessing, repository};
 use wp_workload::program::Program;
 

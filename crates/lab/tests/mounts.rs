@@ -5,9 +5,9 @@
 
 use crate::btrfs_twin;
 use crate::btrfs_twin::World;
+use wp_lab::roundtrip::{Plan, trips};
 use wp_lab::spec::file_system;
 use wp_lab::testing::skipped;
-use wp_lab::there::{Plan, trips};
 use wp_lab::vtime::guest::Guest;
 
 /// A few images, two programs each, one in two cut off; nothing may differ.

@@ -11,16 +11,16 @@ use crate::disk::{Geometry, Summary, SummaryHead, SuperBlock, ino};
 use crate::image::Image;
 
 /// Class and owner of a block of a log: inode, and place in the file.
-type Told = (&'static str, Option<(u64, u64)>);
+type Owner = (&'static str, Option<(u64, u64)>);
 
 /// Classes of the blocks of one image, without recovery: as the summaries of its logs tell.
 pub struct Blocks {
     g: Geometry,
     /// The block with the super block at the end of the device.
     last: u64,
-    told: BTreeMap<u64, Told>,
+    told: BTreeMap<u64, Owner>,
     /// The same of segments that are free again.
-    past: BTreeMap<u64, Told>,
+    past: BTreeMap<u64, Owner>,
 }
 
 impl Blocks {
@@ -52,7 +52,7 @@ fn read_segment(
     image: &Image<'_>,
     mut start: u64,
     end: u64,
-    told: &mut BTreeMap<u64, Told>,
+    told: &mut BTreeMap<u64, Owner>,
 ) -> FsResult<()> {
     let g = image.geometry();
     while start < end {

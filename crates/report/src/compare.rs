@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use wp_base::event::Event;
 
-use crate::caused::{Causes, Span};
+use crate::causality::{Causes, Span};
 use crate::explain::{Lines, Namer, meaning, micros, path, width};
 use crate::run::{Call, Seen};
 use crate::walk::Role;

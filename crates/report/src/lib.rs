@@ -3,7 +3,7 @@
 //! Invariant: everything here is a function of recorded events or of the documents of runs; nothing
 //! runs, reads or writes files.
 
-mod caused;
+mod causality;
 pub mod commands;
 pub mod compare;
 pub mod diff;
@@ -12,7 +12,7 @@ pub mod explain;
 pub mod flow;
 pub mod latency;
 mod myers;
-pub mod needed;
+pub mod necessity;
 pub mod page;
 pub mod perfetto;
 pub mod requests;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::caused::Span;
+use crate::causality::Span;
 use crate::explain::{Lines, micros, path, percent, width};
 use crate::run::{Call, Seen};
 use crate::shared::Served;

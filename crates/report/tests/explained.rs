@@ -11,7 +11,7 @@ use wp_medium::Slice;
 use wp_report::draw;
 use wp_report::explain::{Explanation, explain};
 use wp_report::flow::{Flow, flow};
-use wp_report::needed::Verdict;
+use wp_report::necessity::Verdict;
 use wp_report::run::{SYNCS, Seen, WHOLE, WRITES};
 use wp_report::summary;
 use wp_vfs::{OpenFlags, Vfs};

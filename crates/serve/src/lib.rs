@@ -13,7 +13,7 @@
 pub mod calendar;
 pub mod clock;
 pub mod control;
-mod door;
+mod control_socket;
 pub mod drive;
 pub mod kernel_lab;
 pub mod nbd;

@@ -114,7 +114,7 @@ pub(crate) fn event(
         let is_command = rest.contains('(');
         return Ok(is_command.then_some(Item::Skip(Skip::DriverCommand, 1)));
     };
-    request(letters, Told { at_ns, step, at, sectors, device }, place, names)
+    request(letters, Fields { at_ns, step, at, sectors, device }, place, names)
 }
 
 /// `sector + sectors …`; a sector alone, or nothing but `[task]`, has no sectors.
@@ -133,7 +133,7 @@ pub(crate) fn range(text: &str) -> Option<(u64, u64)> {
 }
 
 /// What a line of a kernel's trace says of a request.
-pub(crate) struct Told {
+pub(crate) struct Fields {
     pub at_ns: u64,
     pub step: Step,
     pub at: u64,
@@ -144,7 +144,7 @@ pub(crate) struct Told {
 /// An event of a request with these letters.
 pub(crate) fn request(
     letters: &str,
-    t: Told,
+    t: Fields,
     place: Place,
     names: &mut Names,
 ) -> Result<Option<Item>, Wrong> {

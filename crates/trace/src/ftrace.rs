@@ -11,7 +11,7 @@
 //! Left out:   the kernel's binary formats (`trace.dat`): `trace-cmd report` makes this of them.
 //! Source:     Linux `include/trace/events/block.h`; recorded traces of 6.18.
 
-use crate::blkparse::{self, Told, shortened};
+use crate::blkparse::{self, Fields, shortened};
 use crate::error::{Place, Wrong};
 use crate::item::{Item, Names, Skip, Step};
 use crate::lines::{Lines, Source, decimal, digits, major_minor, word};
@@ -132,7 +132,7 @@ fn request(
         return Ok(Some(Item::Skip(Skip::DriverCommand, 1)));
     }
     let Some((at, sectors)) = blkparse::range(rest.trim_start()) else { return Ok(None) };
-    blkparse::request(letters, Told { at_ns, step, at, sectors, device }, place, names)
+    blkparse::request(letters, Fields { at_ns, step, at, sectors, device }, place, names)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use wp_base::{FsError, FsResult, Ino};
 use wp_cache::{ErrMark, Fut};
 use wp_medium::Slice;
-use wp_rt::Soon;
+use wp_rt::MaybeReady;
 
 /// Kind of a directory entry or inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -201,7 +201,7 @@ pub enum SyncKind {
 /// What an open file has been told of failed writes: of its own data, and of the file system's
 /// (`f_wb_err`, `f_sb_err`).
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ErrSeqCursor {
     /// Of the file's data.
     pub data: Cell<ErrMark>,
     /// Of anything on the file system.
@@ -241,7 +241,7 @@ pub enum XattrSet {
 }
 
 /// The answer of an operation that mostly need not wait.
-pub type Call<'a, T> = Soon<'a, FsResult<T>>;
+pub type Call<'a, T> = MaybeReady<'a, FsResult<T>>;
 
 /// A mounted file system. One boxed future an operation, if it may have to wait; plain code below.
 ///
@@ -285,16 +285,16 @@ pub trait FileSystem {
     /// Writes `data` at `offset` (at the end if `None`); returns the bytes written.
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64>;
     /// What a file that is opened now begins with.
-    fn told(&self, _ino: Ino) -> Told {
-        Told::default()
+    fn told(&self, _ino: Ino) -> ErrSeqCursor {
+        ErrSeqCursor::default()
     }
     /// Makes one file durable. Errors: `Io` if data could not be written since the open file was
     /// last told so, or anybody, as the era has it.
-    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()>;
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a ErrSeqCursor) -> Fut<'a, ()>;
     /// Has what was written to the file reach the device before what is written after this returns,
     /// without making it durable (BarrierFS: `fbarrier`; `fdatabarrier` with `data_only`). Errors:
     /// `Unsupported` where the file system keeps no order.
-    fn order_file<'a>(&'a self, ino: Ino, data_only: bool, told: &'a Told) -> Fut<'a, ()> {
+    fn order_file<'a>(&'a self, ino: Ino, data_only: bool, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         let _ = (ino, data_only, told);
         Box::pin(async { Err(FsError::Unsupported("fbarrier, fdatabarrier".into())) })
     }
@@ -317,7 +317,7 @@ pub trait FileSystem {
         ino: Ino,
         kind: SyncKind,
         (from, to): (u64, u64),
-        told: &'a Told,
+        told: &'a ErrSeqCursor,
     ) -> Fut<'a, ()> {
         let _ = (from, to);
         self.sync_file(ino, kind, told)
@@ -337,7 +337,7 @@ pub trait FileSystem {
         offset: Option<u64>,
         data: &'a [Slice],
         sync: Option<SyncKind>,
-        told: &'a Told,
+        told: &'a ErrSeqCursor,
     ) -> Fut<'a, u64> {
         let _ = (ino, offset, data, sync, told);
         Box::pin(async { Err(FsError::Unsupported("direct I/O".into())) })
@@ -362,7 +362,7 @@ pub trait FileSystem {
     /// Makes everything of this file system durable, as `syncfs` does, which sends less and waits
     /// in another order than `sync`.
     /// The open file is told of failed writes of anything there, where the era does that.
-    fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
+    fn sync_fs<'a>(&'a self, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         let _ = told;
         self.sync_all()
     }
@@ -394,7 +394,7 @@ pub trait FileSystem {
     fn unmount<'a>(&'a self) -> Fut<'a, ()>;
     /// After the unmount: had it stopped for an error, and has it seen word of that arrive where
     /// the next mount looks?
-    fn left_word(&self) -> bool {
+    fn error_recorded_on_disk(&self) -> bool {
         false
     }
 }

@@ -23,8 +23,8 @@ pub use entry::{
 };
 pub use era::{Policy, numbers as era_numbers, rules as era_rules};
 pub use fs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, JournalConflict, NodeSpec, Reserve,
-    StatFs, SyncKind, TimeSpec, Told, XattrSet,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, JournalConflict,
+    NodeSpec, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use syscall::{Fd, OpenFlags, Vfs};

@@ -168,7 +168,7 @@ macro_rules! inode_calls {
             Box::pin(async move { self.0.sync_everything().await })
         }
 
-        fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
+        fn sync_fs<'a>(&'a self, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
             Box::pin(async move { self.0.sync_file_system(told).await })
         }
 

@@ -12,8 +12,8 @@ use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt, soon};
 
 use crate::fs::{
-    Attr, AttrChange, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind, Told,
-    XattrSet,
+    Attr, AttrChange, DirEntry, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve, StatFs,
+    SyncKind, XattrSet,
 };
 use crate::walk::{End, Last, Walked};
 
@@ -68,7 +68,7 @@ struct OpenFile {
     sync: Option<SyncKind>,
     pos: Cell<u64>,
     /// What it was told of failed writes.
-    told: Told,
+    told: ErrSeqCursor,
 }
 
 /// The open files in the order of their descriptors, which only grow: mostly there are few.

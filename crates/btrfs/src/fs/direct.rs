@@ -12,7 +12,7 @@ use wp_block::Bio;
 use wp_cache::{BufFlag, WbControl};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{Completion, CpuOp, join_all};
-use wp_vfs::{SyncKind, Told};
+use wp_vfs::{ErrSeqCursor, SyncKind};
 
 use crate::disk::{id, wide};
 
@@ -158,7 +158,7 @@ impl Btrfs {
         inode: &Rc<Inode>,
         offset: Option<u64>,
         data: &[Slice],
-        (sync, told): (Option<SyncKind>, &Told),
+        (sync, told): (Option<SyncKind>, &ErrSeqCursor),
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         let lock = inode.lock.lock().await;

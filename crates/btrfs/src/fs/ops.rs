@@ -6,8 +6,8 @@ use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
-    TimeSpec, Told, XattrSet,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve,
+    StatFs, SyncKind, TimeSpec, XattrSet,
 };
 
 use crate::disk::{FileKind, Timespec};
@@ -243,8 +243,8 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn told(&self, ino: Ino) -> Told {
-        let told = Told::default();
+    fn told(&self, ino: Ino) -> ErrSeqCursor {
+        let told = ErrSeqCursor::default();
         if let Some(inode) = self.0.inode_in_memory(ino.0) {
             told.data.set(inode.map.errors().sample(true));
         }
@@ -252,7 +252,7 @@ impl FileSystem for Mounted {
         told
     }
 
-    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()> {
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.0.iget(ino.0)?;
             self.0.fsync(&inode, kind, told).await
@@ -272,7 +272,7 @@ impl FileSystem for Mounted {
         offset: Option<u64>,
         data: &'a [Slice],
         sync: Option<SyncKind>,
-        told: &'a Told,
+        told: &'a ErrSeqCursor,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let inode = self.file(ino)?;
@@ -296,7 +296,7 @@ impl FileSystem for Mounted {
         Box::pin(self.0.sync_everything())
     }
 
-    fn sync_fs<'a>(&'a self, told: &'a Told) -> Fut<'a, ()> {
+    fn sync_fs<'a>(&'a self, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move {
             let done = self.0.sync_everything().await;
             let has_failed = self.0.wb.errors().check_and_advance(&told.fs);

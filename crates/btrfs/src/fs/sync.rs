@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::WbControl;
 use wp_rt::CpuOp;
-use wp_vfs::{SyncKind, Told};
+use wp_vfs::{ErrSeqCursor, SyncKind};
 
 use crate::site;
 
@@ -21,7 +21,7 @@ impl Btrfs {
         &self,
         inode: &Rc<Inode>,
         _kind: SyncKind,
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<()> {
         self.rt.cpu(CpuOp::SyncStart, 1).await;
         let done = self.sync_inode(inode).await;

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
 use wp_base::plain::Shown as _;
-use wp_lab::calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Untold};
+use wp_lab::calibrate::{
+    CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Unidentified,
+};
 use wp_lab::calibrate::{calibrate, parse, recorded};
 use wp_lab::host::Shape;
 use wp_lab::spec::Base;
@@ -248,9 +250,16 @@ fn print(a: &Args, c: &Calibrated) -> String {
         .expect(FITS);
     }
     writeln!(t, "\n{:<24}{:>14}{:>14}", "parameter", "before", "after").expect(FITS);
-    for n in &c.told {
-        writeln!(t, "{:<24}{:>14}{:>14}  {}", n.key, n.before, n.value, fate(n.untold, n.at_bound))
-            .expect(FITS);
+    for n in &c.parameters {
+        writeln!(
+            t,
+            "{:<24}{:>14}{:>14}  {}",
+            n.key,
+            n.before,
+            n.value,
+            fate(n.unidentified, n.at_bound)
+        )
+        .expect(FITS);
     }
     if !c.refused.is_empty() {
         writeln!(t, "\nnot used:").expect(FITS);
@@ -272,10 +281,10 @@ fn print(a: &Args, c: &Calibrated) -> String {
     t
 }
 
-fn fate(untold: Option<Untold>, at_bound: bool) -> &'static str {
-    match (untold, at_bound) {
-        (Some(Untold::Unfelt), _) => "assumed: no fitted load depends on it",
-        (Some(Untold::Hidden), _) => {
+fn fate(unidentified: Option<Unidentified>, at_bound: bool) -> &'static str {
+    match (unidentified, at_bound) {
+        (Some(Unidentified::Unfelt), _) => "assumed: no fitted load depends on it",
+        (Some(Unidentified::Hidden), _) => {
             "assumed: the fitted loads cannot separate it from other parameters"
         }
         (None, true) => "fitted, at the limit of its range: try another class or base",
@@ -302,12 +311,12 @@ fn document(a: &Args, c: &Calibrated) -> Value {
         })
         .collect();
     let numbers: Vec<Value> = c
-        .told
+        .parameters
         .iter()
         .map(|n| {
             json!({
                 "name": n.key, "before": n.before, "value": n.value,
-                "fitted": n.untold.is_none(), "fate": fate(n.untold, n.at_bound),
+                "fitted": n.unidentified.is_none(), "fate": fate(n.unidentified, n.at_bound),
             })
         })
         .collect();

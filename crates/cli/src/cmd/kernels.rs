@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 use wp_lab::host::Scratch;
 use wp_lab::recovered;
-use wp_lab::there::{Plan, trips};
+use wp_lab::roundtrip::{Plan, trips};
 use wp_lab::vtime::compare::{Compared, Report, Row};
 use wp_lab::vtime::guest::Guest;
 use wp_lab::vtime::random::{

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::each::each;
 use wp_lab::host::{group, program};
+use wp_lab::parallel::each;
 use wp_lab::perturb::{CHANGES, FIGURES, Figure, Outcome, STILL, Way};
 use wp_lab::results::Results;
 use wp_lab::scale::{self, Scale};

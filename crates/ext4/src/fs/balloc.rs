@@ -17,7 +17,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
-use wp_rt::{CpuOp, Lock, Rt, Soon, soon};
+use wp_rt::{CpuOp, Lock, MaybeReady, Rt, soon};
 
 use super::bits::Bits;
 use super::data_journal::DataMode;
@@ -170,7 +170,7 @@ impl Groups {
 
 impl Ext4 {
     /// The group's block bitmap buffer, verified; computed if the group was never used.
-    pub(super) fn block_bitmap(&self, group: u32) -> Soon<'_, FsResult<Rc<Buffer>>> {
+    pub(super) fn block_bitmap(&self, group: u32) -> MaybeReady<'_, FsResult<Rc<Buffer>>> {
         let (at, unused) = {
             let desc = &self.descs.borrow()[group as usize];
             (desc.block_bitmap(), desc.has(GroupDesc::BLOCK_UNINIT))
@@ -180,8 +180,8 @@ impl Ext4 {
             .peek(at)
             .filter(|b| !unused && b.flag(BufFlag::Uptodate) && b.flag(BufFlag::Verified))
         {
-            Some(b) => Soon::now(Ok(b)),
-            None => Soon::later(self.load_block_bitmap(group)),
+            Some(b) => MaybeReady::now(Ok(b)),
+            None => MaybeReady::later(self.load_block_bitmap(group)),
         }
     }
 
@@ -237,10 +237,10 @@ impl Ext4 {
         (blocks..bits).for_each(set);
     }
 
-    pub(super) fn load_group(&self, group: u32) -> Soon<'_, FsResult<()>> {
+    pub(super) fn load_group(&self, group: u32) -> MaybeReady<'_, FsResult<()>> {
         match self.groups.bits.borrow()[group as usize] {
-            Some(_) => Soon::now(Ok(())),
-            None => Soon::later(self.read_group(group)),
+            Some(_) => MaybeReady::now(Ok(())),
+            None => MaybeReady::later(self.read_group(group)),
         }
     }
 

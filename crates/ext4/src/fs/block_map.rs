@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_jbd2::Handle;
-use wp_rt::{Soon, soon};
+use wp_rt::{MaybeReady, soon};
 
 use super::extents::{Fill, Run};
 use super::inode::Inode;
@@ -31,15 +31,15 @@ impl Ext4 {
         &'a self,
         inode: &'a Inode,
         logical: u64,
-    ) -> Soon<'a, FsResult<Result<Run, u64>>> {
+    ) -> MaybeReady<'a, FsResult<Result<Run, u64>>> {
         if !inode.has(flag::EXTENTS) {
-            return Soon::later(self.indirect_lookup(inode, logical));
+            return MaybeReady::later(self.indirect_lookup(inode, logical));
         }
-        let Ok(l) = u32::try_from(logical) else { return Soon::now(Err(FsError::TooBig)) };
+        let Ok(l) = u32::try_from(logical) else { return MaybeReady::now(Err(FsError::TooBig)) };
         match self.root_lookup(inode, l) {
-            Ok(Some(found)) => Soon::now(Ok(found)),
-            Ok(None) => Soon::later(self.extent_lookup(inode, l)),
-            Err(e) => Soon::now(Err(e)),
+            Ok(Some(found)) => MaybeReady::now(Ok(found)),
+            Ok(None) => MaybeReady::later(self.extent_lookup(inode, l)),
+            Err(e) => MaybeReady::now(Err(e)),
         }
     }
 

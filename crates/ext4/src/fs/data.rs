@@ -13,7 +13,7 @@ use wp_block::Bio;
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::{Handle, Ordered};
 use wp_medium::{PAGE_BYTES, Pieces, Slice, join};
-use wp_rt::{CpuOp, Soon, soon};
+use wp_rt::{CpuOp, MaybeReady, soon};
 
 use super::extents::Run;
 use super::inode::Inode;
@@ -262,13 +262,16 @@ impl Ext4 {
 
     /// New times, at the resolution of the tick: a second write within it changes nothing
     /// (`file_update_time`).
-    pub(super) fn update_time<'a>(self: &'a Rc<Self>, inode: &Rc<Inode>) -> Soon<'a, FsResult<()>> {
+    pub(super) fn update_time<'a>(
+        self: &'a Rc<Self>,
+        inode: &Rc<Inode>,
+    ) -> MaybeReady<'a, FsResult<()>> {
         if !self.set_times(inode) {
-            return Soon::now(Ok(()));
+            return MaybeReady::now(Ok(()));
         }
         match self.dirty_inode(inode) {
-            Soon::Now(Some(logged)) => Soon::now(heard(logged)),
-            logged => Soon::later(async { heard(logged.await) }),
+            MaybeReady::Now(Some(logged)) => MaybeReady::now(heard(logged)),
+            logged => MaybeReady::later(async { heard(logged.await) }),
         }
     }
 

@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
-use wp_rt::{Soon, soon};
+use wp_rt::{MaybeReady, soon};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -92,10 +92,10 @@ impl Ext4 {
         &'a self,
         dir: &'a Inode,
         n: u64,
-    ) -> Soon<'a, FsResult<Rc<Buffer>>> {
+    ) -> MaybeReady<'a, FsResult<Rc<Buffer>>> {
         match self.dir_block_now(dir, n) {
-            Some(buf) => Soon::now(Ok(buf)),
-            None => Soon::later(self.load_dir_block(dir, n)),
+            Some(buf) => MaybeReady::now(Ok(buf)),
+            None => MaybeReady::later(self.load_dir_block(dir, n)),
         }
     }
 
@@ -158,10 +158,10 @@ impl Ext4 {
         &'a self,
         dir: &'a Inode,
         name: &'a [u8],
-    ) -> Soon<'a, FsResult<Option<Place>>> {
+    ) -> MaybeReady<'a, FsResult<Option<Place>>> {
         match self.find_now(dir, name) {
-            Some(found) => Soon::now(Ok(found)),
-            None => Soon::later(self.find_or_wait(dir, name)),
+            Some(found) => MaybeReady::now(Ok(found)),
+            None => MaybeReady::later(self.find_or_wait(dir, name)),
         }
     }
 

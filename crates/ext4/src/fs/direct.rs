@@ -19,7 +19,7 @@ use wp_block::{Bio, InFlight};
 use wp_cache::WbControl;
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, LockGuard, soon};
-use wp_vfs::{SyncKind, Told};
+use wp_vfs::{ErrSeqCursor, SyncKind};
 
 use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
 use super::extents::{Fill, Run};
@@ -177,7 +177,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         offset: Option<u64>,
         data: &[Slice],
-        (sync, told): (Option<SyncKind>, &Told),
+        (sync, told): (Option<SyncKind>, &ErrSeqCursor),
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         if !self.takes_direct(inode) {
@@ -267,7 +267,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         (at, n): (u64, u64),
         sync: Option<SyncKind>,
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<u64> {
         if let Some(kind) = sync
             && n > 0

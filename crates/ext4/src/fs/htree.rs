@@ -18,7 +18,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::Buffer;
 use wp_jbd2::Handle;
-use wp_rt::{Soon, soon};
+use wp_rt::{MaybeReady, soon};
 
 use super::dir::Place;
 use super::dir_names::Index;
@@ -133,10 +133,10 @@ impl Ext4 {
         dir: &'a Inode,
         n: u64,
         entries_at: usize,
-    ) -> Soon<'a, FsResult<Node>> {
+    ) -> MaybeReady<'a, FsResult<Node>> {
         match self.index_node_now(dir, n, entries_at) {
-            Some(node) => Soon::now(Ok(node)),
-            None => Soon::later(self.load_index_node(dir, n, entries_at)),
+            Some(node) => MaybeReady::now(Ok(node)),
+            None => MaybeReady::later(self.load_index_node(dir, n, entries_at)),
         }
     }
 
@@ -230,9 +230,9 @@ impl Ext4 {
     }
 
     /// The path to the leaf where `name` belongs, or to the first of them.
-    fn probe<'a>(&'a self, dir: &'a Inode, name: &'a [u8]) -> Soon<'a, FsResult<Path>> {
+    fn probe<'a>(&'a self, dir: &'a Inode, name: &'a [u8]) -> MaybeReady<'a, FsResult<Path>> {
         let Some(root) = self.index_node_now(dir, 0, ROOT_ENTRIES_AT) else {
-            return Soon::later(async {
+            return MaybeReady::later(async {
                 let root = self.load_index_node(dir, 0, ROOT_ENTRIES_AT).await?;
                 let (mut path, levels) = self.path_from(root, name)?;
                 self.descend(dir, &mut path, levels).await?;
@@ -241,19 +241,19 @@ impl Ext4 {
         };
         let (mut path, levels) = match self.path_from(root, name) {
             Ok(begun) => begun,
-            Err(e) => return Soon::now(Err(e)),
+            Err(e) => return MaybeReady::now(Err(e)),
         };
         while path.nodes.len() < levels {
             let child = path.nodes.last().expect("the root is there").child();
             let Some(node) = self.index_node_now(dir, child, NODE_ENTRIES_AT) else {
-                return Soon::later(async move {
+                return MaybeReady::later(async move {
                     self.descend(dir, &mut path, levels).await?;
                     Ok(path)
                 });
             };
             path.push(node);
         }
-        Soon::now(Ok(path))
+        MaybeReady::now(Ok(path))
     }
 
     /// A path that has only the root yet, and how many nodes it is to have.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
-use wp_rt::{Soon, soon};
+use wp_rt::{MaybeReady, soon};
 
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
@@ -37,7 +37,7 @@ fn full_bytes<const N: usize>(bytes: &[u8]) -> usize {
 
 impl Ext4 {
     /// The group's inode bitmap buffer, verified; computed if the group has no inode yet.
-    pub(super) fn inode_bitmap(&self, group: u32) -> Soon<'_, FsResult<Rc<Buffer>>> {
+    pub(super) fn inode_bitmap(&self, group: u32) -> MaybeReady<'_, FsResult<Rc<Buffer>>> {
         let (at, unused) = {
             let desc = &self.descs.borrow()[group as usize];
             (desc.inode_bitmap(), desc.has(GroupDesc::INODE_UNINIT))
@@ -47,8 +47,8 @@ impl Ext4 {
             .peek(at)
             .filter(|b| !unused && b.flag(BufFlag::Uptodate) && b.flag(BufFlag::Verified))
         {
-            Some(b) => Soon::now(Ok(b)),
-            None => Soon::later(self.load_inode_bitmap(group)),
+            Some(b) => MaybeReady::now(Ok(b)),
+            None => MaybeReady::later(self.load_inode_bitmap(group)),
         }
     }
 

@@ -9,7 +9,7 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_jbd2::{Handle, JournalInode};
 use wp_medium::Slice;
-use wp_rt::{Lock, Soon, WaitQueue, soon};
+use wp_rt::{Lock, MaybeReady, WaitQueue, soon};
 use wp_vfs::{Attr, FileType, TimeSpec};
 use zerocopy::little_endian::U32;
 
@@ -258,10 +258,10 @@ pub(super) struct NewInode {
 impl Ext4 {
     /// The inode, from memory or from its table. Errors: `Corrupt` if the image says nonsense,
     /// `Io`.
-    pub(super) fn inode(self: &Rc<Self>, ino: u32) -> Soon<'_, FsResult<Rc<Inode>>> {
+    pub(super) fn inode(self: &Rc<Self>, ino: u32) -> MaybeReady<'_, FsResult<Rc<Inode>>> {
         match self.inodes.borrow().get(u64::from(ino)) {
-            Some(i) => Soon::now(Ok(i.clone())),
-            None => Soon::later(self.read_inode(ino)),
+            Some(i) => MaybeReady::now(Ok(i.clone())),
+            None => MaybeReady::later(self.read_inode(ino)),
         }
     }
 
@@ -443,11 +443,11 @@ impl Ext4 {
         &'a self,
         h: &'a Handle,
         inode: &'a Inode,
-    ) -> Soon<'a, FsResult<()>> {
+    ) -> MaybeReady<'a, FsResult<()>> {
         if let Some(done) = self.write_inode_now(h, inode) {
-            return Soon::now(done);
+            return MaybeReady::now(done);
         }
-        Soon::later(async {
+        MaybeReady::later(async {
             let met = inode.table_block.borrow().upgrade();
             let buf = match met.filter(|b| b.flag(BufFlag::Uptodate)) {
                 Some(buf) => buf,
@@ -532,15 +532,18 @@ impl Ext4 {
     }
 
     /// [`Ext4::write_inode`] in a handle of its own (`ext4_dirty_inode`).
-    pub(super) fn dirty_inode<'a>(self: &'a Rc<Self>, inode: &Rc<Inode>) -> Soon<'a, FsResult<()>> {
+    pub(super) fn dirty_inode<'a>(
+        self: &'a Rc<Self>,
+        inode: &Rc<Inode>,
+    ) -> MaybeReady<'a, FsResult<()>> {
         match self.start(2) {
-            Soon::Now(Some(Ok(h))) => match self.write_inode_now(&h, inode) {
+            MaybeReady::Now(Some(Ok(h))) => match self.write_inode_now(&h, inode) {
                 Some(out) => self.dirtied(h, inode, out),
-                None => Soon::later(self.dirty_later(h, inode.clone())),
+                None => MaybeReady::later(self.dirty_later(h, inode.clone())),
             },
             started => {
                 let inode = inode.clone();
-                Soon::later(async move { self.dirty_later(started.await?, inode).await })
+                MaybeReady::later(async move { self.dirty_later(started.await?, inode).await })
             }
         }
     }
@@ -552,7 +555,7 @@ impl Ext4 {
     }
 
     /// The end of [`Ext4::dirty_inode`].
-    fn dirtied(&self, h: Handle, inode: &Inode, out: FsResult<()>) -> Soon<'_, FsResult<()>> {
+    fn dirtied(&self, h: Handle, inode: &Inode, out: FsResult<()>) -> MaybeReady<'_, FsResult<()>> {
         inode.map.mark_inode_dirty();
         self.stop(h, out)
     }

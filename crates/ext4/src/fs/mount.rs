@@ -14,7 +14,7 @@ use wp_jbd2::{
     RecoverPolicy,
 };
 use wp_medium::{MediumView, Overlay};
-use wp_rt::{CpuOp, Lock, Rt, Soon, Ticks, soon};
+use wp_rt::{CpuOp, Lock, MaybeReady, Rt, Ticks, soon};
 use wp_vfs::{JournalConflict, TimeSpec};
 
 use super::balloc::Groups;
@@ -461,30 +461,34 @@ impl Ext4 {
     }
 
     /// Starts a handle. Errors: `ReadOnly` after unmount or an abort.
-    pub(super) fn start(&self, credits: u32) -> Soon<'_, FsResult<Handle>> {
+    pub(super) fn start(&self, credits: u32) -> MaybeReady<'_, FsResult<Handle>> {
         self.start_revoking(credits, 0)
     }
 
     /// [`Ext4::start`] of a handle that may free `revokes` metadata blocks.
-    pub(super) fn start_revoking(&self, credits: u32, revokes: u32) -> Soon<'_, FsResult<Handle>> {
+    pub(super) fn start_revoking(
+        &self,
+        credits: u32,
+        revokes: u32,
+    ) -> MaybeReady<'_, FsResult<Handle>> {
         self.start_with(Credits { blocks: credits, revokes, reserve: 0 })
     }
 
     /// [`Ext4::start`] with all that a handle can ask for.
-    pub(super) fn start_with(&self, wanted: Credits) -> Soon<'_, FsResult<Handle>> {
+    pub(super) fn start_with(&self, wanted: Credits) -> MaybeReady<'_, FsResult<Handle>> {
         if !self.mounted.get() {
-            return Soon::now(Err(FsError::ReadOnly));
+            return MaybeReady::now(Err(FsError::ReadOnly));
         }
         let journal = self.journal();
         if journal.is_aborted() {
-            return Soon::later(async {
+            return MaybeReady::later(async {
                 self.stop_changes().await;
                 Err(FsError::ReadOnly)
             });
         }
         let mut computing = self.rt.cpu(CpuOp::HandleStart, 1);
         if !computing.is_over() {
-            return Soon::later(async move {
+            return MaybeReady::later(async move {
                 computing.await;
                 journal.start_with(wanted).await
             });
@@ -516,15 +520,21 @@ impl Ext4 {
     /// Ends a handle; the first error of the two is the answer. An image that turned out to
     /// contradict itself in the middle of a change stops the journal: half a change must not become
     /// durable.
-    pub(super) fn stop<'a, T: 'a>(&'a self, h: Handle, out: FsResult<T>) -> Soon<'a, FsResult<T>> {
+    pub(super) fn stop<'a, T: 'a>(
+        &'a self,
+        h: Handle,
+        out: FsResult<T>,
+    ) -> MaybeReady<'a, FsResult<T>> {
         if let Err(e @ FsError::Corrupt(_)) = &out {
             self.journal().abort(e.clone());
             self.stopped.set(true);
-            return Soon::later(self.stop_wrong(h, out));
+            return MaybeReady::later(self.stop_wrong(h, out));
         }
         match h.stop() {
-            Soon::Now(Some(stopped)) => Soon::now(out.and_then(|value| stopped.map(|()| value))),
-            stopped => Soon::later(async {
+            MaybeReady::Now(Some(stopped)) => {
+                MaybeReady::now(out.and_then(|value| stopped.map(|()| value)))
+            }
+            stopped => MaybeReady::later(async {
                 let stopped = stopped.await;
                 out.and_then(|value| stopped.map(|()| value))
             }),
@@ -569,7 +579,11 @@ impl Ext4 {
     }
 
     /// Says that a descriptor is about to change ([`Ext4::change_accessed_desc`]).
-    pub(super) fn desc_access<'a>(&'a self, h: &'a Handle, group: u32) -> Soon<'a, FsResult<()>> {
+    pub(super) fn desc_access<'a>(
+        &'a self,
+        h: &'a Handle,
+        group: u32,
+    ) -> MaybeReady<'a, FsResult<()>> {
         h.get_write_access(&self.gdt[self.desc_place(group).0])
     }
 

@@ -8,8 +8,8 @@ use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_rt::soon;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, InUse, JournalConflict, NodeSpec,
-    Opened, Reserve, StatFs, SyncKind, Told, XattrSet, closed, is_open, opened,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, InUse, JournalConflict,
+    NodeSpec, Opened, Reserve, StatFs, SyncKind, XattrSet, closed, is_open, opened,
 };
 
 use super::inode::Inode;
@@ -265,7 +265,7 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn told(&self, ino: Ino) -> Told {
+    fn told(&self, ino: Ino) -> ErrSeqCursor {
         self.0.inodes.borrow().get(ino.0).map(|inode| self.0.told(inode)).unwrap_or_default()
     }
 
@@ -273,7 +273,7 @@ impl FileSystem for Mounted {
         self.0.drop_caches();
     }
 
-    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()> {
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
@@ -282,7 +282,7 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn order_file<'a>(&'a self, ino: Ino, data_only: bool, told: &'a Told) -> Fut<'a, ()> {
+    fn order_file<'a>(&'a self, ino: Ino, data_only: bool, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
@@ -304,7 +304,7 @@ impl FileSystem for Mounted {
         ino: Ino,
         kind: SyncKind,
         (from, to): (u64, u64),
-        told: &'a Told,
+        told: &'a ErrSeqCursor,
     ) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = soon!(self.get(ino))?;
@@ -325,7 +325,7 @@ impl FileSystem for Mounted {
         offset: Option<u64>,
         data: &'a [Slice],
         sync: Option<SyncKind>,
-        told: &'a Told,
+        told: &'a ErrSeqCursor,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let inode = soon!(self.get(ino))?;
@@ -381,7 +381,7 @@ impl FileSystem for Mounted {
         Box::pin(async move { self.0.unmount_all().await })
     }
 
-    fn left_word(&self) -> bool {
-        self.0.journal().left_word()
+    fn error_recorded_on_disk(&self) -> bool {
+        self.0.journal().error_recorded_on_disk()
     }
 }

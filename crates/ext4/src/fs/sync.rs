@@ -10,7 +10,7 @@ use wp_base::{FsError, FsResult};
 use wp_cache::WbControl;
 use wp_jbd2::OrderedData;
 use wp_rt::CpuOp;
-use wp_vfs::{SyncKind, Told};
+use wp_vfs::{ErrSeqCursor, SyncKind};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -63,7 +63,7 @@ impl Ext4 {
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         kind: SyncKind,
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<()> {
         if self.opts.ordering_only {
             return Box::pin(self.order_file(inode, kind == SyncKind::DataOnly, told)).await;
@@ -78,7 +78,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         kind: SyncKind,
         range: (u64, u64),
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<()> {
         if self.is_stopped() {
             return if self.opts.era.fsync_knows_abort { Err(FsError::ReadOnly) } else { Ok(()) };
@@ -92,7 +92,7 @@ impl Ext4 {
 
     /// Is the open file to be told of a failed write (`file_check_and_advance_wb_err`)? Only since
     /// 4.13; before, waiting for writeback tells.
-    fn tell(&self, inode: &Inode, told: &Told) -> FsResult<()> {
+    fn tell(&self, inode: &Inode, told: &ErrSeqCursor) -> FsResult<()> {
         if !self.opts.era.errors_by_open_file {
             return Ok(());
         }
@@ -101,8 +101,8 @@ impl Ext4 {
     }
 
     /// What a file that is opened now has been told.
-    pub(super) fn told(&self, inode: &Inode) -> Told {
-        let (era, told) = (&self.opts.era, Told::default());
+    pub(super) fn told(&self, inode: &Inode) -> ErrSeqCursor {
+        let (era, told) = (&self.opts.era, ErrSeqCursor::default());
         if era.errors_by_open_file {
             told.data.set(inode.map.errors().sample(era.errors_wait_for_a_file));
         }
@@ -117,7 +117,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         kind: SyncKind,
         range: (u64, u64),
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<()> {
         self.rt.cpu(CpuOp::SyncStart, 1).await;
         let range = self.pages_of(range.0, range.1.saturating_add(1));
@@ -199,7 +199,7 @@ impl Ext4 {
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         data_only: bool,
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<()> {
         if self.opts.dual.is_none() {
             let what = "fbarrier, fdatabarrier: mount with journaling=barrier".to_owned();

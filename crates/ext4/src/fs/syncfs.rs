@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
-use wp_vfs::Told;
+use wp_vfs::ErrSeqCursor;
 
 use super::mount::Ext4;
 use crate::site;
@@ -18,7 +18,7 @@ impl Ext4 {
     ///
     /// Errors: `Io` if metadata could not be written home; if the commit failed and, through each
     ///         open file once, if any data or metadata failed, each since the kernel does so.
-    pub(super) async fn sync_file_system(self: &Rc<Self>, told: &Told) -> FsResult<()> {
+    pub(super) async fn sync_file_system(self: &Rc<Self>, told: &ErrSeqCursor) -> FsResult<()> {
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }

@@ -10,7 +10,7 @@ use wp_base::FsResult;
 use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
 use wp_medium::Slice;
-use wp_rt::{Soon, soon};
+use wp_rt::{MaybeReady, soon};
 use wp_vfs::InUse;
 
 use super::data::After;
@@ -28,7 +28,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         offset: Option<u64>,
         data: &'a [Slice],
-    ) -> Option<Soon<'a, FsResult<u64>>> {
+    ) -> Option<MaybeReady<'a, FsResult<u64>>> {
         let [chunk] = data else { return None };
         let bytes = u64::from(self.bs().bytes());
         let size = inode.size.get();
@@ -48,9 +48,9 @@ impl Ext4 {
             None => Some(self.hole_now(inode, index)?),
         };
         match self.update_time(inode) {
-            Soon::Now(Some(Ok(()))) => {}
+            MaybeReady::Now(Some(Ok(()))) => {}
             timed => {
-                return Some(Soon::later(self.write_later(timed, inode.clone(), at, data)));
+                return Some(MaybeReady::later(self.write_later(timed, inode.clone(), at, data)));
             }
         }
         let h = match self.opts.era.delalloc_write_without_handle {
@@ -64,7 +64,7 @@ impl Ext4 {
         {
             return Some(match h {
                 Some(h) => self.stop(h, Err(e)),
-                None => Soon::now(Err(e)),
+                None => MaybeReady::now(Err(e)),
             });
         }
         b.put(0, chunk);
@@ -82,7 +82,7 @@ impl Ext4 {
             (after, out) = (After::Nothing, put);
         }
         if after != After::Nothing {
-            return Some(Soon::later(self.end_write_later(h, inode.clone(), b, after, end)));
+            return Some(MaybeReady::later(self.end_write_later(h, inode.clone(), b, after, end)));
         }
         if out.is_ok() {
             inode.map.mark_dirty(&b);
@@ -90,7 +90,7 @@ impl Ext4 {
         let out = out.map(|()| bytes);
         Some(match h {
             Some(h) => self.stop(h, out),
-            None => Soon::now(out),
+            None => MaybeReady::now(out),
         })
     }
 
@@ -98,7 +98,7 @@ impl Ext4 {
     /// be awaited at once, as the next.
     async fn write_later(
         self: &Rc<Self>,
-        timed: Soon<'_, FsResult<()>>,
+        timed: MaybeReady<'_, FsResult<()>>,
         inode: Rc<Inode>,
         at: u64,
         data: &[Slice],

@@ -12,7 +12,7 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, LockGuard, join_all};
-use wp_vfs::{SyncKind, Told};
+use wp_vfs::{ErrSeqCursor, SyncKind};
 
 use super::data::{BIO_BLOCKS, BLOCK, block_range};
 use super::dnode::{Find, Found};
@@ -196,7 +196,7 @@ impl F2fs {
         inode: &Rc<Inode>,
         offset: Option<u64>,
         data: &[Slice],
-        (sync, told): (Option<SyncKind>, &Told),
+        (sync, told): (Option<SyncKind>, &ErrSeqCursor),
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         let lock = self.lock_alone(inode).await;
@@ -299,7 +299,7 @@ impl F2fs {
         inode: &Rc<Inode>,
         (at, n): (u64, u64),
         sync: Option<SyncKind>,
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<u64> {
         if let Some(kind) = sync
             && n > 0

@@ -11,7 +11,7 @@ use wp_base::event::FS_ASKED;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, WbControl};
 use wp_rt::CpuOp;
-use wp_vfs::{SyncKind, Told};
+use wp_vfs::{ErrSeqCursor, SyncKind};
 
 use super::ino_sets::InoSet;
 use super::inode::{Inode, fi};
@@ -133,15 +133,15 @@ impl F2fs {
     }
 
     /// What a file that is opened now has been told.
-    pub(super) fn told(&self, inode: &Inode) -> Told {
-        let told = Told::default();
+    pub(super) fn told(&self, inode: &Inode) -> ErrSeqCursor {
+        let told = ErrSeqCursor::default();
         told.data.set(inode.map.errors().sample(true));
         told.fs.set(self.wb.errors().sample(true));
         told
     }
 
     /// Is the open file to be told of a failed write (`file_check_and_advance_wb_err`)?
-    fn tell(inode: &Inode, told: &Told) -> FsResult<()> {
+    fn tell(inode: &Inode, told: &ErrSeqCursor) -> FsResult<()> {
         inode.map.take_error();
         if inode.map.errors().check_and_advance(&told.data) { Err(FsError::Io) } else { Ok(()) }
     }
@@ -153,7 +153,7 @@ impl F2fs {
         inode: &Rc<Inode>,
         kind: SyncKind,
         range: (u64, u64),
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<()> {
         if self.cp_error() {
             return Err(FsError::Io);
@@ -177,7 +177,7 @@ impl F2fs {
         inode: &Rc<Inode>,
         kind: SyncKind,
         range: (u64, u64),
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<()> {
         if !self.opts.fsync_alone {
             return self.sync_once(inode, kind, range, told, &mut 0).await;
@@ -197,7 +197,7 @@ impl F2fs {
         inode: &Rc<Inode>,
         kind: SyncKind,
         range: (u64, u64),
-        told: &Told,
+        told: &ErrSeqCursor,
         wrote: &mut u32,
     ) -> FsResult<()> {
         let alone = self.opts.fsync_alone;
@@ -282,7 +282,7 @@ impl F2fs {
         inode: &Rc<Inode>,
         kind: SyncKind,
         range: (u64, u64),
-        told: &Told,
+        told: &ErrSeqCursor,
     ) -> FsResult<()> {
         if kind == SyncKind::DataOnly || inode.dirty_pages.get() <= self.opts.min_fsync_blocks {
             inode.set(fi::NEED_IPU);
@@ -301,7 +301,7 @@ impl F2fs {
     }
 
     /// OPRW's one wait for data.
-    async fn settle_data(&self, inode: &Inode, told: &Told) -> FsResult<()> {
+    async fn settle_data(&self, inode: &Inode, told: &ErrSeqCursor) -> FsResult<()> {
         if !self.opts.oprw || !site::FSYNC_LATE_WAIT.on() {
             return Ok(());
         }
@@ -348,7 +348,7 @@ impl F2fs {
     }
 
     /// `syncfs`, which tells the open file of failed writes of anything.
-    pub(super) async fn sync_file_system(self: &Rc<Self>, told: &Told) -> FsResult<()> {
+    pub(super) async fn sync_file_system(self: &Rc<Self>, told: &ErrSeqCursor) -> FsResult<()> {
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }

@@ -7,8 +7,8 @@ use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, InUse, NodeSpec, Opened, Reserve,
-    StatFs, SyncKind, Told, XattrSet, closed, opened,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, InUse, NodeSpec, Opened,
+    Reserve, StatFs, SyncKind, XattrSet, closed, opened,
 };
 
 use super::data::block_range;
@@ -222,7 +222,7 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn told(&self, ino: Ino) -> Told {
+    fn told(&self, ino: Ino) -> ErrSeqCursor {
         let inodes = self.0.files.inodes.borrow();
         inodes.get(ino.0).map(|inode| self.0.told(inode)).unwrap_or_default()
     }
@@ -233,7 +233,7 @@ impl FileSystem for Mounted {
         self.0.meta.invalidate(0, u64::MAX);
     }
 
-    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a Told) -> Fut<'a, ()> {
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
             let user = InUse::new(&inode);
@@ -247,7 +247,7 @@ impl FileSystem for Mounted {
         ino: Ino,
         kind: SyncKind,
         (from, to): (u64, u64),
-        told: &'a Told,
+        told: &'a ErrSeqCursor,
     ) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
@@ -266,7 +266,7 @@ impl FileSystem for Mounted {
         offset: Option<u64>,
         data: &'a [Slice],
         sync: Option<SyncKind>,
-        told: &'a Told,
+        told: &'a ErrSeqCursor,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let inode = self.get(ino).await?;

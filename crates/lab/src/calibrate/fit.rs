@@ -22,7 +22,7 @@ pub(super) type Model<'m> = dyn FnMut(&[f64]) -> Option<Vec<f64>> + 'm;
 
 /// Why a number was not fitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Untold {
+pub enum Unidentified {
     /// No measured value depends on it.
     Unfelt,
     /// What it does, others do as well.
@@ -44,12 +44,12 @@ pub(super) fn sensitivity(model: &mut Model<'_>, at: &[f64]) -> Option<Vec<Vec<f
 }
 
 /// Which numbers can be told, in their order; of two that do the same the first.
-pub(super) fn identified(sensitivity: &[Vec<f64>]) -> Vec<Result<(), Untold>> {
+pub(super) fn identified(sensitivity: &[Vec<f64>]) -> Vec<Result<(), Unidentified>> {
     let mut base: Vec<Vec<f64>> = Vec::new();
     let told = |of: &Vec<f64>| {
         let own = norm(of);
         if own * std::f64::consts::LN_2 < MATTERS {
-            return Err(Untold::Unfelt);
+            return Err(Unidentified::Unfelt);
         }
         let mut rest = of.clone();
         for b in &base {
@@ -58,7 +58,7 @@ pub(super) fn identified(sensitivity: &[Vec<f64>]) -> Vec<Result<(), Untold>> {
         }
         let left = norm(&rest);
         if left < APART * own || left * std::f64::consts::LN_2 < MATTERS {
-            return Err(Untold::Hidden);
+            return Err(Unidentified::Hidden);
         }
         base.push(rest.iter().map(|r| r / left).collect());
         Ok(())
@@ -156,7 +156,7 @@ mod tests {
         let other = vec![0.0, 0.5, 0.2];
         let none = vec![0.0, 0.01, 0.0];
         let told = identified(&[alone, same, other, none]);
-        assert_eq!(told, [Ok(()), Err(Untold::Hidden), Ok(()), Err(Untold::Unfelt)]);
+        assert_eq!(told, [Ok(()), Err(Unidentified::Hidden), Ok(()), Err(Unidentified::Unfelt)]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use wp_base::event::Op;
 use wp_device::{DeviceEntry, Settings};
 
 use crate::device_file::{DeviceFile, GIVEN, Number};
-pub use fit::Untold;
+pub use fit::Unidentified;
 pub use load::{Figures, Load, run as run_load};
 pub use measured::{Input, Measured, parse};
 pub use recorded::{Served, recorded};
@@ -148,7 +148,7 @@ impl Judged {
 
 /// What came of a number.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Told {
+pub struct Parameter {
     /// Its key.
     pub key: &'static str,
     /// The value that the class has.
@@ -156,7 +156,7 @@ pub struct Told {
     /// The value now.
     pub value: u64,
     /// Why it was not fitted, if it was not.
-    pub untold: Option<Untold>,
+    pub unidentified: Option<Unidentified>,
     /// Does it stand near the end of what it may be?
     pub at_bound: bool,
 }
@@ -168,7 +168,7 @@ pub struct Calibrated {
     /// Loads, in the order of their names.
     pub judged: Vec<Judged>,
     /// Numbers that might have been fitted.
-    pub told: Vec<Told>,
+    pub parameters: Vec<Parameter>,
     /// Loads that the model could not be asked for, and why.
     pub refused: Vec<(String, String)>,
     /// Runs of the model.
@@ -325,25 +325,25 @@ pub fn calibrate(
     if fitted.is_empty() {
         return Err("everything is held out: nothing is left to fit to".to_owned());
     }
-    let (at, untold) = search(&mut bench, &fitted, &start);
+    let (at, unidentified) = search(&mut bench, &fitted, &start);
     let judged = measured.iter().zip(&held).map(|(m, held_out)| Judged {
         measured: m.clone(),
         held_out: *held_out,
         model: bench.figures(&at, &m.load).unwrap_or_default(),
     });
     let judged = judged.collect();
-    let told: Vec<Told> = (0..at.len())
-        .map(|i| Told {
+    let parameters: Vec<Parameter> = (0..at.len())
+        .map(|i| Parameter {
             key: bench.keys[i],
             before: whole(start[i]),
             value: whole(at[i]),
-            untold: untold[i].err(),
+            unidentified: unidentified[i].err(),
             at_bound: (at[i] - start[i]).abs() > FACTOR_MAX.ln() * NEAR_END,
         })
         .collect();
-    let file = device_file(plan, &told, fitted.len());
+    let file = device_file(plan, &parameters, fitted.len());
     let (runs, interrupted) = (bench.runs, bench.stopped);
-    Ok(Calibrated { file, judged, told, refused, runs, interrupted })
+    Ok(Calibrated { file, judged, parameters, refused, runs, interrupted })
 }
 
 /// A load that the model cannot be asked for, and why.
@@ -388,11 +388,11 @@ fn search(
     bench: &mut Bench<'_, '_>,
     fitted: &[Measured],
     start: &[f64],
-) -> (Vec<f64>, Vec<Result<(), Untold>>) {
+) -> (Vec<f64>, Vec<Result<(), Unidentified>>) {
     let bounds: Vec<(f64, f64)> =
         start.iter().map(|v| ((v - FACTOR_MAX.ln()).max(0.0), v + FACTOR_MAX.ln())).collect();
     let mut at = start.to_vec();
-    let mut untold = vec![Err(Untold::Unfelt); start.len()];
+    let mut unidentified = vec![Err(Unidentified::Unfelt); start.len()];
     for _ in 0..ROUNDS {
         // At an end of its range a number may seem to do nothing: look at it from the class's
         // value.
@@ -403,10 +403,10 @@ fn search(
         }
         let mut model = |at: &[f64]| bench.residuals(at, fitted);
         let Some(slopes) = fit::sensitivity(&mut model, &at) else { break };
-        untold = fit::identified(&slopes);
-        let free: Vec<usize> = (0..at.len()).filter(|i| untold[*i].is_ok()).collect();
+        unidentified = fit::identified(&slopes);
+        let free: Vec<usize> = (0..at.len()).filter(|i| unidentified[*i].is_ok()).collect();
         // What cannot be told is what the class has, also if a round before took it for told.
-        for i in (0..at.len()).filter(|i| untold[*i].is_err()) {
+        for i in (0..at.len()).filter(|i| unidentified[*i].is_err()) {
             at[i] = start[i];
         }
         let (found, stopped) = fit::fit(&mut model, &at, &free, &bounds);
@@ -415,11 +415,11 @@ fn search(
             break;
         }
     }
-    (at, untold)
+    (at, unidentified)
 }
 
 /// All numbers of the preset, with where each is from now.
-fn device_file(plan: &Plan<'_>, told: &[Told], loads: usize) -> DeviceFile {
+fn device_file(plan: &Plan<'_>, parameters: &[Parameter], loads: usize) -> DeviceFile {
     let numbers = plan.base.params.iter().map(|p| {
         let begun = plan.begun.iter().find(|n| n.key == p.name);
         let of_class = |value| {
@@ -427,13 +427,13 @@ fn device_file(plan: &Plan<'_>, told: &[Told], loads: usize) -> DeviceFile {
             let source = begun.map_or_else(of_base, |n| n.source.clone());
             Number { key: p.name, value, source }
         };
-        let found = told.iter().find(|t| t.key == p.name);
+        let found = parameters.iter().find(|t| t.key == p.name);
         let given = plan.given.iter().find(|(k, _)| k == p.name);
         match (given, found) {
             (Some((_, value)), _) => {
                 Number { key: p.name, value: *value, source: "given: behind --base".to_owned() }
             }
-            (_, Some(t)) if t.untold.is_none() => {
+            (_, Some(t)) if t.unidentified.is_none() => {
                 let source = format!("fitted: to {loads} measured loads");
                 Number { key: p.name, value: t.value, source }
             }

@@ -22,7 +22,7 @@ use wp_workload::program::Program;
 
 use super::calls::Calls;
 use super::command::Command;
-use super::known::KnownFailures;
+use super::known_failures::KnownFailures;
 use super::mounts::{self, Choice};
 use super::play::{Bench, Played, play_on};
 use super::wild::{self, Extras};

@@ -12,7 +12,7 @@ mod campaign_file;
 mod command;
 pub mod database;
 pub mod host;
-mod known;
+mod known_failures;
 pub mod line;
 mod minimise;
 mod mounts;
@@ -24,7 +24,7 @@ mod reservoir;
 pub mod sequences;
 mod simpler;
 mod story;
-pub mod wear;
+pub mod stress;
 mod why;
 pub mod wild;
 
@@ -34,7 +34,7 @@ pub use campaign::{
 };
 pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as save_campaign};
 pub use command::{Command, Runs};
-pub use known::{KnownFailure, KnownFailures};
+pub use known_failures::{KnownFailure, KnownFailures};
 pub use minimise::{Bounds, Minimal, minimise, verdicts};
 pub use play::{Bench, Played, leave, play, play_on};
 pub use reproducer::{Reproducer, write as write_reproducer};

@@ -403,7 +403,7 @@ fn play_in(
             accompanied(process, &steps, (&tape, &failing), around).await
         })?
         .map_err(|error| MachineError::Fs { during: "a program", error })?;
-    let mut left_word = None;
+    let mut error_recorded_on_disk = None;
     if around.whole_life {
         // Once the file system is unmounted, all is as after a sync. What was recovered and is
         // mounted without a program has nothing to promise.
@@ -423,7 +423,7 @@ fn play_in(
         };
         let sync = |_| Did { call: Call::Sync, error, short: None, read: Vec::new(), ino: None };
         dids.extend(promise.map(sync));
-        left_word = promise.filter(|_| vfs.fs().left_word());
+        error_recorded_on_disk = promise.filter(|_| vfs.fs().error_recorded_on_disk());
     }
     let asked = armed
         .as_ref()
@@ -433,8 +433,8 @@ fn play_in(
     if faults.failed() > 0 {
         ledger.set_failed();
     }
-    if let Some(operation) = left_word {
-        ledger.set_left_word(operation);
+    if let Some(operation) = error_recorded_on_disk {
+        ledger.set_error_recorded_on_disk(operation);
     }
     if let Some(did) = ledger.hidden().and_then(|n| dids.get(n as usize)) {
         let what = "lost+found belongs to fsck, and recovery does not list what is in it";

@@ -38,7 +38,7 @@ pub struct Reproducer<'a> {
 
 /// How a log tells of the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum LogContents {
     /// The run's requests up to some moment, all of them whole.
     Prefix,
     /// The run's requests, without what was lost.
@@ -80,7 +80,7 @@ enum Fate {
 impl Cut<'_> {
     /// The log of the run from the beginning of the program to the mark `cut`, over the base, and
     /// how it tells of the state. Replayed, it gives the state byte for byte.
-    pub fn log(&self, space: Space) -> (Vec<LogEntry>, Told) {
+    pub fn log(&self, space: Space) -> (Vec<LogEntry>, LogContents) {
         if matches!(space, Space::Permitted { .. }) {
             let (entries, told) = self.requests();
             let base = &self.history.frames[0].base;
@@ -88,11 +88,11 @@ impl Cut<'_> {
                 return (entries, told);
             }
         }
-        (self.contents(), Told::Contents)
+        (self.contents(), LogContents::Contents)
     }
 
     /// Requests in the order in which the device got them.
-    fn requests(&self) -> (Vec<LogEntry>, Told) {
+    fn requests(&self) -> (Vec<LogEntry>, LogContents) {
         let number = self.frame as u32;
         let frame = &self.history.frames[self.frame];
         let lost: BTreeSet<u32> = self.lost.iter().map(|i| frame.live[*i]).collect();
@@ -106,7 +106,7 @@ impl Cut<'_> {
             }
         }
         let mut out = Vec::new();
-        let (mut any_lost, mut told) = (false, Told::Prefix);
+        let (mut any_lost, mut told) = (false, LogContents::Prefix);
         let end = (frame.pos + 1).min(self.played.tape.entries.len());
         for (_, entry) in &self.played.tape.entries[..end] {
             match entry {
@@ -127,7 +127,7 @@ impl Cut<'_> {
                     let as_sent = parts.iter().all(|(u, _)| !self.is_heir(u));
                     any_lost |= !all;
                     if any_lost && parts.iter().any(|(_, fate)| *fate == Fate::There) {
-                        told = Told::Selection;
+                        told = LogContents::Selection;
                     }
                     if all && as_sent && length == u64::from(*sectors) {
                         out.push(match op {
@@ -208,7 +208,7 @@ fn of_file(name: &str, e: io::Error) -> io::Error {
 ///
 /// Errors: the host's, and a directory that was made is gone again; `AlreadyExists`: a file of no
 /// reproducer has one of the names.
-pub fn write(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
+pub fn write(dir: &Path, r: &Reproducer<'_>) -> io::Result<LogContents> {
     let is_new = !dir.exists();
     fs::create_dir_all(dir)?;
     let written = write_in(dir, r);
@@ -219,7 +219,7 @@ pub fn write(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
     written
 }
 
-fn write_in(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
+fn write_in(dir: &Path, r: &Reproducer<'_>) -> io::Result<LogContents> {
     let existing = if is_reproducer(dir) { Existing::Replace } else { Existing::Refuse };
     let put = |name: &str, bytes: &[u8]| {
         output::write(&dir.join(name), bytes, existing).map_err(|e| of_file(name, e))
@@ -261,7 +261,7 @@ fn write_in(dir: &Path, r: &Reproducer<'_>) -> io::Result<Told> {
     Ok(told)
 }
 
-fn readme(r: &Reproducer<'_>, told: Told, length: u64) -> String {
+fn readme(r: &Reproducer<'_>, told: LogContents, length: u64) -> String {
     let mut t = String::new();
     writeln!(t, "# A crash state of `{}`\n", r.fs).expect(LINE);
     if let Some(v) = r.violation {
@@ -277,16 +277,16 @@ fn readme(r: &Reproducer<'_>, told: Told, length: u64) -> String {
         .expect(LINE);
     }
     let how = match told {
-        Told::Prefix => {
+        LogContents::Prefix => {
             "The state is a prefix of the run: the log has every request up to the mark `cut`, \
              whole."
         }
-        Told::Selection => {
+        LogContents::Selection => {
             "The state is not a prefix of the run: the log has the parts of each request that the \
              drive kept, in the order of submission, and a mark `lost SECTOR + SECTORS` for each \
              part that it lost."
         }
-        Told::Contents => {
+        LogContents::Contents => {
             "The log has the final contents of the drive, sector by sector: its requests alone do \
              not determine them."
         }

@@ -5,8 +5,8 @@ use std::ops;
 use serde::Serialize;
 use wp_workload::fio::{Diagnostic, Place};
 
+use super::expected_metrics::is_count;
 use super::expr::{self, Expr, Wrong};
-use super::known::is_count;
 use super::read::{Fields, real, suggest, wrong};
 use super::source::{Item, Value};
 use super::sweep::{Part, Sweep};
@@ -324,10 +324,10 @@ fn within(text: &str, at: &Place, range: &ops::Range<usize>) -> Place {
 
 /// What is known of a name at a point before it is run: a setting's number, nothing of a metric.
 /// Errors: there is none of this name.
-pub type Known<'a> = dyn Fn(usize, &str) -> Result<Option<f64>, String> + 'a;
+pub type ExpectedMetrics<'a> = dyn Fn(usize, &str) -> Result<Option<f64>, String> + 'a;
 
 /// Checks a claim's points, and its metrics against those that a point is known to have.
-pub fn check(said: &Said, sweep: &Sweep, known: &Known<'_>, found: &mut Vec<Diagnostic>) {
+pub fn check(said: &Said, sweep: &Sweep, known: &ExpectedMetrics<'_>, found: &mut Vec<Diagnostic>) {
     // Numbers of no meaning, and not all the same, so that differences are divided by.
     let number = |point: usize, name: &str| {
         let sum: usize = name.bytes().map(usize::from).sum();

@@ -10,7 +10,7 @@ use wp_crash::{Case, Explorer, History, Kept, Plan, Profile, Rule, Totals, Viola
 use wp_workload::fio::{Diagnostic, Place};
 use wp_workload::program::{Program, Step};
 
-use super::known::of_rule;
+use super::expected_metrics::of_rule;
 use super::metric::Number;
 use super::read::{Fields, suggest, wrong};
 use super::resolve::{Measure, Settings};

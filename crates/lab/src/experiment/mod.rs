@@ -12,11 +12,11 @@
 mod canon;
 pub mod claims;
 mod crash;
+pub mod expected_metrics;
 pub mod expr;
 mod fiojob;
 mod kept;
 pub mod keys;
-pub mod known;
 mod measure;
 mod metric;
 mod points;
@@ -51,7 +51,7 @@ pub use table::Row;
 
 use self::canon::{Common, Head};
 use self::claims::Said;
-use self::known::Known;
+use self::expected_metrics::ExpectedMetrics;
 use self::read::{Fields, wrong};
 use self::resolve::Files;
 use self::source::{Table, Value};
@@ -341,12 +341,12 @@ fn common(
 
 fn check_claims(points: &Points, sweep: &Sweep, claims: &[Said], found: &mut Vec<Diagnostic>) {
     // Claims go through the points in order: one is enough to remember.
-    let last: std::cell::RefCell<Option<(usize, Setup, Known)>> = Default::default();
+    let last: std::cell::RefCell<Option<(usize, Setup, ExpectedMetrics)>> = Default::default();
     let has = |point: usize, name: &str| {
         let mut last = last.borrow_mut();
         if last.as_ref().is_none_or(|(n, ..)| *n != point) {
             let setup = points.at(point)?;
-            let known = Known::of(&setup);
+            let known = ExpectedMetrics::of(&setup);
             *last = Some((point, setup, known));
         }
         let (_, setup, known) = last.as_ref().expect("it was put there");
@@ -366,7 +366,7 @@ fn check_shown(points: &Points, fields: &Fields<'_>, found: &mut Vec<Diagnostic>
     let mut left: Vec<(&str, wp_workload::fio::Place, String)> = Vec::new();
     for n in 0..points.len() {
         let Ok(setup) = points.at(n) else { return };
-        let known = Known::of(&setup);
+        let known = ExpectedMetrics::of(&setup);
         if n == 0 {
             let shown = fields.texts("show", &mut Vec::new()).into_iter();
             left.extend(shown.filter_map(|(name, at)| Some((name, at, known.has(name).err()?))));

@@ -6,8 +6,8 @@ use super::kept::Kept;
 use super::run::{Outcome, run};
 use super::table::Row;
 use super::{Experiment, Points, results};
-use crate::each::each;
 use crate::machine::MachineError;
+use crate::parallel::each;
 
 /// A part of the runs: every `of`-th, from number `index` on, which counts from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

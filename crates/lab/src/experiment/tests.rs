@@ -441,11 +441,11 @@ fn a_workload_has_the_metrics_that_a_check_knows() {
         let checked = read(&file);
         let e = checked.experiment.unwrap_or_else(|| panic!("{}", checked.diagnostics[0]));
         let found = run(&e.setup(0).expect("a point"), 1).expect("it runs").metrics;
-        let known = Known::of(&e.setup(0).expect("a point"));
+        let known = ExpectedMetrics::of(&e.setup(0).expect("a point"));
         for metric in found.keys() {
             known.has(metric).unwrap_or_else(|why| panic!("{name}: {why}"));
         }
-        let listed = known::NUMBERS.iter().find(|(n, _)| *n == name).expect("listed").1;
+        let listed = expected_metrics::NUMBERS.iter().find(|(n, _)| *n == name).expect("listed").1;
         for metric in listed {
             assert!(found.contains_key(*metric), "{name} told nothing of {metric}: {found:?}");
         }

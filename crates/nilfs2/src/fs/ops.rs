@@ -6,8 +6,8 @@ use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
-    TimeSpec, Told,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve,
+    StatFs, SyncKind, TimeSpec,
 };
 
 use super::Nilfs;
@@ -348,7 +348,7 @@ impl FileSystem for Mounted {
         offset: Option<u64>,
         data: &'a [Slice],
         sync: Option<SyncKind>,
-        _told: &'a Told,
+        _told: &'a ErrSeqCursor,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let fs = &self.0;
@@ -387,7 +387,7 @@ impl FileSystem for Mounted {
         }
     }
 
-    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, _told: &'a Told) -> Fut<'a, ()> {
+    fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, _told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move { self.sync(ino.0, kind, (0, u64::MAX)).await })
     }
 
@@ -396,7 +396,7 @@ impl FileSystem for Mounted {
         ino: Ino,
         kind: SyncKind,
         (from, to): (u64, u64),
-        _told: &'a Told,
+        _told: &'a ErrSeqCursor,
     ) -> Fut<'a, ()> {
         Box::pin(async move { self.sync(ino.0, kind, (from, to.saturating_sub(1))).await })
     }
@@ -421,7 +421,7 @@ impl FileSystem for Mounted {
     }
 
     /// `sync_filesystem`: `nilfs_sync_fs` before what is dirty, too.
-    fn sync_fs<'a>(&'a self, _told: &'a Told) -> Fut<'a, ()> {
+    fn sync_fs<'a>(&'a self, _told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move {
             self.flush_super().await?;
             self.sync_inodes().await?;

@@ -11,7 +11,7 @@ use wp_base::event::Event;
 pub(crate) use names::{Namer, PREPARE, files, plain, shares};
 pub(crate) use text::{Lines, micros, percent, signed, width};
 
-use crate::needed::{Needed, needed};
+use crate::necessity::{Needed, needed};
 use crate::run::{Call, Seen};
 use crate::waits::{Edge, Group, edges, groups};
 

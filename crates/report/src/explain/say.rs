@@ -3,7 +3,7 @@
 use super::Explanation;
 use super::names::{Namer, PREPARE, WAIT};
 use super::text::{micros, percent};
-use crate::needed::Verdict;
+use crate::necessity::Verdict;
 use crate::requests::Request;
 use crate::waits::{self, Group};
 

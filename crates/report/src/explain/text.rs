@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::names::{WAIT, shares};
 use super::{Explanation, Link, Stage, meaning};
-use crate::needed::{self, Verdict};
+use crate::necessity::{self, Verdict};
 use crate::waits::Group;
 
 /// Characters of a line of running text.
@@ -177,7 +177,7 @@ impl Explanation {
 
     /// What was sent, by kind and by whether it was needed.
     fn necessity(&self, out: &mut Lines) {
-        let groups = needed::grouped(&self.requests);
+        let groups = necessity::grouped(&self.requests);
         if groups.is_empty() {
             return;
         }
@@ -250,7 +250,7 @@ impl Explanation {
             "target": self.target, "task": self.task, "at_ns": self.at_ns,
             "total_ns": self.total_ns, "why": self.why, "stages": stages_json(&self.stages),
             "waits": edges, "shared": groups, "path": links,
-            "requests": self.requests.iter().map(needed::Needed::json).collect::<Vec<_>>(),
+            "requests": self.requests.iter().map(necessity::Needed::json).collect::<Vec<_>>(),
             "drive_ns": self.of_drive().0, "drive_parts": self.of_drive().1.iter()
                 .map(|(part, ns)| json!({ "part": part, "ns": ns })).collect::<Vec<_>>(),
             "not_needed": self.requests.iter()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wp_base::Time;
 use wp_base::event::{Event, Record};
 
-use crate::caused::Causes;
+use crate::causality::Causes;
 use crate::requests::Request;
 use crate::run::SYNCS;
 

@@ -24,7 +24,7 @@ use wp_base::event::{Event, Record};
 
 use flows::{Sync, exits, syncs};
 
-use crate::caused::{Causes, Span};
+use crate::causality::{Causes, Span};
 use crate::explain::path;
 use crate::run::{Call, SYNCS, Seen, WHOLE};
 use crate::shared::{Piece, Served};

@@ -14,7 +14,7 @@ use wp_base::SECTOR_BYTES;
 use super::session::{Ask, Export, Session};
 use crate::clock::Clock;
 use crate::control::{self, Speaker};
-use crate::door::{Door, Listener, listen};
+use crate::control_socket::{ControlSocket, Listener, listen};
 use crate::drive::{Drive, Request, What};
 
 /// Connections at once; more are closed as soon as they come.
@@ -81,7 +81,7 @@ pub struct Server {
     export: Export,
     clock: Clock,
     entries: Vec<Entry>,
-    door: Option<Door>,
+    door: Option<ControlSocket>,
     connections: BTreeMap<u64, Connection>,
     /// Connections so far.
     count: u64,
@@ -145,7 +145,7 @@ impl Server {
 
     /// Takes control lines at a Unix socket. Errors: the host's.
     pub fn control_at(&mut self, path: &Path) -> io::Result<()> {
-        self.door = Some(Door::open(path)?);
+        self.door = Some(ControlSocket::open(path)?);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use wp_base::Time;
 use super::machine::Machine;
 use super::wire::HEADER_BYTES;
 use crate::calendar::{Calendar, MESSAGE_BYTES, Message, Turn, op};
-use crate::door::{Listener, listen};
+use crate::control_socket::{Listener, listen};
 
 /// Longest time of the host's that an answer of the guest may take.
 const PATIENCE: Duration = Duration::from_secs(30);

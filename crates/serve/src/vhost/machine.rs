@@ -20,7 +20,7 @@ use super::ring::Chain;
 use super::session::Session;
 use super::wire;
 use crate::control::{self, Speaker};
-use crate::door::{Listener, listen};
+use crate::control_socket::{Listener, listen};
 use crate::drive::{Drive, Request, What};
 
 /// What a device's requests go to.

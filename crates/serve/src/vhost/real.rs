@@ -9,7 +9,7 @@ use wp_base::Time;
 use super::machine::Machine;
 use crate::clock::Clock;
 use crate::control::Speaker;
-use crate::door::Door;
+use crate::control_socket::ControlSocket;
 
 impl Machine {
     /// Serves until `stop` is set, a control line says so, or, with `once`, every front end that
@@ -21,7 +21,7 @@ impl Machine {
         stop: &AtomicBool,
         once: bool,
     ) -> io::Result<()> {
-        let mut door = control.map(Door::open).transpose()?;
+        let mut door = control.map(ControlSocket::open).transpose()?;
         let mut came = false;
         while !stop.load(Ordering::Relaxed) && !self.quits() {
             let ready = self.wait(clock, door.as_ref())?;
@@ -71,7 +71,11 @@ impl Machine {
     }
 
     /// Waits for guests or drives. Returns what has something: (device, queue that was kicked).
-    fn wait(&self, clock: &Clock, door: Option<&Door>) -> io::Result<Vec<(usize, Option<usize>)>> {
+    fn wait(
+        &self,
+        clock: &Clock,
+        door: Option<&ControlSocket>,
+    ) -> io::Result<Vec<(usize, Option<usize>)>> {
         let places = self.fds();
         let mut fds: Vec<PollFd<'_>> =
             places.iter().map(|(fd, ..)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();

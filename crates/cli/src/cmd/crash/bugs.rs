@@ -8,7 +8,7 @@ use serde_json::json;
 use wp_crash::Totals;
 use wp_lab::crash::bugs::{BUGS, Bug, BugResult, show as show_bug};
 
-use super::{Args, least};
+use super::{Args, reduced};
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
 
@@ -27,7 +27,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
     }
     let stop = out.interrupt();
     if let Some(n) = a.minimise.filter(|n| *n > 0) {
-        return least::bugs(a, &wanted, n, &stop, out);
+        return reduced::bugs(a, &wanted, n, &stop, out);
     }
     let line = "a string takes it";
     let mut t = String::new();

@@ -15,7 +15,7 @@ use wp_lab::crash::{
 use wp_lab::host::{Output, Shape};
 
 use super::key::{build, is_hidden, key};
-use super::{Args, least, limit, report};
+use super::{Args, limit, reduced, report};
 use crate::output::{Exit, Out};
 use crate::outputs;
 use crate::progress::{Progress, time};
@@ -207,7 +207,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         let wanted = a.minimise.unwrap_or(1);
         // What was found is reduced in the time that is left of the budget.
         let until = || !hunt.is_over();
-        match hunt.with_command(|| least::all(a, c, &findings.found, wanted, &until, out)) {
+        match hunt.with_command(|| reduced::all(a, c, &findings.found, wanted, &until, out)) {
             Ok(found) => least = found,
             Err(e) => return e,
         }

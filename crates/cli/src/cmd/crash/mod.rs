@@ -4,8 +4,8 @@ mod against;
 mod bugs;
 mod hunt;
 mod key;
-mod least;
 mod modes;
+mod reduced;
 mod report;
 mod show;
 

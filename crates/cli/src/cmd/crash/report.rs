@@ -9,7 +9,7 @@ use wp_lab::crash::{Calls, Campaign, FailedCall, Findings, Found, Source, line a
 use wp_workload::program::Program;
 
 use super::Args;
-use super::least::Least;
+use super::reduced::Reduced;
 
 /// What was done in this run of the program.
 pub(super) struct Speed {
@@ -220,7 +220,13 @@ fn stopped(a: &Args, c: &Campaign, f: &Findings) -> String {
 }
 
 /// For people.
-pub(super) fn text(a: &Args, c: &Campaign, f: &Findings, least: &[Least], speed: &Speed) -> String {
+pub(super) fn text(
+    a: &Args,
+    c: &Campaign,
+    f: &Findings,
+    least: &[Reduced],
+    speed: &Speed,
+) -> String {
     let mut t = String::new();
     let line = "a string takes it";
     writeln!(

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
 use wp_base::plain::Shown as _;
-use wp_lab::each::each;
 use wp_lab::machine::MachineError;
 use wp_lab::matrix::{self, Cell, Combination, Length};
+use wp_lab::parallel::each;
 use wp_lab::results::Results;
 
 use super::keep::Keep;

@@ -21,7 +21,7 @@ use ground::{Ground, Worker};
 pub use settings::{Hold, Recovery, SETTINGS, Setting};
 use witness::Witnesses;
 
-use crate::each::each;
+use crate::parallel::each;
 
 mod ground;
 mod settings;

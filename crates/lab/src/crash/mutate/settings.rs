@@ -12,7 +12,7 @@ use super::super::bugs::{ZONES, mends};
 use super::super::play::{Around, Bench, Played};
 use super::super::programs::{far, logged, moved, ordered};
 use super::super::wild::{self, Extras};
-use super::super::{Space, sequences, wear};
+use super::super::{Space, sequences, stress};
 use crate::registry;
 
 /// Which programs a setting plays.
@@ -24,19 +24,19 @@ pub(super) enum Programs {
     Pairs,
     /// Random ones of about so many calls.
     Wild(u32),
-    /// [`wear::log`] of so many rounds.
+    /// [`stress::log`] of so many rounds.
     Log(u32),
-    /// [`wear::space`] of so many rounds.
+    /// [`stress::space`] of so many rounds.
     Space(u32),
-    /// [`wear::edges`] of so many rounds.
+    /// [`stress::edges`] of so many rounds.
     Edges(u32),
-    /// [`wear::bursts`] of so many rounds.
+    /// [`stress::bursts`] of so many rounds.
     Bursts(u32),
-    /// [`wear::names`] of so many names.
+    /// [`stress::names`] of so many names.
     Names(u32),
-    /// [`wear::image`] of so many rounds.
+    /// [`stress::image`] of so many rounds.
     Image(u32),
-    /// [`wear::mail`] of so many messages.
+    /// [`stress::mail`] of so many messages.
     Mail(u32),
     /// [`far::behind_the_inode`].
     Far,
@@ -551,13 +551,13 @@ impl Setting<'_> {
                 };
                 wild::generate(1 + n, calls, extras)
             }
-            Programs::Log(rounds) => wear::log(1 + n, rounds),
-            Programs::Space(rounds) => wear::space(1 + n, rounds),
-            Programs::Edges(rounds) => wear::edges(1 + n, rounds),
-            Programs::Bursts(rounds) => wear::bursts(1 + n, rounds),
-            Programs::Names(count) => wear::names(1 + n, count),
-            Programs::Image(rounds) => wear::image(1 + n, rounds),
-            Programs::Mail(messages) => wear::mail(1 + n, messages),
+            Programs::Log(rounds) => stress::log(1 + n, rounds),
+            Programs::Space(rounds) => stress::space(1 + n, rounds),
+            Programs::Edges(rounds) => stress::edges(1 + n, rounds),
+            Programs::Bursts(rounds) => stress::bursts(1 + n, rounds),
+            Programs::Names(count) => stress::names(1 + n, count),
+            Programs::Image(rounds) => stress::image(1 + n, rounds),
+            Programs::Mail(messages) => stress::mail(1 + n, messages),
             Programs::Far => far::behind_the_inode(1 + n),
             Programs::Moved => moved::directories(1 + n),
             Programs::Logged => logged::names(1 + n),

@@ -25,8 +25,8 @@ use wp_workload::program::{Call, Program, contents};
 
 use super::machine::{self, Mode};
 use crate::crash::{Bench, Played, play_on};
-use crate::each::each;
 use crate::machine::MachineError;
+use crate::parallel::each;
 
 /// Blocks of the file.
 const FILE_BLOCKS: u64 = 256;

@@ -5,9 +5,9 @@ use super::fsync::{self, Figure, Point, SIZES_KIB, Stages, stages};
 use super::machine::{Mode, Setup};
 use super::macros::{self, Macros, Others, Scaling, THREADS};
 use super::rollforward::{Costs, NODES, Row, rows};
-use crate::each::each;
 use crate::machine::MachineError;
 use crate::paper::vary::Variation;
+use crate::parallel::each;
 
 /// Requests, loops and inserts of a variation's runs: a steady rate needs fewer.
 const SHORT: (u64, (u64, u64)) = (80, (150, 500));

@@ -9,14 +9,14 @@ use crate::engine::Ctx;
 
 /// Commands that an event has told of. Empty while nobody listens.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct DeviceEvents {
     /// The device's name of a command in it -> its number.
     numbers: BTreeMap<u64, u64>,
     /// The last number given.
     last: u64,
 }
 
-impl Told {
+impl DeviceEvents {
     /// The device took a command, of which this is everything but the data.
     pub fn command(&mut self, cx: &Ctx, command: &DevRequest) {
         let &DevRequest { id, op, flags, at, sectors, .. } = command;
@@ -45,7 +45,7 @@ impl Told {
     }
 
     /// What is left after a power cut: the numbering goes on.
-    pub fn after_cut(&self) -> Told {
-        Told { numbers: BTreeMap::new(), last: self.last }
+    pub fn after_cut(&self) -> DeviceEvents {
+        DeviceEvents { numbers: BTreeMap::new(), last: self.last }
     }
 }

@@ -15,15 +15,15 @@ use wp_medium::Medium;
 use crate::config::ConfigError;
 
 /// The device.
-pub struct Placed {
+pub struct OffsetDevice {
     inner: Box<dyn DeviceModel>,
     at: u64,
     limits: Limits,
 }
 
-impl Placed {
+impl OffsetDevice {
     /// Puts `inner` behind `at`. Errors: a zoned device that would not begin where a zone does.
-    pub fn new(inner: Box<dyn DeviceModel>, at: Sector) -> Result<Placed, ConfigError> {
+    pub fn new(inner: Box<dyn DeviceModel>, at: Sector) -> Result<OffsetDevice, ConfigError> {
         let mut limits = *inner.limits();
         limits.sectors += at.0;
         if let Some(zones) = &mut limits.zones {
@@ -35,7 +35,7 @@ impl Placed {
             zones.zones += before;
             zones.conventional += before;
         }
-        Ok(Placed { inner, at: at.0, limits })
+        Ok(OffsetDevice { inner, at: at.0, limits })
     }
 
     /// The zones in front, and the device's own.
@@ -62,7 +62,7 @@ impl Placed {
     }
 }
 
-impl DeviceModel for Placed {
+impl DeviceModel for OffsetDevice {
     fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -103,7 +103,7 @@ impl DeviceModel for Placed {
     }
 
     fn fork(&self) -> Box<dyn DeviceModel> {
-        Box::new(Placed { inner: self.inner.fork(), at: self.at, limits: self.limits })
+        Box::new(OffsetDevice { inner: self.inner.fork(), at: self.at, limits: self.limits })
     }
 
     fn medium(&self) -> Medium {

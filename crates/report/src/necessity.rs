@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use wp_base::event::{Event, Op};
 use wp_base::stage::Purpose;
 
-use crate::caused::Causes;
+use crate::causality::Causes;
 use crate::explain::{Link, Namer, plain};
 use crate::requests::Request;
 use crate::run::{Call, SYNCS, WHOLE};

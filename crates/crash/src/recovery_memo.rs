@@ -21,12 +21,12 @@ enum Node {
 
 /// The tree.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct RecoveryMemo {
     nodes: Vec<Node>,
     root: Option<u32>,
 }
 
-impl Known {
+impl RecoveryMemo {
     /// The result for a state, of which `id(page)` tells the contents.
     pub(crate) fn find(&self, id: impl Fn(u64) -> u128) -> Option<u32> {
         let mut at = self.root?;
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn what_is_found_is_what_a_recovery_would_come_to() {
         let mut rng = Rng::stream(1, "known");
-        let mut known = Known::default();
+        let mut known = RecoveryMemo::default();
         let (mut hits, mut misses) = (0, 0);
         for _ in 0..4000 {
             let disk: Vec<u128> = (0..16).map(|_| u128::from(rng.below(4))).collect();
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_recovery_that_reads_nothing_is_known_for_every_state() {
-        let mut known = Known::default();
+        let mut known = RecoveryMemo::default();
         assert_eq!(known.find(|_| 0), None);
         known.note(&[], |_| 0, 5);
         assert_eq!(known.find(|_| 9), Some(5));
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn pages_of_one_recovery_alone_are_one_node() {
-        let mut known = Known::default();
+        let mut known = RecoveryMemo::default();
         let pages: Vec<u64> = (0..1000).collect();
         known.note(&pages, |_| 1, 1);
         known.note(&pages, |page| u128::from(page != 500), 2);

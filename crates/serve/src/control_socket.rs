@@ -76,15 +76,15 @@ struct Client {
 }
 
 /// The control socket.
-pub(crate) struct Door {
+pub(crate) struct ControlSocket {
     listener: Listener,
     clients: Vec<Client>,
 }
 
-impl Door {
+impl ControlSocket {
     /// Opens it. Errors: as [`listen`].
-    pub fn open(path: &Path) -> io::Result<Door> {
-        Ok(Door { listener: listen(path)?, clients: Vec::new() })
+    pub fn open(path: &Path) -> io::Result<ControlSocket> {
+        Ok(ControlSocket { listener: listen(path)?, clients: Vec::new() })
     }
 
     /// What to poll for reading.

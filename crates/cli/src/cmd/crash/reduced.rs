@@ -26,7 +26,7 @@ const LINE: &str = "a string takes it";
 const GOAL: (usize, usize, f64) = (5, 3, 30.0);
 
 /// A failure, and what was left of it.
-pub(super) struct Least {
+pub(super) struct Reduced {
     first: Found,
     /// Calls of the program that it comes from.
     calls: usize,
@@ -35,13 +35,13 @@ pub(super) struct Least {
     reproducer: Option<PathBuf>,
 }
 
-impl Least {
+impl Reduced {
     fn of(
         c: &Campaign,
         found: &Found,
         go_on: &dyn Fn() -> bool,
         out: &Out,
-    ) -> Result<Least, ExitCode> {
+    ) -> Result<Reduced, ExitCode> {
         #[expect(clippy::disallowed_methods, reason = "how long it took is of the host")]
         let start = Instant::now();
         // A command of the user takes a thousand times as long as a rule of ours.
@@ -54,7 +54,7 @@ impl Least {
         let program = c.source.program(found.program);
         let calls = program.0.iter().filter(|s| matches!(s, Step::Call(..))).count();
         let seconds = start.elapsed().as_secs_f64();
-        Ok(Least { first: found.clone(), calls, minimal, seconds, reproducer: None })
+        Ok(Reduced { first: found.clone(), calls, minimal, seconds, reproducer: None })
     }
 
     fn replay(&self, c: &Campaign) -> String {
@@ -154,7 +154,7 @@ pub(super) fn all(
     wanted: usize,
     go_on: &dyn Fn() -> bool,
     out: &Out,
-) -> Result<Vec<Least>, ExitCode> {
+) -> Result<Vec<Reduced>, ExitCode> {
     let mut least = Vec::new();
     for rule in Rule::ALL {
         // What a mount comes to is not in the state that it mounts.
@@ -168,7 +168,7 @@ pub(super) fn all(
                 "minimising {}; an interrupt keeps the smallest so far",
                 rule.name()
             ));
-            let mut l = Least::of(c, found, go_on, out)?;
+            let mut l = Reduced::of(c, found, go_on, out)?;
             drop(live);
             if let Some(dir) = &a.reproducer {
                 l.write(a, c, &dir.join(format!("{}-{n}", rule.name())), out)?;
@@ -203,7 +203,7 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
             Ok(x) => x,
             Err(e) => return out.machine_error(&e),
         };
-        let mut least: Vec<Least> = Vec::new();
+        let mut least: Vec<Reduced> = Vec::new();
         let live = Progress::new("minimising");
         for number in campaign.programs.0..campaign.programs.1 {
             if least.len() == n || stop.load(Ordering::SeqCst) {
@@ -215,7 +215,7 @@ pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: 
                 Watch { step: &|_, _| true, abandon: &|| stop.load(Ordering::SeqCst), at: &|_| {} };
             let f = resume(&one, 1, Findings::before(&one), &watch);
             let Some(found) = f.found.iter().find(|f| f.violation.rule == rule) else { continue };
-            match Least::of(&one, found, &|| !stop.load(Ordering::SeqCst), out) {
+            match Reduced::of(&one, found, &|| !stop.load(Ordering::SeqCst), out) {
                 Ok(l) => least.push(l),
                 Err(e) => return e,
             }

@@ -8,45 +8,47 @@ use std::task::{Context, Poll};
 /// It acts when it is made, so it is to be awaited at once. Next to an `async fn` that returns at
 /// its first poll it saves the future: its arguments, a call through its states and its drop.
 #[must_use = "an operation is to be awaited"]
-pub enum Soon<'a, T> {
+pub enum MaybeReady<'a, T> {
     /// The answer, until it is taken.
     Now(Option<T>),
     /// It has to wait, or may have to.
     Later(Pin<Box<dyn Future<Output = T> + 'a>>),
 }
 
-impl<'a, T> Soon<'a, T> {
+impl<'a, T> MaybeReady<'a, T> {
     /// An answer.
     #[inline]
-    pub fn now(answer: T) -> Soon<'a, T> {
-        Soon::Now(Some(answer))
+    pub fn now(answer: T) -> MaybeReady<'a, T> {
+        MaybeReady::Now(Some(answer))
     }
 
     /// What may have to wait.
-    pub fn later(work: impl Future<Output = T> + 'a) -> Soon<'a, T> {
-        Soon::Later(Box::pin(work))
+    pub fn later(work: impl Future<Output = T> + 'a) -> MaybeReady<'a, T> {
+        MaybeReady::Later(Box::pin(work))
     }
 }
 
-impl<T: Unpin> Future for Soon<'_, T> {
+impl<T: Unpin> Future for MaybeReady<'_, T> {
     type Output = T;
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         match self.get_mut() {
-            Soon::Now(answer) => Poll::Ready(answer.take().expect("polled after it was ready")),
-            Soon::Later(work) => work.as_mut().poll(cx),
+            MaybeReady::Now(answer) => {
+                Poll::Ready(answer.take().expect("polled after it was ready"))
+            }
+            MaybeReady::Later(work) => work.as_mut().poll(cx),
         }
     }
 }
 
-/// The answer of a [`Soon`], awaited if it is not there: `soon!(expression)`. As `.await`, without
-/// keeping a [`Soon`] that had its answer in the caller's future until it is dropped.
+/// The answer of a [`MaybeReady`], awaited if it is not there: `soon!(expression)`. As `.await`, without
+/// keeping a [`MaybeReady`] that had its answer in the caller's future until it is dropped.
 #[macro_export]
 macro_rules! soon {
     ($soon:expr) => {{
         match $soon {
-            $crate::Soon::Now(answer) => answer.expect("an answer is taken once"),
-            $crate::Soon::Later(work) => work.await,
+            $crate::MaybeReady::Now(answer) => answer.expect("an answer is taken once"),
+            $crate::MaybeReady::Later(work) => work.await,
         }
     }};
 }
@@ -62,9 +64,9 @@ mod tests {
         let rt = Rt::new(1);
         let rt2 = rt.clone();
         let run = rt.block_on("test", async move {
-            let now: u32 = soon!(Soon::now(1));
+            let now: u32 = soon!(MaybeReady::now(1));
             let begun = rt2.now();
-            let later: u32 = soon!(Soon::later(async {
+            let later: u32 = soon!(MaybeReady::later(async {
                 rt2.sleep(Span::millis(2)).await;
                 2
             }));

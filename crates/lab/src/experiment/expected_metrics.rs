@@ -145,17 +145,18 @@ pub const CRASH: [&str; 6] = [
 ];
 
 /// Metrics of a point.
-pub struct Known {
+pub struct ExpectedMetrics {
     names: BTreeSet<String>,
     families: Vec<&'static str>,
     /// Ends of names that are made of flowops or jobs.
     ends: Vec<&'static str>,
 }
 
-impl Known {
+impl ExpectedMetrics {
     /// Of a point.
-    pub fn of(setup: &Setup) -> Known {
-        let mut known = Known { names: BTreeSet::new(), families: Vec::new(), ends: Vec::new() };
+    pub fn of(setup: &Setup) -> ExpectedMetrics {
+        let mut known =
+            ExpectedMetrics { names: BTreeSet::new(), families: Vec::new(), ends: Vec::new() };
         if setup.crash.is_some() {
             known.names.extend(CRASH.map(str::to_owned));
             known.names.extend(Rule::ALL.into_iter().map(of_rule));
