@@ -1,8 +1,10 @@
-//! Tidiness: lengths, banned words, what would make a run unrepeatable, names of one machine.
+//! Tidiness: lengths, banned words, what would make a run unrepeatable, names of one machine, and
+//! the language of the documents.
 //!
-//! Each finding names the file, the line and what to write instead. Rules are in `rules.rs`; here
-//! are the lengths, and how a rule meets a file.
+//! Each finding names the file, the line and what to write instead. Rules are in `rules.rs`, those
+//! of language in `prose.rs`; here are the lengths, and how a rule meets a file.
 
+mod prose;
 mod rules;
 mod wrap;
 
@@ -47,7 +49,20 @@ pub fn run(fix: bool) -> Result<bool, String> {
             file.text = wrapped;
         }
     }
-    let findings = check(&files);
+    report(&files, &check(&files))
+}
+
+/// Checks the language of doc comments and of the command's literals, and prints the findings.
+pub fn run_words() -> Result<bool, String> {
+    let files = repo::text_files(&repo::root()?)?;
+    let mut findings = Findings::default();
+    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
+        prose::check_rust(file, &mut findings);
+    }
+    report(&files, &findings)
+}
+
+fn report(files: &[TextFile], findings: &Findings) -> Result<bool, String> {
     for warning in &findings.warnings {
         println!("warning: {warning}");
     }
@@ -63,6 +78,9 @@ fn check(files: &[TextFile]) -> Findings {
     let mut findings = Findings::default();
     for file in files {
         check_places(file, &mut findings);
+        if file.path.ends_with(".md") && !file.path.ends_with(".ko.md") {
+            prose::check_page(file, &mut findings);
+        }
         if file.path.ends_with(".rs") {
             check_rust(file, layer_of(&layers, &file.path), &mut findings);
         }
