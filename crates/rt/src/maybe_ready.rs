@@ -41,8 +41,8 @@ impl<T: Unpin> Future for MaybeReady<'_, T> {
     }
 }
 
-/// The answer of a [`MaybeReady`], awaited if it is not there: `soon!(expression)`. As `.await`, without
-/// keeping a [`MaybeReady`] that had its answer in the caller's future until it is dropped.
+/// The answer of a [`MaybeReady`], awaited if it is not there: `soon!(expression)`. As `.await`,
+/// without keeping a [`MaybeReady`] that had its answer in the caller's future until it is dropped.
 #[macro_export]
 macro_rules! soon {
     ($soon:expr) => {{
