@@ -7,6 +7,7 @@ mod generated;
 mod links;
 mod pages;
 mod play;
+mod recording;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
