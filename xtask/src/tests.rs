@@ -7,8 +7,9 @@
 //! -> workers.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -29,6 +30,8 @@ struct Done {
     output: String,
     passed: bool,
     seconds: u64,
+    /// What it and all that it started worked, in seconds.
+    cpu: f64,
 }
 
 /// Builds and runs all; `selection` goes to cargo (`--lib --bins`, `-p CRATE`, `--locked`).
@@ -73,7 +76,8 @@ pub fn run(selection: &[&str]) -> Result<bool, String> {
         }
         drop(tell);
         for (n, done) in told.iter().enumerate() {
-            println!("     Running {} ({} of {total}, {} s)", done.name, n + 1, done.seconds);
+            let Done { name, seconds, cpu, .. } = &done;
+            println!("     Running {name} ({} of {total}, {seconds} s, CPU {cpu:.1} s)", n + 1);
             print!("{}", done.output);
             if !done.passed {
                 failed.push(done.name.clone());
@@ -142,14 +146,35 @@ fn programs(
 #[expect(clippy::disallowed_methods, reason = "which test takes how long is no result of a run")]
 fn one(mut job: Job) -> Done {
     let start = std::time::Instant::now();
-    let ended = job.command.stdin(Stdio::null()).output();
+    let ended = to_its_end(&mut job.command);
     let seconds = start.elapsed().as_secs();
-    let (output, passed) = match ended {
-        Ok(o) => {
+    let (output, passed, cpu) = match ended {
+        Ok((o, cpu)) => {
             let text = [&o.stdout[..], &o.stderr[..]].map(String::from_utf8_lossy).concat();
-            (text, o.status.success())
+            (text, o.status.success(), cpu)
         }
-        Err(e) => (format!("{e}\n"), false),
+        Err(e) => (format!("{e}\n"), false, 0.0),
     };
-    Done { name: job.name, output, passed, seconds }
+    Done { name: job.name, output, passed, seconds, cpu }
+}
+
+/// What it printed, and how many seconds processors worked for it and for all that it waited for.
+fn to_its_end(command: &mut Command) -> std::io::Result<(Output, f64)> {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        scope.spawn(|| err.map(|mut pipe| pipe.read_to_end(&mut stderr)));
+        out.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut stdout))
+    })?;
+    // Ended, but waited for by nobody: /proc still has its times, in hundredths of a second.
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: u32 = fields.skip(11).take(4).filter_map(|f| f.parse::<u32>().ok()).sum();
+    Ok((Output { status: child.wait()?, stdout, stderr }, f64::from(ticks) / 100.0))
 }

@@ -1,11 +1,9 @@
 //! Explanations of real calls on every file system: whole, in its own words, and right about what
 //! was needed and who waited for whom.
 
-mod played;
-
 use std::rc::Rc;
 
-use played::{Recorded, play};
+use crate::played::{Recorded, play};
 use wp_base::FsResult;
 use wp_medium::Slice;
 use wp_report::draw;

@@ -1,13 +1,11 @@
 //! Perfetto traces of real runs: decoded by Perfetto's own messages, and followed from fsyncs to
 //! dies.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{busy, records, run};
+use crate::common::{busy, records, run};
 use prost::Message;
 use wp_base::event::{Event, Record, Work};
 use wp_lab::testing::skipped;

@@ -1,12 +1,10 @@
 //! Views of real runs: held against blktrace's own tools, and against what must be true of a path.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{busy, machine, records, run};
+use crate::common::{busy, machine, records, run};
 use wp_base::event::{Class, Flags, Record};
 use wp_base::{Rng, Sector, Span};
 use wp_block::Bio;

@@ -8,10 +8,7 @@ use std::process::Command;
 use wp_base::Rng;
 use wp_workload::fio::{Action, Direction, Job, Sequence, SyncWhat, Variables, layout, parse};
 
-#[path = "../../base/tests/skip/mod.rs"]
-mod skip;
-
-use skip::skipped;
+use crate::skip::skipped;
 
 fn fio_is_there(check: &str) -> bool {
     let version = Command::new("fio").arg("--version").output();

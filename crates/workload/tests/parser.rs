@@ -7,10 +7,7 @@ use wp_workload::fio::{
     Class, JobFile, OPTIONS, Sequence, Severity, Variables, find, layout, parse,
 };
 
-#[path = "../../base/tests/skip/mod.rs"]
-mod skip;
-
-use skip::skipped;
+use crate::skip::skipped;
 
 fn plain(text: &str) -> JobFile {
     parse("t.fio", text.as_bytes(), &|_| None, &Variables::default())

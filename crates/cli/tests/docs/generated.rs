@@ -3,8 +3,8 @@
 
 use wp_lab::testing::blessing;
 
-use crate::pages::{Page, blocks, repository};
-use crate::play::shell;
+use super::pages::{Page, blocks, repository};
+use super::play::shell;
 
 /// At the beginning of a line.
 const BEGIN: &str = "\n<!-- generated: ";

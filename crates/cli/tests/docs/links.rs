@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::pages::{Page, repository};
+use super::pages::{Page, repository};
 
 /// Where a relative link leads.
 pub struct Target {

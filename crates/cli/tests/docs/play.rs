@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use wp_lab::testing::skipped;
 
-use crate::pages::{Block, Page, blocks};
+use super::pages::{Block, Page, blocks};
 
 /// What came of a page.
 pub struct Outcome {

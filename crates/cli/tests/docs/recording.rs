@@ -1,5 +1,5 @@
 //! The recording in the README: its commands run in a new folder, what they print drawn as an
-//! animated SVG. `WRITEPATH_BLESS=1 cargo test -p writepath --test docs recording` writes it.
+//! animated SVG. `WRITEPATH_BLESS=1 cargo test -p writepath --test all docs::recording` writes it.
 //!
 //! Picture:    scenes ([`SCENES`]) -> one shell -> a screen each -> docs/img/first-run.svg.
 //! Invariants: the same program gives the same bytes: nothing of the host is shown.
@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::play;
+use super::play;
 
 /// What is typed, one screen each; the next begins with the files of those before.
 const SCENES: [&str; 5] = [

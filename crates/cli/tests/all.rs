@@ -1,0 +1,24 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+mod bad_input;
+mod crash;
+mod docs;
+mod experiments;
+mod fuzzed;
+mod host;
+mod hostile;
+mod interrupt;
+mod matrix;
+mod odd_inputs;
+mod packaging;
+mod page;
+mod recover;
+mod recover_cut;
+mod reproduce;
+mod results;
+mod spellings;
+mod traces;
+mod views;
+mod work_done;
+mod zoned_image;

@@ -1,0 +1,10 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+mod common;
+mod explained;
+mod f2fs_flows;
+mod page;
+mod perfetto;
+mod played;
+mod real_runs;

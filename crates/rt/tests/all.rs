@@ -1,0 +1,8 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+mod cpu;
+mod ends;
+mod order;
+mod primitives;
+mod real;

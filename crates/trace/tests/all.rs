@@ -1,0 +1,6 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+mod compare;
+mod formats;
+mod replay;

@@ -1,0 +1,8 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+#[path = "../../base/tests/skip/mod.rs"]
+mod skip;
+
+mod fio_oracle;
+mod parser;
