@@ -1,5 +1,5 @@
 //! The images that patches are laid over: ours, made here; of mke2fs, kept in `fuzz/bases`; of real
-//! kernels, where the reference data stands beside the repository.
+//! kernels in `testdata`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
