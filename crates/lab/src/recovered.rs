@@ -101,8 +101,12 @@ impl Row {
 
 /// Every case in the folder `reference` of the reference data, in order of names.
 ///
-/// Also the names of the cases that are not compared here. Errors: what cannot be read, in words.
-pub fn rows(reference: &Path) -> Result<(Vec<Row>, Vec<String>), String> {
+/// Also the names of the cases that are not compared here. `at` hears of each case: how many are
+/// done, of how many, and its name. Errors: what cannot be read, in words.
+pub fn rows(
+    reference: &Path,
+    at: &dyn Fn(u64, u64, &str),
+) -> Result<(Vec<Row>, Vec<String>), String> {
     let host = |e: std::io::Error| format!("{}: {e}", reference.shown());
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(reference).map_err(host)? {
@@ -110,7 +114,9 @@ pub fn rows(reference: &Path) -> Result<(Vec<Row>, Vec<String>), String> {
     }
     names.sort();
     let (mut rows, mut skipped) = (Vec::new(), Vec::new());
-    for name in names {
+    let all = names.len() as u64;
+    for (done, name) in (0..).zip(names) {
+        at(done, all, &name);
         let folder = reference.join(&name);
         if name.starts_with("ext4-") && folder.join("image.img.zst").exists() {
             images(&name, &folder, &mut rows)?;

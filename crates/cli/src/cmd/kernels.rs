@@ -243,8 +243,8 @@ fn recovery(a: &RecoveryArgs, out: &Out) -> ExitCode {
     let folder =
         a.reference.clone().unwrap_or_else(|| wp_lab::testing::repository("testdata/reference"));
     let shown = Progress::new("kernels recovery");
-    shown.say("images that kernels left");
-    let (rows, skipped) = match recovered::rows(&folder) {
+    let at = |done, all, name: &str| shown.at(done, all, format_args!("cases, {name}"));
+    let (rows, skipped) = match recovered::rows(&folder, &at) {
         Ok(rows) => rows,
         Err(e) => {
             return out.fail(Exit::HostIo, "reference", &e, "--reference DIR names the folder");
