@@ -104,7 +104,7 @@ pub static UNKNOWN: Stages = Stages {
     kinds: &[],
     unclassified: ["commit record", "journal blocks", "metadata", "data"],
     others_data: Some("ordered data of other files"),
-    servers: &[Server { name: "jbd2/", what: "the journal's thread" }],
+    servers: &[Server { name: "jbd2/", what: "the journal thread" }],
     shared: &[Shared { work: "commit", one: "transaction" }],
 };
 
@@ -112,7 +112,7 @@ pub static UNKNOWN: Stages = Stages {
 pub static KERNEL: [Server; 3] = [
     Server { name: "swapper", what: "interrupt context" },
     Server { name: "flush-", what: "the flusher" },
-    Server { name: "kworker/", what: "a worker of the kernel" },
+    Server { name: "kworker/", what: "a kernel worker" },
 ];
 
 /// Classes in the name of a range: `data:f_0+inode*2` has `data` and `inode`.
@@ -150,7 +150,7 @@ mod tests {
         ],
         unclassified: ["record", "log", "metadata", "write"],
         others_data: None,
-        servers: &[Server { name: "jbd2/", what: "the journal's thread" }],
+        servers: &[Server { name: "jbd2/", what: "the journal thread" }],
         shared: &[],
     };
 

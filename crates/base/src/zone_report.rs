@@ -55,7 +55,7 @@ pub fn parse(text: &str) -> Result<Vec<Zone>, String> {
 
 /// The text between `key` and the next comma, blank or bracket behind it.
 fn field<'a>(line: &'a str, key: &str) -> Result<&'a str, String> {
-    let Some((_, rest)) = line.split_once(key) else { return Err(format!("there is no `{key}`")) };
+    let Some((_, rest)) = line.split_once(key) else { return Err(format!("`{key}` is missing")) };
     let rest = rest.trim_start();
     let end = rest.find([',', ' ', '(', ')', ']']).unwrap_or(rest.len());
     Ok(&rest[..end])

@@ -235,12 +235,14 @@ impl QueueConfig {
         };
         let Some(kind) = ElevatorKind::from_name(name) else {
             let known = names(|_, _| true);
-            return Err(format!("no elevator called `{name}`; there are: {known}"));
+            return Err(format!("no elevator called `{name}` (elevators: {known})"));
         };
         if !kind.entry().is_in(version) {
             let (major, minor) = version;
             let known = names(ElevatorEntry::is_in);
-            return Err(format!("Linux {major}.{minor} has no elevator `{name}`; it has: {known}"));
+            return Err(format!(
+                "Linux {major}.{minor} has no elevator `{name}` (elevators: {known})"
+            ));
         }
         Ok(base.with_elevator(kind))
     }

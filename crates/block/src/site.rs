@@ -1,16 +1,15 @@
-//! Steps of this layer that a crash is safe by.
+//! Crash-safety points of this layer: steps that crash consistency depends on.
 
 wp_base::sites! {
     "crates/block/src/flush.rs" {
         PREFLUSH, Flush, "block/flush/preflush":
-            "what completed before a PREFLUSH write is durable before that write is sent";
+            "a PREFLUSH write is sent only after a flush of all earlier completed writes";
         POSTFLUSH, Flush, "block/flush/postflush":
-            "a FUA write to a device without FUA is flushed before it ends";
+            "on a device without FUA, a FUA write is followed by a flush before it completes";
         FUA_KEPT, Fua, "block/flush/fua":
-            "a device with FUA is told to force a FUA write";
-        EMPTY_FLUSH, Flush, "block/flush/explicit":
-            "a flush without data reaches the device";
+            "on a device with FUA, a FUA write is sent with the FUA bit";
+        EMPTY_FLUSH, Flush, "block/flush/explicit": "a flush without data is sent to the device";
         FLUSH_AFTER, Order, "block/flush/not-the-running-one":
-            "a step is served by a flush that was issued after it was asked for";
+            "a flush request is served only by a device flush that starts after it";
     }
 }

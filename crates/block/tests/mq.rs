@@ -220,11 +220,11 @@ fn a_kernel_has_the_elevators_of_its_block_layer() {
         |version, name: &str| QueueConfig::for_kernel(version, Some(name)).expect_err("refused");
     assert_eq!(
         refused((6, 1), "cfq"),
-        "Linux 6.1 has no elevator `cfq`; it has: none, mq-deadline"
+        "Linux 6.1 has no elevator `cfq` (elevators: none, mq-deadline)"
     );
     assert_eq!(
         refused((3, 4), "mq-deadline"),
-        "Linux 3.4 has no elevator `mq-deadline`; it has: noop, cfq, deadline"
+        "Linux 3.4 has no elevator `mq-deadline` (elevators: noop, cfq, deadline)"
     );
-    assert!(refused((6, 1), "lift").contains("there are: noop, cfq"));
+    assert!(refused((6, 1), "lift").contains("elevators: noop, cfq"));
 }

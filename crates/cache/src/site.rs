@@ -1,12 +1,12 @@
-//! Steps of the cache that a crash is safe by.
+//! Crash-safety points of the cache: steps that crash consistency depends on.
 
 wp_base::sites! {
     "crates/cache/src/mapping.rs" {
         TRUNCATE_WAIT, Wait, "cache/truncate/writeback-wait":
-            "blocks are cut off when no write to them is under way";
+            "truncate waits for writeback of the pages that it removes";
     }
     "crates/cache/src/bdev.rs" {
         HOME_AGAIN, Wait, "cache/device/one-at-a-time":
-            "a block of metadata is sent when its last write has arrived";
+            "a metadata buffer is written only after its previous write completes";
     }
 }

@@ -165,7 +165,7 @@ pub static CONTRACTS: &[Contract] = &[
     verb("report", "the page was written", counted("papers and runs", &["/results"]), &[]),
     verb(
         "calibrate",
-        "the class was fitted to the loads",
+        "the model was fitted to the loads",
         counted("fitted loads", &["/fitted_loads"]),
         &[STOPPED],
     ),
@@ -173,7 +173,7 @@ pub static CONTRACTS: &[Contract] = &[
         "compare",
         "both traces have requests, and they are within the limits",
         counted("requests", &["/real/requests"]),
-        &[(Exit::No, "the traces are further apart than allowed")],
+        &[(Exit::No, "the traces differ by more than the limits")],
     ),
     verb(
         "device",
@@ -263,7 +263,7 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "inspect",
-        "every image was read, and is undamaged",
+        "every image was read and is undamaged",
         counted("images", &["/images", "/image"]),
         &[DAMAGED, FEATURE, SIMULATED],
     ),
@@ -292,7 +292,7 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "serve nbd",
-        "the drive was served to its end, and every file asked for is written",
+        "the drive was served to its end, and every requested file is written",
         Work::Own(
             "a drive served until `quit`, an interrupt or --once; `connections` counts clients",
         ),
@@ -300,15 +300,15 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "serve vhost-user-blk",
-        "the drive was served to its end, and every file asked for is written",
+        "the drive was served to its end, and every requested file is written",
         Work::Own("a drive served until `quit`, an interrupt or --once"),
         &[FEATURE, SIMULATED, STOPPED],
     ),
     verb(
         "serve control",
-        "the server did every line",
+        "the server executed every command",
         counted("lines", &["/answers"]),
-        &[(Exit::No, "the server refused a line")],
+        &[(Exit::No, "the server refused a command")],
     ),
     verb(
         "kernel-lab",
@@ -317,7 +317,12 @@ pub static CONTRACTS: &[Contract] = &[
         &[(Exit::No, "a power failure lost fsynced data"), NO_GUEST, SIMULATED, STOPPED],
     ),
     verb("list", "the list was printed", counted("entries", &["/count"]), &[]),
-    verb("clean", "the results were removed, or named", counted("results", &["/results"]), &[]),
+    verb(
+        "clean",
+        "the results were removed, or listed with --dry-run",
+        counted("results", &["/results"]),
+        &[],
+    ),
     verb("man", "the pages were printed or written", counted("pages", &["/pages", "/page"]), &[]),
     verb("completions", "the script was printed", counted("scripts", &["/script"]), &[]),
 ];

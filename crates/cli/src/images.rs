@@ -65,11 +65,8 @@ impl Images {
         let joined = Joined::new(&views);
         let Some(fs) = registry::FILE_SYSTEMS.iter().find(|fs| (fs.probe)(&joined)) else {
             let known: Vec<&str> = registry::FILE_SYSTEMS.iter().map(|f| f.name).collect();
-            let message = format!(
-                "{}: no file system that this build knows ({})",
-                self.name(),
-                known.join(", ")
-            );
+            let message =
+                format!("{}: no known file system (known: {})", self.name(), known.join(", "));
             let help = "check for a partition table, an encrypted volume or a truncated image";
             return Err(out.fail(Exit::No, "no-file-system", &message, help));
         };

@@ -176,7 +176,9 @@ fn parsed() -> ExitCode {
         Ok((cli, matches)) => {
             let out = Out::of(cli.json, contract_of(&matches));
             if let Err(e) = signals::install() {
-                out.note(&format!("note: a signal will end this at once ({e})"));
+                out.note(&format!(
+                    "note: no signal handler ({e}): a signal ends the command at once"
+                ));
             }
             run(cli.verb, &out)
         }

@@ -52,7 +52,9 @@ fn take(signal: i32) {
             // In a thread of its own: where nobody reads stderr it waits, and a second signal must
             // find this one free.
             let say = || {
-                stderr(format_args!("\nstopping when the current step is done; again: at once\n"))
+                stderr(format_args!(
+                    "\nstopping after the current step; a second signal stops at once\n"
+                ))
             };
             drop(std::thread::Builder::new().name("notice".to_owned()).spawn(say));
             if IN_PARTS.load(Ordering::SeqCst) {

@@ -127,7 +127,7 @@ impl Judge<'_> {
     }
 
     pub(crate) fn whose(&self, seen: &Seen<'_>) -> String {
-        let Seen::Whole(id) = seen else { return "bytes that were never there".to_owned() };
+        let Seen::Whole(id) = seen else { return "bytes that the program never wrote".to_owned() };
         match self.ledger.owners.get(id) {
             Some((object, block, version)) => {
                 let names = self.ledger.names.iter().rev();
@@ -271,8 +271,8 @@ impl Judge<'_> {
                 rule: Rule::SizeAhead,
                 path: file.path.clone(),
                 offset: Some(block * bs),
-                expected: format!("nothing older than `{}`", self.ledger.text(cut)),
-                seen: format!("what was there since `{}`", self.ledger.text(held)),
+                expected: format!("no data older than `{}`", self.ledger.text(cut)),
+                seen: format!("data of `{}`", self.ledger.text(held)),
             });
         }
         if self.profile.one_version {
@@ -298,8 +298,8 @@ impl Judge<'_> {
                     rule: Rule::MixedVersions,
                     path: file.path.clone(),
                     offset: None,
-                    expected: "contents and length of one moment".to_owned(),
-                    seen: format!("{} bytes of several", file.size),
+                    expected: "contents and length of one version".to_owned(),
+                    seen: format!("{} bytes of several versions", file.size),
                 });
             }
         }
@@ -355,7 +355,10 @@ impl Judge<'_> {
             rule: Rule::Errors,
             path: path.clone(),
             offset: Some(*offset),
-            expected: format!("`{}` to show what the read before did", self.ledger.text(n + 1)),
+            expected: format!(
+                "`{}` to return the data of the previous read",
+                self.ledger.text(n + 1)
+            ),
             seen: seen.clone(),
         }));
     }
@@ -368,8 +371,8 @@ impl Judge<'_> {
                 rule: Rule::Errors,
                 path: String::new(),
                 offset: None,
-                expected: "an error flag: the last mount had stopped for an error".to_owned(),
-                seen: "an image without errors".to_owned(),
+                expected: "a report that the last mount stopped after an error".to_owned(),
+                seen: "an image without a recorded error".to_owned(),
             });
         }
     }
@@ -394,7 +397,7 @@ impl Judge<'_> {
                     rule: Rule::Replaced,
                     path: r.path.clone(),
                     offset: None,
-                    expected: format!("what was there when `{}`", self.ledger.text(r.version)),
+                    expected: format!("the contents at `{}`", self.ledger.text(r.version)),
                     seen: "an empty file".to_owned(),
                 });
             }
@@ -414,7 +417,7 @@ impl Judge<'_> {
                 rule: Rule::Order,
                 path: String::new(),
                 offset: None,
-                expected: "the names of some moment".to_owned(),
+                expected: "the names of one version".to_owned(),
                 seen: format!("{{{}}}", list.join(", ")),
             });
         }

@@ -210,9 +210,9 @@ impl Judge<'_> {
                 out.push(lost(
                     &file.path,
                     Some(block * bs),
-                    format!("what `{}` wrote or later", self.ledger.text(required.version)),
+                    format!("data of `{}` or later", self.ledger.text(required.version)),
                     match version {
-                        Some(v) => format!("what was there since `{}`", self.ledger.text(v)),
+                        Some(v) => format!("data of `{}`", self.ledger.text(v)),
                         None => self.whose(&seen),
                     },
                 ));
@@ -330,7 +330,7 @@ impl Judge<'_> {
             rule: due.rule,
             path: path.to_owned(),
             offset: None,
-            expected: format!("this name, as `{}` told", due.by.call),
+            expected: format!("this name, as `{}` reported", due.by.call),
             seen: if other { "another file of that name" } else { "no such name" }.to_owned(),
         });
     }
@@ -387,7 +387,7 @@ impl fmt::Display for By<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.before {
             None => write!(f, "`{}` promised", self.call),
-            Some(later) => write!(f, "`{}` put before `{later}`, which is there", self.call),
+            Some(later) => write!(f, "`{}` ordered before `{later}`, which survived", self.call),
         }
     }
 }

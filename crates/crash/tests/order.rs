@@ -77,8 +77,8 @@ fn what_came_after_a_barrier_presupposes_what_it_covered() {
     assert_eq!(rules, [Rule::Order]);
     assert_eq!(
         words,
-        "what `pwrite 0 4096 0 3` wrote or later, as `fdatabarrier 0` put before \
-         `pwrite 1 4096 0 4`, which is there; what was there since `pwrite 0 4096 0 1`"
+        "data of `pwrite 0 4096 0 3` or later, as `fdatabarrier 0` ordered before \
+         `pwrite 1 4096 0 4`, which survived; data of `pwrite 0 4096 0 1`"
     );
     // It says nothing of other files.
     let other = TWO.replace("fdatabarrier 0", "fdatabarrier 1");
@@ -93,7 +93,7 @@ fn a_name_or_a_length_shows_that_a_call_came_after() {
     assert_eq!(broken(name, &[], Profile::EXT4).0, []);
     let (rules, words) = broken(name, &[file(0, &[]), dir.clone()], Profile::EXT4);
     assert_eq!(rules, [Rule::Order]);
-    assert!(words.contains("before `mkdir d`, which is there"), "{words}");
+    assert!(words.contains("before `mkdir d`, which survived"), "{words}");
     assert_eq!(broken(name, &[file(0, &[1]), dir], Profile::EXT4).0, []);
     let length = "open 0 f rw,creat;open 1 g rw,creat;sync;pwrite 0 4096 0 1;fbarrier 0;\
                   ftruncate 1 8192";

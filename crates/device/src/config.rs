@@ -60,7 +60,7 @@ impl Settings {
     pub fn set(&mut self, key: &str, value: u64) -> Result<(), ConfigError> {
         let Some(i) = self.params.iter().position(|p| p.name == key) else {
             let known: Vec<&str> = self.params.iter().map(|p| p.name).collect();
-            let reason = format!("no such parameter; there are {}", known.join(", "));
+            let reason = format!("no such parameter (parameters: {})", known.join(", "));
             return Err(ConfigError::new(key, value, reason));
         };
         self.values[i] = value;

@@ -66,10 +66,10 @@ impl EmmcConfig {
         let cache_bytes = s.get("cache_bytes");
         let barrier = s.switch("barrier")?;
         if barrier && cache_bytes == 0 {
-            return Err(ConfigError::new("barrier", 1, "needs a cache to keep in order"));
+            return Err(ConfigError::new("barrier", 1, "needs a cache (cache_bytes)"));
         }
         if s.switch("barrier_writes")? && !barrier {
-            let why = "needs the cache barrier (barrier) that it stands for";
+            let why = "needs barrier = 1 (cache barrier)";
             return Err(ConfigError::new("barrier_writes", 1, why));
         }
         Ok(EmmcConfig {

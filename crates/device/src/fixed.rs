@@ -42,7 +42,7 @@ impl FixedConfig {
     pub fn from_settings(s: &Settings) -> Result<FixedConfig, ConfigError> {
         let limits = Limits { zones: zoned::limits(s)?, ..simple_limits(s)? };
         if limits.barrier_writes && limits.zones.is_some() {
-            let why = "not with zones, which have an order of their own";
+            let why = "cannot be combined with zones, which order their writes";
             return Err(ConfigError::new("barrier_writes", 1, why));
         }
         Ok(FixedConfig {

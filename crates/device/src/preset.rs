@@ -27,14 +27,16 @@ const NO_BARRIERS: Param = p(
     "barrier_writes",
     0,
     "switch",
-    "no interface has barrier writes: the BarrierFS paper asks for them; its kernel uses bit 2 of byte 1 of SCSI WRITE(10)",
+    "no standard interface has barrier writes: the BarrierFS paper requires them; its kernel uses \
+     bit 2 of byte 1 of SCSI WRITE(10)",
 );
 
 const FLUSH_ALONE_SATA: Param = p(
     "flush_beside_others",
     0,
     "switch",
-    "SATA FLUSH CACHE is no queued command: libata empties the queue before it (ata_std_qc_defer)",
+    "SATA FLUSH CACHE is not a queued command: libata drains the queue before it \
+     (ata_std_qc_defer)",
 );
 
 const FIXED: [Param; 13] = [
@@ -43,10 +45,10 @@ const FIXED: [Param; 13] = [
     p("queue_depth", 64, "count", "null_blk hw_queue_depth, its default"),
     p("cache_bytes", 64 << 20, "bytes", NULLB_RUN),
     p("fua", 1, "switch", NULLB_RUN),
-    p("discard", 1, "switch", "assumed: null_blk has it off by default; tests of discards want it"),
+    p("discard", 1, "switch", "assumed: on, for tests of discards; null_blk's default is off"),
     p("max_request_sectors", 2560, "sectors", "Linux BLK_DEF_MAX_SECTORS (1280 KiB), since 4.3"),
     p("max_segments", 128, "count", "Linux BLK_MAX_SEGMENTS, the default limit"),
-    p("flush_beside_others", 1, "switch", "null_blk: a flush is a command like any other"),
+    p("flush_beside_others", 1, "switch", "null_blk: a flush is a queued command"),
     p("zone_bytes", 0, "bytes", "null_blk zoned=0, its default: no zones"),
     p(
         "zone_capacity_bytes",
@@ -76,13 +78,8 @@ const SATA_NOFUA: [Param; 13] = [
     p("link_mb_s", 1_000, "MB/s", "assumed: copy into the host's page cache"),
     p("flush_ns", 1_000_000, "ns", "assumed: fdatasync of the image on a host SSD"),
     p("writeback_mb_s", 500, "MB/s", "assumed: sequential write of a host SATA SSD"),
-    p(
-        "queue_depth",
-        31,
-        "count",
-        "SATA NCQ: 32 tags, of which Linux keeps one (ATA_MAX_QUEUE - 1)",
-    ),
-    p("cache_bytes", 256 << 20, "bytes", "assumed: dirty pages that the host allows"),
+    p("queue_depth", 31, "count", "SATA NCQ: 32 tags, one reserved by Linux (ATA_MAX_QUEUE - 1)"),
+    p("cache_bytes", 256 << 20, "bytes", "assumed: limit of the host's dirty pages"),
     p("fua", 0, "switch", "libata.fua=0, the default of Linux: SATA disks report no FUA"),
     p("discard", 1, "switch", "QEMU ide-hd with discard=unmap; loop devices punch holes"),
     p("max_request_sectors", 2560, "sectors", "Linux BLK_DEF_MAX_SECTORS (1280 KiB), since 4.3"),
@@ -113,12 +110,7 @@ const CLASS_840: &str =
 /// fitted to no result.
 const SSD_128: [Param; SSD] = with_ftl([
     p("capacity_bytes", BYTES_128_GB, "bytes", IDEMA),
-    p(
-        "queue_depth",
-        31,
-        "count",
-        "SATA NCQ: 32 tags, of which Linux keeps one (ATA_MAX_QUEUE - 1)",
-    ),
+    p("queue_depth", 31, "count", "SATA NCQ: 32 tags, one reserved by Linux (ATA_MAX_QUEUE - 1)"),
     p("max_request_sectors", 1024, "sectors", "Linux 3.x BLK_DEF_MAX_SECTORS (512 KiB)"),
     p("max_segments", 168, "count", "AHCI_MAX_SG of Linux's ahci driver"),
     p("fua", 0, "switch", "libata.fua=0, the default of Linux: SATA disks report no FUA"),
@@ -130,7 +122,7 @@ const SSD_128: [Param; SSD] = with_ftl([
         "MB/s",
         "850 Pro 550 MB/s sequential read: SATA 6 Gb/s less its overheads (review specification)",
     ),
-    p("link_full_duplex", 0, "switch", "SATA moves one way at a time"),
+    p("link_full_duplex", 0, "switch", "SATA is half duplex"),
     p(
         "command_ns",
         10_000,
@@ -141,23 +133,23 @@ const SSD_128: [Param; SSD] = with_ftl([
         "read_overhead_ns",
         12_000,
         "ns",
-        "assumed: makes the class's rated 10 k random reads per second at depth 1 with tR",
+        "assumed: gives, with tR, the class's rated 10 k random reads per second at depth 1",
     ),
     p(
         "write_overhead_ns",
         8_000,
         "ns",
-        "assumed: makes the class's rated 36 k random writes per second at depth 1",
+        "assumed: gives the class's rated 36 k random writes per second at depth 1",
     ),
-    p("flush_overhead_ns", 50_000, "ns", "assumed: saving the map's changes"),
+    p("flush_overhead_ns", 50_000, "ns", "assumed: time to save mapping-table changes"),
     p("discard_overhead_ns", 50_000, "ns", "assumed"),
     p(
         "buffer_bytes",
         4 << 20,
         "bytes",
-        "assumed: 32 program units a die would be 8 MiB; no source tells a write buffer's size",
+        "assumed: 8 MiB, 32 program units per die; no source gives the size of the write buffer",
     ),
-    p("internal_flush_ns", 0, "ns", "assumed: never on its own account"),
+    p("internal_flush_ns", 0, "ns", "assumed: no background flush"),
     p("channels", 8, "count", CLASS_840),
     p("dies_per_channel", 2, "count", "assumed: 16 dies of 64 Gbit make 128 GiB"),
     p("planes", 2, "count", "assumed: usual for 64 Gbit MLC"),
@@ -175,12 +167,16 @@ const SSD_128: [Param; SSD] = with_ftl([
 ]);
 
 /// The paper's drive with power-loss protection: no volatile cache to flush.
-const SSD_128_PLP: [Param; SSD] =
-    replaced(SSD_128, 6, p("plp", 1, "switch", "hypothetical: the same drive with capacitors"));
+const SSD_128_PLP: [Param; SSD] = replaced(
+    SSD_128,
+    6,
+    p("plp", 1, "switch", "hypothetical: the same drive with power-loss protection"),
+);
 
 /// 500,118,192 sectors: what a drive sold as 256 GB has.
 const BYTES_256_GB: u64 = 256_060_514_304;
-const RATED_850: &str = "assumed: makes the 850 Pro's rated 520 MB/s sequential write; within MLC V-NAND's 50 MB/s a die";
+const RATED_850: &str = "assumed: gives the 850 Pro's rated 520 MB/s sequential write; within MLC \
+    V-NAND's 50 MB/s per die";
 
 /// Samsung 850 PRO 256 GB, as a class: rated like the 840 Pro at depth 1 and 32, twice the flash,
 /// V-NAND that programs faster (review specifications).
@@ -200,33 +196,35 @@ const SSD_850_256: [Param; SSD] = {
 
 /// Samsung 840 PRO 128 GB, as a class: what its reviews rate, where they tell.
 const SSD_840_128: [Param; SSD] = {
-    const QD1: &str = "assumed: makes the 840 PRO's rated 31 k random writes per second at depth 1 (reviews of the 256 GB drive)";
-    const READ: &str = "assumed: makes the 840 PRO's rated 9.9 k random reads per second at depth 1 with tR (reviews of the 256 GB drive)";
+    const QD1: &str = "assumed: gives the 840 PRO's rated 31 k random writes per second at depth \
+        1 (reviews of the 256 GB drive)";
+    const READ: &str = "assumed: gives, with tR, the 840 PRO's rated 9.9 k random reads per \
+        second at depth 1 (reviews of the 256 GB drive)";
     let params = replaced(SSD_128, WRITE_OVERHEAD, p("write_overhead_ns", 14_800, "ns", QD1));
     replaced(params, READ_OVERHEAD, p("read_overhead_ns", 13_100, "ns", READ))
 };
 
-const P16: &str = "configuration in which other simulators were timed here (MQSim, SimpleSSD)";
+const P16: &str = "configuration used to time other simulators (MQSim, SimpleSSD)";
 const P16_MAP: &str = "the same: 64 GiB raw in 8 channels of 4 dies of 2 planes";
 
 /// The drive that other simulators were timed with, for comparison with them: no product.
 const SSD_P16: [Param; SSD] = with_ftl([
     p("capacity_bytes", 57 << 30, "bytes", "64 GiB raw less 10 % spare, in whole GiB"),
-    p("queue_depth", 64, "count", "assumed: more than the 32 of those runs"),
+    p("queue_depth", 64, "count", "assumed: above the depth of 32 in those runs"),
     p("max_request_sectors", 1024, "sectors", "assumed: 512 KiB"),
     p("max_segments", 128, "count", "Linux NVME_MAX_SEGS is 127 or more; assumed"),
     p("fua", 1, "switch", "NVMe has FUA"),
     p("discard", 1, "switch", "NVMe has DSM deallocate"),
     p("plp", 0, "switch", "assumed: volatile cache"),
     p("link_mb_s", 4_000, "MB/s", "assumed: 4 lanes of 1 GB/s"),
-    p("link_full_duplex", 1, "switch", "PCIe moves both ways at once"),
+    p("link_full_duplex", 1, "switch", "PCIe is full duplex"),
     p("command_ns", 1_000, "ns", "assumed"),
     p("read_overhead_ns", 1_000, "ns", "assumed"),
     p("write_overhead_ns", 1_000, "ns", "assumed"),
     p("flush_overhead_ns", 10_000, "ns", "assumed"),
     p("discard_overhead_ns", 10_000, "ns", "assumed"),
     p("buffer_bytes", 32 << 20, "bytes", P16),
-    p("internal_flush_ns", 0, "ns", "assumed: never on its own account"),
+    p("internal_flush_ns", 0, "ns", "assumed: no background flush"),
     p("channels", 8, "count", P16),
     p("dies_per_channel", 4, "count", P16),
     p("planes", 2, "count", P16),
@@ -239,7 +237,7 @@ const SSD_P16: [Param; SSD] = with_ftl([
     p("erase_ns", 3_500_000, "ns", P16),
     p("bus_mb_s", 800, "MB/s", "the same: 800 MT/s, 8 bits wide"),
     p("gc_low_superblocks", 4, "count", "assumed"),
-    p("flush_beside_others", 1, "switch", "an NVMe flush is a command like any other"),
+    p("flush_beside_others", 1, "switch", "NVMe: a flush is a queued command"),
     NO_BARRIERS,
 ]);
 
@@ -256,16 +254,22 @@ const _: () = {
     assert!(matches!(SSD_128[PROGRAM_NS].name.as_bytes(), b"program_ns"));
 };
 
-const RATED_WRITE: &str = "assumed: makes the 128 GB 840 Pro's rated 390 MB/s sequential write; within MLC's 500 to 1300 us";
+const RATED_WRITE: &str = "assumed: gives the 128 GB 840 Pro's rated 390 MB/s sequential write; \
+    within MLC's 500 to 1300 us";
 
 const MMC_DRIVER: &str =
     "Linux mmc block driver: FUA is a reliable write (MMC_BLK_REL_WR, since 2.6.39)";
-const NO_PART: &str = "assumed: neither the part nor a figure of it is in any source that we have";
+const NO_PART: &str = "assumed: no source names the part or gives its figures";
 
 /// The 16 GB eMMC of a Nexus 5 (2013). Its part is not known to us, so but for what the standard
 /// and the driver say every number is assumed; none is fitted to a result.
 const EMMC_16: [Param; 19] = [
-    p("capacity_bytes", 15_758_000_128, "bytes", "assumed: as 16 GB parts of that time report"),
+    p(
+        "capacity_bytes",
+        15_758_000_128,
+        "bytes",
+        "assumed: as reported by 16 GB parts of that time",
+    ),
     p("queue_depth", 1, "count", "eMMC before 5.1 takes one command at a time"),
     p("max_request_sectors", 1024, "sectors", "SDHCI: 512 KiB a request (SDMA boundary)"),
     p("max_segments", 128, "count", "SDHCI_MAX_SEGS of Linux's sdhci driver"),
@@ -277,7 +281,7 @@ const EMMC_16: [Param; 19] = [
         "command_ns",
         80_000,
         "ns",
-        "assumed: about 4 k random reads a second with tR, as phones of 2013 do",
+        "assumed: gives, with tR, about 4 k random reads per second, as phones of 2013 had",
     ),
     p("cache_bytes", 512 << 10, "bytes", NO_PART),
     p("read_ns", 100_000, "ns", "assumed: MLC 40 to 75 us and the controller's map look-up"),
@@ -286,7 +290,7 @@ const EMMC_16: [Param; 19] = [
         "program_bytes",
         65_536,
         "bytes",
-        "assumed: 2 dies of 2 planes with pages of 16 KiB make some 50 MB/s",
+        "assumed: 2 dies of 2 planes with pages of 16 KiB give about 50 MB/s",
     ),
     p("flush_ns", 300_000, "ns", NO_PART),
     p("barrier_ns", 20_000, "ns", NO_PART),
@@ -296,7 +300,7 @@ const EMMC_16: [Param; 19] = [
         "flush_beside_others",
         0,
         "switch",
-        "CACHE_FLUSH is a switch command: nothing runs beside it",
+        "CACHE_FLUSH is a switch command: no other command runs during it",
     ),
     NO_BARRIERS,
 ];
@@ -306,7 +310,12 @@ const EMMC_51: [Param; 19] = {
     let params = replaced(
         EMMC_16,
         1,
-        p("queue_depth", 32, "count", "eMMC 5.1 CMDQ: up to 32 tasks; Linux drives it since 4.16"),
+        p(
+            "queue_depth",
+            32,
+            "count",
+            "eMMC 5.1 CMDQ: up to 32 tasks; Linux supports it since 4.16",
+        ),
     );
     let params =
         replaced(params, 6, p("barrier", 1, "switch", "eMMC 5.1 BARRIER_EN (JESD84-B51 6.6.37)"));
@@ -322,49 +331,53 @@ const _: () = {
 pub static DEVICES: &[&DeviceEntry] = &[
     &DeviceEntry {
         name: "fixed",
-        about: "every command takes the same time, many at once; volatile cache and FUA (Linux null_blk)",
+        about: "every command takes the same time, commands run in parallel; volatile cache and \
+            FUA (Linux null_blk)",
         params: &FIXED,
         build: |s| Ok(Box::new(Fixed::new(FixedConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "fixed-nofua",
-        about: "as fixed, without FUA",
+        about: "fixed without FUA",
         params: &FIXED_NOFUA,
         build: |s| Ok(Box::new(Fixed::new(FixedConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "sata-disk-nofua",
-        about: "one command after the other, volatile cache, no FUA (QEMU's SATA disk, a loop device)",
+        about: "one command at a time, volatile cache, no FUA (QEMU's SATA disk, a loop device)",
         params: &SATA_NOFUA,
         build: |s| Ok(Box::new(Plain::new(PlainConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "ssd-128",
-        about: "SATA SSD of 128 GB and 2013: volatile write buffer, no FUA, MLC on 8 channels (the ext4 paper's PC)",
+        about: "128 GB SATA SSD of 2013: volatile write buffer, no FUA, MLC on 8 channels (the \
+            ext4 paper's PC)",
         params: &SSD_128,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "ssd-128-plp",
-        about: "as ssd-128, with power-loss protection: what it has completed is durable",
+        about: "ssd-128 with power-loss protection: completed writes are durable",
         params: &SSD_128_PLP,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "840pro-128",
-        about: "class of the Samsung 840 PRO 128 GB, not that drive: ssd-128 with its rated speeds at depth 1",
+        about: "class of the Samsung 840 PRO 128 GB, not that drive: ssd-128 with its rated \
+            speeds at depth 1",
         params: &SSD_840_128,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "emmc-16",
-        about: "16 GB eMMC 4.5 of 2013: one command at a time, cache, reliable write as FUA (the ext4 paper's Nexus 5)",
+        about: "16 GB eMMC 4.5 of 2013: one command at a time, cache, reliable write as FUA (the \
+            ext4 paper's Nexus 5)",
         params: &EMMC_16,
         build: |s| Ok(Box::new(Emmc::new(EmmcConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "emmc-5.1",
-        about: "as emmc-16, with command queue, HS400 and cache barriers",
+        about: "emmc-16 with command queue, HS400 and cache barriers",
         params: &EMMC_51,
         build: |s| Ok(Box::new(Emmc::new(EmmcConfig::from_settings(s)?))),
     },
@@ -376,25 +389,27 @@ pub static DEVICES: &[&DeviceEntry] = &[
     },
     &DeviceEntry {
         name: "ssd-p16",
-        about: "NVMe SSD of 57 GiB, the drive that other simulators were timed with; no product",
+        about: "57 GiB NVMe SSD, the configuration used to time other simulators; not a product",
         params: &SSD_P16,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "zn540",
-        about: "zoned SSD WD Ultrastar DC ZN540 1 TB, fitted to measurements of the drive; survives power cuts",
+        about: "zoned SSD WD Ultrastar DC ZN540 1 TB, fitted to measurements of the drive; \
+            power-loss protection",
         params: &ZN540,
         build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "zn540-4tb",
-        about: "the same with four times the zones (paper f2fs-oprw); survives power cuts",
+        about: "zn540 with four times the zones (paper f2fs-oprw); power-loss protection",
         params: &ZN540_4TB,
         build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
     },
     &DeviceEntry {
         name: "zn540-4tb-noplp",
-        about: "hypothetical: four times the zones of zn540, and a buffer that power cuts empty (paper f2fs-oprw)",
+        about: "hypothetical: zn540 with four times the zones and a volatile buffer (paper \
+            f2fs-oprw)",
         params: &ZN540_4TB_NO_PLP,
         build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
     },

@@ -1,140 +1,139 @@
-//! Steps of ext4 that a crash is safe by.
+//! Crash-safety points of ext4: steps that crash consistency depends on.
 
 wp_base::sites! {
     "crates/ext4/src/fs/sync.rs" {
         FSYNC_WRITE, Write, "ext4/fsync/data-write": "fsync sends the file's data";
         FSYNC_DISPATCH, Wait, "ext4/fsync/data-dispatch":
-            "the device has a file's data before the transaction that shows it (BarrierFS)";
+            "fsync dispatches data to the device before the transaction that shows it (BarrierFS)";
         FSYNC_ARRIVE, Wait, "ext4/fsync/data-arrive":
-            "data that fsync has only dispatched have arrived before it flushes them (BarrierFS)";
+            "data that fsync only dispatched completes before fsync flushes it (BarrierFS)";
         ORDER_DISPATCH, Wait, "ext4/fbarrier/data-dispatch":
-            "the device has a file's data before an ordering call asks for what comes behind them";
+            "an ordering call dispatches the file's data to the device before any later write";
         ORDER_ARRIVE, Wait, "ext4/fbarrier/data-arrive":
-            "data behind which no barrier was sent have arrived before an ordering call flushes them";
+            "data without a barrier behind it completes before an ordering call flushes it";
         ORDER_REST, Flush, "ext4/fbarrier/flush":
-            "data behind which no barrier was sent are flushed before an ordering call returns";
+            "data without a barrier behind it is flushed before an ordering call returns";
         FSYNC_WAIT, Wait, "ext4/fsync/data-wait":
-            "the data have arrived, and are converted, before fsync looks for their transaction";
+            "data completes and its extents are converted before fsync reads i_sync_tid";
         FSYNC_COMMIT, Wait, "ext4/fsync/commit-wait":
-            "the transaction of the file is durable when fsync returns";
-        FSYNC_FLUSH, Flush, "ext4/fsync/flush":
-            "data that no commit flushes are flushed before fsync returns";
+            "fsync waits for the commit of the file's transaction";
+        FSYNC_FLUSH, Flush, "ext4/fsync/flush": "fsync flushes data that no commit flushes";
         FSYNC_WHOLE, Wait, "ext4/fsync/commit-whole":
-            "fsync of a directory, or of journalled data, waits for the running transaction";
+            "fsync of a directory or of journaled data waits for the running transaction";
         SUBMIT_ORDERED, Write, "ext4/ordered/submit":
-            "a commit writes the dirty data of a filed inode";
+            "a commit writes the dirty data of the inodes on its list";
         WAIT_ORDERED, Wait, "ext4/ordered/wait":
-            "a commit waits for data of a filed inode that are in writeback";
+            "a commit waits for writeback of the inodes on its list";
         SYNC_SEND, Write, "ext4/sync/data-start": "sync sends the data of all files";
-        SYNC_AGAIN, Write, "ext4/sync/data-write": "sync sends what is dirty once more";
+        SYNC_AGAIN, Write, "ext4/sync/data-write": "sync sends data that became dirty again";
         SYNC_WAIT, Wait, "ext4/sync/data-wait": "sync waits for the data of all files";
         SYNC_COMMIT, Wait, "ext4/sync/commit-wait": "sync waits for the commit";
-        SYNC_FLUSH, Flush, "ext4/sync/flush": "without a commit that flushes, sync flushes";
+        SYNC_FLUSH, Flush, "ext4/sync/flush": "sync flushes the device's cache if no commit does";
         SYNC_HOME, Wait, "ext4/sync/metadata-home":
-            "sync writes the metadata of older transactions home";
+            "sync writes the metadata of older transactions in place";
     }
     "crates/ext4/src/fs/syncfs.rs" {
         SYNCFS_SEND, Write, "ext4/syncfs/data-start":
-            "syncfs sends the data of all files before it asks for a commit";
-        SYNCFS_WRITE, Write, "ext4/syncfs/data-write": "syncfs sends what is dirty once more";
+            "syncfs sends the data of all files before it starts a commit";
+        SYNCFS_WRITE, Write, "ext4/syncfs/data-write": "syncfs sends data that became dirty again";
         SYNCFS_WAIT, Wait, "ext4/syncfs/data-wait": "syncfs waits for the data of all files";
-        SYNCFS_ASK, Write, "ext4/syncfs/commit-ask": "syncfs asks for a commit";
+        SYNCFS_ASK, Write, "ext4/syncfs/commit-ask": "syncfs starts a commit";
         SYNCFS_COMMIT, Wait, "ext4/syncfs/commit-wait": "syncfs waits for the commit";
         SYNCFS_FLUSH, Flush, "ext4/syncfs/flush":
-            "without a commit that flushes, syncfs flushes";
+            "syncfs flushes the device's cache if no commit does";
         SYNCFS_HOME, Wait, "ext4/syncfs/metadata-home":
-            "syncfs writes the metadata of older transactions home";
+            "syncfs writes the metadata of older transactions in place";
     }
     "crates/ext4/src/fs/convert.rs" {
-        CONVERT, Write, "ext4/convert/convert": "an unwritten extent is converted after its data";
+        CONVERT, Write, "ext4/convert/convert":
+            "an unwritten extent is converted after its data completes";
         CONVERT_FIRST, Order, "ext4/convert/before-writeback-ends":
-            "who waits for writeback waits for the conversion as well";
+            "writeback ends only after the conversion of its unwritten extents";
         CONVERT_TID, Order, "ext4/convert/datasync-tid":
             "fsync waits for the transaction that converted the file's extents";
     }
     "crates/ext4/src/fs/writeback.rs" {
         DATA_ORDER, Order, "ext4/writeback/data-order":
-            "data that a call has put in order reaches the device in it (BarrierFS)";
+            "writeback keeps the order of ordering calls down to the device (BarrierFS)";
         UNWRITTEN, Order, "ext4/writeback/unwritten-first":
-            "an extent without its data reads as zeroes";
+            "an allocated extent reads as zeroes until its data is written";
         MAP_UNWRITTEN, Order, "ext4/writeback/unwritten-kept":
-            "an extent of fallocate stays unwritten until its data have arrived";
+            "a fallocated extent stays unwritten until its data completes";
         FILE_WRITTEN, Order, "ext4/writeback/file-inode":
-            "data that got their place in writeback are ordered before the commit";
+            "data allocated in writeback is ordered before the commit";
         DISKSIZE_LATER, Order, "ext4/writeback/disksize":
-            "the length on disk follows when the blocks have their place";
+            "i_disksize grows only after the blocks are allocated";
         MAP_TID, Order, "ext4/writeback/datasync-tid":
-            "fdatasync waits for the transaction that initialised the file's extents";
+            "fdatasync waits for the transaction that initialized the file's extents";
         WRITE_AGAIN, Wait, "ext4/writeback/one-at-a-time":
-            "a block of data is sent when its last write has arrived";
+            "a data block is written only after its previous write completes";
     }
     "crates/ext4/src/fs/extents.rs" {
         ALLOC_TID, Order, "ext4/allocate/datasync-tid":
-            "fdatasync waits for the transaction that gave the file blocks";
+            "fdatasync waits for the transaction that allocated the file's blocks";
         ALIAS_CLEAN, Order, "ext4/allocate/clean-aliases":
-            "what a block of data held as metadata does not go home over the data";
+            "stale metadata buffers are not written over a block's new data";
         ALIAS_WAIT, Wait, "ext4/allocate/aliases-wait":
-            "what a block of data held as metadata is on its way home no more";
+            "writes of stale metadata buffers complete before a block is reused for data";
     }
     "crates/ext4/src/fs/indirect.rs" {
         INDIRECT_TID, Order, "ext4/indirect/datasync-tid":
-            "fdatasync waits for the transaction that gave the file mapped blocks";
+            "fdatasync waits for the transaction that allocated the file's indirect blocks";
     }
     "crates/ext4/src/fs/ialloc.rs" {
         CREATE_TID, Order, "ext4/create/datasync-tid":
-            "fdatasync waits for the transaction that made the file";
+            "fdatasync waits for the transaction that created the file";
     }
     "crates/ext4/src/fs/unwritten.rs" {
         ZERO_OUT, Write, "ext4/initialise/zero-out":
-            "what becomes written beside a write is zeroed";
+            "the rest of an initialized extent beside a write is zeroed";
         ZERO_OUT_WAIT, Wait, "ext4/initialise/zero-out-wait":
-            "what becomes written beside a write is zeroed before that is committed";
+            "zeroing of an extent completes before the extent's commit";
     }
     "crates/ext4/src/fs/discard.rs" {
         DISCARD_LATER, Order, "ext4/discard/after-commit":
-            "what was freed is discarded when the freeing is durable";
+            "freed blocks are discarded only after the free is durable";
     }
     "crates/ext4/src/fs/table_trim.rs" {
         TABLE_LATER, Order, "ext4/table-trim/after-commit":
-            "a block of inodes is discarded when the freeing of the last is durable";
+            "an inode-table block is discarded only after the free of its last inode is durable";
         TABLE_REUSED, Order, "ext4/table-trim/reuse":
-            "a block of inodes is not discarded once one was taken again";
+            "an inode-table block is not discarded once one of its inodes is in use again";
         TABLE_HOLD, Wait, "ext4/table-trim/hold":
-            "nobody takes an inode of a block that is being discarded";
+            "no inode is allocated in a block that is being discarded";
         TABLE_LOGGED, Order, "ext4/table-trim/logged":
             "the log keeps freed inodes until the discard of their block is durable";
     }
     "crates/ext4/src/fs/lazy_init.rs" {
         LAZY_WAIT, Wait, "ext4/lazy-init/wait":
-            "a table of inodes is zeroed before its descriptor says so";
+            "an inode table is zeroed before its group descriptor says so";
         LAZY_FLUSH, Flush, "ext4/lazy-init/flush":
-            "the zeroes of a table of inodes are durable before its descriptor says so";
+            "the zeroes of an inode table are durable before its group descriptor says so";
     }
     "crates/ext4/src/fs/mount.rs" {
         RECOVER_HOME_FIRST, Order, "ext4/recovery/home-first":
-            "what is replayed is durable at home before the log is empty";
+            "replayed blocks are durable in place before the log is marked as empty";
         RECOVER_FLUSH, Flush, "ext4/recovery/flush":
-            "each stage of a recovery is durable before the next";
+            "each stage of recovery is durable before the next begins";
     }
     "crates/ext4/src/fs/unmount.rs" {
         UNMOUNT_HOME, Write, "ext4/unmount/metadata-home":
-            "metadata that the log does not know is at home when the image is clean";
+            "metadata outside the log is written in place before the image is marked as clean";
     }
     "crates/ext4/src/fs/data.rs" {
         SIZE_MAPPED, Order, "ext4/write/disksize":
-            "a write moves the length on disk only over blocks that have their place";
+            "a write moves i_disksize only over allocated blocks";
         FILE_EXTENDING, Order, "ext4/write/file-extending":
-            "data that move the length within a block are ordered before it (3.4)";
+            "data of a write that grows a file within a block is ordered before the commit (3.4)";
         FILE_ALLOCATED, Order, "ext4/write/file-allocated":
-            "data allocated in write() are ordered before the commit";
+            "data allocated in write() is ordered before the commit";
         WRITE_TID, Order, "ext4/write/datasync-tid":
-            "fdatasync waits for the transaction that moved the length";
+            "fdatasync waits for the transaction that changed the length";
         INIT_TID, Order, "ext4/write/initialise-tid":
-            "fdatasync waits for the transaction that a write initialised an extent in";
+            "fdatasync waits for the transaction in which a write initialized an extent";
         EXTEND_GAP, Write, "ext4/write/zero-gap":
-            "a write beyond the end zeroes the rest of the old last block";
-        STABLE, Wait, "ext4/write/stable-pages":
-            "a block does not change while it is written";
+            "a write beyond EOF zeroes the rest of the old last block";
+        STABLE, Wait, "ext4/write/stable-pages": "a page does not change during writeback";
     }
     "crates/ext4/src/fs/inode.rs" {
         SYNC_TID, Order, "ext4/inode/sync-tid":
@@ -144,108 +143,116 @@ wp_base::sites! {
     }
     "crates/ext4/src/fs/truncate.rs" {
         TRUNCATE_ORPHAN, Order, "ext4/truncate/orphan":
-            "a file that is being cut is found by the next mount";
-        TRUNCATE_ZERO, Write, "ext4/truncate/zero-tail": "a cut zeroes the rest of the last block";
+            "a file under truncate is on the orphan list";
+        TRUNCATE_ZERO, Write, "ext4/truncate/zero-tail":
+            "truncate zeroes the rest of the last block";
         EXTEND_ZERO, Write, "ext4/truncate/zero-tail-extend":
-            "a truncate that extends zeroes the rest of the old last block";
+            "a truncate that extends a file zeroes the rest of the old last block";
         ZERO_FILE, Order, "ext4/truncate/file-zeroed":
-            "zeroed parts of blocks are ordered before the commit";
+            "partially zeroed blocks are ordered before the commit";
         ORDERED_CUT, Write, "ext4/truncate/write-ordered":
-            "data that a commit waits for is written before it is cut off";
+            "data that a commit waits for is written before truncate drops it";
         ZERO_STABLE, Wait, "ext4/truncate/stable-pages":
-            "a block is not zeroed in part while it is written";
+            "a block is not partially zeroed during writeback";
     }
     "crates/ext4/src/fs/namei.rs" {
-        UNLINK_ORPHAN, Order, "ext4/unlink/orphan":
-            "an inode without names is found by the next mount";
+        UNLINK_ORPHAN, Order, "ext4/unlink/orphan": "an unlinked open inode is on the orphan list";
         REPLACE_ALLOC, Write, "ext4/replace/auto-da-alloc":
-            "a file that replaces another gets its places with the change of the name";
+            "rename over a file allocates the blocks of the new file in the same transaction";
     }
     "crates/ext4/src/fs/punch.rs" {
-        EDGES, Write, "ext4/punch/zero-edges": "the edges of a punched or zeroed range are zeroed";
+        EDGES, Write, "ext4/punch/zero-edges":
+            "punch hole and zero range zero the partial blocks at both ends";
         PUNCH_WRITE, Write, "ext4/punch/write-back":
-            "what a hole is punched into is written before (4.6 to 6.12, and journalled data)";
+            "punch hole writes dirty blocks of the range first (4.6 to 6.12, and journaled data)";
         PUNCH_SIZE, Order, "ext4/punch/length-first":
-            "the length on disk does not wait for blocks that a hole takes away";
+            "i_disksize does not wait for blocks that a hole removes";
         FALLOCATE_TID, Order, "ext4/fallocate/datasync-tid":
             "fdatasync waits for the transaction of a fallocate";
         ZERO_TID, Order, "ext4/zero-range/datasync-tid":
             "fdatasync waits for the transaction that zeroed a range";
         PUNCH_TID, Order, "ext4/punch/datasync-tid":
-            "fdatasync waits for the end of a punched hole";
+            "fdatasync waits for the last transaction of a punched hole";
         REMOVE_TID, Order, "ext4/punch/remove-tid":
-            "fdatasync waits for the transaction that freed a hole's blocks";
+            "fdatasync waits for the transaction that freed the blocks of a hole";
     }
     "crates/ext4/src/fs/balloc.rs" {
         FREE_LATER, Order, "ext4/free/after-commit":
-            "freed blocks are given out again when the freeing is durable";
-        FORGET, Order, "ext4/free/revoke":
-            "freed blocks of metadata are revoked";
+            "freed blocks are reused only after the free is durable";
+        FORGET, Order, "ext4/free/revoke": "freed metadata blocks are revoked";
     }
     "crates/ext4/src/fs/direct.rs" {
         DIRECT_ORPHAN, Order, "ext4/direct/orphan":
-            "blocks behind the end of a file that a direct write grows are cut off by the next mount";
+            "the next mount truncates blocks beyond EOF that an extending direct write left";
         DIRECT_FLUSH_CACHE, Write, "ext4/direct/write-back-first":
-            "cached data are written before a direct write to the same range";
-        DIRECT_WAIT, Wait, "ext4/direct/data-wait": "a direct write returns when it has arrived";
+            "cached data is written before a direct write to the same range";
+        DIRECT_WAIT, Wait, "ext4/direct/data-wait":
+            "a direct write returns only after its data completes";
         DIRECT_FUA, Fua, "ext4/direct/fua":
-            "a direct O_DSYNC write that needs no metadata is forced";
+            "a direct O_DSYNC write that needs no metadata uses FUA";
         DIRECT_SYNC, Flush, "ext4/direct/sync": "a direct O_DSYNC write is followed by an fsync";
         DIRECT_CLEAN, Order, "ext4/direct/fua-if-committed":
-            "FUA alone is enough only where the file's metadata is committed";
+            "FUA alone is used only if the file's metadata is committed";
         DIRECT_FRESH, Order, "ext4/direct/fua-if-written":
-            "FUA alone is not enough where blocks were allocated or unwritten";
+            "FUA alone is not used for newly allocated or unwritten blocks";
         DIRECT_UNWRITTEN, Order, "ext4/direct/unwritten-first":
-            "blocks inside a file become written after their data";
+            "blocks inside a file become written only after their data completes";
         DIRECT_SIZE, Order, "ext4/direct/size-after-data":
-            "a length that a direct write moves follows its data";
+            "an extending direct write changes the length after its data completes";
         DIRECT_TID, Order, "ext4/direct/datasync-tid":
             "fdatasync waits for the transaction that converted a direct write's extents";
         DIRECT_CONVERT, Write, "ext4/direct/convert":
-            "the extents of a direct write become written when its data are there";
+            "the extents of a direct write are converted after its data completes";
         DIRECT_MAP_TID, Order, "ext4/direct/map-tid":
             "fdatasync waits for the transaction that split a direct write's extents";
         DIRECT_GROW_TID, Order, "ext4/direct/growth-tid":
-            "fdatasync waits for the transaction that moved the length behind a direct write";
+            "fdatasync waits for the transaction that changed the length after a direct write";
         DIRECT_FILE, Order, "ext4/direct/file-inode":
-            "data of a direct write beyond the end are ordered before their extents (3.8 to 4.6)";
+            "data of an extending direct write is ordered before its extents (3.8 to 4.6)";
     }
     "crates/ext4/src/fs/data_journal.rs" {
         JOURNAL_TID, Order, "ext4/data-journal/datasync-tid":
             "fsync waits for the transaction that has the file's data";
         JOURNAL_INVALIDATE, Order, "ext4/data-journal/invalidate":
-            "cut data does not go home over who owns the block next";
+            "truncated journaled data is not written over the block's next owner";
         JOURNAL_COMMIT, Wait, "ext4/data-journal/commit-first":
-            "journalled data is committed when fsync has sent it";
+            "journaled data commits after fsync sends it";
         JOURNAL_AGAIN, Wait, "ext4/data-journal/one-at-a-time":
-            "a block of journalled data goes home when its last write has arrived";
+            "a journaled data block is checkpointed only after its previous write completes";
     }
     "crates/ext4/src/fs/ops.rs" {
-        SYNC_WRITE, Wait, "ext4/write/sync": "an O_SYNC or O_DSYNC write is durable when it returns";
+        SYNC_WRITE, Wait, "ext4/write/sync":
+            "an O_SYNC or O_DSYNC write is durable when it returns";
         SYNC_RESERVE, Wait, "ext4/fallocate/sync":
             "fallocate through an O_SYNC or O_DSYNC descriptor is durable when it returns";
         CLOSE_ALLOC, Write, "ext4/close/auto-da-alloc":
-            "a file that was cut to nothing and written anew gets its places at close";
+            "close allocates the blocks of a file that was truncated to 0 and rewritten";
     }
     "crates/ext4/src/fs/super_block.rs" {
-        SUPER_CHECKSUM, Checksum, "ext4/checksum/super-block": "the super block is sealed";
-        SUPER_FUA, Fua, "ext4/super-block/fua": "a super block outside the journal is durable";
+        SUPER_CHECKSUM, Checksum, "ext4/checksum/super-block": "super blocks have a checksum";
+        SUPER_FUA, Fua, "ext4/super-block/fua":
+            "a super block written outside the journal is durable (FUA)";
         SUPER_WAIT, Wait, "ext4/super-block/wait":
-            "a super block outside the journal has arrived before the mount goes on";
+            "mount waits for a super block that is written outside the journal";
     }
     "crates/ext4/src/fs/orphan_file.rs" {
-        ORPHAN_CHECKSUM, Checksum, "ext4/checksum/orphan-file": "the orphan file is sealed";
+        ORPHAN_CHECKSUM, Checksum, "ext4/checksum/orphan-file":
+            "orphan file blocks have a checksum";
     }
     "crates/ext4/src/disk/group.rs" {
-        BLOCK_BITMAP_CHECKSUM, Checksum, "ext4/checksum/block-bitmap": "block bitmaps are sealed";
-        INODE_BITMAP_CHECKSUM, Checksum, "ext4/checksum/inode-bitmap": "inode bitmaps are sealed";
+        BLOCK_BITMAP_CHECKSUM, Checksum, "ext4/checksum/block-bitmap":
+            "block bitmaps have a checksum";
+        INODE_BITMAP_CHECKSUM, Checksum, "ext4/checksum/inode-bitmap":
+            "inode bitmaps have a checksum";
     }
     "crates/ext4/src/disk/csum.rs" {
-        GROUP_CHECKSUM, Checksum, "ext4/checksum/group-descriptor": "group descriptors are sealed";
-        INODE_CHECKSUM, Checksum, "ext4/checksum/inode": "inodes are sealed";
-        EXTENT_CHECKSUM, Checksum, "ext4/checksum/extent-block": "nodes of extents are sealed";
-        DIR_CHECKSUM, Checksum, "ext4/checksum/directory": "directory blocks are sealed";
-        HTREE_CHECKSUM, Checksum, "ext4/checksum/htree": "nodes of hash trees are sealed";
-        XATTR_CHECKSUM, Checksum, "ext4/checksum/xattr-block": "blocks of attributes are sealed";
+        GROUP_CHECKSUM, Checksum, "ext4/checksum/group-descriptor":
+            "group descriptors have a checksum";
+        INODE_CHECKSUM, Checksum, "ext4/checksum/inode": "inodes have a checksum";
+        EXTENT_CHECKSUM, Checksum, "ext4/checksum/extent-block": "extent blocks have a checksum";
+        DIR_CHECKSUM, Checksum, "ext4/checksum/directory": "directory blocks have a checksum";
+        HTREE_CHECKSUM, Checksum, "ext4/checksum/htree": "hash-tree nodes have a checksum";
+        XATTR_CHECKSUM, Checksum, "ext4/checksum/xattr-block":
+            "extended attribute blocks have a checksum";
     }
 }

@@ -1,180 +1,178 @@
-//! Steps of the journal that a crash is safe by.
+//! Crash-safety points of the journal: steps that crash consistency depends on.
 
 wp_base::sites! {
     "crates/jbd2/src/commit.rs" {
         LOG_START, Write, "jbd2/commit/log-start":
-            "a log that was empty says where it begins before its first record is durable";
+            "the super block records the start of an empty log before its first commit is durable";
         HANDLES_WAIT, Wait, "jbd2/commit/handles-wait":
-            "every change of an operation is in the transaction that commits";
+            "commit waits for all open handles of its transaction";
         ORDERED_SUBMIT, Write, "jbd2/commit/ordered-submit":
-            "ordered data is sent before the record";
+            "ordered data is submitted before the commit record";
         REVOKES, Write, "jbd2/commit/revoke-records":
-            "freed metadata is not replayed over what took its place";
+            "revoke records prevent replay of freed metadata over a block's new contents";
         METADATA_WAIT, Wait, "jbd2/commit/metadata-wait":
-            "logged blocks have arrived before the record is sent";
+            "logged blocks complete before the commit record is sent";
         CONTROL_WAIT, Wait, "jbd2/commit/control-wait":
-            "descriptors and revoke blocks have arrived before the record is sent";
+            "descriptor and revoke blocks complete before the commit record is sent";
         PREFLUSH, Flush, "jbd2/commit/preflush":
-            "the transaction and its data are durable before the record is written";
+            "the transaction and its ordered data are durable before the commit record is written";
         RECORD_FUA, Fua, "jbd2/commit/record-fua":
-            "the record is durable when it completes";
+            "the commit record is durable when its write completes";
         RECORD_WAIT, Wait, "jbd2/commit/record-wait":
-            "nobody is told of a commit whose record has not arrived";
+            "waiters of a commit are woken only after the commit record's write completes";
         ESCAPE, Write, "jbd2/commit/escape":
-            "a logged block that begins like a control block is not taken for one";
+            "the magic number at the start of a logged block is escaped";
         SHADOW_KEEP, Order, "jbd2/commit/shadow":
-            "a block that is being written to the log is not changed";
+            "a buffer does not change during its write to the log";
         TAG_CHECKSUM, Checksum, "jbd2/commit/tag-checksum":
-            "a logged block that is not what was written is seen";
+            "a tag's checksum detects a corrupt logged block";
         DESCRIPTOR_CHECKSUM, Checksum, "jbd2/commit/descriptor-checksum":
-            "a descriptor that is not what was written is seen";
+            "a descriptor block's checksum detects corruption";
         RECORD_CHECKSUM, Checksum, "jbd2/commit/record-checksum":
-            "a record that is not what was written is seen";
+            "a commit record's checksum detects corruption";
         CHECKPOINT_LIST, Order, "jbd2/commit/checkpoint-list":
-            "the log keeps a block until it is home";
+            "a logged buffer stays on the checkpoint list until it is written in place";
         TAIL_LATER, Order, "jbd2/commit/tail-after-record":
-            "the tail moves when the record's flush has covered what was written home";
+            "the log tail moves only after the commit record's flush covers the checkpoint writes";
         ASYNC_FLUSH, Flush, "jbd2/commit/async-flush":
-            "an asynchronous record and its transaction are durable when the commit ends";
+            "an asynchronous commit record and its transaction are flushed before the commit ends";
     }
     "crates/jbd2/src/flushing.rs" {
         EPOCH_END, Order, "jbd2/dual/epoch-end":
-            "a transaction's log blocks, and then its record, are epochs of their own";
+            "a barrier ends the epoch of the log blocks, and another that of the commit record";
         CONFLICT_WAIT, Wait, "jbd2/dual/conflict-wait":
-            "a transaction commits when no older one has a buffer of it";
+            "a transaction commits only when no older transaction holds one of its buffers";
         LOG_DISPATCH, Wait, "jbd2/dual/log-dispatch":
-            "the device has the log blocks before the record is sent";
+            "log blocks are dispatched to the device before the commit record is sent";
         RECORD_DISPATCH, Wait, "jbd2/dual/record-dispatch":
-            "the device has the record before the next transaction is sent";
+            "the commit record is dispatched to the device before the next transaction is sent";
         DUAL_FLUSH, Flush, "jbd2/dual/flush":
-            "a transaction that somebody waits for is durable when it is over";
+            "a transaction with waiters is flushed before it ends";
         SETTLED_FLUSH, Flush, "jbd2/dual/settled-flush":
-            "a transaction that is over without a flush is durable for who asks afterwards";
+            "a wait on a transaction that ended without a flush flushes the device";
         DURABLE_WAIT, Wait, "jbd2/dual/durable-wait":
-            "nobody is told of a commit whose flush was left to a later one";
+            "a waiter is woken only after the flush that a later transaction sends for its commit";
         ORDER_WAIT, Wait, "jbd2/dual/order-wait":
-            "what is written after an ordering call is sent after its transaction";
+            "writes after an ordering call are sent only after its transaction";
     }
     "crates/jbd2/src/versions.rs" {
         VERSION_SLOT, Order, "jbd2/versions/slot":
-            "a transaction commits when its versions' slots are free";
+            "a transaction commits only when slots for its buffer versions are free";
         VERSION_COPY, Order, "jbd2/versions/copy":
-            "a buffer that a newer transaction takes is logged as it was";
+            "a buffer that a newer transaction takes is logged with its old contents";
     }
     "crates/jbd2/src/handle.rs" {
-        LOCKED_WAIT, Wait, "jbd2/handle/locked-wait":
-            "no change joins a transaction that goes into commit";
+        LOCKED_WAIT, Wait, "jbd2/handle/locked-wait": "no handle joins a locked transaction";
         FULL_WAIT, Wait, "jbd2/handle/full-wait":
-            "a transaction does not grow beyond what the log has room for";
+            "a transaction does not grow beyond the free log space";
         SPACE_WAIT, Wait, "jbd2/handle/space-wait":
-            "a change begins when the log has room for all of its transaction";
+            "a handle starts only if the log has space for its whole transaction";
     }
     "crates/jbd2/src/journal.rs" {
         LOAD_FUA, Fua, "jbd2/load/superblock-fua":
-            "a log that goes on after a crash is reused after its super block is durable";
+            "after recovery, log space is reused only after the journal super block is durable";
     }
     "crates/jbd2/src/revoke.rs" {
         REVOKE_CHECKSUM, Checksum, "jbd2/revoke/checksum":
-            "a block of revoke records that is not what was written is seen";
+            "a revoke block's checksum detects corruption";
         REVOKE_CANCEL, Order, "jbd2/revoke/cancel":
-            "a block that is metadata again in the same transaction is replayed";
+            "a revoke is cancelled when its block becomes metadata again in the same transaction";
     }
     "crates/jbd2/src/superblock.rs" {
         TAIL_FUA, Fua, "jbd2/tail/superblock-fua":
-            "log space is reused after a super block that no longer needs it is durable";
+            "log space is reused only after the super block with the new tail is durable";
         TAIL_ORDER, Order, "jbd2/tail/superblock-order":
-            "log space is written again behind a super block that no longer needs it (dual mode)";
+            "log space is rewritten only behind a barrier after the new tail (dual mode)";
         TAIL_WRITE, Write, "jbd2/tail/superblock-write":
-            "log space is reused after a super block that no longer needs it was written";
+            "log space is reused only after the super block with the new tail is written";
         SUPER_WAIT, Wait, "jbd2/tail/superblock-wait":
-            "log space is reused after the super block has arrived";
+            "log space is reused only after the super block's write completes";
         SUPER_CHECKSUM, Checksum, "jbd2/tail/superblock-checksum":
-            "a journal's super block that is not what was written is seen";
+            "the journal super block's checksum detects corruption";
         SUPER_ONE, Wait, "jbd2/tail/superblock-one-at-a-time":
-            "a super block is sent when the one before has arrived";
+            "a super block is written only after its previous write completes";
         EMPTY_PREFLUSH, Flush, "jbd2/empty/preflush":
-            "blocks are durable at home before a super block says that the log is empty";
+            "checkpointed blocks are durable before the super block marks the log as empty";
         EMPTY_FUA, Fua, "jbd2/empty/fua":
-            "that the log is empty is durable before anything else is said of it";
-        ERRNO_FUA, Fua, "jbd2/abort/errno-fua":
-            "the reason of an abort is durable";
+            "the super block of an empty log is durable before any later super block is written";
+        ERRNO_FUA, Fua, "jbd2/abort/errno-fua": "the errno of an abort is durable";
     }
     "crates/jbd2/src/checkpoint.rs" {
         TAIL_FLUSH, Flush, "jbd2/tail/flush":
-            "blocks are durable at home before the log forgets them";
+            "checkpointed blocks are flushed before the log tail passes them";
         NEWER_COMMIT, Order, "jbd2/checkpoint/newer-first":
-            "a block that a newer transaction changed goes home after that one's commit";
+            "a buffer that a newer transaction changed is checkpointed only after that commit";
         HOME_WAIT, Wait, "jbd2/checkpoint/home-wait":
-            "a block is at home before the log forgets it";
+            "a checkpoint write completes before the log drops the block";
         HOME_WRITE, Write, "jbd2/checkpoint/home-write":
-            "the blocks of the oldest transaction are written home when the log is full";
+            "a full log writes the buffers of the oldest transaction in place";
         BATCH_WAIT, Wait, "jbd2/checkpoint/batch-wait":
-            "a block that is on its way home is sent again after that";
+            "a buffer under a checkpoint write is written again only after that write";
     }
     "crates/jbd2/src/state.rs" {
         CLEAN_BUSY, Wait, "jbd2/checkpoint/still-busy":
-            "a block that is dirty or on its way home stays on the checkpoint list";
+            "a dirty or locked buffer stays on the checkpoint list";
         UNDIRTY, Order, "jbd2/file/undirty":
-            "a block that a transaction is changing is not written home";
+            "a buffer that a transaction modifies is not written in place";
         RELEASE_DIRTY, Order, "jbd2/unfile/dirty":
-            "a committed block becomes dirty, to go home";
+            "a committed buffer becomes dirty, so that it is checkpointed";
     }
     "crates/jbd2/src/access.rs" {
         FROZEN_COPY, Order, "jbd2/access/frozen-copy":
-            "the committing transaction logs a block as it was when it closed";
+            "the commit logs a buffer as it was when the transaction was locked";
         SHADOW_WAIT, Wait, "jbd2/access/shadow-wait":
-            "a block changes only when its write to the log is over";
+            "a buffer changes only after its write to the log completes";
         HOME_LOCK, Wait, "jbd2/access/home-write-wait":
-            "a block changes only when its write home is over";
+            "a buffer changes only after its checkpoint write completes";
         FORGET_CLEAN, Order, "jbd2/forget/clean":
-            "a freed block of metadata is not written home over its next owner";
+            "a freed metadata buffer is not written over the block's new owner";
         FORGET_KEEP, Order, "jbd2/forget/keep-log-copy":
-            "the older log copy of a freed block is kept until the freeing is committed";
-        FREED, Order, "jbd2/forget/freed":
-            "a block freed while it commits does not go home afterwards";
+            "the log copy of a freed block is kept until the free commits";
+        FREED, Order, "jbd2/forget/freed": "a buffer freed during its commit is not checkpointed";
         CREATE_CLEAN, Order, "jbd2/create/clean":
-            "a block's earlier life is not written home over its new one";
+            "a stale buffer is not written over the block's new contents";
         FORGET_WAIT, Wait, "jbd2/forget/home-write-wait":
-            "a freed block is on its way home no more when it is given out again";
+            "a freed block is reused only after its checkpoint write completes";
         INVALIDATE_WAIT, Wait, "jbd2/invalidate/home-write-wait":
-            "cut data is on its way home no more when its block is freed";
+            "a truncated journaled block is freed only after its checkpoint write completes";
         INVALIDATE_FREED, Order, "jbd2/invalidate/freed":
-            "data that is cut off while it commits does not go home afterwards";
+            "journaled data truncated during its commit is not checkpointed";
     }
     "crates/jbd2/src/inode.rs" {
         ORDERED_WAIT, Wait, "jbd2/commit/ordered-wait":
-            "ordered data has arrived before the record is sent";
+            "ordered data completes before the commit record is sent";
         ORDERED_DISPATCH, Wait, "jbd2/dual/ordered-dispatch":
-            "the device has ordered data before the log blocks of their transaction are sent";
+            "ordered data is dispatched to the device before the log blocks of its transaction";
         FILE_INODE, Order, "jbd2/ordered/file":
-            "a file with data to wait for is on its transaction's list";
+            "an inode with ordered data is on its transaction's inode list";
         FILE_NEXT, Order, "jbd2/ordered/file-next":
-            "a file on the committing transaction's list gets on the next one's as well";
+            "an inode on the committing transaction's list also joins the next transaction's list";
         TRUNCATE_ORDERED, Write, "jbd2/ordered/before-truncate":
-            "data that a commit waits for is written before a truncate throws it away";
+            "data that a commit waits for is written before a truncate drops it";
         RELEASE_WAIT, Wait, "jbd2/ordered/release-wait":
-            "a file is freed when no commit is at its data";
+            "an inode is freed only when no commit uses it";
     }
     "crates/jbd2/src/recover/scan.rs" {
         SCAN_CONTROL, Checksum, "jbd2/recovery/scan-control-checksum":
-            "a torn descriptor ends the log";
-        SCAN_RECORD, Checksum, "jbd2/recovery/record-checksum": "a torn record ends the log";
+            "a torn descriptor block ends the scan of the log";
+        SCAN_RECORD, Checksum, "jbd2/recovery/record-checksum":
+            "a torn commit record ends the scan of the log";
     }
     "crates/jbd2/src/recover/ring.rs" {
         SCAN_SEQUENCE, Order, "jbd2/recovery/sequence":
-            "what an earlier turn around the log left is not taken for its end";
+            "blocks of an earlier pass over the log do not belong to its end";
     }
     "crates/jbd2/src/recover/replay.rs" {
         SEEN_CONTROL, Checksum, "jbd2/recovery/control-checksum":
-            "a descriptor that is not what was written is not replayed";
+            "a descriptor block with a wrong checksum is not replayed";
         SEEN_BLOCK, Checksum, "jbd2/recovery/block-checksum":
-            "a logged block that is not what was written is not replayed";
-        REVOKED, Order, "jbd2/recovery/revoked": "freed metadata is not replayed";
+            "a logged block with a wrong checksum is not replayed";
+        REVOKED, Order, "jbd2/recovery/revoked": "revoked blocks are not replayed";
         UNESCAPE, Write, "jbd2/recovery/unescape":
-            "a logged block that begins like a control block is what it was";
+            "replay restores the magic number of an escaped block";
     }
     "crates/jbd2/src/recover/super_block.rs" {
         SEEN_SUPER, Checksum, "jbd2/recovery/superblock-checksum":
-            "a torn super block of the journal is not believed";
+            "a journal super block with a wrong checksum is rejected";
     }
 }

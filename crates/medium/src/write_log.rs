@@ -178,7 +178,12 @@ impl<'a> WriteLog<'a> {
             return Err(wrong(0, "length", view.len_bytes(), expected));
         };
         if word(2) > most {
-            return Err(wrong(16, "nr_entries", word(2), format!("at most {most} (log cut off?)")));
+            return Err(wrong(
+                16,
+                "nr_entries",
+                word(2),
+                format!("at most {most} (truncated log?)"),
+            ));
         }
         Ok(WriteLog { view, entries: word(2), sector_bytes })
     }

@@ -165,7 +165,7 @@ impl Comparison {
         let (a, b) = (&self.left, &self.right);
         if a.calls == 0 || b.calls == 0 {
             return format!(
-                "A has {} calls of {} and B {}: their times do not compare.",
+                "A has {} {} calls and B {}: their times cannot be compared.",
                 a.calls, self.calls, b.calls
             );
         }
@@ -194,9 +194,9 @@ impl Comparison {
         let told: Vec<String> =
             names(&a.sent, &b.sent).into_iter().filter_map(|k| self.difference(k)).collect();
         if told.is_empty() {
-            out.push_str(" It sends the same for it.");
+            out.push_str(" Both send the same requests for it.");
         } else {
-            out.push_str(&format!(" For it B sends something else: {}.", told.join("; ")));
+            out.push_str(&format!(" B sends different requests for it: {}.", told.join("; ")));
         }
         out.push_str(&self.most());
         out.push_str(&self.moved());
@@ -220,7 +220,7 @@ impl Comparison {
             let ns = m.mean(m.behind.get(most).copied().unwrap_or(0));
             // What is behind others for a moment is not what the stage waits for.
             (ns * 2 > all && all > 0).then(|| {
-                format!("{} us of {name}'s behind other requests in the drive", micros(ns))
+                format!("{} us of {name} queued behind other requests in the drive", micros(ns))
             })
         };
         let queued: Vec<String> = [behind("A", &self.left, a), behind("B", &self.right, b)]
@@ -229,10 +229,7 @@ impl Comparison {
             .collect();
         let queued =
             if queued.is_empty() { String::new() } else { format!(", {}", queued.join(", ")) };
-        format!(
-            " What differs most is the stage `{most}` ({}): {times}{queued}.",
-            meaning::of_stage(most)
-        )
+        format!(" The stage `{most}` ({}) differs most: {times}{queued}.", meaning::of_stage(most))
     }
 
     /// Kinds of requests that are sent in another phase, as often in all.

@@ -155,7 +155,7 @@ pub fn svg(flow: &Flow) -> String {
     let foot = height - 6;
     writeln!(
         out,
-        "<text x=\"4\" y=\"{foot}\" font-size=\"10\">columns are moments (us), not to scale</text>\n</svg>"
+        "<text x=\"4\" y=\"{foot}\" font-size=\"10\">times in us, not to scale</text>\n</svg>"
     )
     .expect(LINE);
     out

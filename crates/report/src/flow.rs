@@ -192,7 +192,7 @@ fn notes(seen: &Seen<'_>, call: Call) -> Vec<Note> {
         let doer = p.tasks.first().copied();
         for a in &p.asked {
             let why = if a.why.is_empty() { String::new() } else { format!(" ({})", a.why) };
-            put(a.at.index, a.task, format!("asks for {name}{why}"), doer.filter(|d| *d != a.task));
+            put(a.at.index, a.task, format!("requests {name}{why}"), doer.filter(|d| *d != a.task));
         }
         put(p.begin.index, doer.unwrap_or_default(), format!("begins {name}"), None);
         for (phase, m) in &p.phases {
@@ -201,7 +201,7 @@ fn notes(seen: &Seen<'_>, call: Call) -> Vec<Note> {
         }
         if let Some(end) = p.end {
             let who = &*records[end.index].task;
-            put(end.index, who, format!("{name} is over"), Some(task).filter(|t| *t != who));
+            put(end.index, who, format!("{name} ends"), Some(task).filter(|t| *t != who));
         }
         if p.work == "commit" {
             commits.insert(p.id);
@@ -214,7 +214,12 @@ fn notes(seen: &Seen<'_>, call: Call) -> Vec<Note> {
         }
         match what {
             "file_inode" => {
-                put(i, &r.task, format!("files inode {value} with transaction {tid}"), None);
+                put(
+                    i,
+                    &r.task,
+                    format!("adds inode {value} to the list of transaction {tid}"),
+                    None,
+                );
             }
             "submit_inode_data" => {
                 put(i, &r.task, format!("writes the data of inode {value}"), None);
@@ -398,22 +403,21 @@ impl Flow {
             writeln!(out, "{:>11}  {:<16} {}{to}", signed(n.at_ns), n.who, n.what).expect(line);
         }
         out.push('\n');
-        let cache = if self.survives { "survives power cuts" } else { "is volatile" };
+        let cache = if self.survives { "has power-loss protection" } else { "is volatile" };
         if self.out_of_order.is_empty() {
             writeln!(out, "the device's cache {cache}: nothing may persist out of order")
                 .expect(line);
         }
         for o in self.out_of_order.iter().take(PAIRS_MAX) {
             let (missing, kept) = (&self.sent[o.missing], &self.sent[o.kept]);
-            let until =
-                o.may.1.map_or("for ever".to_owned(), |at| format!("until {} us", micros(at)));
+            let until = o.may.1.map_or("on".to_owned(), |at| format!("until {} us", micros(at)));
             let seen = match o.seen {
                 Some((a, b)) => format!("; here from {} to {} us", micros(a), micros(b)),
                 None => "; not in this run".to_owned(),
             };
             writeln!(
                 out,
-                "the device's cache {cache}: {} at {} may be there without {} at {} from {} us {until}{seen}",
+                "the device's cache {cache}: {} at {} may persist without {} at {} from {} us {until}{seen}",
                 kept.name,
                 kept.at.0,
                 missing.name,
@@ -424,7 +428,7 @@ impl Flow {
         }
         let more = self.out_of_order.len().saturating_sub(PAIRS_MAX);
         if more > 0 {
-            writeln!(out, "and {more} more such pairs (--json has all)").expect(line);
+            writeln!(out, "and {more} more pairs (--json has all)").expect(line);
         }
         out
     }

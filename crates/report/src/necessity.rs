@@ -293,28 +293,28 @@ impl Rules<'_, '_> {
             return self.flush(i);
         }
         match r.op {
-            Op::Read => return yes("the call could not go on without what it reads"),
-            Op::Discard => return no("it only tells the device what is free"),
+            Op::Read => return yes("the call needs the data that it reads"),
+            Op::Discard => return no("discard: it only frees space on the device"),
             Op::Zone(op) if !op.writes() => {
-                return yes("the zone has to be so before it can be written");
+                return yes("the zone must be in this state before a write");
             }
             _ => {}
         }
         let own = self.named.has_files(r).is_some_and(|(own, _)| own);
         match self.named.purpose(r) {
             Some(Purpose::Home) if self.work(r).is_none() && self.is_by_server(r) => {
-                unknown("it makes room, or begins a log that was empty")
+                unknown("it frees log space, or starts an empty log")
             }
-            Some(Purpose::Home) => no("it makes room: the log has a durable copy"),
+            Some(Purpose::Home) => no("it frees log space: the log has a durable copy"),
             _ if self.caused[i].is_empty() && !self.promises_all() && !own => {
-                no("sent for somebody else, and in the way")
+                no("sent for another task, ahead of the call")
             }
             _ if self.is_collected(r) => no("garbage collection moved it"),
-            _ if self.promises_all() => yes("the call promises everything"),
+            _ if self.promises_all() => yes("the call covers all data"),
             Some(Purpose::Data) => self.data(r),
             Some(Purpose::Meta | Purpose::Record) => self.meta(r, state),
             None if self.is_by_caller(r) => yes("the call itself sent it"),
-            None => unknown("what its blocks are is not known"),
+            None => unknown("the class of its blocks is not known"),
         }
     }
 
@@ -341,10 +341,10 @@ impl Rules<'_, '_> {
     fn data(&self, r: &Request) -> Ruled {
         match self.named.has_files(r) {
             Some((true, false)) => yes("data of the file"),
-            Some((true, true)) => yes("data of the file, and of others beside it"),
+            Some((true, true)) => yes("data of the file and of other files"),
             Some((false, true)) => no("data of other files"),
             _ if self.is_by_caller(r) => yes("data that the call itself sent"),
-            _ => unknown("whose data it is is not known"),
+            _ => unknown("the owner of the data is not known"),
         }
     }
 
@@ -357,14 +357,14 @@ impl Rules<'_, '_> {
             return no("metadata of other files");
         }
         if state == State::Same && (self.is_by_caller(r) || asked_here) {
-            return no("nothing was changed since the file's last sync");
+            return no("the file has no change since its last sync");
         }
         match piece {
-            None => yes("it leads to the file after a power cut"),
+            None => yes("recovery needs it to find the file"),
             Some(p) => match self.changes_before(p) {
-                (true, false) => yes("it leads to the file after a power cut"),
-                (true, true) => yes("it leads to the file, and to what else changed meanwhile"),
-                (false, _) if asked_here => yes("it leads to the file after a power cut"),
+                (true, false) => yes("recovery needs it to find the file"),
+                (true, true) => yes("recovery needs it to find the file and other changes"),
+                (false, _) if asked_here => yes("recovery needs it to find the file"),
                 (false, _) => unknown("no call of the run changed the file before this work began"),
             },
         }
@@ -405,10 +405,12 @@ impl Rules<'_, '_> {
     fn flush(&self, i: usize) -> Ruled {
         let seen = self.named.seen;
         if seen.run.survives {
-            return no("the device's cache survives power cuts");
+            return no("the device has power-loss protection");
         }
         let all = &seen.walk.requests;
-        let Some(sent) = all[i].issued else { return unknown("when it was sent is not known") };
+        let Some(sent) = all[i].issued else {
+            return unknown("the time of its dispatch is not known");
+        };
         let last = all.iter().filter(|f| f.is_flush());
         let last = last.filter(|f| f.done.is_some_and(|done| done.index <= sent.index));
         let last = last.filter_map(|f| f.issued).map(|m| m.index).filter(|m| *m < sent.index).max();
@@ -423,12 +425,14 @@ impl Rules<'_, '_> {
         let mut cached = (0..all.len()).filter(|&w| in_cache(&all[w])).peekable();
         let any = cached.peek().is_some();
         if cached.any(|w| self.carries(w)) {
-            return yes("the device's cache had blocks of the call's promise");
+            return yes("the device's cache had blocks that the call must persist");
         }
         match (any, last) {
-            (true, _) => unknown("the device's cache had only what the call did not send"),
-            (false, Some(_)) => no("nothing had come into the device's cache since the last flush"),
-            (false, None) => unknown("what the device's cache had when the run began is not known"),
+            (true, _) => unknown("the device's cache had only blocks of other calls"),
+            (false, Some(_)) => no("the device's cache is empty since the last flush"),
+            (false, None) => {
+                unknown("the contents of the device's cache at the start of the run are not known")
+            }
         }
     }
 

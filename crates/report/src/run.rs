@@ -55,12 +55,12 @@ impl fmt::Display for NoSuchCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoSuchCall::Fewer { names, asked, there } => {
-                write!(f, "there is no {names} number {asked}: the run has {there}")
+                write!(f, "no {names} call number {asked}: the run has {there}")
             }
             NoSuchCall::Open => f.write_str("the call does not return within the run"),
-            NoSuchCall::NoWakeups => f.write_str(
-                "its events do not say who woke whom, as an older version wrote them: run it again",
-            ),
+            NoSuchCall::NoWakeups => {
+                f.write_str("an older version recorded its events without wake-ups: run it again")
+            }
         }
     }
 }

@@ -148,7 +148,7 @@ impl Summary {
     pub fn text(&self) -> String {
         let mut out = Lines::default();
         if self.calls == 0 {
-            out.add("the run has no such call that returns");
+            out.add("the run has no such completed call");
             return out.0;
         }
         out.say(&format!(
@@ -165,14 +165,13 @@ impl Summary {
         for (one, pieces, calls) in &self.shared {
             let (n, hundredths) = (*pieces, u64::from(*calls) * 100 / u64::from(*pieces));
             out.say(&format!(
-                "They waited for a {one} {calls} times, for {n} different ones: {}.{:02} calls each.",
+                "They waited for a {one} {calls} times: {n} different ones, {}.{:02} calls each.",
                 hundredths / 100,
                 hundredths % 100
             ));
         }
         out.say(&format!(
-            "{} of {} that waited for shared work waited for some that another task had asked for, \
-             or that had begun before; {} us of all their time was in other programs' tasks.",
+            "{} of {} that waited for shared work waited for work that another task requested or that began earlier; {} us of their total time was in tasks of other programs.",
             self.joined,
             self.served,
             micros(self.others_ns)

@@ -178,7 +178,7 @@ impl<'a> Search<'a, '_> {
             return Some((on, by.to_owned(), Some(by)));
         }
         let Some(i) = seen.walk.ended_before(wait.wake) else {
-            return Some((or(on, "a timer of the kernel"), "time".to_owned(), None));
+            return Some((or(on, "a kernel timer"), "time".to_owned(), None));
         };
         let r = &seen.walk.requests[i];
         let role = if r.is_flush() { Role::Flush } else { Role::Own };

@@ -204,7 +204,7 @@ fn the_critical_path_of_an_fsync_is_whole_and_in_the_protocols_order() {
         let places: Vec<usize> = order.iter().map(|s| place(s)).collect();
         assert!(places.is_sorted(), "{era} {case}\n{text}");
         // There are more cores than tasks.
-        let idle = ["other wait", "sleep", "ready, and no core free"];
+        let idle = ["other wait", "sleep", "runnable, no CPU free"];
         assert!(!e.stages.iter().any(|s| idle.contains(&&*s.name)), "{era} {case}\n{text}");
     }
 }

@@ -39,10 +39,9 @@ impl ClockKind {
     /// What can be read off a run with it.
     pub fn shows(self) -> &'static str {
         match self {
-            ClockKind::Free => "contents, order and power cuts; no durations",
+            ClockKind::Free => "contents, order and power failures; no durations",
             ClockKind::Paced => {
-                "durations as the client sees them, never shorter than the model's: longer by what \
-                 the host takes"
+                "durations at the client: the model's, plus the overhead of the host"
             }
         }
     }

@@ -105,7 +105,7 @@ impl Command {
                         "some" => Keep::Some,
                         "all" => Keep::All,
                         "none" => Keep::None,
-                        _ => return Err(format!("keep={how}: there are some, all and none")),
+                        _ => return Err(format!("keep={how}: use some, all or none")),
                     };
                 }
                 ("freeze", Some(("after", n))) => when = When::After(number(n)?),
@@ -115,7 +115,7 @@ impl Command {
                     _ => return Err(format!("`{word}`: at most {MAX_AT_NS} ns")),
                 },
                 ("save", _) if path.is_none() => path = Some(PathBuf::from(word)),
-                _ => return Err(format!("`{verb}` does not know `{word}`; {HELP}")),
+                _ => return Err(format!("`{verb}`: unknown argument `{word}`; {HELP}")),
             }
         }
         let verb = match verb {
@@ -127,23 +127,23 @@ impl Command {
                 Verb::Save { path, seed, keep, of_cut }
             }
             "quit" => Verb::Quit,
-            other => return Err(format!("there is no `{other}`; {HELP}")),
+            other => return Err(format!("unknown command `{other}`; {HELP}")),
         };
         Ok(Command { drive, verb })
     }
 }
 
-const HELP: &str = "there are status, freeze, thaw, save and quit";
+const HELP: &str = "commands: status, freeze, thaw, save, quit";
 
 /// Does a line at `now`; the answer, and whether the server is to end.
 pub fn run(drives: &mut [&mut Drive], now: Time, line: &str, from: Speaker) -> (Value, bool) {
     let answer = Command::parse(line).and_then(|c| {
         let n = drives.len();
         let Some(drive) = drives.get_mut(c.drive) else {
-            return Err(format!("there is no drive {}; there are {n}", c.drive));
+            return Err(format!("no drive {}: the server has {n}", c.drive));
         };
         if from == Speaker::Guest && matches!(c.verb, Verb::Save { .. } | Verb::Quit) {
-            return Err("that is for the host's control socket only".to_owned());
+            return Err("only the host's control socket accepts this command".to_owned());
         }
         let quits = c.verb == Verb::Quit;
         one(drive, now, c.verb).map(|v| (v, quits))
@@ -187,11 +187,11 @@ fn one(drive: &mut Drive, now: Time, verb: Verb) -> Result<Value, String> {
             drive.run_until(now);
             if of_cut && drive.cut().is_none() {
                 let what = PowerError::NotFrozen;
-                return Err(format!("{what}: `seed` and `keep` choose what a power cut leaves"));
+                return Err(format!("{what}: `seed` and `keep` choose the crash state"));
             }
             let medium = match drive.cut() {
                 Some(_) => drive.state(seed, keep).map_err(text)?.0,
-                None => drive.medium().ok_or("an image file is its own file")?,
+                None => drive.medium().ok_or("an image file is written in place")?,
             };
             let bytes = drive.limits().sectors * SECTOR_BYTES;
             // Whoever can write to the socket replaces nothing by it.
@@ -232,8 +232,8 @@ mod tests {
         assert_eq!(verb("freeze after=x"), Err("`x` of `after=x` is not a number".to_owned()));
         let late = verb("freeze at=18446744073709551615").unwrap_err();
         assert!(late.contains("at most 4611686018427387904 ns"), "{late}");
-        assert!(verb("thaw after=1").unwrap_err().contains("does not know"));
-        assert!(verb("melt").unwrap_err().contains("there are status, freeze"));
+        assert!(verb("thaw after=1").unwrap_err().contains("unknown argument"));
+        assert!(verb("melt").unwrap_err().contains("commands: status, freeze"));
         assert!(verb("").is_err() && verb("save").is_err() && verb("thaw keep=1").is_err());
     }
 
@@ -256,7 +256,7 @@ mod tests {
             assert!(error.starts_with("the drive is not frozen"), "{how}: {answer}");
         }
         let (answer, _) = run(&mut [&mut drive], Time(9), "freeze drive=1", Speaker::Host);
-        assert_eq!(answer["error"], "there is no drive 1; there are 1");
+        assert_eq!(answer["error"], "no drive 1: the server has 1");
     }
 
     #[test]

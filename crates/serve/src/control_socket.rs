@@ -27,7 +27,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket {
         if UnixStream::connect(path).is_ok() {
-            let why = format!("{}: another server is there", path.shown());
+            let why = format!("{}: another server listens there", path.shown());
             return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
         }
         std::fs::remove_file(path)?;

@@ -54,8 +54,8 @@ impl Parse for Text<'_> {
             return match line(text, self.lines.place(), names) {
                 Ok(Some(item)) => Ok(Some(item)),
                 Ok(None) => Err(self.lines.wrong(
-                    format!("no line of blkparse: `{}`", shortened(text)),
-                    "its default format is read, and -f \"%T.%9t %a %d %S + %n [%C]\\n\"",
+                    format!("not a blkparse line: `{}`", shortened(text)),
+                    "supported: its default format, and -f \"%T.%9t %a %d %S + %n [%C]\\n\"",
                 )),
                 Err(e) => Err(e),
             };
@@ -150,7 +150,7 @@ pub(crate) fn request(
 ) -> Result<Option<Item>, Wrong> {
     let Some((named, flags)) = rwbs::parse(letters) else {
         let what = format!("`{letters}` names no operation");
-        return Err(Wrong::new(place, what, "the letters of blkparse(1), RWBS, are read"));
+        return Err(Wrong::new(place, what, "supported: the RWBS letters of blkparse(1)"));
     };
     let Ok(sectors) = u32::try_from(t.sectors) else {
         let what = format!("a request of {} sectors", t.sectors);

@@ -88,6 +88,6 @@ pub(crate) fn detect(head: &[u8]) -> Result<Format, Wrong> {
         }
     }
     let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
-    let help = format!("say which it is: --format {}", names.join("|"));
-    Err(Wrong::new(Place::Line(1), "no line is of a format of block traces that is known", help))
+    let help = format!("name the format: --format {}", names.join("|"));
+    Err(Wrong::new(Place::Line(1), "no line has a known block-trace format", help))
 }

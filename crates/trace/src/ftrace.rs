@@ -42,7 +42,7 @@ impl Parse for Text<'_> {
                 // trace-cmd says so before the events.
                 Ok(None) if text.starts_with("cpus=") || text.starts_with("version =") => continue,
                 Ok(None) => Err(self.lines.wrong(
-                    format!("no line of ftrace: `{}`", shortened(text)),
+                    format!("not an ftrace line: `{}`", shortened(text)),
                     "expected `task-pid [cpu] flags seconds: event: …`",
                 )),
                 Err(e) => Err(e),
@@ -157,11 +157,16 @@ mod tests {
     fn lines_of_several_kernels_and_tools() {
         // Linux 6.18, 5.10 and 3.8; trace-cmd; perf script; the blk tracer.
         let same = [
-            "  jbd2/DEV-8-28255   [000] .....  1096.902077: block_rq_issue: 7,0 WSM 4096 () 1048576 + 8 be,0,3 [jbd2/DEV-8]",
-            "  jbd2/DEV 8-28255   [000] d..1  1096.902077: block_rq_issue: 7,0 WSM 4096 () 1048576 + 8 [jbd2/DEV-8]",
-            "  jbd2-28255   [000]  1096.902077: block_rq_issue: 7,0 WSM 0 () 1048576 + 8 [jbd2/DEV-8]",
-            "  jbd2-28255   [000] ..... 1096.902077000: block_rq_issue: 7,0 WSM 4096 () 1048576 + 8 be,0,3 [jbd2]",
-            "jbd2/DEV-8 28255 [000]  1096.902077: block:block_rq_issue: 7,0 WSM 4096 () 1048576 + 8 [jbd2/DEV-8]",
+            "  jbd2/DEV-8-28255   [000] .....  1096.902077: block_rq_issue: 7,0 WSM 4096 () \
+             1048576 + 8 be,0,3 [jbd2/DEV-8]",
+            "  jbd2/DEV 8-28255   [000] d..1  1096.902077: block_rq_issue: 7,0 WSM 4096 () \
+             1048576 + 8 [jbd2/DEV-8]",
+            "  jbd2-28255   [000]  1096.902077: block_rq_issue: 7,0 WSM 0 () 1048576 + 8 \
+             [jbd2/DEV-8]",
+            "  jbd2-28255   [000] ..... 1096.902077000: block_rq_issue: 7,0 WSM 4096 () 1048576 + \
+             8 be,0,3 [jbd2]",
+            "jbd2/DEV-8 28255 [000]  1096.902077: block:block_rq_issue: 7,0 WSM 4096 () 1048576 + \
+             8 [jbd2/DEV-8]",
             "  jbd2-28255   [000] .....  1096.902077:   7,0    D WSM 1048576 + 8 [jbd2/DEV-8]",
         ];
         let first = event(same[0]);

@@ -41,13 +41,13 @@ impl<'a> Text<'a> {
             Some(v @ 2..=3) => self.version = v,
             Some(v) => {
                 return Err(self.lines.wrong(
-                    format!("an iolog of version {v}"),
-                    "versions 2 and 3 are read: fio --write_iolog writes 3",
+                    format!("unsupported iolog version {v}"),
+                    "supported: versions 2 and 3; fio --write_iolog writes 3",
                 ));
             }
             None => {
-                let what = format!("no first line of an iolog: `{}`", shortened(text));
-                return Err(self.lines.wrong(what, "it is `fio version 3 iolog`"));
+                let what = format!("not the first line of an iolog: `{}`", shortened(text));
+                return Err(self.lines.wrong(what, "expected `fio version 3 iolog`"));
             }
         }
         Ok(())
@@ -80,11 +80,11 @@ impl<'a> Text<'a> {
             "wait" => {
                 let (ms, _) = word(rest);
                 let ms = digits::<u64>(ms).and_then(|ms| ms.checked_mul(1_000_000));
-                let ms = ms.ok_or_else(|| wrong("no time to wait for"))?;
+                let ms = ms.ok_or_else(|| wrong("no wait time"))?;
                 self.at_ns = self.at_ns.max(ms);
                 return Ok(Item::Skip(Skip::Note, 1));
             }
-            _ => return Err(wrong("no action of an iolog")),
+            _ => return Err(wrong("not an iolog action")),
         };
         let mut event = Event {
             at_ns,

@@ -169,7 +169,7 @@ impl Names {
     fn add(&mut self, name: String, at: Place) -> Result<u32, Wrong> {
         if self.all.len() == NAMES_MAX {
             let what = format!("more than {NAMES_MAX} devices: this is not a trace of that format");
-            return Err(Wrong::new(at, what, "say which it is with --format"));
+            return Err(Wrong::new(at, what, "name the format with --format"));
         }
         self.all.push(name);
         Ok(self.all.len() as u32 - 1)

@@ -203,7 +203,7 @@ impl<'t, 'a> Requests<'t, 'a> {
                 return Ok(false);
             }
             let (a, b) = (self.trace.names().name(device), self.trace.names().name(e.device));
-            let what = format!("the trace tells of {a} and of {b}");
+            let what = format!("the trace has requests at {a} and at {b}");
             let help = format!("choose one: --from {a}");
             return Err(self.trace.error(e, what, &help));
         }

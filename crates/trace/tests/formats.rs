@@ -279,11 +279,11 @@ fn a_trace_that_is_cut_off_is_refused_with_the_place_or_taken_up_to_there() {
 fn damage_is_named_with_its_line() {
     let bad = [
         (Format::Blkparse, "8,0 0 1 0.000001000 1 D X 8 + 8 [a]\n", "`X`"),
-        (Format::Blkparse, "8,0 0 1 0.000001000 1 D W 8 - 8 [a]\n", "no line of blkparse"),
+        (Format::Blkparse, "8,0 0 1 0.000001000 1 D W 8 - 8 [a]\n", "not a blkparse line"),
         (Format::Blkparse, "8,0 0 1 0.000001000 1 D W 8 + 99999999999 [a]\n", "99999999999"),
-        (Format::Ftrace, "what is this\n", "no line of ftrace"),
+        (Format::Ftrace, "what is this\n", "not an ftrace line"),
         (Format::Iolog, "fio version 9 iolog\n", "version 9"),
-        (Format::Iolog, "1 f write 0 1\n", "no first line"),
+        (Format::Iolog, "1 f write 0 1\n", "not the first line"),
         (Format::Disksim, "0.1 0 8 8\n", "five fields"),
         (Format::Disksim, "-1 0 8 8 1\n", "no time"),
         (Format::Disksim, "1 0 8 8 g\n", "no flags"),

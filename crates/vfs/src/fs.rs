@@ -400,5 +400,5 @@ pub trait FileSystem {
 }
 
 fn no_xattrs() -> FsError {
-    FsError::Unsupported("extended attributes of this file system".into())
+    FsError::Unsupported("extended attributes on this file system".into())
 }

@@ -29,7 +29,7 @@ pub struct Args {
 fn results(folder: &Path, out: &Out) -> Result<Vec<Listed>, ExitCode> {
     let all = found_below(folder).map_err(|e| out.host_error(folder, &e))?;
     if all.is_empty() {
-        let what = format!("{}: no result is there", folder.shown());
+        let what = format!("{}: no result found", folder.shown());
         return Err(out.fail(
             Exit::Usage,
             "results",
@@ -85,7 +85,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
                     if !left.is_empty() {
                         let names = left.join(", ");
                         is_gone = false;
-                        writeln!(text, "  kept, as it is not what the result wrote: {names}")
+                        writeln!(text, "  kept, because the run did not write it: {names}")
                             .expect("a string takes it");
                     }
                     document["kept_files"] = json!(left);

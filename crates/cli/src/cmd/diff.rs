@@ -15,20 +15,27 @@ use crate::output::{Exit, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath diff results/fsync-last/0123456789ab results/fsync-last/456789abcdef\n\
+    \x20 writepath diff --fs ext4,era=3.4 --fs ext4,era=3.8 --workload \
+    fsync-last,n=10,case=extend")]
 pub struct Args {
-    /// Two result directories of `run`.
+    /// Two results of `run`
     #[arg(num_args = 2, value_names = ["RUN_A", "RUN_B"], required_unless_present = "fs")]
     runs: Vec<PathBuf>,
-    /// Instead of results: a file system and its options to run, given twice.
-    #[arg(long, conflicts_with = "runs")]
+    /// File system to run; give it twice, instead of two results
+    ///
+    /// Runs the workload on both file systems and compares the runs. The options below set the
+    /// workload, the device and the kernel's part of both.
+    #[arg(long, value_name = "NAME", conflicts_with = "runs")]
     fs: Vec<String>,
-    /// Which events: letters of block actions, and J for the journal's.
-    #[arg(long, default_value = "QMFIDCJ")]
+    /// blktrace actions to compare; J: journal
+    #[arg(long, value_name = "LETTERS", default_value = "QMFIDCJ")]
     actions: String,
-    /// Another time within its phase is a difference too.
+    /// Report a different time within a phase as a difference
     #[arg(long)]
     times: bool,
-    /// Also list the events that differ.
+    /// List the events that differ
     #[arg(long)]
     events: bool,
     #[command(flatten)]
@@ -66,7 +73,7 @@ fn two(a: &Args, out: &Out) -> Result<Two, ExitCode> {
         all.push((fs.clone(), recorded));
     }
     all.try_into().map_err(|all: Vec<_>| {
-        let what = format!("two runs are compared, and there is {}", all.len());
+        let what = format!("`diff` compares two runs, got {}", all.len());
         let help = "two results of `run`, or --fs twice: --fs ext4,era=3.4 --fs ext4,era=3.8";
         out.fail(Exit::Usage, "fs", &what, help)
     })
@@ -108,8 +115,8 @@ fn hint(a: &Args, compared: &Comparison) -> Option<&'static str> {
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(c) = a.actions.chars().find(|c| !"QAXGMFPUIDRCJ".contains(*c)) {
-        let what = format!("`{c}` is no action");
-        return out.fail(Exit::Usage, "actions", &what, "letters of QAXGMFPUIDRC, and J");
+        let what = format!("--actions {c}: no such blktrace action");
+        return out.fail(Exit::Usage, "actions", &what, "letters of QAXGMFPUIDRC, and J (journal)");
     }
     let two = match two(a, out) {
         Ok(two) => two,
@@ -122,14 +129,16 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let sides: [usize; 2] = [of(|p| p.a_events), of(|p| p.b_events)];
     for (n, (name, _)) in sides.iter().zip(&two) {
         if *n == 0 {
-            let what = format!("{name}: no event of the actions {} is recorded", a.actions);
+            let what =
+                format!("{name}: no event with one of the actions {} is recorded", a.actions);
             let help = "run it again without --no-events; --actions names other events";
             return out.fail(Exit::Usage, "events", &what, help);
         }
     }
     let left_out: u64 = two.iter().map(|(_, run)| run.left_out).sum();
     if left_out > 0 && !answer.differs() {
-        let what = format!("the recorded events are the same, and {left_out} are not recorded");
+        let what =
+            format!("the recorded events are the same, but {left_out} events are not recorded");
         let help = "run both again with a larger --max-events";
         return out.fail(Exit::Usage, "incomplete", &what, help);
     }

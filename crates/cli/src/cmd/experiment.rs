@@ -24,25 +24,30 @@ use crate::progress::Progress;
 /// What `run` takes for an experiment file.
 #[derive(clap::Args)]
 pub struct RunArgs {
-    /// An experiment file (docs/experiments.md), in place of one run by flags: all its points are
-    /// run with all seeds, and its claims judged. Exit code 1 if one does not hold.
+    /// Experiment file (TOML) to run instead of one workload
+    ///
+    /// Runs every point of the file with every seed and judges its claims; exit code 1 if a claim
+    /// does not hold. docs/experiments.md describes the format.
     #[arg(conflicts_with_all = [
         "fs", "device", "workload", "elevator", "cpu", "partition_start", "partition_size", "image",
         "save_image", "fio_json", "no_events",
     ])]
     pub file: Option<PathBuf>,
-    /// Only every N-th run, from number I on: shards of one experiment are put together by `merge`.
-    #[arg(long, value_name = "I/N", requires = "file")]
+    /// Run shard I of N; `writepath merge` joins the shards
+    ///
+    /// Runs every N-th run of the experiment, from run number I on.
+    #[arg(long, value_name = "I/N", requires = "file", help_heading = "Experiments")]
     shard: Option<String>,
-    /// Runs made at the same time; as many as there are cores if left out.
-    #[arg(long, value_name = "N", requires = "file")]
+    /// Number of parallel runs [default: number of cores]
+    #[arg(long, value_name = "N", requires = "file", help_heading = "Experiments")]
     jobs: Option<NonZeroUsize>,
-    /// Make all runs again and compare with the results that are there. Exit code 6 if they are
-    /// not the same.
-    #[arg(long, requires = "file")]
+    /// Repeat every run and compare with the saved results
+    ///
+    /// Exit code 6 if a result differs.
+    #[arg(long, requires = "file", help_heading = "Experiments")]
     verify: bool,
-    /// Make also those runs that an earlier command kept.
-    #[arg(long, requires = "file")]
+    /// Repeat runs that an earlier command finished
+    #[arg(long, requires = "file", help_heading = "Experiments")]
     again: bool,
 }
 

@@ -15,38 +15,47 @@ use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath explain results/latest\n\
+    \x20 writepath explain results/latest --slowest\n\
+    \x20 writepath explain results/latest --top 10\n\
+    \x20 writepath explain results/latest --flow --to svg --out fsync.svg")]
 pub struct Args {
-    /// A result directory of `run`.
+    /// Result of `run`: its folder, or results/latest
     run: PathBuf,
-    /// Which call of the run, from 1, in the order in which they begin.
-    #[arg(long, default_value_t = 1)]
+    /// Number of the call, in order of start
+    #[arg(long, value_name = "N", default_value_t = 1)]
     op: usize,
-    /// Which calls count: names, joined by commas. `write` stands for write and pwrite64 where
-    /// they wait, as with O_DIRECT or O_SYNC. By default fsync,fdatasync; of a run that has none
-    /// sync and syncfs; else write.
-    #[arg(long, value_delimiter = ',')]
+    /// System calls to number, joined by commas [default: fsync,fdatasync]
+    ///
+    /// `write` stands for write and pwrite64 calls that wait for the device, as with O_DIRECT or
+    /// O_SYNC. The default of a run without fsync and fdatasync is sync,syncfs, and of a run
+    /// without any sync call it is write.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     call: Vec<String>,
-    /// The slowest call instead; with a number the one that is so slow, 1 being the slowest.
+    /// Explain the N-th slowest call [default of N: 1]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     slowest: Option<usize>,
-    /// All calls together: how long they took, their stages, who waited for others' work.
+    /// Summarize all calls: latencies, stages, waits for other tasks
     #[arg(long)]
     summary: bool,
-    /// A list of all calls, one a line.
+    /// List all calls, one a line
     #[arg(long, conflicts_with = "summary")]
     all: bool,
-    /// A list of so many calls, the slowest first.
+    /// List the N slowest calls
     #[arg(long, value_name = "N", conflicts_with_all = ["summary", "all"])]
     top: Option<usize>,
-    /// Its flow instead: what it does and waits for in order, what it sends, when the device has
-    /// that on its flash, and what may persist out of order.
+    /// Print the call's flow: steps, requests, when each is durable
+    ///
+    /// Prints what the call does and waits for in order, the requests that it sends, when the
+    /// device has them on flash, and which of them may persist out of order.
     #[arg(long)]
     flow: bool,
-    /// With --flow: text, mermaid (a sequence diagram), or svg.
-    #[arg(long, default_value = "text", requires = "flow")]
+    /// Format of --flow: text, mermaid (sequence diagram) or svg
+    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "flow")]
     to: String,
-    /// File to write the flow to instead of stdout.
-    #[arg(long, requires = "flow")]
+    /// New file for the flow [default: stdout]
+    #[arg(long, value_name = "FILE", requires = "flow")]
     out: Option<PathBuf>,
 }
 
@@ -88,7 +97,7 @@ fn flow_of(a: &Args, seen: &Seen<'_>, call: Call) -> (Value, String) {
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if !["text", "mermaid", "svg"].contains(&a.to.as_str()) {
-        let what = format!("`{}` is no form of a flow", a.to);
+        let what = format!("--to {}: no such format", a.to);
         return out.fail(Exit::Usage, "to", &what, "text, mermaid or svg");
     }
     let (file, recorded) = match outputs::asked(a.out.as_deref(), Shape::Text, out)
@@ -101,7 +110,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let names = names(a, &seen);
     let calls = seen.calls(&names).len();
     if calls == 0 {
-        let what = format!("{}: no call of {} is recorded", a.run.shown(), names.join(", "));
+        let what = format!("{}: no {} call is recorded", a.run.shown(), names.join(" or "));
         let help = "run it again without --no-events; --call names other calls";
         return out.fail(Exit::Usage, "calls", &what, help);
     }

@@ -15,14 +15,34 @@ use crate::output::{Exit, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Lists:\n\
+    \x20 fs          file systems and their options\n\
+    \x20 devices     device presets, each parameter with its source\n\
+    \x20 elevators   I/O schedulers\n\
+    \x20 workloads   workloads and their options\n\
+    \x20 cpus        CPU cost profiles\n\
+    \x20 eras        kernel versions, and the file-system rules of each\n\
+    \x20 techniques  mechanisms that `matrix` compares\n\
+    \x20 sites       crash-safety points, which `crash --mutate` leaves out\n\
+    \x20 papers      reproduced papers\n\
+    \x20 claims      claims of the papers, with the pinned verdict of each\n\
+    \x20 results     saved results\n\
+    \x20 verbs       commands: options, exit codes, what exit code 0 requires\n\
+    \n\
+    Examples:\n\
+    \x20 writepath list fs ext4\n\
+    \x20 writepath list devices my.toml\n\
+    \x20 writepath list eras 6.12\n\
+    \x20 writepath list verbs --json")]
 pub struct Args {
-    /// fs, devices, elevators, workloads, papers, claims (of the papers, with the verdict that is
-    /// pinned for each), techniques, eras, cpus, sites (steps that `crash --mutate` leaves out),
-    /// results or verbs (what each must have done to answer yes, its exit codes and options).
+    /// Name of the list: one of those below
+    #[arg(value_name = "LIST")]
     what: String,
-    /// One entry alone: `list fs ext4`; of devices also the file of one's own (my.toml); of claims
-    /// those of a paper; of sites those that begin so; of eras the rules of a kernel version; of
-    /// results the folder.
+    /// One entry: a name, paper, kernel version, folder or device file
+    ///
+    /// fs, elevators, workloads, cpus, papers, techniques, verbs: a name. devices: a preset or a
+    /// file of your own (my.toml). claims: a paper. sites: the beginning of a name. eras: a kernel
+    /// version. results: a folder.
     name: Option<String>,
 }
 
@@ -63,7 +83,7 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
             return out.fail(
                 Exit::Usage,
                 "what",
-                &format!("there is no list of `{other}`"),
+                &format!("no list is named `{other}`"),
                 "fs, devices, elevators, workloads, papers, claims, techniques, eras, cpus, sites, \
                  results, verbs",
             );
@@ -181,7 +201,7 @@ fn elevators(name: Option<&str>) -> (Value, String) {
         let ((major, minor), (no_major, no_minor)) = e.versions;
         let until = match no_major {
             u16::MAX => "on".to_owned(),
-            _ => format!("until before {no_major}.{no_minor}"),
+            _ => format!("to before {no_major}.{no_minor}"),
         };
         let layer = match e.layer {
             wp_block::Layer::Single => "single queue",
@@ -266,7 +286,7 @@ fn eras(version: Option<&str>) -> Option<(Value, String)> {
                 continue;
             };
             let known = f.has_evidence(v);
-            let mark = if known { "" } else { " (not held against a real kernel)" };
+            let mark = if known { "" } else { " (not validated against a real kernel)" };
             writeln!(text, "{} in {v}{mark}", f.name).expect("a string takes it");
             let list: Vec<Value> = rules
                 .iter()

@@ -94,8 +94,8 @@ pub fn result_paths(run: &Path, out: &Out) -> Result<(PathBuf, PathBuf), ExitCod
     let left_out = events_left_out(&dir);
     if left_out > 0 {
         out.note(&format!(
-            "note: {}: the last {left_out} events of the run are not recorded; run it again with a \
-             larger --max-events for all of them",
+            "note: {}: the last {left_out} events of the run are not recorded; a larger \
+             --max-events records them",
             dir.shown()
         ));
     }
@@ -110,7 +110,7 @@ pub fn result_folder(run: &Path, out: &Out) -> Result<PathBuf, ExitCode> {
     })
 }
 
-const RESULTS: &str = "name a result, as results/latest; `writepath list results` shows them";
+const RESULTS: &str = "name a result, such as results/latest; `writepath list results` lists them";
 
 /// Reads a result; on failure says why and with which code to end.
 pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {

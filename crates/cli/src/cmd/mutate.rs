@@ -78,8 +78,13 @@ pub fn run(
         Err(e) => return out.fail(Exit::Usage, "mutate", &e, ""),
     };
     if !stop.load(Ordering::SeqCst) && mutants.iter().map(|m| m.programs).sum::<u64>() == 0 {
-        let what = "nothing was done: no program was tried for any of the sites";
-        return out.fail(Exit::Usage, "nothing", what, "leave --search out, or give 1 or more");
+        let what = "nothing was done: no program was run for any crash-safety point";
+        return out.fail(
+            Exit::Usage,
+            "nothing",
+            what,
+            "leave out --search, or set it to 1 or more",
+        );
     }
     let wrong = wrong(&mutants, &arguments);
     let seconds = start.elapsed().as_secs_f64();
@@ -209,7 +214,7 @@ fn text(
     seconds: f64,
 ) -> String {
     let mut t = format!(
-        "{:<38} {:<8} {:>8} {:>9}  {:<18} killed by, or why it survives\n",
+        "{:<38} {:<8} {:>8} {:>9}  {:<18} detected by, or reason that it survives\n",
         "site", "kind", "programs", "states", "fate"
     );
     for m in mutants {

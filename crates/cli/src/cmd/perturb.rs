@@ -143,7 +143,7 @@ fn table(a: &Args, out: &Out) -> ExitCode {
     let (shown, ended) = (Progress::new("perturb"), AtomicU64::new(0));
     shown.at(0, all.len() as u64, "changes");
     let name =
-        |change: &str| if change.is_empty() { "as it is".to_owned() } else { change.to_owned() };
+        |change: &str| if change.is_empty() { "unchanged".to_owned() } else { change.to_owned() };
     let done = each(
         jobs,
         all.len(),
@@ -184,11 +184,11 @@ fn table(a: &Args, out: &Out) -> ExitCode {
 /// The table and its document; exit 1 where a move or its reason is not as it is said here.
 fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     let mut text = format!(
-        "Each figure on its flash drive as it is, with program times doubled, with half the\n\
-         buffer, and with both. A change of up to {:.0} % counts as still. Brackets show a\n\
-         prediction that was not met.\n\n{:>14} {:>22} {:>22} {:>22}\n",
+        "Each figure on its unchanged flash drive, with program times doubled, with half \
+         the\nbuffer, and with both. A change of up to {:.0} % counts as unchanged (still). \
+         Brackets\nshow a prediction that was not met.\n\n{:>14} {:>22} {:>22} {:>22}\n",
         STILL * 100.0,
-        "as it is",
+        "unchanged",
         "program x2",
         "buffer x1/2",
         "both"
@@ -210,7 +210,7 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     let (all, against) = (outcomes.len(), count(Outcome::Explained) + unexplained);
     let of_stale = match stale {
         0 => String::new(),
-        n => format!(", {n} as predicted though a reason against it is listed"),
+        n => format!(", {n} as predicted despite a listed reason"),
     };
     let (as_said, not) = (all - against, format!("{unexplained} of them without a listed reason"));
     writeln!(text, "\n{as_said} of {all} as predicted, {against} against, {not}{of_stale}")
@@ -254,10 +254,7 @@ fn row(
             Outcome::Explained => format!("AGAINST: {}", f.found[i]),
             Outcome::Unexplained => format!("AGAINST, {}: no reason listed", CHANGES[i]),
             Outcome::StaleReason => {
-                format!(
-                    "AS PREDICTED, {}, though a reason against it is listed: {}",
-                    CHANGES[i], f.found[i]
-                )
+                format!("AS PREDICTED, {}, despite the listed reason: {}", CHANGES[i], f.found[i])
             }
         };
         if !told.contains(&why) {

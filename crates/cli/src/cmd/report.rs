@@ -19,15 +19,20 @@ use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath report results/latest\n\
+    \x20 writepath report results/reproduce-ext4-fsync/0123456789ab --out ext4.html --lang ko")]
 pub struct Args {
-    /// Folders of results, as `reproduce`, `run` and experiments name them on stderr.
+    /// Result folders of `run`, `reproduce` or experiments
+    ///
+    /// Each of these commands prints the name of its result folder.
     #[arg(required = true, value_name = "RESULT_DIR")]
     results: Vec<PathBuf>,
-    /// The file to write; an earlier page of this program is replaced, no other file is.
+    /// HTML file; replaces only an earlier report
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
-    /// Language of the page: en, ko.
-    #[arg(long, default_value = "en")]
+    /// Language of the page: en or ko
+    #[arg(long, value_name = "LANG", default_value = "en")]
     lang: String,
 }
 
@@ -55,8 +60,8 @@ impl Refusal {
     }
 }
 
-const NAMES: &str = "give the folder that a run named after `results: `, as results/reproduce-ext4-fsync/0123456789ab";
-const AGAIN: &str = "run it again; results are not to be edited";
+const NAMES: &str = "name a result folder, such as results/reproduce-ext4-fsync/0123456789ab";
+const AGAIN: &str = "run the command again; do not edit results";
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
@@ -167,12 +172,12 @@ impl Results {
         let path = dir.join("MANIFEST.json");
         let text = text::bytes(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
-                Refusal::Result(dir.to_owned(), "no folder of results".to_owned(), NAMES)
+                Refusal::Result(dir.to_owned(), "not a result folder".to_owned(), NAMES)
             }
             _ => Refusal::Host(path.clone(), e),
         })?;
         let hashes = serde_json::from_slice(&text)
-            .map_err(|e| Refusal::Result(path, format!("no list of hashes: {e}"), AGAIN))?;
+            .map_err(|e| Refusal::Result(path, format!("not a list of hashes: {e}"), AGAIN))?;
         Ok(Results { dir: dir.to_owned(), hashes })
     }
 
@@ -183,18 +188,18 @@ impl Results {
         let bytes = text::at_most(&path, text::LIST_BYTES_MAX)
             .map_err(|e| Refusal::Host(path.clone(), e))?;
         if sha256(&bytes) != *hash {
-            let what = "it is not what the run wrote (MANIFEST.json has another hash)";
+            let what = "changed after the run (MANIFEST.json has another hash)";
             return Err(Refusal::Result(path, what.to_owned(), AGAIN));
         }
         let text = String::from_utf8(bytes);
-        text.map(Some).map_err(|e| Refusal::Result(path, format!("no text: {e}"), AGAIN))
+        text.map(Some).map_err(|e| Refusal::Result(path, format!("not UTF-8 text: {e}"), AGAIN))
     }
 
     fn json(&self, name: &str) -> Result<Option<Value>, Refusal> {
         let Some(text) = self.file(name)? else { return Ok(None) };
         serde_json::from_str(&text)
             .map(Some)
-            .map_err(|e| Refusal::Result(self.dir.join(name), format!("no JSON: {e}"), AGAIN))
+            .map_err(|e| Refusal::Result(self.dir.join(name), format!("not JSON: {e}"), AGAIN))
     }
 
     /// Name of the folder, and of the one that it is in.
@@ -228,7 +233,7 @@ impl Results {
             }));
         }
         let Some(summary) = self.json("summary.json")? else {
-            let what = "it has neither summary.json nor tables.txt with claims.json".to_owned();
+            let what = "summary.json is missing, and so is tables.txt or claims.json".to_owned();
             return Err(Refusal::Result(self.dir.clone(), what, NAMES));
         };
         let points = match self.file("points.csv")? {
@@ -255,7 +260,7 @@ struct Asked {
 
 impl Asked {
     fn read(text: &str) -> Result<Asked, String> {
-        toml::from_str(text).map_err(|e| format!("it does not say what was asked for: {e}"))
+        toml::from_str(text).map_err(|e| format!("the settings of the run cannot be read: {e}"))
     }
 
     /// The command that asks for it.
@@ -301,7 +306,7 @@ fn points(text: &str) -> Result<Rows, (usize, String)> {
         }
     }
     if quoted {
-        return Err((line, "a quote that has no end".to_owned()));
+        return Err((line, "a quote is not closed".to_owned()));
     }
     if !field.is_empty() || !row.is_empty() {
         row.push(csv::text(&field).to_owned());
@@ -325,7 +330,7 @@ fn end_row(
     if let Some(heads) = rows.first()
         && heads.len() != row.len()
     {
-        return Err((line, format!("{} fields, and the head has {}", row.len(), heads.len())));
+        return Err((line, format!("{} fields, but the header has {}", row.len(), heads.len())));
     }
     rows.push(row);
     Ok(())

@@ -29,30 +29,39 @@ use crate::progress::Progress;
 /// What a run is on, but for its file system.
 #[derive(clap::Args)]
 pub struct Setup {
-    /// Device preset and replaced parameters: `ssd-128,queue_depth=1`. Several, joined by +, of one
-    /// file system: `fixed,capacity_bytes=268435456+zn540-4tb`.
-    #[arg(long, default_value = "ssd-128")]
+    /// Device preset and parameters; join several by +
+    ///
+    /// Such as ssd-128,queue_depth=1. Several devices hold one file system:
+    /// fixed,capacity_bytes=268435456+zn540-4tb. `writepath list devices` lists presets and
+    /// parameters.
+    #[arg(long, value_name = "PRESET", default_value = "ssd-128")]
     device: String,
-    /// Workload and options: `fsync-last,n=10,case=extend`.
-    #[arg(long, default_value = "fsync-last")]
+    /// Workload and options: fio,job=app.fio
+    ///
+    /// Such as fsync-last,n=10,case=extend. `writepath list workloads` lists workloads and options.
+    #[arg(long, value_name = "NAME", default_value = "fsync-last")]
     workload: String,
-    /// Elevator; by default the kernel's: cfq until 4.20, mq-deadline since 5.0.
-    #[arg(long)]
+    /// I/O scheduler [default: cfq until 4.20, mq-deadline from 5.0]
+    ///
+    /// The default is that of the kernel version. `writepath list elevators` lists the names.
+    #[arg(long, value_name = "NAME")]
     elevator: Option<String>,
-    /// CPU profile.
-    #[arg(long, default_value = "i7-4770")]
+    /// CPU cost profile: one of `list cpus`
+    #[arg(long, value_name = "PROFILE", default_value = "i7-4770")]
     cpu: String,
-    /// Seed of every random stream. [default: 1; of an experiment its own]
-    #[arg(long)]
+    /// Seed of every random stream [default: 1, or the experiment's]
+    #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// First sector of the partition; 2048 if left out, 0 on zoned devices.
-    #[arg(long)]
+    /// First sector of the partition [default: 2048; 0 on zoned devices]
+    ///
+    /// The default is 0 also with several devices.
+    #[arg(long, value_name = "SECTOR")]
     partition_start: Option<u64>,
-    /// Size of the partition (`29GiB`); the rest of the device if left out.
-    #[arg(long)]
+    /// Partition size, such as 29GiB [default: the rest of the device]
+    #[arg(long, value_name = "BYTES")]
     partition_size: Option<String>,
-    /// Start from this image instead of a fresh file system.
-    #[arg(long)]
+    /// Start from this image instead of a new file system
+    #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }
 
@@ -65,32 +74,42 @@ impl Setup {
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath run --fs ext4,era=3.4 --workload fsync-last,n=10,case=extend\n\
+    \x20 writepath run --fs f2fs,era=6.12 --workload fio,job=app.fio --fio-json fio.json\n\
+    \x20 writepath run experiment.toml --jobs 2")]
 pub struct Args {
     #[command(flatten)]
     experiment: super::experiment::RunArgs,
-    /// File system and options: `ext4,era=3.4,nodelalloc`.
-    #[arg(long, default_value = "ext4,era=4.6")]
+    /// File system and options: ext4,nodelalloc
+    ///
+    /// The option `era` is the kernel version whose rules the file system follows. `writepath list
+    /// fs` lists all options, `writepath list eras` the rules of each version.
+    #[arg(long, value_name = "NAME", default_value = "ext4,era=4.6")]
     fs: String,
     #[command(flatten)]
     setup: Setup,
-    /// Save the partition after unmount to this file.
-    #[arg(long)]
+    /// Save the partition to this new file after unmount
+    #[arg(long, value_name = "FILE")]
     save_image: Option<PathBuf>,
-    /// Also write what fio's `--output-format=json` would say (workload fio).
-    #[arg(long)]
+    /// Write a report like fio's --output-format=json (workload fio only)
+    #[arg(long, value_name = "FILE")]
     fio_json: Option<PathBuf>,
-    /// Record no events: for long runs of which only the numbers are wanted.
+    /// Record no events; keeps long runs small
+    ///
+    /// The result has the counters and the latencies, but `explain`, `diff` and `trace` cannot read
+    /// it.
     #[arg(long)]
     no_events: bool,
-    /// Record the first N events only. [default: 2000000]
+    /// Maximum number of recorded events [default: 2000000]
     #[arg(long, value_name = "N", conflicts_with = "no_events")]
     max_events: Option<usize>,
-    /// Where results go.
-    #[arg(long, default_value = "results")]
+    /// Results folder
+    #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
 }
 
-/// Events that are recorded if nobody says how many: some 30 MB of a result.
+/// Default of --max-events: about 30 MB of a result.
 const MAX_EVENTS: usize = 2_000_000;
 
 /// A run that is over.
@@ -130,7 +149,7 @@ fn spec(
         .ok_or_else(|| format!("`{era}` is not a kernel version"))?;
     if !fs.has_evidence(&era) {
         stderr(format_args!(
-            "note: the rules of Linux {version} were not held against a real kernel\n"
+            "note: the rules of Linux {version} are not validated against a real kernel\n"
         ));
     }
     let sectors = a.partition_size.as_deref().map(super::size).transpose()?.map(|b| b / 512);
@@ -256,8 +275,14 @@ pub(super) fn perform(
     events: Option<usize>,
     out: &Out,
 ) -> Result<Ran, ExitCode> {
-    let (spec, workload, options) = spec(fs, a)
-        .map_err(|e| out.fail(Exit::Usage, "config", &e, "`writepath list` shows what there is"))?;
+    let (spec, workload, options) = spec(fs, a).map_err(|e| {
+        out.fail(
+            Exit::Usage,
+            "config",
+            &e,
+            "`writepath list fs`, `list devices` and `list workloads` list names and options",
+        )
+    })?;
     let mut toml = resolved(a, &spec, workload, &options);
     let inputs = (workload.inputs)(&options)
         .map_err(|e| out.fail(Exit::Usage, "config", &e.to_string(), ""))?;
@@ -365,7 +390,7 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let fio = outputs::asked(a.fio_json.as_deref(), Shape::Text, out)?;
     if a.max_events == Some(0) {
         let what = "--max-events 0 records nothing";
-        return Err(out.fail(Exit::Usage, "max-events", what, "--no-events records none"));
+        return Err(out.fail(Exit::Usage, "max-events", what, "use --no-events to record none"));
     }
     let events = (!a.no_events).then(|| a.max_events.unwrap_or(MAX_EVENTS));
     let ran = perform(&a.fs, &a.setup, events, out)?;
@@ -431,7 +456,7 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
     let short = report.numbers.iter().filter(|(k, _)| k.ends_with(WRITE_SHORT));
     let short: u64 = short.map(|(_, n)| *n).sum();
     if short > 0 {
-        writeln!(text, "{:<12} {short} wrote a part", "SHORT WRITES").expect("a string takes it");
+        writeln!(text, "{:<12} {short} calls", "SHORT WRITES").expect("a string takes it");
     }
     writeln!(text, "result       {}", dir.shown()).expect("a string takes it");
     let mut doc = summary;

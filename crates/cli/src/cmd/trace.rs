@@ -16,17 +16,27 @@ use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath trace results/latest\n\
+    \x20 writepath trace results/latest --to blktrace --out run.blktrace.0\n\
+    \x20 writepath trace results/latest --to perfetto --out run.perfetto-trace")]
 pub struct Args {
-    /// A result directory of `run`.
+    /// Result of `run`: its folder, or results/latest
     run: PathBuf,
-    /// blkparse (its default text), paper (`-f "%T.%9t %a %d %S + %n [%C]\n" -a issue`), csv;
-    /// into a file: blktrace (binary, for blkparse, btt and fio) or perfetto (for ui.perfetto.dev:
-    /// calls, journal, bios, requests, commands, flash dies, and a flow from each fsync).
-    #[arg(long, default_value = "blkparse")]
+    /// blkparse, paper, csv; with --out: blktrace, perfetto
+    ///
+    /// blkparse: its default text. paper: issued requests only, as blkparse prints with
+    /// `-f "%T.%9t %a %d %S + %n [%C]\n" -a issue`. csv: one block event a line.
+    ///
+    /// blktrace: the binary format, for blkparse, btt and fio. perfetto: for ui.perfetto.dev, with
+    /// system calls, journal, bios, requests, device commands, flash dies, and a flow from each
+    /// fsync.
+    #[arg(long, value_name = "FORMAT", default_value = "blkparse")]
     to: String,
-    /// File to write to instead of stdout; blktrace and perfetto need it. blkparse and btt find
-    /// NAME.blktrace.0 as NAME.
-    #[arg(long)]
+    /// New file; needed by blktrace and perfetto [default: stdout]
+    ///
+    /// blkparse and btt open NAME.blktrace.0 under the name NAME.
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
@@ -81,7 +91,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             return out.fail(
                 Exit::Usage,
                 "to",
-                &format!("`{other}` is not a format"),
+                &format!("--to {other}: no such format"),
                 "blkparse, paper, csv, blktrace or perfetto",
             );
         }

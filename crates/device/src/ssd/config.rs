@@ -122,7 +122,8 @@ fn buffer_slots(
         Ok(slots) if bytes.is_multiple_of(SLOT_BYTES) && bytes >= least => Ok(slots),
         _ => {
             let reason = format!(
-                "must be a multiple of 4096 and at least {least}: the largest request and a program unit of {} bytes for each host stream",
+                "must be a multiple of 4096 and at least {least}: the largest request and a \
+                 program unit of {} bytes for each host stream",
                 geometry.unit_bytes()
             );
             Err(ConfigError::new("buffer_bytes", bytes, reason))
@@ -134,8 +135,8 @@ fn buffer_slots(
 fn gc_low(s: &Settings, ftl: &FtlConfig) -> Result<u32, ConfigError> {
     let gc_low = s.count("gc_low_superblocks", 1 << 20)?;
     let (least, reason) = match ftl.endurance {
-        0 => (2, "must be at least 2: one is kept for moved data"),
-        _ => (3, "must be at least 3 where blocks wear out: two are kept for moved data"),
+        0 => (2, "must be at least 2: one is reserved for moved data"),
+        _ => (3, "must be at least 3 where blocks wear out: two are reserved for moved data"),
     };
     match gc_low >= least {
         true => Ok(gc_low),
@@ -171,7 +172,8 @@ fn check_space(
     let most = u64::from(holding) * each;
     if user_slots > most {
         let reason = format!(
-            "{superblocks} superblocks of {} bytes, less {gc_low} kept free, {open} open and spare for garbage collection, hold {} bytes",
+            "{superblocks} superblocks of {} bytes, less {gc_low} kept free, {open} open and \
+             spare for garbage collection, hold {} bytes",
             superblock * SLOT_BYTES,
             most * SLOT_BYTES
         );

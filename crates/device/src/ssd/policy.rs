@@ -61,21 +61,21 @@ pub struct FtlConfig {
 /// Its numbers in a preset.
 pub(crate) const FTL: [Param; 11] = [
     p("gc_policy", 0, "choice", "assumed: 0 greedy, 1 cost-benefit, 2 d-choices"),
-    p("gc_choices", 10, "count", "superblocks that d-choices draws from; Van Houdt 2013 shows 10"),
-    p("hot_cold", 0, "switch", "assumed: one host stream; moved data have their own always"),
+    p("gc_choices", 10, "count", "superblocks sampled by d-choices; 10 as in Van Houdt 2013"),
+    p("hot_cold", 0, "switch", "assumed: one host stream; moved data always has its own"),
     p("wear_gap", 0, "count", "assumed: no static wear levelling"),
     p("trim_granularity_bytes", SLOT_BYTES, "bytes", "assumed: the mapping unit"),
     p(
         "read_after_trim",
         0,
         "choice",
-        "assumed: 0 zeroes (SATA RZAT, NVMe DLFEAT 1), 1 old data until they are erased",
+        "assumed: 0 zeroes (SATA RZAT, NVMe DLFEAT 1), 1 old data until the erase",
     ),
     p("bad_blocks", 0, "permille", "assumed: none; data sheets allow 20 of 1000 from the factory"),
-    p("endurance_cycles", 0, "count", "assumed: for ever; MLC bears some 3000 erases"),
-    p("aged_fill", 0, "permille", "0: fresh from the factory; else so full and in steady state"),
-    p("aged_erases", 0, "count", "erases that an aged drive's superblocks begin with"),
-    p("ftl_seed", 1, "count", "assumed: all chance in the FTL is drawn from this"),
+    p("endurance_cycles", 0, "count", "assumed: unlimited; MLC endures about 3000 erases"),
+    p("aged_fill", 0, "permille", "0: new drive; else the share that is filled, in steady state"),
+    p("aged_erases", 0, "count", "initial erase count of an aged drive's superblocks"),
+    p("ftl_seed", 1, "count", "assumed: seed of all random numbers of the FTL"),
 ];
 
 impl FtlConfig {
@@ -106,7 +106,7 @@ impl FtlConfig {
         let mapped_slots = (user_slots * u64::from(fill) / 1000) as u32;
         let aged = (mapped_slots > 0).then_some(AgedStart { mapped_slots, erases });
         if aged.is_none() && erases > 0 {
-            let reason = "must be 0 on a drive that is fresh from the factory (aged_fill = 0)";
+            let reason = "must be 0 on a new drive (aged_fill = 0)";
             return Err(ConfigError::new("aged_erases", u64::from(erases), reason));
         }
         Ok(FtlConfig {

@@ -187,7 +187,7 @@ fn zones(s: &Settings, geometry: &Geometry) -> Result<ZoneLimits, ConfigError> {
     }
     let append = s.get("append_max_sectors");
     let Some(append_max_sectors) = u32::try_from(append).ok() else {
-        return Err(ConfigError::new("append_max_sectors", append, "is more than any request has"));
+        return Err(ConfigError::new("append_max_sectors", append, "exceeds the largest request"));
     };
     let zone_sectors = zone_bytes / SECTOR_BYTES;
     let slots = zone_bytes / SLOT_BYTES * u64::from(zones);

@@ -13,7 +13,7 @@ pub(crate) fn of_stage(stage: &str) -> String {
     let Some(kind) = stage.strip_prefix(WAIT) else {
         return match stage {
             "wake up and return" => "CPU time of the host from the last completion to the return",
-            "ready, and no core free" => "the task can run, and every core is busy",
+            "runnable, no CPU free" => "the task is runnable, and every CPU is busy",
             "sleep" => "a timer ends the wait",
             _ => "no recorded event ends the wait",
         }
@@ -23,13 +23,13 @@ pub(crate) fn of_stage(stage: &str) -> String {
         "pre-flush" => "the drive writes its volatile cache to flash before the record (PREFLUSH)",
         "post-flush" => "the drive writes that cache to flash after the record, as it has no FUA",
         "flush" => "the drive writes its volatile cache to flash",
-        "requests ahead in the device" => "the drive is busy with requests of others",
+        "requests ahead in the device" => "the drive is busy with other requests",
         "ordered data of other files" => {
             "the drive has data of other files that the same transaction allocated (data=ordered)"
         }
         "commit record" => "the drive has the block that makes the transaction valid",
         "journal blocks" => "the drive has the descriptor and metadata blocks of the transaction",
-        "metadata to its home" => "the drive has metadata that a checkpoint writes to its home",
+        "checkpoint writes" => "the drive has metadata that a checkpoint writes in place",
         "data" => "the drive has data of the file",
         other => return format!("the drive has the request: {other}"),
     };
@@ -39,7 +39,7 @@ pub(crate) fn of_stage(stage: &str) -> String {
 /// What a part of the device's work is; `None`: it says so itself.
 pub(crate) fn of_part(part: &str) -> Option<&'static str> {
     Some(match part {
-        "" => "the model of this drive does not tell its parts",
+        "" => "the model of this drive has no finer parts",
         "decode" => "the controller fetches and decodes the command",
         "firmware" => "the controller completes the command",
         "queue in device" | "queue for controller" => "other commands are ahead in the controller",

@@ -172,6 +172,6 @@ mod tests {
             zone_sectors: None,
         };
         let e = Seen::new(run).call(SYNCS, 1).expect_err("none");
-        assert_eq!(e.to_string(), "there is no fsync or fdatasync number 1: the run has 0");
+        assert_eq!(e.to_string(), "no fsync or fdatasync call number 1: the run has 0");
     }
 }

@@ -123,7 +123,7 @@ impl<'a> Namer<'a> {
                 let kind = self.kind(r, Role::Own);
                 (format!("{ELEVATOR}{kind}"), self.describe(r), Some(*i))
             }
-            Doing::Runnable => fixed("ready, and no core free", "waits for a core"),
+            Doing::Runnable => fixed("runnable, no CPU free", "waits for a CPU"),
             Doing::Sleep => fixed("sleep", "nothing else ends it"),
             Doing::Unknown => fixed("other wait", "no event ends it"),
         }

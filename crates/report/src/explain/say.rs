@@ -20,7 +20,7 @@ pub(super) fn why(named: &Namer<'_>, e: &Explanation) -> String {
     let what = if let Some(kind) = most.name.strip_prefix(WAIT) {
         format!(" It waited most for: {kind}, {us} us or {share} %")
     } else if let Some(kind) = most.name.strip_prefix(PREPARE) {
-        format!(" Most of it was CPU time until this was dispatched: {kind}, {us} us or {share} %")
+        format!(" Most of it was CPU time before dispatch: {kind}, {us} us or {share} %")
     } else {
         format!(" Most of it was: {}, {us} us or {share} %", most.name)
     };
@@ -29,7 +29,7 @@ pub(super) fn why(named: &Namer<'_>, e: &Explanation) -> String {
     if let Some(behalf) = request.and_then(|r| behalf(named, r)) {
         out.push_str(&behalf);
     } else if let Some(l) = longest.filter(|l| l.who != e.task) {
-        out.push_str(&format!("; {}, for which it waited, was there", l.who));
+        out.push_str(&format!("; it waited for {}", l.who));
     }
     out.push('.');
     out.push_str(&shared(e));
@@ -43,11 +43,11 @@ fn behalf(named: &Namer<'_>, r: &Request) -> Option<String> {
     let first = r.bios.first().map(|b| b.queued).or(r.issued)?;
     let by = named.by(r);
     if by == named.task {
-        return Some("; it had asked for that itself".to_owned());
+        return Some("; the call itself sent it".to_owned());
     }
     let sent = match seen.run.stages.server(by) {
-        Some(server) => format!("; {by} ({}) had sent that", server.what),
-        None => format!("; {by} had sent that"),
+        Some(server) => format!("; {by} ({}) sent it", server.what),
+        None => format!("; {by} sent it"),
     };
     // Interrupt context sends the flushes that stand before or behind somebody's record.
     let by_piece = seen.pieces.iter().find(|p| p.covers(first.index) && p.tasks.contains(&by));
@@ -56,12 +56,12 @@ fn behalf(named: &Namer<'_>, r: &Request) -> Option<String> {
     let name = waits::name(seen, piece);
     Some(match piece.asked.first() {
         Some(asked) if asked.task == named.task => {
-            format!("{sent} for {name}, which {} had asked for", named.task)
+            format!("{sent} for {name}, requested by {}", named.task)
         }
         Some(asked) => {
-            format!("{sent} for {name}, which another task, {}, had asked for", asked.task)
+            format!("{sent} for {name}, requested by another task, {}", asked.task)
         }
-        None if piece.why.is_empty() => format!("{sent} for {name}, which began by itself"),
+        None if piece.why.is_empty() => format!("{sent} for {name}, which no task requested"),
         None => format!("{sent} for {name} ({})", piece.why),
     })
 }
@@ -69,14 +69,14 @@ fn behalf(named: &Namer<'_>, r: &Request) -> Option<String> {
 /// Work that the call did not start alone.
 fn shared(e: &Explanation) -> String {
     let told = |g: &Group| match g.asked.first() {
-        Some(asked) if asked.who != e.task => format!("{} (asked for by {})", g.name, asked.who),
+        Some(asked) if asked.who != e.task => format!("{} (requested by {})", g.name, asked.who),
         _ => format!("{} (begun before the call)", g.name),
     };
     let list: Vec<String> = e.groups.iter().filter(|g| !g.is_own(&e.task)).map(told).collect();
     if list.is_empty() {
         return String::new();
     }
-    format!(" What it waited for was not its own alone: {}.", list.join(", "))
+    format!(" It waited for shared work: {}.", list.join(", "))
 }
 
 fn not_needed(e: &Explanation) -> String {
@@ -90,8 +90,8 @@ fn not_needed(e: &Explanation) -> String {
     let requests = if n == 1 { "request was" } else { "requests were" };
     let size = if sectors > 0 { format!(" ({sectors} sectors)") } else { String::new() };
     let time = match on_path {
-        0 => "; its path does not lead through them".to_owned(),
-        ns => format!("; {} us of the path led through them", micros(ns)),
+        0 => "; none of them is on the critical path".to_owned(),
+        ns => format!("; {} us of the critical path are theirs", micros(ns)),
     };
     format!(" {n} {requests} not needed for what it promises{size}{time}.")
 }

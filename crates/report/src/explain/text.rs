@@ -262,18 +262,18 @@ impl Explanation {
 /// A piece of shared work in a sentence.
 fn told(g: &Group) -> String {
     let asked = match &g.asked[..] {
-        [] if g.why.is_empty() => "nobody asked for it".to_owned(),
+        [] if g.why.is_empty() => "requested by no task".to_owned(),
         [] => g.why.clone(),
         list => {
             let one = |a: &crate::waits::AskedBy| {
                 let why = if a.why.is_empty() { String::new() } else { format!(" ({})", a.why) };
                 format!("{} at {} us{why}", a.who, signed(a.at_ns))
             };
-            format!("asked for by {}", list.iter().map(one).collect::<Vec<_>>().join(", "))
+            format!("requested by {}", list.iter().map(one).collect::<Vec<_>>().join(", "))
         }
     };
     let calls = match g.calls {
-        0 | 1 => "this call alone waited for it".to_owned(),
+        0 | 1 => "only this call waited for it".to_owned(),
         n => format!("{n} calls waited for it"),
     };
     let (begin, end) = (signed(g.begin_ns), signed(g.end_ns));

@@ -29,7 +29,7 @@ impl Writer {
                 sent.extend(r.done.map(|m| (m.at, -1)));
             }
         }
-        self.changes(0, "requests that wait to be dispatched", UNIT_COUNT, waiting);
+        self.changes(0, "requests waiting for dispatch", UNIT_COUNT, waiting);
         self.changes(1, "requests in the device", UNIT_COUNT, sent);
         self.changes(2, "bytes in the device's buffer, not on its flash", UNIT_BYTES, buffer(seen));
         self.pointers(seen);

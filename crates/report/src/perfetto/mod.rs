@@ -285,7 +285,7 @@ impl Writer {
             if !asked.why.is_empty() {
                 who = format!("{who}: {}", asked.why);
             }
-            event.debug_annotations.push(text("asked for by", &who));
+            event.debug_annotations.push(text("requested by", &who));
         }
         for (i, (phase, from)) in p.phases.iter().enumerate() {
             self.begin(from.at, track, *phase);

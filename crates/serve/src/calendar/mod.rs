@@ -165,7 +165,10 @@ impl Calendar {
                     self.unanswered.remove(n);
                     Ok(None)
                 }
-                None => Err(Broken(format!("an answer to a message {} that nobody sent", m.seq))),
+                None => Err(Broken(format!(
+                    "an acknowledgement of a message {} that was not sent",
+                    m.seq
+                ))),
             },
             (op::START, Guest::Absent) => {
                 self.guest = Guest::Running { until: Some(self.now) };
@@ -176,7 +179,8 @@ impl Calendar {
             (op::START, _) => Err(Broken("a second START".to_owned())),
             (op::REQUEST, _) => {
                 if m.time < self.now.0 {
-                    let why = format!("it wants to run at {}, and it is {}", m.time, self.now.0);
+                    let why =
+                        format!("it wants to run at {}, but the time is {}", m.time, self.now.0);
                     return Err(Broken(why));
                 }
                 self.request = Some(Time(m.time)).filter(|t| t.0 < FOREVER);
@@ -198,10 +202,10 @@ impl Calendar {
                 self.now = Time(m.time);
                 answer(0)
             }
-            (op::UPDATE, _) => Err(Broken("it tells the time while it waits".to_owned())),
+            (op::UPDATE, _) => Err(Broken("it updates the time while it waits".to_owned())),
             (op::GET_TOD, _) => answer(self.date.saturating_add(self.now.0)),
             (op::BROADCAST, _) => answer(0),
-            (other, _) => Err(Broken(format!("operation {other} is none of a guest's"))),
+            (other, _) => Err(Broken(format!("operation {other} is not one of a guest"))),
         }
     }
 
@@ -220,7 +224,7 @@ impl Calendar {
     ///
     /// Panics if it would go back, or the guest runs.
     pub fn advance(&mut self, to: Time) {
-        assert!(to >= self.now && self.guest == Guest::Waiting, "time is not ours to set");
+        assert!(to >= self.now && self.guest == Guest::Waiting, "only the guest may set the time");
         self.now = to;
     }
 

@@ -126,7 +126,7 @@ impl std::fmt::Display for PowerError {
             }
             PowerError::NotFrozen => write!(f, "the drive is not frozen"),
             PowerError::Frozen => write!(f, "the drive is frozen already; thaw it first"),
-            PowerError::Busy(n) => write!(f, "{n} requests are not answered yet; unmount first"),
+            PowerError::Busy(n) => write!(f, "{n} requests are in flight; unmount first"),
         }
     }
 }
@@ -310,7 +310,7 @@ fn choose(view: &CrashView, seed: u64, keep: Keep) -> Vec<bool> {
         Keep::All => vec![true; view.loss.len()],
         Keep::None => vec![false; view.loss.len()],
         Keep::Some => {
-            let mut rng = Rng::stream(seed, "power cut of a served drive");
+            let mut rng = Rng::stream(seed, "power failure of a served drive");
             // Even odds for every unit would hardly ever leave nearly all or nearly none.
             let odds = rng.below(17);
             view.loss.iter().map(|_| rng.below(16) < odds).collect()

@@ -75,8 +75,8 @@ impl Drive {
             let most = u64::from(limits.max_active);
             if most > 0 && active > most {
                 return Err(format!(
-                    "the image has {active} zones that are written in part; the drive can have \
-                     {most} active"
+                    "the image has {active} partially written zones; the drive can have {most} \
+                     active"
                 ));
             }
         }
@@ -243,7 +243,7 @@ impl Model {
     /// be taken for a file system's failure.
     fn assert_holds(&self, medium: &Medium, zones: &[Zone]) {
         self.device.medium().diff(medium, &mut |at, n| {
-            panic!("{n} sectors at {} are not what the cut has left", at.0)
+            panic!("{n} sectors at {} differ from the crash state", at.0)
         });
         for (is, wanted) in self.device.zones().iter().zip(zones) {
             assert_eq!(is.wp, wanted.wp, "the zone at {} ends elsewhere", is.start.0);

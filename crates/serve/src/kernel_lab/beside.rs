@@ -107,7 +107,7 @@ impl Beside {
         for job in 0..self.jobs {
             let path = format!("file{job}");
             let file = survey.files.iter().find(|f| f.path == path);
-            let file = file.ok_or_else(|| format!("there is no {path}"))?;
+            let file = file.ok_or_else(|| format!("{path} is missing"))?;
             for block in 0..self.blocks {
                 let bytes = block_of(file, block * BLOCK, &overlay);
                 to.block(job * self.blocks + block, bytes.as_ref());

@@ -31,7 +31,7 @@ impl Kernel {
         let (binary, root) = Kernel::named(binary, root)?;
         if !binary.is_file() {
             return Err(format!(
-                "{}: no User-Mode Linux kernel with time travel there",
+                "{}: not a User-Mode Linux kernel with time travel",
                 binary.shown()
             ));
         }

@@ -130,9 +130,9 @@ impl Row {
 }
 
 /// What the columns are.
-pub const LEGEND: &str = "\
-fails: power failures; unpers: those with unpersisted writes; lost: those that lost fsynced data
-early: those that lost only fsyncs that returned before the end of a flush sent since their call
+pub const LEGEND: &str = "fails: power failures; unpers: those with unpersisted writes; lost: \
+    those that lost fsynced data
+early: those that lost only fsyncs whose flush had not completed when they returned
 garbage: a block holds no version of its data; unread: a block cannot be read
 mount: the mount failed; differ: Writepath recovers the same state to other files
 oprw: garbage with Writepath's order-preserving recovery of the same state

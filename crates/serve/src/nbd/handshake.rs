@@ -80,12 +80,12 @@ pub(super) fn answer(
         option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
             contexts(export, agreed, (number, data), out);
         }
-        _ => refuse(out, number, reply::ERR_UNSUP, "this server does not know the option"),
+        _ => refuse(out, number, reply::ERR_UNSUP, "this server does not support the option"),
     }
     Next::Options
 }
 
-const WRONG_LENGTH: &str = "the option is not as long as it says";
+const WRONG_LENGTH: &str = "the option has a wrong length";
 const NO_EXPORT: &str = "there is no such export";
 
 fn refuse(out: &mut Vec<u8>, number: u32, kind: u32, text: &str) {

@@ -59,7 +59,7 @@ impl Connection {
 }
 
 /// Why a connection ends that was ended by the other side.
-pub(super) const GONE: &str = "the front end has gone";
+pub(super) const GONE: &str = "the front end disconnected";
 
 /// Reads bytes, and the descriptors that come with them.
 fn receive(

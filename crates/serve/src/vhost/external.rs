@@ -68,7 +68,7 @@ impl Guest {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
-            Err(e) => return Err(format!("the guest says nothing: {e}")),
+            Err(e) => return Err(format!("the guest sends nothing: {e}")),
         }
         let message = Message::parse(&bytes);
         let answer = self.calendar.receive(message).map_err(|e| e.to_string())?;

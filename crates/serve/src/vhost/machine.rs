@@ -478,7 +478,7 @@ impl Machine {
             return;
         }
         device.blind = true;
-        self.complain(n, "it writes to a zoned drive, and has not taken VIRTIO_BLK_F_ZONED");
+        self.complain(n, "it writes to a zoned drive without negotiating VIRTIO_BLK_F_ZONED");
     }
 
     fn complain(&mut self, n: usize, why: &str) {

@@ -42,7 +42,7 @@ pub struct Fault {
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "its memory at {:#x} is not there, or not there any more", self.at)
+        write!(f, "its memory at {:#x} is not mapped", self.at)
     }
 }
 

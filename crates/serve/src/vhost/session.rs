@@ -132,7 +132,7 @@ impl Session {
     fn at(&mut self, n: u64) -> Result<&mut Ring, String> {
         let count = self.rings.len();
         let ring = usize::try_from(n).ok().and_then(|n| self.rings.get_mut(n));
-        ring.ok_or_else(|| format!("queue {n}; there are {count}"))
+        ring.ok_or_else(|| format!("queue {n}: the device has {count} queues"))
     }
 
     /// The part of the configuration that is asked for, in a reply as long as the request.

@@ -104,7 +104,7 @@ impl Raw {
             _ => return Err(format!("no record starts here: magic {little:#010x}")),
         };
         if version != VERSION {
-            return Err(format!("version {version}; only {VERSION} is read"));
+            return Err(format!("version {version}; only {VERSION} is supported"));
         }
         let is_little = little & !0xff == MAGIC;
         Ok(if is_little { Raw::of::<LE>(header) } else { Raw::of::<BE>(header) })

@@ -46,7 +46,7 @@ impl<R: Read> Records<R> {
         let mut pdu = std::mem::take(&mut raw.pdu);
         let n = self.fill(&mut pdu)?;
         if n < length {
-            let what = format!("{length} bytes should follow the record, {n} are there");
+            let what = format!("{length} bytes must follow the record, found {n}");
             return Err(Wrong::torn(place, what));
         }
         raw.pdu = pdu;

@@ -244,7 +244,7 @@ impl Player {
                 let after = Span(r.event.at_ns.saturating_sub(first_ns));
                 if after > SPAN_MAX {
                     let what = format!("{} s after the first request", after.0 / 1_000_000_000);
-                    let help = "a trace has no more than a century; --format, if it is another";
+                    let help = "a trace spans at most a century: check the format (--format)";
                     return Err(ReplayError::Request { request: Box::new(r), what, help });
                 }
                 let due = match self.options.mode {
@@ -428,7 +428,7 @@ impl Player {
             |what: String, help| Err(ReplayError::Request { request: Box::new(*r), what, help });
         if e.sectors > SECTORS_MAX {
             let what = format!("a request of {} sectors", e.sectors);
-            return refused(what, "none has more than 4 GiB; --format, if it is another");
+            return refused(what, "a request has at most 4 GiB: check the format (--format)");
         }
         let size = limits.sectors;
         let Some(mut at) = e.at.0.checked_add_signed(self.options.offset) else {

@@ -46,10 +46,9 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
     let why = if is_later && !job.stonewall {
         "runs in parallel with the previous job; crash needs one process: add `stonewall`"
     } else if job.time_based || job.runtime > 0 {
-        "ends by the clock; a program for power cuts is a list of calls: give `size` or \
-         `number_ios`, without `runtime`"
+        "ends after a time; `crash` needs a list of calls: set `size` or `number_ios`, without `runtime`"
     } else if job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0) {
-        "keeps a rate by the clock: leave `rate` out, or give `thinktime`"
+        "keeps a rate in time: leave out `rate`, or set `thinktime`"
     } else {
         return Ok(());
     };
@@ -71,8 +70,7 @@ impl Made {
         self.calls += 1;
         if self.calls > CALLS_MAX {
             return Err(format!(
-                "more than {CALLS_MAX} calls, each of which is a place for power cuts: \
-                 a smaller `size`, `io_size` or `number_ios` shows the same"
+                "more than {CALLS_MAX} calls, each with crash points: set a smaller `size`, `io_size` or `number_ios`"
             ));
         }
         self.steps.push(Step::Call(None, call));
@@ -150,7 +148,7 @@ impl Made {
             None => self.lay_out(job)?,
         };
         if layout.size / job.block_min().max(1) > BLOCKS_MAX {
-            return Err(format!("its {} bytes are too many for power cuts", layout.size));
+            return Err(format!("its {} bytes are too many for `crash`", layout.size));
         }
         let mut sequence = Sequence::new(job, &layout, how.chance, how.bugs)?;
         self.sleep(job.startdelay);

@@ -155,7 +155,7 @@ impl Reader<'_> {
         };
         let at = place(file, line, text, if key.is_empty() { code } else { key });
         if key.is_empty() {
-            self.error(&at, "there is no option before `=`", "write `key=value`");
+            self.error(&at, "no option before `=`", "write `key=value`");
             return;
         }
         let value_at = match value {
@@ -181,7 +181,7 @@ impl Reader<'_> {
                 None => self.error(
                     at,
                     format!("no variable `{name}` was given"),
-                    "hand it in (`vars=NAME:VALUE`); the host's environment is not read",
+                    "set it with `vars=NAME:VALUE`; the host's environment is not read",
                 ),
             }
             rest = &rest[i + end + 1..];

@@ -475,7 +475,7 @@ pub fn parse(name: &str, bytes: &[u8], includes: Includes<'_>, variables: &Varia
     }
     if file.jobs.is_empty() && !file.has_errors() {
         let help = "add a section that is not `[global]`";
-        file.diagnostics.push(Diagnostic::error(&start, "there is no job in this file", help));
+        file.diagnostics.push(Diagnostic::error(&start, "this file has no job", help));
     }
     file
 }

@@ -60,14 +60,14 @@ const fn no(
 }
 
 const TRIM: &str = "trims are not modelled";
-const VERIFY: &str = "nothing is read back and compared; crash checks do that";
-const REPLAY: &str = "replaying an I/O log is another workload";
+const VERIFY: &str = "data is not read back and compared; `crash` checks do that";
+const REPLAY: &str = "I/O logs are not supported; use `writepath replay`";
 const ZONED: &str = "no zoned device yet";
-const HOST: &str = "a property of the host, of which a simulation has none";
+const HOST: &str = "a property of the host, which the simulation does not have";
 const LOGS: &str = "use the events of the run, or its histograms";
-const COMPRESS: &str = "contents have identity, not compressibility";
-const TARGET: &str = "asynchronous engines only, which come later";
-const ASYNC: &str = "asynchronous engines come later";
+const COMPRESS: &str = "written data has an identity, but no compressibility";
+const TARGET: &str = "for asynchronous engines only, which are not supported yet";
+const ASYNC: &str = "asynchronous engines are not supported yet";
 const ONE_DEEP: &str =
     "checked and without effect: a synchronous engine has one operation in flight";
 const NO_EFFECT: &str = "accepted without effect: it changes nothing that is simulated";
@@ -80,7 +80,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     near(
         "rw",
         &["readwrite"],
-        "exact but for no trims and random `:N` with a random map (a place may differ)",
+        "exact, except trims, and random `:N` with a random map (an offset may differ)",
     ),
     exact("rw_sequencer", &[], "sequential, identical"),
     exact("bs", &["blocksize"], "by direction"),
@@ -89,28 +89,24 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("bs_unaligned", &["blocksize_unaligned"], ""),
     exact("bs_is_seq_rand", &[], ""),
     exact("ba", &["blockalign"], "turns the random map off, as in fio"),
-    exact("size", &[], "bytes, or a share of files that are there"),
-    exact("io_size", &["io_limit"], "bytes; a share is refused"),
+    exact("size", &[], "bytes, or a percentage of existing files"),
+    exact("io_size", &["io_limit"], "bytes; a percentage is refused"),
     near(
         "filesize",
         &[],
         "one size, a multiple of the block (fio may go beyond its end); a range is refused",
     ),
-    exact("offset", &["fileoffset"], "bytes; a share is refused"),
-    exact("offset_increment", &[], "bytes; a share is refused"),
-    no("offset_align", &[], "only for offsets given as a share"),
+    exact("offset", &["fileoffset"], "bytes; a percentage is refused"),
+    exact("offset_increment", &[], "bytes; a percentage is refused"),
+    no("offset_align", &[], "only for offsets given as a percentage"),
     exact("number_ios", &[], ""),
     exact("loops", &[], ""),
-    exact("numjobs", &[], "each a task of its own"),
+    exact("numjobs", &[], "each is a separate task"),
     exact("rwmixread", &[], ""),
     exact("rwmixwrite", &[], ""),
-    near(
-        "percentage_random",
-        &[],
-        "exact with norandommap; with the map a place differs now and then",
-    ),
+    near("percentage_random", &[], "exact with norandommap; with the map an offset may differ"),
     exact("norandommap", &[], ""),
-    exact("softrandommap", &[], "the map never fails to be made"),
+    exact("softrandommap", &[], "the map is always created"),
     near("random_generator", &[], "exact: tausworthe, tausworthe64; lfsr with one block size"),
     near("random_distribution", &[], "`random` only"),
     exact("randseed", &[], "as in fio, random offsets follow it only with randrepeat=0"),
@@ -120,9 +116,9 @@ pub static OPTIONS: &[OptionInfo] = &[
     no("file_append", &[], "give an offset"),
     no("experimental_verify", &[], VERIFY),
     // Files.
-    exact("filename", &[], "list by `:`; paths are of the simulated file system"),
+    exact("filename", &[], "a list separated by `:`; paths of the simulated file system"),
     exact("filename_format", &[], "$jobname, $jobnum, $filenum; $clientuid is empty"),
-    exact("directory", &[], "made if missing; a list by `:` is refused"),
+    exact("directory", &[], "created if missing; a list separated by `:` is refused"),
     exact("nrfiles", &["nr_files"], ""),
     exact("openfiles", &[], ""),
     near(
@@ -130,9 +126,9 @@ pub static OPTIONS: &[OptionInfo] = &[
         &[],
         "roundrobin, sequential, random, with `:N`; not zipf and others",
     ),
-    near("fallocate", &[], "left out means none here and native in fio"),
+    near("fallocate", &[], "the default is none here and native in fio"),
     exact("overwrite", &[], "lays the file out first"),
-    exact("create_serialize", &[], "0: each job makes its files itself, side by side"),
+    exact("create_serialize", &[], "0: each job creates its files itself, in parallel"),
     exact("create_fsync", &[], ""),
     exact("create_on_open", &[], ""),
     exact("create_only", &[], ""),
@@ -140,13 +136,13 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("allow_mounted_write", &[], NO_EFFECT),
     exact("unlink", &[], "at the end of the job"),
     no("unlink_each_loop", &[], "use `unlink`"),
-    near("invalidate", &[], "the page cache keeps what it has: reads may hit where fio's do not"),
+    near("invalidate", &[], "the page cache is not invalidated: reads may hit where fio's do not"),
     no("pre_read", &[], "add a job that reads before"),
     no("opendir", &[], "list the files"),
     no("unique_filename", &[], "for network clients"),
     no("lockfile", &[], "no file locks"),
     near("fadvise_hint", &[], NO_EFFECT),
-    near("write_hint", &[], "none only: devices know no hints"),
+    near("write_hint", &[], "none only: devices support no hints"),
     // Durability.
     near(
         "fsync",
@@ -155,12 +151,12 @@ pub static OPTIONS: &[OptionInfo] = &[
     ),
     near("fdatasync", &[], "as fsync"),
     exact("end_fsync", &[], ""),
-    exact("fsync_on_close", &[], "at the end of a round, as fio's log has it"),
+    exact("fsync_on_close", &[], "at the end of a round, as in fio's log"),
     exact("sync", &[], "none, sync, dsync"),
     no("sync_file_range", &[], "not modelled"),
     no("write_barrier", &[], "no engine here has barrier writes"),
     // Engine.
-    near("ioengine", &[], "sync, psync, pvsync, pvsync2; others come later"),
+    near("ioengine", &[], "sync, psync, pvsync, pvsync2; others are not supported yet"),
     near("iodepth", &[], "1; more with a synchronous engine is 1 and a warning, as in fio"),
     near("iodepth_batch", &["iodepth_batch_submit"], ONE_DEEP),
     near("iodepth_batch_complete_min", &["iodepth_batch_complete"], ONE_DEEP),
@@ -197,9 +193,9 @@ pub static OPTIONS: &[OptionInfo] = &[
     no("exitall_on_error", &[], "an error ends the run"),
     // Contents.
     near("zero_buffers", &[], "zeroes by reference"),
-    near("refill_buffers", &[], "every write has contents of its own, by reference; 0 repeats one"),
-    near("scramble_buffers", &[], "1 (default): every write has contents of its own"),
-    near("buffer_pattern", &[], "a computed pattern of this value's own, not its bytes"),
+    near("refill_buffers", &[], "every write has unique contents, by reference; 0 repeats one"),
+    near("scramble_buffers", &[], "1 (default): every write has unique contents"),
+    near("buffer_pattern", &[], "a pattern computed from this value, not its bytes"),
     no("buffer_compress_percentage", &[], COMPRESS),
     no("buffer_compress_chunk", &[], COMPRESS),
     no("dedupe_percentage", &[], COMPRESS),
@@ -207,7 +203,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     no("dedupe_working_set_percentage", &[], COMPRESS),
     no("dedupe_global", &[], COMPRESS),
     // Report.
-    exact("group_reporting", &[], "one entry a group in the report"),
+    exact("group_reporting", &[], "one entry per group in the report"),
     exact("clat_percentiles", &[], ""),
     exact("lat_percentiles", &[], ""),
     exact("slat_percentiles", &[], "a synchronous engine has no submission latency"),
@@ -311,8 +307,8 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("numa_mem_policy", &[], NO_EFFECT),
     near("hugepage-size", &[], NO_EFFECT),
     near("lockmem", &[], NO_EFFECT),
-    no("prio", &[], "I/O priorities come with the elevators that use them"),
-    no("prioclass", &[], "I/O priorities come with the elevators that use them"),
+    no("prio", &[], "I/O priorities are not supported yet"),
+    no("prioclass", &[], "I/O priorities are not supported yet"),
     no("ioscheduler", &[], "the machine's elevator is chosen with `--elevator`"),
     no("exec_prerun", &[], HOST),
     no("exec_postrun", &[], HOST),

@@ -255,7 +255,9 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "gtod_reduce" | "disable_lat" | "disable_clat" | "disable_slat" => {
             only(given.unwrap_or("1"), &["0"], "latencies are always measured")?;
         }
-        "unified_rw_reporting" => only(text()?, &["none", "0"], "reads and writes apart")?,
+        "unified_rw_reporting" => {
+            only(text()?, &["none", "0"], "only separate read and write latencies")?
+        }
         "zonemode" => {
             only(text()?, &["none", "strided"], "no zoned device yet")?;
             job.strided = given == Some("strided");
@@ -263,7 +265,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "zonesize" => job.zone_size = positive(bytes(text()?)?)?,
         "zonerange" => job.zone_range = positive(bytes(text()?)?)?,
         "zoneskip" => job.zone_skip = bytes(text()?)?,
-        "write_hint" => only(text()?, &["none"], "devices know no hints")?,
+        "write_hint" => only(text()?, &["none"], "devices support no hints")?,
         // The rest is accepted without effect, and the table says so; a key of the table that is
         // neither would be seen by the test that walks the table.
         _ => {}
@@ -299,7 +301,7 @@ fn direction(text: &str, job: &mut Job) -> Result<(), Wrong> {
         }
         other => {
             let all = "read, write, randread, randwrite, rw, readwrite, randrw";
-            return Err(format!("`{other}` is not a direction; there are {all}").into());
+            return Err(format!("`{other}` is not a direction (directions: {all})").into());
         }
     };
     (job.sequence, job.skip) = (1, 0);
@@ -482,19 +484,19 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     }
     if job.strided && (job.offset > 0 || job.offset_increment > 0) {
         let what = "zonemode=strided with an offset is not supported";
-        found.push(Diagnostic::error(&at, what, "where fio wraps then is not understood"));
+        found.push(Diagnostic::error(&at, what, "the offset at which fio wraps is not known"));
     }
     if job.generator == Generator::Lfsr && job.min_bs[..2] != job.max_bs[..2] {
-        let what = "random_generator=lfsr with several block sizes: not fio's order";
+        let what = "random_generator=lfsr with several block sizes: the order differs from fio's";
         found.push(Diagnostic::warning(&at, what, "fio's manual advises against it too"));
     }
     if job.random && (job.sequence > 1 || job.percent_random[..2] != [100; 2]) && !job.no_map {
-        let what = "runs of sequential I/O with a random map: a place may differ from fio's";
-        found.push(Diagnostic::warning(&at, what, "with `norandommap` all are the same"));
+        let what = "runs of sequential I/O with a random map: an offset may differ from fio's";
+        found.push(Diagnostic::warning(&at, what, "with `norandommap` all offsets are the same"));
     }
     if job.strided && (job.random || job.nrfiles > 1 || (job.reads && job.writes)) {
-        let what = "zonemode=strided: places may differ from fio's";
-        let help = "one file, read or written in order, gives the same";
+        let what = "zonemode=strided: offsets may differ from fio's";
+        let help = "one file, read or written sequentially, gives the same offsets";
         found.push(Diagnostic::warning(&at, what, help));
     }
     if job.strided && job.skip != 0 {
@@ -506,7 +508,7 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         found.push(Diagnostic::error(
             &at,
             what,
-            "fio's first place is not understood; leave out `offset`",
+            "fio's first offset is not known; leave out `offset`",
         ));
     }
     if job.iodepth > 1 {
@@ -516,8 +518,8 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     if job.nrfiles > 1 && (job.fsync > 0 || job.fdatasync > 0) {
         found.push(Diagnostic::warning(
             &at,
-            "fio syncs the next file and not the one written (axboe/fio #1904); here the one written is synced",
-            "compat=bugs does as fio does",
+            "fio syncs the next file, not the written one (axboe/fio #1904); Writepath syncs the written file",
+            "compat=bugs behaves like fio",
         ));
     }
 }

@@ -43,7 +43,7 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> u64) -> Result<Layout
     };
     let lengths: Vec<u64> = paths.iter().map(|p| existing(p)).collect();
     if lengths.iter().all(|l| *l == 0) && size == 0 && job.file_size == 0 {
-        return Err("give `size`: none of its files is there".to_owned());
+        return Err("set `size`: none of its files exists".to_owned());
     }
     let share = size / count.max(1);
     let mut larger = (size - share * count) / block;

@@ -35,7 +35,7 @@ pub fn signed_bytes(text: &str, kb_base: u64) -> Result<(i64, bool), String> {
         "gib" => (other, 3),
         "tib" => (other, 4),
         "pib" => (other, 5),
-        _ => return Err(format!("`{unit}` is not a unit of size; k, m, g, t, p are")),
+        _ => return Err(format!("`{unit}` is not a unit of size (units: k, m, g, t, p)")),
     };
     let bytes = u64::pow(base, power)
         .checked_mul(number)
@@ -55,7 +55,7 @@ pub fn amount(text: &str, kb_base: u64) -> Result<Amount, String> {
 pub fn bytes(text: &str, kb_base: u64) -> Result<u64, String> {
     match amount(text, kb_base)? {
         Amount::Bytes(n) => Ok(n),
-        Amount::Percent(_) => Err(format!("`{text}`: a share is not possible here")),
+        Amount::Percent(_) => Err(format!("`{text}`: a percentage is not allowed here")),
     }
 }
 
@@ -70,12 +70,14 @@ pub fn micros(text: &str, alone_is_seconds: bool) -> Result<u64, String> {
         "m" => 60_000_000,
         "h" => 3_600_000_000,
         "d" => 86_400_000_000,
-        other => return Err(format!("`{other}` is not a unit of time; us, ms, s, m, h, d are")),
+        other => {
+            return Err(format!("`{other}` is not a unit of time (units: us, ms, s, m, h, d)"));
+        }
     };
     let us = number.checked_mul(unit).ok_or_else(|| too_large(text))?;
     match us <= MICROS_MAX {
         true => Ok(us),
-        false => Err(format!("`{text}` is too large: ten years are the most")),
+        false => Err(format!("`{text}` is too large: at most ten years")),
     }
 }
 

@@ -82,12 +82,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let all = matrix::combinations();
     let unknown = |p: &&str| !p.is_empty() && !all.iter().any(|c| c.name().contains(*p));
     if let Some(pattern) = a.only.split(',').find(unknown) {
-        let what = format!("--only {pattern}: no combination has this in its name");
-        return out.fail(Exit::Usage, "only", &what, "names are as ext4/3.8/jbd2/discard/plp");
+        let what = format!("--only {pattern}: matches no combination");
+        return out.fail(Exit::Usage, "only", &what, "names look like ext4/3.8/jbd2/discard/plp");
     }
     if wanted.is_empty() {
-        let what = format!("--only {}: no combination has this in its name", a.only);
-        return out.fail(Exit::Usage, "only", &what, "names are as ext4/3.8/jbd2/discard/plp");
+        let what = format!("--only {}: matches no combination", a.only);
+        return out.fail(Exit::Usage, "only", &what, "names look like ext4/3.8/jbd2/discard/plp");
     }
     if let Err(code) = outputs::folder(&a.out, out) {
         return code;

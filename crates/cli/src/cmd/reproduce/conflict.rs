@@ -57,10 +57,10 @@ fn tables(found: &Reproduction) -> String {
         table(&mut t, n, o);
     }
     for (n, g) in (1..).zip(&found.graphs) {
-        graph(&mut t, &format!("Graph {n}: operations a second, {}", g.load.name()), g);
+        graph(&mut t, &format!("Graph {n}: operations per second, {}", g.load.name()), g);
     }
     for g in &found.cure {
-        let title = format!("The cure: operations a second, {}", g.load.name());
+        let title = format!("CJFS techniques: operations per second, {}", g.load.name());
         graph(&mut t, &title, g);
         cure(&mut t, g);
     }
@@ -83,7 +83,7 @@ fn table(t: &mut String, number: u32, o: &Outcome) {
     writeln!(t, "total {cells}").expect(LINE);
     writeln!(
         t,
-        "{} in {} operations: {:.1} %; {:.0} operations a second; {:.1} % of commits delayed",
+        "{} in {} operations: {:.1} %; {:.0} operations per second; {:.1} % of commits delayed",
         o.conflicts.total(),
         o.operations,
         100.0 * o.per_op(),
@@ -94,7 +94,7 @@ fn table(t: &mut String, number: u32, o: &Outcome) {
     let cases = ["joined", "frozen", "shadow", "copy", "logged"];
     let cells: Vec<String> =
         cases.iter().map(|c| format!("{c} {}", o.conflicts.of_case(c))).collect();
-    writeln!(t, "by case: {}; waits of {:.1} s", cells.join(", "), o.lost_ns as f64 / 1e9)
+    writeln!(t, "by case: {}; {:.1} s of waits", cells.join(", "), o.lost_ns as f64 / 1e9)
         .expect(LINE);
 }
 

@@ -177,7 +177,7 @@ fn figures(t: &mut String, found: &Reproduction) {
         )
         .expect(LINE);
     }
-    writeln!(t, "\nFigure 6.2, a second, one thread:\n").expect(LINE);
+    writeln!(t, "\nFigure 6.2, operations per second, one thread:\n").expect(LINE);
     let mut line = |name: &str, r: &f2fs_oprw::Rates| {
         let gain = r.gain();
         writeln!(t, "{name:<34} {:>9.0} {:>9.0} {gain:>6.3}", r.f2fs, r.oprw).expect(LINE);
@@ -190,7 +190,7 @@ fn figures(t: &mut String, found: &Reproduction) {
         line("inserts, no PLP", &o.oltp_no_plp);
     }
     if !found.scaling.is_empty() {
-        writeln!(t, "\nFigure 6.3, varmail operations a second, PLP:\n").expect(LINE);
+        writeln!(t, "\nFigure 6.3, varmail operations per second, PLP:\n").expect(LINE);
     }
     for s in &found.scaling {
         let (r, gain) = (&s.rates, s.rates.gain());

@@ -51,7 +51,7 @@ fn behind(look: &Look) -> String {
     let late = look.pointers.iter().filter(|p| p.nand < p.host);
     let all: Vec<String> =
         late.map(|p| format!("zone {} wp-zns {} wp-nand {}", p.zone, p.host, p.nand)).collect();
-    if all.is_empty() { "wp-nand is at wp-zns in every zone".to_owned() } else { all.join(", ") }
+    if all.is_empty() { "wp-nand equals wp-zns in every zone".to_owned() } else { all.join(", ") }
 }
 
 fn us(ns: u64) -> String {
@@ -64,8 +64,8 @@ impl Figures {
         let mut t = String::new();
         writeln!(
             t,
-            "Figures 2.1 and 5.2: one fsync in each mode, recorded (write {} over the file). Columns\n\
-             are moments, not to scale.\n",
+            "Figures 2.1 and 5.2: one fsync in each mode, recorded (write {} over the file). \
+             The\ntime axis is not to scale.\n",
             self.writes
         )
         .expect(LINE);
@@ -88,8 +88,8 @@ impl Figures {
         let (cut, stock, _) = &self.cut;
         writeln!(
             t,
-            "Figures 5.3 and 5.4: the drive of figure 2.1a's run, at each of its events. Blocks\n\
-             from a zone's start; the power goes at the look marked *.\n"
+            "Figures 5.3 and 5.4: the drive of figure 2.1a's run, at each of its events. \
+             Blocks\nfrom a zone's start; power fails at the event marked *.\n"
         )
         .expect(LINE);
         let mut events: Vec<(u64, u8, String)> = vec![(0, 0, "fsync is called".to_owned())];
@@ -114,8 +114,8 @@ impl Figures {
             .collect();
         writeln!(
             t,
-            "\nAt * the power goes: nothing is written any more. Each wp-zns goes back to wp-nand\n\
-             ({}), what lay between is gone; mount rolls {} nodes forward; the file is read: {}.\n",
+            "\nPower fails at *. Each wp-zns returns to wp-nand ({}), and the\nblocks between \
+             them are lost. Mount rolls {} nodes forward. The file then: {}.\n",
             restored.join(", "),
             stock.nodes,
             read(stock)
@@ -128,8 +128,8 @@ impl Figures {
         let (_, stock, checked) = &self.cut;
         writeln!(
             t,
-            "Figure 5.1: recovery of that image with the check. One report of {} zones; {} nodes of\n\
-             the chain, {} addresses held against write pointers.\n",
+            "Figure 5.1: recovery of that image with the check. One report of {} zones; {} nodes \
+             of\nthe chain, {} addresses compared with write pointers.\n",
             checked.zones, checked.nodes, checked.addresses
         )
         .expect(LINE);
@@ -176,8 +176,8 @@ impl Figures {
 /// What a reader of the file finds.
 fn read(r: &Recovered) -> String {
     match r.broken {
-        Some(at) => format!("byte {at} holds what was never written there"),
-        None => "what was written there, everywhere".to_owned(),
+        Some(at) => format!("byte {at} holds data that was never written there"),
+        None => "every byte is as written".to_owned(),
     }
 }
 

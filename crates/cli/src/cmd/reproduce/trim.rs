@@ -69,8 +69,9 @@ fn tables(found: &Reproduction) -> String {
     line(&mut t, "half deleted, safe", &found.half);
     line(&mut t, "15 of 16, safe", &found.most);
     t.push_str(
-        "tables: blocks of inode tables discarded; discards: number of discards. The next checkpoint\n\
-         writes again what naive discards.\n\nValid pages by class, after the unmount\n",
+        "tables: blocks of inode tables discarded; discards: number of discards. The next \
+         checkpoint\nrewrites the blocks that naive discards.\n\nValid pages by class, after the \
+         unmount\n",
     );
     for trim in Trim::ALL {
         let parts: Vec<String> =
@@ -132,7 +133,8 @@ fn wear(t: &mut String, rows: &[Wear]) {
         return;
     }
     t.push_str(
-        "\nAged drive of 4 GiB, nearly full, ext4 of 6.18; slots of 4 KiB. WAF: slots programmed / slots\n\
+        "\nAged drive of 4 GiB, nearly full, ext4 of 6.18; slots of 4 KiB. WAF: slots programmed \
+         / slots\n\
          written. Latency of an fsync, a buffered write of a file, an insert, a sync.\n",
     );
     writeln!(

@@ -14,19 +14,25 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath serve control control.sock status\n\
+    \x20 writepath serve control control.sock freeze 'thaw seed=3' 'save crashed.img' quit")]
 pub struct Args {
-    /// The socket of --control.
+    /// Socket of --control
     socket: PathBuf,
-    /// Lines, each one argument: status, freeze, 'thaw seed=3', 'save FILE', quit.
-    #[arg(required = true)]
+    /// Commands: status, freeze, 'thaw seed=3', 'save FILE', quit
+    ///
+    /// Each command is one argument. The first one that the server refuses ends the verb with exit
+    /// code 1.
+    #[arg(required = true, value_name = "COMMAND")]
     lines: Vec<String>,
 }
 
 /// Runs the verb. Exit 1 if the server refuses a line; those behind it are not sent.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(line) = a.lines.iter().find(|l| l.contains('\n') || l.trim().is_empty()) {
-        let what = format!("{line:?} is not one line");
-        return out.fail(Exit::Usage, "line", &what, "give each line as an argument of its own");
+        let what = format!("{line:?} is not one command");
+        return out.fail(Exit::Usage, "line", &what, "give each command as one argument");
     }
     let mut stream = match UnixStream::connect(&a.socket) {
         Ok(stream) => stream,
@@ -59,7 +65,7 @@ fn ask(stream: &mut UnixStream, line: &str) -> std::io::Result<Value> {
     let mut answer = String::new();
     BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut answer)?;
     if answer.is_empty() {
-        return Err(Error::new(ErrorKind::UnexpectedEof, "the server has gone"));
+        return Err(Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
     }
-    serde_json::from_str(&answer).map_err(|e| Error::other(format!("its answer is no JSON: {e}")))
+    serde_json::from_str(&answer).map_err(|e| Error::other(format!("its reply is not JSON: {e}")))
 }

@@ -1,4 +1,4 @@
-//! `serve`: modelled drives for real clients.
+//! `serve`: simulated drives over NBD and vhost-user.
 
 mod clients;
 mod control;
@@ -26,6 +26,10 @@ use crate::outputs;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath serve nbd --device ssd-p16 --socket nbd.sock\n\
+    \x20 writepath serve nbd --image disk.img --socket nbd.sock\n\
+    \x20 writepath serve control control.sock status")]
 pub struct Args {
     #[command(subcommand)]
     how: How,
@@ -33,41 +37,53 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum How {
-    /// As a network block device (fixed newstyle), for qemu, nbd-client, libnbd, fio.
+    /// Serve the drive over NBD, for nbd-client, QEMU, libnbd and fio.
+    ///
+    /// Speaks the fixed newstyle protocol.
     Nbd(nbd::Args),
-    /// As a virtio disk of a guest (vhost-user-blk): User-Mode Linux, also in virtual time; QEMU.
+    /// Serve the drive as a vhost-user-blk disk, for QEMU and User-Mode Linux.
+    ///
+    /// A User-Mode Linux guest can also run in virtual time (--calendar).
     VhostUserBlk(vhost::Args),
-    /// Send control lines to a server: status, freeze, thaw, save FILE, quit.
+    /// Send commands to a server: status, freeze, thaw, save, quit.
     Control(control::Args),
 }
 
 /// What stands behind a drive.
 #[derive(clap::Args, Clone)]
 struct DriveArgs {
-    /// The device: a preset of `list devices`, with parameters: ssd-p16,gc_low_superblocks=8.
+    /// Device preset and parameters: ssd-p16,gc_low_superblocks=8
+    ///
+    /// `writepath list devices` lists presets and parameters.
     #[arg(long, value_name = "PRESET", required_unless_present = "image")]
     device: Option<String>,
-    /// An image file, read and written in place: no model, no time, no loss contract.
+    /// Serve this image file in place, without a device model
+    ///
+    /// Requests take no virtual time, and a power failure loses nothing.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "load", "save"])]
     image: Option<PathBuf>,
-    /// Begin with what this image holds.
+    /// Start with the contents of this image
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
-    /// At the end write what the drive holds to this new image, or to that of --load.
+    /// Save the drive's contents at exit to a new image, or to --load's
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// What a power cut may take: what the model has not made durable, or all that neither a flush
-    /// nor a forced write has covered.
+    /// What a power failure loses
+    ///
+    /// model: the writes that the device model has not made durable. contract: every write that
+    /// neither a flush nor FUA covers, which is what the specification allows.
     #[arg(long, value_name = "model|contract", default_value = "model")]
     loss: String,
-    /// At the end write every request and answer to this new file, as blkparse prints them.
+    /// Write requests and completions to a new file, as blkparse text
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// At the end write everything that was written to this new file, a log of dm-log-writes, which
-    /// `replay` and the kernel's tools read; it is kept in memory until then.
+    /// Write all writes at exit to a new file, a dm-log-writes log
+    ///
+    /// `replay` and the kernel's replay-log read it. The server keeps the writes in memory until it
+    /// ends.
     #[arg(long, value_name = "FILE")]
     log_writes: Option<PathBuf>,
-    /// Refuse all writes.
+    /// Refuse all writes
     #[arg(long)]
     read_only: bool,
 }
@@ -130,7 +146,7 @@ fn drive(a: &DriveArgs, out: &Out) -> Result<(Drive, Outputs), ExitCode> {
 
 fn made(a: &DriveArgs, outputs: &Outputs, out: &Out) -> Result<Drive, ExitCode> {
     let Some(loss) = Loss::find(&a.loss) else {
-        let message = format!("--loss {}: there are model and contract", a.loss);
+        let message = format!("--loss {}: no such loss contract (model, contract)", a.loss);
         return Err(out.fail(Exit::Usage, "loss", &message, "--loss model"));
     };
     let mut drive = match (&a.image, &a.device) {
@@ -144,7 +160,7 @@ fn made(a: &DriveArgs, outputs: &Outputs, out: &Out) -> Result<Drive, ExitCode> 
             Drive::new(&name, model, loss)
         }
         (None, None) => {
-            let message = "no drive is named";
+            let message = "no drive is given";
             return Err(out.fail(
                 Exit::Usage,
                 "device",
@@ -157,7 +173,8 @@ fn made(a: &DriveArgs, outputs: &Outputs, out: &Out) -> Result<Drive, ExitCode> 
         let (medium, bytes) = load(path).map_err(|e| out.host_error(path, &e))?;
         let room = drive.limits().sectors * SECTOR_BYTES;
         if bytes > room {
-            let message = format!("{}: {bytes} bytes, the drive has {room}", path.shown());
+            let message =
+                format!("{}: {bytes} bytes do not fit on the drive ({room} bytes)", path.shown());
             return Err(out.fail(Exit::Usage, "load", &message, "set its capacity_bytes"));
         }
         drive.load(&medium).map_err(|e| {
@@ -181,7 +198,7 @@ fn made(a: &DriveArgs, outputs: &Outputs, out: &Out) -> Result<Drive, ExitCode> 
 /// The clock of this name; on failure says why and with which code to end.
 fn clock(name: &str, out: &Out) -> Result<ClockKind, ExitCode> {
     ClockKind::find(name).ok_or_else(|| {
-        let message = format!("--clock {name}: there are free and paced");
+        let message = format!("--clock {name}: no such clock (free, paced)");
         out.fail(Exit::Usage, "clock", &message, "--clock free")
     })
 }
@@ -244,11 +261,12 @@ fn summary(status: &Value) -> String {
     let (writes, forced) = (counts["writes"].as_u64(), counts["forced_writes"].as_u64());
     // Nothing of such a client's is ever in doubt.
     let all_forced = match writes.filter(|n| *n > 0 && writes == forced) {
-        Some(_) => "every write was forced (FUA): no power failure takes any of them\n",
+        Some(_) => "every write used FUA: a power failure loses none of them\n",
         None => "",
     };
     format!(
-        "{}: {} reads, {} writes ({} forced), {} flushes, {} discards, {} commands for zones; virtual time {}.{:09} s\n{all_forced}",
+        "{}: {} reads, {} writes ({} FUA), {} flushes, {} discards, {} zone commands; virtual \
+         time {}.{:09} s\n{all_forced}",
         status["drive"].as_str().unwrap_or_default(),
         counts["reads"],
         counts["writes"],

@@ -13,26 +13,35 @@ use crate::output::{Exit, Out};
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath serve nbd --device ssd-p16 --socket nbd.sock --control control.sock\n\
+    \x20 writepath serve nbd --image disk.img --port 10809 --read-only --once")]
 pub struct Args {
     #[command(flatten)]
     drive: DriveArgs,
-    /// Take clients at this Unix socket.
+    /// Listen on this Unix socket
     #[arg(long, value_name = "PATH", required_unless_present = "port")]
     socket: Option<PathBuf>,
-    /// Take clients at this TCP port of the loopback; 0: a free one, which is told.
+    /// Listen on this TCP port of localhost; 0 picks a free port
+    ///
+    /// The server prints the port that it picked.
     #[arg(long, value_name = "N")]
     port: Option<u16>,
-    /// The export's name; the empty name finds it as well.
-    #[arg(long, default_value = "drive")]
+    /// Export name; clients may also use the empty name
+    #[arg(long, value_name = "NAME", default_value = "drive")]
     name: String,
-    /// free: as fast as it goes, the model decides order and contents; paced: answers come when the
-    /// model's time for them has come.
+    /// Reply at once (free), or at the model's time (paced)
+    ///
+    /// With both, the model decides the order and contents of completions. paced delays each reply
+    /// until the host's clock reaches the completion time of the model.
     #[arg(long, value_name = "free|paced", default_value = "free")]
     clock: String,
-    /// Take control lines (status, freeze, thaw, save, quit) at this Unix socket.
+    /// Listen for control commands on this Unix socket
+    ///
+    /// `serve control` sends them: status, freeze, thaw, save FILE, quit.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// End when the last client has gone.
+    /// Exit when the last client disconnects
     #[arg(long)]
     once: bool,
 }

@@ -21,40 +21,58 @@ const DATE: u64 = 1_767_225_600 * 1_000_000_000;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath serve vhost-user-blk --device ssd-p16 --socket drive.sock --once\n\
+    \x20 writepath serve vhost-user-blk --device fixed --socket d.sock --clock external \
+    --calendar t.sock")]
 pub struct Args {
     #[command(flatten)]
     drive: DriveArgs,
-    /// A further drive behind a socket of its own: PRESET[,KEY=N…]@SOCKET. Can be repeated.
+    /// Serve another drive on its own socket; repeatable
+    ///
+    /// PRESET may have parameters: zn540-4tb,capacity_bytes=1073741824@/run/second.sock. The drive
+    /// has the options of the first one, except files.
     #[arg(long = "and", value_name = "PRESET@SOCKET")]
     more: Vec<String>,
-    /// Take the guest's driver at this Unix socket.
+    /// Listen for the guest's driver on this Unix socket
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// Queues that are offered.
+    /// Number of virtqueues, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 1)]
     queues: u16,
-    /// free, paced, or the guest's own: external, with --calendar.
+    /// Clock: at once, the model's, or the guest's
+    ///
+    /// free: at once; the model decides the order and contents of completions. paced: when the
+    /// host's clock reaches the completion time of the model. external: in the virtual time of the
+    /// guest, which --calendar connects.
     #[arg(long, value_name = "free|paced|external", default_value = "free")]
     clock: String,
-    /// A User-Mode Linux guest takes its time here (time-travel=ext:PATH).
+    /// Time-travel socket of a User-Mode Linux guest
+    ///
+    /// The guest's command line has time-travel=ext:PATH.
     #[arg(long, value_name = "PATH", required_if_eq("clock", "external"))]
     calendar: Option<PathBuf>,
-    /// With the external clock: what the guest's CPU costs for each request and each answer, a
-    /// profile of `list cpus`.
+    /// CPU cost profile: one of `list cpus`
+    ///
+    /// CPU cost of each request and completion, with --clock external. `free` costs nothing.
     #[arg(long, value_name = "PROFILE", default_value = "free", requires = "calendar")]
     cpu: String,
-    /// A small disk through which the guest itself says freeze and thaw: it writes a line to its
-    /// first sector and reads the answer there.
+    /// Serve a disk that takes the guest's control commands
+    ///
+    /// The guest writes a command, such as freeze or thaw, to the first sector of this disk and
+    /// reads the reply there.
     #[arg(long, value_name = "SOCKET")]
     control_disk: Option<PathBuf>,
-    /// Take control lines (status, freeze, thaw, save, quit) at this Unix socket; not with the
-    /// external clock, where nothing comes from outside of the guest's time.
+    /// Listen for control commands on this Unix socket
+    ///
+    /// `serve control` sends them: status, freeze, thaw, save FILE, quit. Not with --clock
+    /// external, where only the guest's own time orders events: use --control-disk or --do.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// A control line that is done before anything else: `freeze after=100`. Can be repeated.
+    /// Run this control command first: 'freeze after=100'; repeatable
     #[arg(long = "do", value_name = "LINE")]
     first: Vec<String>,
-    /// End when the guest has gone; always so with the external clock.
+    /// Exit when the guest disconnects (always with --clock external)
     #[arg(long)]
     once: bool,
 }
@@ -73,7 +91,8 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     }
     let external = a.clock == "external";
     if external && a.control.is_some() {
-        let message = "--control says things at moments that are none of the guest's";
+        let message =
+            "--control cannot be used with --clock external: its commands have no virtual time";
         return Err(out.fail(
             Exit::Usage,
             "control",
@@ -113,23 +132,19 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
             let ended = machine.serve_guest(&mut guest, &mut || stop.load(Ordering::Relaxed));
             how["calendar_messages"] = json!(guest.messages());
             how["ended"] = json!(match &ended {
-                Ok(Ended::Gone) => "the guest has gone",
-                Ok(Ended::Asleep) => "the guest sleeps for ever",
+                Ok(Ended::Gone) => "the guest disconnected",
+                Ok(Ended::Asleep) => "the guest has no pending event",
                 Ok(Ended::Interrupted) => "interrupted",
-                Err(_) => "the guest broke the protocol",
+                Err(_) => "the guest violated the protocol",
             });
             failed = ended.err().map(|message| {
-                let help = "its console says more";
+                let help = "see the console of the guest";
                 Problem { exit: Exit::HostIo, code: "guest", message, help }
             });
             how["cpu"] = json!({ "profile": a.cpu, "charged": machine.charged() });
             match machine.charged() {
-                None => {
-                    "durations to the nanosecond: the guest's CPU takes no time, waiting for a drive does"
-                }
-                Some(_) => {
-                    "durations to the nanosecond: the guest's CPU takes time for requests and answers"
-                }
+                None => "virtual time: the guest's CPU takes no time, waiting for a drive does",
+                Some(_) => "virtual time: the guest's CPU takes time for requests and completions",
             }
         }
         (None, None) => {

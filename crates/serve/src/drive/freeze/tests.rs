@@ -170,7 +170,7 @@ fn an_image_with_more_begun_zones_than_the_drive_can_have_is_refused() {
         image
     };
     let (fits, too_many) = (image(zones.max_active), image(zones.max_active + 1));
-    assert!(drive.load(&too_many).unwrap_err().contains("15 zones"));
+    assert!(drive.load(&too_many).unwrap_err().contains("15 partially written zones"));
     assert_eq!(byte(&drive, zones.start_of(zones.conventional).0), 0);
     drive.load(&fits).unwrap();
     assert_eq!(byte(&drive, zones.start_of(zones.conventional).0), 1);

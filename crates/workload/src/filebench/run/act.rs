@@ -49,7 +49,7 @@ impl Thread {
             Kind::Fsync => {
                 let fd = self.descriptor(f)?;
                 let Some(open) = self.fds[fd].open else {
-                    return Err(FsError::Invalid("filebench: fsync where no file is open").into());
+                    return Err(FsError::Invalid("filebench: fsync without an open file").into());
                 };
                 let from = self.now();
                 self.vfs.fsync(open.fd).await?;

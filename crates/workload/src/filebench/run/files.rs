@@ -95,7 +95,7 @@ impl Thread {
     ) -> Result<(), Stop> {
         let set = Thread::fileset(f)?;
         if self.fds[fd].open.is_some() {
-            return Err(invalid("filebench: a file is opened where one is open"));
+            return Err(invalid("filebench: a file is opened while one is open"));
         }
         let file = self.pick_file(set, f, Want::Existing).await?;
         self.fds[fd].file = Some((set, file));
@@ -132,7 +132,7 @@ impl Thread {
     pub(super) async fn create(&mut self, i: usize, f: &Flowop) -> Result<(), Stop> {
         let fd = self.descriptor(f)?;
         if self.fds[fd].open.is_some() {
-            return Err(invalid("filebench: a file is created where one is open"));
+            return Err(invalid("filebench: a file is created while one is open"));
         }
         let set = Thread::fileset(f)?;
         let file = self.pick_file(set, f, Want::Missing).await?;
@@ -173,7 +173,7 @@ impl Thread {
         let fd = self.descriptor(f)?;
         let slot = self.fds[fd];
         let Some(open) = slot.open else {
-            return Err(invalid("filebench: closefile where no file is open"));
+            return Err(invalid("filebench: closefile without an open file"));
         };
         let Some((set, file)) = slot.file else {
             return Err(invalid("filebench: closefile of a file that was deleted by `fd`"));

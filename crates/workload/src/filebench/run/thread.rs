@@ -267,8 +267,7 @@ impl Thread {
                 QuitMode::Timeout => {
                     self.shared.finish();
                     Err(FsError::Invalid(
-                        "filebench: no file is left that a flowop could take; give it less time or \
-                         more files, or `set mode quit firstdone`",
+                        "filebench: no file is left for a flowop; set less time, more files, or `set mode quit firstdone`",
                     ))
                 }
             },

@@ -52,7 +52,7 @@ fn one(f: &Flowop, at: &Place, memory: Num, sets: &[Fileset], vars: &mut Vars) {
         }
     }
     if f.kind == Kind::AioWrite && !f.random {
-        vars.error(at, "`aiowrite` needs `random`", "add `random`; filebench knows no other");
+        vars.error(at, "`aiowrite` needs `random`", "add `random`; filebench supports no other");
     }
     if f.random
         && matches!(f.kind, Kind::Read | Kind::Write | Kind::AioWrite)
@@ -91,14 +91,16 @@ fn descriptors(list: &[(Flowop, Place)], vars: &mut Vars) {
             let Some(fd) = fds.get_mut(f.fd as usize) else { return };
             let wrong = match (f.kind, *fd) {
                 (Kind::OpenFile | Kind::CreateFile, Known::Open) => {
-                    Some(("opens where a file is open", "close it first, or give another fd"))
+                    Some(("opens a file while one is open", "close it first, or give another fd"))
                 }
                 (Kind::CloseFile, Known::Closed) => {
-                    Some(("closes what is not open", "open it first"))
+                    Some(("closes a file that is not open", "open it first"))
                 }
-                (Kind::Fsync, Known::Closed) => Some(("syncs what is not open", "open it first")),
+                (Kind::Fsync, Known::Closed) => {
+                    Some(("syncs a file that is not open", "open it first"))
+                }
                 (k, Known::Closed) if has_size(k) && f.fileset.is_none() => {
-                    Some(("has no open file, and no fileset to open one of", "filesetname=NAME"))
+                    Some(("has no open file and no fileset", "filesetname=NAME"))
                 }
                 _ => None,
             };

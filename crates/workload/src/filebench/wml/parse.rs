@@ -430,11 +430,15 @@ impl<'a> Parser<'a> {
             "domultisync" => self.wrong_at(&at, "several clients are not modelled", "leave it out"),
             "stats" | "log" | "usage" | "dump" | "foreach" | "load" | "inherit" | "shutdown" => {
                 let help = "leave it out; filebench 1.5 has no such command";
-                self.wrong_at(&at, format!("`{word}` is a command of older filebenches"), help)
+                self.wrong_at(
+                    &at,
+                    format!("`{word}` is a command of older filebench versions"),
+                    help,
+                )
             }
             "thread" | "flowop" | "process" | "fileset" | "file" => {
                 let help = "is the `{` or `}` before it right? `define process name=... { thread ... { flowop ... } }`";
-                self.wrong_at(&at, format!("`{word}` stands outside of where it can be"), help)
+                self.wrong_at(&at, format!("`{word}` is not allowed here"), help)
             }
             _ => {
                 let help = words::way_out(Owner::Command, &word);

@@ -114,7 +114,7 @@ pub(super) fn resolve(
             CommandText::Echo(text) => echoes.push(text.clone()),
             CommandText::System(text) => match text.trim() {
                 "sync" => p.commands.push(Command::Sync),
-                _ => r.warn(at, "this command of the host is left out", "\"sync\" is done"),
+                _ => r.warn(at, "host commands are skipped", "\"sync\" is executed"),
             },
             CommandText::Rate(rate) => {
                 if let Some(attr) = rate {
@@ -141,7 +141,7 @@ pub(super) fn resolve(
         r.warn(
             &end,
             "no `run` command: filebench would do nothing",
-            "it is run as if `run` stood at the end",
+            "Writepath runs it as if `run` stood at the end",
         );
     }
     if processes.is_empty() {
@@ -158,7 +158,7 @@ pub(super) fn resolve(
     p.filesets = std::mem::take(&mut r.filesets);
     p.drawn = std::mem::take(&mut r.vars.drawn);
     if p.threads() > THREADS_MAX {
-        r.vars.error(&end, format!("there are {} threads", p.threads()), "16384 are possible");
+        r.vars.error(&end, format!("{} threads are too many", p.threads()), "at most 16384");
     }
     let mut found = r.vars.found;
     found.truncate(TOLD_MAX);
@@ -234,7 +234,7 @@ impl Resolver {
             if let (Num::Fixed(n), Num::Fixed(m)) = (entries, leafdirs)
                 && n.saturating_add(m) > ENTRIES_MAX
             {
-                self.vars.error(at, "this fileset has too many entries", "10000000 are possible");
+                self.vars.error(at, "this fileset has too many entries", "at most 10000000");
             }
             if last(attrs, "dirwidth").is_none() {
                 self.vars.error(at, "`dirwidth` is needed", "more than `entries`: one directory");
@@ -287,11 +287,7 @@ impl Resolver {
             || name.split('/').any(|p| p == "..")
             || path.split('/').any(|p| p == "..")
         {
-            self.vars.error(
-                at,
-                "a fileset's path is one of the simulated file system",
-                "without `..`",
-            );
+            self.vars.error(at, "a fileset's path is in the simulated file system", "without `..`");
         }
         Some(Fileset {
             name,
@@ -315,7 +311,7 @@ impl Resolver {
         let Some(attr) = self.needed(attrs, "name", at) else { return };
         let name = self.vars.text(attr);
         if words::find(Owner::Flowop, &name).is_some() {
-            self.vars.error(&attr.value_at, format!("`{name}` is a type of filebench's"), "");
+            self.vars.error(&attr.value_at, format!("`{name}` is a built-in flowop type"), "");
         }
         // Of flowops that are known here: none can use itself.
         for f in flowops {
@@ -372,11 +368,7 @@ impl Resolver {
             self.placed += 1;
             if self.placed > FLOWOPS_MAX {
                 if self.placed == FLOWOPS_MAX + 1 {
-                    self.vars.error(
-                        &text.at,
-                        "a thread has too many flowops",
-                        "10000 are possible",
-                    );
+                    self.vars.error(&text.at, "a thread has too many flowops", "at most 10000");
                 }
                 break;
             }
@@ -421,7 +413,7 @@ impl Resolver {
     fn flowop(&mut self, name: &str, kind: Kind, text: &FlowopText) -> Flowop {
         let mut f = Flowop::new(name, kind);
         for local in &text.locals {
-            let help = "only flowops of the text's own take variables";
+            let help = "only flowops defined in the model take variables";
             self.vars.error(
                 &local.at,
                 format!("`${}` stands where an attribute is needed", local.name),
@@ -435,7 +427,7 @@ impl Resolver {
                     f.fileset = self.filesets.iter().position(|s| s.name == name);
                     if f.fileset.is_none() {
                         let names: Vec<&str> = self.filesets.iter().map(|s| &*s.name).collect();
-                        let help = format!("there are: {}", names.join(", "));
+                        let help = format!("known: {}", names.join(", "));
                         self.vars.error(
                             &a.value_at,
                             format!("`{name}` is not a fileset or file"),

@@ -66,7 +66,7 @@ fn mistakes_are_shown_with_their_place_and_a_way_out() {
         ("define fileset name=a,path=/tmp,entries=$n,dirwidth=9", "`$n` is not set", "set $n="),
         ("set $x= }", "a value is needed", ""),
         ("set mode quit never", "`never` is not a mode", "firstdone"),
-        ("usage \"x\"", "older filebenches", "leave it out"),
+        ("usage \"x\"", "older filebench versions", "leave it out"),
         ("set $s=cvar(type=cvar-gama,parameters=mean:1)", "not a type of `cvar`", "cvar-gamma"),
         (
             "set $s=cvar(type=cvar-gamma,parameters=mean:x)",
@@ -98,10 +98,10 @@ fn mistakes_are_shown_with_their_place_and_a_way_out() {
         ("flowop aiowrite name=a,filename=s,iosize=1k", "needs `random`"),
         ("flowop openfile name=a,fd=1", "needs a fileset"),
         ("flowop openfile name=a,filesetname=s,fd=200", "no descriptor 200"),
-        ("flowop openfile name=a,filesetname=s,fd=1", "opens where a file is open"),
-        ("flowop closefile name=a,fd=1", "closes what is not open"),
-        ("flowop fsync name=a", "syncs what is not open"),
-        ("flowop appendfilerand name=a,iosize=4k,fd=1", "no fileset to open one of"),
+        ("flowop openfile name=a,filesetname=s,fd=1", "opens a file while one is open"),
+        ("flowop closefile name=a,fd=1", "closes a file that is not open"),
+        ("flowop fsync name=a", "syncs a file that is not open"),
+        ("flowop appendfilerand name=a,iosize=4k,fd=1", "has no open file and no fileset"),
         ("flowop opslimit name=a,target=b", "`b` is not a flowop of this thread"),
         ("flowop wakeup name=a", "needs a target"),
         ("flowop statfile name=a,filesetname=s,$x=5", "`$x` stands where"),
@@ -127,7 +127,7 @@ fn the_published_mail_server_without_its_first_two_lines_ends_as_in_filebench() 
         .map(|l| format!("{l}\n"))
         .collect();
     let file = read(&without);
-    assert!(file.rendered().contains("no fileset to open one of"), "{}", file.rendered());
+    assert!(file.rendered().contains("has no open file and no fileset"), "{}", file.rendered());
     // With its fileset named, it opens by itself.
     let named = without.replacen("fd=1", "fd=1,filesetname=bigfileset", 1);
     assert!(!read(&named).has_errors(), "{}", read(&named).rendered());

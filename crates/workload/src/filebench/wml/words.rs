@@ -86,20 +86,20 @@ use Owner::{Process, RandVar, Thread};
 
 const NO_EFFECT: &str = "accepted without effect: it changes nothing that is simulated";
 const CLIENTS: &str = "one client";
-const TIMES: &str = "virtual time; ends after the flowop that a thread is in, not at whole seconds";
-const CHANCE: &str = "own numbers of the distribution";
+const TIMES: &str = "virtual time; ends after the current flowop of a thread, not at whole seconds";
+const CHANCE: &str = "Writepath's own random numbers";
 
 /// All of them.
 pub static WORDS: &[Word] = &[
-    near(Command, "set", "what stands when `run` comes counts, also of a variable's type"),
+    near(Command, "set", "the value at `run` counts, also for the type of a variable"),
     exact(Command, "define", ""),
     exact(Command, "create", "`files`; `fileset`, `filesets` of older texts too"),
     near(Command, "run", TIMES),
-    near(Command, "psrun", "as run: one summary at its end"),
+    near(Command, "psrun", "like `run`: one summary at its end"),
     exact(Command, "echo", "shown as a note"),
     exact(Command, "debug", NO_EFFECT),
     exact(Command, "sleep", "virtual time"),
-    near(Command, "system", "\"sync\" is done; anything else is left out, and said"),
+    near(Command, "system", "\"sync\" is executed; other commands are skipped with a note"),
     exact(Command, "eventgen", ""),
     exact(Command, "version", NO_EFFECT),
     exact(Command, "quit", "ends the text"),
@@ -108,28 +108,28 @@ pub static WORDS: &[Word] = &[
     no(Command, "domultisync", CLIENTS),
     // Filesets and files.
     exact(Fileset, "name", ""),
-    exact(Fileset, "path", "made if missing, of the simulated file system"),
+    exact(Fileset, "path", "created if missing, in the simulated file system"),
     exact(Fileset, "entries", ""),
     exact(Fileset, "size", "also `filesize`"),
-    near(Fileset, "prealloc", "by chance for each file, as there; the order is a uniform one too"),
-    near(Fileset, "paralloc", "32 at a time; a new one begins when the oldest is done"),
+    near(Fileset, "prealloc", "random for each file, as in filebench; the order is random too"),
+    near(Fileset, "paralloc", "32 in parallel; a new one starts when the oldest is done"),
     exact(Fileset, "reuse", ""),
     exact(Fileset, "trusttree", ""),
     exact(Fileset, "readonly", ""),
-    near(Fileset, "writeonly", "may be read too"),
+    near(Fileset, "writeonly", "reads are allowed too"),
     exact(Fileset, "dirwidth", ""),
     exact(Fileset, "dirdepthrv", ""),
     exact(Fileset, "dirgamma", ""),
     exact(Fileset, "leafdirs", ""),
     exact(File, "name", ""),
-    exact(File, "path", "made if missing, of the simulated file system"),
+    exact(File, "path", "created if missing, in the simulated file system"),
     exact(File, "size", "also `filesize`"),
     exact(File, "prealloc", ""),
     exact(File, "paralloc", ""),
     exact(File, "reuse", ""),
     exact(File, "trusttree", ""),
     exact(File, "readonly", ""),
-    near(File, "writeonly", "may be read too"),
+    near(File, "writeonly", "reads are allowed too"),
     // Processes and threads.
     exact(Process, "name", ""),
     exact(Process, "instances", ""),
@@ -156,18 +156,18 @@ pub static WORDS: &[Word] = &[
     exact(Flowop, "makedir", ""),
     exact(Flowop, "removedir", ""),
     exact(Flowop, "listdir", ""),
-    near(Flowop, "aiowrite", "one after the other for a file, any number of files at a time"),
-    exact(Flowop, "aiowait", "waits for nothing, as on Linux"),
+    near(Flowop, "aiowrite", "sequential for each file, any number of files in parallel"),
+    exact(Flowop, "aiowait", "does not wait, as on Linux"),
     exact(Flowop, "block", ""),
     exact(Flowop, "wakeup", ""),
     near(Flowop, "semblock", "no limit of 32767, no time-out of 600 s"),
     near(Flowop, "sempost", "no limit of 32767, no time-out of 600 s"),
-    near(Flowop, "hog", "0.465 ns a turn, and no core is kept"),
+    near(Flowop, "hog", "0.465 ns per iteration, without occupying a core"),
     exact(Flowop, "delay", "seconds, virtual"),
-    near(Flowop, "eventlimit", "the generator of events is never late"),
-    near(Flowop, "bwlimit", "the generator of events is never late"),
-    near(Flowop, "iopslimit", "the generator of events is never late"),
-    near(Flowop, "opslimit", "the generator of events is never late"),
+    near(Flowop, "eventlimit", "the event generator is never late"),
+    near(Flowop, "bwlimit", "the event generator is never late"),
+    near(Flowop, "iopslimit", "the event generator is never late"),
+    near(Flowop, "opslimit", "the event generator is never late"),
     exact(Flowop, "finishoncount", ""),
     exact(Flowop, "finishonbytes", ""),
     exact(Flowop, "print", "nothing is shown"),
@@ -190,7 +190,7 @@ pub static WORDS: &[Word] = &[
     exact(Attribute, "highwater", ""),
     near(Attribute, "noreadahead", "accepted without effect: nothing is read ahead"),
     exact(Composite, "name", ""),
-    near(Composite, "iters", "of the use; left out there, of the definition"),
+    near(Composite, "iters", "of the use; by default of the definition"),
     // Variables.
     exact(RandVar, "type", "uniform, gamma, tabular (with a randtable)"),
     exact(RandVar, "seed", "with filebench's own numbers; otherwise the run's seed"),
@@ -241,8 +241,8 @@ pub(super) fn way_out(owner: Owner, name: &str) -> String {
         return format!("did you mean `{near}`?");
     }
     match WORDS.iter().find(|w| w.name == canonical(name) && w.owner != owner) {
-        Some(w) => format!("`{name}` is a word of: {}", w.owner.word()),
-        None => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
+        Some(w) => format!("`{name}` is an attribute of: {}", w.owner.word()),
+        None => format!("known: {}", names.collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -65,7 +65,9 @@ impl Target {
             Source::Free
         } else if job.generator == Generator::Lfsr {
             let register = Lfsr::new(blocks, streams.register_seed);
-            Source::Register(register.ok_or("its shift register starts in a state without an end")?)
+            Source::Register(
+                register.ok_or("its shift register starts in a state that never ends")?,
+            )
         } else if job.no_map {
             Source::Free
         } else {
