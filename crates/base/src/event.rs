@@ -412,7 +412,7 @@ impl Probe {
     pub fn on(&self, class: Class) -> bool {
         self.0.mask.get() & class.0 != 0
     }
-    /// Keeps so many records at most; later ones are counted only.
+    /// Keeps at most `limit` records; later ones are only counted.
     pub fn set_limit(&self, limit: usize) {
         self.0.limit.set(Some(limit));
     }

@@ -1,9 +1,9 @@
-//! Sites: the steps of the code that a crash is safe by, each of which can be left out.
+//! Crash-safety points: the steps of the code that make a crash safe. Each can be left out.
 //!
-//! Picture:    every flush, FUA, wait, checksum and ordering edge asks its [`Site`] whether it is
-//!             to be done ([`Site::on`]); a mutation run arms one on its thread
+//! Picture:    every flush, FUA, wait, checksum and ordering edge asks its [`Site`] whether to
+//!             do it ([`Site::on`]); a mutation run arms one on its thread
 //!             ([`Site::leave_out`]), plays programs, and looks whether any state after a power cut
-//!             shows it. A step that nobody misses has no test, or no reason.
+//!             shows it. A step that no oracle misses has no test, or no reason.
 //! Invariants: 1. nothing is armed but between [`Site::leave_out`] and the drop of what it returns,
 //!                and on that thread only;
 //!             2. a site is asked where the step would be done, and nowhere else, so that

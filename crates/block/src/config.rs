@@ -56,7 +56,7 @@ pub struct PlugPolicy {
     /// Requests after which the next one flushes the plug first (`BLK_MAX_REQUEST_COUNT`): 16 in
     /// 3.4 to 5.15, 32 in 6.1 (the change came with 5.16, as far as we remember; not looked up).
     pub requests_max: u32,
-    /// A plugged request of so many bytes or more flushes the plug before the next is added
+    /// A plugged request of this number of bytes or more flushes the plug before the next is added
     /// (`BLK_PLUG_FLUSH_SIZE`, 128 KiB since 4.10; 0: never).
     pub flush_bytes: u32,
     /// Are they sorted by sector when they are flushed? Not in 3.4.2 and 3.8.0, yes in 4.6.2: order
@@ -102,7 +102,7 @@ pub struct Habits {
     /// any other driver, virtio's for one, what waits for dispatch waits for completion.
     pub tells_dispatch: bool,
     /// How long a flush may be put off by data of other flush sequences (`FLUSH_PENDING_TIMEOUT`):
-    /// 5 s. It is looked at only when some flush sequence moves on, as in the kernel.
+    /// 5 s. As in the kernel, it is checked only when some flush sequence moves on.
     pub flush_patience: Span,
 }
 

@@ -61,8 +61,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A plain disk of so many sectors, to say only what is otherwise: no cache, no discard, no
-    /// zones, 32 commands of 256 sectors (those of QEMU's AHCI disk).
+    /// A plain disk with this number of 512-byte sectors, from which a caller changes what differs:
+    /// no cache, no discard, no zones, 32 commands of 256 sectors (those of QEMU's AHCI disk).
     pub const fn plain(sectors: u64) -> Limits {
         Limits {
             sectors,

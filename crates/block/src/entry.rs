@@ -27,7 +27,7 @@ pub(crate) struct Range {
     pub sectors: u64,
 }
 
-/// What became of a bio that was looked at.
+/// What became of a bio after the checks.
 enum Entered {
     /// It will end by itself.
     Ended,

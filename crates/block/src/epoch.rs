@@ -94,7 +94,7 @@ pub(crate) struct Epochs {
     /// How many have been closed.
     count: u64,
     held: VecDeque<Held>,
-    /// Who is told what was submitted.
+    /// Receives a record of what was submitted, if there is one.
     pub log: Option<Rc<RefCell<EpochLog>>>,
 }
 
@@ -192,7 +192,7 @@ impl Epochs {
 }
 
 impl Core {
-    /// Closes the open epoch of a task. False: nothing of it is on its way.
+    /// Closes the open epoch of a task. False: no request of the epoch is in flight.
     pub fn close_epoch(&mut self, task: Option<TaskId>) -> bool {
         let slot = self.epochs.of(task);
         if slot == NO_EPOCH {

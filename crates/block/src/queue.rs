@@ -210,9 +210,10 @@ impl BlockQueue {
     }
 
     /// Closes the current task's epoch of ordered writes without another write
-    /// (`blk_issue_barrier_plug()` of BarrierFS's kernel): what of it is dispatched last carries
-    /// the barrier. False: nothing of it is on its way that could (`barrier_fail`), since it is
-    /// empty or all of it has been dispatched; nothing is closed then.
+    /// (`blk_issue_barrier_plug()` of BarrierFS's kernel): the request of the epoch that is
+    /// dispatched last carries the barrier. False: no request of the epoch can carry it
+    /// (`barrier_fail`), since the epoch is empty or all its requests have been dispatched; the
+    /// epoch is not closed then.
     pub fn close_epoch(&self) -> bool {
         let task = self.cx.rt.current();
         self.core.borrow_mut().close_epoch(task)

@@ -75,7 +75,7 @@ pub(super) struct Queue {
     pub wait_request: bool,
     /// A request came while it was waited for.
     pub must_dispatch: bool,
-    /// The oldest request's deadline has been looked at in this slice.
+    /// The oldest request's deadline has been checked in this slice.
     pub fifo_checked: bool,
     /// May it be worth idling for?
     pub idle_window: bool,
