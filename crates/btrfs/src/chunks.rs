@@ -107,7 +107,7 @@ impl ChunkMap {
         (logical - chunk.logical < chunk.bytes).then_some(chunk)
     }
 
-    /// Where so many bytes from `logical` on lie: byte addresses on the device, one for each copy.
+    /// Where `bytes` bytes from `logical` on lie: byte addresses on the device, one for each copy.
     /// Errors: `Corrupt` if they are not all in one chunk.
     pub fn places(&self, logical: u64, bytes: u64) -> FsResult<Vec<u64>> {
         if let Some(chunk) = self.of(logical) {

@@ -44,7 +44,7 @@ impl fmt::Debug for Disk<'_> {
 }
 
 impl<'a> Disk<'a> {
-    /// A device of so many bytes; `read` fills a slice from a byte address on.
+    /// A device of `bytes` bytes; `read` fills a slice from a byte address on.
     pub fn new(bytes: u64, read: impl Fn(u64, &mut [u8]) -> FsResult<()> + 'a) -> Disk<'a> {
         Disk { bytes, read: Box::new(read) }
     }
@@ -398,8 +398,8 @@ impl<'a> Core<'a> {
         self.blocks.dirty_log.remove(&bytenr);
     }
 
-    /// Reads a tree block, if it is not in memory: the first copy that is right. In memory, too, it
-    /// is held against what leads to it: a block can have a second, wrong parent.
+    /// Reads a tree block, if it is not in memory: the first copy that is valid. A block in memory
+    /// is also compared with what its parent expects: a block can have a second, wrong parent.
     /// `read_tree_block`.
     pub fn load_block(&mut self, expected: &Expected) -> FsResult<()> {
         let Some(block) = self.blocks.map.get(&expected.bytenr) else {

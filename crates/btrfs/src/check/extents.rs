@@ -1,4 +1,4 @@
-//! The extent tree: who is said to use what, held against who does.
+//! The extent tree: compares the recorded users of each extent with its actual users.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ struct Name {
     back: Option<(u64, u64, At)>,
 }
 
-/// A tree that is being looked at.
+/// A tree that is being checked.
 pub(super) struct Tree<'e> {
     number: u64,
     root_dir: u64,

@@ -96,7 +96,8 @@ impl Volume<'_> {
         (logical - start < chunk.bytes).then_some((*start, chunk))
     }
 
-    /// Where so many bytes lie, each copy; none if not in one chunk.
+    /// The device address of `bytes` bytes from `logical` on, for each copy; none if they are not
+    /// in one chunk.
     pub fn places(&self, logical: u64, bytes: u64) -> Vec<u64> {
         let Some((start, chunk)) = self.chunk_of(logical) else { return Vec::new() };
         let from = logical - start;

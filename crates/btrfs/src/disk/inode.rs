@@ -22,7 +22,7 @@ pub struct Timespec {
 const _: () = assert!(size_of::<Timespec>() == 12);
 
 impl Timespec {
-    /// So many seconds since 1970.
+    /// A time in whole seconds since 1970.
     pub fn seconds(sec: u64) -> Timespec {
         Timespec { sec: sec.into(), nsec: 0.into() }
     }

@@ -101,8 +101,8 @@ pub mod id {
     /// `BTRFS_MULTIPLE_OBJECTIDS`.
     pub const MULTIPLE: u64 = u64::MAX - 254;
 
-    /// May a tree have blocks that were made for another (`owner`)? Those of files may, as
-    /// snapshots share them; of logs and what balance makes it is not looked at.
+    /// May a tree have blocks that were made for another (`owner`)? Trees of files may, as
+    /// snapshots share blocks; logs and the trees that balance makes are not checked.
     /// `btrfs_check_eb_owner`.
     pub const fn may_have(tree: u64, owner: u64) -> bool {
         tree == owner

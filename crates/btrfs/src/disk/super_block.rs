@@ -191,8 +191,8 @@ impl SuperBlock {
         (0..Self::COPIES_MAX).map(|n| if n == 0 { Self::AT } else { (16 << 10) << (12 * n) })
     }
 
-    /// Byte addresses of the copies that a commit writes to a device of so many bytes: none ends
-    /// where the device does. `write_dev_supers`.
+    /// Byte addresses of the copies that a commit writes to a device of `device_bytes` bytes: no
+    /// copy reaches the end of the device. `write_dev_supers`.
     pub fn copies(device_bytes: u64) -> impl Iterator<Item = u64> {
         Self::places().filter(move |at| at + wide(Self::BYTES) < device_bytes)
     }

@@ -146,7 +146,7 @@ impl Btrfs {
         }
     }
 
-    /// So many tree blocks have arrived.
+    /// Counts `blocks` tree blocks as written.
     fn note_written_trees(&self, blocks: usize) {
         self.wb.note_written(wide(blocks * self.core.borrow().node_bytes() / 4096));
     }

@@ -155,7 +155,7 @@ impl Btrfs {
         o
     }
 
-    /// So many bytes of it have ended, one way or the other. In interrupt context, too.
+    /// `bytes` bytes of it have been written, or have failed. Also called in interrupt context.
     pub(super) fn end_part(&self, inode: &Rc<Inode>, o: &Rc<Ordered>, bytes: u64, failed: bool) {
         if failed {
             o.has_failed.set(true);

@@ -41,7 +41,7 @@ impl Btrfs {
         }
     }
 
-    /// Promises metadata for changes of so many items. Waits: for room, by writing and commits.
+    /// Reserves metadata for changes of `items` items. Waits: for space, by writeback and commits.
     /// Errors: `NoSpace`, `ReadOnly`. `btrfs_start_transaction`.
     pub(super) async fn reserve(&self, items: u64) -> FsResult<Promise> {
         self.reserve_for(items, false).await
@@ -107,7 +107,7 @@ impl Btrfs {
         self.data_promised.set(self.data_promised.get().saturating_sub(bytes));
     }
 
-    /// Items that writing so much in so many extents may take: of a file extent, of the inode, and
+    /// Items that writing `bytes` bytes in `extents` extents may take: file extents, the inode, and
     /// leaves of checksums. `btrfs_calculate_inode_block_rsv_size`.
     pub(super) fn items_for(&self, extents: u64, bytes: u64) -> u64 {
         if bytes == 0 {

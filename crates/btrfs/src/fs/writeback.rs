@@ -391,7 +391,8 @@ impl Btrfs {
         Ok(true)
     }
 
-    /// `extent_write_cache_pages` over one range of indices. Answers whether all was looked at.
+    /// `extent_write_cache_pages` over one range of indices. Answers whether the whole range was
+    /// scanned.
     async fn write_range(
         &self,
         inode: &Rc<Inode>,

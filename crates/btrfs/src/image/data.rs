@@ -1,4 +1,4 @@
-//! Contents of files, held against their checksums.
+//! Contents of files, verified against their checksums.
 
 use wp_base::{FsError, FsResult};
 use wp_vfs::{Digest, Part, TakePart};
@@ -150,7 +150,7 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// Reads so many bytes of data, whole sectors, of the first copy that is as its checksums say.
+    /// Reads `bytes` bytes of data, whole sectors, from the first copy whose checksums match.
     pub fn read_data(&self, logical: u64, bytes: u64, has_sums: bool) -> FsResult<Vec<u8>> {
         let sums = if has_sums { self.sums(logical, bytes)? } else { Vec::new() };
         let csum = self.common.csum;
@@ -172,7 +172,7 @@ impl Image<'_> {
         Err(first_error.unwrap_or(FsError::Io))
     }
 
-    /// The checksums of so many bytes of data. Errors: `Corrupt` where one is missing.
+    /// The checksums of `bytes` bytes of data. Errors: `Corrupt` where one is missing.
     fn sums(&self, logical: u64, bytes: u64) -> FsResult<Vec<u8>> {
         let tree = self.tree_needed(id::CSUM_TREE)?;
         let each = self.common.csum.bytes();

@@ -108,7 +108,7 @@ impl Core<'_> {
         Ok(self.root(tree)?.owner == id::TREE_LOG)
     }
 
-    /// Bytes of the checksums of so many bytes of data.
+    /// Bytes of the checksums of `data` bytes of data.
     fn csum_bytes(&self, data: u64) -> usize {
         index(data / SECTOR).saturating_mul(self.common().csum.bytes())
     }

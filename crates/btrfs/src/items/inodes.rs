@@ -96,9 +96,9 @@ impl Core<'_> {
         Ok(out)
     }
 
-    /// Removes all items of an inode from this key on, last first; data that it has is freed.
-    /// `most`: so many items at once; answers whether there are more. `btrfs_truncate_inode_items`
-    /// as eviction calls it.
+    /// Removes all items of an inode from this key on, last first, and frees their data. It removes
+    /// at most `most` items at once and answers whether there are more.
+    /// `btrfs_truncate_inode_items` as eviction calls it.
     pub fn remove_inode_items(&mut self, tree: u64, from: Key, most: u64) -> FsResult<bool> {
         let upto = Key::new(from.objectid, u8::MAX, u64::MAX);
         for _ in 0..most {

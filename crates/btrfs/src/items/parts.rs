@@ -43,7 +43,7 @@ impl FilePart {
         let i = self.item.filter(FileExtentItem::has_place)?;
         Some(i.disk_bytenr.get() + i.offset.get() + (at - self.start))
     }
-    /// What of it is behind byte `at` of the file, which lies in it.
+    /// The part of the extent from byte `at` of the file on; `at` lies in the extent.
     pub fn behind(&self, at: u64) -> FilePart {
         let item = self.item.map(|mut i| {
             i.offset = (i.offset.get() + (at - self.start)).into();
@@ -232,8 +232,8 @@ impl Core<'_> {
         leaf_space(self.node_bytes()) - ITEM_BYTES - size_of::<DirItem>()
     }
 
-    /// The checksums of so many sectors from an address on, as numbers; `None` for each that has
-    /// none. `btrfs_lookup_bio_sums`.
+    /// The checksums of `sectors` sectors from an address on, as numbers; `None` for each sector
+    /// without one. `btrfs_lookup_bio_sums`.
     pub fn data_sums(&mut self, tree: u64, at: u64, sectors: u64) -> FsResult<Vec<Option<u64>>> {
         let kind = self.common().csum;
         let found = self.csums(tree, at, sectors)?;

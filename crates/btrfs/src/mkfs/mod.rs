@@ -55,7 +55,7 @@ pub struct MkfsOptions {
 }
 
 impl MkfsOptions {
-    /// The defaults of mkfs.btrfs for a device of so many bytes.
+    /// The defaults of mkfs.btrfs for a device of `bytes` bytes.
     pub fn new(bytes: u64) -> MkfsOptions {
         MkfsOptions {
             bytes,

@@ -1,7 +1,7 @@
 //! Finding a place.
 //!
 //! Metadata comes out of a cluster: all free runs of a group, taken by ascending address until none
-//! is left, while what becomes free meanwhile is not looked at. Data is taken from behind a hint,
+//! is left, space that becomes free meanwhile is not considered. Data is taken from behind a hint,
 //! or without one from the longest run of the first group that has room: of the groups for extents
 //! of that size first, then of those that had none yet, then of a new one, and only where the
 //! device has no room for that of any.

@@ -74,14 +74,14 @@ impl Runs {
         self.runs.iter().map(|(start, bytes)| (*start, *bytes))
     }
 
-    /// The first run of so many bytes or more: the one that holds `from`, or one behind it.
+    /// The first run of `bytes` bytes or more: the one that holds `from`, or one behind it.
     pub fn first_fit(&self, from: u64, bytes: u64) -> Option<u64> {
         let holding = self.runs.range(..=from).next_back().filter(|(s, n)| *s + **n > from);
         let behind = self.runs.range(from.saturating_add(1)..);
         holding.into_iter().chain(behind).find(|(_, n)| **n >= bytes).map(|(s, _)| *s)
     }
 
-    /// The longest run, the first of such, if it has so many bytes.
+    /// The longest run, if it has at least `bytes` bytes; of several, the first.
     pub fn longest(&self, bytes: u64) -> Option<u64> {
         let best = self.runs.iter().max_by_key(|(s, n)| (**n, u64::MAX - **s))?;
         (*best.1 >= bytes).then_some(*best.0)

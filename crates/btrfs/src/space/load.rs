@@ -10,7 +10,8 @@ use crate::disk::{BlockGroupItem, FreeSpaceInfo, Key, SuperBlock, id, kind, view
 
 use super::{Group, Runs, SizeClass};
 
-/// Places of a group from which on the next extent is looked at for its class.
+/// Number of evenly spaced places in a group at which the next extent is read to determine the
+/// group's size class.
 const SAMPLES: u64 = 5;
 /// Bytes of a sector, the unit of free space.
 const SECTOR: u64 = 4096;
@@ -109,8 +110,8 @@ impl Core<'_> {
         Ok(())
     }
 
-    /// The class of a group's extents, from a few of them. What is empty or full is not looked at.
-    /// `load_block_group_size_class`, `read_one_block_group`.
+    /// The size class of a group's extents, from a few of them. An empty or full group is not
+    /// sampled. `load_block_group_size_class`, `read_one_block_group`.
     fn sampled_class(&mut self, start: u64) -> FsResult<Option<SizeClass>> {
         let g = self.space.group_mut(start)?;
         let (bytes, end) = (g.bytes, g.end());

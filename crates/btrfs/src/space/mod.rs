@@ -48,7 +48,7 @@ pub enum SizeClass {
 }
 
 impl SizeClass {
-    /// That of an extent of so many bytes. `btrfs_calc_block_group_size_class`.
+    /// The size class of an extent of `bytes` bytes. `btrfs_calc_block_group_size_class`.
     pub const fn of(bytes: u64) -> SizeClass {
         match bytes {
             0..=0x2_0000 => SizeClass::Small,

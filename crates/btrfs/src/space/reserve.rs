@@ -16,8 +16,8 @@ use super::Group;
 const MIB: u64 = 1 << 20;
 
 impl Core<'_> {
-    /// Bytes of metadata that changing so many items may take: a path each, and as much for the
-    /// splits on it. `btrfs_calc_insert_metadata_size`.
+    /// Bytes of metadata that changing `items` items may take: a path for each item, and as much
+    /// again for the splits on it. `btrfs_calc_insert_metadata_size`.
     pub fn metadata_bytes(&self, items: u64) -> u64 {
         self.block_bytes() * u64::from(SuperBlock::LEVELS) * 2 * items
     }
@@ -33,7 +33,7 @@ impl Core<'_> {
         bytes.max(least).min(512 * MIB)
     }
 
-    /// Promises metadata for so many items; makes a chunk if that is what it takes.
+    /// Reserves metadata for `items` items; allocates a chunk if necessary.
     ///
     /// Errors: `NoSpace`, without any change. What the running transaction has freed counts only
     /// after a commit: then it is worth another try.
@@ -98,7 +98,7 @@ impl Core<'_> {
         }
     }
 
-    /// Gives back a promise for so many items.
+    /// Gives back a reservation for `items` items.
     pub fn unreserve(&mut self, items: u64) {
         let bytes = self.metadata_bytes(items);
         self.space.promised = self.space.promised.saturating_sub(bytes);
@@ -127,8 +127,9 @@ impl Core<'_> {
         left.saturating_sub(self.refs.waiting() * self.block_bytes() / 8)
     }
 
-    /// Makes chunks of data until so many bytes could be given out, in pieces, without one more.
-    /// Errors: `NoSpace`, with what could be made. `btrfs_alloc_data_chunk_ondemand`.
+    /// Allocates chunks of data until `bytes` bytes can be given out, in pieces, without another
+    /// chunk. Errors: `NoSpace`, with the chunks allocated so far.
+    /// `btrfs_alloc_data_chunk_ondemand`.
     pub fn ensure_data(&mut self, bytes: u64) -> FsResult<()> {
         self.load_space()?;
         loop {

@@ -15,9 +15,9 @@ pub enum Purpose {
     Read,
     /// To change bytes of an item in place.
     Change,
-    /// To insert items of so many bytes, heads included.
+    /// To insert items of this number of bytes, item heads included.
     Insert(usize),
-    /// To make an item so many bytes longer.
+    /// To make an item longer by this number of bytes.
     Extend(usize),
     /// To split an item: nodes are split as for an insertion, the leaf is not.
     Split,

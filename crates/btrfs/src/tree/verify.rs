@@ -1,4 +1,4 @@
-//! A whole tree looked at, as it is in memory.
+//! Checks a whole tree, as it is in memory.
 
 use wp_base::FsResult;
 

@@ -86,10 +86,11 @@ impl Log<'_> {
         self.put(Key::new(ino, kind::EXTENT_DATA, from), item.as_bytes())
     }
 
-    /// Space behind the end of the file. What begins before the end is left as the log has it: a
-    /// part of it may be written and on its way. `btrfs_log_prealloc_extents`. Replay drops what is
-    /// behind the end and not in the log, so space that is synced is lost while its front is on its
-    /// way; with the mend what lies behind the end is logged as an item of its own.
+    /// Logs the space behind the end of the file. A preallocated extent that begins before the end
+    /// is left as the log has it: a part of it may be written and in flight.
+    /// `btrfs_log_prealloc_extents`. Replay drops what is behind the end and not in the log, so
+    /// synced space is lost while a write to its front is in flight; with the fix, the space behind
+    /// the end is logged as an item of its own.
     pub fn log_prealloc(&mut self, inode: &Inode) -> FsResult<()> {
         if !inode.has(crate::disk::inode::flag::PREALLOC)
             || self.old().prealloc

@@ -100,9 +100,9 @@ pub(super) struct Logged {
     pub renamed: Cell<u64>,
     /// The transaction in which it lost a name, otherwise than by its own rename.
     pub unlinked: Cell<u64>,
-    /// All its items are to be looked at (`BTRFS_INODE_NEEDS_FULL_SYNC`).
+    /// An fsync has to examine all its items (`BTRFS_INODE_NEEDS_FULL_SYNC`).
     pub full_sync: Cell<bool>,
-    /// All but its extents are (`BTRFS_INODE_COPY_EVERYTHING`).
+    /// An fsync has to examine all items but extents (`BTRFS_INODE_COPY_EVERYTHING`).
     pub copy_all: Cell<bool>,
     /// Of a directory: the last index that is in the log.
     pub last_index: Cell<u64>,

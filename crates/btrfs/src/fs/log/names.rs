@@ -141,8 +141,8 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// With the mend: what is logged for another's sake is not below a directory that was renamed,
-    /// which would have its old name.
+    /// With the fix: an inode that is logged because of another one must not be below a renamed
+    /// directory, since its log would have the directory's old name.
     fn may_be_below(&mut self, inode: &Inode) -> LogResult<()> {
         let has_moved = self.fs.opts.mend.renamed && self.fs.was_moved(self.c, inode)?;
         if has_moved { Err(Stop::Full) } else { Ok(()) }
