@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-/// What an [`ErrSeq`] said when it was looked at. The default: no failure yet.
+/// What an [`ErrSeq`] said when it was sampled (`errseq_sample`). The default: no failure yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ErrMark {
     failed: bool,

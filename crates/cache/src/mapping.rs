@@ -369,8 +369,8 @@ impl Mapping {
         self.mark(state::TIMES);
     }
 
-    /// Times that were left for later are what its owner has to write from now on
-    /// (`vfs_fsync_range`: whether they have been written meanwhile is not asked).
+    /// From now on the owner has to write the timestamps whose update was deferred
+    /// (`vfs_fsync_range`, which does not check whether they have been written meanwhile).
     pub fn take_times(self: &Rc<Self>) {
         if self.is(state::TIMES) {
             self.mark(state::OWNER);

@@ -26,8 +26,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// The device has written nothing yet, `others` so many blocks, and periods have followed each
-    /// other since power-on.
+    /// At the start this device has written no blocks and all others `others` blocks; periods have
+    /// followed each other since power-on.
     pub fn new(ticks: Ticks, now: u64, others: u64) -> Share {
         let (own, total) = (Cell::new(0), Cell::new(others));
         let share = Share { ticks, own, total, end: Cell::new(None) };
@@ -56,7 +56,7 @@ impl Share {
         }
     }
 
-    /// So many blocks of the device have arrived at tick `now`. `wb_domain_writeout_add`.
+    /// Counts `blocks` blocks that the device has written by tick `now`. `wb_domain_writeout_add`.
     pub fn add(&self, now: u64, blocks: u64) {
         self.age(now);
         self.own.set(self.own.get() + blocks);

@@ -96,7 +96,7 @@ struct Task {
     sync: bool,
     /// [`Work::files_only`]
     files_only: bool,
-    /// Only what has been dirty for so many jiffies (`for_kupdate`).
+    /// Writes only inodes that have been dirty for this number of jiffies (`for_kupdate`).
     age: Option<u64>,
     /// Stops when no more is dirty than the background limit (`for_background`).
     background: bool,
@@ -327,14 +327,14 @@ impl Writeback {
         self.room.wake_all();
     }
 
-    /// So many blocks have arrived that are in no mapping of its own.
+    /// Counts `blocks` written blocks that are in no mapping of this file system.
     pub fn note_written(&self, blocks: u64) {
         if let Some(share) = &self.share {
             share.add(self.jiffies(), blocks);
         }
     }
 
-    /// So many blocks are dirty that are in no mapping: they count against the share.
+    /// Sets how many dirty blocks are in no mapping: they count against the share.
     pub fn set_dirty_elsewhere(&self, blocks: u64) {
         self.dirty_elsewhere.set(blocks);
     }
