@@ -32,8 +32,8 @@ pub struct Options {
     /// Does recovery write what is to be last only when the rest is durable? All of them do;
     /// without it one sees what would come of one that does not.
     pub recovery_in_order: bool,
-    /// Cuts during recovery: for each new recovery that writes, so many choices of its writes are
-    /// recovered in turn. 0: none.
+    /// Crashes during recovery: for each new recovery that writes, this number of choices of its
+    /// writes is recovered in turn. 0: none.
     pub second_cuts: u32,
 }
 
@@ -46,9 +46,9 @@ pub struct Totals {
     pub cuts: u64,
     /// Frames not all of whose states were visited.
     pub cuts_sampled: u64,
-    /// Most units in doubt at once.
+    /// Largest number of unpersisted units at once.
     pub most_in_doubt: u32,
-    /// States visited.
+    /// States explored.
     pub raw: u64,
     /// States that recovery could tell from all before: recoveries done.
     pub distinct: u64,
@@ -87,7 +87,7 @@ pub struct Failure {
     pub violation: Violation,
     /// Frame.
     pub frame: usize,
-    /// Which of its units in doubt were kept.
+    /// Which of its unpersisted units were kept.
     pub kept: Kept,
     /// Positions on the tape between which a cut can leave it.
     pub cut: (usize, usize),
@@ -131,7 +131,7 @@ impl Judged {
     }
 }
 
-/// A run whose states are looked at.
+/// A run whose states are explored.
 pub struct Case<'a> {
     history: &'a History,
     ledger: &'a Ledger,
@@ -152,7 +152,7 @@ impl<'a> Case<'a> {
 pub struct Visit<'a> {
     /// Frame.
     pub frame: usize,
-    /// Which of its units in doubt are kept.
+    /// Which of its unpersisted units are kept.
     pub kept: &'a Kept,
     /// What it recovers to.
     pub outcome: &'a Rc<Outcome>,
@@ -245,7 +245,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// Says which histories will be explored, all of them: what is the same in all of their states
-    /// need not be looked at twice. The answers are the same without it, later.
+    /// need not be checked twice. Without this call the answers are the same, later.
     pub fn expect<'h>(&mut self, histories: impl Iterator<Item = &'h History> + Clone) {
         self.varying = Varying::of(histories);
     }

@@ -148,7 +148,8 @@ impl Faults {
         us.map(|us| Span(us * 1000))
     }
 
-    /// Does what a step of a program says of the device. False: it says nothing of it.
+    /// Does what a step of a program says about the device. False: the step is not about the
+    /// device.
     pub fn obey(&self, step: &Step) -> bool {
         match step {
             Step::Fail(fault) => self.fail(*fault),

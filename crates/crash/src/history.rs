@@ -1,11 +1,12 @@
 //! From a tape to what a power cut can leave at each of its positions.
 //!
 //! Picture:    tape -> [`Unit`]s (what is kept or lost as one) and [`Frame`]s (stretches of the
-//!             tape in which the same units are in doubt over the same durable base).
+//!             tape in which the same units are unpersisted over the same durable base).
 //! Invariants: 1. an image that a cut in frame `f` can leave is `f.base` with some of `f.live` laid
 //!                over in order, and every such choice is one (but see [`Frame::epochs`] and
 //!                [`ZoneSpace`]);
-//!             2. a unit is in doubt in a row of frames: from its `born` to before its `gone`;
+//!             2. a unit is unpersisted (in flight or in the volatile cache) in consecutive frames:
+//!                from its `born` to before its `gone`;
 //!             3. it says nothing of probabilities.
 //! Epochs:     a device with barrier writes ([`Tape::ordered`]) keeps what it received in order:
 //!             what is durable takes along all of the epochs before.
@@ -66,12 +67,12 @@ pub struct Unit {
     pub data: Vec<Slice>,
     /// Number of the request on the tape that it is a part of.
     pub request: u64,
-    /// Position on the tape at which it came into doubt.
+    /// Position on the tape at which it was submitted to the device.
     pub pos: usize,
-    /// First frame in which it is in doubt.
+    /// First frame in which it is unpersisted.
     pub born: u32,
-    /// First frame in which it is not any more: it is durable, or covered by something durable.
-    /// `u32::MAX`: at the end of the tape it still is.
+    /// First frame in which it is not unpersisted any more: it is durable, or covered by something
+    /// durable. `u32::MAX`: it is still unpersisted at the end of the tape.
     pub gone: u32,
     /// Was it made durable (and not covered by something newer)?
     pub durable: bool,
@@ -79,7 +80,7 @@ pub struct Unit {
     pub epoch: u32,
     /// What it does.
     pub effect: LossEffect,
-    /// What is left of it in doubt since a part was covered by something durable.
+    /// The unit of its still unpersisted part, since another part was covered by something durable.
     pub heir: Option<u32>,
     id: OnceCell<u128>,
 }
@@ -168,9 +169,9 @@ pub struct Frame {
     pub pos: usize,
     /// Everything durable.
     pub base: Medium,
-    /// Units in doubt, in the order in which the device got them.
+    /// Unpersisted units, in the order in which the device got them.
     pub live: Vec<u32>,
-    /// How many of them, at the end, are in doubt for the first time.
+    /// How many of them, at the end, are unpersisted for the first time.
     pub new: usize,
     /// Do epochs bind: what of an epoch is kept presupposes all of the epochs before?
     pub epochs: bool,
@@ -360,9 +361,9 @@ impl Builder {
     }
 }
 
-/// Units in doubt by where they are: of thousands few meet another.
+/// Unpersisted units by where they are: of thousands few overlap another.
 struct Places {
-    /// First sector, position among those in doubt, number; in order.
+    /// First sector, position among the unpersisted units, number; in order.
     units: Vec<(u64, usize, u32)>,
     /// Sectors of the longest.
     longest: u64,
@@ -591,7 +592,7 @@ impl History {
         out
     }
 
-    /// First frame in which nothing of a unit is in doubt.
+    /// First frame in which no part of a unit is unpersisted.
     fn gone(&self, unit: u32) -> u32 {
         let mut unit = &self.units[unit as usize];
         while let Some(heir) = unit.heir {

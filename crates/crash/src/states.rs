@@ -1,9 +1,9 @@
-//! Which states of a frame are looked at.
+//! Which states of a frame are explored.
 //!
 //! A frame adds the states that contain one of its new units; all others were states of an earlier
-//! frame. So a walk over all frames visits those ([`of_frame`]); a cut at one instant may leave any
-//! ([`of_instant`]). Up to [`Plan::complete`] units in doubt every one is visited; beyond, the
-//! named families below, then seeded samples.
+//! frame. So a walk over all frames explores the added ones ([`of_frame`]); a power failure at one
+//! instant may leave any ([`of_instant`]). With up to [`Plan::complete`] unpersisted units every
+//! state is explored; beyond that, the named families below, then seeded samples.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use wp_base::rng::Rng;
 use crate::history::{Frame, History, LastEpochs};
 use crate::zoned::Prefixes;
 
-/// Which units in doubt are kept: bit `i` is `live[i]`.
+/// Which unpersisted units are kept: bit `i` is `live[i]`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Kept(Vec<u64>);
 
@@ -51,7 +51,7 @@ impl Kept {
 /// How much of each frame is visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Units in doubt up to which every state is visited.
+    /// Number of unpersisted units up to which every state is explored.
     pub complete: u32,
     /// Units beyond which the family of pair losses is left out (it has n² members).
     pub pairs: u32,
@@ -70,14 +70,14 @@ impl Default for Plan {
 pub struct Visited {
     /// Visited.
     pub states: u64,
-    /// Base-2 logarithm of how many choices there are (units in doubt).
+    /// Base-2 logarithm of the number of choices, that is the number of unpersisted units.
     pub of_log2: u32,
     /// Are all that the frame adds visited?
     pub complete: bool,
 }
 
-/// Calls `visit` for each state that frame `number` adds and that is looked at, every one once;
-/// stops when it returns false.
+/// Calls `visit` once for each explored state that frame `number` adds; stops when it returns
+/// false.
 pub fn of_frame(
     history: &History,
     number: usize,
@@ -122,7 +122,7 @@ pub fn of_instant(
     states(history, number, (plan, seed), None, visit)
 }
 
-/// `added`: only states with one of so many units, the last ones; `None`: all.
+/// `added`: only states that keep one of the last `added` units; `None`: all states.
 fn states(
     history: &History,
     number: usize,
