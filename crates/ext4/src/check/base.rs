@@ -1,6 +1,6 @@
-//! A sound image of a set, to hold the others against: what is in them as it is in this one need
-//! not be looked at again, so that a check takes as long as there are differences, and not as long
-//! as there are groups.
+//! A sound image of a set, with which the others are compared: parts that are the same as in this
+//! one need not be checked again, so the time of a check depends on the number of differences and
+//! not on the number of groups.
 
 use std::rc::Rc;
 
@@ -79,8 +79,8 @@ impl Base {
             && self.groups.iter().zip(groups).all(|(a, b)| a == b || places(a) == places(b))
     }
 
-    /// Is all that group `n`'s bitmaps and counts are held against, and they themselves, as it is
-    /// here?
+    /// Are the bitmaps and counts of group `n`, and everything that they are compared with, the
+    /// same as here?
     pub(super) fn has_counts(&self, s: &State<'_>, n: u32, desc: &GroupDesc) -> bool {
         let is_absent = |flag| s.sums.descriptors() && desc.has(flag);
         let is_kept = |flag, bitmap: u64| is_absent(flag) || s.is_fixed(bitmap, 1);

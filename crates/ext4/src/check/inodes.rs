@@ -210,7 +210,7 @@ pub(super) fn file_of(s: &mut State<'_>, number: u32, i: &Inode, map: &Map) {
     size_in(s, number, i, fits, "what the map can hold");
 }
 
-/// Can 15 pointers hold so many bytes?
+/// Can 15 pointers map `size` bytes?
 pub(super) fn fits_pointers(s: &State<'_>, size: u64) -> bool {
     let bs = u64::from(s.g.block_size.bytes());
     let p = bs / 4;

@@ -47,7 +47,7 @@ pub(super) struct Used {
 pub(super) struct State<'a> {
     pub view: &'a dyn View,
     pub sound: &'a Sound,
-    /// What others of the set are held against, as far as it can be said of this one.
+    /// What other images of the set are compared with, as far as it is known for this one.
     pub base: Option<Rc<Base>>,
     pub sb: SuperBlock,
     pub g: Geometry,

@@ -201,7 +201,8 @@ pub enum BadArea {
     Features(u32),
 }
 
-/// The scan of an area, block by block: what of it is whole, and is on top of one transaction.
+/// The scan of a fast-commit area, block by block: which commits are whole and follow one
+/// transaction.
 ///
 /// Source: `ext4_fc_replay_scan`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -90,7 +90,7 @@ impl GroupDesc {
         GroupDesc::read_from_bytes(&[0; Self::BYTES]).expect("the size is right")
     }
 
-    /// From the descriptor's bytes in its table: 32 or more. Those beyond 64 are not looked at, and
+    /// From the descriptor's bytes in its table: 32 or more. Bytes beyond 64 are ignored, and
     /// missing ones are zero.
     pub fn load(bytes: &[u8]) -> GroupDesc {
         let mut whole = [0u8; Self::BYTES];

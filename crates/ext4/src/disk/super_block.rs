@@ -41,7 +41,7 @@ pub struct SuperBlock {
     pub wtime: U32,
     /// `s_mnt_count`, mounts since the last check.
     pub mnt_count: U16,
-    /// `s_max_mnt_count`: check after so many; 0xFFFF means never.
+    /// `s_max_mnt_count`: check after this number of mounts; 0xFFFF means never.
     pub max_mnt_count: U16,
     /// `s_magic`, always [`Self::MAGIC`].
     pub magic: U16,

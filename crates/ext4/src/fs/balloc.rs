@@ -157,7 +157,7 @@ impl Groups {
         }
     }
 
-    /// So many blocks that were freed by a transaction can be given out again.
+    /// `n` blocks that were freed by a transaction can be allocated again.
     pub(super) fn came_back(&self, n: u32) {
         self.pending.set(self.pending.get() - u64::from(n));
     }

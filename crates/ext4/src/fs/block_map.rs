@@ -26,7 +26,7 @@ impl Ext4 {
     }
 
     /// Looks up `logical`. `Ok(run)`: mapped, from `logical` on; `Err(hole)`: not mapped for at
-    /// least so many blocks.
+    /// least `hole` blocks.
     pub(super) fn lookup<'a>(
         &'a self,
         inode: &'a Inode,

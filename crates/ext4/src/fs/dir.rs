@@ -60,7 +60,7 @@ impl Ext4 {
     }
 
     /// Block `n` of a directory if neither the map nor the block need be waited for and both have
-    /// been looked at before.
+    /// been checked before.
     pub(super) fn dir_block_now(&self, dir: &Inode, n: u64) -> Option<Rc<Buffer>> {
         if dir.map_lock.is_locked() || !dir.has(flag::EXTENTS) {
             return None;

@@ -1,5 +1,6 @@
-//! What is known of the directory blocks that were looked at last, so that a name need not be
-//! searched for byte by byte: where each name stands, and where the search for room may begin.
+//! What is known of the directory blocks that were searched last, so that a name need not be
+//! searched for byte by byte: where each name stands, and where the search for free space may
+//! begin.
 //!
 //! Picture:    block number -> [`Known`], in a fixed number of places; a later block takes the
 //!             place of an earlier one.
@@ -50,7 +51,7 @@ pub(super) struct Index {
     /// Where its entries start.
     pub entries_at: usize,
     pub entries: Rc<Vec<DxEntry>>,
-    /// The directory had so many blocks: entries lead to none beyond.
+    /// The directory had this number of blocks: no entry leads beyond them.
     pub blocks: u64,
 }
 

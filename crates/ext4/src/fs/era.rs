@@ -260,11 +260,12 @@ policies! {
 pub const PAPER_ERAS: [(&str, Version); 3] =
     [("3.4", Version(3, 4, 2)), ("3.8", Version(3, 8, 0)), ("4.6", Version(4, 6, 2))];
 
-/// Oldest and newest versions whose behaviour was held against a real kernel.
+/// Oldest and newest versions whose behaviour was validated against a real kernel.
 pub const EVIDENCE: (Version, Version) = (Version(3, 4, 0), Version(6, 18, u16::MAX));
 
 impl Version {
-    /// Was the behaviour of such kernels held against a real one? If not, policies may be missing.
+    /// Was the behaviour of this kernel version validated against a real kernel? If not, policies
+    /// may be missing.
     pub fn has_evidence(self) -> bool {
         (EVIDENCE.0..=EVIDENCE.1).contains(&self)
     }

@@ -23,7 +23,7 @@ use super::data::BIO_BLOCKS;
 use super::mount::Ext4;
 use crate::disk::GroupDesc;
 
-/// Seconds within which the first group is looked at (`EXT4_DEF_LI_MAX_START_DELAY`).
+/// Seconds within which the first group is initialized (`EXT4_DEF_LI_MAX_START_DELAY`).
 const START_DELAY_SECS: u64 = 5;
 
 /// The state that the thread and its file system share.

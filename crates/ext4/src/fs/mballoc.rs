@@ -257,7 +257,7 @@ impl Ext4 {
         }
     }
 
-    /// Takes a run, sets aside what is not asked for (`ext4_mb_use_best_found`).
+    /// Takes a run, and preallocates its blocks beyond the request (`ext4_mb_use_best_found`).
     pub(super) fn use_found(&self, s: &mut Search, (group, start, len): Found) {
         let len = len.min(s.len);
         self.groups.mark(group, start, len, true);

@@ -85,9 +85,9 @@ pub struct MountOptions {
     /// `init_itable=`: how many times as long as zeroing the first inode table took it is waited
     /// between tables; `None` is `noinit_itable`.
     pub init_itable: Option<u32>,
-    /// The device is a rotating disk: groups near the goal are looked at first (from 5.13).
+    /// The device is a rotating disk: groups near the goal are searched first (from 5.13).
     pub rotational: bool,
-    /// CPUs of the machine: large files stream to as many groups (from 6.17).
+    /// CPUs of the machine: large files stream to this number of groups (from 6.17).
     pub cpus: u32,
     /// `extent_max_zeroout_kb` of sysfs: unwritten blocks beside a write that are zeroed past the
     /// journal, in KiB, and not split off. Before 3.7 it is 7 blocks.

@@ -28,7 +28,7 @@ pub(super) struct Space {
     pub start: u64,
     /// Blocks.
     pub len: u32,
-    /// What of it is not allocated yet: (offset, blocks).
+    /// Its ranges that are not allocated yet: (offset, blocks).
     pub free: Vec<(u32, u32)>,
 }
 

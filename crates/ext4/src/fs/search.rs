@@ -21,7 +21,8 @@ const MAX_TO_SCAN: u32 = 200;
 /// Groups from which on kernels choose groups by their largest order and mean run
 /// (`MB_DEFAULT_LINEAR_SCAN_THRESHOLD`).
 const OPTIMIZE_FROM: u32 = 16;
-/// Groups that are looked at by number first on a rotating disk (`s_mb_max_linear_groups`).
+/// Groups that are searched in order of their number first on a rotating disk
+/// (`s_mb_max_linear_groups`).
 const LINEAR_GROUPS: u32 = 4;
 /// Orders by which a goal may be cut (`s_mb_best_avail_max_trim_order`).
 const TRIM_ORDERS: u32 = 3;

@@ -24,7 +24,7 @@ pub(super) struct Editor<'a> {
     image: Image<'a>,
     dev: &'a Overlay<'a>,
     changed: BTreeSet<u32>,
-    /// Bitmaps of blocks of groups that were looked at.
+    /// Block bitmaps of groups that were read.
     bitmaps: BTreeMap<u32, Vec<u8>>,
 }
 

@@ -159,7 +159,7 @@ struct Pass<'r> {
 }
 
 impl Pass<'_> {
-    /// Finishes so many orphans; those left stay in their lists. Were that all?
+    /// Processes at most `left` orphans; the others stay in their lists. Were all processed?
     fn run(&mut self, editor: &mut Editor<'_>) -> FsResult<bool> {
         let sb = *editor.super_block();
         let file = if sb.has_compat(compat::ORPHAN_FILE) { sb.orphan_file_inum.get() } else { 0 };

@@ -77,7 +77,7 @@ impl Features {
 pub enum JournalSize {
     /// By the number of blocks, from 1024 to 262144; none below 2048 blocks.
     Default,
-    /// So many MiB (`-J size=`).
+    /// A number of MiB (`-J size=`).
     Mebibytes(u32),
 }
 
@@ -102,7 +102,7 @@ pub struct MkfsOptions {
     pub inode_size: u32,
     /// Bytes of the device for each inode. `None`: by the device's size, 16384 for most.
     pub inode_ratio: Option<u32>,
-    /// At least so many inodes, whatever the ratio.
+    /// At least this number of inodes, whatever the ratio.
     pub inodes: Option<u32>,
     /// Blocks in a group. `None`: eight times the block size.
     pub blocks_per_group: Option<u32>,
@@ -180,9 +180,9 @@ pub enum MkfsError {
     TooSmall(u64),
     /// More than 2^32 - 1 blocks need the 64bit feature.
     TooManyBlocks(u64),
-    /// So many inodes do not fit.
+    /// This number of inodes does not fit.
     TooManyInodes(u64),
-    /// So few inodes do not do for the files that every file system has.
+    /// This number of inodes is too small for the files that every file system has.
     TooFewInodes(u64),
     /// Descriptors would fill three quarters of a group: that takes meta_bg.
     NeedsMetaBg,

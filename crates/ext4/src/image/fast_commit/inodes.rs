@@ -11,7 +11,7 @@ use crate::disk::{ExtentHeader, Inode, InodeExtra, Stamp, incompat, ino};
 use super::super::{FileMap, InodeRecord};
 use super::{Replay, ranges};
 
-/// An inode, and its map once that was looked at.
+/// An inode, and its map once that was read.
 pub(super) struct Held {
     pub record: InodeRecord,
     pub map: Option<FileMap>,
@@ -322,7 +322,7 @@ impl Held {
         (self.map, self.is_remapped) = (None, false);
     }
 
-    /// All blocks of the map that was looked at, and its own: (first, number).
+    /// All blocks of the map, if it was read, and the map's own blocks: (first, number).
     fn blocks(&self) -> Vec<(u64, u64)> {
         let Some(map) = &self.map else { return Vec::new() };
         let nodes = map.nodes.iter().map(|n| (*n, 1));

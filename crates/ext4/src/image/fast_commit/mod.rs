@@ -111,7 +111,7 @@ fn bad_area(at: u64, why: BadArea) -> FsError {
 struct Replay<'a> {
     editor: Editor<'a>,
     now: u32,
-    /// Inodes that were looked at.
+    /// Inodes that were read.
     inodes: BTreeMap<u32, Held>,
     /// Inodes whose blocks are marked in use at the end (`fc_modified_inodes`).
     modified: BTreeSet<u32>,
