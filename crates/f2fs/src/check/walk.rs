@@ -354,7 +354,7 @@ struct Directory<'a> {
     block: Option<u64>,
 }
 
-/// Blocks of a directory: place in it, and address. Its nodes were looked at already.
+/// Blocks of a directory: place in it, and address. Its nodes were checked already.
 fn blocks_of(t: &Tables<'_>, block: &Block, shape: &Shape) -> FsResult<Vec<(u64, u32)>> {
     let i = Inode::of(block);
     let mut out = Vec::new();

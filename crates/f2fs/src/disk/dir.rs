@@ -214,7 +214,7 @@ impl DentryArea {
         None
     }
 
-    /// First run of so many free slots. `f2fs_room_for_filename`.
+    /// First run of `slots` free slots. `f2fs_room_for_filename`.
     pub fn find_room(&self, bytes: &[u8], slots: u32) -> Option<u32> {
         let mut start = 0;
         for slot in 0..self.slots {

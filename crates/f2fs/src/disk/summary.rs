@@ -211,8 +211,8 @@ impl Compacted {
         )
     }
 
-    /// Blocks that so many summaries take; 3: they do not fit, and whole summary blocks are
-    /// written. `f2fs_npages_for_summary_flush`.
+    /// Blocks that these numbers of summaries take; 3: they do not fit, and whole summary blocks
+    /// are written. `f2fs_npages_for_summary_flush`.
     pub fn blocks(counts: [u32; 3]) -> u32 {
         let first = count((BLOCK_BYTES - 2 * Journal::BYTES - 5) / Summary::BYTES);
         let more = count((BLOCK_BYTES - 5) / Summary::BYTES);

@@ -22,7 +22,7 @@ impl Io {
         (&self.parts[0], sector(addr))
     }
 
-    /// Of so many blocks from `addr` on, how many lie on the device of the first.
+    /// How many of the `blocks` blocks from `addr` on lie on the device of the first one.
     pub(super) fn on_one(&self, g: &Geometry, addr: u32, blocks: u32) -> u32 {
         match g.device_of(addr) {
             Some((n, at)) if self.parts.len() > 1 => {

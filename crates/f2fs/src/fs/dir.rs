@@ -1,7 +1,7 @@
 //! Names of directories: looked for, added, removed; in the inode and in blocks.
 //!
 //! Invariants: 1. the caller has the directory's `lock`; who changes it has [`F2fs::lock_op`] too.
-//!             2. a block's bytes are looked at and changed without waiting in between.
+//!             2. a block's bytes are read and changed without waiting in between.
 //! Source:     Linux `fs/f2fs/dir.c`, `fs/f2fs/inline.c`.
 
 use std::rc::Rc;

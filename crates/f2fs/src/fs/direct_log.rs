@@ -15,8 +15,8 @@
 //! Linux, in `mode=lfs` and where a hole is filled in any mode, names the new block first
 //! (`f2fs_map_blocks` of `F2FS_GET_BLOCK_DIO`), and a checkpoint does not wait for direct writes.
 //! With order-preserving recovery on zoned devices an fsync needs no flush: recovery leaves out
-//! nodes whose data is not below a write pointer. A checkpoint's nodes are not looked at so, hence
-//! invariant 1 there too.
+//! nodes whose data is not below a write pointer. It does not check a checkpoint's nodes in this
+//! way, hence invariant 1 there too.
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -12,9 +12,9 @@ use super::meta::show;
 use super::mount::F2fs;
 use crate::disk::{NatBits, NatEntry, addr, bits};
 
-/// Blocks of the NAT that are looked at in one go (`FREE_NID_PAGES`).
+/// Blocks of the NAT that are scanned at once (`FREE_NID_PAGES`).
 const SCAN_BLOCKS: u32 = 8;
-/// Free numbers above which no more are looked for (`MAX_FREE_NIDS`).
+/// Number of free node numbers above which the scan stops (`MAX_FREE_NIDS`).
 const FREE_MOST: usize = (NatEntry::PER_BLOCK * SCAN_BLOCKS) as usize;
 const PER: u32 = NatEntry::PER_BLOCK;
 
@@ -31,7 +31,7 @@ pub(crate) struct Nids {
     list: RefCell<VecDeque<u32>>,
     /// Those on the list (true), and those given out and not yet in use (false).
     known: RefCell<BTreeMap<u32, bool>>,
-    /// What is known of the blocks of the NAT that were looked at (`nat_block_bitmap`,
+    /// Free node numbers of the NAT blocks that were scanned (`nat_block_bitmap`,
     /// `free_nid_bitmap`).
     maps: RefCell<BTreeMap<u32, FreeMap>>,
     next_scan: Cell<u32>,
@@ -154,7 +154,7 @@ impl Nids {
         }
     }
 
-    /// Free numbers of blocks that were looked at before (`scan_free_nid_bits`).
+    /// Takes free node numbers of NAT blocks that were scanned before (`scan_free_nid_bits`).
     fn scan_maps(&self, fs: &F2fs) {
         let mut free = Vec::new();
         for (block, map) in self.maps.borrow().iter().filter(|(_, m)| m.count > 0) {

@@ -75,8 +75,7 @@ pub(super) mod tests {
     use crate::image::Image;
     use crate::mkfs::{MkfsOptions, mkfs};
 
-    /// A new file system of `mib` MiB, nothing of it in use; of a section `cap` blocks can be
-    /// written.
+    /// A new, empty file system of `mib` MiB; `cap` blocks of a section can be written.
     pub(in crate::fs) fn space(mib: u64, per_section: u32, cap: u32) -> Space {
         let mut o = MkfsOptions::new(mib << 20);
         o.segments_per_section = per_section;

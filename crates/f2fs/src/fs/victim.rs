@@ -7,7 +7,7 @@ use crate::disk::{Log, SEGMENT_BLOCKS};
 
 use super::space::Space;
 
-/// Most dirty segments that are looked at for one victim, but in the foreground
+/// Most dirty segments that are searched for one victim, except in the foreground
 /// (`DEF_MAX_VICTIM_SEARCH`).
 const SEARCH_MOST: u32 = 4096;
 

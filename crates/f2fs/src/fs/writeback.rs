@@ -24,10 +24,10 @@ use crate::site;
 /// On a data buffer: garbage collection moves it (`page_private_gcing`).
 pub(super) const GCING: BufFlag = BufFlag::Private2;
 
-/// A file with at most so many dirty blocks goes to the hot log (`DEF_MIN_HOT_BLOCKS`).
+/// A file with at most this number of dirty blocks goes to the hot log (`DEF_MIN_HOT_BLOCKS`).
 const HOT_BLOCKS: u64 = 16;
-/// A pass of at least so many dirty blocks runs alone (`min_seq_blocks`); a directory with fewer
-/// is left to the checkpoint (`nr_pages_to_skip`).
+/// A pass of at least this number of dirty blocks runs alone (`min_seq_blocks`); a directory with
+/// fewer is left to the checkpoint (`nr_pages_to_skip`).
 const SEQ_BLOCKS: u64 = 512;
 
 /// How one block is written.
@@ -233,7 +233,8 @@ impl F2fs {
         Ok(submitted)
     }
 
-    /// `f2fs_write_cache_pages` over one range of indices. Yes: all of it was looked at.
+    /// `f2fs_write_cache_pages` over one range of indices. Answers whether the whole range was
+    /// scanned.
     async fn write_range(
         self: &Rc<Self>,
         inode: &Rc<Inode>,

@@ -51,7 +51,7 @@ pub struct Image<'a> {
     sit_journal: BTreeMap<u32, SitEntry>,
     /// Summaries of the three data logs.
     data_summaries: [SummaryBlock; 3],
-    /// The blocks of NAT and SIT that were looked at last: entries are asked for in order, mostly.
+    /// The blocks of NAT and SIT that were read last: entries are mostly read in order.
     last_nat: RefCell<Held>,
     last_sit: RefCell<Held>,
 }

@@ -64,7 +64,7 @@ pub struct MkfsOptions {
 }
 
 impl MkfsOptions {
-    /// The defaults of mkfs.f2fs for one device of so many bytes.
+    /// The defaults of mkfs.f2fs for one device of `bytes` bytes.
     pub fn new(bytes: u64) -> MkfsOptions {
         MkfsOptions {
             devices: vec![DeviceSpec { path: String::new(), bytes }],

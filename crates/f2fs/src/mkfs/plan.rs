@@ -202,7 +202,7 @@ fn usable(o: &MkfsOptions, sb: &SuperBlock, total: u32) -> u32 {
     zoned + others
 }
 
-/// Segments to be kept for cleaning with so many percent of spare ones.
+/// Segments to be kept for cleaning if `percent` percent are spare.
 fn reserved(sb: &SuperBlock, usable: u32, percent: f64) -> f64 {
     let per_section = f64::from(usable.div_ceil(sb.section_count.get().max(1)));
     (2.0 * (100.0 / percent + 1.0) + 6.0) * per_section

@@ -34,7 +34,7 @@ use super::inodes::FsyncInodes;
 use super::zones::ZoneTable;
 use super::{Reason, RecoverOptions, Recovery, Rejected, RejectedNode};
 
-/// The chain, and what of it is to be recovered.
+/// The chain, and which of its nodes are to be recovered.
 pub(super) struct Chain {
     nodes: Vec<u32>,
     rejected: BTreeSet<u32>,

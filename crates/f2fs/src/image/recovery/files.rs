@@ -25,8 +25,8 @@ pub(super) struct State<'a> {
     pub(super) nodes: BTreeMap<u32, Box<Block>>,
     /// Blocks of directories that differ from the image, by inode and place in it.
     pub(super) names: BTreeMap<(u32, u64), Box<Block>>,
-    /// Shapes of inodes as they were when they were first looked at: like the kernel's inode in
-    /// memory, they do not follow flags that are recovered.
+    /// Shapes of inodes as they were when they were first read: like the kernel's inode in memory,
+    /// they do not follow flags that are recovered.
     shapes: BTreeMap<u32, Shape>,
 }
 

@@ -28,7 +28,7 @@
 //!   reset between two checkpoints once something was fsynced into it. Segments that were freed
 //!   since the checkpoint are not given out before the next, so their zones are not reset either.
 //!   It cannot be seen from the image, and is not checked.
-//! - (e) *All addresses of a node are looked at*, those too that the checkpoint has, as in the
+//! - (e) *All addresses of a node are checked*, also those that the checkpoint has, as in the
 //!   paper: [`Rejected::addresses_seen`] is the work to charge for. Conventional zones count as
 //!   written.
 
@@ -137,14 +137,14 @@ impl fmt::Display for RejectedNode {
     }
 }
 
-/// What OPRW looked at and left out.
+/// What OPRW checked and left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rejected {
     /// Nodes of the chain.
     pub nodes_seen: u32,
     /// Places for an address in them, holes included: the algorithm's loop.
     pub slots_seen: u64,
-    /// Addresses in them that were held against a write pointer.
+    /// Addresses in them that were compared with a write pointer.
     pub addresses_seen: u64,
     /// Nodes left out because of an unwritten block.
     pub unwritten: u32,
@@ -163,7 +163,7 @@ pub struct Rejected {
 pub struct Work {
     /// Node blocks read from the device: the chain, once (the second pass finds it in memory).
     pub chain_blocks: u64,
-    /// Times a node block of the chain was looked at.
+    /// Times a node block of the chain was examined.
     pub nodes: u64,
     /// Entries of the list of fsynced inodes that were passed while one was looked for: the list is
     /// searched from its head for every node (`get_fsync_inode`), and an inode whose last mark was
@@ -171,7 +171,7 @@ pub struct Work {
     pub entries_searched: u64,
     /// Inodes of the checkpoint that the list took in: each is read.
     pub inodes_read: u64,
-    /// Addresses of nodes held against those of the checkpoint (`do_recover_data`).
+    /// Addresses of nodes compared with those of the checkpoint (`do_recover_data`).
     pub addresses: u64,
     /// Names looked up and entered.
     pub names: u64,
