@@ -1,6 +1,6 @@
-//! Programs: fio jobs, which users have already as files, filebench personalities ([`filebench`]),
-//! a database's inserts ([`innodb`]), MobiBench's files ([`mobibench`]), and short lists of system
-//! calls ([`program`]).
+//! Programs: fio jobs, which users have already as files, filebench workload models
+//! ([`filebench`]), a database's inserts ([`innodb`]), MobiBench's files ([`mobibench`]), and short
+//! lists of system calls ([`program`]).
 //!
 //! [`fio::parse`] makes jobs of text, with a diagnostic for everything that is not understood;
 //! [`fio::Sequence`] gives the operations of a job in fio's order; [`fio::run`] does them on a

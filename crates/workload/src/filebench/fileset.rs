@@ -8,7 +8,7 @@
 //!                of its thread instead;
 //!             2. the rotor is then behind that one, also where it is busy and the next free one is
 //!                taken;
-//!             3. a busy entry is being opened, closed, deleted or looked at. A pick waits while
+//!             3. a busy entry is being opened, closed, deleted or examined. A pick waits while
 //!                the count of those that are not busy is 0, and finds nothing where all of the
 //!                ring are. The count is filebench's: a close of a file that another thread has
 //!                open raises it by one too many.

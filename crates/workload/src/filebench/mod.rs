@@ -3,7 +3,7 @@
 //! Picture:    a text -> [`wml::parse`] -> [`Personality`] -> [`run()`] on a mounted file system ->
 //!             [`BenchResult`]. [`PERSONALITIES`] come with it, [`varmail`] and [`fileserver`]
 //!             among them.
-//! Semantics:  read in filebench 1.5, and held against the program with strace
+//! Semantics:  read in filebench 1.5, and compared with the program under strace
 //!             (`tests/filebench_oracle.rs`): with [`Personality::own_numbers`], one thread makes
 //!             the same calls, with the same files and lengths. The main ones:
 //!             - a file is not picked at random. All threads and kinds of operations share one

@@ -36,9 +36,9 @@ pub struct Fileset {
     pub prealloc_percent: u32,
     /// Made by up to 32 threads side by side.
     pub paralloc: bool,
-    /// Files that are there stay.
+    /// Files that exist are kept.
     pub reuse: bool,
-    /// Are they? Not looked at.
+    /// Existing files are trusted to be there, without a check (`trusttree`).
     pub trusttree: bool,
     /// Opened for reading.
     pub readonly: bool,
@@ -235,7 +235,7 @@ pub struct Flowop {
     pub highwater: u64,
     /// Number of the file that is taken.
     pub indexed: Option<Num>,
-    /// Name of the flowop that is woken, posted to, or looked at.
+    /// Name of the flowop that is woken, posted to, or examined.
     pub target: Option<Rc<str>>,
     /// What `print` says.
     pub text: Rc<str>,
@@ -322,7 +322,7 @@ pub enum Command {
     Sync,
     /// `sleep`, in seconds.
     Sleep(u64),
-    /// `run`, `psrun`: so many seconds; 0: the mode's own end.
+    /// `run`, `psrun`: the number of seconds; 0: the mode's own end.
     Run(u64),
 }
 

@@ -1,4 +1,4 @@
-//! The personalities that come with it: texts of ours with published parameters.
+//! The workload models that come with it: our own `.f` files with published parameters.
 
 use std::collections::BTreeMap;
 
@@ -54,17 +54,17 @@ fn ours(name: &str, given: &[(&str, u64)]) -> Personality {
     file.personality
 }
 
-/// The published mail server, with so many threads (it has 16).
+/// The published mail server, with `threads` threads (it has 16).
 pub fn varmail(threads: u32) -> Personality {
     ours("varmail", &[("nthreads", threads.into())])
 }
 
-/// The mail server without deletions and creations, with so many threads.
+/// The mail server without deletions and creations, with `threads` threads.
 pub fn varmail_nodel(threads: u32) -> Personality {
     ours("varmail-nodel", &[("nthreads", threads.into())])
 }
 
-/// The published file server, with so many threads and files (it has 50 and 10,000).
+/// The published file server, with `threads` threads and `files` files (it has 50 and 10,000).
 pub fn fileserver(threads: u32, files: u32) -> Personality {
     ours("fileserver", &[("nthreads", threads.into()), ("nfiles", files.into())])
 }

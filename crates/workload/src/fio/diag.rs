@@ -1,4 +1,4 @@
-//! Diagnostics that show the place: file, line, column, a caret, and a way out.
+//! Diagnostics that show the place: file, line, column, a caret, and a hint.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -37,7 +37,7 @@ pub struct Diagnostic {
     pub at: Place,
     /// What is wrong.
     pub message: String,
-    /// The way out; may be empty.
+    /// The hint; may be empty.
     pub help: String,
 }
 

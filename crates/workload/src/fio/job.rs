@@ -168,9 +168,9 @@ pub struct Job {
     pub open_sync: Option<SyncKind>,
     /// Remove files at the end.
     pub unlink: bool,
-    /// An `fsync` every so many writes; 0: none.
+    /// Number of writes between two `fsync`s; 0: none.
     pub fsync: u64,
-    /// An `fdatasync` every so many writes; 0: none.
+    /// Number of writes between two `fdatasync`s; 0: none.
     pub fdatasync: u64,
     /// An `fsync` of every file at the end.
     pub end_fsync: bool,

@@ -107,7 +107,7 @@ fn job(r: &JobResult) -> Value {
 
 const BOUNDS: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX];
 
-/// Shares of operations by latency, below each bound in a unit of so many nanoseconds.
+/// Shares of operations by latency, below each bound in a unit of `unit` nanoseconds.
 fn classes(r: &JobResult, unit: u64, bounds: &[u64], all: u64) -> Value {
     let mut counts = vec![0u64; bounds.len()];
     for (ns, n) in r.directions.iter().flat_map(|d| d.clat.histogram.bins()) {

@@ -178,7 +178,7 @@ impl MobiResult {
     }
 }
 
-/// The order in which so many records are met at random.
+/// The random order in which `records` records are accessed.
 pub fn order(records: u64) -> Vec<u64> {
     let mut random = Twister::new(&KEY);
     let mut all: Vec<u64> = (0..records).collect();

@@ -300,7 +300,7 @@ impl Thread {
         }
     }
 
-    /// A random place for so many bytes.
+    /// A random offset for `bytes` bytes.
     fn place(&self, used: u64, bytes: u64) -> Result<u64, Stop> {
         if used < bytes {
             return Err(invalid("filebench: a file is smaller than an `iosize`"));

@@ -13,7 +13,7 @@ use super::super::model::{Flowop, Kind};
 use super::Shared;
 use super::thread::{Stop, Thread};
 
-/// Events are posted every so many periods of their rate.
+/// Periods of the rate between two posts of events.
 const PERIODS: u64 = 10;
 /// Seconds of events that are kept for later.
 const KEPT_SECS: u64 = 5;

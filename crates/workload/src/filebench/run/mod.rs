@@ -42,16 +42,16 @@ pub enum RunLength {
     AsWritten,
     /// `run SECONDS`, in nanoseconds.
     Time(Span),
-    /// After so many times through the list, each thread.
+    /// Each thread stops after this number of passes through its list.
     Loops(u64),
 }
 
-/// Who is told of what while a personality runs.
+/// Callbacks while a workload model runs.
 #[derive(Clone)]
 pub struct Watch {
-    /// How often fsync has returned, each time it has.
+    /// Called each time that fsync has returned, with the number of fsyncs so far.
     pub at_fsync: Rc<dyn Fn(u64)>,
-    /// A thread's number, from 0, and its task, before it runs.
+    /// Called with a thread's number, from 0, and its task, before the thread runs.
     pub on_thread: Rc<dyn Fn(u32, TaskId)>,
 }
 

@@ -1,4 +1,4 @@
-//! WML, the language of filebench 1.5's personalities.
+//! WML, the language of filebench 1.5's workload models (`.f` files).
 //!
 //! Picture:    text -> words (`lex`) -> commands ([`parse`](self::parse())) -> a
 //!             [`Personality`] (`resolve`, `check`), or diagnostics.

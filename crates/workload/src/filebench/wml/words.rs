@@ -234,7 +234,7 @@ pub(super) fn find(owner: Owner, name: &str) -> Option<&'static Word> {
     WORDS.iter().find(|w| w.owner == owner && w.name == name)
 }
 
-/// A way out of an unknown word: one that is near, or whose it is.
+/// A hint for an unknown word: a similar one, or the owner that has the word.
 pub(super) fn way_out(owner: Owner, name: &str) -> String {
     let names = WORDS.iter().filter(|w| w.owner == owner).map(|w| w.name);
     if let Some(near) = crate::fio::nearest_of(names.clone(), name) {
