@@ -37,13 +37,13 @@ pub struct Command {
 pub enum Verb {
     /// Counts, the cut if there is one.
     Status,
-    /// The power goes: now, after so many more changes or events, or at a time.
+    /// The power fails: now, after a number of changes or events, or at a time.
     Freeze(When),
     /// It comes back.
     Thaw {
         /// Which state.
         seed: u64,
-        /// How much of what is in doubt.
+        /// How much of the unpersisted writes to keep.
         keep: Keep,
     },
     /// Contents to a file: what a reader sees, or of a frozen drive what a thaw would leave.
@@ -52,7 +52,7 @@ pub enum Verb {
         path: PathBuf,
         /// Which state.
         seed: u64,
-        /// How much of what is in doubt.
+        /// How much of the unpersisted writes to keep.
         keep: Keep,
         /// Were `seed` or `keep` given, which a drive that is not frozen has no use for?
         of_cut: bool,
@@ -66,9 +66,9 @@ pub enum Verb {
 pub enum When {
     /// Now.
     Now,
-    /// When so many more requests that change something were submitted, and one more is.
+    /// When one more request that changes something is submitted after this number of them.
     After(u64),
-    /// After so many more submissions and answers.
+    /// After this number of further submissions and completions.
     Events(u64),
     /// At this time, in nanoseconds.
     At(u64),

@@ -1,5 +1,5 @@
-//! Modelled drives for real clients: NBD, and vhost-user-blk for guests, in real or virtual time;
-//! and power cuts of a drive while a client uses it.
+//! Serves simulated drives over NBD, or over vhost-user-blk for guests, in real or virtual time;
+//! the power of a drive can fail while a client uses it.
 //!
 //! Picture:    client -> socket -> protocol machine ([`nbd::Session`], `vhost::Session`) ->
 //!             [`drive::Drive`] -> device model; the time comes from a [`clock::Clock`], or from

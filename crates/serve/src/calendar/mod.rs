@@ -5,7 +5,7 @@
 //! Invariants: 1. while the guest runs, time is its own, and it may not pass what it was granted;
 //!             2. while it waits, time is ours: it goes to what is first, a drive's event before
 //!                the guest's at the same instant;
-//!             3. every message is answered before the next is looked at, so what happens is a
+//!             3. every message is answered before the next is read, so what happens is a
 //!                function of what the guest does.
 //! Source:     `include/uapi/linux/um_timetravel.h` and `arch/um/kernel/time.c` of Linux 6.12.
 //! Left out:   the shared-memory schedule, which a client does without if it is not offered;

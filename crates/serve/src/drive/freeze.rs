@@ -48,10 +48,10 @@ pub enum Trigger {
     Changes(u64),
 }
 
-/// How much of what is in doubt a thaw keeps.
+/// How much of the unpersisted writes a thaw keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Keep {
-    /// By seed, between nothing and all; what no cut could leave is mended.
+    /// By seed, between nothing and all; a choice that no power failure could leave is corrected.
     #[default]
     Some,
     /// All of it.
@@ -97,7 +97,7 @@ pub struct Cut {
 pub struct Thawed {
     /// The cut.
     pub cut: Cut,
-    /// Units of those in doubt that were kept.
+    /// Number of unpersisted units that were kept.
     pub kept: usize,
     /// Sectors that differ from what the client last saw.
     pub changed_sectors: u64,
@@ -134,8 +134,8 @@ impl std::fmt::Display for PowerError {
 impl std::error::Error for PowerError {}
 
 impl Drive {
-    /// Takes the power away now. What a client does afterwards works as before, and is thrown away
-    /// by the thaw. Errors: it is frozen already, or has no model.
+    /// Fails the power now. What a client does afterwards works as before, and is discarded by the
+    /// thaw. Errors: the drive is frozen already, or has no model.
     pub fn freeze_now(&mut self, now: Time) -> Result<Cut, PowerError> {
         self.run_until(now);
         if !self.is_modelled() {

@@ -49,7 +49,7 @@ impl View for Left {
     }
 }
 
-/// Who recovers, and what is looked at.
+/// The file system that recovers, and the files that are read.
 #[derive(Clone)]
 pub struct Beside {
     entry: &'static FsEntry,

@@ -48,8 +48,8 @@ impl Fsyncs {
 /// The flags that the program opens its files with.
 const WRITE: OpenFlags = OpenFlags { write: true, ..OpenFlags::READ };
 
-/// Plays a plan with our file system by the rules of this version of the kernel (`6.12.117`): for
-/// each of `rounds` so many fsyncs of all jobs together.
+/// Plays a plan with our file system by the rules of this version of the kernel (`6.12.117`). Each
+/// of `rounds` is the number of fsyncs of one round, by all jobs together.
 ///
 /// Errors: a file system that is none of ours, an option of the mount that ours does not have, a
 /// drive that it cannot live on.

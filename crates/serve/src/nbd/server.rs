@@ -21,8 +21,8 @@ use crate::drive::{Drive, Request, What};
 pub const MAX_CONNECTIONS: usize = 256;
 /// Bytes read of a connection before others have their turn.
 const CHUNK: usize = 256 << 10;
-/// Bytes of reads and writes that the drive may have, also of clients that have gone: when there
-/// are so many, nothing more is read of anybody.
+/// Bytes of reads and writes that the drive may have, also of clients that have gone: when the
+/// drive has this number of bytes, nothing more is read from any client.
 const MOST_IN_HAND: u64 = 256 << 20;
 /// Bytes of all connections that wait for their rest or to be sent. Beyond, the connection that
 /// holds most of them is closed: a client that sends half a write or reads no reply.

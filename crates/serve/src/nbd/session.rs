@@ -20,8 +20,8 @@ use crate::drive::{Extent, What, slices_of};
 
 /// Requests of one connection that may wait for the drive; more are not read until some are done.
 pub const MAX_PENDING: usize = 256;
-/// Bytes of replies that wait to be sent and of reads and writes that the drive has; when there are
-/// so many, requests behind them are not read.
+/// Bytes of replies that wait to be sent and of reads and writes that the drive has; at this number
+/// of bytes, further requests are not read.
 pub const MAX_UNSENT: usize = 64 << 20;
 
 /// What is served.
@@ -77,7 +77,7 @@ enum State {
     Flags,
     /// An option is due.
     Options,
-    /// So many bytes of an option that is too long are passed over.
+    /// The rest of an option that is too long, `left` bytes, is skipped.
     Skip { option: u32, left: u64 },
     /// A request is due.
     Requests,
@@ -450,7 +450,7 @@ impl Session {
 
     /// The drive's answer about extents.
     pub fn extents(&mut self, tag: u64, extents: &[Extent]) {
-        /// More than so many are not told at once.
+        /// Most extents in one reply.
         const MOST: usize = 1024;
         let Some(p) = self.pending.remove(&tag) else { return };
         self.held -= p.held();

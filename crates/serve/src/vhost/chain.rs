@@ -115,7 +115,7 @@ impl Chain {
         })
     }
 
-    /// Reads from byte `from` on. Errors: there are not so many, or their memory is gone.
+    /// Reads from byte `from` on. Errors: the chain has fewer bytes, or their memory is gone.
     pub fn read(&self, from: usize, out: &mut [u8]) -> Result<(), Fault> {
         let mut done = 0;
         for (at, bytes) in within(&self.read, from, out.len()) {

@@ -39,7 +39,7 @@ pub const MOST_RANGES: u32 = 32;
 /// Segments of a request at most: what fits a ring of 256 with header and status.
 const MOST_SEGMENTS: u32 = 254;
 
-/// Features of a drive of these limits with so many queues.
+/// Features of a drive of these limits with `queues` queues.
 pub fn features(limits: &Limits, queues: u16) -> u64 {
     let mut bits = feature::SEG_MAX
         | feature::BLK_SIZE

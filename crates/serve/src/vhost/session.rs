@@ -39,7 +39,7 @@ const RING_MASK: u64 = 0xff;
 const NO_FD: u64 = 1 << 8;
 
 impl Session {
-    /// A session of a device with these features and configuration, and so many queues.
+    /// A session of a device with these features and configuration, and `queues` queues.
     pub fn new(features: u64, config: [u8; CONFIG_BYTES], queues: u16) -> Session {
         Session {
             features,
