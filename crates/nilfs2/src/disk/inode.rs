@@ -78,7 +78,8 @@ impl Inode {
     pub fn has_map(&self) -> bool {
         self.is_file() || self.is_dir() || self.is_symlink()
     }
-    /// Adds blocks of so many bytes, or takes them away, from the space in use.
+    /// Adds `blocks` blocks of 2^`block_bits` bytes to the space in use; a negative number removes
+    /// them.
     pub fn add_blocks(&mut self, blocks: i64, block_bits: u32) {
         let sectors = blocks << (block_bits - 9);
         self.blocks = self.blocks.get().saturating_add_signed(sectors).into();

@@ -27,7 +27,7 @@ pub struct Palloc {
 }
 
 impl Palloc {
-    /// Entries of so many bytes.
+    /// A table of entries of `entry_bytes` bytes.
     pub fn new(block_bits: u32, entry_bytes: usize) -> Palloc {
         let block = 1u64 << block_bits;
         let per_block = (block / wide(entry_bytes).max(1)).max(1);

@@ -171,11 +171,11 @@ pub struct Cursor {
 pub const FILE_BYTES: usize = size_of::<RawFile>();
 
 impl Cursor {
-    /// Behind a head of so many bytes.
+    /// Behind a header of `head_bytes` bytes.
     pub const fn new(head_bytes: usize, block_bytes: usize) -> Cursor {
         Cursor { at: head_bytes, block_bytes }
     }
-    /// Where an item of so many bytes stands; the cursor is behind it then.
+    /// Position of the next item, which has `bytes` bytes; the cursor moves behind it.
     pub const fn place(&mut self, bytes: usize) -> usize {
         if self.at % self.block_bytes + bytes > self.block_bytes {
             self.at = self.at.next_multiple_of(self.block_bytes);

@@ -151,7 +151,8 @@ impl SuperBlock {
         same.as_bytes() == other.as_bytes()
     }
 
-    /// Byte address of the second copy on a device of so many bytes. `NILFS_SB2_OFFSET_BYTES`.
+    /// Byte address of the second copy on a device of `device_bytes` bytes.
+    /// `NILFS_SB2_OFFSET_BYTES`.
     pub const fn second_at(device_bytes: u64) -> u64 {
         (device_bytes >> 12).saturating_sub(1) << 12
     }

@@ -26,9 +26,9 @@ use crate::disk::SegmentUsage;
 /// A number of segments or blocks, or a part of all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Share {
-    /// So many.
+    /// An absolute number.
     Count(u64),
-    /// So many of a hundred.
+    /// A percentage of all.
     Percent(u64),
 }
 
@@ -46,11 +46,11 @@ impl Share {
 pub struct CleanerOptions {
     /// Seconds for which every checkpoint stays.
     pub protection_period: u64,
-    /// Below so many free segments it begins; 0: it never pauses.
+    /// The cleaner starts below this number of free segments; 0: it never pauses.
     pub min_clean_segments: Share,
-    /// Above so many it pauses.
+    /// The cleaner pauses above this number of free segments.
     pub max_clean_segments: Share,
-    /// Seconds between looks at the number of free segments.
+    /// Seconds between checks of the number of free segments.
     pub clean_check_interval: u64,
     /// Segments at a time, and below `min_clean_segments`.
     pub nsegments_per_clean: [u64; 2],

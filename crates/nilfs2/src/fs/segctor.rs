@@ -21,9 +21,10 @@ use crate::site;
 const INTERVAL: u32 = 5;
 /// Blocks of a bio at most. `BIO_MAX_VECS`.
 const BIO_BLOCKS: usize = 256;
-/// Above so many changed blocks of files the thread writes them (`NILFS_SC_DEFAULT_WATERMARK`).
+/// The thread writes changed blocks of files above this number (`NILFS_SC_DEFAULT_WATERMARK`).
 const WATERMARK: u32 = 3600;
-/// Logs that are open so long, in seconds, get their checkpoint (`NILFS_SC_DEFAULT_SR_FREQ`).
+/// A log that has been open for this number of seconds gets its checkpoint
+/// (`NILFS_SC_DEFAULT_SR_FREQ`).
 const CHECKPOINT_SECS: u64 = 30;
 
 /// How the log ended that somebody waits for. `struct nilfs_segctor_wait_request`.

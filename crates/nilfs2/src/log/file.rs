@@ -128,7 +128,7 @@ impl File {
         self.listed
     }
 
-    /// The flusher has looked at it: with blocks that no log has it stays on the list.
+    /// The flusher has processed it: a file with blocks that are in no log stays on the list.
     pub fn looked_at(&mut self) {
         if !self.has_dirty_blocks() {
             self.listed = None;

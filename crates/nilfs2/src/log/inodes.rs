@@ -72,7 +72,7 @@ impl Store<'_> {
         all.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// The flusher has looked at a file that it had on its list.
+    /// The flusher has processed a file on its list.
     pub fn looked_at(&mut self, number: u64) {
         if let Ok((file, _)) = self.file_mut(number) {
             file.looked_at();

@@ -46,7 +46,7 @@ pub struct MkfsOptions {
 }
 
 impl MkfsOptions {
-    /// The defaults of mkfs.nilfs2 for a device of so many bytes.
+    /// The defaults of mkfs.nilfs2 for a device of `bytes` bytes.
     pub fn new(bytes: u64) -> MkfsOptions {
         MkfsOptions {
             bytes,
