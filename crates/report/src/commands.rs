@@ -135,8 +135,8 @@ impl Inside {
         self.by_request.get(&request).into_iter().flatten().map(|&n| &self.commands[n])
     }
 
-    /// Into what the time of a request between `from` and `to` went, without gaps: from its end
-    /// back over what ended last. Empty if the device told nothing of it.
+    /// Divides the time of a request between `from` and `to` into parts without gaps: from its end
+    /// backwards, along what ended last. Empty if the device recorded nothing about the request.
     pub fn parts(&self, request: usize, from: Time, to: Time) -> Vec<Part> {
         let Some(taken) = self.of(request).map(|c| c.taken.at).min() else { return Vec::new() };
         let op = self.of(request).next().map_or(Op::Write, |c| c.op);

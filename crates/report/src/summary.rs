@@ -235,7 +235,8 @@ pub struct Listed {
     pub most: (String, u64),
 }
 
-/// Calls with what most of their time went into; with `top` only so many, the slowest first.
+/// Calls with what most of their time went into; with `top` only the `top` slowest, the slowest
+/// first.
 pub fn list(seen: &Seen<'_>, calls: &[Call], top: Option<usize>) -> Vec<Listed> {
     let records = seen.run.records;
     let length = |c: &Call| records[c.exit].at.since(records[c.enter].at).0;

@@ -164,7 +164,7 @@ impl<'a> Search<'a, '_> {
         next.map(|by| (by, wait.last, wait.wake))
     }
 
-    /// What was waited for, whose that was, and the task whose own waits are to be looked at.
+    /// What was waited for, whose it was, and the task whose own waits are to be examined.
     fn what(&self, waiter: &str, wait: &Wait) -> Option<(String, String, Option<&'a str>)> {
         let seen = self.named.seen;
         let record = &seen.run.records[wait.wake];

@@ -87,7 +87,7 @@ pub(crate) struct Walk<'a> {
     bursts: BTreeMap<usize, (Time, Time)>,
 }
 
-/// Who is looked at, and up to which record.
+/// The examined task, and up to which record.
 struct Place<'a> {
     task: &'a str,
     at: Time,

@@ -7,8 +7,8 @@ use crate::necessity::Verdict;
 use crate::requests::Request;
 use crate::waits::{self, Group};
 
-/// What the call waited for most, who had sent that and on whose behalf, and what of it was not
-/// needed.
+/// What the call waited for most, which task had sent it and on whose behalf, and which part of it
+/// was unnecessary.
 pub(super) fn why(named: &Namer<'_>, e: &Explanation) -> String {
     let whole = if e.target.is_empty() { String::new() } else { format!(" of {}", e.target) };
     let mut out = format!("{}{whole} by {} took {} us.", e.call, e.task, micros(e.total_ns));
