@@ -4,7 +4,7 @@
 //! Picture:    0 ........ `at` |---- inner device ----| end
 //! Invariants: 1. to the queue above there are no sectors before `at`: nothing may be sent there;
 //!             2. events, tapes and crash views have the places that an image of both devices has;
-//!             3. a zoned device has so many conventional zones more in front.
+//!             3. a zoned device gets `at` / zone size additional conventional zones in front.
 
 use std::rc::Rc;
 

@@ -47,7 +47,7 @@ pub(crate) enum Role {
     Free,
     /// Being filled by a stream; half of its units are.
     Open(Stream),
-    /// Written by a stream so many host writes ago.
+    /// Written by a stream; the number is its age in host writes.
     Closed(Stream, u64),
 }
 

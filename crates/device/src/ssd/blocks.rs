@@ -50,7 +50,7 @@ fn factory_bad(g: &Geometry, permille: u32, seed: u64) -> impl Iterator<Item = u
     })
 }
 
-/// Superblocks that a drive with so many bad blocks has.
+/// Superblocks of a drive on which `permille` of a thousand flash blocks are bad.
 pub(crate) fn superblocks_of(g: &Geometry, permille: u32, seed: u64) -> u32 {
     match permille {
         0 => g.superblocks,

@@ -163,7 +163,7 @@ impl Ftl {
         ftl
     }
 
-    /// Makes a drive that is fresh one that begins as `start` says, with so many superblocks free.
+    /// Turns a fresh drive into one that begins as `start` says, with `free` superblocks free.
     fn grow_old(&mut self, start: AgedStart, free: u32) {
         let (aged, roles) = Aged::new(&self.geometry, &self.policy, start, (self.usable, free));
         let aged = Rc::new(aged);
@@ -222,8 +222,8 @@ impl Ftl {
         self.l2p.run(lpn, len)
     }
 
-    /// `lpn` will be mapped soon. Some of these are looked at together, because then they wait for
-    /// memory together (as [`wp_medium::Medium::touch`]); no result depends on it.
+    /// `lpn` will be mapped soon. Eight of these are read together, so that their cache misses
+    /// overlap (as [`wp_medium::Medium::touch`]); no result depends on it.
     pub(crate) fn touch_soon(&mut self, lpn: u32) {
         self.soon[self.soon_used] = lpn;
         self.soon_used += 1;
@@ -437,7 +437,7 @@ impl Ftl {
         }
     }
 
-    /// Have so many blocks failed that what it shows has no room to be rewritten?
+    /// Have too many blocks failed, so that the drive's capacity has no room to be rewritten?
     pub(crate) fn is_worn_out(&self) -> bool {
         self.usable < self.usable_least
     }

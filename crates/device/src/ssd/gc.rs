@@ -30,7 +30,7 @@ struct Moved {
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct Gc {
-    /// The superblock being emptied, and how many of its slots have been looked at.
+    /// The superblock being emptied, and how many of its slots have been scanned.
     victim: Option<(u32, u32)>,
     /// Where its slots go.
     to: Stream,

@@ -20,7 +20,7 @@
 //!             2. contents stand in a [`Medium`] by host address and in the buffer, and the map
 //!                decides which of the two a reader sees.
 //! Flash:      `ftl` the map, `choose` which superblock is collected, `gc` how, `blocks` bad ones;
-//!             [`FtlConfig`] what of it can be set, [`Ssd::usage`] what it looks like.
+//!             [`FtlConfig`] its settings, [`Ssd::usage`] its statistics.
 //! Wears out:  once too few superblocks are left writes and discards fail
 //!             ([`wp_block::Status::Io`]); what was acknowledged stays readable.
 //! Left out:   merging of writes to one slot within the buffer; time and traffic of the map itself;

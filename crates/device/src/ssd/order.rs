@@ -92,7 +92,8 @@ impl Ssd {
         self.order.as_ref().map_or(&self.durable, |order| &order.safe)
     }
 
-    /// A write of `epoch` that was on its way is in the buffer, in so many pieces; or it failed.
+    /// A write of `epoch` that was in flight is in the buffer, in `pieces` pieces; or it failed
+    /// (0).
     pub(super) fn write_came(&mut self, epoch: u32, pieces: u32) {
         if let Some(order) = &mut self.order {
             if pieces > 0 {

@@ -1,4 +1,5 @@
-//! How an SSD's FTL manages its flash: what of it differs between drives, as numbers of a preset.
+//! How an SSD's FTL manages its flash: the policies that differ between drives, as numbers of a
+//! preset.
 //!
 //! Every default is what the FTL does without the setting: one host stream, greedy collection, no
 //! levelling, discards of whole slots that read zeroes, no bad blocks, and a drive fresh from the
@@ -17,9 +18,9 @@ pub enum GcPolicy {
     /// the host writes since its youngest data (Kawaguchi, Nishioka, Motoda: "A flash-memory based
     /// file system", USENIX 1995; after Rosenblum and Ousterhout's LFS).
     CostBenefit,
-    /// The one with the least valid slots of so many drawn at random (Van Houdt: "A mean field
-    /// model for a class of garbage collection algorithms in flash-based solid state drives",
-    /// SIGMETRICS 2013). 1 is the random policy.
+    /// The one with the least valid slots of this number of superblocks drawn at random (Van Houdt:
+    /// "A mean field model for a class of garbage collection algorithms in flash-based solid state
+    /// drives", SIGMETRICS 2013). 1 is the random policy.
     Choices(u32),
 }
 
@@ -50,7 +51,8 @@ pub struct FtlConfig {
     pub old_after_trim: bool,
     /// Flash blocks of a thousand that are bad from the factory.
     pub bad_permille: u32,
-    /// Erases that a flash block bears: each from so many to a quarter more; 0: any number.
+    /// Erases that a flash block endures: for each block between this number and a quarter more; 0:
+    /// any number.
     pub endurance: u32,
     /// What it starts as, if not fresh.
     pub aged: Option<AgedStart>,
