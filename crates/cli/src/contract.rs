@@ -14,8 +14,8 @@ pub const NOTHING: &str = "use inputs that are not empty, and counts above 0";
 
 /// What is counted before a verb may say yes.
 pub enum Work {
-    /// So many of something. The document has them at the first of these JSON pointers that it
-    /// has: a number, a list, an object, or a text, which counts as one.
+    /// A count. The document has it at the first of these JSON pointers that exists: a number, a
+    /// list, an object, or a text, which counts as one.
     Counted {
         /// What is counted.
         of: &'static str,

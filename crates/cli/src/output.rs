@@ -210,7 +210,7 @@ impl Out {
         self.answer(exit, document, text)
     }
 
-    /// One clear error: what, and the way out.
+    /// Prints one error: the message and the hint.
     pub fn fail(&self, exit: Exit, code: &str, message: &str, help: &str) -> ExitCode {
         if self.json {
             let doc = json!({

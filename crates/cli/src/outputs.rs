@@ -19,8 +19,8 @@ pub fn asked(path: Option<&Path>, shape: Shape, out: &Out) -> Result<Option<Outp
     path.map(|path| new(path, shape, out)).transpose()
 }
 
-/// Begins an output that takes the place of a file of its name if `replaces`; `help` is the way out
-/// of its being there.
+/// Begins an output that replaces an existing file of its name if `replaces`; `help` is the hint if
+/// the file exists and must stay.
 pub fn forced(
     path: &Path,
     (shape, replaces): (Shape, bool),

@@ -1,4 +1,4 @@
-//! `crash --mutate`: each step that a crash is safe by is left out in turn.
+//! `crash --mutate`: leaves out each crash-safety point in turn.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -42,7 +42,7 @@ fn moved(o: &Outcome) -> u64 {
     o.reads.bytes_done + o.writes.bytes_done
 }
 
-/// So many in so long, a second.
+/// Rate per second: `n` units in `ns` nanoseconds.
 fn rate(n: u64, ns: u64) -> u64 {
     let rate = u128::from(n) * SECOND_NS / u128::from(ns.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX)

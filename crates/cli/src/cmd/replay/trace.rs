@@ -136,7 +136,7 @@ struct Words {
     options: Options,
 }
 
-/// A word that cannot be: the option, what is wrong, and the way out.
+/// An invalid value: the option, what is wrong, and the hint.
 pub type NoWord = (&'static str, String, String);
 
 fn one_of(key: &'static str, word: &str, all: &[&str]) -> NoWord {

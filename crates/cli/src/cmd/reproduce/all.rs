@@ -247,8 +247,8 @@ fn claims_text([matches, differ, follow, inconsistent, not_modelled]: [usize; 5]
     format!("{all} claims: {matches} match, {differ} differ")
 }
 
-/// Seconds that are left: what is not done, at the pace so far, on so many cores, and no less than
-/// what runs longest.
+/// Estimated seconds that are left: the remaining work at the pace so far on `jobs` cores, and at
+/// least the remaining time of the longest work.
 fn left(works: &[Work], jobs: usize, elapsed: f64) -> f64 {
     let share = |w: &Work| match &w.state {
         State::Done(_) | State::Failed(..) => 1.0,

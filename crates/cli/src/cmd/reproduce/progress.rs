@@ -45,7 +45,8 @@ impl<'a> Progress<'a> {
         Progress { stop, shown, began: progress::now() }
     }
 
-    /// So many of all steps are done, `name` is next. Answers whether to go on.
+    /// Reports that `done` of `all` steps are done and that `name` is next. Answers whether to go
+    /// on.
     pub fn step(&self, done: usize, all: usize, name: &str) -> bool {
         match &self.shown {
             None => stderr(format_args!("{LINES} {done} {all} {name}\n")),
