@@ -19,7 +19,7 @@ pub(crate) enum On {
     Nothing = 0,
     /// To be logged.
     Metadata = 1,
-    /// Logged already, or forgotten by this transaction: looked at when the commit ends.
+    /// Logged already, or forgotten by this transaction: processed when the commit ends.
     Forget = 2,
     /// Being written to the log.
     Shadow = 3,

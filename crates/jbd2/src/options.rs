@@ -34,14 +34,15 @@ impl CommitMode {
 /// Switches of dual-mode journaling: BarrierFS with none of them, CJFS with all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DualMode {
-    /// Multi-version shadow paging: so many transactions that are not over may each have a version
+    /// Multi-version shadow paging: this number of unfinished transactions may each have a version
     /// of a buffer; the log is written from copies. `None`: one owner and one heir at a time.
-    /// [`DualMode::NO_CONFLICTS`]: as many as there are.
+    /// [`DualMode::NO_CONFLICTS`]: no limit.
     pub versions: Option<NonZeroU32>,
     /// Opportunistic coalescing: a transaction that may not commit yet because of conflicts goes on
     /// taking handles.
     pub coalesce: bool,
-    /// Compound flush: one flush for so many transactions, or for all that were dispatched.
+    /// Compound flush: one flush for at most this number of transactions, or for all that were
+    /// dispatched.
     pub compound_flush: NonZeroU32,
 }
 
@@ -81,7 +82,7 @@ pub struct EraPolicy {
     /// A commit writes the part of a file that was filed, not all of it ("jbd2: introduce
     /// jbd2_inode dirty range scoping", 5.3).
     pub ordered_ranges: bool,
-    /// A block stays in the shadow until the commit thread has looked at its write, not only until
+    /// A block stays in the shadow until the commit thread has processed its write, not only until
     /// the write ends (up to 3.10, where being on the shadow list was the mark).
     pub shadow_until_processed: bool,
     /// Credits of control blocks.
@@ -254,7 +255,7 @@ pub struct JournalOptions {
     pub recovered: Option<crate::RecoveryReport>,
     /// Seconds since 1970 at virtual time zero, for commit records.
     pub epoch_secs: u64,
-    /// Who is told of conflicts.
+    /// Receives every conflict.
     pub observer: Option<Rc<dyn ConflictObserver>>,
     /// The observer is told of accesses without one too ([`Conflict::None`]).
     pub observe_all: bool,

@@ -84,8 +84,8 @@ impl View for MediumView {
 
 /// A view that shows each read, with what was read, to a function.
 ///
-/// Laid under an [`Overlay`], it shows what a recovery has looked at of the image below: two images
-/// that agree there are recovered alike.
+/// Laid under an [`Overlay`], it shows which parts of the image below a recovery has read: two
+/// images that agree there are recovered alike.
 pub struct Watched<'a> {
     below: &'a dyn View,
     seen: &'a dyn Fn(u64, &[u8]),

@@ -43,7 +43,7 @@ impl Ticks {
         Time((u128::from(ticks) * 1_000_000_000).div_ceil(u128::from(self.hz)) as u64)
     }
 
-    /// So many ticks are at least `span`.
+    /// The smallest number of ticks that is at least `span`.
     pub fn of(self, span: Span) -> u64 {
         (u128::from(span.0) * u128::from(self.hz)).div_ceil(1_000_000_000) as u64
     }

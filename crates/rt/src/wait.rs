@@ -31,8 +31,8 @@ impl WaitQueue {
         WaitQueue { rt: rt.clone(), name, line: RefCell::new(None) }
     }
 
-    /// Waits: for the next wake-up after this call (not: after its first poll), so that the
-    /// condition may be looked at in between. Linux: `prepare_to_wait`.
+    /// Waits for the next wake-up after this call (not: after its first poll), so that the
+    /// condition may be checked in between. Linux: `prepare_to_wait`.
     pub fn wait(&self) -> Wait<'_> {
         self.wait_as("wait queue")
     }

@@ -121,7 +121,7 @@ pub enum Item {
         /// The text.
         text: String,
     },
-    /// Something to be counted, so many times.
+    /// A skipped item to be counted, and how many times.
     Skip(Skip, u64),
 }
 

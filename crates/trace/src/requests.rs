@@ -98,7 +98,7 @@ fn completion(at_ns: u64, done_ns: u64) -> Option<u64> {
 pub struct Requests<'t, 'a> {
     trace: &'t mut Trace<'a>,
     select: Select,
-    /// Looked at before it was known which step is wanted.
+    /// Events read before it was known which action is wanted.
     ahead: VecDeque<Event>,
     action: Option<Action>,
     device: Option<u32>,

@@ -57,7 +57,7 @@ pub(crate) fn parse(text: &str) -> Option<(Named, Flags)> {
     Some((named, flags))
 }
 
-/// What is to be done with so many sectors: the operation, and whether it leaves zeroes; or why it
+/// What a request of `sectors` sectors does: the operation, and whether it leaves zeroes; or why it
 /// is no request.
 pub(crate) fn operation(named: Named, flags: Flags, sectors: u32) -> Result<(Op, bool), Skip> {
     match (named, sectors) {

@@ -13,7 +13,7 @@ use wp_base::{FsError, FsResult};
 pub enum Part<'a> {
     /// Bytes that were read.
     Bytes(&'a [u8]),
-    /// So many zeroes that are nowhere: a hole.
+    /// A hole: this number of zero bytes that are stored nowhere.
     Zeroes(u64),
 }
 
@@ -146,7 +146,7 @@ impl Hasher {
         }
     }
 
-    /// So many blocks of zeroes.
+    /// Takes `blocks` blocks of zeroes.
     fn zero_blocks(&mut self, blocks: u64) {
         self.zeroes = self.zeroes.saturating_add(blocks.saturating_mul(BLOCK as u64));
         if !self.sparse && self.zeroes <= Digest::ZEROES_MAX {

@@ -54,7 +54,7 @@ pub struct OptionSpec {
     pub help: &'static str,
 }
 
-/// An option that cannot be: which, what was given, and the way out.
+/// An invalid option: which, what was given, and the hint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OptionError {
     /// The key.
@@ -389,9 +389,9 @@ pub struct FsEntry {
     pub options: &'static [OptionSpec],
     /// Kernel versions whose rules it has: the oldest and the newest.
     pub kernels: [&'static str; 2],
-    /// Kernel versions whose behaviour it has and that were held against the real ones.
+    /// Kernel versions whose behaviour it has, validated against the real kernels.
     pub held: &'static [&'static str],
-    /// What it is held to besides POSIX.
+    /// What it must keep besides POSIX.
     pub promises: Promises,
     /// Which of the calls it has that not all have.
     pub offers: Offers,
@@ -439,8 +439,8 @@ impl FsEntry {
         value.is_some_and(|v| v != "false" && v != "0")
     }
 
-    /// Lies a kernel version between the oldest and the newest whose behaviour it has and that were
-    /// held against real ones? If not, rules may be missing.
+    /// Is a kernel version between the oldest and the newest whose behaviour it has, validated
+    /// against real kernels? If not, rules may be missing.
     pub fn has_evidence(&self, era: &str) -> bool {
         let held = || self.held.iter().filter_map(|t| version(t));
         version(era).is_some_and(|v| held().min() <= Some(v) && Some(v) <= held().max())

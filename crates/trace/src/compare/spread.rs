@@ -22,7 +22,8 @@ impl Spread {
         if self.0.is_empty() { 0.0 } else { sum as f64 / self.0.len() as f64 }
     }
 
-    /// The least sample that so many permille of all are not above; 0 of none.
+    /// The least sample that at least `permille` of a thousand samples do not exceed; 0 without
+    /// samples.
     pub fn quantile(&self, permille: u64) -> u64 {
         let n = self.0.len() as u128;
         let rank = (n * u128::from(permille)).div_ceil(1000).max(1) as usize;

@@ -149,7 +149,8 @@ struct Flight {
     sent: Option<Time>,
     /// Number in the trace.
     number: u64,
-    /// What is sent when nothing of it is under way, group after group; last first.
+    /// Groups of commands, the last group first; a group is sent when no command of the request is
+    /// in flight.
     groups: Vec<Vec<Command>>,
     /// Commands of the present group.
     left: usize,

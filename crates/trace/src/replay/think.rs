@@ -10,8 +10,8 @@ use crate::requests::Request;
 /// The last completion before a request, recorded and here.
 #[derive(Default)]
 pub(super) struct Think {
-    /// Requests sent that complete, as recorded, after the last one that was looked at: when, and
-    /// their number.
+    /// Requests sent whose recorded completion is after the last request that was processed: time
+    /// of completion and number.
     recorded: BinaryHeap<Reverse<(u64, u64)>>,
     /// The one that completed last before that, as recorded.
     last: Option<(u64, u64)>,
