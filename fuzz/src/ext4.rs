@@ -190,8 +190,8 @@ async fn walk(v: &Vfs) -> Vec<String> {
 /// Most calls of one input.
 const CALLS_MAX: usize = 24;
 
-/// Calls on paths that are there, as the bytes say. What they answer is not looked at: it is that
-/// they answer.
+/// Calls on existing paths, as the bytes say. The answers are not checked: only that each call
+/// answers.
 async fn act(v: &Vfs, paths: &[String], bytes: &[u8]) {
     let mut feed = Feed::new(bytes);
     let any = |n: u8| match paths.len() {

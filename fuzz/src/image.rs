@@ -150,7 +150,7 @@ impl<'a> Counted<'a> {
         Counted { below, bytes: bytes.min(below.len_bytes()), left: Cell::new(reads) }
     }
 
-    /// Allows so many more, whatever was left.
+    /// Allows `reads` more reads, whatever was left.
     pub fn allow(&self, reads: u64) {
         self.left.set(reads);
     }

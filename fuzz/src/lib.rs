@@ -3,7 +3,7 @@
 //! Picture:    libFuzzer (`fuzz_targets/`), or a test that replays what it once found
 //!             (`crates/cli/tests/fuzzed.rs`, which includes this file) -> [`run`] -> a target.
 //! Invariants: 1. a target panics, aborts, or reads or allocates beyond its bounds if and only if
-//!                there is something to mend;
+//!                there is something to fix;
 //!             2. the same bytes do the same, here and there.
 
 pub mod base;

@@ -35,7 +35,7 @@ impl Drop for Limit {
     }
 }
 
-/// Is there room for so many bytes more? They are counted if so.
+/// Is there room for `bytes` bytes more? They are counted if so.
 fn take(bytes: i64) -> bool {
     LIVE.with(|live| {
         let now = live.get() + bytes;

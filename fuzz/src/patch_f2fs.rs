@@ -23,7 +23,7 @@ pub enum Part {
 
 /// Nodes behind the checkpoint that are worth a patch.
 const CHAIN: u32 = 64;
-/// Node numbers that are looked at.
+/// Only node numbers below this bound are read.
 const NODES: u32 = 200;
 
 fn block_at(view: &dyn View, n: u32) -> Option<Block> {

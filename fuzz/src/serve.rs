@@ -1,4 +1,4 @@
-//! Protocols of drives for real clients: NBD, vhost-user-blk, a guest's calendar, control lines.
+//! Protocols of served drives: NBD, vhost-user-blk, a guest's calendar, control lines.
 
 use std::collections::BTreeSet;
 use std::fs::File;

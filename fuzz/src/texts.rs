@@ -16,7 +16,7 @@ use wp_workload::program::Program;
 
 use super::feed::Feed;
 
-/// Operations of a job that are looked at.
+/// Operations of a job that are read.
 const ACTIONS_MAX: u32 = 500;
 
 /// A WML text: its diagnostics. The first byte says what some variables are instead.
