@@ -1,4 +1,5 @@
-//! `cargo xtask torture`: hostile inputs for the program, so many or within a time, from a seed.
+//! `cargo xtask torture`: hostile inputs for the program, a number of them or for a time, from a
+//! seed.
 //!
 //! Picture:    kinds ([`KINDS`]) in turn -> a case each ([`judge::Case`]: a command and its files)
 //!             -> [`judge::run`] -> a table of cases and problems by kind; each problem with its

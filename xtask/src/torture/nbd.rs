@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use super::rng::{NUMBERS, Rng};
 
-/// What goes wrong, once in so many requests.
+/// One request in this number goes wrong.
 const RARELY: usize = 20;
 
 /// The bytes of a request ("Request message" of the protocol), of a write with its payload.

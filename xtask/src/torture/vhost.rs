@@ -37,7 +37,7 @@ const DESCRIPTORS: u64 = 0x4000;
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
 
-/// What goes wrong, once in so many messages or descriptors: most clients get as far as requests.
+/// One message or descriptor in this number goes wrong: most clients get as far as requests.
 const RARELY: usize = 40;
 
 struct Client<'a> {
