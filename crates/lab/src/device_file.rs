@@ -1,4 +1,4 @@
-//! A device of one's own: a file that says which preset it is like, and what of it is otherwise.
+//! A device of one's own: a file that names a preset and the parameters that differ from it.
 //!
 //! Picture:    `my.toml` -> [`DeviceFile`] = a preset's name and numbers in place of its own; so a
 //!             result or a reproducer names nothing that another machine lacks.
@@ -56,7 +56,7 @@ pub struct FileError {
     pub file: String,
     /// Line and column, from 1, the latter in characters.
     pub at: (usize, usize),
-    /// What is wrong, and the way out.
+    /// What is wrong, and the hint.
     pub what: String,
 }
 

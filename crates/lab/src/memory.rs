@@ -20,8 +20,8 @@ pub fn keep_freed() {
     }
 }
 
-/// mimalloc, called the short way: what it aligns by itself is not asked for with an alignment,
-/// which takes twice the instructions. A file that is made takes twenty small pieces.
+/// mimalloc, called without an alignment where it aligns by itself: a call with an alignment takes
+/// twice the instructions. Creating a file takes twenty small allocations.
 pub struct Allocator;
 
 /// What every piece of mimalloc is aligned to that is as large (`MI_MAX_ALIGN_SIZE`).

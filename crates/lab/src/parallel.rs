@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Does pieces `0..n` on so many threads (one at least), the first ones first. What comes out, in
+/// Does pieces `0..n` on `workers` threads (one at least), the first ones first. What comes out, in
 /// the order of the pieces, does not depend on the number of threads. Each thread makes a `state`
 /// of its own before its first piece. A piece that answers `None` ends it: pieces that were not
 /// begun are left out, and `None` as well.

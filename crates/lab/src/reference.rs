@@ -6,7 +6,7 @@
 //!                         │
 //!                         └─ compare(run, ours, theirs) -> Difference…  <-> differences.toml
 //! ```
-//! Invariants: 1. both sides go through the same summary; nothing of it comes from our own beliefs
+//! Invariants: 1. both sides go through the same summary, which contains none of our own beliefs
 //!                about what a kernel does.
 //!             2. `differences.toml` lists exactly the differences: an unlisted one and a stale
 //!                one are both findings.

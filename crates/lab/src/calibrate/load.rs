@@ -1,6 +1,6 @@
 //! A closed loop on a device alone: what fio does with `direct=1` on a drive, without a host.
 //!
-//! Picture:    jobs that keep so many operations under way -> commands, cut to what the device
+//! Picture:    jobs that keep a number of operations in flight -> commands, cut to what the device
 //!             takes -> device -> mean latency, rate, mean latency of a sync.
 //! Laws:       an operation's latency begins when its job gives it away, so it counts what waits
 //!             before a full device; a sync waits for its job's operations and for its flush;
@@ -34,11 +34,11 @@ pub struct Load {
     pub random: bool,
     /// Bytes of an operation.
     pub bytes: u32,
-    /// Operations under way of each job.
+    /// Number of operations each job keeps in flight.
     pub depth: u32,
     /// Jobs; of a zoned drive each has a zone of its own.
     pub jobs: u32,
-    /// A sync after so many writes; 0 is never.
+    /// Number of writes between two syncs; 0 is never.
     pub sync_every: u32,
     /// Is each write durable before it counts (O_SYNC)? By FUA where the drive has that, by a flush
     /// behind it where not.

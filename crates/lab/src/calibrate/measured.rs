@@ -202,7 +202,7 @@ fn entry(job: &Value, global: &Map<String, Value>) -> Result<Measured, String> {
     figures(job, load)
 }
 
-/// Why a pattern is none that a drive can be asked for alone, and the way out.
+/// Why a drive alone cannot run a pattern, and the hint.
 fn no_pattern(rw: &str, options: &Options<'_>) -> String {
     let share = options.text(&["rwmixread"]).or_else(|| {
         let writes: u32 = options.text(&["rwmixwrite"])?.parse().ok()?;

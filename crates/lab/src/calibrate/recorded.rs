@@ -1,14 +1,14 @@
 //! What a block trace tells of a drive: its requests, each from dispatch to completion, as loads.
 //!
 //! Picture:    requests in the order of dispatch -> stretches of one operation and size -> of each
-//!             request how many were under way -> loads, with mean latencies.
-//! Laws:       1. a request counts if all that was under way beside it is of its own stretch: the
+//!             request how many were in flight -> loads, with mean latencies.
+//! Laws:       1. a request counts if all that was in flight beside it is of its own stretch: the
 //!                loops of [`super::load`] know nothing else;
-//!             2. how deep a load is, is what was under way when a request was given to the drive,
-//!                itself among it;
-//!             3. writes with a flush behind each so many, and nothing but these, are a load with
+//!             2. the depth of a load is what was in flight when a request was given to the drive,
+//!                that request included;
+//!             3. writes with a flush after every N of them, and nothing but these, are a load with
 //!                syncs; the flush's own time is that of the sync;
-//!             4. a rate is told where a stretch keeps one depth: then it is a closed loop, and
+//!             4. a rate is reported where a stretch keeps one depth: then it is a closed loop, and
 //!                what lies between a completion and the next request is the host's.
 //! Left out:   what a trace does not hold: reads from the host's cache, which are no requests;
 //!             sizes that a program asked for, before they were merged or cut; jobs, which are not
@@ -305,7 +305,7 @@ mod tests {
         Served { op, forced: false, at, sectors, issued_ns, done_ns: issued_ns + took }
     }
 
-    /// So many requests one after the other, each of 100 us, 10 us between them.
+    /// `n` requests one after the other, each of 100 us, 10 us between them.
     fn alone(op: Op, n: u64, place: fn(u64) -> u64) -> Vec<Served> {
         (0..n).map(|i| one(op, place(i), 8, i * 110_000, 100_000)).collect()
     }

@@ -4,8 +4,8 @@
 //! Picture:    program -> run here, run there -> every state of each that a cut between two calls
 //!             can leave -> recovered trees by boundary -> two sets -> what is in one alone.
 //! Invariants: 1. two trees are the same if names, kinds, lengths, link targets, which names are
-//!                links of one another, and contents are; inode numbers and places are not looked
-//!                at, and neither is what an old block holds that the program never wrote;
+//!                links of one another, and contents are; inode numbers and places are not
+//!                compared, and neither is what an old block holds that the program never wrote;
 //!             2. a state counts at boundary `n` if the power can go between the return of call
 //!                `n` and the next one, and leave it.
 //! Left out:   cuts within calls: the two runs are at different points of them.
@@ -46,10 +46,10 @@ pub struct Boundary {
 pub struct Compared {
     /// Boundaries, from before the first call to after the last.
     pub boundaries: Vec<Boundary>,
-    /// Cuts of each setting of which only samples were looked at: a tree in one alone may be one
-    /// that was not come across in the other.
+    /// Crash points of each setting whose states were only sampled: a tree in one setting alone may
+    /// be one that was not reached in the other.
     pub sampled: [u64; 2],
-    /// States looked at.
+    /// States explored.
     pub states: [u64; 2],
     /// What the calls answered.
     pub calls: [Calls; 2],

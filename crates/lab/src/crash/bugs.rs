@@ -1,5 +1,5 @@
-//! Known bugs as acceptance tests: each is found by generated programs where it is, and is not
-//! where it was mended.
+//! Known bugs as acceptance tests: generated programs find each bug where it is, and do not find it
+//! where it was fixed.
 //!
 //! Source: `crash.md` section 6 (A1–A35) with the commits named there. N1 was found here, by the
 //!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
@@ -47,9 +47,9 @@ struct Side {
     space: Space,
     /// Recovery writes what is to be last only when the rest is durable.
     recovery_in_order: bool,
-    /// Another process syncs beside the program, so many microseconds apart.
+    /// Another process syncs beside the program, every N µs.
     company_us: u64,
-    /// The kernel refuses to mount so: nothing more is to be shown.
+    /// The kernel refuses this mount: no program has to run.
     refused: bool,
 }
 
@@ -64,21 +64,21 @@ pub struct Bug {
     fixed: Side,
     rule: Rule,
     profile: Profile,
-    /// What the mended side is held to, if that is something else.
+    /// What the fixed side is checked against, if that is something else.
     fixed_profile: Option<Profile>,
     programs: Programs,
-    /// What the mended side runs, if that is something else.
+    /// What the fixed side runs, if that is something else.
     fixed_programs: Option<Programs>,
     second_cuts: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Programs {
-    /// Every sequence of so many operations.
+    /// Every sequence of this number of operations.
     Sequences(u32),
-    /// Random ones, at most so many in the affected mode.
+    /// Random ones, at most this number in the affected mode.
     Wild(u64),
-    /// Those of a generator, at most so many.
+    /// Those of a generator, at most this number.
     Made(Make, u64),
 }
 
@@ -269,7 +269,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A14",
         what: "btrfs: a moved file whose old directory was replaced is in both directories (until 0f375eed92b5)",
-        // To rename directories is a part of it, which makes an fsync a commit if N18 is mended.
+        // To rename directories is a part of it, which makes an fsync a commit if N18 is fixed.
         affected: Side { fs: "btrfs,fix=nameless,old_log=gone_parents", ..BTRFS },
         fixed: Side { fs: "btrfs,fix=nameless", ..BTRFS },
         programs: Programs::Made(logged::replaced, 64),
@@ -304,7 +304,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A18.39",
         what: "btrfs: a removed name stays in its directory: rmdir fails forever (generic/039)",
-        // To remove a name is a part of it, which makes an fsync a commit if N19 is mended.
+        // To remove a name is a part of it, which makes an fsync a commit if N19 is fixed.
         affected: Side {
             fs: "btrfs,fix=nameless+renamed,old_log=parents,old_replay=refs",
             ..BTRFS
@@ -644,7 +644,7 @@ pub static BUGS: &[Bug] = &[
         id: "A22",
         what: "a published name is lost: the directory was not fsynced",
         affected: TODAY,
-        // The mended program calls fsync on the directory.
+        // The fixed program calls fsync on the directory.
         fixed: TODAY,
         rule: Rule::LostSync,
         profile: Profile { marks_hold: true, ..Profile::EXT4 },
@@ -735,7 +735,7 @@ pub static BUGS: &[Bug] = &[
         id: "A28",
         what: "an O_DIRECT write without fsync, or its new length, is lost in a volatile cache",
         affected: PLAIN,
-        // The mended program calls fsync, and relies on nothing else.
+        // The fixed program calls fsync, and relies on nothing else.
         fixed_profile: Some(Profile::EXT4),
         rule: Rule::LostSync,
         profile: Profile { direct_is_durable: true, ..Profile::EXT4 },
@@ -781,7 +781,7 @@ pub struct BugResult {
     pub rule: &'static str,
     /// Where it is.
     pub affected: SideResult,
-    /// Where it was mended.
+    /// Where it was fixed.
     pub fixed: SideResult,
 }
 
@@ -830,7 +830,7 @@ pub fn affected(bug: &Bug) -> Result<(Campaign, Rule), MachineError> {
     Ok((campaign(bug, &bug.affected, true)?, bug.rule))
 }
 
-/// The same where it was mended.
+/// The same where it was fixed.
 ///
 /// Errors: a machine that cannot be.
 pub fn fixed(bug: &Bug) -> Result<(Campaign, Rule), MachineError> {
@@ -855,8 +855,8 @@ fn refusal(c: &Campaign) -> Result<SideResult, MachineError> {
 }
 
 /// Tries a bug with those of each side's programs that `among` names: in the affected mode until it
-/// is found, in the mended one to the end. `tell` hears of each chunk; `go_on` is asked all the
-/// time. `None`: it said no.
+/// is found, in the fixed one to the end. `tell` is called after each chunk; `go_on` is called all
+/// the time. `None`: it said no.
 pub fn show(
     bug: &Bug,
     among: Range<u64>,

@@ -1,4 +1,5 @@
-//! A campaign: many programs, each cut everywhere, by several workers.
+//! A campaign: many programs, with a power failure at every crash point of each, by several
+//! workers.
 //!
 //! Invariants: 1. what comes out does not depend on the number of workers: work is dealt in chunks
 //!                of programs, and what recoveries are known is forgotten between chunks;
@@ -37,7 +38,7 @@ const CHUNK: u64 = 16;
 pub enum Source {
     /// One, as text.
     Text(Program),
-    /// Every sequence of so many operations.
+    /// Every sequence of this number of operations.
     Sequences(u32),
     /// Random ones.
     Wild {
@@ -159,7 +160,7 @@ impl Source {
     }
 }
 
-/// Which states are looked at.
+/// Which states are explored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Space {
     /// What the contract of the device permits, with its breaches.
@@ -283,13 +284,13 @@ pub struct Found {
     pub program: u64,
     /// What is wrong.
     pub violation: Violation,
-    /// Frame, and units in doubt of it that were lost.
+    /// Frame, and its unpersisted units that were lost.
     pub frame: usize,
     /// See `frame`.
     pub lost: Vec<usize>,
     /// Operations called, and returned, by then.
     pub operations: (u32, u32),
-    /// Raw states that had been visited in its chunk when it was found.
+    /// Raw states that had been explored in its chunk when it was found.
     pub after: u64,
     /// Is it of a cut during the mount of that state?
     pub mount: bool,
@@ -314,8 +315,8 @@ pub struct Findings {
     pub calls: Calls,
     /// One after the last program that was done.
     pub done: u64,
-    /// What was under way when the campaign was stopped. Nothing of it is in the other numbers, and
-    /// who goes on does it again.
+    /// The part that was running when the campaign was stopped. The other numbers do not include
+    /// it, and a resumed campaign does it again.
     pub unfinished: Option<Unfinished>,
 }
 
@@ -326,7 +327,7 @@ pub struct Unfinished {
     pub program: u64,
     /// Its frames that were explored in full.
     pub frames: usize,
-    /// Of so many.
+    /// Number of frames of the program.
     pub of_frames: usize,
     /// What was done, with programs before it that are not in [`Findings::done`].
     pub totals: Totals,
@@ -364,7 +365,7 @@ pub struct Stage {
     pub program: u64,
     /// Crash points that are explored.
     pub points: u64,
-    /// Of so many.
+    /// Number of crash points of the program.
     pub of_points: u64,
     /// States that they have.
     pub states: u64,

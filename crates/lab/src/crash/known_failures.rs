@@ -1,4 +1,4 @@
-//! Failures that are known: a list of what a campaign shall count, and not fail for.
+//! Known failures: a list of what a campaign counts, and does not fail for.
 //!
 //! ```toml
 //! [[known]]
@@ -6,7 +6,7 @@
 //! path = "n*"                       # of the file; `*` is anything; left out: any
 //! seen = "*never wrote*"            # what was there; left out: anything
 //! setting = "ext4,era=3.8* * *"     # file system, device, states; left out: any
-//! why = "ordered mode of 3.8 to 4.6.1, mended by 06bd3c36a733"
+//! why = "ordered mode of 3.8 to 4.6.1, fixed by 06bd3c36a733"
 //! ```
 
 use serde::{Deserialize, Serialize};

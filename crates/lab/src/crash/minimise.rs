@@ -25,7 +25,7 @@ use crate::machine::MachineError;
 pub struct Bounds {
     /// Programs played.
     pub plays: u64,
-    /// States looked at, in all; and of one program, a sixteenth of it.
+    /// States explored, in all; at most a sixteenth of this number for one program.
     pub states: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct Minimal {
     pub calls: usize,
     /// Positions on the tape between which a cut can leave it.
     pub cut: (usize, usize),
-    /// Programs played, and states looked at, to get here.
+    /// Programs played, and states explored, to get here.
     pub work: (u64, u64),
     /// Is nothing left that could be taken away alone? If not, a bound was reached or it was
     /// stopped.
@@ -54,7 +54,7 @@ pub struct Minimal {
 }
 
 impl Minimal {
-    /// Units in doubt that are lost.
+    /// Number of unpersisted units that are lost.
     pub fn lost(&self) -> usize {
         self.found.lost.len()
     }
@@ -105,7 +105,7 @@ struct Search<'a> {
 
 /// Recoveries that are remembered at most; they take some kilobytes each.
 const REMEMBERED: usize = 50_000;
-/// Programs of up to so many steps have pairs of them taken away.
+/// Programs of at most this number of steps also have pairs of steps removed.
 const PAIRS: usize = 12;
 
 /// Reduces a failure that the campaign has found. `go_on` is asked now and then; when it says no,
@@ -375,8 +375,8 @@ impl Search<'_> {
         }
     }
 
-    /// The failing state of the program with the fewest lost units, at the earliest cut; and how
-    /// many are in doubt there.
+    /// The failing state of the program with the fewest lost units, at the earliest crash point;
+    /// and how many units are unpersisted there.
     fn fewest(&mut self, lines: &[Line], hit: Hit) -> (Hit, usize) {
         let Some((played, history)) = self.play(lines) else { return (hit, 0) };
         let paths = self.paths(lines, &played);

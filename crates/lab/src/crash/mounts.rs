@@ -14,11 +14,11 @@ use super::play::{Played, mount};
 use super::reservoir::{Reservoir, Taken};
 use super::story::Cut;
 
-/// States of a mount: up to so many units in doubt all, beyond some.
+/// States of a mount: all up to 6 unpersisted units; beyond that, families and samples.
 const PLAN: Plan = Plan { complete: 6, pairs: 12, samples: 12 };
 
-/// Those states of a program whose mounts are cut: half of them, if there are so many, with
-/// something left to do through the journal.
+/// The states of a program whose mounts are cut. Up to half of them, if that number exists, are
+/// states whose clean-up goes through the journal.
 pub(super) struct Choice {
     most: usize,
     journaled: Reservoir,

@@ -39,7 +39,7 @@ pub struct Bench {
     pub elevator: String,
     /// Kernel version for the block layer.
     pub kernel: (u16, u16),
-    /// Seconds of rest between mount and program, so that nothing of the mount is in doubt.
+    /// Seconds of rest between mount and program, so that no write of the mount is unpersisted.
     pub settle_s: u64,
     /// What the device held before mkfs is still in every free block: a drive that was used, and
     /// not trimmed.
@@ -356,7 +356,7 @@ pub(super) fn play_with(
     play_in(bench, (image, blocks.block_bytes()), program, around, arm)
 }
 
-/// The same on an image with blocks of so many bytes.
+/// The same on an image with blocks of `block` bytes.
 fn play_in(
     bench: &Bench,
     (image, block): (Medium, u32),

@@ -24,7 +24,7 @@ use crate::host::{Existing, Output, Shape, output};
 pub struct Reproducer<'a> {
     /// The state.
     pub cut: &'a Cut<'a>,
-    /// Which states were looked at.
+    /// Which states were explored.
     pub space: Space,
     /// The program.
     pub program: &'a Program,
@@ -153,7 +153,7 @@ impl Cut<'_> {
         (out, told)
     }
 
-    /// Is it what was left in doubt of a part when the rest was covered?
+    /// Is it the still unpersisted part of a unit whose other part was covered?
     fn is_heir(&self, unit: &Unit) -> bool {
         self.history.frames.get(unit.born as usize).is_none_or(|f| f.pos != unit.pos)
     }

@@ -15,14 +15,14 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Units in doubt of its frame that are lost, by their place in it.
+    /// Unpersisted units of its frame that are lost, by their place in it.
     pub fn lost(&self, history: &History) -> Vec<usize> {
         let live = history.frames[self.frame].live.len();
         (0..live).filter(|i| !self.kept.has(*i)).collect()
     }
 }
 
-/// So many of a stream whose length is not known, each with the same chance.
+/// A fixed number of states of a stream whose length is not known, each with the same probability.
 pub(super) struct Reservoir {
     rng: Rng,
     most: usize,

@@ -1,5 +1,5 @@
-//! A failure as a timeline: which calls, what the device was sent meanwhile, what of it was in
-//! doubt when the power went, what was lost, and what recovery made of the rest.
+//! A failure as a timeline: which calls, what the device was sent meanwhile, which writes were
+//! unpersisted when the power failed, what was lost, and what recovery made of the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ pub struct Cut<'a> {
     pub history: &'a History,
     /// Frame.
     pub frame: usize,
-    /// Units in doubt that are lost, by their place in the frame.
+    /// Unpersisted units that are lost, by their place in the frame.
     pub lost: &'a [usize],
 }
 

@@ -313,7 +313,7 @@ pub fn bursts(seed: u64, rounds: u32) -> Program {
     Program(w.steps)
 }
 
-/// A directory of so many names that it has a hash tree.
+/// A directory with `count` names, enough for a hash tree.
 pub fn names(seed: u64, count: u32) -> Program {
     let mut w = Writer::new(seed, "name programs");
     for n in 0..count {

@@ -21,7 +21,7 @@ const MOST: usize = 6;
 enum Place {
     /// On the medium, whatever happens.
     Durable,
-    /// In doubt, and kept.
+    /// Unpersisted, and kept.
     Kept,
     /// Answered and not flushed: in the drive's volatile cache, which is gone.
     CacheLost,
@@ -257,7 +257,7 @@ impl Cut<'_> {
         }
     }
 
-    /// What the drive had and was not asked to make durable.
+    /// Reports the unpersisted writes of the drive, and why they are unpersisted.
     fn waiting(&self, t: &mut String) {
         let frame = &self.history.frames[self.frame];
         if frame.live.is_empty() {

@@ -1,5 +1,5 @@
-//! Closed loops on a device alone: jobs that keep so many commands in flight, each with the time
-//! that its host takes between a completion and the next command.
+//! Closed loops on a device alone: jobs that keep a number of commands in flight, each with the
+//! time that its host takes between a completion and the next command.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -31,7 +31,7 @@ const URING: u64 = 4_500;
 /// Zones that jobs write, and zones for commands beside them.
 const FOREGROUND: u32 = 10;
 const BACKGROUND: u32 = 200;
-/// A finish beside load is run on the last part of a zone, and counted so many times.
+/// A finish beside load runs on the last 1/32 of a zone, and counts 32 times.
 const FINISH_PART: u32 = 32;
 
 /// All scenes of one device.

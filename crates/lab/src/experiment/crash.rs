@@ -23,19 +23,20 @@ use crate::crash::{Bench, Campaign, Played, Source, Space, line, play};
 use crate::machine::{MachineError, MachineSpec};
 use crate::workload;
 
-/// Most instants at random.
+/// Largest number of random instants.
 const RANDOM_MAX: u64 = 1_000_000;
-/// Most units in doubt up to which every state is visited: each more doubles them.
+/// Largest number of unpersisted units up to which every state is explored: each more doubles the
+/// states.
 const COMPLETE_MAX: u64 = 20;
-/// Most samples of an instant.
+/// Largest number of samples of an instant.
 const SAMPLES_MAX: u64 = 1_000_000;
 
-/// When the power goes.
+/// When the power fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instants {
     /// Between every two changes of what it may leave.
     Every,
-    /// At so many instants drawn evenly over the program.
+    /// At this number of instants drawn evenly over the program.
     Random(u64),
     /// At one, in nanoseconds since power-on.
     At(u64),

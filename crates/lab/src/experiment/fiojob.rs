@@ -11,7 +11,7 @@ use wp_workload::program::{Alloc, Call, Flags, LIMITS, Program, Step};
 /// Most calls of a program: power cuts look at what each may leave.
 const CALLS_MAX: usize = 20_000;
 
-/// The program of a job file. Errors: what of it cannot be one.
+/// The program of a job file. Errors: what in the job file cannot be a program.
 pub(super) fn program(file: &JobFile, chance: u64) -> Result<Program, String> {
     let mut out = Steps { steps: Vec::new(), seed: 1 };
     for (n, job) in file.jobs.iter().enumerate() {

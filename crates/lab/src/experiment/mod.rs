@@ -380,7 +380,7 @@ fn check_shown(points: &Points, fields: &Fields<'_>, found: &mut Vec<Diagnostic>
     left.into_iter().for_each(|(_, at, why)| wrong(found, &at, why, ""));
 }
 
-/// Does a text look like an experiment, and not like a job or a text of filebench?
+/// Does a text look like an experiment, and not like a fio job or a filebench workload model?
 pub fn is_experiment(bytes: &[u8]) -> bool {
     let mut found = Vec::new();
     let table = source::parse("", bytes, &mut found);

@@ -68,7 +68,8 @@ impl Ready {
         Ok(Written { dir })
     }
 
-    /// What of it is not the same in a folder: names of files, with what is wrong.
+    /// Compares the files with those in a folder: names of the files that differ, with what is
+    /// wrong.
     pub fn compare(&self, root: &Path) -> Vec<String> {
         let dir = root.join(&self.place);
         let mut wrong = Vec::new();

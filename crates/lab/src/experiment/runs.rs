@@ -33,7 +33,7 @@ impl Shard {
         }
     }
 
-    /// The numbers of its runs, of so many.
+    /// The numbers of its runs, out of `all` runs.
     pub fn runs(self, all: usize) -> Vec<usize> {
         (0..all).filter(|n| n % self.of == self.index - 1).collect()
     }
@@ -55,7 +55,7 @@ pub struct Plan<'a> {
 pub enum Ended {
     /// All runs were made, or were kept.
     Whole(Vec<Row>),
-    /// It was stopped: so many runs are kept.
+    /// It was stopped: this number of runs is kept.
     Stopped(usize),
     /// A run failed: its number, and why.
     Failed(usize, MachineError),

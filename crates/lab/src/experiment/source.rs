@@ -219,7 +219,7 @@ fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Reads a file's bytes into a table. What of it cannot be read is in `found`, and left out.
+/// Reads a file's bytes into a table. What cannot be read is reported in `found`, and left out.
 pub fn parse(file: &str, bytes: &[u8], found: &mut Vec<Diagnostic>) -> Table {
     if bytes.len() > BYTES_MAX {
         let at = Source::new(file, String::new()).place(0..0);

@@ -161,7 +161,7 @@ impl Sweep {
         Ok((axis, all.into_iter().collect()))
     }
 
-    /// The choices with this value in this column. Errors: what is wrong, and the way out.
+    /// The choices with this value in this column. Errors: what is wrong, and the hint.
     pub fn pair(&self, key: &str, value: &str) -> Result<(usize, Vec<usize>), (String, String)> {
         let Some((n, column)) = self.axis_of(key) else {
             let what = format!("`{key}` is not swept");

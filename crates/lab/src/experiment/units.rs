@@ -5,9 +5,9 @@ use wp_vfs::OptionSpec;
 /// What a number of the registry counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// So many bytes: written as a size.
+    /// A number of bytes: written as a size.
     Bytes(u64),
-    /// So many nanoseconds: written as a time.
+    /// A number of nanoseconds: written as a time.
     Time(u64),
 }
 
@@ -137,7 +137,7 @@ impl Unit {
         format!("{}{name}", all / u128::from(*unit))
     }
 
-    /// A string with a unit as a number of these. Errors: why not, and the way out.
+    /// A string with a unit as a number of these. Errors: why not, and the hint.
     pub fn number(self, text: &str) -> Result<u64, (String, String)> {
         let (table, each) = self.table();
         let (what, example) = self.words();

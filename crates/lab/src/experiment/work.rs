@@ -16,7 +16,7 @@ use crate::workload::WorkloadEntry;
 pub struct Work {
     /// What.
     pub kind: Kind,
-    /// It begins at a random moment within so many nanoseconds.
+    /// It begins at a random moment within this number of nanoseconds.
     pub start_within_ns: u64,
 }
 

@@ -26,7 +26,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     read_at_most(path, BYTES_MAX)
 }
 
-/// The text of a file that has so many bytes at most. Errors: as [`read`].
+/// The text of a file of at most `max` bytes. Errors: as [`read`].
 pub fn read_at_most(path: &Path, max: u64) -> io::Result<String> {
     let wrong = |at: usize| invalid(format!("not a text file: byte {at}"));
     let text = String::from_utf8(at_most(path, max)?);
@@ -37,7 +37,7 @@ pub fn read_at_most(path: &Path, max: u64) -> io::Result<String> {
     }
 }
 
-/// The bytes of a file that has so many at most. Errors: as [`bytes`].
+/// The bytes of a file of at most `max` bytes. Errors: as [`bytes`].
 pub fn at_most(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;

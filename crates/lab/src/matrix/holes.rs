@@ -1,8 +1,9 @@
-//! Known holes: what may be lost in a combination though it was promised, and what mends it.
+//! Known holes: what may be lost in a combination though it was promised, and what fixes it.
 //!
-//! A failure is put down to a hole by experiment, not by its looks: it must be gone with all holes
-//! of the combination mended, and there with all mended but that one; to several together if it is
-//! there with all mended but those, and gone with any of them mended as well.
+//! A failure is attributed to a hole by experiment, not by its symptom: it must be gone with all
+//! holes of the combination fixed, and present with all fixed but that one. It is attributed to
+//! several together if it is present with all fixed but those, and gone with any of them fixed as
+//! well.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +14,13 @@ use crate::crash::bugs::BUGS;
 
 /// A hole.
 pub struct Hole {
-    /// Its number, of `crash --bug`; or the name of the rule of `list eras` that came to mend it.
+    /// Its number, of `crash --bug`; or the name of the rule of `list eras` that fixed it.
     pub id: &'static str,
     /// Rules that it breaks.
     pub rules: &'static [Rule],
-    /// Options that mend it.
+    /// Options that fix it.
     pub mend: &'static str,
-    /// Is it in a combination?
+    /// Does a combination have it?
     pub is_in: fn(&Combination) -> bool,
 }
 
@@ -125,8 +126,8 @@ pub fn of(c: &Combination) -> Vec<&'static Hole> {
     HOLES.iter().filter(|h| (h.is_in)(c)).collect()
 }
 
-/// Options that mend all of them, each once. Some mends change the mode of fsync to one that has
-/// holes of its own: those are mended, too.
+/// Options that fix all of them, each once. Some fixes change the mode of fsync to one that has
+/// holes of its own: those are fixed, too.
 pub fn mends(c: &Combination) -> Vec<&'static str> {
     let of_strict = ["wait_last_node", "wait_earlier_nodes"];
     let more = of_strict.into_iter().filter(|_| is_f2fs(c));

@@ -3,7 +3,7 @@
 //! flushes, how much is written, and what a power cut leaves.
 //!
 //! Picture:    axes ([`combinations()`]) -> techniques of the table -> refused, with the reason; or
-//!             [`speed`] (four workloads) and [`verdict`] (programs cut everywhere).
+//!             [`speed`] (four workloads) and [`verdict`] (every crash point of programs).
 //! Invariants: 1. a combination is refused by the table of techniques alone, and whatever is not
 //!                refused there is run;
 //!             2. all combinations of a file system run the same workloads and are cut in the same

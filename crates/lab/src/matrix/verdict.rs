@@ -83,7 +83,7 @@ fn campaign(
     let plain = Campaign::new(bench, part.source.clone(), (0, part.count));
     Ok(Campaign {
         plan: Plan { complete, samples, pairs: length.pick(8, 24) as u32 },
-        // What a mend takes away is nothing that the combination promises.
+        // No fix removes a guarantee of the combination.
         profile: Profile::mounted(c.fs, &c.options(&[])?),
         check: true,
         ..plain
@@ -118,7 +118,7 @@ impl Search<'_> {
         Ok(Some((campaign, found)))
     }
 
-    /// Which rules are broken in these parts, with these mends?
+    /// Which rules are broken in these parts, with these fixes?
     fn broken(&self, parts: &BTreeSet<usize>, mends: &[&str]) -> Stopped<BTreeSet<Rule>> {
         let mut broken = BTreeSet::new();
         for n in parts {
@@ -129,8 +129,8 @@ impl Search<'_> {
         Ok(Some(broken))
     }
 
-    /// Holes that each broken rule comes from, by the parts that break it; none of one that is
-    /// broken with all of them mended.
+    /// Holes that each broken rule comes from, by the parts that break it; no hole for a rule that
+    /// is still broken with all holes fixed.
     fn why(
         &self,
         broken: &BTreeMap<Rule, BTreeSet<usize>>,
@@ -154,7 +154,7 @@ impl Search<'_> {
             };
             for rule in alone.into_iter().filter(|r| broken.contains_key(r) && !unknown.contains(r))
             {
-                // Holes with one mend are told apart no further.
+                // Holes with the same fix cannot be told apart.
                 let of_rule = all.iter().filter(|h| h.mend == mend && h.rules.contains(&rule));
                 let ids: Vec<&str> = of_rule.map(|h| h.id).collect();
                 if !ids.is_empty() {
@@ -173,9 +173,9 @@ impl Search<'_> {
         Ok(Some(why))
     }
 
-    /// A few holes that break a rule together and none of which can be mended alone, as one: all
-    /// others are mended one after the other, as long as a run still shows it broken. An option
-    /// that mends no hole by itself has its own name.
+    /// A few holes that break a rule together and none of which can be fixed alone, as one: all
+    /// others are fixed one after the other, as long as a run still shows the rule broken. An
+    /// option that fixes no hole by itself has its own name.
     fn together(&self, rule: Rule, parts: &BTreeSet<usize>) -> Stopped<Vec<String>> {
         let all = holes::of(self.c);
         let mut every = holes::mends(self.c);
@@ -201,7 +201,7 @@ impl Search<'_> {
 ///
 /// Errors: a machine that cannot be; a program that cannot be played.
 pub fn cut(c: &Combination, length: Length, go_on: &(dyn Fn() -> bool + Sync)) -> Stopped<Verdict> {
-    // Where no flush is sent, nearly everything is in doubt until the end: a hundred thousand
+    // Where no flush is sent, nearly every write is unpersisted to the end: a hundred thousand
     // states that say what a thousand do.
     let sends_none = c.has("nobarrier") || c.has("fsync-nobarrier");
     let length = if sends_none && c.drive.is_volatile() { Length::Quick } else { length };

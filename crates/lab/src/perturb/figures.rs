@@ -362,8 +362,8 @@ fn fsync_us(plan: RunPlan) -> Result<f64, MachineError> {
     Ok(ext4_fsync::run(&plan)?.fsync_ns as f64 / 1e3)
 }
 
-/// Requests of a run of figure 6.1: so many that what laying out the file has left in the buffer,
-/// some programs' worth of time, is no matter.
+/// Requests of a run of figure 6.1: enough that what the layout of the file has left in the buffer,
+/// some programs' worth of time, does not matter.
 const REQUESTS: u64 = 1000;
 
 fn request_ns(mode: Mode, plp: bool, kib: u64, seed: u64) -> Result<f64, MachineError> {
@@ -380,7 +380,7 @@ fn macros(seed: u64) -> Result<Macros, MachineError> {
     Macros::measure(&of, (f2fs_oprw::FLOWOP_NS, f2fs_oprw::THINK_NS), (300, 400))
 }
 
-/// Failures of a thousand cuts: of posix, whose rate is what is looked at, 25 of each of 120 seeds.
+/// Failures of a thousand cuts: of posix, whose rate is the one examined, 25 of each of 120 seeds.
 fn failures(mode: Mode, seed: u64) -> Result<f64, MachineError> {
     let seeds = if mode == Mode::Posix { 120 } else { 40 };
     let plan = CutPlan { mode, drive: Drive::PRESET, seeds: (seed, seeds), cuts: 25 };

@@ -3,8 +3,8 @@
 //!
 //! Each figure stands here with the direction that its mechanism predicts and why, which was
 //! written before it was run; a prediction that fails stays, with what was found to be the reason.
-//! Runs are those of the papers' experiments, of quick sizes, and know nothing of it: the profile
-//! is changed for the whole process ([`crate::scale`]).
+//! Runs are those of the papers' experiments, of quick sizes, without any change for this: the
+//! profile is changed for the whole process ([`crate::scale`]).
 
 mod figures;
 

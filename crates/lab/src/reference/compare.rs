@@ -283,7 +283,7 @@ impl fmt::Display for Finding {
 
 /// Compares the list with the differences found in the runs `ran`.
 ///
-/// An entry is judged only if its run was run, so that a few runs can be looked at alone.
+/// An entry is judged only if its run was run, so that a few runs can be compared alone.
 pub fn check_differences(
     listed: &[ListedDifference],
     found: &[Difference],

@@ -58,7 +58,8 @@ const MODES: [(&str, &str, &str); 5] = [
 const BLOCKS: [u32; 2] = [4096, 1024];
 /// Capacity of the device.
 const BYTES: u64 = 64 << 20;
-/// A program is not explored further once it has so many states that recovery can tell apart.
+/// A program is not explored further once it has this number of states that recovery can tell
+/// apart.
 const ENOUGH: u64 = 1500;
 
 impl Mode {
@@ -116,7 +117,7 @@ pub struct Ask {
     pub calls: u32,
     /// States taken of a program at most.
     pub each: usize,
-    /// One state in so many is checked by e2fsck and by us; 0: none.
+    /// One state in this number is checked by e2fsck and by us; 0: none.
     pub fsck: u64,
     /// Where images lie: a file system in memory, best.
     pub dir: PathBuf,
@@ -127,7 +128,7 @@ pub struct Ask {
 pub struct Different {
     /// Number of the program.
     pub program: u64,
-    /// Frame, and units in doubt of it that are lost.
+    /// Frame, and its unpersisted units that are lost.
     pub frame: usize,
     /// See `frame`.
     pub lost: Vec<usize>,

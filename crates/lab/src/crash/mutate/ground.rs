@@ -1,4 +1,4 @@
-//! Where mutants are played and looked at; what does not depend on the mutant is done once.
+//! Where mutants are played and explored; what does not depend on the mutant is done once.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::settings::Setting;
 use super::witness::Witness;
 use super::{By, Fate, Mutant, Which};
 
-/// Everything that mutants are held against.
+/// Everything that mutants are tested with.
 pub(super) struct Ground<'a> {
     settings: Vec<(Setting<'a>, Bench)>,
     /// Sites that each program asks as it is; `None`: it cannot be played.

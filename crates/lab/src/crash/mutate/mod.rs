@@ -1,5 +1,5 @@
-//! Mutants: each step that a crash is safe by is left out in turn, and power is cut until somebody
-//! misses it.
+//! Mutants: leaves out each crash-safety point in turn, and explores crash states until an oracle
+//! detects it.
 //!
 //! Picture:    [`sites`] -> for each, programs of each [`Setting`] that would do the step, played
 //!             without it -> [`wp_crash::Explorer`] -> [`Fate`]. A rule counts if it is broken in a

@@ -22,21 +22,21 @@ pub(super) enum Programs {
     Sequences,
     /// Some of the sequences of two.
     Pairs,
-    /// Random ones of about so many calls.
+    /// Random ones of about this number of calls.
     Wild(u32),
-    /// [`stress::log`] of so many rounds.
+    /// [`stress::log`] of this number of rounds.
     Log(u32),
-    /// [`stress::space`] of so many rounds.
+    /// [`stress::space`] of this number of rounds.
     Space(u32),
-    /// [`stress::edges`] of so many rounds.
+    /// [`stress::edges`] of this number of rounds.
     Edges(u32),
-    /// [`stress::bursts`] of so many rounds.
+    /// [`stress::bursts`] of this number of rounds.
     Bursts(u32),
-    /// [`stress::names`] of so many names.
+    /// [`stress::names`] of this number of names.
     Names(u32),
-    /// [`stress::image`] of so many rounds.
+    /// [`stress::image`] of this number of rounds.
     Image(u32),
-    /// [`stress::mail`] of so many messages.
+    /// [`stress::mail`] of this number of messages.
     Mail(u32),
     /// [`far::behind_the_inode`].
     Far,
@@ -44,7 +44,7 @@ pub(super) enum Programs {
     Moved,
     /// [`logged::names`].
     Logged,
-    /// Random ones of about so many calls, with barriers.
+    /// Random ones of about this number of calls, with barriers.
     Barriers(u32),
     /// [`ordered::logs`].
     Ordered,
@@ -100,7 +100,7 @@ pub enum Recovery {
     Honest,
     /// The drive does neither FLUSH nor FUA: checksums are all that is left.
     Lying,
-    /// Cut during each recovery, so many choices of its writes.
+    /// The power fails during each recovery, with this number of choices of its writes.
     Cut(u32),
 }
 
@@ -221,7 +221,7 @@ const ONE_BY_ONE: &[(&str, u64)] =
 /// CJFS' part of it.
 const DUAL_VERSIONS: &str = "era=4.6,journaling=barrier,jh_versions=3,coalesce,compound_flush=3";
 
-/// F2FS so that no known hole is open: a flush between data and nodes, and every mend.
+/// F2FS without any known bug: a flush between data and nodes, and every fix.
 const FIXED: Setting<'static> = Setting {
     name: "f2fs fixed",
     on: "f2fs",
@@ -241,7 +241,7 @@ const ZONED: Setting<'static> = Setting {
     ..FIXED
 };
 
-/// NILFS2 so that its hole is mended.
+/// NILFS2 with its bug fixed.
 const LOGS: Setting<'static> = Setting {
     name: "nilfs2 sequences",
     on: "nilfs2",

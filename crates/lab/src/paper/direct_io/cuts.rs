@@ -2,8 +2,8 @@
 //!
 //! Picture:    seed -> program (fill, sync, then direct writes at random places, one every three
 //!             seconds, with or without an fsync behind each) -> a run with a tape -> every state
-//!             that a drive with a cache may be left with while they go on (of many in doubt a
-//!             sample) -> recovery -> the file, block by block: whose write is there?
+//!             that a drive with a cache may be left with while they go on (with many unpersisted
+//!             units a sample) -> recovery -> the file, block by block: whose write is there?
 //! Counted:    states, each once however long it is possible; a write is acknowledged if it has
 //!             returned by the end of that time. The pauses let journals, logs and commits that
 //!             wait for a timer come by themselves.
@@ -52,7 +52,7 @@ pub struct Left {
     pub states: u64,
     /// Recoveries that could tell theirs from all before.
     pub recovered: u64,
-    /// Instants of whose states a sample was looked at.
+    /// Instants whose states were only sampled.
     pub sampled: u64,
     /// All acknowledged writes are there, whole.
     pub all: u64,

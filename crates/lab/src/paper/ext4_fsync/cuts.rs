@@ -117,7 +117,7 @@ pub fn cut_era(
     Ok(Some(rows))
 }
 
-/// A claim's value: 1 if it was seen; 0 only if enough was looked at; else nothing.
+/// A claim's value: 1 if it was seen; 0 only if enough was explored; else an error.
 pub(super) fn seen(rows: &[CutRow], era: &str, id: &str) -> Result<f64, String> {
     let row = |programs: &str| {
         let found = rows.iter().find(|r| r.era == era && r.programs == programs);

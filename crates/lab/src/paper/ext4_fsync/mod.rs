@@ -100,7 +100,7 @@ pub struct Reproduction {
     pub variations: usize,
     /// Those of them that no device can have.
     pub impossible: Vec<String>,
-    /// Power cuts, by era and kind of program; nothing if they were not asked for.
+    /// Power failures, by era and kind of program; empty if they were not requested.
     pub cuts: Vec<CutRow>,
 }
 

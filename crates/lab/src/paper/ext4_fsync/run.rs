@@ -305,8 +305,8 @@ pub struct OnDisk {
 impl OnDisk {
     /// Data: a request that holds the file's block completed before the return. Metadata: from the
     /// log blocks that were written before the return, read from the image (the log does not wrap
-    /// in this run). The program's files are `f_0` to the last of so many, of so many bytes, on a
-    /// partition that begins at that sector. Errors: an image that cannot be read.
+    /// in this run). The program has `files` files of `bytes` bytes, named from `f_0` on, on a
+    /// partition that begins at `start`. Errors: an image that cannot be read.
     pub fn at_return(
         lines: &[TraceLine],
         fsync_ns: u64,

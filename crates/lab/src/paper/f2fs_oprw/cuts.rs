@@ -186,7 +186,7 @@ pub struct Write {
     pub seed: u32,
 }
 
-/// The write that fills the file, and so many over it.
+/// The write that fills the file, and `n` writes over it.
 pub(super) fn writes(seed: u64, n: u32) -> Vec<Write> {
     let mut rng = Rng::stream(seed, "table 6.2");
     let mut all = vec![Write { at: 0, bytes: (FILE_BLOCKS * BLOCK) as u32, seed: 0 }];
@@ -227,9 +227,9 @@ pub fn bench(mode: Mode, drive: Drive) -> Result<Bench, MachineError> {
     })
 }
 
-/// Runs a campaign with so many threads. What comes out does not depend on their number. `go_on` is
-/// told before each seed how many are done; if it says no, what is done comes out, of fewer runs
-/// than the plan has.
+/// Runs a campaign with `workers` threads. The result does not depend on their number. `go_on` is
+/// called before each seed with the number of seeds done; if it says no, the result covers fewer
+/// runs than the plan has.
 ///
 /// Errors: a machine that cannot be, and programs that cannot be played.
 pub fn cut(
@@ -266,8 +266,8 @@ struct Place {
     image: Medium,
 }
 
-/// So many seeds, up to the one after which `go_on` says no. `place` is made by the first of a
-/// worker's.
+/// Runs the seeds of `seeds`, up to the one after which `go_on` says no. The first seed of a worker
+/// creates `place`.
 fn chunk(
     plan: &CutPlan,
     place: &mut Option<Place>,
@@ -337,7 +337,7 @@ fn cut_run(options: &Options, played: &Played, seed: u64, cuts: u64) -> CutCount
     let begins = entries.iter().position(|(_, e)| matches!(e, wp_crash::Entry::Begin(FILL)));
     let from = begins.map_or(0, |i| entries[i].0.0);
     let to = entries.last().map_or(from, |(at, _)| at.0).max(from + 1);
-    // What the drive itself is left with: nothing of what is in doubt.
+    // What the drive itself is left with: none of the unpersisted units.
     let history = History::certain(&played.tape);
     let at_of = |frame: &wp_crash::Frame| entries.get(frame.pos).map_or(0, |(at, _)| at.0);
     let mut frames: BTreeMap<usize, u64> = BTreeMap::new();

@@ -29,7 +29,8 @@ use crate::machine::{Machine, MachineError};
 const FILE: &str = "pattern";
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
-/// How long it is looked at after the fsync: until what was programmed has been.
+/// How long the drive is recorded after the fsync: until what was being programmed has been
+/// programmed.
 const AFTER: Span = Span::millis(3);
 /// Dirty blocks of a file up to which its data count as hot (`min_hot_blocks`).
 const HOT_BLOCKS: u64 = 16;
@@ -104,7 +105,7 @@ pub struct Recovered {
     pub nodes: u32,
     /// Zones whose pointer was asked for, by the one report; 0 without the check.
     pub zones: usize,
-    /// Addresses that were held against one.
+    /// Addresses that were compared with a write pointer.
     pub addresses: u64,
     /// Nodes that were left out, in words.
     pub left_out: Vec<String>,
@@ -133,7 +134,7 @@ pub fn shortest(seed: u64) -> Result<(usize, usize), MachineError> {
     Err(MachineError::Config(format!("figure 5.1: none of {WRITES} writes can be cut apart")))
 }
 
-/// Records the fsync of the last of so many writes over the file. Errors: as the machine's.
+/// Records the fsync of the last of `writes` writes over the file. Errors: as the machine's.
 pub fn record(drawn: Drawn, seed: u64, writes: usize) -> Result<Recorded, MachineError> {
     let mut run = run(drawn, seed, writes)?;
     let (records, classes, took_ns) = (run.records, run.classes, run.took_ns);
@@ -219,7 +220,7 @@ impl Watch {
     }
 }
 
-/// A drive that is looked at before and after each of its events.
+/// A drive that is observed before and after each of its events.
 struct Watched {
     inner: Box<dyn DeviceModel>,
     watch: Watch,

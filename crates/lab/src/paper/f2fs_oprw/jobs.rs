@@ -22,9 +22,9 @@ pub(super) enum Job<'a> {
     Macros,
     /// Table 3.1.
     Stages,
-    /// Figure 6.3, so many threads.
+    /// Figure 6.3, with this number of threads.
     Threads(u32),
-    /// Figure 6.1, requests of so many KiB.
+    /// Figure 6.1, requests of this number of KiB.
     Point(u64),
     /// All that depends on one parameter, with it changed.
     Varied(&'a Variation),

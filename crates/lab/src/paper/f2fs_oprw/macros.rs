@@ -37,7 +37,7 @@ impl Rates {
 /// Threads of figure 6.3. The paper does not say how many it had; its server has 12 cores.
 pub const THREADS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// varmail with so many threads.
+/// varmail with `threads` threads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Scaling {
     /// Threads.
@@ -64,7 +64,7 @@ pub fn varmail(setup: &Setup, flowop_ns: f64, loops: u64) -> Result<f64, Machine
     varmail_threads(setup, 1, flowop_ns, loops)
 }
 
-/// varmail with so many threads. Errors: as the machine's.
+/// varmail with `threads` threads. Errors: as the machine's.
 pub fn varmail_threads(
     setup: &Setup,
     threads: u32,
@@ -93,7 +93,7 @@ pub fn oltp(setup: &Setup, think_ns: f64, binlog: bool, inserts: u64) -> Result<
         inserts,
         binlog,
         think_ns: think_ns as u64,
-        // What is written of it in so many inserts is less: its length is of no consequence.
+        // The inserts write less than the whole log, so its length does not matter.
         log_bytes: 8 << 20,
         ..OltpInsert::default()
     };

@@ -35,7 +35,7 @@ pub struct Costs {
     pub node: f64,
     /// An entry of the list passed: one load that the last one's must come for, and one beside it.
     pub entry: f64,
-    /// An address held against the one before.
+    /// An address compared with the one before.
     pub address: f64,
     /// A name: an older file of the name is deleted, a new one entered.
     pub name: f64,
@@ -102,7 +102,7 @@ impl Costs {
 pub struct Done {
     /// Nodes scanned.
     pub nodes: u64,
-    /// Nodes looked at, entries passed, addresses compared, names entered, inodes read.
+    /// Nodes examined, entries passed, addresses compared, names entered, inodes read.
     pub looks: u64,
     /// See `looks`.
     pub entries: u64,
@@ -112,7 +112,7 @@ pub struct Done {
     pub names: u64,
     /// See `looks`.
     pub inodes_read: u64,
-    /// Places that the check looked at.
+    /// Places that the check examined.
     pub slots: u64,
     /// Nodes that it left out.
     pub left_out: u64,
@@ -185,7 +185,7 @@ pub struct Chain {
     bytes: u64,
 }
 
-/// Runs varmail until so many nodes have been fsynced. Errors: as the machine's.
+/// Runs varmail until `nodes` nodes have been fsynced. Errors: as the machine's.
 pub fn chain(seed: u64, nodes: u64) -> Result<Chain, MachineError> {
     let (mut found, bytes) = snapshots(seed, &[nodes])?;
     let found = found.pop();
@@ -212,8 +212,8 @@ impl Chain {
     }
 }
 
-/// Runs varmail and recovers what the drive held when so many nodes had been fsynced, for each of
-/// `nodes` (rising).
+/// Runs varmail and recovers what the drive held at each number of fsynced nodes in `nodes`
+/// (rising).
 ///
 /// Errors: as the machine's; recoveries that fail.
 pub fn rows(seed: u64, nodes: &[u64]) -> Result<Vec<Row>, MachineError> {
@@ -228,7 +228,7 @@ fn snapshots(seed: u64, nodes: &[u64]) -> Result<(Vec<Snapshot>, u64), MachineEr
     let vfs = machine.mount()?;
     let found: Rc<RefCell<Vec<Snapshot>>> = Rc::default();
     let (snapshots, queue, wanted) = (found.clone(), machine.queue.clone(), nodes.to_vec());
-    // Each fsync writes one node, the file's inode: so many are in the chain.
+    // Each fsync writes one node, the file's inode: the chain has `syncs` nodes.
     let look = move |syncs: u64| {
         if wanted.contains(&syncs) {
             let (medium, zones) = queue.with_device(|d| (d.medium(), d.zones()));

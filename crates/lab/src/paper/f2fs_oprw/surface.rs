@@ -39,7 +39,8 @@ impl SurfacePoint {
     }
 }
 
-/// Runs every point with so many seeds and cuts of each, into `out`. Was it every one?
+/// Runs every point with `seeds` seeds and `cuts` power failures of each, into `out`. Was every
+/// point run?
 ///
 /// `progress(done, all)` is called before each and while it runs; `false` stops.
 pub fn surface(

@@ -39,7 +39,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The run of this system with so many threads.
+    /// The run of this system with `threads` threads.
     pub fn of(&self, system: System, threads: u32) -> Option<&Outcome> {
         self.points.iter().find(|o| o.system == system.name() && o.threads == threads)
     }
