@@ -262,7 +262,7 @@ impl Guest {
 
     /// Takes all requests of a queue, and answers them.
     fn pump(&mut self, ring: usize) {
-        // A queue has so many at most before its guest adds more.
+        // A queue holds at most this number of requests before its guest adds more.
         for _ in 0..1024 {
             let Some((queue, memory)) = self.session.ring(ring) else { return };
             let Some(chain) = queue.pop(memory) else { return };

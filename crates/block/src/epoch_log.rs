@@ -155,7 +155,7 @@ impl EpochIndex {
     /// Is `medium` a legal cut: whole epochs, in the order in which they were closed, before
     /// anything that was submitted after? Errors: it is not, and where.
     pub fn check(&self, medium: &Medium) -> Result<(), Inversion> {
-        // How many epochs what is there presupposes, and what of it does.
+        // How many epochs must be whole, and the sector whose contents require it.
         let mut whole = (0, None);
         let mut shown = Vec::with_capacity(self.sectors.len());
         for (at, held) in &self.sectors {

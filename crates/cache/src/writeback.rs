@@ -446,7 +446,7 @@ impl Writeback {
     }
 
     async fn write_what(&self, sync: bool, files_only: bool) {
-        // Without anything on its lists the flusher is not asked (`bdi_has_dirty_io`).
+        // With empty lists the flusher is not woken (`bdi_has_dirty_io`).
         let idle = {
             let lists = self.lists.borrow();
             !lists.has_any() && (!sync || lists.times.is_empty())

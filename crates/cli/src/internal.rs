@@ -43,7 +43,7 @@ fn command() -> String {
 /// Runs the program; a panic becomes exit code 5.
 pub fn caught(run: impl FnOnce() -> ExitCode) -> ExitCode {
     set_hook(Box::new(note));
-    // Nothing of the run is looked at again, so nothing can be seen half done.
+    // No state of the run is read again, so no half-done change can be seen.
     let payload = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(code) => return code,
         Err(payload) => payload,

@@ -67,7 +67,7 @@ pub struct Unit {
     pub data: Vec<Slice>,
     /// Number of the request on the tape that it is a part of.
     pub request: u64,
-    /// Position on the tape at which it was submitted to the device.
+    /// Position on the tape at which it became unpersisted.
     pub pos: usize,
     /// First frame in which it is unpersisted.
     pub born: u32,
@@ -80,7 +80,8 @@ pub struct Unit {
     pub epoch: u32,
     /// What it does.
     pub effect: LossEffect,
-    /// The unit of its still unpersisted part, since another part was covered by something durable.
+    /// The unit of the part that is still unpersisted, since something durable covered another
+    /// part.
     pub heir: Option<u32>,
     id: OnceCell<u128>,
 }
@@ -496,7 +497,7 @@ impl History {
         });
         let order = views.next_back().map_or(ZoneOrder::Prefix, |z| z.order);
         let mut b = Builder::new(tape, true, order);
-        // What is in doubt: (sequence, sector of the model's unit) -> our units.
+        // Unpersisted: (sequence, sector of the model's unit) -> our units.
         let mut known: BTreeMap<(u64, u64), Vec<u32>> = BTreeMap::new();
         for (pos, (_, entry)) in tape.entries.iter().enumerate() {
             let Entry::Model(view) = entry else { continue };
@@ -541,8 +542,8 @@ impl History {
         b.finish(tape.entries.len())
     }
 
-    /// What the device that made the tape was left with at each moment if nothing of what it had in
-    /// doubt is kept: the frames of [`History::modelled`] without units.
+    /// What the device that made the tape was left with at each moment if none of its unpersisted
+    /// units is kept: the frames of [`History::modelled`] without units.
     pub fn certain(tape: &Tape) -> History {
         let mut b = Builder::new(tape, true, ZoneOrder::Prefix);
         for (pos, (_, entry)) in tape.entries.iter().enumerate() {

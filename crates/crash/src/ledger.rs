@@ -498,7 +498,7 @@ impl Ledger {
                 let since = open.get(fd).map_or(0, |o| o.since_fs);
                 self.promise(n, Scope::All, Basis::Call, (since, version));
             }
-            // It tells nobody of what failed, so it promises nothing of it.
+            // sync(2) reports no errors, so it promises nothing about what failed.
             Call::Sync => self.promise(n, Scope::All, Basis::Call, (version, version)),
             Call::Pread { fd, at, .. } => {
                 if let Some(o) = object(fd) {

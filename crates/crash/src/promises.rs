@@ -26,7 +26,7 @@ impl Judge<'_> {
         let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
         let mut kept = KeptFiles::default();
         let newest = OnceCell::new();
-        // The last ones first: what they cover need not be looked at again.
+        // The last ones first: what they cover need not be checked again.
         let each = made.filter(counts).rev().map(|promise| {
             let mut broken = Vec::new();
             let before = match self.only_orders(promise) {

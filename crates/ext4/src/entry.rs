@@ -261,7 +261,7 @@ fn era_of(o: &Options) -> FsResult<Era> {
     let text = o.get("era", OPTIONS).unwrap_or("4.6");
     let version = Version::parse(text)
         .ok_or(FsError::Invalid("era: a kernel version such as 3.4 or 4.6.2"))?;
-    // Repairs by themselves, so that what each mends can be told from the rest of an era.
+    // Single repairs, so that the effect of each can be told from the rest of a kernel version.
     let mut era = Era::of(version);
     era.sync_flushes |= switch(o, "sync_flushes");
     era.files_in_map_blocks |= switch(o, "files_in_map_blocks");

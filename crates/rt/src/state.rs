@@ -132,7 +132,7 @@ impl State {
     #[inline]
     pub fn is_alone_until(&mut self, id: TaskId, end: Time) -> bool {
         let Some(t) = self.tasks.get(id) else { return false };
-        // Woken while it is polled: another of its futures has to be looked at.
+        // Woken while it is polled: another of its futures has to be polled.
         !t.queued
             && t.core != NO_CORE
             && self.ready.is_empty()

@@ -439,8 +439,8 @@ impl FsEntry {
         value.is_some_and(|v| v != "false" && v != "0")
     }
 
-    /// Is a kernel version between the oldest and the newest whose behaviour it has, validated
-    /// against real kernels? If not, rules may be missing.
+    /// Is a kernel version between the oldest and the newest of [`FsEntry::held`]? If not, rules
+    /// may be missing.
     pub fn has_evidence(&self, era: &str) -> bool {
         let held = || self.held.iter().filter_map(|t| version(t));
         version(era).is_some_and(|v| held().min() <= Some(v) && Some(v) <= held().max())

@@ -52,8 +52,8 @@ fn tree_of(core: &mut Core<'_>, which: &Subvolume) -> FsResult<u64> {
     }
 }
 
-/// The item of a tree of files. Errors: `NotFound` if there is no such tree, or it is on its way
-/// out.
+/// The item of a tree of files. Errors: `NotFound` if there is no such tree, or it is being
+/// deleted.
 fn root_item(core: &mut Core<'_>, tree: u64) -> FsResult<RootItem> {
     if !id::is_file_tree(tree) || !core.find_root(tree)? {
         return Err(FsError::NotFound);

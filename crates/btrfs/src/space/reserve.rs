@@ -26,7 +26,7 @@ impl Core<'_> {
     pub fn global_reserve(&self) -> u64 {
         let trees = [id::ROOT_TREE, id::EXTENT_TREE, id::CSUM_TREE, id::FREE_SPACE_TREE];
         let used = |tree| self.root(tree).map_or(0, |r| r.item.bytes_used.get());
-        // What root items say is not held against anything, here as in Linux.
+        // The sizes in root items are not validated, here as in Linux.
         let bytes = trees.into_iter().map(used).fold(0, u64::saturating_add);
         // Four trees, and what an unlink may need.
         let least = self.metadata_bytes(4 + 2 * 6);

@@ -111,8 +111,7 @@ impl Ssd {
         }
     }
 
-    /// Starts reading the next valid slots of `victim`, of which `looked` slots have been looked
-    /// at.
+    /// Starts reading the next valid slots of `victim`, of which `looked` slots have been scanned.
     fn read_batch(&mut self, now: Time, victim: u32, looked: u32, fx: &mut Effects) {
         let geometry = self.config.geometry;
         let base = victim * geometry.superblock_slots;

@@ -98,8 +98,8 @@ impl<'a> State<'a> {
         Ok(Some(state))
     }
 
-    /// Gives back what was found; where that is nothing, other images of the set can be held
-    /// against this one.
+    /// Gives back the findings; if there are none, other images of the set can be compared with
+    /// this one.
     pub(super) fn finish(mut self, report: &mut Report) {
         *report = std::mem::replace(&mut self.report, Report::new(0));
         if report.findings.is_empty() && report.left_out == 0 && self.budget > 0 {

@@ -183,7 +183,7 @@ pub(super) fn descriptors(s: &mut State<'_>) {
         }
         s.groups.push(desc);
     }
-    // Where the metadata is, nothing else may be: with other places all is to be looked at.
+    // Metadata blocks may hold nothing else: if their places differ, everything is to be checked.
     s.base = s.base.take().filter(|b| b.has_places(&s.groups));
 }
 

@@ -304,7 +304,7 @@ impl<'a> Editor<'a> {
     /// Writes bitmaps, descriptors and super block.
     pub(super) fn finish(&mut self) -> FsResult<()> {
         for (group, bits) in std::mem::take(&mut self.bitmaps) {
-            // One that was only looked at is as it was.
+            // A bitmap that was only read is unchanged.
             if !self.changed.contains(&group) {
                 continue;
             }

@@ -8,10 +8,10 @@
 //!             2. no bytes make it panic, and each node and block is read once a reference.
 //!             3. what cannot be read is a finding, and what hangs on it is not reported again as
 //!                lost.
-//!             4. of a set of images ([`check_one_of`]) what is the same in all of them is looked
-//!                at once; the findings are those of [`check`].
+//!             4. of a set of images ([`check_one_of`]) what is the same in all of them is checked
+//!                only once; the findings are those of [`check`].
 //! Left out:   contents of quota files, compressed clusters, encrypted names.
-//! Source:     what fsck.f2fs(8) checks; `tests/check_vs_fsck.rs` holds the two side by side.
+//! Source:     what fsck.f2fs(8) checks; `tests/check_vs_fsck.rs` compares the two.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -260,7 +260,7 @@ fn data(
     largest.see(0, &own);
     addresses(t, s, report, ino, &own, count);
     let n = Node::WORDS;
-    // What is to be looked at: node, offset, levels below it.
+    // To be checked: node, offset, levels below it.
     let mut todo: Vec<(u32, u32, u32)> =
         [(0, 1, 0), (1, 2, 0), (2, 3, 1), (3, 4 + n, 1), (4, 5 + 2 * n, 2)]
             .iter()

@@ -247,7 +247,7 @@ impl F2fs {
             let mut looked = 0;
             while nids.list.borrow().is_empty() {
                 if looked > self.g.nat_blocks / SCAN_BLOCKS {
-                    // All were looked at: what counts as available cannot be had.
+                    // All were scanned: the numbers that count as available cannot be allocated.
                     return Err(FsError::NoSpace);
                 }
                 self.build_free_nids(false).await?;

@@ -60,7 +60,7 @@ impl Image<'_> {
         let inode = record.inode();
         each(0, &mut (0..shape.inode_addrs).map(|n| inode.addr(shape, n)))?;
         let n = Node::WORDS;
-        // Node ids of the inode: each the root of a tree of so many levels.
+        // Node ids of the inode: each is the root of a tree of `level` levels.
         let roots = [(0, 1, 0), (1, 2, 0), (2, 3, 1), (3, 4 + n, 1), (4, 5 + 2 * n, 2)];
         for (slot, offset, level) in roots {
             let nid = inode.nid(slot);

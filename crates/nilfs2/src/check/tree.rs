@@ -101,7 +101,7 @@ impl Checker<'_> {
                 report.add(Kind::Inode, format!("{place}: i_mode"), found, "a known type");
                 continue;
             }
-            // What the newest checkpoint has is looked at first, and not again in older ones.
+            // Files of the newest checkpoint are checked first, and not again in older ones.
             let is_new = inode.has_map() && versions.insert(version(*number, &inode.bmap));
             if !is_new && !is_newest {
                 continue;

@@ -336,7 +336,7 @@ impl Nilfs {
                 pass.done = cleaning.segments.len() as u64;
             }
             Found::TooFull(segments) => {
-                // They are looked at again when others were.
+                // They are considered again after the others.
                 let _sem = self.sem.lock().await;
                 self.check_writable()?;
                 let now = self.secs();

@@ -21,7 +21,8 @@ use crate::site;
 const INTERVAL: u32 = 5;
 /// Blocks of a bio at most. `BIO_MAX_VECS`.
 const BIO_BLOCKS: usize = 256;
-/// The thread writes changed blocks of files above this number (`NILFS_SC_DEFAULT_WATERMARK`).
+/// The thread writes files when more than this number of their blocks have changed
+/// (`NILFS_SC_DEFAULT_WATERMARK`).
 const WATERMARK: u32 = 3600;
 /// A log that has been open for this number of seconds gets its checkpoint
 /// (`NILFS_SC_DEFAULT_SR_FREQ`).

@@ -98,7 +98,7 @@ impl Machine {
         let Some(c) = &self.devices[device].connection else { return };
         let kick = c.session.kicks().find(|(n, _)| *n == ring);
         if let Some((_, mut kick)) = kick {
-            // Whatever it holds, the queue is looked at.
+            // The queue is processed, whatever the counter holds.
             drop(kick.read(&mut [0; 8]));
         }
     }

@@ -294,7 +294,7 @@ fn accept(a: &Args, c: &Campaign, f: &Findings, file: Output, out: &Out) -> Resu
 /// `--known`.
 fn outputs(a: &Args, out: &Out) -> Result<Option<Output>, ExitCode> {
     if let Some(path) = &a.state_file {
-        // What is there is looked at by whoever goes on with it.
+        // An existing file is read and checked when the hunt resumes from it.
         outputs::forced(path, (Shape::Text, true), "", out)?;
     }
     if let Some(dir) = &a.reproducer {

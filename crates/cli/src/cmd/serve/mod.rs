@@ -259,7 +259,7 @@ fn end((mut drive, outputs): (Drive, Outputs)) -> (Value, Vec<Problem>) {
 fn summary(status: &Value) -> String {
     let counts = &status["counts"];
     let (writes, forced) = (counts["writes"].as_u64(), counts["forced_writes"].as_u64());
-    // Nothing of such a client's is ever in doubt.
+    // Writes of such a client are never unpersisted once they complete.
     let all_forced = match writes.filter(|n| *n > 0 && writes == forced) {
         Some(_) => "every write used FUA: a power failure loses none of them\n",
         None => "",

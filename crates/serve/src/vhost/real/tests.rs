@@ -321,7 +321,7 @@ fn a_client_that_shortens_its_memory_loses_its_connection_and_nobody_else_anythi
                 let mut f = FrontEnd::new(socket, 4, 0);
                 f.fill(0, 9);
                 f.does(0, OUT, 0);
-                // Some are under way, others are not looked at yet.
+                // Some are in flight, others are not read yet.
                 for q in 0..4 {
                     f.put(q, if q % 2 == 0 { IN } else { OUT }, 8);
                 }
