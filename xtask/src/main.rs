@@ -1,4 +1,4 @@
-//! The project checks itself: `cargo xtask layers [--bless]`, `tidy [--fix | --words]`, `licences
+//! The project checks itself: `cargo xtask layers [--bless]`, `tidy [--fix]`, `licences
 //! [--bless]`; packs itself: `cargo xtask dist`; and runs its tests: `cargo xtask test`.
 //!
 //! Exit codes: 0 clean, 1 findings, 2 wrong usage or an unreadable workspace.
@@ -20,10 +20,9 @@ usage: cargo xtask <command>
 
   layers [--bless]   dependencies go down only; the graph in ARCHITECTURE.md is the real one
                      (--bless writes it there)
-  tidy [--fix | --words]
-                     line and file lengths, banned words, what would make a run unrepeatable, the
-                     language of the documents (--fix wraps comments that are too wide; --words
-                     reads doc comments and the command's texts instead)
+  tidy [--fix]       line and file lengths, banned words, what would make a run unrepeatable, the
+                     language of documents, doc comments and the command's texts (--fix wraps
+                     comments that are too wide)
   licences [--bless] crates of others in the program are those of docs/dependencies.md, under
                      licences that may be (--bless writes the table there)
   dist [--binary F]  a static program with manual pages, completions and licences, as a
@@ -48,7 +47,6 @@ fn main() -> ExitCode {
         ["layers", "--bless"] => layers::run(true),
         ["tidy"] => tidy::run(false),
         ["tidy", "--fix"] => tidy::run(true),
-        ["tidy", "--words"] => tidy::run_words(),
         ["licences"] => licences::run(false),
         ["licences", "--bless"] => licences::run(true),
         ["dist"] => dist::run(None),

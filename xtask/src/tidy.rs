@@ -1,5 +1,5 @@
 //! Tidiness: lengths, banned words, what would make a run unrepeatable, names of one machine, and
-//! the language of the documents.
+//! the language of documents, doc comments and the command's texts.
 //!
 //! Each finding names the file, the line and what to write instead. Rules are in `rules.rs`, those
 //! of language in `prose.rs`; here are the lengths, and how a rule meets a file.
@@ -50,16 +50,6 @@ pub fn run(fix: bool) -> Result<bool, String> {
         }
     }
     report(&files, &check(&files))
-}
-
-/// Checks the language of doc comments and of the command's literals, and prints the findings.
-pub fn run_words() -> Result<bool, String> {
-    let files = repo::text_files(&repo::root()?)?;
-    let mut findings = Findings::default();
-    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
-        prose::check_rust(file, &mut findings);
-    }
-    report(&files, &findings)
 }
 
 fn report(files: &[TextFile], findings: &Findings) -> Result<bool, String> {
@@ -157,6 +147,7 @@ fn check_rust(file: &TextFile, layer: i64, findings: &mut Findings) {
         is_test.fill(true);
     }
     check_lengths(file, &is_test, findings);
+    prose::check_rust(file, &code, findings);
     for (number, line) in numbered(&file.text) {
         for ban in BANNED_WORDS {
             if line.contains(ban.word) {

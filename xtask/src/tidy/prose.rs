@@ -2,8 +2,8 @@
 //! sentences.
 //!
 //! In a page the rules read the prose: paragraphs and list items, for phrases also tables and
-//! headings; no fenced blocks, code spans and targets of links. In Rust, `cargo xtask tidy --words`
-//! reads doc comments and the string literals of the command.
+//! headings; no fenced blocks, code spans and targets of links. In Rust they read each block of doc
+//! comments as a page, and the string literals of the command; only phrases are refused there.
 
 use super::{Findings, is_test_path, numbered};
 use crate::repo::TextFile;
@@ -87,20 +87,23 @@ pub fn check_page(file: &TextFile, findings: &mut Findings) {
 }
 
 /// Checks the doc comments of a Rust file, and its string literals if it belongs to the command.
-pub fn check_rust(file: &TextFile, findings: &mut Findings) {
+pub fn check_rust(file: &TextFile, code: &str, findings: &mut Findings) {
     if is_test_path(&file.path) {
         return;
     }
-    let is_command = file.path.starts_with("crates/cli/src/");
-    for (number, line) in numbered(&file.text) {
-        let code = line.trim_start();
-        let prose = match code.strip_prefix("///").or_else(|| code.strip_prefix("//!")) {
-            Some(comment) => comment.to_owned(),
-            None if code.starts_with("//") || !is_command => continue,
-            None => literals(code),
-        };
-        for phrase in found(&without_code_spans(&prose)) {
-            findings.errors.push(refusal(file, number, phrase));
+    for (first, comment) in doc_comments(&file.text) {
+        for piece in pieces(&comment) {
+            for phrase in found(&piece.text) {
+                findings.errors.push(refusal(file, first + piece.line - 1, phrase));
+            }
+        }
+    }
+    if !file.path.starts_with("crates/cli/src/") {
+        return;
+    }
+    for (line, literal) in literals(&file.text, code) {
+        for phrase in found(&without_code_spans(&literal)) {
+            findings.errors.push(refusal(file, line, phrase));
         }
     }
 }
@@ -216,14 +219,53 @@ fn long_sentences(text: &str) -> Vec<(usize, String)> {
     long
 }
 
-/// The string literals of a line, joined.
-fn literals(line: &str) -> String {
-    line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ")
+/// Each block of doc comments as a page, with the number of its first line.
+fn doc_comments(text: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut open = "";
+    for (number, line) in numbered(text) {
+        let line = line.trim_start();
+        let marker = ["///", "//!"].into_iter().find(|m| line.starts_with(m)).unwrap_or("");
+        if marker.is_empty() {
+            open = "";
+            continue;
+        }
+        if marker != open {
+            blocks.push((number, String::new()));
+        }
+        open = marker;
+        let (_, block) = blocks.last_mut().expect("an open block");
+        block.push_str(&line[marker.len()..]);
+        block.push('\n');
+    }
+    blocks
+}
+
+/// Each string literal with the number of the line that it begins in. `code` is `text` with the
+/// insides of literals blanked out (`scan::code_only`).
+fn literals(text: &str, code: &str) -> Vec<(usize, String)> {
+    let mut literals: Vec<(usize, String)> = Vec::new();
+    let (mut line, mut inside) = (1, false);
+    for (c, visible) in text.chars().zip(code.chars()) {
+        if visible == '"' {
+            inside = !inside;
+            if inside {
+                literals.push((line, String::new()));
+            }
+        } else if inside {
+            let (_, literal) = literals.last_mut().expect("an open literal");
+            // A backslash before a line break joins two lines.
+            literal.push(if c == '\\' { ' ' } else { c });
+        }
+        line += usize::from(c == '\n');
+    }
+    literals
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scan;
 
     fn page(path: &str, text: &str) -> Vec<String> {
         let mut findings = Findings::default();
@@ -233,7 +275,8 @@ mod tests {
 
     fn rust(path: &str, text: &str) -> Vec<String> {
         let mut findings = Findings::default();
-        check_rust(&TextFile { path: path.into(), text: text.into() }, &mut findings);
+        let file = TextFile { path: path.into(), text: text.into() };
+        check_rust(&file, &scan::code_only(text), &mut findings);
         findings.errors
     }
 
@@ -307,5 +350,22 @@ mod tests {
         assert_eq!(rust("crates/cli/src/a.rs", literal).len(), 1);
         assert!(rust("crates/x/src/a.rs", literal).is_empty());
         assert!(rust("crates/cli/src/a.rs", "let mended = fix(\"a\");\n").is_empty());
+        assert!(rust("crates/cli/src/a.rs", "// \"in doubt\"\nlet a = '\"';\n").is_empty());
+    }
+
+    #[test]
+    fn a_phrase_is_found_across_a_line_break_of_a_comment_and_of_a_literal() {
+        let comment = "\n    /// A state that is in\n    /// doubt.\n    fn a() {}\n";
+        let found = rust("crates/x/src/a.rs", comment);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("crates/x/src/a.rs:2: `in doubt`"), "{found:?}");
+        let literal = "fn a() {\n    print(\n        \"units in \\\n         doubt\",\n    );\n}\n";
+        let found = rust("crates/cli/src/a.rs", literal);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("crates/cli/src/a.rs:3: `in doubt`"), "{found:?}");
+        let two = "/// What is in\nconst A: u32 = 0;\n/// doubt.\nconst B: u32 = 0;\n";
+        assert!(rust("crates/x/src/a.rs", two).is_empty());
+        let fenced = "/// ```text\n/// in doubt\n/// ```\nfn a() {}\n";
+        assert!(rust("crates/x/src/a.rs", fenced).is_empty());
     }
 }
