@@ -210,7 +210,7 @@ impl Out {
         self.answer(exit, document, text)
     }
 
-    /// One clear error: what, and the way out.
+    /// One clear error: what, and a hint.
     pub fn fail(&self, exit: Exit, code: &str, message: &str, help: &str) -> ExitCode {
         if self.json {
             let doc = json!({

@@ -19,7 +19,7 @@ pub fn asked(path: Option<&Path>, shape: Shape, out: &Out) -> Result<Option<Outp
     path.map(|path| new(path, shape, out)).transpose()
 }
 
-/// Begins an output that takes the place of a file of its name if `replaces`; `help` is the way out
+/// Begins an output that takes the place of a file of its name if `replaces`; `help` is the hint
 /// of its being there.
 pub fn forced(
     path: &Path,

@@ -42,11 +42,11 @@ pub struct Options {
 pub struct Totals {
     /// Programs.
     pub programs: u64,
-    /// Frames: instants between which nothing changes for a power cut.
+    /// Frames: instants between which nothing changes for a power failure.
     pub cuts: u64,
     /// Frames not all of whose states were visited.
     pub cuts_sampled: u64,
-    /// Most units in doubt at once.
+    /// Most unpersisted writes at once.
     pub most_in_doubt: u32,
     /// States visited.
     pub raw: u64,
@@ -87,7 +87,7 @@ pub struct Failure {
     pub violation: Violation,
     /// Frame.
     pub frame: usize,
-    /// Which of its units in doubt were kept.
+    /// Which of its unpersisted writes were kept.
     pub kept: Kept,
     /// Positions on the tape between which a cut can leave it.
     pub cut: (usize, usize),
@@ -141,7 +141,7 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// A run, by its tape, what the tape says of power cuts, and what the program did.
+    /// A run, by its tape, what the tape says of power failures, and what the program did.
     pub fn new(tape: &Tape, history: &'a History, ledger: &'a Ledger) -> Case<'a> {
         Case { history, ledger, calls: Calls::of(tape), judged: BTreeMap::new() }
     }
@@ -152,7 +152,7 @@ impl<'a> Case<'a> {
 pub struct Visit<'a> {
     /// Frame.
     pub frame: usize,
-    /// Which of its units in doubt are kept.
+    /// Which of its unpersisted writes are kept.
     pub kept: &'a Kept,
     /// What it recovers to.
     pub outcome: &'a Rc<Outcome>,

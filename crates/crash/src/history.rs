@@ -1,11 +1,11 @@
-//! From a tape to what a power cut can leave at each of its positions.
+//! From a tape to what a power failure can leave at each of its positions.
 //!
 //! Picture:    tape -> [`Unit`]s (what is kept or lost as one) and [`Frame`]s (stretches of the
-//!             tape in which the same units are in doubt over the same durable base).
+//!             tape in which the same units are unpersisted over the same durable base).
 //! Invariants: 1. an image that a cut in frame `f` can leave is `f.base` with some of `f.live` laid
 //!                over in order, and every such choice is one (but see [`Frame::epochs`] and
 //!                [`ZoneSpace`]);
-//!             2. a unit is in doubt in a row of frames: from its `born` to before its `gone`;
+//!             2. a unit is unpersisted in a row of frames: from its `born` to before its `gone`;
 //!             3. it says nothing of probabilities.
 //! Epochs:     a device with barrier writes ([`Tape::ordered`]) keeps what it received in order:
 //!             what is durable takes along all of the epochs before.
@@ -68,7 +68,7 @@ pub struct Unit {
     pub request: u64,
     /// Position on the tape at which it came into doubt.
     pub pos: usize,
-    /// First frame in which it is in doubt.
+    /// First frame in which it is unpersisted.
     pub born: u32,
     /// First frame in which it is not any more: it is durable, or covered by something durable.
     /// `u32::MAX`: at the end of the tape it still is.
@@ -79,7 +79,7 @@ pub struct Unit {
     pub epoch: u32,
     /// What it does.
     pub effect: LossEffect,
-    /// What is left of it in doubt since a part was covered by something durable.
+    /// What is left of it unpersisted since a part was covered by something durable.
     pub heir: Option<u32>,
     id: OnceCell<u128>,
 }
@@ -161,16 +161,16 @@ impl Unit {
     }
 }
 
-/// A stretch of the tape in which nothing changes for a power cut.
+/// A stretch of the tape in which nothing changes for a power failure.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// Position on the tape of the entry that began it.
     pub pos: usize,
     /// Everything durable.
     pub base: Medium,
-    /// Units in doubt, in the order in which the device got them.
+    /// Unpersisted writes, in the order in which the device got them.
     pub live: Vec<u32>,
-    /// How many of them, at the end, are in doubt for the first time.
+    /// How many of them, at the end, are unpersisted for the first time.
     pub new: usize,
     /// Do epochs bind: what of an epoch is kept presupposes all of the epochs before?
     pub epochs: bool,
@@ -178,7 +178,7 @@ pub struct Frame {
     pub zones: Option<Rc<Vec<Zone>>>,
 }
 
-/// All that a tape says of power cuts.
+/// All that a tape says of power failures.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Units, in order.
@@ -360,9 +360,9 @@ impl Builder {
     }
 }
 
-/// Units in doubt by where they are: of thousands few meet another.
+/// Unpersisted writes by where they are: of thousands few meet another.
 struct Places {
-    /// First sector, position among those in doubt, number; in order.
+    /// First sector, position among those unpersisted, number; in order.
     units: Vec<(u64, usize, u32)>,
     /// Sectors of the longest.
     longest: u64,
@@ -495,7 +495,7 @@ impl History {
         });
         let order = views.next_back().map_or(ZoneOrder::Prefix, |z| z.order);
         let mut b = Builder::new(tape, true, order);
-        // What is in doubt: (sequence, sector of the model's unit) -> our units.
+        // What is unpersisted: (sequence, sector of the model's unit) -> our units.
         let mut known: BTreeMap<(u64, u64), Vec<u32>> = BTreeMap::new();
         for (pos, (_, entry)) in tape.entries.iter().enumerate() {
             let Entry::Model(view) = entry else { continue };
@@ -591,7 +591,7 @@ impl History {
         out
     }
 
-    /// First frame in which nothing of a unit is in doubt.
+    /// First frame in which nothing of a unit is unpersisted.
     fn gone(&self, unit: u32) -> u32 {
         let mut unit = &self.units[unit as usize];
         while let Some(heir) = unit.heir {

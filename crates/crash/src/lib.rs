@@ -1,8 +1,8 @@
-//! Power cuts: what a run can leave behind at every instant, what recovery makes of each, and what
-//! of that is allowed.
+//! Power failures: what a run can leave behind at every instant, what recovery makes of each, and
+//! what of that is allowed.
 //!
 //! Picture:    run -> [`Tape`] (device events and the program's calls, in order) -> [`History`]
-//!             (units in doubt, frame by frame) -> states -> recovery ([`Subject`]) -> oracles
+//!             (unpersisted writes, frame by frame) -> states -> recovery ([`Subject`]) -> oracles
 //!             ([`judge`]) with a [`Ledger`] of what the program did.
 //! Invariants: 1. one run: no state needs another;
 //!             2. a state whose pages read the same as an earlier one's is not recovered again;

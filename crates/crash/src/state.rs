@@ -37,7 +37,7 @@ pub(crate) struct Pool {
     base: Option<Medium>,
 }
 
-/// A unit in doubt touches a page.
+/// An unpersisted write touches a page.
 #[derive(Clone, Copy)]
 struct Touch {
     /// Index into `live`.
@@ -76,7 +76,7 @@ impl Pool {
         }
     }
 
-    /// Units in doubt that touch a page, as indices into `live`, the last one first.
+    /// Unpersisted writes that touch a page, as indices into `live`, the last one first.
     fn of_page(&self, page: u64) -> impl Iterator<Item = usize> {
         let touch = |n: u32| self.touches.get(n as usize);
         let last = self.touched.get(page).and_then(touch);

@@ -2,7 +2,7 @@
 //!
 //! A frame adds the states that contain one of its new units; all others were states of an earlier
 //! frame. So a walk over all frames visits those ([`of_frame`]); a cut at one instant may leave any
-//! ([`of_instant`]). Up to [`Plan::complete`] units in doubt every one is visited; beyond, the
+//! ([`of_instant`]). Up to [`Plan::complete`] unpersisted writes every one is visited; beyond, the
 //! named families below, then seeded samples.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use wp_base::rng::Rng;
 use crate::history::{Frame, History, LastEpochs};
 use crate::zoned::Prefixes;
 
-/// Which units in doubt are kept: bit `i` is `live[i]`.
+/// Which unpersisted writes are kept: bit `i` is `live[i]`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Kept(Vec<u64>);
 
@@ -51,7 +51,7 @@ impl Kept {
 /// How much of each frame is visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Units in doubt up to which every state is visited.
+    /// Unpersisted writes up to which every state is visited.
     pub complete: u32,
     /// Units beyond which the family of pair losses is left out (it has n² members).
     pub pairs: u32,
@@ -70,7 +70,7 @@ impl Default for Plan {
 pub struct Visited {
     /// Visited.
     pub states: u64,
-    /// Base-2 logarithm of how many choices there are (units in doubt).
+    /// Base-2 logarithm of how many choices there are (unpersisted writes).
     pub of_log2: u32,
     /// Are all that the frame adds visited?
     pub complete: bool,

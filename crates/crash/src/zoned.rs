@@ -1,6 +1,6 @@
 //! Zones in crash states: what of a zone may be kept, and what its write pointer is then.
 //!
-//! Two spaces: per zone a prefix of what is in doubt ([`ZoneOrder::Prefix`]), or any of it
+//! Two spaces: per zone a prefix of what is unpersisted ([`ZoneOrder::Prefix`]), or any of it
 //! ([`ZoneOrder::Holes`]: dies that finish out of order). Zones are independent. A reset or finish
 //! that has completed is durable; one in flight is a unit.
 
@@ -23,7 +23,7 @@ pub struct TapeZones {
     pub table: Rc<Vec<Zone>>,
 }
 
-/// Of each unit in doubt the one before it in its zone, without which nothing keeps it.
+/// Of each unpersisted write the one before it in its zone, without which nothing keeps it.
 #[derive(Default)]
 pub(crate) struct Prefixes(Vec<u32>);
 

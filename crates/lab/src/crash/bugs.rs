@@ -1,5 +1,5 @@
 //! Known bugs as acceptance tests: each is found by generated programs where it is, and is not
-//! where it was mended.
+//! where it was fixed.
 //!
 //! Source: `crash.md` section 6 (A1–A35) with the commits named there. N1 was found here, by the
 //!         programs for A26 in era 6.18, and then seen on Linux 6.18.44 (`tests/errors.rs`). N2
@@ -47,7 +47,7 @@ struct Side {
     space: Space,
     /// Recovery writes what is to be last only when the rest is durable.
     recovery_in_order: bool,
-    /// Another process syncs beside the program, so many microseconds apart.
+    /// Another process syncs beside the program, every N microseconds.
     company_us: u64,
     /// The kernel refuses to mount so: nothing more is to be shown.
     refused: bool,
@@ -64,10 +64,10 @@ pub struct Bug {
     fixed: Side,
     rule: Rule,
     profile: Profile,
-    /// What the mended side is held to, if that is something else.
+    /// What the fixed side is held to, if that is something else.
     fixed_profile: Option<Profile>,
     programs: Programs,
-    /// What the mended side runs, if that is something else.
+    /// What the fixed side runs, if that is something else.
     fixed_programs: Option<Programs>,
     second_cuts: u32,
 }
@@ -134,8 +134,8 @@ const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
 const NILFS2: Side = Side { params: &[("capacity_bytes", 6 << 20)], elevator: "", ..PLAIN };
 /// One of more and larger ones, so that no sync's logs go on in a next.
 const NILFS2_LARGE: Side = Side { params: &[("capacity_bytes", 64 << 20)], ..NILFS2 };
-/// A device preset and its parameters: zones of 16 MiB as in the power cuts of paper `f2fs-oprw`,
-/// so that all logs are on sequential ones.
+/// A device preset and its parameters: zones of 16 MiB as in the power failures of paper
+/// `f2fs-oprw`, so that all logs are on sequential ones.
 pub const ZONES: (&str, &[(&str, u64)]) = (
     "zn540-4tb-noplp",
     &[
@@ -269,7 +269,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A14",
         what: "btrfs: a moved file whose old directory was replaced is in both directories (until 0f375eed92b5)",
-        // To rename directories is a part of it, which makes an fsync a commit if N18 is mended.
+        // To rename directories is a part of it, which makes an fsync a commit if N18 is fixed.
         affected: Side { fs: "btrfs,fix=nameless,old_log=gone_parents", ..BTRFS },
         fixed: Side { fs: "btrfs,fix=nameless", ..BTRFS },
         programs: Programs::Made(logged::replaced, 64),
@@ -304,7 +304,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "A18.39",
         what: "btrfs: a removed name stays in its directory: rmdir fails forever (generic/039)",
-        // To remove a name is a part of it, which makes an fsync a commit if N19 is mended.
+        // To remove a name is a part of it, which makes an fsync a commit if N19 is fixed.
         affected: Side {
             fs: "btrfs,fix=nameless+renamed,old_log=parents,old_replay=refs",
             ..BTRFS
@@ -567,7 +567,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N19",
-        what: "btrfs: a file is linked into another directory, unlinked and fsynced: with a new directory beside it, the removed name returns",
+        what: "btrfs: a file is linked into another directory, unlinked and fsynced: with a new directory next to it, the removed name returns",
         affected: Side { fs: "btrfs,fix=nameless+renamed+space,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::names, 640),
         ..BTRFS_BUG
@@ -595,7 +595,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N23",
-        what: "btrfs: a new inode is evicted, a synced file is renamed beside it, the new file is fsynced: it is lost",
+        what: "btrfs: a new inode is evicted, a synced file is renamed next to it, the new file is fsynced: it is lost",
         affected: Side {
             fs: "btrfs,fix=nameless+renamed+unlinked+space,overgrown=replace",
             ..BTRFS
@@ -644,7 +644,7 @@ pub static BUGS: &[Bug] = &[
         id: "A22",
         what: "a published name is lost: the directory was not fsynced",
         affected: TODAY,
-        // The mended program calls fsync on the directory.
+        // The fixed program calls fsync on the directory.
         fixed: TODAY,
         rule: Rule::LostSync,
         profile: Profile { marks_hold: true, ..Profile::EXT4 },
@@ -735,7 +735,7 @@ pub static BUGS: &[Bug] = &[
         id: "A28",
         what: "an O_DIRECT write without fsync, or its new length, is lost in a volatile cache",
         affected: PLAIN,
-        // The mended program calls fsync, and relies on nothing else.
+        // The fixed program calls fsync, and relies on nothing else.
         fixed_profile: Some(Profile::EXT4),
         rule: Rule::LostSync,
         profile: Profile { direct_is_durable: true, ..Profile::EXT4 },
@@ -781,7 +781,7 @@ pub struct BugResult {
     pub rule: &'static str,
     /// Where it is.
     pub affected: SideResult,
-    /// Where it was mended.
+    /// Where it was fixed.
     pub fixed: SideResult,
 }
 
@@ -830,7 +830,7 @@ pub fn affected(bug: &Bug) -> Result<(Campaign, Rule), MachineError> {
     Ok((campaign(bug, &bug.affected, true)?, bug.rule))
 }
 
-/// The same where it was mended.
+/// The same where it was fixed.
 ///
 /// Errors: a machine that cannot be.
 pub fn fixed(bug: &Bug) -> Result<(Campaign, Rule), MachineError> {
@@ -855,7 +855,7 @@ fn refusal(c: &Campaign) -> Result<SideResult, MachineError> {
 }
 
 /// Tries a bug with those of each side's programs that `among` names: in the affected mode until it
-/// is found, in the mended one to the end. `tell` hears of each chunk; `go_on` is asked all the
+/// is found, in the fixed one to the end. `tell` hears of each chunk; `go_on` is asked all the
 /// time. `None`: it said no.
 pub fn show(
     bug: &Bug,

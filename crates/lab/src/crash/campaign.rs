@@ -282,7 +282,7 @@ pub struct Found {
     pub program: u64,
     /// What is wrong.
     pub violation: Violation,
-    /// Frame, and units in doubt of it that were lost.
+    /// Frame, and unpersisted writes of it that were lost.
     pub frame: usize,
     /// See `frame`.
     pub lost: Vec<usize>,

@@ -6,7 +6,7 @@
 //! path = "n*"                       # of the file; `*` is anything; left out: any
 //! seen = "*never wrote*"            # what was there; left out: anything
 //! setting = "ext4,era=3.8* * *"     # file system, device, states; left out: any
-//! why = "ordered mode of 3.8 to 4.6.1, mended by 06bd3c36a733"
+//! why = "ordered mode of 3.8 to 4.6.1, fixed by 06bd3c36a733"
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ impl KnownFailures {
             if Rule::of(&entry.rule).is_none() {
                 let all: Vec<&str> = Rule::ALL.iter().map(|r| r.name()).collect();
                 let (rule, all) = (&entry.rule, all.join(", "));
-                return Err(format!("entry {}: no rule called `{rule}`; there are: {all}", n + 1));
+                return Err(format!("entry {}: no rule called `{rule}` (rules: {all})", n + 1));
             }
             if entry.why.trim().is_empty() {
                 return Err(format!("entry {}: `why` is empty", n + 1));

@@ -54,7 +54,7 @@ pub struct Minimal {
 }
 
 impl Minimal {
-    /// Units in doubt that are lost.
+    /// Unpersisted writes that are lost.
     pub fn lost(&self) -> usize {
         self.found.lost.len()
     }
@@ -376,7 +376,7 @@ impl Search<'_> {
     }
 
     /// The failing state of the program with the fewest lost units, at the earliest cut; and how
-    /// many are in doubt there.
+    /// many are unpersisted there.
     fn fewest(&mut self, lines: &[Line], hit: Hit) -> (Hit, usize) {
         let Some((played, history)) = self.play(lines) else { return (hit, 0) };
         let paths = self.paths(lines, &played);

@@ -15,7 +15,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Units in doubt of its frame that are lost, by their place in it.
+    /// Unpersisted writes of its frame that are lost, by their place in it.
     pub fn lost(&self, history: &History) -> Vec<usize> {
         let live = history.frames[self.frame].live.len();
         (0..live).filter(|i| !self.kept.has(*i)).collect()

@@ -137,7 +137,7 @@ impl Unit {
         format!("{}{name}", all / u128::from(*unit))
     }
 
-    /// A string with a unit as a number of these. Errors: why not, and the way out.
+    /// A string with a unit as a number of these. Errors: why not, and a hint.
     pub fn number(self, text: &str) -> Result<u64, (String, String)> {
         let (table, each) = self.table();
         let (what, example) = self.words();

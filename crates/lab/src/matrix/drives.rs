@@ -44,28 +44,28 @@ pub static DRIVES: &[Drive] = &[
     },
     Drive {
         name: "plp",
-        about: "the same with power-loss protection: what it has completed is durable",
+        about: "850 PRO class with power-loss protection: completed writes are durable",
         device: CLASS,
         own: &[("plp", 1)],
         zones: 0,
     },
     Drive {
         name: "ordered",
-        about: "the volatile one, which keeps the order of barrier writes",
+        about: "850 PRO class with a volatile buffer that keeps the order of barrier writes",
         device: CLASS,
         own: &[("barrier_writes", 1)],
         zones: 0,
     },
     Drive {
         name: "zones",
-        about: "the ZN540's twin without capacitors: a volatile buffer",
+        about: "ZN540 without power-loss protection: a volatile buffer",
         device: "zn540-4tb-noplp",
         own: &[],
         zones: 32,
     },
     Drive {
         name: "zones-plp",
-        about: "the ZN540's twin with them",
+        about: "ZN540 with power-loss protection",
         device: "zn540-4tb",
         own: &[],
         zones: 32,
@@ -97,7 +97,7 @@ impl Drive {
         self.is_zoned().then_some(self.zones * (2 << 30) / wp_base::SECTOR_BYTES)
     }
 
-    /// The drive where the power is cut, and its replaced parameters: one of the same contract, so
+    /// The drive where the power fails, and its replaced parameters: one of the same contract, so
     /// that verdicts are no matter of one drive's timing. Of 64 MiB, it takes flushes beside other
     /// commands (those of SATA wait for all that is in flight); the zoned one has zones of 16 MiB.
     pub fn for_cuts(&self) -> (&'static str, Vec<(String, u64)>) {

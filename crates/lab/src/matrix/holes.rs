@@ -1,8 +1,8 @@
-//! Known holes: what may be lost in a combination though it was promised, and what mends it.
+//! Known holes: what may be lost in a combination though it was promised, and what fixes it.
 //!
 //! A failure is put down to a hole by experiment, not by its looks: it must be gone with all holes
-//! of the combination mended, and there with all mended but that one; to several together if it is
-//! there with all mended but those, and gone with any of them mended as well.
+//! of the combination fixed, and there with all fixed but that one; to several together if it is
+//! there with all fixed but those, and gone with any of them fixed as well.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use crate::crash::bugs::BUGS;
 
 /// A hole.
 pub struct Hole {
-    /// Its number, of `crash --bug`; or the name of the rule of `list eras` that came to mend it.
+    /// Its number, of `crash --bug`; or the name of the rule of `list eras` that came to fix it.
     pub id: &'static str,
     /// Rules that it breaks.
     pub rules: &'static [Rule],
-    /// Options that mend it.
+    /// Options that fix it.
     pub mend: &'static str,
     /// Is it in a combination?
     pub is_in: fn(&Combination) -> bool,
@@ -116,7 +116,7 @@ impl Hole {
         }
         let rules = (wp_ext4::ENTRY.eras)("3.4").unwrap_or_default();
         let rule = rules.iter().find(|r| r.name == self.id);
-        rule.map_or(String::new(), |r| format!("until {} it is not so that {}", r.from, r.what))
+        rule.map_or(String::new(), |r| format!("missing before {}: {}", r.from, r.what))
     }
 }
 
@@ -125,8 +125,8 @@ pub fn of(c: &Combination) -> Vec<&'static Hole> {
     HOLES.iter().filter(|h| (h.is_in)(c)).collect()
 }
 
-/// Options that mend all of them, each once. Some mends change the mode of fsync to one that has
-/// holes of its own: those are mended, too.
+/// Options that mend all of them, each once. Some fixes change the mode of fsync to one that has
+/// holes of its own: those are fixed, too.
 pub fn mends(c: &Combination) -> Vec<&'static str> {
     let of_strict = ["wait_last_node", "wait_earlier_nodes"];
     let more = of_strict.into_iter().filter(|_| is_f2fs(c));

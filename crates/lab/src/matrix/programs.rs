@@ -17,7 +17,7 @@ pub(super) struct Part {
     pub source: Source,
     /// How many.
     pub count: u64,
-    /// Another process beside it, which syncs so many microseconds apart; 0: none.
+    /// Another process in parallel, which syncs every N microseconds; 0: none.
     pub company_us: u64,
     /// Options of the file system besides.
     pub options: &'static str,

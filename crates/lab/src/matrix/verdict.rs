@@ -1,4 +1,4 @@
-//! What power cuts leave of a combination: a bounded campaign, and which known hole each broken
+//! What power failures leave of a combination: a bounded campaign, and which known hole each broken
 //! rule comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +118,7 @@ impl Search<'_> {
         Ok(Some((campaign, found)))
     }
 
-    /// Which rules are broken in these parts, with these mends?
+    /// Which rules are broken in these parts, with these fixes?
     fn broken(&self, parts: &BTreeSet<usize>, mends: &[&str]) -> Stopped<BTreeSet<Rule>> {
         let mut broken = BTreeSet::new();
         for n in parts {
@@ -130,7 +130,7 @@ impl Search<'_> {
     }
 
     /// Holes that each broken rule comes from, by the parts that break it; none of one that is
-    /// broken with all of them mended.
+    /// broken with all of them fixed.
     fn why(
         &self,
         broken: &BTreeMap<Rule, BTreeSet<usize>>,
@@ -173,9 +173,9 @@ impl Search<'_> {
         Ok(Some(why))
     }
 
-    /// A few holes that break a rule together and none of which can be mended alone, as one: all
-    /// others are mended one after the other, as long as a run still shows it broken. An option
-    /// that mends no hole by itself has its own name.
+    /// A few holes that break a rule together and none of which can be fixed alone, as one: all
+    /// others are fixed one after the other, as long as a run still shows it broken. An option
+    /// that fixes no hole by itself has its own name.
     fn together(&self, rule: Rule, parts: &BTreeSet<usize>) -> Stopped<Vec<String>> {
         let all = holes::of(self.c);
         let mut every = holes::mends(self.c);
@@ -201,7 +201,7 @@ impl Search<'_> {
 ///
 /// Errors: a machine that cannot be; a program that cannot be played.
 pub fn cut(c: &Combination, length: Length, go_on: &(dyn Fn() -> bool + Sync)) -> Stopped<Verdict> {
-    // Where no flush is sent, nearly everything is in doubt until the end: a hundred thousand
+    // Where no flush is sent, nearly everything is unpersisted until the end: a hundred thousand
     // states that say what a thousand do.
     let sends_none = c.has("nobarrier") || c.has("fsync-nobarrier");
     let length = if sends_none && c.drive.is_volatile() { Length::Quick } else { length };

@@ -1,4 +1,4 @@
-//! Our eras held against recorded runs of the real kernels: same program, same disk layout, same
+//! Our eras compared with recorded runs of the real kernels: same program, same disk layout, same
 //! classes.
 //!
 //! The differences that we know and can explain are listed in `papers/ext4-fsync/differences.toml`;
@@ -15,7 +15,7 @@ use crate::reference::{
 
 /// Microseconds after a tick (HZ = 250) at which our writes may begin. Where in a tick the recorded
 /// program began is not known, and decides whether what was dirtied a tick apart is written at one
-/// look of the flusher or at two; a run is held against all of these, in order, until one has no
+/// look of the flusher or at two; a run is compared with all of these, in order, until one has no
 /// difference, else against the first of those with the fewest.
 pub const PHASES_US: [u64; 4] = [500, 1500, 2500, 3500];
 

@@ -137,7 +137,7 @@ struct Words {
     options: Options,
 }
 
-/// A word that cannot be: the option, what is wrong, and the way out.
+/// A word that cannot be: the option, what is wrong, and a hint.
 pub type NoWord = (&'static str, String, String);
 
 fn one_of(key: &'static str, word: &str, all: &[&str]) -> NoWord {

@@ -65,7 +65,7 @@ struct DriveArgs {
     /// Start with the contents of this image
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
-    /// Save the drive's contents at exit to a new image, or to --load's
+    /// Save the contents at exit to a new image, or to --load's
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// What a power failure loses
@@ -259,7 +259,7 @@ fn end((mut drive, outputs): (Drive, Outputs)) -> (Value, Vec<Problem>) {
 fn summary(status: &Value) -> String {
     let counts = &status["counts"];
     let (writes, forced) = (counts["writes"].as_u64(), counts["forced_writes"].as_u64());
-    // Nothing of such a client's is ever in doubt.
+    // Nothing of such a client's is ever unpersisted.
     let all_forced = match writes.filter(|n| *n > 0 && writes == forced) {
         Some(_) => "every write used FUA: a power failure loses none of them\n",
         None => "",

@@ -15,7 +15,7 @@ use super::settings::Setting;
 use super::witness::Witness;
 use super::{By, Fate, Mutant, Which};
 
-/// Everything that mutants are held against.
+/// Everything that mutants are compared with.
 pub(super) struct Ground<'a> {
     settings: Vec<(Setting<'a>, Bench)>,
     /// Sites that each program asks as it is; `None`: it cannot be played.

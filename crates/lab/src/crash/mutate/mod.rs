@@ -1,5 +1,5 @@
-//! Mutants: each step that a crash is safe by is left out in turn, and power is cut until somebody
-//! misses it.
+//! Mutants: leaves out each crash-safety point in turn, and explores power failures until an oracle
+//! detects the missing step.
 //!
 //! Picture:    [`sites`] -> for each, programs of each [`Setting`] that would do the step, played
 //!             without it -> [`wp_crash::Explorer`] -> [`Fate`]. A rule counts if it is broken in a
@@ -118,12 +118,12 @@ pub enum Fate {
     Interrupted,
 }
 
-/// A step left out, and what came of that.
+/// A step left out, and its outcome.
 #[derive(Clone, Debug)]
 pub struct Mutant {
     /// The step.
     pub site: &'static Site,
-    /// What came of it.
+    /// Its outcome.
     pub fate: Fate,
     /// Programs that would have done it and were played without it.
     pub programs: u64,

@@ -20,14 +20,14 @@ use std::ops::Range;
 pub use eval::{Field, SETTING, eval, part};
 pub use parse::parse;
 
-/// What is wrong with an expression: where in it, what, and the way out.
+/// What is wrong with an expression: where in it, what, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Bytes of the text.
     pub at: Range<usize>,
     /// What.
     pub message: String,
-    /// The way out; may be empty.
+    /// Hint; may be empty.
     pub help: String,
     /// Is it a matter of the numbers, and not of what stands there?
     pub of_numbers: bool,

@@ -1,8 +1,8 @@
-//! What a power cut leaves of direct writes over a file that is there.
+//! What a power failure leaves of direct writes over a file that is there.
 //!
 //! Picture:    seed -> program (fill, sync, then direct writes at random places, one every three
 //!             seconds, with or without an fsync behind each) -> a run with a tape -> every state
-//!             that a drive with a cache may be left with while they go on (of many in doubt a
+//!             that a drive with a cache may be left with while they go on (of many unpersisted a
 //!             sample) -> recovery -> the file, block by block: whose write is there?
 //! Counted:    states, each once however long it is possible; a write is acknowledged if it has
 //!             returned by the end of that time. The pauses let journals, logs and commits that

@@ -41,7 +41,7 @@ impl Case {
     /// 4 KiB over what is there.
     pub const OVER: Case = Case { extends: false, bytes: BLOCK, writes: 256, at_random: true };
     /// The table's. So many writes of these sizes as in the runs of real kernels that they can be
-    /// held against.
+    /// compared with.
     pub const ALL: [Case; 3] = [
         Case::OVER,
         Case { extends: false, bytes: 1 << 20, writes: 16, at_random: true },

@@ -100,7 +100,7 @@ pub struct Reproduction {
     pub variations: usize,
     /// Those of them that no device can have.
     pub impossible: Vec<String>,
-    /// Power cuts, by era and kind of program; nothing if they were not asked for.
+    /// Power failures, by era and kind of program; nothing if they were not asked for.
     pub cuts: Vec<CutRow>,
 }
 
@@ -108,7 +108,7 @@ pub struct Reproduction {
 /// stops.
 ///
 /// With `quick`, no runs of 100 files or more and no intervals. `cuts`: what [`cut_era`] found, if
-/// power cuts were tried.
+/// power failures were tried.
 pub fn reproduce(
     seed: u64,
     quick: bool,

@@ -35,7 +35,7 @@ pub struct Costs {
     pub node: f64,
     /// An entry of the list passed: one load that the last one's must come for, and one beside it.
     pub entry: f64,
-    /// An address held against the one before.
+    /// An address compared with the one before.
     pub address: f64,
     /// A name: an older file of the name is deleted, a new one entered.
     pub name: f64,

@@ -85,7 +85,7 @@ impl System {
     /// The paper's, in the order of its graphs.
     pub const PAPER: [System; 5] =
         [System::Ext4Dr, System::Ext4Od, System::BfsDr, System::BfsOd, System::F2fs];
-    /// The cure, each part switched on in turn, and what it is held against.
+    /// The cure, each part switched on in turn, and what it is compared with.
     pub const CURE: [System; 7] = [
         System::BfsDr,
         System::Versions3,
