@@ -67,7 +67,7 @@ const OPTIONS: &[OptionSpec] = &[
     ),
     option("commit", When::Mount, "30", "seconds between commits"),
     option("hz", When::Mount, "250", "timer ticks per second"),
-    option("others_wrote", When::Mount, "0", "blocks that other devices wrote just before"),
+    option("others_wrote", When::Mount, "0", "blocks that other devices wrote shortly before"),
 ];
 
 /// btrfs.

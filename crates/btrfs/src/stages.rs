@@ -29,7 +29,7 @@ pub static STAGES: Stages = Stages {
     servers: &[
         Server { name: "btrfs-transacti", what: "the committer" },
         Server { name: "btrfs-cleaner", what: "the cleaner" },
-        Server { name: "kworker/u4:2", what: "the worker that ends ordered extents" },
+        Server { name: "kworker/u4:2", what: "the ordered extent worker" },
     ],
     shared: &[
         Shared { work: "commit", one: "transaction" },

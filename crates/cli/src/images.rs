@@ -22,7 +22,7 @@ pub struct Images {
 
 impl Images {
     /// Opens the devices of one file system, in order; `report`: of the zones of the last one, as
-    /// `blkzone report` prints it. Errors: told to the user already.
+    /// `blkzone report` prints it. Errors: already reported to the user.
     pub fn open(paths: &[PathBuf], report: Option<&Path>, out: &Out) -> Result<Images, ExitCode> {
         let open = |p: &PathBuf| FileView::open(p).map_err(|e| out.host_error(p, &e));
         let files = paths.iter().map(open).collect::<Result<_, _>>()?;
@@ -52,7 +52,7 @@ impl Images {
         self.files.iter().map(View::len_bytes).collect()
     }
 
-    /// Shows them as one image, with the file system on it, to `f`. Errors: told to the user.
+    /// Shows them as one image, with the file system on it, to `f`. Errors: reported to the user.
     pub fn with<R>(
         &self,
         out: &Out,
@@ -75,7 +75,7 @@ impl Images {
 }
 
 /// The options of a recovery by the rules of kernel `era`; without one, of the newest that the file
-/// system has. Errors: told to the user.
+/// system has. Errors: reported to the user.
 pub fn recovery_options(fs: &FsEntry, era: Option<&str>, out: &Out) -> Result<Options, ExitCode> {
     let era = era.unwrap_or(fs.newest());
     if !fs.models(era) {

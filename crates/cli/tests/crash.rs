@@ -71,7 +71,7 @@ fn a_stream_has_an_object_a_line_and_a_stopped_campaign_ends_as_a_whole_one() {
     // Another campaign's file, and one that is none.
     let a = writepath(dir.path(), &[LIAR, &["--count", "35", "--state-file", "c"]]);
     assert_eq!(a.code, 2);
-    assert!(a.stderr.contains("another campaign's"), "{}", a.stderr);
+    assert!(a.stderr.contains("another campaign"), "{}", a.stderr);
     std::fs::write(dir.path().join("c"), "nothing").expect("written");
     let a = writepath(dir.path(), &[LIAR, &["--count", "34", "--state-file", "c"]]);
     assert_eq!((a.code, a.stderr.lines().count()), (2, 2), "{}", a.stderr);
@@ -205,7 +205,7 @@ fn calls_that_fail_are_told_with_their_lines() {
     let unmet = ["crash", "open 0 a rw,creat; expect ENOSPC; fsync 0", "--trimmed"];
     let a = writepath(dir.path(), &[&unmet]);
     assert_eq!(a.code, 4, "{}{}", a.stdout, a.stderr);
-    assert!(a.stdout.contains("step 3 `fsync 0`: success, and the program expects ENOSPC"));
+    assert!(a.stdout.contains("step 3 `fsync 0`: success, but the program expects ENOSPC"));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_check_sees_every_image_and_a_changed_check_is_another_campaign() {
     script("exit 1");
     let a = writepath(dir.path(), &[&base, &kept]);
     assert_eq!(a.code, 2, "{}{}", a.stdout, a.stderr);
-    assert!(a.stderr.contains("another campaign's"), "{}", a.stderr);
+    assert!(a.stderr.contains("another campaign"), "{}", a.stderr);
 }
 
 #[test]

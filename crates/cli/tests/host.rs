@@ -165,7 +165,8 @@ fn what_a_check_command_has_started_ends_with_the_program() {
         assert!(lives(&at.join("pid")));
         signal(&crash, end);
         eventually("the first signal", || {
-            fs::read_to_string(at.join("said")).is_ok_and(|s| s.contains("again: at once"))
+            fs::read_to_string(at.join("said"))
+                .is_ok_and(|s| s.contains("a second signal stops at once"))
         });
         signal(&crash, Signal::TERM);
         assert_eq!(crash.wait().expect("ended").code(), Some(expected), "{end:?}");
@@ -232,7 +233,7 @@ fn an_image_is_made_beside_the_users_files_and_never_in_place_of_a_node() {
         ("pipe", "it is not a regular file: an image needs one"),
         ("/dev/full", "it is not a regular file: an image needs one"),
         ("/dev/stdout", "it is not a regular file: an image needs one"),
-        ("nowhere", "it is a symbolic link that leads nowhere"),
+        ("nowhere", "it is a dangling symbolic link"),
         ("missing/disk.img", "no such directory"),
         (".", "it is a directory"),
     ] {
@@ -423,7 +424,8 @@ fn loop_devices_and_mounts_go_with_the_second_signal() {
     }
     signal(&crash, Signal::TERM);
     eventually("the first signal", || {
-        fs::read_to_string(at.join("said")).is_ok_and(|s| s.contains("again: at once"))
+        fs::read_to_string(at.join("said"))
+            .is_ok_and(|s| s.contains("a second signal stops at once"))
     });
     // It may have ended by itself meanwhile.
     let _ = kill_process(Pid::from_child(&crash), Signal::INT);

@@ -139,7 +139,7 @@ fn report_makes_the_same_bytes_of_the_same_results_and_refuses_changed_ones() {
     }
     let changed = changed.to_string_lossy().into_owned();
     let refused: [(&[&str], &str); 4] = [
-        (&["report", &changed], "claims.json: it is not what the run wrote"),
+        (&["report", &changed], "claims.json: changed after the run"),
         (&["report", "no/such/folder"], "no/such/folder: No such file"),
         (&["report", &dirs[0], "--lang", "fr"], "--lang fr: no such language"),
         (&["report"], "RESULT_DIR"),

@@ -1,7 +1,8 @@
 //! `recover`: an image is recovered, or as it was, or can be recovered again; a copy is whole, or
 //! not there.
 //!
-//! `testdata/crashed-ext4.img.zst`: 64 MiB of our ext4 at a power cut, 49 files, all in the log.
+//! `testdata/crashed-ext4.img.zst`: 64 MiB of our ext4 at a power failure, 49 files, all in the
+//! log.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -140,7 +140,7 @@ async fn program(v: Vfs, orphans: bool, removed: u32) -> FsResult<()> {
     v.fdatasync(fd).await
 }
 
-/// Shows the image that the power cut leaves to `f`, with the options of its recovery.
+/// Shows the image that the power failure leaves to `f`, with the options of its recovery.
 fn crashed<T>(case: &Case, f: impl FnOnce(&dyn View, &Options) -> T) -> T {
     let m = machine(case);
     let v = m.mount().expect("mounts");

@@ -42,7 +42,7 @@ pub struct Options {
 pub struct Totals {
     /// Programs.
     pub programs: u64,
-    /// Frames: instants between which nothing changes for a power cut.
+    /// Frames: instants between which nothing changes for a power failure.
     pub cuts: u64,
     /// Frames not all of whose states were visited.
     pub cuts_sampled: u64,
@@ -141,7 +141,7 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// A run, by its tape, what the tape says of power cuts, and what the program did.
+    /// A run, by its tape, what the tape says of power failures, and what the program did.
     pub fn new(tape: &Tape, history: &'a History, ledger: &'a Ledger) -> Case<'a> {
         Case { history, ledger, calls: Calls::of(tape), judged: BTreeMap::new() }
     }

@@ -3,9 +3,9 @@
 //!
 //! Picture:    queue -> [`Late`] -> tape -> [`Faulty`] -> device. What fails never reaches the
 //!             device and ends at once with an error, as dm-flakey's `error_writes` and dm-error
-//!             do it. To a power cut it is a write that may be there or not. What is late is none
-//!             at all to it until it is begun, and what was sent after it may be durable before
-//!             it: a drive takes the commands of its queue in whatever order it likes.
+//!             do it. To a power failure it is a write that may be there or not. What is late is
+//!             none at all to it until it is begun, and what was sent after it may be durable
+//!             before it: a drive takes the commands of its queue in whatever order it likes.
 //! Left out:   retries of the drivers below, which would only take time before the same end.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! From a tape to what a power cut can leave at each of its positions.
+//! From a tape to what a power failure can leave at each of its positions.
 //!
 //! Picture:    tape -> [`Unit`]s (what is kept or lost as one) and [`Frame`]s (stretches of the
 //!             tape in which the same units are unpersisted over the same durable base).
@@ -163,7 +163,7 @@ impl Unit {
     }
 }
 
-/// A stretch of the tape in which nothing changes for a power cut.
+/// A stretch of the tape in which nothing changes for a power failure.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// Position on the tape of the entry that began it.
@@ -180,7 +180,7 @@ pub struct Frame {
     pub zones: Option<Rc<Vec<Zone>>>,
 }
 
-/// All that a tape says of power cuts.
+/// All that a tape says of power failures.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Units, in order.

@@ -50,7 +50,7 @@ pub(crate) struct SizeVersion {
     /// Version.
     pub version: u32,
     /// Length before, and after. A write that grows a file may have grown it by any number of
-    /// blocks when the power goes.
+    /// blocks when power fails.
     pub from: u64,
     /// See `from`.
     pub to: u64,

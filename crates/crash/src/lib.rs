@@ -1,5 +1,5 @@
-//! Power cuts: what a run can leave behind at every instant, what recovery makes of each, and what
-//! of that is allowed.
+//! Power failures: what a run can leave behind at every instant, what recovery makes of each, and
+//! what of that is allowed.
 //!
 //! Picture:    run -> [`Tape`] (device events and the program's calls, in order) -> [`History`]
 //!             (unpersisted units, frame by frame) -> states -> recovery ([`Subject`]) -> oracles

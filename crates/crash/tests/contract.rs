@@ -265,7 +265,7 @@ fn barrier_writes_bind_where_the_device_honours_them() {
     assert!(bound > 1_000, "{bound} images are not possible with barriers");
 }
 
-/// With more in doubt than is visited whole, what is looked at is legal, and nothing is left out
+/// With more unpersisted than is visited whole, what is looked at is legal, and nothing is left out
 /// that is so few.
 #[test]
 fn samples_of_many_epochs_are_legal() {

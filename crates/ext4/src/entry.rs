@@ -83,7 +83,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "discard_committed",
         when: When::Mount,
         default: "",
-        help: "with discard: discard nothing that a failed commit freed; fixes N7, no kernel does this",
+        help: "with discard: do not discard blocks that a failed commit freed; fixes N7, no kernel does this",
     },
     OptionSpec {
         key: "inode_trim",
@@ -218,7 +218,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "noinit_itable",
         when: When::Mount,
         default: "",
-        help: "leave inode tables as mkfs left them",
+        help: "do not zero inode tables after the mount",
     },
     OptionSpec {
         key: "extent_max_zeroout_kb",

@@ -26,7 +26,7 @@ pub static STAGES: Stages = Stages {
     servers: &[
         Server { name: "f2fs_ckpt", what: "the checkpoint thread" },
         Server { name: "f2fs_flush", what: "the flush thread" },
-        Server { name: "f2fs_gc", what: "the cleaning thread" },
+        Server { name: "f2fs_gc", what: "the garbage collection thread" },
         Server { name: "f2fs_discard", what: "the discard thread" },
     ],
     shared: &[

@@ -89,7 +89,7 @@ static GROUNDS: [Ground; 4] = [
         params: &[("capacity_bytes", 64 << 20)],
         elevator: "",
     },
-    // 24 zones of 16 MiB, of which 12 can be written: those of paper `f2fs-oprw`'s power cuts.
+    // 24 zones of 16 MiB, of which 12 can be written: those of paper `f2fs-oprw`'s power failures.
     Ground {
         name: "f2fs zns",
         fs: &wp_f2fs::ENTRY,

@@ -112,7 +112,7 @@ fn file(text: &str) -> Result<DeviceFile, Wrong> {
     only(&root, &["schema", "base", "about", "parameters"])?;
     let schema = word(&root, "schema", 0..0)?;
     if schema.get_ref() != &SCHEMA {
-        let what = format!("schema `{}` is not known here; write \"{SCHEMA}\"", schema.get_ref());
+        let what = format!("schema `{}` is not supported; write \"{SCHEMA}\"", schema.get_ref());
         return Err((schema.span(), what));
     }
     let base = word(&root, "base", 0..0)?;
@@ -202,7 +202,7 @@ fn or(names: &[&str]) -> String {
 fn meant<'a>(names: impl Iterator<Item = &'a str> + Clone, given: &str) -> String {
     match nearest_of(names.clone(), given) {
         Some(near) => format!("; did you mean `{near}`?"),
-        None => format!("; there are {}", names.collect::<Vec<&str>>().join(", ")),
+        None => format!("; known: {}", names.collect::<Vec<&str>>().join(", ")),
     }
 }
 
@@ -299,7 +299,7 @@ queue_depth = { value = 8, unit = "count", source = "given: data sheet" }
     #[test]
     fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
         for (from, to, want) in [
-            ("device/1", "device/9", "my.toml:1:10: schema `writepath-device/9` is not known here"),
+            ("device/1", "device/9", "my.toml:1:10: schema `writepath-device/9` is not supported"),
             (
                 "\"ssd-128\"",
                 "\"ssd-12\"",

@@ -73,7 +73,7 @@ impl fmt::Display for MachineError {
         match self {
             MachineError::Config(what) => f.write_str(what),
             MachineError::Fs { during, error } => write!(f, "{during}: {error}"),
-            MachineError::Stall(what) => write!(f, "the simulation cannot go on: {what}"),
+            MachineError::Stall(what) => write!(f, "the simulation cannot continue: {what}"),
         }
     }
 }
@@ -128,7 +128,8 @@ impl Machine {
         let sectors = spec.sectors.unwrap_or(total.saturating_sub(spec.start.0));
         if spec.start.0.checked_add(sectors).is_none_or(|end| end > total) || sectors == 0 {
             return Err(MachineError::Config(format!(
-                "a partition of {sectors} sectors at sector {} does not fit device {} of {total} sectors",
+                "a partition of {sectors} sectors at sector {} does not fit device {} of {total} \
+                 sectors",
                 spec.start.0, spec.device
             )));
         }
@@ -247,7 +248,9 @@ impl Machine {
         let (entry, options) = (self.spec.fs, self.spec.fs_options.clone());
         let Some(mount) = entry.mount else {
             let name = entry.name;
-            return Err(MachineError::Config(format!("{name}: images only, no mount yet")));
+            return Err(MachineError::Config(format!(
+                "{name}: only images are supported, not mounting"
+            )));
         };
         let mounted: Result<Rc<dyn FileSystem>, FsError> =
             self.block_on("mount", async move { mount(&env, &options).await })?;
@@ -348,7 +351,7 @@ pub fn further_devices(
 ) -> Result<Vec<At>, MachineError> {
     if !spec.more.is_empty() && spec.fs.mkfs_disks.is_none() {
         let text =
-            format!("{} lives on one device, {} were given", spec.fs.name, spec.more.len() + 1);
+            format!("{} supports one device, {} are given", spec.fs.name, spec.more.len() + 1);
         return Err(MachineError::Config(text));
     }
     let mut out = Vec::new();

@@ -44,7 +44,7 @@ const fn phone(op: CpuOp, ns: u64) -> Cost {
     Cost {
         op,
         ns,
-        source: "assumed: three times the desktop's; no measurement of that phone is at hand",
+        source: "assumed: three times the desktop's; no measurement of this phone is available",
     }
 }
 
@@ -73,7 +73,7 @@ const HOST_COSTS: &[Cost] = &[
 pub static PROFILES: &[Profile] = &[
     Profile {
         name: "free",
-        about: "CPU costs nothing: durations are chains of device waits, as in the virtual-time references",
+        about: "no CPU cost: durations are device waits only, as in the virtual-time references",
         cores: 1,
         costs: &[],
     },
@@ -97,19 +97,22 @@ pub static PROFILES: &[Profile] = &[
     },
     Profile {
         name: "i7-3770",
-        about: "the PC of paper journal-conflict (4 cores, 8 threads, taken for 8 cores); costs assumed, of the order measured on a host",
+        about: "the PC of paper journal-conflict (4 cores, 8 threads, taken for 8 cores); costs \
+            assumed, of the order measured on a host",
         cores: 8,
         costs: HOST_COSTS,
     },
     Profile {
         name: "i7-3820",
-        about: "the PC of paper direct-io (4 cores, 8 threads, taken for 8 cores): the i7-3770's costs, of the same generation",
+        about: "the PC of paper direct-io (4 cores, 8 threads, taken for 8 cores): the i7-3770's \
+            costs, of the same generation",
         cores: 8,
         costs: HOST_COSTS,
     },
     Profile {
         name: "snapdragon-800",
-        about: "the phone of paper ext4-fsync (Nexus 5, 4 cores): every cost three times the PC's, all assumed",
+        about: "the phone of paper ext4-fsync (Nexus 5, 4 cores): every cost three times the \
+            PC's, all assumed",
         cores: 4,
         costs: &[
             phone(CpuOp::Syscall, 750),
@@ -127,7 +130,8 @@ pub static PROFILES: &[Profile] = &[
     },
     Profile {
         name: "xeon-4116",
-        about: "the server of paper f2fs-oprw (Xeon Silver 4116, 12 cores): fsync by its table 3.1, the rest assumed",
+        about: "the server of paper f2fs-oprw (Xeon Silver 4116, 12 cores): fsync by its table \
+            3.1, the rest assumed",
         cores: 12,
         costs: &[
             server(CpuOp::Syscall, 300),
@@ -150,7 +154,7 @@ pub static PROFILES: &[Profile] = &[
 
 /// Paper f2fs-oprw, table 3.1: what is known is the sum of a stage; how it is shared among the
 /// operations in it is not, and makes no difference to a stage.
-const STAGES: &str = "paper f2fs-oprw, table 3.1: an input; its stage's sum is given";
+const STAGES: &str = "paper f2fs-oprw, table 3.1: an input; the paper gives the sum of the stage";
 
 const fn stage(op: CpuOp, ns: u64) -> Cost {
     Cost { op, ns, source: STAGES }
@@ -165,7 +169,7 @@ impl Profile {
     pub fn find(name: &str) -> Result<&'static Profile, String> {
         PROFILES.iter().find(|p| p.name == name).ok_or_else(|| {
             let known: Vec<&str> = PROFILES.iter().map(|p| p.name).collect();
-            format!("no CPU profile called `{name}`; there are: {}", known.join(", "))
+            format!("no CPU profile called `{name}` (profiles: {})", known.join(", "))
         })
     }
 

@@ -347,7 +347,7 @@ fn difference(f: &Found, expected: &Value) -> Option<String> {
                 let pairs = f.xattrs.iter().map(|(name, value)| (name.clone(), json!(hex(value))));
                 Value::Object(pairs.collect())
             }
-            other => json!(format!("{other} is nothing that we compare")),
+            other => json!(format!("{other} is not compared")),
         };
         if ours != *theirs {
             return Some(format!("{key} is {ours}, the kernel's {theirs}"));

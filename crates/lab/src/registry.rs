@@ -24,7 +24,7 @@ pub static WORKLOADS: &[&WorkloadEntry] = &[
     &crate::workload::wl_varmail::ENTRY,
 ];
 
-/// A table's entry by name; `Err` lists what there is.
+/// A table's entry by name; `Err` lists the known names.
 pub fn find<'a, T>(
     kind: &str,
     table: &'a [&'a T],
@@ -33,6 +33,6 @@ pub fn find<'a, T>(
 ) -> Result<&'a T, String> {
     table.iter().find(|e| name_of(e) == name).copied().ok_or_else(|| {
         let known: Vec<&str> = table.iter().map(|e| name_of(e)).collect();
-        format!("no {kind} called `{name}`; there are: {}", known.join(", "))
+        format!("no {kind} called `{name}` (known: {})", known.join(", "))
     })
 }

@@ -301,7 +301,7 @@ pub fn parse_classes(
     let trace = crate::reference::parse_tsv(text).map_err(|e| wrong(&e.0))?;
     let mut lines = trace.lines.into_iter();
     let mut out = BTreeMap::new();
-    let other = || wrong("it does not go with the events beside it");
+    let other = || wrong("it does not match the events in its folder");
     for (index, r) in records.iter().enumerate().filter(|(_, r)| classify::is_listed(r)) {
         let line = lines.next().ok_or_else(other)?;
         if let Event::Block { action, sectors, .. } = r.event {
@@ -361,7 +361,7 @@ fn lines_of(
             io::Error::new(io::ErrorKind::InvalidData, format!("{name}:{n}: {what}"))
         };
         let next = text::next_line(lines, &mut line).map_err(|e| match e.kind() {
-            io::ErrorKind::InvalidData => wrong(format!("no event of a result: {e}")),
+            io::ErrorKind::InvalidData => wrong(format!("not an event of a result: {e}")),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::Other => wrong(format!("damaged: {e}")),
             _ => e,
         });
@@ -464,7 +464,7 @@ thread_local! {
     static NAMES: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// A name as events have it, which is for ever. There are a few dozen, so each is kept once; a file
+/// A name as events have it, which is forever. There are a few dozen, so each is kept once; a file
 /// with more than [`NAMES_MAX`] is none of ours.
 fn name(text: &str) -> Result<&'static str, String> {
     NAMES.with_borrow_mut(|names| {

@@ -39,7 +39,7 @@ const CALLS: u32 = 60;
 pub struct Trip {
     /// Seed of its programs.
     pub seed: u64,
-    /// Was it left as a power cut leaves it, and recovered by the kernel?
+    /// Was it left as a power failure leaves it, and recovered by the kernel?
     pub crashed: bool,
     /// Files that the kernel found.
     pub files: usize,
@@ -141,8 +141,8 @@ fn really_made(plan: &Plan<'_>, args: &str, file: &Path) -> Result<Medium, Strin
     load(file).map(|(medium, _)| medium).map_err(at)
 }
 
-/// Takes images there and back, all in one boot a round. Every second one is left as a power cut
-/// leaves it.
+/// Takes images there and back, all in one boot a round. Every second one is left as a power
+/// failure leaves it.
 ///
 /// Errors: a machine that cannot be, a guest that does not start or end.
 pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>, String> {

@@ -69,7 +69,7 @@ impl Scale {
             let place = match key {
                 "program" => &mut scale.program,
                 "buffer" => &mut scale.buffer,
-                _ => return Err(format!("`{key}`: there are program and buffer")),
+                _ => return Err(format!("`{key}`: use program or buffer")),
             };
             *place = Factor::parse(value)?;
         }
@@ -148,7 +148,7 @@ mod tests {
             ("program=0", "write a factor"),
             ("buffer=1/0", "write a factor"),
             ("program", "write a factor"),
-            ("erase=2", "there are program and buffer"),
+            ("erase=2", "use program or buffer"),
             ("program=1000000", "up to 1000"),
         ] {
             let e = Scale::parse(text).expect_err(text);

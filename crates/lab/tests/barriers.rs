@@ -1,5 +1,5 @@
-//! BarrierFS and CJFS under power cuts: on a device that keeps the order of barrier writes nothing
-//! that was put in order is torn apart, and nothing durable is lost.
+//! BarrierFS and CJFS under power failures: on a device that keeps the order of barrier writes
+//! nothing that was put in order is torn apart, and nothing durable is lost.
 //!
 //! The same with 100,000 states that are recovered and checked, and more:
 //! `writepath crash ordered --fs ext4,era=3.10.61,journaling=barrier --device

@@ -136,7 +136,7 @@ fn items_of_many_names_are_replaced_where_they_are() {
     assert!(matches!(broken("N17", &program(&more)), (1.., 0)));
 }
 
-/// Programs of which the mended side holds everything: what the file system or the judge has had
+/// Programs of which the fixed side holds everything: what the file system or the judge has had
 /// wrong, in the shortest form that the explorer left.
 #[test]
 fn what_was_once_wrong_here_is_not() {

@@ -1,4 +1,4 @@
-//! Known bugs: each is found by a few generated programs where it is, and not where it was mended.
+//! Known bugs: each is found by a few generated programs where it is, and not where it was fixed.
 //! All of them with more programs, and those that take long: `writepath crash --bug all`.
 
 use std::ops::Range;

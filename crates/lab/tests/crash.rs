@@ -1,5 +1,5 @@
-//! Power cuts of generated programs on ext4: nothing that is promised is lost, in any era and mode,
-//! but where the kernel of that era lost it.
+//! Power failures of generated programs on ext4: nothing that is promised is lost, in any era and
+//! mode, but where the kernel of that era lost it.
 
 use std::sync::Arc;
 

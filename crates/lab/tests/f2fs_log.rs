@@ -1,4 +1,4 @@
-//! What a mount of F2FS sends to its device in the era of Linux 6.1, held against a log that
+//! What a mount of F2FS sends to its device in the era of Linux 6.1, compared with a log that
 //! dm-log-writes took of one: mount, files, syncfs, fsyncs, a rename, unmount.
 
 use serde::Deserialize;

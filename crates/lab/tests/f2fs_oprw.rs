@@ -41,7 +41,7 @@ fn what_comes_out_does_not_depend_on_the_workers() {
     assert_eq!(format!("{one:?}"), format!("{three:?}"));
 }
 
-/// The campaigns look at what is certain only; what is in doubt is another way to the same.
+/// The campaigns look at what is certain only; what is unpersisted is another way to the same.
 #[test]
 fn what_is_certain_is_what_the_model_leaves_with_nothing_kept() {
     // Each of 32 fsyncs ends with a flush, which moves a write pointer; without barriers only a

@@ -2,7 +2,7 @@
 //! every call with its path or length, in order.
 //!
 //! `tests/filebench/NAME.calls` are recordings of ours of the program under strace. With
-//! `WRITEPATH_FILEBENCH=path/of/filebench` it is run again and held against them and against us;
+//! `WRITEPATH_FILEBENCH=path/of/filebench` it is run again and compared with them and against us;
 //! with `WRITEPATH_BLESS=1` besides, they are written anew. Of the program itself nothing is here.
 
 use std::collections::BTreeMap;

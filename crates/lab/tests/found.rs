@@ -473,7 +473,7 @@ fn linux_too_discards_what_a_failed_commit_freed() {
 }
 
 /// Blocks of a file of logged data are written, zeroed in place, and one of them is written again
-/// and synced; then the power goes: what the device had is mounted. Printed: the first byte of each
+/// and synced; then power fails: what the device had is mounted. Printed: the first byte of each
 /// of four blocks, before and after. `$1` KiB are rather zeroed than split off.
 const ZEROED: &str = r#"
 set -e
@@ -758,7 +758,7 @@ fn linux_too_brings_back_what_a_synced_truncate_took_when_a_file_becomes_longer(
     assert_eq!(of("fsync 0\n"), Some(sum(&[byte, 0])));
 }
 
-/// What `$1` does in a new btrfs, and what is there when the power goes: names and sectors.
+/// What `$1` does in a new btrfs, and what is there when power fails: names and sectors.
 const ON_THIS_HOST: &str = r#"
 set -e
 trap 'exec 3>&- 4>&-; cd "$there"; umount m 2> /dev/null || true' EXIT
@@ -801,7 +801,7 @@ fn linux_6_18_too_has_most_of_btrfs_holes() {
     };
     let block = "dd if=/dev/zero of=$F bs=4096 count=1 conv=notrunc status=none";
     let cases = [
-        // N16 is mended there: the name stays away.
+        // N16 is fixed there: the name stays away.
         (format!("F=a; exec 3> a; {block}; sync -f .; rm a; echo x >&3; sync /dev/fd/3"), ""),
         // N18.
         ("mkdir A; sync -f .; mv A B; > B/foo; sync B/foo".to_owned(), "./A 0;./A/foo 0;"),
@@ -836,7 +836,7 @@ fn linux_6_18_too_has_most_of_btrfs_holes() {
                 .to_owned(),
             "./A 0;./a 8 AB;./f 0;",
         ),
-        // N24 is mended there.
+        // N24 is fixed there.
         (
             "ln -s v1 cur; sync -f .; ln -s v2 tmp; sync .; mv -T tmp cur; sync .".to_owned(),
             "./cur 8;",

@@ -1,4 +1,4 @@
-//! Lives of one file system, one after the other, each ended by a power cut.
+//! Lives of one file system, one after the other, each ended by a power failure.
 
 use wp_base::{Sector, Zone};
 use wp_lab::machine::{Machine, MachineSpec};
@@ -32,7 +32,7 @@ fn spec() -> MachineSpec {
     }
 }
 
-/// What the drive holds when the power goes behind `life`, and what that has told.
+/// What the drive holds when power fails behind `life`, and what that has told.
 fn life<F, T>(left: Option<(Medium, Vec<Zone>)>, life: F) -> (Option<(Medium, Vec<Zone>)>, T)
 where
     F: AsyncFnOnce(Vfs) -> T + 'static,

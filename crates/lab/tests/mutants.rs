@@ -71,7 +71,7 @@ fn a_list_of_witnesses_that_cannot_be_is_refused() {
         (format!("{site}program = 0\nsteps = \"sync\""), "`program` or `steps`"),
         (site.to_owned(), "`program` or `steps`"),
         (format!("{site}steps = \"fly 0\""), "line 1"),
-        ("[[setting]]\nname = \"a\"\nlike = \"b\"".to_owned(), "there is no setting `b`"),
+        ("[[setting]]\nname = \"a\"\nlike = \"b\"".to_owned(), "unknown setting `b`"),
         ("[[setting]]\nname = \"6.18 wild\"\nlike = \"6.18 wild\"".to_owned(), "two settings"),
     ] {
         let none = Search { survivor: 0, open: 0 };

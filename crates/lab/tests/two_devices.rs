@@ -167,8 +167,8 @@ fn an_fsync_flushes_the_devices_that_its_file_was_written_to() {
     m.unmount(&vfs).expect("unmounts");
 }
 
-/// One file after the other over the devices' border, the power cut anywhere: what fsync promised
-/// is there, and every state recovers to a sound file system.
+/// One file after the other over the devices' border, the power failure anywhere: what fsync
+/// promised is there, and every state recovers to a sound file system.
 #[test]
 fn every_state_that_a_cut_of_both_devices_leaves_recovers_to_what_was_promised() {
     // Linux does not wait for the first node after a checkpoint, nor for strict's last one, so that
@@ -221,7 +221,7 @@ fn devices_that_do_not_fit_are_refused_by_name() {
         s.fs = &wp_ext4::ENTRY;
         s.fs_options = Options::default();
     });
-    assert!(ext4.contains("ext4 lives on one device"), "{ext4}");
+    assert!(ext4.contains("ext4 supports one device"), "{ext4}");
     // An image of two devices on one.
     let both = Machine::new(spec("era=6.12"), None).expect("builds");
     let mut alone = spec("era=6.12");

@@ -46,13 +46,13 @@ const OPTIONS: &[OptionSpec] = &[
         key: "interval",
         when: When::Mkfs,
         default: "0",
-        help: "seconds from a change to its log (nilfs-tune -i); 0: 5",
+        help: "seconds from a change to its log (nilfs-tune -i); 0 means 5",
     },
     OptionSpec {
         key: "block_max",
         when: When::Mkfs,
         default: "0",
-        help: "number of changed blocks that starts a write (nilfs-tune -m); 0: 3600",
+        help: "number of changed blocks that starts a write (nilfs-tune -m); 0 means 3600",
     },
     OptionSpec {
         key: "features",
@@ -245,8 +245,16 @@ fn cleaner(o: &Options) -> FsResult<Option<CleanerOptions>> {
     let count = |key, what| number(o, key, what).map(u64::from);
     Ok(Some(CleanerOptions {
         protection_period: count("protection_period", "protection_period: seconds")?,
-        min_clean_segments: share(o, "min_clean_segments", "min_clean_segments: as 20 or 10%")?,
-        max_clean_segments: share(o, "max_clean_segments", "max_clean_segments: as 20 or 10%")?,
+        min_clean_segments: share(
+            o,
+            "min_clean_segments",
+            "min_clean_segments: such as 20 or 10%",
+        )?,
+        max_clean_segments: share(
+            o,
+            "max_clean_segments",
+            "max_clean_segments: such as 20 or 10%",
+        )?,
         clean_check_interval: match count("clean_check_interval", CHECK_INTERVAL)? {
             0 => return Err(FsError::Invalid(CHECK_INTERVAL)),
             seconds => seconds,
@@ -260,8 +268,8 @@ fn cleaner(o: &Options) -> FsResult<Option<CleanerOptions>> {
             count("mc_cleaning_interval", "mc_cleaning_interval: seconds")?,
         ],
         min_reclaimable_blocks: [
-            share(o, "min_reclaimable_blocks", "min_reclaimable_blocks: as 20 or 10%")?,
-            share(o, "mc_min_reclaimable_blocks", "mc_min_reclaimable_blocks: as 20 or 1%")?,
+            share(o, "min_reclaimable_blocks", "min_reclaimable_blocks: such as 20 or 10%")?,
+            share(o, "mc_min_reclaimable_blocks", "mc_min_reclaimable_blocks: such as 20 or 1%")?,
         ],
         secure: !is_set(o, "cleaner_as_linux"),
         awaited,

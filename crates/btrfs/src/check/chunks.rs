@@ -75,7 +75,7 @@ impl Device {
         for start in listed {
             if !found.iter().any(|(key, _, _)| key.offset == start) {
                 let place = format!("super block: system chunk {start}");
-                report.add(Kind::Chunk, place, "no item", "one in the chunk tree");
+                report.add(Kind::Chunk, place, "no item", "a chunk of the chunk tree");
             }
         }
         for (key, chunk, at) in found {
@@ -138,7 +138,7 @@ impl Device {
         for (start, (bytes, flags, used, at)) in &self.groups {
             sum = sum.saturating_add(*used);
             match volume.chunks.get(start) {
-                None => report.add(Kind::BlockGroup, at, start, "a chunk of the same address"),
+                None => report.add(Kind::BlockGroup, at, start, "a chunk with the same address"),
                 Some(chunk) => {
                     let right = (chunk.bytes, chunk.flags);
                     if (*bytes, *flags) != right {
@@ -182,7 +182,12 @@ impl Device {
             let is_right = chunk.is_some_and(|c| c.bytes == *bytes && c.places.contains(start));
             let is_right = is_right && is_ours;
             if !is_right {
-                report.add(Kind::DevExtent, at, format!("chunk {logical}"), "that chunk's place");
+                report.add(
+                    Kind::DevExtent,
+                    at,
+                    format!("chunk {logical}"),
+                    "the device extent of that chunk",
+                );
             }
         }
         if self.has_dev_tree {
@@ -206,7 +211,7 @@ impl Device {
             report.add(Kind::Chunk, at, format!("device {}", item.devid.get()), sb.devid.get());
         }
         if item.fsid != volume.common.fsid {
-            report.add(Kind::Chunk, at, "a device of another file system", "of this one");
+            report.add(Kind::Chunk, at, "a device of another file system", "of this file system");
         }
         if item.bytes_used.get() != used {
             report.add(Kind::SuperCount, at, item.bytes_used.get(), format!("bytes_used {used}"));
@@ -217,7 +222,7 @@ impl Device {
         ] {
             if said != right {
                 let place = format!("super block: dev_item.{name}");
-                report.add(Kind::SuperCount, place, said, format!("{right}, as the chunk tree"));
+                report.add(Kind::SuperCount, place, said, format!("{right}, as in the chunk tree"));
             }
         }
         if item.total_bytes.get() != volume.sb.total_bytes.get() {

@@ -57,7 +57,7 @@ impl Extents {
             | kind::SHARED_BLOCK_REF
             | kind::SHARED_DATA_REF => {
                 let Some((who, count)) = Reference::from_item(key, item.bytes) else {
-                    report.add(Kind::Item, item.at, item.bytes.len(), "a whole reference");
+                    report.add(Kind::Item, item.at, item.bytes.len(), "a complete reference");
                     return;
                 };
                 match self.all.get_mut(&key.objectid) {
@@ -65,11 +65,11 @@ impl Extents {
                         let sum = e.users.entry(who).or_default();
                         *sum = sum.saturating_add(count.into());
                     }
-                    None => report.add(Kind::Extent, item.at, "no item before it", "its extent's"),
+                    None => report.add(Kind::Extent, item.at, "no item", "its extent's"),
                 }
             }
             kind::EXTENT_OWNER_REF => {}
-            other => report.add(Kind::Item, item.at, other, "a kind of the extent tree"),
+            other => report.add(Kind::Item, item.at, other, "an item of the extent tree"),
         }
     }
 
@@ -101,7 +101,7 @@ impl Extents {
             at: item.at,
         };
         if self.all.insert(key.objectid, new).is_some() {
-            report.add(Kind::Extent, item.at, "a second item", "one an address");
+            report.add(Kind::Extent, item.at, "a second item", "one item per address");
         }
     }
 
@@ -139,7 +139,12 @@ impl Extents {
                 (Some(bytes), _) if e.is_data() => {
                     if *bytes != e.bytes {
                         let found = format!("{} bytes", e.bytes);
-                        report.add(Kind::Extent, e.at, found, format!("{bytes} as files have it"));
+                        report.add(
+                            Kind::Extent,
+                            e.at,
+                            found,
+                            format!("{bytes}, as in file extent items"),
+                        );
                     }
                 }
                 (_, Some(block)) if !e.is_data() => {
@@ -152,17 +157,22 @@ impl Extents {
                     let by_trees = e.users.keys().any(|u| matches!(u, Reference::Tree { .. }));
                     let is_full = e.flags & flag::FULL_BACKREF != 0;
                     if by_trees && !is_full && !e.users.contains_key(&owner) {
-                        let found = format!("no use by owner {}", block.owner.cast_signed());
+                        let found = format!("no reference of owner {}", block.owner.cast_signed());
                         report.add(Kind::ExtentRefs, e.at, found, "one");
                     }
                     let can_share = id::is_file_tree(block.owner);
                     if is_full && !can_share && block.owner != id::DATA_RELOC_TREE {
                         let found = format!("flags {:#x}", e.flags);
-                        report.add(Kind::Extent, e.at, found, "no FULL_BACKREF: never shared");
+                        report.add(
+                            Kind::Extent,
+                            e.at,
+                            found,
+                            "no FULL_BACKREF (the block is not shared)",
+                        );
                     }
                 }
                 (None, None) => {}
-                _ => report.add(Kind::Extent, e.at, e.flags, "flags of what it is"),
+                _ => report.add(Kind::Extent, e.at, e.flags, "flags of its type"),
             }
         }
         for (start, users) in &seen.users {
@@ -186,7 +196,7 @@ impl Extents {
             end <= from.saturating_add(c.bytes) && c.flags & wanted != 0
         };
         if !volume.chunk_of(start).is_some_and(is_inside) {
-            report.add(Kind::ExtentPlace, e.at, start, "within a block group of its kind");
+            report.add(Kind::ExtentPlace, e.at, start, "inside a block group of its type");
         }
         if !e.bytes.is_multiple_of(4096) || e.bytes == 0 || !start.is_multiple_of(4096) {
             report.add(Kind::ExtentPlace, e.at, e.bytes, "whole sectors");
@@ -198,12 +208,12 @@ fn compare_users(e: &ExtentSeen, users: &Users, report: &mut Report) {
     for (who, said) in &e.users {
         let right = users.get(who).copied().unwrap_or(0);
         if right != *said {
-            let found = format!("{said} uses by {who:?}");
+            let found = format!("{said} references of {who:?}");
             report.add(Kind::ExtentRefs, e.at, found, format!("{right}"));
         }
     }
     for (who, right) in users.iter().filter(|(who, _)| !e.users.contains_key(who)) {
-        let found = format!("no use by {who:?}");
+        let found = format!("no reference of {who:?}");
         report.add(Kind::ExtentRefs, e.at, found, format!("{right}"));
     }
 }

@@ -95,7 +95,7 @@ impl Tree<'_> {
                 return;
             }
             k if !is_of_inode(k) => {
-                report.add(Kind::Item, item.at, k, "a kind of a tree of files");
+                report.add(Kind::Item, item.at, k, "an item of a subvolume tree");
                 return;
             }
             _ => {}
@@ -132,7 +132,7 @@ impl Tree<'_> {
             inode::extrefs(item.bytes).for_each(&mut keep);
         }
         if let Some(at) = bad {
-            report.add(Kind::Item, item.at, format!("cut off at {at}"), "whole names");
+            report.add(Kind::Item, item.at, format!("truncated at {at}"), "whole names");
         }
         if found.is_empty() && bad.is_none() {
             report.add(Kind::Item, item.at, "nothing", "a name");
@@ -149,7 +149,12 @@ impl Tree<'_> {
             if parent == ino {
                 // The root directory, whose name is `..`.
                 if ino != self.root_dir || index != 0 || name != b".." {
-                    report.add(Kind::Dentry, item.at, "its own directory", "another, or `..`, 0");
+                    report.add(
+                        Kind::Dentry,
+                        item.at,
+                        "its own directory",
+                        "another directory, or `..` with index 0",
+                    );
                 }
                 continue;
             }
@@ -158,7 +163,7 @@ impl Tree<'_> {
             }
             let known = self.names.entry((parent, name)).or_default();
             if known.back.replace((ino, index, item.at)).is_some() {
-                report.add(Kind::Dentry, item.at, "a name that another inode has", "one inode");
+                report.add(Kind::Dentry, item.at, "the name of another inode", "one inode");
             }
         }
     }
@@ -170,7 +175,7 @@ impl Tree<'_> {
             let e = match entry {
                 Ok(e) => e,
                 Err(at) => {
-                    report.add(Kind::Item, item.at, format!("cut off at {at}"), "whole entries");
+                    report.add(Kind::Item, item.at, format!("truncated at {at}"), "whole entries");
                     return;
                 }
             };
@@ -193,11 +198,11 @@ impl Tree<'_> {
                 known.index.replace(new).is_some()
             };
             if was {
-                report.add(Kind::Dentry, item.at, "a name for the second time", "once");
+                report.add(Kind::Dentry, item.at, "a duplicate name", "once");
             }
         }
         if n == 0 || (key.kind == kind::DIR_INDEX && n > 1) {
-            report.add(Kind::Dentry, item.at, format!("{n} entries"), "one, by place");
+            report.add(Kind::Dentry, item.at, format!("{n} entries"), "one name per index");
         }
     }
 
@@ -210,15 +215,15 @@ impl Tree<'_> {
             let (item, index) = match (&n.item, &n.index, &n.back) {
                 (Some(item), Some(index), _) => (item, index),
                 (None, Some((.., at)), _) => {
-                    wrong(at, "no entry by its hash".to_owned(), "one");
+                    wrong(at, "no DIR_ITEM".to_owned(), "one");
                     continue;
                 }
                 (Some((.., at)), None, _) => {
-                    wrong(at, "no entry by its place".to_owned(), "one");
+                    wrong(at, "no DIR_INDEX".to_owned(), "one");
                     continue;
                 }
                 (None, None, Some((.., at))) => {
-                    wrong(at, "no entries".to_owned(), "two in the directory");
+                    wrong(at, "no entries".to_owned(), "both DIR_ITEM and DIR_INDEX");
                     continue;
                 }
                 (None, None, None) => continue,
@@ -228,7 +233,7 @@ impl Tree<'_> {
                 wrong(&item.2, format!("{} type {}", item.0, item.1), "as the other entry");
             }
             if !self.inodes.get(folder).is_some_and(Inode::is_dir) {
-                wrong(at, "an entry".to_owned(), "a directory that it is in");
+                wrong(at, "an entry".to_owned(), "its parent directory");
             }
             let to = index.1;
             match to.kind {
@@ -236,9 +241,9 @@ impl Tree<'_> {
                     match &n.back {
                         Some((ino, place, _)) if (*ino, *place) == (to.objectid, index.0) => {}
                         Some((ino, place, at)) => {
-                            wrong(at, format!("inode {ino}, place {place}"), "as the entry");
+                            wrong(at, format!("inode {ino}, index {place}"), "as the entry");
                         }
-                        None => wrong(at, "no name in the inode".to_owned(), "the same"),
+                        None => wrong(at, "no inode reference".to_owned(), "the same"),
                     }
                     match self.inodes.get(&to.objectid) {
                         Some(inode) if inode.is_there() => {
@@ -247,22 +252,22 @@ impl Tree<'_> {
                                 wrong(at, format!("type {}", index.2), "the inode's type");
                             }
                         }
-                        _ => wrong(at, format!("{to}"), "an inode that there is"),
+                        _ => wrong(at, format!("{to}"), "an existing inode"),
                     }
                     if to.offset != 0 {
-                        wrong(at, format!("{to}"), "an inode's key");
+                        wrong(at, format!("{to}"), "an inode key");
                     }
                 }
                 kind::ROOT_ITEM => {
                     let entry = (*folder, index.0, name.clone());
                     if !roots.is_named(self.number, to.objectid, &entry) {
-                        wrong(at, format!("{to}"), "name and place of its reference");
+                        wrong(at, format!("{to}"), "name and index of its reference");
                     }
                     if index.2 != FileKind::Dir.number() {
                         wrong(at, format!("type {}", index.2), "a directory");
                     }
                     if n.back.is_some() {
-                        wrong(at, "a name in an inode".to_owned(), "none, of a subvolume");
+                        wrong(at, "an inode reference".to_owned(), "none for a subvolume");
                     }
                 }
                 _ => wrong(at, format!("{to}"), "an inode or a subvolume"),
@@ -295,14 +300,14 @@ fn check_xattrs(item: &Found<'_>, report: &mut Report) {
                     report.add(Kind::Xattr, item.at, e.name.len(), "a name of 1 to 255 bytes");
                 }
                 if e.kind != FileKind::Xattr.number() {
-                    report.add(Kind::Xattr, item.at, e.kind, "the type of attributes");
+                    report.add(Kind::Xattr, item.at, e.kind, "the xattr type");
                 }
                 if name_hash(e.name) != item.at.key.offset {
                     let right = format!("the hash {}", name_hash(e.name));
                     report.add(Kind::Xattr, item.at, item.at.key.offset, right);
                 }
             }
-            Err(at) => report.add(Kind::Xattr, item.at, format!("cut off at {at}"), "whole ones"),
+            Err(at) => report.add(Kind::Xattr, item.at, format!("truncated at {at}"), "whole ones"),
         }
     }
 }

@@ -230,7 +230,7 @@ impl Report {
     pub(super) fn error(&mut self, kind: Kind, place: impl Display, e: FsError) {
         match e {
             FsError::Corrupt(c) => self.corrupt(kind, place, &c),
-            other => self.add(kind, place, other, "something that can be read"),
+            other => self.add(kind, place, other, "readable data"),
         }
     }
 }

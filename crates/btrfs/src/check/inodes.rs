@@ -108,7 +108,7 @@ impl Inode {
         };
         if !e.has_place() {
             if e.head.kind == extent_type::PREALLOC {
-                report.add(Kind::FileExtent, at, "a hole", "a place, as it is allocated");
+                report.add(Kind::FileExtent, at, "a hole", "an allocated address");
             }
             return None;
         }
@@ -137,7 +137,7 @@ impl Inode {
             seen.add_user(extent, who);
             let known = *seen.data.entry(extent).or_insert(bytes);
             if known != bytes {
-                report.add(Kind::FileExtent, at, bytes, format!("{known}, as others have it"));
+                report.add(Kind::FileExtent, at, bytes, format!("{known}, as in other references"));
             }
         }
         let (start, length) = if is_plain {
@@ -152,7 +152,7 @@ impl Inode {
     /// All of it was seen. `generation`: of the super block.
     pub fn check(&self, ino: u64, is_orphan: bool, generation: u64, report: &mut Report) {
         let Some(inode) = &self.item else {
-            report.add(Kind::Inode, self.at, "an item", format!("inode {ino}, that it is of"));
+            report.add(Kind::Inode, self.at, "an item", format!("inode {ino}"));
             return;
         };
         let at = self.at;
@@ -162,7 +162,7 @@ impl Inode {
         }
         let unknown = inode.flags.get() & !FLAGS;
         if unknown != 0 {
-            report.add(Kind::Inode, at, format!("flags {unknown:#x}"), "such as there are");
+            report.add(Kind::Inode, at, format!("flags {unknown:#x}"), "known flags");
         }
         let newest = generation.saturating_add(1);
         for (field, n) in [("generation", inode.generation), ("transid", inode.transid)] {
@@ -174,10 +174,10 @@ impl Inode {
         if links != self.names {
             report.add(Kind::Links, at, links, format!("{} names", self.names));
         } else if links == 0 && !is_orphan {
-            report.add(Kind::InodeLost, at, "no links", "an item that says so");
+            report.add(Kind::InodeLost, at, "no links", "an orphan item");
         }
         if inode.is_dir() && links > 1 {
-            report.add(Kind::Links, at, links, "1, of a directory");
+            report.add(Kind::Links, at, links, "1 for a directory");
         }
         if inode.is_dir() {
             if inode.size.get() != self.name_bytes {
@@ -192,7 +192,7 @@ impl Inode {
             report.add(Kind::InodeBytes, at, format!("{} bytes", inode.nbytes), self.bytes);
         }
         if self.end > 0 && !has_contents {
-            report.add(Kind::FileExtent, at, "extents", "none: it is no file");
+            report.add(Kind::FileExtent, at, "extents", "none (not a regular file)");
         }
         // `mkfs.btrfs --rootdir` stores the NUL behind a target, too, which its size leaves out.
         let size = inode.size.get();

@@ -119,7 +119,7 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
         caches.item(item);
     });
     if roots.is_half_deleted() {
-        return Err(FsError::Unsupported("btrfs with a subvolume that is half deleted".into()));
+        return Err(FsError::Unsupported("btrfs with a partially deleted subvolume".into()));
     }
     let mut extents = Extents::new(walk.volume.sb.generation.get());
     if let Some(start) = roots.start(id::EXTENT_TREE) {
@@ -148,7 +148,7 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
                 trees.end(tree, !walk.seen.is_torn, &mut roots, walk.report);
             }
             id::TREE_RELOC => {
-                return Err(FsError::Unsupported("btrfs with a balance that was cut off".into()));
+                return Err(FsError::Unsupported("btrfs with an interrupted balance".into()));
             }
             _ => walk.tree(&start, &mut |_, _, _| {}),
         }

@@ -40,7 +40,7 @@ impl Roots {
             },
             kind::ROOT_REF | kind::ROOT_BACKREF => {
                 let Some((r, name)) = RootRef::load(item.bytes) else {
-                    report.add(Kind::RootRef, item.at, item.bytes.len(), "a whole reference");
+                    report.add(Kind::RootRef, item.at, item.bytes.len(), "a complete reference");
                     return;
                 };
                 let new = ((r.dirid.get(), r.sequence.get(), name.to_vec()), item.at);
@@ -97,13 +97,13 @@ impl Roots {
     pub fn finish(&self, report: &mut Report) {
         for ((parent, child), (r, at)) in &self.refs {
             if self.back.get(&(*parent, *child)).is_none_or(|(b, _)| b != r) {
-                report.add(Kind::RootRef, at, "no reference back", "the same");
+                report.add(Kind::RootRef, at, "no back reference", "the same");
             }
             if !self.named.contains(&(*parent, *child)) {
-                report.add(Kind::RootRef, at, "no name", "one in the directory");
+                report.add(Kind::RootRef, at, "no name", "a directory entry");
             }
             if !self.items.contains_key(child) {
-                report.add(Kind::RootRef, at, child, "a subvolume that there is");
+                report.add(Kind::RootRef, at, child, "an existing subvolume");
             }
         }
         for ((parent, child), (_, at)) in &self.back {
@@ -118,7 +118,7 @@ impl Roots {
             let refs = item.refs.get();
             let is_orphan = self.orphans.contains(number);
             if refs == 0 && !is_orphan {
-                report.add(Kind::Root, at, "0 references", "1, or to be deleted");
+                report.add(Kind::Root, at, "0 references", "1, or a deleted subvolume");
             }
             let has_name = self.back.keys().any(|(_, child)| child == number);
             if refs > 0 && !has_name && *number != id::FS_TREE && !is_orphan {
@@ -128,7 +128,7 @@ impl Roots {
         match &self.default {
             Some((to, at)) => {
                 if to.kind != kind::ROOT_ITEM || !self.items.contains_key(&to.objectid) {
-                    report.add(Kind::Root, at, to, "a subvolume that there is");
+                    report.add(Kind::Root, at, to, "an existing subvolume");
                 }
             }
             None => report.add(Kind::Root, "root tree", "no default subvolume", "one"),

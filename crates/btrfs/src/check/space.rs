@@ -60,7 +60,7 @@ impl FreeSpace {
             return;
         }
         let Some(group) = self.groups.get_mut(&self.last) else {
-            report.add(Kind::FreeSpace, item.at, "no group before it", "one");
+            report.add(Kind::FreeSpace, item.at, "no free-space info before it", "one");
             return;
         };
         let uses_bitmaps = group.flags & USING_BITMAPS != 0;
@@ -71,7 +71,7 @@ impl FreeSpace {
             group.is_bad = true;
         };
         if end.is_none_or(|e| e > limit) || start < self.last || bytes == 0 {
-            return wrong("a run", "one within its block group");
+            return wrong("a run", "a range inside its block group");
         }
         if !start.is_multiple_of(SECTOR) || !bytes.is_multiple_of(SECTOR) {
             return wrong("a run", "whole sectors");
@@ -90,7 +90,7 @@ impl FreeSpace {
                     group.add(at, SECTOR, !touches);
                 }
             }
-            _ => wrong("an item of another kind", "as the group's info says"),
+            _ => wrong("an item of another type", "the type in the free-space info"),
         }
     }
 

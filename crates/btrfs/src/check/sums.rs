@@ -101,7 +101,7 @@ impl Sums {
                 let Some((from, e)) = extent else {
                     let key = crate::disk::misc::csum_key(at);
                     let place = At { tree: id::CSUM_TREE, key, byte: volume.place(at) };
-                    report.add(Kind::Sums, place, "checksums", "a data extent that has them");
+                    report.add(Kind::Sums, place, "checksums", "a data extent with checksums");
                     break;
                 };
                 at = from.saturating_add(e.bytes);
@@ -113,11 +113,11 @@ impl Sums {
             let have = self.covered(p.start, p.bytes);
             let said = format!("{have} of {} bytes", p.bytes);
             if p.is_written && p.has_sums && have < p.bytes {
-                report.add(Kind::Sums, p.at, said, "checksums of all");
+                report.add(Kind::Sums, p.at, said, "checksums of all sectors");
             } else if p.is_written && !p.has_sums && have > 0 {
-                report.add(Kind::Sums, p.at, said, "none: its file has no checksums");
+                report.add(Kind::Sums, p.at, said, "none (NODATASUM)");
             } else if !p.is_written && have > 0 && !written.contains(&p.extent) {
-                report.add(Kind::Sums, p.at, said, "none: it was not written");
+                report.add(Kind::Sums, p.at, said, "none (not written)");
             }
         }
     }

@@ -60,11 +60,11 @@ impl Volume<'_> {
         for s in &chunk.stripes {
             let end = s.offset.get().checked_add(bytes);
             if s.dev_uuid != self.sb.dev_item.uuid {
-                report.add(Kind::Chunk, place, "another device", "the one that there is");
+                report.add(Kind::Chunk, place, "another device", "the only device");
                 return false;
             }
             if s.devid.get() != device.0 || end.is_none_or(|e| e > device.1) {
-                report.add(Kind::Chunk, place, s.offset.get(), "a place within the device");
+                report.add(Kind::Chunk, place, s.offset.get(), "a range inside the device");
                 return false;
             }
         }
@@ -82,7 +82,7 @@ impl Volume<'_> {
                 return true;
             }
             if before + old.bytes > start {
-                report.add(Kind::Chunk, place, start, "an address that no other chunk has");
+                report.add(Kind::Chunk, place, start, "an address outside other chunks");
                 return false;
             }
         }

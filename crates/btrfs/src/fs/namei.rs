@@ -22,7 +22,7 @@ use super::inode::{InUse, Inode};
 const LINKS_MAX: u32 = 65_535;
 
 /// What is not gone into.
-const OTHER: &str = "btrfs: names in other subvolumes than that which is mounted (subvol=)";
+const OTHER: &str = "btrfs: names in subvolumes other than the mounted one (subvol=)";
 
 /// A directory, in which a name is.
 type Place<'a> = (&'a Rc<Inode>, &'a [u8]);

@@ -236,8 +236,7 @@ impl Core<'_> {
         let runs = g.runs + u64::from(g.run.is_some());
         if runs != u64::from(g.says) {
             let expected = format!(
-                "{runs}, the runs that there are (Linux makes the tree again when mounted with \
-                 clear_cache,space_cache=v2)"
+                "{runs}, the number of runs (mount with clear_cache,space_cache=v2 to rebuild the tree in Linux)"
             );
             let (found, field) = (g.says.into(), "extent_count");
             return Err(FsError::corrupt("btrfs free space info", field, g.at, found, expected));

@@ -58,7 +58,7 @@ fn row(r: &Listed, text: &mut String) -> Value {
     })
 }
 
-/// The list of `list results`: its objects and text. Errors: told, and the exit code.
+/// The list of `list results`: its objects and text. Errors: reported, with the exit code.
 pub fn list(folder: &Path, out: &Out) -> Result<(Value, String), ExitCode> {
     let all = results(folder, out)?;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `kernel-lab`: a real kernel's file system on a modelled drive, and power cuts.
+//! `kernel-lab`: a real kernel's file system on a modelled drive, and power failures.
 
 mod setup;
 

@@ -57,7 +57,7 @@ pub struct Recorded {
     pub classes: BTreeMap<usize, String>,
     /// The words of its file system.
     pub stages: &'static Stages,
-    /// Is what its device has completed safe from power cuts?
+    /// Is what its device has completed safe from power failures?
     pub survives: bool,
     /// Sectors of its device's zones, if it has some.
     pub zone_sectors: Option<u64>,

@@ -34,8 +34,8 @@ fn chosen(names: &str) -> Result<Vec<&'static Site>, String> {
     Ok(all.into_iter().filter(|s| wanted.iter().any(|w| s.name.starts_with(w))).collect())
 }
 
-/// Runs it. Exit 1 if a step can be left out without anybody noticing and nobody has said why, or
-/// if somebody has said why and it is noticed.
+/// Runs it. Exit 1 if no oracle detects a missing step and no reason is listed, or if an oracle
+/// detects it although a reason is listed.
 pub fn run(
     names: &str,
     (witnesses, search, limit): (Option<&std::path::Path>, Option<u64>, Option<Duration>),

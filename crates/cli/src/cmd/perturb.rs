@@ -58,7 +58,7 @@ impl Args {
     }
 }
 
-/// Runs the verb. Exit 1 if a figure moves against its prediction and nobody has said why, or as
+/// Runs the verb. Exit 1 if a figure moves against its prediction and no reason is listed, or as
 /// predicted where a reason says that it does not.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(p) = a.papers.iter().find(|p| FIGURES.iter().all(|f| f.paper != **p)) {
@@ -128,7 +128,7 @@ fn other(a: &Args, change: &str) -> Result<Value, (String, u8)> {
     }
 }
 
-/// All changes beside each other, and what came of them.
+/// All changes beside each other, and their outcome.
 fn table(a: &Args, out: &Out) -> ExitCode {
     if let Err(code) = outputs::folder(&a.out, out) {
         return code;

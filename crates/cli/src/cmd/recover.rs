@@ -86,7 +86,7 @@ fn recover(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     Ok(answer(if a.to.is_empty() { &a.images } else { &a.to }, &done, out))
 }
 
-/// Recovers without writing anything. Errors: told to the user.
+/// Recovers without writing anything. Errors: reported to the user.
 fn in_memory(a: &Args, images: &Images, out: &Out) -> Result<Recovered, ExitCode> {
     let done = images.with(out, |view, fs| {
         let mut options = recovery_options(fs, a.era.as_deref(), out)?;

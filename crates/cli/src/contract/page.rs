@@ -7,12 +7,11 @@ use crate::cmd::verbs::leaves;
 use crate::output::Exit;
 
 const LINE: &str = "a string takes it";
-const HEAD: &str = "\
-# Exit codes
+const HEAD: &str = "# Exit codes
 
 <!-- Made from crates/cli/src/contract.rs: WRITEPATH_BLESS=1 cargo test -p writepath contract -->
 
-Exit code 0 means that the verb did what it was asked for, on at least one item. The table below
+Exit code 0 means that the verb did its work on at least one item. The table below
 says which items count; with `--json` the document has their number as `work`
 (`{\"of\": …, \"count\": …}`). With nothing to do, the exit code is 2.
 

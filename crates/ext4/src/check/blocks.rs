@@ -56,13 +56,16 @@ pub(super) fn walk(s: &mut State<'_>, number: u32, inode: &Inode, keep_runs: boo
 /// Claims a block for `owner`.
 pub(super) fn claim(s: &mut State<'_>, owner: &str, block: u64) -> bool {
     if !s.g.holds(block, 1) && block != u64::from(s.g.first_data_block) {
-        let expected = "a block of the device";
+        let expected = "a block of the file system";
         s.add(Kind::BlockRange, owner.to_owned(), block, expected);
         return false;
     }
     if !s.claimed.add(block) {
-        let expected =
-            if s.meta.has(block) { "no block of metadata" } else { "a block of its own" };
+        let expected = if s.meta.has(block) {
+            "a block that is not metadata"
+        } else {
+            "a block with one owner"
+        };
         s.add(Kind::BlockTwice, owner.to_owned(), block, expected);
     }
     true
@@ -81,14 +84,15 @@ impl Walk<'_, '_> {
             return false;
         }
         if !self.s.g.holds(start, blocks.into()) {
-            self.wrong(Kind::BlockRange, "block", start, "blocks of the device");
+            self.wrong(Kind::BlockRange, "block", start, "blocks of the file system");
             return false;
         }
         let twice = self.s.claimed.add_run(start, blocks.into());
         if let (Some(b), false) = (twice, self.map.complained) {
             self.map.complained = true;
             let meta = self.s.meta.has(b);
-            let expected = if meta { "no block of metadata" } else { "a block of its own" };
+            let expected =
+                if meta { "a block that is not metadata" } else { "a block with one owner" };
             self.wrong(Kind::BlockTwice, "block", b, expected);
         }
         twice.is_none()
@@ -145,7 +149,7 @@ impl Walk<'_, '_> {
         }
         let Some(mut bytes) = self.s.read(block) else { return };
         if !self.s.sums.extent_block_ok(self.seed, &bytes) {
-            self.wrong(Kind::ExtentChecksum, "et_checksum", block, "the right checksum");
+            self.wrong(Kind::ExtentChecksum, "et_checksum", block, "a correct checksum");
         }
         if let Err(c) = ExtentNode::verify(&bytes, 0, Some(depth))
             && c.field == "eh_depth"

@@ -61,11 +61,11 @@ impl Differences {
     fn report(&self, s: &mut State<'_>, kind: Kind, group: u32) {
         let Some((n, says)) = self.first else { return };
         let found = format!(
-            "{} wrong, the first is {n}: {}",
+            "{} wrong bits, the first is {n}: {}",
             self.count,
             if says { "in use" } else { "free" }
         );
-        s.add(kind, format!("group {group}"), found, "what is in use");
+        s.add(kind, format!("group {group}"), found, "the actual state");
     }
 }
 
@@ -87,7 +87,7 @@ fn padding(s: &mut State<'_>, bytes: &[u8], from: u32, group: u32, what: &str) {
         && bytes.get(whole..).is_none_or(|b| b.iter().all(|b| *b == 0xFF));
     if !is_set {
         let place = format!("group {group}, {what}");
-        s.add(Kind::BitmapPadding, place, "bits that are clear", "set bits behind the end");
+        s.add(Kind::BitmapPadding, place, "clear bits", "set padding bits");
     }
 }
 

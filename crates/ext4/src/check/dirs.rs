@@ -26,7 +26,12 @@ pub(super) fn pass(s: &mut State<'_>) {
             dir.parent = parent;
         } else {
             let (place, before) = (format!("inode {parent}, a name of {child}"), dir.parent);
-            s.add(Kind::DirLinkedTwice, place, "a second name", format!("the one in {before}"));
+            s.add(
+                Kind::DirLinkedTwice,
+                place,
+                "a second name",
+                format!("only the one in {before}"),
+            );
         }
     }
 }
@@ -54,7 +59,7 @@ fn one(
         let place = format!("inode {number}, block {logical}");
         let is_node = tree.as_mut().is_some_and(|t| t.is_node(logical));
         if !is_node && !s.sums.dir_block_ok(dir.seed, &bytes) {
-            s.add(Kind::DirChecksum, place.clone(), "another checksum", "the right one");
+            s.add(Kind::DirChecksum, place.clone(), "a wrong checksum", "a correct checksum");
         }
         let mut names: BTreeSet<&[u8]> = BTreeSet::new();
         let mut position = if logical == 0 { 0 } else { 2 };
@@ -74,7 +79,7 @@ fn one(
                 let end = e.offset + HEADER_BYTES + e.name.len();
                 if e.inode != 0 && bytes.get(end).is_some_and(|b| *b != 0) {
                     let place = format!("{place}, entry {before}");
-                    s.add(Kind::DirDot, place, "other bytes", "a zero byte behind `.` and `..`");
+                    s.add(Kind::DirDot, place, "other bytes", "a zero byte after `.` and `..`");
                 }
                 dot(s, number, dir, before, &e, &place);
                 continue;
@@ -84,7 +89,7 @@ fn one(
             }
             if !names.insert(e.name) {
                 let name = String::from_utf8_lossy(e.name).into_owned();
-                s.add(Kind::DirDuplicate, place.clone(), name, "a name once");
+                s.add(Kind::DirDuplicate, place.clone(), name, "no duplicate name");
             }
             if let Some(t) = tree.as_mut().filter(|_| !is_node) {
                 t.name(logical, e.name);
@@ -95,7 +100,7 @@ fn one(
         }
         let tail_at = bytes.len() - DirEntryTail::BYTES;
         if s.sums.metadata() && !is_node && last != tail_at {
-            let expected = "a last entry that is the checksum's";
+            let expected = "the checksum entry as the last entry";
             s.add(Kind::DirChecksum, place.clone(), last, expected);
         }
         if position < 2 {
@@ -103,7 +108,12 @@ fn one(
         }
     }
     if blocks.is_empty() {
-        s.add(Kind::DirHole, format!("inode {number}"), "no block", "a block with `.` and `..`");
+        s.add(
+            Kind::DirHole,
+            format!("inode {number}"),
+            "no block",
+            "a first block with `.` and `..`",
+        );
     }
     dir.blocks = blocks;
     if let Some(at) = hole {

@@ -43,7 +43,7 @@ impl Tree {
             DxRootInfo::read_from_prefix(b.get(htree::ROOT_INFO_AT..)?).ok().map(|(i, _)| i)
         });
         let Some(info) = info else {
-            s.add(Kind::HtreeRoot, place, "no root", "a root behind `..`");
+            s.add(Kind::HtreeRoot, place, "no root", "a hash-tree root after `..`");
             return None;
         };
         let levels_max = if s.sb.has_incompat(incompat::LARGEDIR) { 2 } else { 1 };
@@ -53,7 +53,12 @@ impl Tree {
                 "hash {}, {} levels, flags {}",
                 info.hash_version, info.indirect_levels, info.unused_flags
             );
-            s.add(Kind::HtreeRoot, place, found, "a known hash, few levels, no flags");
+            s.add(
+                Kind::HtreeRoot,
+                place,
+                found,
+                "a known hash version, at most 3 levels, no flags",
+            );
         }
         let mut tree = Tree { number, hash, places: BTreeMap::new(), seen: BTreeMap::new() };
         tree.places.insert(0, Place::Node);
@@ -76,10 +81,10 @@ impl Tree {
             return s.add(Kind::HtreeBlock, place, "no block", "a block of the directory");
         };
         if logical != 0 && htree::entries_at(&bytes) != Some(entries_at) {
-            return s.add(Kind::HtreeNode, place, "no node", "one free entry, then hashes");
+            return s.add(Kind::HtreeNode, place, "no node", "one empty entry, then hashes");
         }
         if logical != 0 && bytes.get(6..8) != Some(&[0, 0]) {
-            let expected = "a free entry without name and type";
+            let expected = "an empty entry without name and type";
             s.add(Kind::HtreeNode, place.clone(), "name_len or file_type", expected);
         }
         let entries = match htree::load_entries(&bytes, 0, entries_at, s.sums.metadata()) {
@@ -87,7 +92,7 @@ impl Tree {
             Err(c) => return s.add(Kind::HtreeNode, place, c.found, c.expected),
         };
         if !s.sums.htree_block_ok(dir.seed, &bytes, entries_at) {
-            s.add(Kind::HtreeChecksum, place.clone(), "another checksum", "the right one");
+            s.add(Kind::HtreeChecksum, place.clone(), "a wrong checksum", "a correct checksum");
         }
         let mut last = from;
         for (n, e) in entries.iter().enumerate() {
@@ -105,7 +110,7 @@ impl Tree {
             let what = if level > 0 { Place::Node } else { Place::Leaf { from: start, to: end } };
             if self.places.insert(child, what).is_some() {
                 let place = format!("{place}, entry {n}");
-                s.add(Kind::HtreeBlock, place, child, "a block that is in the tree once");
+                s.add(Kind::HtreeBlock, place, child, "a block that is in the tree only once");
                 continue;
             }
             if level > 0 {

@@ -63,7 +63,7 @@ pub(super) fn unused(s: &mut State<'_>) {
             let block = desc.inode_table() + u64::from(n);
             if s.read(block).is_some_and(|bytes| bytes.iter().any(|b| *b != 0)) {
                 let place = format!("group {group}, inode table, block {block}");
-                s.add(Kind::InodeTable, place, "old contents", "zeroes, as bg_flags has it");
+                s.add(Kind::InodeTable, place, "old contents", "zeroes (INODE_ZEROED)");
                 break;
             }
         }
@@ -86,14 +86,14 @@ fn one(s: &mut State<'_>, number: u32, raw: &[u8]) {
     if i.links_count.get() == 0 && number != ino::ROOT {
         special::low_dtime(s, number, &i);
         if i.dtime.get() == 0 && i.mode.get() != 0 {
-            let expected = "when it was deleted";
+            let expected = "the deletion time";
             s.add(Kind::InodeDtime, place(number, "i_dtime"), 0, expected);
         }
         return;
     }
     if i.dtime.get() != 0 {
         let found = i.dtime.get();
-        s.add(Kind::InodeDtime, place(number, "i_dtime"), found, "0 while it is in use");
+        s.add(Kind::InodeDtime, place(number, "i_dtime"), found, "0 for an inode in use");
     }
     let (mode, links, indexed) = (i.mode.get(), i.links_count.get(), i.has(flag::INDEX));
     let used = Used { mode, links, names: 0, indexed };
@@ -108,7 +108,7 @@ fn one(s: &mut State<'_>, number: u32, raw: &[u8]) {
         FileType::Dir => dir(s, number, &i),
         FileType::Symlink => symlink(s, number, &i, spb),
         FileType::Unknown => {
-            s.add(Kind::InodeMode, place(number, "i_mode"), i.mode.get(), "a type that exists");
+            s.add(Kind::InodeMode, place(number, "i_mode"), i.mode.get(), "a known file type");
         }
         _ => device(s, number, &i),
     }
@@ -146,7 +146,7 @@ fn fields(s: &mut State<'_>, number: u32, i: &Inode, raw: &[u8]) {
     }
     let index_wanted = i.is_dir() && s.sb.has_compat(compat::DIR_INDEX);
     if i.has(flag::INDEX) && !index_wanted && (i.is_file() || i.is_dir()) {
-        let expected = "the flag on directories only, with dir_index";
+        let expected = "the flag only on directories, with dir_index";
         s.add(Kind::InodeFlags, place(number, "INDEX"), i.flags.get(), expected);
     }
     for (bit, name) in [
@@ -157,7 +157,7 @@ fn fields(s: &mut State<'_>, number: u32, i: &Inode, raw: &[u8]) {
         (IMAGIC, "IMAGIC"),
     ] {
         if i.has(bit) {
-            let expected = "no flag of a feature that the file system has not";
+            let expected = "no flag of a feature that the file system lacks";
             s.add(Kind::InodeFlags, place(number, name), i.flags.get(), expected);
         }
     }
@@ -200,14 +200,14 @@ pub(super) fn file_of(s: &mut State<'_>, number: u32, i: &Inode, map: &Map) {
     sectors(s, number, i, map.blocks);
     let bs = u64::from(s.g.block_size.bytes());
     let fits = map.last_written.is_none_or(|last| i.size() >= last * bs);
-    size_in(s, number, i, fits, "behind the last block that is written");
+    size_in(s, number, i, fits, "a size up to the last written block or more");
     if i.is_file() && i.size() > 0x7FFF_FFFF && !s.sb.has_ro_compat(ro_compat::LARGE_FILE) {
         let place = place(number, "i_size");
-        s.add(Kind::SuperFeature, place, i.size(), "2 GiB at most without large_file");
+        s.add(Kind::SuperFeature, place, i.size(), "less than 2 GiB without large_file");
     }
     let max = if i.has(flag::EXTENTS) { (bs << 32) - 1 } else { u64::MAX };
     let fits = i.size() <= max && (i.has(flag::EXTENTS) || fits_pointers(s, i.size()));
-    size_in(s, number, i, fits, "what the map can hold");
+    size_in(s, number, i, fits, "at most the limit of the block map");
 }
 
 /// Can 15 pointers map `size` bytes?
@@ -223,7 +223,7 @@ fn dir(s: &mut State<'_>, number: u32, i: &Inode) {
     let bs = u64::from(s.g.block_size.bytes());
     let len = map.last.map_or(0, |l| l + 1);
     let fits = i.size() == len * bs && len > 0;
-    size_in(s, number, i, fits, &format!("{} bytes, what its blocks hold", len * bs));
+    size_in(s, number, i, fits, &format!("{} bytes, the size of its blocks", len * bs));
     if map.has_unwritten {
         let expected = "no unwritten blocks in a directory";
         s.add(Kind::DirHole, place(number, "i_block"), "unwritten blocks", expected);
@@ -246,7 +246,7 @@ fn dir(s: &mut State<'_>, number: u32, i: &Inode) {
 
 /// Flags that what is no file and no directory cannot have (`forbidden`), or has without a use.
 fn special_flags(s: &mut State<'_>, number: u32, i: &Inode, forbidden: u32) {
-    let (flags, expected) = (i.flags.get(), "no such flag on what is no file and no directory");
+    let (flags, expected) = (i.flags.get(), "this flag only on files and directories");
     if flags & forbidden != 0 {
         s.add(Kind::InodeFlags, place(number, "i_flags"), flags, expected);
     } else if flags & (flag::IMMUTABLE | flag::APPEND) != 0 {
@@ -262,7 +262,7 @@ fn symlink(s: &mut State<'_>, number: u32, i: &Inode, spb: u32) {
     special_flags(s, number, i, flag::INDEX);
     let target = if is_fast {
         if i.has(flag::EXTENTS) {
-            let expected = "no extents in a short link";
+            let expected = "no extents in a fast symbolic link";
             s.add(Kind::InodeFlags, place(number, "EXTENTS"), i.flags.get(), expected);
         }
         i.block.to_vec()
@@ -284,7 +284,7 @@ fn device(s: &mut State<'_>, number: u32, i: &Inode) {
     special_flags(s, number, i, flag::INDEX | flag::EXTENTS);
     // Pipes and sockets have no number; nobody minds what stands in its place.
     if i.block.get(16..).is_some_and(|b| b.iter().any(|b| *b != 0)) {
-        let expected = "zeroes behind the device number";
+        let expected = "zeroes after the device number";
         s.harmless(Kind::InodeField, place(number, "i_block"), "not zero", expected);
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn pass(s: &mut State<'_>) {
         } else {
             lost.extend(path);
             let place = format!("inode {number}");
-            s.add(Kind::Unattached, place, "a directory without a way to it", "a name");
+            s.add(Kind::Unattached, place, "an unreachable directory", "a name");
         }
     }
     let used: Vec<(u32, Used)> = s.used.iter().map(|(n, u)| (*n, *u)).collect();

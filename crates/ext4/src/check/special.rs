@@ -49,7 +49,7 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
         return;
     }
     if i.has(flag::CASEFOLD) {
-        let expected = "no flag of a feature that the file system has not";
+        let expected = "no flag of a feature that the file system lacks";
         s.add(Kind::InodeReserved, place("i_flags"), i.flags.get(), expected);
     }
     let is_boot = number == BOOT_LOADER && !i.is_dir();
@@ -72,10 +72,10 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
             s.claimed.add(p);
             let first = u64::from(s.g.first_data_block);
             if (first..=first + u64::from(s.g.gdt_blocks)).contains(&p) {
-                let expected = "no block of the super block and the descriptors";
+                let expected = "no block of the super block or the group descriptors";
                 s.add(Kind::BlockTwice, place("i_block"), p, expected);
             } else if !s.g.holds(p, 1) {
-                s.add(Kind::BlockRange, place("i_block"), p, "a block of the device");
+                s.add(Kind::BlockRange, place("i_block"), p, "a block of the file system");
             }
         }
     }
@@ -89,7 +89,7 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
         s.add(Kind::InodeReserved, place("i_mode"), i.mode.get(), expected);
     }
     if number != 1 && !inodes::fits_pointers(s, i.size()) {
-        s.add(Kind::InodeSize, place("i_size"), i.size(), "what the map can hold");
+        s.add(Kind::InodeSize, place("i_size"), i.size(), "at most the limit of the block map");
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn low_dtime(s: &mut State<'_>, number: u32, i: &Inode) {
     let clock_is_wrong =
         is_old(s.sb.wtime.get()) || is_old(s.sb.mtime.get()) || is_old(s.sb.mkfs_time.get());
     if found != 0 && found < count && !clock_is_wrong {
-        let expected = "a time, not the next orphan";
+        let expected = "a deletion time, not the next orphan";
         s.add(Kind::InodeDtime, format!("inode {number}, i_dtime"), found, expected);
     }
 }
@@ -118,7 +118,7 @@ fn journal(s: &mut State<'_>, number: u32, i: &Inode) {
     let mut next = 0u64;
     for (logical, _, n) in &map.runs {
         if u64::from(*logical) != next || map.has_unwritten {
-            let expected = "a log without holes";
+            let expected = "a journal without holes";
             s.add(Kind::JournalInode, format!("inode {number}, i_block"), next, expected);
             break;
         }
@@ -149,16 +149,21 @@ fn journal(s: &mut State<'_>, number: u32, i: &Inode) {
     let format = log::Format::of(&sb);
     if version == log::SUPER_V2 {
         let unknown = format.incompat & !log::INCOMPAT_KNOWN;
-        value("s_feature_incompat", unknown == 0, unknown, &"features that exist");
+        value("s_feature_incompat", unknown == 0, unknown, &"known features");
         let ro = sb.feature_ro_compat.get();
         value("s_feature_ro_compat", ro == 0, ro, &0);
         let users = sb.nr_users.get();
         value("s_nr_users", users <= 1, users, &"at most 1");
         let both = log::INCOMPAT_CSUM_V2 | log::INCOMPAT_CSUM_V3;
-        value("s_feature_incompat", format.incompat & both != both, both, &"one kind of checksum");
+        value(
+            "s_feature_incompat",
+            format.incompat & both != both,
+            both,
+            &"only one kind of checksum",
+        );
         let left = len.saturating_sub(sb.fast_commit_blocks());
         let is_enough = sb.fast_commit_blocks() == 0 || left >= log::LOG_BLOCKS_MIN;
-        value("s_num_fc_blks", is_enough, sb.fast_commit_blocks(), &"a log of 1024 blocks left");
+        value("s_num_fc_blks", is_enough, sb.fast_commit_blocks(), &"at least 1024 log blocks");
         if format.csum_v2or3() {
             let kind = sb.checksum_type;
             value("s_checksum_type", kind == log::CHECKSUM_TYPE_CRC32C, kind.into(), &4);
@@ -261,7 +266,7 @@ impl Lists {
         let is_ours = |n: u64| (n + per_block - gdt % per_block) % per_block < self.reserved;
         for found in (0..per_block).filter(|n| !is_ours(*n)).map(word) {
             if found != 0 {
-                wrong(s, "other words of the double indirect block", found, 0);
+                wrong(s, "other pointers of the double indirect block", found, 0);
             }
         }
     }
@@ -279,7 +284,7 @@ fn indirect(s: &mut State<'_>, blocks: (u64, u64), backups: &[u32]) {
         let (words, _) = copies.as_chunks::<4>();
         let others = words.iter().skip(backups.len()).map(|w| u32::from_le_bytes(*w));
         for found in others.filter(|w| *w != 0) {
-            wrong(s, "behind the copies in an indirect block", found.into(), 0);
+            wrong(s, "pointers after the backup copies in an indirect block", found.into(), 0);
         }
         for (word, group) in words.iter().zip(backups) {
             let copy = block + u64::from(*group) * u64::from(s.g.blocks_per_group);

@@ -145,7 +145,7 @@ impl<'a> State<'a> {
         if block < self.g.blocks_count && self.view.read_at(at, &mut bytes).is_ok() {
             return Some(bytes);
         }
-        self.add(Kind::ReadError, format!("block {block}"), "no bytes", "a block of the image");
+        self.add(Kind::ReadError, format!("block {block}"), "no bytes", "a readable block");
         None
     }
 
@@ -165,7 +165,7 @@ impl<'a> State<'a> {
         }
         self.budget = self.budget.saturating_sub(n);
         if self.budget == 0 {
-            let expected = "at most a few times as many blocks as there are";
+            let expected = "a plausible number of blocks";
             self.add(Kind::WalkBudget, "block maps".to_owned(), "too many blocks", expected);
         }
         self.budget > 0

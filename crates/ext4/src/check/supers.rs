@@ -61,7 +61,7 @@ pub(super) fn super_block(
     for (unknown, names) in words {
         if unknown != 0 {
             let found = feature::names(unknown, names);
-            report.add(Kind::SuperFeature, place("features"), found, "features that exist");
+            report.add(Kind::SuperFeature, place("features"), found, "known features");
             return Ok(None);
         }
     }
@@ -124,11 +124,11 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
         "0 without resize_inode",
     );
     let outside = sb.journal_uuid.iter().any(|b| *b != 0);
-    value("s_journal_uuid", !outside, 1, "0, as the journal is not on another device");
+    value("s_journal_uuid", !outside, 1, "0 without an external journal");
     value("s_uuid", sb.uuid != [0; 16], 0, "an identity");
     let mut feature = |is_wrong: bool, found: &str| {
         if is_wrong {
-            report.add(Kind::SuperFeature, place("features"), found, "features that go together");
+            report.add(Kind::SuperFeature, place("features"), found, "compatible features");
         }
     };
     let has_csum = sb.has_metadata_csum();
@@ -162,7 +162,7 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
     }
     if sb.state.get() & SuperBlock::STATE_ERROR != 0 {
         let found = sb.state.get();
-        let expected = "no errors seen";
+        let expected = "no recorded errors";
         report.add_as(Severity::Harmless, Kind::SuperState, place("s_state"), found, expected);
     }
 }
@@ -235,7 +235,7 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
             }
             s.meta.add_run(block, blocks);
             if s.claimed.add_run(block, blocks).is_some() {
-                let expected = "blocks of its own";
+                let expected = "blocks with one owner";
                 s.add(Kind::GroupOverlap, format!("group {n}, {what}"), block, expected);
                 // Tables on each other would make a small image hold any number of inodes.
                 is_usable = false;
@@ -269,7 +269,7 @@ fn flags(s: &mut State<'_>, n: u32, desc: &GroupDesc) {
         let expected = format!("at most {}, bg_free_inodes_count", desc.free_inodes_count());
         s.add(Kind::GroupFlags, format!("group {n}, bg_itable_unused"), unused, expected);
     } else if !s.sums.descriptors() && has_hints {
-        let expected = "none without checksums of descriptors";
+        let expected = "none without group descriptor checksums";
         let place = format!("group {n}, bg_flags");
         s.harmless(Kind::GroupFlags, place, desc.flags.get(), expected);
     }
@@ -282,7 +282,7 @@ fn mmp(s: &mut State<'_>) {
         return;
     }
     if !s.g.holds(block, 1) {
-        let expected = "a block of the device";
+        let expected = "a block of the file system";
         s.add(Kind::SuperValue, "super block, s_mmp_block".to_owned(), block, expected);
         return;
     }

@@ -38,9 +38,9 @@ fn entries(
         let is_right = stored == right || stored == signed_hash(e);
         let is_unset = hash_may_be_0 && stored == 0;
         if e.header.name_index == 0 {
-            s.add(Kind::XattrEntry, format!("{place}, e_name_index"), 0, "a prefix that exists");
+            s.add(Kind::XattrEntry, format!("{place}, e_name_index"), 0, "a known prefix");
         } else if e.header.value_inum.get() != 0 {
-            let expected = "no attribute inodes without their feature";
+            let expected = "no attribute inodes without ea_inode";
             let found = e.header.value_inum.get();
             s.add(Kind::XattrEntry, format!("{place}, e_value_inum"), found, expected);
         } else if !is_right && !is_unset {
@@ -74,7 +74,7 @@ pub(super) fn block(s: &mut State<'_>, number: u32, i: &Inode) -> u64 {
         return 0;
     }
     if !s.g.holds(at, 1) {
-        s.add(Kind::XattrBlock, place, at, "a block of the device");
+        s.add(Kind::XattrBlock, place, at, "a block of the file system");
         return 0;
     }
     if let Some((users, _)) = s.xattr_blocks.get_mut(&at) {

@@ -48,7 +48,7 @@ policies! {
     /// A delayed write that moves the size marks the inode at each page.
     size_change_dirties_inode = "generic_write_end() calls mark_inode_dirty()",
         None, Some(Version(6, 8, 0)),
-        "each page of a delayed write() that makes the file longer has the inode in its transaction, though nothing in it is new (6.12's source has it no more; the version is from memory)";
+        "each page of an extending delayed write() adds the unchanged inode to its transaction (gone in 6.12's source; the version is from memory)";
     /// A writer waits while the page is under writeback.
     stable_pages = "mm: only enforce stable page writes if the backing device requires it",
         None, Some(Version(3, 9, 0)),
@@ -68,11 +68,11 @@ policies! {
     /// The rest of the last block is zeroed when the size moves beyond it.
     zeroes_tail_on_extension = "ext4: partial zero eof block on unaligned inode size extension",
         Some(Version(6, 12, 117)), None,
-        "a size that moves over a gap has the parts of blocks at the gap's edges zeroed, and the inode logged (6.13; in 6.12's stable series by 6.12.117)";
+        "an extension over a gap zeroes the partial blocks at its edges and logs the inode (6.13; in 6.12's stable series by 6.12.117)";
     /// `fallocate` updates the file's times before it looks at what it is to do.
     fallocate_updates_times_first = "ext4: move out common parts into ext4_fallocate()",
         Some(Version(6, 12, 117)), None,
-        "fallocate changes mtime and ctime even where it then finds nothing to do, such as a hole beyond the end (6.14; in 6.12's stable series by 6.12.117)";
+        "fallocate changes mtime and ctime even if it changes nothing else, as for a hole beyond EOF (6.14; in 6.12's stable series by 6.12.117)";
     /// Punching a hole first writes what is dirty in it.
     punch_writes_back = "ext4: don't write back data before punch hole in nojournal mode",
         None, Some(Version(6, 12, 117)),
@@ -88,11 +88,11 @@ policies! {
     /// Allocating writeback asks the journal to wait for the data, not to write it.
     delalloc_data_waits_only = "ext4: do not ask jbd2 to write data for delalloc buffers",
         Some(Version(4, 7, 0)), None,
-        "an inode that writeback files is only waited for in a commit: its data was submitted by writeback";
+        "a commit only waits for an inode that writeback added to its list: writeback has submitted the data";
     /// Buffered writes are allocated unwritten by default.
     dioread_nolock_default = "ext4: make dioread_nolock the default",
         Some(Version(5, 6, 0)), None,
-        "writeback allocates unwritten extents and converts them when the data has arrived (mount option dioread_nolock)";
+        "writeback allocates unwritten extents and converts them when the data completes (mount option dioread_nolock)";
     /// That default is for blocks of any size; else for blocks of a page only.
     dioread_nolock_default_small_early = "ext4: don't set dioread_nolock by default for blocksize < pagesize",
         Some(Version(5, 6, 0)), Some(Version(5, 8, 0)),
@@ -104,7 +104,7 @@ policies! {
     /// The option can be had with blocks smaller than a page.
     dioread_nolock_small = "ext4: Add support for blocksize < pagesize in dioread_nolock",
         Some(Version(5, 6, 0)), None,
-        "dioread_nolock may be asked for with blocks smaller than a page";
+        "dioread_nolock is allowed with blocks smaller than a page";
     /// Without delayed allocation nothing is allocated unwritten.
     dioread_needs_delalloc = "ext4: disable dioread_nolock whenever delayed allocation is disabled",
         Some(Version(5, 6, 0)), None,
@@ -148,7 +148,7 @@ policies! {
     /// Orphans are listed in a file where the image has one.
     orphan_file = "ext4: Speedup ext4 orphan inode handling",
         Some(Version(5, 15, 0)), None,
-        "orphan_file images list orphans in the orphan file; the chain is for when it is full";
+        "orphan_file images list orphans in the orphan file, and in the orphan list when it is full";
     /// The first open of a file journals the super block, which remembers the mount point.
     samples_mount_point = "ext4: convert last user of ext4_mark_super_dirty() to ext4_handle_dirty_super()",
         Some(Version(3, 6, 0)), None,
@@ -161,47 +161,47 @@ policies! {
     /// The entries of an extent tree's only leaf move into the inode when they fit.
     leaf_into_inode = "ext4: collapse a single extent tree block into the inode if possible",
         Some(Version(3, 7, 0)), None,
-        "when extents have merged to four or fewer, the leaf's block is freed and they stand in the inode";
+        "when a merge leaves four or fewer extents, they move into the inode and the leaf block is freed";
     /// Groups that were never used are made ready with the others after the mount.
     prefetches_unused_groups = "ext4: Don't skip prefetching BLOCK_UNINIT groups",
         Some(Version(6, 5, 0)), None,
-        "the thread that reads block bitmaps after the mount also makes those of unused groups (nothing is read)";
+        "the thread that reads block bitmaps after the mount also initializes those of unused groups (without a read)";
     /// Files of up to 16 blocks share a space even if nobody has them open.
     small_closed_files_together = "ext4: use locality group preallocation for small closed files",
         Some(Version(6, 0, 0)), None,
-        "blocks of a small file that is closed come from the space for small files too, not from any group";
+        "blocks of a closed small file also come from the locality group preallocation";
     /// How many directories make a flex group full depends on its groups.
     dir_debt_by_flex = "ext4: make directory inode spreading reflect flexbg size",
         Some(Version(6, 0, 0)), None,
-        "a flex group takes a sixteenth of its inodes as directories above the mean, not of one group's, before a directory goes elsewhere";
+        "a flex group takes directories above the mean up to 1/16 of its own inodes (before: of one group's inodes)";
     /// Groups whose bitmaps are not in memory are passed over at first.
     skips_unread_groups = "ext4: skip non-loaded groups at cr=0/1",
         Some(Version(5, 9, 0)), None,
-        "a search passes over groups whose bitmaps were not read yet, until it takes what it can get, and then reads those from its goal on in the flex group (ext4_mb_prefetch)";
+        "a search skips groups whose bitmaps are not loaded until its last criteria, then reads those from its goal on in the flex group (ext4_mb_prefetch)";
     /// On 16 groups and more a search goes by lists of groups.
     groups_by_order = "ext4: improve cr 0 / cr 1 group scanning",
         Some(Version(5, 13, 0)), None,
-        "with 16 groups or more, groups are looked at by their largest buddy or mean free run, not by number (mb_optimize_scan)";
+        "with 16 groups or more, groups are searched by their largest buddy or mean free run, not by number (mb_optimize_scan)";
     /// Those of a list in the order of their numbers, not of their last change.
     groups_in_order = "ext4: convert free groups order lists to xarrays",
         Some(Version(6, 17, 0)), None,
-        "groups of a list are looked at by number from the goal on, not by when they joined it";
+        "groups of a list are searched by number from the goal on, not in the order in which they joined it";
     /// A shortened goal before a slow search.
     five_criteria = "ext4: Add allocation criteria 1.5 (CR1_5)",
         Some(Version(6, 5, 0)), None,
-        "where no group's free runs suffice on average, the goal is cut by up to three orders before groups are searched in full";
+        "if no group's average free run suffices, the goal is reduced by up to three orders before groups are searched in full";
     /// Quick searches do not count runs that are too short.
     skips_short_runs = "ext4: Avoid scanning smaller extents in CR1",
         Some(Version(6, 5, 0)), None,
-        "free runs shorter than the goal are passed over in quick searches and do not count to the limit of 200";
+        "free runs shorter than the goal are skipped in quick searches and do not count towards the limit of 200";
     /// What is set aside for a file stays inside the goal.
     spaces_inside_goal = "ext4: Fix best extent lstart adjustment logic in ext4_mb_new_inode_pa()",
         Some(Version(6, 4, 0)), None,
-        "a space shorter than the goal ends where the goal ends, if it covers what was asked for (before: aligned to its own length)";
+        "a preallocation shorter than the goal ends at the end of the goal, if it covers the request (before: aligned to its own length)";
     /// Large files stream to several groups.
     stream_goals = "ext4: utilize multiple global goals to reduce contention",
         Some(Version(6, 17, 0)), None,
-        "one group in four, up to the number of CPUs, is remembered as where large files go on, by inode number";
+        "large files have one goal per four groups, up to the number of CPUs, chosen by inode number";
     /// Timers of 5 s fire up to a quarter of a second late, not up to 16 ms: see `wp_rt::Ticks`.
     wheel_timers = "timers: Switch to a non-cascading wheel",
         Some(Version(4, 8, 0)), None,
@@ -209,27 +209,27 @@ policies! {
     /// Each open file is told once of a failed write of its data; before, who asked first was.
     errors_by_open_file = "fs: new infrastructure for writeback error handling and reporting",
         Some(Version(4, 13, 0)), None,
-        "a write of data that failed is told by fsync once through every file open then (errseq_t), not once in all (AS_EIO)";
+        "fsync reports a failed data write once to every open file (errseq_t), not once in total (AS_EIO)";
     /// A file that is opened later too, if nobody has been told yet.
     errors_wait_for_a_file = "errseq: Always report a writeback error once",
         Some(Version(4, 17, 0)), None,
-        "a failed write that nobody was told of is told through the files opened afterwards too (in 4.16's stable series as well)";
+        "an unreported failed write is also reported to files opened afterwards (in 4.16's stable series as well)";
     /// `sync` and `syncfs` take the flag of failed writes and tell nobody.
     sync_clears_errors = "mm/filemap.c: make global sync not clear error status of individual inodes",
         None, Some(Version(4, 4, 0)),
-        "sync() and syncfs() clear what fsync would have told of failed writes";
+        "sync() and syncfs() clear the write errors that fsync would report";
     /// `syncfs` tells of failed writes.
     syncfs_tells_errors = "vfs: track per-sb writeback errors and report them to syncfs",
         Some(Version(5, 8, 0)), None,
-        "syncfs answers EIO once through each open file after a write of any file's data, or of metadata by writeback, failed";
+        "syncfs returns EIO once per open file after a failed write of any file's data, or of metadata by writeback";
     /// `syncfs` answers what the journal answered.
     syncfs_tells_commit = "vfs: make sync_filesystem return errors from ->sync_fs",
         Some(Version(5, 17, 0)), None,
-        "syncfs fails if the commit that it waits for did";
+        "syncfs fails if the commit that it waits for fails";
     /// fsync on a file system that was stopped fails.
     fsync_knows_abort = "ext4: Fix fsync error handling after filesystem abort",
         Some(Version(3, 11, 0)), None,
-        "fsync answers EROFS once the file system has found its journal aborted; before, 0";
+        "fsync returns EROFS after the file system detects an aborted journal; before, 0";
     /// A super block written outside the journal asks for FUA. The version is from memory.
     super_fua = "ext4, jbd2: Add REQ_FUA flag when recording an error in the superblock",
         Some(Version(4, 3, 0)), None,
@@ -237,15 +237,15 @@ policies! {
     /// `discard` goes to the device in one go, and the commit waits for all of it.
     discards_together = "ext4: send parallel discards on commit completions",
         Some(Version(4, 14, 0)), None,
-        "a commit sends all discards of what it freed and waits for them; before, one after the other";
+        "a commit sends all discards of the blocks that it freed and waits for them; before, one after the other";
     /// `discard` does not hold up the commit.
     discards_in_background = "ext4: get discard out of jbd2 commit kthread contex",
         Some(Version(5, 15, 0)), None,
-        "what a commit freed is given out again at once, and discarded later, as far as it is still free, by a worker";
+        "blocks that a commit freed are reusable at once, and a worker later discards those still free";
     /// A piece of free space is discarded whole. The version is from memory.
     trims_beyond = "ext4: move setting of trimmed bit into ext4_try_to_trim_range()",
         Some(Version(6, 6, 0)), None,
-        "free space that begins in what is to be discarded (by fstrim, or by the worker of discard) is discarded to its end";
+        "a free run that begins in the range to discard (fstrim, discard worker) is discarded to its end";
     /// `journal_async_commit` is not for ordered data.
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
         Some(Version(3, 19, 0)), None,

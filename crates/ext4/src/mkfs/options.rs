@@ -213,7 +213,7 @@ impl fmt::Display for MkfsError {
             GroupsPerFlex(n) => {
                 write!(f, "{n} groups per flexible group: must be a power of two, 2 or more")
             }
-            ReservedPercent(n) => write!(f, "{n} % of the blocks reserved: at most 50 can be"),
+            ReservedPercent(n) => write!(f, "{n} % of the blocks reserved: must be at most 50"),
             UnknownFeature(name) => write!(f, "no ext4 feature is called {name:?}"),
             UnsupportedFeatures(names) => write!(f, "cannot make file systems with {names}"),
             FeatureNeeds(a, b) => write!(f, "feature {a} needs feature {b}"),
@@ -221,9 +221,9 @@ impl fmt::Display for MkfsError {
             TooSmall(n) => write!(f, "{n} bytes are too few for the metadata"),
             TooManyBlocks(n) => write!(f, "{n} blocks need feature 64bit"),
             TooManyInodes(n) => {
-                write!(f, "{n} inodes do not fit; ask for fewer, or for more bytes each")
+                write!(f, "{n} inodes do not fit; use fewer inodes or more bytes per inode")
             }
-            TooFewInodes(n) => write!(f, "{n} inodes do not do for the first files"),
+            TooFewInodes(n) => write!(f, "{n} inodes are too few for the first files"),
             NeedsMetaBg => {
                 f.write_str("descriptors would fill a group; that takes feature meta_bg")
             }

@@ -45,7 +45,7 @@ impl<'a> Tables<'a> {
                 return Ok(None);
             }
             Err(e) => {
-                report.add(Kind::SuperBlock, "layout", e, "areas that fit");
+                report.add(Kind::SuperBlock, "layout", e, "areas that fit the image");
                 return Ok(None);
             }
         };
@@ -266,7 +266,12 @@ fn supers(view: &dyn View, report: &mut Report) -> FsResult<Option<SuperBlock>> 
     if let [a, b] = good.as_slice() {
         use zerocopy::IntoBytes;
         if a.as_bytes() != b.as_bytes() {
-            report.add(Kind::SuperCopies, "the second super block", "another", "the same");
+            report.add(
+                Kind::SuperCopies,
+                "the contents of the second super block",
+                "another",
+                "the same",
+            );
         }
     }
     Ok(good.first().copied())

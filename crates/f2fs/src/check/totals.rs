@@ -11,7 +11,7 @@ use super::{Kind, Report};
 pub(super) fn check(t: &Tables<'_>, s: &Seen, zones: &[Zone], report: &mut Report) -> FsResult<()> {
     if !s.gaps {
         for nid in t.nat.keys().filter(|n| !s.nodes.contains(n)) {
-            report.add(Kind::NodeLost, format!("node {nid}"), "a block", "nothing refers to it");
+            report.add(Kind::NodeLost, format!("node {nid}"), "a block", "no reference");
         }
     }
     for segment in 0..t.g.segments {
@@ -51,7 +51,7 @@ fn of_segment(t: &Tables<'_>, s: &Seen, segment: u32, report: &mut Report) -> Fs
         let place = || format!("block {} of segment {segment}", first + n);
         match (entry.is_valid(n), s.owners.get(&(first + n))) {
             (true, None) if !s.gaps => {
-                report.add(Kind::BlockLost, place(), "in use", "nothing refers to it");
+                report.add(Kind::BlockLost, place(), "in use", "no reference");
             }
             (false, Some(o)) => {
                 let expected = format!("in use by node {}", o.nid);
@@ -183,7 +183,7 @@ fn of_zones(t: &Tables<'_>, zones: &[Zone], report: &mut Report) {
         for (log, at) in Log::ALL.iter().zip(&log_at).filter(|(_, at)| inside(**at)) {
             if u64::from(*at) != pointer || z.wp.0 % 8 != 0 {
                 let place = format!("{} log", log.name());
-                report.add(Kind::WritePointer, place, format!("goes on at {at}"), pointer);
+                report.add(Kind::WritePointer, place, format!("continues at {at}"), pointer);
             }
         }
         let first = pointer.max(t.g.main.into());

@@ -58,7 +58,12 @@ pub(super) fn walk(t: &Tables<'_>, report: &mut Report) -> FsResult<Seen> {
     }
     for ino in t.orphans.clone() {
         if s.nodes.contains(&ino) && s.claimed.get(&ino).is_some_and(|c| c.0 > 0) {
-            report.add(Kind::Orphan, format!("inode {ino}"), "a file with names", "a file without");
+            report.add(
+                Kind::Orphan,
+                format!("inode {ino}"),
+                "an inode with names",
+                "an inode without names",
+            );
             continue;
         }
         inode(t, &mut s, report, ino, ino, None)?;
@@ -106,7 +111,7 @@ fn node(
         return Ok(None);
     };
     if !s.nodes.insert(nid) {
-        report.add(Kind::BlockShared, place, "referred to twice", "once");
+        report.add(Kind::BlockShared, place, "two references", "once");
         return Ok(None);
     }
     let at = entry.block_addr.get();
@@ -191,7 +196,7 @@ fn fields(t: &Tables<'_>, report: &mut Report, i: &Inode, place: &str) {
     }
     let flags = i.flags.get();
     if flags & flag::COMPR != 0 && !t.sb.has(feature::COMPRESSION) {
-        wrong("i_flags", flags, "no compression without the feature");
+        wrong("i_flags", flags, "no compression flag without the feature");
     }
     if i.inline & (inline::DATA | inline::DENTRY) == 0 {
         return;
@@ -200,14 +205,14 @@ fn fields(t: &Tables<'_>, report: &mut Report, i: &Inode, place: &str) {
     // The address in front of contents in the inode is of no block.
     let reserved = i.addr(&shape, 0);
     if reserved != 0 {
-        wrong("i_addr in front of what is inline", reserved, "0");
+        wrong("i_addr before the inline contents", reserved, "0");
     }
     if i.ext.len.get() != 0 {
-        wrong("i_ext.len", i.ext.len.get(), "0: its contents are inline");
+        wrong("i_ext.len", i.ext.len.get(), "0 (inline contents)");
     }
     let has_bytes = i.inline_area(&shape).iter().any(|b| *b != 0);
     if i.has_inline(inline::DATA) && !i.has_inline(inline::DATA_EXIST) && has_bytes {
-        wrong("i_inline", i.inline.into(), "the flag of inline data that exists");
+        wrong("i_inline", i.inline.into(), "the FI_DATA_EXIST flag");
     }
 }
 
@@ -284,7 +289,12 @@ fn data(
     }
     if !s.gaps && !largest.is_right() {
         let found = largest.to_string();
-        report.add(Kind::Extent, format!("inode {ino}: i_ext"), found, "where its blocks are");
+        report.add(
+            Kind::Extent,
+            format!("inode {ino}: i_ext"),
+            found,
+            "the addresses of its blocks",
+        );
     }
     Ok(())
 }
@@ -425,7 +435,7 @@ fn take(
             continue;
         }
         if d.name.contains(&b'/') || d.name.contains(&0) {
-            report.add(Kind::Dentry, at.as_str(), "a name with `/` or 0", "a name");
+            report.add(Kind::Dentry, at.as_str(), "a name with `/` or a zero byte", "a name");
         }
         check_hash(report, dir, &d, &at);
         let kind = FileType::of(d.entry.file_type);

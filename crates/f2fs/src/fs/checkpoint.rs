@@ -36,7 +36,7 @@ impl Reason {
     const fn name(self) -> &'static str {
         match self {
             Reason::Sync => "somebody asked",
-            Reason::Fastboot => "somebody asked, with fastboot",
+            Reason::Fastboot => "requested, with fastboot",
             Reason::Umount => "unmount",
             Reason::Trimmed => "unmount, all discarded",
         }

@@ -28,35 +28,35 @@ policies! {
     /// Roll-forward looks whether something else has a block before it takes it.
     check_destination = "f2fs: fix to do sanity check on destination blkaddr during recovery",
         Some(Version(6, 1)), None,
-        "a block that something else still has stops roll-forward";
+        "a block with another owner stops roll-forward";
     /// After a crash every log leaves its zone.
     leave_zones = "f2fs: fix write pointers all the time",
         Some(Version(6, 9)), None,
-        "after a crash every log leaves the zone that it has begun";
+        "after a crash every log starts a new zone";
     /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers. (Reverted
     /// in 6.15; stable kernels of 6.12 have that too.)
     umount_flushes_nat = "f2fs: rebuild nat_bits during umount",
         Some(Version(5, 17)), Some(Version(6, 12)),
-        "an unmount empties the NAT journal, and keeps bitmaps of free numbers if all are known";
+        "unmount flushes the NAT journal, and writes nat_bits if all free nids are known";
     /// Zones are reset by the discard thread, not by the checkpoint.
     async_zone_reset = "f2fs: add async reset zone command support",
         Some(Version(6, 5)), None,
-        "a zone that was freed is reset by the discard thread, or by who writes there first";
+        "a freed zone is reset by the discard thread, or before the first write to it";
     /// Direct writes go past the cache; before, through it, written back and waited for. (In
     /// mainline 3.14; the paper on direct I/O has it in its 3.13-rc2.)
     direct_writes = "f2fs: introduce a new direct_IO write path",
         Some(Version(3, 13)), None,
-        "direct writes go past the cache, in place where a block has its place";
+        "direct writes bypass the page cache, in place for allocated blocks";
     /// Holes inside the file are given blocks before a direct write, which fills them; before, they
     /// were left to the cache, as of every file system without extents (`DIO_SKIP_HOLES`). With
     /// iomap it is so too. (4.1 has it, 3.18 has not.)
     direct_fills_holes = "f2fs: allocate data blocks in advance for f2fs_direct_IO",
         Some(Version(4, 1)), None,
-        "direct writes fill holes past the cache; their nodes have the blocks before the data does";
+        "direct writes also fill holes; nodes point to the new blocks before the data is written";
     /// With `mode=lfs` direct writes go past the cache to new places; before, through it.
     direct_out_of_place = "f2fs: allow out-place-update for direct IO in LFS mode",
         Some(Version(4, 20)), None,
-        "mode=lfs: direct writes go to new places, which nodes name before the data is there";
+        "mode=lfs: direct writes go to new blocks, and nodes point to them before the data is written";
     /// Direct I/O by iomap: an `O_DSYNC` overwrite is forced to the medium by itself.
     direct_iomap = "f2fs: use iomap for direct I/O",
         Some(Version(5, 17)), None,
@@ -65,7 +65,7 @@ policies! {
     /// one until then. (In 6.12; stable kernels of 6.1 have it too.)
     xattr_dir_checkpoint = "f2fs: reduce expensive checkpoint trigger frequency",
         Some(Version(6, 1)), None,
-        "changed attributes of a directory make checkpoints of the fsyncs of its files only";
+        "changed attributes of a directory turn fsync into a checkpoint only for its files";
     /// A checkpoint takes the times of directories whose names changed, and of a renamed file.
     /// (2026; stable kernels from 6.12 on have it.)
     checkpoint_takes_dir_times = "f2fs: dirty directory inodes on mtime/ctime update",
@@ -75,16 +75,16 @@ policies! {
     /// cached.
     direct_through_cache_waits = "f2fs: preserve direct write semantics when buffering is forced",
         Some(Version(6, 4)), None,
-        "O_DIRECT writes that take the cache (zoned devices) are written back and waited for";
+        "O_DIRECT writes through the page cache (zoned devices) are written back and waited for";
     /// The same, as long as the generic path wrote back what a file system had left to the cache.
     direct_through_cache_generic = "f2fs: use iomap for direct I/O",
         None, Some(Version(5, 17)),
-        "O_DIRECT writes that take the cache are written back and waited for, as of any file system";
+        "O_DIRECT writes through the page cache are written back and waited for, as on every file system";
     /// On zoned devices an atomic fsync flushes behind its last node, which is not forced. (From
     /// 5.19; the paper on order-preserving recovery describes it so too.)
     zoned_flush_not_fua = "f2fs: use flush command instead of FUA for zoned device",
         None, Some(Version(6, 11)),
-        "on zoned devices strict mode flushes after the last node; later it forces it, as elsewhere";
+        "on zoned devices strict mode flushes after the last node; later it uses FUA, as on other devices";
     /// What lies in the cache behind the end of a file is zeroed or dropped before it grows.
     /// (Stable kernels of 6.12 have it too.)
     zero_beyond_end = "f2fs: fix to zero post-eof page",
@@ -94,7 +94,7 @@ policies! {
     /// (As 6.12.117 has it; its commit is not known to us by title.)
     strict_writes_zeroes = "stable 6.12, `do_zero_post_eof_page`",
         Some(Version(6, 12)), None,
-        "with fsync_mode=strict a file that grows from within a block has it written, and waited for";
+        "with fsync_mode=strict a file that grows from within a block writes that block and waits";
 }
 
 #[cfg(test)]

@@ -261,7 +261,7 @@ impl F2fs {
     /// `f2fs_collapse_range`.
     async fn collapse(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, len: u64) -> FsResult<()> {
         if offset + len >= inode.size.get() {
-            return Err(FsError::Invalid("fallocate: a range up to the end is no range inside"));
+            return Err(FsError::Invalid("fallocate: the range must end before EOF"));
         }
         F2fs::check_whole(offset, len)?;
         self.convert_inline(inode).await?;
@@ -293,7 +293,7 @@ impl F2fs {
             return Err(FsError::TooBig);
         }
         if offset >= old {
-            return Err(FsError::Invalid("fallocate: beyond the end there is nothing to move"));
+            return Err(FsError::Invalid("fallocate: the range is beyond EOF"));
         }
         F2fs::check_whole(offset, len)?;
         self.convert_inline(inode).await?;

@@ -48,16 +48,16 @@ impl CpReason {
     /// In words.
     const fn name(self) -> &'static str {
         match self {
-            CpReason::NonRegular => "it is no regular file",
-            CpReason::HardLink => "the file has not exactly one name",
-            CpReason::SbNeedCp => "every fsync is one until the next checkpoint",
-            CpReason::WrongPino => "its node may not know its directory",
-            CpReason::NoSpaceRoll => "there is no room for more nodes to roll forward",
-            CpReason::NodeNeedCp => "its directory is in no checkpoint yet",
-            CpReason::FastbootMode => "the mount has fastboot",
-            CpReason::SpecLogNum => "the mount has two logs",
+            CpReason::NonRegular => "not a regular file",
+            CpReason::HardLink => "the link count is not 1",
+            CpReason::SbNeedCp => "every fsync before the next checkpoint needs one",
+            CpReason::WrongPino => "its i_pino may be wrong",
+            CpReason::NoSpaceRoll => "no space for roll-forward of more nodes",
+            CpReason::NodeNeedCp => "its directory is not in a checkpoint yet",
+            CpReason::FastbootMode => "mount option fastboot",
+            CpReason::SpecLogNum => "mount option active_logs=2",
             CpReason::RecoverDir => "strict mode, and its directory changed",
-            CpReason::XattrDir => "its directory got attributes",
+            CpReason::XattrDir => "its directory got extended attributes",
         }
     }
 }

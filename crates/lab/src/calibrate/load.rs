@@ -157,10 +157,10 @@ pub fn run(device: Box<dyn DeviceModel>, load: &Load) -> Result<Figures, String>
     }
     let zone_bytes = limits.zones.map(|z| z.capacity_sectors * SECTOR_BYTES);
     if limits.zones.is_some() && load.op == Op::Write && load.random {
-        return Err(format!("{}: zones take no writes at random places", load.name()));
+        return Err(format!("{}: zones accept no random writes", load.name()));
     }
     if limits.zones.is_some_and(|z| load.jobs > z.max_open.max(1)) {
-        return Err(format!("{}: more zones at once than the drive keeps open", load.name()));
+        return Err(format!("{}: more zones than the drive can keep open", load.name()));
     }
     if limits.zones.is_none() && matches!(load.op, Op::Zone(_)) {
         return Err(format!("{}: the class has no zones", load.name()));

@@ -109,7 +109,7 @@ fn group(entries: Vec<Entry>, input: &mut Input) {
     let first = all[0].clone();
     let shape = |m: &Measured| Load { host_ns: 0, jobs: 1, ..m.load };
     if all.iter().any(|m| shape(m) != shape(&first)) {
-        let why = "it ran at once with other jobs: put `stonewall` into each".to_owned();
+        let why = "it ran in parallel with other jobs: put `stonewall` into each".to_owned();
         input.skipped.push((source, why));
         return;
     }
@@ -179,11 +179,11 @@ fn entry(job: &Value, global: &Map<String, Value>) -> Result<Measured, String> {
     let forced = op == Op::Write && is_forced(&options)?;
     let bs = options.text(&["bs", "blocksize"]).unwrap_or_else(|| "4k".to_owned());
     if options.text(&["bsrange", "bssplit", "bs_unaligned"]).is_some() || bs.contains([',', '-']) {
-        return Err("several sizes: one size at a time can be compared".to_owned());
+        return Err("several block sizes: only one size can be compared".to_owned());
     }
     for limit in ["rate", "rate_iops", "thinktime", "rate_min"] {
         if options.text(&[limit]).is_some_and(|v| v != "0") {
-            return Err(format!("{limit}: the host held it back"));
+            return Err(format!("{limit}: the host limits the rate"));
         }
     }
     let bytes = crate::spec::size(&bs)?;
@@ -197,7 +197,7 @@ fn entry(job: &Value, global: &Map<String, Value>) -> Result<Measured, String> {
     let jobs = options.count("numjobs", 1)?;
     let load = Load { op, random, bytes, depth, jobs, sync_every, forced, host_ns: 0 };
     if !(1..=65_536).contains(&depth) || !(1..=256).contains(&jobs) {
-        return Err(format!("{}: more at once than can be compared", load.name()));
+        return Err(format!("{}: too many in parallel to compare", load.name()));
     }
     figures(job, load)
 }
@@ -213,12 +213,14 @@ fn no_pattern(rw: &str, options: &Options<'_>) -> String {
         "rw" | "readwrite" | "randrw" => {
             let one = if rw == "randrw" { "rand" } else { "" };
             format!(
-                "rw={rw} with rwmixread={share}: what reads wait for writes is no number of a \
-                 class; run one job of rw={one}read and one of rw={one}write"
+                "rw={rw} with rwmixread={share}: no class has a parameter for reads that wait for \
+                 writes; run one job of rw={one}read and one of rw={one}write"
             )
         }
         "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => {
-            format!("rw={rw}: no class has a number that discards tell; run reads and writes")
+            format!(
+                "rw={rw}: no class has a parameter that discards determine; run reads and writes"
+            )
         }
         other => format!("rw={other}: unknown; run read, write, randread or randwrite"),
     }
@@ -245,7 +247,7 @@ fn figures(job: &Value, mut load: Load) -> Result<Measured, String> {
     let side = if load.op == Op::Read { &job["read"] } else { &job["write"] };
     let total = side["total_ios"].as_u64().unwrap_or(0);
     if total < OPERATIONS_MIN {
-        return Err(format!("{total} operations: fewer than {OPERATIONS_MIN} tell no mean"));
+        return Err(format!("{total} operations: a mean needs at least {OPERATIONS_MIN}"));
     }
     // fio before 3 counts microseconds.
     let clat = match side.get("clat_ns") {

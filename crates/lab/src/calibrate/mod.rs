@@ -323,7 +323,7 @@ pub fn calibrate(
     };
     let fitted = of(false);
     if fitted.is_empty() {
-        return Err("everything is held out: nothing is left to fit to".to_owned());
+        return Err("all loads are held out: none is left to fit to".to_owned());
     }
     let (at, unidentified) = search(&mut bench, &fitted, &start);
     let judged = measured.iter().zip(&held).map(|(m, held_out)| Judged {
@@ -369,10 +369,10 @@ fn usable(
         each.concat()
     };
     if measured.is_empty() {
-        return Err(format!("nothing that could be compared was measured{}", reasons()));
+        return Err(format!("no measured load can be compared{}", reasons()));
     }
     if measured.iter().all(|m| m.load.op == Op::Read) {
-        let what = "no write was measured: what a write costs cannot be told from reads";
+        let what = "no write was measured: reads do not determine the cost of writes";
         return Err(format!("{what}{}", reasons()));
     }
     let key = |m: &Measured| {
@@ -423,7 +423,7 @@ fn device_file(plan: &Plan<'_>, parameters: &[Parameter], loads: usize) -> Devic
     let numbers = plan.base.params.iter().map(|p| {
         let begun = plan.begun.iter().find(|n| n.key == p.name);
         let of_class = |value| {
-            let of_base = || format!("assumed: as {} has it ({})", plan.base.name, p.source);
+            let of_base = || format!("assumed: value of {} ({})", plan.base.name, p.source);
             let source = begun.map_or_else(of_base, |n| n.source.clone());
             Number { key: p.name, value, source }
         };
@@ -431,7 +431,7 @@ fn device_file(plan: &Plan<'_>, parameters: &[Parameter], loads: usize) -> Devic
         let given = plan.given.iter().find(|(k, _)| k == p.name);
         match (given, found) {
             (Some((_, value)), _) => {
-                Number { key: p.name, value: *value, source: "given: behind --base".to_owned() }
+                Number { key: p.name, value: *value, source: "given: in --base".to_owned() }
             }
             (_, Some(t)) if t.unidentified.is_none() => {
                 let source = format!("fitted: to {loads} measured loads");

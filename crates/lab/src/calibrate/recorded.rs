@@ -96,8 +96,8 @@ pub fn recorded(name: &str, served: &[Served]) -> Result<Input, String> {
     if served.len() < OPERATIONS_MIN as usize {
         let n = served.len();
         return Err(format!(
-            "{name}: {n} requests with dispatch (D) and completion (C): too short a trace, fewer \
-             than {OPERATIONS_MIN} tell no mean"
+            "{name}: {n} requests with dispatch (D) and completion (C): a mean needs at least \
+             {OPERATIONS_MIN}"
         ));
     }
     let mut input = Input::default();
@@ -201,7 +201,7 @@ impl Stretch {
         match self.op {
             Op::Flush => return Err("flushes without writes of one size around them".to_owned()),
             Op::Discard => return Err("discards: no load has them".to_owned()),
-            Op::Zone(_) => return Err("operations with zones: no load of a trace".to_owned()),
+            Op::Zone(_) => return Err("zone commands: no load has them".to_owned()),
             Op::Read | Op::Write => {}
         }
         if self.forced {
@@ -216,11 +216,11 @@ impl Stretch {
         let random = match self.in_order() {
             share if share >= IN_ORDER => false,
             share if share <= AT_RANDOM => true,
-            _ => return Err("neither in order nor at random places".to_owned()),
+            _ => return Err("neither sequential nor random".to_owned()),
         };
         let sync_every = match (self.flushes.len(), self.between.len()) {
             (0, _) => 0,
-            (1, _) => return Err("one flush in a stretch tells no load".to_owned()),
+            (1, _) => return Err("one flush is too few to detect a load".to_owned()),
             (_, 1) => self.between.first().copied().unwrap_or(0),
             _ => return Err("flushes after varying numbers of writes".to_owned()),
         };
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn what_tells_nothing_is_left_out_with_the_reason() {
         let e = recorded("t", &alone(Op::Read, 99, |i| i * 8)).expect_err("short");
-        assert!(e.starts_with("t: 99 requests") && e.contains("too short a trace"), "{e}");
+        assert!(e.starts_with("t: 99 requests") && e.contains("a mean needs"), "{e}");
         let mut forced = alone(Op::Write, 200, |i| i * 8);
         forced.iter_mut().for_each(|s| s.forced = true);
         let mut odd = alone(Op::Write, 200, |i| i * 8);
@@ -365,7 +365,7 @@ mod tests {
             (odd, "not multiples of 4 KiB"),
             (alone(Op::Discard, 200, |i| i * 8), "discards"),
             (alone(Op::Flush, 200, |_| 0), "flushes without writes"),
-            (alone(Op::Read, 200, half), "neither in order nor at random places"),
+            (alone(Op::Read, 200, half), "neither sequential nor random"),
         ] {
             let input = recorded("t", &all).expect("long enough");
             let told = input.skipped.iter().any(|(_, why)| why.contains(want));

@@ -167,7 +167,7 @@ fn file(f: &Survivor, ledger: &Ledger) -> String {
             Some((_, 0)) => continue,
             Some((own, version)) if own == *block => format!("`{}`", ledger.text(version)),
             Some((own, version)) => format!("block {own} of `{}`", ledger.text(version)),
-            None => "what the program never wrote".to_owned(),
+            None => "data that the program never wrote".to_owned(),
         };
         match runs.last_mut() {
             Some((_, last, w)) if *last + 1 == *block && *w == what => *last = *block,

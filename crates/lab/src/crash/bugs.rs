@@ -134,8 +134,8 @@ const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
 const NILFS2: Side = Side { params: &[("capacity_bytes", 6 << 20)], elevator: "", ..PLAIN };
 /// One of more and larger ones, so that no sync's logs go on in a next.
 const NILFS2_LARGE: Side = Side { params: &[("capacity_bytes", 64 << 20)], ..NILFS2 };
-/// A device preset and its parameters: zones of 16 MiB as in the power cuts of paper `f2fs-oprw`,
-/// so that all logs are on sequential ones.
+/// A device preset and its parameters: zones of 16 MiB as in the power failures of paper
+/// `f2fs-oprw`, so that all logs are on sequential ones.
 pub const ZONES: (&str, &[(&str, u64)]) = (
     "zn540-4tb-noplp",
     &[
@@ -567,7 +567,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N19",
-        what: "btrfs: a file is linked into another directory, unlinked and fsynced: with a new directory beside it, the removed name returns",
+        what: "btrfs: a file is linked into another directory, unlinked and fsynced: with a new directory next to it, the removed name returns",
         affected: Side { fs: "btrfs,fix=nameless+renamed+space,overgrown=replace", ..BTRFS },
         programs: Programs::Made(logged::names, 640),
         ..BTRFS_BUG
@@ -595,7 +595,7 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N23",
-        what: "btrfs: a new inode is evicted, a synced file is renamed beside it, the new file is fsynced: it is lost",
+        what: "btrfs: a new inode is evicted, a synced file is renamed next to it, the new file is fsynced: it is lost",
         affected: Side {
             fs: "btrfs,fix=nameless+renamed+unlinked+space,overgrown=replace",
             ..BTRFS

@@ -67,9 +67,9 @@ impl Calls {
                 self.expected += 1;
                 return;
             }
-            (Some(e), Some(errno), _) => format!("{}, and the program expects {errno}", e.errno()),
+            (Some(e), Some(errno), _) => format!("{}, but the program expects {errno}", e.errno()),
             (Some(e), None, _) => e.errno().to_owned(),
-            (None, Some(errno), _) => format!("success, and the program expects {errno}"),
+            (None, Some(errno), _) => format!("success, but the program expects {errno}"),
             (None, None, Some(wrote)) => {
                 self.short += 1;
                 match call {
@@ -144,8 +144,8 @@ mod tests {
         assert_eq!(
             words,
             [
-                (4, "success, and the program expects EEXIST"),
-                (6, "ENOENT, and the program expects EEXIST"),
+                (4, "success, but the program expects EEXIST"),
+                (6, "ENOENT, but the program expects EEXIST"),
                 (7, "EBADF"),
             ]
         );

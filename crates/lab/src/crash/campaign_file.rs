@@ -1,4 +1,4 @@
-//! A campaign that was stopped, as a file: what it was, what is done, and what came of it so far.
+//! A campaign that was stopped, as a file: what it was, what is done, and its results so far.
 //!
 //! Invariants: 1. a file is taken whole or not at all: a digest covers it;
 //!             2. what is loaded is what was saved.
@@ -128,20 +128,20 @@ pub fn load(path: &Path, campaign: &str, build: &str) -> Result<Option<(Findings
 /// Errors: those of [`load`], but the host's.
 pub fn parse(bytes: &[u8], campaign: &str, build: &str) -> Result<(Findings, bool), String> {
     let value: Value =
-        serde_json::from_slice(bytes).map_err(|e| format!("no campaign file: {e}"))?;
+        serde_json::from_slice(bytes).map_err(|e| format!("not a campaign file: {e}"))?;
     match value["schema"].as_str() {
         Some(SCHEMA) => {}
-        Some(other) => return Err(format!("schema `{other}`, and not `{SCHEMA}`")),
-        None => return Err("no campaign file: it has no schema".to_owned()),
+        Some(other) => return Err(format!("schema `{other}` instead of `{SCHEMA}`")),
+        None => return Err("not a campaign file: it has no schema".to_owned()),
     }
     if value["sha256"].as_str() != Some(&digest(&value["body"])) {
-        return Err("damaged: its contents do not fit its digest".to_owned());
+        return Err("damaged: its contents do not match its digest".to_owned());
     }
     let body: Body = serde_json::from_value(value["body"].clone())
         .map_err(|e| format!("not a campaign of this build: {e}"))?;
     if body.campaign != campaign {
         return Err(format!(
-            "another campaign's:\n  it has    {}\n  asked for {campaign}",
+            "saved by another campaign:\n  saved     {}\n  requested {campaign}",
             body.campaign
         ));
     }

@@ -56,7 +56,7 @@ impl KnownFailures {
             if Rule::of(&entry.rule).is_none() {
                 let all: Vec<&str> = Rule::ALL.iter().map(|r| r.name()).collect();
                 let (rule, all) = (&entry.rule, all.join(", "));
-                return Err(format!("entry {}: no rule called `{rule}`; there are: {all}", n + 1));
+                return Err(format!("entry {}: no rule called `{rule}` (rules: {all})", n + 1));
             }
             if entry.why.trim().is_empty() {
                 return Err(format!("entry {}: `why` is empty", n + 1));

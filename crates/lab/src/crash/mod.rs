@@ -1,4 +1,4 @@
-//! Power cuts on machines put together here: programs are played with a tape on the device, and
+//! Power failures on machines put together here: programs are played with a tape on the device, and
 //! every state that a cut could leave is recovered and judged.
 //!
 //! Picture:    [`Source`] -> program -> [`play()`] -> [`Played`] (tape, ledger) ->

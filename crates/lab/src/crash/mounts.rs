@@ -1,5 +1,5 @@
 //! Cuts during a mount: the power comes back, the file system is mounted on what the cut left, and
-//! the power goes again, at any moment until it was unmounted.
+//! power fails again, at any moment until it was unmounted.
 //!
 //! A mount changes no file. So whatever a second cut leaves must be recovered to the files that the
 //! state of the first is recovered to, also where the clean-up of orphans goes through the journal.
@@ -53,7 +53,7 @@ impl Choice {
     }
 }
 
-/// What came of it.
+/// Its outcome.
 #[derive(Default)]
 pub(super) struct MountCuts {
     /// Mounts that were cut.
@@ -93,8 +93,7 @@ pub(super) fn cut(
             // It was halted, perhaps in the middle of this mount.
             Err(_) if abandon() => return None,
             Err(e) => {
-                let v =
-                    violation(Rule::Recoverable, "", e.to_string(), "a mount, as recovery said");
+                let v = violation(Rule::Recoverable, "", e.to_string(), "a mount, as in recovery");
                 out.failures.push((state, v, 1));
             }
         }
@@ -126,11 +125,11 @@ fn explore(
             let lost: Vec<String> =
                 (0..live).filter(|i| !v.kept.has(*i)).map(|i| i.to_string()).collect();
             let seen = format!(
-                "{seen} (the mount cut at its frame {}, without [{}])",
+                "{seen} (power failure at frame {} of the mount, without [{}])",
                 v.frame,
                 lost.join(", ")
             );
-            let expected = "what a mount without a cut comes to";
+            let expected = "the result of a mount without a power failure";
             found = Some(violation(rule, &path, seen, expected));
         }
     });
@@ -166,7 +165,7 @@ fn difference(first: &Outcome, then: &Outcome) -> Option<(Rule, String, String)>
         (Some(_), None) => "no such file".to_owned(),
         (None, Some(_)) => "the file".to_owned(),
         (Some(a), Some(b)) if a.size != b.size => {
-            format!("a length of {}, without the cut {}", b.size, a.size)
+            format!("a length of {}, {} without the power failure", b.size, a.size)
         }
         _ => "other contents or attributes".to_owned(),
     };
@@ -203,7 +202,7 @@ mod tests {
             Some((rule.name(), path.to_owned(), seen.to_owned()))
         };
         assert_eq!(of(&first), None);
-        let shorter = is(Rule::Recoverable, "b", "a length of 1, without the cut 2");
+        let shorter = is(Rule::Recoverable, "b", "a length of 1, 2 without the power failure");
         assert_eq!(of(&outcome(&[("a", 1), ("b", 1)])), shorter);
         assert_eq!(of(&outcome(&[("a", 1)])), is(Rule::Recoverable, "b", "no such file"));
         let more = outcome(&[("a", 1), ("b", 2), ("c", 0)]);

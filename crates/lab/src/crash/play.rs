@@ -93,12 +93,15 @@ impl Bench {
     /// mounted here, so that no program can be played on it.
     pub fn of(fs: &'static FsEntry, fs_options: Options) -> Result<Bench, MachineError> {
         if fs.mount.is_none() {
-            return Err(MachineError::Config(format!("{}: images only, no mount yet", fs.name)));
+            return Err(MachineError::Config(format!(
+                "{}: only images are supported, not mounting",
+                fs.name
+            )));
         }
         let era = fs_options.get("era", fs.options).unwrap_or_default();
         let mut numbers = era.split('.').map(|n| n.parse().ok());
         let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
-            let why = format!("era={era}: not a kernel version, as 6.18 is one");
+            let why = format!("era={era}: not a kernel version such as 6.18");
             return Err(MachineError::Config(why));
         };
         Ok(Bench {
@@ -121,7 +124,7 @@ impl Bench {
 
     /// The image of a new file system. Errors: options that mkfs refuses.
     pub fn image(&self) -> Result<Medium, MachineError> {
-        let fs = |error| MachineError::Fs { during: "a look at the image", error };
+        let fs = |error| MachineError::Fs { during: "reading the image", error };
         let all = self.devices()?;
         let shapes: Vec<_> =
             all.iter().map(|(d, start)| (&**d, *start, rest_of(&**d, *start))).collect();
@@ -153,7 +156,7 @@ impl Bench {
         let bytes = self.capacity()?;
         let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
         let blocks = (self.fs.blocks)(&view)
-            .map_err(|error| MachineError::Fs { during: "a look at the image", error })?;
+            .map_err(|error| MachineError::Fs { during: "reading the image", error })?;
         let block = u64::from(blocks.block_bytes());
         for n in (0..bytes / block).filter(|n| blocks.class(*n) == "inode_table") {
             let at = Sector(n * block / SECTOR_BYTES);
@@ -179,7 +182,7 @@ impl Bench {
     fn regions(&self, medium: &Medium, bytes: u64) -> Result<Regions, MachineError> {
         let view = MediumView { medium: medium.clone(), start: Sector(0), bytes };
         let blocks = (self.fs.blocks)(&view)
-            .map_err(|error| MachineError::Fs { during: "a look at the image", error })?;
+            .map_err(|error| MachineError::Fs { during: "reading the image", error })?;
         let sectors = u64::from(blocks.block_bytes()) / SECTOR_BYTES;
         let mut regions = Regions::default();
         for n in 0..bytes / u64::from(blocks.block_bytes()) {
@@ -240,7 +243,7 @@ impl Bench {
         fails: bool,
     ) -> Result<(Machine, Recorder, Faults), MachineError> {
         if self.model && !self.more.is_empty() {
-            let text = "what a device's model could be left with is taken down of one device only";
+            let text = "crash states of a device model are recorded for one device only";
             return Err(MachineError::Config(text.to_owned()));
         }
         let recorder = Recorder::default();
@@ -286,7 +289,7 @@ pub fn play_on(bench: &Bench, image: Medium, program: &Program) -> Result<Played
 }
 
 /// Plays `program` on a file system that `image` has, and leaves it unmounted, or as the device
-/// has it when the power goes at the end with nothing lost. `zones`: those of the image, if it is
+/// has it when power fails at the end with nothing lost. `zones`: those of the image, if it is
 /// of a zoned device and not new.
 ///
 /// Errors: as [`play()`], and what the unmount answers.
@@ -352,7 +355,7 @@ pub(super) fn play_with(
 ) -> Result<(Played, Asked), MachineError> {
     let view = MediumView { medium: image.clone(), start: Sector(0), bytes: bench.capacity()? };
     let blocks = (bench.fs.blocks)(&view)
-        .map_err(|error| MachineError::Fs { during: "a look at the image", error })?;
+        .map_err(|error| MachineError::Fs { during: "reading the image", error })?;
     play_in(bench, (image, blocks.block_bytes()), program, around, arm)
 }
 

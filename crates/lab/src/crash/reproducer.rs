@@ -279,7 +279,7 @@ fn readme(r: &Reproducer<'_>, told: LogContents, length: u64) -> String {
     let how = match told {
         LogContents::Prefix => {
             "The state is a prefix of the run: the log has every request up to the mark `cut`, \
-             whole."
+             completely."
         }
         LogContents::Selection => {
             "The state is not a prefix of the run: the log has the parts of each request that the \
@@ -293,19 +293,14 @@ fn readme(r: &Reproducer<'_>, told: LogContents, length: u64) -> String {
     };
     write!(
         t,
-        "- `program.txt`: the system calls. `timeline.txt`: their requests and completions, in order.\n\
-         - `base.raw`: the disk when the program began ({length} bytes, a file system without a \
-         partition table).\n\
-         - `crashed.raw`: the disk after the power failure, journal not replayed.\n\
-         - `writes.log`: a log of dm-log-writes, to be replayed onto `base.raw`. Marks tell the \
-         calls. {how}\n\
-         - `state.json`: the same for programs.\n\n\
-         ## See it (as root, no tool but mount and e2fsprogs)\n\n\
-         ```\n\
-         cp crashed.raw try.raw\n\
-         e2fsck -fn try.raw                          # before the journal is replayed\n\
-         mkdir -p mnt && mount -o loop try.raw mnt   # replays it\n\
-         ls -lR mnt\n"
+        "- `program.txt`: the system calls. `timeline.txt`: their requests and completions, in \
+         order.\n- `base.raw`: the disk when the program began ({length} bytes, a file system \
+         without a partition table).\n- `crashed.raw`: the disk after the power failure, journal \
+         not replayed.\n- `writes.log`: a log of dm-log-writes, to be replayed onto `base.raw`. \
+         Its marks name the calls. {how}\n- `state.json`: the same for programs.\n\n## Reproduce \
+         it (as root, with mount and e2fsprogs)\n\n```\ncp crashed.raw try.raw\ne2fsck -fn \
+         try.raw                          # before the journal is replayed\nmkdir -p mnt && mount \
+         -o loop try.raw mnt   # replays it\nls -lR mnt\n"
     )
     .expect(LINE);
     if let Some(v) = r.violation.filter(|v| !v.path.is_empty()) {

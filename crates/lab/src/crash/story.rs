@@ -135,7 +135,7 @@ impl Cut<'_> {
                     )
                     .expect(LINE);
                 }
-                // What was only read says nothing of power cuts.
+                // What was only read says nothing of power failures.
                 Entry::Complete { id, ok } if numbers.contains_key(id) => {
                     let how = if *ok { "" } else { " with an error" };
                     writeln!(t, "{us:>12.1} us    <- #{} completed{how}", number(id)).expect(LINE);

@@ -38,7 +38,7 @@ impl Place {
             Place::Kept => "in the drive, and written to the medium",
             Place::CacheLost => "completed, in the volatile cache, no flush after it: LOST",
             Place::FlightLost => "in flight, not completed: LOST",
-            Place::Memory => "still in host memory: not there",
+            Place::Memory => "still in host memory: LOST",
         }
     }
 }
@@ -87,8 +87,8 @@ impl Cut<'_> {
             (Some(file), None) => {
                 writeln!(
                     t,
-                    "Recovery finds {} with inode {} and {} bytes: the inode on the medium or in the \
-                     journal says so.",
+                    "Recovery finds {} with inode {} and {} bytes, as in the inode on the medium \
+                     or in the journal.",
                     v.path, file.ino, file.size
                 )
                 .expect(LINE);
@@ -103,7 +103,7 @@ impl Cut<'_> {
         if v.rule == Rule::LostSync {
             self.promise(v, &mut t);
         }
-        writeln!(t, "Seen: {}. Expected: {}.", v.seen, v.expected).expect(LINE);
+        writeln!(t, "Found: {}. Expected: {}.", v.seen, v.expected).expect(LINE);
         t
     }
 
@@ -165,7 +165,8 @@ impl Cut<'_> {
         let Some(run) = run else {
             writeln!(
                 t,
-                "Recovery finds {} with {} bytes and no block for byte {offset}: it reads as zeroes.",
+                "Recovery finds {} with {} bytes and no block for byte {offset}: it reads as \
+                 zeroes.",
                 file.path, file.size
             )
             .expect(LINE);
@@ -195,7 +196,8 @@ impl Cut<'_> {
         };
         writeln!(
             t,
-            "Recovery finds {} with {} bytes, and its byte {offset} at sector {}, which holds {now}.",
+            "Recovery finds {} with {} bytes, and its byte {offset} at sector {}, which holds \
+             {now}.",
             file.path, file.size, sector.0
         )
         .expect(LINE);
@@ -302,7 +304,8 @@ impl Cut<'_> {
             let us = format!("{us:.1} us");
             writeln!(
                 t,
-                "`{call}` returned at {us}, before the power failure: its data had to be on the medium by \
+                "`{call}` returned at {us}, before the power failure: its data had to be on the \
+                 medium by \
                  then."
             )
             .expect(LINE);

@@ -77,7 +77,7 @@ pub fn read(
             let is_same =
                 |s: &&Said| s.claim.id == said.claim.id && s.claim.paper == said.claim.paper;
             if all.iter().any(|s| is_same(&s)) {
-                let what = format!("claim `{}` is there twice", said.claim.id);
+                let what = format!("claim `{}` is given twice", said.claim.id);
                 wrong(found, &fields.place(if said.of_paper { "claim" } else { "id" }), what, "");
                 break;
             }
@@ -145,8 +145,9 @@ fn one(
         (Some(claim), None) => (claim, "claim"),
         (None, Some(id)) => (id, "id"),
         _ => {
-            let help = "`id` is for one of your own, `claim = \"PAPER/ID\"` for one of a paper";
-            wrong(found, &fields.at, "a claim has an `id` or a `claim`, one of them", help);
+            let help =
+                "use `id` for a claim of your own, `claim = \"PAPER/ID\"` for a claim of a paper";
+            wrong(found, &fields.at, "a claim has either an `id` or a `claim`", help);
             return Vec::new();
         }
     };
@@ -208,14 +209,15 @@ fn band(
         }
         [] if expr.is_truth() => [1.0, 1.0],
         [] => {
-            let help = "write `between = [LOW, HIGH]`, `equals`, `at_least` or `at_most`; or compare: `a > b`";
-            wrong(found, &fields.at, "a claim that does not say which value will do", help);
+            let help = "write `between = [LOW, HIGH]`, `equals`, `at_least` or `at_most`; or \
+                compare: `a > b`";
+            wrong(found, &fields.at, "a claim without an accepted value", help);
             return None;
         }
         [one] => [f64::MIN, fields.real(one, found)?],
         [first, .., second] => {
             let what = format!("both `{first}` and `{second}`");
-            wrong(found, &fields.place(second), what, "one says it");
+            wrong(found, &fields.place(second), what, "use one of them");
             return None;
         }
     };
@@ -341,7 +343,8 @@ pub fn check(said: &Said, sweep: &Sweep, known: &ExpectedMetrics<'_>, found: &mu
             Ok(field) if field.number().is_none() => {
                 let n = field.0.len();
                 let what = format!("the claim is about {n} numbers");
-                let help = "name points in brackets, or make one of them: min, max, mean, geomean, sum, count, spread, grows";
+                let help = "name points in brackets, or reduce them with min, max, mean, geomean, \
+                    sum, count, spread or grows";
                 found.push(Diagnostic::error(at, what, help));
             }
             Ok(_) => {}
@@ -375,7 +378,7 @@ fn reckon(
         None => of_run(point, name),
     };
     let field = expr::eval(expr, &e.sweep, &said.fixed, &number).map_err(|wrong| wrong.message)?;
-    field.number().ok_or_else(|| format!("{} numbers and not one", field.0.len()))
+    field.number().ok_or_else(|| format!("{} numbers instead of one", field.0.len()))
 }
 
 /// A metric of a point, as the mean over its seeds.

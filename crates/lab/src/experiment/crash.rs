@@ -1,4 +1,4 @@
-//! `[crash]`: the power goes while the point's program runs, and every state that the drive may be
+//! `[crash]`: power fails while the point's program runs, and every state that the drive may be
 //! left with is recovered and judged, as `writepath crash` does it.
 
 use std::cell::RefCell;
@@ -67,10 +67,15 @@ pub(super) fn read(
         wrong(found, &fields.at, "[measure] cannot be used with [crash]", "remove [measure]");
     }
     if work.start_within_ns > 0 {
-        wrong(found, &fields.at, "power cuts begin with the program", "leave `start_within` out");
+        wrong(
+            found,
+            &fields.at,
+            "[crash] explores the program from its start",
+            "leave `start_within` out",
+        );
     }
     if let Err(why) = program(work, 0) {
-        let help = "power cuts are of `fio`, `program` and `script`";
+        let help = "[crash] supports `fio`, `program` and `script` only";
         wrong(found, &fields.at, why, help);
     }
     let instants = instants(&fields, settings, found);
@@ -242,7 +247,7 @@ fn program(work: &Work, seed: u64) -> Result<Program, String> {
             super::fiojob::program(&loaded.file, fio_chance(seed))
         }
         Kind::Entry(entry, _) => {
-            Err(format!("what `{}` promised is not known call by call", entry.name))
+            Err(format!("the promises of `{}` are not known call by call", entry.name))
         }
     }
 }
@@ -358,7 +363,7 @@ fn at_instants(
         for (rule, v) in seen.into_inner() {
             *broken.entry(rule).or_default() += n;
             let at = played.tape.entries.get(history.frames[frame].pos).map_or(0, |(at, _)| at.0);
-            told.entry(rule).or_insert_with(|| tell(&v, &format!("cut at {at} ns")));
+            told.entry(rule).or_insert_with(|| tell(&v, &format!("power failure at {at} ns")));
         }
     }
     totals.distinct = explorer.totals.distinct;
@@ -376,7 +381,7 @@ fn frames(
     let entries = &played.tape.entries;
     let ends = (entries.first(), entries.last());
     let (Some((Time(from), _)), Some((Time(to), _))) = ends else {
-        return Err(MachineError::Config("nothing happened that a power cut could end".to_owned()));
+        return Err(MachineError::Config("the program has no crash point".to_owned()));
     };
     let at_of = |frame: &wp_crash::Frame| entries.get(frame.pos).map_or(0, |(at, _)| at.0);
     let of = |instant: u64| {

@@ -134,7 +134,7 @@ pub fn is_count(name: &str, rows: &[Row]) -> bool {
     may_be || rows.iter().any(|r| r.outcome.metrics.contains_key(name))
 }
 
-/// Numbers of power cuts, besides those of rules.
+/// Numbers of power failures, besides those of rules.
 pub const CRASH: [&str; 6] = [
     "crash.instants",
     "crash.states",

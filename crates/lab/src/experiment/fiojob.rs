@@ -1,4 +1,4 @@
-//! A fio job as a program of system calls, so that power cuts know what each call promised.
+//! A fio job as a program of system calls, so that power failures know what each call promised.
 //!
 //! Its files are laid out as `fio` does, then come its operations one after the other, each write
 //! with contents of its own. Left out: what goes on at once (several jobs without `stonewall`), and
@@ -8,7 +8,7 @@ use wp_vfs::{Reserve, SyncKind};
 use wp_workload::fio::{Action, Direction, Job, JobFile, Layout, Sequence, SyncWhat, layout};
 use wp_workload::program::{Alloc, Call, Flags, LIMITS, Program, Step};
 
-/// Most calls of a program: power cuts look at what each may leave.
+/// Most calls of a program: power failures look at what each may leave.
 const CALLS_MAX: usize = 20_000;
 
 /// The program of a job file. Errors: what in the job file cannot be a program.

@@ -1,5 +1,5 @@
 //! Experiments as files: TOML that says machine, drive, file system, workload, what differs from
-//! point to point, power cuts, and what ought to come out.
+//! point to point, power failures, and what ought to come out.
 //!
 //! Picture:    file -> `source` (spans) -> `sweep` (points) -> for each point `resolve`
 //!             (names looked up, defaults) -> `run` with each seed -> `table` (rows) ->

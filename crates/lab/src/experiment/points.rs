@@ -99,7 +99,7 @@ fn unchanged(files: &[(&Path, &[u8])]) -> Result<(), String> {
     let is_other =
         |(host, bytes): &&(&Path, &[u8])| text::bytes(host).ok().as_deref() != Some(*bytes);
     files.iter().find(is_other).map_or(Ok(()), |(host, _)| {
-        let what = "changed while the experiment ran, and the run is not kept";
+        let what = "changed while the experiment ran, so the run is not saved";
         Err(format!("{} {what}; start it again", host.shown()))
     })
 }

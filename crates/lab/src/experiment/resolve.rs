@@ -39,7 +39,7 @@ pub struct Setup {
     pub work: Work,
     /// What is measured.
     pub measure: Measure,
-    /// Power cuts.
+    /// Power failures.
     pub crash: Option<CrashPlan>,
     /// Every setting with its value as TOML, defaults too, by dotted key, in order.
     pub settings: Settings,
@@ -157,7 +157,7 @@ impl Files {
         match self.inputs.get(&name) {
             Some(known) if known != bytes => {
                 let what = "which another file of the experiment already is; rename one";
-                return Err(format!("the results would keep it as {name}, {what}"));
+                return Err(format!("the results would store it as {name}, {what}"));
             }
             _ => drop(self.inputs.insert(name.clone(), bytes.to_vec())),
         }
@@ -222,7 +222,7 @@ pub fn resolve(
             for key in ["partition_start", "partition_size"] {
                 if let Some(e) = table_of_machine.get(key) {
                     let help = "leave it out; `device.capacity_bytes` makes the drive smaller";
-                    wrong(found, &e.at, "power cuts are of a drive without partitions", help);
+                    wrong(found, &e.at, "[crash] needs a drive without partitions", help);
                 }
             }
             settings.retain(|(key, _)| !key.starts_with("machine.partition_"));
@@ -539,17 +539,17 @@ fn machine(
         }
     };
     if fs.mount.is_none() {
-        wrong(found, fs_at, format!("{}: images only, it cannot be mounted yet", fs.name), "");
+        wrong(found, fs_at, format!("{}: only images are supported, not mounting", fs.name), "");
     }
     if !more.is_empty() && fs.mkfs_disks.is_none() {
-        let what = format!("{} lives on one device, {} are given", fs.name, more.len() + 1);
+        let what = format!("{} supports one device, {} are given", fs.name, more.len() + 1);
         wrong(found, &more[0].at, what, "leave out `device.more`");
     }
     let (start, size) = partition(&fields, &first, !more.is_empty(), settings, found)?;
     let disk = fields.text("disk", found).unwrap_or("sdb1");
     if disk.is_empty() || disk.len() > 16 || !disk.chars().all(|c| c.is_ascii_alphanumeric()) {
         let what = format!("`{disk}` is not a disk name");
-        wrong(found, &fields.place("disk"), what, "as sdb1, nvme0n1");
+        wrong(found, &fields.place("disk"), what, "such as sdb1 or nvme0n1");
     }
     for (key, value) in [
         ("cpu", cpu.name),

@@ -79,7 +79,7 @@ impl Ready {
                 Ok(there) => {
                     let at = there.iter().zip(bytes).position(|(a, b)| a != b);
                     let at = at.unwrap_or(there.len().min(bytes.len()));
-                    wrong.push(format!("{name}: differs from byte {at} on"));
+                    wrong.push(format!("{name}: differs at byte {at}"));
                 }
                 Err(e) => wrong.push(format!("{name}: {e}")),
             }
@@ -176,7 +176,7 @@ fn rows_of(dir: &Path) -> Result<(Vec<Row>, Shared), MergeError> {
         .map_err(|e| wrong(&format!("MANIFEST.json: {e}")))?;
     for name in [ROWS, RESOLVED] {
         if !manifest.contains_key(name) {
-            return Err(wrong(&format!("it is not a shard: MANIFEST.json has no {name}")));
+            return Err(wrong(&format!("not a shard: MANIFEST.json has no {name}")));
         }
     }
     for (name, hash) in &manifest {
@@ -187,7 +187,7 @@ fn rows_of(dir: &Path) -> Result<(Vec<Row>, Shared), MergeError> {
             return Err(wrong(&what));
         }
         if *hash != sha256(&read(name)?) {
-            return Err(wrong(&format!("{name} is not what was written")));
+            return Err(wrong(&format!("{name} was changed")));
         }
     }
     let doc: Value =
@@ -227,7 +227,7 @@ pub fn merge(dirs: &[PathBuf]) -> Result<(Experiment, Vec<Row>, Ready), MergeErr
     if let Some(twice) = all.windows(2).find(|w| (w[0].point, w[0].seed) == (w[1].point, w[1].seed))
     {
         let place = e.describe_point(twice[0].point);
-        return Err(wrong(format!("{place}, seed {} is there twice", twice[0].seed)));
+        return Err(wrong(format!("{place}, seed {} is given twice", twice[0].seed)));
     }
     let is_there = |n: &usize| {
         let wanted = e.run_of(*n);

@@ -2,7 +2,7 @@
 //!
 //! Metrics, by what they begin with: none, what the workload tells; `device.` and `fs.`, counters
 //! after the unmount and before it; `conflicts.`, journal conflicts; `phase.` and `pages.`, what
-//! `[measure]` asks for; `crash.`, power cuts.
+//! `[measure]` asks for; `crash.`, power failures.
 
 use std::collections::BTreeMap;
 
@@ -195,7 +195,7 @@ async fn answer(player: &mut Player, call: &Call) -> FsResult<Option<String>> {
 fn note(report: &mut WorkloadReport, call: &Call, told: &str, failed: u64) {
     const TOLD: u64 = 5;
     if failed <= TOLD {
-        report.notes.push(format!("`{call}` answered {told}"));
+        report.notes.push(format!("`{call}` returned {told}"));
     }
 }
 

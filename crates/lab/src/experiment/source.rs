@@ -223,7 +223,7 @@ fn floor(text: &str, at: usize) -> usize {
 pub fn parse(file: &str, bytes: &[u8], found: &mut Vec<Diagnostic>) -> Table {
     if bytes.len() > BYTES_MAX {
         let at = Source::new(file, String::new()).place(0..0);
-        let what = format!("{} bytes are more than any experiment has", bytes.len());
+        let what = format!("the file has {} bytes", bytes.len());
         found.push(Diagnostic::error(&at, what, format!("at most {BYTES_MAX}")));
         return Table::default();
     }
@@ -234,7 +234,7 @@ pub fn parse(file: &str, bytes: &[u8], found: &mut Vec<Diagnostic>) -> Table {
             let source = Source::new(file, lossy);
             let at = source.place(e.valid_up_to()..e.valid_up_to() + 1);
             let byte = bytes.get(e.valid_up_to()).copied().unwrap_or(0);
-            let what = format!("byte 0x{byte:02x} is not UTF-8, and TOML is");
+            let what = format!("byte 0x{byte:02x} is not UTF-8");
             found.push(Diagnostic::error(&at, what, "save the file as UTF-8"));
             return Table::default();
         }
@@ -244,7 +244,7 @@ pub fn parse(file: &str, bytes: &[u8], found: &mut Vec<Diagnostic>) -> Table {
     for e in errors.iter().take(ERRORS_MAX) {
         let at = source.place(e.span().unwrap_or(0..0));
         let message = e.message().trim().replace('\n', "; ");
-        found.push(Diagnostic::error(&at, format!("no TOML: {message}"), ""));
+        found.push(Diagnostic::error(&at, format!("not TOML: {message}"), ""));
     }
     table(&source, root.get_ref(), found)
 }
@@ -293,7 +293,7 @@ fn value(
         },
         DeValue::Float(x) => match x.as_str().parse::<f64>() {
             Ok(x) if x.is_finite() => Value::Float(x),
-            _ => return wrong("no finite number", ""),
+            _ => return wrong("not a finite number", ""),
         },
         DeValue::Datetime(_) => {
             return wrong("dates are not supported", "write a string");
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn what_is_no_toml_is_shown_where_it_stands() {
         for (text, line, column, what) in [
-            (&b"a = \n"[..], 1, 5, "no TOML"),
+            (&b"a = \n"[..], 1, 5, "not TOML"),
             (b"a = 1\na = 2\n", 2, 1, "duplicate"),
             (b"a = 1\nb = 99999999999999999999\n", 2, 5, "64 bits"),
             (b"\na = 1979-05-27\n", 2, 5, "date"),

@@ -265,7 +265,7 @@ impl Sweep {
             for (key, at, item) in axis.choices[choice].puts.iter().flatten() {
                 let path: Vec<&str> = key.split('.').collect();
                 if !file.put(&path, at, item) {
-                    let what = format!("`{key}`: what stands there is no table");
+                    let what = format!("`{key}` is not a table");
                     wrong(found, at, what, "");
                 }
             }
@@ -327,13 +327,15 @@ fn column(key: String, at: &Place, item: &Item, found: &mut Vec<Diagnostic>) -> 
             Value::Table(table) if own => bundle(&key, table, &value.at, found)?,
             Value::Table(_) | Value::List(_) => {
                 let what = format!("`{key}` is swept over {}", value.value.kind());
-                let help = "for several keys at once give it a name of your own: `system = [{ as = \"a\", \"fs.kind\" = \"ext4\" }]`";
+                let help = "for several keys at once give it a name of your own: `system = [{ as \
+                    = \"a\", \"fs.kind\" = \"ext4\" }]`";
                 wrong(found, &value.at, what, help);
                 return None;
             }
             _ if own => {
                 let what = format!("`{key}` is not a key that can be swept");
-                let help = "write `\"fs.era\" = …`; a name of your own takes tables: `{ as = \"a\", \"fs.kind\" = \"ext4\" }`";
+                let help = "write `\"fs.era\" = …`; a name of your own takes tables: `{ as = \
+                    \"a\", \"fs.kind\" = \"ext4\" }`";
                 wrong(found, at, what, help);
                 return None;
             }
@@ -429,7 +431,7 @@ fn axis(columns: Vec<Column>, found: &mut Vec<Diagnostic>) -> Option<Axis> {
             other.choices.len(),
             first.key
         );
-        wrong(found, &other.at, what, "keys in `zip` have as many values each");
+        wrong(found, &other.at, what, "all keys in `zip` need the same number of values");
         return None;
     }
     let choice = |i: usize| Choice {
@@ -442,7 +444,7 @@ fn axis(columns: Vec<Column>, found: &mut Vec<Diagnostic>) -> Option<Axis> {
         if !seen.insert(&choice.labels) {
             let what =
                 format!("`{}` has the value `{}` twice", first.key, choice.labels.join(", "));
-            wrong(found, &first.at, what, "for several runs of a point there is `repeat`");
+            wrong(found, &first.at, what, "use `repeat` for several runs of a point");
             return None;
         }
     }

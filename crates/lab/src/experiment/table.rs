@@ -19,7 +19,7 @@ pub struct Row {
     pub point: usize,
     /// Seed.
     pub seed: u64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 

@@ -68,7 +68,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
         (text("[device]\ncapacity_bytes = 67108864\n", ""), 4, 18, "\"64MiB\""),
         (text("[device]\ncapacity_bytes = \"64\"\n", ""), 4, 18, "no unit"),
         (text("[device]\ncapacity_bytes = \"1000B\"\n", ""), 4, 18, "multiple of 4096"),
-        (text("[device]\nmore = [{ preset = \"fixed\" }]\n", ""), 4, 9, "lives on one device"),
+        (text("[device]\nmore = [{ preset = \"fixed\" }]\n", ""), 4, 9, "supports one device"),
         (text("[machine]\ncpu = \"i9\"\n", ""), 4, 7, "no CPU profile"),
         (text("[machine]\nelevator = \"bfq\"\n", ""), 4, 12, "elevator"),
         (text("[machine]\npartition_size = \"2TiB\"\n", ""), 4, 18, "does not fit"),
@@ -104,7 +104,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
             "2",
         ),
         (sweep("\"workload.n\" = [1, 2]\nzip = [\"fs.era\"]"), 9, 8, "is not swept"),
-        (sweep("\"workload.n.x\" = [1, 2]"), 8, 1, "no table"),
+        (sweep("\"workload.n.x\" = [1, 2]"), 8, 1, "is not a table"),
         (text("repeat = 60000\n", "[sweep]\n\"workload.n\" = [1, 2]\n"), 8, 1, "at most 100000"),
         (text("", "[points]\na = { \"workload.n\" = 1 }\n"), 7, 1, "without a sweep"),
         (
@@ -119,7 +119,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
         (claim("id = \"a\"\nexpr = \"fsync_ns[3] > 1\""), 11, 18, "called `3`"),
         (claim("id = \"a\"\nexpr = \"fsync_n[1] > 1\""), 11, 9, "did you mean `fsync_ns`?"),
         (claim("id = \"a\"\nexpr = \"fsync_ns > 1\""), 11, 8, "about 2 numbers"),
-        (claim("id = \"a\"\nexpr = \"fsync_ns[1]\""), 9, 1, "which value will do"),
+        (claim("id = \"a\"\nexpr = \"fsync_ns[1]\""), 9, 1, "without an accepted value"),
         (claim("id = \"a\"\nexpr = \"fsync_ns[1] +\"\nequals = 1"), 11, 22, "the expression ends"),
         (claim("id = \"a\"\nexpr = \"phase.fsync.journal[1] > 1\""), 11, 9, "in [measure]"),
         (claim("id = \"a\"\nexpr = \"device.flush[1] > 1\""), 11, 9, "`device.flushes`"),
@@ -145,7 +145,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
             6,
             "twice",
         ),
-        // Power cuts.
+        // Power failures.
         (text("", "[crash]\n"), 7, 1, "call by call"),
     ] {
         let found = wrong(&file);
@@ -294,7 +294,7 @@ fn intervals_and_nulls_that_cannot_be_are_told() {
         (other("\"two\"", "\"ten\""), "`vary.by` cannot be `ten`; write \"half\" or \"two\""),
         (other("workload.phase", "workload.phas"), "did you mean `workload.phase`?"),
         (other("workload.phase", "fs.era"), "is not a number of the workload or the device"),
-        (other("interval = true\n", ""), "[vary], and no claim has an interval"),
+        (other("interval = true\n", ""), "[vary] without a claim with an interval"),
         (other("interval = true", "interval = 3"), "takes true or false"),
         (other("set.workload.n[2]", "set.workload.m[2]"), "no setting `workload.m`; did you mean"),
         (other("set.workload.n[2]", "set.fs.kind"), "the setting `fs.kind` is \"ext4\", no number"),
@@ -308,7 +308,7 @@ fn intervals_and_nulls_that_cannot_be_are_told() {
     let cuts = "schema = \"writepath/1\"\nname = \"t\"\n[workload]\n\
                 script = [\"open 0 f rw,creat\"]\n[crash]\n[[claim]]\nid = \"a\"\n\
                 expr = \"crash.broken\"\nequals = 0\ninterval = true\n";
-    assert!(wrong(cuts)[0].2.contains("an interval of a claim about power cuts"));
+    assert!(wrong(cuts)[0].2.contains("an interval of a claim about crash states"));
 }
 
 /// Every experiment file of the repository: examples, and papers.
@@ -597,10 +597,10 @@ fn expressions_go_point_by_point() {
     for (text, what) in [
         ("x", "6 numbers"),
         ("sum(x[few] + x[3])", "numbers"),
-        ("sum(x[few, 3.4] / x[3.4])", "the right side is at points"),
-        ("x[1, 2]", "all of that at once"),
+        ("sum(x[few, 3.4] / x[3.4])", "the right side has points"),
+        ("x[1, 2]", "no point matches all terms"),
         ("1 / (2 - 2)", "divided by 0"),
-        ("grows(x)", "2 keys are left"),
+        ("grows(x)", "2 swept keys are left"),
         ("grows(x[1, 3.4])", "does not grow"),
         ("geomean(x - 1)", "geometric mean of 0"),
     ] {

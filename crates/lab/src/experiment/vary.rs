@@ -91,14 +91,14 @@ impl Vary {
             (vary.also, places) = also.into_iter().map(|(key, at)| (key.to_owned(), at)).unzip();
             vary.all_cpu = fields.truth("all_cpu", found).unwrap_or(false);
             if first.is_none() && found.is_empty() {
-                let help = "write `interval = true` in the claims that are to have one";
-                wrong(found, at, "[vary], and no claim has an interval", help);
+                let help = "write `interval = true` in the claims that need one";
+                wrong(found, at, "[vary] without a claim with an interval", help);
             }
         }
         let first = first?;
         if root.item("crash").is_some() {
             let help = "leave `interval` out: counts of broken states have none";
-            wrong(found, &first.at, "an interval of a claim about power cuts", help);
+            wrong(found, &first.at, "an interval of a claim about crash states", help);
         }
         Some((vary, places))
     }

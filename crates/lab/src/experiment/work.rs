@@ -61,7 +61,7 @@ pub(super) fn read(
         [one] => one,
         [] => {
             let help = "write one of name, fio, wml, program, script";
-            wrong(found, at, "[workload] does not say what is run", help);
+            wrong(found, at, "[workload] names no workload", help);
             return None;
         }
         [first, second, ..] => {
@@ -133,7 +133,12 @@ fn variables(
 ) -> String {
     let Some((table, at)) = fields.table("vars", found) else { return String::new() };
     if !matches!(entry.name, "fio" | "filebench") {
-        wrong(found, at, format!("{} has no variables", entry.name), "they are of fio and wml");
+        wrong(
+            found,
+            at,
+            format!("{} has no variables", entry.name),
+            "only fio and wml have variables",
+        );
     }
     let mut all = Vec::new();
     for e in &table.0 {
@@ -190,7 +195,7 @@ fn of_registry(
         match kept {
             Ok(stored) => settings.push((format!("workload.{which}"), quoted(&stored))),
             Err(why) => {
-                let help = "paths are from the folder of this file on";
+                let help = "paths are relative to the folder of this file";
                 wrong(found, &fields.place(which), format!("{path}: {why}"), help);
                 return None;
             }
@@ -264,7 +269,7 @@ fn of_file(
     let bytes = match files.read(path) {
         Ok(bytes) => bytes,
         Err(e) => {
-            let help = "paths are from the folder of this file on";
+            let help = "paths are relative to the folder of this file";
             wrong(found, at, format!("{path}: {e}"), help);
             return None;
         }

@@ -76,7 +76,10 @@ fn update(dir: &Path, files: &BTreeMap<String, Vec<u8>>) -> io::Result<()> {
     for (name, bytes) in files.iter().filter(|(name, _)| *name != MANIFEST) {
         let is_foreign = |there: Vec<u8>| !old.contains(name) && there != *bytes;
         if std::fs::read(dir.join(name)).is_ok_and(is_foreign) {
-            let why = format!("{name} in {} is of no earlier result: move it away", dir.shown());
+            let why = format!(
+                "{name} in {} does not belong to an earlier result: move it away",
+                dir.shown()
+            );
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
     }

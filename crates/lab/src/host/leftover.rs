@@ -131,7 +131,7 @@ pub fn end_processes() {
 }
 
 /// Removes everything that is registered. The program must end now: whoever makes, keeps or
-/// removes such a thing after this waits for ever.
+/// removes such a thing after this waits forever.
 pub fn end_all() {
     let gate = GATE.write().unwrap_or_else(|e| e.into_inner());
     let mut registry = registry();

@@ -152,7 +152,7 @@ impl Output {
         drop(File::open(folder_of(&target)).and_then(|d| d.sync_all()));
         let Some(kept) = kept else { return Ok(()) };
         let why = format!(
-            "a file of this name was made meanwhile; what was to be written is in {}",
+            "another process created this file; the output is in {}",
             plain::name(&kept.to_string_lossy())
         );
         Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
@@ -259,7 +259,7 @@ fn what_is_there(path: &Path) -> io::Result<Option<Metadata>> {
     }
     match std::fs::metadata(path) {
         Ok(m) => Ok(Some(m)),
-        Err(e) if missing(&e) => Err(other("it is a symbolic link that leads nowhere")),
+        Err(e) if missing(&e) => Err(other("it is a dangling symbolic link")),
         Err(e) => Err(e),
     }
 }

@@ -97,7 +97,7 @@ impl Drive {
         self.is_zoned().then_some(self.zones * (2 << 30) / wp_base::SECTOR_BYTES)
     }
 
-    /// The drive where the power is cut, and its replaced parameters: one of the same contract, so
+    /// The drive where the power fails, and its replaced parameters: one of the same contract, so
     /// that verdicts are no matter of one drive's timing. Of 64 MiB, it takes flushes beside other
     /// commands (those of SATA wait for all that is in flight); the zoned one has zones of 16 MiB.
     pub fn for_cuts(&self) -> (&'static str, Vec<(String, u64)>) {

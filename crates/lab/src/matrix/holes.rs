@@ -117,7 +117,7 @@ impl Hole {
         }
         let rules = (wp_ext4::ENTRY.eras)("3.4").unwrap_or_default();
         let rule = rules.iter().find(|r| r.name == self.id);
-        rule.map_or(String::new(), |r| format!("until {} it is not so that {}", r.from, r.what))
+        rule.map_or(String::new(), |r| format!("missing before {}: {}", r.from, r.what))
     }
 }
 

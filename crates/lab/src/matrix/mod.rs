@@ -1,6 +1,6 @@
 //! Techniques together: every combination of eras, journaling and discards of ext4, and of modes,
 //! direct I/O and OPRW of F2FS, on the same drives with the same workloads: how quick, how many
-//! flushes, how much is written, and what a power cut leaves.
+//! flushes, how much is written, and what a power failure leaves.
 //!
 //! Picture:    axes ([`combinations()`]) -> techniques of the table -> refused, with the reason; or
 //!             [`speed`] (four workloads) and [`verdict`] (every crash point of programs).
@@ -57,7 +57,7 @@ pub struct Cell {
     pub refused: Option<String>,
     /// A row for each workload.
     pub speeds: Vec<Speed>,
-    /// What power cuts leave.
+    /// What power failures leave.
     pub verdict: Option<Verdict>,
 }
 

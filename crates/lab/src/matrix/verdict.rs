@@ -1,4 +1,4 @@
-//! What power cuts leave of a combination: a bounded campaign, and which known hole each broken
+//! What power failures leave of a combination: a bounded campaign, and which known hole each broken
 //! rule comes from.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -48,29 +48,34 @@ pub static FIGURES: &[Figure] = &[
         what: "latency of the fsync, 3.8, allocating, 1 file",
         unit: "us",
         predicted: SLOWER,
-        why: "each of its two flushes waits until what is in the buffer is programmed; a few pages never fill half a buffer",
+        why: "each of its two flushes waits until the buffer is programmed; a few pages never \
+            fill half of the buffer",
         measure: |seed| fsync_us(RunPlan::figure_10("3.8", "alloc", 1, seed)),
         ..FIGURE
     },
     Figure {
         paper: FSYNC,
         place: "figure 10",
-        what: "the same, 3.4, in the block, 100 files",
+        what: "latency of the fsync, 3.4, within a block, 100 files",
         unit: "us",
         predicted: SLOWER,
-        why: "the flushes again, with 100 blocks of data in the buffer, which is less than a quarter of it",
+        why: "each of its flushes waits until the buffer is programmed; 100 blocks of data fill \
+            less than a quarter of the buffer",
         measure: |seed| fsync_us(RunPlan::figure_10("3.4", "extend", 100, seed)),
         ..FIGURE
     },
     Figure {
         paper: FSYNC,
         place: "figure 10",
-        what: "3.4 over 3.8, in the block, 100 files",
+        what: "3.4 over 3.8, within a block, 100 files",
         unit: "ratio",
         predicted: SLOWER,
-        why: "3.4 has 100 blocks more to program, several to each die, where 3.8 has a page or two: its flush is of more programs, and the longer they take, the nearer the ratio comes to theirs",
+        why: "3.4 programs 100 more blocks, several on each die, and 3.8 one or two pages: the \
+            longer a program takes, the larger its share in the latency of 3.4",
         found: twice(
-            "the 100 blocks are programmed beside one another on all dies, and what 3.4 has more is commands and transfers as well: its extra time became 1.6 times as long, the fsync that both have 1.8 times",
+            "all dies program the 100 blocks in parallel, and 3.4 also sends more commands and \
+             transfers: its extra time grew by a factor of 1.6, the common part of the fsync by \
+             1.8",
         ),
         measure: |seed| {
             let of = |era| fsync_us(RunPlan::figure_10(era, "extend", 100, seed));
@@ -83,7 +88,7 @@ pub static FIGURES: &[Figure] = &[
         what: "latency of the fsync, 3.4, allocating, 10 files",
         unit: "us",
         predicted: SLOWER,
-        why: "the eMMC programs for each flush, too; ten files fit its halved cache",
+        why: "the eMMC too programs its cache at each flush; ten files fit into half of the cache",
         measure: |seed| fsync_us(RunPlan::phone("3.4", "alloc", 10, seed)),
         ..FIGURE
     },
@@ -93,9 +98,11 @@ pub static FIGURES: &[Figure] = &[
         what: "strict over posix, 4 KiB, no PLP",
         unit: "ratio",
         predicted: RATE_FALLS,
-        why: "(S + F) / (S + 2 F): strict has one flush more, and a flush is a program; the longer, the nearer to 1/2",
+        why: "(S + F) / (S + 2 F): strict sends one more flush, and a flush costs a program; a \
+            longer program moves the ratio towards 1/2",
         found: twice(
-            "it goes that way, by less than what counts: with this preset's flush the ratio is near 1/2 already",
+            "the ratio falls, but by less than the threshold: with this preset's flush it is \
+             already near 1/2",
         ),
         measure: |seed| {
             Ok(request_ns(Mode::Posix, false, 4, seed)?
@@ -108,7 +115,8 @@ pub static FIGURES: &[Figure] = &[
         what: "time of a request, posix, 4 KiB, no PLP",
         unit: "us",
         predicted: SLOWER,
-        why: "its flush waits for the program of data and nodes; one request is never near half a buffer",
+        why: "its flush waits for the program of data and nodes; one request is far smaller than \
+            half of the buffer",
         measure: |seed| Ok(request_ns(Mode::Posix, false, 4, seed)? / 1e3),
         ..FIGURE
     },
@@ -118,11 +126,13 @@ pub static FIGURES: &[Figure] = &[
         what: "OPRW over F2FS, 4 KiB, PLP",
         unit: "ratio",
         predicted: [Still; 3],
-        why: "with capacitors nobody waits for a program, and 4 KiB at a time stay far below what the flash takes",
+        why: "with power-loss protection no request waits for a program, and requests of 4 KiB \
+            stay far below the flash bandwidth",
         found: [
             "",
             "",
-            "the file is laid out just before, and the first requests wait until that is programmed: of 100 requests the ratio was 0.78, of these 1000 it is 1.17",
+            "the file is laid out just before the measurement, and the first requests wait until \
+             it is programmed: the ratio is 0.78 with 100 requests and 1.17 with these 1000",
         ],
         measure: |seed| gain(4, seed),
     },
@@ -132,10 +142,13 @@ pub static FIGURES: &[Figure] = &[
         what: "OPRW over F2FS, 256 KiB, PLP",
         unit: "ratio",
         predicted: RATE_FALLS,
-        why: "at that size the flash of half the speed is slower than the host: both wait for tokens, and what OPRW hides is hidden in that wait; half a buffer is full sooner, and at its old speed empty soon enough",
+        why: "at this size flash of half the speed is slower than the host: both modes wait for \
+            buffer space, and this wait hides the gain of OPRW; half a buffer fills sooner, but \
+            at the old speed it also drains in time",
         found: [
             "",
-            "as it is this size comes near what the flash takes: with a smaller buffer both wait for tokens now and then",
+            "this size already comes near the flash bandwidth: with a smaller buffer both modes \
+             sometimes wait for buffer space",
             "",
         ],
         measure: |seed| gain(256, seed),
@@ -146,7 +159,8 @@ pub static FIGURES: &[Figure] = &[
         what: "OPRW over F2FS, varmail, PLP",
         unit: "ratio",
         predicted: [Still; 3],
-        why: "one thread of mails is slower than the flash of half the speed, and nothing waits for programs",
+        why: "one varmail thread is slower than flash of half the speed, and no request waits for \
+            a program",
         measure: |seed| Ok(macros(seed)?.varmail.gain()),
         ..FIGURE
     },
@@ -156,7 +170,8 @@ pub static FIGURES: &[Figure] = &[
         what: "OPRW over F2FS, OLTP-insert, PLP",
         unit: "ratio",
         predicted: [Still; 3],
-        why: "the same of inserts",
+        why: "one insert thread is slower than flash of half the speed, and no request waits for \
+            a program",
         measure: |seed| Ok(macros(seed)?.oltp.gain()),
         ..FIGURE
     },
@@ -164,12 +179,14 @@ pub static FIGURES: &[Figure] = &[
         paper: OPRW,
         place: "table 6.2",
         what: "failures of posix, no PLP",
-        unit: "of 1000 cuts",
+        unit: "of 1000 power failures",
         predicted: [Up, Down, Up],
-        why: "nodes pass data while units are being programmed, which takes twice as long; of half a buffer less is in doubt at once",
+        why: "nodes can overtake data during a program, which takes twice as long; half a buffer \
+            holds fewer unpersisted writes",
         found: [
             "",
-            "writes of 256 KiB at most, with an fsync after each, never fill half the buffer: what is in doubt is bounded by the flushes",
+            "writes of at most 256 KiB, each with an fsync, never fill half of the buffer: the \
+             flushes bound the unpersisted writes",
             "",
         ],
         measure: |seed| failures(Mode::Posix, seed),
@@ -178,9 +195,9 @@ pub static FIGURES: &[Figure] = &[
         paper: OPRW,
         place: "table 6.2",
         what: "failures of strict_fixed, no PLP",
-        unit: "of 1000 cuts",
+        unit: "of 1000 power failures",
         predicted: [Still; 3],
-        why: "order is by flushes, whatever the drive's times",
+        why: "flushes order the writes at any drive speed",
         measure: |seed| failures(Mode::StrictFixed, seed),
         ..FIGURE
     },
@@ -188,9 +205,9 @@ pub static FIGURES: &[Figure] = &[
         paper: OPRW,
         place: "table 6.2",
         what: "failures of OPRW posix, no PLP",
-        unit: "of 1000 cuts",
+        unit: "of 1000 power failures",
         predicted: [Still; 3],
-        why: "recovery asks the write pointers, whatever the drive's times",
+        why: "recovery checks the write pointers at any drive speed",
         measure: |seed| failures(Mode::OprwPosix, seed),
         ..FIGURE
     },
@@ -200,7 +217,8 @@ pub static FIGURES: &[Figure] = &[
         what: "F2FS, sequential, records of 4 KiB",
         unit: "MiB/s",
         predicted: [Still; 3],
-        why: "a record at a time, each done when it is in the buffer, is less than even the slower flash takes",
+        why: "records complete in the buffer, one at a time, at a rate below the bandwidth of \
+            even the slower flash",
         measure: |seed| mib_per_s(Fs::F2fs, Io::Sequential(Reading::Fresh), 4 << 10, seed),
         ..FIGURE
     },
@@ -210,10 +228,12 @@ pub static FIGURES: &[Figure] = &[
         what: "F2FS, sequential, records of 4 MiB",
         unit: "MiB/s",
         predicted: [Down; 3],
-        why: "faster than the flash, but for what the buffer takes up: a slower flash or a smaller buffer, and it shows sooner",
+        why: "the host is faster than the flash, and only the buffer hides it: slower flash or a \
+            smaller buffer hides less",
         found: [
             "",
-            "MobiBench's time ends with an fsync, whose flush waits for all that the buffer took up: its size is of no consequence",
+            "MobiBench's time ends with an fsync, whose flush waits for the whole buffer: the \
+             buffer size has no effect",
             "",
         ],
         measure: |seed| mib_per_s(Fs::F2fs, Io::Sequential(Reading::Fresh), 4 << 20, seed),
@@ -224,7 +244,7 @@ pub static FIGURES: &[Figure] = &[
         what: "BTRFS, sequential, records of 1 MiB",
         unit: "MiB/s",
         predicted: [Down; 3],
-        why: "the same: four buffers' worth of data at the link's speed",
+        why: "the host is faster than the flash: it sends four times the buffer size at link speed",
         found: ["", "the time ends with an fsync, as above", ""],
         measure: |seed| mib_per_s(Fs::Btrfs, Io::Sequential(Reading::Fresh), 1 << 20, seed),
     },
@@ -234,7 +254,8 @@ pub static FIGURES: &[Figure] = &[
         what: "F2FS, random, records of 4 KiB",
         unit: "MiB/s",
         predicted: [Still; 3],
-        why: "as in order: the flash programs what is in the buffer one behind the other, wherever it is to go",
+        why: "as for sequential writes: the flash programs the buffer in arrival order, whatever \
+            the addresses",
         measure: |seed| mib_per_s(Fs::F2fs, Io::Random, 4 << 10, seed),
         ..FIGURE
     },
@@ -244,7 +265,7 @@ pub static FIGURES: &[Figure] = &[
         what: "EXT4, random, records of 4 MiB",
         unit: "MiB/s",
         predicted: [Down; 3],
-        why: "as in order: the flash is slower than the link",
+        why: "as for sequential writes: the flash is slower than the link",
         found: ["", "the time ends with an fsync, as above", ""],
         measure: |seed| mib_per_s(Fs::Ext4, Io::Random, 4 << 20, seed),
     },
@@ -254,7 +275,7 @@ pub static FIGURES: &[Figure] = &[
         what: "valid pages with discard",
         unit: "pages",
         predicted: [Still; 3],
-        why: "what stays valid is what was written and never discarded, at any speed",
+        why: "the number of written and not discarded pages does not depend on speed",
         measure: |seed| pages(Trim::Discard, seed),
         ..FIGURE
     },
@@ -274,7 +295,7 @@ pub static FIGURES: &[Figure] = &[
         what: "write amplification, create and delete, inode-block trim",
         unit: "ratio",
         predicted: [Still; 3],
-        why: "how much is copied is a matter of what is valid where, not of when",
+        why: "garbage collection copies valid pages; their number and place do not depend on time",
         measure: |seed| Ok(wear(seed)?.amplification),
         ..FIGURE
     },
@@ -284,10 +305,12 @@ pub static FIGURES: &[Figure] = &[
         what: "sync, p50, create and delete, inode-block trim",
         unit: "us",
         predicted: [Up; 3],
-        why: "a sync of 2000 files is of two buffers, and the flash is what is waited for; half a buffer takes up less of it",
+        why: "a sync of 2000 files writes twice the buffer size and waits for the flash; half a \
+            buffer absorbs less of it",
         found: [
             "",
-            "a sync ends with a flush, too, so all of it is programmed whatever the buffer holds; why it is 3 per cent quicker was not looked for",
+            "a sync also ends with a flush, so all data is programmed at any buffer size; the \
+             reason of the 3 % gain is not known",
             "",
         ],
         measure: |seed| Ok(wear(seed)?.latency_ns[0] as f64 / 1e3),
@@ -298,7 +321,8 @@ pub static FIGURES: &[Figure] = &[
         what: "EXT4-DR, varmail, 8 threads",
         unit: "ops/s",
         predicted: RATE_FALLS,
-        why: "every mail waits for a commit and its flushes, so for programs; a transaction is far below half a buffer",
+        why: "every mail waits for a commit and its flushes, and so for programs; a transaction \
+            is far smaller than half of the buffer",
         measure: |seed| ops(System::Ext4Dr, seed),
         ..FIGURE
     },
@@ -308,9 +332,10 @@ pub static FIGURES: &[Figure] = &[
         what: "EXT4-OD, varmail, 8 threads",
         unit: "ops/s",
         predicted: [Still; 3],
-        why: "no flush: what is sent is less than the slower flash takes",
+        why: "no flush: the write rate is below the bandwidth of the slower flash",
         found: twice(
-            "each mail commits some blocks to the log, which eight threads do so often that the flash, not the host, is the limit once it is half as quick",
+            "eight threads commit so many log blocks that flash of half the speed becomes the \
+             bottleneck",
         ),
         measure: |seed| ops(System::Ext4Od, seed),
     },
@@ -320,7 +345,7 @@ pub static FIGURES: &[Figure] = &[
         what: "BFS-DR, varmail, 8 threads",
         unit: "ops/s",
         predicted: RATE_FALLS,
-        why: "the flush thread makes durable what fsync waits for",
+        why: "fsync waits for the flush thread, which waits for programs",
         measure: |seed| ops(System::BfsDr, seed),
         ..FIGURE
     },
@@ -330,7 +355,7 @@ pub static FIGURES: &[Figure] = &[
         what: "F2FS, varmail, 8 threads",
         unit: "ops/s",
         predicted: RATE_FALLS,
-        why: "each fsync, or several together, wait for a flush",
+        why: "each fsync, or a group of them, waits for a flush",
         measure: |seed| ops(System::F2fs, seed),
         ..FIGURE
     },
@@ -340,19 +365,22 @@ pub static FIGURES: &[Figure] = &[
         what: "BFS-DR, conflicts an operation",
         unit: "ratio",
         predicted: SLOWER,
-        why: "a transaction is in flight as long as its flush: more of what others want is in one that commits",
+        why: "a transaction is in flight as long as its flush: other threads find more of their \
+            buffers in committing transactions",
         found: twice(
-            "a longer flush has more mails share a transaction, and a buffer is met once in each: more conflicts a transaction, fewer transactions",
+            "with a longer flush more mails share a transaction, and each buffer conflicts once \
+             in each: more conflicts a transaction, fewer transactions",
         ),
         measure: |seed| Ok(conflict(System::BfsDr, seed)?.per_op()),
     },
     Figure {
         paper: BARRIER,
-        place: "the cure",
+        place: "CJFS techniques",
         what: "CJFS over BFS-DR, varmail, 8 threads",
         unit: "ratio",
         predicted: SLOWER,
-        why: "what versions and compound flushes save is waits for flushes, which are longer",
+        why: "buffer versions and compound flushes save waits for flushes, and these waits are \
+            longer",
         measure: |seed| Ok(ops(System::Cjfs3, seed)? / ops(System::BfsDr, seed)?),
         ..FIGURE
     },

@@ -63,7 +63,7 @@ pub enum Outcome {
     Predicted,
     /// It did not, and there is a reason.
     Explained,
-    /// It did not, and nobody has said why.
+    /// It did not, and no reason is listed.
     Unexplained,
     /// It went as predicted, and there is a reason why it would not.
     StaleReason,

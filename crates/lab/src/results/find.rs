@@ -27,7 +27,7 @@ impl fmt::Display for NoResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoResult::Host(path, e) => write!(f, "{}: {e}", path.shown()),
-            NoResult::None(path) => write!(f, "{}: no result is there", path.shown()),
+            NoResult::None(path) => write!(f, "{}: no result found", path.shown()),
             NoResult::Several(path, all) => {
                 let first: Vec<String> = all.iter().take(3).map(|p| p.shown()).collect();
                 let more = if all.len() > first.len() { ", …" } else { "" };

@@ -50,7 +50,7 @@ impl fmt::Display for Origin {
             Origin::Paper(slug) => write!(f, "paper {slug}"),
             Origin::Linux(slug) => write!(f, "Linux (paper {slug})"),
             Origin::Literature(slug) => write!(f, "literature (named in paper {slug})"),
-            Origin::Ours(slug) => write!(f, "ours (beyond paper {slug})"),
+            Origin::Ours(slug) => write!(f, "Writepath (beyond paper {slug})"),
         }
     }
 }
@@ -74,8 +74,8 @@ impl Need {
     pub const fn name(self) -> &'static str {
         match self {
             Need::OrderedWrites => "a drive that keeps the order of barrier writes",
-            Need::Zones => "a drive with zones, whose write pointers tell what was written",
-            Need::Discards => "a drive that takes discards",
+            Need::Zones => "a zoned drive, whose write pointers show what was written",
+            Need::Discards => "a drive that supports discard",
             Need::ZeroesAfterDiscard => "a drive that reads zeroes after a discard",
         }
     }
@@ -124,7 +124,7 @@ pub struct Technique {
     pub needs: &'static [Need],
     /// What it cannot be together with. Each pair stands in the table once.
     pub conflicts: &'static [Conflict],
-    /// What a power cut does to it where what it relies on is missing, by the number of `crash
+    /// What a power failure does to it where what it relies on is missing, by the number of `crash
     /// --bug`.
     pub unsafe_without: &'static [(&'static str, &'static str)],
 }

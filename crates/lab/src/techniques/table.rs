@@ -44,14 +44,16 @@ const NO_PLACE: &str =
 pub static TECHNIQUES: &[Technique] = &[
     Technique {
         name: "inode-lists",
-        about: "data=ordered: write() and writeback add the inode to the transaction's list; the commit writes the data of all listed inodes and waits for it",
+        about: "data=ordered: write() and writeback add the inode to the transaction's list; the \
+            commit writes the data of all listed inodes and waits for it",
         on: "era=3.4",
         until: Some((3, 8)),
         ..PLAIN
     },
     Technique {
         name: "no-filing",
-        about: "no inode is added to the transaction's list: fsync is faster, and metadata can be durable before its data (A3)",
+        about: "no inode is added to the transaction's list: fsync is faster, and metadata can be \
+            durable before its data (A3)",
         on: "era=3.8",
         since: Some((3, 8)),
         until: Some((4, 7)),
@@ -60,7 +62,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "filed-at-allocation",
-        about: "data=ordered since 4.6.2: writeback adds the inode whose blocks it allocates, and the commit waits for that data",
+        about: "data=ordered since 4.6.2: writeback adds the inode whose blocks it allocates, and \
+            the commit waits for that data",
         on: "era=4.6",
         since: Some((4, 6)),
         conflicts: &[refused_era("inode-lists")],
@@ -68,7 +71,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "unwritten-first",
-        about: "dioread_nolock (default since 5.6): extents are allocated unwritten and converted when the data is written, so no commit waits for data",
+        about: "dioread_nolock (default since 5.6): extents are allocated unwritten and converted \
+            when the data is written, so no commit waits for data",
         on: "era=6.18,dioread_nolock",
         since: Some((3, 8)),
         ..PLAIN
@@ -88,12 +92,14 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "async-commit",
-        about: "journal_async_commit: the commit record is sent with its transaction, and one flush follows",
+        about: "journal_async_commit: the commit record is sent with its transaction, and one \
+            flush follows",
         on: "data=writeback,journal_async_commit",
         conflicts: &[
             refused(
                 "inode-trim",
-                "no flush separates a discard from the revoke records of the blocks that it replaces",
+                "no flush separates a discard from the revoke records of the blocks that it \
+                 replaces",
             ),
             refused(
                 "dual-mode",
@@ -104,7 +110,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "nobarrier",
-        about: "nobarrier: no flush and no FUA (EXT4-OD of the paper on conflicts); for drives with power-loss protection",
+        about: "nobarrier: no flush and no FUA (EXT4-OD of the paper on conflicts); for drives \
+            with power-loss protection",
         origin: Origin::Linux(BARRIER),
         on: "nobarrier",
         unsafe_without: &[("power-loss protection", "A6")],
@@ -112,7 +119,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "dual-mode",
-        about: "dual-mode journaling of BarrierFS: the commit thread dispatches transactions in the drive's write order, a flush thread makes them durable, several commit at once",
+        about: "dual-mode journaling of BarrierFS: the commit thread dispatches transactions in \
+            the drive's write order, a flush thread makes them durable, several commit at once",
         origin: Origin::Paper(BARRIER),
         on: "journaling=barrier",
         needs: &[Need::OrderedWrites],
@@ -122,7 +130,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "ordering-only",
-        about: "fsync only orders writes, as fbarrier (BFS-OD): fsynced data may be lost, but not out of order",
+        about: "fsync only orders writes, as fbarrier (BFS-OD): fsynced data may be lost, but not \
+            out of order",
         origin: Origin::Paper(BARRIER),
         on: "journaling=barrier,ordering_only",
         needs: &[Need::OrderedWrites],
@@ -131,7 +140,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "versions",
-        about: "versions of a metadata buffer (CJFS): a transaction gets a new version of a buffer that a committing transaction holds, and does not wait",
+        about: "versions of a metadata buffer (CJFS): a transaction gets a new version of a \
+            buffer that a committing transaction holds, and does not wait",
         origin: Origin::Literature(BARRIER),
         on: "journaling=barrier,jh_versions=3",
         needs: &[Need::OrderedWrites],
@@ -139,7 +149,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "coalescing",
-        about: "opportunistic coalescing (CJFS): a transaction that waits for conflicts keeps accepting handles",
+        about: "opportunistic coalescing (CJFS): a transaction that waits for conflicts keeps \
+            accepting handles",
         origin: Origin::Literature(BARRIER),
         on: "journaling=barrier,coalesce",
         needs: &[Need::OrderedWrites],
@@ -164,7 +175,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "discard",
-        about: "discard data blocks that a committed transaction freed, as this kernel version does",
+        about: "discard data blocks that a committed transaction freed, as this kernel version \
+            does",
         origin: Origin::Linux(TRIM),
         on: "discard",
         needs: &[Need::Discards],
@@ -174,7 +186,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "inode-trim",
-        about: "discard inode-table blocks without an inode in use once that is durable; neither replay nor a new inode sees old contents",
+        about: "discard inode-table blocks without an inode in use once that is durable; neither \
+            replay nor a new inode sees old contents",
         origin: Origin::Ours(TRIM),
         on: "discard,inode_trim=safe",
         needs: &[Need::Discards, Need::ZeroesAfterDiscard],
@@ -183,7 +196,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "inode-trim-naive",
-        about: "the same as in the paper: discard as soon as the last bit is cleared; a power failure before the commit loses files (N8)",
+        about: "the same as in the paper: discard as soon as the last bit is cleared; a power \
+            failure before the commit loses files (N8)",
         origin: Origin::Paper(TRIM),
         on: "discard,inode_trim=naive",
         needs: &[Need::Discards],
@@ -200,13 +214,15 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "posix",
-        about: "fsync of F2FS: data, wait, nodes, wait, flush; on a volatile cache a node may survive without its data (A8)",
+        about: "fsync of F2FS: data, wait, nodes, wait, flush; on a volatile cache a node may \
+            survive without its data (A8)",
         on: "fsync_mode=posix",
         ..F2FS
     },
     Technique {
         name: "strict",
-        about: "only the last node has the fsync mark, with a flush before and after it; on zones the first flush is missing (A9)",
+        about: "only the last node has the fsync mark, with a flush before and after it; on zones \
+            the first flush is missing (A9)",
         on: "fsync_mode=strict",
         since: Some((4, 17)),
         conflicts: &[unwise("posix", ONE_MODE)],
@@ -235,7 +251,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "oprw",
-        about: "order-preserving recovery by write pointers: recovery ignores a node whose data was not written, so fsync sends nodes without waiting for data",
+        about: "order-preserving recovery by write pointers: recovery ignores a node whose data \
+            was not written, so fsync sends nodes without waiting for data",
         origin: Origin::Paper(OPRW),
         on: "oprw",
         needs: &[Need::Zones],
@@ -251,7 +268,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "direct-in-place",
-        about: "O_DIRECT overwrites in place, as in F2FS since 3.13, and fills holes since 4.1: fast, but outside the log that recovery reads (N10, N11, N13)",
+        about: "O_DIRECT overwrites in place, as in F2FS since 3.13, and fills holes since 4.1: \
+            fast, but outside the log that recovery reads (N10, N11, N13)",
         origin: Origin::Paper(DIRECT),
         on: "direct=linux",
         since: Some((3, 13)),
@@ -259,7 +277,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "direct-lfs",
-        about: "mode=lfs since 4.20: O_DIRECT writes go to new blocks, and nodes point to them before the data is durable (N10)",
+        about: "mode=lfs since 4.20: O_DIRECT writes go to new blocks, and nodes point to them \
+            before the data is durable (N10)",
         origin: Origin::Linux(DIRECT),
         on: "mode=lfs",
         since: Some((4, 20)),
@@ -267,7 +286,8 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "direct-log",
-        about: "log-structured direct writes: to the data log, also on zones, and nodes follow their data",
+        about: "log-structured direct writes: to the data log, also on zones, and nodes follow \
+            their data",
         origin: Origin::Ours(DIRECT),
         on: "direct=log",
         conflicts: &[unwise("direct-in-place", "a direct write goes to one place")],
@@ -298,7 +318,7 @@ pub static TECHNIQUES: &[Technique] = &[
     named("QASIO", "asynchronous writes that a task waits for are sent as synchronous ones", FSYNC),
     named(
         "FS-LRU",
-        "a page cache that keeps in NVRAM the pages that an fsync would wait for",
+        "a page cache that holds in NVRAM the pages that an fsync would wait for",
         FSYNC,
     ),
     named(
@@ -309,7 +329,8 @@ pub static TECHNIQUES: &[Technique] = &[
     named("queue-depth adaptation", "adapts the requests in flight to the drive", FSYNC),
     named(
         "HoraeFS",
-        "passes the write order through persistent memory of the drive; data is sent without waiting",
+        "passes the write order through persistent memory of the drive; data is sent without \
+         waiting",
         OPRW,
     ),
     named("MQFS", "the same with NVMe queue entries in persistent memory of the drive", OPRW),

@@ -88,7 +88,7 @@ fn what_techniques_need_of_drive_and_kernel_is_told_and_the_way_to_see_why() {
     assert_eq!(told(&["dual-mode"], (3, 10), &ordered), "");
     assert!(told(&["dual-mode", "discard"], (3, 10), &ordered).contains("conflicts with discard"));
     assert!(told(&["strict"], (3, 13), &plain).contains("from 4.17"));
-    assert!(told(&["oprw"], (5, 14), &plain).contains("zones"));
+    assert!(told(&["oprw"], (5, 14), &plain).contains("zoned"));
     assert!(told(&["no-filing"], (4, 9), &plain).contains("before 4.7"));
 }
 

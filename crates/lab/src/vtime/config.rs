@@ -56,13 +56,13 @@ pub static CONFIGS: &[Config] = &[
     Config {
         name: "ext4-fastcommit",
         mkfs: "-O fast_commit",
-        not_modelled: "fast commits are not written here: `ext4_fc_commit` and what it tracks are missing",
+        not_modelled: "fast commits are not supported: `ext4_fc_commit` is not modelled",
         ..PLAIN
     },
     Config {
         name: "ext4-async",
         mount: "data=writeback,journal_checksum,journal_async_commit",
-        not_modelled: "journal_async_commit is not offered as a mount option here",
+        not_modelled: "journal_async_commit is not a mount option here",
         ..PLAIN
     },
     Config { name: "ext4-1k", ours: "block_size=1024", mkfs: "-b 1024", recorded: false, ..PLAIN },
@@ -113,10 +113,10 @@ pub static CONFIGS: &[Config] = &[
     },
 ];
 
-/// A configuration by name. Errors: lists what there is.
+/// A configuration by name. Errors: lists the known names.
 pub fn find(name: &str) -> Result<&'static Config, String> {
     CONFIGS.iter().find(|c| c.name == name).ok_or_else(|| {
         let known: Vec<&str> = CONFIGS.iter().map(|c| c.name).collect();
-        format!("no configuration called `{name}`; there are: {}", known.join(", "))
+        format!("no configuration called `{name}` (configurations: {})", known.join(", "))
     })
 }

@@ -123,7 +123,7 @@ impl Plan {
             return Err(wrong("n", "at least 1"));
         }
         if plan.bytes == 0 || (case == Case::Extend && plan.first >= plan.bytes) {
-            return Err(wrong("bytes", "more than `first`, so that there is something to write"));
+            return Err(wrong("bytes", "more than `first`"));
         }
         Ok(plan)
     }

@@ -82,7 +82,7 @@ fn plan(o: &Options) -> Result<MobiBench, OptionError> {
         why: why.to_owned(),
     };
     if plan.access == Access::Append && plan.version == Version::Y2014 {
-        return Err(error("access", "append came in 2020: with version=2014 it is write"));
+        return Err(error("access", "append exists since 2020: with version=2014 use write"));
     }
     if plan.file_bytes / u64::from(plan.threads) < plan.record_bytes {
         return Err(error("record_kib", "a thread's part of the file is shorter than a record"));

@@ -63,7 +63,7 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// Its outcome.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Loops, of all threads.

@@ -93,7 +93,12 @@ fn super_block(view: &dyn View, report: &mut Report) -> FsResult<Option<(SuperBl
     if let [a, b] = good.as_slice() {
         let fixed = |sb: &SuperBlock| (sb.uuid, sb.crc_seed, sb.nsegments, sb.first_data_block);
         if fixed(a) != fixed(b) {
-            report.add(Kind::SuperCopies, "super block", "another file system", "the same twice");
+            report.add(
+                Kind::SuperCopies,
+                "super block",
+                "another file system",
+                "the same file system",
+            );
         }
     }
     let Some(sb) = good.first() else { return Ok(None) };
@@ -221,7 +226,7 @@ impl Volume<'_> {
         }
         for (key, pointer) in &node.children {
             if *key < walk.next {
-                let expected = format!("a key from {} on", walk.next);
+                let expected = format!("a key of at least {}", walk.next);
                 report.add(Kind::BlockMap, walk.file.place.as_str(), key, expected);
                 walk.out.is_bad = true;
                 return Ok(());
@@ -258,7 +263,7 @@ impl Volume<'_> {
         }
         match s.blocks.insert(block, owner) {
             Some(other) if other != owner => {
-                let expected = format!("a block that is not of file {}", other.ino);
+                let expected = format!("a block that is not part of file {}", other.ino);
                 r.add(Kind::BlockShared, place, block, expected);
                 false
             }

@@ -119,7 +119,7 @@ impl Numbers {
     ) -> Option<u64> {
         let place = || format!("{}, number {number}", file.place);
         if !self.given.contains(&number) {
-            report.add(Kind::NotAllocated, place(), number, "a number that is given out");
+            report.add(Kind::NotAllocated, place(), number, "an allocated number");
             return None;
         }
         let Some(entry) = self.entries.get(&number) else {
@@ -139,7 +139,7 @@ impl Numbers {
             } else {
                 format!("{start} to {end}")
             };
-            report.add(Kind::DatEntry, place(), life, format!("a life that has {cno}"));
+            report.add(Kind::DatEntry, place(), life, format!("a lifetime that includes {cno}"));
             return None;
         }
         let owner = Owner { ino: file.ino, number, offset };
@@ -153,7 +153,7 @@ impl Numbers {
         for (number, entry) in &self.entries {
             // Number 0 is given out from the start, and never used.
             if *number != 0 && entry.end.get() == DatEntry::LIVE && !live.contains(number) {
-                let found = format!("block {}, nothing refers to it", entry.blocknr.get());
+                let found = format!("block {}, no reference", entry.blocknr.get());
                 report.add(Kind::DatLost, format!("number {number}"), found, "a reference");
             }
         }

@@ -150,9 +150,9 @@ impl Checker<'_> {
         for ((cno, list), (next, next_list)) in ring.iter().zip(after) {
             let found = (list.next.get(), next_list.prev.get());
             if found != (*next, *cno) {
-                let found = format!("next {}, whose previous is {}", found.0, found.1);
+                let found = format!("next {}, whose prev is {}", found.0, found.1);
                 let place = format!("snapshot list at {cno}");
-                report.add(Kind::Snapshots, place, found, format!("next {next}, back {cno}"));
+                report.add(Kind::Snapshots, place, found, format!("next {next}, prev {cno}"));
             }
         }
     }

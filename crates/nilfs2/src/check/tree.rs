@@ -94,7 +94,7 @@ impl Checker<'_> {
             let place = format!("inode {number} of {cno}");
             let is_open = inode.links_count.get() == 0;
             if is_open && is_newest {
-                report.add(Kind::Orphan, place.as_str(), "no links", "a name, or not given out");
+                report.add(Kind::Orphan, place.as_str(), "no links", "a name, or not allocated");
             }
             if FileType::of_mode(inode.mode.get()) == FileType::Unknown {
                 let found = format!("{:#o}", inode.mode.get());
@@ -143,7 +143,7 @@ impl Checker<'_> {
         }
         let end = file.inode.size.get().div_ceil(g.block_bytes() as u64);
         if let Some((last, _)) = walked.data.last().filter(|(last, _)| *last >= end) {
-            let expected = format!("a block before {end}, where it ends");
+            let expected = format!("a block before {end}, its end");
             report.add(Kind::Inode, format!("{}: i_size", file.place), last, expected);
         }
         // mkfs counts blocks of its own in another unit.
@@ -196,7 +196,7 @@ impl Checker<'_> {
                 continue;
             }
             let Some(inode) = inodes.all.get(&number) else {
-                let found = if inodes.given.contains(&number) { "a hole" } else { "not given out" };
+                let found = if inodes.given.contains(&number) { "a hole" } else { "not allocated" };
                 report.add(Kind::NotAllocated, place(), found, format!("inode {number}"));
                 continue;
             };

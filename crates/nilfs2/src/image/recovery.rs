@@ -57,9 +57,9 @@ impl fmt::Display for Recovery {
         if !self.is_needed {
             return f.write_str("nothing to recover");
         }
-        let from = if self.fell_back { ", by the other super block" } else { "" };
+        let from = if self.fell_back { ", from the other super block" } else { "" };
         write!(f, "checkpoint {}{from}, {} blocks", self.cno, self.blocks)?;
-        write!(f, " of {} files came back", self.files.len())
+        write!(f, " of {} files recovered", self.files.len())
     }
 }
 

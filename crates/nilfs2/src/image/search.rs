@@ -289,7 +289,7 @@ fn follow(view: &dyn View, g: &Geometry, s: Start) -> Result<Tip, Stray> {
             break;
         }
         if next_segment >= g.segments {
-            let expected = "a segment that there is";
+            let expected = "an existing segment";
             let found = corruption("ss_next", next_segment, expected);
             return Err(Stray::Failed(found.into()));
         }

@@ -45,7 +45,7 @@ pub fn run(a: &Args, what: &str, out: &Out) -> Result<ExitCode, ExitCode> {
     Ok(out.answer(exit, &document, &looked.table()))
 }
 
-/// What there is, after a power cut on each file system if nothing is missing.
+/// What there is, after a power failure on each file system if nothing is missing.
 fn tried(kernel: &Path, root: &Path, out: &Out) -> Result<Looked, ExitCode> {
     let mut looked = look(kernel, root);
     if looked.missing.is_empty() {

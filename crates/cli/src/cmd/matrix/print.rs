@@ -22,7 +22,7 @@ fn us(ns: u64) -> String {
     }
 }
 
-/// What power cuts left, with numbers.
+/// What power failures left, with numbers.
 fn verdict(cell: &Cell) -> String {
     match (&cell.refused, &cell.verdict) {
         (None, Some(v)) if v.broken.is_empty() => format!("clean in {} states", v.distinct),

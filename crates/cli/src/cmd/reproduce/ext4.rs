@@ -57,7 +57,7 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
     report(a, out, (&found.0, &found.1, &found.2), progress.began)
 }
 
-/// Power cuts, by era and kind of program.
+/// Power failures, by era and kind of program.
 fn cut_table(t: &mut String, rows: &[CutRow]) {
     let line = "a string takes it";
     if rows.is_empty() {

@@ -113,7 +113,7 @@ fn recovery_json(found: &Reproduction) -> Value {
     found.recovery.iter().map(one).collect()
 }
 
-/// What was done of the power cuts when the run was interrupted; no claim is judged by it.
+/// What was done of the power failures when the run was interrupted; no claim is judged by it.
 fn stopped(a: &Args, out: &Out, part: &Part) -> ExitCode {
     let paper = super::PAPERS.iter().find(|p| p.slug == f2fs_oprw::SLUG);
     let resolved = paper.map(|p| p.resolved(a)).unwrap_or_default();

@@ -15,7 +15,7 @@ const LINE: &str = "a string takes it";
 /// Everything that the figures show.
 pub(super) struct Figures {
     flows: Vec<(Recorded, Flow)>,
-    /// Figure 2.1a's run without power-loss protection, its look at which the power goes, and what
+    /// Figure 2.1a's run without power-loss protection, its look at which power fails, and what
     /// recovery makes of that: stock, and with the check.
     cut: (usize, Recovered, Recovered),
     writes: usize,

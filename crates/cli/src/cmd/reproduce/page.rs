@@ -42,7 +42,7 @@ pub fn write(a: &Args) -> Result<String, Refusal> {
     Ok(format!("report: {}", names.join(", ")))
 }
 
-/// Writes them, and says where. Errors: the exit code, told to the user already.
+/// Writes them, and says where. Errors: the exit code; the error is already reported.
 pub fn write_and_say(a: &Args, out: &Out) -> Result<(), std::process::ExitCode> {
     let line = write(a).map_err(|refusal| refusal.tell(out))?;
     out.note(&line);

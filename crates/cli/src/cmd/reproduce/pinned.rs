@@ -104,7 +104,7 @@ mod tests {
                 }
             })
         };
-        let quick = Beside::of("inode-trim", &open("left out (--quick)"), false);
+        let quick = Beside::of("inode-trim", &open("not run (--quick)"), false);
         assert_eq!((quick.left_out, quick.changed.len()), (1, 0));
         let lost = Beside::of("inode-trim", &open("no idea"), false);
         assert_eq!(lost.changed.len(), 1);

@@ -65,7 +65,7 @@ struct DriveArgs {
     /// Start with the contents of this image
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
-    /// Save the drive's contents at exit to a new image, or to --load's
+    /// Save the contents at exit to a new image, or to --load's
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// What a power failure loses

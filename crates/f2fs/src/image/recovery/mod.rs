@@ -130,7 +130,10 @@ impl fmt::Display for RejectedNode {
         write!(f, "node at block {} (inode {}, offset {}): ", self.at, self.ino, self.offset)?;
         match self.reason {
             Reason::Unwritten { block, pointer } => {
-                write!(f, "its block {block} was not written; the zone's pointer is at {pointer}")
+                write!(
+                    f,
+                    "its block {block} was not written; the zone's write pointer is at {pointer}"
+                )
             }
             Reason::Later => f.write_str("an earlier node of that inode was left out"),
         }

@@ -14,7 +14,9 @@ const REPORTED: &str = "reported ";
 pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String> {
     let theirs = match (&ours.refused, theirs) {
         (Some(_), Theirs::Refused(_)) => return None,
-        (Some(why), Theirs::Files(_)) => return Some(format!("only we refuse the mount: {why}")),
+        (Some(why), Theirs::Files(_)) => {
+            return Some(format!("only Writepath refuses the mount: {why}"));
+        }
         (None, Theirs::Refused(why)) => {
             return Some(format!("only the kernel refuses the mount: {why}"));
         }
@@ -36,7 +38,7 @@ pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String>
                 return Some(format!("{path}: only the kernel cannot read it: {why}"));
             }
             (Found::File(_), Some(fault)) => {
-                return Some(format!("only we cannot read it: {fault}"));
+                return Some(format!("only Writepath cannot read it: {fault}"));
             }
             (Found::File(file), None) => file,
         };
@@ -46,10 +48,10 @@ pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String>
         }
     }
     if let Some(path) = ours_by_path.keys().find(|p| !theirs.contains_key(**p)) {
-        return Some(format!("{path}: only we have it"));
+        return Some(format!("{path}: only Writepath has it"));
     }
     let unmatched = faults.iter().find(|f| !theirs.keys().any(|p| is_fault_of(f, p)));
-    unmatched.map(|f| format!("only we cannot read it: {f}"))
+    unmatched.map(|f| format!("only Writepath cannot read it: {f}"))
 }
 
 /// A survivor as the kernel's are written: without blocks of zeros, with the last partial one.
@@ -72,7 +74,7 @@ fn of_files(ours: &Survivor, theirs: &Survivor) -> Option<String> {
     let mut field = |name: &str, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
         let (a, b) = (format!("{a:?}"), format!("{b:?}"));
         if a != b {
-            what.push(format!("{name} {a} here, {b} there"));
+            what.push(format!("{name} {a} in Writepath, {b} in Linux"));
         }
     };
     field("kind", &ours.kind, &theirs.kind);
@@ -88,7 +90,7 @@ fn of_files(ours: &Survivor, theirs: &Survivor) -> Option<String> {
         let id = |m: &BTreeMap<u64, u128>| {
             m.get(n).map_or_else(|| "zeros".to_owned(), |id| format!("{id:032x}"))
         };
-        what.push(format!("block {n} {} here, {} there", id(&a), id(&b)));
+        what.push(format!("block {n} {} in Writepath, {} in Linux", id(&a), id(&b)));
     }
     if ours.tail != theirs.tail {
         what.push("other bytes in the last, partial block".to_owned());
@@ -133,8 +135,11 @@ mod tests {
         assert!(diff(&theirs(&[other])).is_some_and(|d| d.contains("block 0")));
         let mut other = survivor("a", 9000);
         (other.ino, other.nlink) = (13, 2);
-        assert!(diff(&theirs(&[other])).is_some_and(|d| d.contains("inode 12 here, 13 there")));
-        assert!(diff(&theirs(&[])).is_some_and(|d| d == "a: only we have it"));
+        assert!(
+            diff(&theirs(&[other]))
+                .is_some_and(|d| d.contains("inode 12 in Writepath, 13 in Linux"))
+        );
+        assert!(diff(&theirs(&[])).is_some_and(|d| d == "a: only Writepath has it"));
         let more = [survivor("a", 9000), survivor("b", 0)];
         assert!(diff(&theirs(&more)).is_some_and(|d| d == "b: only the kernel has it"));
         assert!(diff(&Theirs::Refused("EIO".to_owned())).is_some());

@@ -1,4 +1,4 @@
-//! Agreement with the kernel of this host on crash states: what a power cut leaves of generated
+//! Agreement with the kernel of this host on crash states: what a power failure leaves of generated
 //! programs is recovered by us and by it, and every file compared.
 //!
 //! Picture:    program and mode -> [`play()`] -> explorer -> some of the states that our recovery
@@ -184,7 +184,7 @@ impl Counts {
     }
 }
 
-/// What came of it.
+/// Its outcome.
 #[derive(Clone, Default, Debug)]
 pub struct Agreement {
     /// The kernel: `6.18.44-…`.
@@ -361,8 +361,10 @@ impl One<'_> {
                     counts.clean += u64::from(said.is_none() && fault.is_none());
                     counts.both_unclean += u64::from(said.is_some() && fault.is_some());
                     what = what.or(match (said, fault) {
-                        (Some(s), None) => Some(format!("only e2fsck finds fault: {s}")),
-                        (None, Some(f)) => Some(format!("only our check finds fault: {f}")),
+                        (Some(s), None) => Some(format!("only e2fsck reports an error: {s}")),
+                        (None, Some(f)) => {
+                            Some(format!("only Writepath's check reports an error: {f}"))
+                        }
                         _ => None,
                     });
                 }

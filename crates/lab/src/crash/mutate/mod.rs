@@ -118,12 +118,12 @@ pub enum Fate {
     Interrupted,
 }
 
-/// A step left out, and what came of that.
+/// A step left out, and its outcome.
 #[derive(Clone, Debug)]
 pub struct Mutant {
     /// The step.
     pub site: &'static Site,
-    /// What came of it.
+    /// Its outcome.
     pub fate: Fate,
     /// Programs that would have done it and were played without it.
     pub programs: u64,

@@ -355,44 +355,44 @@ pub const SETTINGS: &[Setting<'static>] = &[
         count: 4,
         ..LOG
     },
-    Setting { name: "6.18 company", neighbour_us: 900, count: 24, ..WILD },
-    Setting { name: "6.18 edges company", neighbour_us: 700, ..EDGES },
+    Setting { name: "6.18 concurrent-sync", neighbour_us: 900, count: 24, ..WILD },
+    Setting { name: "6.18 edges concurrent-sync", neighbour_us: 700, ..EDGES },
     Setting {
-        name: "4.6 company",
+        name: "4.6 concurrent-sync",
         fs: "era=4.6",
         device: "fixed-nofua",
         neighbour_us: 900,
         ..WILD
     },
     Setting {
-        name: "4.6 nodelalloc edges company",
+        name: "4.6 nodelalloc edges concurrent-sync",
         fs: "era=4.6,nodelalloc",
         neighbour_us: 700,
         ..EDGES
     },
     Setting {
-        name: "3.8 bursts company",
+        name: "3.8 bursts concurrent-sync",
         fs: "era=3.8",
         neighbour_us: 9_000,
         programs: Programs::Bursts(120),
         ..BURSTS
     },
     Setting {
-        name: "4.6 nodelalloc bursts company",
+        name: "4.6 nodelalloc bursts concurrent-sync",
         neighbour_us: 9_000,
         programs: Programs::Bursts(120),
         count: 12,
         ..BURSTS
     },
     Setting {
-        name: "4.6 journal bursts company",
+        name: "4.6 journal bursts concurrent-sync",
         fs: "era=4.6,data=journal",
         neighbour_us: 9_000,
         programs: Programs::Bursts(120),
         count: 8,
         ..BURSTS
     },
-    Setting { name: "6.18 small company", neighbour_us: 2_000, ..SMALL },
+    Setting { name: "6.18 small concurrent-sync", neighbour_us: 2_000, ..SMALL },
     Setting { name: "6.18 life", whole_life: true, count: 8, ..WILD },
     Setting {
         name: "4.6 life",
@@ -403,7 +403,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
         ..WILD
     },
     Setting {
-        name: "4.6 journal company",
+        name: "4.6 journal concurrent-sync",
         fs: "era=4.6,data=journal",
         hold: Hold::Version,
         neighbour_us: 900,
@@ -421,7 +421,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
     Setting { name: "6.18 mail ssd", device: "ssd-128", count: 4, ..MAIL },
     IMAGE,
     Setting {
-        name: "4.6 journal log company",
+        name: "4.6 journal log concurrent-sync",
         fs: "era=4.6,data=journal,journal_mb=4",
         device: "fixed-nofua",
         neighbour_us: 40_000,
@@ -447,7 +447,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
     DUAL,
     Setting { name: "4.6 barrier wild", programs: Programs::Barriers(40), atomic: COARSE, ..DUAL },
     Setting {
-        name: "4.6 barrier company",
+        name: "4.6 barrier concurrent-sync",
         params: ONE_BY_ONE,
         programs: Programs::OrderedBursts,
         neighbour_us: 60,
@@ -455,7 +455,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
         ..DUAL
     },
     Setting {
-        name: "4.6 versions company",
+        name: "4.6 versions concurrent-sync",
         fs: DUAL_VERSIONS,
         programs: Programs::OrderedBursts,
         neighbour_us: 25,
@@ -486,7 +486,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
     },
     Setting { name: "f2fs zones wild", programs: Programs::Wild(40), count: 8, ..ZONED },
     Setting {
-        name: "f2fs company",
+        name: "f2fs concurrent-sync",
         programs: Programs::Wild(40),
         neighbour_us: 900,
         count: 12,
@@ -510,7 +510,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
     LOGS,
     Setting { name: "nilfs2 wild", programs: Programs::Wild(40), count: 16, ..LOGS },
     Setting {
-        name: "nilfs2 company",
+        name: "nilfs2 concurrent-sync",
         programs: Programs::Wild(40),
         neighbour_us: 900,
         count: 16,
@@ -528,9 +528,9 @@ pub const SETTINGS: &[Setting<'static>] = &[
     LOGGED,
     BTRFS,
     Setting { name: "btrfs single", fs: "metadata=single,fix=nameless+renamed", ..BTRFS },
-    Setting { name: "btrfs company", neighbour_us: 900, ..BTRFS },
-    Setting { name: "btrfs names company", neighbour_us: 300, ..LOGGED },
-    Setting { name: "btrfs slow company", device: "emmc-16", neighbour_us: 900, ..BTRFS },
+    Setting { name: "btrfs concurrent-sync", neighbour_us: 900, ..BTRFS },
+    Setting { name: "btrfs names concurrent-sync", neighbour_us: 300, ..LOGGED },
+    Setting { name: "btrfs slow concurrent-sync", device: "emmc-16", neighbour_us: 900, ..BTRFS },
     Setting { name: "btrfs life", whole_life: true, count: 8, ..BTRFS },
     Setting { name: "btrfs recovery", recovery: Some(Recovery::Honest), ..LOGGED },
     Setting { name: "btrfs recovery wild", recovery: Some(Recovery::Honest), ..BTRFS },

@@ -112,7 +112,7 @@ impl Witnesses {
                 return Err(format!("two settings are called `{}`", own.name));
             }
             let like = named(&own.like);
-            let like = like.ok_or(format!("`{}`: there is no setting `{}`", own.name, own.like))?;
+            let like = like.ok_or(format!("`{}`: unknown setting `{}`", own.name, own.like))?;
             let complete = own.complete.unwrap_or(like.plan.complete);
             out.push(Setting {
                 name: &own.name,

@@ -12,7 +12,7 @@ const NAPS: [u64; 4] = [0, 300, 20_000, 6_000_000];
 const FD: u32 = 0;
 const DIR_FD: u32 = 1;
 
-/// No fsync of the directory: names are told of that a power cut takes.
+/// No fsync of the directory: names are told of that a power failure takes.
 pub fn without_directory(seed: u64) -> Program {
     publish(seed, false, true)
 }

@@ -112,7 +112,7 @@ impl Eval<'_> {
             allowed[*axis].retain(|c| choices.contains(c));
         }
         if allowed.iter().any(Vec::is_empty) {
-            let what = "no point is all of that at once";
+            let what = "no point matches all terms";
             return Err(Wrong::new(expr.at.clone(), what, "terms of one key exclude each other"));
         }
         let mut out = BTreeMap::new();
@@ -154,7 +154,7 @@ impl Eval<'_> {
         match free {
             1 => Ok(()),
             0 => Err("one number does not grow".to_owned()),
-            n => Err(format!("{n} keys are left along which it could grow")),
+            n => Err(format!("{n} swept keys are left, and `grows` needs one")),
         }
     }
 }
@@ -210,26 +210,26 @@ fn join(a: &Field, b: &Field, f: impl Fn(f64, f64) -> Result<f64, String>) -> Re
     for (at, x) in &a.0 {
         let here = key(at);
         let Some(others) = by_key.get(&here) else {
-            return Err(Apart::Points("the left side is at points at which the right one is not"));
+            return Err(Apart::Points("the left side has points that the right side lacks"));
         };
         met.insert(here);
         for (other, y) in others {
             let both = at.iter().zip(*other).map(|(a, b)| a.or(*b)).collect();
             out.insert(both, f(*x, *y).map_err(Apart::Numbers)?);
             if out.len() > NUMBERS_MAX {
-                return Err(Apart::Points("more numbers than any claim needs"));
+                return Err(Apart::Points("too many numbers"));
             }
         }
     }
     if met.len() < by_key.len() {
-        return Err(Apart::Points("the right side is at points at which the left one is not"));
+        return Err(Apart::Points("the right side has points that the left side lacks"));
     }
     Ok(Field(out))
 }
 
 fn folded(fold: Fold, all: &[f64]) -> Result<f64, String> {
     if all.is_empty() {
-        return Err("nothing to put together".to_owned());
+        return Err("no numbers to combine".to_owned());
     }
     let n = all.len() as f64;
     let sum: f64 = all.iter().sum();

@@ -255,8 +255,8 @@ impl Parser<'_> {
             return Ok(Expr { at, kind: Kind::Fold(*fold, inner) });
         }
         if !matches!(fold, Fold::Min | Fold::Max) {
-            let help = "several are taken by min and max only";
-            return Err(Wrong::new(at, format!("`{name}` takes one"), help));
+            let help = "only min and max take several arguments";
+            return Err(Wrong::new(at, format!("`{name}` takes one argument"), help));
         }
         Ok(Expr { at, kind: Kind::Among(*fold, all) })
     }

@@ -137,7 +137,7 @@ fn a_link_to_a_file_stays_a_link_and_one_to_nothing_is_refused() {
     assert_eq!(std::fs::read(&file).expect("read"), b"new");
     assert!(std::fs::symlink_metadata(&link).expect("there").is_symlink());
     assert!(write(&link, b"", Existing::Refuse).is_err());
-    assert_eq!(refused(&nowhere, Shape::Text), "it is a symbolic link that leads nowhere");
+    assert_eq!(refused(&nowhere, Shape::Text), "it is a dangling symbolic link");
     assert_eq!(names(dir.path()), ["file", "link", "nowhere"]);
 }
 

@@ -1,4 +1,4 @@
-//! What a power cut leaves of direct writes over a file that is there.
+//! What a power failure leaves of direct writes over a file that is there.
 //!
 //! Picture:    seed -> program (fill, sync, then direct writes at random places, one every three
 //!             seconds, with or without an fsync behind each) -> a run with a tape -> every state

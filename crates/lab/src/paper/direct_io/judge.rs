@@ -9,21 +9,19 @@ fn config(e: impl std::fmt::Display) -> MachineError {
 }
 
 /// Which BTRFS that is.
-const BTRFS: &str = "BTRFS by the rules of 6.12, on the block layer of 3.13";
+const BTRFS: &str = "BTRFS follows the rules of 6.12, on the block layer of 3.13";
 /// What decides between F2FS and EXT4 where files grow: without places to look for, in the other
 /// reading, it turns round.
-const PLACES: &str = "neither reading has the paper's turn at 512 KiB: F2FS looks for a place for \
-                      each block, EXT4 for each record, at the same cost";
+const PLACES: &str = "neither reading shows the paper's crossover at 512 KiB: F2FS allocates each block, EXT4 each record, at the same cost";
 
 /// What is left out of NILFS2, and that it does not explain the difference.
 fn unexplained(found: &Reproduction, of: fn(&Numbers) -> f64) -> String {
     let with = |name: &str| found.varied.iter().find(|(n, _)| n == name).map(|(_, n)| of(n));
-    let free = "not explained; checksums of its logs cost no time here";
+    let free = "not explained; checksums of its logs take no time here";
     match (with("cpu page_writeback x2"), with("cpu, all, x2")) {
         // What costs those 2 us more for each page of a log, and nobody else, is a checksum.
         (Some(sums), Some(all)) => format!(
-            "{free}, and at 2 GB/s they would make it {sums:.3}; every cost of the CPU doubled, \
-             {all:.3}"
+            "{free}, and at 2 GB/s would give {sums:.3}; with every CPU cost doubled, {all:.3}"
         ),
         _ => free.to_owned(),
     }
@@ -42,7 +40,7 @@ pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
         if found.varied.is_empty() { m } else { m.interval(low, high) }
     };
     let filled =
-        |of: fn(&Numbers) -> f64| format!("over a file that is there: {:.3}", of(&found.filled));
+        |of: fn(&Numbers) -> f64| format!("overwriting an existing file: {:.3}", of(&found.filled));
     let why = format!("{PLACES}; {}", filled(|n| n.small));
     emit("fig1.f2fs_best_small", over(|n| n.small).why(why))?;
     let why = format!("{PLACES}; {}", filled(|n| n.large));
@@ -55,7 +53,9 @@ pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
     let first = over(|n| n.random_first);
     let first = match turned.is_empty() {
         true => first,
-        false => first.why(format!("EXT4 is near, and first somewhere with {}", turned.join(", "))),
+        false => {
+            first.why(format!("EXT4 is close, and first at some size with {}", turned.join(", ")))
+        }
     };
     emit("fig2.f2fs_best", first)?;
     // Both write in place: a drive alone would make no difference.

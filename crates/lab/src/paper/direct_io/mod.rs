@@ -155,7 +155,7 @@ pub struct Reproduction {
     pub filled: Numbers,
     /// Who moves blocks, and who writes what beside them.
     pub mechanisms: Vec<Mechanism>,
-    /// What power cuts leave of direct writes.
+    /// What power failures leave of direct writes.
     pub cuts: Vec<Left>,
     /// What is assumed, varied; nothing with `quick`.
     pub varied: Vec<(String, Numbers)>,
@@ -249,7 +249,7 @@ pub fn reproduce(
     }
     let mut left = Vec::new();
     for system in cuts::SYSTEMS {
-        if !next(&format!("power cuts, {}", system.name())) {
+        if !next(&format!("power failures, {}", system.name())) {
             return Ok(None);
         }
         for synced in [false, true] {

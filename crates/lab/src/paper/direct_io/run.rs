@@ -184,9 +184,9 @@ impl Figure {
                 "Figure 1: sequential, MiB/s, a new file (MobiBench of 2014)"
             }
             Figure::Sequential(Reading::Filled) => {
-                "Figure 1, the other reading: a file that is there (MobiBench of 2020)"
+                "Figure 1, second reading: an existing file (MobiBench of 2020)"
             }
-            Figure::Random => "Figure 2: random, records a second, a file that is there",
+            Figure::Random => "Figure 2: random, records per second, an existing file",
         }
     }
 

@@ -1,4 +1,4 @@
-//! The claims of power cuts: what may survive one in each era.
+//! The claims of power failures: what may survive one in each era.
 //!
 //! Nothing here is told where the faults are: random programs, and databases with rollback
 //! journals, on the paper's phone (eMMC, CFQ), whose flusher starts early, as with little memory.
@@ -121,7 +121,7 @@ pub fn cut_era(
 pub(super) fn seen(rows: &[CutRow], era: &str, id: &str) -> Result<f64, String> {
     let row = |programs: &str| {
         let found = rows.iter().find(|r| r.era == era && r.programs == programs);
-        found.ok_or_else(|| "power cuts are tried with --crash (some minutes)".to_owned())
+        found.ok_or_else(|| "power failures are explored with --crash (a few minutes)".to_owned())
     };
     let (n, enough) = match id {
         "exposure" => {
@@ -138,7 +138,7 @@ pub(super) fn seen(rows: &[CutRow], era: &str, id: &str) -> Result<f64, String> 
     match (n, enough) {
         (0, true) => Ok(0.0),
         (0, false) => Err(format!(
-            "not seen, but a 0 needs {DISTINCT} distinct recoveries over {PROGRAMS} programs"
+            "not found, but a 0 needs {DISTINCT} distinct recoveries over {PROGRAMS} programs"
         )),
         _ => Ok(1.0),
     }

@@ -56,11 +56,8 @@ impl Judge<'_> {
 }
 
 /// Why a latency falls by some microseconds where the paper's grows.
-const STEP_DOWN: &str = "from N = 1 to 10 the fsync gets some us shorter: with one block more in the \
-    log a flash unit of 16 KiB is full, and programmed, before the flush asks; the paper's PC \
-    grows by far more there";
-const LATENCY: &str = "device and CPU are class models with assumed costs: the paper's PC takes some 60 us for \
-    each single-block write that jbd2 sends, ours far less; no parameter was fitted to it";
+const STEP_DOWN: &str = "from N = 1 to 10 the fsync becomes a few us shorter: one more log block fills a flash unit of 16 KiB, which is programmed before the flush; the paper's PC grows by far more there";
+const LATENCY: &str = "device and CPU are class models with assumed costs: the paper's PC takes about 60 us for each single-block write of jbd2, our model far less; no parameter was fitted to it";
 
 pub(super) fn judge(
     runs: &[RunOutcome],
@@ -72,7 +69,7 @@ pub(super) fn judge(
     let claims = Claims::fixed();
     let book = Book::open(&claims, SLUG).map_err(config)?;
     let mut j = Judge { runs, book };
-    const NOT_RUN: &str = "the run was left out (--quick)";
+    const NOT_RUN: &str = "not run (--quick)";
     for era in ERAS {
         traces(&mut j, era)?;
         for case in ["alloc", "extend"] {
@@ -153,7 +150,7 @@ pub(super) fn judge(
         {
             measured = measured.why(if id.ends_with(".grows") { STEP_DOWN } else { LATENCY });
         } else if id == step {
-            measured = measured.why("in the era where it is smallest");
+            measured = measured.why("in the kernel version with the smallest value");
         }
         let null = match id.as_str() {
             "fig10.3.4.extend.max_growth" => by_blocks,

@@ -108,7 +108,7 @@ pub struct Reproduction {
 /// stops.
 ///
 /// With `quick`, no runs of 100 files or more and no intervals. `cuts`: what [`cut_era`] found, if
-/// power cuts were tried.
+/// power failures were tried.
 pub fn reproduce(
     seed: u64,
     quick: bool,

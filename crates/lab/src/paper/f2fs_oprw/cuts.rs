@@ -1,5 +1,5 @@
-//! Table 6.2: power cuts at random instants of a program that writes over a file, and what recovery
-//! makes of each.
+//! Table 6.2: power failures at random instants of a program that writes over a file, and what
+//! recovery makes of each.
 //!
 //! Picture:    seed -> program (fill, sync, then writes of 4 to 256 KiB at random places, fsync
 //!             after each) -> a run with a tape -> instants drawn evenly over the overwriting ->
@@ -44,7 +44,7 @@ const CHUNK: u64 = 8;
 /// The drive of a campaign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Drive {
-    /// Survives power cuts.
+    /// Survives power failures.
     pub plp: bool,
     /// Programs in the order of arrival, one unit at a time.
     pub serial: bool,
@@ -316,7 +316,7 @@ impl Pattern {
             rule: Rule::Application,
             path: "pattern".to_owned(),
             offset: Some(block * BLOCK),
-            expected: "what was written there once".to_owned(),
+            expected: "data that was written there once".to_owned(),
             seen: seen.to_owned(),
         };
         let Some(file) = outcome.files.iter().find(|f| f.path == "pattern") else {
@@ -403,7 +403,7 @@ fn cut_run(options: &Options, played: &Played, seed: u64, cuts: u64) -> CutCount
                 let place = v.and_then(|v| v.offset).unwrap_or(0);
                 let at = at_of(&history.frames[frame]);
                 out.example = Some(format!(
-                    "seed {seed}, cut at {at} ns: byte {place} of the file holds {}",
+                    "seed {seed}, power failure at {at} ns: byte {place} of the file holds {}",
                     v.map_or("", |v| v.seen.as_str())
                 ));
             }

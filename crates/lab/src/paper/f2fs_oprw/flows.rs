@@ -65,7 +65,7 @@ pub struct Pointers {
     pub zone: u64,
     /// `wp-zns`: what the host sees.
     pub host: u64,
-    /// `wp-nand`: what a power cut leaves.
+    /// `wp-nand`: what a power failure leaves.
     pub nand: u64,
 }
 
@@ -75,7 +75,7 @@ pub struct Look {
     pub at_ns: u64,
     /// Zones that were written since the file system was made, in order.
     pub pointers: Vec<Pointers>,
-    /// What a power cut leaves.
+    /// What a power failure leaves.
     pub medium: Medium,
     /// Its zones.
     pub zones: Vec<Zone>,
@@ -131,7 +131,7 @@ pub fn shortest(seed: u64) -> Result<(usize, usize), MachineError> {
             }
         }
     }
-    Err(MachineError::Config(format!("figure 5.1: none of {WRITES} writes can be cut apart")))
+    Err(MachineError::Config(format!("figure 5.1: no power failure splits one of {WRITES} writes")))
 }
 
 /// Records the fsync of the last of `writes` writes over the file. Errors: as the machine's.

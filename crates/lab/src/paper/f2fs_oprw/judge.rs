@@ -6,7 +6,7 @@ use super::{CutRow, NODES, Ranges, Reproduction, SLUG, Scaling};
 use crate::claims::{Book, Claims, Judged, Measured, PaperValue};
 use crate::machine::MachineError;
 
-const NOT_RUN: &str = "left out (--quick)";
+const NOT_RUN: &str = "not run (--quick)";
 
 fn config(e: impl std::fmt::Display) -> MachineError {
     MachineError::Config(e.to_string())
@@ -22,7 +22,7 @@ fn failures(r: &CutRow) -> String {
     let c = &r.counts;
     let [low, high] = c.interval();
     format!(
-        "{} of {} cuts, {} seeds: {:.2} % [{:.2}, {:.2}]",
+        "{} of {} power failures, {} seeds: {:.2} % [{:.2}, {:.2}]",
         c.failed,
         c.cuts,
         c.runs,

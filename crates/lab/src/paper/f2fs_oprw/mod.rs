@@ -54,7 +54,7 @@ pub struct CutRow {
     pub mode: &'static str,
     /// Drive.
     pub drive: Drive,
-    /// What came of it.
+    /// Its outcome.
     pub counts: CutCounts,
 }
 
@@ -133,7 +133,7 @@ pub struct Plan {
     pub quick: bool,
     /// A long run: cuts of each of the four modes that it is about, if not [`CUTS`].
     pub cuts: Option<u64>,
-    /// Threads for power cuts.
+    /// Threads for power failures.
     pub workers: usize,
 }
 
@@ -203,7 +203,7 @@ fn all(
         }
         let (seeds, each) = plan.cuts(name);
         let one = CutPlan { mode, drive, seeds: (plan.seed, seeds), cuts: each };
-        let go = |done| go_on(&format!("cuts: {name}, {done} of {seeds} seeds"));
+        let go = |done| go_on(&format!("power failures: {name}, {done} of {seeds} seeds"));
         let counts = cut(&one, plan.workers, &go)?;
         let is_whole = counts.runs == seeds;
         if counts.runs > 0 {
