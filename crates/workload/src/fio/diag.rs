@@ -37,8 +37,10 @@ pub struct Diagnostic {
     pub at: Place,
     /// What is wrong.
     pub message: String,
-    /// The way out; may be empty.
+    /// What to do; may be empty.
     pub help: String,
+    /// fio can do it, and Writepath cannot (yet).
+    pub is_unsupported: bool,
 }
 
 impl Diagnostic {
@@ -49,7 +51,17 @@ impl Diagnostic {
             at: at.clone(),
             message: message.into(),
             help: help.into(),
+            is_unsupported: false,
         }
+    }
+
+    /// An error about what fio can do, and Writepath cannot (yet).
+    pub fn unsupported(
+        at: &Place,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Diagnostic {
+        Diagnostic { is_unsupported: true, ..Diagnostic::error(at, message, help) }
     }
 
     /// A warning.
