@@ -5,6 +5,7 @@ mod bad_input;
 mod crash;
 mod docs;
 mod experiments;
+mod fio_jobs;
 mod fuzzed;
 mod host;
 mod hostile;

@@ -368,6 +368,10 @@ pub trait FileSystem {
     }
     /// Forgets what is cached and clean (`/proc/sys/vm/drop_caches`).
     fn drop_caches(&self) {}
+    /// Forgets what is cached of a file and clean. False: it cannot.
+    fn drop_file_cache(&self, _ino: Ino) -> bool {
+        false
+    }
     /// The value of an extended attribute, by its full name. Errors: `NoData` if it is not there,
     /// `Range` for a name that cannot be, `Unsupported`.
     fn get_xattr<'a>(&'a self, _ino: Ino, _name: &'a [u8]) -> Fut<'a, Vec<u8>> {

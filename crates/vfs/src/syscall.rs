@@ -368,6 +368,14 @@ impl Vfs {
         self.call("fdatasync", || fd.0.to_string(), |()| 0, body).await
     }
 
+    /// Drops the file's clean pages (`posix_fadvise` with `POSIX_FADV_DONTNEED`, of all of it).
+    /// False if the file system cannot. Dirty pages stay, and their writeback is not started, which
+    /// Linux does.
+    pub async fn fadvise_dontneed(&self, fd: Fd) -> FsResult<bool> {
+        let body = async { Ok(self.0.fs.drop_file_cache(self.file(fd)?.ino)) };
+        self.call("fadvise64", || fd.0.to_string(), |_| 0, body).await
+    }
+
     /// What was written to the file reaches the device before what is written after this returns
     /// (BarrierFS). Errors: `Unsupported` where the file system keeps no order.
     pub async fn fbarrier(&self, fd: Fd) -> FsResult<()> {

@@ -304,6 +304,13 @@ impl FileSystem for Mounted {
         })
     }
 
+    fn drop_file_cache(&self, ino: Ino) -> bool {
+        if let Ok(inode) = self.0.iget(ino.0) {
+            inode.map.invalidate(0, u64::MAX);
+        }
+        true
+    }
+
     fn drop_caches(&self) {
         self.0.drop_idle();
     }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_lab::workload::fio;
-use wp_workload::fio::{OPTIONS, OptionInfo, Severity};
+use wp_vfs::Options;
+use wp_workload::fio::{Class, JobFile, OPTIONS, OptionInfo, Severity};
 
 use crate::output::{Exit, Out};
 
@@ -79,8 +80,11 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             Some(_) if u.refused && u.option.is_some_and(|o| o.class.word() != "refused") => {
                 ("refused", "this value is not supported; see below")
             }
+            Some(o) if !u.refused && o.class == Class::Refused => {
+                ("exact", "off: this value asks for nothing")
+            }
             Some(o) => (o.class.word(), o.note),
-            None => ("unknown", "not a fio option"),
+            None => ("unknown", "not an option of fio 3.33"),
         };
         let shown = format!("[{}] {}={}", u.section, u.key, u.value);
         line(&mut text, &shown, class, note);
@@ -107,12 +111,34 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         "schema": "writepath.fio-check/1", "options": options, "diagnostics": diagnostics,
         "jobs": file.jobs.len(),
     });
-    let exit = if !file.has_errors() {
-        Exit::Ok
-    } else if file.used.iter().any(|u| u.refused && u.option.is_some()) {
-        Exit::Unsupported
-    } else {
-        Exit::Usage
-    };
-    out.answer(exit, &doc, &text)
+    out.answer(exit(file), &doc, &text)
+}
+
+/// How a command with this file ends, if it does not run it.
+fn exit(file: &JobFile) -> Exit {
+    match (file.has_errors(), file.is_unsupported()) {
+        (false, _) => Exit::Ok,
+        (true, true) => Exit::Unsupported,
+        (true, false) => Exit::Usage,
+    }
+}
+
+/// Answers for a `--workload fio,job=FILE` whose file has errors. `None`: it has none, or it is
+/// another workload, or what is wrong is not the file.
+pub fn refused(workload: &str, out: &Out) -> Option<ExitCode> {
+    let (name, rest) = super::name_and_rest(workload);
+    if name != "fio" {
+        return None;
+    }
+    let options = Options::parse(rest, fio::ENTRY.options).ok()?;
+    let option = |key: &str| options.get(key, fio::ENTRY.options).unwrap_or_default().to_owned();
+    let (job, vars) = (option("job"), option("vars"));
+    let loaded = fio::read(std::path::Path::new(&job), &fio::variables(&vars).ok()?).ok()?;
+    if !loaded.file.has_errors() {
+        return None;
+    }
+    let vars = if vars.is_empty() { String::new() } else { format!(" --vars '{vars}'") };
+    let help = format!("writepath fio check {job}{vars}");
+    let message = format!("workload fio:\n{}", loaded.file.rendered());
+    Some(out.fail(exit(&loaded.file), "job", &message, &help))
 }

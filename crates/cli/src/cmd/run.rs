@@ -13,14 +13,14 @@ use wp_base::{FsResult, Sector};
 use wp_block::QueueConfig;
 use wp_lab::classify::{Classifier, is_listed, lines_to_tsv, mark};
 use wp_lab::host::{Output, Shape};
-use wp_lab::machine::{Machine, MachineSpec};
+use wp_lab::machine::{Machine, MachineError, MachineSpec};
 use wp_lab::profile::Profile;
 use wp_lab::registry;
 use wp_lab::results::{EVENTS, Results, events_compressed, sha256};
 use wp_lab::workload::fio::WRITE_SHORT;
 use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::workload::{Inputs, WorkloadReport};
-use wp_vfs::{JournalConflict, Options};
+use wp_vfs::{JournalConflict, Options, Vfs};
 
 use crate::output::{Exit, Out, path, stderr};
 use crate::outputs;
@@ -267,6 +267,37 @@ fn conflicts_json(met: &[JournalConflict]) -> Value {
         "by_case": by(|r| r.case), "by_task": by(|r| &r.task), "rows": rows })
 }
 
+/// Is there room for the files that the workload lays out? Errors: no, with those that need most.
+fn room(
+    machine: &Machine,
+    vfs: &Vfs,
+    workload: &wp_lab::workload::WorkloadEntry,
+    options: &Options,
+) -> Result<(), MachineError> {
+    let mut needs = (workload.room)(options);
+    let all = needs.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
+    let fs = vfs.fs().clone();
+    let stat = machine
+        .block_on("statfs", async move { fs.stat_fs().await })?
+        .map_err(|error| MachineError::Fs { during: "statfs", error })?;
+    let free = stat.blocks_free.saturating_mul(u64::from(stat.block_bytes));
+    if all <= free {
+        return Ok(());
+    }
+    needs.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let mib = |n: u64| n >> 20;
+    let named: Vec<String> =
+        needs.iter().take(3).map(|(what, n)| format!("{what}: {} MiB", mib(*n))).collect();
+    Err(MachineError::Config(format!(
+        "workload {}: its files take {} MiB at the start, and the file system has {} MiB free ({}{})",
+        workload.name,
+        mib(all),
+        mib(free),
+        named.join(", "),
+        if needs.len() > 3 { ", …" } else { "" }
+    )))
+}
+
 /// Runs a workload on a machine; `events`: how many are recorded at most, `None`: none. Errors:
 /// told, and the exit code.
 pub(super) fn perform(
@@ -275,6 +306,9 @@ pub(super) fn perform(
     events: Option<usize>,
     out: &Out,
 ) -> Result<Ran, ExitCode> {
+    if let Some(code) = super::fio::refused(&a.workload, out) {
+        return Err(code);
+    }
     let (spec, workload, options) = spec(fs, a).map_err(|e| {
         out.fail(
             Exit::Usage,
@@ -305,13 +339,17 @@ pub(super) fn perform(
             format!("{seconds:.1} s of virtual time")
         });
         let vfs = machine.mount()?;
+        // What an image holds already may be what the files take.
+        if a.image.is_none() {
+            room(&machine, &vfs, workload, &options)?;
+        }
         machine.rt.probe().set_limit(events.unwrap_or(0));
         machine.record(if events.is_some() { Class::ALL } else { Class(0) });
         let v = vfs.clone();
         let o = options.clone();
         let mut report = machine
             .block_on("w2", async move { (workload.run)(&v, &o).await })?
-            .map_err(|error| wp_lab::machine::MachineError::Fs { during: "workload", error })?;
+            .map_err(|error| MachineError::Fs { during: "workload", error })?;
         let (records, left_out) = (machine.rt.probe().take(), machine.rt.probe().left_out());
         machine.record(Class(0));
         let (calls, failed) = (vfs.calls(), vfs.failed_calls());

@@ -269,6 +269,13 @@ impl FileSystem for Mounted {
         self.0.inodes.borrow().get(ino.0).map(|inode| self.0.told(inode)).unwrap_or_default()
     }
 
+    fn drop_file_cache(&self, ino: Ino) -> bool {
+        if let Some(inode) = self.0.inodes.borrow().get(ino.0) {
+            inode.map.invalidate(0, u64::MAX);
+        }
+        true
+    }
+
     fn drop_caches(&self) {
         self.0.drop_caches();
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use wp_base::Time;
 use wp_base::rng::Rng;
 use wp_crash::{Case, Explorer, History, Kept, Plan, Profile, Rule, Totals, Violation, of_instant};
-use wp_workload::fio::{Diagnostic, Place};
+use wp_workload::fio::{Diagnostic, Place, RunOptions};
 use wp_workload::program::{Program, Step};
 
 use super::expected_metrics::of_rule;
@@ -74,7 +74,7 @@ pub(super) fn read(
             "leave `start_within` out",
         );
     }
-    if let Err(why) = program(work, 0) {
+    if let Err(why) = program(work, false, 0) {
         let help = "[crash] supports `fio`, `program` and `script` only";
         wrong(found, &fields.at, why, help);
     }
@@ -235,7 +235,7 @@ fn profile(fields: &Fields<'_>, mounted: Profile, found: &mut Vec<Diagnostic>) -
 }
 
 /// The program that is cut. Errors: a workload that is none.
-fn program(work: &Work, seed: u64) -> Result<Program, String> {
+fn program(work: &Work, no_fallocate: bool, seed: u64) -> Result<Program, String> {
     match &work.kind {
         Kind::Program(program) => Ok(program.clone()),
         Kind::Entry(entry, options) if entry.name == "fio" => {
@@ -244,7 +244,8 @@ fn program(work: &Work, seed: u64) -> Result<Program, String> {
             let vars = workload::fio::variables(vars)?;
             let loaded = workload::fio::read(std::path::Path::new(job), &vars)
                 .map_err(|e| format!("{job}: {e}"))?;
-            super::fiojob::program(&loaded.file, fio_chance(seed))
+            let chance = fio_chance(seed);
+            loaded.file.program(RunOptions { chance, no_fallocate, ..RunOptions::default() })
         }
         Kind::Entry(entry, _) => {
             Err(format!("the promises of `{}` are not known call by call", entry.name))
@@ -259,7 +260,8 @@ fn fio_chance(seed: u64) -> u64 {
 
 /// Cuts the power. Errors: a machine that cannot be, a program that cannot be played.
 pub(super) fn run(plan: &CrashPlan, work: &Work, seed: u64) -> Result<Outcome, MachineError> {
-    let program = program(work, seed).map_err(MachineError::Config)?;
+    let no_fallocate = !plan.bench.fs.offers.fallocate;
+    let program = program(work, no_fallocate, seed).map_err(MachineError::Config)?;
     let calls = program.0.iter().filter(|s| matches!(s, Step::Call(..))).count() as u64;
     let campaign = Campaign {
         space: plan.space,

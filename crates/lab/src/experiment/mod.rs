@@ -14,7 +14,6 @@ pub mod claims;
 mod crash;
 pub mod expected_metrics;
 pub mod expr;
-mod fiojob;
 mod kept;
 pub mod keys;
 mod measure;

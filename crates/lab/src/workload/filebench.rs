@@ -77,6 +77,7 @@ pub static ENTRY: WorkloadEntry = WorkloadEntry {
     options: OPTIONS,
     check: |o| load(o).map(|_| ()),
     inputs: |o| load(o).map(|l| l.inputs),
+    room,
     run: |vfs, o| Box::pin(run(vfs, o)) as Fut<'_, WorkloadReport>,
 };
 
@@ -166,6 +167,12 @@ pub(super) fn report(found: &BenchResult) -> WorkloadReport {
     }
     report.documents.push((REPORT.to_owned(), found.json()));
     report
+}
+
+fn room(o: &Options) -> Vec<(String, u64)> {
+    let Ok(loaded) = load(o) else { return Vec::new() };
+    let sets = loaded.file.personality.preallocated_bytes().into_iter();
+    sets.map(|(set, bytes)| (format!("fileset `{set}`"), bytes)).collect()
 }
 
 async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {

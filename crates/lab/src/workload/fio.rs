@@ -44,6 +44,7 @@ pub static ENTRY: WorkloadEntry = WorkloadEntry {
     options: OPTIONS,
     check: |o| load(o).map(|_| ()),
     inputs: |o| load(o).map(|l| l.inputs),
+    room,
     run: |vfs, o| Box::pin(run(vfs, o)) as Fut<'_, WorkloadReport>,
 };
 
@@ -103,10 +104,16 @@ fn load(o: &Options) -> Result<Loaded, OptionError> {
     Ok(loaded)
 }
 
+fn room(o: &Options) -> Vec<(String, u64)> {
+    let Ok(loaded) = load(o) else { return Vec::new() };
+    let jobs = loaded.file.laid_out_bytes().into_iter();
+    jobs.map(|(job, bytes)| (format!("job `{job}`"), bytes)).collect()
+}
+
 async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     let loaded = load(o).map_err(|_| FsError::Invalid("workload options"))?;
     let chance = vfs.rt().rng("fio").next_u64();
-    let options = RunOptions { chance, bugs: loaded.bugs };
+    let options = RunOptions { chance, bugs: loaded.bugs, ..RunOptions::default() };
     let results = match fio::run(vfs, &loaded.file, options).await {
         Ok(r) => r,
         Err(RunError::Fs(e)) => return Err(e),
@@ -145,6 +152,12 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
             number("sync_p50_ns", r.sync.histogram.percentile(50_000_000).unwrap_or(0));
             number("sync_p99_ns", r.sync.histogram.percentile(99_000_000).unwrap_or(0));
         }
+    }
+    if results.iter().any(|r| r.stays_cached) {
+        let name = vfs.fs().name();
+        report
+            .notes
+            .push(format!("invalidate=1 has no effect: {name} does not drop a file's pages"));
     }
     report.numbers.extend(in_turn(&results));
     let document = fio::report(&loaded.file, &results, crate::EPOCH_SECS, vfs.rt().now().0);

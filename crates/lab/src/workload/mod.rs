@@ -40,6 +40,9 @@ pub struct WorkloadEntry {
     pub check: fn(&Options) -> Result<(), OptionError>,
     /// Host files that its options name; their hashes are part of a result's name.
     pub inputs: fn(&Options) -> Result<Inputs, OptionError>,
+    /// Bytes that its files take before it begins, by what they are of (`job r`, `fileset v`), with
+    /// options that [`WorkloadEntry::check`] has passed. What it writes later is not in it.
+    pub room: fn(&Options) -> Vec<(String, u64)>,
     /// Runs it.
     pub run: for<'a> fn(&'a Vfs, &'a Options) -> Fut<'a, WorkloadReport>,
 }

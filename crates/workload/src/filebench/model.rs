@@ -320,10 +320,26 @@ pub enum Command {
     Create,
     /// `system "sync"`.
     Sync,
+    /// `system "echo 3 > /proc/sys/vm/drop_caches"`.
+    DropCaches,
     /// `sleep`, in seconds.
     Sleep(u64),
     /// `run`, `psrun`: the number of seconds; 0: the mode's own end.
     Run(u64),
+}
+
+impl Personality {
+    /// Bytes that are there at the start, by fileset: as many as its mean length makes likely. A
+    /// length or a number that is drawn counts as nothing.
+    pub fn preallocated_bytes(&self) -> Vec<(String, u64)> {
+        let fixed = |n: Num| if let Num::Fixed(n) = n { n } else { 0 };
+        let of = |f: &Fileset| {
+            let bytes = u128::from(fixed(f.entries)) * u128::from(fixed(f.size));
+            let bytes = bytes * u128::from(f.prealloc_percent) / 100;
+            (f.name.clone(), u64::try_from(bytes).unwrap_or(u64::MAX))
+        };
+        self.filesets.iter().map(of).filter(|(_, bytes)| *bytes > 0).collect()
+    }
 }
 
 /// What a text says.

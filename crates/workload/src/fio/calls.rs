@@ -31,7 +31,7 @@ impl JobFile {
         let mut layouts = Vec::new();
         for (n, job) in self.jobs.iter().enumerate() {
             refuse(job, n > 0).map_err(|e| of(job, e))?;
-            let early = job.create_serialize.then(|| made.lay_out(job)).transpose();
+            let early = job.create_serialize.then(|| made.lay_out(job, options)).transpose();
             layouts.push(early.map_err(|e| of(job, e))?);
         }
         for (job, layout) in self.jobs.iter().zip(layouts) {
@@ -99,7 +99,7 @@ impl Made {
     }
 
     /// What `super::run` does before a job: directories, and files that must be there.
-    fn lay_out(&mut self, job: &Job) -> Result<Layout, String> {
+    fn lay_out(&mut self, job: &Job, how: RunOptions) -> Result<Layout, String> {
         for path in job.paths() {
             if path.is_empty() || path.contains(|c: char| c.is_whitespace() || c == '#') {
                 return Err(format!("`{path}`: paths of a program have neither spaces nor `#`"));
@@ -119,7 +119,8 @@ impl Made {
             }
             let made = Flags { write: true, create: true, ..Flags::default() };
             self.call(Call::Open(0, file.path.clone(), made))?;
-            if let Some(Reserve::Space { keep_size }) = job.reserve_first {
+            let reserve = job.reserve_first.filter(|_| !how.no_fallocate);
+            if let Some(Reserve::Space { keep_size }) = reserve {
                 let how = if keep_size { Alloc::Keep } else { Alloc::Extend };
                 self.call(Call::Fallocate(0, how, 0, file.length))?;
             }
@@ -136,7 +137,8 @@ impl Made {
                 }
             }
             self.call(Call::Close(0))?;
-            let there = if filled || job.truncate_first { file.length } else { 0 };
+            let grown = reserve == Some(Reserve::Space { keep_size: false });
+            let there = if filled || job.truncate_first || grown { file.length } else { 0 };
             self.lengths.insert(file.path.clone(), there);
         }
         Ok(layout)
@@ -145,7 +147,7 @@ impl Made {
     fn job(&mut self, job: &Job, early: Option<Layout>, how: RunOptions) -> Result<(), String> {
         let layout = match early {
             Some(layout) => layout,
-            None => self.lay_out(job)?,
+            None => self.lay_out(job, how)?,
         };
         if layout.size / job.block_min().max(1) > BLOCKS_MAX {
             return Err(format!("its {} bytes are too many for `crash`", layout.size));
@@ -258,10 +260,13 @@ mod tests {
     fn a_job_is_the_calls_that_it_makes() {
         let text = "[log]\nrw=write\nbs=4k\nsize=12k\nfilename=d/log\nfsync=2\nend_fsync=1\n";
         let made = program(text).expect("a program");
-        let expected = "mkdir d\nopen 0 d/log rw,creat\nclose 0\nopen 0 d/log rw,creat\n\
+        let expected = "mkdir d\nopen 0 d/log rw,creat\nfallocate 0 extend 0 12288\nclose 0\n\
+                        open 0 d/log rw,creat\n\
                         pwrite 0 4096 0 1\npwrite 0 4096 4096 2\nfsync 0\npwrite 0 4096 8192 3\n";
         assert!(made.starts_with(expected), "{made}");
         assert!(made.ends_with("fsync 0\nclose 0\nexit\n"), "{made}");
+        let none = program(&format!("{text}fallocate=none\n")).expect("a program");
+        assert_eq!(none, made.replace("fallocate 0 extend 0 12288\n", ""));
     }
 
     #[test]

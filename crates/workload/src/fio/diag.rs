@@ -39,6 +39,8 @@ pub struct Diagnostic {
     pub message: String,
     /// The hint; may be empty.
     pub help: String,
+    /// fio can do it, and Writepath cannot (yet).
+    pub is_unsupported: bool,
 }
 
 impl Diagnostic {
@@ -49,7 +51,17 @@ impl Diagnostic {
             at: at.clone(),
             message: message.into(),
             help: help.into(),
+            is_unsupported: false,
         }
+    }
+
+    /// An error about what fio can do, and Writepath cannot (yet).
+    pub fn unsupported(
+        at: &Place,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Diagnostic {
+        Diagnostic { is_unsupported: true, ..Diagnostic::error(at, message, help) }
     }
 
     /// A warning.

@@ -46,6 +46,8 @@ pub struct Entry {
     pub at: Place,
     /// Where the value stands; the key's place if there is none.
     pub value_at: Place,
+    /// An error about the value has been reported: it says nothing.
+    pub is_void: bool,
 }
 
 /// A section.
@@ -162,8 +164,10 @@ impl Reader<'_> {
             Some(v) if !v.is_empty() => place(file, line, text, v),
             _ => at.clone(),
         };
+        let errors = self.found.len();
         let value = value.map(|v| self.substitute(v, &value_at));
-        let entry = Entry { key: key.to_owned(), value, at, value_at };
+        let is_void = self.found.len() > errors;
+        let entry = Entry { key: key.to_owned(), value, at, value_at, is_void };
         if let Some(section) = self.sections.last_mut() {
             section.entries.push(entry);
         }
@@ -181,7 +185,10 @@ impl Reader<'_> {
                 None => self.error(
                     at,
                     format!("no variable `{name}` was given"),
-                    "set it with `vars=NAME:VALUE`; the host's environment is not read",
+                    &format!(
+                        "`--vars {name}:VALUE` (`run --workload fio,job=FILE,vars={name}:VALUE`); \
+                         the host's environment is not read"
+                    ),
                 ),
             }
             rest = &rest[i + end + 1..];
@@ -193,9 +200,16 @@ impl Reader<'_> {
             ("$ncpus", self.variables.cpus),
         ];
         for (word, number) in words {
-            if out.contains(word) {
-                out = out.replace(word, &number.to_string());
+            let Some((_, behind)) = out.split_once(word) else { continue };
+            // fio has `bc` of the host compute it.
+            if behind.trim_start().starts_with(['+', '-', '*', '/']) {
+                let what = format!(
+                    "`{word}` is a number of the host, and arithmetic on it is not supported"
+                );
+                self.error(at, what, "write the number");
+                return String::new();
             }
+            out = out.replace(word, &number.to_string());
         }
         out
     }

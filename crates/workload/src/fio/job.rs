@@ -1,6 +1,8 @@
 //! Jobs: sections with their options in effect.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
+
 use wp_vfs::{Reserve, SyncKind};
 
 use super::diag::{Diagnostic, Place, Severity};
@@ -8,6 +10,7 @@ use super::ini::{self, Includes, Variables};
 use super::options::OptionInfo;
 use super::paths;
 use super::resolve;
+use super::setup;
 use super::value::Amount;
 
 /// Most jobs that one file may make.
@@ -26,6 +29,31 @@ pub enum Engine {
     Psync,
     /// `preadv`/`pwritev` with one buffer.
     Pvsync,
+    /// `io_submit` and `io_getevents`; with one operation in flight, as `pread`/`pwrite` here.
+    Libaio,
+    /// `io_uring_enter`; as [`Engine::Libaio`].
+    IoUring,
+    /// `aio_read` and `aio_write` of the C library; as [`Engine::Libaio`].
+    Posixaio,
+}
+
+impl Engine {
+    /// Can it have more than one operation in flight?
+    pub const fn is_async(self) -> bool {
+        matches!(self, Engine::Libaio | Engine::IoUring | Engine::Posixaio)
+    }
+
+    /// fio's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Sync => "sync",
+            Engine::Psync => "psync",
+            Engine::Pvsync => "pvsync",
+            Engine::Libaio => "libaio",
+            Engine::IoUring => "io_uring",
+            Engine::Posixaio => "posixaio",
+        }
+    }
 }
 
 /// How the next file is chosen.
@@ -160,8 +188,10 @@ pub struct Job {
     pub create_only: bool,
     /// A new file is cut to its length first (`fallocate=truncate`).
     pub truncate_first: bool,
-    /// A new file gets its space first (`fallocate=posix`, `keep`).
+    /// A new file gets its space first (`fallocate=native`, `posix`, `keep`).
     pub reserve_first: Option<Reserve>,
+    /// The file's clean pages are dropped when a job opens it.
+    pub invalidate: bool,
     /// Past the cache (`direct=1`).
     pub direct: bool,
     /// Files are opened `O_SYNC` (fsync after each write) or `O_DSYNC`.
@@ -283,7 +313,8 @@ impl Job {
             create_on_open: false,
             create_only: false,
             truncate_first: false,
-            reserve_first: None,
+            reserve_first: Some(Reserve::Space { keep_size: false }),
+            invalidate: true,
             direct: false,
             open_sync: None,
             unlink: false,
@@ -417,6 +448,30 @@ pub struct JobFile {
 }
 
 impl JobFile {
+    /// Bytes that the jobs lay out before any of them begins, by the jobs' names; a job that only
+    /// writes has space reserved, if it does.
+    pub fn laid_out_bytes(&self) -> Vec<(String, u64)> {
+        let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
+        let mut all = Vec::new();
+        for job in self.jobs.iter().filter(|j| j.create_serialize && !j.create_on_open) {
+            let existing = &mut |p: &str| lengths.get(p).copied().unwrap_or(0);
+            let Ok(layout) = setup::layout(job, existing) else { continue };
+            let takes = job.reads || job.overwrite || job.reserve_first.is_some();
+            let new = layout.files.into_iter().filter(|f| takes && f.length > f.existing);
+            let new: Vec<(String, u64)> = new.map(|f| (f.path, f.length)).collect();
+            let bytes = new.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
+            all.push((job.name.clone(), bytes));
+            lengths.extend(new);
+        }
+        all.retain(|(_, bytes)| *bytes > 0);
+        all
+    }
+
+    /// Has it what fio can do and Writepath cannot (yet)?
+    pub fn is_unsupported(&self) -> bool {
+        self.diagnostics.iter().any(|d| d.is_unsupported)
+    }
+
     /// Are there errors?
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|d| d.severity == Severity::Error)
@@ -473,11 +528,33 @@ pub fn parse(name: &str, bytes: &[u8], includes: Includes<'_>, variables: &Varia
             file.jobs.push(clone);
         }
     }
+    if !file.has_errors() {
+        fit(&mut file);
+    }
     if file.jobs.is_empty() && !file.has_errors() {
         let help = "add a section that is not `[global]`";
         file.diagnostics.push(Diagnostic::error(&start, "this file has no job", help));
     }
     file
+}
+
+/// Do the sizes of all jobs fit their files, on an empty file system? Jobs are laid out in turn.
+fn fit(file: &mut JobFile) {
+    let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
+    for job in &file.jobs {
+        let laid = setup::layout(job, &mut |p| lengths.get(p).copied().unwrap_or(0));
+        match laid {
+            Ok(layout) => {
+                let made = layout.files.into_iter().map(|f| (f.path, f.length));
+                lengths.extend(made);
+            }
+            Err(e) if job.subjob == 0 => {
+                let message = format!("job `{}`: {e}", job.name);
+                file.diagnostics.push(Diagnostic::error(&job.at, message, ""));
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 fn limits(job: &Job, found: &mut Vec<Diagnostic>) {

@@ -33,6 +33,8 @@ pub struct OptionInfo {
     pub class: Class,
     /// What differs, or why it is refused.
     pub note: &'static str,
+    /// Values of a refused option that ask for nothing, and are accepted: fio's defaults.
+    pub off: &'static [&'static str],
 }
 
 const fn exact(
@@ -40,7 +42,7 @@ const fn exact(
     aliases: &'static [&'static str],
     note: &'static str,
 ) -> OptionInfo {
-    OptionInfo { name, aliases, class: Class::Exact, note }
+    OptionInfo { name, aliases, class: Class::Exact, note, off: &[] }
 }
 
 const fn near(
@@ -48,7 +50,7 @@ const fn near(
     aliases: &'static [&'static str],
     note: &'static str,
 ) -> OptionInfo {
-    OptionInfo { name, aliases, class: Class::Approximated, note }
+    OptionInfo { name, aliases, class: Class::Approximated, note, off: &[] }
 }
 
 const fn no(
@@ -56,13 +58,27 @@ const fn no(
     aliases: &'static [&'static str],
     note: &'static str,
 ) -> OptionInfo {
-    OptionInfo { name, aliases, class: Class::Refused, note }
+    OptionInfo { name, aliases, class: Class::Refused, note, off: &[] }
 }
+
+/// Refused, but with a value that asks for nothing.
+const fn unless(
+    off: &'static [&'static str],
+    name: &'static str,
+    aliases: &'static [&'static str],
+    note: &'static str,
+) -> OptionInfo {
+    OptionInfo { name, aliases, class: Class::Refused, note, off }
+}
+
+/// What says that a switch is off, and that a number is not given.
+const ZERO: &[&str] = &["0", "false"];
+/// The same of an option with words.
+const NONE: &[&str] = &["0", "none"];
 
 const TRIM: &str = "trims are not modelled";
 const VERIFY: &str = "data is not read back and compared; `crash` checks do that";
 const REPLAY: &str = "I/O logs are not supported; use `writepath replay`";
-const ZONED: &str = "no zoned device yet";
 const HOST: &str = "a property of the host, which the simulation does not have";
 const LOGS: &str = "use the events of the run, or its histograms";
 const COMPRESS: &str = "written data has an identity, but no compressibility";
@@ -70,6 +86,7 @@ const TARGET: &str = "for asynchronous engines only, which are not supported yet
 const ASYNC: &str = "asynchronous engines are not supported yet";
 const ONE_DEEP: &str =
     "checked and without effect: a synchronous engine has one operation in flight";
+const PRIORITY: &str = "accepted without effect: requests have no priority";
 const NO_EFFECT: &str = "accepted without effect: it changes nothing that is simulated";
 
 /// All of them, by subject.
@@ -112,9 +129,9 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("randseed", &[], "as in fio, random offsets follow it only with randrepeat=0"),
     near("randrepeat", &[], "0: seeded from the machine's seed, so that runs still repeat"),
     exact("allrandrepeat", &[], ""),
-    no("fill_device", &["fill_fs"], "give a size"),
-    no("file_append", &[], "give an offset"),
-    no("experimental_verify", &[], VERIFY),
+    unless(ZERO, "fill_device", &["fill_fs"], "give a size"),
+    unless(ZERO, "file_append", &[], "give an offset"),
+    unless(ZERO, "experimental_verify", &[], VERIFY),
     // Files.
     exact("filename", &[], "a list separated by `:`; paths of the simulated file system"),
     exact("filename_format", &[], "$jobname, $jobnum, $filenum; $clientuid is empty"),
@@ -126,7 +143,11 @@ pub static OPTIONS: &[OptionInfo] = &[
         &[],
         "roundrobin, sequential, random, with `:N`; not zipf and others",
     ),
-    near("fallocate", &[], "the default is none here and native in fio"),
+    near(
+        "fallocate",
+        &[],
+        "native (default), posix, keep, truncate, none; nilfs2 has no fallocate",
+    ),
     exact("overwrite", &[], "lays the file out first"),
     exact("create_serialize", &[], "0: each job creates its files itself, in parallel"),
     exact("create_fsync", &[], ""),
@@ -135,14 +156,18 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("allow_file_create", &[], "1 only"),
     exact("allow_mounted_write", &[], NO_EFFECT),
     exact("unlink", &[], "at the end of the job"),
-    no("unlink_each_loop", &[], "use `unlink`"),
-    near("invalidate", &[], "the page cache is not invalidated: reads may hit where fio's do not"),
-    no("pre_read", &[], "add a job that reads before"),
+    unless(ZERO, "unlink_each_loop", &[], "use `unlink`"),
+    near(
+        "invalidate",
+        &[],
+        "1 (default): drops the file's clean pages at open; cold reads have no readahead here",
+    ),
+    unless(ZERO, "pre_read", &[], "add a job that reads before"),
     no("opendir", &[], "list the files"),
-    no("unique_filename", &[], "for network clients"),
-    no("lockfile", &[], "no file locks"),
+    near("unique_filename", &[], NO_EFFECT),
+    unless(&["none"], "lockfile", &[], "no file locks"),
     near("fadvise_hint", &[], NO_EFFECT),
-    near("write_hint", &[], "none only: devices support no hints"),
+    near("write_hint", &[], "accepted without effect: devices support no hints"),
     // Durability.
     near(
         "fsync",
@@ -154,10 +179,18 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("fsync_on_close", &[], "at the end of a round, as in fio's log"),
     exact("sync", &[], "none, sync, dsync"),
     no("sync_file_range", &[], "not modelled"),
-    no("write_barrier", &[], "no engine here has barrier writes"),
+    unless(ZERO, "write_barrier", &[], "no engine here has barrier writes"),
     // Engine.
-    near("ioengine", &[], "sync, psync, pvsync, pvsync2; others are not supported yet"),
-    near("iodepth", &[], "1; more with a synchronous engine is 1 and a warning, as in fio"),
+    near(
+        "ioengine",
+        &[],
+        "sync, psync, pvsync, pvsync2; libaio, io_uring, posixaio with iodepth=1, as psync",
+    ),
+    near(
+        "iodepth",
+        &[],
+        "1; more with a synchronous engine is 1 and a warning, as in fio; refused with libaio",
+    ),
     near("iodepth_batch", &["iodepth_batch_submit"], ONE_DEEP),
     near("iodepth_batch_complete_min", &["iodepth_batch_complete"], ONE_DEEP),
     near("iodepth_batch_complete_max", &[], ONE_DEEP),
@@ -166,42 +199,62 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("io_submit_mode", &[], "inline only"),
     exact("direct", &[], "O_DIRECT"),
     exact("buffered", &[], "the opposite of direct"),
-    no("atomic", &[], "no device here writes atomically"),
-    exact("thread", &[], "threads and processes are both tasks"),
+    unless(ZERO, "atomic", &[], "no device here writes atomically"),
+    exact("thread", &["threads"], "threads and processes are both tasks"),
     // Time.
     near("runtime", &["timeout"], "in virtual time; ends between two operations"),
     near("time_based", &[], "in virtual time"),
-    no("ramp_time", &[], "run a job before, with `stonewall` between"),
+    unless(ZERO, "ramp_time", &[], "run a job before, with `stonewall` between"),
     near("startdelay", &["start_delay"], "one time; a range is refused"),
     near("thinktime", &[], "virtual time, to the microsecond"),
     near("thinktime_spin", &[], "slept, not spun: takes no CPU"),
     exact("thinktime_blocks", &[], ""),
     exact("thinktime_blocks_type", &[], "complete and issue are one with one operation in flight"),
-    no("thinktime_iotime", &[], "use thinktime_blocks"),
+    unless(ZERO, "thinktime_iotime", &[], "use thinktime_blocks"),
     near("rate", &[], "waits as fio's linear process; a mixed job keeps the drawn direction"),
     near("rate_iops", &[], "as rate"),
-    no("rate_min", &["ratemin"], "no job is ended for being slow"),
-    no("rate_iops_min", &[], "no job is ended for being slow"),
+    unless(ZERO, "rate_min", &["ratemin"], "no job is ended for being slow"),
+    unless(ZERO, "rate_iops_min", &[], "no job is ended for being slow"),
     near("rate_process", &[], "linear only"),
-    no("rate_cycle", &["ratecycle"], "for rate_min"),
-    no("rate_ignore_thinktime", &[], "not modelled"),
+    near(
+        "rate_cycle",
+        &["ratecycle"],
+        "accepted without effect: needs `rate_min`, which is refused",
+    ),
+    unless(ZERO, "rate_ignore_thinktime", &[], "not modelled"),
     exact("stonewall", &["wait_for_previous"], ""),
     no("wait_for", &[], "use `stonewall`"),
     exact("new_group", &[], ""),
-    no("exitall", &[], "jobs end by themselves"),
-    no("exit_what", &[], "jobs end by themselves"),
-    no("exitall_on_error", &[], "an error ends the run"),
+    unless(ZERO, "exitall", &[], "jobs end by themselves"),
+    near("exit_what", &[], "accepted without effect: needs `exitall`, which is refused"),
+    unless(ZERO, "exitall_on_error", &[], "an error ends the run"),
     // Contents.
     near("zero_buffers", &[], "zeroes by reference"),
     near("refill_buffers", &[], "every write has unique contents, by reference; 0 repeats one"),
     near("scramble_buffers", &[], "1 (default): every write has unique contents"),
     near("buffer_pattern", &[], "a pattern computed from this value, not its bytes"),
-    no("buffer_compress_percentage", &[], COMPRESS),
-    no("buffer_compress_chunk", &[], COMPRESS),
-    no("dedupe_percentage", &[], COMPRESS),
-    no("dedupe_mode", &[], COMPRESS),
-    no("dedupe_working_set_percentage", &[], COMPRESS),
-    no("dedupe_global", &[], COMPRESS),
+    unless(ZERO, "buffer_compress_percentage", &[], COMPRESS),
+    near(
+        "buffer_compress_chunk",
+        &[],
+        "accepted without effect: needs `buffer_compress_percentage`, which is refused",
+    ),
+    unless(ZERO, "dedupe_percentage", &[], COMPRESS),
+    near(
+        "dedupe_mode",
+        &[],
+        "accepted without effect: needs `dedupe_percentage`, which is refused",
+    ),
+    near(
+        "dedupe_working_set_percentage",
+        &[],
+        "accepted without effect: needs `dedupe_percentage`, which is refused",
+    ),
+    near(
+        "dedupe_global",
+        &[],
+        "accepted without effect: needs `dedupe_percentage`, which is refused",
+    ),
     // Report.
     exact("group_reporting", &[], "one entry per group in the report"),
     exact("clat_percentiles", &[], ""),
@@ -211,11 +264,11 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("unified_rw_reporting", &[], "none only"),
     exact("significant_figures", &[], NO_EFFECT),
     near("disk_util", &[], "the report lists no host disks"),
-    exact("stats", &[], "1 only"),
-    near("gtod_reduce", &[], "0 only: virtual time costs nothing"),
-    near("disable_lat", &[], "0 only"),
-    near("disable_clat", &[], "0 only"),
-    near("disable_slat", &[], "0 only"),
+    near("stats", &[], "accepted without effect: the job is still reported"),
+    near("gtod_reduce", &[], "accepted without effect: latencies are still reported"),
+    near("disable_lat", &[], "accepted without effect: latencies are still reported"),
+    near("disable_clat", &[], "accepted without effect: latencies are still reported"),
+    near("disable_slat", &[], "accepted without effect: latencies are still reported"),
     near("disable_bw_measurement", &["disable_bw"], NO_EFFECT),
     exact("kb_base", &[], "1024, 1000"),
     exact("unit_base", &[], NO_EFFECT),
@@ -239,61 +292,121 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("log_unix_epoch", &[], NO_EFFECT),
     near("log_alternate_epoch", &[], NO_EFFECT),
     near("log_alternate_epoch_clock_id", &[], NO_EFFECT),
-    no("block_error_percentiles", &[], TRIM),
+    unless(ZERO, "block_error_percentiles", &[], TRIM),
     no("steadystate", &["ss"], "give a runtime"),
-    no("steadystate_duration", &["ss_dur"], "give a runtime"),
-    no("steadystate_ramp_time", &["ss_ramp"], "give a runtime"),
+    near(
+        "steadystate_duration",
+        &["ss_dur"],
+        "accepted without effect: needs `steadystate`, which is refused",
+    ),
+    near(
+        "steadystate_ramp_time",
+        &["ss_ramp"],
+        "accepted without effect: needs `steadystate`, which is refused",
+    ),
     // Verification, trims, replay, zones.
-    no("verify", &[], VERIFY),
-    near("do_verify", &[], "accepted without effect: `verify` is refused"),
-    no("verify_only", &[], VERIFY),
-    no("verify_interval", &["header_interval"], VERIFY),
-    no("verify_offset", &["header_offset"], VERIFY),
-    no("verify_pattern", &[], VERIFY),
-    no("verify_fatal", &[], VERIFY),
-    no("verify_dump", &[], VERIFY),
-    no("verify_async", &[], VERIFY),
-    no("verify_async_cpus", &[], VERIFY),
-    no("verify_backlog", &[], VERIFY),
-    no("verify_backlog_batch", &[], VERIFY),
-    no("verify_state_load", &[], VERIFY),
-    near("verify_state_save", &[], "accepted without effect: `verify` is refused"),
-    no("trim_percentage", &[], TRIM),
-    no("trim_verify_zero", &[], TRIM),
-    no("trim_backlog", &[], TRIM),
-    no("trim_backlog_batch", &[], TRIM),
+    unless(NONE, "verify", &[], VERIFY),
+    near("do_verify", &[], "accepted without effect: needs `verify`, which is refused"),
+    near("verify_only", &[], "accepted without effect: needs `verify`, which is refused"),
+    near(
+        "verify_interval",
+        &["header_interval"],
+        "accepted without effect: needs `verify`, which is refused",
+    ),
+    near(
+        "verify_offset",
+        &["header_offset"],
+        "accepted without effect: needs `verify`, which is refused",
+    ),
+    near("verify_pattern", &[], "accepted without effect: needs `verify`, which is refused"),
+    near("verify_fatal", &[], "accepted without effect: needs `verify`, which is refused"),
+    near("verify_dump", &[], "accepted without effect: needs `verify`, which is refused"),
+    near("verify_async", &[], "accepted without effect: needs `verify`, which is refused"),
+    near("verify_async_cpus", &[], "accepted without effect: needs `verify`, which is refused"),
+    near("verify_backlog", &[], "accepted without effect: needs `verify`, which is refused"),
+    near("verify_backlog_batch", &[], "accepted without effect: needs `verify`, which is refused"),
+    unless(ZERO, "verify_state_load", &[], VERIFY),
+    near("verify_state_save", &[], "accepted without effect: needs `verify`, which is refused"),
+    unless(ZERO, "trim_percentage", &[], TRIM),
+    near(
+        "trim_verify_zero",
+        &[],
+        "accepted without effect: needs `trim_percentage`, which is refused",
+    ),
+    near("trim_backlog", &[], "accepted without effect: needs `trim_percentage`, which is refused"),
+    near(
+        "trim_backlog_batch",
+        &[],
+        "accepted without effect: needs `trim_percentage`, which is refused",
+    ),
     no("write_iolog", &[], LOGS),
     no("read_iolog", &[], REPLAY),
-    no("read_iolog_chunked", &[], REPLAY),
-    no("replay_no_stall", &[], REPLAY),
-    no("replay_redirect", &[], REPLAY),
-    no("replay_scale", &[], REPLAY),
-    no("replay_align", &[], REPLAY),
-    no("replay_time_scale", &[], REPLAY),
-    no("replay_skip", &[], REPLAY),
+    near(
+        "read_iolog_chunked",
+        &[],
+        "accepted without effect: needs `read_iolog`, which is refused",
+    ),
+    near("replay_no_stall", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    near("replay_redirect", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    near("replay_scale", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    near("replay_align", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    near("replay_time_scale", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    near("replay_skip", &[], "accepted without effect: needs `read_iolog`, which is refused"),
     no("merge_blktrace_file", &[], REPLAY),
-    no("merge_blktrace_scalars", &[], REPLAY),
-    no("merge_blktrace_iters", &[], REPLAY),
+    near(
+        "merge_blktrace_scalars",
+        &[],
+        "accepted without effect: needs `merge_blktrace_file`, which is refused",
+    ),
+    near(
+        "merge_blktrace_iters",
+        &[],
+        "accepted without effect: needs `merge_blktrace_file`, which is refused",
+    ),
     near("zonemode", &[], "none, strided; no zoned device yet"),
     near("zonesize", &[], "of zonemode=strided; exact with one file read or written in order"),
-    no("zonecapacity", &[], ZONED),
+    near("zonecapacity", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
     near("zonerange", &[], "as zonesize"),
     near("zoneskip", &[], "as zonesize"),
-    no("read_beyond_wp", &[], ZONED),
-    no("max_open_zones", &[], ZONED),
-    no("job_max_open_zones", &[], ZONED),
-    no("ignore_zone_limits", &[], ZONED),
-    no("zone_reset_threshold", &[], ZONED),
-    no("zone_reset_frequency", &[], ZONED),
+    near("read_beyond_wp", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
+    near("max_open_zones", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
+    near(
+        "job_max_open_zones",
+        &[],
+        "accepted without effect: needs `zonemode=zbd`, which is refused",
+    ),
+    near(
+        "ignore_zone_limits",
+        &[],
+        "accepted without effect: needs `zonemode=zbd`, which is refused",
+    ),
+    near(
+        "zone_reset_threshold",
+        &[],
+        "accepted without effect: needs `zonemode=zbd`, which is refused",
+    ),
+    near(
+        "zone_reset_frequency",
+        &[],
+        "accepted without effect: needs `zonemode=zbd`, which is refused",
+    ),
     // Latency targets and errors.
-    no("max_latency", &[], TARGET),
-    no("latency_target", &[], TARGET),
-    no("latency_window", &[], TARGET),
-    no("latency_percentile", &[], TARGET),
-    no("latency_run", &[], TARGET),
+    unless(ZERO, "max_latency", &[], TARGET),
+    unless(ZERO, "latency_target", &[], TARGET),
+    near(
+        "latency_window",
+        &[],
+        "accepted without effect: needs `latency_target`, which is refused",
+    ),
+    near(
+        "latency_percentile",
+        &[],
+        "accepted without effect: needs `latency_target`, which is refused",
+    ),
+    near("latency_run", &[], "accepted without effect: needs `latency_target`, which is refused"),
     no("ignore_error", &[], "an error ends the run"),
-    no("continue_on_error", &[], "an error ends the run"),
-    no("error_dump", &[], "an error ends the run"),
+    unless(NONE, "continue_on_error", &[], "an error ends the run"),
+    near("error_dump", &[], NO_EFFECT),
     // The host.
     near("mem", &["iomem"], NO_EFFECT),
     near("iomem_align", &["mem_align"], NO_EFFECT),
@@ -307,36 +420,36 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("numa_mem_policy", &[], NO_EFFECT),
     near("hugepage-size", &[], NO_EFFECT),
     near("lockmem", &[], NO_EFFECT),
-    no("prio", &[], "I/O priorities are not supported yet"),
-    no("prioclass", &[], "I/O priorities are not supported yet"),
-    no("ioscheduler", &[], "the machine's elevator is chosen with `--elevator`"),
+    near("prio", &[], PRIORITY),
+    near("prioclass", &[], PRIORITY),
+    near("ioscheduler", &[], "accepted without effect: `--elevator` chooses the I/O scheduler"),
     no("exec_prerun", &[], HOST),
     no("exec_postrun", &[], HOST),
     no("profile", &[], "profiles are not supported"),
-    no("cgroup", &[], HOST),
-    no("cgroup_weight", &[], HOST),
-    no("cgroup_nodelete", &[], HOST),
-    no("uid", &[], HOST),
-    no("gid", &[], HOST),
-    no("flow", &[], "flow control between jobs is not modelled"),
-    no("flow_id", &[], "flow control between jobs is not modelled"),
-    no("flow_sleep", &[], "flow control between jobs is not modelled"),
+    near("cgroup", &[], NO_EFFECT),
+    near("cgroup_weight", &[], NO_EFFECT),
+    near("cgroup_nodelete", &[], NO_EFFECT),
+    near("uid", &[], NO_EFFECT),
+    near("gid", &[], NO_EFFECT),
+    unless(ZERO, "flow", &[], "flow control between jobs is not modelled"),
+    near("flow_id", &[], "accepted without effect: needs `flow`, which is refused"),
+    near("flow_sleep", &[], "accepted without effect: needs `flow`, which is refused"),
     // Options of engines.
-    no("hipri", &["pri"], ASYNC),
-    no("hipri_percentage", &[], ASYNC),
-    no("uncached", &[], ASYNC),
-    no("nowait", &[], ASYNC),
-    no("userspace_reap", &[], ASYNC),
-    no("cmdprio_percentage", &[], ASYNC),
-    no("cmdprio_class", &[], ASYNC),
-    no("cmdprio", &[], ASYNC),
-    no("cmdprio_bssplit", &[], ASYNC),
-    no("fixedbufs", &[], ASYNC),
-    no("registerfiles", &[], ASYNC),
-    no("sqthread_poll", &[], ASYNC),
-    no("sqthread_poll_cpu", &[], ASYNC),
-    no("nonvectored", &[], ASYNC),
-    no("force_async", &[], ASYNC),
+    unless(ZERO, "hipri", &["pri"], ASYNC),
+    unless(ZERO, "hipri_percentage", &[], ASYNC),
+    unless(ZERO, "uncached", &[], ASYNC),
+    unless(ZERO, "nowait", &[], ASYNC),
+    near("userspace_reap", &[], NO_EFFECT),
+    near("cmdprio_percentage", &[], PRIORITY),
+    near("cmdprio_class", &[], PRIORITY),
+    near("cmdprio", &[], PRIORITY),
+    near("cmdprio_bssplit", &[], PRIORITY),
+    near("fixedbufs", &[], NO_EFFECT),
+    near("registerfiles", &[], NO_EFFECT),
+    near("sqthread_poll", &[], NO_EFFECT),
+    near("sqthread_poll_cpu", &[], NO_EFFECT),
+    near("nonvectored", &[], NO_EFFECT),
+    unless(ZERO, "force_async", &[], ASYNC),
     no("cpuload", &[], "engine cpuio is not modelled"),
     no("cpuchunks", &[], "engine cpuio is not modelled"),
 ];

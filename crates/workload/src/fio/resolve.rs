@@ -59,22 +59,36 @@ pub fn section(section: &Section, job: &mut Job, file: &mut JobFile) {
 fn one(entry: &Entry, job: &mut Job, file: &mut JobFile, section: &Section) {
     let option = options::find(&entry.key);
     let mut refused = false;
+    let is_off = |o: &options::OptionInfo| {
+        let value = entry.value.as_deref().unwrap_or("1");
+        o.off.contains(&value)
+    };
     match option {
+        // What is wrong with it has been said.
+        _ if entry.is_void => {}
         None => {
             let help = options::nearest(&entry.key)
                 .map(|n| format!("did you mean `{n}`?"))
                 .unwrap_or_else(|| "`writepath fio check --all` lists what is known".to_owned());
-            let message = format!("fio has no option `{}`", entry.key);
+            let message = format!("option `{}` is not one of fio 3.33's", entry.key);
             file.diagnostics.push(Diagnostic::error(&entry.at, message, help));
             refused = true;
         }
+        Some(o) if o.class == Class::Refused && is_off(o) => {}
         Some(o) if o.class == Class::Refused => {
             let message = format!("option `{}` is not supported", o.name);
-            file.diagnostics.push(Diagnostic::error(&entry.at, message, o.note));
+            file.diagnostics.push(Diagnostic::unsupported(&entry.at, message, o.note));
             refused = true;
         }
         Some(o) => match set(o.name, entry, job) {
-            Ok(()) => {}
+            Ok(()) => {
+                let time = ["runtime", "startdelay", "thinktime"].contains(&o.name);
+                if time && entry.value.as_ref().is_some_and(|v| v.contains(':')) {
+                    let what = format!("`{}` is hours:minutes:seconds here", entry.key);
+                    let help = "fio 3.33 reads the first number only, as seconds";
+                    file.diagnostics.push(Diagnostic::warning(&entry.value_at, what, help));
+                }
+            }
             Err(Wrong::Value(why)) => {
                 let message = format!("option `{}`: {why}", entry.key);
                 file.diagnostics.push(Diagnostic::error(&entry.value_at, message, o.note));
@@ -82,7 +96,7 @@ fn one(entry: &Entry, job: &mut Job, file: &mut JobFile, section: &Section) {
             Err(Wrong::Refused(why)) => {
                 let message = format!("option `{}`: {why}", entry.key);
                 let help = format!("{}: {}", o.class.word(), o.note);
-                file.diagnostics.push(Diagnostic::error(&entry.value_at, message, help));
+                file.diagnostics.push(Diagnostic::unsupported(&entry.value_at, message, help));
                 refused = true;
             }
         },
@@ -209,6 +223,9 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
                 "sync" => Engine::Sync,
                 "psync" => Engine::Psync,
                 "pvsync" | "pvsync2" => Engine::Pvsync,
+                "libaio" => Engine::Libaio,
+                "io_uring" => Engine::IoUring,
+                "posixaio" => Engine::Posixaio,
                 other => {
                     let why = format!("engine `{other}` is not supported; use psync");
                     return Err(Wrong::Refused(why));
@@ -229,7 +246,9 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "rate" => by_direction(text()?, &mut job.rate, bytes)?,
         "rate_iops" => by_direction(text()?, &mut job.rate_iops, bytes)?,
         "rate_process" => only(text()?, &["linear"], "no random pauses")?,
-        "thread" | "softrandommap" | "invalidate" | "disk_util" => drop(flag(given)?),
+        "invalidate" => job.invalidate = flag(given)?,
+        "thread" | "softrandommap" | "disk_util" | "gtod_reduce" | "disable_lat"
+        | "disable_clat" | "disable_slat" => drop(flag(given)?),
         "stonewall" => job.stonewall = flag(given)?,
         "new_group" => job.new_group = flag(given)?,
         "zero_buffers" => job.zero_buffers = flag(given)?,
@@ -251,10 +270,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
                 other => return Err(format!("`{other}`: 1024 or 1000").into()),
             }
         }
-        "allow_file_create" | "stats" => only(given.unwrap_or("1"), &["1"], "always on")?,
-        "gtod_reduce" | "disable_lat" | "disable_clat" | "disable_slat" => {
-            only(given.unwrap_or("1"), &["0"], "latencies are always measured")?;
-        }
+        "allow_file_create" => only(given.unwrap_or("1"), &["1"], "always on")?,
         "unified_rw_reporting" => {
             only(text()?, &["none", "0"], "only separate read and write latencies")?
         }
@@ -265,7 +281,6 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "zonesize" => job.zone_size = positive(bytes(text()?)?)?,
         "zonerange" => job.zone_range = positive(bytes(text()?)?)?,
         "zoneskip" => job.zone_skip = bytes(text()?)?,
-        "write_hint" => only(text()?, &["none"], "devices support no hints")?,
         // The rest is accepted without effect, and the table says so; a key of the table that is
         // neither would be seen by the test that walks the table.
         _ => {}
@@ -511,9 +526,29 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
             "fio's first offset is not known; leave out `offset`",
         ));
     }
-    if job.iodepth > 1 {
+    if job.iodepth > 1 && job.engine.is_async() {
+        let what = format!(
+            "job `{}`: {} with iodepth={} is not supported yet: one operation in flight only",
+            job.name,
+            job.engine.name(),
+            job.iodepth
+        );
+        let help = "set iodepth=1, or numjobs for more at a time";
+        found.push(Diagnostic::unsupported(&at, what, help));
+    } else if job.iodepth > 1 {
         let what = format!("iodepth={} with a synchronous engine is a depth of 1", job.iodepth);
         found.push(Diagnostic::warning(&at, what, "one operation is in flight at a time"));
+    }
+    if job.reads && !job.direct && !job.random && job.invalidate {
+        let what = "buffered sequential reads have no readahead here: each waits for the drive";
+        let help = "direct=1, or a larger bs, reads at the drive's speed";
+        found.push(Diagnostic::warning(&at, what, help));
+    }
+    if let Some(device) = job.filenames.iter().find(|f| f.starts_with("/dev/")) {
+        let what =
+            format!("`{device}` is a block device: jobs on a raw device are not supported yet");
+        let help = "name a file of the simulated file system; --device chooses the drive";
+        found.push(Diagnostic::unsupported(&at, what, help));
     }
     if job.nrfiles > 1 && (job.fsync > 0 || job.fdatasync > 0) {
         found.push(Diagnostic::warning(

@@ -20,6 +20,8 @@ pub struct RunOptions {
     pub chance: u64,
     /// Sync the file that fio would (axboe/fio #1904).
     pub bugs: bool,
+    /// The file system has no `fallocate`: files are made without, as fio goes on without.
+    pub no_fallocate: bool,
 }
 
 /// Why jobs did not finish.
@@ -75,6 +77,8 @@ pub struct JobResult {
     pub syncs: u64,
     /// Latency of syncs.
     pub sync: Stat,
+    /// `invalidate` was asked for, and the file system cannot drop a file's pages.
+    pub stays_cached: bool,
     /// From the job's beginning to its end, in nanoseconds.
     pub elapsed_ns: u64,
 }
@@ -148,7 +152,11 @@ async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
         }
         let fd = vfs.open(&file.path, OpenFlags::CREATE, 0o644).await?;
         if let Some(how) = job.reserve_first {
-            vfs.fallocate(fd, how, 0, file.length).await?;
+            match vfs.fallocate(fd, how, 0, file.length).await {
+                // As fio, which goes on without.
+                Ok(()) | Err(FsError::Unsupported(_)) => {}
+                Err(e) => return Err(e.into()),
+            }
         }
         if filled || job.truncate_first {
             vfs.ftruncate(fd, file.length).await?;
@@ -204,6 +212,7 @@ impl Task {
                 directions: Default::default(),
                 syncs: 0,
                 sync: Stat::default(),
+                stays_cached: false,
                 elapsed_ns: 0,
             },
         };
@@ -242,7 +251,13 @@ impl Task {
 
     async fn act(&self, action: Action, run: &mut Running) -> FsResult<()> {
         match action {
-            Action::Open(i) => run.fds[i] = Some(self.open(run, i).await?),
+            Action::Open(i) => {
+                let fd = self.open(run, i).await?;
+                if self.job.invalidate && !self.vfs.fadvise_dontneed(fd).await? {
+                    run.result.stays_cached = true;
+                }
+                run.fds[i] = Some(fd);
+            }
             Action::Close { file } => {
                 let fd = run.fds[file].take().ok_or(FsError::BadFile)?;
                 self.vfs.close(fd).await?;

@@ -25,11 +25,12 @@ pub fn signed_bytes(text: &str, kb_base: u64) -> Result<(i64, bool), String> {
     let other = if kb_base == 1000 { 1024 } else { 1000 };
     let (base, power) = match unit.as_str() {
         "" | "b" => (1, 0),
-        "k" | "kb" => (kb_base, 1),
-        "m" | "mb" => (kb_base, 2),
-        "g" | "gb" => (kb_base, 3),
-        "t" | "tb" => (kb_base, 4),
-        "p" | "pb" => (kb_base, 5),
+        // fio 3.33 takes `Ki` for `K`, whatever `kb_base` is.
+        "k" | "kb" | "ki" => (kb_base, 1),
+        "m" | "mb" | "mi" => (kb_base, 2),
+        "g" | "gb" | "gi" => (kb_base, 3),
+        "t" | "tb" | "ti" => (kb_base, 4),
+        "p" | "pb" | "pi" => (kb_base, 5),
         "kib" => (other, 1),
         "mib" => (other, 2),
         "gib" => (other, 3),
@@ -59,14 +60,24 @@ pub fn bytes(text: &str, kb_base: u64) -> Result<u64, String> {
     }
 }
 
-/// A time in microseconds; a number alone is seconds or microseconds.
+/// A time in microseconds; a number alone is seconds or microseconds. `[h:]m:s` is taken, too.
 pub fn micros(text: &str, alone_is_seconds: bool) -> Result<u64, String> {
+    if text.contains(':') {
+        let parts: Result<Vec<u64>, String> = text.split(':').map(whole).collect();
+        let parts = parts?;
+        if parts.len() > 3 {
+            return Err(format!("`{text}`: write hours:minutes:seconds"));
+        }
+        let seconds = parts.into_iter().try_fold(0u64, |n, p| n.checked_mul(60)?.checked_add(p));
+        let us = seconds.and_then(|s| s.checked_mul(1_000_000));
+        return us.filter(|us| *us <= MICROS_MAX).ok_or_else(|| too_large(text));
+    }
     let (number, unit) = number(text)?;
     let unit = match unit.to_ascii_lowercase().as_str() {
         "" if alone_is_seconds => 1_000_000,
         "" | "us" | "usec" => 1,
         "ms" | "msec" => 1000,
-        "s" => 1_000_000,
+        "s" | "sec" => 1_000_000,
         "m" => 60_000_000,
         "h" => 3_600_000_000,
         "d" => 86_400_000_000,
@@ -157,6 +168,7 @@ mod tests {
         assert_eq!(bytes("4k", 1024), Ok(4096));
         assert_eq!(bytes("4KiB", 1024), Ok(4000));
         assert_eq!(bytes("4kb", 1000), Ok(4000));
+        assert_eq!((bytes("64Ki", 1024), bytes("64Ki", 1000)), (Ok(65536), Ok(64000)));
         assert_eq!(bytes("0x10", 1024), Ok(16));
         assert_eq!(amount("50%", 1024), Ok(Amount::Percent(50)));
         for bad in ["", "k", "4x", "99999999999999999999", "9999999t", "-4k", "(1+1)"] {
@@ -169,6 +181,9 @@ mod tests {
         assert_eq!(micros("10", true), Ok(10_000_000));
         assert_eq!(micros("10", false), Ok(10));
         assert_eq!(micros("3m", true), Ok(180_000_000));
+        assert_eq!(micros("1:30", true), Ok(90_000_000));
+        assert_eq!(micros("1:00:01", true), Ok(3_601_000_000));
+        assert!(micros("1:2:3:4", true).is_err() && micros("1:", true).is_err());
         assert!(micros("3 weeks", true).is_err());
     }
 

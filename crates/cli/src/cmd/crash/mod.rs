@@ -23,6 +23,7 @@ use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, line
 use wp_lab::host::text;
 use wp_lab::machine::MachineError;
 use wp_lab::workload::fio;
+use wp_workload::fio::RunOptions;
 use wp_workload::program::Program;
 
 use crate::output::{Exit, Out};
@@ -336,7 +337,7 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
         return Program::parse(&text).map(Source::Text).map_err(|e| format!("program: {e}"));
     }
     if path.extension().is_some_and(|e| e == "fio") {
-        return jobs(path);
+        return jobs(path, bench);
     }
     let text = text::read(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => format!("{}: no such file", path.shown()),
@@ -364,13 +365,14 @@ fn source_is_made(programs: &str) -> bool {
 }
 
 /// The calls of a fio job file. Errors: what is wrong in it, with its place.
-fn jobs(path: &Path) -> Result<Source, String> {
+fn jobs(path: &Path, bench: &Bench) -> Result<Source, String> {
     let at = |e: String| format!("{}: {e}", path.shown());
     let loaded = fio::read(path, &Default::default()).map_err(|e| at(e.to_string()))?;
     if loaded.file.has_errors() {
         return Err(loaded.file.rendered());
     }
-    loaded.file.program(Default::default()).map(Source::Text).map_err(at)
+    let options = RunOptions { no_fallocate: !bench.fs.offers.fallocate, ..RunOptions::default() };
+    loaded.file.program(options).map(Source::Text).map_err(at)
 }
 
 fn space(a: &Args) -> Result<Space, String> {

@@ -153,6 +153,7 @@ pub async fn run_watched(
             }
             Command::Create => {}
             Command::Sync => vfs.sync().await?,
+            Command::DropCaches => vfs.fs().drop_caches(),
             Command::Sleep(secs) => vfs.rt().sleep(Span::secs(*secs)).await,
             Command::Run(secs) => {
                 let sets = match sets.take() {

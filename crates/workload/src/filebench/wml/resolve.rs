@@ -114,7 +114,11 @@ pub(super) fn resolve(
             CommandText::Echo(text) => echoes.push(text.clone()),
             CommandText::System(text) => match text.trim() {
                 "sync" => p.commands.push(Command::Sync),
-                _ => r.warn(at, "host commands are skipped", "\"sync\" is executed"),
+                text if drops_caches(text) => p.commands.push(Command::DropCaches),
+                _ => {
+                    let help = "\"sync\" and \"echo 3 > /proc/sys/vm/drop_caches\" are executed";
+                    r.warn(at, "host commands are skipped", help);
+                }
             },
             CommandText::Rate(rate) => {
                 if let Some(attr) = rate {
@@ -463,4 +467,14 @@ impl Resolver {
         }
         n.min(128) as u32
     }
+}
+
+/// Is it `echo N > /proc/sys/vm/drop_caches`, by `sudo sh -c`, `sysctl` or as it is? What is
+/// dropped is what 3 drops, but directories and inodes stay.
+fn drops_caches(text: &str) -> bool {
+    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || "\"'>".contains(c)).collect();
+    let words: Vec<&str> = words.into_iter().filter(|w| !w.is_empty()).collect();
+    let shell = ["sudo", "sh", "bash", "-c", "echo", "sysctl", "-w", "|", "tee", "1", "2", "3"];
+    let file = |w: &str| w == "/proc/sys/vm/drop_caches" || w.starts_with("vm.drop_caches=");
+    words.iter().any(|w| file(w)) && words.iter().all(|w| file(w) || shell.contains(w))
 }

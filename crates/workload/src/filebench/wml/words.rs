@@ -99,7 +99,11 @@ pub static WORDS: &[Word] = &[
     exact(Command, "echo", "shown as a note"),
     exact(Command, "debug", NO_EFFECT),
     exact(Command, "sleep", "virtual time"),
-    near(Command, "system", "\"sync\" is executed; other commands are skipped with a note"),
+    near(
+        Command,
+        "system",
+        "\"sync\" and \"echo 3 > /proc/sys/vm/drop_caches\"; others are skipped with a note",
+    ),
     exact(Command, "eventgen", ""),
     exact(Command, "version", NO_EFFECT),
     exact(Command, "quit", "ends the text"),

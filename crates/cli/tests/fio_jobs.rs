@@ -1,0 +1,155 @@
+//! Job files and workload models as people publish them: what is asked for, what is off, what does
+//! not fit.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Exit code, and what it said.
+fn call(at: &Path, args: &[&str]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_writepath"));
+    let out = command.args(args).current_dir(at).output().expect("started");
+    let said = [out.stdout, out.stderr].concat();
+    (out.status.code().expect("no signal"), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// `fio check` and `run` of a job: both end with this code and say this.
+fn both(job: &str, code: i32, says: &str) {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("job.fio"), job).expect("written");
+    for args in [
+        &["fio", "check", "job.fio"][..],
+        &["run", "--no-events", "--device", "fixed", "--workload", "fio,job=job.fio"],
+    ] {
+        let (ended, said) = call(dir.path(), args);
+        assert_eq!(ended, code, "{args:?}: {job}\n{said}");
+        assert!(code == 0 || said.contains(says), "{args:?}: {job}\n{said}");
+    }
+}
+
+/// A number of a run.
+fn number(at: &Path, workload: &str, key: &str) -> u64 {
+    let args = ["run", "--no-events", "--json", "--workload", workload];
+    let (code, said) = call(at, &args);
+    assert_eq!(code, 0, "{said}");
+    let start = said.find('{').expect("a document");
+    let mut all = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Value>();
+    let doc = all.next().expect("a document").expect("JSON");
+    doc["numbers"][key].as_u64().unwrap_or_else(|| panic!("{key}: {said}"))
+}
+
+#[test]
+fn what_a_job_does_not_ask_for_is_no_reason_to_refuse_it() {
+    let job = "[j]\nrw=write\nsize=64k\n";
+    for off in [
+        "verify=0",
+        "verify=none",
+        "ramp_time=0",
+        "continue_on_error=none",
+        "unlink_each_loop=0",
+        "file_append=0",
+        "exitall=0",
+        "rate_min=0",
+        "trim_percentage=0",
+        "latency_target=0",
+        "write_hint=short",
+        "ioscheduler=none",
+        "gtod_reduce=1",
+        "disable_clat=1",
+        "stats=0",
+        "prio=3",
+        "fixedbufs=1",
+        "do_verify=1",
+        "verify_fatal=1",
+        "threads=1",
+    ] {
+        both(&format!("{job}{off}\n"), 0, "");
+    }
+    for asked in ["verify=md5", "ramp_time=2s", "unlink_each_loop", "continue_on_error=all"] {
+        both(&format!("{job}{asked}\n"), 3, "is not supported");
+    }
+}
+
+#[test]
+fn one_operation_in_flight_is_the_same_with_every_engine() {
+    let job = |engine: &str, depth: u32| {
+        format!("[j]\nrw=randwrite\nbs=4k\nsize=1m\ndirect=1\nioengine={engine}\niodepth={depth}\n")
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let time = |engine: &str| {
+        fs::write(dir.path().join("job.fio"), job(engine, 1)).expect("written");
+        number(dir.path(), "fio,job=job.fio", "j.0.write_runtime_ns")
+    };
+    let psync = time("psync");
+    for engine in ["libaio", "io_uring", "posixaio"] {
+        assert_eq!(time(engine), psync, "{engine}");
+        both(&job(engine, 4), 3, "iodepth=4 is not supported yet");
+    }
+    both(&job("psync", 4), 0, "");
+    both(&job("rdma", 1), 3, "engine `rdma` is not supported");
+}
+
+#[test]
+fn what_does_not_fit_is_said_before_anything_runs() {
+    both("[p]\nfilename=/dev/nvme0n1\nrw=write\nsize=1m\n", 3, "`/dev/nvme0n1` is a block device");
+    both("[p]\nrw=write\nnumber_ios=10\n", 2, "job `p`: set `size`");
+    both("[p]\nrw=write\nsize=64Ki\nbs=4Ki\nruntime=1:30\n", 0, "");
+    let (dir, large) = (tempfile::tempdir().expect("a directory"), "[r]\nrw=read\nsize=400g\n");
+    fs::write(dir.path().join("job.fio"), large).expect("written");
+    let model = "set $dir=/t\ndefine fileset name=v,path=$dir,size=10g,entries=200,dirwidth=20,prealloc=50\n\
+        define process name=p,instances=1\n{\nthread name=t,memsize=10m,instances=1\n{\n\
+        flowop read name=r,filesetname=v,iosize=256k\n}\n}\nrun 1\n";
+    fs::write(dir.path().join("t.f"), model).expect("written");
+    for (workload, says) in [
+        ("fio,job=job.fio", "(job `r`: 409600 MiB)"),
+        ("filebench,file=t.f", "(fileset `v`: 1024000 MiB)"),
+    ] {
+        let (code, said) = call(dir.path(), &["run", "--workload", workload]);
+        assert!(code == 2 && said.contains(says) && said.contains(" MiB free"), "{said}");
+    }
+}
+
+#[test]
+fn one_mistake_is_one_error_that_leads_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (line, says) in [
+        ("size=${SIZE}", "`--vars SIZE:VALUE`"),
+        ("size=$mb_memory*1024", "`$mb_memory` is a number of the host"),
+        ("fdp=1", "option `fdp` is not one of fio 3.33's"),
+    ] {
+        fs::write(dir.path().join("job.fio"), format!("[j]\nrw=write\n{line}\n")).expect("written");
+        let (code, said) = call(dir.path(), &["fio", "check", "job.fio"]);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(says) && said.matches("error:").count() == 1, "{said}");
+    }
+}
+
+/// `invalidate=1` is fio's default, and so is `drop_caches` in published models.
+#[test]
+fn a_cold_read_is_read_from_the_drive() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let time = |more: &str| {
+        let job = format!("[r]\nrw=randread\nbs=4k\nsize=4m\n{more}");
+        fs::write(dir.path().join("job.fio"), job).expect("written");
+        number(dir.path(), "fio,job=job.fio", "r.0.read_p50_ns")
+    };
+    let (cold, warm) = (time(""), time("invalidate=0\n"));
+    assert!(warm < 2_000 && cold > 20 * warm, "{cold} and {warm}");
+    let model = |drop: &str| {
+        let text = format!(
+            "set $dir=/t\nset mode quit alldone\n\
+             define file name=big,path=$dir,size=4m,prealloc\n\
+             define process name=p,instances=1\n{{\nthread name=t,memsize=1m,instances=1\n{{\n\
+             flowop read name=r,filesetname=big,random,iosize=128k,iters=20\n\
+             flowop finishoncount name=f,value=1\n}}\n}}\ncreate files\nsystem \"sync\"\n\
+             {drop}psrun -10\n"
+        );
+        fs::write(dir.path().join("t.f"), text).expect("written");
+        number(dir.path(), "filebench,file=t.f", "read.p50_ns")
+    };
+    let drop = "system \"echo 3 > /proc/sys/vm/drop_caches\"\n";
+    let (cold, warm) = (model(drop), model(""));
+    assert!(cold > 5 * warm, "{cold} and {warm}");
+}
