@@ -147,7 +147,7 @@ const SSD_128: [Param; SSD] = with_ftl([
         "buffer_bytes",
         4 << 20,
         "bytes",
-        "assumed: 8 MiB, 32 program units per die; no source gives the size of the write buffer",
+        "assumed: 16 program units per die; no source gives the size of the write buffer",
     ),
     p("internal_flush_ns", 0, "ns", "assumed: no background flush"),
     p("channels", 8, "count", CLASS_840),
