@@ -3,10 +3,10 @@
 //! cargo runs one program after the other, and many have one test that takes long and leaves the
 //! other processors idle. What each has printed appears whole, when it has ended.
 //!
-//! Steps: build -> programs, in order of how long each took last time -> workers; the first of which
-//! begins with what cargo builds and runs itself: each crate's tests beside its code, without
-//! optimisation of that crate alone (they take seconds in all, and the code generator took minutes for
-//! them), and the examples in comments.
+//! Steps: build -> programs, in order of how long each took last time -> workers; the first of
+//! which begins with what cargo builds and runs itself: each crate's tests beside its code, without
+//! optimisation of that crate alone (they take seconds in all, and the code generator took minutes
+//! for them), and the examples in comments.
 
 use std::collections::BTreeMap;
 use std::io::Read;
