@@ -533,7 +533,9 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
         let panics: Vec<_> = threads.into_iter().filter_map(|t| t.join().err()).collect();
         ended.store(true, Ordering::Relaxed);
         watcher.thread().unpark();
-        panics.into_iter().for_each(|p| std::panic::resume_unwind(p));
+        if let Some(first) = panics.into_iter().next() {
+            std::panic::resume_unwind(first);
+        }
     });
     merge.into_inner().unwrap_or_else(|e| e.into_inner()).all
 }
