@@ -90,7 +90,7 @@ fn a_campaign_that_is_stopped_leaves_the_seeds_that_are_done() {
 #[test]
 fn a_reproduction_that_is_stopped_leaves_the_rows_that_are_done() {
     let plan = Plan { seed: 1, quick: true, cuts: None, workers: 1 };
-    let stop_at = |n: &str| n == "cuts: strict_fixed, 3 of 100 seeds";
+    let stop_at = |n: &str| n == "power failures: strict_fixed, 3 of 100 seeds";
     let Ended::Stopped(part) = reproduce(&plan, &|_, _, name| !stop_at(name)).expect("it runs")
     else {
         panic!("it was stopped");

@@ -34,7 +34,7 @@ fn an_error_shows_line_column_caret_and_help() {
     let text = first_error("[j]\nrw=write\n  fsnyc=1\n");
     assert_eq!(
         text,
-        "error: fio has no option `fsnyc`\n --> t.fio:3:3\n  |\n3 |   fsnyc=1\n  |   ^^^^^\n  = help: did you mean `fsync`?"
+        "error: option `fsnyc` is not one of fio 3.33's\n --> t.fio:3:3\n  |\n3 |   fsnyc=1\n  |   ^^^^^\n  = help: did you mean `fsync`?"
     );
     let text = first_error("[j]\nsize=4x\n");
     assert!(text.contains("t.fio:2:6") && text.contains("not a unit of size"), "{text}");
@@ -44,8 +44,9 @@ fn an_error_shows_line_column_caret_and_help() {
 fn what_is_not_supported_is_an_error_with_a_way_out() {
     for (line, says) in [
         ("atomic=1", "atomically"),
-        ("ioengine=libaio", "use psync"),
-        ("ioengine=io_uring", "use psync"),
+        ("ioengine=libaio\niodepth=2", "iodepth=2 is not supported yet"),
+        ("ioengine=rdma", "use psync"),
+        ("filename=/dev/sda", "is a block device"),
         ("rw=randtrim", "trims"),
         ("verify=crc32c", "verify"),
         ("fallocate=strange", "posix"),
