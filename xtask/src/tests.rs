@@ -3,10 +3,8 @@
 //! cargo runs one program after the other, and many have one test that takes long and leaves the
 //! other processors idle. What each has printed appears whole, when it has ended.
 //!
-//! Steps: build -> programs, in order of how long each took last time -> workers; the first of
-//! which begins with what cargo builds and runs itself: each crate's tests beside its code, without
-//! optimisation of that crate alone (they take seconds in all, and the code generator took minutes
-//! for them), and the examples in comments.
+//! Steps: build -> programs and the examples in comments, in order of how long each took last time
+//! -> workers.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -46,35 +44,29 @@ pub fn run(selection: &[&str]) -> Result<bool, String> {
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
+    let mut jobs = programs(&root, selection, &before)?;
     // A selection of kinds of targets leaves out the examples in comments.
-    let kinds = ["--lib", "--bins", "--test", "--tests", "-p", "--package"];
-    let whole = !selection.iter().any(|s| kinds.contains(s));
-    let beside: &[&str] = if whole { &["--test", "*"] } else { &[] };
-    let mut jobs = programs(&root, &[beside, selection].concat(), &before)?;
-    let mut by_cargo = if whole { units(&root, selection)? } else { Vec::new() };
-    if !selection.iter().any(|s| kinds[..4].contains(s)) {
+    if !selection.iter().any(|s| matches!(*s, "--lib" | "--bins" | "--test" | "--tests")) {
         let mut command = cargo();
         command.args(["test", "--doc", "--no-fail-fast"]).args(scope(selection)).args(selection);
-        by_cargo.push(Job { name: "Doc-tests".to_owned(), command, seconds: None });
+        let name = "Doc-tests".to_owned();
+        let seconds = before.get(&name).copied();
+        jobs.push(Job { name, command, seconds });
     }
     // What takes long begins first, and so does what nobody has timed.
     jobs.sort_by_key(|j| std::cmp::Reverse(j.seconds.unwrap_or(u64::MAX)));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let total = jobs.len() + by_cargo.len();
+    let total = jobs.len();
     let mut times = before;
     let mut failed = Vec::new();
-    let mut by_cargo = Some(by_cargo);
     let queue = Mutex::new(jobs.into_iter());
     let (tell, told): (Sender<Done>, Receiver<Done>) = channel();
     std::thread::scope(|scope| {
         for _ in 0..workers {
             let (queue, tell) = (&queue, tell.clone());
-            // Two of cargo's at once would wait for one another.
-            let mut first = by_cargo.take().unwrap_or_default().into_iter();
             scope.spawn(move || {
                 loop {
-                    let next =
-                        first.next().or_else(|| queue.lock().ok().and_then(|mut q| q.next()));
+                    let next = queue.lock().ok().and_then(|mut q| q.next());
                     let Some(job) = next else { break };
                     if tell.send(one(job)).is_err() {
                         break;
@@ -109,32 +101,6 @@ fn cargo() -> Command {
 fn scope(selection: &[&str]) -> &'static [&'static str] {
     let named = selection.iter().any(|s| matches!(*s, "-p" | "--package"));
     if named { &[] } else { &["--workspace"] }
-}
-
-/// The tests beside each crate's code, which cargo builds when it is their turn.
-fn units(root: &Path, selection: &[&str]) -> Result<Vec<Job>, String> {
-    let crates = root.join("crates");
-    let inside = std::fs::read_dir(&crates).map_err(|e| format!("{}: {e}", crates.display()))?;
-    let mut folders: Vec<_> = inside.filter_map(|e| e.ok().map(|e| e.path())).collect();
-    folders.push(root.join("xtask"));
-    folders.sort();
-    let mut jobs = Vec::new();
-    for folder in folders {
-        let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
-        let manifest: toml::Table = manifest.parse().map_err(|e: toml::de::Error| e.to_string())?;
-        let Some(name) = manifest["package"]["name"].as_str() else { continue };
-        let (kind, file) = match folder.join("src/lib.rs").exists() {
-            true => ("--lib", "src/lib.rs"),
-            false => ("--bins", "src/main.rs"),
-        };
-        let mut command = cargo();
-        command.args(["--config", &format!("profile.dev.package.{name}.opt-level=0"), "test"]);
-        command.args(["--no-fail-fast", "-p", name, kind]).args(selection).current_dir(root);
-        let short = folder.strip_prefix(root).unwrap_or(&folder);
-        let name = short.join(file).display().to_string();
-        jobs.push(Job { name, command, seconds: None });
-    }
-    Ok(jobs)
 }
 
 /// Builds the programs, and says how each is run: in its crate's folder, as cargo does.
