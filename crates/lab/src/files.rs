@@ -14,6 +14,9 @@ use crate::host::{Existing, Output, Shape};
 /// Bytes read at a time when a whole image is taken into memory.
 const CHUNK: usize = 1 << 20;
 
+/// Bytes that are kept or left out together when an image is taken into memory.
+const PAGE: u64 = 4096;
+
 /// An image file, read in place. Never written.
 pub struct FileView {
     file: File,
@@ -48,7 +51,26 @@ impl View for FileView {
     }
 }
 
-/// Takes a whole image into memory; runs of zeroes take none. A torn last sector is an error.
+/// The next run of data of a host file at or behind byte `at`: its first byte and its end. All of
+/// the file where the host does not report holes (`SEEK_DATA`). `None`: only a hole is left.
+pub(crate) fn next_data(file: &File, at: u64, bytes: u64) -> io::Result<Option<(u64, u64)>> {
+    if at >= bytes {
+        return Ok(None);
+    }
+    let first = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+        Ok(first) => first,
+        Err(rustix::io::Errno::NXIO) => return Ok(None),
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => {
+            return Ok(Some((at, bytes)));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let end = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(first)).unwrap_or(bytes).min(bytes);
+    Ok((first < end).then_some((first, end)))
+}
+
+/// Takes a whole image into memory; holes and runs of zeroes take none, and holes take no time. A
+/// torn last sector is an error.
 pub fn load(path: &Path) -> io::Result<(Medium, u64)> {
     let view = FileView::open(path)?;
     if !view.bytes.is_multiple_of(SECTOR_BYTES) {
@@ -61,17 +83,22 @@ pub fn load(path: &Path) -> io::Result<(Medium, u64)> {
     }
     let mut medium = Medium::new();
     let mut buf = vec![0u8; CHUNK];
-    let mut at = 0u64;
-    while at < view.bytes {
-        let n = (view.bytes - at).min(CHUNK as u64) as usize;
-        view.file.read_exact_at(&mut buf[..n], at)?;
-        for (i, page) in buf[..n].chunks(4096).enumerate() {
-            if page.iter().any(|b| *b != 0) {
-                let sector = Sector((at + i as u64 * 4096) / SECTOR_BYTES);
-                medium.write(sector, &Slice::from_bytes(page));
+    let mut at = 0;
+    while let Some((first, end)) = next_data(&view.file, at, view.bytes)? {
+        // Pages are whole, wherever the data begins and ends.
+        at = first / PAGE * PAGE;
+        let end = end.next_multiple_of(PAGE).min(view.bytes);
+        while at < end {
+            let n = (end - at).min(CHUNK as u64) as usize;
+            view.file.read_exact_at(&mut buf[..n], at)?;
+            for (i, page) in buf[..n].chunks(PAGE as usize).enumerate() {
+                if page.iter().any(|b| *b != 0) {
+                    let sector = Sector((at + i as u64 * PAGE) / SECTOR_BYTES);
+                    medium.write(sector, &Slice::from_bytes(page));
+                }
             }
+            at += n as u64;
         }
-        at += n as u64;
     }
     Ok((medium, view.bytes))
 }

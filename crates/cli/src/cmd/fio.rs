@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use wp_base::plain::Shown as _;
 use wp_lab::workload::fio;
 use wp_vfs::Options;
 use wp_workload::fio::{Class, JobFile, OPTIONS, OptionInfo, Severity};
@@ -69,10 +70,11 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(v) => v,
         Err(e) => return out.fail(Exit::Usage, "vars", &e, ""),
     };
-    let loaded = match fio::read(path, &variables) {
+    let mut loaded = match fio::read(path, &variables) {
         Ok(l) => l,
         Err(e) => return out.host_error(path, &e),
     };
+    loaded.file.fit_empty();
     let file = &loaded.file;
     let mut options = Vec::new();
     for u in &file.used {
@@ -124,21 +126,34 @@ fn exit(file: &JobFile) -> Exit {
 }
 
 /// Answers for a `--workload fio,job=FILE` whose file has errors. `None`: it has none, or it is
-/// another workload, or what is wrong is not the file.
-pub fn refused(workload: &str, out: &Out) -> Option<ExitCode> {
+/// another workload, or what is wrong is not the file. With `on_image` the files may exist.
+pub fn refused(workload: &str, on_image: bool, out: &Out) -> Option<ExitCode> {
     let (name, rest) = super::name_and_rest(workload);
     if name != "fio" {
         return None;
     }
     let options = Options::parse(rest, fio::ENTRY.options).ok()?;
     let option = |key: &str| options.get(key, fio::ENTRY.options).unwrap_or_default().to_owned();
-    let (job, vars) = (option("job"), option("vars"));
-    let loaded = fio::read(std::path::Path::new(&job), &fio::variables(&vars).ok()?).ok()?;
+    refused_file(std::path::Path::new(&option("job")), &option("vars"), on_image, out)
+}
+
+/// The same for a job file.
+pub fn refused_file(
+    job: &std::path::Path,
+    vars: &str,
+    on_image: bool,
+    out: &Out,
+) -> Option<ExitCode> {
+    let mut loaded = fio::read(job, &fio::variables(vars).ok()?).ok()?;
+    if !on_image {
+        loaded.file.fit_empty();
+    }
     if !loaded.file.has_errors() {
         return None;
     }
+    let job = job.shown();
     let vars = if vars.is_empty() { String::new() } else { format!(" --vars '{vars}'") };
     let help = format!("writepath fio check {job}{vars}");
-    let message = format!("workload fio:\n{}", loaded.file.rendered());
+    let message = format!("{job}:\n{}", loaded.file.rendered());
     Some(out.fail(exit(&loaded.file), "job", &message, &help))
 }

@@ -274,7 +274,7 @@ fn room(
     workload: &wp_lab::workload::WorkloadEntry,
     options: &Options,
 ) -> Result<(), MachineError> {
-    let mut needs = (workload.room)(options);
+    let mut needs = (workload.room)(options, machine.spec().fs);
     let all = needs.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
     let fs = vfs.fs().clone();
     let stat = machine
@@ -306,7 +306,7 @@ pub(super) fn perform(
     events: Option<usize>,
     out: &Out,
 ) -> Result<Ran, ExitCode> {
-    if let Some(code) = super::fio::refused(&a.workload, out) {
+    if let Some(code) = super::fio::refused(&a.workload, a.image.is_some(), out) {
         return Err(code);
     }
     let (spec, workload, options) = spec(fs, a).map_err(|e| {

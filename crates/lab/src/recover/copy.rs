@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{SeekFrom, ioctl_ficlone, seek};
-use rustix::io::Errno;
+use rustix::fs::ioctl_ficlone;
 
 use super::Target;
+use crate::files::next_data;
 use crate::host::Output;
 
 /// Bytes copied at a time.
@@ -31,7 +31,7 @@ pub fn copy(from: &Path, to: &Output, bytes: u64, stop: &AtomicBool) -> io::Resu
     }
     to.set_len(bytes)?;
     let mut at = 0;
-    while let Some((first, end)) = data(&source, at, bytes)? {
+    while let Some((first, end)) = next_data(&source, at, bytes)? {
         copy_range(&source, to, first..end, stop)?;
         at = end;
     }
@@ -47,21 +47,6 @@ impl Target for Output {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// The next run of data at or behind `at`; all of it where the host does not tell holes.
-fn data(file: &File, at: u64, bytes: u64) -> io::Result<Option<(u64, u64)>> {
-    if at >= bytes {
-        return Ok(None);
-    }
-    let first = match seek(file, SeekFrom::Data(at)) {
-        Ok(first) => first,
-        Err(Errno::NXIO) => return Ok(None),
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, bytes))),
-        Err(e) => return Err(e.into()),
-    };
-    let end = seek(file, SeekFrom::Hole(first)).unwrap_or(bytes).min(bytes);
-    Ok((first < end).then_some((first, end)))
 }
 
 fn copy_range(

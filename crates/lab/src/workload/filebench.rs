@@ -6,7 +6,7 @@ use std::path::Path;
 
 use wp_base::{FsError, Span};
 use wp_cache::Fut;
-use wp_vfs::{OptionError, OptionSpec, Options, Vfs, When};
+use wp_vfs::{FsEntry, OptionError, OptionSpec, Options, Vfs, When};
 use wp_workload::filebench::wml::{self, WmlFile};
 use wp_workload::filebench::{self, BenchResult, RunLength};
 use wp_workload::fio::Severity;
@@ -169,7 +169,7 @@ pub(super) fn report(found: &BenchResult) -> WorkloadReport {
     report
 }
 
-fn room(o: &Options) -> Vec<(String, u64)> {
+fn room(o: &Options, _fs: &FsEntry) -> Vec<(String, u64)> {
     let Ok(loaded) = load(o) else { return Vec::new() };
     let sets = loaded.file.personality.preallocated_bytes().into_iter();
     sets.map(|(set, bytes)| (format!("fileset `{set}`"), bytes)).collect()

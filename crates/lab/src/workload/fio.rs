@@ -6,7 +6,7 @@ use std::path::Path;
 
 use wp_base::FsError;
 use wp_cache::Fut;
-use wp_vfs::{OptionError, OptionSpec, Options, Vfs, When};
+use wp_vfs::{FsEntry, OptionError, OptionSpec, Options, Vfs, When};
 use wp_workload::fio::{self, JobFile, JobResult, RunError, RunOptions, Severity, Variables};
 
 use crate::host::text;
@@ -104,9 +104,9 @@ fn load(o: &Options) -> Result<Loaded, OptionError> {
     Ok(loaded)
 }
 
-fn room(o: &Options) -> Vec<(String, u64)> {
+fn room(o: &Options, fs: &FsEntry) -> Vec<(String, u64)> {
     let Ok(loaded) = load(o) else { return Vec::new() };
-    let jobs = loaded.file.laid_out_bytes().into_iter();
+    let jobs = loaded.file.laid_out_bytes(!fs.offers.fallocate).into_iter();
     jobs.map(|(job, bytes)| (format!("job `{job}`"), bytes)).collect()
 }
 

@@ -29,7 +29,7 @@ pub static ENTRY: WorkloadEntry = WorkloadEntry {
     options: OPTIONS,
     check: |o| Plan::of(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),
-    room: |_| Vec::new(),
+    room: |_, _| Vec::new(),
     run: |vfs, o| run(vfs, o),
 };
 

@@ -12,7 +12,7 @@ pub mod wl_varmail;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::Fut;
-use wp_vfs::{OptionError, OptionSpec, Options, Vfs, When};
+use wp_vfs::{FsEntry, OptionError, OptionSpec, Options, Vfs, When};
 
 /// What a workload tells about its run, besides the trace.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +41,9 @@ pub struct WorkloadEntry {
     /// Host files that its options name; their hashes are part of a result's name.
     pub inputs: fn(&Options) -> Result<Inputs, OptionError>,
     /// Bytes that its files take before it begins, by what they are of (`job r`, `fileset v`), with
-    /// options that [`WorkloadEntry::check`] has passed. What it writes later is not in it.
-    pub room: fn(&Options) -> Vec<(String, u64)>,
+    /// options that [`WorkloadEntry::check`] has passed, on that file system. What it writes later
+    /// is not in it.
+    pub room: fn(&Options, &FsEntry) -> Vec<(String, u64)>,
     /// Runs it.
     pub run: for<'a> fn(&'a Vfs, &'a Options) -> Fut<'a, WorkloadReport>,
 }

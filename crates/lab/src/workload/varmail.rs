@@ -45,7 +45,7 @@ pub static ENTRY: WorkloadEntry = WorkloadEntry {
     options: OPTIONS,
     check: |o| plan(o).map(|_| ()),
     inputs: |_| Ok(Vec::new()),
-    room: |_| Vec::new(),
+    room: |_, _| Vec::new(),
     run: |vfs, o| Box::pin(run(vfs, o)) as Fut<'_, WorkloadReport>,
 };
 

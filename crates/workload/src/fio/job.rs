@@ -448,15 +448,39 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// Bytes that the jobs lay out before any of them begins, by the jobs' names; a job that only
-    /// writes has space reserved, if it does.
-    pub fn laid_out_bytes(&self) -> Vec<(String, u64)> {
+    /// Adds an error for each job whose sizes do not fit its files on an empty file system. Not
+    /// part
+    /// of [`parse`]: on an image the files may exist. A file that an earlier job creates counts as
+    /// written in full.
+    pub fn fit_empty(&mut self) {
+        if self.has_errors() {
+            return;
+        }
+        let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
+        for job in &self.jobs {
+            match setup::layout(job, &mut |p| lengths.get(p).copied().unwrap_or(0)) {
+                Ok(layout) => {
+                    lengths.extend(layout.files.into_iter().map(|f| (f.path, f.length)));
+                }
+                Err(e) if job.subjob == 0 => {
+                    let message = format!("job `{}`: {e}", job.name);
+                    self.diagnostics.push(Diagnostic::error(&job.at, message, ""));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Bytes that the jobs lay out before any of them begins, by the jobs' names. A job that only
+    /// writes reserves its space, unless the file system has no `fallocate`.
+    pub fn laid_out_bytes(&self, no_fallocate: bool) -> Vec<(String, u64)> {
         let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
         let mut all = Vec::new();
         for job in self.jobs.iter().filter(|j| j.create_serialize && !j.create_on_open) {
             let existing = &mut |p: &str| lengths.get(p).copied().unwrap_or(0);
             let Ok(layout) = setup::layout(job, existing) else { continue };
-            let takes = job.reads || job.overwrite || job.reserve_first.is_some();
+            let takes =
+                job.reads || job.overwrite || (job.reserve_first.is_some() && !no_fallocate);
             let new = layout.files.into_iter().filter(|f| takes && f.length > f.existing);
             let new: Vec<(String, u64)> = new.map(|f| (f.path, f.length)).collect();
             let bytes = new.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
@@ -528,33 +552,11 @@ pub fn parse(name: &str, bytes: &[u8], includes: Includes<'_>, variables: &Varia
             file.jobs.push(clone);
         }
     }
-    if !file.has_errors() {
-        fit(&mut file);
-    }
     if file.jobs.is_empty() && !file.has_errors() {
         let help = "add a section that is not `[global]`";
         file.diagnostics.push(Diagnostic::error(&start, "this file has no job", help));
     }
     file
-}
-
-/// Do the sizes of all jobs fit their files, on an empty file system? Jobs are laid out in turn.
-fn fit(file: &mut JobFile) {
-    let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
-    for job in &file.jobs {
-        let laid = setup::layout(job, &mut |p| lengths.get(p).copied().unwrap_or(0));
-        match laid {
-            Ok(layout) => {
-                let made = layout.files.into_iter().map(|f| (f.path, f.length));
-                lengths.extend(made);
-            }
-            Err(e) if job.subjob == 0 => {
-                let message = format!("job `{}`: {e}", job.name);
-                file.diagnostics.push(Diagnostic::error(&job.at, message, ""));
-            }
-            Err(_) => {}
-        }
-    }
 }
 
 fn limits(job: &Job, found: &mut Vec<Diagnostic>) {

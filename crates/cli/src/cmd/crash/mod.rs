@@ -521,6 +521,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(which) = &a.bug {
         return bugs::run(a, which, out);
     }
+    // What fio can do and Writepath cannot is said as `fio check` says it.
+    let programs = Path::new(&a.programs);
+    if programs.extension().is_some_and(|e| e == "fio")
+        && let Some(code) = super::fio::refused_file(programs, "", false, out)
+    {
+        return code;
+    }
     if a.every_mode {
         return modes::run(a, out);
     }
