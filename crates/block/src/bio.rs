@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn splitting_at_every_sector_loses_no_byte() {
         let whole = vec![Slice::pattern(1, 0, 4096), Slice::pattern(2, 0, 512), Slice::zero(1024)];
-        let bytes: Vec<u8> = whole.iter().flat_map(Slice::to_vec).collect();
+        let bytes: Vec<u8> = Slice::concat(&whole);
         for sector in 0..=bytes.len() as u64 / 512 {
             let mut rest = whole.clone();
             let front = split_front(&mut rest, sector * 512);

@@ -461,7 +461,7 @@ fn a_partition_remaps_and_checks() {
     let beyond = w.rt.block_on("t", async move {
         p.submit_wait(block(16, 1, Flags::SYNC)).await.expect("inside");
         let data = p.submit_wait(Bio::read(Sector(16), 8, Flags::NONE)).await.expect("inside");
-        let bytes: Vec<u8> = data.iter().flat_map(wp_medium::Slice::to_vec).collect();
+        let bytes: Vec<u8> = wp_medium::Slice::concat(&data);
         assert!(bytes == wp_medium::Slice::pattern(1, 0, 4096).to_vec());
         p.submit_wait(block(1020, 1, Flags::SYNC)).await
     });
@@ -490,7 +490,7 @@ fn a_device_without_scatter_gather_gets_a_command_for_each_segment() {
         }
         rt.sleep(Span::millis(1)).await;
         let data = q.submit_wait(Bio::read(Sector(4), 20, Flags::NONE)).await.expect("read");
-        let bytes: Vec<u8> = data.iter().flat_map(wp_medium::Slice::to_vec).collect();
+        let bytes: Vec<u8> = wp_medium::Slice::concat(&data);
         let written = (0..5).flat_map(|i| wp_medium::Slice::pattern(i, 0, 4096).to_vec());
         assert!(bytes == written.skip(4 * 512).take(20 * 512).collect::<Vec<_>>());
     });
@@ -508,10 +508,10 @@ fn a_bio_that_is_too_large_is_split() {
     let q = w.queue.clone();
     w.rt.spawn("t", async move {
         let segs = (0..75).map(|i| wp_medium::Slice::pattern(i, 0, 4096)).collect::<Vec<_>>();
-        let bytes: Vec<u8> = segs.iter().flat_map(wp_medium::Slice::to_vec).collect();
+        let bytes: Vec<u8> = wp_medium::Slice::concat(&segs);
         q.submit_wait(Bio::write(Sector(0), segs, Flags::SYNC)).await.expect("written");
         let read = q.submit_wait(Bio::read(Sector(0), 600, Flags::NONE)).await.expect("read");
-        assert!(read.iter().flat_map(wp_medium::Slice::to_vec).collect::<Vec<_>>() == bytes);
+        assert!(wp_medium::Slice::concat(&read) == bytes);
     });
     w.rt.run();
     let trace = w.shape("QXD");

@@ -58,7 +58,7 @@ impl Model {
 }
 
 fn bytes(data: &[Slice]) -> Vec<u8> {
-    data.iter().flat_map(Slice::to_vec).collect()
+    Slice::concat(data)
 }
 
 /// A task: submits, waits, plugs, checks what it reads.

@@ -19,7 +19,7 @@ async fn bytes(v: &Vfs, path: &str) -> Vec<u8> {
     let fd = v.open(path, OpenFlags::READ, 0).await.expect("is there");
     let got = v.pread(fd, 0, 1 << 40).await.expect("reads");
     v.close(fd).await.expect("closes");
-    got.iter().flat_map(Slice::to_vec).collect()
+    Slice::concat(&got)
 }
 
 /// Runs `body` on a fresh file system, unmounts, and has the image judged.
@@ -398,7 +398,7 @@ fn direct_io_that_is_not_in_whole_sectors_goes_through_the_cache() {
         assert_eq!(put(&v, f, b'a', 0, 10_001).await, Ok(10_001));
         assert_eq!(put(&v, f, b'b', 3, 700).await, Ok(700));
         let got = v.pread(f, 1, 1000).await.expect("reads");
-        let got: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+        let got: Vec<u8> = Slice::concat(&got);
         assert!(got == [vec![b'a'; 2], vec![b'b'; 700], vec![b'a'; 298]].concat());
         v.close(f).await.expect("closes");
     });

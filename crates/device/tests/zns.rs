@@ -417,7 +417,7 @@ impl Model {
                     self.sure[zone] = CAPACITY;
                 }
                 Op::Read => {
-                    let got: Vec<u8> = done.data.iter().flat_map(Slice::to_vec).collect();
+                    let got: Vec<u8> = Slice::concat(&done.data);
                     assert_eq!(got.len() as u64, f.slots * 4096);
                     for i in 0..f.slots {
                         let at = (i * 4096) as usize;

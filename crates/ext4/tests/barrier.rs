@@ -58,7 +58,7 @@ fn what_was_asked_to_be_durable_is_there_after_a_power_cut() {
                     let fd = v2.open("a", OpenFlags::READ, 0).await;
                     let fd = fd.unwrap_or_else(|e| panic!("{era} {ask:?} {ordered_before}: {e}"));
                     let got = v2.pread(fd, 0, 4096).await.expect("reads");
-                    let got: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+                    let got: Vec<u8> = Slice::concat(&got);
                     let want = Slice::pattern(5, 0, 4096).to_vec();
                     assert!(got == want, "{era} {ask:?} {ordered_before}");
                 });

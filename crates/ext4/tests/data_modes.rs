@@ -40,7 +40,7 @@ async fn read_all(v: &Vfs) -> Files {
         let fd = v.open(&name, OpenFlags::READ, 0).await.expect("opens");
         let got = v.pread(fd, 0, 1 << 30).await.expect("reads");
         v.close(fd).await.expect("closes");
-        out.insert(name, got.iter().flat_map(Slice::to_vec).collect());
+        out.insert(name, Slice::concat(&got));
     }
     out
 }

@@ -57,7 +57,7 @@ fn what_is_written_and_synced_is_read_again_after_a_remount() {
             let fd = v.open("other", OpenFlags::READ, 0).await.expect("opens");
             let got = v.pread(fd, 0, 20_000).await.expect("reads");
             v.close(fd).await.expect("closes");
-            let bytes: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+            let bytes: Vec<u8> = Slice::concat(&got);
             let nlink = v.stat("d/file").await.expect("stat").nlink;
             let root = v.read_dir("/").await.expect("lists");
             let long = root.iter().find(|e| e.name == b"long").expect("there").ino;
@@ -107,13 +107,8 @@ fn a_random_program_gives_what_a_model_gives_and_leaves_a_clean_image() {
         w.run(async move {
             for (name, bytes) in &model {
                 let fd = v.open(name, OpenFlags::READ, 0).await.expect("there");
-                let got: Vec<u8> = v
-                    .pread(fd, 0, 1 << 30)
-                    .await
-                    .expect("reads")
-                    .iter()
-                    .flat_map(Slice::to_vec)
-                    .collect();
+                let got = v.pread(fd, 0, 1 << 30).await.expect("reads");
+                let got = Slice::concat(&got);
                 v.close(fd).await.expect("closes");
                 assert!(got == *bytes, "{name}: {} bytes, expected {}", got.len(), bytes.len());
             }
@@ -181,13 +176,8 @@ async fn program(v: &wp_vfs::Vfs, seed: u64) -> std::collections::BTreeMap<Strin
             _ => {
                 if let Some(f) = model.get(&name) {
                     let fd = v.open(&name, OpenFlags::READ, 0).await.expect("there");
-                    let got: Vec<u8> = v
-                        .pread(fd, 0, 1 << 30)
-                        .await
-                        .expect("reads")
-                        .iter()
-                        .flat_map(Slice::to_vec)
-                        .collect();
+                    let got = v.pread(fd, 0, 1 << 30).await.expect("reads");
+                    let got = Slice::concat(&got);
                     v.close(fd).await.expect("closes");
                     assert!(
                         got == *f,
@@ -226,8 +216,7 @@ fn a_full_file_system_says_so_and_loses_nothing() {
             }
         }
         v.fsync(fd).await.expect("what was accepted can be written");
-        let got: Vec<u8> =
-            v.pread(keep, 0, 9000).await.expect("reads").iter().flat_map(Slice::to_vec).collect();
+        let got: Vec<u8> = Slice::concat(&v.pread(keep, 0, 9000).await.expect("reads"));
         assert_eq!(got, Slice::pattern(1, 0, 8192).to_vec());
         v.close(keep).await.expect("closes");
         v.close(fd).await.expect("closes");

@@ -12,7 +12,7 @@ use wp_vfs::{OpenFlags, Reserve, Vfs};
 const DIRECT: OpenFlags = OpenFlags { direct: true, ..OpenFlags::CREATE };
 
 fn bytes(slices: &[Slice]) -> Vec<u8> {
-    slices.iter().flat_map(Slice::to_vec).collect()
+    Slice::concat(slices)
 }
 
 async fn read(v: &Vfs, name: &str, flags: OpenFlags) -> Vec<u8> {

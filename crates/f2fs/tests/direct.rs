@@ -81,7 +81,7 @@ fn moved(setup: &Setup) -> (BTreeMap<u64, u32>, BTreeMap<u64, u32>) {
                 let fd = v.open("f", flags, 0).await.expect("opens");
                 let got = v.pread(fd, block * 4096, 4096).await.expect("reads");
                 v.close(fd).await.expect("closes");
-                let got: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+                let got: Vec<u8> = Slice::concat(&got);
                 assert_eq!(got, Slice::pattern(100 + n as u64, 0, 4096).to_vec(), "block {block}");
             }
         }
@@ -133,8 +133,7 @@ fn is_there(setup: &Setup) -> bool {
     });
     let medium = w.medium();
     let want = Slice::pattern(4242, 0, 4096).to_vec();
-    let block =
-        |at: Sector| -> Vec<u8> { medium.read(at, 8).iter().flat_map(Slice::to_vec).collect() };
+    let block = |at: Sector| -> Vec<u8> { Slice::concat(&medium.read(at, 8)) };
     let all = medium.runs().flat_map(|(at, n)| (0..n / 8).map(move |k| at.advance(k * 8)));
     let found = all.filter(|at| at.0.is_multiple_of(8)).any(|at| block(at) == want);
     drop((medium, vfs));

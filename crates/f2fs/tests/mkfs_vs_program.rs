@@ -5,51 +5,88 @@
 use crate::reference;
 use crate::tools;
 use crate::zones;
-use std::io::Read;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 
-use wp_f2fs::disk::{Checkpoint, Geometry, Inode, SuperBlock};
+use wp_f2fs::disk::{Block, Checkpoint, Geometry, Inode, SuperBlock, ZERO_BLOCK};
 use wp_f2fs::mkfs::{DeviceSpec, MkfsOptions, mkfs};
 use zerocopy::IntoBytes;
 
-/// Reads a sparse image up to the end of its first main segments.
-fn read(path: &std::path::Path, bytes: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    let file = std::fs::File::open(path).expect("an image");
-    file.take(bytes).read_to_end(&mut out).expect("readable");
-    out
+/// The blocks of an image that are not zero, by number. Images are sparse, and dense copies of them
+/// would be most of the test.
+struct Image {
+    blocks: BTreeMap<u32, Block>,
+    total: u32,
 }
 
-fn block(bytes: &[u8], n: u32) -> [u8; 4096] {
+impl Image {
+    /// Reads the blocks that are whole within the first `bytes`.
+    fn read(path: &Path, bytes: u64) -> Image {
+        const PIECE: u64 = 256 << 10;
+        let file = File::open(path).expect("an image");
+        let mut image = Image { blocks: BTreeMap::new(), total: (bytes / 4096) as u32 };
+        let end = bytes / 4096 * 4096;
+        let mut piece = vec![0; PIECE as usize];
+        let mut at = 0;
+        while at < end {
+            let piece = &mut piece[..PIECE.min(end - at) as usize];
+            file.read_exact_at(piece, at).expect("readable");
+            for (block, n) in piece.as_chunks::<4096>().0.iter().zip((at / 4096) as u32..) {
+                if *block != ZERO_BLOCK {
+                    image.blocks.insert(n, *block);
+                }
+            }
+            at += PIECE;
+        }
+        image
+    }
+
+    fn block(&self, n: u32) -> Block {
+        self.blocks.get(&n).copied().unwrap_or(ZERO_BLOCK)
+    }
+
+    /// The blocks of another device behind these.
+    fn append(&mut self, other: Image) {
+        let start = self.total;
+        self.blocks.extend(other.blocks.into_iter().map(|(n, b)| (start + n, b)));
+        self.total += other.total;
+    }
+}
+
+fn block(bytes: &[u8], n: u32) -> Block {
     let at = n as usize * 4096;
     bytes[at..at + 4096].try_into().expect("a block")
 }
 
 /// Takes from a real image what chance and host gave it.
-fn same_chance(bytes: &[u8], o: &mut MkfsOptions) {
-    let sb = SuperBlock::load(&block(bytes, 0));
+fn same_chance(block: impl Fn(u32) -> Block, o: &mut MkfsOptions) {
+    let sb = SuperBlock::load(&block(0));
     o.uuid = sb.uuid;
     let text = sb.version.split(|b| *b == 0).next().expect("text");
     o.version = String::from_utf8(text.to_vec()).expect("text");
-    let cp = Checkpoint::new(&block(bytes, sb.cp_blkaddr.get()), 0);
+    let cp = Checkpoint::new(&block(sb.cp_blkaddr.get()), 0);
     o.checkpoint_ver = cp.head().checkpoint_ver.get() as u32;
     let g = Geometry::from_super(&sb).expect("a layout");
     let root = g.block(cp.log(wp_f2fs::disk::Log::HotNode).0, 0);
-    o.now = Inode::of(&block(bytes, root)).mtime.get();
+    o.now = Inode::of(&block(root)).mtime.get();
 }
 
-/// Compares block by block; the parts of the images that `bytes` covers.
-fn compare(case: &str, theirs: &[u8], o: &MkfsOptions) {
+/// Compares block by block.
+fn compare(case: &str, theirs: &Image, o: &MkfsOptions) {
     let made = mkfs(o).unwrap_or_else(|e| panic!("{case}: {e}"));
-    for n in 0..(theirs.len() / 4096) as u32 {
-        let ours = made.blocks.get(&n).copied().unwrap_or([0; 4096]);
-        let theirs = block(theirs, n);
+    let numbers: BTreeSet<u32> = made.blocks.keys().chain(theirs.blocks.keys()).copied().collect();
+    for n in numbers {
+        let ours = made.blocks.get(&n).copied().unwrap_or(ZERO_BLOCK);
+        let theirs = theirs.block(n);
         let at = (0..4096).find(|i| ours[*i] != theirs[*i]);
         let show = |i: usize| format!("byte {i}: {:#x} for {:#x}", ours[i], theirs[i]);
         assert_eq!(at.map(show), None, "{case}: block {n}");
     }
     let last = made.blocks.keys().max().copied().expect("blocks");
-    assert!(u64::from(last) < theirs.len() as u64 / 4096, "{case}: a block that was not compared");
+    assert!(last < theirs.total, "{case}: a block that was not compared");
 }
 
 #[test]
@@ -99,8 +136,8 @@ fn images_are_those_of_the_program_byte_for_byte() {
         }
         o.large_nat_bitmap = options.contains(&"-i");
         // Of large images, all that is written by either lies in front.
-        let theirs = read(&path, bytes.min(1536 * MIB) / 4096 * 4096);
-        same_chance(&theirs, &mut o);
+        let theirs = Image::read(&path, bytes.min(1536 * MIB));
+        same_chance(|n| theirs.block(n), &mut o);
         compare(&format!("{bytes} bytes {options:?}"), &theirs, &o);
     }
 }
@@ -125,20 +162,20 @@ fn an_image_on_two_devices_is_that_of_the_program() {
         bytes,
     };
     o.devices = paths.iter().zip(sizes).map(spec).collect();
-    let mut theirs = read(first, sizes[0]);
-    theirs.extend(read(second, sizes[1]));
+    let mut theirs = Image::read(first, sizes[0]);
+    theirs.append(Image::read(second, sizes[1]));
     // Behind the end of a path the program leaves what was in its memory.
     for copy in 0..2 {
-        let mut first = block(&theirs, copy);
+        let mut first = theirs.block(copy);
         let mut sb = SuperBlock::load(&first);
         for d in &mut sb.devs {
             let end = d.path.iter().position(|b| *b == 0).unwrap_or(d.path.len());
             d.path[end..].fill(0);
         }
         sb.store(&mut first);
-        theirs[copy as usize * 4096..][..4096].copy_from_slice(&first);
+        theirs.blocks.insert(copy, first);
     }
-    same_chance(&theirs, &mut o);
+    same_chance(|n| theirs.block(n), &mut o);
     compare("two devices", &theirs, &o);
 }
 
@@ -177,7 +214,7 @@ fn zoned_layouts_are_those_of_the_reference_images() {
         o.zones = zones::zones(name);
         o.sector_bytes = 1 << sb.log_sectorsize.get();
         o.features = sb.feature.get();
-        same_chance(&bytes, &mut o);
+        same_chance(|n| block(&bytes, n), &mut o);
         let made = mkfs(&o).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut ours = made.plan.super_block;
         // Kernels write their own text at each mount, and why they stopped; the devices have paths.

@@ -16,7 +16,7 @@ async fn read_all(v: &Vfs, name: &str) -> Vec<u8> {
     let fd = v.open(name, OpenFlags::READ, 0).await.expect("opens");
     let got = v.pread(fd, 0, 1 << 40).await.expect("reads");
     v.close(fd).await.expect("closes");
-    got.iter().flat_map(Slice::to_vec).collect()
+    Slice::concat(&got)
 }
 
 const ZONES: &[(&str, u64)] = &[

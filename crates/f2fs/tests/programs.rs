@@ -335,8 +335,9 @@ impl Program<'_> {
             let fd = self.v.open(&path, OpenFlags::READ, 0).await.expect("opens");
             let got = self.v.pread(fd, 0, 1 << 40).await.expect("reads");
             self.v.close(fd).await.expect("closes");
-            let got: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
-            let wrong = got.iter().zip(&node.data).position(|(a, b)| a != b);
+            let got: Vec<u8> = Slice::concat(&got);
+            let differs = || got.iter().zip(&node.data).position(|(a, b)| a != b);
+            let wrong = if got == node.data { None } else { differs() };
             assert_eq!(wrong, None, "{what}: contents of {path}, first wrong byte");
             assert_eq!(got.len(), node.data.len(), "{what}: bytes of {path}");
             for (name, value) in &node.xattrs {

@@ -263,7 +263,7 @@ fn overwrite_and_collect(setup: &Setup, (blocks, steps): (u64, u64), seed: u64) 
                 }
                 for (block, tag) in (0..).zip(tags) {
                     let got = v.pread(fd, block * 4096, 4096).await.expect("reads");
-                    let got: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+                    let got: Vec<u8> = Slice::concat(&got);
                     let want = Slice::pattern(tag, 0, 4096).to_vec();
                     assert!(got == want, "seed {seed}, task {task}, block {block}: not its bytes");
                 }

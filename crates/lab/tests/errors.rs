@@ -43,7 +43,7 @@ fn ours(bench: &Bench, program: &Program) -> Vec<Answer> {
     let played = play(bench, program).expect("played");
     let answer = |d: wp_crash::Did| {
         let read = matches!(d.call, Call::Pread { .. }) && d.error.is_none();
-        (d.error.is_none(), read.then(|| d.read.iter().flat_map(|s| s.to_vec()).collect()))
+        (d.error.is_none(), read.then(|| wp_medium::Slice::concat(&d.read)))
     };
     played.dids.into_iter().map(answer).collect()
 }

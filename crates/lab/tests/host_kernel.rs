@@ -143,13 +143,8 @@ async fn vfs_walk(v: &Vfs) -> Tree {
                 todo.push(path);
             } else {
                 let fd = v.open(&path, OpenFlags::READ, 0).await.expect("opens");
-                let bytes: Vec<u8> = v
-                    .pread(fd, 0, 1 << 30)
-                    .await
-                    .expect("reads")
-                    .iter()
-                    .flat_map(Slice::to_vec)
-                    .collect();
+                let bytes = v.pread(fd, 0, 1 << 30).await.expect("reads");
+                let bytes = Slice::concat(&bytes);
                 v.close(fd).await.expect("closes");
                 out.insert(path, (bytes.len() as u64, sha256(&bytes)));
             }

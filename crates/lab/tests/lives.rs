@@ -76,7 +76,7 @@ fn what_is_fsynced_after_a_mount_with_nothing_to_recover_outlives_the_next_cut()
         let fd = vfs.open("f", OpenFlags::READ, 0).await.expect("there");
         let got = vfs.pread(fd, 0, 4096).await.expect("readable");
         vfs.close(fd).await.expect("open");
-        got.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>()
+        Slice::concat(&got)
     });
     assert!(found == Slice::pattern(2, 0, 4096).to_vec(), "the version that was fsynced last");
 }

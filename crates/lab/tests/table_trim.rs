@@ -151,7 +151,7 @@ fn inodes_of_a_trimmed_block_are_taken_again() {
         for n in (3..FILES).step_by(6).chain((1..FILES).step_by(6)) {
             let fd = v.open(&format!("f{n}"), OpenFlags::READ, 0).await.expect("is there");
             let data = v.pread(fd, 0, 4096).await.expect("reads");
-            let bytes: Vec<u8> = data.iter().flat_map(|s| s.to_vec()).collect();
+            let bytes: Vec<u8> = Slice::concat(&data);
             assert_eq!(bytes, Slice::pattern(u64::from(n), 0, 4096).to_vec(), "f{n}");
             v.close(fd).await.expect("closes");
         }

@@ -75,7 +75,7 @@ fn read_back(vfs: &Vfs, m: &Machine, files: u32, bytes: u32) {
         for n in 0..files {
             let fd = v.open(&format!("f{n}"), OpenFlags::READ, 0).await.expect("there");
             let got = v.pread(fd, 0, u64::from(bytes)).await.expect("readable");
-            let got: Vec<u8> = got.iter().flat_map(wp_medium::Slice::to_vec).collect();
+            let got: Vec<u8> = wp_medium::Slice::concat(&got);
             assert!(got == contents(n, 0, bytes).to_vec(), "f{n}");
             v.close(fd).await.expect("open");
         }

@@ -71,7 +71,7 @@ fn apply(step: &Step, medium: &mut Medium, naive: &mut [u8]) {
 }
 
 fn bytes_of(medium: &Medium, at: u64, sectors: u32) -> Vec<u8> {
-    medium.read(Sector(at), sectors).iter().flat_map(Slice::to_vec).collect()
+    Slice::concat(&medium.read(Sector(at), sectors))
 }
 
 proptest! {

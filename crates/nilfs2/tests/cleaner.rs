@@ -55,7 +55,7 @@ fn fill(w: &World, setup: &Setup, pause: Span) -> (u64, Option<FsError>) {
         for n in 0..files {
             let fd = v.open(&format!("f{n}"), OpenFlags::READ, 0).await.expect("opens");
             let got = v.pread(fd, 0, 1 << 20).await.expect("reads");
-            let got: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+            let got: Vec<u8> = Slice::concat(&got);
             assert!(got == Slice::pattern((rounds - 1) * 100 + n, 0, 1 << 20).to_vec(), "f{n}");
             v.close(fd).await.expect("closes");
         }

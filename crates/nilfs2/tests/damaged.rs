@@ -66,8 +66,7 @@ fn image() -> Vec<u8> {
     w.end();
     let mut bytes = vec![0; (setup.mib << 20) as usize];
     for (at, sectors) in medium.runs() {
-        let part: Vec<u8> =
-            medium.read(at, sectors as u32).iter().flat_map(Slice::to_vec).collect();
+        let part: Vec<u8> = Slice::concat(&medium.read(at, sectors as u32));
         bytes[at.bytes() as usize..][..part.len()].copy_from_slice(&part);
     }
     bytes

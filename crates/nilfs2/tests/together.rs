@@ -14,7 +14,7 @@ async fn put(v: &Vfs, fd: Fd, byte: u8, len: usize) {
 
 async fn bytes(v: &Vfs, fd: Fd) -> Vec<u8> {
     let got = v.pread(fd, 0, 1 << 40).await.expect("reads");
-    got.iter().flat_map(Slice::to_vec).collect()
+    Slice::concat(&got)
 }
 
 /// What a file has after a power cut and a mount.

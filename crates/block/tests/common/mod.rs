@@ -95,7 +95,7 @@ impl TestDevice {
                 }
                 d.completed.set(d.completed.get() + 1);
                 d.number.borrow_mut().insert(rq.at.0, d.completed.get());
-                let bytes: Vec<u8> = rq.data.iter().flat_map(Slice::to_vec).collect();
+                let bytes: Vec<u8> = Slice::concat(&rq.data);
                 assert_eq!(
                     bytes.len() as u64,
                     u64::from(rq.sectors) * SECTOR_BYTES,

@@ -169,7 +169,7 @@ pub fn save(medium: &Medium, mib: u64, path: &Path) {
         for i in 0..sectors.div_ceil(256) {
             let n = (sectors - i * 256).min(256) as u32;
             let at = at.advance(i * 256);
-            let bytes: Vec<u8> = medium.read(at, n).iter().flat_map(Slice::to_vec).collect();
+            let bytes: Vec<u8> = Slice::concat(&medium.read(at, n));
             file.write_all_at(&bytes, at.bytes()).expect("written");
         }
     }

@@ -192,7 +192,7 @@ impl Oracle {
                 }
                 Op::Zone(_) => panic!("none is sent"),
                 Op::Read => {
-                    let got: Vec<u8> = done.data.iter().flat_map(Slice::to_vec).collect();
+                    let got: Vec<u8> = Slice::concat(&done.data);
                     assert_eq!(got.len(), f.sectors as usize * 512);
                     for (i, s) in range.enumerate() {
                         let word = u64::from_le_bytes(

@@ -183,7 +183,7 @@ pub async fn our_tree(v: &Vfs) -> Tree {
                 }
                 _ => {
                     let got = v.fs().read(e.ino, 0, 1 << 40).await.expect("reads");
-                    let bytes: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+                    let bytes: Vec<u8> = Slice::concat(&got);
                     assert_eq!(bytes.len() as u64, attr.size, "{path}");
                     ('f', attr.size, sum(&bytes))
                 }

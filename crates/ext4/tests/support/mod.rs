@@ -176,17 +176,11 @@ pub fn save(medium: &Medium, mib: u64, path: &Path) {
     let file = std::fs::File::create(path).expect("created");
     file.set_len(mib << 20).expect("sized");
     for (at, sectors) in medium.runs() {
-        let bytes: Vec<u8> = (0..sectors.div_ceil(256))
-            .flat_map(|i| {
-                let n = (sectors - i * 256).min(256) as u32;
-                medium
-                    .read(at.advance(i * 256), n)
-                    .iter()
-                    .flat_map(Slice::to_vec)
-                    .collect::<Vec<u8>>()
-            })
-            .collect();
-        file.write_all_at(&bytes, at.bytes()).expect("written");
+        for i in 0..sectors.div_ceil(256) {
+            let at = at.advance(i * 256);
+            let bytes = Slice::concat(&medium.read(at, (sectors - i * 256).min(256) as u32));
+            file.write_all_at(&bytes, at.bytes()).expect("written");
+        }
     }
 }
 

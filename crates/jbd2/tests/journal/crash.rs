@@ -17,6 +17,7 @@ use crate::world::{Change, Config, History, Snapshot, World, contents, fill, set
 pub fn assert_state(view: &dyn View, bs: BlockSize, history: &History, tid: u32, what: &str) {
     let n = bs.bytes() as usize;
     let state = history.upto(tid);
+    let zero = vec![0; n];
     let mut bytes = vec![0; n];
     for (block, change) in &state {
         let Change::Set(id) = *change else { continue };
@@ -30,10 +31,7 @@ pub fn assert_state(view: &dyn View, bs: BlockSize, history: &History, tid: u32,
     for (later, block, _) in history.0.borrow().iter() {
         if disk::tid_after(*later, tid) && !state.contains_key(block) {
             view.read_at(block * n as u64, &mut bytes).expect("reads");
-            assert!(
-                bytes.iter().all(|b| *b == 0),
-                "{what}: block {block} shows a change of transaction {later}"
-            );
+            assert!(bytes == zero, "{what}: block {block} shows a change of transaction {later}");
         }
     }
 }

@@ -414,11 +414,11 @@ pub fn contents(id: u64, block: u64, bytes: usize) -> Vec<u8> {
     if id == 0 {
         return vec![0; bytes];
     }
-    let mut out: Vec<u8> = (0..bytes / 8)
-        .flat_map(|i| {
-            (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (block << 40) ^ i as u64).to_le_bytes()
-        })
-        .collect();
+    let seed = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (block << 40);
+    let mut out = vec![0; bytes];
+    for (word, i) in out.as_chunks_mut::<8>().0.iter_mut().zip(0u64..) {
+        *word = (seed ^ i).to_le_bytes();
+    }
     if id.is_multiple_of(3) {
         out[..4].copy_from_slice(&disk::MAGIC.to_be_bytes());
     }

@@ -57,7 +57,7 @@ pub async fn our_tree(v: &Vfs) -> Tree {
                 }
                 _ => {
                     let got = v.fs().read(e.ino, 0, 1 << 40).await.expect("reads");
-                    let bytes: Vec<u8> = got.iter().flat_map(Slice::to_vec).collect();
+                    let bytes: Vec<u8> = Slice::concat(&got);
                     assert_eq!(bytes.len() as u64, attr.size);
                     (attr.size, sha256(&bytes))
                 }
@@ -223,7 +223,7 @@ pub async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
             let fd = v.open(n, OpenFlags::READ, 0).await?;
             let out = v.pread(fd, 0, 1 << 30).await;
             v.close(fd).await?;
-            out.map(|s| sha256(&s.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>()))
+            out.map(|s| sha256(&Slice::concat(&s)))
         }
         Call::Unlink(n) => v.unlink(n).await.map(|()| String::new()),
         Call::Truncate(n, size) => v.truncate(n, *size).await.map(|()| String::new()),
@@ -261,7 +261,7 @@ pub async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
             let fd = v.open(n, OpenFlags { direct: true, ..OpenFlags::READ }, 0).await?;
             let out = v.pread(fd, 0, DIRECT_READ as u64).await;
             v.close(fd).await?;
-            out.map(|s| sha256(&s.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>()))
+            out.map(|s| sha256(&Slice::concat(&s)))
         }
         Call::Reserve(n, how, at, len) => {
             let fd = v.open(n, OpenFlags::CREATE, 0o644).await?;

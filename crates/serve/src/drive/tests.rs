@@ -27,7 +27,7 @@ pub(super) fn settle(drive: &mut Drive) -> Vec<Answer> {
 }
 
 fn bytes_of(answer: &Answer) -> Vec<u8> {
-    answer.data.iter().flat_map(Slice::to_vec).collect()
+    Slice::concat(&answer.data)
 }
 
 fn one(drive: &mut Drive, request: Request) -> Answer {

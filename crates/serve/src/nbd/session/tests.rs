@@ -141,7 +141,7 @@ fn a_write_in_single_bytes_is_one_request() {
     else {
         panic!("no write");
     };
-    let held: Vec<u8> = data.iter().flat_map(Slice::to_vec).collect();
+    let held: Vec<u8> = Slice::concat(&data);
     assert_eq!(held, [7; 1024]);
     s.answer(tag, Ok(()), &[]);
     assert_eq!(simple_error(s.output()), 0);

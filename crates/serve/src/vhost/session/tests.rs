@@ -123,7 +123,7 @@ fn a_write_is_read_out_of_the_guests_memory() {
     f.offer(&[(0x8000, 16, false), (0x9000, 1024, false), (0xa000, 1, true)]);
     let chain = f.pop().unwrap();
     let (_, data) = blk::read(&chain).unwrap();
-    let held: Vec<u8> = data.iter().flat_map(wp_medium::Slice::to_vec).collect();
+    let held: Vec<u8> = wp_medium::Slice::concat(&data);
     assert_eq!(held, [6; 1024]);
 }
 
