@@ -16,6 +16,7 @@
 mod cpu;
 mod heap;
 mod inbox;
+mod interrupt;
 mod join;
 mod line;
 mod lock;
@@ -35,6 +36,7 @@ mod wait;
 
 pub use cpu::{CostProfile, Cpu, CpuModel, CpuOp, TIME_SLICE};
 pub use inbox::Inbox;
+pub use interrupt::LeaveInterrupt;
 pub use join::Join;
 pub use lock::{Lock, LockGuard, Locking, OwnedLockGuard};
 pub use mailbox::{Mailbox, Sender};

@@ -102,7 +102,7 @@ impl Rt {
     /// Whom to wake for a future that is being polled with `cx`.
     #[inline]
     pub(crate) fn who(&self, cx: &Context<'_>) -> Who {
-        match self.current() {
+        match self.0.polled.get() {
             Some(id) if self.is_own_waker(cx.waker()) => Who::Task(id),
             _ => Who::Foreign(cx.waker().clone()),
         }

@@ -99,6 +99,7 @@ impl Rt {
         let (soon, timers) = {
             let mut s = self.0.state.borrow_mut();
             s.ready.clear();
+            s.interrupts.clear();
             s.foreground = 0;
             s.cores.iter_mut().for_each(|c| c.task = None);
             (std::mem::take(&mut s.soon), s.timers.clear())
@@ -214,6 +215,9 @@ impl Rt {
     /// The next task that can be polled now.
     #[inline]
     fn next_ready(&self, s: &mut State, now: Time) -> Option<TaskId> {
+        if let Some(id) = s.interrupts.pop_front() {
+            return Some(id);
+        }
         if self.0.modelled { self.dispatch(s, now) } else { s.pop_ready() }
     }
 
@@ -307,10 +311,10 @@ impl Rt {
 
     #[inline]
     fn poll_task(&self, id: TaskId) {
-        let Some(mut body) = self.0.state.borrow_mut().take_body(id, self.0.now.get()) else {
-            return;
-        };
-        self.0.current.set(Some(id));
+        let taken = self.0.state.borrow_mut().take_body(id, self.0.now.get());
+        let Some((mut body, in_interrupt)) = taken else { return };
+        self.0.current.set((!in_interrupt).then_some(id));
+        self.0.polled.set(Some(id));
         self.set_own_waker(&body.waker);
         let polled = body.future.as_mut().poll(&mut Context::from_waker(&body.waker));
         if polled.is_pending() {
@@ -319,6 +323,7 @@ impl Rt {
             self.finish(id, body);
         }
         self.0.current.set(None);
+        self.0.polled.set(None);
     }
 
     /// A task has ended.
@@ -380,5 +385,6 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.0.running.set(false);
         self.0.0.current.set(None);
+        self.0.0.polled.set(None);
     }
 }

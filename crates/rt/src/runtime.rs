@@ -13,6 +13,7 @@ use wp_base::{Rng, Span, Time};
 
 use crate::cpu::{CostProfile, Cpu, CpuModel, CpuOp};
 use crate::inbox::{Clock, Inbox, Remote, TaskWaker};
+use crate::interrupt::LeaveInterrupt;
 use crate::join::{Join, JoinState};
 use crate::report::{RtStats, Waiting};
 use crate::sleep::{Sleep, Yield};
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     pub modelled: bool,
     pub now: Cell<Time>,
     pub current: Cell<Option<TaskId>>,
+    /// The task that is being polled; in interrupt context it is not the current one.
+    pub polled: Cell<Option<TaskId>>,
     /// The waker that the current task is polled with, to know it again.
     own_waker: Cell<(*const (), *const RawWakerVTable)>,
     pub running: Cell<bool>,
@@ -91,6 +94,7 @@ impl Rt {
             modelled,
             now: Cell::new(Time::ZERO),
             current: Cell::new(None),
+            polled: Cell::new(None),
             own_waker: Cell::new((ptr::null(), ptr::null())),
             running: Cell::new(false),
             limit: Cell::new(Time::NEVER),
@@ -166,7 +170,7 @@ impl Rt {
             let value = fut.await;
             result.finish(&rt, value);
         };
-        let id = self.start(name.into(), false, Box::pin(body));
+        let id = self.start(name.into(), true, false, Box::pin(body));
         Join::new(self.clone(), id, state)
     }
 
@@ -176,13 +180,31 @@ impl Rt {
         name: impl Into<Rc<str>>,
         fut: impl Future<Output = ()> + 'static,
     ) -> TaskId {
-        self.start(name.into(), true, Box::pin(fut))
+        self.start(name.into(), false, false, Box::pin(fut))
+    }
+
+    /// Starts what goes on in interrupt context: there is no current task while it is polled, it
+    /// needs no core, and each poll comes before those of all other tasks. For what a device's
+    /// completion does. [`Rt::leave_interrupt`] makes it a kernel thread called `name`.
+    pub fn spawn_interrupt(
+        &self,
+        name: impl Into<Rc<str>>,
+        fut: impl Future<Output = ()> + 'static,
+    ) -> TaskId {
+        self.start(name.into(), false, true, Box::pin(fut))
+    }
+
+    /// In interrupt context: goes on as a kernel thread, in the order of those that are ready
+    /// (`queue_work`). Elsewhere nothing happens.
+    pub fn leave_interrupt(&self) -> LeaveInterrupt {
+        LeaveInterrupt::new(self.clone())
     }
 
     fn start(
         &self,
         name: Rc<str>,
-        daemon: bool,
+        foreground: bool,
+        interrupt: bool,
         future: std::pin::Pin<Box<dyn Future<Output = ()>>>,
     ) -> TaskId {
         if self.0.cutting.get() {
@@ -192,12 +214,13 @@ impl Rt {
         let now = self.now();
         let mut state = self.0.state.borrow_mut();
         let s = &mut *state;
-        let id = s.tasks.insert(Task::new(name, daemon, now, s.spawned));
+        let id = s.tasks.insert(Task::new(name, !foreground, now, s.spawned));
         s.spawned += 1;
-        s.foreground += usize::from(!daemon);
+        s.foreground += usize::from(foreground);
         s.foreground_ran = now;
         let waker = Waker::from(Arc::new(TaskWaker { id, remote: self.0.remote.clone() }));
-        s.tasks.get_mut(id).expect("just inserted").body = Some(Body { future, waker });
+        let task = s.tasks.get_mut(id).expect("just inserted");
+        (task.body, task.interrupt) = (Some(Body { future, waker }), interrupt);
         drop(state);
         self.wake_task(id);
         id
@@ -422,7 +445,7 @@ impl Rt {
     /// Remembers what the current task waits for.
     #[inline]
     pub(crate) fn note(&self, waiting: Waiting) {
-        if let Some(id) = self.current()
+        if let Some(id) = self.0.polled.get()
             && let Some(t) = self.0.state.borrow_mut().tasks.get_mut(id)
         {
             t.waiting = waiting;
@@ -442,7 +465,7 @@ impl Rt {
     /// Arms a timer for the future polled with `cx`.
     #[inline]
     pub(crate) fn arm(&self, at: Time, cx: &Context<'_>) -> TimerKey {
-        let Some(id) = self.current().filter(|_| self.is_own_waker(cx.waker())) else {
+        let Some(id) = self.0.polled.get().filter(|_| self.is_own_waker(cx.waker())) else {
             self.note(Waiting::Sleep(at));
             return self.0.state.borrow_mut().timers.push(at, Fire::Foreign(cx.waker().clone()));
         };
@@ -463,7 +486,7 @@ impl Rt {
             let Some(fire) = s.timers.get_mut(key) else {
                 return false;
             };
-            if let Some(t) = self.current().and_then(|id| s.tasks.get_mut(id)) {
+            if let Some(t) = self.0.polled.get().and_then(|id| s.tasks.get_mut(id)) {
                 t.waiting = Waiting::Sleep(at);
             }
             std::mem::replace(fire, Fire::from(self.who(cx)))

@@ -18,6 +18,8 @@ pub(crate) struct State {
     pub tasks: Tasks,
     /// Woken tasks that hold no core, in the order of their wake-ups.
     pub ready: VecDeque<TaskId>,
+    /// Woken tasks in interrupt context.
+    pub interrupts: VecDeque<TaskId>,
     pub timers: Timers,
     pub soon: VecDeque<(Rc<dyn TimerSink>, u64)>,
     /// Empty while CPU is not modelled.
@@ -44,6 +46,7 @@ impl State {
         State {
             tasks: Tasks::default(),
             ready: VecDeque::new(),
+            interrupts: VecDeque::new(),
             timers: Timers::default(),
             soon: VecDeque::new(),
             cores: vec![Core::default(); cores as usize],
@@ -66,7 +69,9 @@ impl State {
         let Some(t) = self.tasks.get_mut(id).filter(|t| !t.queued) else { return false };
         t.queued = true;
         // A task that holds a core is polled when its burst, or its present poll, has ended.
-        if t.core == NO_CORE {
+        if t.interrupt {
+            self.interrupts.push_back(id);
+        } else if t.core == NO_CORE {
             self.ready.push_back(id);
         }
         true
@@ -136,6 +141,7 @@ impl State {
         !t.queued
             && t.core != NO_CORE
             && self.ready.is_empty()
+            && self.interrupts.is_empty()
             && self.soon.is_empty()
             && end.since(self.poll_began) < POLL_MAX
             && self.timers.next_at().is_none_or(|at| at > end)
@@ -170,9 +176,10 @@ impl State {
         end
     }
 
-    /// Takes a task's body out for a poll. `None`: the task is gone.
+    /// Takes a task's body out for a poll, and says whether that is in interrupt context. `None`:
+    /// the task is gone.
     #[inline]
-    pub fn take_body(&mut self, id: TaskId, now: Time) -> Option<Body> {
+    pub fn take_body(&mut self, id: TaskId, now: Time) -> Option<(Body, bool)> {
         let t = self.tasks.get_mut(id)?;
         t.queued = false;
         t.waiting = Waiting::Nothing;
@@ -182,11 +189,11 @@ impl State {
         }
         self.polls += 1;
         // With modelled cores the dispatch counts it.
-        if t.core == NO_CORE && (t.blocked || self.last_polled != Some(id)) {
+        if t.core == NO_CORE && !t.interrupt && (t.blocked || self.last_polled != Some(id)) {
             self.switches += 1;
             self.last_polled = Some(id);
         }
-        t.body.take()
+        Some((t.body.take()?, t.interrupt))
     }
 
     /// Can time alone wake a foreground task?

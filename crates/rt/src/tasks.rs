@@ -55,6 +55,8 @@ pub(crate) struct Task {
     pub body: Option<Body>,
     pub name: Rc<str>,
     pub daemon: bool,
+    /// Does it run in interrupt context: at once, on no core, as nobody?
+    pub interrupt: bool,
     /// Woken, and not yet polled since.
     pub queued: bool,
     /// Did its last poll end in waiting (or was there none)? Then the next one is a context switch.
@@ -82,6 +84,7 @@ impl Task {
             body: None,
             name,
             daemon,
+            interrupt: false,
             queued: false,
             blocked: true,
             core: NO_CORE,

@@ -3,9 +3,12 @@
 use std::cell::Cell;
 
 use wp_base::{FsError, FsResult, Ino};
+use wp_block::PlugGuard;
 use wp_cache::{ErrMark, Fut};
 use wp_medium::Slice;
 use wp_rt::MaybeReady;
+
+use crate::kiocb::Kiocb;
 
 /// Kind of a directory entry or inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -324,9 +327,20 @@ pub trait FileSystem {
     }
     /// Reads past the cache (`O_DIRECT`). Errors: `Invalid` for a range that is not aligned as the
     /// device wants it, `Unsupported` where the file system has no direct I/O.
-    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
-        let _ = (ino, offset, len);
+    fn read_direct<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        io: &'a Kiocb,
+    ) -> Fut<'a, Vec<Slice>> {
+        let _ = (ino, offset, len, io);
         Box::pin(async { Err(FsError::Unsupported("direct I/O".into())) })
+    }
+    /// Holds back what the current task sends to its device, until the guard is dropped or the task
+    /// waits (`blk_start_plug`). `None`: it has no block device of its own.
+    fn plug(&self) -> Option<PlugGuard> {
+        None
     }
     /// Writes past the cache (`O_DIRECT`), at the end if `offset` is `None`; with `sync` the data
     /// is durable as if that call had followed. Returns the bytes written. Errors: as
@@ -338,8 +352,9 @@ pub trait FileSystem {
         data: &'a [Slice],
         sync: Option<SyncKind>,
         told: &'a ErrSeqCursor,
+        io: &'a Kiocb,
     ) -> Fut<'a, u64> {
-        let _ = (ino, offset, data, sync, told);
+        let _ = (ino, offset, data, sync, told, io);
         Box::pin(async { Err(FsError::Unsupported("direct I/O".into())) })
     }
     /// `fallocate`. Errors: `Unsupported` for what the file system cannot do, `NoSpace`, `TooBig`.

@@ -7,14 +7,17 @@
 //! Left out:   permission checks (one user, root); a name cache (lookups read cached directory
 //!             blocks).
 
+mod aio;
 mod contents;
 mod entry;
 mod era;
 mod fs;
+mod kiocb;
 mod opens;
 mod syscall;
 mod walk;
 
+pub use aio::{IoCall, IoContext, IoEvent, Iocb};
 pub use contents::{Digest, Part, TakePart};
 pub use entry::{
     BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, Offers,
@@ -26,5 +29,6 @@ pub use fs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, JournalConflict,
     NodeSpec, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,
 };
+pub use kiocb::Kiocb;
 pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use syscall::{Fd, OpenFlags, Vfs};

@@ -152,14 +152,20 @@ macro_rules! inode_calls {
             })
         }
 
-        fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        fn read_direct<'a>(
+            &'a self,
+            ino: Ino,
+            offset: u64,
+            len: u64,
+            io: &'a $crate::Kiocb,
+        ) -> Fut<'a, Vec<Slice>> {
             Box::pin(async move {
                 let inode = self.get(ino).await?;
                 if inode.is_dir() {
                     return Err(FsError::IsDir);
                 }
                 let user = InUse::new(&inode);
-                let out = self.0.read_direct(&inode, offset, len).await;
+                let out = self.0.read_direct(&inode, offset, len, io).await;
                 self.done(user, out).await
             })
         }

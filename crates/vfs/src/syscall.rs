@@ -15,6 +15,7 @@ use crate::fs::{
     Attr, AttrChange, DirEntry, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve, StatFs,
     SyncKind, XattrSet,
 };
+use crate::kiocb::Kiocb;
 use crate::walk::{End, Last, Walked};
 
 /// An open descriptor.
@@ -60,7 +61,7 @@ impl OpenFlags {
     pub const CREATE: OpenFlags = OpenFlags { create: true, ..OpenFlags::WRITE };
 }
 
-struct OpenFile {
+pub(crate) struct OpenFile {
     ino: Ino,
     write: bool,
     append: bool,
@@ -157,7 +158,7 @@ impl Vfs {
         &self.0.rt
     }
 
-    async fn call<T>(
+    pub(crate) async fn call<T>(
         &self,
         name: &'static str,
         target: impl FnOnce() -> String,
@@ -170,9 +171,7 @@ impl Vfs {
         rt.emit(Class::SYSCALL, || Event::SyscallEnter { name, id, target: target().into() });
         rt.cpu(CpuOp::Syscall, 1).await;
         let out = body.await;
-        if let Some(errno) = out.as_ref().err().and_then(storage_errno) {
-            *self.0.failed.borrow_mut().entry((name, errno)).or_default() += 1;
-        }
+        self.note_failure(name, &out);
         rt.emit(Class::SYSCALL, || Event::SyscallExit {
             name,
             id,
@@ -182,7 +181,14 @@ impl Vfs {
         out
     }
 
-    fn file(&self, fd: Fd) -> FsResult<Rc<OpenFile>> {
+    /// Counts a call that the storage failed.
+    pub(crate) fn note_failure<T>(&self, name: &'static str, out: &FsResult<T>) {
+        if let Some(errno) = out.as_ref().err().and_then(storage_errno) {
+            *self.0.failed.borrow_mut().entry((name, errno)).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn file(&self, fd: Fd) -> FsResult<Rc<OpenFile>> {
         self.0.files.borrow().get(fd.0).cloned().ok_or(FsError::BadFile)
     }
 
@@ -275,11 +281,8 @@ impl Vfs {
     /// Writes at an offset. Errors: `BadFile` if not open for writing, `NoSpace`, `TooBig`.
     pub async fn pwrite(&self, fd: Fd, offset: u64, data: &[Slice]) -> FsResult<u64> {
         let body = async {
-            let file = self.file(fd)?;
-            if !file.write {
-                return Err(FsError::BadFile);
-            }
-            self.write_to(&file, (!file.append).then_some(offset), data).await
+            let file = self.file_to_write(fd)?;
+            self.write_at(&file, offset, data, &Kiocb::blocking()).await
         };
         self.call("pwrite64", || fd.0.to_string(), |n| *n, pin!(body)).await
     }
@@ -292,18 +295,30 @@ impl Vfs {
                 return Err(FsError::BadFile);
             }
             let pos = file.pos.get();
-            let n = self.write_to(&file, (!file.append).then_some(pos), data).await?;
+            let n = self.write_at(&file, pos, data, &Kiocb::blocking()).await?;
             file.pos.set(pos + n);
             Ok(n)
         };
         self.call("write", || fd.0.to_string(), |n| *n, pin!(body)).await
     }
 
+    /// An open file that may be written. Errors: `BadFile`.
+    pub(crate) fn file_to_write(&self, fd: Fd) -> FsResult<Rc<OpenFile>> {
+        self.file(fd).and_then(|file| if file.write { Ok(file) } else { Err(FsError::BadFile) })
+    }
+
     /// A write as the descriptor's flags have it.
-    async fn write_to(&self, file: &OpenFile, at: Option<u64>, data: &[Slice]) -> FsResult<u64> {
+    pub(crate) async fn write_at(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        data: &[Slice],
+        io: &Kiocb,
+    ) -> FsResult<u64> {
         let fs = &self.0.fs;
+        let at = (!file.append).then_some(offset);
         if file.direct {
-            return fs.write_direct(file.ino, at, data, file.sync, &file.told).await;
+            return fs.write_direct(file.ino, at, data, file.sync, &file.told, io).await;
         }
         let n = soon!(fs.write(file.ino, at, data))?;
         if let Some(kind) = file.sync
@@ -338,12 +353,23 @@ impl Vfs {
     pub async fn pread(&self, fd: Fd, offset: u64, len: u64) -> FsResult<Vec<Slice>> {
         let body = async {
             let file = self.file(fd)?;
-            if file.direct {
-                return self.0.fs.read_direct(file.ino, offset, len).await;
-            }
-            self.0.fs.read(file.ino, offset, len).await
+            self.read_at(&file, offset, len, &Kiocb::blocking()).await
         };
         self.call("pread64", || fd.0.to_string(), |s| total(s), body).await
+    }
+
+    /// A read as the descriptor's flags have it.
+    pub(crate) async fn read_at(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: u64,
+        io: &Kiocb,
+    ) -> FsResult<Vec<Slice>> {
+        if file.direct {
+            return self.0.fs.read_direct(file.ino, offset, len, io).await;
+        }
+        self.0.fs.read(file.ino, offset, len).await
     }
 
     async fn order_one(&self, fd: Fd, data_only: bool) -> FsResult<()> {
@@ -352,7 +378,10 @@ impl Vfs {
     }
 
     async fn sync_one(&self, fd: Fd, kind: SyncKind) -> FsResult<()> {
-        let file = self.file(fd)?;
+        self.sync_file(&*self.file(fd)?, kind).await
+    }
+
+    pub(crate) async fn sync_file(&self, file: &OpenFile, kind: SyncKind) -> FsResult<()> {
         self.0.fs.sync_file(file.ino, kind, &file.told).await
     }
 

@@ -8,11 +8,11 @@ use std::rc::Rc;
 
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
-use wp_block::Bio;
+use wp_block::{Bio, Status};
 use wp_cache::{BufFlag, WbControl};
 use wp_medium::{Pieces, Slice};
-use wp_rt::{Completion, CpuOp, join_all};
-use wp_vfs::{ErrSeqCursor, SyncKind};
+use wp_rt::{Completion, CpuOp, LockGuard};
+use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
 
 use crate::disk::{id, wide};
 
@@ -22,6 +22,19 @@ use super::{BLOCK, Btrfs, sector};
 
 /// Bytes of a bio at most. `BIO_MAX_VECS` pages.
 const BIO_BYTES: u64 = 256 * BLOCK;
+
+/// A bio of a write, with its copies, on its way.
+struct SentPiece {
+    done: Rc<Completion>,
+    failed: Rc<RefCell<bool>>,
+    /// Where its bytes end in the file.
+    end: u64,
+}
+
+/// A read of what lies at byte `place` of the device.
+fn read_bio(place: u64, bytes: u64) -> Bio {
+    Bio::read(sector(place), u32::try_from(bytes / 512).unwrap_or(0), Flags::SYNC)
+}
 
 /// Counts direct I/O under way (`inode_dio_begin`, `inode_dio_end`).
 struct Dio(Rc<Inode>);
@@ -64,6 +77,7 @@ impl Btrfs {
         inode: &Rc<Inode>,
         offset: u64,
         len: u64,
+        io: &Kiocb,
     ) -> FsResult<Vec<Slice>> {
         if !Btrfs::takes_direct(inode, offset, len) {
             return self.read_data(inode, offset, len).await;
@@ -95,25 +109,45 @@ impl Btrfs {
                 None => (to, None),
             };
             let stop = stop.min(to).min(at + BIO_BYTES);
-            reads.push(self.read_piece(inode, at, stop - at, address));
+            reads.push((at, stop - at, address, None));
             at = stop;
         }
         let plug = self.part.plug();
-        let got = join_all(reads).await;
+        for (_, bytes, address, sent) in &mut reads {
+            let Some(address) = *address else { continue };
+            let places = self.core.borrow().chunks().places(address, *bytes)?;
+            let Some(first) = places.first().copied() else { continue };
+            self.rt.cpu(CpuOp::BioSubmit, 1).await;
+            *sent = Some(self.part.send(read_bio(first, *bytes)));
+        }
         drop(plug);
+        if reads.iter().any(|(.., sent)| sent.is_some()) {
+            io.queued().await;
+        }
+        let mut found = Vec::new();
+        for (at, bytes, address, sent) in reads {
+            let first = match sent {
+                Some(sent) => Some(sent.wait().await),
+                None => None,
+            };
+            found.push((at, bytes, address, first));
+        }
+        io.in_thread().await;
         let mut out = Vec::new();
-        for part in got {
-            out.extend(part?);
+        for (at, bytes, address, first) in found {
+            out.extend(self.checked_piece(inode, (at, bytes), address, first).await?);
         }
         Ok(Pieces::new(&out).take(u32::try_from(end - offset).unwrap_or(u32::MAX)))
     }
 
-    async fn read_piece(
+    /// The bytes of the file at `at` that lie at `address`, from the first copy, which was read, or
+    /// from the first other one with the right checksums.
+    async fn checked_piece(
         &self,
         inode: &Inode,
-        at: u64,
-        bytes: u64,
+        (at, bytes): (u64, u64),
         address: Option<u64>,
+        mut first: Option<Result<Vec<Slice>, Status>>,
     ) -> FsResult<Vec<Slice>> {
         let Some(address) = address else {
             return Ok((0..bytes / BLOCK).map(|_| Slice::zero(4096)).collect());
@@ -126,10 +160,11 @@ impl Btrfs {
         let places = self.core.borrow().chunks().places(address, bytes)?;
         let mut why = String::new();
         for place in places {
-            let sectors = u32::try_from(bytes / 512).unwrap_or(0);
-            let Ok(data) =
-                self.part.submit_wait(Bio::read(sector(place), sectors, Flags::SYNC)).await
-            else {
+            let read = match first.take() {
+                Some(read) => read,
+                None => self.part.submit_wait(read_bio(place, bytes)).await,
+            };
+            let Ok(data) = read else {
                 why = format!("inode {} byte {at}, at byte {place}: the device failed", inode.ino);
                 continue;
             };
@@ -159,6 +194,7 @@ impl Btrfs {
         offset: Option<u64>,
         data: &[Slice],
         (sync, told): (Option<SyncKind>, &ErrSeqCursor),
+        io: &Kiocb,
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         let lock = inode.lock.lock().await;
@@ -176,9 +212,7 @@ impl Btrfs {
         let past_cache = !inode.has_sums() || self.opts.direct_sums;
         let n = if Btrfs::takes_direct(inode, at, len) && past_cache {
             self.start_write(inode, at, end).await?;
-            let n = self.transfer(inode, (at, end), data).await;
-            drop(lock);
-            n
+            self.transfer(inode, (at, end), data, lock, io).await
         } else {
             let done = self.write_data(inode, at, data).await;
             drop(lock);
@@ -213,17 +247,31 @@ impl Btrfs {
         inode: &Rc<Inode>,
         (from, to): (u64, u64),
         data: &[Slice],
+        lock: LockGuard<'_, ()>,
+        io: &Kiocb,
     ) -> FsResult<u64> {
         self.write_ordered(inode, from, to).await?;
         self.drop_cache(inode, from, to).await;
         let dio = Dio::begin(inode);
+        let mut lock = Some(lock);
         // Items of extents, of the inode, and of checksums; what is in place needs fewer.
         let mut items = 0;
         let planned = self.plan_direct(inode, from, to, &mut items).await;
         let out = match planned {
-            Ok(extents) => self.send_direct(inode, from, extents, data).await,
+            Ok(extents) => {
+                let sent = self.send_direct(inode, extents, data).await;
+                // What grows the file keeps its lock until the length is there.
+                if io.is_async() && !sent.is_empty() && to <= inode.size() {
+                    lock = None;
+                    io.queued().await;
+                }
+                let out = self.end_direct(inode, from, sent).await;
+                io.in_thread().await;
+                out
+            }
             Err(e) => Err(e),
         };
+        drop(lock);
         self.unpromise(items);
         drop(dio);
         self.drop_cache(inode, from, to).await;
@@ -299,19 +347,17 @@ impl Btrfs {
         Ok(out)
     }
 
-    /// Sends what goes to each extent and waits for all. Answers the bytes written.
+    /// Sends what goes to each extent.
     async fn send_direct(
         &self,
         inode: &Rc<Inode>,
-        from: u64,
         extents: Vec<Rc<Ordered>>,
         data: &[Slice],
-    ) -> FsResult<u64> {
+    ) -> Vec<SentPiece> {
         let kind = self.core.borrow().common().csum;
         let mut pieces = Pieces::new(data);
         let plug = self.part.plug();
         let mut sent = Vec::new();
-        let mut end = from;
         for o in &extents {
             let mut at = o.start;
             while at < o.end() {
@@ -328,13 +374,25 @@ impl Btrfs {
                 sent.push(self.send_piece(inode, o, at, bytes, segs));
                 at += bytes;
             }
-            end = end.max(o.end());
         }
         drop(plug);
+        sent
+    }
+
+    /// Waits for what was sent of a write from byte `from` on, and gives the file its length.
+    /// Answers the bytes written.
+    async fn end_direct(
+        &self,
+        inode: &Rc<Inode>,
+        from: u64,
+        sent: Vec<SentPiece>,
+    ) -> FsResult<u64> {
         let mut failed = false;
-        for done in sent {
-            done.0.wait().await;
-            failed |= *done.1.borrow();
+        let mut end = from;
+        for piece in sent {
+            piece.done.wait().await;
+            failed |= *piece.failed.borrow();
+            end = end.max(piece.end);
         }
         if failed {
             return Err(FsError::Io);
@@ -357,11 +415,11 @@ impl Btrfs {
         at: u64,
         bytes: u64,
         segs: Vec<Slice>,
-    ) -> (Rc<Completion>, Rc<RefCell<bool>>) {
+    ) -> SentPiece {
         let done = Rc::new(Completion::new(&self.rt, "btrfs direct write"));
         let failed = Rc::new(RefCell::new(false));
         let (fs, inode, o) = (self.me.clone(), inode.clone(), o.clone());
-        let answer = (done.clone(), failed.clone());
+        let answer = SentPiece { done: done.clone(), failed: failed.clone(), end: at + bytes };
         let address = o.address(at);
         self.send_copies(address, segs, Flags::SYNC | Flags::IDLE, move |has_failed| {
             *failed.borrow_mut() = has_failed;

@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
+use wp_block::PlugGuard;
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec, Reserve,
     StatFs, SyncKind, TimeSpec, XattrSet,
 };
 
@@ -259,11 +260,21 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+    fn read_direct<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        io: &'a Kiocb,
+    ) -> Fut<'a, Vec<Slice>> {
         Box::pin(async move {
             let inode = self.file(ino)?;
-            self.0.read_direct(&inode, offset, len).await
+            self.0.read_direct(&inode, offset, len, io).await
         })
+    }
+
+    fn plug(&self) -> Option<PlugGuard> {
+        Some(self.0.part.plug())
     }
 
     fn write_direct<'a>(
@@ -273,10 +284,11 @@ impl FileSystem for Mounted {
         data: &'a [Slice],
         sync: Option<SyncKind>,
         told: &'a ErrSeqCursor,
+        io: &'a Kiocb,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let inode = self.file(ino)?;
-            self.0.write_direct(&inode, offset, data, (sync, told)).await
+            self.0.write_direct(&inode, offset, data, (sync, told), io).await
         })
     }
 

@@ -6,7 +6,8 @@
 //! Invariants: 1. blocks inside the file become written only after their data; blocks beyond its
 //!                end are written at once, and a crash cuts them off by the orphan chain.
 //!             2. a plain overwrite holds `i_dio_count`, not the lock, while its data is under way.
-//! Left out:   asynchronous calls (`io_submit`): a task a call does the same.
+//!             3. an asynchronous call lets its caller go on once its bios are on their way, unless it
+//!                grows the file or is not in whole blocks (`IOMAP_DIO_FORCE_WAIT`).
 //! Source:     Linux `ext4_dio_write_iter`, `ext4_dio_write_end_io` (`fs/ext4/file.c`),
 //!             `ext4_iomap_alloc` (`fs/ext4/inode.c`), `__iomap_dio_rw`; before 5.5
 //!             `ext4_direct_IO`, which takes the same steps.
@@ -19,7 +20,7 @@ use wp_block::{Bio, InFlight};
 use wp_cache::WbControl;
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, LockGuard, soon};
-use wp_vfs::{ErrSeqCursor, SyncKind};
+use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
 
 use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
 use super::extents::{Fill, Run};
@@ -38,22 +39,59 @@ struct Piece {
     fresh: bool,
 }
 
+/// A write of which all bios are on their way.
+struct Sent {
+    waits: Vec<InFlight>,
+    /// Why it ended early.
+    failed: FsResult<()>,
+    /// Some of its blocks were unwritten.
+    unwritten: bool,
+    /// All bios are forced, or need not be.
+    fua: bool,
+    /// Its caller wants it durable.
+    syncs: bool,
+}
+
+impl Sent {
+    fn is_under_way(&self) -> bool {
+        !self.waits.is_empty()
+    }
+}
+
 /// Counts direct I/O that runs without the lock (`inode_dio_begin`, `inode_dio_end`).
-struct Dio(Rc<Inode>);
+struct Dio {
+    inode: Rc<Inode>,
+    /// Its caller has gone on, and holds the lock for nothing more.
+    is_queued: bool,
+}
 
 impl Dio {
     fn begin(inode: &Rc<Inode>) -> Dio {
         inode.dio.set(inode.dio.get() + 1);
-        Dio(inode.clone())
+        Dio { inode: inode.clone(), is_queued: false }
+    }
+
+    /// Its caller goes on before it is done.
+    fn queued(&mut self) {
+        self.is_queued = true;
+        self.inode.dio_queued.set(self.inode.dio_queued.get() + 1);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        if self.inode.dio.get() == self.inode.dio_queued.get() {
+            self.inode.dio_done.wake_all();
+        }
     }
 }
 
 impl Drop for Dio {
     fn drop(&mut self) {
-        self.0.dio.set(self.0.dio.get() - 1);
-        if self.0.dio.get() == 0 {
-            self.0.dio_done.wake_all();
+        self.inode.dio.set(self.inode.dio.get() - 1);
+        if self.is_queued {
+            self.inode.dio_queued.set(self.inode.dio_queued.get() - 1);
         }
+        self.tell();
     }
 }
 
@@ -104,6 +142,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         offset: u64,
         len: u64,
+        io: &Kiocb,
     ) -> FsResult<Vec<Slice>> {
         if !self.takes_direct(inode) {
             return self.read_data(inode, offset, len).await;
@@ -115,7 +154,7 @@ impl Ext4 {
             return Ok(Vec::new());
         }
         self.write_back(inode, offset, end).await?;
-        let _dio = Dio::begin(inode);
+        let mut dio = Dio::begin(inode);
         drop(lock);
         let bs = u64::from(self.bs().bytes());
         let unit = u64::from(self.bdev.queue().limits().logical_bytes);
@@ -140,6 +179,10 @@ impl Ext4 {
             at += n;
         }
         drop(plug);
+        if io.is_async() && parts.iter().any(|(_, bio)| bio.is_some()) {
+            dio.queued();
+            io.queued().await;
+        }
         let mut out = Vec::new();
         let mut failed = false;
         for (n, part) in parts {
@@ -178,6 +221,7 @@ impl Ext4 {
         offset: Option<u64>,
         data: &[Slice],
         (sync, told): (Option<SyncKind>, &ErrSeqCursor),
+        io: &Kiocb,
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         if !self.takes_direct(inode) {
@@ -205,7 +249,8 @@ impl Ext4 {
         let aligned = (at | len).is_multiple_of(bs);
         let over = !grows && aligned && self.is_written(inode, at, end).await?;
         if !over {
-            while inode.dio.get() > 0 {
+            // Whoever overwrites and waits holds the lock in Linux, shared.
+            while inode.dio.get() > inode.dio_queued.get() {
                 inode.dio_done.wait().await;
             }
         }
@@ -233,11 +278,17 @@ impl Ext4 {
         let mut durable = false;
         let mut lock = Some(lock);
         if wrote.is_ok() && !fallback {
-            let dio = Dio::begin(inode);
+            let mut dio = Dio::begin(inode);
             if over {
                 lock = None;
             }
-            wrote = self.transfer(inode, at, data, sync).await.map(|fua| durable = fua);
+            let sent = self.send(inode, at, data, sync).await;
+            if io.is_async() && !grows && aligned && sent.is_under_way() {
+                lock = None;
+                dio.queued();
+                io.queued().await;
+            }
+            wrote = self.transferred(inode, (at, end), sent, io).await.map(|fua| durable = fua);
             drop(dio);
             self.drop_cache(inode, at, end);
         }
@@ -292,15 +343,14 @@ impl Ext4 {
         Ok(true)
     }
 
-    /// Maps, submits, waits, converts. `true`: every byte went out with FUA, nothing is left to
-    /// make durable.
-    async fn transfer(
+    /// Maps and submits.
+    async fn send(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         offset: u64,
         data: &[Slice],
         sync: Option<SyncKind>,
-    ) -> FsResult<bool> {
+    ) -> Sent {
         let bs = u64::from(self.bs().bytes());
         let limits = self.bdev.queue().limits();
         let end = offset + data.iter().map(|s| u64::from(s.len())).sum::<u64>();
@@ -360,10 +410,28 @@ impl Ext4 {
             at += n;
         }
         drop(plug);
+        Sent { waits, failed, unwritten, fua, syncs: sync.is_some() }
+    }
+
+    /// Waits for what was sent, converts. `true`: every byte went out with FUA, nothing is left to
+    /// make durable.
+    async fn transferred(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        (offset, end): (u64, u64),
+        sent: Sent,
+        io: &Kiocb,
+    ) -> FsResult<bool> {
+        let bs = u64::from(self.bs().bytes());
+        let Sent { waits, mut failed, unwritten, fua, syncs } = sent;
         for wait in waits {
             if site::DIRECT_WAIT.on() && wait.wait().await.is_err() && failed.is_ok() {
                 failed = Err(FsError::Io);
             }
+        }
+        // iomap has a thread end every write, the code before it where there is more to do.
+        if unwritten || syncs || self.opts.era.direct_dsync_fua {
+            io.in_thread().await;
         }
         if self.opts.dual.is_some() {
             inode.map.set_unordered(true);

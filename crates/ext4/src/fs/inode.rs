@@ -66,6 +66,8 @@ pub(super) struct Inode {
     pub writers: Cell<u32>,
     /// Direct I/O under way without `lock` (`i_dio_count`).
     pub dio: Cell<u32>,
+    /// Those of them whose callers have gone on.
+    pub dio_queued: Cell<u32>,
     pub dio_done: WaitQueue,
     /// Being freed: no longer to be found.
     pub gone: Cell<bool>,
@@ -340,6 +342,7 @@ impl Ext4 {
             opens: Cell::new(0),
             writers: Cell::new(0),
             dio: Cell::new(0),
+            dio_queued: Cell::new(0),
             dio_done: WaitQueue::new(&self.rt, "direct I/O on an inode"),
             gone: Cell::new(false),
             alloc_on_close: Cell::new(false),

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
+use wp_block::PlugGuard;
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_rt::soon;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, InUse, JournalConflict,
-    NodeSpec, Opened, Reserve, StatFs, SyncKind, XattrSet, closed, is_open, opened,
+    Kiocb, NodeSpec, Opened, Reserve, StatFs, SyncKind, XattrSet, closed, is_open, opened,
 };
 
 use super::inode::Inode;
@@ -326,6 +327,10 @@ impl FileSystem for Mounted {
         })
     }
 
+    fn plug(&self) -> Option<PlugGuard> {
+        Some(self.0.bdev.queue().plug())
+    }
+
     fn write_direct<'a>(
         &'a self,
         ino: Ino,
@@ -333,11 +338,12 @@ impl FileSystem for Mounted {
         data: &'a [Slice],
         sync: Option<SyncKind>,
         told: &'a ErrSeqCursor,
+        io: &'a Kiocb,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
-            let out = self.0.write_direct(&inode, offset, data, (sync, told)).await;
+            let out = self.0.write_direct(&inode, offset, data, (sync, told), io).await;
             soon!(self.done(user, out))
         })
     }

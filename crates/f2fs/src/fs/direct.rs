@@ -11,12 +11,13 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_medium::{Pieces, Slice};
-use wp_rt::{CpuOp, LockGuard, join_all};
-use wp_vfs::{ErrSeqCursor, SyncKind};
+use wp_rt::{CpuOp, LockGuard};
+use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
 
 use super::data::{BIO_BLOCKS, BLOCK, block_range};
 use super::dnode::{Find, Found};
 use super::inode::{Inode, fi};
+use super::io::DirectBios;
 use super::mount::F2fs;
 use crate::disk::addr;
 use crate::disk::inode::inline;
@@ -94,6 +95,15 @@ struct Piece {
     fresh: bool,
 }
 
+/// A write of which all bios are on their way.
+struct Sent {
+    waits: Vec<FsResult<DirectBios>>,
+    /// Why it ended early.
+    failed: FsResult<()>,
+    /// Where it ends in the file, in bytes.
+    end: u64,
+}
+
 /// Is a write durable when it is done (`IOMAP_DIO_WRITE_FUA`), and how it is sent then?
 struct Force {
     holds: bool,
@@ -142,6 +152,7 @@ impl F2fs {
         inode: &Rc<Inode>,
         offset: u64,
         len: u64,
+        io: &Kiocb,
     ) -> FsResult<Vec<Slice>> {
         if self.is_lfs() || self.logs_direct() {
             while inode.dio.get() > 0 {
@@ -173,18 +184,23 @@ impl F2fs {
             }
         }
         let plug = self.io.part().plug();
-        let reads = parts.into_iter().map(|(start, n)| async move {
-            if addr::is_block(start) {
-                self.direct(start, None, n, Flags::NONE).await
-            } else {
-                Ok((0..n).map(|_| Slice::zero(BLOCK as u32)).collect())
-            }
-        });
-        let got = join_all(reads.collect::<Vec<_>>()).await;
+        let mut reads = Vec::new();
+        for (start, n) in parts {
+            reads.push(match addr::is_block(start) {
+                true => Ok(self.send_direct(start, None, n, Flags::NONE).await),
+                false => Err(n),
+            });
+        }
         drop(plug);
+        if reads.iter().any(|part| part.is_ok()) {
+            io.queued().await;
+        }
         let mut out = Vec::new();
-        for part in got {
-            out.extend(part?);
+        for part in reads {
+            match part {
+                Ok(sent) => out.extend(sent?.wait().await?),
+                Err(hole) => out.extend((0..hole).map(|_| Slice::zero(BLOCK as u32))),
+            }
         }
         Ok(Pieces::new(&out).take((end - offset) as u32))
     }
@@ -197,9 +213,15 @@ impl F2fs {
         offset: Option<u64>,
         data: &[Slice],
         (sync, told): (Option<SyncKind>, &ErrSeqCursor),
+        io: &Kiocb,
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
-        let lock = self.lock_alone(inode).await;
+        let lock = if io.is_async() && !self.is_lfs() && !self.logs_direct() {
+            inode.lock.lock().await
+        } else {
+            self.lock_alone(inode).await
+        };
+        let mut lock = Some(lock);
         self.check_writable()?;
         let at = offset.unwrap_or(inode.size.get());
         if len == 0 {
@@ -207,7 +229,7 @@ impl F2fs {
         }
         if !self.takes_direct(inode, at, len, true)? {
             let n = self.write_data(inode, at, data).await?;
-            drop(lock);
+            drop(lock.take());
             let n = self.synced(inode, (at, n), sync, told).await?;
             let era = &self.opts.era;
             let waits = era.direct_through_cache_waits || era.direct_through_cache_generic;
@@ -248,7 +270,22 @@ impl F2fs {
             let _dio = Dio::begin(inode).await;
             self.write_back(inode, at, end).await?;
             self.drop_cache(inode, at, end);
-            self.transfer(inode, (at, end), data, allocates, &mut force).await
+            let sent = self.transfer(inode, (at, end), data, allocates, &mut force).await;
+            if let Ok(Sent { waits, .. }) = &sent
+                && !waits.is_empty()
+                && end <= old
+                && io.is_async()
+            {
+                lock = None;
+                io.queued().await;
+            }
+            let wrote = self.transferred(sent, at).await;
+            // iomap has a thread end every write; the code before it, where there is more to do.
+            let is_whole = wrote.as_ref().is_ok_and(|n| *n == len);
+            if self.opts.era.direct_iomap || sync.is_some() || !is_whole {
+                io.in_thread().await;
+            }
+            wrote
         };
         self.drop_cache(inode, at, end);
         let done = match wrote {
@@ -286,7 +323,7 @@ impl F2fs {
             self.drop_cache(inode, at + done, at + done + n);
             total += n;
         }
-        drop(lock);
+        drop(lock.take());
         if (force.holds || early) && done == len {
             return Ok(total);
         }
@@ -310,8 +347,7 @@ impl F2fs {
         Ok(n)
     }
 
-    /// Maps and sends piece by piece, then waits for all. How many bytes were written: fewer than
-    /// all up to a hole that is left to the cache.
+    /// Maps piece by piece and sends: all, or what lies before a hole that is left to the cache.
     async fn transfer(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -319,7 +355,7 @@ impl F2fs {
         data: &[Slice],
         allocates: bool,
         force: &mut Force,
-    ) -> FsResult<u64> {
+    ) -> FsResult<Sent> {
         let mut pieces = Pieces::new(data);
         let mut parts = Vec::new();
         let (mut at, last) = (offset / BLOCK, end / BLOCK);
@@ -355,20 +391,27 @@ impl F2fs {
             }
         }
         let plug = self.io.part().plug();
-        let writes = parts
-            .into_iter()
-            .map(|(start, slices, n, flags)| {
-                self.note_device(inode.ino, start, n);
-                self.direct(start, Some(slices), n, flags)
-            })
-            .collect::<Vec<_>>();
-        let ends = join_all(writes).await;
-        drop(plug);
-        failed?;
-        for end in ends {
-            end?;
+        let mut waits = Vec::new();
+        for (start, slices, n, flags) in parts {
+            self.note_device(inode.ino, start, n);
+            waits.push(self.send_direct(start, Some(slices), n, flags).await);
         }
-        Ok(at * BLOCK - offset)
+        drop(plug);
+        Ok(Sent { waits, failed, end: at * BLOCK })
+    }
+
+    /// Waits for what was sent of a write from byte `offset` on. How many bytes were written.
+    async fn transferred(&self, sent: FsResult<Sent>, offset: u64) -> FsResult<u64> {
+        let Sent { waits, failed, end } = sent?;
+        let mut done = Ok(());
+        for sent in waits {
+            let end = match sent {
+                Ok(sent) => sent.wait().await.map(drop),
+                Err(e) => Err(e),
+            };
+            done = done.and(end);
+        }
+        failed.and(done).map(|()| end - offset)
     }
 
     /// The places of blocks from `index` on, as runs, as far as one node has them

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use wp_base::event::{Flags, Op};
 use wp_base::{FsError, FsResult};
-use wp_block::{Bio, Partition};
+use wp_block::{Bio, InFlight, Partition};
 use wp_cache::{BufFlag, Buffer, Mapping};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, Rt, WaitQueue};
@@ -533,17 +533,17 @@ impl F2fs {
         }));
     }
 
-    /// Sends a bio of the caller's own to where block `addr` lies (direct I/O), and waits. Reads
-    /// `blocks` blocks, or writes. Errors: `Io`, `Corrupt` beyond the main area.
-    pub(crate) async fn direct(
+    /// Sends bios of the caller's own to where the `blocks` blocks from `addr` on lie (direct I/O),
+    /// one a device. Waits: for the CPU only. Errors: `Corrupt` beyond the main area.
+    pub(crate) async fn send_direct(
         &self,
         addr: u32,
         write: Option<Vec<Slice>>,
         blocks: u32,
         flags: Flags,
-    ) -> FsResult<Vec<Slice>> {
+    ) -> FsResult<DirectBios> {
         self.check_main(addr)?;
-        let mut read = Vec::new();
+        let mut sent = Vec::new();
         let mut segs = write;
         let (mut addr, mut left) = (addr, blocks);
         while left > 0 {
@@ -560,10 +560,11 @@ impl F2fs {
                 }
                 None => Bio { op: Op::Read, ..Bio::read(at, n * SECTORS, flags) },
             };
-            read.extend(part.submit_wait(bio).await.map_err(|_| FsError::Io)?);
+            self.rt.cpu(CpuOp::BioSubmit, 1).await;
+            sent.push(part.send(bio));
             (addr, left) = (addr + n, left - n);
         }
-        Ok(read)
+        Ok(DirectBios(sent))
     }
 
     /// Is anything on its way (`is_inflight_io`, `is_idle`)?
@@ -632,5 +633,23 @@ impl Blocks<'_> {
             at += p.len() as usize;
         }
         Slice::from_bytes(&page)
+    }
+}
+
+/// Bios of direct I/O on their way.
+pub(crate) struct DirectBios(Vec<InFlight>);
+
+impl DirectBios {
+    /// Waits: for all of them. Returns: what reads found. Errors: `Io`.
+    pub(crate) async fn wait(self) -> FsResult<Vec<Slice>> {
+        let mut read = Vec::new();
+        let mut done = Ok(());
+        for bio in self.0 {
+            match bio.wait().await {
+                Ok(data) => read.extend(data),
+                Err(_) => done = Err(FsError::Io),
+            }
+        }
+        done.map(|()| read)
     }
 }

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
+use wp_block::PlugGuard;
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, InUse, NodeSpec, Opened,
-    Reserve, StatFs, SyncKind, XattrSet, closed, opened,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, InUse, Kiocb, NodeSpec,
+    Opened, Reserve, StatFs, SyncKind, XattrSet, closed, opened,
 };
 
 use super::data::block_range;
@@ -267,6 +268,10 @@ impl FileSystem for Mounted {
         })
     }
 
+    fn plug(&self) -> Option<PlugGuard> {
+        Some(self.0.io.part().plug())
+    }
+
     fn write_direct<'a>(
         &'a self,
         ino: Ino,
@@ -274,6 +279,7 @@ impl FileSystem for Mounted {
         data: &'a [Slice],
         sync: Option<SyncKind>,
         told: &'a ErrSeqCursor,
+        io: &'a Kiocb,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let inode = self.get(ino).await?;
@@ -284,7 +290,7 @@ impl FileSystem for Mounted {
                 return Err(FsError::NotPermitted);
             }
             let user = InUse::new(&inode);
-            let out = self.0.write_direct(&inode, offset, data, (sync, told)).await;
+            let out = self.0.write_direct(&inode, offset, data, (sync, told), io).await;
             self.done(user, out).await
         })
     }

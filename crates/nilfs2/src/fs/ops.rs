@@ -6,7 +6,7 @@ use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec, Reserve,
     StatFs, SyncKind, TimeSpec,
 };
 
@@ -334,7 +334,13 @@ impl FileSystem for Mounted {
         )
     }
 
-    fn read_direct<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+    fn read_direct<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        _io: &'a Kiocb,
+    ) -> Fut<'a, Vec<Slice>> {
         self.read(ino, offset, len)
     }
 
@@ -349,6 +355,7 @@ impl FileSystem for Mounted {
         data: &'a [Slice],
         sync: Option<SyncKind>,
         _told: &'a ErrSeqCursor,
+        _io: &'a Kiocb,
     ) -> Fut<'a, u64> {
         Box::pin(async move {
             let fs = &self.0;

@@ -1,0 +1,208 @@
+//! Asynchronous I/O: `io_setup`, `io_submit`, `io_getevents`.
+//!
+//! Picture:    submit -> the file system's direct call in the caller's task, until its bios are on
+//!             their way -> interrupt context -> (a write: kernel thread) -> event in the ring ->
+//!             whoever waits in `get_events`.
+//! Invariants: 1. a call that cannot be asynchronous (no `O_DIRECT`; the file system says so) is
+//!                done when `submit` returns, and its event is in the ring.
+//!             2. events are in the ring in the order in which the calls ended.
+//! Source:     Linux `fs/aio.c` (`aio_read`, `aio_write`, `aio_fsync`, `aio_complete`,
+//!             `read_events`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use wp_base::{FsError, FsResult};
+use wp_block::PlugGuard;
+use wp_medium::Slice;
+use wp_rt::WaitQueue;
+
+use crate::fs::SyncKind;
+use crate::kiocb::Kiocb;
+use crate::syscall::{Fd, Vfs};
+
+/// Calls of one `io_submit` beyond which the kernel plugs the queue (`AIO_PLUG_THRESHOLD`).
+const PLUG_ABOVE: usize = 2;
+
+/// What is asked (`IOCB_CMD_*`).
+#[derive(Clone, Debug)]
+pub enum IoCall {
+    /// `pread`: offset and length in bytes.
+    Read(u64, u64),
+    /// `pwrite` at an offset in bytes.
+    Write(u64, Vec<Slice>),
+    /// `fsync`, `fdatasync`, by a kernel thread.
+    Sync(SyncKind),
+}
+
+/// One call of a batch (`struct iocb`).
+#[derive(Clone, Debug)]
+pub struct Iocb {
+    /// The open file.
+    pub fd: Fd,
+    /// What is asked.
+    pub call: IoCall,
+    /// Comes back in the event (`aio_data`).
+    pub tag: u64,
+}
+
+/// The end of a call (`struct io_event`).
+#[derive(Debug)]
+pub struct IoEvent {
+    /// Of the call.
+    pub tag: u64,
+    /// Bytes read or written.
+    pub result: FsResult<u64>,
+}
+
+/// A ring of events, and the calls that are on their way to it (`aio_context_t`). Clones share it.
+#[derive(Clone)]
+pub struct IoContext {
+    vfs: Vfs,
+    ring: Rc<Ring>,
+}
+
+struct Ring {
+    /// Calls that it takes at a time.
+    room: usize,
+    in_flight: Cell<usize>,
+    events: RefCell<VecDeque<IoEvent>>,
+    ended: WaitQueue,
+}
+
+impl Vfs {
+    /// `io_setup`: a context for `room` calls at a time.
+    pub async fn io_setup(&self, room: u32) -> FsResult<IoContext> {
+        let make = || IoContext {
+            vfs: self.clone(),
+            ring: Rc::new(Ring {
+                room: room as usize,
+                in_flight: Cell::new(0),
+                events: RefCell::default(),
+                ended: WaitQueue::new(self.rt(), "io_getevents"),
+            }),
+        };
+        let body = async {
+            if room == 0 {
+                return Err(FsError::Invalid("io_setup: no room for events"));
+            }
+            Ok(make())
+        };
+        self.call("io_setup", || room.to_string(), |_| 0, body).await
+    }
+}
+
+impl IoContext {
+    /// Calls that have begun and whose events nobody has taken.
+    pub fn in_flight(&self) -> usize {
+        self.ring.in_flight.get() + self.ring.events.borrow().len()
+    }
+
+    /// `io_submit`: begins each call in order. Returns how many: fewer than all, if the context has
+    /// no room for more or a descriptor is none.
+    ///
+    /// Waits: for what each call waits for before its bios are on their way; for all of a call that
+    /// cannot be asynchronous. Errors: `Again`-like `Invalid` if not even the first has room,
+    /// `BadFile`.
+    pub async fn submit(&self, calls: Vec<Iocb>) -> FsResult<u64> {
+        let body = async {
+            let plug: Option<PlugGuard> =
+                (calls.len() > PLUG_ABOVE).then(|| self.vfs.fs().plug()).flatten();
+            let mut begun = 0;
+            for iocb in calls {
+                if self.in_flight() >= self.ring.room {
+                    if begun == 0 {
+                        return Err(FsError::Invalid("io_submit: the context is full"));
+                    }
+                    break;
+                }
+                match self.begin(iocb).await {
+                    Ok(()) => begun += 1,
+                    Err(e) if begun == 0 => return Err(e),
+                    Err(_) => break,
+                }
+            }
+            drop(plug);
+            Ok(begun)
+        };
+        self.vfs.call("io_submit", String::new, |n| *n, body).await
+    }
+
+    /// Begins one. Errors: `BadFile`; everything else is in its event.
+    async fn begin(&self, iocb: Iocb) -> FsResult<()> {
+        let Iocb { fd, call, tag } = iocb;
+        let file = match call {
+            IoCall::Write(..) => self.vfs.file_to_write(fd)?,
+            IoCall::Read(..) | IoCall::Sync(_) => self.vfs.file(fd)?,
+        };
+        self.ring.in_flight.set(self.ring.in_flight.get() + 1);
+        let io = Rc::new(Kiocb::asynchronous(self.vfs.rt()));
+        let (vfs, kiocb) = (self.vfs.clone(), io.clone());
+        let mut op: Pin<Box<dyn Future<Output = FsResult<u64>>>> = match call {
+            IoCall::Read(at, len) => Box::pin(async move {
+                let out = vfs.read_at(&file, at, len, &kiocb).await;
+                vfs.note_failure("io_submit: pread", &out);
+                out.map(|data| data.iter().map(|s| u64::from(s.len())).sum())
+            }),
+            IoCall::Write(at, data) => Box::pin(async move {
+                let out = vfs.write_at(&file, at, &data, &kiocb).await;
+                vfs.note_failure("io_submit: pwrite", &out);
+                out
+            }),
+            IoCall::Sync(kind) => Box::pin(async move {
+                kiocb.queued().await;
+                kiocb.in_thread().await;
+                let out = vfs.sync_file(&file, kind).await;
+                vfs.note_failure("io_submit: fsync", &out);
+                out.map(|()| 0)
+            }),
+        };
+        let mut result = None;
+        poll_fn(|cx| match op.as_mut().poll(cx) {
+            Poll::Ready(out) => {
+                result = Some(out);
+                Poll::Ready(())
+            }
+            Poll::Pending if io.is_queued() => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        match result {
+            Some(result) => self.ring.end(IoEvent { tag, result }),
+            None => {
+                let ring = self.ring.clone();
+                self.vfs.rt().spawn_interrupt("kworker/dio", async move {
+                    let result = op.await;
+                    ring.end(IoEvent { tag, result });
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// `io_getevents`: takes up to `max` events out of the ring, when `min` are there. Waits: for
+    /// that. `min` beyond what is in flight is as much as that.
+    pub async fn get_events(&self, min: usize, max: usize) -> FsResult<Vec<IoEvent>> {
+        let body = async {
+            let min = min.min(max).min(self.in_flight());
+            self.ring.ended.wait_until(|| self.ring.events.borrow().len() >= min).await;
+            let mut events = self.ring.events.borrow_mut();
+            let n = max.min(events.len());
+            Ok(events.drain(..n).collect())
+        };
+        let count = |events: &Vec<IoEvent>| events.len() as u64;
+        self.vfs.call("io_getevents", String::new, count, body).await
+    }
+}
+
+impl Ring {
+    fn end(&self, event: IoEvent) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.events.borrow_mut().push_back(event);
+        self.ended.wake_all();
+    }
+}
