@@ -162,6 +162,8 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("btrfs-nodatacow 1m randwrite seq_bios: 4, 5", LATE),
     ("f2fs 4k write by f2fs_ckpt: 4, 5", RACE),
     ("f2fs 4k write by kworker: 13, 12", RACE),
+    ("f2fs 4k randwrite by f2fs_ckpt: 5, 4", RACE),
+    ("f2fs 4k randwrite by kworker: 12, 13", RACE),
     ("f2fs 1m write by f2fs_ckpt: 4, 5", RACE),
     ("f2fs 1m write by kworker: 13, 12", RACE),
     ("f2fs 1m randwrite by f2fs_ckpt: 4, 5", RACE),
