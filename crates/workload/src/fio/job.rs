@@ -209,6 +209,10 @@ pub struct Job {
     pub fsync_on_close: bool,
     /// Engine.
     pub engine: Engine,
+    /// Nanoseconds between two samples of the bandwidth (`bwavgtime`).
+    pub bw_period_ns: u64,
+    /// Nanoseconds between two samples of the rate (`iopsavgtime`).
+    pub iops_period_ns: u64,
     /// Threads instead of processes; both are tasks.
     pub thread: bool,
     /// As given; a synchronous engine does one at a time.
@@ -326,6 +330,8 @@ impl Job {
             end_fsync: false,
             fsync_on_close: false,
             engine: Engine::Psync,
+            bw_period_ns: 500_000_000,
+            iops_period_ns: 500_000_000,
             thread: false,
             iodepth: 1,
             runtime: 0,

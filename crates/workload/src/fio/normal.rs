@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::job::{Job, JobFile};
 
 const FITS: &str = "a string takes everything";
-/// Percentiles in a line.
-const PER_LINE: usize = 4;
+/// Characters of a line of percentiles, of an entry beside its value, and of a value at least.
+const PERCENTILES: (usize, usize, usize) = (73, 12, 5);
 /// Latency classes in a line.
 const CLASSES_PER_LINE: usize = 5;
 
@@ -255,14 +255,17 @@ fn percentiles(text: &mut String, kind: &str, stat: &Value) {
     let extreme = |of: Option<&(f64, u64)>| of.map_or(0.0, |p| p.1 as f64);
     let (unit, ns) = scale(extreme(list.first()), extreme(list.last()), None);
     writeln!(text, "    {kind:>4} percentiles ({unit}):").expect(FITS);
+    let shown = |value: &u64| value.div_ceil(ns as u64);
+    let longest = list.iter().map(|(_, v)| shown(v).to_string().len()).max().unwrap_or(0);
+    let width = longest.max(PERCENTILES.2);
+    let per_line = PERCENTILES.0 / (width + PERCENTILES.1);
     for (i, (share, value)) in list.iter().enumerate() {
-        if i % PER_LINE == 0 {
+        if i % per_line.max(1) == 0 {
             text.push_str("     |");
         }
-        let shown = value.div_ceil(ns as u64);
-        write!(text, " {share:5.2}th=[{shown:5}]").expect(FITS);
+        write!(text, " {share:5.2}th=[{:width$}]", shown(value)).expect(FITS);
         let last = i + 1 == list.len();
-        text.push_str(match (last, (i + 1) % PER_LINE == 0) {
+        text.push_str(match (last, (i + 1) % per_line.max(1) == 0) {
             (true, _) => "\n",
             (false, true) => ",\n",
             (false, false) => ",",
@@ -270,14 +273,21 @@ fn percentiles(text: &mut String, kind: &str, stat: &Value) {
     }
 }
 
+/// Bytes per second of a direction of all jobs of an entry's group, over the longest of them.
+pub(super) fn rate_of_group(name: &str, entry: &Value, entries: &[Value]) -> f64 {
+    let group = entries.iter().filter(|e| e["groupid"] == entry["groupid"]).map(|e| &e[name]);
+    let bytes: f64 = group.clone().map(|side| real(&side["io_bytes"])).sum();
+    let longest = group.map(|side| number(&side["runtime"])).max().unwrap_or(0);
+    bytes * 1000.0 / longest.max(1) as f64
+}
+
 /// Bandwidth and rate as sampled twice a second.
 fn samples(text: &mut String, name: &str, entry: &Value, entries: &[Value]) {
     let side = &entry[name];
     if number(&side["bw_samples"]) > 0 {
-        let group = entries.iter().filter(|e| e["groupid"] == entry["groupid"]);
-        let of_group: u64 = group.map(|e| number(&e[name]["bw_bytes"])).sum();
+        let of_group = rate_of_group(name, entry, entries);
         let mean = real(&side["bw_mean"]);
-        let share = (mean * 100.0 * 1024.0 / of_group.max(1) as f64).min(100.0);
+        let share = (mean * 100.0 * 1024.0 / of_group.max(1.0)).min(100.0);
         let (unit, kib) = if mean > 1_048_576.0 { ("MiB", 1024.0) } else { ("KiB", 1.0) };
         writeln!(
             text,

@@ -248,6 +248,9 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "rate_iops" => by_direction(text()?, &mut job.rate_iops, bytes)?,
         "rate_process" => only(text()?, &["linear"], "no random pauses")?,
         "invalidate" => job.invalidate = flag(given)?,
+        // Milliseconds, as fio's manual has it; the form of the option bounds them.
+        "bwavgtime" => job.bw_period_ns = bytes(text()?)?.saturating_mul(1_000_000),
+        "iopsavgtime" => job.iops_period_ns = bytes(text()?)?.saturating_mul(1_000_000),
         "thread" => job.thread = flag(given)?,
         "softrandommap" | "disk_util" | "gtod_reduce" | "disable_lat" | "disable_clat"
         | "disable_slat" => drop(flag(given)?),
