@@ -7,8 +7,9 @@ use wp_vfs::{Reserve, SyncKind};
 
 use super::command_line::CommandLine;
 use super::diag::{Diagnostic, Place, Severity};
+use super::forms;
 use super::ini::{self, Includes, Section, Variables};
-use super::options::OptionInfo;
+use super::options::{self, OptionInfo};
 use super::paths;
 use super::resolve;
 use super::setup;
@@ -481,6 +482,32 @@ impl JobFile {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Options that a job leaves to their defaults, and whose defaults do something else here than in
+    /// fio: the job's name, the option, and fio's default. Each option once.
+    pub fn unwritten(&self) -> Vec<(&str, &'static OptionInfo, &'static str)> {
+        const ALL: [&str; 5] =
+            ["scramble_buffers", "fallocate", "invalidate", "fadvise_hint", "disk_util"];
+        let matters = |option: &str, j: &Job| match option {
+            "scramble_buffers" => j.writes && !j.refill && !j.zero_buffers && j.pattern.is_none(),
+            "fallocate" => j.writes && !j.create_on_open,
+            "invalidate" | "fadvise_hint" => j.reads && !j.direct,
+            _ => true,
+        };
+        let mut all = Vec::new();
+        for name in ALL {
+            let (Some(option), Some(form)) = (options::find(name), forms::form(name)) else {
+                continue;
+            };
+            let is_written =
+                |j: &Job| self.global.iter().chain(&j.given).any(|(key, _)| key == name);
+            let job = self.jobs.iter().find(|j| !is_written(j) && matters(name, j));
+            if let Some(job) = job {
+                all.push((job.name.as_str(), option, form.default.unwrap_or_default()));
+            }
+        }
+        all
     }
 
     /// Bytes that the jobs lay out before any of them begins, by the jobs' names. A job that only

@@ -162,7 +162,11 @@ pub static OPTIONS: &[OptionInfo] = &[
     no("opendir", &[], "list the files"),
     idle("unique_filename", &[], NO_EFFECT),
     no("lockfile", &[], "no file locks"),
-    idle("fadvise_hint", &[], NO_EFFECT),
+    idle(
+        "fadvise_hint",
+        &[],
+        "accepted without effect: there is no readahead that a hint would change",
+    ),
     idle("write_hint", &[], "accepted without effect: devices support no hints"),
     // Durability.
     near(

@@ -139,7 +139,7 @@ fn job(r: &JobResult, bins: Bins) -> Value {
             "lat_ns": latency(
                 &r.sync,
                 (j.lat_percentiles || j.clat_percentiles, &j.percentiles),
-                Bins::None,
+                bins,
             ),
         },
         "job_runtime": r.elapsed_ns / 1_000_000,
@@ -231,7 +231,7 @@ fn direction(r: &JobResult, d: usize, bins: Bins) -> Value {
         "drop_ios": 0,
         "slat_ns": latency(&Stat::default(), (j.slat_percentiles, &j.percentiles), bins),
         "clat_ns": latency(&c.clat, (j.clat_percentiles, &j.percentiles), bins),
-        "lat_ns": latency(&c.clat, (j.lat_percentiles, &j.percentiles), Bins::None),
+        "lat_ns": latency(&c.clat, (j.lat_percentiles, &j.percentiles), bins),
         "bw_min": c.bw.min, "bw_max": c.bw.max, "bw_agg": share, "bw_mean": c.bw.mean() * jobs,
         "bw_dev": c.bw.deviation(), "bw_samples": c.bw.count,
         "iops_min": c.iops.min, "iops_max": c.iops.max, "iops_mean": c.iops.mean() * jobs,
@@ -253,10 +253,10 @@ fn latency(s: &Stat, (percentiles, shares): (bool, &[u64]), bins: Bins) -> Value
             })
             .collect();
         doc["percentile"] = Value::Object(list);
-    }
-    if bins == Bins::All {
-        let all = s.histogram.bins().map(|(ns, n)| (ns.to_string(), json!(n)));
-        doc["bins"] = Value::Object(all.collect());
+        if bins == Bins::All {
+            let all = s.histogram.bins().map(|(ns, n)| (ns.to_string(), json!(n)));
+            doc["bins"] = Value::Object(all.collect());
+        }
     }
     doc
 }
