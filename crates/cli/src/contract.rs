@@ -143,6 +143,16 @@ pub static CONTRACTS: &[Contract] = &[
         &[(Exit::Unsupported, "an option or value that is not supported")],
     ),
     verb(
+        "fio run",
+        "the jobs ran to their end and every byte was written",
+        counted("jobs, or a version", &["/jobs", "/version"]),
+        &[
+            (Exit::No, "the image to start from is damaged"),
+            (Exit::Unsupported, "an option or value that is not supported"),
+            (Exit::Simulated, "the storage failed a job, or wrote less than it was given"),
+        ],
+    ),
+    verb(
         "filebench check",
         "the model has a workload, and every word in it is supported",
         counted("words", &["/words"]),

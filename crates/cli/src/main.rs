@@ -56,7 +56,10 @@ enum Verb {
     Check(cmd::experiment::CheckArgs),
     /// Merge the results of an experiment's shards.
     Merge(cmd::experiment::MergeArgs),
-    /// Check fio job files: exact, approximated and refused options.
+    /// Run fio's command lines and job files, and check them.
+    ///
+    /// `writepath fio --name=x --rw=randwrite --bs=4k --size=64m` takes fio's arguments and prints its
+    /// report; `fio check` lists exact, approximated and refused options.
     Fio(cmd::fio::Args),
     /// Check filebench models, and list the built-in ones.
     Filebench(cmd::filebench::Args),
@@ -170,7 +173,7 @@ fn parsed() -> ExitCode {
     let overview = overview::text(&program);
     let read = program
         .override_help(overview)
-        .try_get_matches()
+        .try_get_matches_from(cmd::fio::with_verb(std::env::args_os().collect()))
         .and_then(|m| Ok((Cli::from_arg_matches(&m)?, m)));
     match read {
         Ok((cli, matches)) => {

@@ -182,3 +182,155 @@ fn a_cold_read_is_read_from_the_drive() {
     let (cold, warm) = (model(drop), model(""));
     assert!(cold > 5 * warm, "{cold} and {warm}");
 }
+
+/// Every key of `theirs` is in `ours`, with a value of the same type.
+fn assert_has_keys(ours: &Value, theirs: &Value, at: &str) {
+    match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (key, value) in b {
+                // A bin is a latency that occurred.
+                if at.ends_with("/bins") {
+                    continue;
+                }
+                let own = a.get(key).unwrap_or_else(|| panic!("no {at}/{key}"));
+                assert_has_keys(own, value, &format!("{at}/{key}"));
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            // The simulated machine has no disks of a host.
+            if at.ends_with("/disk_util") {
+                return;
+            }
+            assert_eq!(a.len(), b.len(), "{at}");
+            a.iter().zip(b).for_each(|(a, b)| assert_has_keys(a, b, &format!("{at}[]")));
+        }
+        (Value::Number(a), Value::Number(b)) => {
+            assert_eq!(a.is_f64(), b.is_f64(), "{at}: {a} and {b}");
+        }
+        (a, b) => {
+            assert_eq!(std::mem::discriminant(a), std::mem::discriminant(b), "{at}: {a} and {b}");
+        }
+    }
+}
+
+/// The same arguments for fio and for `writepath fio`: every key of fio's JSON is there, with a value
+/// of its type, so that what reads the one reads the other.
+#[test]
+fn the_command_line_is_fios_and_so_are_the_keys_of_its_report() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("f");
+    let path = format!("--filename={}", file.display());
+    let arguments = [
+        "--bs=4k",
+        "--size",
+        "1m",
+        path.as_str(),
+        "--name=w",
+        "--rw=write",
+        "--fsync=8",
+        "--description=some writes",
+        "--name=m",
+        "--stonewall",
+        "--rw=randrw",
+        "--time_based",
+        "--runtime=1",
+        "--rate_iops=100",
+        "--lat_percentiles=1",
+        "--output-format=json+",
+        "--name=g",
+        "--stonewall",
+        "--numjobs=2",
+        "--group_reporting",
+        "--rw=read",
+    ];
+    let writepath = Command::new(env!("CARGO_BIN_EXE_writepath"))
+        .arg("fio")
+        .args(arguments)
+        .current_dir(dir.path())
+        .output()
+        .expect("started");
+    assert!(writepath.status.success(), "{}", String::from_utf8_lossy(&writepath.stderr));
+    let ours: Value = serde_json::from_slice(&writepath.stdout).expect("JSON alone");
+    assert_eq!(ours["jobs"][0]["write"]["total_ios"], 256);
+    assert_eq!(ours["jobs"][0]["sync"]["total_ios"], 31);
+    assert!(ours["jobs"][1]["read"]["bw_samples"].as_u64() > Some(0), "{}", ours["jobs"][1]);
+    assert_eq!(ours["jobs"][2]["read"]["total_ios"], 512, "both clones");
+    assert_eq!(ours["global options"]["bs"], "4k");
+    let there = Command::new("fio").arg("--version").output();
+    if !there.is_ok_and(|v| v.stdout.starts_with(b"fio-3.33")) {
+        return wp_lab::testing::skipped("keys of fio's JSON", "fio 3.33 is not installed");
+    }
+    let fio = Command::new("fio").args(arguments).current_dir(dir.path()).output().expect("runs");
+    assert!(fio.status.success(), "{}", String::from_utf8_lossy(&fio.stderr));
+    // fio's notes stand before its report.
+    let begins = fio.stdout.iter().position(|b| *b == b'{').expect("a document");
+    let theirs: Value = serde_json::from_slice(&fio.stdout[begins..]).expect("JSON");
+    assert_has_keys(&ours, &theirs, "");
+    for n in 0..3 {
+        for (side, count) in [("read", "total_ios"), ("write", "total_ios"), ("sync", "total_ios")]
+        {
+            // A job of a time does what there is time for.
+            let same = n == 1 || ours["jobs"][n][side][count] == theirs["jobs"][n][side][count];
+            assert!(same, "{n} {side}: {} {}", ours["jobs"][n], theirs["jobs"][n]);
+        }
+    }
+}
+
+#[test]
+fn the_command_line_takes_job_files_sections_and_a_machine() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    fs::write(at.join("a.fio"), "[w]\nrw=write\nsize=64k\n[r]\nrw=read\nsize=64k\n")
+        .expect("written");
+    let fio = |args: &[&str]| call(at, &[&["fio"], args].concat());
+    let (code, said) = fio(&["--bs=8k", "a.fio", "--section=w", "--showcmd"]);
+    assert_eq!((code, said.as_str()), (0, "fio --bs=8k --name=w --rw=write --size=64k\n"));
+    let (code, said) = fio(&["a.fio", "--section=w", "--output-format=terse"]);
+    assert!(code == 0 && said.starts_with("3;fio-3.33;w;0;0;0;"), "{said}");
+    let (code, said) = fio(&["a.fio", "--section=w", "--output=o.txt", "--set", "device=fixed"]);
+    assert!(code == 0 && said == "written to o.txt\n", "{said}");
+    let text = fs::read_to_string(at.join("o.txt")).expect("a report");
+    assert!(text.contains("\nw: (groupid=0, jobs=1): err= 0: pid=1:"), "{text}");
+    let rate = |set: &str| {
+        let args = ["--name=a", "--rw=write", "--size=4m", "--fsync=1", "--output-format=json"];
+        let (code, said) = fio(&[&args[..], &["--set", set]].concat());
+        assert_eq!(code, 0, "{said}");
+        let doc: Value = serde_json::from_str(&said).expect("JSON");
+        doc["jobs"][0]["write"]["iops"].as_f64().expect("a rate")
+    };
+    assert!(rate("device=emmc-16") < rate("device=fixed"), "the machine is the one asked for");
+    for (args, code, says) in [
+        (&["--name=a", "--sise=1m"][..], 2, "did you mean `--size`?"),
+        (&["--name=a", "--size"], 2, "`--size` needs a value"),
+        (&["--name=a", "--size=1m", "--verify=md6"], 2, "none of fio's values"),
+        (&["--name=a", "--size=1m", "--client=h"], 3, "--client is not supported"),
+        (&["--name=a", "--size=1m", "--set", "nothing=1"], 2, "--set nothing: unknown"),
+        (&["--name=a", "--size=1m", "--output-format=xml"], 2, "normal, json, json+, terse"),
+        (&["--bs=4k"], 2, "begin one with `--name=NAME`"),
+        (&["a.fio", "--section=none"], 2, "no job of `--section`"),
+        (&["missing.fio"], 74, "missing.fio"),
+        (&["--name=a", "--size=1m", "--rw=write", "--readonly"], 2, "job `a` writes"),
+    ] {
+        let (ended, said) = fio(args);
+        assert!(ended == code && said.contains(says), "{args:?}: {ended}\n{said}");
+    }
+}
+
+#[test]
+fn check_lists_defaults_that_differ_and_values_that_ask_for_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let job = "[j]\nrw=randread\nsize=1m\nverify=0\nprio=3\nfadvise_hint=0\n";
+    fs::write(dir.path().join("job.fio"), job).expect("written");
+    let (code, said) = call(dir.path(), &["fio", "check", "job.fio"]);
+    assert_eq!(code, 0, "{said}");
+    for says in [
+        "[j] verify=0                 off",
+        "[j] prio=3                   no effect",
+        "differ here:\n[j] invalidate=1",
+    ] {
+        assert!(said.contains(says), "{says}: {said}");
+    }
+    assert!(!said.contains("scramble_buffers") && !said.contains("fadvise_hint=1"), "{said}");
+    both("[j]\nrw=write\nsize=1m\nnice=99\n", 2, "fio takes -20 to 19");
+    both("[j]\nrw=write\nsize=1m\nnumjobs=1k\nnumjobs=2\nnice=-5\n", 0, "");
+}

@@ -312,3 +312,64 @@ fn reports_that_are_cut_off_or_damaged_are_refused_or_read_and_nothing_breaks() 
         }
     }
 }
+
+/// A job of fio, as its JSON has it: depth, rate, mean of `clat_ns` and of `lat_ns`.
+fn reported(depth: u32, iops: f64, clat: f64, lat: f64) -> Value {
+    json!({
+        "jobname": "w", "groupid": 0, "error": 0,
+        "job options": { "rw": "write", "bs": "4k", "iodepth": depth.to_string() },
+        "write": {
+            "total_ios": 10_000, "iops": iops, "clat_ns": { "mean": clat },
+            "lat_ns": { "mean": lat },
+        },
+    })
+}
+
+/// A submission thread (`sqthread_poll`) made fio count completion latencies since boot: 196 s at
+/// depth 1 and 45,537 operations a second, and a device file with an error of 98.7 %.
+#[test]
+fn a_latency_that_contradicts_its_rate_is_refused_or_replaced_by_the_total_latency() {
+    let read = |job: Value| parse("r.json", report(&[job])).expect("a report");
+    let input = read(reported(1, 45_537.0, 195_804_253_199.4, 21_476.3));
+    let found = &input.measured[0];
+    assert_eq!(found.figures.mean_ns, Some(21_476.3));
+    assert!(found.load.host_ns < 1000, "{}", found.load.host_ns);
+    for (job, says) in [
+        (reported(1, 45_537.0, 195e9, 190e9), "needs 8879715.0 operations in flight"),
+        (reported(4, 10_000.0, 900_000.0, 0.0), "this load has 4 at most"),
+    ] {
+        let input = read(job);
+        assert!(input.measured.is_empty());
+        assert!(input.skipped[0].1.contains(says), "{}", input.skipped[0].1);
+    }
+    assert_eq!(read(reported(10, 10_000.0, 900_000.0, 0.0)).measured.len(), 1);
+    let e = parse("p.csv", "op,bs,qd,iops,lat_us\nread,4k,1,10000,100\nread,4k,2,10000,300\n");
+    let e = e.expect_err("3 in flight of 2");
+    assert!(e.starts_with("p.csv:3:") && e.contains("lat_us: read 4k depth 2"), "{e}");
+}
+
+/// Two processes with a report each: the time between two operations of one is not that of both.
+#[test]
+fn the_hosts_time_is_that_of_one_process_of_several() {
+    let mut job = reported(1, 10_000.0, 90_000.0, 0.0);
+    job["job options"]["numjobs"] = json!("2");
+    let input = parse("r.json", report(&[job.clone(), job])).expect("a report");
+    let load = input.measured[0].load;
+    assert_eq!((load.jobs, load.host_ns), (2, 10_000));
+}
+
+#[test]
+fn what_is_no_text_is_named_for_what_it_is() {
+    let good = "op,bs,qd,iops,lat_us\nread,4k,1,10000,90\n";
+    let marked = [b"\xef\xbb\xbf", good.as_bytes()].concat();
+    assert_eq!(parse("p", marked).expect("a list").measured.len(), 1);
+    for (bytes, says) in [
+        (&b"\xff\xfeo\0p\0"[..], "UTF-16 text"),
+        (b"\x1f\x8b\x08\0", "gzip -dc"),
+        (b"{ \"jobs\": \xf0\x00", "byte 10 is not text"),
+        (b"{ \0 }", "byte 2 is not text"),
+    ] {
+        let e = parse("r.json", bytes).expect_err(says);
+        assert!(e.starts_with("r.json: ") && e.contains(says), "{e}");
+    }
+}

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use wp_base::Rng;
-use wp_workload::fio::{Action, Direction, Job, Sequence, SyncWhat, Variables, layout, parse};
+use wp_workload::fio::{
+    Action, Direction, Job, Sequence, SyncWhat, Variables, heading, layout, normal, parse, terse,
+};
 
 use crate::skip::skipped;
 
@@ -409,4 +411,77 @@ fn later_jobs_of_a_file_have_seeds_of_their_own() {
         let got: Vec<(u64, u64)> = got.into_iter().map(|l| (l.3, l.2)).collect();
         assert_eq!(got, want, "{} {}", job.name, job.subjob);
     }
+}
+
+/// The same fields of a terse line; the JSON that ours is made of has six decimals.
+fn assert_same_fields(ours: &str, theirs: &str) {
+    let (a, b): (Vec<&str>, Vec<&str>) = (ours.split(';').collect(), theirs.split(';').collect());
+    assert_eq!(a.len(), b.len(), "{ours}\n{theirs}");
+    for (n, (a, b)) in a.iter().zip(&b).enumerate() {
+        let number = |t: &str| t.trim_end_matches('%').parse::<f64>();
+        let near = match (number(a), number(b)) {
+            (Ok(x), Ok(y)) => (x - y).abs() <= 0.01 + y.abs() * 1e-5 && a.contains('.'),
+            _ => false,
+        };
+        assert!(a == b || near, "field {n}: {a} {b}\n{ours}\n{theirs}");
+    }
+}
+
+/// fio prints one run as text, as JSON and as a terse line: the text and the line are those that are
+/// made of the JSON here, but for its process ids.
+#[test]
+fn a_report_as_text_is_laid_out_as_fios() {
+    let check = "fio report as text";
+    if !fio_is_there(check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let text = "[global]\nsize=1m\n\
+        [seq]\nrw=write\nbs=64k\nfsync=4\ndescription=some writes\nthread=1\n\
+        [mix]\nstonewall\nrw=randrw\nbs=4k,8k\nrate_iops=200\nruntime=2\ntime_based\n\
+        bwavgtime=300\nthread=1\n\
+        [grp]\nstonewall\nrw=randread\nbsrange=1k-16k\nnumjobs=2\ngroup_reporting\n";
+    std::fs::write(dir.path().join("job.fio"), text).expect("written");
+    let out = Command::new("fio")
+        .current_dir(dir.path())
+        .args(["--output-format=normal,json,terse", "--eta=never", "job.fio"])
+        .output()
+        .expect("fio runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let all = String::from_utf8_lossy(&out.stdout).into_owned();
+    let begins = all.find("\n{\n").expect("a document") + 1;
+    let mut documents =
+        serde_json::Deserializer::from_str(&all[begins..]).into_iter::<serde_json::Value>();
+    let doc = documents.next().expect("a document").expect("JSON");
+    let (before, behind) = (&all[..begins], &all[begins + documents.byte_offset()..]);
+
+    let file = parse("job.fio", text.as_bytes(), &|_| None, &Variables::default());
+    assert!(!file.has_errors(), "{}", file.rendered());
+    // What fio lays out is said between.
+    let is_terse = |l: &&str| l.starts_with("3;");
+    let lines: Vec<&str> = before.lines().filter(is_terse).collect();
+    for (ours, theirs) in terse(&doc).lines().zip(&lines) {
+        assert_same_fields(ours, theirs);
+    }
+    assert_eq!(terse(&doc).lines().count(), lines.len());
+    let before: Vec<&str> =
+        before.lines().filter(|l| !is_terse(l) && !l.contains("Laying out")).collect();
+    let heading = heading(&file);
+    assert_eq!(heading.lines().collect::<Vec<_>>(), before);
+
+    let jobs = [(1, 1), (1, 2), (2, 3)];
+    let no_pid = |l: &str| match l.split_once(": pid=") {
+        Some((head, tail)) => format!("{head}: {}", tail.split_once(": ").map_or("", |t| t.1)),
+        None => l.to_owned(),
+    };
+    let made = normal(&doc, &jobs);
+    let made: Vec<String> = made.lines().map(no_pid).collect();
+    let want: Vec<String> = behind.lines().skip(1).map(no_pid).collect();
+    let empty = |l: &&String| !l.is_empty();
+    for (ours, theirs) in made.iter().filter(empty).zip(want.iter().filter(empty)) {
+        assert_eq!(ours, theirs, "\n{}\n{behind}", made.join("\n"));
+    }
+    assert!(
+        want.len() > 90 && want.iter().filter(empty).count() == made.iter().filter(empty).count()
+    );
 }

@@ -127,8 +127,8 @@ fn one(a: &Args, path: &Path, out: &Out) -> Result<Input, ExitCode> {
             wrong(&e, "record some seconds of each load in docs/calibrate.md with blktrace")
         });
     }
-    let text = read(path).map_err(|e| out.host_error(path, &e))?;
-    parse(&name, &text).map_err(|e| wrong(&e, "docs/calibrate.md"))
+    let bytes = read(path).map_err(|e| out.host_error(path, &e))?;
+    parse(&name, &bytes).map_err(|e| wrong(&e, "docs/calibrate.md"))
 }
 
 /// The requests of a trace that were given to a driver and completed, in the order of dispatch.
@@ -153,8 +153,8 @@ fn served(a: &Args, paths: &[PathBuf], out: &Out) -> Result<Vec<Served>, ExitCod
     Ok(all)
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
-    wp_lab::host::text::read_at_most(path, BYTES_MAX)
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    wp_lab::host::text::at_most(path, BYTES_MAX)
 }
 
 type Asked = (&'static Class, Base, Option<Vec<Held>>);

@@ -12,6 +12,10 @@ use wp_workload::fio::{Class, JobFile, OPTIONS, OptionInfo, Severity};
 
 use crate::output::{Exit, Out};
 
+mod line;
+
+pub use line::with_verb;
+
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
@@ -23,6 +27,11 @@ pub struct Args {
 enum What {
     /// Check a job file: which options are exact, approximated or refused.
     Check(Check),
+    /// Run jobs, with fio's own command line; `run` may be left out.
+    ///
+    /// `writepath fio --name=x --rw=randwrite ... [JOB FILE]...` takes what fio 3.33 takes, and
+    /// prints what it prints.
+    Run(line::Run),
 }
 
 #[derive(clap::Args)]
@@ -57,7 +66,10 @@ pub fn check_file(path: &std::path::Path, vars: &str, out: &Out) -> ExitCode {
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let What::Check(check) = &a.what;
+    let check = match &a.what {
+        What::Check(check) => check,
+        What::Run(a) => return line::run(a, out),
+    };
     let mut text = String::new();
     let Some(path) = &check.job else {
         for o in OPTIONS {
@@ -83,7 +95,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
                 ("refused", "this value is not supported; see below")
             }
             Some(o) if !u.refused && o.class == Class::Refused => {
-                ("exact", "off: this value asks for nothing")
+                ("off", "accepted: this value asks for nothing")
             }
             Some(o) => (o.class.word(), o.note),
             None => ("unknown", "not an option of fio 3.33"),
@@ -93,6 +105,18 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         options.push(json!({
             "section": u.section, "key": u.key, "value": u.value, "class": class, "note": note,
             "line": u.at.line, "column": u.at.column,
+        }));
+    }
+    let mut unwritten = Vec::new();
+    for (job, option, default) in file.unwritten() {
+        if unwritten.is_empty() {
+            text.push_str("\nfio's defaults that are not written in the file, and differ here:\n");
+        }
+        let shown = format!("[{job}] {}={default}", option.name);
+        line(&mut text, &shown, option.class.word(), option.note);
+        unwritten.push(json!({
+            "section": job, "key": option.name, "value": default, "class": option.class.word(),
+            "note": option.note,
         }));
     }
     for d in &file.diagnostics {
@@ -110,8 +134,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         })
         .collect();
     let doc = json!({
-        "schema": "writepath.fio-check/1", "options": options, "diagnostics": diagnostics,
-        "jobs": file.jobs.len(),
+        "schema": "writepath.fio-check/1", "options": options, "unwritten": unwritten,
+        "diagnostics": diagnostics, "jobs": file.jobs.len(),
     });
     out.answer(exit(file), &doc, &text)
 }

@@ -66,6 +66,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// The image to start from.
+    pub(super) fn image(&self) -> Option<&std::path::Path> {
+        self.image.as_deref()
+    }
+
     /// Was the workload left to us?
     pub(super) fn is_default_workload(&self) -> bool {
         self.workload == "fsync-last"
@@ -176,6 +181,11 @@ fn spec(
     Ok((spec, workload, options))
 }
 
+/// The machine of a setup, whatever its workload. Errors: what is wrong with which name.
+pub(super) fn machine_spec(fs: &str, a: &Setup) -> Result<MachineSpec, String> {
+    spec(fs, a).map(|(spec, _, _)| spec)
+}
+
 /// What was asked, every default filled in: what the result's name is the hash of.
 fn resolved(
     a: &Setup,
@@ -267,14 +277,14 @@ fn conflicts_json(met: &[JournalConflict]) -> Value {
         "by_case": by(|r| r.case), "by_task": by(|r| &r.task), "rows": rows })
 }
 
-/// Is there room for the files that the workload lays out? Errors: no, with those that need most.
-fn room(
+/// Is there room for the files that the workload lays out, what each takes in bytes? Errors: no,
+/// with those that need most.
+pub(super) fn verify_room(
     machine: &Machine,
     vfs: &Vfs,
-    workload: &wp_lab::workload::WorkloadEntry,
-    options: &Options,
+    workload: &str,
+    mut needs: Vec<(String, u64)>,
 ) -> Result<(), MachineError> {
-    let mut needs = (workload.room)(options, machine.spec().fs);
     let all = needs.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
     let fs = vfs.fs().clone();
     let stat = machine
@@ -290,7 +300,7 @@ fn room(
         needs.iter().take(3).map(|(what, n)| format!("{what}: {} MiB", mib(*n))).collect();
     Err(MachineError::Config(format!(
         "workload {}: its files take {} MiB at the start, and the file system has {} MiB free ({}{})",
-        workload.name,
+        workload,
         mib(all),
         mib(free),
         named.join(", "),
@@ -341,7 +351,8 @@ pub(super) fn perform(
         let vfs = machine.mount()?;
         // What an image holds already may be what the files take.
         if a.image.is_none() {
-            room(&machine, &vfs, workload, &options)?;
+            let needs = (workload.room)(&options, machine.spec().fs);
+            verify_room(&machine, &vfs, workload.name, needs)?;
         }
         machine.rt.probe().set_limit(events.unwrap_or(0));
         machine.record(if events.is_some() { Class::ALL } else { Class(0) });

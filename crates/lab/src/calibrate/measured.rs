@@ -15,6 +15,9 @@ use crate::drive;
 pub(super) const OPERATIONS_MIN: u64 = 100;
 /// What a host may take between two operations; more is idleness of another reason.
 pub(super) const HOST_NS_MAX: f64 = 1e6;
+/// How far a rate and a mean may be beyond Little's law: a report rounds its times to milliseconds,
+/// and counts what is in flight at both ends of a run once.
+const LITTLE_EXCESS: f64 = 1.1;
 
 /// A load that was measured.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,9 +41,10 @@ pub struct Input {
     pub skipped: Vec<(String, String)>,
 }
 
-/// Reads a file's text, of a report in JSON or a list of points. Errors: the place, and what is
-/// wrong there.
-pub fn parse(name: &str, text: &str) -> Result<Input, String> {
+/// Reads a file, of a report in JSON or a list of points. Errors: the place, and what is wrong
+/// there.
+pub fn parse(name: &str, bytes: impl AsRef<[u8]>) -> Result<Input, String> {
+    let text = text(bytes.as_ref()).map_err(|e| format!("{name}: {e}"))?;
     // fio writes notes before its report.
     let begins = text.lines().scan(0, |at, line| {
         let here = *at;
@@ -51,6 +55,28 @@ pub fn parse(name: &str, text: &str) -> Result<Input, String> {
     match report {
         Some((at, _)) => fio(name, text, at),
         None => points(name, text),
+    }
+}
+
+/// The text of a file, without a byte order mark. Errors: what the file is, and what would be read.
+fn text(bytes: &[u8]) -> Result<&str, String> {
+    const WANTED: &str = "a report of fio in JSON, or a list of points, is text in UTF-8";
+    let known: [(&[u8], &str); 6] = [
+        (b"\xff\xfe", "UTF-16 text: convert it with `iconv -f UTF-16 -t UTF-8`"),
+        (b"\xfe\xff", "UTF-16 text: convert it with `iconv -f UTF-16 -t UTF-8`"),
+        (b"\x1f\x8b", "compressed: decompress it with `gzip -dc`"),
+        (b"\x28\xb5\x2f\xfd", "compressed: decompress it with `zstd -dc`"),
+        (b"\xfd7zXZ", "compressed: decompress it with `xz -dc`"),
+        (b"BZh", "compressed: decompress it with `bzip2 -dc`"),
+    ];
+    if let Some((_, what)) = known.iter().find(|(begins, _)| bytes.starts_with(begins)) {
+        return Err((*what).to_owned());
+    }
+    let binary = |at: usize| format!("no report of fio: byte {at} is not text ({WANTED})");
+    let text = std::str::from_utf8(bytes).map_err(|e| binary(e.valid_up_to()))?;
+    match text.bytes().position(|b| b == 0) {
+        Some(at) => Err(binary(at)),
+        None => Ok(text.strip_prefix('\u{feff}').unwrap_or(text)),
     }
 }
 
@@ -127,6 +153,14 @@ fn group(entries: Vec<Entry>, input: &mut Input) {
     };
     let p99_ns = mean(|m| m.p99_ns);
     let load = Load { jobs, ..first.load };
+    if let Err(why) = little(&load, &figures) {
+        input.skipped.push((source, why));
+        return;
+    }
+    let load = match load.depth {
+        1 => with_host(load, &figures),
+        _ => load,
+    };
     input.measured.push(Measured { load, figures, p99_ns, source });
 }
 
@@ -257,22 +291,27 @@ fn figures(job: &Value, mut load: Load) -> Result<Measured, String> {
     let positive = |v: Option<f64>| v.filter(|v| v.is_finite() && *v > 0.0);
     let scaled = |v: &Value| positive(v.as_f64().map(|v| v * clat.1));
     let iops = positive(side["iops"].as_f64());
-    let (Some(mean_ns), Some(iops)) = (scaled(&clat.0["mean"]), iops) else {
+    let (Some(mut mean_ns), Some(iops)) = (scaled(&clat.0["mean"]), iops) else {
         return Err("no `iops`, or no mean of `clat_ns`".to_owned());
     };
+    // With a submission thread (io_uring's sqthread_poll) fio has no time of submission, and counts
+    // completion latency since boot; its total latency is right then.
+    let alone = |mean_ns: f64| Figures { mean_ns: Some(mean_ns), iops: Some(iops), sync_ns: None };
+    let mut has_clat = true;
+    if little(&load, &alone(mean_ns)).is_err()
+        && let Some(lat_ns) = positive(side["lat_ns"]["mean"].as_f64())
+        && little(&load, &alone(lat_ns)).is_ok()
+    {
+        (mean_ns, has_clat) = (lat_ns, false);
+    }
     let sync_ns = match load.sync_every {
         0 => None,
         _ => positive(job["sync"]["lat_ns"]["mean"].as_f64()),
     };
-    let others = sync_ns.map_or(0.0, |s| s / f64::from(load.sync_every));
-    let slat = positive(side["slat_ns"]["mean"].as_f64()).unwrap_or(0.0);
-    // What is neither the drive's nor another operation's is the host's.
-    let host = match load.depth {
-        1 => f64::from(load.jobs) * 1e9 / iops - mean_ns - others,
-        _ => slat,
-    };
-    load.host_ns = host.clamp(0.0, HOST_NS_MAX) as u64;
-    let p99_ns = scaled(&clat.0["percentile"]["99.000000"]);
+    // At depth 1 `with_host` knows more, once all jobs of the group are there.
+    let slat = positive(side["slat_ns"]["mean"].as_f64()).filter(|_| has_clat).unwrap_or(0.0);
+    load.host_ns = slat.clamp(0.0, HOST_NS_MAX) as u64;
+    let p99_ns = scaled(&clat.0["percentile"]["99.000000"]).filter(|_| has_clat);
     let figures = Figures { mean_ns: Some(mean_ns), iops: Some(iops), sync_ns };
     Ok(Measured { load, figures, p99_ns, source: String::new() })
 }
@@ -348,13 +387,41 @@ fn point<'t>(field: &impl Fn(&str) -> &'t str) -> Result<Measured, NoPoint> {
         Figures { iops: real("iops")?, mean_ns: real("lat_us")?.map(|us| us * 1e3), sync_ns: None };
     let forced = false;
     let load = Load { op, random, bytes, depth, jobs, sync_every, forced, host_ns: 0 };
+    little(&load, &figures).map_err(|e| ("lat_us", e))?;
     Ok(Measured { load: with_host(load, &figures), figures, p99_ns: None, source: String::new() })
 }
 
-/// The host's share, where one operation was under way: of the time between two what is no latency.
+/// Little's law: the rate times the mean latency is the mean number of operations in flight, which
+/// is at most what the load keeps in flight. Errors: a rate and a latency that contradict.
+fn little(load: &Load, figures: &Figures) -> Result<(), String> {
+    let (Some(mean), Some(iops)) = (figures.mean_ns, figures.iops) else { return Ok(()) };
+    let possible = f64::from(load.depth) * f64::from(load.jobs);
+    let syncs = match (figures.sync_ns, load.sync_every) {
+        // At more depth other operations go on during a sync.
+        (Some(sync), every @ 1..) if load.depth == 1 => sync / f64::from(every),
+        _ => 0.0,
+    };
+    let in_flight = iops * (mean + syncs) / 1e9;
+    if in_flight <= possible * LITTLE_EXCESS {
+        return Ok(());
+    }
+    let with = if syncs > 0.0 { " with syncs" } else { "" };
+    Err(format!(
+        "{}: a mean latency of {:.1} us{with} at {iops:.0} operations per second needs \
+         {in_flight:.1} operations in flight; this load has {possible} at most: one of the two \
+         numbers is wrong",
+        load.name(),
+        (mean + syncs) / 1e3,
+    ))
+}
+
+/// The host's share, where one operation was under way: of the time between two what is neither its
+/// latency nor a sync's.
 fn with_host(load: Load, figures: &Figures) -> Load {
+    let syncs = figures.sync_ns.filter(|_| load.sync_every > 0);
+    let syncs = syncs.map_or(0.0, |s| s / f64::from(load.sync_every));
     let host = match (figures.iops, figures.mean_ns, load.depth) {
-        (Some(iops), Some(mean), 1) => f64::from(load.jobs) * 1e9 / iops - mean,
+        (Some(iops), Some(mean), 1) => f64::from(load.jobs) * 1e9 / iops - mean - syncs,
         _ => 0.0,
     };
     Load { host_ns: host.clamp(0.0, HOST_NS_MAX) as u64, ..load }
@@ -380,6 +447,10 @@ fn zoned(name: &str, points: &[drive::Point]) -> Input {
         let (sync_every, forced) = (0, false);
         let load = Load { op, random, bytes, depth, jobs, sync_every, forced, host_ns: 0 };
         let source = format!("{name}: {}", p.source);
+        if let Err(why) = little(&load, &figures) {
+            input.skipped.push((source, why));
+            continue;
+        }
         let load = with_host(load, &figures);
         input.measured.push(Measured { load, figures, p99_ns: None, source });
     }

@@ -5,9 +5,11 @@ use std::rc::Rc;
 
 use wp_vfs::{Reserve, SyncKind};
 
+use super::command_line::CommandLine;
 use super::diag::{Diagnostic, Place, Severity};
-use super::ini::{self, Includes, Variables};
-use super::options::OptionInfo;
+use super::forms;
+use super::ini::{self, Includes, Section, Variables};
+use super::options::{self, OptionInfo};
 use super::paths;
 use super::resolve;
 use super::setup;
@@ -208,6 +210,12 @@ pub struct Job {
     pub fsync_on_close: bool,
     /// Engine.
     pub engine: Engine,
+    /// Nanoseconds between two samples of the bandwidth (`bwavgtime`).
+    pub bw_period_ns: u64,
+    /// Nanoseconds between two samples of the rate (`iopsavgtime`).
+    pub iops_period_ns: u64,
+    /// Threads instead of processes; both are tasks.
+    pub thread: bool,
     /// As given; a synchronous engine does one at a time.
     pub iodepth: u64,
     /// Microseconds; 0: no limit.
@@ -323,6 +331,9 @@ impl Job {
             end_fsync: false,
             fsync_on_close: false,
             engine: Engine::Psync,
+            bw_period_ns: 500_000_000,
+            iops_period_ns: 500_000_000,
+            thread: false,
             iodepth: 1,
             runtime: 0,
             time_based: false,
@@ -445,6 +456,8 @@ pub struct JobFile {
     pub used: Vec<Used>,
     /// What is wrong, in order.
     pub diagnostics: Vec<Diagnostic>,
+    /// Its sections as they stand there, for `--showcmd`.
+    pub sections: Vec<Section>,
 }
 
 impl JobFile {
@@ -469,6 +482,32 @@ impl JobFile {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Options that a job leaves to their defaults, and whose defaults do something else here than in
+    /// fio: the job's name, the option, and fio's default. Each option once.
+    pub fn unwritten(&self) -> Vec<(&str, &'static OptionInfo, &'static str)> {
+        const ALL: [&str; 5] =
+            ["scramble_buffers", "fallocate", "invalidate", "fadvise_hint", "disk_util"];
+        let matters = |option: &str, j: &Job| match option {
+            "scramble_buffers" => j.writes && !j.refill && !j.zero_buffers && j.pattern.is_none(),
+            "fallocate" => j.writes && !j.create_on_open,
+            "invalidate" | "fadvise_hint" => j.reads && !j.direct,
+            _ => true,
+        };
+        let mut all = Vec::new();
+        for name in ALL {
+            let (Some(option), Some(form)) = (options::find(name), forms::form(name)) else {
+                continue;
+            };
+            let is_written =
+                |j: &Job| self.global.iter().chain(&j.given).any(|(key, _)| key == name);
+            let job = self.jobs.iter().find(|j| !is_written(j) && matters(name, j));
+            if let Some(job) = job {
+                all.push((job.name.as_str(), option, form.default.unwrap_or_default()));
+            }
+        }
+        all
     }
 
     /// Bytes that the jobs lay out before any of them begins, by the jobs' names. A job that only
@@ -510,14 +549,47 @@ impl JobFile {
 
 /// Makes jobs of a file's bytes. Never fails: what is wrong is in the diagnostics.
 pub fn parse(name: &str, bytes: &[u8], includes: Includes<'_>, variables: &Variables) -> JobFile {
-    let mut found = Vec::new();
-    let sections = ini::split(name, bytes, includes, variables, &mut found);
+    parse_all(&CommandLine::default(), &[(name.to_owned(), bytes.to_vec())], includes, variables)
+}
+
+/// Makes jobs of a command line and of the job files that it names, as fio does: the first file is
+/// under the options of the command line, each further file begins with fio's defaults and behind a
+/// stonewall. `--section` leaves out other jobs. Never fails.
+pub fn parse_all(
+    line: &CommandLine,
+    files: &[(String, Vec<u8>)],
+    includes: Includes<'_>,
+    variables: &Variables,
+) -> JobFile {
+    let mut found = line.found.clone();
+    let name = files.first().map_or("argument", |f| f.0.as_str());
     let start = Place { file: name.into(), line: 1, column: 1, width: 1, text: Rc::from("") };
-    let mut file =
-        JobFile { jobs: Vec::new(), global: Vec::new(), used: Vec::new(), diagnostics: found };
+    let wanted: Vec<&str> = line.all("section").collect();
+    let keep = |s: &Section| {
+        s.name.starts_with("global") || wanted.is_empty() || wanted.contains(&s.name.as_str())
+    };
+    // Sections, and whether they begin a further file.
+    let mut sections: Vec<(Section, bool)> =
+        line.sections.iter().filter(|s| keep(s)).map(|s| (s.clone(), false)).collect();
+    for (n, (name, bytes)) in files.iter().enumerate() {
+        let all = ini::split(name, bytes, includes, variables, &mut found);
+        let all = all.into_iter().filter(keep).enumerate();
+        sections.extend(all.map(|(i, s)| (s, n > 0 && i == 0)));
+    }
+    let mut file = JobFile {
+        jobs: Vec::new(),
+        global: Vec::new(),
+        used: Vec::new(),
+        diagnostics: found,
+        sections: sections.iter().map(|s| s.0.clone()).collect(),
+    };
     let mut defaults = Job::new(&start);
     let (mut group, mut in_group) = (0, 0u32);
-    for section in &sections {
+    let mut is_behind = false;
+    for (section, begins) in &sections {
+        if *begins {
+            (defaults, is_behind) = (Job::new(&start), true);
+        }
         // fio compares six characters: `[global2]` is global as well.
         if section.name.starts_with("global") {
             resolve::section(section, &mut defaults, &mut file);
@@ -528,6 +600,7 @@ pub fn parse(name: &str, bytes: &[u8], includes: Includes<'_>, variables: &Varia
         job.name.clone_from(&section.name);
         job.at = section.at.clone();
         resolve::section(section, &mut job, &mut file);
+        job.stonewall |= std::mem::take(&mut is_behind);
         resolve::finish(&mut job, &mut file.diagnostics);
         limits(&job, &mut file.diagnostics);
         if file.jobs.len() as u64 + job.numjobs > JOBS_MAX {
@@ -553,8 +626,14 @@ pub fn parse(name: &str, bytes: &[u8], includes: Includes<'_>, variables: &Varia
         }
     }
     if file.jobs.is_empty() && !file.has_errors() {
-        let help = "add a section that is not `[global]`";
-        file.diagnostics.push(Diagnostic::error(&start, "this file has no job", help));
+        let (what, help) = match (files.is_empty(), wanted.is_empty()) {
+            (_, false) => ("no job of `--section`".to_owned(), "name a section of the job file"),
+            (true, true) => ("no job".to_owned(), "begin one with `--name=NAME`"),
+            (false, true) => {
+                ("this file has no job".to_owned(), "add a section that is not `[global]`")
+            }
+        };
+        file.diagnostics.push(Diagnostic::error(&start, what, help));
     }
     file
 }

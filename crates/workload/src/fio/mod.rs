@@ -6,29 +6,38 @@
 //! `tests/fio_oracle.rs` holds the sequences against the installed fio, also for jobs at random.
 
 mod calls;
+mod command_line;
 mod diag;
+mod forms;
 mod ini;
 mod job;
 mod lfsr;
 mod map;
+mod normal;
 mod options;
 mod paths;
 mod random;
 mod report;
 mod resolve;
 mod run;
+mod samples;
 mod sequence;
 mod setup;
 mod stats;
+mod terse;
 mod value;
 
+pub use command_line::{COMMANDS, CommandLine, read as read_command_line, shown as shown_command};
 pub use diag::{Diagnostic, Place, Severity};
-pub use ini::{Includes, Variables};
-pub use job::{Engine, FileService, Generator, Job, JobFile, SyncWhat, Used, parse};
+pub use forms::{Form, Kind, form, forms};
+pub use ini::{Includes, Section, Variables};
+pub use job::{Engine, FileService, Generator, Job, JobFile, SyncWhat, Used, parse, parse_all};
+pub use normal::{heading, normal};
 pub use options::{Class, OPTIONS, OptionInfo, find, nearest_of};
-pub use report::report;
+pub use report::{Bins, counts, report, report_with};
 pub use run::{JobResult, RunError, RunOptions, run};
 pub use sequence::{Action, Direction, Sequence};
 pub use setup::{FileSetup, Layout, layout};
 pub use stats::{Histogram, Stat};
+pub use terse::terse;
 pub use value::MICROS_MAX;

@@ -7,7 +7,9 @@ pub enum Class {
     Exact,
     /// Nearly; the note says where not.
     Approximated,
-    /// Not at all: a job that has it does not run.
+    /// Accepted and checked; a simulated run has nothing that it changes. The note says why.
+    NoEffect,
+    /// Not at all: a job that has it does not run, unless its value asks for nothing.
     Refused,
 }
 
@@ -17,6 +19,7 @@ impl Class {
         match self {
             Class::Exact => "exact",
             Class::Approximated => "approximated",
+            Class::NoEffect => "no effect",
             Class::Refused => "refused",
         }
     }
@@ -31,10 +34,8 @@ pub struct OptionInfo {
     pub aliases: &'static [&'static str],
     /// How near to fio.
     pub class: Class,
-    /// What differs, or why it is refused.
+    /// What differs, why it is refused, or why it has no effect.
     pub note: &'static str,
-    /// Values of a refused option that ask for nothing, and are accepted: fio's defaults.
-    pub off: &'static [&'static str],
 }
 
 const fn exact(
@@ -42,7 +43,7 @@ const fn exact(
     aliases: &'static [&'static str],
     note: &'static str,
 ) -> OptionInfo {
-    OptionInfo { name, aliases, class: Class::Exact, note, off: &[] }
+    OptionInfo { name, aliases, class: Class::Exact, note }
 }
 
 const fn near(
@@ -50,7 +51,7 @@ const fn near(
     aliases: &'static [&'static str],
     note: &'static str,
 ) -> OptionInfo {
-    OptionInfo { name, aliases, class: Class::Approximated, note, off: &[] }
+    OptionInfo { name, aliases, class: Class::Approximated, note }
 }
 
 const fn no(
@@ -58,23 +59,17 @@ const fn no(
     aliases: &'static [&'static str],
     note: &'static str,
 ) -> OptionInfo {
-    OptionInfo { name, aliases, class: Class::Refused, note, off: &[] }
+    OptionInfo { name, aliases, class: Class::Refused, note }
 }
 
-/// Refused, but with a value that asks for nothing.
-const fn unless(
-    off: &'static [&'static str],
+/// Accepted and checked, and without effect on what is simulated.
+const fn idle(
     name: &'static str,
     aliases: &'static [&'static str],
     note: &'static str,
 ) -> OptionInfo {
-    OptionInfo { name, aliases, class: Class::Refused, note, off }
+    OptionInfo { name, aliases, class: Class::NoEffect, note }
 }
-
-/// What says that a switch is off, and that a number is not given.
-const ZERO: &[&str] = &["0", "false"];
-/// The same of an option with words.
-const NONE: &[&str] = &["0", "none"];
 
 const TRIM: &str = "trims are not modelled";
 const VERIFY: &str = "data is not read back and compared; `crash` checks do that";
@@ -83,6 +78,7 @@ const HOST: &str = "a property of the host, which the simulation does not have";
 const LOGS: &str = "use the events of the run, or its histograms";
 const COMPRESS: &str = "written data has an identity, but no compressibility";
 const TARGET: &str = "for asynchronous engines only, which are not supported yet";
+const ENGINE: &str = "an option of an ioengine that is not supported";
 const ASYNC: &str = "asynchronous engines are not supported yet";
 const ONE_DEEP: &str =
     "checked and without effect: a synchronous engine has one operation in flight";
@@ -129,9 +125,9 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("randseed", &[], "as in fio, random offsets follow it only with randrepeat=0"),
     near("randrepeat", &[], "0: seeded from the machine's seed, so that runs still repeat"),
     exact("allrandrepeat", &[], ""),
-    unless(ZERO, "fill_device", &["fill_fs"], "give a size"),
-    unless(ZERO, "file_append", &[], "give an offset"),
-    unless(ZERO, "experimental_verify", &[], VERIFY),
+    no("fill_device", &["fill_fs"], "give a size"),
+    no("file_append", &[], "give an offset"),
+    no("experimental_verify", &[], VERIFY),
     // Files.
     exact("filename", &[], "a list separated by `:`; paths of the simulated file system"),
     exact("filename_format", &[], "$jobname, $jobnum, $filenum; $clientuid is empty"),
@@ -154,20 +150,24 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("create_on_open", &[], ""),
     exact("create_only", &[], ""),
     exact("allow_file_create", &[], "1 only"),
-    exact("allow_mounted_write", &[], NO_EFFECT),
+    idle("allow_mounted_write", &[], NO_EFFECT),
     exact("unlink", &[], "at the end of the job"),
-    unless(ZERO, "unlink_each_loop", &[], "use `unlink`"),
+    no("unlink_each_loop", &[], "use `unlink`"),
     near(
         "invalidate",
         &[],
         "1 (default): drops the file's clean pages at open; cold reads have no readahead here",
     ),
-    unless(ZERO, "pre_read", &[], "add a job that reads before"),
+    no("pre_read", &[], "add a job that reads before"),
     no("opendir", &[], "list the files"),
-    near("unique_filename", &[], NO_EFFECT),
-    unless(&["none"], "lockfile", &[], "no file locks"),
-    near("fadvise_hint", &[], NO_EFFECT),
-    near("write_hint", &[], "accepted without effect: devices support no hints"),
+    idle("unique_filename", &[], NO_EFFECT),
+    no("lockfile", &[], "no file locks"),
+    idle(
+        "fadvise_hint",
+        &[],
+        "accepted without effect: there is no readahead that a hint would change",
+    ),
+    idle("write_hint", &[], "accepted without effect: devices support no hints"),
     // Durability.
     near(
         "fsync",
@@ -179,7 +179,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("fsync_on_close", &[], "at the end of a round, as in fio's log"),
     exact("sync", &[], "none, sync, dsync"),
     no("sync_file_range", &[], "not modelled"),
-    unless(ZERO, "write_barrier", &[], "no engine here has barrier writes"),
+    no("write_barrier", &[], "no engine here has barrier writes"),
     // Engine.
     near(
         "ioengine",
@@ -199,58 +199,58 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("io_submit_mode", &[], "inline only"),
     exact("direct", &[], "O_DIRECT"),
     exact("buffered", &[], "the opposite of direct"),
-    unless(ZERO, "atomic", &[], "no device here writes atomically"),
+    no("atomic", &[], "no device here writes atomically"),
     exact("thread", &["threads"], "threads and processes are both tasks"),
     // Time.
     near("runtime", &["timeout"], "in virtual time; ends between two operations"),
     near("time_based", &[], "in virtual time"),
-    unless(ZERO, "ramp_time", &[], "run a job before, with `stonewall` between"),
+    no("ramp_time", &[], "run a job before, with `stonewall` between"),
     near("startdelay", &["start_delay"], "one time; a range is refused"),
     near("thinktime", &[], "virtual time, to the microsecond"),
     near("thinktime_spin", &[], "slept, not spun: takes no CPU"),
     exact("thinktime_blocks", &[], ""),
     exact("thinktime_blocks_type", &[], "complete and issue are one with one operation in flight"),
-    unless(ZERO, "thinktime_iotime", &[], "use thinktime_blocks"),
+    no("thinktime_iotime", &[], "use thinktime_blocks"),
     near("rate", &[], "waits as fio's linear process; a mixed job keeps the drawn direction"),
     near("rate_iops", &[], "as rate"),
-    unless(ZERO, "rate_min", &["ratemin"], "no job is ended for being slow"),
-    unless(ZERO, "rate_iops_min", &[], "no job is ended for being slow"),
+    no("rate_min", &["ratemin"], "no job is ended for being slow"),
+    no("rate_iops_min", &[], "no job is ended for being slow"),
     near("rate_process", &[], "linear only"),
-    near(
+    idle(
         "rate_cycle",
         &["ratecycle"],
         "accepted without effect: needs `rate_min`, which is refused",
     ),
-    unless(ZERO, "rate_ignore_thinktime", &[], "not modelled"),
+    no("rate_ignore_thinktime", &[], "not modelled"),
     exact("stonewall", &["wait_for_previous"], ""),
     no("wait_for", &[], "use `stonewall`"),
     exact("new_group", &[], ""),
-    unless(ZERO, "exitall", &[], "jobs end by themselves"),
-    near("exit_what", &[], "accepted without effect: needs `exitall`, which is refused"),
-    unless(ZERO, "exitall_on_error", &[], "an error ends the run"),
+    no("exitall", &[], "jobs end by themselves"),
+    idle("exit_what", &[], "accepted without effect: needs `exitall`, which is refused"),
+    no("exitall_on_error", &[], "an error ends the run"),
     // Contents.
     near("zero_buffers", &[], "zeroes by reference"),
     near("refill_buffers", &[], "every write has unique contents, by reference; 0 repeats one"),
     near("scramble_buffers", &[], "1 (default): every write has unique contents"),
     near("buffer_pattern", &[], "a pattern computed from this value, not its bytes"),
-    unless(ZERO, "buffer_compress_percentage", &[], COMPRESS),
-    near(
+    no("buffer_compress_percentage", &[], COMPRESS),
+    idle(
         "buffer_compress_chunk",
         &[],
         "accepted without effect: needs `buffer_compress_percentage`, which is refused",
     ),
-    unless(ZERO, "dedupe_percentage", &[], COMPRESS),
-    near(
+    no("dedupe_percentage", &[], COMPRESS),
+    idle(
         "dedupe_mode",
         &[],
         "accepted without effect: needs `dedupe_percentage`, which is refused",
     ),
-    near(
+    idle(
         "dedupe_working_set_percentage",
         &[],
         "accepted without effect: needs `dedupe_percentage`, which is refused",
     ),
-    near(
+    idle(
         "dedupe_global",
         &[],
         "accepted without effect: needs `dedupe_percentage`, which is refused",
@@ -262,196 +262,235 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("slat_percentiles", &[], "a synchronous engine has no submission latency"),
     exact("percentile_list", &[], "up to 20"),
     near("unified_rw_reporting", &[], "none only"),
-    exact("significant_figures", &[], NO_EFFECT),
+    idle("significant_figures", &[], NO_EFFECT),
     near("disk_util", &[], "the report lists no host disks"),
-    near("stats", &[], "accepted without effect: the job is still reported"),
-    near("gtod_reduce", &[], "accepted without effect: latencies are still reported"),
-    near("disable_lat", &[], "accepted without effect: latencies are still reported"),
-    near("disable_clat", &[], "accepted without effect: latencies are still reported"),
-    near("disable_slat", &[], "accepted without effect: latencies are still reported"),
-    near("disable_bw_measurement", &["disable_bw"], NO_EFFECT),
+    idle("stats", &[], "accepted without effect: the job is still reported"),
+    idle("gtod_reduce", &[], "accepted without effect: latencies are still reported"),
+    idle("disable_lat", &[], "accepted without effect: latencies are still reported"),
+    idle("disable_clat", &[], "accepted without effect: latencies are still reported"),
+    idle("disable_slat", &[], "accepted without effect: latencies are still reported"),
+    idle("disable_bw_measurement", &["disable_bw"], NO_EFFECT),
     exact("kb_base", &[], "1024, 1000"),
-    exact("unit_base", &[], NO_EFFECT),
-    exact("per_job_logs", &[], NO_EFFECT),
+    idle("unit_base", &[], NO_EFFECT),
+    idle("per_job_logs", &[], NO_EFFECT),
     no("write_bw_log", &[], LOGS),
     no("write_lat_log", &[], LOGS),
     no("write_iops_log", &[], LOGS),
     no("write_hist_log", &[], LOGS),
-    near("bwavgtime", &[], NO_EFFECT),
-    near("iopsavgtime", &[], NO_EFFECT),
-    near("log_entries", &[], NO_EFFECT),
-    near("log_avg_msec", &[], NO_EFFECT),
-    near("log_hist_msec", &[], NO_EFFECT),
-    near("log_hist_coarseness", &[], NO_EFFECT),
-    near("log_max_value", &[], NO_EFFECT),
-    near("log_offset", &[], NO_EFFECT),
-    near("log_prio", &[], NO_EFFECT),
-    near("log_compression", &[], NO_EFFECT),
-    near("log_compression_cpus", &[], NO_EFFECT),
-    near("log_store_compressed", &[], NO_EFFECT),
-    near("log_unix_epoch", &[], NO_EFFECT),
-    near("log_alternate_epoch", &[], NO_EFFECT),
-    near("log_alternate_epoch_clock_id", &[], NO_EFFECT),
-    unless(ZERO, "block_error_percentiles", &[], TRIM),
+    exact("bwavgtime", &[], "milliseconds of virtual time"),
+    exact("iopsavgtime", &[], "milliseconds of virtual time"),
+    idle("log_entries", &[], NO_EFFECT),
+    idle("log_avg_msec", &[], NO_EFFECT),
+    idle("log_hist_msec", &[], NO_EFFECT),
+    idle("log_hist_coarseness", &[], NO_EFFECT),
+    idle("log_max_value", &[], NO_EFFECT),
+    idle("log_offset", &[], NO_EFFECT),
+    idle("log_prio", &[], NO_EFFECT),
+    idle("log_compression", &[], NO_EFFECT),
+    idle("log_compression_cpus", &[], NO_EFFECT),
+    idle("log_store_compressed", &[], NO_EFFECT),
+    idle("log_unix_epoch", &[], NO_EFFECT),
+    idle("log_alternate_epoch", &[], NO_EFFECT),
+    idle("log_alternate_epoch_clock_id", &[], NO_EFFECT),
+    no("block_error_percentiles", &[], TRIM),
     no("steadystate", &["ss"], "give a runtime"),
-    near(
+    idle(
         "steadystate_duration",
         &["ss_dur"],
         "accepted without effect: needs `steadystate`, which is refused",
     ),
-    near(
+    idle(
         "steadystate_ramp_time",
         &["ss_ramp"],
         "accepted without effect: needs `steadystate`, which is refused",
     ),
     // Verification, trims, replay, zones.
-    unless(NONE, "verify", &[], VERIFY),
-    near("do_verify", &[], "accepted without effect: needs `verify`, which is refused"),
-    near("verify_only", &[], "accepted without effect: needs `verify`, which is refused"),
-    near(
+    no("verify", &[], VERIFY),
+    idle("do_verify", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle("verify_only", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle(
         "verify_interval",
         &["header_interval"],
         "accepted without effect: needs `verify`, which is refused",
     ),
-    near(
+    idle(
         "verify_offset",
         &["header_offset"],
         "accepted without effect: needs `verify`, which is refused",
     ),
-    near("verify_pattern", &[], "accepted without effect: needs `verify`, which is refused"),
-    near("verify_fatal", &[], "accepted without effect: needs `verify`, which is refused"),
-    near("verify_dump", &[], "accepted without effect: needs `verify`, which is refused"),
-    near("verify_async", &[], "accepted without effect: needs `verify`, which is refused"),
-    near("verify_async_cpus", &[], "accepted without effect: needs `verify`, which is refused"),
-    near("verify_backlog", &[], "accepted without effect: needs `verify`, which is refused"),
-    near("verify_backlog_batch", &[], "accepted without effect: needs `verify`, which is refused"),
-    unless(ZERO, "verify_state_load", &[], VERIFY),
-    near("verify_state_save", &[], "accepted without effect: needs `verify`, which is refused"),
-    unless(ZERO, "trim_percentage", &[], TRIM),
-    near(
+    idle("verify_pattern", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle("verify_fatal", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle("verify_dump", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle("verify_async", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle("verify_async_cpus", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle("verify_backlog", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle("verify_backlog_batch", &[], "accepted without effect: needs `verify`, which is refused"),
+    no("verify_state_load", &[], VERIFY),
+    idle("verify_state_save", &[], "accepted without effect: needs `verify`, which is refused"),
+    no("trim_percentage", &[], TRIM),
+    idle(
         "trim_verify_zero",
         &[],
         "accepted without effect: needs `trim_percentage`, which is refused",
     ),
-    near("trim_backlog", &[], "accepted without effect: needs `trim_percentage`, which is refused"),
-    near(
+    idle("trim_backlog", &[], "accepted without effect: needs `trim_percentage`, which is refused"),
+    idle(
         "trim_backlog_batch",
         &[],
         "accepted without effect: needs `trim_percentage`, which is refused",
     ),
     no("write_iolog", &[], LOGS),
     no("read_iolog", &[], REPLAY),
-    near(
+    idle(
         "read_iolog_chunked",
         &[],
         "accepted without effect: needs `read_iolog`, which is refused",
     ),
-    near("replay_no_stall", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    near("replay_redirect", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    near("replay_scale", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    near("replay_align", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    near("replay_time_scale", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    near("replay_skip", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    idle("replay_no_stall", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    idle("replay_redirect", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    idle("replay_scale", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    idle("replay_align", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    idle("replay_time_scale", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    idle("replay_skip", &[], "accepted without effect: needs `read_iolog`, which is refused"),
     no("merge_blktrace_file", &[], REPLAY),
-    near(
+    idle(
         "merge_blktrace_scalars",
         &[],
         "accepted without effect: needs `merge_blktrace_file`, which is refused",
     ),
-    near(
+    idle(
         "merge_blktrace_iters",
         &[],
         "accepted without effect: needs `merge_blktrace_file`, which is refused",
     ),
     near("zonemode", &[], "none, strided; no zoned device yet"),
     near("zonesize", &[], "of zonemode=strided; exact with one file read or written in order"),
-    near("zonecapacity", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
+    idle("zonecapacity", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
     near("zonerange", &[], "as zonesize"),
     near("zoneskip", &[], "as zonesize"),
-    near("read_beyond_wp", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
-    near("max_open_zones", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
-    near(
+    idle("read_beyond_wp", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
+    idle("max_open_zones", &[], "accepted without effect: needs `zonemode=zbd`, which is refused"),
+    idle(
         "job_max_open_zones",
         &[],
         "accepted without effect: needs `zonemode=zbd`, which is refused",
     ),
-    near(
+    idle(
         "ignore_zone_limits",
         &[],
         "accepted without effect: needs `zonemode=zbd`, which is refused",
     ),
-    near(
+    idle(
         "zone_reset_threshold",
         &[],
         "accepted without effect: needs `zonemode=zbd`, which is refused",
     ),
-    near(
+    idle(
         "zone_reset_frequency",
         &[],
         "accepted without effect: needs `zonemode=zbd`, which is refused",
     ),
     // Latency targets and errors.
-    unless(ZERO, "max_latency", &[], TARGET),
-    unless(ZERO, "latency_target", &[], TARGET),
-    near(
+    no("max_latency", &[], TARGET),
+    no("latency_target", &[], TARGET),
+    idle(
         "latency_window",
         &[],
         "accepted without effect: needs `latency_target`, which is refused",
     ),
-    near(
+    idle(
         "latency_percentile",
         &[],
         "accepted without effect: needs `latency_target`, which is refused",
     ),
-    near("latency_run", &[], "accepted without effect: needs `latency_target`, which is refused"),
+    idle("latency_run", &[], "accepted without effect: needs `latency_target`, which is refused"),
     no("ignore_error", &[], "an error ends the run"),
-    unless(NONE, "continue_on_error", &[], "an error ends the run"),
-    near("error_dump", &[], NO_EFFECT),
+    no("continue_on_error", &[], "an error ends the run"),
+    idle("error_dump", &[], NO_EFFECT),
     // The host.
-    near("mem", &["iomem"], NO_EFFECT),
-    near("iomem_align", &["mem_align"], NO_EFFECT),
+    idle("mem", &["iomem"], NO_EFFECT),
+    idle("iomem_align", &["mem_align"], NO_EFFECT),
     near("clocksource", &[], "virtual time, always"),
-    near("gtod_cpu", &[], NO_EFFECT),
-    near("nice", &[], NO_EFFECT),
-    near("cpumask", &[], "accepted without effect: tasks share the modelled CPUs"),
-    near("cpus_allowed", &[], "accepted without effect: tasks share the modelled CPUs"),
-    near("cpus_allowed_policy", &[], NO_EFFECT),
-    near("numa_cpu_nodes", &[], NO_EFFECT),
-    near("numa_mem_policy", &[], NO_EFFECT),
-    near("hugepage-size", &[], NO_EFFECT),
-    near("lockmem", &[], NO_EFFECT),
-    near("prio", &[], PRIORITY),
-    near("prioclass", &[], PRIORITY),
-    near("ioscheduler", &[], "accepted without effect: `--elevator` chooses the I/O scheduler"),
+    idle("gtod_cpu", &[], NO_EFFECT),
+    idle("nice", &[], NO_EFFECT),
+    idle("cpumask", &[], "accepted without effect: tasks share the modelled CPUs"),
+    idle("cpus_allowed", &[], "accepted without effect: tasks share the modelled CPUs"),
+    idle("cpus_allowed_policy", &[], NO_EFFECT),
+    idle("numa_cpu_nodes", &[], NO_EFFECT),
+    idle("numa_mem_policy", &[], NO_EFFECT),
+    idle("hugepage-size", &[], NO_EFFECT),
+    idle("lockmem", &[], NO_EFFECT),
+    idle("prio", &[], PRIORITY),
+    idle("prioclass", &[], PRIORITY),
+    idle("ioscheduler", &[], "accepted without effect: `--elevator` chooses the I/O scheduler"),
     no("exec_prerun", &[], HOST),
     no("exec_postrun", &[], HOST),
     no("profile", &[], "profiles are not supported"),
-    near("cgroup", &[], NO_EFFECT),
-    near("cgroup_weight", &[], NO_EFFECT),
-    near("cgroup_nodelete", &[], NO_EFFECT),
-    near("uid", &[], NO_EFFECT),
-    near("gid", &[], NO_EFFECT),
-    unless(ZERO, "flow", &[], "flow control between jobs is not modelled"),
-    near("flow_id", &[], "accepted without effect: needs `flow`, which is refused"),
-    near("flow_sleep", &[], "accepted without effect: needs `flow`, which is refused"),
+    idle("cgroup", &[], NO_EFFECT),
+    idle("cgroup_weight", &[], NO_EFFECT),
+    idle("cgroup_nodelete", &[], NO_EFFECT),
+    idle("uid", &[], NO_EFFECT),
+    idle("gid", &[], NO_EFFECT),
+    no("flow", &[], "flow control between jobs is not modelled"),
+    idle("flow_id", &[], "accepted without effect: needs `flow`, which is refused"),
+    idle("flow_sleep", &[], "accepted without effect: needs `flow`, which is refused"),
     // Options of engines.
-    unless(ZERO, "hipri", &["pri"], ASYNC),
-    unless(ZERO, "hipri_percentage", &[], ASYNC),
-    unless(ZERO, "uncached", &[], ASYNC),
-    unless(ZERO, "nowait", &[], ASYNC),
-    near("userspace_reap", &[], NO_EFFECT),
-    near("cmdprio_percentage", &[], PRIORITY),
-    near("cmdprio_class", &[], PRIORITY),
-    near("cmdprio", &[], PRIORITY),
-    near("cmdprio_bssplit", &[], PRIORITY),
-    near("fixedbufs", &[], NO_EFFECT),
-    near("registerfiles", &[], NO_EFFECT),
-    near("sqthread_poll", &[], NO_EFFECT),
-    near("sqthread_poll_cpu", &[], NO_EFFECT),
-    near("nonvectored", &[], NO_EFFECT),
-    unless(ZERO, "force_async", &[], ASYNC),
+    no("hipri", &["pri"], ASYNC),
+    no("hipri_percentage", &[], ASYNC),
+    no("uncached", &[], ASYNC),
+    no("nowait", &[], ASYNC),
+    idle("userspace_reap", &[], NO_EFFECT),
+    idle("cmdprio_percentage", &[], PRIORITY),
+    idle("cmdprio_class", &[], PRIORITY),
+    idle("cmdprio", &[], PRIORITY),
+    idle("cmdprio_bssplit", &[], PRIORITY),
+    idle("fixedbufs", &[], NO_EFFECT),
+    idle("registerfiles", &[], NO_EFFECT),
+    idle("sqthread_poll", &[], NO_EFFECT),
+    idle("sqthread_poll_cpu", &[], NO_EFFECT),
+    idle("nonvectored", &[], NO_EFFECT),
+    no("force_async", &[], ASYNC),
     no("cpuload", &[], "engine cpuio is not modelled"),
     no("cpuchunks", &[], "engine cpuio is not modelled"),
+    no("arguments", &[], ENGINE),
+    no("bindname", &[], ENGINE),
+    no("brick", &[], ENGINE),
+    no("busy_poll", &[], ENGINE),
+    no("clientname", &[], ENGINE),
+    no("clustername", &[], ENGINE),
+    no("cmd_type", &[], ENGINE),
+    no("conf", &[], ENGINE),
+    no("cpumode", &[], ENGINE),
+    no("donorname", &[], ENGINE),
+    no("exit_on_io_done", &[], ENGINE),
+    no("grace_time", &[], ENGINE),
+    no("hostname", &[], ENGINE),
+    no("inplace", &[], ENGINE),
+    no("interface", &[], ENGINE),
+    no("listen", &[], ENGINE),
+    no("mss", &[], ENGINE),
+    no("nodelay", &[], ENGINE),
+    no("pingpong", &[], ENGINE),
+    no("pool", &[], ENGINE),
+    no("port", &[], ENGINE),
+    no("program", &[], ENGINE),
+    no("protocol", &[], ENGINE),
+    no("rbdname", &[], ENGINE),
+    no("readfua", &[], ENGINE),
+    no("sg_write_mode", &[], ENGINE),
+    no("single-instance", &[], ENGINE),
+    no("skip_bad", &[], ENGINE),
+    no("stat_type", &[], ENGINE),
+    no("std_redirect", &[], ENGINE),
+    no("stream_id", &[], ENGINE),
+    no("thp", &[], ENGINE),
+    no("touch_objects", &[], ENGINE),
+    no("ttl", &[], ENGINE),
+    no("uri", &[], ENGINE),
+    no("verb", &[], ENGINE),
+    no("volume", &[], ENGINE),
+    no("window_size", &[], ENGINE),
+    no("writefua", &[], ENGINE),
 ];
 
 /// The option of a name or alias.
@@ -509,6 +548,29 @@ mod tests {
             }
             assert!(o.class == Class::Exact || !o.note.is_empty(), "{}", o.name);
         }
+    }
+
+    /// The list is what the installed program says (`fio --cmdhelp=all`); `tests/fio_oracle.rs`
+    /// compares the two.
+    #[test]
+    fn every_option_that_fio_lists_is_here_once_and_no_other() {
+        for form in super::super::forms::forms() {
+            let o = find(form.name).unwrap_or_else(|| panic!("{} is not here", form.name));
+            assert_eq!(o.name, form.name);
+            let of_engines = form.engine.contains(',') || form.alias == "proto";
+            assert!(
+                form.alias.is_empty() || of_engines || o.aliases.contains(&form.alias),
+                "{}: {}",
+                o.name,
+                form.alias
+            );
+        }
+        let own: Vec<&str> = OPTIONS
+            .iter()
+            .map(|o| o.name)
+            .filter(|n| super::super::forms::form(n).is_none())
+            .collect();
+        assert!(own.is_empty(), "{own:?}");
     }
 
     #[test]

@@ -12,14 +12,33 @@ use super::stats::Stat;
 /// The report. `epoch_secs`: seconds since 1970 when the machine was switched on; `now_ns`:
 /// virtual time of the report.
 pub fn report(file: &JobFile, results: &[JobResult], epoch_secs: i64, now_ns: u64) -> Value {
+    report_with(file, results, (epoch_secs, now_ns), Bins::None)
+}
+
+/// Are the latencies' bins part of the report (`--output-format=json+`)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bins {
+    /// No.
+    None,
+    /// All that are not empty.
+    All,
+}
+
+/// As [`report`].
+pub fn report_with(
+    file: &JobFile,
+    results: &[JobResult],
+    (epoch_secs, now_ns): (i64, u64),
+    bins: Bins,
+) -> Value {
     let secs = epoch_secs + (now_ns / 1_000_000_000) as i64;
     let merged = by_group(results);
-    let jobs: Vec<Value> = merged.iter().map(job).collect();
+    let jobs: Vec<Value> = merged.iter().map(|r| job(r, bins)).collect();
     let mut doc = json!({
         "fio version": "fio-3.33",
         "timestamp": secs,
         "timestamp_ms": secs * 1000 + (now_ns / 1_000_000 % 1000) as i64,
-        "time": format!("{secs} seconds since 1970 (virtual)"),
+        "time": date(secs),
         "jobs": jobs,
         "disk_util": [],
     });
@@ -27,6 +46,46 @@ pub fn report(file: &JobFile, results: &[JobResult], epoch_secs: i64, now_ns: u6
         doc["global options"] = json!(options(&file.global));
     }
     doc
+}
+
+/// How many jobs each entry of a report is of, and the number of the first of them.
+pub fn counts(results: &[JobResult]) -> Vec<(u64, u64)> {
+    let mut out: Vec<(u64, u64, u32)> = Vec::new();
+    for r in results {
+        match out.last_mut() {
+            Some(o) if r.job.group_reporting && o.2 == r.job.group => o.0 += 1,
+            _ => out.push((1, u64::from(r.job.thread_number), r.job.group)),
+        }
+    }
+    out.into_iter().map(|(n, first, _)| (n, first)).collect()
+}
+
+/// A time of day as C's `ctime` has it, in UTC.
+fn date(secs: i64) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    let (days, second) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
+    let weekday = DAYS[days.rem_euclid(7) as usize];
+    let is_leap = |y: i64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+    let (mut year, mut day) = (1970, days.max(0));
+    while day >= 365 + i64::from(is_leap(year)) {
+        day -= 365 + i64::from(is_leap(year));
+        year += 1;
+    }
+    let length = |month: usize| match month {
+        1 => 28 + i64::from(is_leap(year)),
+        3 | 5 | 8 | 10 => 30,
+        _ => 31,
+    };
+    let mut month = 0;
+    while day >= length(month) {
+        day -= length(month);
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let day = day + 1;
+    format!("{weekday} {} {day:2} {hour:02}:{minute:02}:{second:02} {year}", MONTHS[month])
 }
 
 fn options(given: &[(String, String)]) -> Map<String, Value> {
@@ -45,6 +104,9 @@ fn by_group(results: &[JobResult]) -> Vec<JobResult> {
                     a.short += b.short;
                     a.runtime_ns = a.runtime_ns.max(b.runtime_ns);
                     a.clat.merge(&b.clat);
+                    a.bw.merge(&b.bw);
+                    a.iops.merge(&b.iops);
+                    a.jobs += b.jobs;
                 }
                 o.syncs += r.syncs;
                 o.sync.merge(&r.sync);
@@ -56,7 +118,7 @@ fn by_group(results: &[JobResult]) -> Vec<JobResult> {
     out
 }
 
-fn job(r: &JobResult) -> Value {
+fn job(r: &JobResult, bins: Bins) -> Value {
     let j = &r.job;
     let all: u64 = r.directions.iter().map(|d| d.ios).sum();
     // As fio counts them: operations and syncs, over operations.
@@ -69,12 +131,16 @@ fn job(r: &JobResult) -> Value {
         "eta": 0,
         "elapsed": r.elapsed_ns.div_ceil(1_000_000_000),
         "job options": options(&j.given),
-        "read": direction(r, 0),
-        "write": direction(r, 1),
-        "trim": direction(r, 2),
+        "read": direction(r, 0, bins),
+        "write": direction(r, 1, bins),
+        "trim": direction(r, 2, bins),
         "sync": {
             "total_ios": r.syncs,
-            "lat_ns": latency(&r.sync, j.lat_percentiles || j.clat_percentiles, &j.percentiles),
+            "lat_ns": latency(
+                &r.sync,
+                (j.lat_percentiles || j.clat_percentiles, &j.percentiles),
+                bins,
+            ),
         },
         "job_runtime": r.elapsed_ns / 1_000_000,
         "usr_cpu": 0.0, "sys_cpu": 0.0, "ctx": 0, "majf": 0, "minf": 0,
@@ -121,7 +187,11 @@ fn classes(r: &JobResult, unit: u64, bounds: &[u64], all: u64) -> Value {
     let mut map = Map::new();
     for (bound, n) in bounds.iter().zip(counts) {
         let key = if *bound == u64::MAX { ">=2000".to_owned() } else { bound.to_string() };
-        let share = if all > 0 { 100.0 * n as f64 / all as f64 } else { 0.0 };
+        // fio shows no share below a hundredth of a percent.
+        let share = match (n, all) {
+            (0, _) | (_, 0) => 0.0,
+            (n, all) => (100.0 * n as f64 / all as f64).max(0.01),
+        };
         map.insert(key, json!(share));
     }
     Value::Object(map)
@@ -132,7 +202,7 @@ fn shares(keys: &[&str], of: impl Fn(usize) -> f64) -> Value {
     Value::Object(all.map(|(i, k)| ((*k).to_owned(), json!(of(i)))).collect())
 }
 
-fn direction(r: &JobResult, d: usize) -> Value {
+fn direction(r: &JobResult, d: usize, bins: Bins) -> Value {
     let nothing = super::run::DirectionResult::default();
     let c = r.directions.get(d).unwrap_or(&nothing);
     let (j, ms) = (&r.job, c.runtime_ns.div_ceil(1_000_000));
@@ -143,6 +213,12 @@ fn direction(r: &JobResult, d: usize) -> Value {
     };
     let iops = if c.runtime_ns > 0 { c.ios as f64 * 1e9 / c.runtime_ns as f64 } else { 0.0 };
     let bytes_per_second = if c.runtime_ns > 0 { per_second(c.bytes) } else { 0 };
+    // Samples are of each job; of a group fio adds the means up.
+    let jobs = c.jobs.max(1) as f64;
+    let share = match bytes_per_second {
+        0 => 0.0,
+        all => (c.bw.mean() * jobs * 102_400.0 / all as f64).min(100.0),
+    };
     json!({
         "io_bytes": c.bytes,
         "io_kbytes": c.bytes >> 10,
@@ -153,15 +229,18 @@ fn direction(r: &JobResult, d: usize) -> Value {
         "total_ios": c.ios,
         "short_ios": c.short,
         "drop_ios": 0,
-        "slat_ns": latency(&Stat::default(), j.slat_percentiles, &j.percentiles),
-        "clat_ns": latency(&c.clat, j.clat_percentiles, &j.percentiles),
-        "lat_ns": latency(&c.clat, j.lat_percentiles, &j.percentiles),
-        "bw_min": 0, "bw_max": 0, "bw_agg": 0.0, "bw_mean": 0.0, "bw_dev": 0.0, "bw_samples": 0,
-        "iops_min": 0, "iops_max": 0, "iops_mean": 0.0, "iops_stddev": 0.0, "iops_samples": 0,
+        "slat_ns": latency(&Stat::default(), (j.slat_percentiles, &j.percentiles), bins),
+        "clat_ns": latency(&c.clat, (j.clat_percentiles, &j.percentiles), bins),
+        "lat_ns": latency(&c.clat, (j.lat_percentiles, &j.percentiles), bins),
+        "bw_min": c.bw.min, "bw_max": c.bw.max, "bw_agg": share, "bw_mean": c.bw.mean() * jobs,
+        "bw_dev": c.bw.deviation(), "bw_samples": c.bw.count,
+        "iops_min": c.iops.min, "iops_max": c.iops.max, "iops_mean": c.iops.mean() * jobs,
+        "iops_stddev": c.iops.deviation(), "iops_samples": c.iops.count,
     })
 }
 
-fn latency(s: &Stat, percentiles: bool, shares: &[u64]) -> Value {
+/// Latencies; with percentiles where they are asked for, and their shares.
+fn latency(s: &Stat, (percentiles, shares): (bool, &[u64]), bins: Bins) -> Value {
     let mut doc = json!({
         "min": s.min, "max": s.max, "mean": s.mean(), "stddev": s.deviation(), "N": s.count,
     });
@@ -174,6 +253,25 @@ fn latency(s: &Stat, percentiles: bool, shares: &[u64]) -> Value {
             })
             .collect();
         doc["percentile"] = Value::Object(list);
+        if bins == Bins::All {
+            let all = s.histogram.bins().map(|(ns, n)| (ns.to_string(), json!(n)));
+            doc["bins"] = Value::Object(all.collect());
+        }
     }
     doc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `date -u -d @SECONDS` prints them.
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(date(1_388_534_400), "Wed Jan  1 00:00:00 2014");
+        assert_eq!(date(951_782_399), "Mon Feb 28 23:59:59 2000");
+        assert_eq!(date(951_782_400), "Tue Feb 29 00:00:00 2000");
+        assert_eq!(date(1_795_845_322), "Sat Nov 28 05:55:22 2026");
+    }
 }

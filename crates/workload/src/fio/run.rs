@@ -9,6 +9,7 @@ use wp_medium::Slice;
 use wp_vfs::{Fd, OpenFlags, SyncKind, Vfs};
 
 use super::job::{Job, JobFile, SyncWhat};
+use super::samples::Sampler;
 use super::sequence::{Action, Direction, Sequence};
 use super::setup::{self, Layout};
 use super::stats::Stat;
@@ -63,6 +64,12 @@ pub struct DirectionResult {
     pub runtime_ns: u64,
     /// Latency of completion: the system call.
     pub clat: Stat,
+    /// Samples of the bandwidth, in KiB per second.
+    pub bw: Stat,
+    /// Samples of the rate, in operations per second.
+    pub iops: Stat,
+    /// Jobs that these are the numbers of; 0: one.
+    pub jobs: u64,
 }
 
 /// What a job did.
@@ -207,9 +214,16 @@ impl Task {
             writes: 0,
             think_from: 0,
             issued: [0; 2],
+            samplers: std::array::from_fn(|_| {
+                let periods = [self.job.bw_period_ns, self.job.iops_period_ns];
+                periods.map(|p| Sampler::new(p, self.now().0))
+            }),
             result: JobResult {
                 job: self.job.clone(),
-                directions: Default::default(),
+                directions: std::array::from_fn(|_| DirectionResult {
+                    jobs: 1,
+                    ..DirectionResult::default()
+                }),
                 syncs: 0,
                 sync: Stat::default(),
                 stays_cached: false,
@@ -235,6 +249,9 @@ impl Task {
             }
         }
         run.result.elapsed_ns = self.now().since(run.epoch).0;
+        for (d, [bw, iops]) in run.result.directions.iter_mut().zip(run.samplers) {
+            (d.bw, d.iops) = (bw.stat, iops.stat);
+        }
         Ok(run.result)
     }
 
@@ -334,6 +351,7 @@ impl Task {
         counts.bytes += done;
         counts.short += u64::from(done < length);
         counts.clat.add(latency);
+        run.sample(self.now());
         let total: u64 = run.result.directions.iter().map(|d| d.ios).sum();
         if self.job.thinktime > 0 && total >= run.think_from + self.job.thinktime_blocks {
             self.vfs.rt().sleep(Span::micros(self.job.thinktime)).await;
@@ -382,5 +400,17 @@ struct Running {
     writes: u64,
     think_from: u64,
     issued: [u64; 2],
+    /// Bandwidth and rate, by direction.
+    samplers: [[Sampler; 2]; 2],
     result: JobResult,
+}
+
+impl Running {
+    /// Takes the samples of bandwidth and rate that are due.
+    fn sample(&mut self, now: Time) {
+        for ([bw, iops], d) in self.samplers.iter_mut().zip(&self.result.directions) {
+            bw.take(now.0, d.bytes, 1024);
+            iops.take(now.0, d.ios, 1);
+        }
+    }
 }
