@@ -103,8 +103,8 @@ const FLUSHER: &str = "the flusher's turn came within the window there: it wrote
 const TWICE: &str = "as above; and it wrote the inode's block as the window began, so that the \
                      syncfs had it to write again";
 const NEIGHBOUR: &str = "one bio fewer begins where another ended; which is not recorded";
-const RACE: &str = "the flusher and the thread of checkpoints share the metadata between them; in \
-                    f2fs 4k randwrite as here, and the sum is always the same";
+const RACE: &str = "the flusher and the thread of checkpoints share the metadata between them, and \
+                    the sum is always the same";
 const FEWER: &str = "one block of metadata fewer there: not known why";
 const LATE: &str = "an inode's item is written late there, by the commit (btrfs_delayed_update_inode), \
                     which copies the leaf once more that the flusher had sent; and so the flusher \

@@ -356,6 +356,13 @@ impl Rt {
         Some(end)
     }
 
+    /// Does the current task compute, and wait for nothing else? While it is polled, and before its
+    /// poll has ended.
+    pub fn is_computing(&self) -> bool {
+        let Some(id) = self.current() else { return false };
+        self.0.state.borrow().tasks.get(id).is_some_and(|t| t.cpu_until > self.0.now.get())
+    }
+
     /// Begins a burst of the current task, which goes on all the same; returns the burst's end.
     pub(crate) fn charge(&self, op: CpuOp, cost: Span) -> Option<Time> {
         let id = self.current()?;

@@ -1,4 +1,4 @@
-//! Asynchronous I/O: `io_setup`, `io_submit`, `io_getevents`.
+//! Asynchronous I/O: `io_setup`, `io_submit`, `io_getevents`; and the same of io_uring.
 //!
 //! Picture:    submit -> the file system's direct call in the caller's task, until its bios are on
 //!             their way -> interrupt context -> (a write: kernel thread) -> event in the ring ->
@@ -6,7 +6,9 @@
 //! Invariants: 1. a call that cannot be asynchronous (no `O_DIRECT`; the file system says so) is
 //!                done when `submit` returns, and its event is in the ring.
 //!             2. events are in the ring in the order in which the calls ended.
-//! Source:     Linux `fs/aio.c` (`aio_read`, `aio_write`, `aio_fsync`, `aio_complete`,
+//!             3. what would block the caller of io_uring goes on in a worker (`io_wq`), and so does a
+//!                write through the cache from its beginning. Linux undoes the try and begins again.
+//! Source:     Linux `io_uring/rw.c` (`io_write`), `io_uring/io-wq.c`, `fs/aio.c` (`aio_read`, `aio_write`, `aio_fsync`, `aio_complete`,
 //!             `read_events`).
 
 use std::cell::{Cell, RefCell};
@@ -59,11 +61,22 @@ pub struct IoEvent {
     pub result: FsResult<u64>,
 }
 
-/// A ring of events, and the calls that are on their way to it (`aio_context_t`). Clones share it.
+/// A ring of events, and the calls that are on their way to it (`aio_context_t`, `io_uring`). Clones
+/// share it.
 #[derive(Clone)]
 pub struct IoContext {
     vfs: Vfs,
+    style: Style,
     ring: Rc<Ring>,
+}
+
+/// Whose system calls it has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Style {
+    /// `io_submit`, `io_getevents`.
+    Aio,
+    /// `io_uring_enter`; events are taken without a call.
+    Uring,
 }
 
 struct Ring {
@@ -75,10 +88,20 @@ struct Ring {
 }
 
 impl Vfs {
-    /// `io_setup`: a context for `room` calls at a time.
+    /// `io_setup`: a context for `room` calls at a time. Errors: `Invalid` for none.
     pub async fn io_setup(&self, room: u32) -> FsResult<IoContext> {
+        self.context("io_setup", room, Style::Aio).await
+    }
+
+    /// `io_uring_setup`: as [`Vfs::io_setup`].
+    pub async fn io_uring_setup(&self, room: u32) -> FsResult<IoContext> {
+        self.context("io_uring_setup", room, Style::Uring).await
+    }
+
+    async fn context(&self, name: &'static str, room: u32, style: Style) -> FsResult<IoContext> {
         let make = || IoContext {
             vfs: self.clone(),
+            style,
             ring: Rc::new(Ring {
                 room: room as usize,
                 in_flight: Cell::new(0),
@@ -88,11 +111,11 @@ impl Vfs {
         };
         let body = async {
             if room == 0 {
-                return Err(FsError::Invalid("io_setup: no room for events"));
+                return Err(FsError::Invalid("a context without room for events"));
             }
             Ok(make())
         };
-        self.call("io_setup", || room.to_string(), |_| 0, body).await
+        self.call(name, || room.to_string(), |_| 0, body).await
     }
 }
 
@@ -102,11 +125,11 @@ impl IoContext {
         self.ring.in_flight.get() + self.ring.events.borrow().len()
     }
 
-    /// `io_submit`: begins each call in order. Returns how many: fewer than all, if the context has
+    /// `io_submit`, or `io_uring_enter` to submit: begins each call in order. Returns how many: fewer than all, if the context has
     /// no room for more or a descriptor is none.
     ///
     /// Waits: for what each call waits for before its bios are on their way; for all of a call that
-    /// cannot be asynchronous. Errors: `Again`-like `Invalid` if not even the first has room,
+    /// cannot be asynchronous. Errors: `Invalid` if not even the first has room (`EAGAIN`),
     /// `BadFile`.
     pub async fn submit(&self, calls: Vec<Iocb>) -> FsResult<u64> {
         let body = async {
@@ -129,7 +152,11 @@ impl IoContext {
             drop(plug);
             Ok(begun)
         };
-        self.vfs.call("io_submit", String::new, |n| *n, body).await
+        let name = match self.style {
+            Style::Aio => "io_submit",
+            Style::Uring => "io_uring_enter",
+        };
+        self.vfs.call(name, String::new, |n| *n, body).await
     }
 
     /// Begins one. Errors: `BadFile`; everything else is in its event.
@@ -140,6 +167,11 @@ impl IoContext {
             IoCall::Read(..) | IoCall::Sync(_) => self.vfs.file(fd)?,
         };
         self.ring.in_flight.set(self.ring.in_flight.get() + 1);
+        let rt = self.vfs.rt();
+        let may_wait = self.style == Style::Aio;
+        // No file system here writes to its cache without perhaps waiting (`FMODE_NOWAIT`).
+        let begins_in_worker =
+            !may_wait && !file.is_direct() && matches!(call, IoCall::Write(..) | IoCall::Sync(_));
         let io = Rc::new(Kiocb::asynchronous(self.vfs.rt()));
         let (vfs, kiocb) = (self.vfs.clone(), io.clone());
         let mut op: Pin<Box<dyn Future<Output = FsResult<u64>>>> = match call {
@@ -154,37 +186,52 @@ impl IoContext {
                 out
             }),
             IoCall::Sync(kind) => Box::pin(async move {
-                kiocb.queued().await;
-                kiocb.in_thread().await;
+                if may_wait {
+                    kiocb.queued().await;
+                    kiocb.in_thread().await;
+                }
                 let out = vfs.sync_file(&file, kind).await;
                 vfs.note_failure("io_submit: fsync", &out);
                 out.map(|()| 0)
             }),
         };
         let mut result = None;
-        poll_fn(|cx| match op.as_mut().poll(cx) {
-            Poll::Ready(out) => {
-                result = Some(out);
-                Poll::Ready(())
-            }
-            Poll::Pending if io.is_queued() => Poll::Ready(()),
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
-        match result {
-            Some(result) => self.ring.end(IoEvent { tag, result }),
-            None => {
-                let ring = self.ring.clone();
-                self.vfs.rt().spawn_interrupt("kworker/dio", async move {
-                    let result = op.await;
-                    ring.end(IoEvent { tag, result });
-                });
-            }
+        let mut blocks = begins_in_worker;
+        if !blocks {
+            poll_fn(|cx| match op.as_mut().poll(cx) {
+                Poll::Ready(out) => {
+                    result = Some(out);
+                    Poll::Ready(())
+                }
+                Poll::Pending if io.is_queued() => Poll::Ready(()),
+                // Computing is no waiting.
+                Poll::Pending if may_wait || rt.is_computing() => Poll::Pending,
+                Poll::Pending => {
+                    blocks = true;
+                    Poll::Ready(())
+                }
+            })
+            .await;
+        }
+        if let Some(result) = result {
+            self.ring.end(IoEvent { tag, result });
+            return Ok(());
+        }
+        let ring = self.ring.clone();
+        let rest = async move {
+            let result = op.await;
+            ring.end(IoEvent { tag, result });
+        };
+        if blocks {
+            io.hand_on();
+            rt.spawn_daemon("iou-wrk", rest);
+        } else {
+            rt.spawn_interrupt("kworker/dio", rest);
         }
         Ok(())
     }
 
-    /// `io_getevents`: takes up to `max` events out of the ring, when `min` are there. Waits: for
+    /// `io_getevents`, or `io_uring_enter` to wait: takes up to `max` events out of the ring, when `min` are there. Waits: for
     /// that. `min` beyond what is in flight is as much as that.
     pub async fn get_events(&self, min: usize, max: usize) -> FsResult<Vec<IoEvent>> {
         let body = async {
@@ -195,7 +242,12 @@ impl IoContext {
             Ok(events.drain(..n).collect())
         };
         let count = |events: &Vec<IoEvent>| events.len() as u64;
-        self.vfs.call("io_getevents", String::new, count, body).await
+        let there = self.ring.events.borrow().len();
+        match self.style {
+            Style::Aio => self.vfs.call("io_getevents", String::new, count, body).await,
+            Style::Uring if there >= min.min(max).min(self.in_flight()) => body.await,
+            Style::Uring => self.vfs.call("io_uring_enter", String::new, count, body).await,
+        }
     }
 }
 

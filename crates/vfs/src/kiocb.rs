@@ -35,6 +35,11 @@ impl Kiocb {
         self.queued.get()
     }
 
+    /// A worker goes on with it in the caller's place, and may wait.
+    pub(crate) fn hand_on(&self) {
+        self.queued.set(true);
+    }
+
     /// All bios are on their way: here the caller of an asynchronous call goes on with something
     /// else, and what follows is in interrupt context, where only the device may be waited for. A
     /// file system that does not come here waits in the caller's task. A blocking call goes on.

@@ -72,6 +72,13 @@ pub(crate) struct OpenFile {
     told: ErrSeqCursor,
 }
 
+impl OpenFile {
+    /// Past the cache (`O_DIRECT`)?
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+}
+
 /// The open files in the order of their descriptors, which only grow: mostly there are few.
 #[derive(Default)]
 struct OpenFiles(Vec<(u32, Rc<OpenFile>)>);

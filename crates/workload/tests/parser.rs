@@ -44,7 +44,7 @@ fn an_error_shows_line_column_caret_and_help() {
 fn what_is_not_supported_is_an_error_with_a_way_out() {
     for (line, says) in [
         ("atomic=1", "atomically"),
-        ("ioengine=libaio\niodepth=2", "iodepth=2 is not supported yet"),
+        ("ioengine=posixaio\niodepth=2", "iodepth=2 is not supported yet"),
         ("ioengine=rdma", "use psync"),
         ("filename=/dev/sda", "is a block device"),
         ("rw=randtrim", "trims"),

@@ -47,6 +47,8 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
         "runs in parallel with the previous job; crash needs one process: add `stonewall`"
     } else if job.time_based || job.runtime > 0 {
         "ends after a time; `crash` needs a list of calls: set `size` or `number_ios`, without `runtime`"
+    } else if job.iodepth > 1 && job.engine.is_async() {
+        "has several operations in flight, and `crash` does one at a time: set iodepth=1"
     } else if job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0) {
         "keeps a rate in time: leave out `rate`, or set `thinktime`"
     } else {

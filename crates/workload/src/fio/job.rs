@@ -31,11 +31,12 @@ pub enum Engine {
     Psync,
     /// `preadv`/`pwritev` with one buffer.
     Pvsync,
-    /// `io_submit` and `io_getevents`; with one operation in flight, as `pread`/`pwrite` here.
+    /// `io_submit` and `io_getevents`.
     Libaio,
-    /// `io_uring_enter`; as [`Engine::Libaio`].
+    /// `io_uring_enter`.
     IoUring,
-    /// `aio_read` and `aio_write` of the C library; as [`Engine::Libaio`].
+    /// `aio_read` and `aio_write` of the C library; with one operation in flight, as
+    /// `pread`/`pwrite` here.
     Posixaio,
 }
 
@@ -218,6 +219,14 @@ pub struct Job {
     pub thread: bool,
     /// As given; a synchronous engine does one at a time.
     pub iodepth: u64,
+    /// Operations submitted at once; 0: `iodepth`.
+    pub batch: u64,
+    /// Operations reaped at once at least.
+    pub batch_complete_min: u64,
+    /// Operations reaped at once at most; less than the least: as many as that.
+    pub batch_complete_max: u64,
+    /// Depth down to which a full queue is reaped; 0: `iodepth`.
+    pub iodepth_low: u64,
     /// Microseconds; 0: no limit.
     pub runtime: u64,
     /// Goes on until `runtime` is over.
@@ -335,6 +344,10 @@ impl Job {
             iops_period_ns: 500_000_000,
             thread: false,
             iodepth: 1,
+            batch: 1,
+            batch_complete_min: 1,
+            batch_complete_max: 0,
+            iodepth_low: 0,
             runtime: 0,
             time_based: false,
             startdelay: 0,

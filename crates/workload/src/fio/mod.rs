@@ -16,6 +16,7 @@ mod map;
 mod normal;
 mod options;
 mod paths;
+mod queue;
 mod random;
 mod report;
 mod resolve;
@@ -35,7 +36,7 @@ pub use job::{Engine, FileService, Generator, Job, JobFile, SyncWhat, Used, pars
 pub use normal::{heading, normal};
 pub use options::{Class, OPTIONS, OptionInfo, find, nearest_of};
 pub use report::{Bins, counts, report, report_with};
-pub use run::{JobResult, RunError, RunOptions, run};
+pub use run::{DepthCounts, JobResult, RunError, RunOptions, run};
 pub use sequence::{Action, Direction, Sequence};
 pub use setup::{FileSetup, Layout, layout};
 pub use stats::{Histogram, Stat};

@@ -80,8 +80,6 @@ const COMPRESS: &str = "written data has an identity, but no compressibility";
 const TARGET: &str = "for asynchronous engines only, which are not supported yet";
 const ENGINE: &str = "an option of an ioengine that is not supported";
 const ASYNC: &str = "asynchronous engines are not supported yet";
-const ONE_DEEP: &str =
-    "checked and without effect: a synchronous engine has one operation in flight";
 const PRIORITY: &str = "accepted without effect: requests have no priority";
 const NO_EFFECT: &str = "accepted without effect: it changes nothing that is simulated";
 
@@ -184,18 +182,18 @@ pub static OPTIONS: &[OptionInfo] = &[
     near(
         "ioengine",
         &[],
-        "sync, psync, pvsync, pvsync2; libaio, io_uring, posixaio with iodepth=1, as psync",
+        "sync, psync, pvsync, pvsync2, libaio, io_uring; posixaio with iodepth=1, as psync",
     ),
-    near(
+    exact(
         "iodepth",
         &[],
-        "1; more with a synchronous engine is 1 and a warning, as in fio; refused with libaio",
+        "more with a synchronous engine is 1 and a warning; refused with posixaio",
     ),
-    near("iodepth_batch", &["iodepth_batch_submit"], ONE_DEEP),
-    near("iodepth_batch_complete_min", &["iodepth_batch_complete"], ONE_DEEP),
-    near("iodepth_batch_complete_max", &[], ONE_DEEP),
-    near("iodepth_low", &[], ONE_DEEP),
-    near("serialize_overlap", &[], ONE_DEEP),
+    exact("iodepth_batch", &["iodepth_batch_submit"], "operations submitted at once"),
+    exact("iodepth_batch_complete_min", &["iodepth_batch_complete"], "operations reaped at least"),
+    exact("iodepth_batch_complete_max", &[], "operations reaped at most"),
+    exact("iodepth_low", &[], "depth down to which a full queue is reaped"),
+    no("serialize_overlap", &[], "overlapping operations in flight are not kept apart"),
     near("io_submit_mode", &[], "inline only"),
     exact("direct", &[], "O_DIRECT"),
     exact("buffered", &[], "the opposite of direct"),

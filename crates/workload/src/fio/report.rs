@@ -103,11 +103,14 @@ fn by_group(results: &[JobResult]) -> Vec<JobResult> {
                     a.bytes += b.bytes;
                     a.short += b.short;
                     a.runtime_ns = a.runtime_ns.max(b.runtime_ns);
+                    a.slat.merge(&b.slat);
                     a.clat.merge(&b.clat);
+                    a.lat.merge(&b.lat);
                     a.bw.merge(&b.bw);
                     a.iops.merge(&b.iops);
                     a.jobs += b.jobs;
                 }
+                o.depth.merge(&r.depth);
                 o.syncs += r.syncs;
                 o.sync.merge(&r.sync);
                 o.elapsed_ns = o.elapsed_ns.max(r.elapsed_ns);
@@ -122,8 +125,11 @@ fn job(r: &JobResult, bins: Bins) -> Value {
     let j = &r.job;
     let all: u64 = r.directions.iter().map(|d| d.ios).sum();
     // As fio counts them: operations and syncs, over operations.
-    let depth = if all > 0 { 100.0 * (all + r.syncs) as f64 / all as f64 } else { 0.0 };
-    let any = if all > 0 { 100.0 } else { 0.0 };
+    let share = |n: u64, of: u64| if of > 0 { 100.0 * n as f64 / of as f64 } else { 0.0 };
+    let calls = |classes: &[u64; 7]| {
+        let all: u64 = classes.iter().sum();
+        shares(&["0", "4", "8", "16", "32", "64", ">=64"], |i| share(classes[i], all))
+    };
     let mut doc = json!({
         "jobname": j.name,
         "groupid": j.group,
@@ -145,14 +151,10 @@ fn job(r: &JobResult, bins: Bins) -> Value {
         "job_runtime": r.elapsed_ns / 1_000_000,
         "usr_cpu": 0.0, "sys_cpu": 0.0, "ctx": 0, "majf": 0, "minf": 0,
         "iodepth_level": shares(&["1", "2", "4", "8", "16", "32", ">=64"], |i| {
-            if i == 0 { depth } else { 0.0 }
+            share(r.depth.levels[i], all)
         }),
-        "iodepth_submit": shares(&["0", "4", "8", "16", "32", "64", ">=64"], |i| {
-            if i == 1 { any } else { 0.0 }
-        }),
-        "iodepth_complete": shares(&["0", "4", "8", "16", "32", "64", ">=64"], |i| {
-            if i == 1 { any } else { 0.0 }
-        }),
+        "iodepth_submit": calls(&r.depth.submits),
+        "iodepth_complete": calls(&r.depth.completes),
         "latency_depth": j.iodepth,
         "latency_target": 0,
         "latency_percentile": 100.0,
@@ -176,7 +178,7 @@ const BOUNDS: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64
 /// Shares of operations by latency, below each bound in a unit of `unit` nanoseconds.
 fn classes(r: &JobResult, unit: u64, bounds: &[u64], all: u64) -> Value {
     let mut counts = vec![0u64; bounds.len()];
-    for (ns, n) in r.directions.iter().flat_map(|d| d.clat.histogram.bins()) {
+    for (ns, n) in r.directions.iter().flat_map(|d| d.lat.histogram.bins()) {
         let first = if unit == 1 { 0 } else { unit };
         let last = if bounds.len() == 10 { unit * 1000 } else { u64::MAX };
         if ns >= first && ns < last {
@@ -229,9 +231,9 @@ fn direction(r: &JobResult, d: usize, bins: Bins) -> Value {
         "total_ios": c.ios,
         "short_ios": c.short,
         "drop_ios": 0,
-        "slat_ns": latency(&Stat::default(), (j.slat_percentiles, &j.percentiles), bins),
+        "slat_ns": latency(&c.slat, (j.slat_percentiles, &j.percentiles), bins),
         "clat_ns": latency(&c.clat, (j.clat_percentiles, &j.percentiles), bins),
-        "lat_ns": latency(&c.clat, (j.lat_percentiles, &j.percentiles), bins),
+        "lat_ns": latency(&c.lat, (j.lat_percentiles, &j.percentiles), bins),
         "bw_min": c.bw.min, "bw_max": c.bw.max, "bw_agg": share, "bw_mean": c.bw.mean() * jobs,
         "bw_dev": c.bw.deviation(), "bw_samples": c.bw.count,
         "iops_min": c.iops.min, "iops_max": c.iops.max, "iops_mean": c.iops.mean() * jobs,

@@ -10,6 +10,9 @@ use super::options::{self, Class};
 use super::paths;
 use super::value::{self, Amount, by_direction, flag, micros, whole};
 
+/// Most operations in flight of one job: as many as Linux has for all (`aio-max-nr`).
+const DEPTH_MAX: u64 = 65_536;
+
 /// The percentiles that fio reports by default, in millionths of a percent.
 pub const PERCENTILES: [u64; 17] = [
     1_000_000, 5_000_000, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000, 60_000_000,
@@ -234,6 +237,10 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             }
         }
         "iodepth" => job.iodepth = positive(bytes(text()?)?)?,
+        "iodepth_batch" => job.batch = bytes(text()?)?,
+        "iodepth_batch_complete_min" => job.batch_complete_min = bytes(text()?)?,
+        "iodepth_batch_complete_max" => job.batch_complete_max = bytes(text()?)?,
+        "iodepth_low" => job.iodepth_low = bytes(text()?)?,
         "io_submit_mode" => only(text()?, &["inline"], "one task does a job's I/O")?,
         "direct" => job.direct = flag(given)?,
         "buffered" => job.direct = !flag(given)?,
@@ -530,16 +537,17 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
             "fio's first offset is not known; leave out `offset`",
         ));
     }
-    if job.iodepth > 1 && job.engine.is_async() {
+    if job.iodepth > DEPTH_MAX {
+        let what = format!("iodepth is {}; {DEPTH_MAX} at most", job.iodepth);
+        found.push(Diagnostic::error(&at, what, ""));
+    } else if job.iodepth > 1 && job.engine == Engine::Posixaio {
         let what = format!(
-            "job `{}`: {} with iodepth={} is not supported yet: one operation in flight only",
-            job.name,
-            job.engine.name(),
-            job.iodepth
+            "job `{}`: posixaio with iodepth={} is not supported yet: one operation in flight only",
+            job.name, job.iodepth
         );
-        let help = "set iodepth=1, or numjobs for more at a time";
+        let help = "set iodepth=1, or use ioengine=libaio";
         found.push(Diagnostic::unsupported(&at, what, help));
-    } else if job.iodepth > 1 {
+    } else if job.iodepth > 1 && !job.engine.is_async() {
         let what = format!("iodepth={} with a synchronous engine is a depth of 1", job.iodepth);
         found.push(Diagnostic::warning(&at, what, "one operation is in flight at a time"));
     }

@@ -6,9 +6,10 @@ use std::fmt;
 use wp_base::rng::mix64;
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
-use wp_vfs::{Fd, OpenFlags, SyncKind, Vfs};
+use wp_vfs::{Fd, IoCall, OpenFlags, SyncKind, Vfs};
 
-use super::job::{Job, JobFile, SyncWhat};
+use super::job::{Engine, Job, JobFile, SyncWhat};
+use super::queue::Queue;
 use super::samples::Sampler;
 use super::sequence::{Action, Direction, Sequence};
 use super::setup::{self, Layout};
@@ -62,14 +63,30 @@ pub struct DirectionResult {
     pub short: u64,
     /// Time in which this direction could run, in nanoseconds.
     pub runtime_ns: u64,
-    /// Latency of completion: the system call.
+    /// Latency of submission, of asynchronous engines.
+    pub slat: Stat,
+    /// Latency of completion: the system call; of asynchronous engines from the submission's end
+    /// until the job has taken the event.
     pub clat: Stat,
+    /// Both together.
+    pub lat: Stat,
     /// Samples of the bandwidth, in KiB per second.
     pub bw: Stat,
     /// Samples of the rate, in operations per second.
     pub iops: Stat,
     /// Jobs that these are the numbers of; 0: one.
     pub jobs: u64,
+}
+
+/// How deep the queue was, in fio's classes.
+#[derive(Clone, Debug, Default)]
+pub struct DepthCounts {
+    /// Operations by the depth at which they were issued: 1, 2, 4, 8, 16, 32, 64 and more.
+    pub levels: [u64; 7],
+    /// Submissions by their size: 0, up to 4, 8, 16, 32, 64, more.
+    pub submits: [u64; 7],
+    /// As `submits`, of taking what has ended.
+    pub completes: [u64; 7],
 }
 
 /// What a job did.
@@ -84,6 +101,8 @@ pub struct JobResult {
     pub syncs: u64,
     /// Latency of syncs.
     pub sync: Stat,
+    /// How deep its queue was.
+    pub depth: DepthCounts,
     /// `invalidate` was asked for, and the file system cannot drop a file's pages.
     pub stays_cached: bool,
     /// From the job's beginning to its end, in nanoseconds.
@@ -212,6 +231,7 @@ impl Task {
             epoch: self.now(),
             round: self.now(),
             writes: 0,
+            total: 0,
             think_from: 0,
             issued: [0; 2],
             samplers: std::array::from_fn(|_| {
@@ -226,9 +246,14 @@ impl Task {
                 }),
                 syncs: 0,
                 sync: Stat::default(),
+                depth: DepthCounts::default(),
                 stays_cached: false,
                 elapsed_ns: 0,
             },
+        };
+        let mut queue = match self.job.engine.is_async() && self.job.engine != Engine::Posixaio {
+            true => Some(Queue::new(&self.vfs, &self.job).await?),
+            false => None,
         };
         let limit = Span::micros(self.job.runtime);
         loop {
@@ -237,7 +262,7 @@ impl Task {
             }
             match sequence.next_action() {
                 Action::Done => break,
-                action => self.act(action, &mut run).await?,
+                action => self.act(action, &mut run, &mut queue).await?,
             }
         }
         if self.job.unlink {
@@ -266,7 +291,17 @@ impl Task {
         self.vfs.open(&run.layout.files[i].path, flags, 0o644).await
     }
 
-    async fn act(&self, action: Action, run: &mut Running) -> FsResult<()> {
+    async fn act(
+        &self,
+        action: Action,
+        run: &mut Running,
+        queue: &mut Option<Queue>,
+    ) -> FsResult<()> {
+        if let Some(queue) = queue
+            && matches!(action, Action::Close { .. } | Action::RoundEnd { .. })
+        {
+            queue.drain(run).await?;
+        }
         match action {
             Action::Open(i) => {
                 let fd = self.open(run, i).await?;
@@ -280,11 +315,14 @@ impl Task {
                 self.vfs.close(fd).await?;
             }
             Action::Io { file, direction, offset, length } => {
-                self.io(run, file, direction, offset, length).await?;
+                self.io(run, queue, file, direction, (offset, length)).await?;
             }
             Action::Sync { file, what } => {
                 let fd = run.fds[file].ok_or(FsError::BadFile)?;
-                self.sync(run, fd, what).await?;
+                match queue {
+                    Some(queue) => queue.sync(run, fd, what).await?,
+                    None => self.sync(run, fd, what).await?,
+                }
                 run.result.syncs += 1;
             }
             Action::RoundEnd { sync } => {
@@ -318,45 +356,73 @@ impl Task {
             SyncWhat::Data => self.vfs.fdatasync(fd).await?,
         }
         run.result.sync.add(self.now().since(start).0);
+        run.result.depth.level(1, 1);
         Ok(())
     }
 
     async fn io(
         &self,
         run: &mut Running,
+        queue: &mut Option<Queue>,
         file: usize,
         direction: Direction,
-        offset: u64,
-        length: u64,
+        (offset, length): (u64, u64),
     ) -> FsResult<()> {
         let d = direction.index();
         self.keep_rate(run, d).await;
         let fd = run.fds[file].ok_or(FsError::BadFile)?;
-        let start = self.now();
-        let done = match direction {
+        let call = match direction {
             Direction::Write => {
-                let data = self.contents(run.writes, offset, length);
                 run.writes += 1;
-                self.vfs.pwrite(fd, offset, &[data]).await?
+                IoCall::Write(offset, vec![self.contents(run.writes - 1, offset, length)])
             }
-            Direction::Read => {
+            Direction::Read => IoCall::Read(offset, length),
+        };
+        match queue {
+            Some(queue) => queue.io(run, fd, call, (direction, length)).await?,
+            None => self.wait_for(run, fd, call, (d, length)).await?,
+        }
+        run.total += 1;
+        if self.job.thinktime > 0 && run.total >= run.think_from + self.job.thinktime_blocks {
+            if let Some(queue) = queue {
+                queue.drain(run).await?;
+            }
+            self.vfs.rt().sleep(Span::micros(self.job.thinktime)).await;
+            run.think_from = run.total;
+        }
+        Ok(())
+    }
+
+    /// One operation of a synchronous engine.
+    async fn wait_for(
+        &self,
+        run: &mut Running,
+        fd: Fd,
+        call: IoCall,
+        (d, length): (usize, u64),
+    ) -> FsResult<()> {
+        let start = self.now();
+        let done = match call {
+            IoCall::Write(offset, data) => self.vfs.pwrite(fd, offset, &data).await?,
+            IoCall::Read(offset, length) => {
                 let data = self.vfs.pread(fd, offset, length).await?;
                 data.iter().map(|s| u64::from(s.len())).sum()
             }
+            IoCall::Sync(_) => return Err(FsError::Invalid("fio: a sync among operations")),
         };
         let latency = self.now().since(start).0;
         run.issued[d] += length;
+        let depth = &mut run.result.depth;
+        depth.level(1, 1);
+        depth.submitted(1);
+        depth.completed(1);
         let counts = &mut run.result.directions[d];
         counts.ios += 1;
         counts.bytes += done;
         counts.short += u64::from(done < length);
         counts.clat.add(latency);
+        counts.lat.add(latency);
         run.sample(self.now());
-        let total: u64 = run.result.directions.iter().map(|d| d.ios).sum();
-        if self.job.thinktime > 0 && total >= run.think_from + self.job.thinktime_blocks {
-            self.vfs.rt().sleep(Span::micros(self.job.thinktime)).await;
-            run.think_from = total;
-        }
         Ok(())
     }
 
@@ -392,22 +458,26 @@ impl Task {
     }
 }
 
-struct Running {
+/// What a job has done so far.
+pub(super) struct Running {
     layout: Layout,
     fds: Vec<Option<Fd>>,
     epoch: Time,
     round: Time,
     writes: u64,
+    /// Operations issued.
+    total: u64,
     think_from: u64,
-    issued: [u64; 2],
+    /// Bytes issued, by direction.
+    pub(super) issued: [u64; 2],
     /// Bandwidth and rate, by direction.
     samplers: [[Sampler; 2]; 2],
-    result: JobResult,
+    pub(super) result: JobResult,
 }
 
 impl Running {
     /// Takes the samples of bandwidth and rate that are due.
-    fn sample(&mut self, now: Time) {
+    pub(super) fn sample(&mut self, now: Time) {
         for ([bw, iops], d) in self.samplers.iter_mut().zip(&self.result.directions) {
             bw.take(now.0, d.bytes, 1024);
             iops.take(now.0, d.ios, 1);

@@ -1,0 +1,276 @@
+//! A job with several operations in flight: fio's rules of when to submit and when to reap.
+//!
+//! Picture:    prepared -> (`iodepth_batch` of them) submitted -> reaped: at `iodepth`, down to
+//!             `iodepth_low`, `iodepth_batch_complete_min` to `_max` at a time.
+//! Left out:   `userspace_reap`, `nowait`, `hipri`: they change no order.
+//! Source:     fio's manual; what the installed fio does (`tests/fio_oracle.rs`); of libaio,
+//!             which has no call for it, a sync is made at once, beside what is in flight.
+
+use wp_base::{FsError, FsResult, Time};
+use wp_vfs::{Fd, IoCall, IoContext, Iocb, SyncKind, Vfs};
+
+use super::job::{Engine, Job, SyncWhat};
+use super::run::{DepthCounts, Running};
+use super::sequence::Direction;
+
+/// What is on its way.
+struct Slot {
+    kind: Kind,
+    /// When it was prepared.
+    start: Time,
+    /// When its submission had returned.
+    issued: Time,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Direction and length in bytes.
+    Io(usize, u64),
+    Sync,
+}
+
+/// The queue of one job.
+pub(super) struct Queue {
+    vfs: Vfs,
+    context: IoContext,
+    rules: Rules,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    /// Prepared, and not yet submitted.
+    prepared: Vec<Iocb>,
+}
+
+/// How many, of a job's options.
+#[derive(Clone, Copy)]
+struct Rules {
+    depth: usize,
+    batch: usize,
+    reap_min: usize,
+    reap_max: usize,
+    low: usize,
+    /// A sync is one more call in the queue.
+    queues_syncs: bool,
+}
+
+impl Rules {
+    /// With fio's corrections of values that cannot be.
+    fn of(job: &Job) -> Rules {
+        let depth = job.iodepth.max(1) as usize;
+        let within = |n: u64| match n as usize {
+            0 => depth,
+            n if n > depth => depth,
+            n => n,
+        };
+        let reap_min = (job.batch_complete_min as usize).min(depth);
+        Rules {
+            depth,
+            batch: within(job.batch),
+            reap_min,
+            reap_max: (job.batch_complete_max as usize).max(reap_min),
+            low: within(job.iodepth_low),
+            queues_syncs: job.engine == Engine::IoUring,
+        }
+    }
+}
+
+impl Queue {
+    /// Errors: the context's.
+    pub(super) async fn new(vfs: &Vfs, job: &Job) -> FsResult<Queue> {
+        let rules = Rules::of(job);
+        let room = rules.depth as u32;
+        let context = match job.engine {
+            Engine::IoUring => vfs.io_uring_setup(room).await?,
+            _ => vfs.io_setup(room).await?,
+        };
+        Ok(Queue {
+            vfs: vfs.clone(),
+            context,
+            rules,
+            slots: (0..rules.depth).map(|_| None).collect(),
+            free: (0..rules.depth).rev().collect(),
+            prepared: Vec::new(),
+        })
+    }
+
+    fn now(&self) -> Time {
+        self.vfs.rt().now()
+    }
+
+    fn depth(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// One operation. Waits: until there is room for the next.
+    pub(super) async fn io(
+        &mut self,
+        run: &mut Running,
+        fd: Fd,
+        call: IoCall,
+        (direction, length): (Direction, u64),
+    ) -> FsResult<()> {
+        let d = direction.index();
+        run.issued[d] += length;
+        self.add(run, fd, call, Kind::Io(d, length)).await
+    }
+
+    /// A sync. Waits: of libaio for it, of io_uring for room.
+    pub(super) async fn sync(&mut self, run: &mut Running, fd: Fd, what: SyncWhat) -> FsResult<()> {
+        let kind = match what {
+            SyncWhat::All => SyncKind::Full,
+            SyncWhat::Data => SyncKind::DataOnly,
+        };
+        if self.rules.queues_syncs {
+            return self.add(run, fd, IoCall::Sync(kind), Kind::Sync).await;
+        }
+        if !self.prepared.is_empty() {
+            // fio's engine is busy until what was prepared has gone, and then something is reaped.
+            self.commit(run).await?;
+            self.reap(run, true).await?;
+        }
+        let start = self.now();
+        match what {
+            SyncWhat::All => self.vfs.fsync(fd).await?,
+            SyncWhat::Data => self.vfs.fdatasync(fd).await?,
+        }
+        run.result.sync.add(self.now().since(start).0);
+        run.result.depth.level(self.depth() + 1, 1);
+        Ok(())
+    }
+
+    async fn add(&mut self, run: &mut Running, fd: Fd, call: IoCall, kind: Kind) -> FsResult<()> {
+        let slot = self.free.pop().ok_or(FsError::Invalid("fio: the queue is full"))?;
+        let start = self.now();
+        self.slots[slot] = Some(Slot { kind, start, issued: start });
+        self.prepared.push(Iocb { fd, call, tag: slot as u64 });
+        if self.prepared.len() >= self.rules.batch {
+            self.commit(run).await?;
+        }
+        let is_full = self.depth() == self.rules.depth;
+        if is_full || self.rules.reap_min == 0 {
+            self.reap(run, is_full).await?;
+        }
+        Ok(())
+    }
+
+    /// Submits what was prepared.
+    async fn commit(&mut self, run: &mut Running) -> FsResult<()> {
+        if self.prepared.is_empty() {
+            return Ok(());
+        }
+        run.result.depth.level(self.depth(), self.prepared.len() as u64);
+        let mut left = std::mem::take(&mut self.prepared);
+        while !left.is_empty() {
+            let tags: Vec<usize> = left.iter().map(|c| c.tag as usize).collect();
+            let begun = self.context.submit(left.clone()).await? as usize;
+            let issued = self.now();
+            for slot in tags.iter().take(begun) {
+                let Some(slot) = &mut self.slots[*slot] else { continue };
+                slot.issued = issued;
+                if let Kind::Io(d, _) = slot.kind {
+                    run.result.directions[d].slat.add(issued.since(slot.start).0);
+                }
+            }
+            run.result.depth.submitted(begun);
+            left.drain(..begun);
+        }
+        Ok(())
+    }
+
+    /// Takes what has ended. Waits: for as many as the job wants at once.
+    async fn reap(&mut self, run: &mut Running, is_full: bool) -> FsResult<()> {
+        loop {
+            let min = self.rules.reap_min.min(self.depth()).max(1);
+            self.complete(run, min).await?;
+            if !is_full || self.depth() <= self.rules.low {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits: for everything.
+    pub(super) async fn drain(&mut self, run: &mut Running) -> FsResult<()> {
+        while self.depth() > 0 {
+            self.complete(run, self.depth()).await?;
+        }
+        Ok(())
+    }
+
+    async fn complete(&mut self, run: &mut Running, min: usize) -> FsResult<()> {
+        self.commit(run).await?;
+        let max = self.rules.reap_max.min(self.depth()).max(min);
+        let events = self.context.get_events(min, max).await?;
+        let now = self.now();
+        run.result.depth.completed(events.len());
+        for event in events {
+            let place = event.tag as usize;
+            let Some(slot) = self.slots.get_mut(place).and_then(Option::take) else { continue };
+            self.free.push(place);
+            let done = event.result?;
+            match slot.kind {
+                Kind::Sync => run.result.sync.add(now.since(slot.issued).0),
+                Kind::Io(d, length) => {
+                    let counts = &mut run.result.directions[d];
+                    counts.ios += 1;
+                    counts.bytes += done;
+                    counts.short += u64::from(done < length);
+                    counts.clat.add(now.since(slot.issued).0);
+                    counts.lat.add(now.since(slot.start).0);
+                }
+            }
+        }
+        run.sample(now);
+        Ok(())
+    }
+}
+
+impl DepthCounts {
+    /// Counts all of another's.
+    pub(super) fn merge(&mut self, other: &DepthCounts) {
+        let all = |c: &DepthCounts| [c.levels, c.submits, c.completes];
+        let mine = [&mut self.levels, &mut self.submits, &mut self.completes];
+        for (a, b) in mine.into_iter().zip(all(other)) {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        }
+    }
+
+    /// `n` operations at a depth.
+    pub(super) fn level(&mut self, depth: usize, n: u64) {
+        let class = (depth.max(1).ilog2() as usize).min(6);
+        self.levels[class] += n;
+    }
+
+    /// A call that submitted `n`.
+    pub(super) fn submitted(&mut self, n: usize) {
+        self.submits[DepthCounts::class(n)] += 1;
+    }
+
+    /// A call that took `n` ends.
+    pub(super) fn completed(&mut self, n: usize) {
+        self.completes[DepthCounts::class(n)] += 1;
+    }
+
+    /// fio's classes of how many: 0, up to 4, 8, 16, 32, 64, more.
+    fn class(n: usize) -> usize {
+        match n {
+            0 => 0,
+            1..=4 => 1,
+            n => (n.next_power_of_two().ilog2() as usize - 1).min(6),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_those_that_fio_prints() {
+        let classes = [0, 1, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65].map(DepthCounts::class);
+        assert_eq!(classes, [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6]);
+        let mut counts = DepthCounts::default();
+        for depth in [1, 2, 3, 4, 7, 8, 16, 32, 63, 64, 1000] {
+            counts.level(depth, 1);
+        }
+        assert_eq!(counts.levels, [1, 2, 2, 1, 1, 2, 2]);
+    }
+}
