@@ -7,11 +7,13 @@
 
 mod calls;
 mod command_line;
+mod control;
 mod diag;
 mod forms;
 mod ini;
 mod job;
 mod lfsr;
+mod logs;
 mod map;
 mod normal;
 mod options;
@@ -31,7 +33,10 @@ pub use command_line::{COMMANDS, CommandLine, read as read_command_line, shown a
 pub use diag::{Diagnostic, Place, Severity};
 pub use forms::{Form, Kind, form, forms};
 pub use ini::{Includes, Section, Variables};
-pub use job::{Engine, FileService, Generator, Job, JobFile, SyncWhat, Used, parse, parse_all};
+pub use job::{
+    Engine, ExitWhat, FileService, Generator, Job, JobFile, SyncWhat, Used, parse, parse_all,
+};
+pub use logs::{Logged, all_files as log_files};
 pub use normal::{heading, normal};
 pub use options::{Class, OPTIONS, OptionInfo, find, nearest_of};
 pub use report::{Bins, counts, report, report_with};

@@ -8,11 +8,16 @@ use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
 use wp_vfs::{Fd, OpenFlags, SyncKind, Vfs};
 
+use super::control::Control;
 use super::job::{Job, JobFile, SyncWhat};
+use super::logs::{self, Logged};
 use super::samples::Sampler;
 use super::sequence::{Action, Direction, Sequence};
 use super::setup::{self, Layout};
 use super::stats::Stat;
+
+/// Linux: `ETIMEDOUT`, what fio ends a job with whose latency is beyond `max_latency`.
+const ETIMEDOUT: i32 = 110;
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,6 +93,12 @@ pub struct JobResult {
     pub stays_cached: bool,
     /// From the job's beginning to its end, in nanoseconds.
     pub elapsed_ns: u64,
+    /// Operations that failed, and that the job went on after.
+    pub errors: u64,
+    /// The `errno` of the first of them, or of what ended the job; 0: none.
+    pub error: i32,
+    /// Every operation, for a job that writes logs.
+    pub logged: Vec<Logged>,
 }
 
 /// Runs all jobs: lays their files out, then starts them together, group by group where `stonewall`
@@ -105,13 +116,17 @@ pub async fn run(
     }
     let mut results = Vec::new();
     let mut tasks = Vec::new();
-    for (job, layout) in file.jobs.iter().zip(layouts) {
+    let control = Control::new(vfs.rt(), &file.jobs);
+    for (n, (job, layout)) in file.jobs.iter().zip(layouts).enumerate() {
         if job.stonewall {
             for task in tasks.drain(..) {
                 results.push(task.await?);
             }
         }
-        let task = Task { vfs: vfs.clone(), job: job.clone(), options };
+        let behind = file.jobs[n + 1..].iter().find(|j| j.stonewall);
+        let last = behind.map_or(u32::MAX, |j| j.thread_number - 1);
+        let control = control.clone();
+        let task = Task { vfs: vfs.clone(), job: job.clone(), options, control, last };
         let name = format!("fio/{}", job.thread_number);
         tasks.push(vfs.rt().spawn(name, task.run(layout)));
     }
@@ -119,6 +134,20 @@ pub async fn run(
         results.push(task.await?);
     }
     Ok(results)
+}
+
+/// Linux' number of an error.
+fn errno(e: &FsError) -> i32 {
+    match e.errno() {
+        "ENOENT" => 2,
+        "EBADF" => 9,
+        "EINVAL" => 22,
+        "EFBIG" => 27,
+        "ENOSPC" => 28,
+        "EROFS" => 30,
+        "EDQUOT" => 122,
+        _ => 5,
+    }
 }
 
 type Outcome = Result<JobResult, RunError>;
@@ -153,9 +182,11 @@ async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
         if !file.extend || job.create_on_open {
             continue;
         }
-        match vfs.unlink(&file.path).await {
-            Ok(()) | Err(FsError::NotFound) => {}
-            Err(e) => return Err(e.into()),
+        if !job.file_append || filled {
+            match vfs.unlink(&file.path).await {
+                Ok(()) | Err(FsError::NotFound) => {}
+                Err(e) => return Err(e.into()),
+            }
         }
         let fd = vfs.open(&file.path, OpenFlags::CREATE, 0o644).await?;
         if let Some(how) = job.reserve_first {
@@ -188,6 +219,9 @@ struct Task {
     vfs: Vfs,
     job: Job,
     options: RunOptions,
+    control: Control,
+    /// Number of the last job before the next stonewall.
+    last: u32,
 }
 
 impl Task {
@@ -196,6 +230,14 @@ impl Task {
     }
 
     async fn run(self, layout: Option<Layout>) -> Outcome {
+        self.control.begin(&self.job).await;
+        let outcome = self.perform(layout).await;
+        let failed = outcome.as_ref().map_or(true, |r| r.error != 0);
+        self.control.end(&self.job, failed, self.last);
+        outcome
+    }
+
+    async fn perform(&self, layout: Option<Layout>) -> Outcome {
         let layout = match layout {
             Some(l) => l,
             None => lay_out(&self.vfs, &self.job).await?,
@@ -206,7 +248,13 @@ impl Task {
         if self.job.startdelay > 0 {
             self.vfs.rt().sleep(Span::micros(self.job.startdelay)).await;
         }
+        if self.job.pre_read {
+            self.read_before(&layout).await?;
+        }
         let mut run = Running {
+            is_ramping: self.job.ramp_time > 0,
+            is_between: false,
+            think_since: self.now(),
             fds: vec![None; layout.files.len()],
             layout,
             epoch: self.now(),
@@ -214,10 +262,7 @@ impl Task {
             writes: 0,
             think_from: 0,
             issued: [0; 2],
-            samplers: std::array::from_fn(|_| {
-                let periods = [self.job.bw_period_ns, self.job.iops_period_ns];
-                periods.map(|p| Sampler::new(p, self.now().0))
-            }),
+            samplers: samplers(&self.job, self.now()),
             result: JobResult {
                 job: self.job.clone(),
                 directions: std::array::from_fn(|_| DirectionResult {
@@ -228,17 +273,24 @@ impl Task {
                 sync: Stat::default(),
                 stays_cached: false,
                 elapsed_ns: 0,
+                errors: 0,
+                error: 0,
+                logged: Vec::new(),
             },
         };
-        let limit = Span::micros(self.job.runtime);
         loop {
-            if self.job.runtime > 0 && self.now().since(run.epoch) >= limit {
+            run.end_ramp(self);
+            if self.is_over(&run) || run.result.error != 0 && run.result.errors == 0 {
                 sequence.terminate();
             }
             match sequence.next_action() {
                 Action::Done => break,
                 action => self.act(action, &mut run).await?,
             }
+        }
+        if run.is_ramping {
+            // fio counts nothing before the ramp is over.
+            run.reset(self);
         }
         if self.job.unlink {
             for file in &run.layout.files {
@@ -255,6 +307,29 @@ impl Task {
         Ok(run.result)
     }
 
+    /// Is there no time left, or has another job's end ended this one?
+    fn is_over(&self, run: &Running) -> bool {
+        let limit = Span::micros(self.job.runtime);
+        let is_late =
+            self.job.runtime > 0 && !run.is_ramping && self.now().since(run.epoch) >= limit;
+        is_late || self.control.is_ending(&self.job)
+    }
+
+    /// Reads the job's files through the page cache.
+    async fn read_before(&self, layout: &Layout) -> FsResult<()> {
+        for file in &layout.files {
+            let fd = self.vfs.open(&file.path, OpenFlags::READ, 0o644).await?;
+            let mut at = 0;
+            while at < file.length {
+                let len = self.job.max_bs[0].min(file.length - at);
+                self.vfs.pread(fd, at, len).await?;
+                at += len;
+            }
+            self.vfs.close(fd).await?;
+        }
+        Ok(())
+    }
+
     async fn open(&self, run: &Running, i: usize) -> FsResult<Fd> {
         let base = if self.job.writes { OpenFlags::CREATE } else { OpenFlags::READ };
         let flags = OpenFlags {
@@ -269,6 +344,14 @@ impl Task {
     async fn act(&self, action: Action, run: &mut Running) -> FsResult<()> {
         match action {
             Action::Open(i) => {
+                if std::mem::take(&mut run.is_between) && self.job.unlink_each_loop {
+                    for file in &run.layout.files {
+                        match self.vfs.unlink(&file.path).await {
+                            Ok(()) | Err(FsError::NotFound) => {}
+                            Err(e) => return Err(e),
+                        }
+                    }
+                }
                 let fd = self.open(run, i).await?;
                 if self.job.invalidate && !self.vfs.fadvise_dontneed(fd).await? {
                     run.result.stays_cached = true;
@@ -298,6 +381,7 @@ impl Task {
                         }
                     }
                 }
+                run.is_between = true;
                 let span = self.now().since(run.round).0;
                 run.round = self.now();
                 for d in &mut run.result.directions {
@@ -330,6 +414,12 @@ impl Task {
         length: u64,
     ) -> FsResult<()> {
         let d = direction.index();
+        while let Some(span) = self.control.held_back(&self.job) {
+            if self.is_over(run) {
+                return Ok(());
+            }
+            self.vfs.rt().sleep(span).await;
+        }
         self.keep_rate(run, d).await;
         let fd = run.fds[file].ok_or(FsError::BadFile)?;
         let start = self.now();
@@ -337,12 +427,23 @@ impl Task {
             Direction::Write => {
                 let data = self.contents(run.writes, offset, length);
                 run.writes += 1;
-                self.vfs.pwrite(fd, offset, &[data]).await?
+                self.vfs.pwrite(fd, offset, &[data]).await
             }
             Direction::Read => {
-                let data = self.vfs.pread(fd, offset, length).await?;
-                data.iter().map(|s| u64::from(s.len())).sum()
+                let data = self.vfs.pread(fd, offset, length).await;
+                data.map(|data| data.iter().map(|s| u64::from(s.len())).sum())
             }
+        };
+        let done = match done {
+            Ok(done) => done,
+            Err(e) if self.job.continue_on_error[d] => {
+                run.result.errors += 1;
+                if run.result.error == 0 {
+                    run.result.error = errno(&e);
+                }
+                return Ok(());
+            }
+            Err(e) => return Err(e),
         };
         let latency = self.now().since(start).0;
         run.issued[d] += length;
@@ -352,10 +453,24 @@ impl Task {
         counts.short += u64::from(done < length);
         counts.clat.add(latency);
         run.sample(self.now());
+        if logs::is_logged(&self.job) && !run.is_ramping {
+            let at_ns = self.now().since(run.epoch).0;
+            let direction = d as u8;
+            let logged = Logged { at_ns, direction, latency_ns: latency, bytes: length, offset };
+            run.result.logged.push(logged);
+        }
+        if self.job.max_latency > 0 && latency > self.job.max_latency.saturating_mul(1000) {
+            run.result.error = ETIMEDOUT;
+        }
         let total: u64 = run.result.directions.iter().map(|d| d.ios).sum();
-        if self.job.thinktime > 0 && total >= run.think_from + self.job.thinktime_blocks {
+        let worked = self.now().since(run.think_since);
+        let iotime = Span::micros(self.job.thinktime_iotime);
+        let is_due = total >= run.think_from.saturating_add(self.job.thinktime_blocks)
+            || (self.job.thinktime_iotime > 0 && worked >= iotime);
+        if self.job.thinktime > 0 && is_due {
             self.vfs.rt().sleep(Span::micros(self.job.thinktime)).await;
             run.think_from = total;
+            run.think_since = self.now();
         }
         Ok(())
     }
@@ -392,6 +507,12 @@ impl Task {
     }
 }
 
+/// Samplers of bandwidth and rate, by direction.
+fn samplers(job: &Job, now: Time) -> [[Sampler; 2]; 2] {
+    let periods = [job.bw_period_ns, job.iops_period_ns];
+    std::array::from_fn(|_| periods.map(|p| Sampler::new(p, now.0)))
+}
+
 struct Running {
     layout: Layout,
     fds: Vec<Option<Fd>>,
@@ -400,12 +521,40 @@ struct Running {
     writes: u64,
     think_from: u64,
     issued: [u64; 2],
+    /// Nothing counts yet (`ramp_time`).
+    is_ramping: bool,
+    /// A round has ended, and no other has begun.
+    is_between: bool,
+    /// When the last think time ended.
+    think_since: Time,
     /// Bandwidth and rate, by direction.
     samplers: [[Sampler; 2]; 2],
     result: JobResult,
 }
 
 impl Running {
+    /// Lets the counting begin, once the ramp is over.
+    fn end_ramp(&mut self, task: &Task) {
+        let span = Span::micros(task.job.ramp_time);
+        if self.is_ramping && task.now().since(self.epoch) >= span {
+            self.is_ramping = false;
+            self.reset(task);
+        }
+    }
+
+    /// Forgets what was counted; time begins now.
+    fn reset(&mut self, task: &Task) {
+        let now = task.now();
+        (self.epoch, self.round, self.think_from, self.issued) = (now, now, 0, [0; 2]);
+        let result = &mut self.result;
+        for d in &mut result.directions {
+            *d = DirectionResult { jobs: 1, ..DirectionResult::default() };
+        }
+        (result.syncs, result.sync) = (0, Stat::default());
+        result.logged.clear();
+        self.samplers = samplers(&task.job, now);
+    }
+
     /// Takes the samples of bandwidth and rate that are due.
     fn sample(&mut self, now: Time) {
         for ([bw, iops], d) in self.samplers.iter_mut().zip(&self.result.directions) {
