@@ -50,7 +50,7 @@ fn what_is_not_supported_is_an_error_with_a_way_out() {
         ("rw=randtrim", "trims"),
         ("verify=crc32c", "verify"),
         ("fallocate=strange", "posix"),
-        ("random_distribution=zipf:1.2", "uniform"),
+        ("random_distribution=zipf:1", "other than 1.0"),
     ] {
         let text = first_error(&format!("[j]\nsize=1m\n{line}\n"));
         assert!(text.contains(says), "{line}: {text}");

@@ -12,6 +12,7 @@ use super::ini::{self, Includes, Section, Variables};
 use super::options::{self, OptionInfo};
 use super::paths;
 use super::resolve;
+use super::sequence::Zone;
 use super::setup;
 use super::value::Amount;
 
@@ -67,6 +68,21 @@ pub enum ExitWhat {
     Stonewall,
     /// All.
     All,
+}
+
+/// Which places are likely, of random offsets. Parameters are in millionths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Distribution {
+    /// All of them alike.
+    Random,
+    /// By Zipf's law, with this theta.
+    Zipf(u64),
+    /// By a power of a uniform number.
+    Pareto(u64),
+    /// Around a center, with this deviation in percent.
+    Normal(u64),
+    /// Uniform within parts of the file, by direction.
+    Zoned([Vec<Zone>; 3]),
 }
 
 /// How the next file is chosen.
@@ -165,6 +181,10 @@ pub struct Job {
     pub no_map: bool,
     /// Where random offsets come from.
     pub generator: Generator,
+    /// Which places are likely.
+    pub distribution: Distribution,
+    /// Where the likeliest place is, in millionths of the file; `None`: anywhere.
+    pub distribution_center: Option<u64>,
     /// Was `random_generator` given?
     pub generator_given: bool,
     /// `randseed`.
@@ -356,6 +376,8 @@ impl Job {
             percent_random: [100; 3],
             no_map: false,
             generator: Generator::Taus88,
+            distribution: Distribution::Random,
+            distribution_center: None,
             generator_given: false,
             seed: 0x89,
             seed_given: false,

@@ -121,7 +121,11 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("norandommap", &[], ""),
     exact("softrandommap", &[], "the map is always created"),
     near("random_generator", &[], "exact: tausworthe, tausworthe64; lfsr with one block size"),
-    near("random_distribution", &[], "`random` only"),
+    near(
+        "random_distribution",
+        &[],
+        "exact: random, zoned, zoned_abs; zipf, pareto, normal: as popular, at other places",
+    ),
     exact("randseed", &[], "as in fio, random offsets follow it only with randrepeat=0"),
     near("randrepeat", &[], "0: seeded from the machine's seed, so that runs still repeat"),
     exact("allrandrepeat", &[], ""),

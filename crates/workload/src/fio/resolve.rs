@@ -3,9 +3,10 @@
 use wp_vfs::{Reserve, SyncKind};
 
 use super::diag::Diagnostic;
+use super::distribution;
 use super::forms::{self, Kind};
 use super::ini::{Entry, Section};
-use super::job::{Engine, ExitWhat, FileService, Generator, Job, JobFile, Used};
+use super::job::{Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, Used};
 use super::options::{self, Class};
 use super::paths;
 use super::value::{self, Amount, by_direction, flag, micros, whole};
@@ -170,7 +171,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
                 t => return Err(format!("`{t}`: tausworthe, tausworthe64 or lfsr").into()),
             };
         }
-        "random_distribution" => only(text()?, &["random"], "uniform offsets only")?,
+        "random_distribution" => distribution::set(text()?, job).map_err(Wrong::Value)?,
         "randseed" => (job.seed, job.seed_given) = (bytes(text()?)?, true),
         "randrepeat" => job.repeat = flag(given)?,
         "allrandrepeat" => job.all_repeat = flag(given)?,
@@ -507,7 +508,7 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
             job.align[d] = job.min_bs[d];
         }
     }
-    if job.align != job.min_bs {
+    if job.align != job.min_bs || job.distribution != Distribution::Random {
         job.no_map = true;
     }
     job.overwrite |= job.reads;
