@@ -379,6 +379,20 @@ fn several_files_are_served_as_fio_serves_them() {
 }
 
 #[test]
+fn zoned_offsets_are_fios() {
+    let jobs = matrix(&[
+        &["rw=randread", "rw=randwrite", "rw=randrw"],
+        &["bs=4k;size=256k", "bs=1k,2k;size=300k", "bs=4k;size=256k;offset=32k;randseed=5"],
+        &[
+            "random_distribution=zoned:60/10:30/20:8/30:2/40",
+            "random_distribution=zoned:10/50:90/50",
+            "random_distribution=zoned_abs:60/32k:40/64k",
+        ],
+    ]);
+    check_all("fio zoned offsets", &jobs);
+}
+
+#[test]
 fn later_jobs_of_a_file_have_seeds_of_their_own() {
     let check = "fio later jobs";
     if !fio_is_there(check) {

@@ -50,7 +50,7 @@ fn what_is_not_supported_is_an_error_with_a_way_out() {
         ("rw=randtrim", "trims"),
         ("verify=crc32c", "verify"),
         ("fallocate=strange", "posix"),
-        ("random_distribution=zipf:1.2", "uniform"),
+        ("random_distribution=zipf:1", "other than 1.0"),
     ] {
         let text = first_error(&format!("[j]\nsize=1m\n{line}\n"));
         assert!(text.contains(says), "{line}: {text}");
@@ -152,7 +152,10 @@ fn the_list_of_options_is_what_the_installed_fio_says() {
 #[test]
 fn an_option_is_refused_or_has_an_effect_or_says_that_it_has_none() {
     // Texts, of which none is wrong, and switches without effect for a reason that the table gives.
-    const ANY_VALUE: [&str; 8] = [
+    const ANY_VALUE: [&str; 11] = [
+        "write_bw_log",
+        "write_iops_log",
+        "write_lat_log",
         "name",
         "description",
         "filename",

@@ -487,6 +487,9 @@ fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
     for (name, document) in &report.documents {
         results.add(name, serde_json::to_vec_pretty(document).unwrap_or_default());
     }
+    for (name, text) in &report.files {
+        results.add(name, text.clone());
+    }
     for note in &report.notes {
         out.note(note);
     }

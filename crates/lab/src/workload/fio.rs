@@ -162,6 +162,11 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     report.numbers.extend(in_turn(&results));
     let document = fio::report(&loaded.file, &results, crate::EPOCH_SECS, vfs.rt().now().0);
     report.documents.push((REPORT.to_owned(), document));
+    let logs = fio::log_files(results.iter().map(|r| (&r.job, r.logged.as_slice())));
+    report.files.extend(logs.into_iter().map(|(name, text)| (name.replace('/', "_"), text)));
+    for r in results.iter().filter(|r| r.error != 0) {
+        report.notes.push(format!("job `{}` met errors: errno {}", r.job.name, r.error));
+    }
     let warnings = loaded.file.diagnostics.iter().filter(|d| d.severity == Severity::Warning);
     report.notes.extend(warnings.map(ToString::to_string));
     Ok(report)

@@ -21,6 +21,8 @@ pub struct WorkloadReport {
     pub numbers: Vec<(String, u64)>,
     /// Documents, by file name.
     pub documents: Vec<(String, serde_json::Value)>,
+    /// Texts, by file name.
+    pub files: Vec<(String, String)>,
     /// What its user should know.
     pub notes: Vec<String>,
 }

@@ -60,7 +60,7 @@ pub(super) fn exp(x: f64) -> f64 {
 }
 
 /// `x` to the `y`, of a positive `x`.
-pub(super) fn pow(x: f64, y: f64) -> f64 {
+pub fn pow(x: f64, y: f64) -> f64 {
     exp(y * ln(x))
 }
 

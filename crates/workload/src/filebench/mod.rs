@@ -22,7 +22,7 @@
 
 mod chance;
 mod fileset;
-mod math;
+pub(crate) mod math;
 mod model;
 mod numbers;
 mod personality;

@@ -38,6 +38,8 @@ pub struct Fileset {
     pub paralloc: bool,
     /// Files that exist are kept.
     pub reuse: bool,
+    /// The page cache forgets its files when they are made (`cached=false`).
+    pub is_cold: bool,
     /// Existing files are trusted to be there, without a check (`trusttree`).
     pub trusttree: bool,
     /// Opened for reading.

@@ -161,6 +161,7 @@ mod tests {
             prealloc_percent: 0,
             paralloc: false,
             reuse: false,
+            is_cold: false,
             trusttree: false,
             readonly: false,
             writeonly: false,

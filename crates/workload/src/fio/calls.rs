@@ -51,6 +51,8 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
         "has several operations in flight, and `crash` does one at a time: set iodepth=1"
     } else if job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0) {
         "keeps a rate in time: leave out `rate`, or set `thinktime`"
+    } else if job.unlink_each_loop || job.file_append || job.pre_read {
+        "has `unlink_each_loop`, `file_append` or `pre_read`, which `crash` does not support: leave it out"
     } else {
         return Ok(());
     };

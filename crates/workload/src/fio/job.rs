@@ -12,6 +12,7 @@ use super::ini::{self, Includes, Section, Variables};
 use super::options::{self, OptionInfo};
 use super::paths;
 use super::resolve;
+use super::sequence::Zone;
 use super::setup;
 use super::value::Amount;
 
@@ -57,6 +58,32 @@ impl Engine {
             Engine::Posixaio => "posixaio",
         }
     }
+}
+
+/// Which jobs end with one of `exitall`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitWhat {
+    /// Those of its group.
+    Group,
+    /// All that run; those behind the next stonewall begin.
+    Stonewall,
+    /// All.
+    All,
+}
+
+/// Which places are likely, of random offsets. Parameters are in millionths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Distribution {
+    /// All of them alike.
+    Random,
+    /// By Zipf's law, with this theta.
+    Zipf(u64),
+    /// By a power of a uniform number.
+    Pareto(u64),
+    /// Around a center, with this deviation in percent.
+    Normal(u64),
+    /// Uniform within parts of the file, by direction.
+    Zoned([Vec<Zone>; 3]),
 }
 
 /// How the next file is chosen.
@@ -155,6 +182,10 @@ pub struct Job {
     pub no_map: bool,
     /// Where random offsets come from.
     pub generator: Generator,
+    /// Which places are likely.
+    pub distribution: Distribution,
+    /// Where the likeliest place is, in millionths of the file; `None`: anywhere.
+    pub distribution_center: Option<u64>,
     /// Was `random_generator` given?
     pub generator_given: bool,
     /// `randseed`.
@@ -215,6 +246,48 @@ pub struct Job {
     pub bw_period_ns: u64,
     /// Nanoseconds between two samples of the rate (`iopsavgtime`).
     pub iops_period_ns: u64,
+    /// Microseconds before anything counts.
+    pub ramp_time: u64,
+    /// Files are removed before each further round.
+    pub unlink_each_loop: bool,
+    /// The range begins at the end of a file that is there.
+    pub file_append: bool,
+    /// Files are read before the job begins.
+    pub pre_read: bool,
+    /// Microseconds of I/O between think times; 0: by `thinktime_blocks`.
+    pub thinktime_iotime: u64,
+    /// The job whose end this one waits for.
+    pub wait_for: Option<String>,
+    /// Its end is that of others, too.
+    pub exitall: bool,
+    /// So is its end with an error.
+    pub exitall_on_error: bool,
+    /// Of which others.
+    pub exit_what: ExitWhat,
+    /// Weight among the jobs of its `flow_id`; 0: no flow control.
+    pub flow: u64,
+    /// `flow_id`.
+    pub flow_id: u64,
+    /// Microseconds that it sleeps when it is ahead.
+    pub flow_sleep: u64,
+    /// Goes on after an error of a read, of a write.
+    pub continue_on_error: [bool; 2],
+    /// Longest latency in microseconds; a longer one ends the job with an error. 0: no limit.
+    pub max_latency: u64,
+    /// Beginning of the name of a bandwidth log; empty: the job's name.
+    pub bw_log: Option<String>,
+    /// The same of a log of rates.
+    pub iops_log: Option<String>,
+    /// The same of logs of latencies.
+    pub lat_log: Option<String>,
+    /// A log for each job, with its number.
+    pub per_job_logs: bool,
+    /// Nanoseconds that a line of a log is of; 0: a line for each operation.
+    pub log_period_ns: u64,
+    /// Lines have offsets.
+    pub log_offset: bool,
+    /// Lines of a period have the longest latency, not the mean.
+    pub log_max: bool,
     /// Threads instead of processes; both are tasks.
     pub thread: bool,
     /// As given; a synchronous engine does one at a time.
@@ -312,6 +385,8 @@ impl Job {
             percent_random: [100; 3],
             no_map: false,
             generator: Generator::Taus88,
+            distribution: Distribution::Random,
+            distribution_center: None,
             generator_given: false,
             seed: 0x89,
             seed_given: false,
@@ -342,6 +417,27 @@ impl Job {
             engine: Engine::Psync,
             bw_period_ns: 500_000_000,
             iops_period_ns: 500_000_000,
+            ramp_time: 0,
+            unlink_each_loop: false,
+            file_append: false,
+            pre_read: false,
+            thinktime_iotime: 0,
+            wait_for: None,
+            exitall: false,
+            exitall_on_error: false,
+            exit_what: ExitWhat::Group,
+            flow: 0,
+            flow_id: 0,
+            flow_sleep: 0,
+            continue_on_error: [false; 2],
+            max_latency: 0,
+            bw_log: None,
+            iops_log: None,
+            lat_log: None,
+            per_job_logs: true,
+            log_period_ns: 0,
+            log_offset: false,
+            log_max: false,
             thread: false,
             iodepth: 1,
             batch: 1,
@@ -616,6 +712,12 @@ pub fn parse_all(
         job.stonewall |= std::mem::take(&mut is_behind);
         resolve::finish(&mut job, &mut file.diagnostics);
         limits(&job, &mut file.diagnostics);
+        if let Some(name) = &job.wait_for
+            && !file.jobs.iter().any(|j| j.name == *name)
+        {
+            let what = format!("wait_for={name}: no job of that name stands before `{}`", job.name);
+            file.diagnostics.push(Diagnostic::error(&job.at, what, "fio refuses it too"));
+        }
         if file.jobs.len() as u64 + job.numjobs > JOBS_MAX {
             let e = Diagnostic::error(&job.at, format!("more than {JOBS_MAX} jobs"), "");
             file.diagnostics.push(e);

@@ -7,11 +7,14 @@
 
 mod calls;
 mod command_line;
+mod control;
 mod diag;
+mod distribution;
 mod forms;
 mod ini;
 mod job;
 mod lfsr;
+mod logs;
 mod map;
 mod normal;
 mod options;
@@ -32,12 +35,16 @@ pub use command_line::{COMMANDS, CommandLine, read as read_command_line, shown a
 pub use diag::{Diagnostic, Place, Severity};
 pub use forms::{Form, Kind, form, forms};
 pub use ini::{Includes, Section, Variables};
-pub use job::{Engine, FileService, Generator, Job, JobFile, SyncWhat, Used, parse, parse_all};
+pub use job::{
+    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, SyncWhat, Used, parse,
+    parse_all,
+};
+pub use logs::{Logged, all_files as log_files};
 pub use normal::{heading, normal};
 pub use options::{Class, OPTIONS, OptionInfo, find, nearest_of};
 pub use report::{Bins, counts, report, report_with};
 pub use run::{DepthCounts, JobResult, RunError, RunOptions, run};
-pub use sequence::{Action, Direction, Sequence};
+pub use sequence::{Action, Direction, Sequence, Until, Zone};
 pub use setup::{FileSetup, Layout, layout};
 pub use stats::{Histogram, Stat};
 pub use terse::terse;

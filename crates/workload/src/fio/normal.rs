@@ -43,8 +43,8 @@ fn short(number: u64, digits: usize, is_binary: bool, unit: Unit) -> String {
             // A decimal takes a digit for its point.
             0 | 1 => (whole + u64::from(rest >= thousand / 2)).to_string(),
             room => {
-                let decimals = format!("{:.*}", room - 1, rest as f64 / thousand as f64);
-                format!("{whole}.{}", decimals.get(2..).unwrap_or_default())
+                let exact = whole as f64 + rest as f64 / thousand as f64;
+                format!("{exact:.*}", room - 1)
             }
         },
     };
@@ -419,6 +419,7 @@ mod tests {
             (838_860_800, true, Unit::BytesPerSecond, "800MiB/s"),
             (12_800, false, Unit::None, "12.8k"),
             (299, false, Unit::None, "299"),
+            (91_180_521, true, Unit::BytesPerSecond, "87.0MiB/s"),
             (4_194_304, false, Unit::Bytes, "4194kB"),
         ] {
             assert_eq!(short(n, 4, binary, unit), text);

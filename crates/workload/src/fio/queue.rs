@@ -10,23 +10,13 @@ use wp_base::{FsError, FsResult, Time};
 use wp_vfs::{Fd, IoCall, IoContext, Iocb, SyncKind, Vfs};
 
 use super::job::{Engine, Job, SyncWhat};
-use super::run::{DepthCounts, Running};
-use super::sequence::Direction;
+use super::run::{DepthCounts, Operation, Running};
 
 /// What is on its way.
-struct Slot {
-    kind: Kind,
-    /// When it was prepared.
-    start: Time,
-    /// When its submission had returned.
-    issued: Time,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    /// Direction and length in bytes.
-    Io(usize, u64),
-    Sync,
+enum Slot {
+    Io(Operation),
+    /// A sync, and when its submission had returned.
+    Sync(Time),
 }
 
 /// The queue of one job.
@@ -106,11 +96,10 @@ impl Queue {
         run: &mut Running,
         fd: Fd,
         call: IoCall,
-        (direction, length): (Direction, u64),
+        op: Operation,
     ) -> FsResult<()> {
-        let d = direction.index();
-        run.issued[d] += length;
-        self.add(run, fd, call, Kind::Io(d, length)).await
+        run.issued[op.direction] += op.length;
+        self.add(run, fd, call, Slot::Io(op)).await
     }
 
     /// A sync. Waits: of libaio for it, of io_uring for room.
@@ -120,7 +109,8 @@ impl Queue {
             SyncWhat::Data => SyncKind::DataOnly,
         };
         if self.rules.queues_syncs {
-            return self.add(run, fd, IoCall::Sync(kind), Kind::Sync).await;
+            let slot = Slot::Sync(self.now());
+            return self.add(run, fd, IoCall::Sync(kind), slot).await;
         }
         if !self.prepared.is_empty() {
             // fio's engine is busy until what was prepared has gone, and then something is reaped.
@@ -137,11 +127,10 @@ impl Queue {
         Ok(())
     }
 
-    async fn add(&mut self, run: &mut Running, fd: Fd, call: IoCall, kind: Kind) -> FsResult<()> {
-        let slot = self.free.pop().ok_or(FsError::Invalid("fio: the queue is full"))?;
-        let start = self.now();
-        self.slots[slot] = Some(Slot { kind, start, issued: start });
-        self.prepared.push(Iocb { fd, call, tag: slot as u64 });
+    async fn add(&mut self, run: &mut Running, fd: Fd, call: IoCall, slot: Slot) -> FsResult<()> {
+        let place = self.free.pop().ok_or(FsError::Invalid("fio: the queue is full"))?;
+        self.slots[place] = Some(slot);
+        self.prepared.push(Iocb { fd, call, tag: place as u64 });
         if self.prepared.len() >= self.rules.batch {
             self.commit(run).await?;
         }
@@ -163,11 +152,15 @@ impl Queue {
             let tags: Vec<usize> = left.iter().map(|c| c.tag as usize).collect();
             let begun = self.context.submit(left.clone()).await? as usize;
             let issued = self.now();
-            for slot in tags.iter().take(begun) {
-                let Some(slot) = &mut self.slots[*slot] else { continue };
-                slot.issued = issued;
-                if let Kind::Io(d, _) = slot.kind {
-                    run.result.directions[d].slat.add(issued.since(slot.start).0);
+            for place in tags.iter().take(begun) {
+                match &mut self.slots[*place] {
+                    Some(Slot::Io(op)) => {
+                        op.issued = Some(issued);
+                        let counts = &mut run.result.directions[op.direction];
+                        counts.slat.add(issued.since(op.start).0);
+                    }
+                    Some(Slot::Sync(at)) => *at = issued,
+                    None => {}
                 }
             }
             run.result.depth.submitted(begun);
@@ -205,17 +198,12 @@ impl Queue {
             let place = event.tag as usize;
             let Some(slot) = self.slots.get_mut(place).and_then(Option::take) else { continue };
             self.free.push(place);
-            let done = event.result?;
-            match slot.kind {
-                Kind::Sync => run.result.sync.add(now.since(slot.issued).0),
-                Kind::Io(d, length) => {
-                    let counts = &mut run.result.directions[d];
-                    counts.ios += 1;
-                    counts.bytes += done;
-                    counts.short += u64::from(done < length);
-                    counts.clat.add(now.since(slot.issued).0);
-                    counts.lat.add(now.since(slot.start).0);
+            match slot {
+                Slot::Sync(issued) => {
+                    event.result?;
+                    run.result.sync.add(now.since(issued).0);
                 }
+                Slot::Io(op) => run.ended(now, &op, event.result)?,
             }
         }
         run.sample(now);

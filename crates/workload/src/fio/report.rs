@@ -111,6 +111,8 @@ fn by_group(results: &[JobResult]) -> Vec<JobResult> {
                     a.jobs += b.jobs;
                 }
                 o.depth.merge(&r.depth);
+                o.errors += r.errors;
+                o.error = if o.error == 0 { r.error } else { o.error };
                 o.syncs += r.syncs;
                 o.sync.merge(&r.sync);
                 o.elapsed_ns = o.elapsed_ns.max(r.elapsed_ns);
@@ -133,7 +135,7 @@ fn job(r: &JobResult, bins: Bins) -> Value {
     let mut doc = json!({
         "jobname": j.name,
         "groupid": j.group,
-        "error": 0,
+        "error": r.error,
         "eta": 0,
         "elapsed": r.elapsed_ns.div_ceil(1_000_000_000),
         "job options": options(&j.given),
@@ -166,6 +168,11 @@ fn job(r: &JobResult, bins: Bins) -> Value {
         ("latency_ms", 1_000_000, &BOUNDS[..]),
     ] {
         doc[key] = classes(r, unit, bounds, all);
+    }
+    // As fio, which has these keys of a job with errors only.
+    if j.continue_on_error.contains(&true) {
+        doc["total_err"] = json!(r.errors);
+        doc["first_error"] = json!(r.error);
     }
     if !j.description.is_empty() {
         doc["desc"] = json!(j.description);

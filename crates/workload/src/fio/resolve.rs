@@ -3,9 +3,10 @@
 use wp_vfs::{Reserve, SyncKind};
 
 use super::diag::Diagnostic;
+use super::distribution;
 use super::forms::{self, Kind};
 use super::ini::{Entry, Section};
-use super::job::{Engine, FileService, Generator, Job, JobFile, Used};
+use super::job::{Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, Used};
 use super::options::{self, Class};
 use super::paths;
 use super::value::{self, Amount, by_direction, flag, micros, whole};
@@ -173,7 +174,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
                 t => return Err(format!("`{t}`: tausworthe, tausworthe64 or lfsr").into()),
             };
         }
-        "random_distribution" => only(text()?, &["random"], "uniform offsets only")?,
+        "random_distribution" => distribution::set(text()?, job).map_err(Wrong::Value)?,
         "randseed" => (job.seed, job.seed_given) = (bytes(text()?)?, true),
         "randrepeat" => job.repeat = flag(given)?,
         "allrandrepeat" => job.all_repeat = flag(given)?,
@@ -258,6 +259,43 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         // Milliseconds, as fio's manual has it; the form of the option bounds them.
         "bwavgtime" => job.bw_period_ns = bytes(text()?)?.saturating_mul(1_000_000),
         "iopsavgtime" => job.iops_period_ns = bytes(text()?)?.saturating_mul(1_000_000),
+        "ramp_time" => job.ramp_time = micros(text()?, true)?,
+        "unlink_each_loop" => job.unlink_each_loop = flag(given)?,
+        "file_append" => job.file_append = flag(given)?,
+        "pre_read" => job.pre_read = flag(given)?,
+        "thinktime_iotime" => job.thinktime_iotime = micros(text()?, false)?,
+        "wait_for" => job.wait_for = Some(text()?.to_owned()),
+        "exitall" => job.exitall = flag(given)?,
+        "exitall_on_error" => job.exitall_on_error = flag(given)?,
+        "exit_what" => {
+            job.exit_what = match text()? {
+                "group" => ExitWhat::Group,
+                "stonewall" => ExitWhat::Stonewall,
+                "all" => ExitWhat::All,
+                other => return Err(format!("`{other}`: group, stonewall or all").into()),
+            }
+        }
+        "flow" => job.flow = bytes(text()?)?,
+        "flow_id" => job.flow_id = bytes(text()?)?,
+        "flow_sleep" => job.flow_sleep = bytes(text()?)?,
+        "continue_on_error" => {
+            job.continue_on_error = match text()? {
+                "none" | "0" => [false; 2],
+                "read" => [true, false],
+                "write" => [false, true],
+                "io" | "all" | "1" => [true; 2],
+                "verify" => return Err(Wrong::Refused("nothing is verified".to_owned())),
+                other => return Err(format!("`{other}`: none, read, write, io or all").into()),
+            }
+        }
+        "max_latency" => job.max_latency = micros(text()?, false)?,
+        "write_bw_log" => job.bw_log = Some(given.unwrap_or_default().to_owned()),
+        "write_iops_log" => job.iops_log = Some(given.unwrap_or_default().to_owned()),
+        "write_lat_log" => job.lat_log = Some(given.unwrap_or_default().to_owned()),
+        "per_job_logs" => job.per_job_logs = flag(given)?,
+        "log_avg_msec" => job.log_period_ns = bytes(text()?)?.saturating_mul(1_000_000),
+        "log_offset" => job.log_offset = flag(given)?,
+        "log_max_value" => job.log_max = flag(given)?,
         "thread" => job.thread = flag(given)?,
         "softrandommap" | "disk_util" | "gtod_reduce" | "disable_lat" | "disable_clat"
         | "disable_slat" => drop(flag(given)?),
@@ -477,10 +515,15 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
             job.align[d] = job.min_bs[d];
         }
     }
-    if job.align != job.min_bs {
+    if job.align != job.min_bs || job.distribution != Distribution::Random {
         job.no_map = true;
     }
     job.overwrite |= job.reads;
+    // As fio does: what was read before is not to be dropped again.
+    job.invalidate &= !job.pre_read;
+    if job.thinktime_iotime > 0 && !job.given.iter().any(|(k, _)| k == "thinktime_blocks") {
+        job.thinktime_blocks = u64::MAX / 2;
+    }
     if job.openfiles == 0 || job.openfiles > job.nrfiles {
         job.openfiles = job.nrfiles;
     }

@@ -8,12 +8,17 @@ use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
 use wp_vfs::{Fd, IoCall, OpenFlags, SyncKind, Vfs};
 
+use super::control::Control;
 use super::job::{Engine, Job, JobFile, SyncWhat};
+use super::logs::{self, Logged};
 use super::queue::Queue;
 use super::samples::Sampler;
 use super::sequence::{Action, Direction, Sequence};
 use super::setup::{self, Layout};
 use super::stats::Stat;
+
+/// Linux: `ETIMEDOUT`, what fio ends a job with whose latency is beyond `max_latency`.
+const ETIMEDOUT: i32 = 110;
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,6 +112,12 @@ pub struct JobResult {
     pub stays_cached: bool,
     /// From the job's beginning to its end, in nanoseconds.
     pub elapsed_ns: u64,
+    /// Operations that failed, and that the job went on after.
+    pub errors: u64,
+    /// The `errno` of the first of them, or of what ended the job; 0: none.
+    pub error: i32,
+    /// Every operation, for a job that writes logs.
+    pub logged: Vec<Logged>,
 }
 
 /// Runs all jobs: lays their files out, then starts them together, group by group where `stonewall`
@@ -124,13 +135,17 @@ pub async fn run(
     }
     let mut results = Vec::new();
     let mut tasks = Vec::new();
-    for (job, layout) in file.jobs.iter().zip(layouts) {
+    let control = Control::new(vfs.rt(), &file.jobs);
+    for (n, (job, layout)) in file.jobs.iter().zip(layouts).enumerate() {
         if job.stonewall {
             for task in tasks.drain(..) {
                 results.push(task.await?);
             }
         }
-        let task = Task { vfs: vfs.clone(), job: job.clone(), options };
+        let behind = file.jobs[n + 1..].iter().find(|j| j.stonewall);
+        let last = behind.map_or(u32::MAX, |j| j.thread_number - 1);
+        let control = control.clone();
+        let task = Task { vfs: vfs.clone(), job: job.clone(), options, control, last };
         let name = format!("fio/{}", job.thread_number);
         tasks.push(vfs.rt().spawn(name, task.run(layout)));
     }
@@ -138,6 +153,20 @@ pub async fn run(
         results.push(task.await?);
     }
     Ok(results)
+}
+
+/// Linux' number of an error.
+fn errno(e: &FsError) -> i32 {
+    match e.errno() {
+        "ENOENT" => 2,
+        "EBADF" => 9,
+        "EINVAL" => 22,
+        "EFBIG" => 27,
+        "ENOSPC" => 28,
+        "EROFS" => 30,
+        "EDQUOT" => 122,
+        _ => 5,
+    }
 }
 
 type Outcome = Result<JobResult, RunError>;
@@ -172,9 +201,11 @@ async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
         if !file.extend || job.create_on_open {
             continue;
         }
-        match vfs.unlink(&file.path).await {
-            Ok(()) | Err(FsError::NotFound) => {}
-            Err(e) => return Err(e.into()),
+        if !job.file_append || filled {
+            match vfs.unlink(&file.path).await {
+                Ok(()) | Err(FsError::NotFound) => {}
+                Err(e) => return Err(e.into()),
+            }
         }
         let fd = vfs.open(&file.path, OpenFlags::CREATE, 0o644).await?;
         if let Some(how) = job.reserve_first {
@@ -207,6 +238,9 @@ struct Task {
     vfs: Vfs,
     job: Job,
     options: RunOptions,
+    control: Control,
+    /// Number of the last job before the next stonewall.
+    last: u32,
 }
 
 impl Task {
@@ -215,6 +249,14 @@ impl Task {
     }
 
     async fn run(self, layout: Option<Layout>) -> Outcome {
+        self.control.begin(&self.job).await;
+        let outcome = self.perform(layout).await;
+        let failed = outcome.as_ref().map_or(true, |r| r.error != 0);
+        self.control.end(&self.job, failed, self.last);
+        outcome
+    }
+
+    async fn perform(&self, layout: Option<Layout>) -> Outcome {
         let layout = match layout {
             Some(l) => l,
             None => lay_out(&self.vfs, &self.job).await?,
@@ -225,7 +267,13 @@ impl Task {
         if self.job.startdelay > 0 {
             self.vfs.rt().sleep(Span::micros(self.job.startdelay)).await;
         }
+        if self.job.pre_read {
+            self.read_before(&layout).await?;
+        }
         let mut run = Running {
+            is_ramping: self.job.ramp_time > 0,
+            is_between: false,
+            think_since: self.now(),
             fds: vec![None; layout.files.len()],
             layout,
             epoch: self.now(),
@@ -234,10 +282,7 @@ impl Task {
             total: 0,
             think_from: 0,
             issued: [0; 2],
-            samplers: std::array::from_fn(|_| {
-                let periods = [self.job.bw_period_ns, self.job.iops_period_ns];
-                periods.map(|p| Sampler::new(p, self.now().0))
-            }),
+            samplers: samplers(&self.job, self.now()),
             result: JobResult {
                 job: self.job.clone(),
                 directions: std::array::from_fn(|_| DirectionResult {
@@ -249,21 +294,28 @@ impl Task {
                 depth: DepthCounts::default(),
                 stays_cached: false,
                 elapsed_ns: 0,
+                errors: 0,
+                error: 0,
+                logged: Vec::new(),
             },
         };
         let mut queue = match self.job.engine.is_async() && self.job.engine != Engine::Posixaio {
             true => Some(Queue::new(&self.vfs, &self.job).await?),
             false => None,
         };
-        let limit = Span::micros(self.job.runtime);
         loop {
-            if self.job.runtime > 0 && self.now().since(run.epoch) >= limit {
+            run.end_ramp(self);
+            if self.is_over(&run) || run.result.error != 0 && run.result.errors == 0 {
                 sequence.terminate();
             }
             match sequence.next_action() {
                 Action::Done => break,
                 action => self.act(action, &mut run, &mut queue).await?,
             }
+        }
+        if run.is_ramping {
+            // fio counts nothing before the ramp is over.
+            run.reset(self);
         }
         if self.job.unlink {
             for file in &run.layout.files {
@@ -278,6 +330,29 @@ impl Task {
             (d.bw, d.iops) = (bw.stat, iops.stat);
         }
         Ok(run.result)
+    }
+
+    /// Is there no time left, or has another job's end ended this one?
+    fn is_over(&self, run: &Running) -> bool {
+        let limit = Span::micros(self.job.runtime);
+        let is_late =
+            self.job.runtime > 0 && !run.is_ramping && self.now().since(run.epoch) >= limit;
+        is_late || self.control.is_ending(&self.job)
+    }
+
+    /// Reads the job's files through the page cache.
+    async fn read_before(&self, layout: &Layout) -> FsResult<()> {
+        for file in &layout.files {
+            let fd = self.vfs.open(&file.path, OpenFlags::READ, 0o644).await?;
+            let mut at = 0;
+            while at < file.length {
+                let len = self.job.max_bs[0].min(file.length - at);
+                self.vfs.pread(fd, at, len).await?;
+                at += len;
+            }
+            self.vfs.close(fd).await?;
+        }
+        Ok(())
     }
 
     async fn open(&self, run: &Running, i: usize) -> FsResult<Fd> {
@@ -304,6 +379,14 @@ impl Task {
         }
         match action {
             Action::Open(i) => {
+                if std::mem::take(&mut run.is_between) && self.job.unlink_each_loop {
+                    for file in &run.layout.files {
+                        match self.vfs.unlink(&file.path).await {
+                            Ok(()) | Err(FsError::NotFound) => {}
+                            Err(e) => return Err(e),
+                        }
+                    }
+                }
                 let fd = self.open(run, i).await?;
                 if self.job.invalidate && !self.vfs.fadvise_dontneed(fd).await? {
                     run.result.stays_cached = true;
@@ -336,6 +419,7 @@ impl Task {
                         }
                     }
                 }
+                run.is_between = true;
                 let span = self.now().since(run.round).0;
                 run.round = self.now();
                 for d in &mut run.result.directions {
@@ -369,6 +453,12 @@ impl Task {
         (offset, length): (u64, u64),
     ) -> FsResult<()> {
         let d = direction.index();
+        while let Some(span) = self.control.held_back(&self.job) {
+            if self.is_over(run) {
+                return Ok(());
+            }
+            self.vfs.rt().sleep(span).await;
+        }
         self.keep_rate(run, d).await;
         let fd = run.fds[file].ok_or(FsError::BadFile)?;
         let call = match direction {
@@ -378,17 +468,23 @@ impl Task {
             }
             Direction::Read => IoCall::Read(offset, length),
         };
+        let op = Operation { direction: d, offset, length, start: self.now(), issued: None };
         match queue {
-            Some(queue) => queue.io(run, fd, call, (direction, length)).await?,
-            None => self.wait_for(run, fd, call, (d, length)).await?,
+            Some(queue) => queue.io(run, fd, call, op).await?,
+            None => self.wait_for(run, fd, call, op).await?,
         }
         run.total += 1;
-        if self.job.thinktime > 0 && run.total >= run.think_from + self.job.thinktime_blocks {
+        let worked = self.now().since(run.think_since);
+        let iotime = Span::micros(self.job.thinktime_iotime);
+        let is_due = run.total >= run.think_from.saturating_add(self.job.thinktime_blocks)
+            || (self.job.thinktime_iotime > 0 && worked >= iotime);
+        if self.job.thinktime > 0 && is_due {
             if let Some(queue) = queue {
                 queue.drain(run).await?;
             }
             self.vfs.rt().sleep(Span::micros(self.job.thinktime)).await;
             run.think_from = run.total;
+            run.think_since = self.now();
         }
         Ok(())
     }
@@ -399,29 +495,22 @@ impl Task {
         run: &mut Running,
         fd: Fd,
         call: IoCall,
-        (d, length): (usize, u64),
+        op: Operation,
     ) -> FsResult<()> {
-        let start = self.now();
         let done = match call {
-            IoCall::Write(offset, data) => self.vfs.pwrite(fd, offset, &data).await?,
+            IoCall::Write(offset, data) => self.vfs.pwrite(fd, offset, &data).await,
             IoCall::Read(offset, length) => {
-                let data = self.vfs.pread(fd, offset, length).await?;
-                data.iter().map(|s| u64::from(s.len())).sum()
+                let data = self.vfs.pread(fd, offset, length).await;
+                data.map(|data| data.iter().map(|s| u64::from(s.len())).sum())
             }
             IoCall::Sync(_) => return Err(FsError::Invalid("fio: a sync among operations")),
         };
-        let latency = self.now().since(start).0;
-        run.issued[d] += length;
+        run.issued[op.direction] += op.length;
         let depth = &mut run.result.depth;
         depth.level(1, 1);
         depth.submitted(1);
         depth.completed(1);
-        let counts = &mut run.result.directions[d];
-        counts.ios += 1;
-        counts.bytes += done;
-        counts.short += u64::from(done < length);
-        counts.clat.add(latency);
-        counts.lat.add(latency);
+        run.ended(self.now(), &op, done)?;
         run.sample(self.now());
         Ok(())
     }
@@ -458,6 +547,26 @@ impl Task {
     }
 }
 
+/// Samplers of bandwidth and rate, by direction.
+fn samplers(job: &Job, now: Time) -> [[Sampler; 2]; 2] {
+    let periods = [job.bw_period_ns, job.iops_period_ns];
+    std::array::from_fn(|_| periods.map(|p| Sampler::new(p, now.0)))
+}
+
+/// A read or write of a job.
+pub(super) struct Operation {
+    /// Index of its direction.
+    pub direction: usize,
+    /// In bytes.
+    pub offset: u64,
+    /// In bytes.
+    pub length: u64,
+    /// When it was prepared.
+    pub start: Time,
+    /// When its submission had returned; `None` of a synchronous engine.
+    pub issued: Option<Time>,
+}
+
 /// What a job has done so far.
 pub(super) struct Running {
     layout: Layout,
@@ -470,12 +579,79 @@ pub(super) struct Running {
     think_from: u64,
     /// Bytes issued, by direction.
     pub(super) issued: [u64; 2],
+    /// Nothing counts yet (`ramp_time`).
+    is_ramping: bool,
+    /// A round has ended, and no other has begun.
+    is_between: bool,
+    /// When the last think time ended.
+    think_since: Time,
     /// Bandwidth and rate, by direction.
     samplers: [[Sampler; 2]; 2],
     pub(super) result: JobResult,
 }
 
 impl Running {
+    /// Lets the counting begin, once the ramp is over.
+    fn end_ramp(&mut self, task: &Task) {
+        let span = Span::micros(task.job.ramp_time);
+        if self.is_ramping && task.now().since(self.epoch) >= span {
+            self.is_ramping = false;
+            self.reset(task);
+        }
+    }
+
+    /// Forgets what was counted; time begins now.
+    fn reset(&mut self, task: &Task) {
+        let now = task.now();
+        (self.epoch, self.round, self.issued) = (now, now, [0; 2]);
+        (self.total, self.think_from) = (0, 0);
+        let result = &mut self.result;
+        for d in &mut result.directions {
+            *d = DirectionResult { jobs: 1, ..DirectionResult::default() };
+        }
+        (result.syncs, result.sync, result.depth) = (0, Stat::default(), DepthCounts::default());
+        result.logged.clear();
+        self.samplers = samplers(&task.job, now);
+    }
+
+    /// Counts an operation that has ended.
+    ///
+    /// Errors: its own, unless the job goes on after errors.
+    pub(super) fn ended(&mut self, now: Time, op: &Operation, done: FsResult<u64>) -> FsResult<()> {
+        let result = &mut self.result;
+        let done = match done {
+            Ok(done) => done,
+            Err(e) if result.job.continue_on_error[op.direction] => {
+                result.errors += 1;
+                if result.error == 0 {
+                    result.error = errno(&e);
+                }
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
+        let latency = now.since(op.start).0;
+        let counts = &mut result.directions[op.direction];
+        counts.ios += 1;
+        counts.bytes += done;
+        counts.short += u64::from(done < op.length);
+        counts.clat.add(now.since(op.issued.unwrap_or(op.start)).0);
+        counts.lat.add(latency);
+        if logs::is_logged(&result.job) && !self.is_ramping {
+            result.logged.push(Logged {
+                at_ns: now.since(self.epoch).0,
+                direction: op.direction as u8,
+                latency_ns: latency,
+                bytes: op.length,
+                offset: op.offset,
+            });
+        }
+        if result.job.max_latency > 0 && latency > result.job.max_latency.saturating_mul(1000) {
+            result.error = ETIMEDOUT;
+        }
+        Ok(())
+    }
+
     /// Takes the samples of bandwidth and rate that are due.
     pub(super) fn sample(&mut self, now: Time) {
         for ([bw, iops], d) in self.samplers.iter_mut().zip(&self.result.directions) {

@@ -47,9 +47,9 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> u64) -> Result<Layout
     }
     let share = size / count.max(1);
     let mut larger = (size - share * count) / block;
-    let start = job.start_offset();
     let (mut files, mut total) = (Vec::new(), 0u64);
     for (path, existing) in paths.into_iter().zip(lengths) {
+        let start = if job.file_append { existing } else { job.start_offset() };
         let outside = || format!("offset {start} is beyond file `{path}`");
         let mut span = if job.file_size == 0 {
             let extra = if larger > 0 { block } else { 0 };

@@ -199,6 +199,10 @@ fn told(line: &CommandLine, out: &Out) -> Result<ExitCode, ExitCode> {
         Some(path) => Some(output(Path::new(path), out)?),
     };
     let (results, seconds) = simulate(&machine, &file, bugs, out)?;
+    let logs = results.iter().map(|r| (&r.job, r.logged.as_slice()));
+    for (name, text) in wp_workload::fio::log_files(logs) {
+        outputs::finish(output(Path::new(&name), out)?, text.as_bytes(), out)?;
+    }
     let ended = report(line, (&file, &results), seconds, formats);
     finish(to, ended, &results, out)
 }
@@ -404,6 +408,13 @@ fn finish(
     };
     if let Some(path) = wrote {
         out.note(&format!("written to {}", path.shown()));
+    }
+    let failed = results.iter().filter(|r| r.error != 0);
+    let failed: Vec<String> =
+        failed.map(|r| format!("`{}` (errno {})", r.job.name, r.error)).collect();
+    if !failed.is_empty() {
+        out.note(&format!("note: jobs with errors: {}", failed.join(", ")));
+        return Ok(out.answer(Exit::Simulated, &doc, &shown));
     }
     let short: u64 = results.iter().map(|r| r.directions[1].short).sum();
     if short > 0 {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use wp_base::rng::mix64;
 use wp_base::{FsError, FsResult};
 use wp_medium::Slice;
-use wp_vfs::{FileType, OpenFlags, Vfs};
+use wp_vfs::{Fd, FileType, OpenFlags, Vfs};
 
 use super::super::chance::{Chance, RAND_MAX};
 use super::super::fileset::{Files, Group, Picked, Want};
@@ -103,6 +103,7 @@ async fn make_files(
             tag: mix64(seed ^ (number as u64) << 56 ^ (i as u64) << 24),
             reuse,
             trust: files.spec.trusttree,
+            is_cold: files.spec.is_cold,
             readonly: files.spec.readonly,
         };
         if files.spec.paralloc {
@@ -133,6 +134,7 @@ struct One {
     tag: u64,
     reuse: bool,
     trust: bool,
+    is_cold: bool,
     readonly: bool,
 }
 
@@ -152,10 +154,10 @@ impl One {
         };
         let fd = self.vfs.open(&self.path, flags, 0o644).await?;
         match found {
-            Some(size) if size == self.bytes => return self.vfs.close(fd).await,
+            Some(size) if size == self.bytes => return self.close(fd).await,
             Some(size) if size > self.bytes => {
                 self.vfs.ftruncate(fd, self.bytes).await?;
-                return self.vfs.close(fd).await;
+                return self.close(fd).await;
             }
             // A shorter one is written from its start.
             _ => {}
@@ -165,6 +167,16 @@ impl One {
             let n = (self.bytes - at).min(PREALLOC_CHUNK);
             let data = Slice::pattern(self.tag ^ at >> 20, 0, n as u32);
             at += self.vfs.pwrite(fd, at, &[data]).await?;
+        }
+        self.close(fd).await
+    }
+
+    /// Closes a file that is there now; of a cold one no page stays in memory.
+    async fn close(&self, fd: Fd) -> FsResult<()> {
+        if self.is_cold {
+            // Only clean pages can be dropped.
+            self.vfs.fsync(fd).await?;
+            self.vfs.fadvise_dontneed(fd).await?;
         }
         self.vfs.close(fd).await
     }

@@ -30,7 +30,7 @@ const COMMANDS: [&str; 15] = [
 ];
 
 /// The other words of the language: a name that is one of them stands in quotes.
-const KEYWORDS: [&str; 65] = [
+const KEYWORDS: [&str; 66] = [
     "file",
     "files",
     "fileset",
@@ -44,6 +44,7 @@ const KEYWORDS: [&str; 65] = [
     "alldone",
     "blocking",
     "client",
+    "cached",
     "dirwidth",
     "dirdepthrv",
     "directio",
@@ -428,7 +429,8 @@ impl<'a> Parser<'a> {
                 (_, at) => self.wrong_at(&at, "`lathist` is needed here", ""),
             },
             "domultisync" => self.wrong_at(&at, "several clients are not modelled", "leave it out"),
-            "stats" | "log" | "usage" | "dump" | "foreach" | "load" | "inherit" | "shutdown" => {
+            "usage" => self.text().map(|_| CommandText::Nothing),
+            "stats" | "log" | "dump" | "foreach" | "load" | "inherit" | "shutdown" => {
                 let help = "leave it out; filebench 1.5 has no such command";
                 self.wrong_at(
                     &at,

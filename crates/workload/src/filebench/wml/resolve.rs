@@ -305,6 +305,7 @@ impl Resolver {
             prealloc_percent,
             paralloc: flag(self, "paralloc"),
             reuse: flag(self, "reuse"),
+            is_cold: last(attrs, "cached").is_some() && !flag(self, "cached"),
             trusttree: flag(self, "trusttree"),
             readonly: flag(self, "readonly"),
             writeonly: flag(self, "writeonly"),

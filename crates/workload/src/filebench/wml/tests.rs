@@ -66,7 +66,7 @@ fn mistakes_are_shown_with_their_place_and_a_way_out() {
         ("define fileset name=a,path=/tmp,entries=$n,dirwidth=9", "`$n` is not set", "set $n="),
         ("set $x= }", "a value is needed", ""),
         ("set mode quit never", "`never` is not a mode", "firstdone"),
-        ("usage \"x\"", "older filebench versions", "leave it out"),
+        ("stats clear", "older filebench versions", "leave it out"),
         ("set $s=cvar(type=cvar-gama,parameters=mean:1)", "not a type of `cvar`", "cvar-gamma"),
         (
             "set $s=cvar(type=cvar-gamma,parameters=mean:x)",
@@ -76,7 +76,11 @@ fn mistakes_are_shown_with_their_place_and_a_way_out() {
         ("set $s=cvar(type=cvar-uniform,parameters=lower:5;upper:1)", "no such parameters", ""),
         ("set $s=randvar(type=tabular,randtable={{50,1,2},{40,3,4}})", "of 90 percent", ""),
         ("enable multi master=a", "several clients", ""),
-        ("define file name=f,path=/tmp,cached=true", "`cached` is not an attribute of file", ""),
+        (
+            "define file name=f,path=/tmp,cashed=true",
+            "`cashed` is not an attribute of file",
+            "`cached`",
+        ),
         ("define fileset name=a,path=/tmp,dirwidth=9", "this fileset has no files", ""),
         ("define fileset name=a,path=/../x,dirwidth=9,entries=1", "without `..`", ""),
         ("define fileset name=list", "`list` is a word of WML", "quotes"),

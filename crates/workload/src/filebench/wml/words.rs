@@ -75,6 +75,10 @@ const fn near(owner: Owner, name: &'static str, note: &'static str) -> Word {
     Word { owner, name, class: Class::Approximated, note }
 }
 
+const fn no_effect(owner: Owner, name: &'static str, note: &'static str) -> Word {
+    Word { owner, name, class: Class::NoEffect, note }
+}
+
 const fn no(owner: Owner, name: &'static str, note: &'static str) -> Word {
     Word { owner, name, class: Class::Refused, note }
 }
@@ -84,6 +88,8 @@ use Owner::{
 };
 use Owner::{Process, RandVar, Thread};
 
+const CACHED: &str =
+    "of filebench before 1.5; false: files are synced and dropped from the page cache when made";
 const NO_EFFECT: &str = "accepted without effect: it changes nothing that is simulated";
 const CLIENTS: &str = "one client";
 const TIMES: &str = "virtual time; ends after the current flowop of a thread, not at whole seconds";
@@ -106,6 +112,7 @@ pub static WORDS: &[Word] = &[
     ),
     exact(Command, "eventgen", ""),
     exact(Command, "version", NO_EFFECT),
+    no_effect(Command, "usage", "a text of older filebench versions, shown by none"),
     exact(Command, "quit", "ends the text"),
     exact(Command, "list", NO_EFFECT),
     near(Command, "enable", "`lathist`; `multi` is refused"),
@@ -120,6 +127,7 @@ pub static WORDS: &[Word] = &[
     exact(Fileset, "reuse", ""),
     exact(Fileset, "trusttree", ""),
     exact(Fileset, "readonly", ""),
+    near(Fileset, "cached", CACHED),
     near(Fileset, "writeonly", "reads are allowed too"),
     exact(Fileset, "dirwidth", ""),
     exact(Fileset, "dirdepthrv", ""),
@@ -133,6 +141,7 @@ pub static WORDS: &[Word] = &[
     exact(File, "reuse", ""),
     exact(File, "trusttree", ""),
     exact(File, "readonly", ""),
+    near(File, "cached", CACHED),
     near(File, "writeonly", "reads are allowed too"),
     // Processes and threads.
     exact(Process, "name", ""),

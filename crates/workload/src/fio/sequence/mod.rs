@@ -23,6 +23,7 @@
 //!   where the drawn direction is another one, it is kept until it has had its share of the number
 //!   of operations of the direction before.
 
+mod distribution;
 mod length;
 mod service;
 mod streams;
@@ -30,6 +31,7 @@ mod target;
 
 use std::collections::VecDeque;
 
+pub use self::distribution::{Until, Zone};
 use self::service::Service;
 use self::streams::Streams;
 use self::target::{Target, Want};

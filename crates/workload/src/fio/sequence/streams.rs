@@ -9,7 +9,7 @@
 //!   power of 0x9e370001, times the number of the job, plus `i`;
 //! - with `allrandrepeat`: `0xb1899bed` times the number of the job, plus `i`;
 //! - numbers `i`: lengths of reads 0 and of writes 1, the direction of a mixed job 4, files 5,
-//!   offsets 6, whether an offset is random 10. Directions and shares come from narrow streams
+//!   offsets 6, whether an offset is random 10, the zone of an offset 16. Directions and shares come from narrow streams
 //!   even with `tausworthe64`;
 //! - a later round of a job begins all streams anew, unless `randseed` was given.
 
@@ -29,6 +29,7 @@ const DIRECTION: u32 = 4;
 const FILE: u32 = 5;
 const OFFSET: u32 = 6;
 const SHARE: u32 = 10;
+const ZONE: u32 = 16;
 
 /// The streams.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct Streams {
     pub offset: Taus,
     /// Random or next offset, of reads and of writes.
     pub share: [Taus; 2],
+    /// Which part of the file, of `random_distribution=zoned`.
+    pub zone: Taus,
     /// What a shift register begins with.
     pub register_seed: u64,
 }
@@ -69,6 +72,7 @@ impl Streams {
             file: stream(FILE),
             offset: Taus::new(register_seed, wide),
             share: [narrow(SHARE), narrow(SHARE)],
+            zone: narrow(ZONE),
             register_seed,
         }
     }

@@ -12,9 +12,10 @@
 //!   first block that was done; operations that were not drawn leave no mark;
 //! - observed: where the drawn place does not fit, or none is left, the file is done.
 
+use super::distribution::{self, Popular};
 use super::length;
 use super::streams::Streams;
-use crate::fio::job::{Generator, Job};
+use crate::fio::job::{Distribution, Generator, Job};
 use crate::fio::lfsr::Lfsr;
 use crate::fio::map::Map;
 use crate::fio::setup::FileSetup;
@@ -38,6 +39,7 @@ pub struct Target {
     /// Where the last operation began and ended, by direction.
     last: [(u64, u64); 2],
     source: Source,
+    popular: Option<Popular>,
     /// Where its zone of `zonemode=strided` begins.
     zone: u64,
     /// Is it open?
@@ -75,7 +77,9 @@ impl Target {
         };
         let (start, end) = (file.start, file.start + file.span);
         let last = [(start, start); 2];
-        Ok(Target { start, end, last, source, zone: start, open: false, done: false })
+        let unit = job.min_bs[0].min(job.min_bs[1]).max(1);
+        let popular = Popular::new(job, &file.path, file.span.div_ceil(unit));
+        Ok(Target { popular, start, end, last, source, zone: start, open: false, done: false })
     }
 
     /// Another round.
@@ -171,6 +175,17 @@ impl Target {
         let blocks = span.saturating_sub(min.saturating_sub(unit)) / unit;
         if blocks == 0 {
             return None;
+        }
+        if let Some(popular) = &mut self.popular {
+            // The last block may be too short for the operation.
+            let at = self.start.checked_add(popular.next().checked_mul(unit)?)?;
+            return Some(at.min(self.start + (blocks - 1) * unit));
+        }
+        if let Distribution::Zoned(zones) = &job.distribution {
+            let (first, end) = distribution::zone(&zones[d], streams.zone.percent(), span);
+            let blocks = (end - first).saturating_sub(min.saturating_sub(unit)) / unit;
+            let block = first / unit + streams.offset.scaled(blocks.max(1));
+            return block.checked_mul(unit)?.checked_add(self.start);
         }
         let shift = (from - self.start) / unit;
         let block = match &mut self.source {
