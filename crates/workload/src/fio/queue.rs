@@ -28,6 +28,12 @@ pub(super) struct Queue {
     free: Vec<usize>,
     /// Prepared, and not yet submitted.
     prepared: Vec<Iocb>,
+    /// Prepared since a full batch was submitted. fio does not begin anew where it reaps, which
+    /// submits what is prepared as well.
+    of_batch: usize,
+    /// Where in fio's ring of `depth` places for libaio the next call goes: one submission takes
+    /// none beyond the ring's end.
+    ring_at: usize,
 }
 
 /// How many, of a job's options.
@@ -79,6 +85,8 @@ impl Queue {
             slots: (0..rules.depth).map(|_| None).collect(),
             free: (0..rules.depth).rev().collect(),
             prepared: Vec::new(),
+            of_batch: 0,
+            ring_at: 0,
         })
     }
 
@@ -114,7 +122,7 @@ impl Queue {
         }
         if !self.prepared.is_empty() {
             // fio's engine is busy until what was prepared has gone, and then something is reaped.
-            self.commit(run).await?;
+            self.commit_batch(run).await?;
             self.reap(run, true).await?;
         }
         let start = self.now();
@@ -131,8 +139,9 @@ impl Queue {
         let place = self.free.pop().ok_or(FsError::Invalid("fio: the queue is full"))?;
         self.slots[place] = Some(slot);
         self.prepared.push(Iocb { fd, call, tag: place as u64 });
-        if self.prepared.len() >= self.rules.batch {
-            self.commit(run).await?;
+        self.of_batch += 1;
+        if self.of_batch >= self.rules.batch {
+            self.commit_batch(run).await?;
         }
         let is_full = self.depth() == self.rules.depth;
         if is_full || self.rules.reap_min == 0 {
@@ -141,16 +150,23 @@ impl Queue {
         Ok(())
     }
 
+    /// Submits what was prepared, and counts at which depth.
+    async fn commit_batch(&mut self, run: &mut Running) -> FsResult<()> {
+        run.result.depth.level(self.depth(), std::mem::take(&mut self.of_batch) as u64);
+        self.commit(run).await
+    }
+
     /// Submits what was prepared.
     async fn commit(&mut self, run: &mut Running) -> FsResult<()> {
-        if self.prepared.is_empty() {
-            return Ok(());
-        }
-        run.result.depth.level(self.depth(), self.prepared.len() as u64);
         let mut left = std::mem::take(&mut self.prepared);
         while !left.is_empty() {
+            let n = match self.rules.queues_syncs {
+                true => left.len(),
+                false => left.len().min(self.rules.depth - self.ring_at),
+            };
             let tags: Vec<usize> = left.iter().map(|c| c.tag as usize).collect();
-            let begun = self.context.submit(left.clone()).await? as usize;
+            let begun = self.context.submit(left[..n].to_vec()).await? as usize;
+            self.ring_at = (self.ring_at + begun) % self.rules.depth;
             let issued = self.now();
             for place in tags.iter().take(begun) {
                 match &mut self.slots[*place] {

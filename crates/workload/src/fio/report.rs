@@ -114,6 +114,7 @@ fn by_group(results: &[JobResult]) -> Vec<JobResult> {
                 o.errors += r.errors;
                 o.error = if o.error == 0 { r.error } else { o.error };
                 o.syncs += r.syncs;
+                o.full_syncs += r.full_syncs;
                 o.sync.merge(&r.sync);
                 o.elapsed_ns = o.elapsed_ns.max(r.elapsed_ns);
             }
@@ -143,7 +144,7 @@ fn job(r: &JobResult, bins: Bins) -> Value {
         "write": direction(r, 1, bins),
         "trim": direction(r, 2, bins),
         "sync": {
-            "total_ios": r.syncs,
+            "total_ios": r.full_syncs,
             "lat_ns": latency(
                 &r.sync,
                 (j.lat_percentiles || j.clat_percentiles, &j.percentiles),

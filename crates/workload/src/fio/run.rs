@@ -104,6 +104,8 @@ pub struct JobResult {
     /// Syncs among the operations; fio neither counts nor measures those at the end of a round and
     /// before a close.
     pub syncs: u64,
+    /// Those of them that are no `fdatasync`: fio's report has only these as `total_ios`.
+    pub full_syncs: u64,
     /// Latency of syncs.
     pub sync: Stat,
     /// How deep its queue was.
@@ -290,6 +292,7 @@ impl Task {
                     ..DirectionResult::default()
                 }),
                 syncs: 0,
+                full_syncs: 0,
                 sync: Stat::default(),
                 depth: DepthCounts::default(),
                 stays_cached: false,
@@ -407,6 +410,7 @@ impl Task {
                     None => self.sync(run, fd, what).await?,
                 }
                 run.result.syncs += 1;
+                run.result.full_syncs += u64::from(what == SyncWhat::All);
             }
             Action::RoundEnd { sync } => {
                 for i in 0..if sync { run.fds.len() } else { 0 } {
@@ -609,7 +613,8 @@ impl Running {
         for d in &mut result.directions {
             *d = DirectionResult { jobs: 1, ..DirectionResult::default() };
         }
-        (result.syncs, result.sync, result.depth) = (0, Stat::default(), DepthCounts::default());
+        (result.syncs, result.full_syncs) = (0, 0);
+        (result.sync, result.depth) = (Stat::default(), DepthCounts::default());
         result.logged.clear();
         self.samplers = samplers(&task.job, now);
     }
