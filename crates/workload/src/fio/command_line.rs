@@ -123,8 +123,9 @@ pub fn read(arguments: &[String], own: &[&str]) -> CommandLine {
             (None, Some(o)) => forms::form(o.name).is_none_or(|f| f.kind != Kind::Switch),
             (None, None) => {
                 let names = COMMANDS.iter().map(|c| c.0).chain(own.iter().copied());
-                let names = options::OPTIONS.iter().map(|o| o.name).chain(names);
-                let help = options::nearest_of(names, key)
+                let names: Vec<&str> = names.collect();
+                let help = options::nearest(key)
+                    .or_else(|| options::nearest_of(names.into_iter(), key))
                     .map(|n| format!("did you mean `--{n}`?"))
                     .unwrap_or_else(|| {
                         "`writepath fio check --all` lists fio's options".to_owned()
