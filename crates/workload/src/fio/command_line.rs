@@ -1,9 +1,10 @@
 //! fio's command line: jobs as arguments, job files, and what fio itself is asked for.
 //!
-//! Observed with fio 3.33: `--key=value` or `--key value`; an option of a job begins a job's section
-//! at each `--name`, and stands for all jobs before the first one. Options that are switches take a
-//! value only behind `=`. Job files follow the jobs of the command line. The first file is under the
-//! options that stand for all; each further file begins with fio's defaults and after a stonewall.
+//! Observed with fio 3.33: `--key=value` or `--key value`; an option of a job begins a job's
+//! section at each `--name`, and stands for all jobs before the first one. Options that are
+//! switches take a value only behind `=`. Job files follow the jobs of the command line. The first
+//! file is under the options that stand for all; each further file begins with fio's defaults and
+//! after a stonewall.
 
 use std::rc::Rc;
 
